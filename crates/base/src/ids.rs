@@ -1,0 +1,139 @@
+//! Names of things: newtypes that print and parse back to themselves.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// The text is not an id of the kind asked for.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{text:?} is not {kind}: expected {expected}")]
+pub struct ParseIdError {
+    /// The text that was given.
+    pub text: String,
+    /// The kind of id wanted.
+    pub kind: &'static str,
+    /// How such an id is written.
+    pub expected: &'static str,
+}
+
+macro_rules! number_id {
+    ($(#[$doc:meta])* $name:ident($inner:ty), $what:literal) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name(pub $inner);
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "{}", self.0)
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = ParseIdError;
+            fn from_str(text: &str) -> Result<Self, ParseIdError> {
+                text.parse().map($name).map_err(|_| ParseIdError {
+                    text: text.to_owned(),
+                    kind: $what,
+                    expected: "a decimal number",
+                })
+            }
+        }
+    };
+}
+
+number_id!(
+    /// A file, directory or symbolic link. Never reused; 1 is the root directory, 0 is none.
+    InodeId(u64), "an inode id");
+number_id!(
+    /// A chain of replicas.
+    ChainId(u32), "a chain id");
+number_id!(
+    /// A configuration number of a chain: members of an older one are fenced.
+    ChainEpoch(u64), "a chain epoch");
+number_id!(
+    /// A batch number of the sequencer.
+    BatchEpoch(u64), "a batch epoch");
+number_id!(
+    /// A client session, opened by the metalog.
+    SessionId(u64), "a session id");
+number_id!(
+    /// The number of a state-changing request within its session; 0 means the request changes nothing.
+    Seq(u64), "a request number");
+number_id!(
+    /// A server process's identity within its cluster.
+    NodeId(u32), "a node id");
+number_id!(
+    /// A segment of a device's log. Rises with each use of the file, so an old record can never pass for a new one.
+    SegmentId(u64), "a segment id");
+number_id!(
+    /// A position in the metalog: 1 is the first entry.
+    LogIndex(u64), "a log index");
+
+impl InodeId {
+    /// The root directory.
+    pub const ROOT: InodeId = InodeId(1);
+}
+
+/// A piece of a file of fixed size: the unit of placement and replication.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ChunkId {
+    /// The file.
+    pub inode: InodeId,
+    /// Which piece, from 0.
+    pub index: u32,
+}
+
+impl fmt::Display for ChunkId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.inode, self.index)
+    }
+}
+
+impl FromStr for ChunkId {
+    type Err = ParseIdError;
+    fn from_str(text: &str) -> Result<Self, ParseIdError> {
+        text.split_once('.')
+            .and_then(|(inode, index)| Some(ChunkId { inode: inode.parse().ok()?, index: index.parse().ok()? }))
+            .ok_or_else(|| ParseIdError { text: text.to_owned(), kind: "a chunk id", expected: "INODE.INDEX" })
+    }
+}
+
+/// The identity of a cluster, drawn when its first data directory is made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ClusterId(pub u128);
+
+impl fmt::Display for ClusterId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:032x}", self.0)
+    }
+}
+
+impl FromStr for ClusterId {
+    type Err = ParseIdError;
+    fn from_str(text: &str) -> Result<Self, ParseIdError> {
+        let refused = || ParseIdError { text: text.to_owned(), kind: "a cluster id", expected: "32 hex digits" };
+        if text.len() != 32 {
+            return Err(refused());
+        }
+        u128::from_str_radix(text, 16).map(ClusterId).map_err(|_| refused())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_print_and_parse_back_to_themselves() {
+        let chunk = ChunkId { inode: InodeId(77), index: 3 };
+        assert_eq!(chunk.to_string().parse(), Ok(chunk));
+        let cluster = ClusterId(0xfeed);
+        assert_eq!(cluster.to_string().parse(), Ok(cluster));
+        assert_eq!("12".parse(), Ok(SessionId(12)));
+    }
+
+    #[test]
+    fn a_wrong_id_says_what_was_expected() {
+        let error = "7-3".parse::<ChunkId>().unwrap_err();
+        assert_eq!(error.to_string(), "\"7-3\" is not a chunk id: expected INODE.INDEX");
+    }
+}

@@ -1,0 +1,1 @@
+//! Loads with the machine's ceilings beside them.

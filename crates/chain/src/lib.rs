@@ -1,0 +1,1 @@
+//! One replica of a chain: order, stamps, duplicates, promises and commits.

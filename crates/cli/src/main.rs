@@ -1,0 +1,2 @@
+//! The `frieze` command.
+fn main() {}

@@ -1,0 +1,1 @@
+//! The client library: paths, handles and views of time.

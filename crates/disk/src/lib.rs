@@ -1,0 +1,1 @@
+//! Storage drivers: devices of files, the clock of the machine, and their simulated twins.

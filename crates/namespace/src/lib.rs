@@ -1,0 +1,1 @@
+//! The metadata state machine: every version of every name and inode.

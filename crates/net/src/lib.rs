@@ -1,0 +1,1 @@
+//! Transport drivers: TCP and Unix sockets, frames, proof of who is calling.

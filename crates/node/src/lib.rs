@@ -1,0 +1,1 @@
+//! The server: drivers that run the cores.

@@ -1,0 +1,1 @@
+//! A whole frieze in one thread under a seed.

@@ -1,0 +1,13 @@
+//! Frames and messages between frieze processes.
+//!
+//! Guarantees: old bytes still read; the golden bytes in `tests/` are what `docs/formats.md` draws. A frame is a fixed
+//! header, a protobuf body and a raw payload that is never copied into the body.
+//! Leaves to others: sockets (`net`), what a request means (`node`, `namespace`).
+
+pub mod frame;
+pub mod message;
+pub mod txn;
+
+mod convert;
+
+pub use frame::{FRAME_HEADER_BYTES, FrameHeader, FrameKind};

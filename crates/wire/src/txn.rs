@@ -1,0 +1,381 @@
+//! Metadata transactions: what a batch of the metalog holds and every namespace executes.
+//!
+//! A transaction is executed at its stamp by `namespace` on every replica with the same result, errors included. Paths
+//! are resolved when it runs. Values that come from outside the namespace (the settled size, the user of the caller)
+//! are written into it by the server that received it, so that execution needs nothing else.
+
+/// Who asks: user, group and supplementary groups.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct Caller {
+    /// User id.
+    #[prost(uint32, tag = "1")]
+    pub uid: u32,
+    /// Group id.
+    #[prost(uint32, tag = "2")]
+    pub gid: u32,
+    /// Supplementary groups.
+    #[prost(uint32, repeated, tag = "3")]
+    pub groups: Vec<u32>,
+}
+
+/// A file named by a directory (or any inode) and a path from there. An empty path is the base itself.
+///
+/// `path` is separated by `/`; `.` is allowed, `..` and NUL are refused. A leading `/` starts at the root of the view.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct Target {
+    /// Inode to start from; 1 is the root.
+    #[prost(uint64, tag = "1")]
+    pub base: u64,
+    /// Path from there, bytes as POSIX gives them.
+    #[prost(bytes = "vec", tag = "2")]
+    pub path: Vec<u8>,
+    /// True: a symbolic link in the last place is followed. Links before it always are.
+    #[prost(bool, tag = "3")]
+    pub follow: bool,
+}
+
+/// A point in time of an inode in nanoseconds since the Unix epoch, or now (the stamp of the transaction).
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct TimeValue {
+    /// True: the stamp of the transaction; `ns` is ignored.
+    #[prost(bool, tag = "1")]
+    pub now: bool,
+    /// Nanoseconds since the Unix epoch.
+    #[prost(sint64, tag = "2")]
+    pub ns: i64,
+}
+
+/// Opens a session. Its id is the stamp of the transaction.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct OpenSession {
+    /// Program or command line, as the client tells it; for `sessions` and `log`.
+    #[prost(string, tag = "1")]
+    pub command: String,
+    /// Host the client says it runs on.
+    #[prost(string, tag = "2")]
+    pub host: String,
+    /// The user proven by the server.
+    #[prost(uint32, tag = "3")]
+    pub uid: u32,
+}
+
+/// Ends a session: its write grants become settled, its remembered replies are forgotten.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct CloseSession {
+    /// The settled state of every file the session still had open for writing.
+    #[prost(message, repeated, tag = "1")]
+    pub settled: Vec<Settle>,
+}
+
+/// What `Make` makes.
+#[derive(Clone, PartialEq, Eq, prost::Oneof)]
+pub enum MakeKind {
+    /// A regular file; true: the session also opens it for writing (a write grant of chunk 0).
+    #[prost(bool, tag = "10")]
+    File(bool),
+    /// A directory.
+    #[prost(bool, tag = "11")]
+    Directory(bool),
+    /// A symbolic link to this target.
+    #[prost(bytes, tag = "12")]
+    Symlink(Vec<u8>),
+    /// A fifo, socket or device: the type bits of mode (`S_IFIFO`, `S_IFSOCK`, `S_IFCHR`, `S_IFBLK`).
+    #[prost(message, tag = "13")]
+    Special(Special),
+}
+
+/// A fifo, socket or device node.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct Special {
+    /// Type bits of `st_mode`.
+    #[prost(uint32, tag = "1")]
+    pub file_type: u32,
+    /// Device number, 0 where it has none.
+    #[prost(uint32, tag = "2")]
+    pub rdev: u32,
+}
+
+/// Makes a file, directory, symbolic link or special file.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct Make {
+    /// The new name. `follow` is ignored, except with `or_open`.
+    #[prost(message, required, tag = "1")]
+    pub target: Target,
+    /// Permission bits, already without the umask.
+    #[prost(uint32, tag = "2")]
+    pub mode: u32,
+    /// True: an existing regular file is answered instead of `Exists` (open without `O_EXCL`).
+    #[prost(bool, tag = "3")]
+    pub or_open: bool,
+    /// What to make.
+    #[prost(oneof = "MakeKind", tags = "10, 11, 12, 13")]
+    pub kind: Option<MakeKind>,
+}
+
+/// Gives an existing file another name.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct Link {
+    /// The file.
+    #[prost(message, required, tag = "1")]
+    pub file: Target,
+    /// Its new name.
+    #[prost(message, required, tag = "2")]
+    pub name: Target,
+}
+
+/// Removes a name.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct Remove {
+    /// The name.
+    #[prost(message, required, tag = "1")]
+    pub target: Target,
+    /// True: an empty directory (rmdir); false: anything else (unlink).
+    #[prost(bool, tag = "2")]
+    pub directory: bool,
+}
+
+/// Moves a name.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct Rename {
+    /// The old name.
+    #[prost(message, required, tag = "1")]
+    pub from: Target,
+    /// The new name.
+    #[prost(message, required, tag = "2")]
+    pub to: Target,
+    /// 0 replaces, 1 is `RENAME_NOREPLACE`, 2 is `RENAME_EXCHANGE`.
+    #[prost(uint32, tag = "3")]
+    pub flags: u32,
+}
+
+/// Changes attributes. Absent fields stay.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct SetAttr {
+    /// The file.
+    #[prost(message, required, tag = "1")]
+    pub target: Target,
+    /// Permission bits.
+    #[prost(uint32, optional, tag = "2")]
+    pub mode: Option<u32>,
+    /// Owner.
+    #[prost(uint32, optional, tag = "3")]
+    pub uid: Option<u32>,
+    /// Group.
+    #[prost(uint32, optional, tag = "4")]
+    pub gid: Option<u32>,
+    /// Length in bytes: a truncate. Puts a horizon at the stamp of the transaction.
+    #[prost(uint64, optional, tag = "5")]
+    pub size: Option<u64>,
+    /// Access time.
+    #[prost(message, optional, tag = "6")]
+    pub atime: Option<TimeValue>,
+    /// Modification time.
+    #[prost(message, optional, tag = "7")]
+    pub mtime: Option<TimeValue>,
+    /// True: the right to change the size was checked when the file was opened for writing (ftruncate).
+    #[prost(bool, tag = "8")]
+    pub by_handle: bool,
+    /// The unsettled length and modification time of the file as the data plane knows them just before, so that a
+    /// `stat` of an older instant stays cheap. Filled in by the server.
+    #[prost(message, optional, tag = "9")]
+    pub settled: Option<Settle>,
+}
+
+/// Sets an extended attribute.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct SetXattr {
+    /// The file.
+    #[prost(message, required, tag = "1")]
+    pub target: Target,
+    /// Name, with its class: `user.color`.
+    #[prost(bytes = "vec", tag = "2")]
+    pub name: Vec<u8>,
+    /// Value, at most 64 KiB.
+    #[prost(bytes = "vec", tag = "3")]
+    pub value: Vec<u8>,
+    /// 0 either, 1 `XATTR_CREATE`, 2 `XATTR_REPLACE`.
+    #[prost(uint32, tag = "4")]
+    pub flags: u32,
+}
+
+/// Removes an extended attribute.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct RemoveXattr {
+    /// The file.
+    #[prost(message, required, tag = "1")]
+    pub target: Target,
+    /// Name.
+    #[prost(bytes = "vec", tag = "2")]
+    pub name: Vec<u8>,
+}
+
+/// Asks for the right to write chunks of a file (protocols §4). The caller proved at open that it may write.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct Grant {
+    /// The file.
+    #[prost(uint64, tag = "1")]
+    pub inode: u64,
+    /// First chunk.
+    #[prost(uint32, tag = "2")]
+    pub first: u32,
+    /// Number of chunks, at most 16.
+    #[prost(uint32, tag = "3")]
+    pub count: u32,
+}
+
+/// Replaces a session's write grant on a file by the settled size: at close, fsync and the end of a session.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct Settle {
+    /// The file.
+    #[prost(uint64, tag = "1")]
+    pub inode: u64,
+    /// True: the session goes on writing (fsync); its grant stays.
+    #[prost(bool, tag = "2")]
+    pub keep_grant: bool,
+    /// Newest data stamp that `size` and `mtime_ns` cover. Filled in by the server from the data plane.
+    #[prost(uint64, tag = "3")]
+    pub stamp: u64,
+    /// Length in bytes at that stamp. Filled in by the server.
+    #[prost(uint64, tag = "4")]
+    pub size: u64,
+    /// Modification time by the newest write in ns, 0 if none since the last. Filled in by the server.
+    #[prost(sint64, tag = "5")]
+    pub mtime_ns: i64,
+}
+
+/// Names an instant and pins its history.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct MakeSnapshot {
+    /// Name: no `/`, not an instant, 1 to 255 bytes.
+    #[prost(string, tag = "1")]
+    pub name: String,
+    /// The instant; 0 is the stamp of the transaction.
+    #[prost(uint64, tag = "2")]
+    pub at: u64,
+}
+
+/// Forgets the name of an instant.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct DeleteSnapshot {
+    /// The name.
+    #[prost(string, tag = "1")]
+    pub name: String,
+}
+
+/// What a transaction does.
+#[derive(Clone, PartialEq, Eq, prost::Oneof)]
+pub enum Op {
+    /// Opens a session.
+    #[prost(message, tag = "10")]
+    OpenSession(OpenSession),
+    /// Ends a session.
+    #[prost(message, tag = "11")]
+    CloseSession(CloseSession),
+    /// Makes an inode and a name for it.
+    #[prost(message, tag = "12")]
+    Make(Make),
+    /// Gives another name.
+    #[prost(message, tag = "13")]
+    Link(Link),
+    /// Removes a name.
+    #[prost(message, tag = "14")]
+    Remove(Remove),
+    /// Moves a name.
+    #[prost(message, tag = "15")]
+    Rename(Rename),
+    /// Changes attributes.
+    #[prost(message, tag = "16")]
+    SetAttr(SetAttr),
+    /// Sets an extended attribute.
+    #[prost(message, tag = "17")]
+    SetXattr(SetXattr),
+    /// Removes an extended attribute.
+    #[prost(message, tag = "18")]
+    RemoveXattr(RemoveXattr),
+    /// Asks for the right to write.
+    #[prost(message, tag = "19")]
+    Grant(Grant),
+    /// Settles a file's size.
+    #[prost(message, tag = "20")]
+    Settle(Settle),
+    /// Names an instant.
+    #[prost(message, tag = "21")]
+    MakeSnapshot(MakeSnapshot),
+    /// Forgets a named instant.
+    #[prost(message, tag = "22")]
+    DeleteSnapshot(DeleteSnapshot),
+    /// Makes the file system: root directory and layout. The first transaction of a metalog, and only that.
+    #[prost(message, tag = "23")]
+    Format(Format),
+}
+
+/// The first transaction: the root directory and the defaults that new files inherit.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct Format {
+    /// Chunk size in bytes, a power of two.
+    #[prost(uint64, tag = "1")]
+    pub chunk_bytes: u64,
+    /// Number of chains that chunks are spread over.
+    #[prost(uint32, tag = "2")]
+    pub chain_count: u32,
+    /// Owner of the root directory.
+    #[prost(uint32, tag = "3")]
+    pub uid: u32,
+    /// Group of the root directory.
+    #[prost(uint32, tag = "4")]
+    pub gid: u32,
+    /// Permission bits of the root directory.
+    #[prost(uint32, tag = "5")]
+    pub mode: u32,
+}
+
+/// A metadata transaction.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct Transaction {
+    /// Session that asks; 0 only for `OpenSession` and `Format`.
+    #[prost(uint64, tag = "1")]
+    pub session: u64,
+    /// Number of the request in its session: executed once.
+    #[prost(uint64, tag = "2")]
+    pub seq: u64,
+    /// Every seq of the session below it has been answered; its remembered reply may go.
+    #[prost(uint64, tag = "3")]
+    pub acked: u64,
+    /// On whose behalf.
+    #[prost(message, required, tag = "4")]
+    pub caller: Caller,
+    /// Newest `Hlc` the caller has seen; the stamp of the batch lies above it.
+    #[prost(uint64, tag = "5")]
+    pub must_see: u64,
+    /// What to do.
+    #[prost(oneof = "Op", tags = "10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23")]
+    pub op: Option<Op>,
+}
+
+/// One entry of the metalog. Transaction i is stamped batch stamp + i.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct Batch {
+    /// The transactions in order.
+    #[prost(message, repeated, tag = "1")]
+    pub transactions: Vec<Transaction>,
+}
+
+/// What a transaction did. The same on every replica; remembered until acknowledged.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct Outcome {
+    /// Stamp of the transaction; of the first run if it was a retry.
+    #[prost(uint64, tag = "1")]
+    pub stamp: u64,
+    /// The inode made, opened or changed; the session opened; 0 if none.
+    #[prost(uint64, tag = "2")]
+    pub id: u64,
+    /// True if `or_open` found an existing file.
+    #[prost(bool, tag = "3")]
+    pub existed: bool,
+    /// Why it failed: code of `base::Reason`; 0 if it did not.
+    #[prost(uint32, tag = "4")]
+    pub reason: u32,
+    /// The sentence that goes with the reason.
+    #[prost(string, tag = "5")]
+    pub message: String,
+}

@@ -1,0 +1,2 @@
+//! The wave demo.
+fn main() {}
