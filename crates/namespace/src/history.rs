@@ -1,0 +1,42 @@
+//! Versions of the past: what a store must answer, and an implementation in memory.
+
+use frieze_base::Fault;
+use frieze_hlc::Hlc;
+
+/// A version: from `stamp` on the key has this value, or none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// Sortable key without the stamp (module `key`).
+    pub key: Vec<u8>,
+    /// Inclusive start.
+    pub stamp: Hlc,
+    /// The value; `None`: absent from then on.
+    pub value: Option<Vec<u8>>,
+}
+
+/// What a live key shows to a visitor: key, stamp of the version, value. False ends the visit.
+pub type VisitValue<'a> = dyn FnMut(&[u8], Hlc, &[u8]) -> bool + 'a;
+/// What a version shows to a visitor: key, stamp, value or absence. False ends the visit.
+pub type VisitVersion<'a> = dyn FnMut(&[u8], Hlc, Option<&[u8]>) -> bool + 'a;
+
+/// Every version of every key, current ones included.
+pub trait History {
+    /// The newest version of `key` stamped <= `at`, and its stamp; `None` if there is none.
+    ///
+    /// # Errors
+    /// `InputOutput` or `Corrupt` when the store cannot answer.
+    fn newest(&self, key: &[u8], at: Hlc) -> Result<Option<(Hlc, Option<Vec<u8>>)>, Fault>;
+
+    /// Visits in key order every key that starts with `prefix`, is greater than the whole key `after` (empty: from the
+    /// start) and has a value at `at`.
+    ///
+    /// # Errors
+    /// As [`History::newest`].
+    fn scan(&self, prefix: &[u8], after: &[u8], at: Hlc, visit: &mut VisitValue<'_>) -> Result<(), Fault>;
+
+    /// Visits all versions stamped in (`after`, `upto`] of keys that start with `prefix`, by key, then by stamp.
+    ///
+    /// # Errors
+    /// As [`History::newest`].
+    fn versions(&self, prefix: &[u8], after: Hlc, upto: Hlc, visit: &mut VisitVersion<'_>) -> Result<(), Fault>;
+}

@@ -1,0 +1,172 @@
+//! One version of an inode, as small in memory as it can be: what every file has is inline, what few have is boxed.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use frieze_base::{Fault, InodeId, SessionId};
+use frieze_hlc::Hlc;
+use frieze_wire::message::FileKind;
+use frieze_wire::txn::Caller;
+
+use crate::error::Error;
+
+/// Bit of `check_access`: to read.
+pub const MAY_READ: u32 = 4;
+/// Bit of `check_access`: to write.
+pub const MAY_WRITE: u32 = 2;
+/// Bit of `check_access`: to execute, or to search a directory.
+pub const MAY_EXECUTE: u32 = 1;
+
+/// A truncate: bytes at or beyond `len` that were written before `at` are hidden from reads at or after it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Horizon {
+    /// Stamp of the truncate.
+    pub at: Hlc,
+    /// Length it left, in bytes.
+    pub len: u64,
+}
+
+/// The chunks that one session may write.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WriteGrant {
+    /// The session.
+    pub session: SessionId,
+    /// Chunk indexes, half-open, sorted, apart from each other.
+    pub chunks: Vec<Range<u32>>,
+}
+
+/// How a file's bytes are laid out and what time they tell; inherited from the directory a file is made in.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Layout {
+    /// Chunk size in bytes, a power of two.
+    pub chunk_bytes: u64,
+    /// Number of chains that chunks are spread over.
+    pub chain_count: u32,
+    /// Time plug-in as text; empty for none.
+    pub plugin: String,
+}
+
+/// One version of an inode. The id is that of the lookup and is not repeated here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Inode {
+    /// Stamp of the change that made this version: it holds from then (inclusive) until the next.
+    pub from: Hlc,
+    /// Stamp of creation.
+    pub born: Hlc,
+    /// Stamp of the last change of attributes or names that POSIX counts. Data newer than it counts too.
+    pub ctime: Hlc,
+    /// Modification time as settled or set, in ns since the Unix epoch.
+    pub mtime_ns: i64,
+    /// Data stamped after it makes a newer mtime.
+    pub mtime_stamp: Hlc,
+    /// Access time, ns.
+    pub atime_ns: i64,
+    /// Settled length in bytes; of a symbolic link: of its target.
+    pub size: u64,
+    /// Data stamped after it may make the file longer. Of a directory: when its entries last changed.
+    pub size_as_of: Hlc,
+    /// Directory that holds the (first known) name: the home. Its own id for the root, 0 when unknown.
+    pub parent: InodeId,
+    /// Chunk size, chains and time plug-in.
+    pub layout: Arc<Layout>,
+    /// Number of names; of a directory 2 and one for each subdirectory; 0 once the last name is gone.
+    pub links: u32,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Permission bits, with set-id and sticky bits, without the type.
+    pub mode: u16,
+    pub(crate) kind: u8,
+    pub(crate) extra: Option<Box<Extra>>,
+}
+
+/// What few inodes have.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Extra {
+    pub(crate) horizons: Vec<Horizon>,
+    pub(crate) grants: Vec<WriteGrant>,
+    pub(crate) target: Box<[u8]>,
+    pub(crate) rdev: u32,
+    /// Directories of the further names, one each, as far as known.
+    pub(crate) also_in: Vec<InodeId>,
+    /// When the last name went; ZERO while there is one.
+    pub(crate) orphaned: Hlc,
+}
+
+impl Inode {
+    /// What kind of thing it is.
+    pub fn kind(&self) -> FileKind {
+        FileKind::try_from(i32::from(self.kind)).expect("only codes of a FileKind are stored")
+    }
+
+    /// True for a directory.
+    pub fn is_directory(&self) -> bool {
+        self.kind() == FileKind::Directory
+    }
+
+    /// Truncates that may hide bytes from reads of this version, oldest first, none subsumed by a later one.
+    pub fn horizons(&self) -> &[Horizon] {
+        self.extra.as_ref().map_or(&[], |extra| &extra.horizons)
+    }
+
+    /// Who may write which chunks. Not empty: length and mtime may be newer than settled, ask the data plane.
+    pub fn grants(&self) -> &[WriteGrant] {
+        self.extra.as_ref().map_or(&[], |extra| &extra.grants)
+    }
+
+    /// Where a symbolic link leads; empty for anything else.
+    pub fn symlink_target(&self) -> &[u8] {
+        self.extra.as_ref().map_or(&[], |extra| &extra.target)
+    }
+
+    /// Device number of a special file.
+    pub fn rdev(&self) -> u32 {
+        self.extra.as_ref().map_or(0, |extra| extra.rdev)
+    }
+
+    /// Time plug-in of the file, or of what is made in the directory; empty for none.
+    pub fn plugin(&self) -> &str {
+        &self.layout.plugin
+    }
+
+    /// Chunk size in bytes.
+    pub fn chunk_bytes(&self) -> u64 {
+        self.layout.chunk_bytes
+    }
+
+    /// Change time as metadata knows it, ns.
+    pub fn ctime_ns(&self) -> i64 {
+        self.ctime.unix_ns()
+    }
+
+    /// True if `session` may write chunk `index`.
+    pub fn may_write_chunk(&self, session: SessionId, index: u32) -> bool {
+        self.grants().iter().any(|grant| grant.session == session && grant.chunks.iter().any(|r| r.contains(&index)))
+    }
+}
+
+/// Checks that `caller` may do what `mask` asks for ([`MAY_READ`], [`MAY_WRITE`], [`MAY_EXECUTE`]) by owner, group and
+/// other bits of this version alone.
+///
+/// # Errors
+/// `AccessDenied`.
+pub fn check_access(inode: &Inode, caller: &Caller, mask: u32) -> Result<(), Fault> {
+    if allows(inode, caller, mask) { Ok(()) } else { Err(Error::AccessDenied.into()) }
+}
+
+pub(crate) fn allows(inode: &Inode, caller: &Caller, mask: u32) -> bool {
+    let mode = u32::from(inode.mode);
+    if caller.uid == 0 {
+        // The superuser may do all, but execute only what is executable for somebody.
+        return mask & MAY_EXECUTE == 0 || inode.is_directory() || mode & 0o111 != 0;
+    }
+    let class = if caller.uid == inode.uid {
+        mode >> 6
+    } else if caller.in_group(inode.gid) {
+        mode >> 3
+    } else {
+        mode
+    };
+    class & mask == mask
+}

@@ -1,0 +1,108 @@
+//! Keys of the versions: a letter for what it is, then big-endian numbers and names, so that they sort as they should.
+//!
+//! | key | value |
+//! |---|---|
+//! | `E` parent (8) name | a directory entry |
+//! | `F` | the format |
+//! | `I` inode (8) | an inode |
+//! | `N` name | a named instant |
+//! | `R` session (8) seq (8) | a remembered outcome: only the newest is kept |
+//! | `S` session (8) | a session |
+//! | `X` inode (8) name | an extended attribute |
+
+use frieze_base::{InodeId, Seq, SessionId};
+
+/// A key taken apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Key<'a> {
+    Entry(InodeId, &'a [u8]),
+    Format,
+    Inode(InodeId),
+    Snapshot(&'a [u8]),
+    Outcome(SessionId, Seq),
+    Session(SessionId),
+    Xattr(InodeId, &'a [u8]),
+}
+
+impl<'a> Key<'a> {
+    pub(crate) fn encode(self) -> Vec<u8> {
+        match self {
+            Key::Entry(parent, name) => with_name(b'E', parent.0, name),
+            Key::Format => vec![b'F'],
+            Key::Inode(id) => with_name(b'I', id.0, &[]),
+            Key::Snapshot(name) => [b"N", name].concat(),
+            Key::Outcome(session, seq) => with_name(b'R', session.0, &seq.0.to_be_bytes()),
+            Key::Session(id) => with_name(b'S', id.0, &[]),
+            Key::Xattr(id, name) => with_name(b'X', id.0, name),
+        }
+    }
+
+    pub(crate) fn decode(bytes: &'a [u8]) -> Option<Key<'a>> {
+        let (&letter, rest) = bytes.split_first()?;
+        let long = || rest.split_first_chunk::<8>().map(|(number, tail)| (u64::from_be_bytes(*number), tail));
+        let alone = || long().filter(|(_, tail)| tail.is_empty()).map(|(number, _)| number);
+        match letter {
+            b'E' => long().map(|(parent, name)| Key::Entry(InodeId(parent), name)),
+            b'F' if rest.is_empty() => Some(Key::Format),
+            b'I' => alone().map(|id| Key::Inode(InodeId(id))),
+            b'N' => Some(Key::Snapshot(rest)),
+            b'R' => {
+                let (session, tail) = long()?;
+                Some(Key::Outcome(SessionId(session), Seq(u64::from_be_bytes(tail.try_into().ok()?))))
+            }
+            b'S' => alone().map(|id| Key::Session(SessionId(id))),
+            b'X' => long().map(|(id, name)| Key::Xattr(InodeId(id), name)),
+            _ => None,
+        }
+    }
+}
+
+/// True if a store keeps every version of this key; false if only the newest matters (remembered outcomes: they are
+/// never read in the past, and keeping them would double the history of small files).
+pub fn keeps_versions(key: &[u8]) -> bool {
+    key.first() != Some(&b'R')
+}
+
+fn with_name(letter: u8, number: u64, name: &[u8]) -> Vec<u8> {
+    let mut key = Vec::with_capacity(9 + name.len());
+    key.push(letter);
+    key.extend_from_slice(&number.to_be_bytes());
+    key.extend_from_slice(name);
+    key
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_taken_apart_as_they_were_put_together() {
+        let keys = [
+            Key::Entry(InodeId(1), b"name"),
+            Key::Format,
+            Key::Inode(InodeId(u64::MAX)),
+            Key::Snapshot(b"before"),
+            Key::Outcome(SessionId(7), Seq(9)),
+            Key::Session(SessionId(7)),
+            Key::Xattr(InodeId(2), b"user.color"),
+        ];
+        for key in keys {
+            assert_eq!(Key::decode(&key.encode()), Some(key));
+        }
+        for bad in [&b""[..], b"I1234567", b"I123456789", b"F1", b"R1234567812345678x", b"Z"] {
+            assert_eq!(Key::decode(bad), None, "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn golden_bytes_of_keys() {
+        assert_eq!(Key::Entry(InodeId(0x0102), b"a").encode(), b"E\0\0\0\0\0\0\x01\x02a");
+        assert_eq!(Key::Outcome(SessionId(1), Seq(2)).encode(), b"R\0\0\0\0\0\0\0\x01\0\0\0\0\0\0\0\x02");
+    }
+
+    #[test]
+    fn entries_of_a_directory_sort_by_name_and_stay_together() {
+        let key = |parent, name: &'static [u8]| Key::Entry(InodeId(parent), name).encode();
+        assert!(key(1, b"a") < key(1, b"ab") && key(1, b"ab") < key(1, b"b") && key(1, b"\xff\xff") < key(2, b""));
+    }
+}

@@ -1,0 +1,83 @@
+//! A history in memory, for tests and the simulator: the reference of what [`History`] means.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+
+use frieze_base::Fault;
+use frieze_hlc::Hlc;
+
+use crate::history::{Change, History, VisitValue, VisitVersion};
+use crate::key::keeps_versions;
+
+/// Every version of every key in a sorted map.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MemoryHistory {
+    keys: BTreeMap<Vec<u8>, BTreeMap<Hlc, Option<Vec<u8>>>>,
+}
+
+impl MemoryHistory {
+    /// An empty history.
+    pub fn new() -> MemoryHistory {
+        MemoryHistory::default()
+    }
+
+    /// Adds the versions that `apply` made. A second version of a key with the same stamp replaces the first, so that
+    /// replaying a log changes nothing.
+    pub fn commit(&mut self, changes: &[Change]) {
+        for change in changes {
+            if keeps_versions(&change.key) {
+                self.keys.entry(change.key.clone()).or_default().insert(change.stamp, change.value.clone());
+            } else if change.value.is_none() {
+                self.keys.remove(&change.key);
+            } else {
+                self.keys.insert(change.key.clone(), BTreeMap::from([(change.stamp, change.value.clone())]));
+            }
+        }
+    }
+
+    /// The newest version of every key that has a value, in order of keys: what `Namespace::load` takes at restart.
+    pub fn current(&self) -> impl Iterator<Item = (&[u8], Hlc, &[u8])> {
+        self.keys.iter().filter_map(|(key, versions)| {
+            let (stamp, value) = versions.last_key_value()?;
+            Some((key.as_slice(), *stamp, value.as_deref()?))
+        })
+    }
+
+    fn from(&self, prefix: &[u8], after: &[u8]) -> impl Iterator<Item = (&Vec<u8>, &BTreeMap<Hlc, Option<Vec<u8>>>)> {
+        let start = if after > prefix { Bound::Excluded(after) } else { Bound::Included(prefix) };
+        let range = self.keys.range::<[u8], _>((start, Bound::Unbounded));
+        range.take_while(move |(key, _)| key.starts_with(prefix)).filter(move |(key, _)| key.as_slice() != after)
+    }
+}
+
+impl History for MemoryHistory {
+    fn newest(&self, key: &[u8], at: Hlc) -> Result<Option<(Hlc, Option<Vec<u8>>)>, Fault> {
+        let Some(versions) = self.keys.get(key) else { return Ok(None) };
+        Ok(versions.range(..=at).next_back().map(|(stamp, value)| (*stamp, value.clone())))
+    }
+
+    fn scan(&self, prefix: &[u8], after: &[u8], at: Hlc, visit: &mut VisitValue<'_>) -> Result<(), Fault> {
+        for (key, versions) in self.from(prefix, after) {
+            if let Some((stamp, Some(value))) = versions.range(..=at).next_back()
+                && !visit(key, *stamp, value)
+            {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn versions(&self, prefix: &[u8], after: Hlc, upto: Hlc, visit: &mut VisitVersion<'_>) -> Result<(), Fault> {
+        for (key, versions) in self.from(prefix, &[]) {
+            for (stamp, value) in versions.range((Bound::Excluded(after), Bound::Unbounded)) {
+                if *stamp > upto {
+                    break;
+                }
+                if !visit(key, *stamp, value.as_deref()) {
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
+    }
+}
