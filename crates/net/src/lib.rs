@@ -1,1 +1,25 @@
 //! Transport drivers: TCP and Unix sockets, frames, proof of who is calling.
+//!
+//! Guarantees: blocking sockets, one thread a direction; a frame goes out in one vectored write and its payload is
+//! received straight into the caller's buffer; body and payload are handed out only after their checksums matched; a
+//! peer that stops in the middle of a frame, or does not read, is given up after a bounded time.
+//! Leaves to others: what a frame means (`wire`), threads and pools (`node`, `client`).
+
+mod addr;
+mod diag;
+mod error;
+mod frames;
+mod key;
+mod listener;
+mod mono;
+mod proof;
+mod stream;
+
+pub use addr::ServerAddr;
+pub use error::Error;
+pub use frames::{FrameReader, FrameWriter, Limits, Payload};
+pub use key::{Key, MAC_BYTES, NONCE_BYTES, random_nonce};
+pub use listener::Listener;
+pub use mono::mono;
+pub use proof::{NOBODY, Proof, kernel_proof, user_of};
+pub use stream::Stream;

@@ -1,0 +1,489 @@
+//! Frames over a stream: one vectored write out, checked bytes in.
+
+use std::io::{self, IoSlice};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use frieze_base::{Crc, MonoTime, crc32c};
+use frieze_wire::{FRAME_HEADER_BYTES, FrameHeader};
+use rustix::net::{RecvFlags, SendFlags};
+
+use crate::{Error, Stream, mono};
+
+/// How long one end waits for the other.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Until a frame begins; `None` waits for ever (a client that has nothing to ask).
+    pub idle: Option<Duration>,
+    /// For a frame, once begun, to be complete; and for a frame to be taken by the peer.
+    pub frame: Duration,
+}
+
+impl Limits {
+    /// While a connection shakes hands: everything within 10 s.
+    pub const HANDSHAKE: Limits = Limits { idle: Some(Duration::from_secs(10)), frame: Duration::from_secs(10) };
+    /// A server afterwards: idle as long as it likes, a frame within 30 s.
+    pub const SERVING: Limits = Limits { idle: None, frame: Duration::from_secs(30) };
+}
+
+/// What follows the body of a frame.
+#[derive(Clone, Copy, Debug)]
+pub enum Payload<'a> {
+    /// Nothing.
+    None,
+    /// These bytes; their checksum is taken here.
+    Bytes(&'a [u8]),
+    /// These pieces one after the other, whose checksum the caller knows (combined from those of stored blocks).
+    Checked {
+        /// The pieces.
+        pieces: &'a [&'a [u8]],
+        /// CRC32C of all of them.
+        crc: u32,
+    },
+}
+
+/// Receives frames. Owned by the one thread that reads the connection.
+#[derive(Debug)]
+pub struct FrameReader {
+    stream: Stream,
+    limits: Limits,
+    buffer: Box<[u8]>,
+    start: usize,
+    end: usize,
+    /// Payload of the last frame that was not taken yet.
+    pending: usize,
+    pending_crc: u32,
+    /// When the frame being received began; taken only when it needs more than one receive.
+    began: Option<MonoTime>,
+}
+
+impl FrameReader {
+    /// Reads from `stream` within `limits`. Sets the timeouts of the stream, those of its writer included.
+    ///
+    /// # Errors
+    /// `Broken` if the socket is no more.
+    pub fn new(stream: Stream, limits: Limits) -> Result<FrameReader, Error> {
+        let shortest = limits.idle.unwrap_or(limits.frame).min(limits.frame);
+        // A wait is looked at eight times: it may last an eighth longer, and an idle connection costs little.
+        let tick = (shortest / 8).clamp(Duration::from_millis(5), Duration::from_secs(4));
+        stream.set_ticks(tick, tick).map_err(|source| broken(&stream, "receiving", source))?;
+        let buffer = vec![0; BUFFER_BYTES].into_boxed_slice();
+        Ok(FrameReader { stream, limits, buffer, start: 0, end: 0, pending: 0, pending_crc: 0, began: None })
+    }
+
+    /// Changes the limits for the frames to come; the granularity of waiting stays.
+    pub fn set_limits(&mut self, limits: Limits) {
+        self.limits = limits;
+    }
+
+    /// The connection.
+    pub fn stream(&self) -> &Stream {
+        &self.stream
+    }
+
+    /// Receives a header and its body, which replaces what `body` held; `None` if the peer ended the connection between
+    /// two frames. The payload, if the header names one, is to be taken by [`FrameReader::read_payload`] or
+    /// [`FrameReader::read_payload_reusing`] before the next frame; else the next call passes over it.
+    ///
+    /// # Errors
+    /// `Silent` if no frame began within the idle limit, `HalfFrame`, `Closed`, `Frame`, `Checksum`. All end the
+    /// connection; after `Frame` tell the peer why before closing.
+    pub fn read_frame(&mut self, body: &mut Vec<u8>) -> Result<Option<FrameHeader>, Error> {
+        self.skip_payload()?;
+        body.clear();
+        self.began = None;
+        if self.start == self.end && !self.await_first_bytes()? {
+            return Ok(None);
+        }
+        while self.end - self.start < FRAME_HEADER_BYTES {
+            self.receive_more()?;
+        }
+        let mut bytes = [0u8; FRAME_HEADER_BYTES];
+        bytes.copy_from_slice(&self.buffer[self.start..self.start + FRAME_HEADER_BYTES]);
+        self.start += FRAME_HEADER_BYTES;
+        let header =
+            FrameHeader::decode(&bytes).map_err(|fault| Error::Frame { peer: self.stream.peer().to_owned(), fault })?;
+        self.read_body(&header, body)?;
+        self.pending = header.payload_len as usize;
+        self.pending_crc = header.payload_crc;
+        Ok(Some(header))
+    }
+
+    /// Receives the payload of the frame just read straight into `into`.
+    ///
+    /// # Errors
+    /// As [`FrameReader::read_frame`]. After `Checksum` the bytes in `into` are worthless.
+    ///
+    /// # Panics
+    /// If `into` is not exactly as long as the header's `payload_len`, or the payload was taken already.
+    pub fn read_payload(&mut self, into: &mut [u8]) -> Result<(), Error> {
+        assert_eq!(into.len(), self.pending, "the payload's length is that of the header");
+        let mut crc = Crc::default();
+        let mut filled = 0;
+        while filled < into.len() {
+            let count = self.receive_payload(&mut into[filled..])?;
+            // Piece by piece while it is in the cache, and while the peer sends the next.
+            crc.update(&into[filled..filled + count]);
+            filled += count;
+        }
+        self.pending = 0;
+        check(&self.stream, "payload", self.pending_crc, crc.value())
+    }
+
+    /// Receives the payload of the frame just read into `buffer`, which only ever grows, and as bytes arrive: a peer
+    /// that promises 4 MiB and sends nothing costs nothing. Used again and again it stays in the cache.
+    ///
+    /// # Errors
+    /// As [`FrameReader::read_payload`].
+    pub fn read_payload_reusing<'a>(&mut self, buffer: &'a mut Vec<u8>) -> Result<&'a mut [u8], Error> {
+        let len = self.pending;
+        if buffer.len() < len {
+            let mut crc = Crc::default();
+            let mut filled = 0;
+            while filled < len {
+                if filled == buffer.len() {
+                    buffer.resize(len.min(filled + GROW_BYTES), 0);
+                }
+                let room = buffer.len().min(len);
+                let count = self.receive_payload(&mut buffer[filled..room])?;
+                crc.update(&buffer[filled..filled + count]);
+                filled += count;
+            }
+            self.pending = 0;
+            check(&self.stream, "payload", self.pending_crc, crc.value())?;
+        } else {
+            self.read_payload(&mut buffer[..len])?;
+        }
+        Ok(&mut buffer[..len])
+    }
+
+    /// Waits for the first bytes of a frame; false if the peer ended the connection.
+    fn await_first_bytes(&mut self) -> Result<bool, Error> {
+        let mut waiting_since = None;
+        (self.start, self.end) = (0, 0);
+        loop {
+            match self.stream.receive(&mut self.buffer, RecvFlags::empty()) {
+                Ok(count) => {
+                    self.end = count;
+                    return Ok(count > 0);
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    let Some(idle) = self.limits.idle else { continue };
+                    // The first tick has passed unmeasured: at most an eighth of the limit.
+                    let since = *waiting_since.get_or_insert_with(mono);
+                    let waited = Duration::from_nanos(mono().since_ns(since));
+                    if waited >= idle {
+                        return Err(Error::Silent { peer: self.stream.peer().to_owned(), waited: idle });
+                    }
+                }
+                // A peer that was killed with bytes on their way resets the connection: between frames that is an end.
+                Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Ok(false),
+                Err(source) => return Err(broken(&self.stream, "receiving", source)),
+            }
+        }
+    }
+
+    /// Receives what is there behind the buffered bytes.
+    fn receive_more(&mut self) -> Result<(), Error> {
+        if self.start > 0 {
+            self.buffer.copy_within(self.start..self.end, 0);
+            (self.start, self.end) = (0, self.end - self.start);
+        }
+        let end = self.end;
+        self.end += receive(&self.stream, &self.limits, &mut self.began, &mut self.buffer[end..])?;
+        Ok(())
+    }
+
+    fn read_body(&mut self, header: &FrameHeader, body: &mut Vec<u8>) -> Result<(), Error> {
+        let len = header.body_len as usize;
+        if len <= BUFFER_BYTES {
+            while self.end - self.start < len {
+                self.receive_more()?;
+            }
+            body.extend_from_slice(&self.buffer[self.start..self.start + len]);
+            self.start += len;
+        } else {
+            body.extend_from_slice(&self.buffer[self.start..self.end]);
+            (self.start, self.end) = (0, 0);
+            let mut filled = body.len();
+            while filled < len {
+                if filled == body.len() {
+                    body.resize(len.min(filled + GROW_BYTES), 0);
+                }
+                filled += receive(&self.stream, &self.limits, &mut self.began, &mut body[filled..])?;
+            }
+        }
+        check(&self.stream, "body", header.body_crc, crc32c(body))
+    }
+
+    /// Some bytes of the payload: what is buffered, else straight from the socket.
+    fn receive_payload(&mut self, into: &mut [u8]) -> Result<usize, Error> {
+        let buffered = self.end - self.start;
+        if buffered > 0 {
+            let count = buffered.min(into.len());
+            into[..count].copy_from_slice(&self.buffer[self.start..self.start + count]);
+            self.start += count;
+            return Ok(count);
+        }
+        receive(&self.stream, &self.limits, &mut self.began, into)
+    }
+
+    fn skip_payload(&mut self) -> Result<(), Error> {
+        let mut left = std::mem::take(&mut self.pending);
+        while left > 0 {
+            if self.start == self.end {
+                (self.start, self.end) = (0, 0);
+                self.receive_more()?;
+            }
+            let count = left.min(self.end - self.start);
+            self.start += count;
+            left -= count;
+        }
+        Ok(())
+    }
+}
+
+/// Receives at least a byte of a frame that has begun.
+fn receive(stream: &Stream, limits: &Limits, began: &mut Option<MonoTime>, into: &mut [u8]) -> Result<usize, Error> {
+    loop {
+        let now = mono();
+        let began = *began.get_or_insert(now);
+        if now.since_ns(began) >= limits.frame.as_nanos() as u64 {
+            return Err(Error::HalfFrame { peer: stream.peer().to_owned(), limit: limits.frame });
+        }
+        match stream.receive(into, RecvFlags::empty()) {
+            Ok(0) => return Err(Error::Closed { peer: stream.peer().to_owned() }),
+            Ok(count) => return Ok(count),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(source) => return Err(broken(stream, "receiving", source)),
+        }
+    }
+}
+
+fn check(stream: &Stream, part: &'static str, expected: u32, found: u32) -> Result<(), Error> {
+    if expected == found {
+        return Ok(());
+    }
+    Err(Error::Checksum { peer: stream.peer().to_owned(), part, expected, found })
+}
+
+fn broken(stream: &Stream, doing: &'static str, source: io::Error) -> Error {
+    match source.kind() {
+        io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => Error::Closed { peer: stream.peer().to_owned() },
+        _ => Error::Broken { peer: stream.peer().to_owned(), doing, source },
+    }
+}
+
+/// Sends frames. Cheap to clone and shared between threads: frames go out whole, one after the other.
+#[derive(Clone, Debug)]
+pub struct FrameWriter(Arc<Writing>);
+
+#[derive(Debug)]
+struct Writing {
+    stream: Stream,
+    limit: Duration,
+    turn: Mutex<()>,
+    /// Whole frames that did not go out at once; see [`FrameWriter::post`].
+    posted: Mutex<Posted>,
+}
+
+#[derive(Debug, Default)]
+struct Posted {
+    bytes: Vec<u8>,
+    /// A thread is sending what is posted, or is about to.
+    has_sender: bool,
+}
+
+impl FrameWriter {
+    /// Writes to `stream`. A peer that has not taken a frame within `limits.frame` loses its connection.
+    ///
+    /// The socket's timeouts are those that the connection's [`FrameReader`] has set: make it first.
+    pub fn new(stream: Stream, limits: Limits) -> FrameWriter {
+        FrameWriter(Arc::new(Writing {
+            stream,
+            limit: limits.frame,
+            turn: Mutex::new(()),
+            posted: Mutex::new(Posted::default()),
+        }))
+    }
+
+    /// The connection.
+    pub fn stream(&self) -> &Stream {
+        &self.0.stream
+    }
+
+    /// Sends a frame: `header` with lengths and checksums filled in, `body`, `payload`, in one vectored write if the
+    /// socket takes it. Waits for its turn and for the peer to take it.
+    ///
+    /// # Errors
+    /// `Closed`, `Broken`, `NotReading`. The connection is shut down then, because half a frame may have gone out.
+    ///
+    /// # Panics
+    /// If the body or payload is longer than a frame may hold.
+    pub fn send(&self, header: FrameHeader, body: &[u8], payload: Payload<'_>) -> Result<(), Error> {
+        let turn = lock(&self.0.turn);
+        let sent = self.send_posted().and_then(|()| self.send_in_turn(header, body, payload));
+        drop(turn);
+        // What was posted while this frame held the turn found it taken: it is sent here.
+        let sent = sent.and_then(|()| self.send_left());
+        if sent.is_err() {
+            self.0.stream.shutdown();
+        }
+        sent
+    }
+
+    /// Sends a frame without a payload, and never waits: for threads that serve many connections. If the socket is full
+    /// or another frame is on its way, a copy is kept and sent as soon as possible by whoever has the turn, else by a
+    /// thread of its own that lives as long as that takes.
+    ///
+    /// # Errors
+    /// `NotReading` if more than 4 MiB wait already, `Closed` or `Broken`. The connection is shut down then.
+    pub fn post(&self, header: FrameHeader, body: &[u8]) -> Result<(), Error> {
+        let header = filled(header, body, 0, 0).encode();
+        let mut posted = lock(&self.0.posted);
+        if posted.bytes.len() > POSTED_BYTES_MAX {
+            self.0.stream.shutdown();
+            return Err(Error::NotReading { peer: self.0.stream.peer().to_owned(), limit: self.0.limit });
+        }
+        let mut sent = 0;
+        let turn = self.0.turn.try_lock();
+        if turn.is_ok() && posted.bytes.is_empty() {
+            let pieces = [IoSlice::new(&header), IoSlice::new(body)];
+            match self.0.stream.send(&pieces, SendFlags::DONTWAIT) {
+                Ok(count) => sent = count,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(source) => {
+                    self.0.stream.shutdown();
+                    return Err(broken(&self.0.stream, "sending", source));
+                }
+            }
+        }
+        if sent == header.len() + body.len() {
+            return Ok(());
+        }
+        let rest = header.iter().chain(body).skip(sent).copied();
+        posted.bytes.extend(rest);
+        if turn.is_ok() && !posted.has_sender {
+            posted.has_sender = true;
+            let writer = self.clone();
+            let spawned =
+                std::thread::Builder::new().name("frieze-post".to_owned()).spawn(move || writer.send_as_thread());
+            if spawned.is_err() {
+                self.0.stream.shutdown();
+                return Err(Error::NotReading { peer: self.0.stream.peer().to_owned(), limit: self.0.limit });
+            }
+        }
+        Ok(())
+    }
+
+    /// The life of the thread that sends what a full socket left behind.
+    fn send_as_thread(&self) {
+        loop {
+            let turn = lock(&self.0.turn);
+            let sent = self.send_posted();
+            drop(turn);
+            let mut posted = lock(&self.0.posted);
+            if sent.is_err() || posted.bytes.is_empty() {
+                posted.has_sender = false;
+                if let Err(error) = sent {
+                    tracing::debug!(%error, "replies could not be sent");
+                    self.0.stream.shutdown();
+                }
+                return;
+            }
+        }
+    }
+
+    /// Sends what was posted while a frame was on its way and its poster relied on this thread.
+    fn send_left(&self) -> Result<(), Error> {
+        loop {
+            if lock(&self.0.posted).bytes.is_empty() {
+                return Ok(());
+            }
+            // Whoever has the turn now looks again after it.
+            let Ok(_turn) = self.0.turn.try_lock() else { return Ok(()) };
+            self.send_posted()?;
+        }
+    }
+
+    /// Sends everything posted so far. The caller has the turn.
+    fn send_posted(&self) -> Result<(), Error> {
+        loop {
+            let bytes = std::mem::take(&mut lock(&self.0.posted).bytes);
+            if bytes.is_empty() {
+                return Ok(());
+            }
+            self.send_all(&mut [IoSlice::new(&bytes)])?;
+        }
+    }
+
+    fn send_in_turn(&self, header: FrameHeader, body: &[u8], payload: Payload<'_>) -> Result<(), Error> {
+        match payload {
+            Payload::None => {
+                let header = filled(header, body, 0, 0).encode();
+                self.send_all(&mut [IoSlice::new(&header), IoSlice::new(body)])
+            }
+            Payload::Bytes(bytes) => {
+                let header = filled(header, body, bytes.len(), crc32c(bytes)).encode();
+                self.send_all(&mut [IoSlice::new(&header), IoSlice::new(body), IoSlice::new(bytes)])
+            }
+            Payload::Checked { pieces, crc } => {
+                let len = pieces.iter().map(|piece| piece.len()).sum();
+                let header = filled(header, body, len, crc).encode();
+                let mut slices = Vec::with_capacity(2 + pieces.len());
+                slices.extend([IoSlice::new(&header), IoSlice::new(body)]);
+                slices.extend(pieces.iter().map(|piece| IoSlice::new(piece)));
+                self.send_all(&mut slices)
+            }
+        }
+    }
+
+    /// Sends all pieces, waiting for the peer up to the limit.
+    fn send_all(&self, mut pieces: &mut [IoSlice<'_>]) -> Result<(), Error> {
+        let stream = &self.0.stream;
+        let mut began = None;
+        IoSlice::advance_slices(&mut pieces, 0); // drops empty pieces in front
+        while !pieces.is_empty() {
+            // The system takes at most 1,024 pieces at once (IOV_MAX).
+            let some = &pieces[..pieces.len().min(1024)];
+            match stream.send(some, SendFlags::empty()) {
+                Ok(count) => IoSlice::advance_slices(&mut pieces, count),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(source) => return Err(broken(stream, "sending", source)),
+            }
+            if !pieces.is_empty() {
+                let now = mono();
+                let since = *began.get_or_insert(now);
+                if now.since_ns(since) >= self.0.limit.as_nanos() as u64 {
+                    return Err(Error::NotReading { peer: stream.peer().to_owned(), limit: self.0.limit });
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The header with the lengths and checksums of what follows it.
+fn filled(header: FrameHeader, body: &[u8], payload_len: usize, payload_crc: u32) -> FrameHeader {
+    assert!(body.len() <= frieze_wire::frame::BODY_BYTES_MAX as usize, "a body of {} bytes", body.len());
+    assert!(payload_len <= frieze_wire::frame::PAYLOAD_BYTES_MAX as usize, "a payload of {payload_len} bytes");
+    FrameHeader {
+        body_len: body.len() as u32,
+        payload_len: payload_len as u32,
+        body_crc: crc32c(body),
+        payload_crc,
+        ..header
+    }
+}
+
+/// Nothing is left half changed by a panic under these locks: the socket is shut down by whoever fails.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Header, body and a payload of 8 KiB come in with one receive; of a larger payload at most this much is copied twice.
+const BUFFER_BYTES: usize = 16 << 10;
+/// Step in which a buffer grows as promised bytes arrive.
+const GROW_BYTES: usize = 256 << 10;
+/// Posted bytes that may wait for a peer before it is given up.
+const POSTED_BYTES_MAX: usize = 4 << 20;

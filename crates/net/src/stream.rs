@@ -1,0 +1,169 @@
+//! A connected byte stream: TCP or Unix socket, blocking.
+
+use std::io::{self, IoSlice};
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown, sockopt};
+
+use crate::{Error, ServerAddr, mono};
+
+/// A connection. Cheap to clone: clones are the same connection, so that one thread may read, another write and a third
+/// shut it down.
+#[derive(Clone, Debug)]
+pub struct Stream(Arc<Connected>);
+
+#[derive(Debug)]
+struct Connected {
+    socket: Socket,
+    peer: String,
+}
+
+#[derive(Debug)]
+pub(crate) enum Socket {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+impl Stream {
+    /// Connects to a server. A name with several addresses is tried address by address until `timeout` is over.
+    ///
+    /// # Errors
+    /// `Connect`, with words that help: nobody listens there, or did not answer in time.
+    pub fn connect(addr: &ServerAddr, timeout: Duration) -> Result<Stream, Error> {
+        let refused = |source| Error::Connect { addr: addr.to_string(), source };
+        let socket = match addr {
+            ServerAddr::Unix(path) => Socket::Unix(UnixStream::connect(path).map_err(refused)?),
+            ServerAddr::Tcp { host, port } => Socket::Tcp(
+                connect_any((host.as_str(), *port).to_socket_addrs().map_err(refused)?, timeout).map_err(refused)?,
+            ),
+        };
+        Stream::of(socket, addr.to_string()).map_err(refused)
+    }
+
+    /// Two ends of one connection within this process, for tests and for an embedded server.
+    ///
+    /// # Errors
+    /// If the system has no more sockets to give.
+    pub fn pair() -> Result<(Stream, Stream), Error> {
+        let failed = |source| Error::System { doing: "make a pair of sockets", source };
+        let (a, b) = UnixStream::pair().map_err(failed)?;
+        let named = |socket| Stream::of(Socket::Unix(socket), "this process".to_owned()).map_err(failed);
+        Ok((named(a)?, named(b)?))
+    }
+
+    /// Wraps a connected socket and sets what every connection of frieze has.
+    pub(crate) fn of(socket: Socket, peer: String) -> io::Result<Stream> {
+        match &socket {
+            Socket::Tcp(tcp) => {
+                tcp.set_nodelay(true)?;
+                // A peer whose machine vanished is noticed after 60 + 3 * 20 s, so that its thread ends.
+                sockopt::set_socket_keepalive(tcp, true)?;
+                sockopt::set_tcp_keepidle(tcp, Duration::from_secs(60))?;
+                sockopt::set_tcp_keepintvl(tcp, Duration::from_secs(20))?;
+                sockopt::set_tcp_keepcnt(tcp, 3)?;
+            }
+            Socket::Unix(unix) => {
+                // TCP sizes its buffers itself; a Unix socket stays at 208 KiB unless told.
+                sockopt::set_socket_send_buffer_size(unix, UNIX_BUFFER_BYTES)?;
+            }
+        }
+        Ok(Stream(Arc::new(Connected { socket, peer })))
+    }
+
+    /// Who is at the other end, for messages.
+    pub fn peer(&self) -> &str {
+        &self.0.peer
+    }
+
+    /// True for a Unix socket.
+    pub fn is_unix(&self) -> bool {
+        matches!(self.0.socket, Socket::Unix(_))
+    }
+
+    /// Both addresses of a TCP connection: the peer's and ours.
+    pub(crate) fn tcp_ends(&self) -> Option<io::Result<(SocketAddr, SocketAddr)>> {
+        match &self.0.socket {
+            Socket::Tcp(tcp) => Some(tcp.peer_addr().and_then(|peer| Ok((peer, tcp.local_addr()?)))),
+            Socket::Unix(_) => None,
+        }
+    }
+
+    /// Ends the connection in both directions, from any thread: a read or write that waits on it returns.
+    pub fn shutdown(&self) {
+        // It fails only if the peer has ended it already, which is what was wanted.
+        let _ = rustix::net::shutdown(self.fd(), Shutdown::Both);
+    }
+
+    /// True if the peer has ended the connection or has sent something that nobody asked for: do not use it again.
+    /// Costs one system call and never waits.
+    pub fn is_stale(&self) -> bool {
+        let mut byte = [0u8; 1];
+        let looked = rustix::net::recv(self.fd(), &mut byte[..], RecvFlags::PEEK | RecvFlags::DONTWAIT);
+        looked != Err(rustix::io::Errno::AGAIN)
+    }
+
+    /// Sets how long one receive and one send may wait before they give `AGAIN`.
+    pub(crate) fn set_ticks(&self, receive: Duration, send: Duration) -> io::Result<()> {
+        sockopt::set_socket_timeout(self.fd(), sockopt::Timeout::Recv, Some(receive))?;
+        sockopt::set_socket_timeout(self.fd(), sockopt::Timeout::Send, Some(send))?;
+        Ok(())
+    }
+
+    /// Receives what is there, waiting for at least a byte. 0: the peer has ended its direction.
+    pub(crate) fn receive(&self, into: &mut [u8], flags: RecvFlags) -> io::Result<usize> {
+        loop {
+            match rustix::net::recv(self.fd(), &mut *into, flags) {
+                Err(rustix::io::Errno::INTR) => {}
+                done => return Ok(done?.1),
+            }
+        }
+    }
+
+    /// Sends a prefix of the pieces; a peer that is gone gives `EPIPE`, never a signal.
+    pub(crate) fn send(&self, pieces: &[IoSlice<'_>], flags: SendFlags) -> io::Result<usize> {
+        loop {
+            let mut control = SendAncillaryBuffer::default();
+            match rustix::net::sendmsg(self.fd(), pieces, &mut control, flags | SendFlags::NOSIGNAL) {
+                Err(rustix::io::Errno::INTR) => {}
+                done => return Ok(done?),
+            }
+        }
+    }
+
+    fn fd(&self) -> BorrowedFd<'_> {
+        match &self.0.socket {
+            Socket::Tcp(tcp) => tcp.as_fd(),
+            Socket::Unix(unix) => unix.as_fd(),
+        }
+    }
+}
+
+impl AsFd for Stream {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd()
+    }
+}
+
+/// Connects to the first address that answers.
+fn connect_any(addrs: impl Iterator<Item = SocketAddr>, timeout: Duration) -> io::Result<TcpStream> {
+    let began = mono();
+    let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+    for addr in addrs {
+        let left = timeout.saturating_sub(Duration::from_nanos(mono().since_ns(began)));
+        if left.is_zero() {
+            break;
+        }
+        match TcpStream::connect_timeout(&addr, left) {
+            Ok(stream) => return Ok(stream),
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}
+
+/// A frame of 1 MiB fits, so that its sender goes on to the next while the receiver copies.
+const UNIX_BUFFER_BYTES: usize = 2 << 20;
