@@ -1,0 +1,55 @@
+//! What can go wrong while a log is recovered.
+
+use frieze_base::{ErrorKind, Fault, Reason, SegmentId};
+
+/// The log could not be recovered. Damage to single records or segments is no error: it is in the report.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// The driver could not list or read segments.
+    #[error("cannot read the data log: {0}")]
+    Source(Fault),
+    /// A segment was written by another version of the format.
+    #[error(
+        "segment {segment} has format version {found}, this program reads version {expected}: use the program that wrote it"
+    )]
+    WrongVersion {
+        /// The segment.
+        segment: SegmentId,
+        /// The version this code reads and writes.
+        expected: u8,
+        /// The version in the header.
+        found: u8,
+    },
+    /// Two files claim to be the same segment.
+    #[error("files {first} and {second} both hold segment {segment}: one is a copy that does not belong here")]
+    DoubleSegment {
+        /// The segment.
+        segment: SegmentId,
+        /// Key of one file.
+        first: u64,
+        /// Key of the other.
+        second: u64,
+    },
+}
+
+impl Error {
+    /// Why, for programs.
+    pub fn reason(&self) -> Reason {
+        match self {
+            Error::Source(fault) => fault.reason,
+            Error::WrongVersion { .. } => Reason::WrongVersion,
+            Error::DoubleSegment { .. } => Reason::Corrupt,
+        }
+    }
+
+    /// What the caller does next.
+    pub fn kind(&self) -> ErrorKind {
+        self.reason().kind()
+    }
+}
+
+impl From<Error> for Fault {
+    fn from(error: Error) -> Fault {
+        Fault::new(error.reason(), error.to_string())
+    }
+}
