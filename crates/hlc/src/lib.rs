@@ -4,8 +4,16 @@
 //! greater than every stamp that happened before it (Kulkarni et al., HLC; FFFS §4).
 //! Leaves to others: reading the machine's clock and its error bound (`disk`), keeping the persisted bound (`node`).
 
+mod clock;
+mod error;
+mod instant;
 mod stamp;
 mod user_time;
+mod written;
 
+pub use clock::{Clock, ClockSettings, Fence, Health, Reading, UnknownError};
+pub use error::Error;
+pub use instant::{Instant, check_snapshot_name, format_instant, looks_like_instant};
 pub use stamp::{Hlc, ParseHlcError};
 pub use user_time::UserTime;
+pub use written::ZonePolicy;
