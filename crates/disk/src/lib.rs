@@ -1,1 +1,23 @@
 //! Storage drivers: devices of files, the clock of the machine, and their simulated twins.
+//!
+//! Guarantees: the one place of frieze that touches files of the server and the machine's clocks. Two implementations of
+//! each seam: real ([`FileDisk`], [`MachineTime`]) and simulated ([`SimDisk`], [`SimTime`]), so that the whole server
+//! runs under a seeded crash model. An error names the operation, the file and the cause.
+//! Leaves to others: formats and checksums of what is stored (`multilog`, `metalog`), threads (`node`).
+
+mod adjtime;
+mod device;
+mod error;
+mod file_disk;
+mod sim_disk;
+mod state_file;
+mod time;
+
+pub use device::{Disk, DiskFile, Space};
+pub use error::{Error, Op, Result};
+pub use file_disk::{FileDisk, FileDiskSettings};
+pub use sim_disk::{CrashKind, SimDisk};
+pub use state_file::{STATE_BYTES_MAX, StateFile};
+pub use time::{MachineTime, SimTime, TimeSource};
+
+pub use frieze_hlc::Reading;

@@ -1,0 +1,111 @@
+//! The seam between frieze and storage: a flat set of named files of fixed length.
+//!
+//! Guarantees, by every implementation: a file's length is what it was created with; bytes never written read as zero;
+//! a write that returned is seen by every later read, also after the process dies; it survives a loss of power only
+//! once a later [`DiskFile::sync`] has returned. Names (create, rename, remove) survive a loss of power only once a
+//! later [`Disk::sync_dir`] has returned. A write may be torn by a loss of power, at sectors of 512 bytes.
+//! Leaves to others: what the bytes mean, checksums, order between files (`node`).
+
+use std::sync::Arc;
+
+use crate::Result;
+
+/// A device.
+pub trait Disk: Send + Sync {
+    /// The names of all files, sorted.
+    ///
+    /// # Errors
+    /// `InputOutput` and what else the system says.
+    fn list(&self) -> Result<Vec<String>>;
+
+    /// Makes a file of `len` bytes that all read as zero, with its space reserved: writes into it cannot run out of it.
+    /// Nothing is left of it if this fails.
+    ///
+    /// # Errors
+    /// `Exists`; `NoSpace`: free space, or reuse a file by renaming it.
+    fn create(&self, name: &str, len: u64) -> Result<Arc<dyn DiskFile>>;
+
+    /// Opens a file that is there.
+    ///
+    /// # Errors
+    /// `NotFound`.
+    fn open(&self, name: &str) -> Result<Arc<dyn DiskFile>>;
+
+    /// Gives a file another name; one that has it already is replaced. Open handles stay with their file.
+    ///
+    /// # Errors
+    /// `NotFound`.
+    fn rename(&self, from: &str, to: &str) -> Result<()>;
+
+    /// Removes a file. Its space is free when the last handle is dropped. On flash this can take milliseconds: rename
+    /// and reuse files where they come and go.
+    ///
+    /// # Errors
+    /// `NotFound`.
+    fn remove(&self, name: &str) -> Result<()>;
+
+    /// Makes every name as it is now durable.
+    ///
+    /// # Errors
+    /// `InputOutput`.
+    fn sync_dir(&self) -> Result<()>;
+
+    /// How much room there is.
+    ///
+    /// # Errors
+    /// `InputOutput`.
+    fn space(&self) -> Result<Space>;
+}
+
+/// An open file of a device. Offsets and lengths are bytes. Safe to use from several threads at once; what two writes of
+/// the same bytes at the same time leave is either.
+pub trait DiskFile: Send + Sync {
+    /// The length it was created with.
+    ///
+    /// # Errors
+    /// `InputOutput`.
+    fn len(&self) -> Result<u64>;
+
+    /// True if it was created with no bytes.
+    ///
+    /// # Errors
+    /// As [`DiskFile::len`].
+    fn is_empty(&self) -> Result<bool> {
+        Ok(self.len()? == 0)
+    }
+
+    /// Writes `parts` one after the other from `offset`. All of it is written when this returns `Ok`; any part of it may
+    /// be when it returns an error.
+    ///
+    /// # Errors
+    /// `InvalidArgument` beyond the file's length (nothing was written); `NoSpace`, `InputOutput`.
+    fn write_at(&self, offset: u64, parts: &[&[u8]]) -> Result<()>;
+
+    /// Reads from `offset` until `into` is full or the file ends, and returns how many bytes were read.
+    ///
+    /// # Errors
+    /// `InputOutput`.
+    fn read_at(&self, offset: u64, into: &mut [u8]) -> Result<usize>;
+
+    /// Makes everything written before durable. After it has failed once on a file it fails for ever: the bytes may be
+    /// gone, and a later success would hide that.
+    ///
+    /// # Errors
+    /// `InputOutput`.
+    fn sync(&self) -> Result<()>;
+}
+
+/// Room on a device.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Space {
+    /// All of it, in bytes.
+    pub capacity_bytes: u64,
+    /// What new files may take, in bytes.
+    pub free_bytes: u64,
+}
+
+/// Checks that `name` is one plain component.
+pub(crate) fn check_name(name: &str) -> Result<()> {
+    let plain = !name.is_empty() && name.len() <= 200 && !name.starts_with('.') && !name.contains(['/', '\0']);
+    if plain { Ok(()) } else { Err(crate::Error::BadName { name: name.to_owned() }) }
+}

@@ -1,0 +1,192 @@
+//! What can go wrong with a device.
+
+use std::fmt;
+
+use frieze_base::{ErrorKind, Fault, Reason};
+use rustix::io::Errno;
+
+/// An operation on a device, named in its errors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Op {
+    /// Taking a directory into use.
+    OpenDisk,
+    /// Listing the files.
+    List,
+    /// Making and preallocating a file.
+    Create,
+    /// Opening a file.
+    Open,
+    /// Asking for a file's length.
+    Len,
+    /// Reading.
+    Read,
+    /// Writing.
+    Write,
+    /// Making a file's bytes durable.
+    Sync,
+    /// Renaming a file.
+    Rename,
+    /// Removing a file.
+    Remove,
+    /// Making names durable.
+    SyncDir,
+    /// Asking for free space.
+    Space,
+}
+
+impl fmt::Display for Op {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Op::OpenDisk => "open directory",
+            Op::List => "list",
+            Op::Create => "create",
+            Op::Open => "open",
+            Op::Len => "ask for the length of",
+            Op::Read => "read",
+            Op::Write => "write",
+            Op::Sync => "sync",
+            Op::Rename => "rename",
+            Op::Remove => "remove",
+            Op::SyncDir => "sync directory",
+            Op::Space => "ask for the free space of",
+        })
+    }
+}
+
+/// Why a device did not do what was asked.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// The operating system refused.
+    #[error("cannot {op} {name}: {errno}")]
+    Io {
+        /// What was asked.
+        op: Op,
+        /// The file or directory.
+        name: String,
+        /// What the system said.
+        errno: Errno,
+    },
+    /// The device's own limit is reached, below that of the file system it lies on.
+    #[error(
+        "cannot create {name} of {wanted_bytes} bytes: {free_bytes} bytes are free of the limit set for this device"
+    )]
+    Full {
+        /// The file.
+        name: String,
+        /// Its length.
+        wanted_bytes: u64,
+        /// What is left.
+        free_bytes: u64,
+    },
+    /// A write would go beyond the length the file was created with.
+    #[error("cannot write {len} bytes at {offset} of {name}: it was created with {file_bytes} bytes")]
+    Beyond {
+        /// The file.
+        name: String,
+        /// Where the write begins.
+        offset: u64,
+        /// Its length in bytes.
+        len: u64,
+        /// The file's length.
+        file_bytes: u64,
+    },
+    /// The name is not one plain path component.
+    #[error(
+        "{name:?} is no name for a file on a device: use one component of 1 to 200 bytes, not beginning with a dot"
+    )]
+    BadName {
+        /// What was given.
+        name: String,
+    },
+    /// Another server holds the directory.
+    #[error("{dir} is in use by another server{}: stop it first, or give another directory", Pid(*pid))]
+    InUse {
+        /// The directory.
+        dir: String,
+        /// Its process id, if it could be read.
+        pid: Option<u32>,
+    },
+    /// An earlier sync of this file failed: what was written before it may be lost, and no later sync can undo that.
+    #[error(
+        "cannot sync {name}: an earlier sync of it failed, so bytes written before may be lost; restart the server"
+    )]
+    SyncLost {
+        /// The file.
+        name: String,
+    },
+    /// Stored bytes fail their checksum.
+    #[error("{name} is corrupt: {what}")]
+    Corrupt {
+        /// The file.
+        name: String,
+        /// What was found.
+        what: String,
+    },
+    /// More bytes than a state file holds.
+    #[error("cannot keep {bytes} bytes in {name}: it holds at most {bytes_max}")]
+    StateTooLarge {
+        /// The file.
+        name: String,
+        /// What was given.
+        bytes: usize,
+        /// What fits.
+        bytes_max: usize,
+    },
+    /// The simulated machine has crashed: the process that asked is dead.
+    #[error("the simulated machine crashed before it could {op} {name}")]
+    Crashed {
+        /// What was asked.
+        op: Op,
+        /// The file.
+        name: String,
+    },
+}
+
+/// The result of an operation on a device.
+pub type Result<T> = std::result::Result<T, Error>;
+
+impl Error {
+    /// What the caller does next.
+    pub fn kind(&self) -> ErrorKind {
+        self.reason().kind()
+    }
+
+    /// Why, for programs.
+    pub fn reason(&self) -> Reason {
+        match self {
+            Error::Io { errno, .. } => match *errno {
+                Errno::NOSPC | Errno::DQUOT => Reason::NoSpace,
+                Errno::NOENT => Reason::NotFound,
+                Errno::EXIST => Reason::Exists,
+                Errno::NOTDIR => Reason::NotDirectory,
+                Errno::ACCESS => Reason::AccessDenied,
+                Errno::PERM => Reason::NotPermitted,
+                Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::AGAIN => Reason::Unavailable,
+                _ => Reason::InputOutput,
+            },
+            Error::Full { .. } => Reason::NoSpace,
+            Error::Beyond { .. } | Error::BadName { .. } | Error::StateTooLarge { .. } => Reason::InvalidArgument,
+            Error::InUse { .. } => Reason::Busy,
+            Error::SyncLost { .. } => Reason::InputOutput,
+            Error::Corrupt { .. } => Reason::Corrupt,
+            Error::Crashed { .. } => Reason::Unavailable,
+        }
+    }
+}
+
+impl From<Error> for Fault {
+    fn from(error: Error) -> Fault {
+        Fault::new(error.reason(), error.to_string())
+    }
+}
+
+struct Pid(Option<u32>);
+
+impl fmt::Display for Pid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(pid) => write!(f, " (pid {pid})"),
+            None => Ok(()),
+        }
+    }
+}

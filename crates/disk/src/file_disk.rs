@@ -1,0 +1,330 @@
+//! A device that is a directory of the machine's file system.
+//!
+//! Guarantees: those of [`Disk`]; one process at a time (a lock on the file `lock`, which ends with the process).
+//! Space of a file is reserved when it is made (`fallocate`, or by writing zeroes where the file system has none).
+
+use std::fs::File;
+use std::io::{IoSlice, Read, Write};
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rustix::fs::{AtFlags, CWD, Dir, FallocateFlags, FileType, FlockOperation, Mode, OFlags, RenameFlags};
+use rustix::io::Errno;
+
+use crate::device::check_name;
+use crate::{Disk, DiskFile, Error, Op, Result, Space};
+
+/// How a directory is used as a device.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FileDiskSettings {
+    /// Most bytes that all files together may take. Default: what the file system has. Less makes a full disk testable
+    /// and leaves room for others.
+    pub capacity_bytes_max: Option<u64>,
+}
+
+/// A directory used as a device. Held exclusively until it is dropped.
+#[derive(Debug)]
+pub struct FileDisk {
+    path: PathBuf,
+    dir: OwnedFd,
+    settings: FileDiskSettings,
+    /// Bytes of all files, and the lock that lets only one create, rename or remove at a time.
+    used_bytes: Mutex<u64>,
+    /// Keeps the directory ours.
+    _lock: File,
+}
+
+/// An open file of a [`FileDisk`].
+#[derive(Debug)]
+struct OpenFile {
+    name: String,
+    fd: OwnedFd,
+    len: u64,
+    sync_failed: AtomicBool,
+}
+
+impl FileDisk {
+    /// Takes the directory `path` into use, making it if it is missing (its parent has to be there).
+    ///
+    /// # Errors
+    /// `Busy` if another server holds it, with its process id. What else the system says, naming the directory.
+    pub fn open(path: &Path, settings: FileDiskSettings) -> Result<FileDisk> {
+        let at = |errno| Error::Io { op: Op::OpenDisk, name: path.display().to_string(), errno };
+        match retry(|| rustix::fs::mkdir(path, Mode::from_raw_mode(0o700))) {
+            Ok(()) | Err(Errno::EXIST) => {}
+            Err(errno) => return Err(at(errno)),
+        }
+        let dir_flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let dir = retry(|| rustix::fs::openat(CWD, path, dir_flags, Mode::empty())).map_err(at)?;
+        let lock = lock_directory(&dir, path)?;
+        // What an earlier process was making when it died.
+        match retry(|| rustix::fs::unlinkat(&dir, MAKING_NAME, AtFlags::empty())) {
+            Ok(()) | Err(Errno::NOENT) => {}
+            Err(errno) => return Err(at(errno)),
+        }
+        let disk = FileDisk { path: path.to_owned(), dir, settings, used_bytes: Mutex::new(0), _lock: lock };
+        let mut used_bytes = 0;
+        for name in disk.list()? {
+            used_bytes += disk.open(&name)?.len()?;
+        }
+        *disk.used() = used_bytes;
+        Ok(disk)
+    }
+
+    /// The directory.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn used(&self) -> MutexGuard<'_, u64> {
+        self.used_bytes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn make(&self, name: &str, len: u64) -> std::result::Result<OwnedFd, Errno> {
+        let flags = OFlags::CREATE | OFlags::TRUNC | FILE_FLAGS;
+        let fd = retry(|| rustix::fs::openat(&self.dir, MAKING_NAME, flags, Mode::from_raw_mode(0o600)))?;
+        reserve(&fd, len)?;
+        let no_replace = RenameFlags::NOREPLACE;
+        match retry(|| rustix::fs::renameat_with(&self.dir, MAKING_NAME, &self.dir, name, no_replace)) {
+            // A file system without this flag: look first. Nobody else makes files here, and we hold the lock.
+            Err(Errno::INVAL | Errno::NOSYS) => {
+                match retry(|| rustix::fs::statat(&self.dir, name, AtFlags::SYMLINK_NOFOLLOW)) {
+                    Ok(_) => return Err(Errno::EXIST),
+                    Err(Errno::NOENT) => {}
+                    Err(errno) => return Err(errno),
+                }
+                retry(|| rustix::fs::renameat(&self.dir, MAKING_NAME, &self.dir, name))?;
+            }
+            renamed => renamed?,
+        }
+        Ok(fd)
+    }
+
+    fn len_of(&self, name: &str, op: Op) -> Result<u64> {
+        check_name(name)?;
+        let stat = retry(|| rustix::fs::statat(&self.dir, name, AtFlags::SYMLINK_NOFOLLOW)).map_err(io(op, name))?;
+        Ok(stat.st_size as u64)
+    }
+}
+
+impl Disk for FileDisk {
+    fn list(&self) -> Result<Vec<String>> {
+        let here = self.path.display().to_string();
+        let mut names = Vec::new();
+        for entry in Dir::read_from(&self.dir).map_err(io(Op::List, &here))? {
+            let entry = entry.map_err(io(Op::List, &here))?;
+            let Ok(name) = entry.file_name().to_str() else { continue };
+            if name == LOCK_NAME || check_name(name).is_err() {
+                continue;
+            }
+            let is_file = match entry.file_type() {
+                FileType::RegularFile => true,
+                FileType::Unknown => {
+                    let stat = rustix::fs::statat(&self.dir, name, AtFlags::SYMLINK_NOFOLLOW);
+                    let stat = stat.map_err(io(Op::List, name))?;
+                    FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
+                }
+                _ => false,
+            };
+            if is_file {
+                names.push(name.to_owned());
+            }
+        }
+        names.sort();
+        Ok(names)
+    }
+
+    fn create(&self, name: &str, len: u64) -> Result<Arc<dyn DiskFile>> {
+        let mut used_bytes = self.used();
+        if let Some(max) = self.settings.capacity_bytes_max
+            && used_bytes.saturating_add(len) > max
+        {
+            let free_bytes = max.saturating_sub(*used_bytes);
+            return Err(Error::Full { name: name.to_owned(), wanted_bytes: len, free_bytes });
+        }
+        check_name(name)?;
+        // Made under another name first: a crash in between leaves no file that is shorter than it should be.
+        let made = self.make(name, len).map_err(|errno| {
+            // Best effort: the failure that matters is the one reported.
+            let _ = rustix::fs::unlinkat(&self.dir, MAKING_NAME, AtFlags::empty());
+            io(Op::Create, name)(errno)
+        })?;
+        *used_bytes += len;
+        Ok(OpenFile::new(name, made, len))
+    }
+
+    fn open(&self, name: &str) -> Result<Arc<dyn DiskFile>> {
+        check_name(name)?;
+        let fd =
+            retry(|| rustix::fs::openat(&self.dir, name, FILE_FLAGS, Mode::empty())).map_err(io(Op::Open, name))?;
+        let stat = retry(|| rustix::fs::fstat(&fd)).map_err(io(Op::Open, name))?;
+        Ok(OpenFile::new(name, fd, stat.st_size as u64))
+    }
+
+    fn rename(&self, from: &str, to: &str) -> Result<()> {
+        check_name(from)?;
+        check_name(to)?;
+        let mut used_bytes = self.used();
+        let replaced_bytes = if from == to { 0 } else { self.len_of(to, Op::Rename).unwrap_or(0) };
+        retry(|| rustix::fs::renameat(&self.dir, from, &self.dir, to)).map_err(io(Op::Rename, from))?;
+        *used_bytes = used_bytes.saturating_sub(replaced_bytes);
+        Ok(())
+    }
+
+    fn remove(&self, name: &str) -> Result<()> {
+        let mut used_bytes = self.used();
+        let len = self.len_of(name, Op::Remove)?;
+        retry(|| rustix::fs::unlinkat(&self.dir, name, AtFlags::empty())).map_err(io(Op::Remove, name))?;
+        *used_bytes = used_bytes.saturating_sub(len);
+        Ok(())
+    }
+
+    fn sync_dir(&self) -> Result<()> {
+        retry(|| rustix::fs::fsync(&self.dir)).map_err(io(Op::SyncDir, &self.path.display().to_string()))
+    }
+
+    fn space(&self) -> Result<Space> {
+        let stat =
+            retry(|| rustix::fs::fstatvfs(&self.dir)).map_err(io(Op::Space, &self.path.display().to_string()))?;
+        let (mut capacity_bytes, mut free_bytes) = (stat.f_blocks * stat.f_frsize, stat.f_bavail * stat.f_frsize);
+        if let Some(max) = self.settings.capacity_bytes_max {
+            capacity_bytes = capacity_bytes.min(max);
+            free_bytes = free_bytes.min(max.saturating_sub(*self.used()));
+        }
+        Ok(Space { capacity_bytes, free_bytes })
+    }
+}
+
+impl OpenFile {
+    #[expect(clippy::new_ret_no_self, reason = "callers only ever want the handle behind its trait")]
+    fn new(name: &str, fd: OwnedFd, len: u64) -> Arc<dyn DiskFile> {
+        Arc::new(OpenFile { name: name.to_owned(), fd, len, sync_failed: AtomicBool::new(false) })
+    }
+}
+
+impl DiskFile for OpenFile {
+    fn len(&self) -> Result<u64> {
+        Ok(self.len)
+    }
+
+    fn write_at(&self, offset: u64, parts: &[&[u8]]) -> Result<()> {
+        let len: u64 = parts.iter().map(|part| part.len() as u64).sum();
+        if offset.checked_add(len).is_none_or(|end| end > self.len) {
+            return Err(Error::Beyond { name: self.name.clone(), offset, len, file_bytes: self.len });
+        }
+        let mut slices: Vec<IoSlice<'_>> = parts.iter().map(|part| IoSlice::new(part)).collect();
+        let mut left = &mut slices[..];
+        IoSlice::advance_slices(&mut left, 0); // leaves out empty parts at the front
+        let mut at = offset;
+        while !left.is_empty() {
+            let batch = &left[..left.len().min(IO_SLICES_MAX)];
+            let written = retry(|| rustix::io::pwritev(&self.fd, batch, at)).map_err(io(Op::Write, &self.name))?;
+            if written == 0 {
+                return Err(io(Op::Write, &self.name)(Errno::IO)); // never for a regular file: do not spin on it
+            }
+            at += written as u64;
+            IoSlice::advance_slices(&mut left, written);
+        }
+        Ok(())
+    }
+
+    fn read_at(&self, offset: u64, into: &mut [u8]) -> Result<usize> {
+        let mut done = 0;
+        while done < into.len() {
+            let rest = &mut into[done..];
+            let read = rustix::io::pread(&self.fd, rest, offset + done as u64);
+            match read {
+                Ok(0) => break,
+                Ok(count) => done += count,
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(io(Op::Read, &self.name)(errno)),
+            }
+        }
+        Ok(done)
+    }
+
+    fn sync(&self) -> Result<()> {
+        if self.sync_failed.load(Ordering::Acquire) {
+            return Err(Error::SyncLost { name: self.name.clone() });
+        }
+        // Linux drops the dirty pages of a failed sync: trying again would claim what is not so.
+        retry(|| rustix::fs::fdatasync(&self.fd)).map_err(|errno| {
+            self.sync_failed.store(true, Ordering::Release);
+            io(Op::Sync, &self.name)(errno)
+        })
+    }
+}
+
+/// Takes the lock of a directory and leaves our process id in it.
+fn lock_directory(dir: &OwnedFd, path: &Path) -> Result<File> {
+    let shown = path.display().to_string();
+    let flags = OFlags::CREATE | OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    let fd = retry(|| rustix::fs::openat(dir, LOCK_NAME, flags, Mode::from_raw_mode(0o600)));
+    let mut lock = File::from(fd.map_err(io(Op::OpenDisk, &shown))?);
+    match retry(|| rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive)) {
+        Ok(()) => {}
+        Err(Errno::WOULDBLOCK) => {
+            let mut text = String::new();
+            let pid = lock.read_to_string(&mut text).ok().and_then(|_| text.trim().parse().ok());
+            return Err(Error::InUse { dir: shown, pid });
+        }
+        Err(errno) => return Err(io(Op::OpenDisk, &shown)(errno)),
+    }
+    // The id only helps a person: a disk too full to hold it must still come up.
+    let _ = rustix::fs::ftruncate(&lock, 0).map_err(std::io::Error::from).and_then(|()| {
+        let pid = rustix::process::getpid().as_raw_nonzero();
+        lock.write_all(format!("{pid}\n").as_bytes())
+    });
+    Ok(lock)
+}
+
+/// Reserves `len` bytes that read as zero.
+fn reserve(fd: &OwnedFd, len: u64) -> std::result::Result<(), Errno> {
+    if len == 0 {
+        return Ok(());
+    }
+    match retry(|| rustix::fs::fallocate(fd, FallocateFlags::empty(), 0, len)) {
+        Err(Errno::OPNOTSUPP | Errno::NOSYS) => write_zeroes(fd, len),
+        done => done,
+    }
+}
+
+/// Reserves by writing, for file systems without `fallocate`.
+fn write_zeroes(fd: &OwnedFd, len: u64) -> std::result::Result<(), Errno> {
+    retry(|| rustix::fs::ftruncate(fd, len))?;
+    let zeroes = vec![0u8; (1 << 20).min(len as usize)];
+    let mut at = 0;
+    while at < len {
+        let piece = &zeroes[..zeroes.len().min((len - at) as usize)];
+        match retry(|| rustix::io::pwrite(fd, piece, at))? {
+            0 => return Err(Errno::IO),
+            written => at += written as u64,
+        }
+    }
+    Ok(())
+}
+
+/// Runs a system call again when a signal interrupted it.
+fn retry<T>(mut call: impl FnMut() -> std::result::Result<T, Errno>) -> std::result::Result<T, Errno> {
+    loop {
+        match call() {
+            Err(Errno::INTR) => {}
+            done => return done,
+        }
+    }
+}
+
+fn io(op: Op, name: &str) -> impl Fn(Errno) -> Error {
+    move |errno| Error::Io { op, name: name.to_owned(), errno }
+}
+
+const LOCK_NAME: &str = "lock";
+const MAKING_NAME: &str = ".making";
+const FILE_FLAGS: OFlags = OFlags::RDWR.union(OFlags::CLOEXEC).union(OFlags::NOFOLLOW);
+/// `IOV_MAX` of Linux.
+const IO_SLICES_MAX: usize = 1024;
+
+#[cfg(test)]
+mod tests;

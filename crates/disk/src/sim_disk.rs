@@ -1,0 +1,500 @@
+//! A device in memory that loses what real ones lose.
+//!
+//! Guarantees: those of [`Disk`], and nothing more: on a loss of power every file keeps what was synced and a seeded
+//! choice of the sectors written since (none, all, the first ones written, or any), and the names keep what was synced
+//! and a prefix of the changes since, as a journalling file system does. The same seed and calls give the same bytes.
+//! Leaves to others: when to crash, and what must hold then (`sim`).
+//!
+//! A file is a sparse map of sectors as they read now, and beside it, for each sector written since the last sync, what
+//! it was before. Sync forgets the old ones; a loss of power brings some of them back.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use frieze_base::Rng;
+use rustix::io::Errno;
+
+use crate::device::check_name;
+use crate::{Disk, DiskFile, Error, Op, Result, Space};
+
+/// What a crash takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CrashKind {
+    /// The process dies: everything written stays, as it does in a page cache.
+    Process,
+    /// The machine loses power: what was not synced may be lost, whole or in part.
+    Power,
+}
+
+/// A simulated device. Clones are the same device, as seen by one process; after a crash, handles opened before are dead.
+#[derive(Clone)]
+pub struct SimDisk {
+    shared: Arc<Mutex<State>>,
+}
+
+struct State {
+    rng: Rng,
+    capacity_bytes: u64,
+    files: BTreeMap<FileId, SimFile>,
+    names: BTreeMap<String, FileId>,
+    durable_names: BTreeMap<String, FileId>,
+    /// Changes of names since the last `sync_dir`, oldest first.
+    name_changes: Vec<NameChange>,
+    next_id: FileId,
+    /// Which process the disk serves: handles of an earlier one are dead.
+    incarnation: u64,
+    crashed: bool,
+    /// Changing operations until the device stops in the middle of one.
+    fuse: Option<u64>,
+    changes: u64,
+    sync_errors: u32,
+}
+
+type FileId = u64;
+
+enum NameChange {
+    Create { name: String, id: FileId },
+    Rename { from: String, to: String },
+    Remove { name: String },
+}
+
+#[derive(Default)]
+struct SimFile {
+    len: u64,
+    sectors: BTreeMap<u64, Sector>,
+    /// Sectors written since the last sync, in the order of their first write, with what they were before.
+    unsynced: BTreeMap<u64, Unsynced>,
+    writes: u64,
+    sync_failed: bool,
+}
+
+type Sector = Box<[u8; SECTOR_BYTES]>;
+
+struct Unsynced {
+    order: u64,
+    before: Option<Sector>,
+}
+
+struct SimHandle {
+    shared: Arc<Mutex<State>>,
+    name: String,
+    id: FileId,
+    len: u64,
+    incarnation: u64,
+}
+
+impl SimDisk {
+    /// An empty device whose losses are drawn from `seed`, of a capacity that is never reached.
+    pub fn new(seed: u64) -> SimDisk {
+        SimDisk::with_capacity(seed, u64::MAX / 2)
+    }
+
+    /// An empty device that is full when its files together have `capacity_bytes`.
+    pub fn with_capacity(seed: u64, capacity_bytes: u64) -> SimDisk {
+        let state = State {
+            rng: Rng::new(seed),
+            capacity_bytes,
+            files: BTreeMap::new(),
+            names: BTreeMap::new(),
+            durable_names: BTreeMap::new(),
+            name_changes: Vec::new(),
+            next_id: 0,
+            incarnation: 0,
+            crashed: false,
+            fuse: None,
+            changes: 0,
+            sync_errors: 0,
+        };
+        SimDisk { shared: Arc::new(Mutex::new(state)) }
+    }
+
+    /// Kills the process that uses the device, or the power. Everything asked of the device fails until
+    /// [`SimDisk::restart`].
+    pub fn crash(&self, kind: CrashKind) {
+        let mut state = self.state();
+        state.crashed = true;
+        if kind == CrashKind::Power {
+            state.lose_power();
+        }
+    }
+
+    /// Lets a new process use the device. Handles opened before stay dead.
+    pub fn restart(&self) {
+        let mut state = self.state();
+        state.crashed = false;
+        state.fuse = None;
+        state.incarnation += 1;
+        for file in state.files.values_mut() {
+            file.sync_failed = false;
+        }
+        state.drop_unnamed();
+    }
+
+    /// Stops the device in the middle of the `changes`-th changing operation from now (1: the next). That one is half
+    /// done, it and all later operations fail. Follow it by [`SimDisk::crash`] and [`SimDisk::restart`].
+    pub fn fail_after(&self, changes: u64) {
+        assert!(changes > 0, "the next changing operation is number 1");
+        self.state().fuse = Some(changes);
+    }
+
+    /// Lets the next `count` syncs of files fail with an input/output error, as a dying device does. Such a file fails
+    /// every later sync too, until a restart.
+    pub fn fail_syncs(&self, count: u32) {
+        self.state().sync_errors = count;
+    }
+
+    /// Sets how many bytes all files together may take.
+    pub fn set_capacity(&self, capacity_bytes: u64) {
+        self.state().capacity_bytes = capacity_bytes;
+    }
+
+    /// Flips bit `bit` (0 to 7) of the byte at `offset`, on the medium and in the cache: rot. Works at any time.
+    ///
+    /// # Errors
+    /// `NotFound`; `InvalidArgument` beyond the end.
+    pub fn flip_bit(&self, name: &str, offset: u64, bit: u8) -> Result<()> {
+        assert!(bit < 8, "a byte has 8 bits");
+        let mut state = self.state();
+        let id = *state.names.get(name).ok_or_else(|| io(Op::Open, name, Errno::NOENT))?;
+        let file = state.file(id);
+        if offset >= file.len {
+            return Err(Error::Beyond { name: name.to_owned(), offset, len: 1, file_bytes: file.len });
+        }
+        let (sector, within) = (offset / SECTOR_BYTES as u64, (offset % SECTOR_BYTES as u64) as usize);
+        file.sectors.entry(sector).or_insert_with(blank)[within] ^= 1 << bit;
+        if let Some(unsynced) = file.unsynced.get_mut(&sector) {
+            unsynced.before.get_or_insert_with(blank)[within] ^= 1 << bit;
+        }
+        Ok(())
+    }
+
+    /// Changing operations so far (create, write, sync, rename, remove, sync of names): where a crash can be put.
+    pub fn changes(&self) -> u64 {
+        self.state().changes
+    }
+
+    /// True after a crash, until the restart.
+    pub fn is_crashed(&self) -> bool {
+        self.state().crashed
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        lock(&self.shared)
+    }
+
+    fn handle(&self, state: &State, name: &str, id: FileId, len: u64) -> Arc<dyn DiskFile> {
+        let shared = Arc::clone(&self.shared);
+        Arc::new(SimHandle { shared, name: name.to_owned(), id, len, incarnation: state.incarnation })
+    }
+}
+
+impl Disk for SimDisk {
+    fn list(&self) -> Result<Vec<String>> {
+        let state = self.state();
+        state.alive(Op::List, "files")?;
+        Ok(state.names.keys().cloned().collect())
+    }
+
+    fn create(&self, name: &str, len: u64) -> Result<Arc<dyn DiskFile>> {
+        check_name(name)?;
+        let mut state = self.state();
+        state.alive(Op::Create, name)?;
+        if state.names.contains_key(name) {
+            return Err(io(Op::Create, name, Errno::EXIST));
+        }
+        let free_bytes = state.free_bytes();
+        if len > free_bytes {
+            return Err(Error::Full { name: name.to_owned(), wanted_bytes: len, free_bytes });
+        }
+        let cut = state.change();
+        if !cut || state.rng.chance(2) {
+            let id = state.next_id;
+            state.next_id += 1;
+            state.files.insert(id, SimFile { len, ..SimFile::default() });
+            state.change_names(NameChange::Create { name: name.to_owned(), id });
+        }
+        state.alive(Op::Create, name)?;
+        let id = state.names[name];
+        Ok(self.handle(&state, name, id, len))
+    }
+
+    fn open(&self, name: &str) -> Result<Arc<dyn DiskFile>> {
+        check_name(name)?;
+        let mut state = self.state();
+        state.alive(Op::Open, name)?;
+        let id = *state.names.get(name).ok_or_else(|| io(Op::Open, name, Errno::NOENT))?;
+        let len = state.file(id).len;
+        Ok(self.handle(&state, name, id, len))
+    }
+
+    fn rename(&self, from: &str, to: &str) -> Result<()> {
+        check_name(from)?;
+        check_name(to)?;
+        let mut state = self.state();
+        state.alive(Op::Rename, from)?;
+        if !state.names.contains_key(from) {
+            return Err(io(Op::Rename, from, Errno::NOENT));
+        }
+        let cut = state.change();
+        if !cut || state.rng.chance(2) {
+            state.change_names(NameChange::Rename { from: from.to_owned(), to: to.to_owned() });
+        }
+        state.alive(Op::Rename, from)
+    }
+
+    fn remove(&self, name: &str) -> Result<()> {
+        check_name(name)?;
+        let mut state = self.state();
+        state.alive(Op::Remove, name)?;
+        if !state.names.contains_key(name) {
+            return Err(io(Op::Remove, name, Errno::NOENT));
+        }
+        let cut = state.change();
+        if !cut || state.rng.chance(2) {
+            state.change_names(NameChange::Remove { name: name.to_owned() });
+        }
+        state.alive(Op::Remove, name)
+    }
+
+    fn sync_dir(&self) -> Result<()> {
+        let mut state = self.state();
+        state.alive(Op::SyncDir, "files")?;
+        let cut = state.change();
+        let pending = state.name_changes.len() as u64;
+        let done = if cut { state.rng.between(0, pending) } else { pending };
+        state.settle_names(done as usize);
+        state.alive(Op::SyncDir, "files")
+    }
+
+    fn space(&self) -> Result<Space> {
+        let state = self.state();
+        state.alive(Op::Space, "files")?;
+        Ok(Space { capacity_bytes: state.capacity_bytes, free_bytes: state.free_bytes() })
+    }
+}
+
+impl DiskFile for SimHandle {
+    fn len(&self) -> Result<u64> {
+        self.alive(Op::Len).map(|_| self.len)
+    }
+
+    fn write_at(&self, offset: u64, parts: &[&[u8]]) -> Result<()> {
+        let mut state = self.alive(Op::Write)?;
+        let len: u64 = parts.iter().map(|part| part.len() as u64).sum();
+        if offset.checked_add(len).is_none_or(|end| end > self.len) {
+            return Err(Error::Beyond { name: self.name.clone(), offset, len, file_bytes: self.len });
+        }
+        let cut = state.change();
+        let mut left = if cut { state.rng.between(0, len) } else { len };
+        let mut at = offset;
+        let file = state.file(self.id);
+        for part in parts {
+            let part = &part[..part.len().min(left as usize)];
+            file.write(at, part);
+            at += part.len() as u64;
+            left -= part.len() as u64;
+        }
+        state.alive(Op::Write, &self.name)
+    }
+
+    fn read_at(&self, offset: u64, into: &mut [u8]) -> Result<usize> {
+        let mut state = self.alive(Op::Read)?;
+        let len = (into.len() as u64).min(self.len.saturating_sub(offset)) as usize;
+        state.file(self.id).read(offset, &mut into[..len]);
+        Ok(len)
+    }
+
+    fn sync(&self) -> Result<()> {
+        let mut state = self.alive(Op::Sync)?;
+        if state.file(self.id).sync_failed {
+            return Err(Error::SyncLost { name: self.name.clone() });
+        }
+        let cut = state.change();
+        if state.sync_errors > 0 && !cut {
+            state.sync_errors -= 1;
+            let file = state.file(self.id);
+            file.sync_failed = true;
+            return Err(io(Op::Sync, &self.name, Errno::IO));
+        }
+        let State { rng, files, .. } = &mut *state;
+        let file = files.get_mut(&self.id).expect("a file lives while a handle of this process is alive");
+        if cut {
+            file.unsynced.retain(|_, _| rng.chance(2));
+        } else {
+            file.unsynced.clear();
+        }
+        state.alive(Op::Sync, &self.name)
+    }
+}
+
+impl SimHandle {
+    fn alive(&self, op: Op) -> Result<MutexGuard<'_, State>> {
+        let state = lock(&self.shared);
+        state.alive(op, &self.name)?;
+        if state.incarnation != self.incarnation {
+            return Err(Error::Crashed { op, name: self.name.clone() });
+        }
+        Ok(state)
+    }
+}
+
+impl State {
+    fn alive(&self, op: Op, name: &str) -> Result<()> {
+        if self.crashed { Err(Error::Crashed { op, name: name.to_owned() }) } else { Ok(()) }
+    }
+
+    /// Counts a changing operation; true if the device stops in the middle of it.
+    fn change(&mut self) -> bool {
+        self.changes += 1;
+        let Some(left) = self.fuse.as_mut() else { return false };
+        *left -= 1;
+        self.crashed = *left == 0;
+        self.crashed
+    }
+
+    fn file(&mut self, id: FileId) -> &mut SimFile {
+        // Files leave the map only at a restart, which kills every handle.
+        self.files.get_mut(&id).expect("a file lives while a name or a handle of this process has it")
+    }
+
+    /// What is left of the capacity.
+    fn free_bytes(&self) -> u64 {
+        let named = self.names.values().filter_map(|id| self.files.get(id));
+        self.capacity_bytes.saturating_sub(named.map(|file| file.len).sum())
+    }
+
+    fn change_names(&mut self, change: NameChange) {
+        change.apply(&mut self.names);
+        self.name_changes.push(change);
+    }
+
+    /// Makes the oldest `count` changes of names durable.
+    fn settle_names(&mut self, count: usize) {
+        for change in self.name_changes.drain(..count) {
+            change.apply(&mut self.durable_names);
+        }
+    }
+
+    fn lose_power(&mut self) {
+        let kept = self.rng.between(0, self.name_changes.len() as u64);
+        self.settle_names(kept as usize);
+        self.name_changes.clear();
+        self.names = self.durable_names.clone();
+        for file in self.files.values_mut() {
+            file.lose_power(&mut self.rng);
+        }
+    }
+
+    fn drop_unnamed(&mut self) {
+        let mut kept: Vec<FileId> = self.names.values().chain(self.durable_names.values()).copied().collect();
+        kept.extend(self.name_changes.iter().filter_map(|change| match change {
+            NameChange::Create { id, .. } => Some(*id),
+            _ => None,
+        }));
+        kept.sort_unstable();
+        self.files.retain(|id, _| kept.binary_search(id).is_ok());
+    }
+}
+
+impl NameChange {
+    fn apply(&self, names: &mut BTreeMap<String, FileId>) {
+        match self {
+            NameChange::Create { name, id } => {
+                names.insert(name.clone(), *id);
+            }
+            NameChange::Rename { from, to } => {
+                if let Some(id) = names.remove(from) {
+                    names.insert(to.clone(), id);
+                }
+            }
+            NameChange::Remove { name } => {
+                names.remove(name);
+            }
+        }
+    }
+}
+
+impl SimFile {
+    fn write(&mut self, offset: u64, bytes: &[u8]) {
+        let mut done = 0;
+        while done < bytes.len() {
+            let (sector, within, len) = piece(offset + done as u64, bytes.len() - done);
+            self.writes += 1;
+            let order = self.writes;
+            let current = self.sectors.get(&sector);
+            self.unsynced.entry(sector).or_insert_with(|| Unsynced { order, before: current.cloned() });
+            let bytes_of_sector = self.sectors.entry(sector).or_insert_with(blank);
+            bytes_of_sector[within..within + len].copy_from_slice(&bytes[done..done + len]);
+            done += len;
+        }
+    }
+
+    fn read(&self, offset: u64, into: &mut [u8]) {
+        let mut done = 0;
+        while done < into.len() {
+            let (sector, within, len) = piece(offset + done as u64, into.len() - done);
+            match self.sectors.get(&sector) {
+                Some(bytes) => into[done..done + len].copy_from_slice(&bytes[within..within + len]),
+                None => into[done..done + len].fill(0),
+            }
+            done += len;
+        }
+    }
+
+    /// Brings some of the unsynced sectors back to what they were.
+    fn lose_power(&mut self, rng: &mut Rng) {
+        let unsynced = std::mem::take(&mut self.unsynced);
+        // The shapes that break real code: nothing survives, all does, a prefix does, any subset does.
+        let shape = rng.below(4);
+        let oldest = unsynced.values().map(|sector| sector.order).min().unwrap_or(0);
+        let prefix_end = rng.between(oldest, self.writes + 1);
+        for (sector, Unsynced { order, before }) in unsynced {
+            let survives = match shape {
+                0 => false,
+                1 => true,
+                2 => order < prefix_end,
+                _ => rng.chance(2),
+            };
+            match before {
+                _ if survives => {}
+                Some(bytes) => {
+                    self.sectors.insert(sector, bytes);
+                }
+                None => {
+                    self.sectors.remove(&sector);
+                }
+            }
+        }
+    }
+}
+
+impl std::fmt::Debug for SimDisk {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let state = self.state();
+        f.debug_struct("SimDisk").field("files", &state.names.len()).field("crashed", &state.crashed).finish()
+    }
+}
+
+/// The part of `len` bytes from `offset` that lies in the first sector: sector, offset within it, length.
+fn piece(offset: u64, len: usize) -> (u64, usize, usize) {
+    let within = (offset % SECTOR_BYTES as u64) as usize;
+    (offset / SECTOR_BYTES as u64, within, len.min(SECTOR_BYTES - within))
+}
+
+fn blank() -> Sector {
+    Box::new([0; SECTOR_BYTES])
+}
+
+fn io(op: Op, name: &str, errno: Errno) -> Error {
+    Error::Io { op, name: name.to_owned(), errno }
+}
+
+fn lock(shared: &Mutex<State>) -> MutexGuard<'_, State> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What a device writes at once.
+const SECTOR_BYTES: usize = 512;
+
+#[cfg(test)]
+mod tests;

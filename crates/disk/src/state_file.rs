@@ -1,0 +1,145 @@
+//! A small record kept durably: the clock's bound, the server's identity.
+//!
+//! Guarantees: a record that [`StateFile::write`] returned for is what a later open reads, also after a loss of power;
+//! a write that a crash cut short leaves the record before it. Costs one write and one sync each time; its space is
+//! reserved when it is made, so a full disk does not stop it.
+//! Leaves to others: what the bytes mean.
+//!
+//! Two slots of 4096 bytes; a write goes to the slot that does not hold the newest record. Little-endian:
+//!
+//! | offset in slot | bytes | field |
+//! |---|---|---|
+//! | 0 | 4 | magic `FRZS` |
+//! | 4 | 4 | payload length |
+//! | 8 | 8 | generation: 1 for the first record; slot = generation modulo 2 |
+//! | 16 | 4 | CRC32C of bytes 0..16 and the payload |
+//! | 20 | length | payload |
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use frieze_base::Crc;
+
+use crate::{Disk, DiskFile, Error, Result};
+
+/// A small durable record. Safe to share; writes go one after the other.
+pub struct StateFile {
+    name: String,
+    file: Arc<dyn DiskFile>,
+    newest: Mutex<Newest>,
+}
+
+struct Newest {
+    generation: u64,
+    payload: Option<Vec<u8>>,
+}
+
+impl StateFile {
+    /// Opens the record `name` of a device, making an empty one, durably, if it is not there.
+    ///
+    /// # Errors
+    /// `Corrupt` if both slots were written and neither is whole; that no crash can leave. `NoSpace`, `InputOutput`.
+    pub fn open_or_create(disk: &dyn Disk, name: &str) -> Result<StateFile> {
+        let file = match disk.open(name) {
+            Ok(file) => file,
+            Err(error) if error.reason() == frieze_base::Reason::NotFound => {
+                let file = disk.create(name, 2 * SLOT_BYTES as u64)?;
+                file.sync()?;
+                disk.sync_dir()?;
+                file
+            }
+            Err(error) => return Err(error),
+        };
+        let slots = [read_slot(&*file, 0)?, read_slot(&*file, 1)?];
+        if slots.iter().all(|slot| matches!(slot, Slot::Torn)) {
+            return Err(Error::Corrupt { name: name.to_owned(), what: "neither of its two slots is whole".to_owned() });
+        }
+        let mut newest = Newest { generation: 0, payload: None };
+        for slot in slots {
+            if let Slot::Whole { generation, payload } = slot
+                && generation > newest.generation
+            {
+                newest = Newest { generation, payload: Some(payload) };
+            }
+        }
+        Ok(StateFile { name: name.to_owned(), file, newest: Mutex::new(newest) })
+    }
+
+    /// The newest record; `None` if there never was one.
+    pub fn read(&self) -> Option<Vec<u8>> {
+        self.newest.lock().unwrap_or_else(PoisonError::into_inner).payload.clone()
+    }
+
+    /// Replaces the record. Durable on return.
+    ///
+    /// # Errors
+    /// `InvalidArgument` above [`STATE_BYTES_MAX`]. After `InputOutput` the old or the new record is there, and the file
+    /// accepts no more.
+    pub fn write(&self, payload: &[u8]) -> Result<()> {
+        if payload.len() > STATE_BYTES_MAX {
+            let (bytes, bytes_max) = (payload.len(), STATE_BYTES_MAX);
+            return Err(Error::StateTooLarge { name: self.name.clone(), bytes, bytes_max });
+        }
+        let mut newest = self.newest.lock().unwrap_or_else(PoisonError::into_inner);
+        let generation = newest.generation + 1;
+        let header = header(generation, payload);
+        self.file.write_at(generation % 2 * SLOT_BYTES as u64, &[&header, payload])?;
+        self.file.sync()?;
+        *newest = Newest { generation, payload: Some(payload.to_vec()) };
+        Ok(())
+    }
+}
+
+impl std::fmt::Debug for StateFile {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("StateFile").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+enum Slot {
+    Blank,
+    Torn,
+    Whole { generation: u64, payload: Vec<u8> },
+}
+
+fn read_slot(file: &dyn DiskFile, slot: u64) -> Result<Slot> {
+    let mut bytes = vec![0u8; SLOT_BYTES];
+    let read = file.read_at(slot * SLOT_BYTES as u64, &mut bytes)?;
+    if bytes.iter().all(|&byte| byte == 0) {
+        return Ok(Slot::Blank);
+    }
+    if read < SLOT_BYTES {
+        return Ok(Slot::Torn);
+    }
+    let word = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
+    let generation = u64::from(word(8)) | u64::from(word(12)) << 32;
+    let len = word(4) as usize;
+    if bytes[..4] != MAGIC || len > STATE_BYTES_MAX || generation % 2 != slot {
+        return Ok(Slot::Torn);
+    }
+    let payload = &bytes[HEADER_BYTES..HEADER_BYTES + len];
+    if bytes[..HEADER_BYTES] != header(generation, payload) {
+        return Ok(Slot::Torn);
+    }
+    Ok(Slot::Whole { generation, payload: payload.to_vec() })
+}
+
+fn header(generation: u64, payload: &[u8]) -> [u8; HEADER_BYTES] {
+    let mut bytes = [0u8; HEADER_BYTES];
+    bytes[..4].copy_from_slice(&MAGIC);
+    bytes[4..8].copy_from_slice(&(payload.len() as u32).to_le_bytes());
+    bytes[8..16].copy_from_slice(&generation.to_le_bytes());
+    let mut crc = Crc::default();
+    crc.update(&bytes[..16]);
+    crc.update(payload);
+    bytes[16..20].copy_from_slice(&crc.value().to_le_bytes());
+    bytes
+}
+
+/// Largest record, in bytes.
+pub const STATE_BYTES_MAX: usize = SLOT_BYTES - HEADER_BYTES;
+const SLOT_BYTES: usize = 4096;
+const HEADER_BYTES: usize = 20;
+const MAGIC: [u8; 4] = *b"FRZS";
+
+#[cfg(test)]
+mod tests;
