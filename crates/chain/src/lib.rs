@@ -1,21 +1,43 @@
-//! One replica of a chain: it orders writes, stamps them, runs each once, promises instants and commits (CRAQ).
+//! One replica of a chain: it orders writes, stamps them, runs each once, promises instants and commits.
+//!
+//! A chain is a replicated log of records for all chunks placed on it. Writes enter at the head and commit at the tail;
+//! every member serves reads (CRAQ). This crate decides order and time; it never sees a byte of payload.
+//!
+//! # The life of a write
+//! 1. [`Input::Write`] with a fresh tick of the node's clock. The replica checks the configuration, finds retries, takes
+//!    the tick as the stamp, gives the record the next number `n` and asks for [`Effect::Append`].
+//! 2. The driver appends header and payload to the device's log, indexes them, and reports [`Input::Appended`].
+//! 3. The record commits when every record before it has and, if the writer asked for `sync`, when
+//!    [`Input::Persisted`] has passed its end. Only then is there an [`Effect::Reply`].
+//!
+//! # What is read
+//! A read of now sees what is committed: [`Replica::now_cut`]. A read at t may be answered when nothing can be stamped
+//! at or below t any more and everything up to t is committed: [`Replica::is_readable_at`], or [`Input::Close`].
+//!
+//! # Guarantees
+//! - Stamps rise with `n` (the parts of one group share theirs); `n` has no holes; what is clean is a prefix.
+//! - No record is stamped at or below [`Replica::closed`], nor at or below what its sender had seen.
+//! - Each (session, seq, part) becomes one record, however often it is sent, also across a restart.
+//! - A `sync` write is answered only while `Persisted` is handled, or later; what is answered stays answered the same.
+//! - After [`Input::AppendFailed`] it is as if the record had never been, but that its stamp is not used again.
+//!
+//! Leaves to others: bytes, index and recovery (`multilog`), the clock (`hlc`), which sessions live (`namespace`), the
+//! device's durable frontier (`node`). With one member head and tail are the same replica and forwarding is absent;
+//! what a second member adds stands between `Appended` and the commit, and in who acknowledges a promise.
+//!
+//! # Source
+//! Terrace and Freedman, CRAQ (USENIX ATC'09): clean and dirty, the tail commits. FFFS (SoCC'16) §5: stamps of a log.
+//! Closed timestamps follow protocols §3; departures: none.
+
 mod error;
+mod memory;
 mod message;
+mod replica;
 mod settings;
+#[cfg(test)]
+mod tests;
 
 pub use error::Error;
 pub use message::{AppendToken, Effect, Input, LogEnd, Moment, Replayed, RequestId, WriteDone, WriteRequest};
+pub use replica::{Remembered, RememberedState, Replica};
 pub use settings::Settings;
-
-// Public life of a replica, filled in next:
-// impl Replica {
-//     pub fn new(chain: ChainId, epoch: ChainEpoch, settings: Settings) -> Replica;
-//     pub fn step(&mut self, at: Moment, input: Input, out: &mut Vec<Effect>);
-//     pub fn replay(&mut self, record: &Replayed) -> Result<u64 /* records missing before it */, Error>;
-//     pub fn remembered(&self, session: SessionId, seq: Seq) -> Option<Remembered { part, chunk, offset, stamp, answered: bool }>;
-//     pub fn closed(&self) -> Hlc;
-//     pub fn is_readable_at(&self, at: Hlc) -> bool; // closed, and every record <= at committed: no Close needed
-//     pub fn now_cut(&self) -> Hlc;                  // a read of now is a read at this: MAX unless a record is dirty
-//     pub fn epoch(&self) -> ChainEpoch; fn last(&self) -> (n, stamp); fn clean_n(&self) -> u64; fn in_flight(&self) -> usize;
-//     pub fn sessions(&self) -> impl Iterator<Item = SessionId>;
-// }

@@ -158,9 +158,9 @@ pub enum Effect {
 pub struct WriteDone {
     /// Its stamp; of the first run, if this was a retry.
     pub stamp: Hlc,
-    /// Where it landed: chunk,
+    /// Chunk in which it landed.
     pub chunk: ChunkId,
-    /// and first byte within the chunk.
+    /// Its first byte within the chunk.
     pub offset: u32,
 }
 

@@ -1,0 +1,97 @@
+//! What a chain remembers of one session, so that a retry runs once.
+//!
+//! Guarantees: between the floor and the newest number, every request that became a record is known, also after a
+//! restart (the numbers are in the records' headers). Below the floor nothing is known, and nothing is run.
+//! The floor rises with what the client has acknowledged and with the newest number, so that memory is bounded.
+//! Leaves to others: which sessions live (`namespace`).
+
+use std::collections::BTreeMap;
+
+use frieze_base::Seq;
+
+use crate::message::WriteDone;
+
+/// The requests of one session.
+#[derive(Debug, Default)]
+pub(crate) struct Memory {
+    /// Every number below it is forgotten.
+    floor: Seq,
+    /// By number and part: the parts of a group may lie on one chain.
+    requests: BTreeMap<(Seq, u8), Run>,
+}
+
+/// How far a request has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Run {
+    /// It is record `n`, not yet committed.
+    InFlight { n: u64 },
+    /// It is committed.
+    Done(WriteDone),
+}
+
+/// The number lies below the floor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Forgotten {
+    pub(crate) floor: Seq,
+}
+
+impl Memory {
+    /// Forgets what lies below `acked`, all of it answered.
+    pub(crate) fn acknowledge(&mut self, acked: Seq) {
+        self.raise_floor(acked);
+    }
+
+    /// Remembers that `(seq, part)` has become record `n`. The floor follows `remembered_max` numbers behind.
+    pub(crate) fn begin(&mut self, seq: Seq, part: u8, n: u64, remembered_max: u64) {
+        let before = self.requests.insert((seq, part), Run::InFlight { n });
+        assert!(before.is_none(), "request {seq} part {part} becomes record {n} and is already {before:?}");
+        self.follow(seq, remembered_max);
+    }
+
+    /// Remembers the answer, unless the request has been forgotten meanwhile.
+    pub(crate) fn finish(&mut self, seq: Seq, part: u8, done: WriteDone) {
+        if let Some(run) = self.requests.get_mut(&(seq, part)) {
+            *run = Run::Done(done);
+        }
+    }
+
+    /// Remembers a recovered record.
+    pub(crate) fn replay(&mut self, seq: Seq, part: u8, done: WriteDone, remembered_max: u64) {
+        if seq >= self.floor {
+            self.requests.insert((seq, part), Run::Done(done));
+            self.follow(seq, remembered_max);
+        }
+    }
+
+    /// The request has no record after all: when it comes again it runs.
+    pub(crate) fn withdraw(&mut self, seq: Seq, part: u8) {
+        self.requests.remove(&(seq, part));
+    }
+
+    /// How far `(seq, part)` has come; `None` if it has never become a record.
+    pub(crate) fn recall(&self, seq: Seq, part: u8) -> Result<Option<Run>, Forgotten> {
+        if seq < self.floor {
+            return Err(Forgotten { floor: self.floor });
+        }
+        Ok(self.requests.get(&(seq, part)).copied())
+    }
+
+    /// The first part of `seq` on this chain, and how far it has come.
+    pub(crate) fn first_part(&self, seq: Seq) -> Option<(u8, Run)> {
+        let ((_, part), run) = self.requests.range((seq, 0)..=(seq, u8::MAX)).next()?;
+        Some((*part, *run))
+    }
+
+    fn follow(&mut self, newest: Seq, remembered_max: u64) {
+        self.raise_floor(Seq((newest.0 + 1).saturating_sub(remembered_max)));
+    }
+
+    fn raise_floor(&mut self, floor: Seq) {
+        self.floor = self.floor.max(floor);
+        while let Some(first) = self.requests.first_entry()
+            && first.key().0 < self.floor
+        {
+            first.remove();
+        }
+    }
+}

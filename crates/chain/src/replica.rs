@@ -1,0 +1,534 @@
+//! The replica: its state, its one `step`, and what can be asked of it.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use frieze_base::{ChainEpoch, ChainId, ChunkId, Reason, Seq, SessionId};
+use frieze_hlc::{Hlc, UserTime};
+use frieze_wire::message::Durability;
+
+use crate::error::Error;
+use crate::memory::{Forgotten, Memory, Run};
+use crate::message::{AppendToken, Effect, Input, LogEnd, Moment, Replayed, RequestId, WriteDone, WriteRequest};
+use crate::settings::Settings;
+
+/// One member of a chain; today the only one, head and tail at once.
+#[derive(Debug)]
+pub struct Replica {
+    chain: ChainId,
+    settings: Settings,
+    /// Configuration in force; requests of another are refused.
+    epoch: ChainEpoch,
+    /// Configuration of the last record. With its number it orders logs of the chain against each other.
+    last_epoch: ChainEpoch,
+
+    /// Number of the last record that was given a number.
+    last: u64,
+    /// Every record up to this one is whole in the log.
+    appended: u64,
+    /// Every record up to this one is committed: the commit position.
+    clean: u64,
+    /// The records after `clean`, in order: numbers `clean + 1 ..= last`.
+    dirty: VecDeque<Record>,
+    /// Durable frontier of the device.
+    persisted: LogEnd,
+    /// Why the device takes no more records.
+    failed: Option<Reason>,
+
+    /// Newest stamp given; stays when its record is withdrawn.
+    newest: Hlc,
+    /// The group that `newest` was given to: its further parts share the stamp.
+    newest_group: (SessionId, Seq),
+    /// Nothing will be stamped at or below it.
+    promised: Hlc,
+    /// Promises made and not yet acknowledged by the tail, oldest first.
+    promises: VecDeque<Promise>,
+    /// Newest acknowledged promise: the closed timestamp.
+    closed: Hlc,
+    /// Who waits for an instant to close.
+    closing: Vec<Closing>,
+
+    sessions: BTreeMap<SessionId, Memory>,
+    tokens: u64,
+}
+
+/// A record that is not committed yet.
+#[derive(Debug)]
+struct Record {
+    token: AppendToken,
+    n: u64,
+    version: u64,
+    stamp: Hlc,
+    chunk: ChunkId,
+    offset: u32,
+    user_time: Option<UserTime>,
+    durability: Durability,
+    session: SessionId,
+    seq: Seq,
+    part: u8,
+    /// The request and its retries, all answered at the commit.
+    waiting: Vec<RequestId>,
+    /// Where it ends in the log, once it is whole there.
+    end: Option<LogEnd>,
+}
+
+/// "Nothing will be stamped at or below `at`", in order with the records: it counts where record `follows` is held.
+#[derive(Debug)]
+struct Promise {
+    follows: u64,
+    at: Hlc,
+}
+
+#[derive(Debug)]
+struct Closing {
+    at: Hlc,
+    request: RequestId,
+}
+
+/// What became of a request, as the chain remembers it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Remembered {
+    /// Part of the group that this chain holds, the lowest if it holds several.
+    pub part: u8,
+    /// How far it has come.
+    pub state: RememberedState,
+}
+
+/// How far a remembered request has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RememberedState {
+    /// It is a record and not yet committed: send the write again to be answered with the first.
+    InFlight,
+    /// It is committed.
+    Done(WriteDone),
+}
+
+impl Replica {
+    /// An empty replica of `chain` in configuration `epoch`.
+    pub fn new(chain: ChainId, epoch: ChainEpoch, settings: Settings) -> Replica {
+        Replica {
+            chain,
+            settings,
+            epoch,
+            last_epoch: ChainEpoch(0),
+            last: 0,
+            appended: 0,
+            clean: 0,
+            dirty: VecDeque::new(),
+            persisted: LogEnd::default(),
+            failed: None,
+            newest: Hlc::ZERO,
+            newest_group: (SessionId(0), Seq(0)),
+            promised: Hlc::ZERO,
+            promises: VecDeque::new(),
+            closed: Hlc::ZERO,
+            closing: Vec::new(),
+            sessions: BTreeMap::new(),
+            tokens: 0,
+        }
+    }
+
+    /// Takes the next recovered record: sequence, stamps and memory go on from it. Only before the first `step`, in
+    /// the order of the log.
+    ///
+    /// Returns how many records of this chain are missing before it: 0 unless the log lost something in its middle.
+    /// A restart is a new configuration: afterwards the driver configures an epoch above [`Replica::epoch`], so that
+    /// the numbers of records that a crash lost are not used twice in one epoch.
+    ///
+    /// # Errors
+    /// `OutOfOrder` if number, stamp or epoch lie before those of the last record; the record is left out.
+    pub fn replay(&mut self, record: &Replayed) -> Result<u64, Error> {
+        assert!(self.dirty.is_empty() && self.tokens == 0, "records are replayed before the first step");
+        let group = (record.session, record.seq);
+        let stamp_rises = record.stamp > self.newest || self.is_further_part(record.stamp, group, record.part);
+        if record.n <= self.last || !stamp_rises || record.epoch < self.last_epoch {
+            return Err(Error::OutOfOrder {
+                chain: self.chain,
+                n: record.n,
+                stamp: record.stamp,
+                last_n: self.last,
+                last_stamp: self.newest,
+            });
+        }
+        let missing = record.n - self.last - 1;
+        self.last = record.n;
+        self.appended = record.n;
+        self.clean = record.n;
+        self.newest = record.stamp;
+        self.newest_group = group;
+        self.last_epoch = record.epoch;
+        self.epoch = self.epoch.max(record.epoch);
+        let done = WriteDone { stamp: record.stamp, chunk: record.chunk, offset: record.offset };
+        let memory = self.sessions.entry(record.session).or_default();
+        memory.replay(record.seq, record.part, done, self.settings.remembered_max);
+        Ok(missing)
+    }
+
+    /// Advances the replica by one input; `out` receives what the driver has to do, in order.
+    ///
+    /// # Panics
+    /// If the driver breaks its part: a tick that is not fresh, appends completed out of order, a token never given.
+    pub fn step(&mut self, at: Moment, input: Input, out: &mut Vec<Effect>) {
+        match input {
+            Input::Write(write) => {
+                let request = write.request;
+                if let Err(error) = self.on_write(at, write, out) {
+                    out.push(Effect::Reply { request, result: Err(error.into()) });
+                }
+            }
+            Input::Appended { token, end } => {
+                let next = (self.appended - self.clean) as usize;
+                let record = self.dirty.get_mut(next).expect("only a record that was asked for is appended");
+                assert_eq!(record.token, token, "appends complete in the order they were asked for");
+                record.end = Some(end);
+                self.appended = record.n;
+                self.acknowledge_promises();
+                self.commit(out);
+            }
+            Input::AppendFailed { token, reason } => {
+                self.withdraw(token, &Error::AppendFailed { reason }, out);
+                self.acknowledge_promises();
+                self.answer_closing(out);
+            }
+            Input::Persisted { through } => {
+                self.persisted = self.persisted.max(through);
+                self.commit(out);
+            }
+            Input::DeviceFailed { reason } => {
+                self.failed.get_or_insert(reason);
+                self.refuse_waiting(reason, out);
+            }
+            Input::Close { request, at: instant } => {
+                if let Err(error) = self.on_close(at, request, instant) {
+                    out.push(Effect::Reply { request, result: Err(error.into()) });
+                }
+                self.acknowledge_promises();
+                self.answer_closing(out);
+            }
+            Input::Configure { epoch } => self.epoch = self.epoch.max(epoch),
+            Input::EndSession(session) => {
+                self.sessions.remove(&session);
+            }
+        }
+        self.assert_whole();
+    }
+
+    /// The chain.
+    pub fn chain(&self) -> ChainId {
+        self.chain
+    }
+
+    /// Configuration in force.
+    pub fn epoch(&self) -> ChainEpoch {
+        self.epoch
+    }
+
+    /// Number of the last record given, committed or not.
+    pub fn last(&self) -> u64 {
+        self.last
+    }
+
+    /// Commit position: every record up to it may be read.
+    pub fn clean(&self) -> u64 {
+        self.clean
+    }
+
+    /// Newest stamp given.
+    pub fn newest(&self) -> Hlc {
+        self.newest
+    }
+
+    /// The closed timestamp: no record will be stamped at or below it any more.
+    pub fn closed(&self) -> Hlc {
+        self.closed
+    }
+
+    /// True if a read at `at` may be answered at once: it is closed, and every record up to it is committed. If not,
+    /// [`Input::Close`] answers when it is.
+    pub fn is_readable_at(&self, at: Hlc) -> bool {
+        at <= self.closed && self.first_dirty().is_none_or(|stamp| at < stamp)
+    }
+
+    /// The instant at which a read of now reads this chain: [`Hlc::MAX`], or just before the first record that is not
+    /// committed. Stamps rise with numbers, so what is clean is a cut.
+    pub fn now_cut(&self) -> Hlc {
+        self.first_dirty().map_or(Hlc::MAX, Hlc::previous)
+    }
+
+    /// What became of request `seq` of `session` on this chain; `None` if it never became a record here, or is
+    /// forgotten. An append asks every chain before it chooses its offset: a retry has to find the first.
+    pub fn remembered(&self, session: SessionId, seq: Seq) -> Option<Remembered> {
+        let (part, run) = self.sessions.get(&session)?.first_part(seq)?;
+        let state = match run {
+            Run::InFlight { .. } => RememberedState::InFlight,
+            Run::Done(done) => RememberedState::Done(done),
+        };
+        Some(Remembered { part, state })
+    }
+
+    /// The sessions that are remembered, in order. After a recovery the driver ends those that live no more.
+    pub fn sessions(&self) -> impl Iterator<Item = SessionId> {
+        self.sessions.keys().copied()
+    }
+
+    /// Records not yet committed.
+    pub fn in_flight(&self) -> usize {
+        self.dirty.len()
+    }
+
+    /// Head: epoch, duplicates, stamp, number, append (protocols §2).
+    fn on_write(&mut self, at: Moment, write: WriteRequest, out: &mut Vec<Effect>) -> Result<(), Error> {
+        self.check_request(&write)?;
+        let memory = self.sessions.entry(write.session).or_default();
+        memory.acknowledge(write.acked.min(write.seq));
+        match memory.recall(write.seq, write.part) {
+            Err(Forgotten { floor }) => {
+                return Err(Error::SequenceTooOld { session: write.session, seq: write.seq, floor });
+            }
+            Ok(Some(Run::Done(done))) => {
+                out.push(Effect::Reply { request: write.request, result: Ok(done) });
+                return Ok(());
+            }
+            Ok(Some(Run::InFlight { n })) => return self.join(n, write.request),
+            Ok(None) => {}
+        }
+        self.check_room()?;
+        self.check_user_time(&write)?;
+        let stamp = self.stamp(at, &write)?;
+
+        let n = self.last + 1;
+        let version = 1 + write.chunk_version.max(self.newest_version_in_flight(write.chunk));
+        let token = AppendToken(self.tokens);
+        self.tokens += 1;
+        self.last = n;
+        self.last_epoch = self.epoch;
+        let memory = self.sessions.get_mut(&write.session).expect("made above");
+        memory.begin(write.seq, write.part, n, self.settings.remembered_max);
+        self.dirty.push_back(Record {
+            token,
+            n,
+            version,
+            stamp,
+            chunk: write.chunk,
+            offset: write.offset,
+            user_time: write.user_time,
+            durability: write.durability,
+            session: write.session,
+            seq: write.seq,
+            part: write.part,
+            waiting: vec![write.request],
+            end: None,
+        });
+        out.push(Effect::Append { token, request: write.request, n, epoch: self.epoch, version, stamp });
+        Ok(())
+    }
+
+    fn check_request(&self, write: &WriteRequest) -> Result<(), Error> {
+        assert!(write.part < write.parts, "part {} of a group of {}", write.part, write.parts);
+        if write.epoch < self.epoch {
+            return Err(Error::StaleEpoch { chain: self.chain, current: self.epoch, found: write.epoch });
+        }
+        if write.epoch > self.epoch {
+            return Err(Error::Behind { chain: self.chain, current: self.epoch, found: write.epoch });
+        }
+        if write.session == SessionId(0) || write.seq == Seq(0) {
+            return Err(Error::Unnumbered { session: write.session, seq: write.seq });
+        }
+        if write.len == 0 {
+            return Err(Error::Empty);
+        }
+        Ok(())
+    }
+
+    /// Lets a retry wait for the record that its first run has become.
+    fn join(&mut self, n: u64, request: RequestId) -> Result<(), Error> {
+        self.check_device()?;
+        let max = self.settings.retries_max;
+        let waiting = &mut self.dirty[(n - self.clean - 1) as usize].waiting;
+        if waiting.len() > max {
+            return Err(Error::Overloaded { what: "retries of one request", max: max as u64 });
+        }
+        waiting.push(request);
+        Ok(())
+    }
+
+    fn check_device(&self) -> Result<(), Error> {
+        match self.failed {
+            Some(reason) => Err(Error::DeviceFailed { chain: self.chain, reason }),
+            None => Ok(()),
+        }
+    }
+
+    fn check_room(&self) -> Result<(), Error> {
+        self.check_device()?;
+        let max = self.settings.in_flight_max;
+        if self.dirty.len() >= max {
+            return Err(Error::Overloaded { what: "writes in flight", max: max as u64 });
+        }
+        Ok(())
+    }
+
+    /// User time never goes backwards within a file; equal times are allowed (FFFS §6.4).
+    fn check_user_time(&self, write: &WriteRequest) -> Result<(), Error> {
+        let Some(found) = write.user_time else { return Ok(()) };
+        let same_file = self.appending().filter(|record| record.chunk.inode == write.chunk.inode);
+        let newest = same_file.filter_map(|record| record.user_time).chain(write.newest_user_time).max();
+        match newest {
+            Some(newest) if found < newest => {
+                Err(Error::BackwardUserTime { file_offset: write.file_offset, found, newest })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Takes the fresh tick as the stamp of the record: above every stamp, every promise and what the sender has seen.
+    fn stamp(&mut self, at: Moment, write: &WriteRequest) -> Result<Hlc, Error> {
+        let stamp = at.hlc;
+        // The driver's clock adopts what a sender has seen, if it is near enough. If not, the sender is at fault.
+        if write.seen >= stamp {
+            return Err(Error::SeenFuture { seen: write.seen, stamp });
+        }
+        let group = (write.session, write.seq);
+        assert!(stamp > self.promised, "stamp {stamp} is promised not to come: {} is closed", self.promised);
+        assert!(
+            stamp > self.newest || self.is_further_part(stamp, group, write.part),
+            "stamp {stamp} is not above {}, the newest of the chain",
+            self.newest
+        );
+        self.newest = stamp;
+        self.newest_group = group;
+        Ok(stamp)
+    }
+
+    fn is_further_part(&self, stamp: Hlc, group: (SessionId, Seq), part: u8) -> bool {
+        part > 0 && stamp == self.newest && group == self.newest_group
+    }
+
+    /// Newest version of `chunk` among the records that the index does not hold yet; 0 if there is none.
+    fn newest_version_in_flight(&self, chunk: ChunkId) -> u64 {
+        let mut of_chunk = self.appending().filter(|record| record.chunk == chunk);
+        of_chunk.next().map_or(0, |record| record.version)
+    }
+
+    /// The records that are not whole in the log, newest first.
+    fn appending(&self) -> impl Iterator<Item = &Record> {
+        self.dirty.iter().rev().take_while(|record| record.n > self.appended)
+    }
+
+    /// Tail: commits every record that is whole and, if its writer asked for it, durable, and answers for it. Cumulative:
+    /// a record waits for those before it, so that what is clean is a prefix.
+    fn commit(&mut self, out: &mut Vec<Effect>) {
+        if self.failed.is_some() {
+            return;
+        }
+        while let Some(record) = self.dirty.front()
+            && let Some(end) = record.end
+            && (record.durability == Durability::Async || end <= self.persisted)
+        {
+            let record = self.dirty.pop_front().expect("it was at the front");
+            assert_eq!(record.n, self.clean + 1, "records commit one after the other");
+            self.clean = record.n;
+            let done = WriteDone { stamp: record.stamp, chunk: record.chunk, offset: record.offset };
+            if let Some(memory) = self.sessions.get_mut(&record.session) {
+                memory.finish(record.seq, record.part, done);
+            }
+            out.extend(record.waiting.into_iter().map(|request| Effect::Reply { request, result: Ok(done) }));
+        }
+        self.answer_closing(out);
+    }
+
+    /// Takes back the record of `token` and all after it: none of them is in the log. Their stamps stay burnt.
+    fn withdraw(&mut self, token: AppendToken, error: &Error, out: &mut Vec<Effect>) {
+        let Some(first) = self.dirty.iter().position(|record| record.token == token) else {
+            // Withdrawn already, together with one before it.
+            return assert!(token.0 < self.tokens, "append {} was never asked for", token.0);
+        };
+        assert!(self.dirty[first].end.is_none(), "append {} was reported whole and then failed", token.0);
+        for record in self.dirty.drain(first..) {
+            if let Some(memory) = self.sessions.get_mut(&record.session) {
+                memory.withdraw(record.seq, record.part);
+            }
+            let refused = |request| Effect::Reply { request, result: Err(error.clone().into()) };
+            out.extend(record.waiting.into_iter().map(refused));
+        }
+        self.last = self.clean + self.dirty.len() as u64;
+        for promise in &mut self.promises {
+            promise.follows = promise.follows.min(self.last);
+        }
+    }
+
+    /// Promises that nothing will be stamped at or below `instant`, and lets `request` wait until that is known and
+    /// everything up to it is committed.
+    fn on_close(&mut self, at: Moment, request: RequestId, instant: Hlc) -> Result<(), Error> {
+        if instant > at.hlc {
+            return Err(Error::CloseFuture { at: instant, clock: at.hlc });
+        }
+        if self.first_dirty().is_some_and(|stamp| stamp <= instant) {
+            self.check_device()?;
+        }
+        let max = self.settings.closing_max;
+        if self.closing.len() >= max {
+            return Err(Error::Overloaded { what: "instants waiting to close", max: max as u64 });
+        }
+        if instant > self.promised {
+            self.promised = instant;
+            self.promises.push_back(Promise { follows: self.last, at: instant });
+        }
+        self.closing.push(Closing { at: instant, request });
+        Ok(())
+    }
+
+    /// Tail: a promise counts from when the record that it follows is held.
+    fn acknowledge_promises(&mut self) {
+        while let Some(promise) = self.promises.front()
+            && promise.follows <= self.appended
+        {
+            self.closed = promise.at;
+            self.promises.pop_front();
+        }
+    }
+
+    fn answer_closing(&mut self, out: &mut Vec<Effect>) {
+        let mut closing = std::mem::take(&mut self.closing);
+        closing.retain(|&Closing { at, request }| {
+            let readable = self.is_readable_at(at);
+            if readable {
+                out.push(Effect::Closed { request, at });
+            }
+            !readable
+        });
+        self.closing = closing;
+    }
+
+    /// Refuses everybody who waits for a record that will not commit. The records stay dirty: they may be in the log.
+    fn refuse_waiting(&mut self, reason: Reason, out: &mut Vec<Effect>) {
+        let writers = self.dirty.iter_mut().flat_map(|record| record.waiting.drain(..));
+        let readers = self.closing.drain(..).map(|closing| closing.request);
+        for request in writers.chain(readers) {
+            let error = Error::DeviceFailed { chain: self.chain, reason };
+            out.push(Effect::Reply { request, result: Err(error.into()) });
+        }
+    }
+
+    fn first_dirty(&self) -> Option<Hlc> {
+        self.dirty.front().map(|record| record.stamp)
+    }
+
+    /// What holds between any two inputs. Each line costs O(1), so it stays on in release.
+    fn assert_whole(&self) {
+        assert!(
+            self.clean <= self.appended && self.appended <= self.last,
+            "clean, appended and last are in this order"
+        );
+        assert_eq!(self.dirty.len() as u64, self.last - self.clean, "every record after the commit position is held");
+        assert!(self.closed <= self.promised, "a promise is made before it counts");
+        assert_eq!(
+            self.promises.is_empty(),
+            self.closed == self.promised,
+            "the newest promise counts or is on its way"
+        );
+        assert!(self.last_epoch <= self.epoch, "no record is of a newer configuration");
+        if let Some(front) = self.dirty.front() {
+            assert_eq!(front.n, self.clean + 1, "numbers have no hole");
+        }
+    }
+}
