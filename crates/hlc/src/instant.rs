@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use jiff::tz::TimeZone;
+
 use crate::written::{Complaint, FORMS, Written, ZonePolicy, shortened};
 use crate::{Error, Hlc, UserTime};
 
@@ -34,6 +36,10 @@ impl Instant {
     /// `NotInstant` says what is wrong and what to write instead. A text that begins like an instant
     /// ([`looks_like_instant`]) and is none is an error, never a name.
     pub fn parse(text: &str, zone: ZonePolicy) -> Result<Instant, Error> {
+        Instant::parse_in(text, zone.zone().as_ref())
+    }
+
+    fn parse_in(text: &str, zone: Option<&TimeZone>) -> Result<Instant, Error> {
         Instant::read(text, zone).map_err(|Complaint { wrong, instead }| Error::NotInstant {
             text: shortened(text),
             wrong,
@@ -41,7 +47,7 @@ impl Instant {
         })
     }
 
-    fn read(text: &str, zone: ZonePolicy) -> Result<Instant, Complaint> {
+    fn read(text: &str, zone: Option<&TimeZone>) -> Result<Instant, Complaint> {
         match text {
             "now" => return Ok(Instant::Now),
             "yesterday" => return Ok(Instant::Yesterday),
@@ -52,8 +58,7 @@ impl Instant {
             Some(Written::Stamp(stamp)) => Ok(Instant::System(stamp)),
             Some(Written::Ago { micros }) => Ok(Instant::Ago { micros }),
             Some(Written::At { ns }) => {
-                let micros = ns.div_euclid(1000);
-                let micros = u64::try_from(micros).map_err(|_| {
+                let micros = u64::try_from(ns.div_euclid(1000)).map_err(|_| {
                     Complaint::new("it lies before 1970, when nothing was written", "write a later time")
                 })?;
                 if micros > Hlc::MICROS_MAX {

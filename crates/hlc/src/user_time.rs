@@ -28,7 +28,7 @@ impl UserTime {
         if let Some(ns) = text.strip_suffix("ns").and_then(|digits| digits.parse::<i64>().ok()) {
             return Ok(UserTime(ns));
         }
-        match Written::read(text, zone)? {
+        match Written::read(text, zone.zone().as_ref())? {
             Some(Written::At { ns }) => i64::try_from(ns).map(UserTime).map_err(|_| {
                 Complaint::new(
                     "it does not fit 64 bits of nanoseconds",

@@ -25,6 +25,16 @@ pub enum ZonePolicy {
     Local,
 }
 
+impl ZonePolicy {
+    /// The zone of texts without one.
+    pub(crate) fn zone(self) -> Option<TimeZone> {
+        match self {
+            ZonePolicy::Refuse => None,
+            ZonePolicy::Local => Some(TimeZone::system()),
+        }
+    }
+}
+
 /// A text that has been read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Written {
@@ -50,16 +60,9 @@ impl Complaint {
 }
 
 impl Written {
-    /// Reads `text`; `None` if it does not even look like a time, so that it may be a name.
-    pub(crate) fn read(text: &str, zone: ZonePolicy) -> Result<Option<Written>, Complaint> {
-        let zone = match zone {
-            ZonePolicy::Refuse => None,
-            ZonePolicy::Local => Some(TimeZone::system()),
-        };
-        Written::read_in(text, zone.as_ref())
-    }
-
-    fn read_in(text: &str, zone: Option<&TimeZone>) -> Result<Option<Written>, Complaint> {
+    /// Reads `text`; `None` if it does not even look like a time, so that it may be a name. A date and time without zone
+    /// is in `zone`, or refused.
+    pub(crate) fn read(text: &str, zone: Option<&TimeZone>) -> Result<Option<Written>, Complaint> {
         let Some(first) = text.chars().next() else {
             return Err(Complaint::new("it is empty", FORMS));
         };
@@ -218,6 +221,3 @@ pub(crate) const FORMS: &str = "write a date and time with zone (2026-11-21T10:0
 /// Longest text that is read: a name in a directory is no longer.
 const TEXT_BYTES_MAX: usize = frieze_base::NAME_BYTES_MAX;
 const SHOWN_CHARS_MAX: usize = 80;
-
-#[cfg(test)]
-mod tests;
