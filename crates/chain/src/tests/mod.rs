@@ -1,1 +1,5 @@
+//! Stories of one replica, random lives, and what a driver may never do.
 
+mod driver;
+mod random;
+mod story;

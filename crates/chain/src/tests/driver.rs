@@ -1,0 +1,99 @@
+//! What a driver may never do: the replica stops rather than go on with a broken order.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use frieze_base::{ChainEpoch, ChainId, ChunkId, InodeId, Reason, Seq, SessionId};
+use frieze_hlc::Hlc;
+use frieze_wire::message::Durability;
+
+use crate::{AppendToken, Effect, Input, LogEnd, Moment, Replica, RequestId, Settings, WriteRequest};
+
+fn replica() -> Replica {
+    Replica::new(ChainId(0), ChainEpoch(1), Settings::default())
+}
+
+fn write(seq: u64) -> Input {
+    Input::Write(WriteRequest {
+        request: RequestId(seq),
+        session: SessionId(1),
+        seq: Seq(seq),
+        acked: Seq(0),
+        epoch: ChainEpoch(1),
+        seen: Hlc::ZERO,
+        chunk: ChunkId { inode: InodeId(7), index: 0 },
+        offset: 0,
+        len: 1,
+        file_offset: 0,
+        part: 0,
+        parts: 1,
+        user_time: None,
+        uid: 0,
+        durability: Durability::Async,
+        chunk_version: 0,
+        newest_user_time: None,
+    })
+}
+
+/// Steps and expects the replica to stop with `words`.
+fn stops(replica: &mut Replica, hlc: u64, input: Input, words: &str) {
+    let at = Moment { hlc: Hlc(hlc), ..Moment::default() };
+    let stopped = catch_unwind(AssertUnwindSafe(|| replica.step(at, input, &mut Vec::new())));
+    let payload = stopped.expect_err("the replica stops");
+    let said = payload.downcast_ref::<String>().map(String::as_str).or(payload.downcast_ref::<&str>().copied());
+    let said = said.expect("it says why");
+    assert!(said.contains(words), "it said {said:?}, not {words:?}");
+}
+
+fn goes_on(replica: &mut Replica, hlc: u64, input: Input) -> Vec<Effect> {
+    let mut out = Vec::new();
+    replica.step(Moment { hlc: Hlc(hlc), ..Moment::default() }, input, &mut out);
+    out
+}
+
+#[test]
+fn a_stamp_is_never_given_twice() {
+    let mut replica = replica();
+    goes_on(&mut replica, 10, write(1));
+    stops(&mut replica, 10, write(2), "the newest of the chain");
+}
+
+#[test]
+fn a_stamp_of_a_withdrawn_record_stays_burnt() {
+    let mut replica = replica();
+    goes_on(&mut replica, 10, write(1));
+    goes_on(&mut replica, 0, Input::AppendFailed { token: AppendToken(0), reason: Reason::NoSpace });
+    stops(&mut replica, 10, write(1), "the newest of the chain");
+}
+
+#[test]
+fn no_stamp_lies_at_or_below_a_promise() {
+    let mut replica = replica();
+    goes_on(&mut replica, 20, Input::Close { request: RequestId(9), at: Hlc(15) });
+    stops(&mut replica, 15, write(1), "is promised not to come");
+}
+
+#[test]
+fn appends_complete_in_order() {
+    let mut replica = replica();
+    goes_on(&mut replica, 10, write(1));
+    goes_on(&mut replica, 11, write(2));
+    stops(&mut replica, 0, Input::Appended { token: AppendToken(1), end: LogEnd::default() }, "in the order");
+}
+
+#[test]
+fn only_what_was_asked_for_is_appended() {
+    stops(&mut replica(), 0, Input::Appended { token: AppendToken(0), end: LogEnd::default() }, "was asked for");
+    let failed = Input::AppendFailed { token: AppendToken(0), reason: Reason::NoSpace };
+    stops(&mut replica(), 0, failed, "never asked for");
+}
+
+#[test]
+fn a_whole_record_cannot_fail() {
+    let mut replica = replica();
+    let Input::Write(mut request) = write(1) else { unreachable!("write makes a write") };
+    request.durability = Durability::Sync;
+    goes_on(&mut replica, 10, Input::Write(request));
+    goes_on(&mut replica, 0, Input::Appended { token: AppendToken(0), end: LogEnd { offset: 1, ..LogEnd::default() } });
+    let failed = Input::AppendFailed { token: AppendToken(0), reason: Reason::NoSpace };
+    stops(&mut replica, 0, failed, "reported whole and then failed");
+}
