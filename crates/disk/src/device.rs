@@ -57,8 +57,8 @@ pub trait Disk: Send + Sync {
     fn space(&self) -> Result<Space>;
 }
 
-/// An open file of a device. Offsets and lengths are bytes. Safe to use from several threads at once; what two writes of
-/// the same bytes at the same time leave is either.
+/// An open file of a device. Offsets and lengths are bytes. Safe to use from several threads at once; what two writes
+/// of the same bytes at the same time leave is either.
 pub trait DiskFile: Send + Sync {
     /// The length it was created with.
     ///
@@ -74,8 +74,8 @@ pub trait DiskFile: Send + Sync {
         Ok(self.len()? == 0)
     }
 
-    /// Writes `parts` one after the other from `offset`. All of it is written when this returns `Ok`; any part of it may
-    /// be when it returns an error.
+    /// Writes `parts` one after the other from `offset`. All of it is written when this returns `Ok`; any part of it
+    /// may be when it returns an error.
     ///
     /// # Errors
     /// `InvalidArgument` beyond the file's length (nothing was written); `NoSpace`, `InputOutput`.
@@ -104,8 +104,11 @@ pub struct Space {
     pub free_bytes: u64,
 }
 
-/// Checks that `name` is one plain component.
+/// Checks that `name` is one plain component, and none that a device keeps for itself.
 pub(crate) fn check_name(name: &str) -> Result<()> {
     let plain = !name.is_empty() && name.len() <= 200 && !name.starts_with('.') && !name.contains(['/', '\0']);
-    if plain { Ok(()) } else { Err(crate::Error::BadName { name: name.to_owned() }) }
+    if plain && name != LOCK_NAME { Ok(()) } else { Err(crate::Error::BadName { name: name.to_owned() }) }
 }
+
+/// The file that keeps a directory for one server.
+pub(crate) const LOCK_NAME: &str = "lock";

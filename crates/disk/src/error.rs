@@ -92,7 +92,8 @@ pub enum Error {
     },
     /// The name is not one plain path component.
     #[error(
-        "{name:?} is no name for a file on a device: use one component of 1 to 200 bytes, not beginning with a dot"
+        "{name:?} is no name for a file on a device: use one component of 1 to 200 bytes, not beginning with a dot, \
+             and not `lock`"
     )]
     BadName {
         /// What was given.

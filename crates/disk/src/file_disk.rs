@@ -3,17 +3,17 @@
 //! Guarantees: those of [`Disk`]; one process at a time (a lock on the file `lock`, which ends with the process).
 //! Space of a file is reserved when it is made (`fallocate`, or by writing zeroes where the file system has none).
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{IoSlice, Read, Write};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use rustix::fs::{AtFlags, CWD, Dir, FallocateFlags, FileType, FlockOperation, Mode, OFlags, RenameFlags};
+use rustix::fs::{AtFlags, CWD, Dir, FallocateFlags, FileType, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 
-use crate::device::check_name;
+use crate::device::{LOCK_NAME, check_name};
 use crate::{Disk, DiskFile, Error, Op, Result, Space};
 
 /// How a directory is used as a device.
@@ -32,6 +32,8 @@ pub struct FileDisk {
     settings: FileDiskSettings,
     /// Bytes of all files, and the lock that lets only one create, rename or remove at a time.
     used_bytes: Mutex<u64>,
+    /// Files whose sync has failed.
+    sync_failed: FailedFiles,
     /// Keeps the directory ours.
     _lock: File,
 }
@@ -42,8 +44,12 @@ struct OpenFile {
     name: String,
     fd: OwnedFd,
     len: u64,
-    sync_failed: AtomicBool,
+    inode: u64,
+    sync_failed: FailedFiles,
 }
+
+/// Inode numbers of files whose sync has failed, on any handle.
+type FailedFiles = Arc<Mutex<BTreeSet<u64>>>;
 
 impl FileDisk {
     /// Takes the directory `path` into use, making it if it is missing (its parent has to be there).
@@ -53,21 +59,31 @@ impl FileDisk {
     pub fn open(path: &Path, settings: FileDiskSettings) -> Result<FileDisk> {
         let at = |errno| Error::Io { op: Op::OpenDisk, name: path.display().to_string(), errno };
         match retry(|| rustix::fs::mkdir(path, Mode::from_raw_mode(0o700))) {
-            Ok(()) | Err(Errno::EXIST) => {}
+            Ok(()) => {
+                let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+                open_directory(parent).and_then(|parent| retry(|| rustix::fs::fsync(&parent))).map_err(at)?;
+            }
+            Err(Errno::EXIST) => {}
             Err(errno) => return Err(at(errno)),
         }
-        let dir_flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let dir = retry(|| rustix::fs::openat(CWD, path, dir_flags, Mode::empty())).map_err(at)?;
+        let dir = open_directory(path).map_err(at)?;
         let lock = lock_directory(&dir, path)?;
         // What an earlier process was making when it died.
         match retry(|| rustix::fs::unlinkat(&dir, MAKING_NAME, AtFlags::empty())) {
             Ok(()) | Err(Errno::NOENT) => {}
             Err(errno) => return Err(at(errno)),
         }
-        let disk = FileDisk { path: path.to_owned(), dir, settings, used_bytes: Mutex::new(0), _lock: lock };
+        let disk = FileDisk {
+            path: path.to_owned(),
+            dir,
+            settings,
+            used_bytes: Mutex::new(0),
+            sync_failed: FailedFiles::default(),
+            _lock: lock,
+        };
         let mut used_bytes = 0;
         for name in disk.list()? {
-            used_bytes += disk.open(&name)?.len()?;
+            used_bytes += disk.len_of(&name, Op::OpenDisk)?;
         }
         *disk.used() = used_bytes;
         Ok(disk)
@@ -86,20 +102,14 @@ impl FileDisk {
         let flags = OFlags::CREATE | OFlags::TRUNC | FILE_FLAGS;
         let fd = retry(|| rustix::fs::openat(&self.dir, MAKING_NAME, flags, Mode::from_raw_mode(0o600)))?;
         reserve(&fd, len)?;
-        let no_replace = RenameFlags::NOREPLACE;
-        match retry(|| rustix::fs::renameat_with(&self.dir, MAKING_NAME, &self.dir, name, no_replace)) {
-            // A file system without this flag: look first. Nobody else makes files here, and we hold the lock.
-            Err(Errno::INVAL | Errno::NOSYS) => {
-                match retry(|| rustix::fs::statat(&self.dir, name, AtFlags::SYMLINK_NOFOLLOW)) {
-                    Ok(_) => return Err(Errno::EXIST),
-                    Err(Errno::NOENT) => {}
-                    Err(errno) => return Err(errno),
-                }
-                retry(|| rustix::fs::renameat(&self.dir, MAKING_NAME, &self.dir, name))?;
-            }
-            renamed => renamed?,
-        }
+        retry(|| rustix::fs::renameat(&self.dir, MAKING_NAME, &self.dir, name))?;
         Ok(fd)
+    }
+
+    fn handle(&self, name: &str, fd: OwnedFd, op: Op) -> Result<Arc<dyn DiskFile>> {
+        let stat = retry(|| rustix::fs::fstat(&fd)).map_err(io(op, name))?;
+        let sync_failed = Arc::clone(&self.sync_failed);
+        Ok(Arc::new(OpenFile { name: name.to_owned(), fd, len: stat.st_size as u64, inode: stat.st_ino, sync_failed }))
     }
 
     fn len_of(&self, name: &str, op: Op) -> Result<u64> {
@@ -116,7 +126,7 @@ impl Disk for FileDisk {
         for entry in Dir::read_from(&self.dir).map_err(io(Op::List, &here))? {
             let entry = entry.map_err(io(Op::List, &here))?;
             let Ok(name) = entry.file_name().to_str() else { continue };
-            if name == LOCK_NAME || check_name(name).is_err() {
+            if check_name(name).is_err() {
                 continue;
             }
             let is_file = match entry.file_type() {
@@ -137,14 +147,18 @@ impl Disk for FileDisk {
     }
 
     fn create(&self, name: &str, len: u64) -> Result<Arc<dyn DiskFile>> {
+        check_name(name)?;
         let mut used_bytes = self.used();
-        if let Some(max) = self.settings.capacity_bytes_max
-            && used_bytes.saturating_add(len) > max
-        {
-            let free_bytes = max.saturating_sub(*used_bytes);
+        // Nobody else makes files here, so what is looked up under this lock stays true.
+        match retry(|| rustix::fs::statat(&self.dir, name, AtFlags::SYMLINK_NOFOLLOW)) {
+            Err(Errno::NOENT) => {}
+            Ok(_) => return Err(io(Op::Create, name)(Errno::EXIST)),
+            Err(errno) => return Err(io(Op::Create, name)(errno)),
+        }
+        let free_bytes = self.settings.capacity_bytes_max.unwrap_or(u64::MAX).saturating_sub(*used_bytes);
+        if len > free_bytes {
             return Err(Error::Full { name: name.to_owned(), wanted_bytes: len, free_bytes });
         }
-        check_name(name)?;
         // Made under another name first: a crash in between leaves no file that is shorter than it should be.
         let made = self.make(name, len).map_err(|errno| {
             // Best effort: the failure that matters is the one reported.
@@ -152,15 +166,14 @@ impl Disk for FileDisk {
             io(Op::Create, name)(errno)
         })?;
         *used_bytes += len;
-        Ok(OpenFile::new(name, made, len))
+        self.handle(name, made, Op::Create)
     }
 
     fn open(&self, name: &str) -> Result<Arc<dyn DiskFile>> {
         check_name(name)?;
         let fd =
             retry(|| rustix::fs::openat(&self.dir, name, FILE_FLAGS, Mode::empty())).map_err(io(Op::Open, name))?;
-        let stat = retry(|| rustix::fs::fstat(&fd)).map_err(io(Op::Open, name))?;
-        Ok(OpenFile::new(name, fd, stat.st_size as u64))
+        self.handle(name, fd, Op::Open)
     }
 
     fn rename(&self, from: &str, to: &str) -> Result<()> {
@@ -194,13 +207,6 @@ impl Disk for FileDisk {
             free_bytes = free_bytes.min(max.saturating_sub(*self.used()));
         }
         Ok(Space { capacity_bytes, free_bytes })
-    }
-}
-
-impl OpenFile {
-    #[expect(clippy::new_ret_no_self, reason = "callers only ever want the handle behind its trait")]
-    fn new(name: &str, fd: OwnedFd, len: u64) -> Arc<dyn DiskFile> {
-        Arc::new(OpenFile { name: name.to_owned(), fd, len, sync_failed: AtomicBool::new(false) })
     }
 }
 
@@ -246,15 +252,21 @@ impl DiskFile for OpenFile {
     }
 
     fn sync(&self) -> Result<()> {
-        if self.sync_failed.load(Ordering::Acquire) {
+        let failed = || self.sync_failed.lock().unwrap_or_else(PoisonError::into_inner);
+        if failed().contains(&self.inode) {
             return Err(Error::SyncLost { name: self.name.clone() });
         }
         // Linux drops the dirty pages of a failed sync: trying again would claim what is not so.
         retry(|| rustix::fs::fdatasync(&self.fd)).map_err(|errno| {
-            self.sync_failed.store(true, Ordering::Release);
+            failed().insert(self.inode);
             io(Op::Sync, &self.name)(errno)
         })
     }
+}
+
+fn open_directory(path: &Path) -> std::result::Result<OwnedFd, Errno> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    retry(|| rustix::fs::openat(CWD, path, flags, Mode::empty()))
 }
 
 /// Takes the lock of a directory and leaves our process id in it.
@@ -320,7 +332,6 @@ fn io(op: Op, name: &str) -> impl Fn(Errno) -> Error {
     move |errno| Error::Io { op, name: name.to_owned(), errno }
 }
 
-const LOCK_NAME: &str = "lock";
 const MAKING_NAME: &str = ".making";
 const FILE_FLAGS: OFlags = OFlags::RDWR.union(OFlags::CLOEXEC).union(OFlags::NOFOLLOW);
 /// `IOV_MAX` of Linux.

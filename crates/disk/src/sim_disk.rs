@@ -26,7 +26,7 @@ pub enum CrashKind {
     Power,
 }
 
-/// A simulated device. Clones are the same device, as seen by one process; after a crash, handles opened before are dead.
+/// A simulated device. Clones are the same device, as seen by one process; handles opened before a crash are dead.
 #[derive(Clone)]
 pub struct SimDisk {
     shared: Arc<Mutex<State>>,

@@ -42,13 +42,14 @@ impl StateFile {
         let file = match disk.open(name) {
             Ok(file) => file,
             Err(error) if error.reason() == frieze_base::Reason::NotFound => {
-                let file = disk.create(name, 2 * SLOT_BYTES as u64)?;
-                file.sync()?;
-                disk.sync_dir()?;
-                file
+                disk.create(name, 2 * SLOT_BYTES as u64)?
             }
             Err(error) => return Err(error),
         };
+        // Also of a file that was there: a process that died may have left name and record in the page cache only, and
+        // what is read from here on has to stay.
+        file.sync()?;
+        disk.sync_dir()?;
         let slots = [read_slot(&*file, 0)?, read_slot(&*file, 1)?];
         if slots.iter().all(|slot| matches!(slot, Slot::Torn)) {
             return Err(Error::Corrupt { name: name.to_owned(), what: "neither of its two slots is whole".to_owned() });
@@ -72,8 +73,8 @@ impl StateFile {
     /// Replaces the record. Durable on return.
     ///
     /// # Errors
-    /// `InvalidArgument` above [`STATE_BYTES_MAX`]. After `InputOutput` the old or the new record is there, and the file
-    /// accepts no more.
+    /// `InvalidArgument` above [`STATE_BYTES_MAX`]. After `InputOutput` the old or the new record is there, and the
+    /// file accepts no more.
     pub fn write(&self, payload: &[u8]) -> Result<()> {
         if payload.len() > STATE_BYTES_MAX {
             let (bytes, bytes_max) = (payload.len(), STATE_BYTES_MAX);

@@ -15,8 +15,8 @@ pub trait TimeSource: Send + Sync {
     fn reading(&self) -> Reading;
 }
 
-/// The clocks of this machine: `CLOCK_REALTIME`, `CLOCK_MONOTONIC` and the error that the kernel estimates for its clock
-/// (`adjtimex`, kept by ntpd, chronyd and the like). Costs about 0.1 us; the estimate is asked for once a second.
+/// The clocks of this machine: `CLOCK_REALTIME`, `CLOCK_MONOTONIC` and the error that the kernel estimates for its
+/// clock (`adjtimex`, kept by ntpd, chronyd and the like). Costs about 0.1 us; the estimate is asked for once a second.
 #[derive(Debug)]
 pub struct MachineTime {
     /// Monotonic second in which the estimate was last asked for.

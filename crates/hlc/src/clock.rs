@@ -317,8 +317,8 @@ impl Clock {
     /// it. An idle clock wants none, so an idle server writes nothing; its first stamp then asks by `BoundNeeded`.
     pub fn wants_bound(&self, reading: Reading) -> Option<Hlc> {
         let lead = self.bound.micros().saturating_sub(self.newest.micros());
-        let soon = self.newest > Hlc::ZERO && lead < self.settings.bound_ahead_us.div_ceil(2);
-        soon.then(|| self.bound_above(self.newest.micros().max(self.wall_us(reading))))
+        (lead < self.settings.bound_ahead_us.div_ceil(2))
+            .then(|| self.bound_above(self.newest.micros().max(self.wall_us(reading))))
     }
 
     /// Microseconds until the wall clock has passed every stamp this server can have given in an earlier life; 0 when

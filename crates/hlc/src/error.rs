@@ -16,8 +16,8 @@ pub enum Error {
     BoundNeeded(Hlc),
     /// A remote stamp lies too far ahead to be believed; it was not adopted.
     #[error(
-        "a stamp of another process ({remote}, {}) lies {ahead_us} us ahead of this server's clock; at most {max_us} us \
-         are accepted: check the clocks of both machines",
+        "a stamp of another process ({remote}, {}) lies {ahead_us} us ahead of this server's clock; at most \
+         {max_us} us are accepted: check the clocks of both machines",
         format_instant(*remote)
     )]
     RemoteAhead {

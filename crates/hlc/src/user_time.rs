@@ -11,8 +11,8 @@ use crate::{Error, Hlc};
 pub struct UserTime(pub i64);
 
 impl UserTime {
-    /// The user time that `text` names: a date and time with zone, `@` and seconds since 1970, or nanoseconds since 1970
-    /// as `-1500ns`. Fewer digits mean exactly that nanosecond. What [`fmt::Display`] prints parses back.
+    /// The user time that `text` names: a date and time with zone, `@` and seconds since 1970, or nanoseconds since
+    /// 1970 as `-1500ns`. Fewer digits mean exactly that nanosecond. What [`fmt::Display`] prints parses back.
     ///
     /// # Errors
     /// `NotUserTime` says what is wrong and what to write instead.
@@ -53,8 +53,8 @@ impl UserTime {
 }
 
 impl Hlc {
-    /// The newest stamp whose physical part is at most `time`, taken as wall-clock time: the instant that a file's mtime
-    /// or an RFC 3339 text names. Times before 1970 give [`Hlc::ZERO`].
+    /// The newest stamp whose physical part is at most `time`, taken as wall-clock time: the instant that a file's
+    /// mtime or an RFC 3339 text names. Times before 1970 give [`Hlc::ZERO`].
     pub fn floor_of(time: UserTime) -> Hlc {
         match u64::try_from(time.0.div_euclid(1000)) {
             Ok(micros) => Hlc::last_of_micros(micros),

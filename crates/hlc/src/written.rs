@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `2026-11-21T10:00:00.123Z`, `2026-11-21 11:00:00.123+01:00` | RFC 3339 |
 //! | `20261121T100000.123Z` | the same without colons, for paths in which a colon separates |
-//! | `2026-11-21T10:00`, `2026-11-21` | in the local zone, where [`ZonePolicy::Local`] allows it; a date is its midnight |
+//! | `2026-11-21T10:00`, `2026-11-21` | in the local zone, if [`ZonePolicy::Local`] allows it; a date is its midnight |
 //! | `@1439845200.1` | seconds since 1970-01-01T00:00:00Z |
 //! | `5m-ago` (`us ms s m h d w`), `yesterday` | that long before now; yesterday is 24 hours ago |
 //! | `hlc-0123456789abcdef` | an exact stamp |
@@ -60,8 +60,8 @@ impl Complaint {
 }
 
 impl Written {
-    /// Reads `text`; `None` if it does not even look like a time, so that it may be a name. A date and time without zone
-    /// is in `zone`, or refused.
+    /// Reads `text`; `None` if it does not even look like a time, so that it may be a name. A date and time without
+    /// zone is in `zone`, or refused.
     pub(crate) fn read(text: &str, zone: Option<&TimeZone>) -> Result<Option<Written>, Complaint> {
         let Some(first) = text.chars().next() else {
             return Err(Complaint::new("it is empty", FORMS));
@@ -215,8 +215,8 @@ pub(crate) fn shortened(text: &str) -> String {
     }
 }
 
-pub(crate) const FORMS: &str = "write a date and time with zone (2026-11-21T10:00:00Z or 20261121T100000Z), seconds since \
-                                1970 (@1439845200.1), a span (5m-ago), yesterday, or a stamp (hlc-...)";
+pub(crate) const FORMS: &str = "write a date and time with zone (2026-11-21T10:00:00Z or 20261121T100000Z), seconds \
+                                since 1970 (@1439845200.1), a span (5m-ago), yesterday, or a stamp (hlc-...)";
 
 /// Longest text that is read: a name in a directory is no longer.
 const TEXT_BYTES_MAX: usize = frieze_base::NAME_BYTES_MAX;

@@ -112,8 +112,8 @@ fn a_snapshot_name_never_collides_with_an_instant() {
     let message = check_snapshot_name("2026").unwrap_err().to_string();
     assert_eq!(
         message,
-        "\"2026\" cannot name a snapshot: it begins like an instant (a digit, @ or hlc-); choose a name that begins with \
-         a letter, such as before-upgrade"
+        "\"2026\" cannot name a snapshot: it begins like an instant (a digit, @ or hlc-); choose a name that begins \
+         with a letter, such as before-upgrade"
     );
 }
 
