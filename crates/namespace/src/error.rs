@@ -1,20 +1,221 @@
 //! Why a metadata operation fails.
 
-use frieze_base::{ErrorKind, Fault, Reason};
+use frieze_base::{
+    ErrorKind, Fault, InodeId, NAME_BYTES_MAX, PATH_BYTES_MAX, Reason, SYMLINKS_FOLLOWED_MAX, SessionId,
+};
+use frieze_hlc::Hlc;
 
 /// Why a metadata operation fails.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// The caller lacks the right.
-    #[error("permission denied")]
-    AccessDenied,
+    /// A name on the path is not there (at that instant), or the directory is gone.
+    #[error("{name:?}: no such file or directory")]
+    NotFound {
+        /// The name looked up.
+        name: String,
+    },
+    /// The inode did not exist at that instant.
+    #[error("inode {inode} does not exist at {at}")]
+    NotYetMade {
+        /// The inode.
+        inode: InodeId,
+        /// The instant.
+        at: Hlc,
+    },
+    /// The inode is not known, or so long without a name that it can only be read.
+    #[error("inode {inode} is not held any more: look its name up again")]
+    StaleHandle {
+        /// The inode.
+        inode: InodeId,
+    },
+    /// The name is taken.
+    #[error("{name:?} already exists")]
+    Exists {
+        /// The name.
+        name: String,
+    },
+    /// A place on the path, or the thing itself, has to be a directory.
+    #[error("{name:?} is not a directory")]
+    NotDirectory {
+        /// The name.
+        name: String,
+    },
+    /// It must not be a directory.
+    #[error("{name:?} is a directory")]
+    IsDirectory {
+        /// The name.
+        name: String,
+    },
+    /// The directory holds names.
+    #[error("directory {name:?} is not empty")]
+    NotEmpty {
+        /// The name.
+        name: String,
+    },
+    /// A name is over the limit.
+    #[error("a name of {bytes} bytes: at most {NAME_BYTES_MAX} are allowed")]
+    NameTooLong {
+        /// Length found.
+        bytes: usize,
+    },
+    /// A path or the target of a link is over the limit.
+    #[error("a path of {bytes} bytes: at most {PATH_BYTES_MAX} are allowed")]
+    PathTooLong {
+        /// Length found.
+        bytes: usize,
+    },
+    /// Too many symbolic links on the way, or one where none is to be followed.
+    #[error("{name:?}: more than {SYMLINKS_FOLLOWED_MAX} symbolic links on the way, or one that is not to be followed")]
+    SymlinkLoop {
+        /// The link at which the walk ended.
+        name: String,
+    },
+    /// The file has all the names it can have.
+    #[error("inode {inode} has {links} names: no more are allowed")]
+    TooManyLinks {
+        /// The file.
+        inode: InodeId,
+        /// Its names.
+        links: u32,
+    },
+    /// The mode bits do not allow it.
+    #[error("permission denied: {what}")]
+    AccessDenied {
+        /// What was asked for.
+        what: String,
+    },
+    /// Only the owner or the superuser may.
+    #[error("operation not permitted: {why}")]
+    NotPermitted {
+        /// Who may.
+        why: &'static str,
+    },
+    /// The request makes no sense.
+    #[error("invalid argument: {why}")]
+    InvalidArgument {
+        /// What is wrong.
+        why: &'static str,
+    },
+    /// A length beyond what a file of this layout can have, or an attribute value over the limit.
+    #[error("{what} of {bytes} bytes: at most {bytes_max} are allowed")]
+    TooLarge {
+        /// What is too large.
+        what: &'static str,
+        /// Size asked for.
+        bytes: u64,
+        /// Limit.
+        bytes_max: u64,
+    },
+    /// The extended attribute is not there.
+    #[error("no extended attribute {name:?}")]
+    NoAttribute {
+        /// Its name.
+        name: String,
+    },
+    /// The name of an extended attribute is empty or too long (POSIX: ERANGE).
+    #[error("an attribute name of {bytes} bytes: 1 to {NAME_BYTES_MAX} are allowed")]
+    AttributeName {
+        /// Length found.
+        bytes: usize,
+    },
+    /// The extended attributes of one inode are too large together.
+    #[error("the extended attributes would hold {bytes} bytes: at most {bytes_max} are allowed for one file")]
+    AttributesFull {
+        /// Size they would have.
+        bytes: usize,
+        /// Limit.
+        bytes_max: usize,
+    },
+    /// Not a thing this file system does.
+    #[error("not supported: {what}")]
+    Unsupported {
+        /// What.
+        what: &'static str,
+    },
+    /// The root directory, `.` or an open session's file is in the way.
+    #[error("in use: {what}")]
+    Busy {
+        /// What.
+        what: String,
+    },
+    /// The session was never opened or has ended.
+    #[error("session {session} is not open: open a new one")]
+    UnknownSession {
+        /// The session.
+        session: SessionId,
+    },
+    /// The reply to that request was acknowledged and is forgotten.
+    #[error("request {seq} of session {session} was acknowledged already: everything below {acked} is forgotten")]
+    SequenceTooOld {
+        /// The session.
+        session: SessionId,
+        /// The request.
+        seq: u64,
+        /// Everything below is forgotten.
+        acked: u64,
+    },
+    /// A bound on what the state may hold is reached.
+    #[error("{what}: at most {max} are kept")]
+    Overloaded {
+        /// What there are too many of.
+        what: &'static str,
+        /// Limit.
+        max: usize,
+    },
+    /// The instant lies after the transaction.
+    #[error("{at} lies in the future of {now}")]
+    Future {
+        /// The instant.
+        at: Hlc,
+        /// Stamp of the transaction.
+        now: Hlc,
+    },
+    /// The name cannot name a snapshot.
+    #[error("{0}")]
+    SnapshotName(#[from] frieze_hlc::Error),
+    /// There is no file system yet.
+    #[error("the file system is not formatted yet")]
+    NotFormatted,
+    /// Stored bytes do not read.
+    #[error("stored {what} cannot be read")]
+    Corrupt {
+        /// What it was to be.
+        what: &'static str,
+    },
+    /// The store of the past failed.
+    #[error("{0}")]
+    History(Fault),
 }
 
 impl Error {
     /// Why, for programs.
     pub fn reason(&self) -> Reason {
         match self {
-            Error::AccessDenied => Reason::AccessDenied,
+            Error::NotFound { .. } | Error::NotYetMade { .. } | Error::NotFormatted => Reason::NotFound,
+            Error::StaleHandle { .. } => Reason::StaleHandle,
+            Error::Exists { .. } => Reason::Exists,
+            Error::NotDirectory { .. } => Reason::NotDirectory,
+            Error::IsDirectory { .. } => Reason::IsDirectory,
+            Error::NotEmpty { .. } => Reason::NotEmpty,
+            Error::NameTooLong { .. } | Error::PathTooLong { .. } => Reason::NameTooLong,
+            Error::SymlinkLoop { .. } => Reason::SymlinkLoop,
+            Error::TooManyLinks { .. } => Reason::TooManyLinks,
+            Error::AccessDenied { .. } => Reason::AccessDenied,
+            Error::NotPermitted { .. } => Reason::NotPermitted,
+            Error::InvalidArgument { .. } => Reason::InvalidArgument,
+            Error::TooLarge { .. } => Reason::TooLarge,
+            Error::NoAttribute { .. } => Reason::NoAttribute,
+            Error::AttributeName { .. } => Reason::AttributeTooSmall,
+            Error::AttributesFull { .. } => Reason::NoSpace,
+            Error::Unsupported { .. } => Reason::Unsupported,
+            Error::Busy { .. } => Reason::Busy,
+            Error::UnknownSession { .. } => Reason::UnknownSession,
+            Error::SequenceTooOld { .. } => Reason::SequenceTooOld,
+            Error::Overloaded { .. } => Reason::Overloaded,
+            Error::Future { .. } => Reason::Future,
+            Error::SnapshotName(_) => Reason::InvalidArgument,
+            Error::Corrupt { .. } => Reason::Corrupt,
+            Error::History(fault) => fault.reason,
         }
     }
 
@@ -22,10 +223,44 @@ impl Error {
     pub fn kind(&self) -> ErrorKind {
         self.reason().kind()
     }
+
+    pub(crate) fn not_found(name: &[u8]) -> Error {
+        Error::NotFound { name: lossy(name) }
+    }
+
+    pub(crate) fn exists(name: &[u8]) -> Error {
+        Error::Exists { name: lossy(name) }
+    }
+
+    pub(crate) fn not_directory(name: &[u8]) -> Error {
+        Error::NotDirectory { name: lossy(name) }
+    }
+
+    pub(crate) fn is_directory(name: &[u8]) -> Error {
+        Error::IsDirectory { name: lossy(name) }
+    }
+
+    pub(crate) fn denied(what: &str, name: &[u8]) -> Error {
+        Error::AccessDenied { what: format!("{what} {:?}", String::from_utf8_lossy(name)) }
+    }
+}
+
+/// A name for a person to read; bytes that are not UTF-8 show as replacement characters.
+pub(crate) fn lossy(name: &[u8]) -> String {
+    String::from_utf8_lossy(name).into_owned()
 }
 
 impl From<Error> for Fault {
     fn from(error: Error) -> Fault {
-        Fault::new(error.reason(), error.to_string())
+        match error {
+            Error::History(fault) => fault,
+            other => Fault::new(other.reason(), other.to_string()),
+        }
+    }
+}
+
+impl From<Fault> for Error {
+    fn from(fault: Fault) -> Error {
+        Error::History(fault)
     }
 }

@@ -14,6 +14,8 @@ pub struct Change {
     pub value: Option<Vec<u8>>,
 }
 
+/// The stamp of a version found, and its value or absence; `None` if there is no version.
+pub type Newest = Option<(Hlc, Option<Vec<u8>>)>;
 /// What a live key shows to a visitor: key, stamp of the version, value. False ends the visit.
 pub type VisitValue<'a> = dyn FnMut(&[u8], Hlc, &[u8]) -> bool + 'a;
 /// What a version shows to a visitor: key, stamp, value or absence. False ends the visit.
@@ -25,7 +27,7 @@ pub trait History {
     ///
     /// # Errors
     /// `InputOutput` or `Corrupt` when the store cannot answer.
-    fn newest(&self, key: &[u8], at: Hlc) -> Result<Option<(Hlc, Option<Vec<u8>>)>, Fault>;
+    fn newest(&self, key: &[u8], at: Hlc) -> Result<Newest, Fault>;
 
     /// Visits in key order every key that starts with `prefix`, is greater than the whole key `after` (empty: from the
     /// start) and has a value at `at`.

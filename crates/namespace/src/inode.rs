@@ -17,6 +17,17 @@ pub const MAY_WRITE: u32 = 2;
 /// Bit of `check_access`: to execute, or to search a directory.
 pub const MAY_EXECUTE: u32 = 1;
 
+/// Set-user-id bit of a mode.
+pub(crate) const SET_UID: u16 = 0o4000;
+/// Set-group-id bit of a mode.
+pub(crate) const SET_GID: u16 = 0o2000;
+/// Sticky bit of a mode.
+pub(crate) const STICKY: u16 = 0o1000;
+/// Group-execute bit of a mode.
+pub(crate) const GROUP_EXECUTE: u16 = 0o0010;
+/// Directories of further names that an inode remembers; a file with more is reachable from anywhere.
+const PLACES_KEPT_MAX: usize = 15;
+
 /// A truncate: bytes at or beyond `len` that were written before `at` are hidden from reads at or after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Horizon {
@@ -140,6 +151,59 @@ impl Inode {
         self.ctime.unix_ns()
     }
 
+    /// When it lost its last name; `None` while it has one.
+    pub fn orphaned(&self) -> Option<Hlc> {
+        self.extra.as_ref().map(|extra| extra.orphaned).filter(|&since| since != Hlc::ZERO)
+    }
+
+    pub(crate) fn extra_mut(&mut self) -> &mut Extra {
+        self.extra.get_or_insert_default()
+    }
+
+    /// Gives back the box when nothing is in it: a file that was written and closed is as small as before.
+    pub(crate) fn trim(&mut self) {
+        if self.extra.as_deref().is_some_and(|extra| *extra == Extra::default()) {
+            self.extra = None;
+        }
+    }
+
+    /// Directories known to hold a name of it, home first.
+    pub(crate) fn places(&self) -> impl Iterator<Item = InodeId> {
+        let also = self.extra.as_ref().map_or(&[][..], |extra| &extra.also_in);
+        [self.parent].into_iter().filter(|home| home.0 != 0).chain(also.iter().copied())
+    }
+
+    /// A name was given to it in `directory`.
+    pub(crate) fn add_place(&mut self, directory: InodeId) {
+        if self.parent.0 == 0 {
+            self.parent = directory;
+        } else if self.extra.as_ref().is_none_or(|extra| extra.also_in.len() < PLACES_KEPT_MAX) {
+            self.extra_mut().also_in.push(directory);
+        }
+    }
+
+    /// One of several names was taken from it in `directory`.
+    pub(crate) fn drop_place(&mut self, directory: InodeId) {
+        if self.parent == directory {
+            self.parent = self.extra.as_mut().and_then(|extra| extra.also_in.pop()).unwrap_or_default();
+        } else if let Some(extra) = &mut self.extra
+            && let Some(at) = extra.also_in.iter().position(|&place| place == directory)
+        {
+            extra.also_in.swap_remove(at);
+        }
+    }
+
+    /// A name of it moved.
+    pub(crate) fn move_place(&mut self, from: InodeId, to: InodeId) {
+        if self.parent == from {
+            self.parent = to;
+        } else if let Some(extra) = &mut self.extra
+            && let Some(place) = extra.also_in.iter_mut().find(|place| **place == from)
+        {
+            *place = to;
+        }
+    }
+
     /// True if `session` may write chunk `index`.
     pub fn may_write_chunk(&self, session: SessionId, index: u32) -> bool {
         self.grants().iter().any(|grant| grant.session == session && grant.chunks.iter().any(|r| r.contains(&index)))
@@ -152,7 +216,18 @@ impl Inode {
 /// # Errors
 /// `AccessDenied`.
 pub fn check_access(inode: &Inode, caller: &Caller, mask: u32) -> Result<(), Fault> {
-    if allows(inode, caller, mask) { Ok(()) } else { Err(Error::AccessDenied.into()) }
+    if allows(inode, caller, mask) {
+        return Ok(());
+    }
+    let what = format!("mode {:04o} of user {} and group {}", inode.mode, inode.uid, inode.gid);
+    Err(Error::AccessDenied { what }.into())
+}
+
+/// The mode after a change of owner or contents by somebody without the right to keep set-id bits. Set-group-id
+/// without group-execute is not a right to run as the group and stays.
+pub(crate) fn without_set_id(mode: u16) -> u16 {
+    let mode = mode & !SET_UID;
+    if mode & GROUP_EXECUTE != 0 { mode & !SET_GID } else { mode }
 }
 
 pub(crate) fn allows(inode: &Inode, caller: &Caller, mask: u32) -> bool {

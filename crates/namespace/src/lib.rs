@@ -1,15 +1,46 @@
 //! The metadata state machine: every version of every name and inode.
+//!
+//! Guarantees: deterministic; a transaction runs once, whole or not at all; what was true at an instant stays readable,
+//! names since removed or moved included; POSIX semantics and error numbers in the order of checks of Linux.
+//! Leaves to others: ordering and durability (`metalog`), keeping the versions (a [`History`]), the bytes of files and
+//! their unsettled length (`multilog`), proving callers and checking capabilities (`node`).
+//!
+//! The present is in memory: inodes in pages by id, a sorted map of names for each directory, about 170 bytes a file.
+//! Every change is also a [`Change`]: a key and its value from a stamp on. The store keeps all of them, so the past is a
+//! lookup of the newest version at or before the instant, and a version in memory that is old enough answers for the
+//! past too. Nothing is ever overwritten, so an answer at t does not change.
+//!
+//! Where a request goes: `apply` admits, runs once and remembers; `names`, `attributes` and `sessions` hold the
+//! operations; `walk` resolves paths, now and then; `read` answers questions; `stored` and `key` are the disk format.
+//!
+//! # Source
+//! CalvinFS (FAST'15) §2-3 for metadata as a deterministic state machine; entries are keyed by parent and name, not by
+//! full path, so that renaming a directory is one change.
 
+mod apply;
+mod attributes;
 mod error;
 mod history;
 mod inode;
 mod key;
 mod memory;
+mod name;
+mod names;
 mod namespace;
+mod read;
+mod sessions;
+mod stored;
+mod table;
+mod walk;
 
+pub use apply::OUTCOMES_REMEMBERED_MAX;
+pub use attributes::PLUGIN_XATTR;
 pub use error::Error;
-pub use history::{Change, History, VisitValue, VisitVersion};
+pub use history::{Change, History, Newest, VisitValue, VisitVersion};
 pub use inode::{Horizon, Inode, Layout, MAY_EXECUTE, MAY_READ, MAY_WRITE, WriteGrant, check_access};
 pub use key::keeps_versions;
 pub use memory::MemoryHistory;
-pub use namespace::{Counts, Listed, Namespace, Resolved, Session, Snapshot};
+pub use names::LINKS_MAX;
+pub use namespace::{Counts, Namespace, ORPHANS_KEPT_MAX, Resolved, Session, Snapshot};
+pub use read::Listed;
+pub use sessions::{GRANT_CHUNKS_MAX, SESSIONS_MAX, SNAPSHOTS_MAX};

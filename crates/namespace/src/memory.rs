@@ -6,7 +6,7 @@ use std::ops::Bound;
 use frieze_base::Fault;
 use frieze_hlc::Hlc;
 
-use crate::history::{Change, History, VisitValue, VisitVersion};
+use crate::history::{Change, History, Newest, VisitValue, VisitVersion};
 use crate::key::keeps_versions;
 
 /// Every version of every key in a sorted map.
@@ -51,7 +51,7 @@ impl MemoryHistory {
 }
 
 impl History for MemoryHistory {
-    fn newest(&self, key: &[u8], at: Hlc) -> Result<Option<(Hlc, Option<Vec<u8>>)>, Fault> {
+    fn newest(&self, key: &[u8], at: Hlc) -> Result<Newest, Fault> {
         let Some(versions) = self.keys.get(key) else { return Ok(None) };
         Ok(versions.range(..=at).next_back().map(|(stamp, value)| (*stamp, value.clone())))
     }

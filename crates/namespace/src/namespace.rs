@@ -1,16 +1,70 @@
-//! The state machine.
+//! The current state in memory, how it is loaded, and the questions it answers alone.
 
-use frieze_base::{Fault, InodeId, Reason, SessionId};
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use frieze_base::{FastMap, Fault, InodeId, Seq, SessionId};
 use frieze_hlc::Hlc;
-use frieze_wire::message::{FileKind, Version};
-use frieze_wire::txn::{Caller, Format, Outcome, Target, Transaction};
+use frieze_wire::message::FileKind;
+use frieze_wire::txn::{Caller, Format, Outcome, Target};
 
-use crate::history::{Change, History};
-use crate::inode::Inode;
+use crate::error::Error;
+use crate::history::History;
+use crate::inode::{Inode, Layout, allows};
+use crate::key::Key;
+use crate::name::Name;
+use crate::stored::{
+    StoredEntry, StoredFormat, StoredInode, StoredOutcome, StoredSession, StoredSnapshot, StoredXattr, decode,
+};
+use crate::table::{INODE_ID_MAX, Table};
+use crate::walk::Walk;
 
-/// The current state.
+/// Files without a name that stay in memory, so that handles still open can change them: the newest ones. Those with a
+/// write grant stay in any case; all others can still be read, from history. At about 120 bytes each: 8 MiB.
+pub const ORPHANS_KEPT_MAX: usize = 65_536;
+
+/// The current state: every name and inode that lives now, open sessions, named instants.
+///
+/// Deterministic: the same transactions at the same stamps give the same state, outcomes and changes.
 #[derive(Debug, Default)]
-pub struct Namespace {}
+pub struct Namespace {
+    pub(crate) inodes: Table,
+    /// Directories that hold something.
+    pub(crate) directories: FastMap<InodeId, BTreeMap<Name, Entry>>,
+    pub(crate) xattrs: FastMap<InodeId, Xattrs>,
+    /// The newest inodes without a name, by when they lost the last.
+    pub(crate) orphans: BTreeSet<(Hlc, InodeId)>,
+    pub(crate) sessions: BTreeMap<SessionId, Session>,
+    /// Files that a session has write grants on.
+    pub(crate) granted: BTreeMap<SessionId, BTreeSet<InodeId>>,
+    pub(crate) replies: BTreeMap<SessionId, Replies>,
+    pub(crate) snapshots: BTreeMap<String, Snapshot>,
+    pub(crate) format: Option<Format>,
+    /// Largest inode id given so far.
+    pub(crate) last_id: u64,
+    pub(crate) alive: u64,
+    /// One copy of each layout; those of inodes long gone are dropped when a new one comes.
+    pub(crate) layouts: BTreeSet<Arc<Layout>>,
+}
+
+/// Extended attributes of one inode, by name.
+pub(crate) type Xattrs = BTreeMap<Box<[u8]>, Box<[u8]>>;
+
+/// What a name stands for, since when. The kind lives in the top bits of the id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Entry {
+    packed: u64,
+    pub(crate) from: Hlc,
+}
+
+/// Outcomes that a session has not acknowledged.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Replies {
+    /// Everything below is acknowledged and forgotten.
+    pub(crate) acked: u64,
+    pub(crate) outcomes: BTreeMap<u64, Outcome>,
+}
 
 /// What a path leads to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,21 +73,10 @@ pub struct Resolved {
     pub id: InodeId,
     /// Its version at the instant asked for.
     pub inode: Inode,
-    /// Directory in which the last name was found; the home directory where the path was empty.
+    /// Directory in which the last name was found; the home directory where the path ended without one.
     pub parent: InodeId,
-    /// Last name, links followed; empty where the path was.
+    /// Last name, links followed; empty where the path was empty, the root or `.`.
     pub name: Vec<u8>,
-}
-
-/// One entry of a listing.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Listed {
-    /// Name.
-    pub name: Vec<u8>,
-    /// Inode it names.
-    pub inode: InodeId,
-    /// Its kind.
-    pub kind: FileKind,
 }
 
 /// An open session.
@@ -71,34 +114,111 @@ pub struct Counts {
     pub sessions: u64,
 }
 
-fn soon<T>() -> Result<T, Fault> {
-    Err(Reason::Internal.into())
+impl Entry {
+    const KIND_SHIFT: u32 = 56;
+
+    pub(crate) fn new(inode: InodeId, kind: FileKind, from: Hlc) -> Entry {
+        Entry { packed: inode.0 | (kind as u64) << Self::KIND_SHIFT, from }
+    }
+
+    pub(crate) fn inode(self) -> InodeId {
+        InodeId(self.packed & ((1 << Self::KIND_SHIFT) - 1))
+    }
+
+    pub(crate) fn kind(self) -> FileKind {
+        FileKind::try_from((self.packed >> Self::KIND_SHIFT) as i32).expect("packed from a FileKind")
+    }
+
+    pub(crate) fn read(from: Hlc, value: &[u8]) -> Result<Entry, Error> {
+        let corrupt = Error::Corrupt { what: "directory entry" };
+        let stored: StoredEntry = decode(value, "directory entry")?;
+        let kind = FileKind::try_from(stored.kind).map_err(|_| corrupt.clone())?;
+        if stored.inode > INODE_ID_MAX {
+            return Err(corrupt);
+        }
+        Ok(Entry::new(InodeId(stored.inode), kind, from))
+    }
 }
 
-#[expect(unused_variables, reason = "signatures first")]
 impl Namespace {
-    /// An empty, unformatted namespace.
+    /// An empty namespace, to be loaded, or formatted by its first transaction.
     pub fn new() -> Namespace {
-        Namespace {}
+        Namespace::default()
     }
 
-    /// Takes the newest version of a key at restart, in order of keys, before anything is applied. Absent values too, or not: they change nothing.
+    /// Takes the newest version of a key at restart, before anything is applied. Keys come in their order, each once;
+    /// those whose newest version is an absence are left out.
     ///
     /// # Errors
-    /// `Corrupt` if the key or value cannot be read.
+    /// `Corrupt` if key or value cannot be read.
     pub fn load(&mut self, key: &[u8], stamp: Hlc, value: &[u8]) -> Result<(), Fault> {
-        soon()
+        match Key::decode(key).ok_or(Error::Corrupt { what: "key" })? {
+            Key::Entry(parent, name) => {
+                self.directories.entry(parent).or_default().insert(Name::new(name), Entry::read(stamp, value)?);
+            }
+            Key::Format => {
+                let stored: StoredFormat = decode(value, "format")?;
+                let StoredFormat { chunk_bytes, chain_count, uid, gid, mode } = stored;
+                self.format = Some(Format { chunk_bytes, chain_count, uid, gid, mode });
+            }
+            Key::Inode(id) => self.load_inode(id, stamp, value)?,
+            Key::Snapshot(name) => {
+                let stored: StoredSnapshot = decode(value, "snapshot")?;
+                let name = String::from_utf8(name.to_vec()).map_err(|_| Error::Corrupt { what: "snapshot" })?;
+                let snapshot = Snapshot { name: name.clone(), at: Hlc(stored.at), made: stamp, uid: stored.uid };
+                self.snapshots.insert(name, snapshot);
+            }
+            Key::Outcome(session, Seq(seq)) => {
+                let stored: StoredOutcome = decode(value, "outcome")?;
+                let replies = self.replies.entry(session).or_default();
+                replies.acked = replies.acked.max(stored.acked);
+                let StoredOutcome { id, existed, reason, message, .. } = stored;
+                replies.outcomes.insert(seq, Outcome { stamp: stamp.0, id, existed, reason, message });
+            }
+            Key::Session(id) => {
+                let StoredSession { uid, command, host } = decode(value, "session")?;
+                self.sessions.insert(id, Session { opened: stamp, uid, command, host });
+            }
+            Key::Xattr(id, name) => {
+                let stored: StoredXattr = decode(value, "extended attribute")?;
+                if self.inodes.get(id).is_some() {
+                    self.xattrs.entry(id).or_default().insert(name.into(), stored.value.into());
+                }
+            }
+        }
+        Ok(())
     }
 
-    /// Executes one transaction at its stamp and appends the versions it makes to `changes`.
-    pub fn apply(&mut self, txn: &Transaction, stamp: Hlc, changes: &mut Vec<Change>) -> Outcome {
-        Outcome::failed(stamp, Reason::Internal.into())
+    fn load_inode(&mut self, id: InodeId, stamp: Hlc, value: &[u8]) -> Result<(), Error> {
+        if id.0 == 0 || id.0 > INODE_ID_MAX {
+            return Err(Error::Corrupt { what: "inode number" });
+        }
+        let (inode, _) = StoredInode::read(stamp, value, |layout| self.share(layout))?;
+        self.last_id = self.last_id.max(id.0);
+        for grant in inode.grants() {
+            self.granted.entry(grant.session).or_default().insert(id);
+        }
+        match inode.orphaned() {
+            Some(since) => {
+                self.orphans.insert((since, id));
+            }
+            None => self.alive += 1,
+        }
+        self.inodes.insert(id, inode);
+        self.trim_orphans();
+        Ok(())
     }
 
-    /// Resolves a target at `at` (None: now). Checks search rights of then and of now.
+    /// Resolves a target at an instant (`None`: now). The right to search is checked on every directory of the walk,
+    /// for the past by its version of then and by its newest. A base that is not the root is checked up to the root.
+    /// The rights on what is found are the caller's to check ([`Namespace::check_access`]).
     ///
     /// # Errors
-    /// POSIX.
+    /// As `path_resolution(7)`: `NotFound`, `NotDirectory`, `AccessDenied`, `SymlinkLoop`, `NameTooLong`;
+    /// `InvalidArgument` for `..` and NUL; `StaleHandle` for an unknown base; those of the store.
+    ///
+    /// # Cost
+    /// Now: O(log entries) a name, in memory. Then: a read of the history for what changed since.
     pub fn resolve(
         &self,
         history: &dyn History,
@@ -106,133 +226,157 @@ impl Namespace {
         at: Option<Hlc>,
         caller: &Caller,
     ) -> Result<Resolved, Fault> {
-        soon()
+        Ok(Walk { namespace: self, history, at, caller }.resolve(target)?)
     }
 
-    /// The version of an inode at an instant.
-    ///
-    /// # Errors
-    /// `NotFound` before it was made.
-    pub fn inode(&self, history: &dyn History, id: InodeId, at: Option<Hlc>) -> Result<Inode, Fault> {
-        soon()
-    }
-
-    /// Checks the rights on an inode by its version at `at`, and, if that is the past, by its newest too.
-    ///
-    /// # Errors
-    /// `AccessDenied`, `NotFound`.
-    pub fn check_access(
-        &self,
-        history: &dyn History,
-        id: InodeId,
-        at: Option<Hlc>,
-        caller: &Caller,
-        mask: u32,
-    ) -> Result<(), Fault> {
-        soon()
-    }
-
-    /// At most `max` entries of a directory in byte order, after the name `after`. No rights are checked here.
-    ///
-    /// # Errors
-    /// `NotDirectory`, `NotFound`.
-    pub fn list(
-        &self,
-        history: &dyn History,
-        directory: InodeId,
-        at: Option<Hlc>,
-        after: &[u8],
-        max: usize,
-    ) -> Result<Vec<Listed>, Fault> {
-        soon()
-    }
-
-    /// Value of an extended attribute; checks the rights (read for `user.`, root for `trusted.`).
-    ///
-    /// # Errors
-    /// `NoAttribute`, `AccessDenied`.
-    pub fn xattr(
-        &self,
-        history: &dyn History,
-        id: InodeId,
-        name: &[u8],
-        at: Option<Hlc>,
-        caller: &Caller,
-    ) -> Result<Vec<u8>, Fault> {
-        soon()
-    }
-
-    /// Names of the extended attributes that the caller may see.
-    ///
-    /// # Errors
-    /// `NotFound`.
-    pub fn xattr_names(
-        &self,
-        history: &dyn History,
-        id: InodeId,
-        at: Option<Hlc>,
-        caller: &Caller,
-    ) -> Result<Vec<Vec<u8>>, Fault> {
-        soon()
-    }
-
-    /// At most `max` metadata versions of an inode stamped in (`after`, `upto`]: made, named, unnamed, truncated, attributes set.
-    ///
-    /// # Errors
-    /// Those of the store.
-    pub fn log(
-        &self,
-        history: &dyn History,
-        id: InodeId,
-        after: Hlc,
-        upto: Hlc,
-        max: usize,
-    ) -> Result<Vec<Version>, Fault> {
-        soon()
-    }
-
-    /// The current version of an inode in memory, without a copy.
+    /// The current version of an inode in memory, without a copy. `None` if there is none, or if it lost its last name
+    /// so long ago that only the history has it.
     pub fn current(&self, id: InodeId) -> Option<&Inode> {
-        None
+        self.inodes.get(id)
     }
 
     /// True if the session may write that chunk now.
     pub fn has_grant(&self, session: SessionId, inode: InodeId, chunk: u32) -> bool {
-        false
+        self.inodes.get(inode).is_some_and(|inode| inode.may_write_chunk(session, chunk))
     }
 
-    /// Files that a session has write grants on: a `CloseSession` must settle every one.
+    /// Files that a session has write grants on, by id: `CloseSession` has to settle every one.
     pub fn granted(&self, session: SessionId) -> Vec<InodeId> {
-        Vec::new()
+        self.granted.get(&session).into_iter().flatten().copied().collect()
     }
 
     /// An open session.
     pub fn session(&self, id: SessionId) -> Option<&Session> {
-        None
+        self.sessions.get(&id)
     }
 
-    /// Open sessions in order of id.
+    /// Open sessions in order of id, oldest first.
     pub fn sessions(&self) -> impl Iterator<Item = (SessionId, &Session)> {
-        std::iter::empty()
+        self.sessions.iter().map(|(id, session)| (*id, session))
     }
 
     /// Named instants in order of name.
     pub fn snapshots(&self) -> impl Iterator<Item = &Snapshot> {
-        std::iter::empty()
+        self.snapshots.values()
     }
 
     /// A named instant.
     pub fn snapshot(&self, name: &str) -> Option<&Snapshot> {
-        None
+        self.snapshots.get(name)
     }
 
-    /// What the file system was formatted with; None before.
+    /// What the file system was formatted with; `None` before.
     pub fn format(&self) -> Option<&Format> {
-        None
+        self.format.as_ref()
     }
 
     /// How much there is.
     pub fn counts(&self) -> Counts {
-        Counts::default()
+        Counts { inodes: self.alive, sessions: self.sessions.len() as u64 }
+    }
+
+    pub(crate) fn entry(&self, directory: InodeId, name: &[u8]) -> Option<Entry> {
+        self.directories.get(&directory)?.get(name).copied()
+    }
+
+    /// What a name stood for at an instant, by the history alone.
+    pub(crate) fn entry_then(
+        history: &dyn History,
+        directory: InodeId,
+        name: &[u8],
+        at: Hlc,
+    ) -> Result<Option<Entry>, Error> {
+        match history.newest(&Key::Entry(directory, name).encode(), at)? {
+            Some((from, Some(value))) => Entry::read(from, &value).map(Some),
+            _ => Ok(None),
+        }
+    }
+
+    /// The version of an inode at an instant: from memory if it is old enough, else from the history.
+    pub(crate) fn version<'a>(
+        &'a self,
+        history: &dyn History,
+        id: InodeId,
+        at: Option<Hlc>,
+    ) -> Result<Cow<'a, Inode>, Error> {
+        if let Some(inode) = self.inodes.get(id)
+            && at.is_none_or(|at| inode.from <= at)
+        {
+            return Ok(Cow::Borrowed(inode));
+        }
+        let missing = || at.map_or(Error::StaleHandle { inode: id }, |at| Error::NotYetMade { inode: id, at });
+        match history.newest(&Key::Inode(id).encode(), at.unwrap_or(Hlc::MAX))? {
+            Some((from, Some(value))) => Ok(Cow::Owned(StoredInode::read(from, &value, Arc::new)?.0)),
+            _ => Err(missing()),
+        }
+    }
+
+    /// Checks rights on a version and, if that is of the past, on the newest one too.
+    #[expect(clippy::too_many_arguments, reason = "private; a struct would only rename them at three call sites")]
+    pub(crate) fn check_both(
+        &self,
+        history: &dyn History,
+        id: InodeId,
+        version: &Inode,
+        at: Option<Hlc>,
+        caller: &Caller,
+        mask: u32,
+        name: &[u8],
+    ) -> Result<(), Error> {
+        if !allows(version, caller, mask) {
+            return Err(Error::denied(if at.is_some() { "rights of then on" } else { "rights on" }, name));
+        }
+        if at.is_some() && caller.uid != 0 {
+            let newest = self.version(history, id, None)?;
+            if newest.from != version.from && !allows(&newest, caller, mask) {
+                return Err(Error::denied("rights of now on", name));
+            }
+        }
+        Ok(())
+    }
+
+    /// One shared copy of a layout.
+    pub(crate) fn share(&mut self, layout: Layout) -> Arc<Layout> {
+        if let Some(shared) = self.layouts.get(&layout) {
+            return Arc::clone(shared);
+        }
+        self.layouts.retain(|shared| Arc::strong_count(shared) > 1);
+        let shared = Arc::new(layout);
+        self.layouts.insert(Arc::clone(&shared));
+        shared
+    }
+
+    /// Lets go of the oldest inodes without a name. A pure function of the state, so that a restart changes nothing.
+    pub(crate) fn trim_orphans(&mut self) {
+        while self.orphans.len() > ORPHANS_KEPT_MAX {
+            let (_, id) = self.orphans.pop_first().expect("it holds more than the limit");
+            self.forget_if_done(id);
+        }
+    }
+
+    /// Drops an inode from memory that has neither a name, nor a place among the newest orphans, nor a writer.
+    pub(crate) fn forget_if_done(&mut self, id: InodeId) {
+        let Some(inode) = self.inodes.get(id) else { return };
+        let Some(since) = inode.orphaned() else { return };
+        if inode.grants().is_empty() && !self.orphans.contains(&(since, id)) {
+            self.inodes.remove(id);
+            self.xattrs.remove(&id);
+        }
+    }
+}
+
+/// Equal states answer alike for ever. Left out: the pool of shared layouts, which no answer depends on.
+impl PartialEq for Namespace {
+    fn eq(&self, other: &Namespace) -> bool {
+        self.inodes == other.inodes
+            && self.directories == other.directories
+            && self.xattrs == other.xattrs
+            && self.orphans == other.orphans
+            && self.sessions == other.sessions
+            && self.granted == other.granted
+            && self.replies == other.replies
+            && self.snapshots == other.snapshots
+            && self.format == other.format
+            && (self.last_id, self.alive) == (other.last_id, other.alive)
     }
 }

@@ -1,0 +1,264 @@
+//! Executes transactions: once each, whole or not at all, at a stamp, leaving the versions they made.
+//!
+//! An operation first checks everything, then changes memory and notes which inodes it touched; at the end every touched
+//! inode becomes one version. So a failed operation leaves no trace but its remembered outcome.
+
+use frieze_base::{Fault, InodeId, Seq, SessionId};
+use frieze_hlc::Hlc;
+use frieze_wire::message::{FileKind, VersionKind};
+use frieze_wire::txn::{Caller, Op, Outcome, Target, Transaction};
+use prost::Message;
+
+use crate::error::Error;
+use crate::history::Change;
+use crate::inode::Inode;
+use crate::key::Key;
+use crate::name::Name;
+use crate::namespace::{Entry, Namespace};
+use crate::stored::{StoredCause, StoredEntry, StoredInode, StoredOutcome};
+use crate::walk::{Last, Nothing, Place, Walk};
+
+/// Outcomes remembered for one session that does not acknowledge them; it then has to before it goes on.
+pub const OUTCOMES_REMEMBERED_MAX: usize = 4096;
+
+/// One transaction while it runs.
+pub(crate) struct Run<'a> {
+    pub(crate) session: SessionId,
+    pub(crate) caller: &'a Caller,
+    pub(crate) stamp: Hlc,
+    pub(crate) changes: &'a mut Vec<Change>,
+    touched: Vec<Touched>,
+}
+
+struct Touched {
+    id: InodeId,
+    causes: Vec<StoredCause>,
+}
+
+/// What an operation that succeeded answers.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Done {
+    pub(crate) id: u64,
+    pub(crate) existed: bool,
+}
+
+impl Done {
+    pub(crate) fn with(id: InodeId) -> Done {
+        Done { id: id.0, existed: false }
+    }
+}
+
+impl Namespace {
+    /// Executes one transaction at its stamp and appends the versions it makes to `changes`, at most one for each key.
+    ///
+    /// A retry (same session and seq) answers the first outcome, with the stamp of the first run, and changes nothing.
+    /// `seq` 0 is for the server's own transactions: they are not remembered. Stamps have to rise from call to call.
+    ///
+    /// # Errors
+    /// None: a failure is an [`Outcome`] with a reason, the same on every replica.
+    pub fn apply(&mut self, txn: &Transaction, stamp: Hlc, changes: &mut Vec<Change>) -> Outcome {
+        if let Some(first) = self.replies.get(&SessionId(txn.session)).and_then(|r| r.outcomes.get(&txn.seq)) {
+            return first.clone();
+        }
+        if let Err(error) = self.admit(txn) {
+            return failed(stamp, error);
+        }
+        let before = changes.len();
+        let mut run = Run {
+            session: SessionId(txn.session),
+            caller: &txn.caller,
+            stamp,
+            changes,
+            touched: Vec::with_capacity(4),
+        };
+        let result = self.execute(&mut run, txn.op.as_ref());
+        match result {
+            Ok(_) => self.seal(run),
+            Err(_) => debug_assert!(run.changes.len() == before && run.touched.is_empty(), "a failure left a trace"),
+        }
+        let outcome = match result {
+            Ok(Done { id, existed }) => Outcome { stamp: stamp.0, id, existed, reason: 0, message: String::new() },
+            Err(error) => failed(stamp, error),
+        };
+        self.remember(txn, &outcome, changes);
+        outcome
+    }
+
+    fn admit(&self, txn: &Transaction) -> Result<(), Error> {
+        let session = SessionId(txn.session);
+        match txn.op {
+            Some(Op::OpenSession(_) | Op::Format(_)) => return Ok(()),
+            _ if !self.sessions.contains_key(&session) => return Err(Error::UnknownSession { session }),
+            _ => {}
+        }
+        let Some(replies) = self.replies.get(&session).filter(|_| txn.seq != 0) else { return Ok(()) };
+        if txn.seq < replies.acked {
+            return Err(Error::SequenceTooOld { session, seq: txn.seq, acked: replies.acked });
+        }
+        if replies.outcomes.len() >= OUTCOMES_REMEMBERED_MAX
+            && replies.outcomes.range(txn.acked..).count() >= OUTCOMES_REMEMBERED_MAX
+        {
+            return Err(Error::Overloaded { what: "unacknowledged outcomes", max: OUTCOMES_REMEMBERED_MAX });
+        }
+        Ok(())
+    }
+
+    fn execute(&mut self, run: &mut Run<'_>, op: Option<&Op>) -> Result<Done, Error> {
+        let op = op.ok_or(Error::InvalidArgument { why: "a transaction without an operation" })?;
+        if self.format.is_none() && !matches!(op, Op::Format(_) | Op::OpenSession(_) | Op::CloseSession(_)) {
+            return Err(Error::NotFormatted);
+        }
+        match op {
+            Op::Format(op) => self.make_root(run, op),
+            Op::OpenSession(op) => self.open_session(run, op),
+            Op::CloseSession(op) => self.close_session(run, op),
+            Op::Make(op) => self.make(run, op),
+            Op::Link(op) => self.link(run, op),
+            Op::Remove(op) => self.remove(run, op),
+            Op::Rename(op) => self.rename(run, op),
+            Op::SetAttr(op) => self.set_attr(run, op),
+            Op::SetXattr(op) => self.set_xattr(run, op),
+            Op::RemoveXattr(op) => self.remove_xattr(run, op),
+            Op::Grant(op) => self.grant(run, op),
+            Op::Settle(op) => self.settle(run, op),
+            Op::MakeSnapshot(op) => self.make_snapshot(run, op),
+            Op::DeleteSnapshot(op) => self.delete_snapshot(run, op),
+        }
+    }
+
+    /// Makes a version of every inode touched.
+    fn seal(&mut self, run: Run<'_>) {
+        let Run { session, caller, stamp, changes, touched } = run;
+        for Touched { id, causes } in touched {
+            let inode = self.inodes.get_mut(id).expect("what was touched is in memory");
+            inode.trim();
+            let value = StoredInode::of(inode, session, caller.uid, causes).encode_to_vec();
+            changes.push(Change { key: Key::Inode(id).encode(), stamp, value: Some(value) });
+            self.forget_if_done(id);
+        }
+        self.trim_orphans();
+    }
+
+    fn remember(&mut self, txn: &Transaction, outcome: &Outcome, changes: &mut Vec<Change>) {
+        let session = SessionId(txn.session);
+        // A session that was just closed, or a close that has to be tried again, has nothing to remember.
+        let ends = matches!(txn.op, Some(Op::CloseSession(_)));
+        if txn.seq == 0 || ends || !self.sessions.contains_key(&session) {
+            return;
+        }
+        let stamp = Hlc(outcome.stamp);
+        let replies = self.replies.entry(session).or_default();
+        // Requests are numbered from 1.
+        replies.acked = replies.acked.max(txn.acked).max(1);
+        while let Some(first) = replies.outcomes.first_entry().filter(|first| *first.key() < replies.acked) {
+            changes.push(Change { key: Key::Outcome(session, Seq(*first.key())).encode(), stamp, value: None });
+            first.remove();
+        }
+        let stored = StoredOutcome {
+            id: outcome.id,
+            existed: outcome.existed,
+            reason: outcome.reason,
+            message: outcome.message.clone(),
+            acked: replies.acked,
+        };
+        let key = Key::Outcome(session, Seq(txn.seq)).encode();
+        changes.push(Change { key, stamp, value: Some(stored.encode_to_vec()) });
+        replies.outcomes.insert(txn.seq, outcome.clone());
+    }
+
+    pub(crate) fn place(&self, run: &Run<'_>, target: &Target, last: Last) -> Result<Place, Error> {
+        Walk { namespace: self, history: &Nothing, at: None, caller: run.caller }.place(target, last)
+    }
+
+    /// The inode a target names, to be changed.
+    pub(crate) fn subject(&self, run: &Run<'_>, target: &Target) -> Result<(InodeId, &Inode), Error> {
+        let walk = Walk { namespace: self, history: &Nothing, at: None, caller: run.caller };
+        let last = if target.follow { Last::Follow } else { Last::Stay };
+        let place = walk.place(target, last)?;
+        let id = place.found.ok_or_else(|| Error::not_found(&place.name))?.inode();
+        let inode = self.held(id)?;
+        if place.slash && !inode.is_directory() {
+            return Err(Error::not_directory(&place.name));
+        }
+        Ok((id, inode))
+    }
+
+    pub(crate) fn held(&self, id: InodeId) -> Result<&Inode, Error> {
+        self.inodes.get(id).ok_or(Error::StaleHandle { inode: id })
+    }
+
+    /// An inode to be changed by this transaction, which will become a version of it.
+    pub(crate) fn edit(&mut self, run: &mut Run<'_>, id: InodeId) -> &mut Inode {
+        run.touch(id);
+        let inode = self.inodes.get_mut(id).expect("the operation has looked at it");
+        inode.from = run.stamp;
+        inode
+    }
+
+    /// A name comes to, goes from or changes its meaning in a directory.
+    pub(crate) fn directory_changed(&mut self, run: &mut Run<'_>, id: InodeId) -> &mut Inode {
+        let stamp = run.stamp;
+        let directory = self.edit(run, id);
+        directory.ctime = stamp;
+        directory.mtime_stamp = stamp;
+        directory.mtime_ns = stamp.unix_ns();
+        directory.size_as_of = stamp;
+        directory
+    }
+
+    pub(crate) fn set_entry(
+        &mut self,
+        run: &mut Run<'_>,
+        directory: InodeId,
+        name: &[u8],
+        id: InodeId,
+        kind: FileKind,
+    ) {
+        let entry = Entry::new(id, kind, run.stamp);
+        self.directories.entry(directory).or_default().insert(Name::new(name), entry);
+        let stored = StoredEntry { inode: id.0, kind: kind as i32, session: run.session.0, uid: run.caller.uid };
+        run.change(Key::Entry(directory, name), Some(stored.encode_to_vec()));
+    }
+
+    pub(crate) fn clear_entry(&mut self, run: &mut Run<'_>, directory: InodeId, name: &[u8]) {
+        let entries = self.directories.get_mut(&directory).expect("the operation found the name in it");
+        entries.remove(name);
+        if entries.is_empty() {
+            self.directories.remove(&directory);
+        }
+        run.change(Key::Entry(directory, name), None);
+    }
+
+    /// The last name of an inode is gone.
+    pub(crate) fn orphan(&mut self, run: &mut Run<'_>, id: InodeId) {
+        let stamp = run.stamp;
+        let inode = self.edit(run, id);
+        inode.links = 0;
+        inode.extra_mut().orphaned = stamp;
+        self.orphans.insert((stamp, id));
+        self.alive -= 1;
+    }
+}
+
+impl Run<'_> {
+    pub(crate) fn change(&mut self, key: Key<'_>, value: Option<Vec<u8>>) {
+        self.changes.push(Change { key: key.encode(), stamp: self.stamp, value });
+    }
+
+    /// Notes why an inode changes, for `log`.
+    pub(crate) fn tell(&mut self, id: InodeId, kind: VersionKind, name: &[u8]) {
+        self.touch(id).causes.push(StoredCause::new(kind, name));
+    }
+
+    fn touch(&mut self, id: InodeId) -> &mut Touched {
+        let at = self.touched.iter().position(|touched| touched.id == id).unwrap_or_else(|| {
+            self.touched.push(Touched { id, causes: Vec::new() });
+            self.touched.len() - 1
+        });
+        &mut self.touched[at]
+    }
+}
+
+fn failed(stamp: Hlc, error: Error) -> Outcome {
+    Outcome::failed(stamp, Fault::from(error))
+}

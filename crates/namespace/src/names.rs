@@ -1,0 +1,388 @@
+//! Names: make, link, remove, rename. Checks come in the order of Linux, so that a request with two faults fails alike.
+
+use frieze_base::InodeId;
+use frieze_wire::message::{FileKind, VersionKind};
+use frieze_wire::txn::{Caller, Link, Make, MakeKind, Remove, Rename, Special};
+
+use crate::apply::{Done, Run};
+use crate::error::{Error, lossy};
+use crate::inode::{Extra, GROUP_EXECUTE, Inode, MAY_EXECUTE, MAY_WRITE, SET_GID, STICKY, WriteGrant, allows};
+use crate::namespace::{Entry, Namespace};
+use crate::walk::{Last, Place};
+
+/// Most names of one file (`LINK_MAX` of ext4). Subdirectories are not limited.
+pub const LINKS_MAX: u32 = 65_000;
+/// Longest target of a symbolic link, bytes: a path and no NUL.
+const TARGET_BYTES_MAX: usize = frieze_base::PATH_BYTES_MAX - 1;
+
+/// What `Rename::flags` says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum RenameMode {
+    Replace,
+    NoReplace,
+    Exchange,
+}
+
+impl Namespace {
+    pub(crate) fn make(&mut self, run: &mut Run<'_>, op: &Make) -> Result<Done, Error> {
+        let kind = op.kind.as_ref().ok_or(Error::InvalidArgument { why: "nothing to make" })?;
+        let opens = op.or_open && matches!(kind, MakeKind::File(_));
+        let place = self.place(run, &op.target, if opens && op.target.follow { Last::Follow } else { Last::Name })?;
+        if let Some(found) = place.found {
+            return if opens { existing(&place, found) } else { Err(Error::exists(&place.name)) };
+        }
+        match kind {
+            MakeKind::Directory(_) => {}
+            MakeKind::File(_) if place.slash => return Err(Error::is_directory(&place.name)),
+            _ if place.slash => return Err(Error::not_found(&place.name)),
+            _ => {}
+        }
+        let parent = self.check_addition(run, &place)?;
+        let (kind, mode, extra) = new_inode(run, kind, op.mode)?;
+        let mut inode = Inode {
+            from: run.stamp,
+            born: run.stamp,
+            ctime: run.stamp,
+            mtime_ns: run.stamp.unix_ns(),
+            mtime_stamp: run.stamp,
+            atime_ns: run.stamp.unix_ns(),
+            size: extra.target.len() as u64,
+            size_as_of: run.stamp,
+            parent: place.parent,
+            layout: parent.layout.clone(),
+            links: if kind == FileKind::Directory { 2 } else { 1 },
+            uid: run.caller.uid,
+            gid: run.caller.gid,
+            mode,
+            kind: kind as u8,
+            extra: (extra != Extra::default()).then(|| Box::new(extra)),
+        };
+        if parent.mode & SET_GID != 0 {
+            inherit_group(&mut inode, parent.gid, run.caller);
+        }
+        let opened = !inode.grants().is_empty();
+        self.last_id += 1;
+        let id = InodeId(self.last_id);
+        self.inodes.insert(id, inode);
+        self.alive += 1;
+        if opened {
+            self.granted.entry(run.session).or_default().insert(id);
+        }
+        self.set_entry(run, place.parent, &place.name, id, kind);
+        let parent = self.directory_changed(run, place.parent);
+        parent.links += u32::from(kind == FileKind::Directory);
+        run.tell(id, VersionKind::Make, &place.name);
+        Ok(Done::with(id))
+    }
+
+    pub(crate) fn link(&mut self, run: &mut Run<'_>, op: &Link) -> Result<Done, Error> {
+        let (id, file) = self.subject(run, &op.file)?;
+        let place = self.place(run, &op.name, Last::Name)?;
+        if place.found.is_some() {
+            return Err(Error::exists(&place.name));
+        }
+        if place.slash {
+            return Err(Error::not_found(&place.name));
+        }
+        self.check_addition(run, &place)?;
+        if file.is_directory() {
+            return Err(Error::NotPermitted { why: "a directory has one name only" });
+        }
+        if file.links == 0 {
+            return Err(Error::not_found(&op.file.path));
+        }
+        if file.links >= LINKS_MAX {
+            return Err(Error::TooManyLinks { inode: id, links: file.links });
+        }
+        let kind = file.kind();
+        self.set_entry(run, place.parent, &place.name, id, kind);
+        let stamp = run.stamp;
+        let file = self.edit(run, id);
+        file.add_place(place.parent);
+        file.links += 1;
+        file.ctime = stamp;
+        self.directory_changed(run, place.parent);
+        run.tell(id, VersionKind::Named, &place.name);
+        Ok(Done::with(id))
+    }
+
+    pub(crate) fn remove(&mut self, run: &mut Run<'_>, op: &Remove) -> Result<Done, Error> {
+        let place = self.place(run, &op.target, Last::Name)?;
+        let found = place.found.ok_or_else(|| Error::not_found(&place.name))?;
+        let id = found.inode();
+        if place.name.is_empty() {
+            return Err(match op.directory {
+                _ if id == InodeId::ROOT => Error::Busy { what: "the root directory".to_owned() },
+                true => Error::InvalidArgument { why: "`.` cannot be removed: name the directory in its parent" },
+                false => Error::is_directory(b"."),
+            });
+        }
+        let is_directory = found.kind() == FileKind::Directory;
+        if !op.directory && place.slash {
+            return Err(if is_directory {
+                Error::is_directory(&place.name)
+            } else {
+                Error::not_directory(&place.name)
+            });
+        }
+        self.check_removal(run, &place, id)?;
+        match (op.directory, is_directory) {
+            (true, false) => return Err(Error::not_directory(&place.name)),
+            (false, true) => return Err(Error::is_directory(&place.name)),
+            (true, true) if self.directories.contains_key(&id) => {
+                return Err(Error::NotEmpty { name: lossy(&place.name) });
+            }
+            _ => {}
+        }
+        self.clear_entry(run, place.parent, &place.name);
+        let parent = self.directory_changed(run, place.parent);
+        parent.links -= u32::from(is_directory);
+        self.take_name(run, id, &place);
+        Ok(Done::with(id))
+    }
+
+    pub(crate) fn rename(&mut self, run: &mut Run<'_>, op: &Rename) -> Result<Done, Error> {
+        let mode = match op.flags {
+            0 => RenameMode::Replace,
+            1 => RenameMode::NoReplace,
+            2 => RenameMode::Exchange,
+            _ => return Err(Error::InvalidArgument { why: "unknown flags of a rename" }),
+        };
+        let from = self.place(run, &op.from, Last::Name)?;
+        let to = self.place(run, &op.to, Last::Name)?;
+        let (moved, replaced) = self.check_rename(run, mode, &from, &to)?;
+        let id = moved.inode();
+        if replaced.is_some_and(|entry| entry.inode() == id) {
+            // Two names of one file: POSIX says that nothing happens.
+            return Ok(Done::with(id));
+        }
+        if mode == RenameMode::Exchange {
+            let other = replaced.expect("an exchange needs both names");
+            self.move_name(run, other, &to, &from);
+        } else {
+            if let Some(old) = replaced {
+                if old.kind() == FileKind::Directory {
+                    self.edit(run, to.parent).links -= 1;
+                }
+                self.take_name(run, old.inode(), &to);
+            }
+            self.clear_entry(run, from.parent, &from.name);
+        }
+        self.move_name(run, moved, &from, &to);
+        self.directory_changed(run, from.parent);
+        self.directory_changed(run, to.parent);
+        Ok(Done::with(id))
+    }
+
+    fn check_rename(
+        &self,
+        run: &Run<'_>,
+        mode: RenameMode,
+        from: &Place,
+        to: &Place,
+    ) -> Result<(Entry, Option<Entry>), Error> {
+        let exchange = mode == RenameMode::Exchange;
+        if from.name.is_empty() {
+            return Err(Error::Busy { what: "the root directory or `.` has no name to move".to_owned() });
+        }
+        if to.name.is_empty() {
+            return Err(match mode {
+                RenameMode::NoReplace => Error::exists(b"."),
+                _ => Error::Busy { what: "the root directory or `.` cannot be replaced".to_owned() },
+            });
+        }
+        let moved = from.found.ok_or_else(|| Error::not_found(&from.name))?;
+        match (mode, to.found) {
+            (RenameMode::NoReplace, Some(_)) => return Err(Error::exists(&to.name)),
+            (RenameMode::Exchange, None) => return Err(Error::not_found(&to.name)),
+            _ => {}
+        }
+        let is_directory = |entry: Entry| entry.kind() == FileKind::Directory;
+        let over_directory = to.found.is_some_and(is_directory);
+        if !is_directory(moved) && from.slash {
+            return Err(Error::not_directory(&from.name));
+        }
+        if to.slash && !(if exchange { over_directory } else { is_directory(moved) }) {
+            return Err(Error::not_directory(&to.name));
+        }
+        if is_directory(moved) && self.is_within(to.parent, moved.inode()) {
+            return Err(Error::InvalidArgument { why: "a directory cannot move below itself" });
+        }
+        if let Some(old) = to.found.filter(|&old| is_directory(old))
+            && self.is_within(from.parent, old.inode())
+        {
+            return Err(match exchange {
+                true => Error::InvalidArgument { why: "a directory cannot change places with one above it" },
+                false => Error::NotEmpty { name: lossy(&to.name) },
+            });
+        }
+        if to.found.is_some_and(|old| old.inode() == moved.inode()) {
+            return Ok((moved, to.found));
+        }
+        self.check_removal(run, from, moved.inode())?;
+        match to.found {
+            None => {
+                self.check_addition(run, to)?;
+            }
+            Some(old) => {
+                self.check_removal(run, to, old.inode())?;
+                match (is_directory(moved), over_directory) {
+                    (true, false) if !exchange => return Err(Error::not_directory(&to.name)),
+                    (false, true) if !exchange => return Err(Error::is_directory(&to.name)),
+                    _ => {}
+                }
+            }
+        }
+        if from.parent != to.parent {
+            // The `..` of a directory that moves is written.
+            let exchanged = to.found.filter(|_| exchange);
+            for (entry, place) in [(Some(moved), from), (exchanged, to)] {
+                if let Some(entry) = entry.filter(|&entry| is_directory(entry))
+                    && !allows(self.held(entry.inode())?, run.caller, MAY_WRITE)
+                {
+                    return Err(Error::denied("moving", &place.name));
+                }
+            }
+        }
+        if !exchange && over_directory && to.found.is_some_and(|old| self.directories.contains_key(&old.inode())) {
+            return Err(Error::NotEmpty { name: lossy(&to.name) });
+        }
+        Ok((moved, to.found))
+    }
+
+    /// Gives an inode the name `to` for its name `from`, which the caller clears or gives away.
+    fn move_name(&mut self, run: &mut Run<'_>, entry: Entry, from: &Place, to: &Place) {
+        let id = entry.inode();
+        self.set_entry(run, to.parent, &to.name, id, entry.kind());
+        if entry.kind() == FileKind::Directory && from.parent != to.parent {
+            self.edit(run, from.parent).links -= 1;
+            self.edit(run, to.parent).links += 1;
+        }
+        let stamp = run.stamp;
+        let inode = self.edit(run, id);
+        inode.move_place(from.parent, to.parent);
+        inode.ctime = stamp;
+        run.tell(id, VersionKind::Unnamed, &from.name);
+        run.tell(id, VersionKind::Named, &to.name);
+    }
+
+    /// An inode loses a name; the entry and the parent are the caller's.
+    fn take_name(&mut self, run: &mut Run<'_>, id: InodeId, place: &Place) {
+        let stamp = run.stamp;
+        let inode = self.edit(run, id);
+        inode.ctime = stamp;
+        if inode.is_directory() || inode.links == 1 {
+            self.orphan(run, id);
+        } else {
+            inode.links -= 1;
+            inode.drop_place(place.parent);
+        }
+        run.tell(id, VersionKind::Unnamed, &place.name);
+    }
+
+    /// Checks that the caller may add a name to the directory, and answers the directory.
+    fn check_addition(&self, run: &Run<'_>, place: &Place) -> Result<&Inode, Error> {
+        let parent = self.held(place.parent)?;
+        if parent.links == 0 {
+            return Err(Error::not_found(&place.name));
+        }
+        if !allows(parent, run.caller, MAY_WRITE | MAY_EXECUTE) {
+            return Err(Error::denied("adding", &place.name));
+        }
+        Ok(parent)
+    }
+
+    /// Checks that the caller may take this name from the directory.
+    fn check_removal(&self, run: &Run<'_>, place: &Place, id: InodeId) -> Result<(), Error> {
+        let parent = self.held(place.parent)?;
+        if !allows(parent, run.caller, MAY_WRITE | MAY_EXECUTE) {
+            return Err(Error::denied("removing", &place.name));
+        }
+        let uid = run.caller.uid;
+        if parent.mode & STICKY != 0 && uid != 0 && uid != parent.uid && uid != self.held(id)?.uid {
+            return Err(Error::NotPermitted { why: "the directory is sticky: only the owner may take a name from it" });
+        }
+        Ok(())
+    }
+
+    /// True if `directory` is `ancestor` or lies below it.
+    fn is_within(&self, directory: InodeId, ancestor: InodeId) -> bool {
+        let mut here = directory;
+        while here != ancestor {
+            match self.inodes.get(here) {
+                Some(inode) if here != InodeId::ROOT => here = inode.parent,
+                _ => return false,
+            }
+        }
+        true
+    }
+}
+
+/// What open without `O_EXCL` makes of a name that is there.
+fn existing(place: &Place, found: Entry) -> Result<Done, Error> {
+    match found.kind() {
+        FileKind::Directory => Err(Error::is_directory(&place.name)),
+        FileKind::Symlink => Err(Error::SymlinkLoop { name: lossy(&place.name) }),
+        _ if place.slash => Err(Error::not_directory(&place.name)),
+        _ => Ok(Done { id: found.inode().0, existed: true }),
+    }
+}
+
+fn new_inode(run: &Run<'_>, kind: &MakeKind, mode: u32) -> Result<(FileKind, u16, Extra), Error> {
+    let mut extra = Extra::default();
+    let (kind, mode) = match kind {
+        MakeKind::File(open) => {
+            if *open {
+                let first = 0..1;
+                extra.grants.push(WriteGrant { session: run.session, chunks: vec![first] });
+            }
+            (FileKind::File, mode & 0o7777)
+        }
+        MakeKind::Directory(_) => (FileKind::Directory, mode & 0o1777),
+        MakeKind::Symlink(target) => {
+            if target.is_empty() {
+                return Err(Error::not_found(b""));
+            }
+            if target.contains(&0) {
+                return Err(Error::InvalidArgument { why: "the target of a link holds no NUL" });
+            }
+            if target.len() > TARGET_BYTES_MAX {
+                return Err(Error::PathTooLong { bytes: target.len() });
+            }
+            extra.target = target.as_slice().into();
+            (FileKind::Symlink, 0o777)
+        }
+        MakeKind::Special(special) => {
+            let kind = special_kind(special)?;
+            if matches!(kind, FileKind::CharDevice | FileKind::BlockDevice) {
+                if run.caller.uid != 0 {
+                    return Err(Error::NotPermitted { why: "only the superuser makes device nodes" });
+                }
+                extra.rdev = special.rdev;
+            }
+            (kind, mode & 0o7777)
+        }
+    };
+    Ok((kind, mode as u16, extra))
+}
+
+fn special_kind(special: &Special) -> Result<FileKind, Error> {
+    match special.file_type {
+        0o010_000 => Ok(FileKind::Fifo),
+        0o020_000 => Ok(FileKind::CharDevice),
+        0o060_000 => Ok(FileKind::BlockDevice),
+        0o140_000 => Ok(FileKind::Socket),
+        _ => Err(Error::InvalidArgument { why: "a special file is a fifo, a socket or a device" }),
+    }
+}
+
+/// What is made in a set-group-id directory belongs to the directory's group; a directory hands the bit on.
+fn inherit_group(inode: &mut Inode, gid: u32, caller: &Caller) {
+    inode.gid = gid;
+    let runs_as_group = inode.mode & (SET_GID | GROUP_EXECUTE) == SET_GID | GROUP_EXECUTE;
+    if inode.is_directory() {
+        inode.mode |= SET_GID;
+    } else if runs_as_group && caller.uid != 0 && !caller.in_group(gid) {
+        inode.mode &= !SET_GID;
+    }
+}

@@ -1,0 +1,233 @@
+//! The file system itself, sessions, write grants, named instants.
+
+use std::ops::Range;
+
+use frieze_base::{InodeId, Seq, SessionId};
+use frieze_hlc::{Hlc, check_snapshot_name};
+use frieze_wire::message::{FileKind, VersionKind};
+use frieze_wire::txn::{CloseSession, DeleteSnapshot, Format, Grant, MakeSnapshot, OpenSession, Settle};
+use prost::Message;
+
+use crate::apply::{Done, Run};
+use crate::attributes::{absorb, file_bytes_max};
+use crate::error::Error;
+use crate::inode::{Inode, Layout, WriteGrant, without_set_id};
+use crate::key::Key;
+use crate::namespace::{Namespace, Session, Snapshot};
+use crate::stored::{StoredFormat, StoredSession, StoredSnapshot};
+
+/// Sessions open at once.
+pub const SESSIONS_MAX: usize = 65_536;
+/// Named instants.
+pub const SNAPSHOTS_MAX: usize = 65_536;
+/// Chunks that one request may ask for.
+pub const GRANT_CHUNKS_MAX: u32 = 16;
+/// Ranges that a grant keeps apart; beyond, the two nearest become one. A grant says where data may be, so a larger one
+/// costs a longer search for the end of the file and nothing else.
+const GRANT_RANGES_MAX: usize = 32;
+/// Longest command and host that a session keeps, bytes; the rest is cut.
+const SESSION_TEXT_BYTES_MAX: usize = 1024;
+/// Smallest chunk, bytes: below, a file would be all headers. Tests use it; a server has 64 MiB.
+const CHUNK_BYTES_MIN: u64 = 4096;
+/// Largest chunk, bytes: offsets within it are 32 bits.
+const CHUNK_BYTES_MAX: u64 = 1 << 31;
+
+impl Namespace {
+    pub(crate) fn make_root(&mut self, run: &mut Run<'_>, op: &Format) -> Result<Done, Error> {
+        if self.format.is_some() {
+            return Err(Error::exists(b"/"));
+        }
+        if !op.chunk_bytes.is_power_of_two() || !(CHUNK_BYTES_MIN..=CHUNK_BYTES_MAX).contains(&op.chunk_bytes) {
+            return Err(Error::InvalidArgument { why: "a chunk is a power of two from 4 KiB to 2 GiB" });
+        }
+        if op.chain_count == 0 {
+            return Err(Error::InvalidArgument { why: "there is at least one chain" });
+        }
+        let stamp = run.stamp;
+        let layout = Layout { chunk_bytes: op.chunk_bytes, chain_count: op.chain_count, plugin: String::new() };
+        let root = Inode {
+            from: stamp,
+            born: stamp,
+            ctime: stamp,
+            mtime_ns: stamp.unix_ns(),
+            mtime_stamp: stamp,
+            atime_ns: stamp.unix_ns(),
+            size: 0,
+            size_as_of: stamp,
+            parent: InodeId::ROOT,
+            layout: self.share(layout),
+            links: 2,
+            uid: op.uid,
+            gid: op.gid,
+            mode: (op.mode & 0o7777) as u16,
+            kind: FileKind::Directory as u8,
+            extra: None,
+        };
+        self.inodes.insert(InodeId::ROOT, root);
+        self.last_id = InodeId::ROOT.0;
+        self.alive = 1;
+        run.tell(InodeId::ROOT, VersionKind::Make, b"/");
+        let Format { chunk_bytes, chain_count, uid, gid, mode } = *op;
+        let stored = StoredFormat { chunk_bytes, chain_count, uid, gid, mode };
+        run.change(Key::Format, Some(stored.encode_to_vec()));
+        self.format = Some(op.clone());
+        Ok(Done::with(InodeId::ROOT))
+    }
+
+    pub(crate) fn open_session(&mut self, run: &mut Run<'_>, op: &OpenSession) -> Result<Done, Error> {
+        if self.sessions.len() >= SESSIONS_MAX {
+            return Err(Error::Overloaded { what: "open sessions", max: SESSIONS_MAX });
+        }
+        let (command, host) = (cut(&op.command), cut(&op.host));
+        let id = SessionId(run.stamp.0);
+        let stored = StoredSession { uid: op.uid, command: command.clone(), host: host.clone() };
+        run.change(Key::Session(id), Some(stored.encode_to_vec()));
+        self.sessions.insert(id, Session { opened: run.stamp, uid: op.uid, command, host });
+        Ok(Done { id: id.0, existed: false })
+    }
+
+    pub(crate) fn close_session(&mut self, run: &mut Run<'_>, op: &CloseSession) -> Result<Done, Error> {
+        let session = run.session;
+        let granted = self.granted(session);
+        if let Some(left) = granted.iter().find(|id| op.settled.iter().all(|settle| settle.inode != id.0)) {
+            return Err(Error::Busy {
+                what: format!("inode {left} of session {session} is not settled: settle it too"),
+            });
+        }
+        for settle in &op.settled {
+            self.settle_one(run, settle, false);
+        }
+        let replies = self.replies.remove(&session).unwrap_or_default();
+        for &seq in replies.outcomes.keys() {
+            run.change(Key::Outcome(session, Seq(seq)), None);
+        }
+        self.sessions.remove(&session);
+        run.change(Key::Session(session), None);
+        Ok(Done { id: session.0, existed: false })
+    }
+
+    pub(crate) fn grant(&mut self, run: &mut Run<'_>, op: &Grant) -> Result<Done, Error> {
+        let id = InodeId(op.inode);
+        let inode = self.held(id)?;
+        if inode.kind() != FileKind::File {
+            return Err(Error::InvalidArgument { why: "only a regular file is written in chunks" });
+        }
+        if !(1..=GRANT_CHUNKS_MAX).contains(&op.count) {
+            return Err(Error::InvalidArgument { why: "a grant is for 1 to 16 chunks" });
+        }
+        let end = u64::from(op.first) + u64::from(op.count);
+        let bytes_max = file_bytes_max(inode.chunk_bytes());
+        let bytes = u64::from(op.first) * inode.chunk_bytes();
+        if bytes >= bytes_max || end > u64::from(u32::MAX) {
+            return Err(Error::TooLarge { what: "an offset", bytes, bytes_max });
+        }
+        let wanted = op.first..op.first + op.count;
+        let keeps_mode = run.caller.uid == 0 || without_set_id(inode.mode) == inode.mode;
+        let covered = |grant: &WriteGrant| {
+            grant.session == run.session && grant.chunks.iter().any(|r| r.start <= wanted.start && wanted.end <= r.end)
+        };
+        if keeps_mode && inode.grants().iter().any(covered) {
+            return Ok(Done::with(id));
+        }
+        let (session, stamp) = (run.session, run.stamp);
+        let inode = self.edit(run, id);
+        if !keeps_mode {
+            inode.mode = without_set_id(inode.mode);
+            inode.ctime = stamp;
+        }
+        let grants = &mut inode.extra_mut().grants;
+        match grants.iter_mut().find(|grant| grant.session == session) {
+            Some(grant) => add_range(&mut grant.chunks, wanted),
+            None => grants.push(WriteGrant { session, chunks: vec![wanted] }),
+        }
+        self.granted.entry(session).or_default().insert(id);
+        Ok(Done::with(id))
+    }
+
+    pub(crate) fn settle(&mut self, run: &mut Run<'_>, op: &Settle) -> Result<Done, Error> {
+        self.settle_one(run, op, op.keep_grant);
+        Ok(Done { id: op.inode, existed: false })
+    }
+
+    /// Without a grant of this session there is nothing to settle: a close that is repeated, or that never wrote.
+    fn settle_one(&mut self, run: &mut Run<'_>, settle: &Settle, keeps: bool) {
+        let id = InodeId(settle.inode);
+        let (session, caller) = (run.session, run.caller);
+        let Some(inode) = self.inodes.get(id) else { return };
+        if inode.grants().iter().all(|grant| grant.session != session) {
+            return;
+        }
+        let ctime = inode.ctime;
+        let inode = self.inodes.get_mut(id).expect("just seen");
+        let mut changed = absorb(inode, settle);
+        if inode.ctime > ctime && caller.uid != 0 {
+            // Written after the mode was set, by somebody without the right to keep these bits.
+            inode.mode = without_set_id(inode.mode);
+        }
+        if !keeps {
+            inode.extra_mut().grants.retain(|grant| grant.session != session);
+            if let Some(files) = self.granted.get_mut(&session) {
+                files.remove(&id);
+                if files.is_empty() {
+                    self.granted.remove(&session);
+                }
+            }
+            changed = true;
+        }
+        if changed {
+            self.edit(run, id);
+        }
+    }
+
+    pub(crate) fn make_snapshot(&mut self, run: &mut Run<'_>, op: &MakeSnapshot) -> Result<Done, Error> {
+        check_snapshot_name(&op.name)?;
+        let at = if op.at == 0 { run.stamp } else { Hlc(op.at) };
+        if at > run.stamp {
+            return Err(Error::Future { at, now: run.stamp });
+        }
+        if self.snapshots.contains_key(&op.name) {
+            return Err(Error::exists(op.name.as_bytes()));
+        }
+        if self.snapshots.len() >= SNAPSHOTS_MAX {
+            return Err(Error::Overloaded { what: "named instants", max: SNAPSHOTS_MAX });
+        }
+        let uid = run.caller.uid;
+        let stored = StoredSnapshot { at: at.0, uid };
+        run.change(Key::Snapshot(op.name.as_bytes()), Some(stored.encode_to_vec()));
+        let snapshot = Snapshot { name: op.name.clone(), at, made: run.stamp, uid };
+        self.snapshots.insert(op.name.clone(), snapshot);
+        Ok(Done::default())
+    }
+
+    pub(crate) fn delete_snapshot(&mut self, run: &mut Run<'_>, op: &DeleteSnapshot) -> Result<Done, Error> {
+        let snapshot = self.snapshots.get(&op.name).ok_or_else(|| Error::not_found(op.name.as_bytes()))?;
+        if run.caller.uid != 0 && run.caller.uid != snapshot.uid {
+            return Err(Error::NotPermitted { why: "only who made a snapshot deletes it" });
+        }
+        self.snapshots.remove(&op.name);
+        run.change(Key::Snapshot(op.name.as_bytes()), None);
+        Ok(Done::default())
+    }
+}
+
+/// Adds a range to sorted ranges that stay apart.
+fn add_range(ranges: &mut Vec<Range<u32>>, new: Range<u32>) {
+    let first = ranges.partition_point(|range| range.end < new.start);
+    let last = ranges.partition_point(|range| range.start <= new.end);
+    let merged = ranges[first..last].iter().fold(new, |all, range| all.start.min(range.start)..all.end.max(range.end));
+    ranges.splice(first..last, [merged]);
+    if ranges.len() > GRANT_RANGES_MAX {
+        let gap = |at: &usize| ranges[at + 1].start - ranges[*at].end;
+        let nearest = (0..ranges.len() - 1).min_by_key(gap).expect("there are several");
+        ranges[nearest].end = ranges[nearest + 1].end;
+        ranges.remove(nearest + 1);
+    }
+}
+
+fn cut(text: &str) -> String {
+    let end = (0..=text.len().min(SESSION_TEXT_BYTES_MAX)).rev().find(|&at| text.is_char_boundary(at));
+    text[..end.unwrap_or(0)].to_owned()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,276 @@
+//! Values of the versions on disk. Protobuf, so that fields can be added; stamps as differences to the version's own
+//! stamp, so that a file just made costs about 45 bytes.
+
+use std::sync::Arc;
+
+use frieze_base::{InodeId, SessionId};
+use frieze_hlc::Hlc;
+use frieze_wire::message::{FileKind, VersionKind};
+use prost::Message;
+
+use crate::error::Error;
+use crate::inode::{Extra, Horizon, Inode, Layout, WriteGrant};
+
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub(crate) struct StoredEntry {
+    #[prost(uint64, tag = "1")]
+    pub(crate) inode: u64,
+    #[prost(enumeration = "FileKind", tag = "2")]
+    pub(crate) kind: i32,
+    #[prost(uint64, tag = "3")]
+    pub(crate) session: u64,
+    #[prost(uint32, tag = "4")]
+    pub(crate) uid: u32,
+}
+
+/// Why a version of an inode was made, as `log` tells it. A version for bookkeeping (a grant, a settled length, an
+/// entry in a directory) has none.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub(crate) struct StoredCause {
+    #[prost(enumeration = "VersionKind", tag = "1")]
+    pub(crate) kind: i32,
+    #[prost(bytes = "vec", tag = "2")]
+    pub(crate) name: Vec<u8>,
+}
+
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub(crate) struct StoredHorizon {
+    #[prost(sint64, tag = "1")]
+    before: i64,
+    #[prost(uint64, tag = "2")]
+    len: u64,
+}
+
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub(crate) struct StoredGrant {
+    #[prost(uint64, tag = "1")]
+    session: u64,
+    /// First and end of every range, alternating.
+    #[prost(uint32, repeated, tag = "2")]
+    bounds: Vec<u32>,
+}
+
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub(crate) struct StoredInode {
+    #[prost(enumeration = "FileKind", tag = "1")]
+    kind: i32,
+    #[prost(uint32, tag = "2")]
+    mode: u32,
+    #[prost(uint32, tag = "3")]
+    links: u32,
+    #[prost(uint32, tag = "4")]
+    uid: u32,
+    #[prost(uint32, tag = "5")]
+    gid: u32,
+    #[prost(uint64, tag = "6")]
+    size: u64,
+    #[prost(uint64, tag = "7")]
+    parent: u64,
+    /// Stamp of the version minus that of birth; the next ones alike.
+    #[prost(sint64, tag = "8")]
+    born_before: i64,
+    #[prost(sint64, tag = "9")]
+    ctime_before: i64,
+    #[prost(sint64, tag = "10")]
+    mtime_before: i64,
+    #[prost(sint64, tag = "11")]
+    size_before: i64,
+    /// Modification time minus that of its stamp, ns.
+    #[prost(sint64, tag = "12")]
+    mtime_off_ns: i64,
+    /// Access time minus that of birth, ns.
+    #[prost(sint64, tag = "13")]
+    atime_off_ns: i64,
+    #[prost(uint32, tag = "14")]
+    chunk_bytes_log2: u32,
+    #[prost(uint32, tag = "15")]
+    chain_count: u32,
+    #[prost(string, tag = "16")]
+    plugin: String,
+    #[prost(message, repeated, tag = "17")]
+    horizons: Vec<StoredHorizon>,
+    #[prost(message, repeated, tag = "18")]
+    grants: Vec<StoredGrant>,
+    #[prost(bytes = "vec", tag = "19")]
+    target: Vec<u8>,
+    #[prost(uint32, tag = "20")]
+    rdev: u32,
+    #[prost(uint64, repeated, tag = "21")]
+    also_in: Vec<u64>,
+    #[prost(sint64, optional, tag = "22")]
+    orphaned_before: Option<i64>,
+    #[prost(uint64, tag = "23")]
+    pub(crate) session: u64,
+    #[prost(uint32, tag = "24")]
+    pub(crate) by_uid: u32,
+    #[prost(message, repeated, tag = "25")]
+    pub(crate) causes: Vec<StoredCause>,
+}
+
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub(crate) struct StoredXattr {
+    #[prost(bytes = "vec", tag = "1")]
+    pub(crate) value: Vec<u8>,
+    #[prost(uint64, tag = "2")]
+    pub(crate) session: u64,
+    #[prost(uint32, tag = "3")]
+    pub(crate) uid: u32,
+}
+
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub(crate) struct StoredSession {
+    #[prost(uint32, tag = "1")]
+    pub(crate) uid: u32,
+    #[prost(string, tag = "2")]
+    pub(crate) command: String,
+    #[prost(string, tag = "3")]
+    pub(crate) host: String,
+}
+
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub(crate) struct StoredOutcome {
+    #[prost(uint64, tag = "1")]
+    pub(crate) id: u64,
+    #[prost(bool, tag = "2")]
+    pub(crate) existed: bool,
+    #[prost(uint32, tag = "3")]
+    pub(crate) reason: u32,
+    #[prost(string, tag = "4")]
+    pub(crate) message: String,
+    /// Everything of the session below it is acknowledged; never 0, so that no value is empty.
+    #[prost(uint64, tag = "5")]
+    pub(crate) acked: u64,
+}
+
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub(crate) struct StoredSnapshot {
+    #[prost(uint64, tag = "1")]
+    pub(crate) at: u64,
+    #[prost(uint32, tag = "2")]
+    pub(crate) uid: u32,
+}
+
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub(crate) struct StoredFormat {
+    #[prost(uint64, tag = "1")]
+    pub(crate) chunk_bytes: u64,
+    #[prost(uint32, tag = "2")]
+    pub(crate) chain_count: u32,
+    #[prost(uint32, tag = "3")]
+    pub(crate) uid: u32,
+    #[prost(uint32, tag = "4")]
+    pub(crate) gid: u32,
+    #[prost(uint32, tag = "5")]
+    pub(crate) mode: u32,
+}
+
+impl StoredCause {
+    pub(crate) fn new(kind: VersionKind, name: &[u8]) -> StoredCause {
+        StoredCause { kind: kind as i32, name: name.to_vec() }
+    }
+}
+
+impl StoredInode {
+    /// The value of this version, which `session` made on behalf of `by_uid`.
+    pub(crate) fn of(inode: &Inode, session: SessionId, by_uid: u32, causes: Vec<StoredCause>) -> StoredInode {
+        let before = |stamp: Hlc| inode.from.0.wrapping_sub(stamp.0) as i64;
+        let mut stored = StoredInode {
+            kind: inode.kind() as i32,
+            mode: inode.mode.into(),
+            links: inode.links,
+            uid: inode.uid,
+            gid: inode.gid,
+            size: inode.size,
+            parent: inode.parent.0,
+            born_before: before(inode.born),
+            ctime_before: before(inode.ctime),
+            mtime_before: before(inode.mtime_stamp),
+            size_before: before(inode.size_as_of),
+            mtime_off_ns: inode.mtime_ns.wrapping_sub(inode.mtime_stamp.unix_ns()),
+            atime_off_ns: inode.atime_ns.wrapping_sub(inode.born.unix_ns()),
+            chunk_bytes_log2: inode.layout.chunk_bytes.trailing_zeros(),
+            chain_count: inode.layout.chain_count,
+            plugin: inode.layout.plugin.clone(),
+            session: session.0,
+            by_uid,
+            causes,
+            ..StoredInode::default()
+        };
+        if let Some(extra) = &inode.extra {
+            stored.horizons =
+                extra.horizons.iter().map(|h| StoredHorizon { before: before(h.at), len: h.len }).collect();
+            stored.grants = extra.grants.iter().map(StoredGrant::of).collect();
+            stored.target = extra.target.to_vec();
+            stored.rdev = extra.rdev;
+            stored.also_in = extra.also_in.iter().map(|id| id.0).collect();
+            stored.orphaned_before = (extra.orphaned != Hlc::ZERO).then(|| before(extra.orphaned));
+        }
+        stored
+    }
+
+    /// Reads the version stamped `from`; `share` gives one copy to all inodes of the same layout.
+    pub(crate) fn read(
+        from: Hlc,
+        value: &[u8],
+        share: impl FnOnce(Layout) -> Arc<Layout>,
+    ) -> Result<(Inode, StoredInode), Error> {
+        let mut stored: StoredInode = decode(value, "inode")?;
+        let corrupt = Error::Corrupt { what: "inode" };
+        let stamp = |before: i64| Hlc(from.0.wrapping_sub(before as u64));
+        if FileKind::try_from(stored.kind).is_err() || stored.chunk_bytes_log2 > 62 || stored.mode > 0o7777 {
+            return Err(corrupt);
+        }
+        let (born, mtime_stamp) = (stamp(stored.born_before), stamp(stored.mtime_before));
+        let layout = Layout {
+            chunk_bytes: 1 << stored.chunk_bytes_log2,
+            chain_count: stored.chain_count,
+            plugin: std::mem::take(&mut stored.plugin),
+        };
+        let extra = Extra {
+            horizons: stored.horizons.iter().map(|h| Horizon { at: stamp(h.before), len: h.len }).collect(),
+            grants: stored.grants.iter().map(StoredGrant::read).collect::<Option<_>>().ok_or(corrupt)?,
+            target: std::mem::take(&mut stored.target).into(),
+            rdev: stored.rdev,
+            also_in: stored.also_in.iter().map(|&id| InodeId(id)).collect(),
+            orphaned: stored.orphaned_before.map_or(Hlc::ZERO, stamp),
+        };
+        let inode = Inode {
+            from,
+            born,
+            ctime: stamp(stored.ctime_before),
+            mtime_ns: stored.mtime_off_ns.wrapping_add(mtime_stamp.unix_ns()),
+            mtime_stamp,
+            atime_ns: stored.atime_off_ns.wrapping_add(born.unix_ns()),
+            size: stored.size,
+            size_as_of: stamp(stored.size_before),
+            parent: InodeId(stored.parent),
+            layout: share(layout),
+            links: stored.links,
+            uid: stored.uid,
+            gid: stored.gid,
+            mode: stored.mode as u16,
+            kind: stored.kind as u8,
+            extra: (extra != Extra::default()).then(|| Box::new(extra)),
+        };
+        Ok((inode, stored))
+    }
+}
+
+impl StoredGrant {
+    fn of(grant: &WriteGrant) -> StoredGrant {
+        let bounds = grant.chunks.iter().flat_map(|range| [range.start, range.end]).collect();
+        StoredGrant { session: grant.session.0, bounds }
+    }
+
+    fn read(&self) -> Option<WriteGrant> {
+        let (pairs, []) = self.bounds.as_chunks::<2>() else { return None };
+        Some(WriteGrant { session: SessionId(self.session), chunks: pairs.iter().map(|[a, b]| *a..*b).collect() })
+    }
+}
+
+pub(crate) fn decode<M: Message + Default>(value: &[u8], what: &'static str) -> Result<M, Error> {
+    M::decode(value).map_err(|_| Error::Corrupt { what })
+}
+
+#[cfg(test)]
+mod tests;

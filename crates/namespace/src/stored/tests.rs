@@ -1,0 +1,115 @@
+use super::*;
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn layout() -> Arc<Layout> {
+    Arc::new(Layout { chunk_bytes: 64 << 20, chain_count: 8, plugin: String::new() })
+}
+
+fn fresh() -> Inode {
+    let stamp = Hlc::first_of_micros(1_790_000_000_000_000);
+    Inode {
+        from: stamp,
+        born: stamp,
+        ctime: stamp,
+        mtime_ns: stamp.unix_ns(),
+        mtime_stamp: stamp,
+        atime_ns: stamp.unix_ns(),
+        size: 0,
+        size_as_of: stamp,
+        parent: InodeId::ROOT,
+        layout: layout(),
+        links: 1,
+        uid: 1000,
+        gid: 100,
+        mode: 0o644,
+        kind: FileKind::File as u8,
+        extra: None,
+    }
+}
+
+fn full() -> Inode {
+    let stamp = Hlc(0x0065_c000_0000_0005);
+    Inode {
+        from: stamp,
+        born: Hlc(0x0065_b000_0000_0000),
+        ctime: Hlc(0x0065_c000_0000_0004),
+        mtime_ns: -5,
+        mtime_stamp: Hlc(0x0065_c000_0000_0003),
+        atime_ns: i64::MIN,
+        size: 1 << 40,
+        size_as_of: Hlc(0x0065_c000_0000_0009),
+        parent: InodeId(77),
+        layout: Arc::new(Layout { chunk_bytes: 4096, chain_count: 1, plugin: "json:/t".to_owned() }),
+        links: 2,
+        uid: u32::MAX,
+        gid: 0,
+        mode: 0o7777,
+        kind: FileKind::File as u8,
+        extra: Some(Box::new(Extra {
+            horizons: vec![Horizon { at: Hlc(0x0065_b000_0000_0002), len: 10 }, Horizon { at: stamp, len: 4 }],
+            grants: vec![WriteGrant { session: SessionId(9), chunks: vec![0..1, 5..21] }],
+            target: b"../x"[..].into(),
+            rdev: 0x0801,
+            also_in: vec![InodeId(3)],
+            orphaned: Hlc(0x0065_c000_0000_0001),
+        })),
+    }
+}
+
+fn encoded(inode: &Inode) -> Vec<u8> {
+    let causes = vec![StoredCause::new(VersionKind::Make, b"name")];
+    StoredInode::of(inode, SessionId(9), 1000, causes).encode_to_vec()
+}
+
+#[test]
+fn every_field_of_an_inode_reads_back() {
+    for inode in [fresh(), full()] {
+        let (back, stored) = StoredInode::read(inode.from, &encoded(&inode), Arc::new).unwrap();
+        assert_eq!(back, inode);
+        assert_eq!((stored.session, stored.by_uid), (9, 1000));
+        assert_eq!(stored.causes, [StoredCause::new(VersionKind::Make, b"name")]);
+    }
+}
+
+#[test]
+fn golden_bytes_of_inodes() {
+    assert_eq!(hex(&encoded(&fresh())), "10a403180120e80728643801701a7808b80109c001e807ca0108080112046e616d65");
+    assert_eq!(
+        hex(&encoded(&full())),
+        "10ff1f180220ffffffff0f30808080808020384d408a808080808008480250045807608980808080d8eb18688080808080a296e7ff01700c78018201076a736f6e3a2f748a010a0886808080808008100a8a0102100492010808091204000105159a01042e2e2f78a0018110aa010103b00108b80109c001e807ca0108080112046e616d65"
+    );
+}
+
+#[test]
+fn golden_bytes_of_the_other_values() {
+    let entry = StoredEntry { inode: 300, kind: FileKind::Directory as i32, session: 9, uid: 1000 };
+    assert_eq!(hex(&entry.encode_to_vec()), "08ac021001180920e807");
+    let outcome = StoredOutcome { id: 5, existed: true, reason: 2, message: "no".to_owned(), acked: 7 };
+    assert_eq!(hex(&outcome.encode_to_vec()), "08051001180222026e6f2807");
+    let session = StoredSession { uid: 1, command: "ls".to_owned(), host: "h".to_owned() };
+    assert_eq!(hex(&session.encode_to_vec()), "080112026c731a0168");
+    assert_eq!(hex(&StoredSnapshot { at: 300, uid: 1 }.encode_to_vec()), "08ac021001");
+    let format = StoredFormat { chunk_bytes: 4096, chain_count: 8, uid: 1, gid: 2, mode: 0o755 };
+    assert_eq!(hex(&format.encode_to_vec()), "08802010081801200228ed03");
+    let xattr = StoredXattr { value: b"v".to_vec(), session: 9, uid: 1000 };
+    assert_eq!(hex(&xattr.encode_to_vec()), "0a0176100918e807");
+}
+
+#[test]
+fn damaged_values_are_refused_and_never_panic() {
+    let bytes = encoded(&full());
+    for at in 0..bytes.len() {
+        for bit in 0..8 {
+            let mut damaged = bytes.clone();
+            damaged[at] ^= 1 << bit;
+            let _ = StoredInode::read(Hlc(5), &damaged, Arc::new);
+        }
+        let _ = StoredInode::read(Hlc(5), &bytes[..at], Arc::new);
+    }
+    // A kind and a chunk size that do not exist.
+    assert!(StoredInode::read(Hlc(5), &[8, 99], Arc::new).is_err());
+    assert!(StoredInode::read(Hlc(5), &[0x70, 63], Arc::new).is_err());
+}
