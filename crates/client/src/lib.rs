@@ -1,1 +1,50 @@
 //! The client library: paths, handles and views of time.
+//!
+//! ```no_run
+//! use frieze_client::{Client, CreateMode, Options, Target, ZonePolicy};
+//!
+//! # fn main() -> Result<(), frieze_client::Error> {
+//! let client = Client::connect(Options::default())?;
+//! let fs = client.fs();
+//! let file = fs.create(&Target::path("/report.txt"), 0o644, CreateMode::OpenExisting)?;
+//! file.write_at(0, b"v1")?;
+//! file.close()?;
+//!
+//! let then = client.resolve("30s-ago", ZonePolicy::Local)?;
+//! for entry in fs.at(then).entries(&Target::path("/"))? {
+//!     println!("{}", String::from_utf8_lossy(&entry.name));
+//! }
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Guarantees: blocking, safe to share between threads. A call has a connection to itself while it lasts. A change is
+//! numbered in its session and runs once, however often it has to be sent; the session outlives a restart of the server.
+//! The newest stamp seen travels with every request, so a client reads its own writes and what caused them.
+//! Leaves to others: what a request means (the server), the `.at` names (`fuse`), the words of a person (`cli`).
+
+mod call;
+mod client;
+mod connection;
+mod error;
+mod file;
+mod fs;
+mod grants;
+mod options;
+mod pool;
+mod session;
+mod stream;
+
+pub use client::Client;
+pub use error::Error;
+pub use file::File;
+pub use frieze_base::{ErrorKind, Fault, InodeId, Reason};
+pub use frieze_hlc::{Hlc, Instant, UserTime, ZonePolicy};
+pub use frieze_net::{Key, ServerAddr};
+pub use frieze_wire::message::{
+    Answered, Attr, DirEntry, Durability, FileKind, HelloReply, ListReply, LogReply, NowReply, Snapshot, StatReply,
+    StatusReply, TxnReply, Version, VersionKind, View, WriteReply,
+};
+pub use frieze_wire::txn::{Caller, SetAttr, Special, Target, TimeValue};
+pub use fs::{CreateMode, Fs, OpenFlags, RenameMode, XattrMode};
+pub use options::Options;

@@ -21,5 +21,5 @@ pub use frames::{FrameReader, FrameWriter, Limits, Payload};
 pub use key::{Key, MAC_BYTES, NONCE_BYTES, random_nonce};
 pub use listener::Listener;
 pub use mono::mono;
-pub use proof::{NOBODY, Proof, kernel_proof, user_of};
+pub use proof::{NOBODY, Proof, host_name, kernel_proof, user_of};
 pub use stream::Stream;

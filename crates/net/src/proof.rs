@@ -66,6 +66,11 @@ pub fn user_of(uid: u32) -> Result<Caller, Error> {
     Ok(Caller { uid, gid, groups })
 }
 
+/// The name of this machine, for logs; empty if it has none.
+pub fn host_name() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
 /// Finds the peer's own row in the kernel's tables of TCP sockets.
 fn owner_in_tables(peer: SocketAddr, local: SocketAddr) -> io::Result<Proof> {
     // An IPv4 connection may have been opened through an IPv6 socket, which is listed in the other table.

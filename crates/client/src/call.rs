@@ -1,0 +1,473 @@
+//! A call: sent, and sent again under the same number until it is answered or its time is over.
+
+use std::cell::Cell;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use frieze_base::{ChainEpoch, Fault, MonoTime, Reason, Seq, SessionId};
+use frieze_hlc::Hlc;
+use frieze_net::{Payload, mono};
+use frieze_wire::message::{HelloReply, Reply, Request, RequestBody, Txn, TxnReply};
+use frieze_wire::txn::{Caller, CloseSession, Op, OpenSession};
+use frieze_wire::{FrameHeader, FrameKind};
+
+use crate::connection::{Answer, Connection, name_of};
+use crate::grants::Writers;
+use crate::pool::{NoPlace, Place, Pool};
+use crate::session::Sequence;
+use crate::{Durability, Error, Options};
+
+/// What all handles of one client share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) options: Options,
+    pub(crate) hello: HelloReply,
+    pub(crate) sequence: Sequence,
+    pub(crate) writers: Writers,
+    pool: Pool,
+    /// 0 until a session was needed.
+    session: AtomicU64,
+    /// Held while a session is opened, so that there is one.
+    opening: Mutex<()>,
+    newest: AtomicU64,
+    epoch: AtomicU64,
+    last_request: AtomicU64,
+}
+
+/// One request as it is sent, once or more often.
+#[derive(Debug)]
+pub(crate) struct Ask<'a> {
+    pub(crate) body: RequestBody,
+    pub(crate) session: SessionId,
+    /// 0 for a request that changes nothing.
+    pub(crate) seq: Seq,
+    pub(crate) payload: &'a [u8],
+    /// It was sent and no answer came: it may have run.
+    pub(crate) may_have_run: Cell<bool>,
+}
+
+impl<'a> Ask<'a> {
+    pub(crate) fn new(body: RequestBody, session: SessionId, seq: Seq, payload: &'a [u8]) -> Ask<'a> {
+        Ask { body, session, seq, payload, may_have_run: Cell::new(false) }
+    }
+}
+
+/// What one attempt ended with.
+pub(crate) enum Attempt<T> {
+    /// An answer, good or bad.
+    Done(T),
+    /// None, or one that says: later. Worth another attempt.
+    Again(Error),
+}
+
+/// When a call gives up, and how it waits between attempts.
+#[derive(Debug)]
+pub(crate) struct Patience {
+    began: MonoTime,
+    deadline: MonoTime,
+    pause: Duration,
+}
+
+impl Shared {
+    pub(crate) fn connect(options: Options) -> Result<Shared, Error> {
+        let (connection, hello) = Connection::open(&options, "", options.timeout)?;
+        let pool = Pool::new(options.connections_max);
+        let shared = Shared {
+            pool,
+            hello,
+            sequence: Sequence::default(),
+            writers: Writers::default(),
+            session: AtomicU64::new(0),
+            opening: Mutex::new(()),
+            newest: AtomicU64::new(0),
+            epoch: AtomicU64::new(0),
+            last_request: AtomicU64::new(0),
+            options,
+        };
+        if let Ok(mut place) = shared.pool.take(mono()) {
+            place.connection = Some(connection);
+            place.give_back();
+        }
+        Ok(shared)
+    }
+
+    /// The newest stamp seen in any answer.
+    pub(crate) fn newest(&self) -> Hlc {
+        Hlc(self.newest.load(Ordering::Relaxed))
+    }
+
+    /// The session, opened when it is first needed: reading the past of a path needs none.
+    pub(crate) fn session(&self) -> Result<SessionId, Error> {
+        match self.session.load(Ordering::Acquire) {
+            0 => self.open_session(SessionId(0)),
+            session => Ok(SessionId(session)),
+        }
+    }
+
+    /// The session if there is one, else 0.
+    pub(crate) fn current_session(&self) -> SessionId {
+        SessionId(self.session.load(Ordering::Acquire))
+    }
+
+    /// Opens a session in place of `old`, unless another thread has.
+    fn open_session(&self, old: SessionId) -> Result<SessionId, Error> {
+        let _opening = self.opening.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let current = self.session.load(Ordering::Acquire);
+        if current != old.0 {
+            return Ok(SessionId(current));
+        }
+        let op = Op::OpenSession(OpenSession {
+            command: self.options.command.clone(),
+            host: frieze_net::host_name(),
+            uid: self.hello.uid,
+        });
+        // It has no number yet: sent again it opens another, and the first ends with its lease.
+        let body = RequestBody { caller: None, request: Some(txn(Durability::Async, op)) };
+        let ask = Ask::new(body, SessionId(0), Seq(0), &[]);
+        let reply = expect_txn(self, self.ask(&ask, &mut [])?.0)?;
+        self.session.store(reply.id, Ordering::Release);
+        Ok(SessionId(reply.id))
+    }
+
+    /// A request that changes nothing.
+    pub(crate) fn query(&self, caller: Option<&Caller>, request: Request) -> Result<Reply, Error> {
+        let body = RequestBody { caller: caller.cloned(), request: Some(request) };
+        let session = SessionId(self.session.load(Ordering::Acquire));
+        Ok(self.ask(&Ask::new(body, session, Seq(0), &[]), &mut [])?.0)
+    }
+
+    /// A request that changes nothing but needs a session.
+    pub(crate) fn query_in_session(&self, caller: Option<&Caller>, request: Request) -> Result<Reply, Error> {
+        let body = RequestBody { caller: caller.cloned(), request: Some(request) };
+        let mut ask = Ask::new(body, self.session()?, Seq(0), &[]);
+        match self.ask(&ask, &mut []) {
+            Err(Error::Refused(fault)) if fault.reason == Reason::UnknownSession => {
+                ask.session = self.open_session(ask.session)?;
+                Ok(self.ask(&ask, &mut [])?.0)
+            }
+            done => Ok(done?.0),
+        }
+    }
+
+    /// A metadata transaction.
+    pub(crate) fn change(&self, caller: Option<&Caller>, durability: Durability, op: Op) -> Result<TxnReply, Error> {
+        let session = self.session()?;
+        let numbered = self.sequence.next();
+        let body = RequestBody { caller: caller.cloned(), request: Some(txn(durability, op)) };
+        let mut ask = Ask::new(body, session, numbered.seq, &[]);
+        match self.ask(&ask, &mut []) {
+            // A loss of power took the session before it was on disk. Under another session the request is another, so
+            // it is sent again only if it cannot have run.
+            Err(Error::Refused(fault)) if fault.reason == Reason::UnknownSession && !ask.may_have_run.get() => {
+                tracing::info!(session = %ask.session, "the server does not know the session any more: opening another");
+                ask.session = self.open_session(ask.session)?;
+                expect_txn(self, self.ask(&ask, &mut [])?.0)
+            }
+            done => expect_txn(self, done?.0),
+        }
+    }
+
+    /// Sends a transaction whose answer nobody waits for: it is read before the next on that connection. False if no
+    /// connection was idle. If it is lost, so is its effect; use it only where the end of the session does the same.
+    pub(crate) fn post(&self, caller: Option<&Caller>, op: Op) -> bool {
+        let session = SessionId(self.session.load(Ordering::Acquire));
+        let Ok(mut place) = self.pool.take(mono()) else { return false };
+        let Some(connection) = place.connection.as_mut() else { return false };
+        let seq = self.sequence.take();
+        let body = RequestBody { caller: caller.cloned(), request: Some(txn(Durability::Async, op)) };
+        let ask = Ask::new(body, session, seq, &[]);
+        let sent = self.send(connection, &ask).map(|id| connection.owed.push((id, seq)));
+        let settled =
+            sent.and_then(|()| if connection.owed.len() < OWED_MAX { Ok(()) } else { self.collect_owed(connection) });
+        match settled {
+            Ok(()) => {
+                place.give_back();
+                true
+            }
+            Err(error) => {
+                tracing::debug!(%error, "a request that nobody waits for was lost");
+                self.sequence.answered(seq);
+                self.bury(place);
+                false
+            }
+        }
+    }
+
+    /// Sends a request until it is answered or its time is over. Returns the reply and how many bytes of `into` its
+    /// payload filled.
+    pub(crate) fn ask(&self, ask: &Ask<'_>, into: &mut [u8]) -> Result<(Reply, usize), Error> {
+        let mut patience = self.patience();
+        loop {
+            let mut place = self.take(&patience)?;
+            let attempt = self.attempt(&mut place, ask, into, &patience);
+            match attempt {
+                Attempt::Done(Ok(done)) => {
+                    place.give_back();
+                    return Ok(done);
+                }
+                Attempt::Done(Err(error @ Error::Refused(_))) => {
+                    place.give_back();
+                    return Err(error);
+                }
+                Attempt::Done(Err(error)) => {
+                    self.bury(place);
+                    return Err(error);
+                }
+                Attempt::Again(error) => {
+                    if matches!(error, Error::Refused(_)) {
+                        place.give_back();
+                    } else {
+                        self.bury(place);
+                    }
+                    patience.wait(self, error)?;
+                }
+            }
+        }
+    }
+
+    fn attempt(
+        &self,
+        place: &mut Place<'_>,
+        ask: &Ask<'_>,
+        into: &mut [u8],
+        patience: &Patience,
+    ) -> Attempt<Result<(Reply, usize), Error>> {
+        let connection = match self.opened(place, patience) {
+            Ok(connection) => connection,
+            Err(error) if is_worth_repeating(&error) => return Attempt::Again(error),
+            Err(error) => return Attempt::Done(Err(error)),
+        };
+        let mut exchange = || -> Result<(Answer, usize), Error> {
+            ask.may_have_run.set(true);
+            let id = self.send(connection, ask)?;
+            let answer = self.receive(connection, id)?;
+            ask.may_have_run.set(false);
+            let len = answer.header.payload_len as usize;
+            if len > into.len() {
+                let found = format!("{len} bytes of payload");
+                return Err(Error::Protocol { server: self.server(), asked: "a request for fewer", found });
+            }
+            connection.take_payload(&mut into[..len])?;
+            Ok((answer, len))
+        };
+        match exchange() {
+            Ok((Answer { result: Ok(reply), .. }, len)) => Attempt::Done(Ok((reply, len))),
+            Ok((Answer { result: Err(fault), .. }, _)) if is_passing(&fault) => Attempt::Again(Error::Refused(fault)),
+            Ok((Answer { result: Err(fault), .. }, _)) => Attempt::Done(Err(Error::Refused(fault))),
+            Err(error) if is_worth_repeating(&error) => Attempt::Again(error),
+            Err(error) => Attempt::Done(Err(error)),
+        }
+    }
+
+    /// A place in the pool; waits for it as long as the call may take.
+    pub(crate) fn take(&self, patience: &Patience) -> Result<Place<'_>, Error> {
+        self.pool.take(patience.deadline).map_err(|no_place| match no_place {
+            NoPlace::Closed => Error::Closed,
+            NoPlace::Busy => Error::Busy {
+                server: self.server(),
+                connections_max: self.options.connections_max,
+                waited: patience.waited(),
+            },
+        })
+    }
+
+    /// The connection of a place, opened if it has none, with the time that is left.
+    pub(crate) fn opened<'p>(
+        &self,
+        place: &'p mut Place<'_>,
+        patience: &Patience,
+    ) -> Result<&'p mut Connection, Error> {
+        let left = patience.left();
+        if place.connection.is_none() {
+            let (connection, _) = Connection::open(&self.options, &self.hello.cluster, left)?;
+            place.connection = Some(connection);
+        }
+        let connection = place.connection.as_mut().expect("just opened");
+        connection.set_limit(left);
+        Ok(connection)
+    }
+
+    /// Sends a request with everything a header carries. Returns the request's id.
+    pub(crate) fn send(&self, connection: &mut Connection, ask: &Ask<'_>) -> Result<u64, Error> {
+        let id = self.last_request.fetch_add(1, Ordering::Relaxed) + 1;
+        let header = FrameHeader {
+            request_id: id,
+            session: ask.session,
+            seq: ask.seq,
+            acked: if ask.seq == Seq(0) { Seq(0) } else { self.sequence.acked() },
+            epoch: ChainEpoch(self.epoch.load(Ordering::Relaxed)),
+            hlc: self.newest(),
+            ..FrameHeader::of(FrameKind::Request)
+        };
+        let payload = if ask.payload.is_empty() { Payload::None } else { Payload::Bytes(ask.payload) };
+        connection.send(header, &ask.body, payload)?;
+        Ok(id)
+    }
+
+    /// Receives the answer to `id`.
+    pub(crate) fn receive(&self, connection: &mut Connection, id: u64) -> Result<Answer, Error> {
+        let answer = self.receive_any(connection)?;
+        if answer.header.request_id == id {
+            return Ok(answer);
+        }
+        let found = format!("request {}", answer.header.request_id);
+        Err(Error::Protocol { server: self.server(), asked: "another request", found })
+    }
+
+    /// Receives the next answer that somebody waits for.
+    pub(crate) fn receive_any(&self, connection: &mut Connection) -> Result<Answer, Error> {
+        loop {
+            let answer = connection.receive()?;
+            self.newest.fetch_max(answer.header.hlc.0, Ordering::Relaxed);
+            self.epoch.fetch_max(answer.header.epoch.0, Ordering::Relaxed);
+            let id = answer.header.request_id;
+            if let (0, Err(fault)) = (id, &answer.result) {
+                // The server closes the connection and says why.
+                return Err(Error::Refused(fault.clone()));
+            }
+            match connection.owed.iter().position(|&(owed, _)| owed == id) {
+                None => return Ok(answer),
+                Some(at) => self.sequence.answered(connection.owed.swap_remove(at).1),
+            }
+        }
+    }
+
+    /// Receives the answers that nobody waited for.
+    fn collect_owed(&self, connection: &mut Connection) -> Result<(), Error> {
+        connection.set_limit(self.options.timeout);
+        while let Some(&(id, _)) = connection.owed.first() {
+            let answer = connection.receive()?;
+            self.newest.fetch_max(answer.header.hlc.0, Ordering::Relaxed);
+            match connection.owed.iter().position(|&(owed, _)| owed == answer.header.request_id) {
+                Some(at) => self.sequence.answered(connection.owed.swap_remove(at).1),
+                None => {
+                    let found = format!("request {}", answer.header.request_id);
+                    tracing::debug!(expected = id, found, "an answer to nothing asked");
+                    return Err(Error::Protocol { server: self.server(), asked: "another request", found });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends a connection that failed. What it owed is lost.
+    pub(crate) fn bury(&self, mut place: Place<'_>) {
+        if let Some(connection) = place.connection.take() {
+            connection.owed.iter().for_each(|&(_, seq)| self.sequence.answered(seq));
+            place.bury();
+        }
+    }
+
+    pub(crate) fn patience(&self) -> Patience {
+        let began = mono();
+        let deadline = MonoTime(began.0.saturating_add(self.options.timeout.as_nanos() as u64));
+        Patience { began, deadline, pause: Duration::ZERO }
+    }
+
+    pub(crate) fn server(&self) -> String {
+        self.options.server.to_string()
+    }
+
+    pub(crate) fn unexpected(&self, asked: &'static str, found: &Reply) -> Error {
+        Error::Protocol { server: self.server(), asked, found: name_of(found).to_owned() }
+    }
+
+    /// Ends the session, once. Nothing can be asked afterwards.
+    pub(crate) fn close(&self) -> Result<(), Error> {
+        if self.pool.is_closed() {
+            return Ok(());
+        }
+        let ended = match self.session.load(Ordering::Acquire) {
+            0 => Ok(()),
+            _ => {
+                let op = Op::CloseSession(CloseSession { settled: Vec::new() });
+                self.change(None, Durability::Async, op).map(|_| ())
+            }
+        };
+        self.pool.close();
+        match ended {
+            // It has ended already: that is what was wanted.
+            Err(Error::Refused(fault)) if fault.reason == Reason::UnknownSession => Ok(()),
+            ended => ended,
+        }
+    }
+}
+
+impl Drop for Shared {
+    /// Ends the session if a connection is at hand. A session that is not ended ends by itself.
+    fn drop(&mut self) {
+        if !self.pool.is_closed() && self.session.load(Ordering::Acquire) != 0 {
+            self.post(None, Op::CloseSession(CloseSession { settled: Vec::new() }));
+        }
+    }
+}
+
+impl Patience {
+    /// Waits before the next attempt: not at all before the second, then longer and longer.
+    ///
+    /// # Errors
+    /// `Unanswered` when the time is over.
+    pub(crate) fn wait(&mut self, shared: &Shared, last: Error) -> Result<(), Error> {
+        if self.left() <= self.pause {
+            return Err(Error::Unanswered { server: shared.server(), waited: self.waited(), last: last.to_string() });
+        }
+        if self.pause.is_zero() {
+            tracing::debug!(error = %last, "asking again");
+        }
+        shared.pool.pause(self.pause);
+        if shared.pool.is_closed() {
+            return Err(Error::Closed);
+        }
+        self.pause = (self.pause * 2).clamp(PAUSE_MIN, PAUSE_MAX);
+        Ok(())
+    }
+
+    /// There was progress: the time begins again.
+    pub(crate) fn renew(&mut self, shared: &Shared) {
+        *self = shared.patience();
+    }
+
+    pub(crate) fn left(&self) -> Duration {
+        Duration::from_nanos(self.deadline.since_ns(mono()))
+    }
+
+    fn waited(&self) -> Duration {
+        Duration::from_nanos(mono().since_ns(self.began))
+    }
+}
+
+fn txn(durability: Durability, op: Op) -> Request {
+    Request::Txn(Txn { durability: durability as i32, op: Some(op) })
+}
+
+fn expect_txn(shared: &Shared, reply: Reply) -> Result<TxnReply, Error> {
+    match reply {
+        Reply::Txn(reply) => Ok(reply),
+        other => Err(shared.unexpected("a change", &other)),
+    }
+}
+
+/// True if the server says that it will be able to answer soon.
+pub(crate) fn is_passing(fault: &Fault) -> bool {
+    matches!(fault.reason, Reason::Unavailable | Reason::Overloaded | Reason::StaleEpoch | Reason::NotYetClosed)
+}
+
+/// True if the request may be answered on another connection.
+pub(crate) fn is_worth_repeating(error: &Error) -> bool {
+    match error {
+        Error::Refused(fault) => is_passing(fault),
+        Error::Transport(error) => match error {
+            frieze_net::Error::Frame { fault, .. } => fault.reason != Reason::WrongVersion,
+            frieze_net::Error::Address { .. } | frieze_net::Error::Key => false,
+            _ => true,
+        },
+        _ => false,
+    }
+}
+
+/// Pauses between attempts: short at first, for a server that restarts in a blink, then gentle.
+const PAUSE_MIN: Duration = Duration::from_millis(5);
+const PAUSE_MAX: Duration = Duration::from_millis(500);
+/// Answers that may wait unread on a connection: far below what a socket buffer holds.
+const OWED_MAX: usize = 16;

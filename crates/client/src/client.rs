@@ -1,0 +1,144 @@
+//! A connection to a frieze server as a program sees it.
+
+use std::sync::Arc;
+
+use frieze_base::SessionId;
+use frieze_hlc::{Hlc, Instant, ZonePolicy};
+use frieze_wire::message::{HelloReply, Now, NowReply, Reply, Request, Snapshot, Snapshots, Status, StatusReply};
+use frieze_wire::txn::{DeleteSnapshot, MakeSnapshot, Op};
+
+use crate::call::Shared;
+use crate::{Error, Fs, Options};
+
+/// A client of one server. Cheap to clone; clones share connections and session. Its session ends with the last clone,
+/// file system and file.
+#[derive(Clone, Debug)]
+pub struct Client(Arc<Shared>);
+
+impl Client {
+    /// Connects to a server and proves who is calling.
+    ///
+    /// # Errors
+    /// `Transport` if nobody answers at that address; it says what to do. `Refused` if the server turns this caller away.
+    pub fn connect(options: Options) -> Result<Client, Error> {
+        Ok(Client(Arc::new(Shared::connect(options)?)))
+    }
+
+    /// The file system as it is now, for the proven user.
+    pub fn fs(&self) -> Fs {
+        Fs::new(self.0.clone())
+    }
+
+    /// What the server said of itself and of this caller when it was first reached.
+    pub fn hello(&self) -> &HelloReply {
+        &self.0.hello
+    }
+
+    /// How the client was connected.
+    pub fn options(&self) -> &Options {
+        &self.0.options
+    }
+
+    /// The session, which is opened when it is first needed.
+    ///
+    /// # Errors
+    /// As any call.
+    pub fn session(&self) -> Result<SessionId, Error> {
+        self.0.session()
+    }
+
+    /// The newest stamp in any answer so far: everything this client did or saw lies at or before it.
+    pub fn newest(&self) -> Hlc {
+        self.0.newest()
+    }
+
+    /// The instant of now: a read at it holds everything that happened before the question.
+    ///
+    /// # Errors
+    /// As any call.
+    pub fn now(&self) -> Result<Hlc, Error> {
+        Ok(Hlc(self.clock()?.at))
+    }
+
+    /// The instant of now with the server's clock-error bound, and the span of instants that can be read.
+    ///
+    /// # Errors
+    /// As any call.
+    pub fn clock(&self) -> Result<NowReply, Error> {
+        self.instant_named("")
+    }
+
+    /// The exact instant that a text means: `5m-ago`, `2026-11-21T10:00:00Z`, `last-whole`, the name of a snapshot.
+    /// A moving text is resolved now; pass the result on, so that everything sees one cut.
+    ///
+    /// # Errors
+    /// `Instant` for a text that is none; `Refused` with `NotFound` for a snapshot that is not there.
+    pub fn resolve(&self, text: &str, zone: ZonePolicy) -> Result<Hlc, Error> {
+        let instant = Instant::parse(text, zone)?;
+        match &instant {
+            Instant::System(at) => Ok(*at),
+            Instant::Named(name) => Ok(Hlc(self.instant_named(name)?.at)),
+            Instant::LastWhole => Ok(Hlc(self.instant_named("last-whole")?.at)),
+            moving => {
+                let now = self.now()?;
+                Ok(moving.resolve(now).unwrap_or(now))
+            }
+        }
+    }
+
+    fn instant_named(&self, name: &str) -> Result<NowReply, Error> {
+        match self.0.query(None, Request::Now(Now { name: name.to_owned() }))? {
+            Reply::Now(reply) => Ok(reply),
+            other => Err(self.0.unexpected("the time", &other)),
+        }
+    }
+
+    /// How the server is.
+    ///
+    /// # Errors
+    /// As any call.
+    pub fn status(&self) -> Result<StatusReply, Error> {
+        match self.0.query(None, Request::Status(Status {}))? {
+            Reply::Status(reply) => Ok(reply),
+            other => Err(self.0.unexpected("the status", &other)),
+        }
+    }
+
+    /// The named instants in order of name.
+    ///
+    /// # Errors
+    /// As any call.
+    pub fn snapshots(&self) -> Result<Vec<Snapshot>, Error> {
+        match self.0.query(None, Request::Snapshots(Snapshots {}))? {
+            Reply::Snapshots(reply) => Ok(reply.snapshots),
+            other => Err(self.0.unexpected("the snapshots", &other)),
+        }
+    }
+
+    /// Names an instant and pins its history; `None` names the present. Returns the instant.
+    ///
+    /// # Errors
+    /// `Refused` with `Exists` if the name is taken, `InvalidArgument` if it could be read as an instant.
+    pub fn make_snapshot(&self, name: &str, at: Option<Hlc>) -> Result<Hlc, Error> {
+        let op = Op::MakeSnapshot(MakeSnapshot { name: name.to_owned(), at: at.map_or(0, |at| at.0) });
+        let reply = self.0.change(None, self.0.options.durability, op)?;
+        Ok(at.unwrap_or(Hlc(reply.stamp)))
+    }
+
+    /// Forgets a named instant. The instant can be read as long as history is kept.
+    ///
+    /// # Errors
+    /// `Refused` with `NotFound` if there is no such name.
+    pub fn delete_snapshot(&self, name: &str) -> Result<(), Error> {
+        let op = Op::DeleteSnapshot(DeleteSnapshot { name: name.to_owned() });
+        self.0.change(None, self.0.options.durability, op).map(|_| ())
+    }
+
+    /// Ends the session and every connection. Calls that wait end with `Closed`, as does everything afterwards.
+    ///
+    /// # Errors
+    /// If the server could not be told; the client is closed all the same.
+    pub fn close(&self) -> Result<(), Error> {
+        self.0.close()
+    }
+}

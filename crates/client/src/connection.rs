@@ -1,0 +1,148 @@
+//! One connection to the server: handshake, requests out, replies in.
+
+use std::time::Duration;
+
+use frieze_base::{Fault, Reason, Seq};
+use frieze_net::{FrameReader, FrameWriter, Limits, Payload, Stream, random_nonce};
+use frieze_wire::message::{Hello, HelloReply, Prove, Refusal, Reply, ReplyBody, Request, RequestBody};
+use frieze_wire::{FrameHeader, FrameKind};
+use prost::Message;
+
+use crate::{Error, Options};
+
+/// A connection that has shaken hands.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    reader: FrameReader,
+    writer: FrameWriter,
+    server: String,
+    sent: Vec<u8>,
+    received: Vec<u8>,
+    /// Requests whose answers nobody waits for, and their numbers.
+    pub(crate) owed: Vec<(u64, Seq)>,
+}
+
+/// A reply frame whose payload, if any, is still to be taken.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) header: FrameHeader,
+    pub(crate) result: Result<Reply, Fault>,
+}
+
+impl Connection {
+    /// Connects and shakes hands. `cluster` is the one expected, empty for any.
+    pub(crate) fn open(options: &Options, cluster: &str, limit: Duration) -> Result<(Connection, HelloReply), Error> {
+        let limit = limit.min(Limits::HANDSHAKE.frame).max(Duration::from_millis(1));
+        let stream = Stream::connect(&options.server, limit)?;
+        let limits = Limits { idle: Some(limit), frame: limit };
+        let mut connection = Connection {
+            reader: FrameReader::new(stream.clone(), limits)?,
+            writer: FrameWriter::new(stream, Limits { frame: options.timeout, ..limits }),
+            server: options.server.to_string(),
+            sent: Vec::new(),
+            received: Vec::new(),
+            owed: Vec::new(),
+        };
+        let hello = connection.shake_hands(options, cluster)?;
+        Ok((connection, hello))
+    }
+
+    fn shake_hands(&mut self, options: &Options, cluster: &str) -> Result<HelloReply, Error> {
+        let nonce = random_nonce()?;
+        let hello = Hello {
+            software: SOFTWARE.to_owned(),
+            key_name: options.key.as_ref().map_or(String::new(), |key| key.name().to_owned()),
+            nonce: nonce.to_vec(),
+            cluster: cluster.to_owned(),
+        };
+        let reply = match self.ask_once(Request::Hello(hello))? {
+            Reply::Hello(reply) => reply,
+            other => return Err(self.unexpected("a greeting", &other)),
+        };
+        let Some(key) = options.key.as_ref().filter(|_| !reply.challenge.is_empty()) else { return Ok(reply) };
+        let prove = Prove { mac: key.prove(&reply.challenge, &nonce).to_vec() };
+        match self.ask_once(Request::Prove(prove))? {
+            // What the connection is proven as now.
+            Reply::Hello(proven) => Ok(proven),
+            Reply::Done(_) => Ok(reply),
+            other => Err(self.unexpected("a proof", &other)),
+        }
+    }
+
+    fn ask_once(&mut self, request: Request) -> Result<Reply, Error> {
+        let body = RequestBody { caller: None, request: Some(request) };
+        self.send(FrameHeader::of(FrameKind::Request), &body, Payload::None)?;
+        self.receive()?.result.map_err(Error::Refused)
+    }
+
+    /// Waits at most `limit` for each of the replies to come.
+    pub(crate) fn set_limit(&mut self, limit: Duration) {
+        self.reader.set_limits(Limits { idle: Some(limit), frame: limit.max(Limits::SERVING.frame) });
+    }
+
+    /// Sends a request.
+    pub(crate) fn send(&mut self, header: FrameHeader, body: &RequestBody, payload: Payload<'_>) -> Result<(), Error> {
+        self.sent.clear();
+        // A Vec grows as needed, so encoding into it cannot fail.
+        body.encode_raw(&mut self.sent);
+        Ok(self.writer.send(header, &self.sent, payload)?)
+    }
+
+    /// Receives the next reply. Its payload is taken by [`Connection::take_payload`], or passed over.
+    pub(crate) fn receive(&mut self) -> Result<Answer, Error> {
+        let closed = || frieze_net::Error::Closed { peer: self.server.clone() };
+        let Some(header) = self.reader.read_frame(&mut self.received)? else { return Err(closed().into()) };
+        let wrong = |what: String| {
+            Error::Transport(frieze_net::Error::Frame {
+                peer: self.server.clone(),
+                fault: Fault::new(Reason::BadFrame, what),
+            })
+        };
+        let result = match header.kind {
+            FrameKind::Reply => {
+                let body = ReplyBody::decode(&self.received[..])
+                    .map_err(|error| wrong(format!("malformed reply: {error}")))?;
+                Ok(body.reply.ok_or_else(|| wrong("a reply without content".to_owned()))?)
+            }
+            FrameKind::Refusal => {
+                let refusal = Refusal::decode(&self.received[..])
+                    .map_err(|error| wrong(format!("malformed refusal: {error}")))?;
+                Err(refusal.into())
+            }
+            FrameKind::Request => return Err(wrong("a request came from the server".to_owned())),
+        };
+        Ok(Answer { header, result })
+    }
+
+    /// Receives the payload of the last reply.
+    pub(crate) fn take_payload(&mut self, into: &mut [u8]) -> Result<(), Error> {
+        Ok(self.reader.read_payload(into)?)
+    }
+
+    fn unexpected(&self, asked: &'static str, found: &Reply) -> Error {
+        Error::Protocol { server: self.server.clone(), asked, found: name_of(found).to_owned() }
+    }
+}
+
+/// What a reply is called in messages.
+pub(crate) fn name_of(reply: &Reply) -> &'static str {
+    match reply {
+        Reply::Hello(_) => "a greeting",
+        Reply::Done(_) => "done",
+        Reply::Stat(_) => "attributes",
+        Reply::List(_) => "entries",
+        Reply::Bytes(_) => "bytes",
+        Reply::Open(_) => "an open file",
+        Reply::Read(_) => "file content",
+        Reply::Write(_) => "a write",
+        Reply::Seek(_) => "an offset",
+        Reply::Txn(_) => "a change",
+        Reply::Now(_) => "an instant",
+        Reply::Snapshots(_) => "snapshots",
+        Reply::Log(_) => "versions",
+        Reply::Status(_) => "a status",
+    }
+}
+
+/// How this library names itself to the server.
+const SOFTWARE: &str = concat!("frieze/", env!("CARGO_PKG_VERSION"));

@@ -1,0 +1,447 @@
+//! An open file.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
+
+use frieze_base::{Fault, InodeId, Reason, Seq, SessionId};
+use frieze_hlc::Hlc;
+use frieze_wire::frame::PAYLOAD_BYTES_MAX;
+use frieze_wire::message::{
+    Answered, Attr, Durability, OpenReply, Read, ReadReply, Reply, Request, RequestBody, Seek, Stat, StatReply, Sync,
+    View, Write, WriteReply,
+};
+use frieze_wire::txn::{Caller, Grant, Op, SetAttr, Settle, Target};
+
+use crate::call::{Ask, Shared};
+use crate::grants::Writer;
+use crate::{Error, Fs, OpenFlags};
+
+/// An open file. Share it between threads as you like: every call is independent and takes its own offset.
+///
+/// A write has happened when the call returns; nothing is buffered here. [`File::close`] settles its length and tells of
+/// failures; dropping the file does the same without telling.
+#[derive(Debug)]
+pub struct File {
+    pub(crate) shared: Arc<Shared>,
+    session: SessionId,
+    inode: InodeId,
+    attr: Attr,
+    answered: Answered,
+    capability: Vec<u8>,
+    flags: OpenFlags,
+    view: View,
+    caller: Option<Caller>,
+    durability: AtomicI32,
+    chunk_bytes: u64,
+    /// Where the file ended when it was last seen: a guess, to ask for grants before an append.
+    end: AtomicU64,
+    writer: Option<Arc<Writer>>,
+}
+
+impl File {
+    pub(crate) fn new(shared: Arc<Shared>, reply: OpenReply, flags: OpenFlags, fs: &Fs) -> File {
+        let OpenReply { attr, capability, answered } = reply;
+        let inode = InodeId(attr.inode);
+        let chunk_bytes = if attr.chunk_bytes == 0 { shared.hello.chunk_bytes } else { attr.chunk_bytes };
+        File {
+            session: shared.current_session(),
+            inode,
+            answered,
+            capability,
+            flags,
+            view: fs.view(),
+            caller: fs.caller().cloned(),
+            durability: AtomicI32::new(fs.durability() as i32),
+            chunk_bytes: chunk_bytes.max(1),
+            end: AtomicU64::new(attr.size),
+            writer: flags.write.then(|| shared.writers.of(inode)),
+            attr,
+            shared,
+        }
+    }
+
+    /// Which file.
+    pub fn inode(&self) -> InodeId {
+        self.inode
+    }
+
+    /// Attributes when it was opened.
+    pub fn attr(&self) -> &Attr {
+        &self.attr
+    }
+
+    /// What the server said of the instant when the file was opened.
+    pub fn answered(&self) -> Answered {
+        self.answered
+    }
+
+    /// What it was opened for.
+    pub fn flags(&self) -> OpenFlags {
+        self.flags
+    }
+
+    /// Attributes now, or at the view it was opened at; also of a file without a name.
+    ///
+    /// # Errors
+    /// As any call.
+    pub fn stat(&self) -> Result<StatReply, Error> {
+        let request = Request::Stat(Stat { target: Target::inode(self.inode), view: self.view });
+        match self.shared.query(self.caller.as_ref(), request)? {
+            Reply::Stat(reply) => Ok(reply),
+            other => Err(self.shared.unexpected("attributes", &other)),
+        }
+    }
+
+    /// Changes when writes from now on are acknowledged.
+    pub fn set_durability(&self, durability: Durability) {
+        self.durability.store(durability as i32, Ordering::Relaxed);
+    }
+
+    /// Reads up to `into.len()` bytes from `offset`; fewer only at the end of the file. Holes are zeros.
+    ///
+    /// # Errors
+    /// `NotOpenFor`; `Refused` with `Corrupt` if stored bytes fail their checksum; as any call.
+    pub fn read_at(&self, offset: u64, into: &mut [u8]) -> Result<usize, Error> {
+        self.must_read()?;
+        check_range(offset, into.len() as u64)?;
+        if into.len() > REQUEST_BYTES {
+            return self.read_at_wide(offset, into);
+        }
+        let mut filled = 0;
+        while filled < into.len() {
+            let rest = &mut into[filled..];
+            let ask = self.ask_read(offset + filled as u64, rest.len());
+            let (reply, count) = match self.shared.ask(&ask, rest)? {
+                (Reply::Read(reply), count) => (reply, count),
+                (other, _) => return Err(self.shared.unexpected("file content", &other)),
+            };
+            filled += count;
+            if reply.end_of_file || count == 0 {
+                break;
+            }
+        }
+        Ok(filled)
+    }
+
+    pub(crate) fn ask_read(&self, offset: u64, len: usize) -> Ask<'static> {
+        let read = Read { capability: self.capability.clone(), offset, len: len as u32 };
+        self.ask(Request::Read(read), Seq(0), &[])
+    }
+
+    /// Writes all of `data` at `offset`. Up to 1 MiB is one atomic write; more is several, sent one after the other
+    /// without waiting. Returns the stamp of the last: a read at it, or later, holds all of them.
+    ///
+    /// In a file with user time a write is one record, so it is never split, and may have 4 MiB.
+    ///
+    /// # Errors
+    /// `NotOpenFor`; `RecordTooLarge`; `Refused` with `BackwardUserTime` or `NoSpace`; as any call. Of a write of several
+    /// pieces some may have happened.
+    pub fn write_at(&self, offset: u64, data: &[u8]) -> Result<Hlc, Error> {
+        self.must_write()?;
+        check_range(offset, data.len() as u64)?;
+        if data.is_empty() {
+            return Ok(self.shared.newest());
+        }
+        if data.len() > self.piece_bytes_max() {
+            return self.write_at_wide(offset, data);
+        }
+        Ok(Hlc(self.write_once(offset, data, Place::At)?.stamp))
+    }
+
+    /// Appends all of `data` at the end of the file as it is then, atomically and in one piece; at most 4 MiB.
+    ///
+    /// # Errors
+    /// `AppendTooLarge`; as [`File::write_at`].
+    pub fn append(&self, data: &[u8]) -> Result<WriteReply, Error> {
+        self.must_write()?;
+        if data.len() > PAYLOAD_BYTES_MAX as usize {
+            return Err(Error::AppendTooLarge { len: data.len(), max: PAYLOAD_BYTES_MAX as usize });
+        }
+        if data.is_empty() {
+            let offset = self.stat()?.attr.size;
+            return Ok(WriteReply { stamp: self.shared.newest().0, offset });
+        }
+        let reply = self.write_once(self.end.load(Ordering::Relaxed), data, Place::End)?;
+        self.end.fetch_max(reply.offset + data.len() as u64, Ordering::Relaxed);
+        Ok(reply)
+    }
+
+    /// One write request, its grant included.
+    pub(crate) fn write_once(&self, offset: u64, data: &[u8], place: Place) -> Result<WriteReply, Error> {
+        let writer = self.writer.as_ref().expect("opened for writing");
+        let mut offset = offset;
+        let mut rounds = 0;
+        loop {
+            self.ensure_granted(offset, data.len())?;
+            writer.mark_dirty();
+            let numbered = self.shared.sequence.next();
+            let ask = self.ask_write(offset, data, place, numbered.seq);
+            match self.shared.ask(&ask, &mut []) {
+                Ok((Reply::Write(reply), _)) => return Ok(reply),
+                Ok((other, _)) => return Err(self.shared.unexpected("a write", &other)),
+                // Refused is answered: it has not happened, and the next attempt is another request.
+                Err(Error::Refused(fault)) if is_without_grant(&fault) && rounds < GRANT_ROUNDS_MAX => {
+                    rounds += 1;
+                    writer.drop_from(self.chunks_of(offset, data.len()).start);
+                    if place == Place::End {
+                        offset = self.stat()?.attr.size;
+                        self.end.store(offset, Ordering::Relaxed);
+                    }
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    pub(crate) fn ask_write<'d>(&self, offset: u64, data: &'d [u8], place: Place, seq: Seq) -> Ask<'d> {
+        let write = Write {
+            capability: self.capability.clone(),
+            offset: if place == Place::End { 0 } else { offset },
+            append: place == Place::End,
+            durability: self.durability.load(Ordering::Relaxed),
+            uid: self.caller.as_ref().map_or(self.shared.hello.uid, |caller| caller.uid),
+        };
+        self.ask(Request::Write(write), seq, data)
+    }
+
+    /// The right to read or write is in the capability, so the caller is not named again.
+    fn ask<'d>(&self, request: Request, seq: Seq, payload: &'d [u8]) -> Ask<'d> {
+        Ask::new(RequestBody { caller: None, request: Some(request) }, self.session, seq, payload)
+    }
+
+    /// Asks for what is missing to write these bytes.
+    pub(crate) fn ensure_granted(&self, offset: u64, len: usize) -> Result<(), Error> {
+        let writer = self.writer.as_ref().expect("opened for writing");
+        let wanted = self.chunks_of(offset, len);
+        while let Some(range) = writer.missing(wanted.clone()) {
+            let grant = Grant { inode: self.inode.0, first: range.start, count: range.len() as u32 };
+            self.shared.change(self.caller.as_ref(), Durability::Async, Op::Grant(grant))?;
+            writer.add(range);
+        }
+        Ok(())
+    }
+
+    /// True if these bytes may be written without asking.
+    pub(crate) fn is_granted(&self, offset: u64, len: usize) -> bool {
+        self.writer.as_ref().is_some_and(|writer| writer.missing(self.chunks_of(offset, len)).is_none())
+    }
+
+    pub(crate) fn note_granted(&self, chunks: Range<u32>) {
+        if let Some(writer) = &self.writer {
+            writer.add(chunks);
+        }
+    }
+
+    pub(crate) fn note_lost_grant(&self, offset: u64) {
+        if let Some(writer) = &self.writer {
+            writer.drop_from(self.chunks_of(offset, 1).start);
+        }
+    }
+
+    pub(crate) fn note_dirty(&self) {
+        if let Some(writer) = &self.writer {
+            writer.mark_dirty();
+        }
+    }
+
+    fn chunks_of(&self, offset: u64, len: usize) -> Range<u32> {
+        let index = |at: u64| u32::try_from(at / self.chunk_bytes).unwrap_or(u32::MAX - 1);
+        let last = offset.saturating_add(len.max(1) as u64 - 1);
+        index(offset)..index(last) + 1
+    }
+
+    /// Largest write that goes out as one.
+    pub(crate) fn piece_bytes_max(&self) -> usize {
+        if self.attr.time_plugin.is_empty() { REQUEST_BYTES } else { PAYLOAD_BYTES_MAX as usize }
+    }
+
+    /// True if every write is a record of its own.
+    pub(crate) fn has_user_time(&self) -> bool {
+        !self.attr.time_plugin.is_empty()
+    }
+
+    /// Makes everything written to the file, and the metadata that names it, durable.
+    ///
+    /// # Errors
+    /// As any call. What was written before a failure may or may not survive a crash; a later success says nothing of it.
+    pub fn sync(&self) -> Result<(), Error> {
+        if let Some(writer) = &self.writer
+            && writer.take_dirty()
+            && let Err(error) = self.settle(Keep::Grant)
+        {
+            writer.mark_dirty();
+            return Err(error);
+        }
+        let request = Request::Sync(Sync { inode: self.inode.0 });
+        match self.shared.query_in_session(self.caller.as_ref(), request)? {
+            Reply::Done(_) => Ok(()),
+            other => Err(self.shared.unexpected("a barrier", &other)),
+        }
+    }
+
+    /// Cuts the file at `len` bytes, or extends it with a hole.
+    ///
+    /// # Errors
+    /// `NotOpenFor`; as any call.
+    pub fn set_len(&self, len: u64) -> Result<(), Error> {
+        self.must_write()?;
+        let change =
+            SetAttr { target: Target::inode(self.inode), size: Some(len), by_handle: true, ..empty_set_attr() };
+        self.shared.change(self.caller.as_ref(), self.durability(), Op::SetAttr(change))?;
+        if let Some(writer) = &self.writer {
+            // The server dropped the grants above; asking again for the one at the edge costs little.
+            writer.drop_from(u32::try_from(len.div_ceil(self.chunk_bytes)).unwrap_or(u32::MAX));
+        }
+        self.end.store(len, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// The next offset at or after `offset` that holds data; `None` if only a hole follows, or the end.
+    ///
+    /// # Errors
+    /// As any call.
+    pub fn seek_data(&self, offset: u64) -> Result<Option<u64>, Error> {
+        self.seek(offset, true)
+    }
+
+    /// The next offset at or after `offset` that lies in a hole; the end of the file counts as one. `None` beyond it.
+    ///
+    /// # Errors
+    /// As any call.
+    pub fn seek_hole(&self, offset: u64) -> Result<Option<u64>, Error> {
+        self.seek(offset, false)
+    }
+
+    fn seek(&self, offset: u64, data: bool) -> Result<Option<u64>, Error> {
+        let seek = Seek { capability: self.capability.clone(), offset, data };
+        match self.shared.ask(&self.ask(Request::Seek(seek), Seq(0), &[]), &mut []) {
+            Ok((Reply::Seek(found), _)) => Ok(Some(found)),
+            Ok((other, _)) => Err(self.shared.unexpected("an offset", &other)),
+            Err(Error::Refused(fault)) if fault.reason == Reason::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Closes the file. If it was written to, its length is settled when this returns.
+    ///
+    /// # Errors
+    /// As any call. The file is closed all the same, and nothing that was acknowledged is lost.
+    pub fn close(mut self) -> Result<(), Error> {
+        match self.release() {
+            Some((keep, Wrote::Yes)) => self.settle(keep),
+            // Nobody can tell a grant that was never used from one that is gone: it need not be waited for.
+            Some((keep, Wrote::No)) if !self.post_settle(keep) => self.settle(keep),
+            _ => Ok(()),
+        }
+    }
+
+    /// Ends this handle's part in writing, once: what is to be settled, if anything.
+    fn release(&mut self) -> Option<(Keep, Wrote)> {
+        let writer = self.writer.take()?;
+        let keep = if self.shared.writers.release(self.inode) { Keep::Nothing } else { Keep::Grant };
+        match (writer.take_dirty(), keep) {
+            (true, keep) => Some((keep, Wrote::Yes)),
+            (false, Keep::Nothing) if writer.holds_any() => Some((keep, Wrote::No)),
+            _ => None,
+        }
+    }
+
+    fn settle(&self, keep: Keep) -> Result<(), Error> {
+        self.shared.change(self.caller.as_ref(), Durability::Async, self.settling(keep)).map(|_| ())
+    }
+
+    fn post_settle(&self, keep: Keep) -> bool {
+        self.shared.post(self.caller.as_ref(), self.settling(keep))
+    }
+
+    fn settling(&self, keep: Keep) -> Op {
+        let keep_grant = keep == Keep::Grant;
+        Op::Settle(Settle { inode: self.inode.0, keep_grant, stamp: 0, size: 0, mtime_ns: 0 })
+    }
+
+    fn durability(&self) -> Durability {
+        Durability::try_from(self.durability.load(Ordering::Relaxed)).unwrap_or(Durability::Async)
+    }
+
+    pub(crate) fn must_read(&self) -> Result<(), Error> {
+        if self.flags.read { Ok(()) } else { Err(Error::NotOpenFor { what: "reading" }) }
+    }
+
+    pub(crate) fn must_write(&self) -> Result<(), Error> {
+        if self.writer.is_some() { Ok(()) } else { Err(Error::NotOpenFor { what: "writing" }) }
+    }
+}
+
+impl Drop for File {
+    /// Settles without waiting. If that is lost, the end of the session settles.
+    fn drop(&mut self) {
+        if let Some((keep, _)) = self.release() {
+            self.post_settle(keep);
+        }
+    }
+}
+
+/// Where a write goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// To its offset.
+    At,
+    /// To the end of the file as the server knows it.
+    End,
+}
+
+/// What the session goes on holding after a file is settled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Keep {
+    Grant,
+    Nothing,
+}
+
+/// Whether there is a length to settle or only a grant to give back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wrote {
+    Yes,
+    No,
+}
+
+/// True if the server does not know (any more) that the session may write there: another client's truncate took it.
+pub(crate) fn is_without_grant(fault: &Fault) -> bool {
+    fault.reason == Reason::Busy
+}
+
+/// What a reply to a read must be.
+pub(crate) fn expect_read(shared: &Shared, reply: Reply) -> Result<ReadReply, Error> {
+    match reply {
+        Reply::Read(reply) => Ok(reply),
+        other => Err(shared.unexpected("file content", &other)),
+    }
+}
+
+/// Offsets end at 2^63 - 1, as in POSIX.
+pub(crate) fn check_range(offset: u64, len: u64) -> Result<(), Error> {
+    match offset.checked_add(len) {
+        Some(end) if end <= i64::MAX as u64 => Ok(()),
+        _ => Err(Error::OffsetTooLarge { offset, len }),
+    }
+}
+
+fn empty_set_attr() -> SetAttr {
+    SetAttr {
+        target: Target::inode(InodeId(0)),
+        mode: None,
+        uid: None,
+        gid: None,
+        size: None,
+        atime: None,
+        mtime: None,
+        by_handle: false,
+        settled: None,
+    }
+}
+
+/// Bytes of one request of a stream: large enough that the cost of a call is lost in that of its bytes (1 MiB at 5 GB/s
+/// is 200 us), small enough that buffers stay in the cache.
+pub(crate) const REQUEST_BYTES: usize = 1 << 20;
+/// How often a write asks for its grant again before it believes that it may not.
+const GRANT_ROUNDS_MAX: usize = 4;

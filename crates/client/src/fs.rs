@@ -1,0 +1,375 @@
+//! A view of the file system: now or an instant of its past, for one caller.
+
+use std::sync::Arc;
+
+use frieze_base::InodeId;
+use frieze_hlc::{Hlc, UserTime};
+use frieze_wire::message::{
+    Access, DirEntry, Durability, GetXattr, List, ListReply, Log, LogReply, Open, OpenReply, ReadLink, Reply, Request,
+    Stat, StatReply, Sync, TxnReply, View,
+};
+use frieze_wire::txn::{
+    Caller, Link, Make, MakeKind, Op, Remove, RemoveXattr, Rename, SetAttr, SetXattr, Special, Target,
+};
+
+use crate::call::Shared;
+use crate::{Error, File};
+
+/// A view of the file system. Cheap to clone; [`Fs::at`] and the like give another view of the same client.
+///
+/// Paths start at the root. Every method answers for the view's instant and caller; a change asked of a view of the past
+/// is refused here.
+///
+/// # Errors
+/// Every method can end with `Refused` (the server's reason, as POSIX would have it), `Unanswered` (no answer in time; a
+/// change may or may not have happened), `Busy` or `Closed`.
+#[derive(Clone, Debug)]
+pub struct Fs {
+    shared: Arc<Shared>,
+    view: View,
+    caller: Option<Caller>,
+    durability: Durability,
+}
+
+/// What a file is opened for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OpenFlags {
+    /// To read.
+    pub read: bool,
+    /// To write: only now can be written.
+    pub write: bool,
+}
+
+impl OpenFlags {
+    /// To read only.
+    pub const READ: OpenFlags = OpenFlags { read: true, write: false };
+    /// To write only.
+    pub const WRITE: OpenFlags = OpenFlags { read: false, write: true };
+    /// To read and write.
+    pub const READ_WRITE: OpenFlags = OpenFlags { read: true, write: true };
+}
+
+/// What [`Fs::create`] does with a name that is taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CreateMode {
+    /// It fails with `Exists`.
+    Exclusive,
+    /// An existing regular file is opened as it is, not truncated.
+    OpenExisting,
+}
+
+/// What [`Fs::rename`] does with a new name that is taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RenameMode {
+    /// It is replaced.
+    Replace,
+    /// It fails with `Exists`.
+    NoReplace,
+    /// The two change places.
+    Exchange,
+}
+
+/// What [`Fs::set_xattr`] expects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum XattrMode {
+    /// Nothing: set it in either case.
+    Any,
+    /// The attribute is not there yet.
+    Create,
+    /// The attribute is there.
+    Replace,
+}
+
+impl Fs {
+    pub(crate) fn new(shared: Arc<Shared>) -> Fs {
+        let durability = shared.options.durability;
+        Fs { shared, view: View::NOW, caller: None, durability }
+    }
+
+    /// The same at an instant of system time, inclusive.
+    pub fn at(&self, at: Hlc) -> Fs {
+        Fs { view: View { at: Some(at.0), ..self.view }, ..self.clone() }
+    }
+
+    /// The same with every file cut at its last record with a user time up to `user_at`.
+    pub fn user_at(&self, user_at: UserTime) -> Fs {
+        Fs { view: View { user_at: Some(user_at.0), ..self.view }, ..self.clone() }
+    }
+
+    /// The same on behalf of another user: for root's connections, and keys with that right.
+    pub fn as_caller(&self, caller: Caller) -> Fs {
+        Fs { caller: Some(caller), ..self.clone() }
+    }
+
+    /// The same with another durability of writes and changes.
+    pub fn with_durability(&self, durability: Durability) -> Fs {
+        Fs { durability, ..self.clone() }
+    }
+
+    /// The instant and user time of this view.
+    pub fn view(&self) -> View {
+        self.view
+    }
+
+    /// On whose behalf; `None` for the proven user of the connection.
+    pub fn caller(&self) -> Option<&Caller> {
+        self.caller.as_ref()
+    }
+
+    /// When writes and changes made through this view are acknowledged.
+    pub fn durability(&self) -> Durability {
+        self.durability
+    }
+
+    /// Attributes of a file.
+    pub fn stat(&self, target: &Target) -> Result<StatReply, Error> {
+        match self.ask(Request::Stat(Stat { target: target.clone(), view: self.view }))? {
+            Reply::Stat(reply) => Ok(reply),
+            other => Err(self.shared.unexpected("attributes", &other)),
+        }
+    }
+
+    /// A page of a directory in byte order of names: those after `after`, at most `count_max` (0 leaves it to the server).
+    pub fn list(&self, target: &Target, after: &[u8], count_max: u32, with_attrs: bool) -> Result<ListReply, Error> {
+        self.list_page(List {
+            target: target.clone(),
+            view: self.view,
+            after: after.to_vec(),
+            count_max,
+            with_attrs,
+            by_handle: false,
+        })
+    }
+
+    /// As [`Fs::list`] of a directory that was opened before, when the right to read it was checked with
+    /// [`Fs::access`]: like a descriptor it goes on to be read when the right is taken away.
+    pub fn list_opened(
+        &self,
+        directory: InodeId,
+        after: &[u8],
+        count_max: u32,
+        with_attrs: bool,
+    ) -> Result<ListReply, Error> {
+        self.list_page(List {
+            target: Target::inode(directory),
+            view: self.view,
+            after: after.to_vec(),
+            count_max,
+            with_attrs,
+            by_handle: true,
+        })
+    }
+
+    fn list_page(&self, list: List) -> Result<ListReply, Error> {
+        match self.ask(Request::List(list))? {
+            Reply::List(reply) => Ok(reply),
+            other => Err(self.shared.unexpected("entries", &other)),
+        }
+    }
+
+    /// All entries of a directory in byte order of names.
+    pub fn entries(&self, target: &Target) -> Result<Vec<DirEntry>, Error> {
+        self.all_entries(target, false)
+    }
+
+    /// All entries of a directory in byte order of names, with their attributes.
+    pub fn entries_with_attrs(&self, target: &Target) -> Result<Vec<DirEntry>, Error> {
+        self.all_entries(target, true)
+    }
+
+    fn all_entries(&self, target: &Target, with_attrs: bool) -> Result<Vec<DirEntry>, Error> {
+        let mut page = self.list(target, b"", 0, with_attrs)?;
+        let mut entries = page.entries;
+        // The pages after the first are of the directory that the first was of, whatever its name has become.
+        while let Some(last) = entries.last().filter(|_| page.more).map(|entry| entry.name.clone()) {
+            page = self.list_opened(InodeId(page.inode), &last, 0, with_attrs)?;
+            if page.entries.is_empty() {
+                break;
+            }
+            entries.append(&mut page.entries);
+        }
+        Ok(entries)
+    }
+
+    /// The target of a symbolic link.
+    pub fn read_link(&self, target: &Target) -> Result<Vec<u8>, Error> {
+        self.bytes(Request::ReadLink(ReadLink { target: target.clone(), view: self.view }), "a link's target")
+    }
+
+    /// Succeeds if the caller may: `R_OK` 4, `W_OK` 2, `X_OK` 1, or 0 if it is there at all.
+    pub fn access(&self, target: &Target, mask: u32) -> Result<(), Error> {
+        match self.ask(Request::Access(Access { target: target.clone(), view: self.view, mask }))? {
+            Reply::Done(_) => Ok(()),
+            other => Err(self.shared.unexpected("rights", &other)),
+        }
+    }
+
+    /// An extended attribute.
+    pub fn get_xattr(&self, target: &Target, name: &[u8]) -> Result<Vec<u8>, Error> {
+        let request = GetXattr { target: target.clone(), view: self.view, name: name.to_vec() };
+        self.bytes(Request::GetXattr(request), "an attribute")
+    }
+
+    /// The names of the extended attributes.
+    pub fn list_xattr(&self, target: &Target) -> Result<Vec<Vec<u8>>, Error> {
+        let request = GetXattr { target: target.clone(), view: self.view, name: Vec::new() };
+        let names = self.bytes(Request::GetXattr(request), "names of attributes")?;
+        Ok(names.split(|&b| b == 0).filter(|name| !name.is_empty()).map(<[u8]>::to_vec).collect())
+    }
+
+    fn bytes(&self, request: Request, asked: &'static str) -> Result<Vec<u8>, Error> {
+        match self.ask(request)? {
+            Reply::Bytes(reply) => Ok(reply.value),
+            other => Err(self.shared.unexpected(asked, &other)),
+        }
+    }
+
+    /// Versions of a file in order of stamp: those after `after`, at most `count_max` (0 leaves it to the server).
+    pub fn log(&self, target: &Target, after: Hlc, count_max: u32) -> Result<LogReply, Error> {
+        let request = Log { target: target.clone(), view: self.view, after: after.0, count_max };
+        match self.ask(Request::Log(request))? {
+            Reply::Log(reply) => Ok(reply),
+            other => Err(self.shared.unexpected("versions", &other)),
+        }
+    }
+
+    /// Opens a regular file at the view. Rights are asked once, here.
+    pub fn open(&self, target: &Target, flags: OpenFlags) -> Result<File, Error> {
+        if flags.write {
+            self.must_be_now("opening for writing")?;
+        }
+        let open = Open { target: target.clone(), view: self.view, read: flags.read, write: flags.write, made_at: 0 };
+        match self.shared.query_in_session(self.caller.as_ref(), Request::Open(open))? {
+            Reply::Open(reply) => Ok(self.file(reply, flags)),
+            other => Err(self.shared.unexpected("an open file", &other)),
+        }
+    }
+
+    /// Makes a regular file (or opens an existing one) to read and write, whatever `mode` says. `mode` holds permission
+    /// bits, already without the umask.
+    pub fn create(&self, target: &Target, mode: u32, create: CreateMode) -> Result<File, Error> {
+        self.create_with(target, mode, create, OpenFlags::READ_WRITE)
+    }
+
+    /// As [`Fs::create`], opened for `flags` only.
+    pub fn create_with(&self, target: &Target, mode: u32, create: CreateMode, flags: OpenFlags) -> Result<File, Error> {
+        let made = self.make(target, mode, create == CreateMode::OpenExisting, MakeKind::File(flags.write))?;
+        let inode = InodeId(made.id);
+        match made.attr {
+            Some(attr) if !made.existed && !made.capability.is_empty() => {
+                let reply = OpenReply { attr, capability: made.capability, answered: Default::default() };
+                let file = self.file(reply, flags);
+                // Made for writing, the file came with the grant of its first chunk.
+                file.note_granted(0..1);
+                Ok(file)
+            }
+            // Not the name again: another file may have it by now.
+            _ if made.existed => self.open(&Target::inode(inode), flags),
+            _ => {
+                let target = Target::inode(inode);
+                let open = Open { target, view: self.view, read: flags.read, write: flags.write, made_at: made.stamp };
+                match self.shared.query_in_session(self.caller.as_ref(), Request::Open(open))? {
+                    Reply::Open(reply) => Ok(self.file(reply, flags)),
+                    other => Err(self.shared.unexpected("an open file", &other)),
+                }
+            }
+        }
+    }
+
+    fn file(&self, reply: OpenReply, flags: OpenFlags) -> File {
+        File::new(self.shared.clone(), reply, flags, self)
+    }
+
+    /// Makes a directory.
+    pub fn mkdir(&self, target: &Target, mode: u32) -> Result<TxnReply, Error> {
+        self.make(target, mode, false, MakeKind::Directory(true))
+    }
+
+    /// Makes a symbolic link to `to`.
+    pub fn symlink(&self, to: &[u8], target: &Target) -> Result<TxnReply, Error> {
+        self.make(target, 0o777, false, MakeKind::Symlink(to.to_vec()))
+    }
+
+    /// Makes a fifo, socket or device.
+    pub fn special(&self, target: &Target, mode: u32, special: Special) -> Result<TxnReply, Error> {
+        self.make(target, mode, false, MakeKind::Special(special))
+    }
+
+    fn make(&self, target: &Target, mode: u32, or_open: bool, kind: MakeKind) -> Result<TxnReply, Error> {
+        self.change("making", Op::Make(Make { target: target.clone(), mode, or_open, kind: Some(kind) }))
+    }
+
+    /// Gives an existing file another name.
+    pub fn link(&self, file: &Target, name: &Target) -> Result<TxnReply, Error> {
+        self.change("linking", Op::Link(Link { file: file.clone(), name: name.clone() }))
+    }
+
+    /// Removes a name that is not a directory's.
+    pub fn unlink(&self, target: &Target) -> Result<TxnReply, Error> {
+        self.change("removing", Op::Remove(Remove { target: target.clone(), directory: false }))
+    }
+
+    /// Removes an empty directory.
+    pub fn rmdir(&self, target: &Target) -> Result<TxnReply, Error> {
+        self.change("removing", Op::Remove(Remove { target: target.clone(), directory: true }))
+    }
+
+    /// Moves a name.
+    pub fn rename(&self, from: &Target, to: &Target, mode: RenameMode) -> Result<TxnReply, Error> {
+        let flags = match mode {
+            RenameMode::Replace => 0,
+            RenameMode::NoReplace => 1,
+            RenameMode::Exchange => 2,
+        };
+        self.change("renaming", Op::Rename(Rename { from: from.clone(), to: to.clone(), flags }))
+    }
+
+    /// Changes attributes; absent fields stay. The answer holds the attributes just after.
+    pub fn set_attr(&self, change: SetAttr) -> Result<TxnReply, Error> {
+        self.change("changing attributes", Op::SetAttr(change))
+    }
+
+    /// Sets an extended attribute.
+    pub fn set_xattr(&self, target: &Target, name: &[u8], value: &[u8], mode: XattrMode) -> Result<TxnReply, Error> {
+        let flags = match mode {
+            XattrMode::Any => 0,
+            XattrMode::Create => 1,
+            XattrMode::Replace => 2,
+        };
+        let op = SetXattr { target: target.clone(), name: name.to_vec(), value: value.to_vec(), flags };
+        self.change("setting an attribute", Op::SetXattr(op))
+    }
+
+    /// Removes an extended attribute.
+    pub fn remove_xattr(&self, target: &Target, name: &[u8]) -> Result<TxnReply, Error> {
+        let op = RemoveXattr { target: target.clone(), name: name.to_vec() };
+        self.change("removing an attribute", Op::RemoveXattr(op))
+    }
+
+    /// Makes everything the session wrote to a file or directory, and the metadata that names it, durable.
+    pub fn sync(&self, inode: InodeId) -> Result<(), Error> {
+        self.must_be_now("syncing")?;
+        match self.shared.query_in_session(self.caller.as_ref(), Request::Sync(Sync { inode: inode.0 }))? {
+            Reply::Done(_) => Ok(()),
+            other => Err(self.shared.unexpected("a barrier", &other)),
+        }
+    }
+
+    /// Makes everything that was written so far durable.
+    pub fn sync_all(&self) -> Result<(), Error> {
+        self.sync(InodeId(0))
+    }
+
+    fn ask(&self, request: Request) -> Result<Reply, Error> {
+        self.shared.query(self.caller.as_ref(), request)
+    }
+
+    fn change(&self, what: &'static str, op: Op) -> Result<TxnReply, Error> {
+        self.must_be_now(what)?;
+        self.shared.change(self.caller.as_ref(), self.durability, op)
+    }
+
+    fn must_be_now(&self, what: &'static str) -> Result<(), Error> {
+        if self.view.is_past() { Err(Error::PastView { what }) } else { Ok(()) }
+    }
+}

@@ -1,0 +1,44 @@
+//! How a client connects.
+
+use std::time::Duration;
+
+use frieze_net::{Key, ServerAddr};
+use frieze_wire::message::Durability;
+
+/// How a client connects and how long it waits.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The server. Default `127.0.0.1:7470`.
+    pub server: ServerAddr,
+    /// Program or command line, shown by `log` and in the server's log. Default: the arguments of this process.
+    pub command: String,
+    /// When writes and changes are acknowledged. Default `Async`: when they are in the server's memory.
+    pub durability: Durability,
+    /// Proves the caller where the kernel cannot: from another machine. Default none.
+    pub key: Option<Key>,
+    /// How long a call may take, reconnecting included, before it fails as `Unavailable`. Default 30 s. More rides out
+    /// longer restarts; less tells a program sooner.
+    pub timeout: Duration,
+    /// Connections held at most; a call beyond them waits for one. Default 64. Each costs the server a thread.
+    pub connections_max: usize,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        let mut command: Vec<String> = std::env::args_os().map(|arg| arg.to_string_lossy().into_owned()).collect();
+        command.truncate(16);
+        let mut command = command.join(" ");
+        command.truncate(command.floor_char_boundary(COMMAND_BYTES_MAX));
+        Options {
+            server: ServerAddr::default(),
+            command,
+            durability: Durability::Async,
+            key: None,
+            timeout: Duration::from_secs(30),
+            connections_max: 64,
+        }
+    }
+}
+
+/// A command line longer than this is cut: it names a session, it is not kept to be run again.
+const COMMAND_BYTES_MAX: usize = 200;

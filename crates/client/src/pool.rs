@@ -1,0 +1,159 @@
+//! Connections that calls borrow one at a time.
+
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use frieze_base::MonoTime;
+use frieze_net::mono;
+
+use crate::connection::Connection;
+
+/// A bounded set of connections. A call beyond the bound waits until another gives one back.
+#[derive(Debug)]
+pub(crate) struct Pool {
+    state: Mutex<State>,
+    /// A connection or a place came free, or the pool was closed.
+    freed: Condvar,
+    /// The pool was closed: whoever pauses goes on.
+    closing: Condvar,
+    connections_max: usize,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    idle: Vec<Connection>,
+    /// Idle and borrowed, those being opened included.
+    open: usize,
+    /// Rises when the connections of before are believed dead.
+    generation: u64,
+    closed: bool,
+}
+
+/// The right to one connection; gives its place back when dropped.
+#[derive(Debug)]
+pub(crate) struct Place<'a> {
+    pool: &'a Pool,
+    generation: u64,
+    /// The connection; `None` until it is opened.
+    pub(crate) connection: Option<Connection>,
+}
+
+/// Why there is no place.
+#[derive(Debug)]
+pub(crate) enum NoPlace {
+    /// All were busy until the deadline.
+    Busy,
+    /// The pool was closed.
+    Closed,
+}
+
+impl Pool {
+    pub(crate) fn new(connections_max: usize) -> Pool {
+        Pool {
+            state: Mutex::default(),
+            freed: Condvar::new(),
+            closing: Condvar::new(),
+            connections_max: connections_max.max(1),
+        }
+    }
+
+    /// An idle connection, or the right to open one; waits for it until `deadline`.
+    pub(crate) fn take(&self, deadline: MonoTime) -> Result<Place<'_>, NoPlace> {
+        let mut state = self.lock();
+        loop {
+            if state.closed {
+                return Err(NoPlace::Closed);
+            }
+            // The one used last: its thread and memory at the server are warm.
+            if let Some(connection) = state.idle.pop() {
+                return Ok(Place { pool: self, generation: state.generation, connection: Some(connection) });
+            }
+            if state.open < self.connections_max {
+                state.open += 1;
+                return Ok(Place { pool: self, generation: state.generation, connection: None });
+            }
+            let left = deadline.since_ns(mono());
+            if left == 0 {
+                return Err(NoPlace::Busy);
+            }
+            state = wait(&self.freed, state, Duration::from_nanos(left));
+        }
+    }
+
+    /// Waits before another attempt; ends early when the pool is closed.
+    pub(crate) fn pause(&self, duration: Duration) {
+        let until = MonoTime(mono().0 + duration.as_nanos() as u64);
+        let mut state = self.lock();
+        loop {
+            let left = until.since_ns(mono());
+            if left == 0 || state.closed {
+                return;
+            }
+            state = wait(&self.closing, state, Duration::from_nanos(left));
+        }
+    }
+
+    /// Ends the idle connections, and those that are given back later; no call gets one any more.
+    pub(crate) fn close(&self) {
+        let mut state = self.lock();
+        state.closed = true;
+        state.open -= state.idle.len();
+        let idle = std::mem::take(&mut state.idle);
+        drop(state);
+        drop(idle);
+        self.freed.notify_all();
+        self.closing.notify_all();
+    }
+
+    /// True once [`Pool::close`] was called.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.lock().closed
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Place<'_> {
+    /// Gives the connection back for the next call.
+    pub(crate) fn give_back(mut self) {
+        let Some(connection) = self.connection.take() else { return };
+        let mut state = self.pool.lock();
+        if state.closed || state.generation != self.generation {
+            drop(state);
+            drop(connection);
+            return; // the place is given back by drop
+        }
+        state.idle.push(connection);
+        drop(state);
+        self.pool.freed.notify_one();
+        std::mem::forget(self); // the place stays with the idle connection
+    }
+
+    /// The connection was found dead: so are, most likely, the idle ones of the same age.
+    pub(crate) fn bury(mut self) {
+        self.connection = None;
+        let mut state = self.pool.lock();
+        if state.generation == self.generation {
+            state.generation += 1;
+            state.open -= state.idle.len();
+            let idle = std::mem::take(&mut state.idle);
+            drop(state);
+            drop(idle);
+            self.pool.freed.notify_all();
+        }
+    }
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        self.connection = None;
+        self.pool.lock().open -= 1;
+        self.pool.freed.notify_one();
+    }
+}
+
+fn wait<'a>(on: &Condvar, state: MutexGuard<'a, State>, duration: Duration) -> MutexGuard<'a, State> {
+    on.wait_timeout(state, duration).unwrap_or_else(PoisonError::into_inner).0
+}

@@ -1,0 +1,380 @@
+//! Many bytes: requests of 1 MiB, several in flight on one connection.
+
+use std::borrow::Cow;
+use std::collections::VecDeque;
+
+use frieze_base::{ByteRange, Seq};
+use frieze_hlc::Hlc;
+use frieze_wire::frame::PAYLOAD_BYTES_MAX;
+use frieze_wire::message::Reply;
+
+use crate::call::{Patience, is_passing, is_worth_repeating};
+use crate::connection::Connection;
+use crate::file::{Place as WritePlace, REQUEST_BYTES, check_range, expect_read, is_without_grant};
+use crate::pool::Place;
+use crate::{Error, File};
+
+/// Requests in flight unless told otherwise: with 4 the server always has the next when it is done with one.
+pub(crate) const DEPTH: usize = 4;
+/// More would only fill socket buffers.
+const DEPTH_MAX: usize = 64;
+
+impl File {
+    /// Reads a range in order, with `depth` requests of 1 MiB in flight (1 to 64; 4 is plenty on one machine), and hands
+    /// each piece to `sink`. Ends at the end of the range or of the file. Returns how many bytes there were.
+    ///
+    /// # Errors
+    /// As [`File::read_at`], and what `sink` fails with.
+    pub fn read_stream<E: From<Error>>(
+        &self,
+        range: ByteRange,
+        depth: usize,
+        mut sink: impl FnMut(&[u8]) -> Result<(), E>,
+    ) -> Result<u64, E> {
+        self.must_read()?;
+        check_range(range.start(), range.len())?;
+        // One buffer for all pieces stays in the cache.
+        let mut buffer = vec![0; REQUEST_BYTES.min(range.len() as usize)];
+        self.read_pieces(range, depth, |connection, _, len| {
+            connection.take_payload(&mut buffer[..len]).map_err(Failure::Ours)?;
+            sink(&buffer[..len]).map_err(Failure::Theirs)
+        })
+    }
+
+    /// A large read, straight into `into`.
+    pub(crate) fn read_at_wide(&self, offset: u64, into: &mut [u8]) -> Result<usize, Error> {
+        let range = ByteRange::new(offset, offset + into.len() as u64);
+        let count = self.read_pieces::<Error>(range, DEPTH, |connection, at, len| {
+            let start = (at - offset) as usize;
+            connection.take_payload(&mut into[start..start + len]).map_err(Failure::Ours)
+        })?;
+        Ok(count as usize)
+    }
+
+    /// Reads a range piece by piece in order; `take` receives the payload of each from the connection.
+    fn read_pieces<E: From<Error>>(
+        &self,
+        range: ByteRange,
+        depth: usize,
+        mut take: impl FnMut(&mut Connection, u64, usize) -> Result<(), Failure<E>>,
+    ) -> Result<u64, E> {
+        let depth = depth.clamp(1, DEPTH_MAX);
+        let mut patience = self.shared.patience();
+        let mut done = range.start();
+        loop {
+            let mut place = self.shared.take(&patience)?;
+            match self.read_on(&mut place, &mut patience, &mut done, range.end(), depth, &mut take) {
+                Ok(()) => {
+                    place.give_back();
+                    return Ok(done - range.start());
+                }
+                Err(Failure::Theirs(error)) => return Err(error),
+                Err(Failure::Ours(error)) if is_worth_repeating(&error) => {
+                    self.shared.bury(place);
+                    patience.wait(&self.shared, error)?;
+                }
+                Err(Failure::Ours(error)) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// Reads on over one connection until the end or a failure; `done` tells how far it came.
+    fn read_on<E>(
+        &self,
+        place: &mut Place<'_>,
+        patience: &mut Patience,
+        done: &mut u64,
+        end: u64,
+        depth: usize,
+        take: &mut impl FnMut(&mut Connection, u64, usize) -> Result<(), Failure<E>>,
+    ) -> Result<(), Failure<E>> {
+        let shared = &self.shared;
+        let connection = shared.opened(place, patience).map_err(Failure::Ours)?;
+        let mut next = *done;
+        let mut flight: VecDeque<(u64, u64, usize)> = VecDeque::with_capacity(depth);
+        loop {
+            while flight.len() < depth && next < end {
+                let len = piece_len(next, end - next);
+                let id = shared.send(connection, &self.ask_read(next, len)).map_err(Failure::Ours)?;
+                flight.push_back((id, next, len));
+                next += len as u64;
+            }
+            // A server answers the reads of one connection in the order they came.
+            let Some((id, at, len)) = flight.pop_front() else { return Ok(()) };
+            let answer = shared.receive(connection, id).map_err(Failure::Ours)?;
+            let reply = expect_read(shared, answer.result.map_err(|fault| Failure::Ours(Error::Refused(fault)))?)
+                .map_err(Failure::Ours)?;
+            let count = answer.header.payload_len as usize;
+            if count > len {
+                let found = format!("{count} bytes of payload");
+                let asked = "a request for fewer";
+                return Err(Failure::Ours(Error::Protocol { server: shared.server(), asked, found }));
+            }
+            take(connection, at, count)?;
+            *done = at + count as u64;
+            patience.renew(shared);
+            connection.set_limit(patience.left());
+            if count < len {
+                // At the end of the file the answers still to come are empty. A reply cut short for a reason of the
+                // server's own is gone on from.
+                while let Some((id, ..)) = flight.pop_front() {
+                    shared.receive(connection, id).map_err(Failure::Ours)?;
+                }
+                if reply.end_of_file || count == 0 {
+                    return Ok(());
+                }
+                next = *done;
+            }
+        }
+    }
+
+    /// Writes what `source` gives from `offset` on, with `depth` requests in flight. `source` fills the empty buffer
+    /// (1 MiB goes out as one request, more is split) and returns whether more will come. Returns the bytes written and
+    /// the stamp of the last write.
+    ///
+    /// # Errors
+    /// As [`File::write_at`], and what `source` fails with. Some of the writes in flight may have happened.
+    pub fn write_stream<E: From<Error>>(
+        &self,
+        offset: u64,
+        depth: usize,
+        mut source: impl FnMut(&mut Vec<u8>) -> Result<bool, E>,
+    ) -> Result<(u64, Hlc), E> {
+        self.must_write()?;
+        let mut run = WriteRun::new(self, depth);
+        let mut at = offset;
+        let mut more = true;
+        while more {
+            let mut buffer = run.spare.pop().unwrap_or_else(|| Vec::with_capacity(REQUEST_BYTES));
+            buffer.clear();
+            more = source(&mut buffer)?;
+            check_range(at, buffer.len() as u64)?;
+            let len = buffer.len();
+            if len <= self.piece_bytes_max() {
+                if len > 0 {
+                    run.push(at, Cow::Owned(buffer))?;
+                }
+            } else if self.has_user_time() {
+                return Err(too_large(len).into());
+            } else {
+                let mut from = 0;
+                while from < len {
+                    let count = piece_len(at + from as u64, (len - from) as u64);
+                    run.push(at + from as u64, Cow::Owned(buffer[from..from + count].to_vec()))?;
+                    from += count;
+                }
+            }
+            at += len as u64;
+        }
+        Ok((at - offset, run.finish()?))
+    }
+
+    /// A large write, straight from `data`.
+    pub(crate) fn write_at_wide(&self, offset: u64, data: &[u8]) -> Result<Hlc, Error> {
+        if self.has_user_time() {
+            return Err(too_large(data.len()));
+        }
+        let mut run = WriteRun::new(self, DEPTH);
+        let mut from = 0;
+        while from < data.len() {
+            let at = offset + from as u64;
+            let count = piece_len(at, (data.len() - from) as u64);
+            run.push(at, Cow::Borrowed(&data[from..from + count]))?;
+            from += count;
+        }
+        run.finish()
+    }
+}
+
+/// A run of writes in flight on one connection.
+struct WriteRun<'f, 'd> {
+    file: &'f File,
+    place: Option<Place<'f>>,
+    flight: VecDeque<Piece<'d>>,
+    depth: usize,
+    patience: Patience,
+    newest: Hlc,
+    /// Buffers of writes that are done.
+    spare: Vec<Vec<u8>>,
+}
+
+/// One write in flight. Its bytes are kept until it is answered: it may have to be sent again.
+struct Piece<'d> {
+    offset: u64,
+    data: Cow<'d, [u8]>,
+    seq: Seq,
+    /// Request id on the current connection; `None` if it is to be sent (again).
+    id: Option<u64>,
+}
+
+impl<'f, 'd> WriteRun<'f, 'd> {
+    fn new(file: &'f File, depth: usize) -> WriteRun<'f, 'd> {
+        let depth = depth.clamp(1, DEPTH_MAX);
+        let patience = file.shared.patience();
+        WriteRun {
+            file,
+            place: None,
+            flight: VecDeque::with_capacity(depth),
+            depth,
+            patience,
+            newest: Hlc::ZERO,
+            spare: Vec::new(),
+        }
+    }
+
+    /// Sends one more write, once there is room for it.
+    fn push(&mut self, offset: u64, data: Cow<'d, [u8]>) -> Result<(), Error> {
+        while self.flight.len() >= self.depth {
+            self.settle_one()?;
+        }
+        if !self.file.is_granted(offset, data.len()) {
+            // The grant is asked for over another connection, and there may be only one.
+            self.pause()?;
+            self.file.ensure_granted(offset, data.len())?;
+        }
+        self.file.note_dirty();
+        let seq = self.file.shared.sequence.take();
+        self.flight.push_back(Piece { offset, data, seq, id: None });
+        self.send_unsent()
+    }
+
+    /// Waits for all writes and gives the connection back. Returns the newest stamp.
+    fn finish(mut self) -> Result<Hlc, Error> {
+        self.pause()?;
+        Ok(self.newest)
+    }
+
+    fn pause(&mut self) -> Result<(), Error> {
+        while !self.flight.is_empty() {
+            self.settle_one()?;
+        }
+        if let Some(place) = self.place.take() {
+            place.give_back();
+        }
+        Ok(())
+    }
+
+    /// Sends whatever is not on its way, over a new connection if need be.
+    fn send_unsent(&mut self) -> Result<(), Error> {
+        while let Err(error) = self.try_send() {
+            self.lose(error)?;
+        }
+        Ok(())
+    }
+
+    fn try_send(&mut self) -> Result<(), Error> {
+        let (file, shared) = (self.file, &self.file.shared);
+        if self.place.is_none() {
+            self.place = Some(shared.take(&self.patience)?);
+        }
+        let place = self.place.as_mut().expect("just taken");
+        let connection = shared.opened(place, &self.patience)?;
+        for piece in self.flight.iter_mut().filter(|piece| piece.id.is_none()) {
+            let ask = file.ask_write(piece.offset, &piece.data, WritePlace::At, piece.seq);
+            piece.id = Some(shared.send(connection, &ask)?);
+        }
+        Ok(())
+    }
+
+    /// The connection failed: everything unanswered is to be sent again, under the same numbers.
+    fn lose(&mut self, error: Error) -> Result<(), Error> {
+        if let Some(place) = self.place.take() {
+            self.file.shared.bury(place);
+        }
+        self.flight.iter_mut().for_each(|piece| piece.id = None);
+        if !is_worth_repeating(&error) {
+            return Err(error);
+        }
+        self.patience.wait(&self.file.shared, error)
+    }
+
+    /// Waits until one write is answered.
+    fn settle_one(&mut self) -> Result<(), Error> {
+        loop {
+            let shared = &self.file.shared;
+            self.send_unsent()?;
+            let connection =
+                self.place.as_mut().and_then(|place| place.connection.as_mut()).expect("something was sent over it");
+            let answer = match shared.receive_any(connection) {
+                Ok(answer) => answer,
+                Err(error) => {
+                    self.lose(error)?;
+                    continue;
+                }
+            };
+            let id = answer.header.request_id;
+            let Some(at) = self.flight.iter().position(|piece| piece.id == Some(id)) else {
+                let found = format!("request {id}");
+                let error = Error::Protocol { server: shared.server(), asked: "another request", found };
+                self.lose(error)?;
+                continue;
+            };
+            match answer.result {
+                Ok(Reply::Write(reply)) => {
+                    self.newest = self.newest.max(Hlc(reply.stamp));
+                    self.patience.renew(shared);
+                    connection.set_limit(self.patience.left());
+                    self.remove(at);
+                    return Ok(());
+                }
+                Ok(other) => {
+                    let error = shared.unexpected("a write", &other);
+                    self.lose(error)?;
+                }
+                Err(fault) if is_passing(&fault) => {
+                    self.flight[at].id = None;
+                    self.patience.wait(shared, Error::Refused(fault))?;
+                }
+                Err(fault) if is_without_grant(&fault) => {
+                    let piece = self.remove_whole(at);
+                    self.file.note_lost_grant(piece.offset);
+                    // Its own request asks for the grant again; the rest of the run goes on when that is done.
+                    self.pause()?;
+                    let reply = self.file.write_once(piece.offset, &piece.data, WritePlace::At)?;
+                    self.newest = self.newest.max(Hlc(reply.stamp));
+                    return Ok(());
+                }
+                Err(fault) => {
+                    self.remove(at);
+                    return Err(Error::Refused(fault));
+                }
+            }
+        }
+    }
+
+    fn remove_whole(&mut self, at: usize) -> Piece<'d> {
+        let piece = self.flight.remove(at).expect("its position was just found");
+        self.file.shared.sequence.answered(piece.seq);
+        piece
+    }
+
+    fn remove(&mut self, at: usize) {
+        if let Cow::Owned(buffer) = self.remove_whole(at).data {
+            self.spare.push(buffer);
+        }
+    }
+}
+
+impl Drop for WriteRun<'_, '_> {
+    /// After a failure: nobody will ask for the answers that are still to come, and the connection that carries them ends
+    /// with its place.
+    fn drop(&mut self) {
+        self.flight.iter().for_each(|piece| self.file.shared.sequence.answered(piece.seq));
+    }
+}
+
+/// Whose failure ended a stream.
+enum Failure<E> {
+    Ours(Error),
+    Theirs(E),
+}
+
+/// Length of the next request: up to the next multiple of 1 MiB, so that those after it never cross a chunk.
+fn piece_len(offset: u64, left: u64) -> usize {
+    let step = REQUEST_BYTES as u64;
+    (step - offset % step).min(left) as usize
+}
+
+fn too_large(len: usize) -> Error {
+    Error::RecordTooLarge { len, max: PAYLOAD_BYTES_MAX as usize }
+}
