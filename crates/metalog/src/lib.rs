@@ -1,21 +1,43 @@
-//! The ordered log of metadata batches.
+//! The ordered log of metadata batches. Today with one member: a write-ahead log with group commit.
+//!
+//! Every change of the namespace is a transaction in a batch, every batch one entry here, with one stamp; whoever
+//! executes the entries in order gets the same namespace. This crate decides order, place and durability; the driver
+//! moves the bytes.
+//!
+//! # The life of a batch
+//! 1. [`Input::Propose`] with a fresh tick. The log gives it the next index and a place, at its tail or at the start of a
+//!    new segment, and asks for [`Effect::Append`].
+//! 2. [`Input::Appended`]: with one member it is committed, [`Effect::Committed`]. Execute it, answer `async` callers.
+//! 3. [`Input::Persisted`] after a flush, which covers however many entries came meanwhile: [`Effect::Durable`]. Answer
+//!    `sync` callers, hand the versions to the store.
+//! 4. [`Input::Truncate`] when the store holds it durably: its segment's file is used again.
+//!
+//! # Guarantees
+//! - What is recovered is a prefix of what was proposed and not withdrawn, and holds every entry that was durable.
+//! - *Ordered*: an entry counts only if the data log recovered everything it held when the entry was proposed. So a name
+//!   is never there without the bytes written before it. The flusher keeps the same order: data, then metalog.
+//! - A file may hold anything from an earlier use or a failed append; none of it is ever taken for an entry.
+//! - What recovery cut stays cut: it is erased before the log goes on.
+//! - Damage to an entry that was on stable storage is an error, never a shorter log.
+//!
+//! Leaves to others: what a batch means (`namespace`), files and flushes (`node`, `disk`), the clock (`hlc`). A Raft log
+//! of several members fills the same inputs and effects: `Committed` then comes with the majority.
+//!
+//! # Source
+//! CalvinFS (FAST'15) §2: one ordered log of batches. Protocols §6, §7 (*ordered*).
+
+mod error;
+mod format;
+mod log;
 mod message;
+mod recover;
 mod settings;
+#[cfg(test)]
+mod tests;
 
+pub use error::Error;
+pub use format::{ENTRY_HEADER_BYTES, EntryHeader, FORMAT_VERSION, SEGMENT_HEADER_BYTES, SegmentHeader};
+pub use log::Metalog;
 pub use message::{DataEnd, Effect, Entry, Input, NewSegment};
+pub use recover::{Cut, CutReason, Mend, RecoverFrom, Recovered, Report, SegmentSource};
 pub use settings::Settings;
-
-// Public life of the log, filled in next:
-// impl Metalog {
-//     pub fn new(settings: Settings) -> Metalog;                        // an empty directory; term 1
-//     pub fn step(&mut self, at: Hlc, input: Input, out: &mut Vec<Effect>);
-//     pub fn recover(settings, from: RecoverFrom { applied: LogIndex, data_end: DataEnd }, source: &mut dyn SegmentSource,
-//                    visit: &mut dyn FnMut(Entry)) -> Result<Recovered, Error>;   // entries after `applied`, in order
-//     pub fn last(&self) -> LogIndex;  committed() durable() -> LogIndex;  newest() -> Hlc;  closed() -> Hlc;  term() -> u64
-//     pub fn is_readable_at(&self, at: Hlc) -> bool;
-// }
-// pub trait SegmentSource { fn segments(&mut self) -> Result<Vec<(SegmentId, u64 /* file bytes */)>, Fault>;
-//                           fn read(&mut self, segment, offset: u64, into: &mut [u8]) -> Result<usize, Fault>; }
-// pub struct Recovered { pub log: Metalog, pub report: Report, pub mend: Vec<Mend> }
-// pub enum Mend { Erase { segment, offset, len }, Remove { segment } }  // done and synced before the log is used
-// pub struct Report { pub entries: u64, pub first: LogIndex, pub last: LogIndex, pub cut: Option<Cut { segment, offset, index, why: CutReason }> }

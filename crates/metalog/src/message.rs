@@ -1,5 +1,7 @@
 //! What can happen to the log and what it asks for.
 
+use std::fmt;
+
 use frieze_base::{Fault, LogIndex, Reason, SegmentId};
 use frieze_hlc::Hlc;
 
@@ -10,6 +12,12 @@ pub struct DataEnd {
     pub segment: SegmentId,
     /// Bytes from its start.
     pub offset: u64,
+}
+
+impl fmt::Display for DataEnd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.segment, self.offset)
+    }
 }
 
 /// One batch of transactions in the log.
@@ -129,7 +137,10 @@ pub enum Effect {
         /// The last of them.
         index: LogIndex,
     },
-    /// Remove this file: more are spare than are kept for use again.
+    /// Everybody who waits, for an entry to be committed or durable or for an instant to close, is told this. Whether
+    /// those changes survive is not known.
+    Failed(Fault),
+    /// Remove this file, if it is there: it is no part of the log and not kept for use again.
     Remove {
         /// The file.
         segment: SegmentId,

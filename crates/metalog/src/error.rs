@@ -1,0 +1,142 @@
+//! Why the log refuses, or cannot be recovered.
+
+use frieze_base::{ErrorKind, Fault, LogIndex, Reason, SegmentId};
+use frieze_hlc::Hlc;
+
+use crate::message::DataEnd;
+
+/// A refused input, or a directory that holds no usable log.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// The batch is larger than an entry may be.
+    #[error("a batch of {len} bytes is too large for the metalog: {max} at most")]
+    BatchTooLarge {
+        /// Its length in bytes.
+        len: u64,
+        /// [`crate::Settings::body_bytes_max`].
+        max: u64,
+    },
+    /// A limit of [`crate::Settings`] is reached.
+    #[error("too many {what}: {max} at most; send again later")]
+    Overloaded {
+        /// What there are too many of.
+        what: &'static str,
+        /// The limit.
+        max: u64,
+    },
+    /// The instant to close lies above the clock.
+    #[error("{at} cannot be closed: it lies above this server's clock {clock}")]
+    CloseFuture {
+        /// The instant.
+        at: Hlc,
+        /// The reading here.
+        clock: Hlc,
+    },
+    /// An entry, or one before it, could not be appended.
+    #[error("the change could not be written to the metalog: {}", reason.words())]
+    AppendFailed {
+        /// From the driver.
+        reason: Reason,
+    },
+    /// The device failed, now or before.
+    #[error("the metalog's device has failed ({}): nothing is changed until the server has been restarted", reason.words())]
+    DeviceFailed {
+        /// From the driver.
+        reason: Reason,
+    },
+    /// The directory was written by another version of frieze.
+    #[error(
+        "metalog segment {segment} has format version {found}, this frieze reads {expected}: use the version that wrote it"
+    )]
+    WrongVersion {
+        /// The segment.
+        segment: SegmentId,
+        /// Its version.
+        found: u32,
+        /// Ours.
+        expected: u32,
+    },
+    /// The log does not reach back to where the store ends.
+    #[error(
+        "the metalog begins after entry {found}, but the store holds entries up to {applied} only: segments are missing"
+    )]
+    Missing {
+        /// Last entry in the store.
+        applied: LogIndex,
+        /// Last entry before the log.
+        found: LogIndex,
+    },
+    /// There is no segment at all, though the store holds entries.
+    #[error("the store holds entries up to {applied}, but the metalog has no segment: it is missing")]
+    NoSegment {
+        /// Last entry in the store.
+        applied: LogIndex,
+    },
+    /// What was on stable storage cannot be read.
+    #[error(
+        "metalog segment {segment} is damaged at byte {offset}: entry {index} was on stable storage and fails its checksum"
+    )]
+    Damaged {
+        /// The segment.
+        segment: SegmentId,
+        /// Where in it.
+        offset: u64,
+        /// The entry expected there.
+        index: LogIndex,
+    },
+    /// A file is shorter than it was made.
+    #[error("metalog segment {segment} has {found} bytes and was made with {expected}: it has been truncated")]
+    Truncated {
+        /// The segment.
+        segment: SegmentId,
+        /// Its length.
+        found: u64,
+        /// What its header says.
+        expected: u64,
+    },
+    /// An entry on stable storage names data that the data log no longer has.
+    #[error(
+        "metalog entry {index} was on stable storage and names data up to {needed}, but the data log ends at {found}"
+    )]
+    DataMissing {
+        /// The entry.
+        index: LogIndex,
+        /// End of the data it names.
+        needed: DataEnd,
+        /// Where the data log ends.
+        found: DataEnd,
+    },
+    /// A segment could not be read at all.
+    #[error("the metalog could not be read: {0}")]
+    Source(Fault),
+}
+
+impl Error {
+    /// Why, as doors map it.
+    pub fn reason(&self) -> Reason {
+        match self {
+            Error::BatchTooLarge { .. } => Reason::TooLarge,
+            Error::Overloaded { .. } => Reason::Overloaded,
+            Error::CloseFuture { .. } => Reason::Future,
+            Error::AppendFailed { reason } | Error::DeviceFailed { reason } => *reason,
+            Error::WrongVersion { .. } => Reason::WrongVersion,
+            Error::Missing { .. }
+            | Error::NoSegment { .. }
+            | Error::Damaged { .. }
+            | Error::Truncated { .. }
+            | Error::DataMissing { .. } => Reason::Corrupt,
+            Error::Source(fault) => fault.reason,
+        }
+    }
+
+    /// What the caller does next.
+    pub fn kind(&self) -> ErrorKind {
+        self.reason().kind()
+    }
+}
+
+impl From<Error> for Fault {
+    fn from(error: Error) -> Fault {
+        Fault::new(error.reason(), error.to_string())
+    }
+}

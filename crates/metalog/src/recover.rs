@@ -1,0 +1,396 @@
+//! From the bytes of a directory back to the log: the entries that count, and what has to be mended before it goes on.
+
+use frieze_base::{Fault, LogIndex, SegmentId, crc32c};
+use frieze_hlc::Hlc;
+
+use crate::error::Error;
+use crate::format::{
+    self, ENTRY_HEADER_BYTES, EntryHeader, FORMAT_VERSION, SEGMENT_HEADER_BYTES, SegmentHeader, SegmentStart,
+};
+use crate::log::{Held, Metalog, Spare, Tail};
+use crate::message::{DataEnd, Entry};
+use crate::settings::Settings;
+
+/// Where recovery reads.
+pub trait SegmentSource {
+    /// Every segment file: its id, from its name, and its length in bytes. In any order.
+    ///
+    /// # Errors
+    /// The directory cannot be read.
+    fn segments(&mut self) -> Result<Vec<(SegmentId, u64)>, Fault>;
+
+    /// Reads from `offset` into `into`; fewer bytes only at the end of the file.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    fn read(&mut self, segment: SegmentId, offset: u64, into: &mut [u8]) -> Result<usize, Fault>;
+}
+
+/// What recovery starts from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RecoverFrom {
+    /// Last entry whose effects the store holds durably; 0 for none.
+    pub applied: LogIndex,
+    /// Where the data log ends after its own recovery.
+    pub data_end: DataEnd,
+}
+
+/// A recovered log.
+#[derive(Debug)]
+pub struct Recovered {
+    /// The log, ready to go on.
+    pub log: Metalog,
+    /// What was found.
+    pub report: Report,
+    /// What the driver does, in order, and syncs (files and directory) before the log is used: what was cut must not
+    /// come back after the next crash.
+    pub mend: Vec<Mend>,
+}
+
+/// What recovery found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Report {
+    /// Entries given to the visitor.
+    pub entries: u64,
+    /// Last entry of the log.
+    pub last: LogIndex,
+    /// Where something that looks like an entry was left out, if anything was.
+    pub cut: Option<Cut>,
+}
+
+/// Where the log was cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cut {
+    /// The segment.
+    pub segment: SegmentId,
+    /// Where in it.
+    pub offset: u64,
+    /// The entry that would have been there.
+    pub index: LogIndex,
+    /// Why.
+    pub why: CutReason,
+}
+
+/// Why the log was cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CutReason {
+    /// The entry is not whole: the crash came before its flush.
+    Torn,
+    /// The entry names data that the crash lost: a name is never there without the bytes written before it.
+    BeyondData,
+}
+
+/// One thing to mend.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Mend {
+    /// Write zeros.
+    Erase {
+        /// The segment.
+        segment: SegmentId,
+        /// From here,
+        offset: u64,
+        /// so many bytes.
+        len: u64,
+    },
+    /// Remove the file.
+    Remove {
+        /// The file.
+        segment: SegmentId,
+    },
+}
+
+impl Metalog {
+    /// Recovers the log from its files: a prefix of what was proposed, holding everything that was durable. Gives the
+    /// entries after `from.applied` to `visit`, in order.
+    ///
+    /// The log ends at the first entry that is not whole, or that names data beyond `from.data_end`. A file may hold
+    /// anything from an earlier use.
+    ///
+    /// # Errors
+    /// `Missing` or `NoSegment` if the log does not reach back to the store; `Damaged`, `Truncated` or `DataMissing` if
+    /// something that was on stable storage is lost; `WrongVersion`: do not serve, and leave the files as they are.
+    /// `Source`: a file cannot be read.
+    pub fn recover(
+        settings: Settings,
+        from: RecoverFrom,
+        source: &mut dyn SegmentSource,
+        visit: &mut dyn FnMut(Entry),
+    ) -> Result<Recovered, Error> {
+        let files = Files::read(source)?;
+        let mut log = Metalog::new(settings);
+        log.next_segment = SegmentId(files.all.last().map_or(0, |file| file.segment.0) + 1);
+        let Some(start) = files.start(from.applied)? else {
+            files.check_never_used(source)?;
+            let mend = files.all.iter().map(|file| Mend::Remove { segment: file.segment }).collect();
+            let report = Report { entries: 0, last: LogIndex(0), cut: None };
+            return Ok(Recovered { log, report, mend });
+        };
+
+        let mut walk = Walk::new(from, files.all[start]);
+        let mut bytes = files.load(source, walk.segment)?;
+        log.held.push_back(walk.held(&files));
+        let why = loop {
+            match walk.next(&bytes) {
+                Found::Entry(entry) => {
+                    if entry.index > from.applied {
+                        walk.entries += 1;
+                        visit(entry);
+                    }
+                }
+                Found::BeyondData(needed) => break Some((CutReason::BeyondData, needed)),
+                Found::Nothing { torn } => {
+                    let Some(next) = files.following(walk.next_index, walk.link) else {
+                        break torn.then_some((CutReason::Torn, DataEnd::default()));
+                    };
+                    walk.enter(next);
+                    bytes = files.load(source, walk.segment)?;
+                    log.held.push_back(walk.held(&files));
+                }
+            }
+        };
+
+        let left = files.beyond(source, &walk, &bytes)?;
+        walk.check_undamaged(left.durable, why)?;
+        let file_bytes = bytes.len() as u64;
+        let mut mend = Vec::new();
+        if left.in_segment {
+            mend.push(Mend::Erase { segment: walk.segment, offset: walk.offset, len: file_bytes - walk.offset });
+        }
+        mend.extend(left.later.into_iter().map(|segment| Mend::Remove { segment }));
+
+        let last = LogIndex(walk.next_index.0 - 1);
+        log.term = walk.term + 1;
+        log.last = last;
+        log.committed = last;
+        log.durable = from.applied.min(last);
+        log.newest = walk.newest;
+        log.tail = Some(Tail { segment: walk.segment, bytes: file_bytes, offset: walk.offset, link: walk.link });
+        let before = files.all[..start].iter();
+        log.spare.extend(before.map(|file| Spare { segment: file.segment, bytes: file.bytes }));
+        let cut = why.map(|(why, _)| Cut { segment: walk.segment, offset: walk.offset, index: walk.next_index, why });
+        Ok(Recovered { log, report: Report { entries: walk.entries, last, cut }, mend })
+    }
+}
+
+/// One file, by what its first bytes say.
+#[derive(Clone, Copy, Debug)]
+struct File {
+    segment: SegmentId,
+    bytes: u64,
+    /// `None`: the segment was never begun under this id.
+    header: Option<SegmentHeader>,
+}
+
+/// The files of the log, by id.
+struct Files {
+    all: Vec<File>,
+}
+
+/// What lies beyond the end of the log.
+#[derive(Debug, Default)]
+struct Left {
+    /// The last segment still holds entries of its own after the end.
+    in_segment: bool,
+    /// Files with higher ids.
+    later: Vec<SegmentId>,
+    /// The newest index that any of it says was durable.
+    durable: LogIndex,
+}
+
+impl Files {
+    fn read(source: &mut dyn SegmentSource) -> Result<Files, Error> {
+        let mut all = Vec::new();
+        for (segment, bytes) in source.segments().map_err(Error::Source)? {
+            let mut start = [0u8; SEGMENT_HEADER_BYTES];
+            let len = source.read(segment, 0, &mut start).map_err(Error::Source)?;
+            let header = match SegmentHeader::decode(&start[..len]) {
+                SegmentStart::Begun(header) if header.segment == segment => {
+                    if bytes < header.bytes {
+                        return Err(Error::Truncated { segment, found: bytes, expected: header.bytes });
+                    }
+                    Some(header)
+                }
+                SegmentStart::Begun(_) | SegmentStart::NotBegun => None,
+                SegmentStart::OtherVersion(found) => {
+                    return Err(Error::WrongVersion { segment, found, expected: FORMAT_VERSION });
+                }
+            };
+            all.push(File { segment, bytes, header });
+        }
+        all.sort_by_key(|file| file.segment);
+        Ok(Files { all })
+    }
+
+    /// The place of the segment that holds the first entry after `applied`, or will: the newest that begins no later.
+    fn start(&self, applied: LogIndex) -> Result<Option<usize>, Error> {
+        let begun = |file: &File| file.header.map(|header| header.first);
+        let start = self.all.iter().rposition(|file| begun(file).is_some_and(|first| first.0 <= applied.0 + 1));
+        if start.is_some() {
+            return Ok(start);
+        }
+        if let Some(first) = self.all.iter().find_map(begun) {
+            return Err(Error::Missing { applied, found: LogIndex(first.0 - 1) });
+        }
+        if applied > LogIndex(0) { Err(Error::NoSegment { applied }) } else { Ok(None) }
+    }
+
+    /// The segment that goes on with entry `index` after the header with checksum `link`. Of several (a roll that
+    /// failed and was done again) the newest.
+    fn following(&self, index: LogIndex, link: u32) -> Option<File> {
+        let follows = |header: SegmentHeader| header.first == index && header.link == link;
+        self.all.iter().rev().find(|file| file.header.is_some_and(follows)).copied()
+    }
+
+    /// All bytes of a segment.
+    fn load(&self, source: &mut dyn SegmentSource, segment: SegmentId) -> Result<Vec<u8>, Error> {
+        let file = self.all.iter().find(|file| file.segment == segment).expect("the walk stays on files");
+        let mut bytes = vec![0u8; usize::try_from(file.bytes).expect("a segment fits in memory")];
+        let mut filled = 0;
+        while filled < bytes.len() {
+            let len = source.read(segment, filled as u64, &mut bytes[filled..]).map_err(Error::Source)?;
+            if len == 0 {
+                break;
+            }
+            filled += len;
+        }
+        Ok(bytes)
+    }
+
+    /// No segment was ever begun, as far as headers tell: no entry may say that one was durable.
+    fn check_never_used(&self, source: &mut dyn SegmentSource) -> Result<(), Error> {
+        for file in &self.all {
+            let mut left = Left::default();
+            left.see(&self.load(source, file.segment)?, 0, file.segment);
+            if left.durable > LogIndex(0) {
+                return Err(Error::Damaged { segment: file.segment, offset: 0, index: LogIndex(1) });
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks through everything beyond the end of the log.
+    fn beyond(&self, source: &mut dyn SegmentSource, walk: &Walk, bytes: &[u8]) -> Result<Left, Error> {
+        let mut left = Left::default();
+        let in_segment = left.see(bytes, walk.offset, walk.segment);
+        left.in_segment = in_segment;
+        for file in self.all.iter().filter(|file| file.segment > walk.segment) {
+            let bytes = self.load(source, file.segment)?;
+            left.see(&bytes, 0, file.segment);
+            left.later.push(file.segment);
+            left.durable = left.durable.max(file.header.map_or(LogIndex(0), |header| header.durable));
+        }
+        Ok(left)
+    }
+}
+
+impl Left {
+    /// Takes in the entries of `segment` from `offset` on; true if there are any.
+    fn see(&mut self, bytes: &[u8], offset: u64, segment: SegmentId) -> bool {
+        let places = (offset as usize..bytes.len()).step_by(format::ALIGNMENT);
+        let mut any = false;
+        for header in places.filter_map(|place| EntryHeader::decode(&bytes[place..], segment)) {
+            self.durable = self.durable.max(header.durable);
+            any = true;
+        }
+        any
+    }
+}
+
+/// A walk along the log.
+struct Walk {
+    from: RecoverFrom,
+    segment: SegmentId,
+    offset: u64,
+    /// The entry expected at `offset`.
+    next_index: LogIndex,
+    /// Checksum of the header before it.
+    link: u32,
+    term: u64,
+    newest: Hlc,
+    entries: u64,
+}
+
+/// What lies at the walk's place.
+enum Found {
+    Entry(Entry),
+    BeyondData(DataEnd),
+    Nothing { torn: bool },
+}
+
+impl Walk {
+    fn new(from: RecoverFrom, file: File) -> Walk {
+        let mut walk = Walk {
+            from,
+            segment: file.segment,
+            offset: 0,
+            next_index: LogIndex(0),
+            link: 0,
+            term: 0,
+            newest: Hlc::ZERO,
+            entries: 0,
+        };
+        walk.enter(file);
+        walk
+    }
+
+    /// Goes on at the start of `file`.
+    fn enter(&mut self, file: File) {
+        let header = file.header.expect("only a segment that was begun is entered");
+        self.segment = file.segment;
+        self.offset = SEGMENT_HEADER_BYTES as u64;
+        self.next_index = header.first;
+        self.link = format::link_of(&header.encode());
+        self.term = self.term.max(header.term);
+        self.newest = self.newest.max(header.stamp);
+    }
+
+    /// The entry at the walk's place, and one step on; or why there is none.
+    fn next(&mut self, bytes: &[u8]) -> Found {
+        let rest = bytes.get(self.offset as usize..).unwrap_or_default();
+        let expected = |header: &EntryHeader| header.index == self.next_index && header.link == self.link;
+        let Some(header) = EntryHeader::decode(rest, self.segment).filter(expected) else {
+            return Found::Nothing { torn: false };
+        };
+        let body = rest.get(ENTRY_HEADER_BYTES..ENTRY_HEADER_BYTES + header.body_len as usize);
+        // What the store holds already is passed over by its header alone.
+        let needed = header.index > self.from.applied;
+        let body = match body {
+            Some(body) if !needed || crc32c(body) == header.body_crc => body,
+            _ => return Found::Nothing { torn: true },
+        };
+        if needed && header.data_end > self.from.data_end {
+            return Found::BeyondData(header.data_end);
+        }
+        self.link = format::link_of(&rest[..ENTRY_HEADER_BYTES]);
+        self.offset += header.size() as u64;
+        self.next_index = LogIndex(header.index.0 + 1);
+        self.term = self.term.max(header.term);
+        self.newest = self.newest.max(header.last_stamp());
+        Found::Entry(Entry {
+            index: header.index,
+            term: header.term,
+            stamp: header.stamp,
+            count: header.count,
+            data_end: header.data_end,
+            body: body.to_vec(),
+        })
+    }
+
+    /// What a crash takes was promised to nobody. An entry that the store, or a later entry, says was durable was: then
+    /// this is not the end of the log but damage.
+    fn check_undamaged(&self, claimed: LogIndex, why: Option<(CutReason, DataEnd)>) -> Result<(), Error> {
+        let index = self.next_index;
+        if index > claimed.max(self.from.applied) {
+            return Ok(());
+        }
+        Err(match why {
+            Some((CutReason::BeyondData, needed)) => Error::DataMissing { index, needed, found: self.from.data_end },
+            _ => Error::Damaged { segment: self.segment, offset: self.offset, index },
+        })
+    }
+
+    fn held(&self, files: &Files) -> Held {
+        let file = files.all.iter().find(|file| file.segment == self.segment).expect("the walk stays on files");
+        Held { segment: self.segment, bytes: file.bytes, first: self.next_index }
+    }
+}
