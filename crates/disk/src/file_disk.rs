@@ -225,8 +225,8 @@ impl DiskFile for OpenFile {
         IoSlice::advance_slices(&mut left, 0); // leaves out empty parts at the front
         let mut at = offset;
         while !left.is_empty() {
-            let batch = &left[..left.len().min(IO_SLICES_MAX)];
-            let written = retry(|| rustix::io::pwritev(&self.fd, batch, at)).map_err(io(Op::Write, &self.name))?;
+            // At most IOV_MAX parts go in one call; rustix leaves the rest for the next.
+            let written = retry(|| rustix::io::pwritev(&self.fd, left, at)).map_err(io(Op::Write, &self.name))?;
             if written == 0 {
                 return Err(io(Op::Write, &self.name)(Errno::IO)); // never for a regular file: do not spin on it
             }
@@ -334,8 +334,6 @@ fn io(op: Op, name: &str) -> impl Fn(Errno) -> Error {
 
 const MAKING_NAME: &str = ".making";
 const FILE_FLAGS: OFlags = OFlags::RDWR.union(OFlags::CLOEXEC).union(OFlags::NOFOLLOW);
-/// `IOV_MAX` of Linux.
-const IO_SLICES_MAX: usize = 1024;
 
 #[cfg(test)]
 mod tests;

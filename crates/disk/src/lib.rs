@@ -1,8 +1,8 @@
 //! Storage drivers: devices of files, the clock of the machine, and their simulated twins.
 //!
 //! Guarantees: the one place of frieze that touches files of the server and the machine's clocks. Two implementations
-//! of each seam: real ([`FileDisk`], [`MachineTime`]) and simulated ([`SimDisk`], [`SimTime`]), so that the whole server
-//! runs under a seeded crash model. An error names the operation, the file and the cause.
+//! of each seam, real ([`FileDisk`], [`MachineTime`]) and simulated ([`SimDisk`], [`SimTime`]), so that the whole
+//! server runs under a seeded crash model. An error names the operation, the file and the cause.
 //! Leaves to others: formats and checksums of what is stored (`multilog`, `metalog`), threads (`node`).
 
 mod adjtime;

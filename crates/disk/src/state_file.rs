@@ -114,7 +114,7 @@ fn read_slot(file: &dyn DiskFile, slot: u64) -> Result<Slot> {
     let word = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
     let generation = u64::from(word(8)) | u64::from(word(12)) << 32;
     let len = word(4) as usize;
-    if bytes[..4] != MAGIC || len > STATE_BYTES_MAX || generation % 2 != slot {
+    if bytes[..4] != MAGIC || len > STATE_BYTES_MAX {
         return Ok(Slot::Torn);
     }
     let payload = &bytes[HEADER_BYTES..HEADER_BYTES + len];

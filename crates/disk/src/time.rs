@@ -16,7 +16,7 @@ pub trait TimeSource: Send + Sync {
 }
 
 /// The clocks of this machine: `CLOCK_REALTIME`, `CLOCK_MONOTONIC` and the error that the kernel estimates for its
-/// clock (`adjtimex`, kept by ntpd, chronyd and the like). Costs about 0.1 us; the estimate is asked for once a second.
+/// clock (`adjtimex`, kept by ntpd, chronyd and the like). Costs about 0.3 us; the estimate is asked for once a second.
 #[derive(Debug)]
 pub struct MachineTime {
     /// Monotonic second in which the estimate was last asked for.
@@ -127,7 +127,7 @@ impl TimeSource for SimTime {
 }
 
 const UNKNOWN: u64 = u64::MAX;
-/// A look that took longer had a pause in it: three calls take 0.1 us, a rescheduled thread comes back after a
+/// A look that took longer had a pause in it: three calls take 0.3 us, a rescheduled thread comes back after a
 /// millisecond or more.
 const PAUSE_NS_MAX: u64 = 1_000_000;
 const LOOKS_MAX: u32 = 10;

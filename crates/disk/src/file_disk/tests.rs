@@ -58,6 +58,16 @@ fn a_write_of_more_parts_than_one_system_call_takes_is_whole() {
 }
 
 #[test]
+fn writing_nothing_writes_nothing() {
+    let (_dir, disk) = new_disk();
+    let file = disk.create("a", 3).unwrap();
+    file.write_at(3, &[]).unwrap();
+    file.write_at(0, &[b"", b""]).unwrap();
+    file.write_at(0, &[b"", b"one", b""]).unwrap();
+    assert_eq!(bytes_of(&*file), b"one");
+}
+
+#[test]
 fn a_write_beyond_the_end_is_refused_whole() {
     let (_dir, disk) = new_disk();
     let file = disk.create("a", 10).unwrap();
