@@ -1,0 +1,297 @@
+//! Frames over a real socket pair: whole, broken, slow and hostile.
+
+use std::thread;
+use std::time::Duration;
+
+use frieze_base::{Reason, Seq, SessionId, crc32c};
+use frieze_hlc::Hlc;
+use frieze_net::{Error, FrameReader, FrameWriter, Limits, Payload, Stream, mono};
+use frieze_wire::{FRAME_HEADER_BYTES, FrameHeader, FrameKind};
+use proptest::prelude::*;
+
+/// Short enough for a test, long enough for a busy machine to do what it is meant to do within it.
+const SHORT: Limits = Limits { idle: Some(Duration::from_millis(200)), frame: Duration::from_millis(200) };
+const LONG: Limits = Limits { idle: Some(Duration::from_secs(20)), frame: Duration::from_secs(20) };
+
+fn header(id: u64) -> FrameHeader {
+    FrameHeader {
+        request_id: id,
+        session: SessionId(7),
+        seq: Seq(8),
+        hlc: Hlc(9),
+        ..FrameHeader::of(FrameKind::Request)
+    }
+}
+
+fn ends(limits: Limits) -> (FrameWriter, FrameReader) {
+    let (a, b) = Stream::pair().unwrap();
+    let reader = FrameReader::new(b, limits).unwrap();
+    // The writing end needs its ticks too.
+    FrameReader::new(a.clone(), limits).unwrap();
+    (FrameWriter::new(a, limits), reader)
+}
+
+/// Bytes that are not frames go out below the writer.
+fn write_raw(stream: &Stream, mut bytes: &[u8]) {
+    while !bytes.is_empty() {
+        match rustix::io::write(stream, bytes) {
+            Ok(count) => bytes = &bytes[count..],
+            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => {}
+            Err(_) => return,
+        }
+    }
+}
+
+fn pattern(len: usize) -> Vec<u8> {
+    (0..len).map(|i| (i * 31 + i / 251) as u8).collect()
+}
+
+#[test]
+fn frames_of_every_size_arrive_as_they_were_sent() {
+    let (writer, mut reader) = ends(LONG);
+    let sizes = [0, 1, 79, 80, 4096, 16_304, 16_384, 16_385, 100_000, 1 << 20, 4 << 20];
+    let sent = thread::spawn(move || {
+        for (id, (&body, &payload)) in sizes.iter().zip(sizes.iter().rev()).enumerate() {
+            writer.send(header(id as u64), &pattern(body), Payload::Bytes(&pattern(payload))).unwrap();
+        }
+    });
+    let (mut body, mut payload) = (Vec::new(), Vec::new());
+    for (id, (&body_len, &payload_len)) in sizes.iter().zip(sizes.iter().rev()).enumerate() {
+        let got = reader.read_frame(&mut body).unwrap().unwrap();
+        assert_eq!((got.request_id, got.session, got.seq, got.hlc), (id as u64, SessionId(7), Seq(8), Hlc(9)));
+        assert_eq!(body, pattern(body_len));
+        // Both ways of taking a payload.
+        if id % 2 == 0 {
+            assert_eq!(reader.read_payload_reusing(&mut payload).unwrap(), pattern(payload_len));
+        } else {
+            let mut exact = vec![0; got.payload_len as usize];
+            reader.read_payload(&mut exact).unwrap();
+            assert_eq!(exact, pattern(payload_len));
+        }
+    }
+    sent.join().unwrap();
+    assert_eq!(reader.read_frame(&mut body).unwrap(), None, "the peer ended between two frames");
+}
+
+#[test]
+fn a_payload_in_pieces_arrives_in_one() {
+    let (writer, mut reader) = ends(LONG);
+    let whole = pattern(5000);
+    let pieces: Vec<&[u8]> = whole.chunks(3).collect();
+    assert!(pieces.len() > 1024, "more pieces than one system call takes");
+    writer.send(header(1), b"", Payload::Checked { pieces: &pieces, crc: crc32c(&whole) }).unwrap();
+    let mut payload = Vec::new();
+    reader.read_frame(&mut Vec::new()).unwrap().unwrap();
+    assert_eq!(reader.read_payload_reusing(&mut payload).unwrap(), whole);
+}
+
+#[test]
+fn a_payload_that_nobody_takes_is_passed_over() {
+    let (writer, mut reader) = ends(LONG);
+    let sent = thread::spawn(move || {
+        writer.send(header(1), b"first", Payload::Bytes(&pattern(300_000))).unwrap();
+        writer.send(header(2), b"second", Payload::None).unwrap();
+    });
+    let mut body = Vec::new();
+    reader.read_frame(&mut body).unwrap().unwrap();
+    assert_eq!(reader.read_frame(&mut body).unwrap().unwrap().request_id, 2);
+    assert_eq!(body, b"second");
+    sent.join().unwrap();
+}
+
+#[test]
+fn a_body_or_payload_that_was_changed_is_never_handed_out_as_good() {
+    for (at, part) in [(FRAME_HEADER_BYTES, "body"), (FRAME_HEADER_BYTES + 4, "payload")] {
+        let (a, b) = Stream::pair().unwrap();
+        let frame = FrameHeader {
+            body_len: 4,
+            payload_len: 4,
+            body_crc: crc32c(b"body"),
+            payload_crc: crc32c(b"load"),
+            ..header(1)
+        };
+        let mut bytes = [&frame.encode()[..], b"bodyload"].concat();
+        bytes[at] ^= 1;
+        write_raw(&a, &bytes);
+        let mut reader = FrameReader::new(b, LONG).unwrap();
+        let outcome = reader.read_frame(&mut Vec::new()).and_then(|_| reader.read_payload(&mut [0; 4]));
+        match outcome {
+            Err(Error::Checksum { part: found, .. }) => assert_eq!(found, part),
+            other => panic!("{part}: {other:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_peer_of_another_version_is_told_apart_from_garbage() {
+    let check = |change: &dyn Fn(&mut [u8]), expect: Reason| {
+        let (a, b) = Stream::pair().unwrap();
+        let mut bytes = header(1).encode();
+        change(&mut bytes);
+        let crc = crc32c(&bytes[..76]);
+        bytes[76..].copy_from_slice(&crc.to_le_bytes());
+        write_raw(&a, &bytes);
+        let error = FrameReader::new(b, LONG).unwrap().read_frame(&mut Vec::new()).unwrap_err();
+        assert_eq!(error.reason(), expect, "{error}");
+    };
+    check(&|bytes| bytes[5] = 99, Reason::WrongVersion);
+    check(&|bytes| bytes[0] = b'G', Reason::BadFrame);
+    check(&|bytes| bytes[4] = 9, Reason::BadFrame);
+    check(&|bytes| bytes[8..12].copy_from_slice(&u32::MAX.to_le_bytes()), Reason::BadFrame);
+    check(&|bytes| bytes[12..16].copy_from_slice(&u32::MAX.to_le_bytes()), Reason::BadFrame);
+}
+
+#[test]
+fn a_half_frame_is_given_up_after_its_time_and_at_the_end_of_the_connection() {
+    let whole = [&FrameHeader { body_len: 3, body_crc: crc32c(b"abc"), payload_len: 2, payload_crc: crc32c(b"de"), ..header(1) }
+        .encode()[..], b"abcde"]
+    .concat();
+    for cut in [1, FRAME_HEADER_BYTES - 1, FRAME_HEADER_BYTES, FRAME_HEADER_BYTES + 2, FRAME_HEADER_BYTES + 4] {
+        let read = |reader: &mut FrameReader| {
+            reader.read_frame(&mut Vec::new()).and_then(|_| reader.read_payload(&mut [0; 2]))
+        };
+        let (a, b) = Stream::pair().unwrap();
+        write_raw(&a, &whole[..cut]);
+        let mut reader = FrameReader::new(b, SHORT).unwrap();
+        assert!(matches!(read(&mut reader), Err(Error::HalfFrame { .. })), "stuck at {cut}");
+
+        let (a, b) = Stream::pair().unwrap();
+        write_raw(&a, &whole[..cut]);
+        drop(a);
+        let mut reader = FrameReader::new(b, LONG).unwrap();
+        assert!(matches!(read(&mut reader), Err(Error::Closed { .. })), "ended at {cut}");
+    }
+}
+
+#[test]
+fn a_frame_that_trickles_in_does_not_hold_its_reader_for_ever() {
+    let (a, b) = Stream::pair().unwrap();
+    let mut reader = FrameReader::new(b.clone(), SHORT).unwrap();
+    let trickle = thread::spawn(move || {
+        let bytes = FrameHeader { payload_len: 1 << 20, ..header(1) }.encode();
+        write_raw(&a, &bytes);
+        // Some bytes every few milliseconds, until the reader is gone.
+        let mut idle = FrameReader::new(a.clone(), Limits { idle: Some(Duration::from_millis(5)), ..SHORT }).unwrap();
+        while rustix::io::write(&a, &[0]).is_ok() {
+            let _ = idle.read_frame(&mut Vec::new());
+        }
+    });
+    let began = mono();
+    reader.read_frame(&mut Vec::new()).unwrap().unwrap();
+    let error = reader.read_payload_reusing(&mut Vec::new()).unwrap_err();
+    assert!(matches!(error, Error::HalfFrame { .. }), "{error}");
+    assert!(mono().since_ns(began) < 10_000_000_000, "given up in good time");
+    b.shutdown();
+    trickle.join().unwrap();
+}
+
+#[test]
+fn a_silent_peer_is_given_up_only_where_a_limit_says_so() {
+    let (_a, b) = Stream::pair().unwrap();
+    let mut reader = FrameReader::new(b.clone(), SHORT).unwrap();
+    assert!(matches!(reader.read_frame(&mut Vec::new()), Err(Error::Silent { .. })));
+
+    reader.set_limits(Limits { idle: None, ..SHORT });
+    let waiting = thread::spawn(move || reader.read_frame(&mut Vec::new()).map(|frame| frame.is_none()));
+    // It goes on to wait through several ticks, and ends when the connection is shut down from here.
+    let mut other = FrameReader::new(Stream::pair().unwrap().0, SHORT).unwrap();
+    let _ = other.read_frame(&mut Vec::new());
+    assert!(!waiting.is_finished());
+    b.shutdown();
+    assert!(waiting.join().unwrap().unwrap());
+}
+
+#[test]
+fn a_peer_that_reads_nothing_is_dropped_and_never_blocks_its_sender_for_ever() {
+    let (writer, reader) = ends(SHORT);
+    let payload = pattern(4 << 20);
+    let error = (0..64).find_map(|id| writer.send(header(id), b"", Payload::Bytes(&payload)).err()).unwrap();
+    assert!(matches!(error, Error::NotReading { .. }), "{error}");
+    // The connection is over for everybody: half a frame may have gone out.
+    assert!(writer.send(header(99), b"", Payload::None).is_err());
+    drop(reader);
+}
+
+#[test]
+fn frames_of_many_threads_go_out_whole() {
+    let (writer, mut reader) = ends(LONG);
+    let senders: Vec<_> = (0..8u64)
+        .map(|id| {
+            let writer = writer.clone();
+            thread::spawn(move || {
+                for round in 0..200 {
+                    if (id + round) % 3 == 0 {
+                        writer.post(header(id), &pattern(id as usize * 100)).unwrap();
+                    } else {
+                        writer.send(header(id), &pattern(id as usize * 100), Payload::Bytes(&pattern(5000))).unwrap();
+                    }
+                }
+            })
+        })
+        .collect();
+    drop(writer);
+    let (mut body, mut payload, mut counts) = (Vec::new(), Vec::new(), [0; 8]);
+    for _ in 0..1600 {
+        let got = reader.read_frame(&mut body).unwrap().unwrap();
+        assert_eq!(body, pattern(got.request_id as usize * 100));
+        let len = reader.read_payload_reusing(&mut payload).unwrap().len();
+        assert!(len == 0 || len == 5000);
+        counts[got.request_id as usize] += 1;
+    }
+    assert_eq!(counts, [200; 8]);
+    senders.into_iter().for_each(|sender| sender.join().unwrap());
+}
+
+#[test]
+fn posting_never_waits_and_a_slow_reader_still_gets_everything_in_order() {
+    let (writer, mut reader) = ends(LONG);
+    let body = pattern(32_000);
+    let began = mono();
+    // About 3 MiB: more than the socket holds, less than may wait.
+    for id in 0..100 {
+        writer.post(header(id), &body).unwrap();
+    }
+    assert!(mono().since_ns(began) < 5_000_000_000);
+    let mut got = Vec::new();
+    for id in 0..100 {
+        assert_eq!(reader.read_frame(&mut got).unwrap().unwrap().request_id, id);
+        assert_eq!(got, body);
+    }
+}
+
+#[test]
+fn posting_to_a_peer_that_never_reads_ends_its_connection() {
+    let (writer, _reader) = ends(LONG);
+    let body = pattern(1 << 20);
+    let error = (0..64).find_map(|id| writer.post(header(id), &body).err()).unwrap();
+    assert!(matches!(error, Error::NotReading { .. }), "{error}");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    #[test]
+    fn arbitrary_bytes_never_panic_a_reader(
+        bytes in prop::collection::vec(any::<u8>(), 0..400),
+        honest in any::<bool>(),
+        body_len in 0u32..300,
+        payload_len in 0u32..300,
+    ) {
+        let (a, b) = Stream::pair().unwrap();
+        if honest {
+            // A header that passes, so that what follows it is reached.
+            let body_crc = crc32c(bytes.get(..body_len as usize).unwrap_or(&[]));
+            write_raw(&a, &FrameHeader { body_len, payload_len, body_crc, ..header(1) }.encode());
+        }
+        write_raw(&a, &bytes);
+        drop(a);
+        let mut reader = FrameReader::new(b, LONG).unwrap();
+        let (mut body, mut payload) = (Vec::new(), Vec::new());
+        while let Ok(Some(found)) = reader.read_frame(&mut body) {
+            prop_assert_eq!(body.len(), found.body_len as usize);
+            if reader.read_payload_reusing(&mut payload).is_err() {
+                break;
+            }
+        }
+    }
+}
