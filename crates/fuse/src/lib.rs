@@ -1,1 +1,273 @@
-//! The FUSE mount.
+//! The FUSE mount: frieze as a directory, its past in the `.at` of every directory.
+//!
+//! ```text
+//! echo v1 > /mnt/f/report.txt;  sleep 60;  echo v2 > /mnt/f/report.txt
+//! cat /mnt/f/.at/30s-ago/report.txt        # v1
+//! ```
+//!
+//! `.at/<exact instant>` and `.at/<snapshot>` are directories, `.at/<moving name>` a symbolic link to the exact instant
+//! it means to the process that asks, `.at/user-<instant>` the directory cut by user time. `.at` is hidden from listings.
+//!
+//! Guarantees: the present is the server's present (names and attributes are not cached; bytes only while the server
+//! says they have not changed); an exact instant reads the same for ever; below `.at` nothing can be written (EROFS); a
+//! write has happened when write(2) returns.
+//! Leaves to others: rights (the kernel and the server), connections and retries (`client`), turning into a background
+//! process and reacting to signals (`cli`).
+//!
+//! The way of a request: `fuser` reads it on one of some threads, [`kernel`] turns it into a call of
+//! [`operations::Operations`], [`tree`] answers it with calls of the client. `.at` is in [`past`] and [`at`], ids in
+//! [`node`], errno in [`errno`].
+
+mod at;
+mod errno;
+mod error;
+mod files;
+mod handle;
+mod kernel;
+mod listing;
+mod mountpoint;
+mod moving;
+mod node;
+mod operations;
+mod past;
+mod process;
+mod tree;
+
+use std::fmt;
+use std::fs::OpenOptions;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+
+use fuser::{Config, MountOption, Session, SessionACL, SessionUnmounter};
+use nix::mount::{MntFlags, umount2};
+
+use frieze_client::{Client, Target};
+use frieze_hlc::{Hlc, UserTime};
+
+pub use errno::errno_of;
+pub use error::Error;
+
+use kernel::Kernel;
+use node::When;
+use operations::Operations;
+use tree::Tree;
+
+/// How to mount.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MountOptions {
+    /// Shows this instant instead of the present, read-only. Default: the present.
+    pub at: Option<Hlc>,
+    /// Cuts every file at this user time, read-only. Default: not.
+    pub user_at: Option<UserTime>,
+    /// Lets other users than the one who mounts use it. Default: yes where the server lets this client speak for other
+    /// users and the mounting user is root; a mount that cannot tell users apart is its owner's alone.
+    pub allow_other: Option<bool>,
+    /// Requests worked on at one time. Each may wait for the server; more costs a thread and a connection each. Default
+    /// 16.
+    pub threads: usize,
+}
+
+impl Default for MountOptions {
+    fn default() -> MountOptions {
+        MountOptions { at: None, user_at: None, allow_other: None, threads: 16 }
+    }
+}
+
+/// A mount. Dropped, it is unmounted.
+pub struct Mounted {
+    operations: Arc<dyn Operations>,
+    ended: Receiver<End>,
+    unmounter: Unmounter,
+    over: bool,
+}
+
+/// Unmounts from another thread than the one that waits.
+#[derive(Clone, Debug)]
+pub struct Unmounter {
+    mountpoint: PathBuf,
+    session: Arc<Mutex<SessionUnmounter>>,
+    ended: Sender<End>,
+}
+
+/// How an unmount went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unmount {
+    /// Nobody used it: it is gone.
+    Clean,
+    /// Somebody used it: it is out of the tree, and what they held open is closed.
+    Detached,
+}
+
+/// Why [`Mounted::join`] returns.
+#[derive(Debug)]
+enum End {
+    /// The kernel ended the session, or it broke.
+    Session(io::Result<()>),
+    /// It was detached; the kernel goes on asking for those who hold it, until this process ends.
+    Detached,
+}
+
+/// Mounts the file system behind `client` on `mountpoint`. When it returns, the mount can be used.
+///
+/// # Errors
+/// `InUse`, `Dead`, `NotDirectory`, `MountpointUnreadable`: choose another mountpoint or clear this one. `NoFuse`,
+/// `Refused`: the machine does not allow it. `Root`: the instant cannot be read, or the server is away.
+///
+/// # Example
+/// ```no_run
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use frieze_client::{Client, Options};
+/// use frieze_fuse::{MountOptions, mount};
+///
+/// let client = Client::connect(Options::default())?;
+/// let mounted = mount(client, "/mnt/f".as_ref(), MountOptions::default())?;
+/// mounted.join()?; // until somebody unmounts it
+/// # Ok(())
+/// # }
+/// ```
+pub fn mount(client: Client, mountpoint: &Path, options: MountOptions) -> Result<Mounted, Error> {
+    let mountpoint = mountpoint::check(mountpoint)?;
+    let base = When { at: options.at, user_at: options.user_at };
+    let fs = client.fs();
+    let fs = base.at.map_or(fs.clone(), |at| fs.at(at));
+    let fs = base.user_at.map_or(fs.clone(), |user_at| fs.user_at(user_at));
+    fs.stat(&Target::path("/")).map_err(|error| Error::Root(error.into()))?;
+    let root = nix::unistd::geteuid().is_root();
+    if root && let Err(source) = OpenOptions::new().read(true).write(true).open("/dev/fuse") {
+        return Err(Error::NoFuse { source });
+    }
+    let allow_other = options.allow_other.unwrap_or(client.hello().may_impersonate && root);
+    let config = config(base, allow_other, options.threads);
+    let tree = Arc::new(Tree::new(client, base));
+    start(tree, base, mountpoint, &config)
+}
+
+fn config(base: When, allow_other: bool, threads: usize) -> Config {
+    let mut config = Config::default();
+    config.mount_options = vec![
+        MountOption::FSName("frieze".to_owned()),
+        MountOption::CUSTOM("subtype=frieze".to_owned()),
+        MountOption::DefaultPermissions,
+        MountOption::NoSuid,
+        MountOption::NoDev,
+    ];
+    if base.is_past() {
+        config.mount_options.push(MountOption::RO);
+    }
+    config.acl = if allow_other { SessionACL::All } else { SessionACL::Owner };
+    config.n_threads = Some(threads.max(1));
+    config.clone_fd = true;
+    config
+}
+
+fn start(operations: Arc<Tree>, base: When, mountpoint: PathBuf, config: &Config) -> Result<Mounted, Error> {
+    let refused = |source| Error::Refused { path: mountpoint.clone(), source };
+    let kernel = Kernel::new(operations.clone(), base.is_final());
+    let mut session = Session::new(kernel, &mountpoint, config).map_err(refused)?;
+    mountpoint::read_ahead(&mountpoint, READ_AHEAD_KIB);
+    let (sender, ended) = mpsc::channel();
+    let unmounter = Unmounter {
+        mountpoint: mountpoint.clone(),
+        session: Arc::new(Mutex::new(session.unmount_callable())),
+        ended: sender.clone(),
+    };
+    thread::Builder::new()
+        .name("frieze-mount".to_owned())
+        .spawn(move || {
+            // Whoever waits may have given up: then nobody wants to know.
+            let _ = sender.send(End::Session(session.run()));
+        })
+        .map_err(refused)?;
+    Ok(Mounted { operations, ended, unmounter, over: false })
+}
+
+impl Mounted {
+    /// Where it is mounted, the full name.
+    pub fn mountpoint(&self) -> &Path {
+        &self.unmounter.mountpoint
+    }
+
+    /// Unmounts from another thread while this one waits in [`Mounted::join`].
+    pub fn unmounter(&self) -> Unmounter {
+        self.unmounter.clone()
+    }
+
+    /// Waits until it is unmounted, by [`Unmounter::unmount`] or by `umount`, and everything open is closed.
+    ///
+    /// # Errors
+    /// `Ended` if the connection to the kernel broke.
+    pub fn join(mut self) -> Result<(), Error> {
+        self.wait()
+    }
+
+    /// Unmounts, and waits until everything open is closed. A mount that is in use is taken out of the tree at once, and
+    /// programs that hold files of it lose them.
+    ///
+    /// # Errors
+    /// `Unmount` if even that is refused.
+    pub fn unmount(mut self) -> Result<(), Error> {
+        self.end()
+    }
+
+    fn end(&mut self) -> Result<(), Error> {
+        self.unmounter.unmount()?;
+        self.wait()
+    }
+
+    fn wait(&mut self) -> Result<(), Error> {
+        self.over = true;
+        let ended = match self.ended.recv() {
+            Ok(End::Session(ended)) => ended,
+            Ok(End::Detached) => {
+                self.operations.destroy();
+                Ok(())
+            }
+            Err(_) => Err(io::Error::other("a thread of the mount panicked")),
+        };
+        ended.map_err(|source| Error::Ended { path: self.mountpoint().to_owned(), source })
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        if !self.over
+            && let Err(error) = self.end()
+        {
+            tracing::warn!("{error}");
+        }
+    }
+}
+
+impl fmt::Debug for Mounted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Mounted").field("unmounter", &self.unmounter).finish_non_exhaustive()
+    }
+}
+
+impl Unmounter {
+    /// Unmounts; from then on [`Mounted::join`] returns.
+    ///
+    /// # Errors
+    /// `Unmount` if the kernel refuses.
+    pub fn unmount(&self) -> Result<Unmount, Error> {
+        let clean = self.session.lock().unwrap_or_else(PoisonError::into_inner).unmount();
+        match clean {
+            Ok(()) => Ok(Unmount::Clean),
+            Err(error) if error.raw_os_error() == Some(nix::errno::Errno::EBUSY as i32) => {
+                umount2(&self.mountpoint, MntFlags::MNT_DETACH)
+                    .map_err(|errno| Error::Unmount { path: self.mountpoint.clone(), source: errno.into() })?;
+                tracing::info!("{} was in use and is detached", self.mountpoint.display());
+                // Whoever waits may have given up: then nobody wants to know.
+                let _ = self.ended.send(End::Detached);
+                Ok(Unmount::Detached)
+            }
+            Err(source) => Err(Error::Unmount { path: self.mountpoint.clone(), source }),
+        }
+    }
+}
+
+/// Read-ahead of one file: four of the largest requests in flight keep one connection's link full.
+const READ_AHEAD_KIB: u32 = 4096;

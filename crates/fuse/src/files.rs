@@ -1,0 +1,339 @@
+//! Open files and directories of the mounted tree.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use frieze_base::InodeId;
+use frieze_client::{Attr, File, ListReply, SetAttr, Target};
+use nix::errno::Errno;
+
+use crate::errno::answer;
+use crate::listing::{Line, Listing};
+use crate::node::{Node, NodeId, Place, When};
+use crate::operations::{Allocate, Attributes, DirLine, Entry, NodeKind, OpenHow, Opened, SeekFor, Who, WriteHow};
+use crate::tree::{SET_GROUP_ID, SET_USER_ID, Tree, node_kind, too_many};
+
+/// An open file.
+pub(crate) struct OpenFile {
+    file: File,
+    /// True if it was opened to write.
+    pub(crate) writes: bool,
+    reads: bool,
+    /// A failed fsync stays failed: what was lost is not written by asking again (protocols §7).
+    sync_failed: AtomicBool,
+    /// The count of [`Tree::privileges_given`] at which the file was last seen without set-id bits.
+    unprivileged_at: AtomicU64,
+}
+
+/// An open directory.
+pub(crate) struct OpenDir {
+    pub(crate) node: Node,
+    listing: Mutex<Listing>,
+}
+
+/// Entries asked of the server at a time: about 100 KiB of names, a quarter of a millisecond.
+const PAGE_ENTRIES: u32 = 2048;
+/// With attributes an entry is some 100 bytes longer.
+const PAGE_ENTRIES_PLUS: u32 = 512;
+/// Never equal to the count: the set-id bits of the file have to be looked at.
+const UNKNOWN: u64 = u64::MAX;
+
+impl Tree {
+    /// Keeps a file just opened; `attr` is its state.
+    pub(crate) fn keep(&self, file: File, attr: &Attr, when: When, how: OpenHow) -> Opened {
+        let keep_cache = if when.is_past() { when.is_final() } else { self.unchanged_since_last_open(attr) };
+        let privileged = attr.mode & (SET_USER_ID | SET_GROUP_ID) != 0;
+        let unprivileged_at = if privileged { UNKNOWN } else { self.privileges_given.load(Ordering::Acquire) };
+        let handle = self.files.insert(OpenFile {
+            file,
+            writes: how.write,
+            reads: how.read,
+            sync_failed: AtomicBool::new(false),
+            unprivileged_at: AtomicU64::new(unprivileged_at),
+        });
+        Opened { handle, keep_cache, no_flush: !how.write }
+    }
+
+    /// Cuts the file to nothing (`O_TRUNC`).
+    pub(crate) fn truncate(&self, who: Who, target: &Target, by_handle: bool) -> Result<Attr, Errno> {
+        let request = SetAttr {
+            target: target.clone(),
+            mode: None,
+            uid: None,
+            gid: None,
+            size: Some(0),
+            atime: None,
+            mtime: None,
+            by_handle,
+            settled: None,
+        };
+        let reply = self.ask(who, When::default(), |fs| fs.set_attr(request.clone()))?;
+        match reply.attr {
+            Some(attr) => Ok(attr),
+            None => Ok(self.ask(who, When::default(), |fs| fs.stat(target))?.attr),
+        }
+    }
+
+    pub(crate) fn read_file(&self, handle: u64, offset: u64, into: &mut [u8]) -> Result<usize, Errno> {
+        let open = self.files.get(handle).ok_or(Errno::EBADF)?;
+        if !open.reads {
+            return Err(Errno::EBADF);
+        }
+        let mut filled = 0;
+        while filled < into.len() {
+            match open.file.read_at(offset + filled as u64, &mut into[filled..]) {
+                Ok(0) => break,
+                Ok(count) => filled += count,
+                Err(error) => return Err(answer(&error.into())),
+            }
+        }
+        Ok(filled)
+    }
+
+    pub(crate) fn write_file(&self, handle: u64, offset: u64, data: &[u8], how: WriteHow) -> Result<(), Errno> {
+        let open = self.files.get(handle).ok_or(Errno::EBADF)?;
+        if !open.writes {
+            return Err(Errno::EBADF);
+        }
+        if how.kill_privileges {
+            self.kill_privileges(&open)?;
+        }
+        let written =
+            if how.append { open.file.append(data).map(drop) } else { open.file.write_at(offset, data).map(drop) };
+        written.map_err(|error| answer(&error.into()))?;
+        if how.sync { sync(&open) } else { Ok(()) }
+    }
+
+    /// A write by anybody but the superuser ends the file's set-id bits. The kernel says so at every such write; the
+    /// bits are looked at only if some file got any since this one was last seen without.
+    fn kill_privileges(&self, open: &OpenFile) -> Result<(), Errno> {
+        let given = self.privileges_given.load(Ordering::Acquire);
+        if open.unprivileged_at.load(Ordering::Acquire) == given {
+            return Ok(());
+        }
+        let target = Target::inode(open.file.inode());
+        let attr = self.ask_as_mount(When::default(), |fs| fs.stat(&target))?.attr;
+        // Without the group's right to execute, set-group-id meant mandatory locking, and stays.
+        let runs_as_group = attr.mode & (SET_GROUP_ID | GROUP_EXECUTE) == SET_GROUP_ID | GROUP_EXECUTE;
+        let killed = if runs_as_group { SET_USER_ID | SET_GROUP_ID } else { SET_USER_ID };
+        if attr.mode & killed != 0 {
+            let request = SetAttr {
+                target,
+                mode: Some(attr.mode & !killed),
+                uid: None,
+                gid: None,
+                size: None,
+                atime: None,
+                mtime: None,
+                by_handle: false,
+                settled: None,
+            };
+            self.ask_as_mount(When::default(), |fs| fs.set_attr(request))?;
+        }
+        open.unprivileged_at.store(given, Ordering::Release);
+        Ok(())
+    }
+
+    pub(crate) fn sync_file(&self, handle: u64) -> Result<(), Errno> {
+        let open = self.files.get(handle).ok_or(Errno::EBADF)?;
+        sync(&open)
+    }
+
+    pub(crate) fn release_file(&self, handle: u64) {
+        if let Some(open) = self.files.remove(handle) {
+            self.close_open(open);
+        }
+    }
+
+    /// Closes what nobody uses any more; a call still running on it closes it by dropping it.
+    pub(crate) fn close_open(&self, open: Arc<OpenFile>) {
+        if let Ok(open) = Arc::try_unwrap(open) {
+            self.close(open.file);
+        }
+    }
+
+    /// Settles and closes. Every write was answered before, so nothing that is lost here was promised.
+    pub(crate) fn close(&self, file: File) {
+        if let Err(error) = file.close() {
+            tracing::debug!("the file is settled later: {error}");
+        }
+    }
+
+    pub(crate) fn seek_file(&self, handle: u64, offset: u64, what: SeekFor) -> Result<u64, Errno> {
+        let open = self.files.get(handle).ok_or(Errno::EBADF)?;
+        let found = match what {
+            SeekFor::Data => open.file.seek_data(offset),
+            SeekFor::Hole => open.file.seek_hole(offset),
+        };
+        // lseek(2): beyond the end, or no data from there on.
+        found.map_err(|error| answer(&error.into()))?.ok_or(Errno::ENXIO)
+    }
+
+    /// Space is taken when bytes are written, so it cannot be set aside; that there is enough of it now is checked.
+    pub(crate) fn allocate_file(
+        &self,
+        who: Who,
+        handle: u64,
+        offset: u64,
+        len: u64,
+        how: Allocate,
+    ) -> Result<(), Errno> {
+        let open = self.files.get(handle).ok_or(Errno::EBADF)?;
+        if !open.writes {
+            return Err(Errno::EBADF);
+        }
+        if how == Allocate::Other {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        let end = offset.checked_add(len).filter(|end| *end <= i64::MAX as u64).ok_or(Errno::EFBIG)?;
+        let status = self.client.status().map_err(|error| answer(&error.into()))?;
+        if status.free_bytes < len {
+            return Err(Errno::ENOSPC);
+        }
+        let target = Target::inode(open.file.inode());
+        let size = self.ask(who, When::default(), |fs| fs.stat(&target))?.attr.size;
+        if how == Allocate::KeepSize || end <= size {
+            return Ok(());
+        }
+        let request = SetAttr {
+            target,
+            mode: None,
+            uid: None,
+            gid: None,
+            size: Some(end),
+            atime: None,
+            mtime: None,
+            by_handle: true,
+            settled: None,
+        };
+        self.ask(who, When::default(), |fs| fs.set_attr(request.clone())).map(drop)
+    }
+
+    /// Opens a directory, and reads its first page: the right to read it is decided here, by the server.
+    pub(crate) fn open_dir(&self, who: Who, node: Node) -> Result<Opened, Errno> {
+        let first = self.page(who, &node, b"", false, false)?;
+        let listing = Mutex::new(Listing::opened(first));
+        Ok(Opened { handle: self.dirs.insert(OpenDir { node, listing }), keep_cache: false, no_flush: true })
+    }
+
+    pub(crate) fn read_dir(
+        &self,
+        who: Who,
+        handle: u64,
+        cookie: u64,
+        plus: bool,
+        show: &mut dyn FnMut(DirLine<'_>, &Entry) -> bool,
+    ) -> Result<(), Errno> {
+        let open = self.dirs.get(handle).ok_or(Errno::EBADF)?;
+        let dir = &open.node;
+        let mut listing = open.listing.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut failed = None;
+        listing.walk(
+            cookie,
+            |after| self.page(who, dir, after, plus, true),
+            |listing, line, cookie| match line {
+                Line::Itself => show_dot(show, dir.id, b".", cookie),
+                Line::Parent => show_dot(show, self.parent_of(dir, listing.parent()), b"..", cookie),
+                Line::Entry(entry) => {
+                    // A name in `.at` is a view that nobody has entered: it has no number yet.
+                    let inode = InodeId(entry.inode);
+                    let node = if dir.place == Place::At { UNNUMBERED } else { self.nodes.beside(dir, inode) };
+                    let line = DirLine { node, kind: node_kind(entry.kind()), name: &entry.name, cookie };
+                    if !plus {
+                        return show(line, &no_attributes(node, line.kind));
+                    }
+                    match self.entry_of(who, dir, &entry.name, entry.attr.as_ref()) {
+                        Ok(found) => {
+                            let line = DirLine { node: found.attributes.node, ..line };
+                            let full = show(line, &found);
+                            if full {
+                                self.nodes.forget(found.attributes.node, 1);
+                            }
+                            full
+                        }
+                        // Gone since the page was read.
+                        Err(Errno::ENOENT) => false,
+                        Err(errno) => {
+                            failed = Some(errno);
+                            true
+                        }
+                    }
+                }
+            },
+        )?;
+        failed.map_or(Ok(()), Err)
+    }
+
+    /// The entry of a name in a listing, with one more reference.
+    fn entry_of(&self, who: Who, dir: &Node, name: &[u8], attr: Option<&Attr>) -> Result<Entry, Errno> {
+        match (&dir.place, attr) {
+            (Place::Tree, Some(attr)) => {
+                let node = self.nodes.refer_beside(dir, InodeId(attr.inode)).map_err(too_many)?;
+                Ok(self.entry(node, attr, dir.when))
+            }
+            // The first page was read without, when the directory was opened.
+            (Place::Tree, None) => {
+                let attr = self.ask(who, dir.when, |fs| fs.stat(&Target::under(dir.inode, name)))?.attr;
+                let node = self.nodes.refer_beside(dir, InodeId(attr.inode)).map_err(too_many)?;
+                Ok(self.entry(node, &attr, dir.when))
+            }
+            (Place::At | Place::Moving(_), _) => self.lookup_in_at(who, dir, name),
+        }
+    }
+
+    /// The page after a name. Once opened, a directory is read to its end whatever becomes of its mode.
+    fn page(&self, who: Who, dir: &Node, after: &[u8], plus: bool, opened: bool) -> Result<ListReply, Errno> {
+        let count = if plus { PAGE_ENTRIES_PLUS } else { PAGE_ENTRIES };
+        match dir.place {
+            Place::Tree if opened => self.ask(who, dir.when, |fs| fs.list_opened(dir.inode, after, count, plus)),
+            Place::Tree => self.ask(who, dir.when, |fs| fs.list(&Target::inode(dir.inode), after, count, plus)),
+            Place::At | Place::Moving(_) => self.list_at(dir, after),
+        }
+    }
+
+    fn parent_of(&self, dir: &Node, parent: u64) -> NodeId {
+        match dir.place {
+            // `..` of `.at` is the directory it belongs to; nobody but a listing sees this number.
+            Place::At | Place::Moving(_) => UNNUMBERED,
+            Place::Tree => self.nodes.beside(dir, InodeId(parent)),
+        }
+    }
+}
+
+/// Makes everything written through this handle, and the metadata that names the file, durable.
+fn sync(open: &OpenFile) -> Result<(), Errno> {
+    if open.sync_failed.load(Ordering::Acquire) {
+        return Err(Errno::EIO);
+    }
+    open.file.sync().map(drop).map_err(|error| {
+        open.sync_failed.store(true, Ordering::Release);
+        answer(&error.into())
+    })
+}
+
+fn show_dot(show: &mut dyn FnMut(DirLine<'_>, &Entry) -> bool, node: NodeId, name: &'static [u8], cookie: u64) -> bool {
+    let line = DirLine { node, kind: NodeKind::Directory, name, cookie };
+    show(line, &no_attributes(node, NodeKind::Directory))
+}
+
+fn no_attributes(node: NodeId, kind: NodeKind) -> Entry {
+    let attributes = Attributes {
+        node,
+        kind,
+        mode: 0,
+        links: 1,
+        uid: 0,
+        gid: 0,
+        size: 0,
+        bytes_live: 0,
+        atime_ns: 0,
+        mtime_ns: 0,
+        ctime_ns: 0,
+        rdev: 0,
+    };
+    Entry { attributes, valid: std::time::Duration::ZERO }
+}
+
+const GROUP_EXECUTE: u32 = 0o010;
+/// `d_ino` where there is no number to give (FUSE_UNKNOWN_INO).
+const UNNUMBERED: NodeId = NodeId(u32::MAX as u64);

@@ -1,0 +1,223 @@
+//! One open directory: entries paged from the server, under offsets that stay put while it is read.
+//!
+//! Offset 0 is `.`, 1 is `..`, entry k has offset k + 2; the cookie of an entry is the offset after it. Only the page
+//! being read is in memory, with a mark (offset, name before it) for each page passed, so a directory of any size costs
+//! little, and deleting while reading (`rm -r`) skips nothing: pages follow one another by name, not by count. Going
+//! back to 0 reads the directory anew, as `rewinddir` asks.
+
+use frieze_client::{DirEntry, ListReply};
+
+/// A line to show, and its cookie.
+pub(crate) enum Line<'a> {
+    /// The directory itself.
+    Itself,
+    /// Its parent.
+    Parent,
+    /// An entry.
+    Entry(&'a DirEntry),
+}
+
+/// The state of an open directory.
+#[derive(Default)]
+pub(crate) struct Listing {
+    /// Offset of the first entry of `page`.
+    first: u64,
+    page: Vec<DirEntry>,
+    more: bool,
+    parent: u64,
+    /// (offset, name that sorts just before it) of every page so far; the first is (2, "").
+    marks: Vec<(u64, Vec<u8>)>,
+    /// The first page was fetched when the directory was opened and has not been shown yet.
+    fresh: bool,
+}
+
+const DOTS: u64 = 2;
+
+impl Listing {
+    /// A listing that begins with the page just fetched.
+    pub(crate) fn opened(reply: ListReply) -> Listing {
+        let mut listing = Listing { fresh: true, ..Listing::default() };
+        listing.start(reply);
+        listing
+    }
+
+    /// The directory's parent, as the server last said.
+    pub(crate) fn parent(&self) -> u64 {
+        self.parent
+    }
+
+    /// Shows lines from `offset` until `show(line, cookie)` says that it is full, or until the end. `fetch(name)` asks
+    /// the server for the page after a name.
+    pub(crate) fn walk<E>(
+        &mut self,
+        offset: u64,
+        mut fetch: impl FnMut(&[u8]) -> Result<ListReply, E>,
+        mut show: impl FnMut(&Listing, Line<'_>, u64) -> bool,
+    ) -> Result<(), E> {
+        if offset == 0 {
+            if !self.fresh {
+                let reply = fetch(b"")?;
+                self.start(reply);
+            }
+            if show(self, Line::Itself, 1) {
+                return Ok(());
+            }
+        }
+        self.fresh = false;
+        if offset <= 1 && show(self, Line::Parent, DOTS) {
+            return Ok(());
+        }
+        let mut next = offset.max(DOTS);
+        if next < self.first {
+            self.go_back(next, &mut fetch)?;
+        }
+        loop {
+            while let Some(entry) = self.page.get((next - self.first) as usize) {
+                if show(self, Line::Entry(entry), next + 1) {
+                    return Ok(());
+                }
+                next += 1;
+            }
+            let Some(last) = self.page.last().filter(|_| self.more) else { return Ok(()) };
+            let after = last.name.clone();
+            let first = self.first + self.page.len() as u64;
+            let reply = fetch(&after)?;
+            if self.marks.last().is_none_or(|(offset, _)| *offset < first) {
+                self.marks.push((first, after));
+            }
+            self.turn(first, reply);
+        }
+    }
+
+    fn start(&mut self, reply: ListReply) {
+        self.marks.clear();
+        self.marks.push((DOTS, Vec::new()));
+        self.turn(DOTS, reply);
+    }
+
+    fn turn(&mut self, first: u64, reply: ListReply) {
+        self.first = first;
+        self.more = reply.more && !reply.entries.is_empty();
+        self.page = reply.entries;
+        self.parent = reply.parent;
+    }
+
+    fn go_back<E>(&mut self, offset: u64, fetch: &mut impl FnMut(&[u8]) -> Result<ListReply, E>) -> Result<(), E> {
+        let mark = self.marks.iter().rev().find(|(first, _)| *first <= offset);
+        let (first, after) = mark.cloned().unwrap_or((DOTS, Vec::new()));
+        let reply = fetch(&after)?;
+        self.turn(first, reply);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use frieze_client::Answered;
+
+    use super::*;
+
+    type Names = BTreeSet<Vec<u8>>;
+
+    fn page(names: &Names, after: &[u8]) -> ListReply {
+        let mut rest = names.iter().filter(|name| name.as_slice() > after);
+        let entries: Vec<DirEntry> =
+            rest.by_ref().take(3).map(|name| DirEntry { name: name.clone(), inode: 9, kind: 0, attr: None }).collect();
+        let answered = Answered { at: 0, precision_us: 0, was_stable: true, incomplete: false, user_time_open: false };
+        ListReply { entries, more: rest.next().is_some(), answered, inode: 5, parent: 1 }
+    }
+
+    /// Reads `count` lines from `offset`: their names and the cookie of the last.
+    fn read(listing: &mut Listing, names: &Names, offset: u64, count: usize) -> (Vec<String>, u64) {
+        let (mut lines, mut cookie) = (Vec::new(), offset);
+        listing
+            .walk(
+                offset,
+                |after| Ok::<_, ()>(page(names, after)),
+                |_, line, next| {
+                    if lines.len() == count {
+                        return true;
+                    }
+                    lines.push(match line {
+                        Line::Itself => ".".to_owned(),
+                        Line::Parent => "..".to_owned(),
+                        Line::Entry(entry) => String::from_utf8(entry.name.clone()).unwrap(),
+                    });
+                    cookie = next;
+                    false
+                },
+            )
+            .unwrap();
+        (lines, cookie)
+    }
+
+    fn ten() -> Names {
+        (0..10).map(|n| format!("f{n}").into_bytes()).collect()
+    }
+
+    fn opened(names: &Names) -> Listing {
+        Listing::opened(page(names, b""))
+    }
+
+    #[test]
+    fn every_entry_is_shown_once_whatever_the_buffer_holds() {
+        for count in 1..14 {
+            let names = ten();
+            let mut listing = opened(&names);
+            let (mut all, mut offset) = (Vec::new(), 0);
+            loop {
+                let (lines, cookie) = read(&mut listing, &names, offset, count);
+                if lines.is_empty() {
+                    break;
+                }
+                all.extend(lines);
+                offset = cookie;
+            }
+            assert_eq!(all.len(), 12, "buffers of {count}: {all:?}");
+            assert_eq!(&all[..4], [".", "..", "f0", "f1"]);
+            assert_eq!(all[11], "f9");
+        }
+    }
+
+    #[test]
+    fn deleting_while_reading_skips_nothing() {
+        let mut names = ten();
+        let mut listing = opened(&names);
+        let (mut all, mut offset) = (Vec::new(), 0);
+        loop {
+            let (lines, cookie) = read(&mut listing, &names, offset, 2);
+            if lines.is_empty() {
+                break;
+            }
+            for line in lines {
+                names.remove(line.as_bytes());
+                all.push(line);
+            }
+            offset = cookie;
+        }
+        assert_eq!(all.len(), 12, "{all:?}");
+        assert!(names.is_empty());
+    }
+
+    #[test]
+    fn going_back_to_the_start_reads_anew() {
+        let mut names = ten();
+        let mut listing = opened(&names);
+        read(&mut listing, &names, 0, 12);
+        names.insert(b"a-new-one".to_vec());
+        assert_eq!(read(&mut listing, &names, 0, 3).0, [".", "..", "a-new-one"]);
+    }
+
+    #[test]
+    fn going_back_into_an_earlier_page_finds_the_same_entry() {
+        let names = ten();
+        let mut listing = opened(&names);
+        read(&mut listing, &names, 0, 12);
+        assert_eq!(read(&mut listing, &names, 6, 2).0, ["f4", "f5"]);
+        assert_eq!(read(&mut listing, &names, 11, 9).0, ["f9"]);
+        assert_eq!(read(&mut listing, &names, 3, 1).0, ["f1"]);
+        assert_eq!(read(&mut listing, &names, 99, 1).0, [""; 0]);
+    }
+}

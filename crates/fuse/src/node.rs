@@ -1,0 +1,331 @@
+//! Node ids: which file, at which time, a number of the kernel stands for.
+//!
+//! A file of the mount's own view (the present, or the instant of `mount --at`) has its inode number as its id, without
+//! a table. Every other view has a *slot*, and an id is `1 << 63 | slot << 41 | inode`: so each (inode, view) has a
+//! number of its own that never equals one of the present, and the table grows with the number of views in use, not of
+//! files. A slot counts the kernel's references and is used again when the last is forgotten, the one free longest
+//! first.
+//!
+//! A slot also names its *door*, the `.at` it was entered by: the same directory at the same instant reached by two
+//! doors has two ids, because the kernel allows a directory only one place in its tree.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use frieze_base::InodeId;
+use frieze_hlc::{Hlc, UserTime};
+
+/// A number by which the kernel knows a file. Also its `st_ino`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct NodeId(pub(crate) u64);
+
+/// The instant and user time that a part of the tree shows. Both absent: now.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct When {
+    /// System time, inclusive.
+    pub(crate) at: Option<Hlc>,
+    /// User time, inclusive.
+    pub(crate) user_at: Option<UserTime>,
+}
+
+impl When {
+    /// True if nothing may be changed through it.
+    pub(crate) fn is_past(self) -> bool {
+        self.at.is_some() || self.user_at.is_some()
+    }
+
+    /// True if what it shows never changes: an exact instant of system time, with or without a user time under it.
+    pub(crate) fn is_final(self) -> bool {
+        self.at.is_some()
+    }
+}
+
+/// What kind of place a node is in.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Place {
+    /// A file of the tree.
+    Tree,
+    /// The virtual directory `.at` of a directory.
+    At,
+    /// A symbolic link in `.at` whose meaning moves: `5m-ago`.
+    Moving(Arc<str>),
+}
+
+/// A node: an inode in a place, as its view shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Node {
+    /// Its id.
+    pub(crate) id: NodeId,
+    /// The inode; of `.at` and what is in it: the directory it belongs to.
+    pub(crate) inode: InodeId,
+    /// When; of `.at` and of the links in it: the view of the directory it belongs to.
+    pub(crate) when: When,
+    /// Where.
+    pub(crate) place: Place,
+}
+
+/// No slot is free, or the inode number does not fit into an id beside one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Full;
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Slot {
+    place: Place,
+    when: When,
+    /// Tree and Moving: the `.at` directory it lies in. At: the door of the directory it belongs to, 0 for the base.
+    door: u64,
+}
+
+/// All nodes the kernel knows. Bounded by [`SLOTS_MAX`].
+pub(crate) struct Nodes {
+    base: When,
+    table: Mutex<Table>,
+}
+
+#[derive(Default)]
+struct Table {
+    slots: Vec<Option<(Slot, u64)>>,
+    numbers: BTreeMap<Slot, u32>,
+    free: VecDeque<u32>,
+}
+
+const PAST_BIT: u64 = 1 << 63;
+const INODE_BITS: u32 = 41;
+const INODE_MASK: u64 = (1 << INODE_BITS) - 1;
+/// Views in use at one time, times the doors they were entered by. 22 bits are left beside 41 of inode number.
+pub(crate) const SLOTS_MAX: usize = 1 << (63 - INODE_BITS);
+
+impl Nodes {
+    /// Nodes of a mount that shows `base`.
+    pub(crate) fn new(base: When) -> Nodes {
+        Nodes { base, table: Mutex::new(Table::default()) }
+    }
+
+    /// The node with this id; `None` if it was forgotten.
+    pub(crate) fn find(&self, id: NodeId) -> Option<Node> {
+        if id.0 & PAST_BIT == 0 {
+            return Some(Node { id, inode: InodeId(id.0), when: self.base, place: Place::Tree });
+        }
+        let (number, inode) = split(id);
+        let table = self.lock();
+        let (slot, _) = table.slots.get(number as usize)?.as_ref()?;
+        Some(Node { id, inode, when: slot.when, place: slot.place.clone() })
+    }
+
+    /// The id of another inode in the view of `node`, without a reference: for listings.
+    pub(crate) fn beside(&self, node: &Node, inode: InodeId) -> NodeId {
+        if node.id.0 & PAST_BIT == 0 {
+            return NodeId(inode.0);
+        }
+        NodeId(node.id.0 & !INODE_MASK | inode.0 & INODE_MASK)
+    }
+
+    /// The id of another inode in the view of `node`; the kernel holds one more reference to it.
+    pub(crate) fn refer_beside(&self, node: &Node, inode: InodeId) -> Result<NodeId, Full> {
+        if node.id.0 & PAST_BIT == 0 {
+            return Ok(NodeId(inode.0));
+        }
+        let (number, _) = split(node.id);
+        let mut table = self.lock();
+        let (_, references) = table.slots.get_mut(number as usize).and_then(Option::as_mut).ok_or(Full)?;
+        if inode.0 > INODE_MASK {
+            return Err(Full);
+        }
+        *references += 1;
+        Ok(self.beside(node, inode))
+    }
+
+    /// The id of the `.at` of the directory `node`; the kernel holds one more reference to it.
+    pub(crate) fn refer_at(&self, node: &Node) -> Result<NodeId, Full> {
+        let mut table = self.lock();
+        let door = if node.id.0 & PAST_BIT == 0 { 0 } else { table.door_of(node.id) };
+        table.refer(Slot { place: Place::At, when: node.when, door }, node.inode)
+    }
+
+    /// The id of the directory of the `.at` directory `at`, as it was `when`; the kernel holds one more reference.
+    pub(crate) fn refer_past(&self, at: &Node, when: When) -> Result<NodeId, Full> {
+        self.lock().refer(Slot { place: Place::Tree, when, door: at.id.0 }, at.inode)
+    }
+
+    /// The id of the moving link `name` in the `.at` directory `at`; the kernel holds one more reference.
+    pub(crate) fn refer_moving(&self, at: &Node, name: &str) -> Result<NodeId, Full> {
+        self.lock().refer(Slot { place: Place::Moving(name.into()), when: at.when, door: at.id.0 }, at.inode)
+    }
+
+    /// The kernel gave up `count` references.
+    pub(crate) fn forget(&self, id: NodeId, count: u64) {
+        if id.0 & PAST_BIT == 0 {
+            return;
+        }
+        let (number, _) = split(id);
+        let mut table = self.lock();
+        let Some(place) = table.slots.get_mut(number as usize) else { return };
+        let Some((slot, references)) = place else { return };
+        *references = references.saturating_sub(count);
+        if *references == 0 {
+            let slot = slot.clone();
+            *place = None;
+            table.numbers.remove(&slot);
+            table.free.push_back(number);
+        }
+    }
+
+    /// Slots in use.
+    #[cfg(test)]
+    fn slots(&self) -> usize {
+        self.lock().numbers.len()
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Table> {
+        // Every change of the table is complete before anything can panic.
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Table {
+    fn refer(&mut self, slot: Slot, inode: InodeId) -> Result<NodeId, Full> {
+        if inode.0 > INODE_MASK {
+            return Err(Full);
+        }
+        let number = match self.numbers.get(&slot) {
+            Some(&number) => number,
+            None => self.take(slot)?,
+        };
+        if let Some(Some((_, references))) = self.slots.get_mut(number as usize) {
+            *references += 1;
+        }
+        Ok(NodeId(PAST_BIT | u64::from(number) << INODE_BITS | inode.0))
+    }
+
+    /// A slot that has never been used, or when there is none the one free longest: an id comes back as late as it can.
+    fn take(&mut self, slot: Slot) -> Result<u32, Full> {
+        let number = if self.slots.len() < SLOTS_MAX && self.free.len() < FREE_MIN {
+            self.slots.push(None);
+            (self.slots.len() - 1) as u32
+        } else {
+            self.free.pop_front().ok_or(Full)?
+        };
+        self.slots[number as usize] = Some((slot.clone(), 0));
+        self.numbers.insert(slot, number);
+        Ok(number)
+    }
+
+    fn door_of(&self, id: NodeId) -> u64 {
+        let (number, _) = split(id);
+        self.slots.get(number as usize).and_then(Option::as_ref).map_or(0, |(slot, _)| slot.door)
+    }
+}
+
+// Free slots kept before one is used again, so that an id seen a moment ago does not mean something else.
+const FREE_MIN: usize = 1024;
+
+fn split(id: NodeId) -> (u32, InodeId) {
+    (((id.0 & !PAST_BIT) >> INODE_BITS) as u32, InodeId(id.0 & INODE_MASK))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ROOT: NodeId = NodeId(InodeId::ROOT.0);
+
+    fn at(micros: u64) -> When {
+        When { at: Some(Hlc::first_of_micros(micros)), user_at: None }
+    }
+
+    fn past(nodes: &Nodes, dir: NodeId, when: When) -> Node {
+        let door = nodes.refer_at(&nodes.find(dir).unwrap()).unwrap();
+        let id = nodes.refer_past(&nodes.find(door).unwrap(), when).unwrap();
+        nodes.find(id).unwrap()
+    }
+
+    #[test]
+    fn a_present_file_has_its_inode_number_and_costs_no_slot() {
+        let nodes = Nodes::new(When::default());
+        let node = nodes.find(NodeId(77)).unwrap();
+        assert_eq!((node.inode, node.when, &node.place), (InodeId(77), When::default(), &Place::Tree));
+        assert_eq!(nodes.refer_beside(&node, InodeId(78)), Ok(NodeId(78)));
+        assert_eq!(nodes.slots(), 0);
+    }
+
+    #[test]
+    fn every_inode_and_instant_has_an_id_of_its_own() {
+        let nodes = Nodes::new(When::default());
+        let first = past(&nodes, ROOT, at(1));
+        let second = past(&nodes, ROOT, at(2));
+        let file_first = nodes.refer_beside(&first, InodeId(9)).unwrap();
+        let file_second = nodes.refer_beside(&second, InodeId(9)).unwrap();
+        let ids = [ROOT, NodeId(9), first.id, second.id, file_first, file_second];
+        for (index, id) in ids.iter().enumerate() {
+            assert!(!ids[..index].contains(id), "{id:?} twice");
+        }
+        let found = nodes.find(file_second).unwrap();
+        assert_eq!((found.inode, found.when), (InodeId(9), at(2)));
+    }
+
+    #[test]
+    fn the_same_view_entered_twice_by_one_door_has_one_id_and_by_two_doors_two() {
+        let nodes = Nodes::new(When::default());
+        let by_root = past(&nodes, ROOT, at(5));
+        assert_eq!(past(&nodes, ROOT, at(5)).id, by_root.id);
+        let inside = nodes.refer_beside(&by_root, InodeId(30)).unwrap();
+        let by_directory = past(&nodes, NodeId(30), at(5));
+        assert_ne!(inside, by_directory.id, "the kernel allows a directory one place only");
+        assert_eq!(nodes.find(inside).unwrap().inode, by_directory.inode);
+    }
+
+    #[test]
+    fn a_slot_lives_until_its_last_reference_is_forgotten() {
+        let nodes = Nodes::new(When::default());
+        let dir = past(&nodes, ROOT, at(5));
+        let file = nodes.refer_beside(&dir, InodeId(9)).unwrap();
+        nodes.refer_beside(&dir, InodeId(9)).unwrap();
+        nodes.forget(dir.id, 1);
+        assert!(nodes.find(file).is_some());
+        nodes.forget(file, 1);
+        assert!(nodes.find(file).is_some());
+        nodes.forget(file, 1);
+        assert_eq!(nodes.find(file), None);
+        assert_eq!(nodes.slots(), 1, "the .at directory is still known");
+    }
+
+    #[test]
+    fn an_id_given_up_is_not_used_again_at_once() {
+        let nodes = Nodes::new(When::default());
+        let root = nodes.find(ROOT).unwrap();
+        let door = nodes.find(nodes.refer_at(&root).unwrap()).unwrap();
+        let mut seen = std::collections::BTreeSet::new();
+        for micros in 0..FREE_MIN as u64 {
+            let id = nodes.refer_past(&door, at(micros)).unwrap();
+            assert!(seen.insert(id), "used again after {micros}");
+            nodes.forget(id, 1);
+        }
+        assert!(nodes.lock().slots.len() <= FREE_MIN + 1);
+    }
+
+    #[test]
+    fn moving_links_of_one_directory_differ_and_do_not_equal_its_at() {
+        let nodes = Nodes::new(When::default());
+        let root = nodes.find(ROOT).unwrap();
+        let door = nodes.find(nodes.refer_at(&root).unwrap()).unwrap();
+        let one = nodes.refer_moving(&door, "5m-ago").unwrap();
+        let other = nodes.refer_moving(&door, "yesterday").unwrap();
+        assert!(one != other && one != door.id);
+        assert_eq!(nodes.find(one).unwrap().place, Place::Moving("5m-ago".into()));
+    }
+
+    #[test]
+    fn a_mount_of_an_instant_shows_it_under_plain_inode_numbers() {
+        let nodes = Nodes::new(at(8));
+        let node = nodes.find(NodeId(4)).unwrap();
+        assert!(node.when.is_past() && node.when.is_final());
+        assert_eq!(nodes.beside(&node, InodeId(5)), NodeId(5));
+    }
+
+    #[test]
+    fn an_inode_number_that_does_not_fit_is_refused_not_cut() {
+        let nodes = Nodes::new(When::default());
+        let dir = past(&nodes, ROOT, at(5));
+        assert_eq!(nodes.refer_beside(&dir, InodeId(1 << INODE_BITS)), Err(Full));
+    }
+}

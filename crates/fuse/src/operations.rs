@@ -1,0 +1,267 @@
+//! What a kernel asks of a mounted file system, in plain types.
+//!
+//! The seam between the logic ([`crate::tree`]) and a way to talk to a kernel ([`crate::kernel`], over the `fuser`
+//! crate): another transport (io_uring, virtio-fs) implements calls of this trait and leaves the logic alone.
+
+use std::time::Duration;
+
+use nix::errno::Errno;
+
+use crate::node::NodeId;
+
+/// Who asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Who {
+    /// User id of the calling thread.
+    pub uid: u32,
+    /// Group id.
+    pub gid: u32,
+    /// Thread id; 0 if it lives in another pid namespace, or the kernel itself asks.
+    pub thread: u32,
+}
+
+/// What kind of thing a node is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NodeKind {
+    /// Regular file.
+    File,
+    /// Directory.
+    Directory,
+    /// Symbolic link.
+    Symlink,
+    /// Named pipe.
+    Fifo,
+    /// Unix socket.
+    Socket,
+    /// Character device.
+    CharDevice,
+    /// Block device.
+    BlockDevice,
+}
+
+/// Attributes of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Attributes {
+    /// The node; its id is also `st_ino`.
+    pub node: NodeId,
+    /// Kind.
+    pub kind: NodeKind,
+    /// Permission bits, without the type.
+    pub mode: u32,
+    /// Number of names.
+    pub links: u32,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Length, bytes.
+    pub size: u64,
+    /// Bytes that hold data.
+    pub bytes_live: u64,
+    /// Access time, nanoseconds since 1970.
+    pub atime_ns: i64,
+    /// Modification time.
+    pub mtime_ns: i64,
+    /// Change time.
+    pub ctime_ns: i64,
+    /// Device number of a special file.
+    pub rdev: u32,
+}
+
+/// Attributes, and how long they and the name they were found by may be used without asking again. Each entry of a
+/// lookup, a creation or a listing with attributes gives the kernel one reference to the node, until it forgets it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Entry {
+    /// The attributes.
+    pub attributes: Attributes,
+    /// How long they hold.
+    pub valid: Duration,
+}
+
+/// An open file or directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Opened {
+    /// Its number.
+    pub handle: u64,
+    /// True: cached bytes of the file are still right.
+    pub keep_cache: bool,
+    /// True: nothing has to happen at close(2), so the kernel need not tell.
+    pub no_flush: bool,
+}
+
+/// How a file is opened: the flags of open(2) that a file system has to know.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct OpenHow {
+    /// To read.
+    pub read: bool,
+    /// To write.
+    pub write: bool,
+    /// `O_TRUNC`.
+    pub truncate: bool,
+    /// `O_EXCL`, for a creation.
+    pub exclusive: bool,
+    /// To run it: needs the right to execute, not the one to read.
+    pub execute: bool,
+}
+
+/// How bytes are written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct WriteHow {
+    /// At the end of the file, wherever that is by now (`O_APPEND`); the offset is ignored.
+    pub append: bool,
+    /// Durable on return (`O_SYNC`, `O_DSYNC`).
+    pub sync: bool,
+    /// Set-user-id and set-group-id bits of the file end with this write.
+    pub kill_privileges: bool,
+}
+
+/// A new time of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NewTime {
+    /// The instant of the change.
+    Now,
+    /// Nanoseconds since 1970.
+    At(i64),
+}
+
+/// Changes of attributes; absent ones stay.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Changes {
+    /// Permission bits.
+    pub mode: Option<u32>,
+    /// Owner.
+    pub uid: Option<u32>,
+    /// Group.
+    pub gid: Option<u32>,
+    /// Length.
+    pub size: Option<u64>,
+    /// Access time.
+    pub atime: Option<NewTime>,
+    /// Modification time.
+    pub mtime: Option<NewTime>,
+    /// The open file they came by (ftruncate), if any.
+    pub handle: Option<u64>,
+}
+
+/// How a name is moved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RenameHow {
+    /// An existing new name is replaced.
+    Replace,
+    /// An existing new name is an error.
+    NoReplace,
+    /// The two names change places.
+    Exchange,
+}
+
+/// What mknod(2) makes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct NewNode {
+    /// Kind and permission bits, as in `st_mode`.
+    pub mode: u32,
+    /// Device number.
+    pub rdev: u32,
+}
+
+/// What fallocate(2) asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Allocate {
+    /// Space for the range, and a file at least as long.
+    Extend,
+    /// Space for the range; the length stays.
+    KeepSize,
+    /// Anything else: punching, collapsing, zeroing.
+    Other,
+}
+
+/// What lseek(2) looks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SeekFor {
+    /// The next byte of data.
+    Data,
+    /// The next hole; the end of the file counts as one.
+    Hole,
+}
+
+/// Room in the file system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Space {
+    /// Bytes in all.
+    pub capacity_bytes: u64,
+    /// Bytes free.
+    pub free_bytes: u64,
+    /// Inodes in use.
+    pub inodes: u64,
+}
+
+/// A line of a listing.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct DirLine<'a> {
+    /// The node it names.
+    pub node: NodeId,
+    /// Kind of that node.
+    pub kind: NodeKind,
+    /// The name.
+    pub name: &'a [u8],
+    /// Where to go on after this line.
+    pub cookie: u64,
+}
+
+/// Everything a kernel asks. Errors are what the program sees. Calls come from many threads at once and may wait.
+///
+/// `name` is one component, never empty, `.` or `..`.
+pub(crate) trait Operations: Send + Sync + 'static {
+    fn lookup(&self, who: Who, parent: NodeId, name: &[u8]) -> Result<Entry, Errno>;
+    /// The kernel gives up `count` references.
+    fn forget(&self, node: NodeId, count: u64);
+    fn getattr(&self, who: Who, node: NodeId) -> Result<Entry, Errno>;
+    fn setattr(&self, who: Who, node: NodeId, changes: Changes) -> Result<Entry, Errno>;
+    fn readlink(&self, who: Who, node: NodeId) -> Result<Vec<u8>, Errno>;
+    fn mknod(&self, who: Who, parent: NodeId, name: &[u8], new: NewNode) -> Result<Entry, Errno>;
+    fn mkdir(&self, who: Who, parent: NodeId, name: &[u8], mode: u32) -> Result<Entry, Errno>;
+    fn symlink(&self, who: Who, parent: NodeId, name: &[u8], target: &[u8]) -> Result<Entry, Errno>;
+    fn link(&self, who: Who, node: NodeId, parent: NodeId, name: &[u8]) -> Result<Entry, Errno>;
+    fn unlink(&self, who: Who, parent: NodeId, name: &[u8]) -> Result<(), Errno>;
+    fn rmdir(&self, who: Who, parent: NodeId, name: &[u8]) -> Result<(), Errno>;
+    fn rename(&self, who: Who, from: (NodeId, &[u8]), to: (NodeId, &[u8]), how: RenameHow) -> Result<(), Errno>;
+    fn create(&self, who: Who, parent: NodeId, name: &[u8], mode: u32, how: OpenHow) -> Result<(Entry, Opened), Errno>;
+    fn open(&self, who: Who, node: NodeId, how: OpenHow) -> Result<Opened, Errno>;
+    /// Fills `into` from `offset`; less than full only at the end of the file.
+    fn read(&self, handle: u64, offset: u64, into: &mut [u8]) -> Result<usize, Errno>;
+    /// Writes all of `data` or fails.
+    fn write(&self, handle: u64, offset: u64, data: &[u8], how: WriteHow) -> Result<(), Errno>;
+    fn fsync(&self, handle: u64) -> Result<(), Errno>;
+    fn release(&self, handle: u64);
+    fn seek(&self, handle: u64, offset: u64, what: SeekFor) -> Result<u64, Errno>;
+    fn allocate(&self, who: Who, handle: u64, offset: u64, len: u64, how: Allocate) -> Result<(), Errno>;
+    fn opendir(&self, who: Who, node: NodeId) -> Result<Opened, Errno>;
+    /// Shows lines after `cookie` (0: from the start) until `show` answers true: full.
+    fn readdir(
+        &self,
+        who: Who,
+        handle: u64,
+        cookie: u64,
+        show: &mut dyn FnMut(DirLine<'_>) -> bool,
+    ) -> Result<(), Errno>;
+    /// As `readdir`, with an entry for every line but `.` and `..`, whose attributes are their ids and kinds only.
+    fn readdir_plus(
+        &self,
+        who: Who,
+        handle: u64,
+        cookie: u64,
+        show: &mut dyn FnMut(DirLine<'_>, &Entry) -> bool,
+    ) -> Result<(), Errno>;
+    fn fsyncdir(&self, handle: u64) -> Result<(), Errno>;
+    fn releasedir(&self, handle: u64);
+    fn statfs(&self) -> Result<Space, Errno>;
+    /// `flags`: 0 either, 1 `XATTR_CREATE`, 2 `XATTR_REPLACE`.
+    fn setxattr(&self, who: Who, node: NodeId, name: &[u8], value: &[u8], flags: u32) -> Result<(), Errno>;
+    fn getxattr(&self, who: Who, node: NodeId, name: &[u8]) -> Result<Vec<u8>, Errno>;
+    /// Names, each ended by NUL.
+    fn listxattr(&self, who: Who, node: NodeId) -> Result<Vec<u8>, Errno>;
+    fn removexattr(&self, who: Who, node: NodeId, name: &[u8]) -> Result<(), Errno>;
+    /// `mask`: `R_OK` 4, `W_OK` 2, `X_OK` 1.
+    fn access(&self, who: Who, node: NodeId, mask: u32) -> Result<(), Errno>;
+    /// The last call: everything still open is closed.
+    fn destroy(&self);
+}

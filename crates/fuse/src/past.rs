@@ -1,0 +1,113 @@
+//! The virtual directory `.at` and what is in it.
+
+use std::time::Duration;
+
+use frieze_base::Fault;
+use frieze_client::{Answered, DirEntry, FileKind, ListReply, Target, ZonePolicy};
+use frieze_hlc::Hlc;
+use nix::errno::Errno;
+
+use crate::at::{AtName, LINK_TARGET_BYTES, link_target};
+use crate::errno::answer;
+use crate::node::{Node, NodeId, When};
+use crate::operations::{Attributes, Entry, NodeKind, Who};
+use crate::process::ProcessId;
+use crate::tree::{Tree, attributes, too_many, valid};
+
+impl Tree {
+    /// `.at` in the directory `dir`. A cut by user time has none: there is no further time to go to.
+    pub(crate) fn lookup_at(&self, who: Who, dir: &Node) -> Result<Entry, Errno> {
+        if dir.when.user_at.is_some() {
+            return Err(Errno::ENOENT);
+        }
+        let mut entry = self.at_attributes(who, dir, dir.id)?;
+        if entry.attributes.kind != NodeKind::Directory {
+            return Err(Errno::ENOTDIR);
+        }
+        entry.attributes.node = self.nodes.refer_at(dir).map_err(too_many)?;
+        Ok(entry)
+    }
+
+    /// Attributes of the `.at` of the directory that `node` belongs to: those of the directory, without the right to
+    /// write.
+    pub(crate) fn at_attributes(&self, who: Who, node: &Node, id: NodeId) -> Result<Entry, Errno> {
+        let attr = self.ask(who, node.when, |fs| fs.stat(&Target::inode(node.inode)))?.attr;
+        let of_directory = attributes(id, &attr);
+        let attributes = Attributes { mode: of_directory.mode & !ANY_WRITE & 0o777, links: 2, ..of_directory };
+        Ok(Entry { attributes, valid: valid(node.when) })
+    }
+
+    /// Attributes of a moving name in the `.at` that `node` is, or belongs to.
+    pub(crate) fn moving_attributes(&self, who: Who, node: &Node, id: NodeId) -> Result<Entry, Errno> {
+        let of_directory = self.at_attributes(who, node, id)?.attributes;
+        let attributes = Attributes {
+            kind: NodeKind::Symlink,
+            mode: 0o777,
+            links: 1,
+            size: LINK_TARGET_BYTES,
+            bytes_live: 0,
+            ..of_directory
+        };
+        // Its meaning moves and depends on who asks: never kept.
+        Ok(Entry { attributes, valid: Duration::ZERO })
+    }
+
+    /// A name in the `.at` directory `at`.
+    pub(crate) fn lookup_in_at(&self, who: Who, at: &Node, name: &[u8]) -> Result<Entry, Errno> {
+        match AtName::read(name, at.when).map_err(|fault| answer(&fault))? {
+            AtName::Exact(instant) => self.enter(who, at, When { at: Some(instant), user_at: None }, PINNED),
+            AtName::User(user_at) => self.enter(who, at, When { user_at: Some(user_at), ..at.when }, PINNED),
+            AtName::Snapshot(snapshot) => {
+                let instant = self.resolve(&snapshot)?;
+                // The name may be given to another instant at any time.
+                self.enter(who, at, When { at: Some(instant), user_at: None }, Duration::ZERO)
+            }
+            AtName::Moving(_) => {
+                let name = std::str::from_utf8(name).map_err(|_| Errno::ENOENT)?;
+                let mut entry = self.moving_attributes(who, at, at.id)?;
+                entry.attributes.node = self.nodes.refer_moving(at, name).map_err(too_many)?;
+                Ok(entry)
+            }
+        }
+    }
+
+    /// The directory of `at` as it was `when`. The server says whether that instant can be read, and whether the
+    /// directory was there.
+    fn enter(&self, who: Who, at: &Node, when: When, name_valid: Duration) -> Result<Entry, Errno> {
+        let attr = self.ask(who, when, |fs| fs.stat(&Target::inode(at.inode)))?.attr;
+        let node = self.nodes.refer_past(at, when).map_err(too_many)?;
+        let mut entry = self.entry(node, &attr, when);
+        entry.valid = entry.valid.min(name_valid);
+        Ok(entry)
+    }
+
+    /// Where a moving name points to, for the process that asks.
+    pub(crate) fn resolve_moving(&self, who: Who, name: &str) -> Result<Vec<u8>, Errno> {
+        let at = self.moving.resolve(ProcessId::of(who.thread), name, || self.resolve(name))?;
+        Ok(link_target(at).into_bytes())
+    }
+
+    fn resolve(&self, name: &str) -> Result<Hlc, Errno> {
+        self.client.resolve(name, ZonePolicy::Refuse).map_err(|error| answer(&Fault::from(error)))
+    }
+
+    /// The saved snapshots: what `ls .at` shows. Inside the past there is nothing to show.
+    pub(crate) fn list_at(&self, at: &Node, after: &[u8]) -> Result<ListReply, Errno> {
+        let mut entries = Vec::new();
+        if !at.when.is_past() {
+            let snapshots = self.client.snapshots().map_err(|error| answer(&error.into()))?;
+            entries = snapshots.into_iter().map(|snapshot| entry_of(snapshot.name)).collect();
+            entries.retain(|entry| entry.name.as_slice() > after);
+        }
+        let answered = Answered { at: 0, precision_us: 0, was_stable: true, incomplete: false, user_time_open: false };
+        Ok(ListReply { entries, more: false, answered, inode: at.inode.0, parent: at.inode.0 })
+    }
+}
+
+fn entry_of(name: String) -> DirEntry {
+    DirEntry { name: name.into_bytes(), inode: 0, kind: FileKind::Directory as i32, attr: None }
+}
+
+const ANY_WRITE: u32 = 0o222;
+/// The name says the instant itself: it holds as long as what it names.
+const PINNED: Duration = Duration::MAX;

@@ -1,0 +1,81 @@
+//! What the mount has to know of a calling process, from `/proc`.
+
+use std::fs;
+
+/// A process: its thread-group id and when it started, so that a number used again is another process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct ProcessId {
+    group: u32,
+    /// Clock ticks after boot.
+    started: u64,
+}
+
+impl ProcessId {
+    /// The process that thread `thread` belongs to; `None` if it is gone or lives in another pid namespace (thread 0).
+    pub(crate) fn of(thread: u32) -> Option<ProcessId> {
+        if thread == 0 {
+            return None;
+        }
+        let status = fs::read_to_string(format!("/proc/{thread}/status")).ok()?;
+        let group = field(&status, "Tgid:")?.parse().ok()?;
+        let stat = fs::read(format!("/proc/{group}/stat")).ok()?;
+        Some(ProcessId { group, started: start_of(&stat)? })
+    }
+
+    #[cfg(test)]
+    pub(crate) fn made_up(group: u32) -> ProcessId {
+        ProcessId { group, started: 0 }
+    }
+}
+
+/// The supplementary groups of `thread`; none if it is gone or lives in another pid namespace.
+pub(crate) fn groups_of(thread: u32) -> Vec<u32> {
+    if thread == 0 {
+        return Vec::new();
+    }
+    fs::read_to_string(format!("/proc/{thread}/status")).map(|status| groups(&status)).unwrap_or_default()
+}
+
+fn groups(status: &str) -> Vec<u32> {
+    let listed = field(status, "Groups:").unwrap_or_default();
+    listed.split_ascii_whitespace().filter_map(|group| group.parse().ok()).collect()
+}
+
+fn field<'a>(status: &'a str, name: &str) -> Option<&'a str> {
+    status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim)
+}
+
+/// Field 22 of `/proc/PID/stat`. The second, the command's name in brackets, may hold anything: count from its end.
+fn start_of(stat: &[u8]) -> Option<u64> {
+    let name_end = stat.iter().rposition(|&byte| byte == b')')?;
+    let rest = std::str::from_utf8(&stat[name_end + 1..]).ok()?;
+    rest.split_ascii_whitespace().nth(22 - 3)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_belongs_to_the_process_it_runs_in() {
+        let process = ProcessId::of(std::process::id()).unwrap();
+        let thread = std::thread::spawn(|| ProcessId::of(rustix::thread::gettid().as_raw_nonzero().get() as u32));
+        assert_eq!(thread.join().unwrap(), Some(process));
+        assert_eq!(process.group, std::process::id());
+        assert_eq!(ProcessId::of(0), None);
+    }
+
+    #[test]
+    fn the_start_is_found_behind_a_name_with_spaces_and_brackets() {
+        let stat = b"77 (a b) c) S 1 77 77 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 123456 99 1 2";
+        assert_eq!(start_of(stat), Some(123_456));
+        assert_eq!(start_of(b"77 (short) S 1"), None);
+    }
+
+    #[test]
+    fn supplementary_groups_are_read_from_the_status() {
+        assert_eq!(groups("Name:\tx\nGroups:\t4 24 1000 \nNStgid:\t1\n"), [4, 24, 1000]);
+        assert_eq!(groups("Name:\tx\nGroups:\t \n"), []);
+        assert_eq!(groups(""), []);
+    }
+}

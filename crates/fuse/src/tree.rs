@@ -1,0 +1,566 @@
+//! The mounted tree: every call of the kernel, answered by the client.
+//!
+//! Guarantees: what a program reads of the present is what the server holds when it asks (nothing of the present is
+//! cached by name or attribute, bytes only while the server says they are unchanged), what it reads at an exact instant
+//! never changes, and nothing is written below `.at`. A call that changes something is answered when the server has
+//! acknowledged it: no write waits here.
+//! Leaves to others: rights (the kernel checks, then the server), what a name in `.at` means ([`crate::at`]).
+
+use std::collections::BTreeMap;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use frieze_base::{InodeId, Reason};
+use frieze_client::{Attr, Caller, Client, FileKind, Fs, SetAttr, Special, Target, TimeValue};
+use frieze_client::{CreateMode, OpenFlags, RenameMode, XattrMode};
+use nix::errno::Errno;
+
+use crate::at::AT_NAME;
+use crate::errno::answer;
+use crate::files::{OpenDir, OpenFile};
+use crate::handle::Handles;
+use crate::moving::Moving;
+use crate::node::{Full, Node, NodeId, Nodes, Place, When};
+use crate::operations::{
+    Allocate, Attributes, Changes, DirLine, Entry, NewNode, NewTime, NodeKind, OpenHow, Opened, Operations, RenameHow,
+    SeekFor, Space, Who, WriteHow,
+};
+use crate::process::groups_of;
+
+/// A mounted file system.
+pub(crate) struct Tree {
+    pub(crate) client: Client,
+    /// What the mount shows; now, unless it is a mount of an instant.
+    base: When,
+    /// True: the server lets this mount speak for the calling users. False: everything is done as the session's user.
+    impersonates: bool,
+    pub(crate) nodes: Nodes,
+    pub(crate) moving: Moving,
+    pub(crate) files: Handles<OpenFile>,
+    pub(crate) dirs: Handles<OpenDir>,
+    /// Newest change of each present file when it was last opened: if it is the same at the next open, the kernel's
+    /// cached bytes are right. Forgotten with the node, and all at once when it grows beyond [`OPENED_MAX`].
+    opened: Mutex<BTreeMap<InodeId, u64>>,
+    /// Counts the changes that gave a file set-user-id or set-group-id bits.
+    pub(crate) privileges_given: AtomicU64,
+}
+
+/// Files whose state at the last open is remembered.
+const OPENED_MAX: usize = 1 << 18;
+/// How long names and attributes of an exact instant hold. They never change; the rights to see them may, so they are
+/// asked for again.
+const PAST_VALID: Duration = Duration::from_secs(1);
+
+impl Tree {
+    /// The tree of the server behind `client` as it is at `base`.
+    pub(crate) fn new(client: Client, base: When) -> Tree {
+        let impersonates = client.hello().may_impersonate;
+        Tree {
+            client,
+            base,
+            impersonates,
+            nodes: Nodes::new(base),
+            moving: Moving::default(),
+            files: Handles::new(),
+            dirs: Handles::new(),
+            opened: Mutex::default(),
+            privileges_given: AtomicU64::new(0),
+        }
+    }
+
+    /// The node, or `ESTALE` if the kernel was told to forget it.
+    pub(crate) fn node(&self, id: NodeId) -> Result<Node, Errno> {
+        self.nodes.find(id).ok_or(Errno::ESTALE)
+    }
+
+    /// Asks the server as the caller, in a view. If it refuses for want of a right, asks once more with the caller's
+    /// supplementary groups, which are not looked up before they matter (protocols §6).
+    pub(crate) fn ask<T>(
+        &self,
+        who: Who,
+        when: When,
+        call: impl Fn(&Fs) -> Result<T, frieze_client::Error>,
+    ) -> Result<T, Errno> {
+        if !self.impersonates {
+            return call(&self.view(when)).map_err(|error| answer(&error.into()));
+        }
+        let caller = Caller { uid: who.uid, gid: who.gid, groups: Vec::new() };
+        match call(&self.view(when).as_caller(caller)) {
+            Err(error) if who.uid != 0 && for_want_of_a_right(error.reason()) => {
+                let groups = groups_of(who.thread);
+                if groups.is_empty() {
+                    return Err(answer(&error.into()));
+                }
+                self.ask_with_groups(who, groups, when, call)
+            }
+            Err(error) => Err(answer(&error.into())),
+            Ok(value) => Ok(value),
+        }
+    }
+
+    /// The same with the supplementary groups from the start: where a missing one is no refusal but another result.
+    fn ask_knowing_groups<T>(
+        &self,
+        who: Who,
+        when: When,
+        call: impl Fn(&Fs) -> Result<T, frieze_client::Error>,
+    ) -> Result<T, Errno> {
+        if !self.impersonates || who.uid == 0 {
+            return self.ask(who, when, call);
+        }
+        self.ask_with_groups(who, groups_of(who.thread), when, call)
+    }
+
+    fn ask_with_groups<T>(
+        &self,
+        who: Who,
+        groups: Vec<u32>,
+        when: When,
+        call: impl Fn(&Fs) -> Result<T, frieze_client::Error>,
+    ) -> Result<T, Errno> {
+        let caller = Caller { uid: who.uid, gid: who.gid, groups };
+        call(&self.view(when).as_caller(caller)).map_err(|error| answer(&error.into()))
+    }
+
+    /// Asks as the superuser where the mount may speak for others, else as the session's user.
+    pub(crate) fn ask_as_mount<T>(
+        &self,
+        when: When,
+        call: impl FnOnce(&Fs) -> Result<T, frieze_client::Error>,
+    ) -> Result<T, Errno> {
+        let fs = self.view(when);
+        let fs = if self.impersonates { fs.as_caller(Caller::root()) } else { fs };
+        call(&fs).map_err(|error| answer(&error.into()))
+    }
+
+    fn view(&self, when: When) -> Fs {
+        let mut fs = self.client.fs();
+        if let Some(at) = when.at {
+            fs = fs.at(at);
+        }
+        if let Some(user_at) = when.user_at {
+            fs = fs.user_at(user_at);
+        }
+        fs
+    }
+
+    /// The directory or file to change, or `EROFS`.
+    fn writable(&self, id: NodeId) -> Result<InodeId, Errno> {
+        let node = self.node(id)?;
+        if node.place != Place::Tree || node.when.is_past() {
+            return Err(Errno::EROFS);
+        }
+        Ok(node.inode)
+    }
+
+    /// A place for a new name.
+    fn new_name(&self, parent: NodeId, name: &[u8]) -> Result<Target, Errno> {
+        let directory = self.writable(parent)?;
+        if name == AT_NAME {
+            return Err(Errno::EEXIST);
+        }
+        Ok(Target::under(directory, name))
+    }
+
+    /// A name to be removed or moved.
+    fn old_name(&self, parent: NodeId, name: &[u8]) -> Result<Target, Errno> {
+        let directory = self.writable(parent)?;
+        if name == AT_NAME {
+            return Err(Errno::EROFS);
+        }
+        Ok(Target::under(directory, name))
+    }
+
+    /// The answer about a file just made or changed; asks for its attributes only if the server did not send them.
+    fn made(&self, who: Who, attr: Option<Attr>, target: &Target) -> Result<Entry, Errno> {
+        let attr = match attr {
+            Some(attr) => attr,
+            None => self.ask(who, self.base, |fs| fs.stat(target))?.attr,
+        };
+        Ok(self.entry(NodeId(attr.inode), &attr, self.base))
+    }
+
+    /// An entry for a file of the tree.
+    pub(crate) fn entry(&self, node: NodeId, attr: &Attr, when: When) -> Entry {
+        Entry { attributes: attributes(node, attr), valid: valid(when) }
+    }
+
+    /// True if the kernel's cached bytes of the present file are those of the state just opened.
+    pub(crate) fn unchanged_since_last_open(&self, attr: &Attr) -> bool {
+        let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        if opened.len() >= OPENED_MAX {
+            opened.clear();
+        }
+        opened.insert(InodeId(attr.inode), attr.changed) == Some(attr.changed)
+    }
+}
+
+impl Operations for Tree {
+    fn lookup(&self, who: Who, parent: NodeId, name: &[u8]) -> Result<Entry, Errno> {
+        let dir = self.node(parent)?;
+        match &dir.place {
+            Place::Moving(_) => Err(Errno::ENOTDIR),
+            Place::At => self.lookup_in_at(who, &dir, name),
+            Place::Tree if name == AT_NAME => self.lookup_at(who, &dir),
+            Place::Tree => {
+                let attr = self.ask(who, dir.when, |fs| fs.stat(&Target::under(dir.inode, name)))?.attr;
+                let node = self.nodes.refer_beside(&dir, InodeId(attr.inode)).map_err(too_many)?;
+                Ok(self.entry(node, &attr, dir.when))
+            }
+        }
+    }
+
+    fn forget(&self, node: NodeId, count: u64) {
+        if let Some(Node { place: Place::Tree, when, inode, .. }) = self.nodes.find(node)
+            && !when.is_past()
+        {
+            self.opened.lock().unwrap_or_else(PoisonError::into_inner).remove(&inode);
+        }
+        self.nodes.forget(node, count);
+    }
+
+    fn getattr(&self, who: Who, node: NodeId) -> Result<Entry, Errno> {
+        let node = self.node(node)?;
+        match &node.place {
+            Place::Tree => {
+                let attr = self.ask(who, node.when, |fs| fs.stat(&Target::inode(node.inode)))?.attr;
+                Ok(self.entry(node.id, &attr, node.when))
+            }
+            Place::At => self.at_attributes(who, &node, node.id),
+            Place::Moving(_) => self.moving_attributes(who, &node, node.id),
+        }
+    }
+
+    fn setattr(&self, who: Who, node: NodeId, changes: Changes) -> Result<Entry, Errno> {
+        let inode = self.writable(node)?;
+        if (Changes { handle: None, ..changes }) == Changes::default() {
+            return self.getattr(who, node);
+        }
+        let by_handle = changes.handle.and_then(|handle| self.files.get(handle)).is_some_and(|file| file.writes);
+        let target = Target::inode(inode);
+        let request = SetAttr {
+            target: target.clone(),
+            mode: changes.mode.map(|mode| mode & MODE_MASK),
+            uid: changes.uid,
+            gid: changes.gid,
+            size: changes.size,
+            atime: changes.atime.map(time_value),
+            mtime: changes.mtime.map(time_value),
+            by_handle,
+            settled: None,
+        };
+        // chmod by an owner outside the file's group drops the set-group-id bit without a refusal.
+        let groups_matter = changes.mode.is_some_and(|mode| mode & SET_GROUP_ID != 0);
+        if changes.mode.is_some_and(|mode| mode & (SET_USER_ID | SET_GROUP_ID) != 0) {
+            self.privileges_given.fetch_add(1, std::sync::atomic::Ordering::AcqRel);
+        }
+        let reply = if groups_matter {
+            self.ask_knowing_groups(who, self.base, |fs| fs.set_attr(request.clone()))
+        } else {
+            self.ask(who, self.base, |fs| fs.set_attr(request.clone()))
+        }?;
+        self.made(who, reply.attr, &target)
+    }
+
+    fn readlink(&self, who: Who, node: NodeId) -> Result<Vec<u8>, Errno> {
+        let node = self.node(node)?;
+        match &node.place {
+            Place::Tree => self.ask(who, node.when, |fs| fs.read_link(&Target::inode(node.inode))),
+            Place::At => Err(Errno::EINVAL),
+            Place::Moving(name) => self.resolve_moving(who, name),
+        }
+    }
+
+    fn mknod(&self, who: Who, parent: NodeId, name: &[u8], new: NewNode) -> Result<Entry, Errno> {
+        let target = self.new_name(parent, name)?;
+        let mode = new.mode & MODE_MASK;
+        let file_type = new.mode & TYPE_MASK;
+        if file_type == 0 || file_type == TYPE_FILE {
+            let file = self.ask(who, self.base, |fs| fs.create(&target, mode, CreateMode::Exclusive))?;
+            let attr = file.attr().clone();
+            self.close(file);
+            return self.made(who, Some(attr), &target);
+        }
+        let special = Special { file_type, rdev: new.rdev };
+        let reply = self.ask(who, self.base, |fs| fs.special(&target, mode, special))?;
+        self.made(who, reply.attr, &target)
+    }
+
+    fn mkdir(&self, who: Who, parent: NodeId, name: &[u8], mode: u32) -> Result<Entry, Errno> {
+        let target = self.new_name(parent, name)?;
+        let reply = self.ask(who, self.base, |fs| fs.mkdir(&target, mode & MODE_MASK))?;
+        self.made(who, reply.attr, &target)
+    }
+
+    fn symlink(&self, who: Who, parent: NodeId, name: &[u8], to: &[u8]) -> Result<Entry, Errno> {
+        let target = self.new_name(parent, name)?;
+        let reply = self.ask(who, self.base, |fs| fs.symlink(to, &target))?;
+        self.made(who, reply.attr, &target)
+    }
+
+    fn link(&self, who: Who, node: NodeId, parent: NodeId, name: &[u8]) -> Result<Entry, Errno> {
+        let target = self.new_name(parent, name)?;
+        let file = self.node(node)?;
+        if file.place != Place::Tree || file.when.is_past() {
+            return Err(Errno::EXDEV);
+        }
+        let reply = self.ask(who, self.base, |fs| fs.link(&Target::inode(file.inode), &target))?;
+        self.made(who, reply.attr, &target)
+    }
+
+    fn unlink(&self, who: Who, parent: NodeId, name: &[u8]) -> Result<(), Errno> {
+        let target = self.old_name(parent, name)?;
+        self.ask(who, self.base, |fs| fs.unlink(&target)).map(drop)
+    }
+
+    fn rmdir(&self, who: Who, parent: NodeId, name: &[u8]) -> Result<(), Errno> {
+        let target = self.old_name(parent, name)?;
+        self.ask(who, self.base, |fs| fs.rmdir(&target)).map(drop)
+    }
+
+    fn rename(&self, who: Who, from: (NodeId, &[u8]), to: (NodeId, &[u8]), how: RenameHow) -> Result<(), Errno> {
+        let from = self.old_name(from.0, from.1)?;
+        let to = self.new_name(to.0, to.1)?;
+        let mode = match how {
+            RenameHow::Replace => RenameMode::Replace,
+            RenameHow::NoReplace => RenameMode::NoReplace,
+            RenameHow::Exchange => RenameMode::Exchange,
+        };
+        self.ask(who, self.base, |fs| fs.rename(&from, &to, mode)).map(drop)
+    }
+
+    fn create(&self, who: Who, parent: NodeId, name: &[u8], mode: u32, how: OpenHow) -> Result<(Entry, Opened), Errno> {
+        let target = self.new_name(parent, name)?;
+        let flags = OpenFlags { read: how.read, write: how.write };
+        let if_there = if how.exclusive { CreateMode::Exclusive } else { CreateMode::OpenExisting };
+        let file = self.ask(who, self.base, |fs| fs.create_with(&target, mode & MODE_MASK, if_there, flags))?;
+        let mut attr = file.attr().clone();
+        if how.truncate && attr.size > 0 {
+            let inode = Target::inode(InodeId(attr.inode));
+            attr = self.truncate(who, &inode, true)?;
+        }
+        let entry = self.entry(NodeId(attr.inode), &attr, self.base);
+        Ok((entry, self.keep(file, &attr, self.base, how)))
+    }
+
+    fn open(&self, who: Who, node: NodeId, how: OpenHow) -> Result<Opened, Errno> {
+        let node = self.node(node)?;
+        match node.place {
+            Place::Tree => {}
+            Place::At => return Err(Errno::EISDIR),
+            Place::Moving(_) => return Err(Errno::ELOOP),
+        }
+        if node.when.is_past() && (how.write || how.truncate) {
+            return Err(Errno::EROFS);
+        }
+        let target = Target::inode(node.inode);
+        let flags = OpenFlags { read: how.read, write: how.write };
+        let file = match self.ask(who, node.when, |fs| fs.open(&target, flags)) {
+            // A file may be run without the right to read it: the kernel reads it for the program.
+            Err(Errno::EACCES) if how.execute && !how.write => {
+                self.ask(who, node.when, |fs| fs.access(&target, EXECUTE))?;
+                self.ask_as_mount(node.when, |fs| fs.open(&target, flags))?
+            }
+            opened => opened?,
+        };
+        let mut attr = file.attr().clone();
+        if how.truncate && attr.size > 0 {
+            attr = self.truncate(who, &target, how.write)?;
+        }
+        Ok(self.keep(file, &attr, node.when, how))
+    }
+
+    fn read(&self, handle: u64, offset: u64, into: &mut [u8]) -> Result<usize, Errno> {
+        self.read_file(handle, offset, into)
+    }
+
+    fn write(&self, handle: u64, offset: u64, data: &[u8], how: WriteHow) -> Result<(), Errno> {
+        self.write_file(handle, offset, data, how)
+    }
+
+    fn fsync(&self, handle: u64) -> Result<(), Errno> {
+        self.sync_file(handle)
+    }
+
+    fn release(&self, handle: u64) {
+        self.release_file(handle);
+    }
+
+    fn seek(&self, handle: u64, offset: u64, what: SeekFor) -> Result<u64, Errno> {
+        self.seek_file(handle, offset, what)
+    }
+
+    fn allocate(&self, who: Who, handle: u64, offset: u64, len: u64, how: Allocate) -> Result<(), Errno> {
+        self.allocate_file(who, handle, offset, len, how)
+    }
+
+    fn opendir(&self, who: Who, node: NodeId) -> Result<Opened, Errno> {
+        let dir = self.node(node)?;
+        if let Place::Moving(_) = dir.place {
+            return Err(Errno::ENOTDIR);
+        }
+        self.open_dir(who, dir)
+    }
+
+    fn readdir(
+        &self,
+        who: Who,
+        handle: u64,
+        cookie: u64,
+        show: &mut dyn FnMut(DirLine<'_>) -> bool,
+    ) -> Result<(), Errno> {
+        self.read_dir(who, handle, cookie, false, &mut |line, _| show(line))
+    }
+
+    fn readdir_plus(
+        &self,
+        who: Who,
+        handle: u64,
+        cookie: u64,
+        show: &mut dyn FnMut(DirLine<'_>, &Entry) -> bool,
+    ) -> Result<(), Errno> {
+        self.read_dir(who, handle, cookie, true, show)
+    }
+
+    fn fsyncdir(&self, handle: u64) -> Result<(), Errno> {
+        let dir = self.dirs.get(handle).ok_or(Errno::EBADF)?;
+        if dir.node.when.is_past() || dir.node.place != Place::Tree {
+            return Ok(());
+        }
+        self.ask_as_mount(dir.node.when, |fs| fs.sync(dir.node.inode)).map(drop)
+    }
+
+    fn releasedir(&self, handle: u64) {
+        drop(self.dirs.remove(handle));
+    }
+
+    fn statfs(&self) -> Result<Space, Errno> {
+        let status = self.client.status().map_err(|error| answer(&error.into()))?;
+        Ok(Space { capacity_bytes: status.capacity_bytes, free_bytes: status.free_bytes, inodes: status.inodes })
+    }
+
+    fn setxattr(&self, who: Who, node: NodeId, name: &[u8], value: &[u8], flags: u32) -> Result<(), Errno> {
+        let inode = self.writable(node)?;
+        refuse_foreign_xattr(name)?;
+        let mode = match flags {
+            0 => XattrMode::Any,
+            1 => XattrMode::Create,
+            2 => XattrMode::Replace,
+            _ => return Err(Errno::EINVAL),
+        };
+        self.ask(who, self.base, |fs| fs.set_xattr(&Target::inode(inode), name, value, mode)).map(drop)
+    }
+
+    fn getxattr(&self, who: Who, node: NodeId, name: &[u8]) -> Result<Vec<u8>, Errno> {
+        refuse_foreign_xattr(name)?;
+        let node = self.node(node)?;
+        if node.place != Place::Tree {
+            return Err(Errno::ENODATA);
+        }
+        self.ask(who, node.when, |fs| fs.get_xattr(&Target::inode(node.inode), name))
+    }
+
+    fn listxattr(&self, who: Who, node: NodeId) -> Result<Vec<u8>, Errno> {
+        let node = self.node(node)?;
+        if node.place != Place::Tree {
+            return Ok(Vec::new());
+        }
+        let names = self.ask(who, node.when, |fs| fs.list_xattr(&Target::inode(node.inode)))?;
+        Ok(names.into_iter().flat_map(|name| name.into_iter().chain([0])).collect())
+    }
+
+    fn removexattr(&self, who: Who, node: NodeId, name: &[u8]) -> Result<(), Errno> {
+        let inode = self.writable(node)?;
+        refuse_foreign_xattr(name)?;
+        self.ask(who, self.base, |fs| fs.remove_xattr(&Target::inode(inode), name)).map(drop)
+    }
+
+    fn access(&self, who: Who, node: NodeId, mask: u32) -> Result<(), Errno> {
+        let node = self.node(node)?;
+        if mask & WRITE != 0 && (node.when.is_past() || node.place != Place::Tree) {
+            return Err(Errno::EROFS);
+        }
+        self.ask(who, node.when, |fs| fs.access(&Target::inode(node.inode), mask)).map(drop)
+    }
+
+    fn destroy(&self) {
+        for file in self.files.drain() {
+            self.close_open(file);
+        }
+        drop(self.dirs.drain());
+        if let Err(error) = self.client.close() {
+            tracing::debug!("the session was left to run out: {error}");
+        }
+    }
+}
+
+/// Attributes of a file as the kernel gets them.
+pub(crate) fn attributes(node: NodeId, attr: &Attr) -> Attributes {
+    Attributes {
+        node,
+        kind: node_kind(attr.kind()),
+        mode: attr.mode & MODE_MASK,
+        links: attr.links,
+        uid: attr.uid,
+        gid: attr.gid,
+        size: attr.size,
+        bytes_live: attr.bytes_live,
+        atime_ns: attr.atime_ns,
+        mtime_ns: attr.mtime_ns,
+        ctime_ns: attr.ctime_ns,
+        rdev: attr.rdev,
+    }
+}
+
+pub(crate) fn node_kind(kind: FileKind) -> NodeKind {
+    match kind {
+        FileKind::File => NodeKind::File,
+        FileKind::Directory => NodeKind::Directory,
+        FileKind::Symlink => NodeKind::Symlink,
+        FileKind::Fifo => NodeKind::Fifo,
+        FileKind::Socket => NodeKind::Socket,
+        FileKind::CharDevice => NodeKind::CharDevice,
+        FileKind::BlockDevice => NodeKind::BlockDevice,
+    }
+}
+
+/// How long names and attributes of a view hold.
+pub(crate) fn valid(when: When) -> Duration {
+    if when.is_final() { PAST_VALID } else { Duration::ZERO }
+}
+
+/// No number is free for another view.
+pub(crate) fn too_many(_: Full) -> Errno {
+    tracing::warn!("too many instants are in use by the kernel at once; drop its caches or unmount");
+    Errno::ENFILE
+}
+
+fn for_want_of_a_right(reason: Reason) -> bool {
+    matches!(reason, Reason::AccessDenied | Reason::NotPermitted)
+}
+
+fn time_value(time: NewTime) -> TimeValue {
+    match time {
+        NewTime::Now => TimeValue { now: true, ns: 0 },
+        NewTime::At(ns) => TimeValue { now: false, ns },
+    }
+}
+
+/// Attribute classes that mean nothing on this mount: it is `nosuid`, so a file capability would never be used, and it
+/// keeps no lists of rights. Answered here, because the kernel asks for them at nearly every write and `ls -l`.
+fn refuse_foreign_xattr(name: &[u8]) -> Result<(), Errno> {
+    if name.starts_with(b"security.") || name.starts_with(b"system.posix_acl_") {
+        return Err(Errno::EOPNOTSUPP);
+    }
+    Ok(())
+}
+
+/// Permission, set-id and sticky bits of a mode.
+pub(crate) const MODE_MASK: u32 = 0o7777;
+pub(crate) const SET_USER_ID: u32 = 0o4000;
+pub(crate) const SET_GROUP_ID: u32 = 0o2000;
+const TYPE_MASK: u32 = 0o170_000;
+const TYPE_FILE: u32 = 0o100_000;
+const EXECUTE: u32 = 1;
+const WRITE: u32 = 2;
