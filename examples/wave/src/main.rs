@@ -1,2 +1,182 @@
-//! The wave demo.
-fn main() {}
+//! The wave: a hundred cameras over a tank of water, and three films of it (FFFS §7.1, figure 1).
+//!
+//! A simulated wave in a square tank is filmed by 10 by 10 cameras, each with 10 by 10 cells in sight. They stream into
+//! frieze over 100 connections that delay every image by a time of their own. Afterwards the same hundred frames are
+//! wanted back, one every 100 ms: copied from the live files while it happened, read at instants of system time, and
+//! read at instants of user time. The first film is torn, the second shows what the server had at each instant, the
+//! third is the wave itself, to the last bit.
+//!
+//! A frame goes this way: `water` -> `camera` -> `stream` (delays from `schedule`, real time from `pace`) -> frieze ->
+//! `shoot` -> `film` -> `judge` (torn frames by the log, errors by `recompute.py`) -> `picture`.
+
+mod camera;
+mod canvas;
+mod film;
+mod judge;
+mod pace;
+mod picture;
+#[cfg(test)]
+mod rehearsal;
+mod schedule;
+mod shoot;
+mod stream;
+mod surface;
+mod water;
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, ensure};
+use clap::Parser;
+use frieze_client::{Client, Options};
+use indicatif::{ProgressBar, ProgressStyle};
+
+use crate::camera::CAMERAS;
+use crate::film::{FIRST_SAMPLE, FRAMES, Film, SAMPLES, SAMPLES_PER_FRAME};
+use crate::judge::Verdict;
+use crate::pace::Pace;
+use crate::picture::Shown;
+use crate::stream::Cameras;
+
+/// Streams a simulated wave into frieze over a hundred connections and reads three films of it back.
+#[derive(Parser)]
+#[command(version, max_term_width = 100)]
+struct Args {
+    /// Server: HOST:PORT or unix:PATH.
+    #[arg(long, env = "FRIEZE_SERVER", default_value = "127.0.0.1:7470")]
+    server: String,
+    /// Directory of the file system that the cameras write into; made if it is not there.
+    #[arg(long, default_value = "/wave")]
+    directory: String,
+    /// Local directory for films and pictures.
+    #[arg(long, default_value = "out/wave")]
+    out: PathBuf,
+    /// Seed of the drops and of the delays.
+    #[arg(long, default_value_t = 16)]
+    seed: u64,
+}
+
+/// The frame that is shown in the picture, as in the paper.
+const SHOWN_FRAME: usize = 37;
+/// From connecting to the first image: time for a hundred threads to start.
+const LEAD: Duration = Duration::from_millis(300);
+
+fn main() -> anyhow::Result<()> {
+    let args = Args::parse();
+    std::fs::create_dir_all(&args.out).with_context(|| format!("cannot make {}", args.out.display()))?;
+    let samples = water::simulate(args.seed, SAMPLES);
+
+    let options = Options { server: args.server.parse()?, command: "wave".to_owned(), ..Options::default() };
+    let client = Client::connect(options.clone()).context("is the server running?")?;
+    let fs = client.fs();
+    stream::prepare(&fs, &args.directory)?;
+    let cameras = Cameras::connect(&options, &args.directory)?;
+
+    let now = client.now()?;
+    let pace = Pace::starting_in(LEAD);
+    let begins_us = now.micros() + LEAD.as_micros() as u64;
+    println!(
+        "streaming {SAMPLES} images from each of {CAMERAS} cameras, 20 a second, delayed by up to {} ms",
+        schedule::DELAY_MS_MAX
+    );
+    let bar =
+        ProgressBar::new(FRAMES as u64).with_style(ProgressStyle::with_template("  {wide_bar} {pos}/{len} frames")?);
+    let copying = || shoot::copied(&fs, &args.directory, begins_us, &pace, || bar.inc(1));
+    let (stamps, copied) = cameras.stream(&pace, args.seed, begins_us, &samples, copying)?;
+    bar.finish_and_clear();
+    println!("wrote {} images; now reading the same {FRAMES} frames back from the past, twice", CAMERAS * SAMPLES);
+
+    let log = stream::read_log(&fs, &args.directory, now, begins_us, &stamps)?;
+    let (by_system_time, instants) = shoot::by_system_time(&fs, &args.directory, begins_us)?;
+    let by_user_time = shoot::by_user_time(&fs, &args.directory, begins_us)?;
+    let strays = [judge::strays(&copied, &log)?, judge::strays(&by_system_time, &log)?, Vec::new()];
+    judge::check_cuts(&by_system_time, &instants, &log)?;
+
+    println!("computing the simulation again from its seed with recompute.py");
+    let films = [copied, by_system_time, by_user_time];
+    let verdicts = verdicts(&films, args.seed, &args.out)?;
+    let shown =
+        [0, 1, 2].map(|film: usize| Shown { film: &films[film], verdict: &verdicts[film], strays: &strays[film] });
+    print_figures(&shown, args.seed)?;
+    println!("{}", sentence_about(log.iter().flatten().map(|version| version.delay_us()).collect()));
+
+    let truth = &samples[FIRST_SAMPLE + (SHOWN_FRAME - 1) * SAMPLES_PER_FRAME];
+    let pictures = paint(&shown, truth, &args.out)?;
+    println!("pictures:");
+    for path in pictures {
+        println!("  {}", path.display());
+    }
+    client.close()?;
+    Ok(())
+}
+
+/// Saves the films for `recompute.py` and lets it judge them.
+fn verdicts(films: &[Film], seed: u64, out: &Path) -> anyhow::Result<Vec<Verdict>> {
+    let mut paths = Vec::new();
+    for film in films {
+        let path = out.join(film.kind.word()).with_extension("film");
+        film.save(seed, &path).with_context(|| format!("cannot write {}", path.display()))?;
+        paths.push(path);
+    }
+    let verdicts = judge::recompute(&paths)?;
+    let judged = verdicts.iter().map(|verdict| verdict.film.as_str());
+    ensure!(judged.eq(films.iter().map(|film| film.kind.word())), "recompute.py judged other films");
+    Ok(verdicts)
+}
+
+/// Prints what the demo is about.
+///
+/// # Errors
+/// If a figure is not what frieze promises.
+fn print_figures(shown: &[Shown<'_>; 3], seed: u64) -> anyhow::Result<()> {
+    let [copied, system, user] = shown;
+    let error = |verdict: &Verdict| {
+        if verdict.values_differing == 0 {
+            return format!("0 (all {} heights equal, to the last bit)", verdict.values);
+        }
+        format!("{:.3} mm (root mean square; largest {:.1} mm)", verdict.error_rms_mm, verdict.error_max_mm)
+    };
+    println!();
+    println!("copied film: {} torn frames of {FRAMES}, error {}", copied.torn(), error(copied.verdict));
+    println!(
+        "system-time film: {} torn frames of {FRAMES} against the stamps in the log, error {}, from the jitter",
+        system.torn(),
+        error(system.verdict)
+    );
+    println!(
+        "user-time film: error {} against the simulation recomputed from seed {seed} by other code",
+        error(user.verdict)
+    );
+    ensure!(system.torn() == 0, "a frame by system time shows a state that never existed");
+    ensure!(system.verdict.values_differing > 0, "the film by system time shows no jitter: nothing was delayed");
+    ensure!(user.verdict.values_differing == 0, "the film by user time is not the wave that was recorded");
+    Ok(())
+}
+
+/// Tells how late the images came.
+fn sentence_about(mut delays_us: Vec<i64>) -> String {
+    delays_us.sort_unstable();
+    let ms = |part: f64| delays_us[(part * (delays_us.len() - 1) as f64) as usize] as f64 / 1000.0;
+    format!(
+        "(the server stamped the images {:.0} to {:.0} ms after they were taken, half of them within {:.0} ms)",
+        ms(0.0),
+        ms(1.0),
+        ms(0.5)
+    )
+}
+
+/// Paints the sheet and the three GIFs, the latter side by side on as many cores.
+fn paint(shown: &[Shown<'_>; 3], truth: &[f64], out: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    println!("painting");
+    let sheet = out.join(format!("frame-{SHOWN_FRAME}.png"));
+    picture::sheet(shown, SHOWN_FRAME, truth).save(&sheet)?;
+    let gifs = shown.each_ref().map(|shown| out.join(shown.film.kind.word()).with_extension("gif"));
+    std::thread::scope(|scope| {
+        let threads = [0, 1, 2].map(|film: usize| {
+            let (shown, path) = (&shown[film], &gifs[film]);
+            scope.spawn(move || picture::gif(shown, path))
+        });
+        threads.into_iter().try_for_each(|thread| thread.join().expect("painting does not panic"))
+    })?;
+    Ok([sheet].into_iter().chain(gifs).collect())
+}

@@ -1,0 +1,28 @@
+# One line each: `make help`. What these run is what continuous integration runs.
+
+export PATH := $(HOME)/.cargo/bin:$(PATH)
+CARGO ?= cargo
+
+.DEFAULT_GOAL := help
+.PHONY: help demo build check test bench
+
+help: ## show this list
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
+
+demo: ## install what is missing, build, and show the wave and a rescued directory (under 4 minutes after the build)
+	@scripts/demo.sh
+
+build: ## build the frieze command: target/release/frieze
+	$(CARGO) build --release --package frieze-cli
+
+check: ## formatting, lints, arrows between crates, tidy rules
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets -- -D warnings
+	$(CARGO) xtask deps
+	$(CARGO) xtask tidy
+
+test: ## every test of every crate
+	$(CARGO) test --workspace --no-fail-fast
+
+bench: build ## run the benchmarks against the baselines in bench/baselines/
+	$(CARGO) run --release --package frieze-cli -- bench all

@@ -1,0 +1,85 @@
+#!/usr/bin/env bash
+# Looks for the programs that frieze needs, says which are missing, and installs them.
+#
+#   scripts/bootstrap.sh           to build, run and mount
+#   scripts/bootstrap.sh --tests   also what the tests use
+#
+# Needs no special rights where nothing is missing. Missing packages are installed with apt-get (through sudo if that is
+# needed and there); on other systems their names are printed. Rust comes from rustup.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+say() { printf 'bootstrap: %s\n' "$*"; }
+fail() { printf 'bootstrap: %s\n' "$*" >&2; exit 1; }
+have() { command -v "$1" >/dev/null 2>&1; }
+
+# program:package of Debian and Ubuntu. cc links; python3 computes the wave a second time.
+wanted=(cc:build-essential python3:python3)
+# fusermount3 lets an ordinary user mount; a machine without /dev/fuse has nothing to mount with.
+[ -e /dev/fuse ] && wanted+=(fusermount3:fuse3)
+case "${1:-}" in
+    "") ;;
+    --tests) wanted+=(git:git fio:fio sqlite3:sqlite3 setfattr:attr pkg-config:pkg-config) ;;
+    *) fail "unknown option $1; there is only --tests" ;;
+esac
+
+packages=()
+for entry in "${wanted[@]}"; do
+    if ! have "${entry%%:*}"; then
+        say "${entry%%:*} is missing (package ${entry#*:})"
+        packages+=("${entry#*:}")
+    fi
+done
+
+if [ ${#packages[@]} -gt 0 ]; then
+    have apt-get || fail "please install ${packages[*]}, or what they are called on this system, and run this again"
+    become=()
+    if [ "$(id -u)" -ne 0 ]; then
+        have sudo || fail "please run as root: apt-get install ${packages[*]}"
+        become=(sudo)
+    fi
+    say "installing ${packages[*]}"
+    log=$(mktemp)
+    trap 'rm -f "$log"' EXIT
+    if ! { "${become[@]}" apt-get update && "${become[@]}" env DEBIAN_FRONTEND=noninteractive \
+        apt-get install --yes --no-install-recommends "${packages[@]}"; } >"$log" 2>&1; then
+        tail -n 20 "$log" >&2
+        fail "apt-get could not install ${packages[*]}"
+    fi
+fi
+
+# Rust: the version that Cargo.toml asks for, or newer.
+needed=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
+export PATH="$HOME/.cargo/bin:$PATH"
+new_enough() {
+    local found
+    found=$(cargo --version 2>/dev/null | cut -d' ' -f2) && [ -n "$found" ] &&
+        [ "$(printf '%s\n%s\n' "$needed" "$found" | sort -V | head -n 1)" = "$needed" ]
+}
+by_hand="install Rust $needed or newer (rustup.rs tells how) and run this again"
+if ! new_enough; then
+    if have rustup; then
+        say "the Rust compiler is older than $needed: updating with rustup"
+        rustup update stable || fail "rustup could not update; please $by_hand"
+    elif have cargo; then
+        fail "$(cargo --version) is too old and rustup, which could update it, is missing; please $by_hand"
+    elif have curl; then
+        say "cargo is missing: installing Rust for this user with rustup"
+        { curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs |
+            sh -s -- -y --profile minimal --component clippy --component rustfmt; } || fail "please $by_hand"
+    else
+        fail "cargo is missing, and curl, which could fetch it, too; please $by_hand"
+    fi
+    new_enough || fail "still no Rust $needed; please $by_hand"
+fi
+if [ "${1:-}" = --tests ]; then
+    for part in clippy rustfmt; do
+        # The programs of rustup are there even where the component is not: ask them.
+        cargo "${part/rustfmt/fmt}" --version >/dev/null 2>&1 && continue
+        have rustup || fail "$part is missing; please install it with the Rust compiler"
+        say "$part is missing: adding it with rustup"
+        rustup component add "$part"
+    done
+fi
+
+say "everything is there ($(cargo --version | cut -d' ' -f1-2), $(python3 --version 2>&1))"

@@ -1,0 +1,155 @@
+#!/usr/bin/env bash
+# The demo: a wave filmed by a hundred cameras, and a directory brought back after it was deleted. `make demo` runs it.
+#
+# Installs what is missing, builds, serves from a temporary directory, mounts where that is possible, and leaves nothing
+# behind but the pictures in out/. Under 4 minutes after the build.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+export PATH="$HOME/.cargo/bin:$PATH"
+
+if [ -t 1 ]; then bold=$'\e[1m' dim=$'\e[2m' plain=$'\e[0m'; else bold='' dim='' plain=''; fi
+title() { printf '\n%s== %s%s\n' "$bold" "$*" "$plain"; }
+fail() { printf 'demo: %s\n' "$*" >&2; exit 1; }
+# Prints a command as one would type it and runs it; its failure is part of the story where `|| true` follows.
+show() {
+    printf '%s$ %s%s\n' "$dim" "$*" "$plain"
+    "$@" 2>&1 | sed 's/^/  /'
+}
+
+work='' server='' mount='' wave=''
+clean_up() {
+    local status=$?
+    trap - EXIT
+    # By pid, and each only if it was started here. The mount before its server.
+    if [ -n "$wave" ]; then
+        kill "$wave" 2>/dev/null || true
+        wait "$wave" 2>/dev/null || true
+    fi
+    if [ -n "$mount" ]; then
+        cd /
+        "$frieze" umount "$mnt" >/dev/null 2>&1 || "$frieze" umount --lazy "$mnt" >/dev/null 2>&1 || true
+        kill "$mount" 2>/dev/null || true
+        wait "$mount" 2>/dev/null || true
+    fi
+    if [ -n "$server" ]; then
+        kill "$server" 2>/dev/null || true
+        wait "$server" 2>/dev/null || true
+    fi
+    if [ "$status" -ne 0 ] && [ -s "$work/server.log" ]; then
+        printf 'demo: the last lines of the server:\n' >&2
+        tail -n 20 "$work/server.log" >&2
+    fi
+    # Never through a mount that is still there.
+    if [ -n "$work" ] && ! mountpoint -q "$work/mnt" 2>/dev/null; then
+        rm -rf --one-file-system "$work"
+    fi
+    exit "$status"
+}
+trap clean_up EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM HUP
+
+title 'What is needed'
+scripts/bootstrap.sh
+printf 'building frieze; the first time takes some minutes\n'
+cargo build --quiet --release --package frieze-cli --package frieze-wave
+began=$SECONDS
+built=$(cd "${CARGO_TARGET_DIR:-target}" && pwd)/release
+frieze=$built/frieze
+work=$(mktemp -d "${TMPDIR:-/tmp}/frieze-demo.XXXXXX")
+mnt=$work/mnt
+
+title 'A server in a temporary directory'
+"$frieze" serve --dir "$work/data" --listen 127.0.0.1:0 >"$work/ready" 2>"$work/server.log" &
+server=$!
+for _ in $(seq 200); do
+    grep -q '^ready' "$work/ready" && break
+    kill -0 "$server" 2>/dev/null || fail 'the server did not start'
+    sleep 0.05
+done
+grep -q '^ready' "$work/ready" || fail 'the server was not ready after 10 seconds'
+address=$(grep -o -m 1 '127\.0\.0\.1:[0-9]*' "$work/ready")
+export FRIEZE_SERVER=$address
+printf '%s\n' "$(head -n 1 "$work/ready")"
+
+mounted=no
+if [ -r /dev/fuse ] && [ -w /dev/fuse ]; then
+    mkdir "$mnt"
+    "$frieze" mount "$mnt" --foreground >"$work/mount.log" 2>&1 &
+    mount=$!
+    for _ in $(seq 200); do
+        mountpoint -q "$mnt" && mounted=yes && break
+        kill -0 "$mount" 2>/dev/null || break
+        sleep 0.05
+    done
+    if [ "$mounted" = yes ]; then
+        printf 'mounted on %s\n' "$mnt"
+    else
+        printf 'could not mount (%s): going on with the frieze command alone\n' "$(tail -n 1 "$work/mount.log")"
+    fi
+else
+    printf 'this machine has no /dev/fuse to mount with: going on with the frieze command alone\n'
+fi
+
+title 'The wave: a hundred cameras, a hundred connections, three films'
+mkdir -p out/wave
+# In the background, so that a signal to this script is not kept waiting.
+"$built/frieze-wave" --out out/wave &
+wave=$!
+wait "$wave"
+wave=''
+
+title 'The everyday act: a directory deleted by mistake'
+files=()
+for file in README.md ARCHITECTURE.md CHANGELOG.md CONTRIBUTING.md LICENSE Cargo.toml docs scripts; do
+    [ -e "$file" ] && files+=("$PWD/$file")
+done
+source=$work/source
+mkdir "$source"
+cp -R "${files[@]}" "$source"
+count() { find "$1" -type f | wc -l; }
+
+if [ "$mounted" = yes ]; then
+    cd "$mnt"
+    show cp -R "$source" project
+    printf '  %s files\n' "$(count project)"
+    now=$("$frieze" now --json | sed -n 's/.*"at": *"\([^"]*\)".*/\1/p')
+    [ -n "$now" ] || fail 'frieze now printed no instant'
+    printf '%s$ frieze now%s\n  %s\n' "$dim" "$plain" "$now"
+    show rm -rf project
+    show ls project || true
+    printf '  gone. No snapshot was ever taken; but every directory has its past in .at:\n'
+    show ls ".at/$now/project"
+    show cp -R ".at/$now/project" project
+    diff -r "$source" project || fail 'what came back is not what was there'
+    printf '  %s files came back, byte for byte\n' "$(count project)"
+    cd - >/dev/null
+else
+    show "$frieze" put -r "$source" /project
+    now=$("$frieze" now --json | sed -n 's/.*"at": *"\([^"]*\)".*/\1/p')
+    [ -n "$now" ] || fail 'frieze now printed no instant'
+    printf '%s$ frieze now%s\n  %s\n' "$dim" "$plain" "$now"
+    show "$frieze" rm -r /project
+    show "$frieze" ls /project || true
+    printf '  gone. No snapshot was ever taken; but everything can be read as it was:\n'
+    show "$frieze" ls /project --at "$now"
+    show "$frieze" get -r /project "$work/back" --at "$now"
+    diff -r "$source" "$work/back" || fail 'what came back is not what was there'
+    printf '  %s files came back, byte for byte\n' "$(count "$work/back")"
+fi
+
+title 'Done'
+cat <<TXT
+Everything above took $((SECONDS - began)) s after the build. Look at:
+  out/wave/frame-37.png    frame 37 of the three films side by side
+  out/wave/copied.gif      the live files, copied as time passed: torn
+  out/wave/system.gif      read at instants of system time: whole, with the jitter of the network
+  out/wave/user.gif        read at instants of user time: the wave itself
+
+Go on:
+  target/release/frieze serve --dir ~/frieze &           keep a file system of your own
+  mkdir -p ~/f && target/release/frieze mount ~/f        use it like any other
+  echo v1 > ~/f/note; sleep 10; echo v2 > ~/f/note
+  cat ~/f/.at/5s-ago/note                                and read it as it was
+  target/release/frieze --help                           every command, with examples
+TXT
