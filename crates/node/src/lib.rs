@@ -1,1 +1,36 @@
-//! The server: drivers that run the cores.
+//! The server process: drivers that run the cores.
+//!
+//! [`Engine`] owns the cores (`chain`, `multilog`, `metalog`, `namespace`, `hlc`) and answers one request at a time on
+//! whichever thread asks; [`Server`] gives it sockets and threads. The simulator drives the same engine over simulated
+//! disks and clocks.
+//!
+//! Guarantees: nothing acknowledged as durable is lost; no read at an instant changes its answer; nobody reads or
+//! writes what they may not.
+//!
+//! Where a request goes: `serve` (socket) → `engine` (who asks) → `views` (readers) or `changes` (writers) → `data`
+//! (chains and device) or `meta` (metalog and namespace); `durability` makes it last.
+
+mod capability;
+mod changes;
+mod clock;
+mod data;
+mod device;
+mod durability;
+mod engine;
+mod identity;
+mod meta;
+mod plugin;
+mod serve;
+mod session;
+mod settings;
+mod store;
+mod views;
+
+pub use durability::no_wake;
+pub use engine::{Engine, ProcessStats, Responder, SOFTWARE, Scratch, Seams};
+pub use identity::FORMAT_VERSION;
+pub use plugin::{BINDING_XATTR, TimePlugin};
+pub use serve::Server;
+pub use session::{Conn, KeyRight};
+pub use settings::{KeySettings, Settings};
+pub use store::{Item, LsmStore, MemoryStore, VersionStore};

@@ -1,0 +1,166 @@
+//! Capabilities: what a client shows with every read and write instead of asking for its rights again.
+//!
+//! Rights are checked once, at open. The answer is a short token, authenticated with a key that only this data
+//! directory holds (keyed BLAKE3), so that checking it costs no look-up, survives a restart and cannot be made up
+//! (design §12). It names the session it is good for: another session that shows it is refused.
+
+use frieze_base::{Fault, InodeId, Reason, SessionId};
+use frieze_hlc::Hlc;
+use frieze_wire::message::View;
+
+/// What the bearer may do, and what a data server needs to know of the file to do it without asking the namespace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Capability {
+    /// Session it was given to.
+    pub(crate) session: SessionId,
+    /// The file.
+    pub(crate) inode: InodeId,
+    /// Reading allowed.
+    pub(crate) read: bool,
+    /// Writing allowed.
+    pub(crate) write: bool,
+    /// The instants that reads see.
+    pub(crate) view: View,
+}
+
+/// Makes and checks capabilities.
+#[derive(Clone)]
+pub(crate) struct Mint {
+    key: [u8; 32],
+}
+
+const BODY_BYTES: usize = 35;
+const MAC_BYTES: usize = 16;
+const READ: u8 = 1;
+const WRITE: u8 = 2;
+const AT: u8 = 4;
+const USER_AT: u8 = 8;
+
+impl Mint {
+    /// A mint with the secret key of the data directory.
+    pub(crate) fn new(key: [u8; 32]) -> Mint {
+        Mint { key }
+    }
+
+    /// The token for `capability`.
+    pub(crate) fn seal(&self, capability: &Capability) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(BODY_BYTES + MAC_BYTES);
+        let view = capability.view;
+        let flag = |on: bool, bit: u8| if on { bit } else { 0 };
+        // Format version 1, rights, then the two ids and the two times.
+        bytes.extend_from_slice(&1u16.to_le_bytes());
+        bytes.push(
+            flag(capability.read, READ)
+                | flag(capability.write, WRITE)
+                | flag(view.at.is_some(), AT)
+                | flag(view.user_at.is_some(), USER_AT),
+        );
+        bytes.extend_from_slice(&capability.session.0.to_le_bytes());
+        bytes.extend_from_slice(&capability.inode.0.to_le_bytes());
+        bytes.extend_from_slice(&view.at.unwrap_or(0).to_le_bytes());
+        bytes.extend_from_slice(&view.user_at.unwrap_or(0).to_le_bytes());
+        let mac = self.mac(&bytes);
+        bytes.extend_from_slice(&mac);
+        bytes
+    }
+
+    /// The capability that `token` stands for.
+    ///
+    /// # Errors
+    /// `StaleHandle` if the token was not made by this data directory or is shown by another session: open the file
+    /// again.
+    pub(crate) fn open(&self, token: &[u8], session: SessionId) -> Result<Capability, Fault> {
+        let refused =
+            |why: &str| Fault::new(Reason::StaleHandle, format!("the capability is {why}: open the file again"));
+        if token.len() != BODY_BYTES + MAC_BYTES {
+            return Err(refused("malformed"));
+        }
+        let (body, mac) = token.split_at(BODY_BYTES);
+        let mut given = [0u8; MAC_BYTES];
+        given.copy_from_slice(mac);
+        // blake3::Hash compares in constant time; widen both sides to use it.
+        let widen = |half: [u8; MAC_BYTES]| {
+            let mut whole = [0u8; 32];
+            whole[..MAC_BYTES].copy_from_slice(&half);
+            blake3::Hash::from_bytes(whole)
+        };
+        if widen(self.mac(body)) != widen(given) {
+            return Err(refused("not of this server"));
+        }
+        let long = |at: usize| {
+            let mut word = [0u8; 8];
+            word.copy_from_slice(&body[at..at + 8]);
+            u64::from_le_bytes(word)
+        };
+        let flags = body[2];
+        let capability = Capability {
+            session: SessionId(long(3)),
+            inode: InodeId(long(11)),
+            read: flags & READ != 0,
+            write: flags & WRITE != 0,
+            view: View {
+                at: (flags & AT != 0).then(|| long(19)),
+                user_at: (flags & USER_AT != 0).then(|| long(27) as i64),
+            },
+        };
+        if capability.session != session {
+            return Err(refused("another session's"));
+        }
+        Ok(capability)
+    }
+
+    fn mac(&self, body: &[u8]) -> [u8; MAC_BYTES] {
+        let hash = blake3::keyed_hash(&self.key, body);
+        let mut mac = [0u8; MAC_BYTES];
+        mac.copy_from_slice(&hash.as_bytes()[..MAC_BYTES]);
+        mac
+    }
+}
+
+impl Capability {
+    /// The instant of system time reads see, if not now.
+    pub(crate) fn at(&self) -> Option<Hlc> {
+        self.view.instant()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn capability() -> Capability {
+        Capability {
+            session: SessionId(7),
+            inode: InodeId(9),
+            read: true,
+            write: false,
+            view: View { at: Some(11), user_at: Some(-3) },
+        }
+    }
+
+    #[test]
+    fn a_token_opens_to_what_was_sealed() {
+        let mint = Mint::new([1; 32]);
+        assert_eq!(mint.open(&mint.seal(&capability()), SessionId(7)), Ok(capability()));
+    }
+
+    #[test]
+    fn every_changed_bit_is_noticed() {
+        let mint = Mint::new([1; 32]);
+        let token = mint.seal(&capability());
+        for bit in 0..token.len() * 8 {
+            let mut forged = token.clone();
+            forged[bit / 8] ^= 1 << (bit % 8);
+            assert!(mint.open(&forged, SessionId(7)).is_err(), "bit {bit}");
+        }
+    }
+
+    #[test]
+    fn another_session_and_another_key_are_refused() {
+        let mint = Mint::new([1; 32]);
+        let token = mint.seal(&capability());
+        assert_eq!(mint.open(&token, SessionId(8)).unwrap_err().reason, Reason::StaleHandle);
+        assert!(Mint::new([2; 32]).open(&token, SessionId(7)).is_err());
+        assert!(mint.open(&token[1..], SessionId(7)).is_err());
+    }
+}

@@ -1,0 +1,396 @@
+//! What writers do: bytes, transactions, barriers.
+//!
+//! Guarantees: the right to write was proven at open and is in the capability; a write without a grant is refused; a
+//! change that decides what present bytes are (truncate, settle) runs while no write does.
+
+use std::sync::Arc;
+
+use frieze_base::{Fault, InodeId, Reason, Seq, SessionId};
+use frieze_hlc::Hlc;
+use frieze_namespace::Inode;
+use frieze_wire::frame::{FrameHeader, PAYLOAD_BYTES_MAX};
+use frieze_wire::message::{Durability as When, FileKind, Reply, Txn, TxnReply, View, Write, WriteReply};
+use frieze_wire::txn::{Caller, CloseSession, Grant, MakeKind, Op, Settle, Transaction};
+
+use crate::capability::Capability;
+use crate::data::{WriteAsk, Written, file_bytes_max};
+use crate::durability::Ticket;
+use crate::engine::{Engine, Responder, done, unknown_session};
+use crate::plugin::{BINDING_XATTR, TimePlugin};
+use crate::session::{Conn, Principal};
+use crate::views::layout_of;
+
+/// Chunks that one grant covers at most (protocols §4).
+const GRANT_CHUNKS_MAX: u32 = 16;
+/// Largest value of an extended attribute (Linux).
+const XATTR_BYTES_MAX: usize = 64 << 10;
+
+impl Engine {
+    fn check_changeable(&self) -> Result<(), Fault> {
+        match self.durability.failure() {
+            Some(fault) => Err(Fault::new(
+                fault.reason,
+                format!("the server is read-only since a flush failed; restart it once the device is well: {fault}"),
+            )),
+            None => Ok(()),
+        }
+    }
+
+    pub(crate) fn write(
+        &self,
+        principal: &Principal,
+        header: &FrameHeader,
+        ask: &Write,
+        payload: &[u8],
+        responder: &Arc<dyn Responder>,
+    ) {
+        let when = When::try_from(ask.durability).unwrap_or(When::Async);
+        let request = *header;
+        let reply_to = responder.clone();
+        let reply = Box::new(move |result: Result<Written, Fault>| {
+            let result =
+                result.map(|written| Reply::Write(WriteReply { stamp: written.stamp.0, offset: written.offset }));
+            reply_to.respond(&request, result, &[], 0);
+        });
+        if let Err((reply, fault)) = self.try_write(principal, header, ask, payload, when, reply) {
+            reply(Err(fault));
+        }
+        if when == When::Sync {
+            self.durability.hurry();
+        }
+    }
+
+    #[expect(clippy::type_complexity, reason = "an early refusal gives the reply back")]
+    fn try_write(
+        &self,
+        principal: &Principal,
+        header: &FrameHeader,
+        ask: &Write,
+        payload: &[u8],
+        when: When,
+        reply: crate::data::WriteReply,
+    ) -> Result<(), (crate::data::WriteReply, Fault)> {
+        macro_rules! check {
+            ($result:expr) => {
+                match $result {
+                    Ok(value) => value,
+                    Err(fault) => return Err((reply, fault)),
+                }
+            };
+        }
+        check!(self.check_changeable());
+        check!(check_numbered(header));
+        let capability = check!(self.mint.open(&ask.capability, header.session));
+        check!(check_writable(&capability));
+        if payload.is_empty() || payload.len() > PAYLOAD_BYTES_MAX as usize {
+            return Err((
+                reply,
+                Fault::new(
+                    Reason::InvalidArgument,
+                    format!("a write of {} bytes; 1 to {PAYLOAD_BYTES_MAX} at once", payload.len()),
+                ),
+            ));
+        }
+        let id = capability.inode;
+        let inode = check!(self.current(id));
+        if inode.kind() != FileKind::File {
+            return Err((reply, Reason::InvalidArgument.into()));
+        }
+        let layout = layout_of(id, &inode);
+        let user_time = match inode.plugin() {
+            "" => None,
+            text => {
+                let plugin: TimePlugin = check!(text.parse());
+                Some(check!(plugin.user_time(payload).map_err(|fault| at_offset(fault, ask, id))))
+            }
+        };
+        if self.data.device().dirty_bytes() > self.settings.dirty_bytes_max {
+            // Back-pressure: who writes faster than the disk helps to flush before it writes on.
+            check!(self.flush());
+        }
+        let len = payload.len() as u64;
+        if ask.append {
+            check!(self.grant_tail(principal, header.session, id, len));
+        }
+        let place = || {
+            let namespace = self.meta.namespace();
+            let inode = namespace.current(id).ok_or(Fault::from(Reason::StaleHandle))?;
+            let offset = if ask.append { self.current_extent(id, inode).0 } else { ask.offset };
+            let end = offset.checked_add(len).filter(|end| *end <= file_bytes_max(layout.chunk_bytes));
+            let Some(end) = end else {
+                return Err(Fault::new(
+                    Reason::TooLarge,
+                    format!("a write of {len} bytes at {offset} is beyond the largest file"),
+                ));
+            };
+            let (first, last) = (offset / layout.chunk_bytes, (end - 1) / layout.chunk_bytes);
+            for chunk in first..=last {
+                if !inode.may_write_chunk(header.session, chunk as u32) {
+                    return Err(Fault::new(
+                        Reason::Busy,
+                        format!(
+                            "session {} holds no write grant on chunk {id}.{chunk}: ask for one, then write",
+                            header.session
+                        ),
+                    ));
+                }
+            }
+            Ok(offset)
+        };
+        self.data.write(
+            WriteAsk {
+                session: header.session,
+                seq: header.seq,
+                acked: header.acked,
+                epoch: header.epoch,
+                seen: header.hlc,
+                inode: id,
+                layout,
+                known_offset: (!ask.append).then_some(ask.offset),
+                place: &place,
+                payload,
+                payload_crc: header.payload_crc,
+                user_time,
+                uid: principal.caller.uid,
+                durability: when,
+            },
+            reply,
+        );
+        Ok(())
+    }
+
+    fn current(&self, id: InodeId) -> Result<Inode, Fault> {
+        self.meta.namespace().current(id).cloned().ok_or_else(|| Reason::StaleHandle.into())
+    }
+
+    /// Sees to it that the session may write the chunks an append of `len` bytes will touch.
+    fn grant_tail(&self, principal: &Principal, session: SessionId, id: InodeId, len: u64) -> Result<(), Fault> {
+        let inode = self.current(id)?;
+        let (size, _, _) = self.current_extent(id, &inode);
+        let chunk_bytes = inode.chunk_bytes();
+        let first = (size / chunk_bytes) as u32;
+        // One chunk more than it needs now: another appender may push the end over a boundary meanwhile.
+        let last = (size.saturating_add(len) / chunk_bytes + 1).min(u32::MAX.into()) as u32;
+        if (first..last).all(|chunk| inode.may_write_chunk(session, chunk)) {
+            return Ok(());
+        }
+        let grant = Grant { inode: id.0, first, count: (last - first + 1).min(GRANT_CHUNKS_MAX) };
+        let transaction = Transaction {
+            session: session.0,
+            // Not one of the client's numbers: asking twice gives the same grant.
+            seq: 0,
+            acked: 0,
+            caller: principal.caller.clone(),
+            must_see: 0,
+            op: Some(Op::Grant(grant)),
+        };
+        self.meta.execute(transaction)?.into_result()?;
+        Ok(())
+    }
+
+    /// Executes a transaction; `None` if it is answered later, when durable.
+    pub(crate) fn transact(
+        &self,
+        conn: &Conn,
+        principal: &Principal,
+        header: &FrameHeader,
+        ask: Txn,
+        responder: &Arc<dyn Responder>,
+    ) -> Option<Result<TxnReply, Fault>> {
+        let when = When::try_from(ask.durability).unwrap_or(When::Async);
+        let result = self.try_transact(conn, principal, header, ask);
+        if when == When::Async {
+            return Some(result);
+        }
+        match result {
+            Err(fault) => Some(Err(fault)),
+            Ok(reply) => {
+                let (request, reply_to) = (*header, responder.clone());
+                let durable = Box::new(move |result: Result<(), Fault>| {
+                    reply_to.respond(&request, result.map(|()| Reply::Txn(reply)), &[], 0);
+                });
+                self.durability.when_durable(self.ticket(), durable);
+                None
+            }
+        }
+    }
+
+    fn ticket(&self) -> Ticket {
+        Ticket { meta: self.meta.appended(), data: self.data.device().log().end() }
+    }
+
+    fn try_transact(
+        &self,
+        conn: &Conn,
+        principal: &Principal,
+        header: &FrameHeader,
+        ask: Txn,
+    ) -> Result<TxnReply, Fault> {
+        self.check_changeable()?;
+        let Some(mut op) = ask.op else {
+            return Err(Fault::new(Reason::Unsupported, "the transaction is of a kind that this server does not know"));
+        };
+        match &mut op {
+            Op::Format(_) => {
+                return Err(Fault::new(Reason::NotPermitted, "a file system is made by the server itself, once"));
+            }
+            Op::OpenSession(open) => open.uid = principal.uid,
+            Op::CloseSession(_) => {
+                check_numbered(header)?;
+                let outcome = self.close_session(header.session, header.seq, header.acked, &principal.caller)?;
+                return Ok(TxnReply { stamp: outcome.0, id: header.session.0, ..TxnReply::default() });
+            }
+            Op::SetXattr(set) if set.name == BINDING_XATTR => check_binding(&set.value)?,
+            Op::SetXattr(set) if set.value.len() > XATTR_BYTES_MAX => {
+                return Err(Fault::new(
+                    Reason::TooLarge,
+                    format!("an attribute of {} bytes; at most {XATTR_BYTES_MAX} are allowed", set.value.len()),
+                ));
+            }
+            _ => {}
+        }
+        if !matches!(op, Op::OpenSession(_)) {
+            check_numbered(header)?;
+        }
+        let settles = matches!(&op, Op::Settle(_)) || matches!(&op, Op::SetAttr(set) if set.size.is_some());
+        let makes_file = matches!(&op, Op::Make(make) if matches!(make.kind, Some(MakeKind::File(_))));
+        // Held until the transaction has run: no write falls between what is measured and what is decided.
+        let held = settles.then(|| self.data.hold_writes());
+        match &mut op {
+            Op::Settle(settle) => {
+                let id = InodeId(settle.inode);
+                *settle = self.measure(id, settle.keep_grant)?;
+            }
+            Op::SetAttr(set) if set.size.is_some() => {
+                let at = self.resolve(principal, &set.target, None)?;
+                let limit = file_bytes_max(at.inode.chunk_bytes());
+                if set.size.is_some_and(|size| size > limit) {
+                    return Err(Fault::new(Reason::TooLarge, format!("a file holds at most {limit} bytes")));
+                }
+                if at.inode.kind() == FileKind::File {
+                    set.settled = Some(self.measure(at.id, true)?);
+                }
+            }
+            _ => {}
+        }
+        let transaction = Transaction {
+            session: header.session.0,
+            seq: header.seq.0,
+            acked: header.acked.0,
+            caller: principal.caller.clone(),
+            must_see: header.hlc.0,
+            op: Some(op),
+        };
+        let opens = matches!(&transaction.op, Some(Op::OpenSession(_)));
+        let outcome = self.meta.execute(transaction)?;
+        drop(held);
+        let outcome = outcome.into_result()?;
+        if opens {
+            self.sessions.attach(conn, SessionId(outcome.id), self.clock.reading().mono);
+            return Ok(TxnReply { stamp: outcome.stamp, id: outcome.id, ..TxnReply::default() });
+        }
+        let id = InodeId(outcome.id);
+        let mut reply =
+            TxnReply { stamp: outcome.stamp, id: outcome.id, existed: outcome.existed, ..TxnReply::default() };
+        if let Some(inode) = self.meta.namespace().current(id).cloned() {
+            reply.attr = Some(self.attr(id, &inode, View::NOW)?.0);
+        }
+        if makes_file && !outcome.existed {
+            let capability =
+                Capability { session: header.session, inode: id, read: true, write: true, view: View::NOW };
+            reply.capability = self.mint.seal(&capability);
+        }
+        Ok(reply)
+    }
+
+    /// The length and modification time of a file as the data plane knows them now.
+    fn measure(&self, id: InodeId, keep_grant: bool) -> Result<Settle, Fault> {
+        let inode = self.current(id)?;
+        let (size, mtime_ns, data) = self.current_extent(id, &inode);
+        let newer = data.is_some_and(|data| data > inode.mtime_stamp);
+        Ok(Settle {
+            inode: id.0,
+            keep_grant,
+            stamp: data.unwrap_or(inode.size_as_of).0,
+            size,
+            mtime_ns: if newer { mtime_ns } else { 0 },
+        })
+    }
+
+    /// Ends a session: settles what it wrote, takes its grants back, forgets its numbers.
+    pub(crate) fn close_session(
+        &self,
+        session: SessionId,
+        seq: Seq,
+        acked: Seq,
+        caller: &Caller,
+    ) -> Result<Hlc, Fault> {
+        let held = self.data.hold_writes();
+        let granted = {
+            let namespace = self.meta.namespace();
+            if namespace.session(session).is_none() {
+                return Err(unknown_session(session));
+            }
+            namespace.granted(session)
+        };
+        let settled = granted.iter().map(|id| self.measure(*id, false)).collect::<Result<Vec<_>, _>>()?;
+        let transaction = Transaction {
+            session: session.0,
+            seq: seq.0,
+            acked: acked.0,
+            caller: caller.clone(),
+            must_see: 0,
+            op: Some(Op::CloseSession(CloseSession { settled })),
+        };
+        let outcome = self.meta.execute(transaction)?;
+        drop(held);
+        let outcome = outcome.into_result()?;
+        self.data.end_session(session);
+        self.sessions.forget(session);
+        Ok(Hlc(outcome.stamp))
+    }
+
+    /// Answers when everything acknowledged so far is durable. It covers more than was asked for (a barrier on one
+    /// file is one on all): one flush serves everybody who waits.
+    pub(crate) fn sync(&self, header: &FrameHeader, responder: &Arc<dyn Responder>) {
+        let (request, reply_to) = (*header, responder.clone());
+        let reply = Box::new(move |result: Result<(), Fault>| {
+            reply_to.respond(&request, result.map(|()| done()), &[], 0);
+        });
+        self.durability.when_durable(self.ticket(), reply);
+    }
+}
+
+fn check_numbered(header: &FrameHeader) -> Result<(), Fault> {
+    if header.session == SessionId(0) {
+        return Err(unknown_session(header.session));
+    }
+    if header.seq == Seq(0) {
+        return Err(Fault::new(
+            Reason::BadFrame,
+            "malformed frame: a request that changes something needs a number (seq)",
+        ));
+    }
+    Ok(())
+}
+
+fn check_writable(capability: &Capability) -> Result<(), Fault> {
+    if capability.view.is_past() {
+        return Err(Reason::ReadOnly.into());
+    }
+    if !capability.write {
+        return Err(Fault::new(Reason::AccessDenied, "the file was not opened for writing"));
+    }
+    Ok(())
+}
+
+fn check_binding(text: &[u8]) -> Result<(), Fault> {
+    let text = std::str::from_utf8(text)
+        .map_err(|_| Fault::new(Reason::InvalidArgument, "a time plug-in is written in UTF-8"))?;
+    text.parse::<TimePlugin>().map(|_| ())
+}
+
+fn at_offset(fault: Fault, ask: &Write, id: InodeId) -> Fault {
+    let place = if ask.append { "appended".to_owned() } else { format!("at offset {}", ask.offset) };
+    Fault::new(fault.reason, format!("write {place} to inode {id} refused: {}", fault.message))
+}

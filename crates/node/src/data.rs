@@ -1,0 +1,547 @@
+//! The data plane of one device: chains order, stamp and remember; the device appends; readers see what is committed.
+//!
+//! Guarantees: one append runs at a time, so a stamp is visible before the next is given; a write that crosses chunks
+//! is one group with one stamp, seen wholly or not at all; a retry runs once; a read at a closed instant never changes.
+//! Leaves to others: who may write and where the end of the file is (`engine`), when to flush (`durability`).
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use frieze_base::{ChainEpoch, ChainId, ChunkId, Fault, InodeId, Reason, Seq, SessionId};
+use frieze_chain::{
+    Effect, Input, LogEnd, Moment, Remembered, RememberedState, Replayed, Replica, RequestId, WriteRequest,
+};
+use frieze_hlc::{Hlc, UserTime};
+use frieze_multilog::{LogPosition, RecordKind, RecordMeta};
+use frieze_wire::message::Durability;
+
+use crate::clock::NodeClock;
+use crate::device::{Device, block_checksums};
+
+/// Retries that wait for one request; one more is told to come later.
+const RETRIES_MAX: usize = 16;
+/// Configuration number of the only configuration that one machine has.
+pub(crate) const FIRST_EPOCH: ChainEpoch = ChainEpoch(1);
+
+/// How a file is spread over chunks and chains.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Layout {
+    /// Bytes of a chunk.
+    pub(crate) chunk_bytes: u64,
+    /// Chains in the table.
+    pub(crate) chain_count: u32,
+    /// Where this file begins in the table.
+    pub(crate) seed: u64,
+}
+
+impl Layout {
+    /// The chain of chunk `index`. The seed is a hash of the inode, so consecutive chunks go round the table.
+    pub(crate) fn chain(&self, index: u32) -> ChainId {
+        ChainId(((self.seed.wrapping_add(index.into())) % u64::from(self.chain_count)) as u32)
+    }
+}
+
+/// A write as the engine has checked it.
+pub(crate) struct WriteAsk<'a> {
+    /// Session, number, and what it has been answered.
+    pub(crate) session: SessionId,
+    /// Number of the request.
+    pub(crate) seq: Seq,
+    /// Every number below it has been answered.
+    pub(crate) acked: Seq,
+    /// Configuration the client knows; 0 for whatever is current.
+    pub(crate) epoch: ChainEpoch,
+    /// Newest stamp the client has seen.
+    pub(crate) seen: Hlc,
+    /// The file.
+    pub(crate) inode: InodeId,
+    /// Its layout.
+    pub(crate) layout: Layout,
+    /// The offset, where it is known before.
+    pub(crate) known_offset: Option<u64>,
+    /// Says where the write goes, or why it may not, while no other write can run.
+    pub(crate) place: &'a dyn Fn() -> Result<u64, Fault>,
+    /// The bytes.
+    pub(crate) payload: &'a [u8],
+    /// Their CRC32C as the client computed it.
+    pub(crate) payload_crc: u32,
+    /// Time of the data, where a plug-in found one.
+    pub(crate) user_time: Option<UserTime>,
+    /// On whose behalf.
+    pub(crate) uid: u32,
+    /// When to answer.
+    pub(crate) durability: Durability,
+}
+
+/// A write has happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Written {
+    /// Its stamp.
+    pub(crate) stamp: Hlc,
+    /// Where in the file.
+    pub(crate) offset: u64,
+}
+
+/// Called once with the outcome of a write, by whichever thread finds it done.
+pub(crate) type WriteReply = Box<dyn FnOnce(Result<Written, Fault>) + Send>;
+
+/// The chains of one device and the device.
+pub(crate) struct DataPlane {
+    device: Arc<Device>,
+    clock: Arc<NodeClock>,
+    appender: Mutex<Appender>,
+    /// For each chain the instant at which a read of now reads: `MAX`, or below its first dirty record.
+    cuts: Vec<AtomicU64>,
+    closed: AtomicU64,
+}
+
+/// What one append at a time may touch.
+pub(crate) struct Appender {
+    chains: Vec<Replica>,
+    groups: BTreeMap<u64, Group>,
+    in_flight: BTreeMap<(SessionId, Seq), u64>,
+    next_group: u64,
+}
+
+/// A write whose parts are on their way.
+struct Group {
+    request: (SessionId, Seq),
+    left: u8,
+    chunk_bytes: u64,
+    first: Option<Written>,
+    failed: Option<Fault>,
+    replies: Vec<WriteReply>,
+}
+
+/// Fresh chains for recovery to replay into.
+pub(crate) fn new_chains(count: u32) -> Vec<Replica> {
+    (0..count).map(|id| Replica::new(ChainId(id), FIRST_EPOCH, frieze_chain::Settings::default())).collect()
+}
+
+/// Shows a recovered record to its chain.
+///
+/// # Errors
+/// `Corrupt` if the record cannot follow what the chain holds.
+pub(crate) fn replay(chains: &mut [Replica], meta: &RecordMeta) -> Result<(), Fault> {
+    let Some(chain) = chains.get_mut(meta.chain.0 as usize) else {
+        return Err(Fault::new(
+            Reason::Corrupt,
+            format!("a record of chain {} was found, but this directory has {} chains", meta.chain, chains.len()),
+        ));
+    };
+    chain
+        .replay(&Replayed {
+            epoch: meta.epoch,
+            n: meta.n,
+            stamp: meta.stamp,
+            session: meta.session,
+            seq: meta.seq,
+            part: meta.part,
+            chunk: meta.chunk,
+            offset: meta.offset,
+        })
+        .map_err(Fault::from)?;
+    Ok(())
+}
+
+impl DataPlane {
+    /// The data plane over a recovered device and its chains.
+    pub(crate) fn new(device: Arc<Device>, clock: Arc<NodeClock>, chains: Vec<Replica>) -> DataPlane {
+        let cuts = chains.iter().map(|chain| AtomicU64::new(chain.now_cut().0)).collect();
+        let closed = chains.iter().map(|chain| chain.closed().0).min().unwrap_or(0);
+        let appender =
+            Mutex::new(Appender { chains, groups: BTreeMap::new(), in_flight: BTreeMap::new(), next_group: 1 });
+        DataPlane { device, clock, appender, cuts, closed: AtomicU64::new(closed) }
+    }
+
+    /// The device.
+    pub(crate) fn device(&self) -> &Device {
+        &self.device
+    }
+
+    /// Keeps every write out while it is held: for operations of the namespace that decide what present bytes are.
+    pub(crate) fn hold_writes(&self) -> MutexGuard<'_, Appender> {
+        self.appender.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Writes, and answers through `reply`: at once, or for `sync` when [`DataPlane::persisted`] covers it.
+    pub(crate) fn write(&self, ask: WriteAsk<'_>, reply: WriteReply) {
+        let block = self.device.block_bytes();
+        // A write within one chunk, by far the usual case, is checksummed before the lock is taken.
+        let ahead = ask
+            .known_offset
+            .filter(|offset| fits_one_chunk(*offset, ask.payload.len(), ask.layout))
+            .map(|_| block_checksums(ask.payload, block));
+        if let Some((_, crc)) = &ahead
+            && *crc != ask.payload_crc
+        {
+            return reply(Err(damaged()));
+        }
+        let mut done = Vec::new();
+        {
+            let mut appender = self.hold_writes();
+            if let Err((reply, fault)) =
+                self.write_held(&mut appender, ask, ahead.map(|(crcs, _)| crcs), reply, &mut done)
+            {
+                done.push((reply, Err(fault)));
+            }
+        }
+        // Answered outside of the lock: a reply is a system call.
+        for (reply, result) in done {
+            reply(result);
+        }
+    }
+
+    fn write_held(
+        &self,
+        appender: &mut Appender,
+        ask: WriteAsk<'_>,
+        ahead: Option<Vec<u32>>,
+        reply: WriteReply,
+        done: &mut Vec<(WriteReply, Result<Written, Fault>)>,
+    ) -> Result<(), (WriteReply, Fault)> {
+        macro_rules! try_or_reply {
+            ($result:expr) => {
+                match $result {
+                    Ok(value) => value,
+                    Err(fault) => return Err((reply, fault)),
+                }
+            };
+        }
+        // A retry is answered with its first run, wherever an append may have put it.
+        if let Some(group) = appender.in_flight.get(&(ask.session, ask.seq)) {
+            let group = appender.groups.get_mut(group).expect("a request in flight has its group");
+            if group.replies.len() >= RETRIES_MAX {
+                return Err((reply, Reason::Overloaded.into()));
+            }
+            group.replies.push(reply);
+            return Ok(());
+        }
+        if let Some(written) = appender.done_before(ask.session, ask.seq, ask.layout) {
+            done.push((reply, Ok(written)));
+            return Ok(());
+        }
+        let offset = try_or_reply!((ask.place)());
+        let parts = try_or_reply!(split(offset, ask.payload.len(), ask.layout));
+        let mut crcs = Vec::with_capacity(parts.len());
+        match ahead {
+            Some(ahead) => crcs.push(ahead),
+            None => {
+                let mut whole = 0;
+                for part in &parts {
+                    let (blocks, crc) = block_checksums(part.bytes(ask.payload), self.device.block_bytes());
+                    whole = frieze_base::crc32c_combine(whole, crc, part.len.into());
+                    crcs.push(blocks);
+                }
+                if whole != ask.payload_crc {
+                    return Err((reply, damaged()));
+                }
+            }
+        }
+        let moment = Moment { mono: self.clock.reading().mono, hlc: try_or_reply!(self.clock.tick_many(1)) };
+        let group_id = appender.next_group;
+        appender.next_group += 1;
+        appender.groups.insert(
+            group_id,
+            Group {
+                request: (ask.session, ask.seq),
+                left: parts.len() as u8,
+                chunk_bytes: ask.layout.chunk_bytes,
+                first: None,
+                failed: None,
+                replies: vec![reply],
+            },
+        );
+        appender.in_flight.insert((ask.session, ask.seq), group_id);
+        let mut effects = Vec::new();
+        let mut metas = Vec::with_capacity(parts.len());
+        let mut tokens = Vec::with_capacity(parts.len());
+        let mut payloads = Vec::with_capacity(parts.len());
+        let newest_user_time = match ask.user_time {
+            Some(_) => self.device.log().newest_user_time(ask.inode),
+            None => None,
+        };
+        for (index, part) in parts.iter().enumerate() {
+            let chunk = ChunkId { inode: ask.inode, index: part.chunk };
+            let chain = ask.layout.chain(part.chunk);
+            let request = WriteRequest {
+                request: RequestId(group_id << 8 | index as u64),
+                session: ask.session,
+                seq: ask.seq,
+                acked: ask.acked,
+                epoch: if ask.epoch == ChainEpoch(0) { FIRST_EPOCH } else { ask.epoch },
+                seen: ask.seen,
+                chunk,
+                offset: part.offset,
+                len: part.len,
+                file_offset: offset + part.skip as u64,
+                part: index as u8,
+                parts: parts.len() as u8,
+                user_time: ask.user_time,
+                uid: ask.uid,
+                durability: ask.durability,
+                chunk_version: self.device.log().chunk_version(chunk),
+                newest_user_time,
+            };
+            effects.clear();
+            appender.chains[chain.0 as usize].step(moment, Input::Write(request), &mut effects);
+            let mut appended = false;
+            for effect in effects.drain(..) {
+                match effect {
+                    Effect::Append { token, n, epoch, version, stamp, .. } => {
+                        appended = true;
+                        tokens.push((chain, token));
+                        payloads.push(part.bytes(ask.payload));
+                        metas.push(RecordMeta {
+                            kind: RecordKind::Write,
+                            chain,
+                            epoch,
+                            n,
+                            chunk,
+                            version,
+                            stamp,
+                            user_time: ask.user_time,
+                            session: ask.session,
+                            seq: ask.seq,
+                            uid: ask.uid,
+                            offset: part.offset,
+                            len: part.len,
+                            part: index as u8,
+                            parts: parts.len() as u8,
+                        });
+                    }
+                    other => appender.absorb(other, done),
+                }
+            }
+            if !appended {
+                // One part was refused: what the others were about to do is withdrawn.
+                self.withdraw(appender, &tokens, Reason::Busy, moment, done);
+                appender.finish(group_id, done);
+                return Ok(());
+            }
+        }
+        match self.device.append(&metas, &payloads, &crcs) {
+            Ok(end) => {
+                let end = LogEnd { segment: end.segment, offset: end.offset };
+                for (chain, token) in tokens {
+                    effects.clear();
+                    appender.chains[chain.0 as usize].step(moment, Input::Appended { token, end }, &mut effects);
+                    for effect in effects.drain(..) {
+                        appender.absorb(effect, done);
+                    }
+                    self.cuts[chain.0 as usize].store(appender.chains[chain.0 as usize].now_cut().0, Ordering::Release);
+                }
+            }
+            Err(fault) => {
+                if let Some(group) = appender.groups.get_mut(&group_id) {
+                    group.failed = Some(fault.clone());
+                }
+                self.withdraw(appender, &tokens, fault.reason, moment, done);
+                appender.finish(group_id, done);
+            }
+        }
+        Ok(())
+    }
+
+    fn withdraw(
+        &self,
+        appender: &mut Appender,
+        tokens: &[(ChainId, frieze_chain::AppendToken)],
+        reason: Reason,
+        moment: Moment,
+        done: &mut Vec<(WriteReply, Result<Written, Fault>)>,
+    ) {
+        // Newest first: a failed append takes every later one of its chain with it.
+        let mut effects = Vec::new();
+        let mut withdrawn = std::collections::BTreeSet::new();
+        for (chain, token) in tokens {
+            if withdrawn.insert(*chain) {
+                appender.chains[chain.0 as usize].step(
+                    moment,
+                    Input::AppendFailed { token: *token, reason },
+                    &mut effects,
+                );
+            }
+        }
+        for effect in effects {
+            appender.absorb(effect, done);
+        }
+        for chain in withdrawn {
+            self.cuts[chain.0 as usize].store(appender.chains[chain.0 as usize].now_cut().0, Ordering::Release);
+        }
+    }
+
+    /// Everything up to `through` is durable: answers the `sync` writes it covers.
+    pub(crate) fn persisted(&self, through: LogPosition) {
+        self.feed_all(|| Input::Persisted { through: LogEnd { segment: through.segment, offset: through.offset } });
+    }
+
+    /// The device failed: refuses what waits and everything to come.
+    pub(crate) fn device_failed(&self, reason: Reason) {
+        self.feed_all(|| Input::DeviceFailed { reason });
+    }
+
+    /// A session is over: its numbers will not come again.
+    pub(crate) fn end_session(&self, session: SessionId) {
+        self.feed_all(|| Input::EndSession(session));
+    }
+
+    fn feed_all(&self, input: impl Fn() -> Input) {
+        let mut done = Vec::new();
+        {
+            let mut appender = self.hold_writes();
+            let moment = Moment { mono: self.clock.reading().mono, hlc: self.clock.newest() };
+            let mut effects = Vec::new();
+            for (chain, cut) in appender.chains.iter_mut().zip(&self.cuts) {
+                chain.step(moment, input(), &mut effects);
+                cut.store(chain.now_cut().0, Ordering::Release);
+            }
+            for effect in effects {
+                appender.absorb(effect, &mut done);
+            }
+        }
+        for (reply, result) in done {
+            reply(result);
+        }
+    }
+
+    /// Promises that nothing will be stamped at or below `at` any more. True if that was so before it was asked.
+    ///
+    /// # Errors
+    /// `Future` if `at` has not come yet; `NotYetClosed` if records up to it are not committed: flush and ask again.
+    pub(crate) fn close(&self, at: Hlc) -> Result<bool, Fault> {
+        if at.0 <= self.closed.load(Ordering::Acquire) {
+            return Ok(true);
+        }
+        let mut appender = self.hold_writes();
+        self.clock.close(at)?;
+        let moment = Moment { mono: self.clock.reading().mono, hlc: self.clock.newest() };
+        let mut effects = Vec::new();
+        let mut closed = true;
+        for chain in &mut appender.chains {
+            if !chain.is_readable_at(at) {
+                effects.clear();
+                chain.step(moment, Input::Close { request: RequestId(0), at }, &mut effects);
+                closed &= effects.iter().any(|effect| matches!(effect, Effect::Closed { at: done, .. } if *done == at));
+            }
+        }
+        if !closed {
+            return Err(Fault::new(Reason::NotYetClosed, format!("records up to {at} are still on their way to disk")));
+        }
+        self.closed.fetch_max(at.0, Ordering::AcqRel);
+        Ok(false)
+    }
+
+    /// The newest instant closed on every chain.
+    pub(crate) fn closed(&self) -> Hlc {
+        Hlc(self.closed.load(Ordering::Acquire))
+    }
+
+    /// The instant at which a read of now reads chunks of `chain`.
+    pub(crate) fn now_cut(&self, chain: ChainId) -> Hlc {
+        Hlc(self.cuts[chain.0 as usize].load(Ordering::Acquire))
+    }
+}
+
+impl Appender {
+    fn absorb(&mut self, effect: Effect, done: &mut Vec<(WriteReply, Result<Written, Fault>)>) {
+        let Effect::Reply { request, result } = effect else { return };
+        let id = request.0 >> 8;
+        let Some(group) = self.groups.get_mut(&id) else { return };
+        group.left -= 1;
+        match result {
+            Ok(written) if request.0 & 0xff == 0 => {
+                let offset = u64::from(written.chunk.index) * group.chunk_bytes + u64::from(written.offset);
+                group.first = Some(Written { stamp: written.stamp, offset });
+            }
+            Ok(_) => {}
+            Err(fault) => group.failed = group.failed.take().or(Some(fault)),
+        }
+        if group.left == 0 {
+            self.finish(id, done);
+        }
+    }
+
+    /// What a request that was committed before did.
+    fn done_before(&self, session: SessionId, seq: Seq, layout: Layout) -> Option<Written> {
+        self.chains.iter().find_map(|chain| match chain.remembered(session, seq)? {
+            Remembered { part: 0, state: RememberedState::Done(done) } => Some(Written {
+                stamp: done.stamp,
+                offset: u64::from(done.chunk.index) * layout.chunk_bytes + u64::from(done.offset),
+            }),
+            _ => None,
+        })
+    }
+
+    fn finish(&mut self, id: u64, done: &mut Vec<(WriteReply, Result<Written, Fault>)>) {
+        let Some(group) = self.groups.remove(&id) else { return };
+        let result = match (group.failed, group.first) {
+            (Some(fault), _) => Err(fault),
+            (None, Some(written)) => Ok(written),
+            (None, None) => Err(Fault::new(Reason::Internal, "a write was answered without its first part")),
+        };
+        self.in_flight.remove(&group.request);
+        for reply in group.replies {
+            done.push((reply, result.clone()));
+        }
+    }
+}
+
+/// A piece of a write within one chunk.
+struct Part {
+    chunk: u32,
+    offset: u32,
+    len: u32,
+    /// Bytes of the payload before it.
+    skip: usize,
+}
+
+impl Part {
+    fn bytes<'a>(&self, payload: &'a [u8]) -> &'a [u8] {
+        &payload[self.skip..self.skip + self.len as usize]
+    }
+}
+
+fn fits_one_chunk(offset: u64, len: usize, layout: Layout) -> bool {
+    offset % layout.chunk_bytes + len as u64 <= layout.chunk_bytes
+}
+
+fn split(offset: u64, len: usize, layout: Layout) -> Result<Vec<Part>, Fault> {
+    let too_large = || {
+        Fault::new(
+            Reason::TooLarge,
+            format!(
+                "{len} bytes at offset {offset} lie beyond the largest file of {} bytes",
+                file_bytes_max(layout.chunk_bytes)
+            ),
+        )
+    };
+    let end = offset.checked_add(len as u64).ok_or_else(too_large)?;
+    if end > file_bytes_max(layout.chunk_bytes) {
+        return Err(too_large());
+    }
+    let mut parts = Vec::with_capacity(1);
+    let mut at = offset;
+    while at < end {
+        let in_chunk = at % layout.chunk_bytes;
+        let take = (layout.chunk_bytes - in_chunk).min(end - at);
+        parts.push(Part {
+            chunk: (at / layout.chunk_bytes) as u32,
+            offset: in_chunk as u32,
+            len: take as u32,
+            skip: (at - offset) as usize,
+        });
+        at += take;
+    }
+    Ok(parts)
+}
+
+/// Largest file in bytes: chunk indexes are 32 bits, offsets signed 64.
+pub(crate) fn file_bytes_max(chunk_bytes: u64) -> u64 {
+    chunk_bytes.saturating_mul(u64::from(u32::MAX)).min(i64::MAX as u64)
+}
+
+fn damaged() -> Fault {
+    Fault::new(Reason::BadFrame, "the payload does not match its checksum: it was damaged on the way; send it again")
+}

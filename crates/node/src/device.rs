@@ -1,0 +1,433 @@
+//! One device: its log of segments on a disk, appended by one writer at a time, read by everybody.
+//!
+//! Guarantees: a record is visible only when its data is whole; what is read has passed its block checksums; a failed
+//! append leaves nothing visible. The index is asked under a short lock, bytes are moved outside of it.
+//! Leaves to others: order and stamps (`chain`, through `data`), where a record goes (`multilog`).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
+
+use frieze_base::{Fault, Reason, SegmentId, crc32c, crc32c_combine};
+use frieze_disk::{Disk, DiskFile};
+use frieze_multilog::{LogPosition, MultiLog, Piece, RecordMeta, SegmentKey, SegmentSource, Source, Stored};
+
+/// Bytes moved between two looks at the checksum: stays in the second-level cache of a core.
+const STEP_BYTES: usize = 256 << 10;
+/// Name of the segment made ahead of need.
+const SPARE: &str = "spare-segment";
+
+/// The log of one device.
+pub(crate) struct Device {
+    disk: Arc<dyn Disk>,
+    settings: frieze_multilog::Settings,
+    reserve_bytes: u64,
+    log: RwLock<MultiLog>,
+    files: RwLock<BTreeMap<SegmentId, Arc<dyn DiskFile>>>,
+    dirty: Mutex<Dirty>,
+    spare: Mutex<Option<Arc<dyn DiskFile>>>,
+    /// Bytes appended and not yet on stable storage.
+    dirty_bytes: AtomicU64,
+}
+
+#[derive(Default)]
+struct Dirty {
+    segments: BTreeSet<SegmentId>,
+    directory: bool,
+}
+
+fn segment_name(id: SegmentId) -> String {
+    format!("seg-{:016x}", id.0)
+}
+
+fn segment_of(name: &str) -> Option<SegmentId> {
+    u64::from_str_radix(name.strip_prefix("seg-")?, 16).ok().map(SegmentId)
+}
+
+/// Reads segments for recovery.
+struct Segments<'a> {
+    disk: &'a dyn Disk,
+    files: BTreeMap<SegmentKey, Arc<dyn DiskFile>>,
+}
+
+impl SegmentSource for Segments<'_> {
+    fn segments(&mut self) -> Result<Vec<(SegmentKey, u64)>, Fault> {
+        let mut found = Vec::new();
+        for id in self.disk.list()?.iter().filter_map(|name| segment_of(name)) {
+            let file = self.disk.open(&segment_name(id))?;
+            found.push((SegmentKey(id.0), file.len()?));
+            self.files.insert(SegmentKey(id.0), file);
+        }
+        Ok(found)
+    }
+
+    fn read(&mut self, key: SegmentKey, offset: u64, into: &mut [u8]) -> Result<usize, Fault> {
+        let file = self.files.get(&key).expect("only segments that were listed are read");
+        Ok(file.read_at(offset, into)?)
+    }
+}
+
+/// What recovery found.
+pub(crate) struct Recovered {
+    /// The device, ready to append.
+    pub(crate) device: Device,
+    /// End of the last whole record.
+    pub(crate) end: LogPosition,
+    /// Stamp of the last whole record; zero if there is none.
+    pub(crate) newest: frieze_hlc::Hlc,
+    /// What was cut or found corrupt, in words.
+    pub(crate) notes: Vec<String>,
+}
+
+impl Device {
+    /// Recovers the log on `disk`; `on_record` sees every record in log order.
+    ///
+    /// # Errors
+    /// The disk's, and `Corrupt` if a segment header is not of this format.
+    pub(crate) fn recover(
+        disk: Arc<dyn Disk>,
+        settings: frieze_multilog::Settings,
+        reserve_bytes: u64,
+        on_record: &mut dyn FnMut(&RecordMeta),
+    ) -> Result<Recovered, Fault> {
+        let mut newest = frieze_hlc::Hlc::ZERO;
+        let mut source = Segments { disk: &*disk, files: BTreeMap::new() };
+        let (log, report) = MultiLog::recover(settings.clone(), &mut source, &mut |meta| {
+            newest = newest.max(meta.stamp);
+            on_record(meta);
+        })?;
+        let mut notes: Vec<String> = report.corrupt.iter().map(|damage| damage.what.clone()).collect();
+        if let Some(cut) = &report.cut {
+            notes.push(format!("the device log ends at byte {} of segment {}: {:?}", cut.offset, cut.segment, cut.why));
+        }
+        let mut files = BTreeMap::new();
+        for (segment, key) in &report.files {
+            let file = source.files.remove(key).expect("recovery names only files it was shown");
+            files.insert(*segment, file);
+        }
+        // What holds nothing of the log would be in the way of a segment to come: one becomes the spare, the rest goes.
+        drop(source);
+        let mut spare = match disk.list()?.iter().any(|name| name == SPARE) {
+            true => Some(disk.open(SPARE)?).filter(|file| file.len().is_ok_and(|len| len == settings.segment_bytes)),
+            false => None,
+        };
+        for key in &report.free {
+            let name = segment_name(SegmentId(key.0));
+            let file = disk.open(&name)?;
+            if spare.is_none() && file.len()? == settings.segment_bytes {
+                disk.rename(&name, SPARE)?;
+                spare = Some(file);
+            } else {
+                disk.remove(&name)?;
+            }
+        }
+        let named_apart = report.files.iter().any(|(segment, key)| segment.0 != key.0);
+        if named_apart {
+            return Err(Fault::new(
+                Reason::Corrupt,
+                "a segment file of the device log holds another segment than its name says: files were moved by hand",
+            ));
+        }
+        if !report.free.is_empty() {
+            disk.sync_dir()?;
+        }
+        let device = Device {
+            disk,
+            settings,
+            reserve_bytes,
+            log: RwLock::new(log),
+            // What recovery read may be in the page cache only: the first flush makes sure.
+            dirty: Mutex::new(Dirty { segments: files.keys().copied().collect(), directory: true }),
+            files: RwLock::new(files),
+            spare: Mutex::new(spare),
+            dirty_bytes: AtomicU64::new(0),
+        };
+        Ok(Recovered { device, end: report.end, newest, notes })
+    }
+
+    /// The index, for questions.
+    pub(crate) fn log(&self) -> RwLockReadGuard<'_, MultiLog> {
+        self.log.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Size of a checksummed block in bytes.
+    pub(crate) fn block_bytes(&self) -> usize {
+        self.settings.block_bytes as usize
+    }
+
+    /// Appends the records of one group and makes them visible. The caller lets one append run at a time.
+    ///
+    /// `block_crcs[i]` are the checksums of the blocks of `payloads[i]`. Returns the end of the last record.
+    ///
+    /// # Errors
+    /// `NoSpace` if no segment can be added; `InputOutput` from the disk. Nothing is visible then, and the space is
+    /// used again.
+    pub(crate) fn append(
+        &self,
+        metas: &[RecordMeta],
+        payloads: &[&[u8]],
+        block_crcs: &[Vec<u32>],
+    ) -> Result<LogPosition, Fault> {
+        let lens: Vec<u32> = metas.iter().map(|meta| meta.payload_len()).collect();
+        let placed = self.log.write().unwrap_or_else(PoisonError::into_inner).place(&lens);
+        let written = self.write_group(&placed, metas, payloads, block_crcs);
+        let mut log = self.log.write().unwrap_or_else(PoisonError::into_inner);
+        match written {
+            Ok(bytes) => {
+                for (meta, spot) in metas.iter().zip(&placed.spots) {
+                    log.publish(meta, spot);
+                }
+                self.dirty_bytes.fetch_add(bytes, Ordering::Relaxed);
+                Ok(placed.spots.last().expect("a group has at least one record").end)
+            }
+            Err(fault) => {
+                log.abandon(placed);
+                Err(fault)
+            }
+        }
+    }
+
+    fn write_group(
+        &self,
+        placed: &frieze_multilog::Placed,
+        metas: &[RecordMeta],
+        payloads: &[&[u8]],
+        block_crcs: &[Vec<u32>],
+    ) -> Result<u64, Fault> {
+        if let Some(roll) = &placed.roll {
+            self.add_segment(roll.id, &roll.header)?;
+        }
+        let mut bytes = 0;
+        for (((meta, spot), payload), crcs) in metas.iter().zip(&placed.spots).zip(payloads).zip(block_crcs) {
+            let header = self.log().encode(meta, spot, crcs);
+            let file = self.file(spot.segment)?;
+            file.write_at(spot.offset, &[&header, payload])?;
+            bytes += (header.len() + payload.len()) as u64;
+            self.dirty.lock().unwrap_or_else(PoisonError::into_inner).segments.insert(spot.segment);
+        }
+        Ok(bytes)
+    }
+
+    fn add_segment(&self, id: SegmentId, header: &[u8]) -> Result<(), Fault> {
+        let spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let file = match spare {
+            Some(file) => {
+                self.disk.rename(SPARE, &segment_name(id))?;
+                file
+            }
+            None => {
+                self.check_room()?;
+                self.disk.create(&segment_name(id), self.settings.segment_bytes)?
+            }
+        };
+        // Registered before its header is written, so that a failure below leaves the file to be used again.
+        self.files.write().unwrap_or_else(PoisonError::into_inner).insert(id, file.clone());
+        let mut dirty = self.dirty.lock().unwrap_or_else(PoisonError::into_inner);
+        dirty.directory = true;
+        dirty.segments.insert(id);
+        drop(dirty);
+        file.write_at(0, &[header])?;
+        Ok(())
+    }
+
+    fn check_room(&self) -> Result<(), Fault> {
+        let space = self.disk.space()?;
+        let needed = self.settings.segment_bytes + self.reserve_bytes;
+        if space.free_bytes < needed {
+            return Err(Fault::new(
+                Reason::NoSpace,
+                format!(
+                    "no space for data: {} MiB free of {} MiB, and {} MiB are kept back so that removing and restarting work; history is kept for ever by default, so free space on the device of the data directory",
+                    space.free_bytes >> 20,
+                    space.capacity_bytes >> 20,
+                    self.reserve_bytes >> 20
+                ),
+            ));
+        }
+        Ok(())
+    }
+
+    /// Makes the next segment ahead of need, if it is missing and there is room. Called off the critical path.
+    pub(crate) fn prepare_spare(&self) -> Result<(), Fault> {
+        if self.spare.lock().unwrap_or_else(PoisonError::into_inner).is_some() || self.check_room().is_err() {
+            return Ok(());
+        }
+        let file = self.disk.create(SPARE, self.settings.segment_bytes)?;
+        *self.spare.lock().unwrap_or_else(PoisonError::into_inner) = Some(file);
+        Ok(())
+    }
+
+    fn file(&self, segment: SegmentId) -> Result<Arc<dyn DiskFile>, Fault> {
+        self.files.read().unwrap_or_else(PoisonError::into_inner).get(&segment).cloned().ok_or_else(|| {
+            Fault::new(
+                Reason::Corrupt,
+                format!("segment {segment} of the device log is missing from the data directory"),
+            )
+        })
+    }
+
+    /// Fills `out` with the bytes of `pieces`, which cover it from chunk offset `start` on. Returns their CRC32C.
+    ///
+    /// # Errors
+    /// `Corrupt` if a block fails its checksum: the bytes are not returned, the message names segment and offset.
+    pub(crate) fn read(
+        &self,
+        pieces: &[Piece],
+        start: u64,
+        out: &mut [u8],
+        scratch: &mut Vec<u8>,
+    ) -> Result<u32, Fault> {
+        let mut crc = 0;
+        for piece in pieces {
+            let from = (piece.at - start) as usize;
+            let target = &mut out[from..from + piece.len as usize];
+            let piece_crc = match &piece.source {
+                Source::Hole => {
+                    target.fill(0);
+                    crc32c(target)
+                }
+                Source::Data(source) => self.read_record(source, target, scratch)?,
+            };
+            crc = if from == 0 { piece_crc } else { crc32c_combine(crc, piece_crc, piece.len.into()) };
+        }
+        Ok(crc)
+    }
+
+    /// Reads `out.len()` bytes of one record from `source.skip` on, whole blocks verified.
+    fn read_record(&self, source: &Stored, out: &mut [u8], scratch: &mut Vec<u8>) -> Result<u32, Fault> {
+        let file = self.file(source.segment)?;
+        let block = source.block_bytes as usize;
+        let (skip, len, record) = (source.skip as usize, out.len(), source.record_len as usize);
+        let (first, last) = (skip / block, (skip + len).div_ceil(block));
+        // Checksums of the blocks touched, then the blocks.
+        let mut crc_bytes = [0u8; 64];
+        let mut crcs_from = usize::MAX;
+        let mut crc_at = |index: usize| -> Result<u32, Fault> {
+            const BATCH: usize = 16;
+            if crcs_from == usize::MAX || index < crcs_from || index >= crcs_from + BATCH {
+                crcs_from = index;
+                let count = BATCH.min(last - index);
+                read_exactly(&*file, source.crcs_offset + 4 * index as u64, &mut crc_bytes[..4 * count])?;
+            }
+            let at = 4 * (index - crcs_from);
+            Ok(u32::from_le_bytes([crc_bytes[at], crc_bytes[at + 1], crc_bytes[at + 2], crc_bytes[at + 3]]))
+        };
+        let corrupt = |index: usize| {
+            Fault::new(
+                Reason::Corrupt,
+                format!(
+                    "stored data is corrupt: block {index} of the record stamped {} in segment {} at byte {} fails its checksum; it is not returned",
+                    source.stamp, source.segment, source.data_offset
+                ),
+            )
+        };
+        let mut crc = 0;
+        let mut done = 0;
+        let mut index = first;
+        while index < last {
+            let block_start = index * block;
+            let block_end = (block_start + block).min(record);
+            if block_start >= skip + done && block_end <= skip + len {
+                // Whole blocks go straight to where they are wanted, a cache-sized step at a time.
+                let blocks = (STEP_BYTES / block).max(1).min(last - index);
+                let mut step_end = (block_start + blocks * block).min(record);
+                if step_end > skip + len {
+                    step_end = (skip + len) / block * block;
+                }
+                let target = &mut out[done..done + step_end - block_start];
+                read_exactly(&*file, source.data_offset + block_start as u64, target)?;
+                for piece in target.chunks(block) {
+                    let found = crc32c(piece);
+                    if found != crc_at(index)? {
+                        return Err(corrupt(index));
+                    }
+                    crc = if done == 0 { found } else { crc32c_combine(crc, found, piece.len() as u64) };
+                    done += piece.len();
+                    index += 1;
+                }
+            } else {
+                // A block wanted in part: read it whole, verify, copy the part.
+                scratch.resize(block_end - block_start, 0);
+                read_exactly(&*file, source.data_offset + block_start as u64, scratch)?;
+                if crc32c(scratch) != crc_at(index)? {
+                    return Err(corrupt(index));
+                }
+                let part =
+                    &scratch[(skip + done).max(block_start) - block_start..(skip + len).min(block_end) - block_start];
+                out[done..done + part.len()].copy_from_slice(part);
+                let found = crc32c(part);
+                crc = if done == 0 { found } else { crc32c_combine(crc, found, part.len() as u64) };
+                done += part.len();
+                index += 1;
+            }
+        }
+        Ok(crc)
+    }
+
+    /// Makes everything appended so far durable. Returns the position that is durable now.
+    ///
+    /// # Errors
+    /// The disk's. What failed to reach the disk may be lost: the caller must refuse writes from then on.
+    pub(crate) fn flush(&self) -> Result<LogPosition, Fault> {
+        // The count before the position: what it counts was published before, so the position covers it.
+        let bytes = self.dirty_bytes.load(Ordering::Acquire);
+        let end = self.log().end();
+        let dirty = std::mem::take(&mut *self.dirty.lock().unwrap_or_else(PoisonError::into_inner));
+        if dirty.directory {
+            self.disk.sync_dir()?;
+        }
+        for segment in &dirty.segments {
+            self.file(*segment)?.sync()?;
+        }
+        self.dirty_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        self.write_footers(end)?;
+        Ok(end)
+    }
+
+    fn write_footers(&self, durable: LogPosition) -> Result<(), Fault> {
+        let seals = self.log.write().unwrap_or_else(PoisonError::into_inner).sealable(durable);
+        for seal in seals {
+            let file = self.file(seal.segment)?;
+            file.write_at(seal.offset, &[&seal.footer])?;
+            // Durable with a later flush; until then recovery scans the segment instead.
+            self.dirty.lock().unwrap_or_else(PoisonError::into_inner).segments.insert(seal.segment);
+        }
+        Ok(())
+    }
+
+    /// Bytes appended and not yet durable.
+    pub(crate) fn dirty_bytes(&self) -> u64 {
+        self.dirty_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Room on the disk.
+    pub(crate) fn space(&self) -> Result<frieze_disk::Space, Fault> {
+        Ok(self.disk.space()?)
+    }
+}
+
+/// The checksums of the blocks of `payload`, and of all of it.
+pub(crate) fn block_checksums(payload: &[u8], block_bytes: usize) -> (Vec<u32>, u32) {
+    let mut crcs = Vec::with_capacity(payload.len().div_ceil(block_bytes));
+    let mut whole = 0;
+    for (i, block) in payload.chunks(block_bytes).enumerate() {
+        let crc = crc32c(block);
+        whole = if i == 0 { crc } else { crc32c_combine(whole, crc, block.len() as u64) };
+        crcs.push(crc);
+    }
+    (crcs, whole)
+}
+
+fn read_exactly(file: &dyn DiskFile, offset: u64, into: &mut [u8]) -> Result<(), Fault> {
+    let found = file.read_at(offset, into)?;
+    if found == into.len() {
+        return Ok(());
+    }
+    Err(Fault::new(
+        Reason::Corrupt,
+        format!(
+            "the device log ends at byte {} of a segment where a record should go on: the file was cut",
+            offset + found as u64
+        ),
+    ))
+}

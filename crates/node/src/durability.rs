@@ -1,0 +1,220 @@
+//! When what was acknowledged reaches stable storage, and who is told.
+//!
+//! Guarantees: data first, then the metadata that names it; a waiter is answered only when everything before its
+//! request is durable; after a failed flush nothing more is accepted and nobody is told that it is durable.
+
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+use frieze_base::{Fault, LogIndex, MonoTime};
+use frieze_hlc::Hlc;
+use frieze_multilog::LogPosition;
+
+use crate::clock::NodeClock;
+use crate::data::DataPlane;
+use crate::meta::MetaPlane;
+
+/// How far both logs must be durable for a request to be.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Ticket {
+    /// The device log.
+    pub(crate) data: LogPosition,
+    /// The metalog.
+    pub(crate) meta: LogIndex,
+}
+
+/// Called once when a ticket is covered, or with the fault of the flush that failed.
+pub(crate) type DurableReply = Box<dyn FnOnce(Result<(), Fault>) + Send>;
+
+/// Changes that may wait in RAM for the store before they are handed over at the next flush at the latest.
+const SETTLE_EVERY: usize = 4096;
+/// Flushes between two calls that make the store itself durable and let the metalog forget.
+const PERSIST_EVERY: u32 = 64;
+
+/// The flusher's state; one flush runs at a time.
+pub(crate) struct Durability {
+    state: Mutex<State>,
+    waiters: Mutex<Vec<(Ticket, DurableReply)>>,
+    failed: RwLock<Option<Fault>>,
+    wake: Box<dyn Fn() + Send + Sync>,
+    durable: Mutex<Durable>,
+}
+
+#[derive(Default)]
+struct State {
+    flushes: u32,
+    persisted: LogIndex,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Durable {
+    ticket: Ticket,
+    stamp: Hlc,
+    /// When the oldest bytes that are not durable were noticed.
+    dirty_since: Option<MonoTime>,
+}
+
+impl Durability {
+    /// A flusher that calls `wake` when somebody waits for a flush.
+    pub(crate) fn new(wake: Box<dyn Fn() + Send + Sync>) -> Durability {
+        Durability {
+            state: Mutex::default(),
+            waiters: Mutex::default(),
+            failed: RwLock::default(),
+            wake,
+            durable: Mutex::default(),
+        }
+    }
+
+    /// Answers `reply` once everything up to `ticket` is durable.
+    pub(crate) fn when_durable(&self, ticket: Ticket, reply: DurableReply) {
+        if let Some(fault) = self.failure() {
+            return reply(Err(fault));
+        }
+        self.waiters.lock().unwrap_or_else(PoisonError::into_inner).push((ticket, reply));
+        (self.wake)();
+    }
+
+    /// Somebody waits for a flush by another way (a `sync` write in its chain).
+    pub(crate) fn hurry(&self) {
+        (self.wake)();
+    }
+
+    /// The fault of the flush that failed, if one did: nothing may be changed any more.
+    pub(crate) fn failure(&self) -> Option<Fault> {
+        self.failed.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Makes everything appended so far durable and answers who waited for it.
+    ///
+    /// # Errors
+    /// The disk's. The server must not change anything any more; reads go on.
+    pub(crate) fn flush(&self, clock: &NodeClock, data: &DataPlane, meta: &MetaPlane) -> Result<(), Fault> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(fault) = self.failure() {
+            return Err(fault);
+        }
+        // Taken before the flush, so they are covered by it; later ones wait for the next.
+        let waiting = std::mem::take(&mut *self.waiters.lock().unwrap_or_else(PoisonError::into_inner));
+        let result = self.flush_held(&mut state, clock, data, meta);
+        drop(state);
+        match result {
+            Ok(reached) => {
+                for (ticket, reply) in waiting {
+                    if ticket.data <= reached.data && ticket.meta <= reached.meta {
+                        reply(Ok(()));
+                    } else {
+                        self.waiters.lock().unwrap_or_else(PoisonError::into_inner).push((ticket, reply));
+                    }
+                }
+                Ok(())
+            }
+            Err(fault) => {
+                *self.failed.write().unwrap_or_else(PoisonError::into_inner) = Some(fault.clone());
+                data.device_failed(fault.reason);
+                let late = std::mem::take(&mut *self.waiters.lock().unwrap_or_else(PoisonError::into_inner));
+                for (_, reply) in waiting.into_iter().chain(late) {
+                    reply(Err(fault.clone()));
+                }
+                Err(fault)
+            }
+        }
+    }
+
+    fn flush_held(
+        &self,
+        state: &mut State,
+        clock: &NodeClock,
+        data: &DataPlane,
+        meta: &MetaPlane,
+    ) -> Result<Ticket, Fault> {
+        // Everything stamped up to the smaller of the two promises is in the logs already.
+        let stamp = data.closed().min(meta.closed());
+        self.durable.lock().unwrap_or_else(PoisonError::into_inner).dirty_since = None;
+        // The metalog's end before the data's: then the data flushed holds all that those entries name.
+        let index = meta.appended();
+        let end = data.device().flush()?;
+        meta.sync(index)?;
+        data.persisted(end);
+        {
+            let mut durable = self.durable.lock().unwrap_or_else(PoisonError::into_inner);
+            durable.ticket = Ticket { data: end, meta: index };
+            durable.stamp = durable.stamp.max(stamp);
+        }
+        let settled = meta.versions().settle(index)?;
+        state.flushes += 1;
+        if state.flushes.is_multiple_of(PERSIST_EVERY) && settled > state.persisted {
+            meta.versions().persist()?;
+            meta.truncate(settled)?;
+            state.persisted = settled;
+        }
+        clock.look(stamp)?;
+        data.device().prepare_spare()?;
+        Ok(Ticket { data: end, meta: index })
+    }
+
+    /// Makes the store durable too and lets the metalog forget, so that the next start has nothing to replay.
+    ///
+    /// # Errors
+    /// The disk's.
+    pub(crate) fn finish(&self, clock: &NodeClock, data: &DataPlane, meta: &MetaPlane) -> Result<(), Fault> {
+        self.flush(clock, data, meta)?;
+        let settled = meta.versions().settle(meta.appended())?;
+        meta.versions().persist()?;
+        meta.truncate(settled)
+    }
+
+    /// True if something waits to be flushed.
+    pub(crate) fn is_dirty(&self, data: &DataPlane, meta: &MetaPlane) -> bool {
+        let ticket = self.durable.lock().unwrap_or_else(PoisonError::into_inner).ticket;
+        data.device().dirty_bytes() > 0
+            || meta.appended() > ticket.meta
+            || meta.versions().waiting() > SETTLE_EVERY
+            || !self.waiters.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
+    }
+
+    /// Notes at `now` whether something is dirty, and returns for how long something has been, in nanoseconds.
+    pub(crate) fn dirty_age_ns(&self, now: MonoTime, dirty: bool) -> u64 {
+        let mut durable = self.durable.lock().unwrap_or_else(PoisonError::into_inner);
+        if !dirty {
+            durable.dirty_since = None;
+            return 0;
+        }
+        now.since_ns(*durable.dirty_since.get_or_insert(now))
+    }
+
+    /// Every record stamped up to it is on stable storage.
+    pub(crate) fn durable_stamp(&self) -> Hlc {
+        self.durable.lock().unwrap_or_else(PoisonError::into_inner).stamp
+    }
+}
+
+/// A wake-up for nobody: the caller flushes by itself.
+pub fn no_wake() -> Box<dyn Fn() + Send + Sync> {
+    Box::new(|| {})
+}
+
+/// Shares a flag between `when_durable` and the thread that flushes.
+#[derive(Default)]
+pub(crate) struct Wake {
+    wanted: Mutex<bool>,
+    changed: std::sync::Condvar,
+}
+
+impl Wake {
+    /// Wakes the flusher.
+    pub(crate) fn wake(self: &Arc<Self>) {
+        let mut wanted = self.wanted.lock().unwrap_or_else(PoisonError::into_inner);
+        if !*wanted {
+            *wanted = true;
+            self.changed.notify_one();
+        }
+    }
+
+    /// Waits until woken, at most `timeout`. True if woken.
+    pub(crate) fn wait(&self, timeout: std::time::Duration) -> bool {
+        let wanted = self.wanted.lock().unwrap_or_else(PoisonError::into_inner);
+        let (mut wanted, _) =
+            self.changed.wait_timeout_while(wanted, timeout, |wanted| !*wanted).unwrap_or_else(PoisonError::into_inner);
+        std::mem::take(&mut *wanted)
+    }
+}

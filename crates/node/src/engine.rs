@@ -1,0 +1,439 @@
+//! The server without threads and sockets: it owns the cores and answers one request at a time, on any thread.
+//!
+//! Guarantees: whoever asks is proven before anything is done; a state change is logged before it is answered; a read
+//! at a closed instant never changes. The real server calls it from one thread a connection, the simulator from one.
+//! Leaves to others: sockets and threads (`serve`), the cores' own promises.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use frieze_base::{ClusterId, Fault, MonoTime, NodeId, Reason, Seq, SessionId};
+use frieze_disk::{Disk, StateFile, TimeSource};
+use frieze_hlc::{Clock, ClockSettings, Hlc, format_instant};
+use frieze_metalog::DataEnd;
+use frieze_wire::frame::FrameHeader;
+use frieze_wire::message::{HelloReply, Reply, Request, RequestBody};
+use frieze_wire::txn::{self, Caller, Op, Transaction};
+
+use crate::capability::Mint;
+use crate::clock::{Keeper, NodeClock};
+use crate::data::{self, DataPlane};
+use crate::device::Device;
+use crate::durability::Durability;
+use crate::identity::{FORMAT_VERSION, Identity, STATE_FILE};
+use crate::meta::MetaPlane;
+use crate::session::{Conn, KeyRight, Principal, Sessions};
+use crate::settings::Settings;
+use crate::store::{VersionStore, Versions};
+
+/// What the simulator replaces.
+pub struct Seams {
+    /// Where logs and identity live.
+    pub disk: Arc<dyn Disk>,
+    /// The machine's clocks.
+    pub time: Arc<dyn TimeSource>,
+    /// Where the namespace's history lives.
+    pub store: Box<dyn VersionStore>,
+    /// Names the boot of the machine: while it is the same, the page cache has survived.
+    pub boot: String,
+    /// 64 fresh random bytes: identity and keys of a new directory, the seed of new segments.
+    pub entropy: [u8; 64],
+    /// Wakes whoever flushes.
+    pub wake: Box<dyn Fn() + Send + Sync>,
+    /// Memory and CPU of the process, for `status`.
+    pub process: Box<dyn Fn() -> ProcessStats + Send + Sync>,
+    /// Who may prove itself by which key.
+    pub keys: BTreeMap<String, KeyRight>,
+    /// Owner of the root directory of a new file system.
+    pub owner: Caller,
+}
+
+/// What the process uses.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ProcessStats {
+    /// Resident memory, bytes.
+    pub resident_bytes: u64,
+    /// Largest so far, bytes.
+    pub resident_bytes_peak: u64,
+    /// CPU time, nanoseconds.
+    pub cpu_ns: u64,
+    /// Open connections.
+    pub connections: u64,
+}
+
+/// Answers go through this, at once or later, from any thread.
+pub trait Responder: Send + Sync {
+    /// Sends the answer to `request`. `payload_crc` is the CRC32C of `payload`.
+    fn respond(&self, request: &FrameHeader, result: Result<Reply, Fault>, payload: &[u8], payload_crc: u32);
+}
+
+/// Buffers of one connection, used again for every request.
+#[derive(Default)]
+pub struct Scratch {
+    pub(crate) payload: Vec<u8>,
+    pub(crate) block: Vec<u8>,
+    pub(crate) pieces: Vec<frieze_multilog::Piece>,
+}
+
+/// The server.
+pub struct Engine {
+    pub(crate) settings: Settings,
+    pub(crate) clock: Arc<NodeClock>,
+    pub(crate) keeper: Arc<Keeper>,
+    pub(crate) data: DataPlane,
+    pub(crate) meta: MetaPlane,
+    pub(crate) durability: Durability,
+    pub(crate) sessions: Sessions,
+    pub(crate) mint: Mint,
+    pub(crate) process: Box<dyn Fn() -> ProcessStats + Send + Sync>,
+    pub(crate) started: MonoTime,
+    /// Stamp of the file system's first transaction: nothing is older.
+    pub(crate) earliest: Hlc,
+    keys: BTreeMap<String, KeyRight>,
+    notes: Vec<String>,
+}
+
+/// Software and version, as both ends tell each other.
+pub const SOFTWARE: &str = concat!("frieze/", env!("CARGO_PKG_VERSION"));
+
+impl Engine {
+    /// Opens a data directory, making a file system in it if it is new, and recovers what a crash left.
+    ///
+    /// # Errors
+    /// `WrongVersion`, `Corrupt`, `NoSpace`, and the disk's, each with what to do.
+    pub fn open(settings: Settings, seams: Seams) -> Result<Engine, Fault> {
+        settings.validate()?;
+        let (identity, file, fresh) = match Identity::load(&*seams.disk)? {
+            Some((identity, file)) => (identity, file, false),
+            None => {
+                let file = StateFile::open_or_create(&*seams.disk, STATE_FILE)?;
+                (new_identity(&settings, &seams.entropy), file, true)
+            }
+        };
+        let log_settings = frieze_multilog::Settings {
+            segment_bytes: identity.segment_bytes,
+            seed: u64::from_le_bytes(seams.entropy[48..56].try_into().expect("eight bytes")),
+            ..frieze_multilog::Settings::default()
+        };
+        let mut chains = data::new_chains(settings_chain_count(&settings, &identity));
+        let mut refused = None;
+        let recovered = Device::recover(seams.disk.clone(), log_settings, settings.reserve_bytes, &mut |meta| {
+            if refused.is_none() {
+                refused = data::replay(&mut chains, meta).err();
+            }
+        })?;
+        if let Some(fault) = refused {
+            return Err(fault);
+        }
+        let mut notes = recovered.notes;
+        let bound = Hlc(identity.clock_bound).max(recovered.newest);
+        let keeper = Arc::new(Keeper::new(identity.clone(), file));
+        let offset_us = settings.max_clock_offset.as_micros() as u64;
+        let clock_settings =
+            ClockSettings { max_clock_offset_us: offset_us, error_us_max: offset_us, ..ClockSettings::default() };
+        let clock = Arc::new(NodeClock::new(Clock::new(clock_settings, bound), seams.time.clone(), keeper.clone()));
+        let device = Arc::new(recovered.device);
+        let data = DataPlane::new(device.clone(), clock.clone(), chains);
+        let (meta, cuts) = MetaPlane::recover(
+            clock.clone(),
+            device,
+            seams.disk.clone(),
+            frieze_metalog::Settings::default(),
+            Versions::new(seams.store),
+            DataEnd { segment: recovered.end.segment, offset: recovered.end.offset },
+        )?;
+        notes.extend(cuts);
+        keeper.update(|identity| {
+            if !fresh && !identity.clean && identity.boot != seams.boot {
+                // The machine went down with the server: what was not flushed may be lost. Each log is whole up to its
+                // last record, and both are whole up to the frontier.
+                let whole = Hlc(identity.frontier);
+                identity.add_gap(whole.min(bound), bound);
+                identity.last_whole = whole.0;
+                notes.push(format!(
+                    "the machine went down: writes between {} and {} that were not synced may be lost",
+                    format_instant(whole),
+                    format_instant(bound)
+                ));
+            }
+            identity.clean = false;
+            identity.boot.clone_from(&seams.boot);
+            identity.clock_bound = bound.0;
+        })?;
+        let started = clock.reading().mono;
+        let mint = Mint::new(identity.key());
+        let engine = Engine {
+            settings,
+            clock,
+            keeper,
+            data,
+            meta,
+            durability: Durability::new(seams.wake),
+            sessions: Sessions::default(),
+            mint,
+            process: seams.process,
+            started,
+            earliest: Hlc::ZERO,
+            keys: seams.keys,
+            notes,
+        };
+        engine.make_file_system(&seams.owner)?;
+        let earliest = {
+            let namespace = engine.meta.namespace();
+            for (session, _) in namespace.sessions() {
+                engine.sessions.found(session, started);
+            }
+            namespace.current(frieze_base::InodeId::ROOT).map_or(Hlc::ZERO, |root| root.born)
+        };
+        engine.durability.flush(&engine.clock, &engine.data, &engine.meta)?;
+        Ok(Engine { earliest, ..engine })
+    }
+
+    fn make_file_system(&self, owner: &Caller) -> Result<(), Fault> {
+        if self.meta.namespace().format().is_some() {
+            return Ok(());
+        }
+        let mode = self.settings.root_mode.unwrap_or(if owner.uid == 0 { 0o1777 } else { 0o755 });
+        let format = txn::Format {
+            chunk_bytes: self.settings.chunk_bytes,
+            chain_count: self.settings.chain_count,
+            uid: owner.uid,
+            gid: owner.gid,
+            mode,
+        };
+        let transaction = Transaction {
+            session: 0,
+            seq: 0,
+            acked: 0,
+            caller: owner.clone(),
+            must_see: 0,
+            op: Some(Op::Format(format)),
+        };
+        self.meta.execute(transaction)?.into_result()?;
+        Ok(())
+    }
+
+    /// What recovery has to tell, in words.
+    pub fn notes(&self) -> &[String] {
+        &self.notes
+    }
+
+    /// The cluster of this directory.
+    pub fn cluster(&self) -> ClusterId {
+        self.keeper.with(Identity::cluster_id)
+    }
+
+    /// Microseconds to wait before serving, so that the wall clock has passed every stamp of an earlier life.
+    pub fn restart_wait_us(&self) -> u64 {
+        let newest = self.clock.newest();
+        (newest.micros() + 1).saturating_sub(self.clock.reading().wall_us)
+    }
+
+    /// The newest stamp: goes into the header of every answer.
+    pub fn newest(&self) -> Hlc {
+        self.clock.newest()
+    }
+
+    /// Answers a request through `responder`, at once or when it is durable.
+    pub fn handle(
+        &self,
+        conn: &Conn,
+        header: &FrameHeader,
+        body: RequestBody,
+        payload: &[u8],
+        responder: &Arc<dyn Responder>,
+        scratch: &mut Scratch,
+    ) {
+        let answer = match body.request {
+            Some(Request::Hello(hello)) => conn.hello(hello, self.greeting()).map(Reply::Hello),
+            Some(Request::Prove(prove)) => conn.prove(&prove, &self.keys).map(|()| done()),
+            Some(request) => match self.admit(conn, header, body.caller) {
+                Ok(principal) => match self.dispatch(conn, &principal, header, request, payload, responder, scratch) {
+                    Some(answer) => answer,
+                    None => return,
+                },
+                Err(fault) => Err(fault),
+            },
+            None => Err(Fault::new(
+                Reason::Unsupported,
+                "the request is of a kind that this server does not know: it may be older than the client",
+            )),
+        };
+        responder.respond(header, answer, &[], 0);
+    }
+
+    fn greeting(&self) -> HelloReply {
+        let chunk_bytes = self.meta.namespace().format().map_or(self.settings.chunk_bytes, |format| format.chunk_bytes);
+        let (cluster, NodeId(node)) = self.keeper.with(|identity| (identity.cluster_id(), identity.node_id()));
+        HelloReply {
+            software: SOFTWARE.to_owned(),
+            cluster: cluster.to_string(),
+            node,
+            challenge: Vec::new(),
+            uid: 0,
+            may_impersonate: false,
+            chunk_bytes,
+        }
+    }
+
+    /// Checks who speaks and for which session.
+    fn admit(&self, conn: &Conn, header: &FrameHeader, named: Option<Caller>) -> Result<Principal, Fault> {
+        let principal = conn.principal(named)?;
+        self.clock.observe(header.hlc)?;
+        if header.session != SessionId(0) && conn.session() != Some(header.session) {
+            let owner = self.meta.namespace().session(header.session).map(|session| session.uid);
+            match owner {
+                Some(uid) if uid == principal.uid => {
+                    self.sessions.attach(conn, header.session, self.clock.reading().mono);
+                }
+                // The same words for both, so that nobody can look for sessions of others.
+                Some(_) | None => return Err(unknown_session(header.session)),
+            }
+        }
+        Ok(principal)
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "what a request consists of, handed on once")]
+    fn dispatch(
+        &self,
+        conn: &Conn,
+        principal: &Principal,
+        header: &FrameHeader,
+        request: Request,
+        payload: &[u8],
+        responder: &Arc<dyn Responder>,
+        scratch: &mut Scratch,
+    ) -> Option<Result<Reply, Fault>> {
+        Some(match request {
+            Request::Hello(_) | Request::Prove(_) => Err(Reason::BadFrame.into()), // handled before
+            Request::Ping(_) => Ok(done()),
+            Request::Stat(ask) => self.stat(principal, &ask).map(Reply::Stat),
+            Request::List(ask) => self.list(principal, &ask).map(Reply::List),
+            Request::ReadLink(ask) => self.read_link(principal, &ask).map(Reply::Bytes),
+            Request::Access(ask) => self.access(principal, &ask).map(|()| done()),
+            Request::GetXattr(ask) => self.get_xattr(principal, &ask).map(Reply::Bytes),
+            Request::Open(ask) => self.open_file(principal, header.session, &ask).map(Reply::Open),
+            Request::Read(ask) => match self.read(header.session, &ask, scratch) {
+                Ok((reply, crc)) => {
+                    responder.respond(header, Ok(Reply::Read(reply)), &scratch.payload, crc);
+                    return None;
+                }
+                Err(fault) => Err(fault),
+            },
+            Request::Write(ask) => {
+                self.write(principal, header, &ask, payload, responder);
+                return None;
+            }
+            Request::Sync(_) => {
+                self.sync(header, responder);
+                return None;
+            }
+            Request::Seek(ask) => self.seek(header.session, &ask, scratch).map(Reply::Seek),
+            Request::Txn(ask) => match self.transact(conn, principal, header, ask, responder) {
+                Some(answer) => answer.map(Reply::Txn),
+                None => return None,
+            },
+            Request::Now(ask) => self.now(&ask).map(Reply::Now),
+            Request::Snapshots(_) => Ok(Reply::Snapshots(self.snapshots())),
+            Request::Log(ask) => self.log(principal, &ask).map(Reply::Log),
+            Request::Status(_) => Ok(Reply::Status(self.status())),
+        })
+    }
+
+    /// A connection is gone.
+    pub fn disconnected(&self, conn: &Conn) {
+        self.sessions.detach(conn, self.clock.reading().mono);
+    }
+
+    /// Makes everything appended so far durable, if there is anything.
+    ///
+    /// # Errors
+    /// The disk's: the server goes on read-only.
+    pub fn flush(&self) -> Result<(), Fault> {
+        // Promises keep up with the clock, so that `stable` does not lag behind on a busy server.
+        let now = self.clock.newest();
+        if now > self.meta.closed() && self.meta.close(now).is_ok() {
+            match self.data.close(now) {
+                Ok(_) => {}
+                Err(fault) if fault.reason == Reason::NotYetClosed => {}
+                Err(fault) => return Err(fault),
+            }
+        }
+        self.durability.flush(&self.clock, &self.data, &self.meta)
+    }
+
+    /// True if something waits to be flushed.
+    pub fn is_dirty(&self) -> bool {
+        let dirty = self.durability.is_dirty(&self.data, &self.meta);
+        self.durability.dirty_age_ns(self.clock.reading().mono, dirty);
+        dirty
+    }
+
+    /// Looks after clocks and sessions; to be called about twice a second.
+    ///
+    /// # Errors
+    /// The disk's.
+    pub fn tend(&self) -> Result<(), Fault> {
+        let timeout_ns = self.settings.session_timeout.as_nanos() as u64;
+        for session in self.sessions.expired(self.clock.reading().mono, timeout_ns) {
+            // Its own number of the request: above any that a client counted up to.
+            let closed = self.close_session(session, Seq(u64::MAX), Seq(u64::MAX), &Caller::root());
+            if let Err(fault) = closed {
+                if fault.reason != Reason::UnknownSession {
+                    return Err(fault);
+                }
+                self.sessions.forget(session);
+            }
+        }
+        self.clock.look(self.durability.durable_stamp())
+    }
+
+    /// Flushes everything and notes that nothing was lost. The engine must not be used afterwards.
+    ///
+    /// # Errors
+    /// The disk's: the next start recovers as after a crash.
+    pub fn stop(&self) -> Result<(), Fault> {
+        self.durability.finish(&self.clock, &self.data, &self.meta)?;
+        let newest = self.clock.newest();
+        self.keeper.update(|identity| {
+            identity.clean = true;
+            identity.clock_bound = newest.0;
+            identity.frontier = newest.0;
+        })
+    }
+
+    /// How long after a write its flush begins.
+    pub fn flush_delay(&self) -> Duration {
+        self.settings.flush_delay
+    }
+}
+
+pub(crate) fn done() -> Reply {
+    Reply::Done(frieze_wire::message::Done {})
+}
+
+pub(crate) fn unknown_session(session: SessionId) -> Fault {
+    Fault::new(
+        Reason::UnknownSession,
+        format!("session {session} is unknown or has ended, or belongs to another user: open a new one"),
+    )
+}
+
+fn new_identity(settings: &Settings, entropy: &[u8; 64]) -> Identity {
+    Identity {
+        format_version: FORMAT_VERSION,
+        cluster: entropy[..16].to_vec(),
+        node: 1,
+        capability_key: entropy[16..48].to_vec(),
+        clean: true,
+        segment_bytes: settings.segment_bytes,
+        chain_count: settings.chain_count,
+        ..Identity::default()
+    }
+}
+
+/// The number of chains was fixed when the directory was made.
+fn settings_chain_count(settings: &Settings, identity: &Identity) -> u32 {
+    if identity.chain_count == 0 { settings.chain_count } else { identity.chain_count }
+}

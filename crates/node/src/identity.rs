@@ -1,0 +1,153 @@
+//! What a data directory remembers about itself: format, cluster, key, clock bound, frontier, gaps.
+//!
+//! Guarantees: a write is durable when it returns and a torn one leaves the older record (`disk::StateFile`). A
+//! directory of another format version or cluster is refused with words, never guessed at.
+
+use frieze_base::{ClusterId, Fault, NodeId, Reason};
+use frieze_disk::{Disk, StateFile};
+use frieze_hlc::Hlc;
+use prost::Message;
+
+/// Format of the data directory written by this code. Raised with every change of a stored format.
+pub const FORMAT_VERSION: u32 = 1;
+/// File that holds the record.
+pub(crate) const STATE_FILE: &str = "state";
+/// Gaps remembered; older ones are merged into the oldest.
+const GAPS_MAX: usize = 100;
+
+/// The stored record.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub(crate) struct Identity {
+    /// Format of everything in the directory.
+    #[prost(uint32, tag = "1")]
+    pub(crate) format_version: u32,
+    /// Cluster, 16 bytes big-endian.
+    #[prost(bytes = "vec", tag = "2")]
+    pub(crate) cluster: Vec<u8>,
+    /// Node in the cluster.
+    #[prost(uint32, tag = "3")]
+    pub(crate) node: u32,
+    /// Secret of the capabilities, 32 bytes.
+    #[prost(bytes = "vec", tag = "4")]
+    pub(crate) capability_key: Vec<u8>,
+    /// Upper bound of every stamp and promise given.
+    #[prost(uint64, tag = "5")]
+    pub(crate) clock_bound: u64,
+    /// Every record stamped up to it was durable when this was written.
+    #[prost(uint64, tag = "6")]
+    pub(crate) frontier: u64,
+    /// Boot of the machine that wrote it: while it is the same, the page cache has survived.
+    #[prost(string, tag = "7")]
+    pub(crate) boot: String,
+    /// True: the server stopped cleanly, everything was flushed.
+    #[prost(bool, tag = "8")]
+    pub(crate) clean: bool,
+    /// Lost intervals: from, to, from, to, …
+    #[prost(uint64, repeated, tag = "9")]
+    pub(crate) gaps: Vec<u64>,
+    /// Newest instant at which everything was whole at the last crash that may have lost something; 0 for none.
+    #[prost(uint64, tag = "10")]
+    pub(crate) last_whole: u64,
+    /// Segment size of the device log.
+    #[prost(uint64, tag = "11")]
+    pub(crate) segment_bytes: u64,
+    /// Chains that chunks are spread over.
+    #[prost(uint32, tag = "12")]
+    pub(crate) chain_count: u32,
+}
+
+impl Identity {
+    /// Reads the record of a directory; `None` if the directory is new.
+    ///
+    /// # Errors
+    /// `WrongVersion` for another format; `Corrupt` if neither slot can be read or the directory holds logs but no
+    /// record.
+    pub(crate) fn load(disk: &dyn Disk) -> Result<Option<(Identity, StateFile)>, Fault> {
+        let names = disk.list()?;
+        if !names.iter().any(|name| name == STATE_FILE) {
+            if let Some(name) = names.iter().find(|name| name.starts_with("seg-") || name.starts_with("meta-")) {
+                return Err(Fault::new(
+                    Reason::Corrupt,
+                    format!(
+                        "the data directory holds {name} but no {STATE_FILE} file: it is not whole; restore the file or use an empty directory"
+                    ),
+                ));
+            }
+            return Ok(None);
+        }
+        let file = StateFile::open_or_create(disk, STATE_FILE)?;
+        // A crash while the directory was being made leaves an empty record: begin again.
+        let Some(bytes) = file.read() else { return Ok(None) };
+        let identity = Identity::decode(bytes.as_slice())
+            .map_err(|error| Fault::new(Reason::Corrupt, format!("the {STATE_FILE} file is malformed: {error}")))?;
+        if identity.format_version != FORMAT_VERSION {
+            return Err(Fault::new(
+                Reason::WrongVersion,
+                format!(
+                    "the data directory has format version {}, this server writes {FORMAT_VERSION}: use the version of frieze that made it",
+                    identity.format_version
+                ),
+            ));
+        }
+        Ok(Some((identity, file)))
+    }
+
+    /// The cluster.
+    pub(crate) fn cluster_id(&self) -> ClusterId {
+        let mut bytes = [0u8; 16];
+        let len = self.cluster.len().min(16);
+        bytes[..len].copy_from_slice(&self.cluster[..len]);
+        ClusterId(u128::from_be_bytes(bytes))
+    }
+
+    /// The node.
+    pub(crate) fn node_id(&self) -> NodeId {
+        NodeId(self.node)
+    }
+
+    /// The secret of the capabilities.
+    pub(crate) fn key(&self) -> [u8; 32] {
+        let mut key = [0u8; 32];
+        let len = self.capability_key.len().min(32);
+        key[..len].copy_from_slice(&self.capability_key[..len]);
+        key
+    }
+
+    /// Remembers that everything stamped in (`from`, `to`) may be lost.
+    pub(crate) fn add_gap(&mut self, from: Hlc, to: Hlc) {
+        assert!(from <= to, "a gap from {from} cannot end at {to}");
+        self.gaps.extend([from.0, to.0]);
+        while self.gaps.len() > 2 * GAPS_MAX {
+            // Two gaps merged into one that covers both: an answer may then call itself incomplete without need, never
+            // the other way round.
+            self.gaps.drain(1..3);
+        }
+    }
+
+    /// The lost intervals, oldest first.
+    pub(crate) fn gaps(&self) -> impl Iterator<Item = (Hlc, Hlc)> + '_ {
+        self.gaps.chunks_exact(2).map(|pair| (Hlc(pair[0]), Hlc(pair[1])))
+    }
+
+    /// True if `at` lies inside a lost interval.
+    pub(crate) fn in_gap(&self, at: Hlc) -> bool {
+        self.gaps().any(|(from, to)| at > from && at < to)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gaps_beyond_the_bound_are_merged_and_still_cover() {
+        let mut identity = Identity::default();
+        for i in 0..(GAPS_MAX as u64 + 10) {
+            identity.add_gap(Hlc(i * 100), Hlc(i * 100 + 50));
+        }
+        assert_eq!(identity.gaps().count(), GAPS_MAX);
+        assert!(identity.in_gap(Hlc(25)) && identity.in_gap(Hlc(525)));
+        let last = (GAPS_MAX as u64 + 9) * 100;
+        assert!(identity.in_gap(Hlc(last + 1)) && !identity.in_gap(Hlc(last + 50)) && !identity.in_gap(Hlc(last)));
+    }
+}

@@ -1,0 +1,295 @@
+//! Time plug-ins of record shape: where in a record its user time stands (FFFS §6.4, design §5).
+//!
+//! A directory is bound by setting its attribute `user.frieze.time` to a text such as
+//! `binary:offset=0,width=8,order=little,signed=false,epoch=unix,unit=us` or `json:/meta/time,unit=ms`; what is made in
+//! it inherits the binding. One write is one record with one user time. The plug-in runs here, in the driver; that user
+//! time never goes backwards is checked by the chain.
+
+use std::fmt;
+use std::str::FromStr;
+
+use frieze_base::{Fault, Reason};
+use frieze_hlc::UserTime;
+
+/// Name of the attribute that binds a directory.
+pub const BINDING_XATTR: &[u8] = b"user.frieze.time";
+
+/// How an integer counts time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Unit {
+    Nanoseconds,
+    Microseconds,
+    Milliseconds,
+    Seconds,
+}
+
+impl Unit {
+    fn ns(self) -> i128 {
+        match self {
+            Unit::Nanoseconds => 1,
+            Unit::Microseconds => 1_000,
+            Unit::Milliseconds => 1_000_000,
+            Unit::Seconds => 1_000_000_000,
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Unit::Nanoseconds => "ns",
+            Unit::Microseconds => "us",
+            Unit::Milliseconds => "ms",
+            Unit::Seconds => "s",
+        }
+    }
+}
+
+/// Zero of the count, in seconds from the Unix epoch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Epoch {
+    Unix,
+    /// 1980-01-06, GPS week 0. Leap seconds are not applied: the count is taken as UTC seconds since then.
+    Gps,
+    /// 2000-01-01T12:00 UTC.
+    J2000,
+    /// 1601-01-01, Windows file time.
+    Windows,
+    /// 1900-01-01, NTP.
+    Ntp,
+}
+
+const EPOCHS: [(Epoch, &str, i64); 5] = [
+    (Epoch::Unix, "unix", 0),
+    (Epoch::Gps, "gps", 315_964_800),
+    (Epoch::J2000, "j2000", 946_728_000),
+    (Epoch::Windows, "windows", -11_644_473_600),
+    (Epoch::Ntp, "ntp", -2_208_988_800),
+];
+
+impl Epoch {
+    fn entry(self) -> &'static (Epoch, &'static str, i64) {
+        EPOCHS.iter().find(|entry| entry.0 == self).expect("every epoch has a line in the table")
+    }
+}
+
+/// Where the user time of a record stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TimePlugin {
+    place: Place,
+    unit: Unit,
+    epoch: Epoch,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Place {
+    Binary { offset: u32, width: u8, big_endian: bool, signed: bool },
+    Json { pointer: String },
+}
+
+const EXAMPLES: &str = "write for instance binary:offset=0,width=8,order=little,signed=false,epoch=unix,unit=us \
+                        or json:/meta/time or json:/t,unit=ms";
+
+fn refused(what: impl fmt::Display) -> Fault {
+    Fault::new(Reason::InvalidArgument, format!("not a time plug-in: {what}; {EXAMPLES}"))
+}
+
+impl FromStr for TimePlugin {
+    type Err = Fault;
+
+    fn from_str(text: &str) -> Result<TimePlugin, Fault> {
+        let (shape, rest) = text.split_once(':').ok_or_else(|| refused("it has no `binary:` or `json:` in front"))?;
+        let mut fields = rest.split(',');
+        let mut plugin = match shape {
+            "binary" => TimePlugin {
+                place: Place::Binary { offset: 0, width: 8, big_endian: false, signed: false },
+                unit: Unit::Microseconds,
+                epoch: Epoch::Unix,
+            },
+            "json" => {
+                let pointer = fields.next().unwrap_or_default().to_owned();
+                if !pointer.starts_with('/') {
+                    return Err(refused(format_args!(
+                        "the JSON pointer {pointer:?} does not start with `/` (RFC 6901)"
+                    )));
+                }
+                TimePlugin { place: Place::Json { pointer }, unit: Unit::Seconds, epoch: Epoch::Unix }
+            }
+            other => return Err(refused(format_args!("unknown shape {other:?}"))),
+        };
+        for field in fields.filter(|field| !field.is_empty()) {
+            plugin.set(field)?;
+        }
+        Ok(plugin)
+    }
+}
+
+impl TimePlugin {
+    fn set(&mut self, field: &str) -> Result<(), Fault> {
+        let (key, value) = field.split_once('=').ok_or_else(|| refused(format_args!("{field:?} has no `=`")))?;
+        let bad = || refused(format_args!("{key} cannot be {value:?}"));
+        match (key, &mut self.place) {
+            ("unit", _) => {
+                let units = [Unit::Nanoseconds, Unit::Microseconds, Unit::Milliseconds, Unit::Seconds];
+                self.unit = units.into_iter().find(|unit| unit.name() == value).ok_or_else(bad)?;
+            }
+            ("epoch", _) => self.epoch = EPOCHS.iter().find(|entry| entry.1 == value).ok_or_else(bad)?.0,
+            ("offset", Place::Binary { offset, .. }) => *offset = value.parse().map_err(|_| bad())?,
+            ("width", Place::Binary { width, .. }) => match value.parse() {
+                Ok(bytes @ (1 | 2 | 4 | 8)) => *width = bytes,
+                _ => return Err(bad()),
+            },
+            ("order", Place::Binary { big_endian, .. }) => {
+                *big_endian = match value {
+                    "little" => false,
+                    "big" => true,
+                    _ => return Err(bad()),
+                }
+            }
+            ("signed", Place::Binary { signed, .. }) => *signed = value.parse().map_err(|_| bad())?,
+            _ => return Err(refused(format_args!("unknown field {key:?}"))),
+        }
+        Ok(())
+    }
+
+    /// The user time of one record.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if the record is too short, is no JSON document, has nothing at the pointer, or its time does
+    /// not fit in signed nanoseconds: mend the record, or write it into a directory without the binding.
+    pub fn user_time(&self, record: &[u8]) -> Result<UserTime, Fault> {
+        match &self.place {
+            Place::Binary { offset, width, big_endian, signed } => {
+                let (start, width) = (*offset as usize, usize::from(*width));
+                let field = record.get(start..start + width).ok_or_else(|| {
+                    wrong(format!(
+                        "a record of {} bytes has no time field at bytes {start}..{}",
+                        record.len(),
+                        start + width
+                    ))
+                })?;
+                let mut word = [0u8; 8];
+                for (i, &byte) in field.iter().enumerate() {
+                    word[if *big_endian { width - 1 - i } else { i }] = byte;
+                }
+                let raw = u64::from_le_bytes(word);
+                let unused = 64 - 8 * width as u32;
+                let count = if *signed { i128::from((raw << unused) as i64 >> unused) } else { i128::from(raw) };
+                self.scaled(count)
+            }
+            Place::Json { pointer } => {
+                let document: serde_json::Value = serde_json::from_slice(record)
+                    .map_err(|error| wrong(format!("the record is not one JSON document: {error}")))?;
+                match document.pointer(pointer) {
+                    Some(serde_json::Value::String(text)) => parse_text(text),
+                    Some(serde_json::Value::Number(number)) => match (number.as_i64(), number.as_f64()) {
+                        (Some(count), _) => self.scaled(count.into()),
+                        (None, Some(count)) if count.is_finite() => {
+                            let ns = count * self.unit.ns() as f64;
+                            self.shifted(ns.round() as i128)
+                        }
+                        _ => Err(wrong(format!("the number at {pointer} is out of range"))),
+                    },
+                    Some(_) => Err(wrong(format!("what stands at {pointer} is neither a string nor a number"))),
+                    None => Err(wrong(format!("nothing stands at {pointer}"))),
+                }
+            }
+        }
+    }
+
+    fn scaled(&self, count: i128) -> Result<UserTime, Fault> {
+        self.shifted(count * self.unit.ns())
+    }
+
+    fn shifted(&self, ns_from_epoch: i128) -> Result<UserTime, Fault> {
+        let ns = ns_from_epoch + i128::from(self.epoch.entry().2) * 1_000_000_000;
+        i64::try_from(ns)
+            .map(UserTime)
+            .map_err(|_| wrong(format!("a time of {ns} ns since 1970 does not fit in 64 bits; check unit and epoch")))
+    }
+}
+
+fn wrong(what: String) -> Fault {
+    Fault::new(Reason::InvalidArgument, format!("no user time in the record: {what}"))
+}
+
+fn parse_text(text: &str) -> Result<UserTime, Fault> {
+    let timestamp: jiff::Timestamp =
+        text.parse().map_err(|error| wrong(format!("{text:?} is not an RFC 3339 time with a zone: {error}")))?;
+    i64::try_from(timestamp.as_nanosecond()).map(UserTime).map_err(|_| wrong(format!("{text:?} is out of range")))
+}
+
+impl fmt::Display for TimePlugin {
+    /// The full text, every default written out; parses back to the same plug-in.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (epoch, unit) = (self.epoch.entry().1, self.unit.name());
+        match &self.place {
+            Place::Binary { offset, width, big_endian, signed } => {
+                let order = if *big_endian { "big" } else { "little" };
+                write!(
+                    f,
+                    "binary:offset={offset},width={width},order={order},signed={signed},epoch={epoch},unit={unit}"
+                )
+            }
+            Place::Json { pointer } => write!(f, "json:{pointer},epoch={epoch},unit={unit}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn time(plugin: &str, record: &[u8]) -> Result<i64, String> {
+        let plugin: TimePlugin = plugin.parse().expect("a plug-in");
+        plugin.user_time(record).map(|time| time.0).map_err(|fault| fault.message)
+    }
+
+    #[test]
+    fn a_binary_field_is_read_in_every_shape() {
+        assert_eq!(time("binary:unit=us", &5u64.to_le_bytes()), Ok(5_000));
+        assert_eq!(time("binary:offset=2,width=4,order=big,unit=s", &[9, 9, 0, 0, 1, 0]), Ok(256_000_000_000));
+        assert_eq!(time("binary:width=2,signed=true,unit=ms", &(-3i16).to_le_bytes()), Ok(-3_000_000));
+        assert_eq!(time("binary:width=1,unit=ns", &[255]), Ok(255));
+        assert_eq!(time("binary:width=4,unit=s,epoch=gps", &0u32.to_le_bytes()), Ok(315_964_800_000_000_000));
+    }
+
+    #[test]
+    fn a_json_pointer_finds_text_and_numbers() {
+        assert_eq!(time("json:/meta/time", br#"{"meta":{"time":"1970-01-01T00:00:01Z"}}"#), Ok(1_000_000_000));
+        assert_eq!(time("json:/t,unit=ms", br#"{"t": 12}"#), Ok(12_000_000));
+        assert_eq!(time("json:/t", br#"{"t": 1.5}"#), Ok(1_500_000_000));
+    }
+
+    #[test]
+    fn a_record_without_a_time_says_why() {
+        let cases: [(&str, &[u8], &str); 6] = [
+            ("binary:offset=4", b"12345678", "a record of 8 bytes has no time field at bytes 4..12"),
+            ("json:/t", b"not json", "not one JSON document"),
+            ("json:/t", b"{}", "nothing stands at /t"),
+            ("json:/t", br#"{"t":[1]}"#, "neither a string nor a number"),
+            ("json:/t", br#"{"t":"yesterday"}"#, "is not an RFC 3339 time"),
+            ("binary:unit=s", &[255; 8], "does not fit in 64 bits"),
+        ];
+        for (plugin, record, words) in cases {
+            let message = time(plugin, record).unwrap_err();
+            assert!(message.contains(words), "{message:?} should contain {words:?}");
+        }
+    }
+
+    #[test]
+    fn a_wrong_plug_in_is_refused_with_an_example() {
+        for text in
+            ["csv:1", "binary", "binary:width=3", "json:t", "binary:order=middle", "json:/t,width=8", "binary:x"]
+        {
+            let fault = text.parse::<TimePlugin>().unwrap_err();
+            assert!(fault.message.contains("write for instance binary:offset=0"), "{text}: {fault}");
+        }
+    }
+
+    #[test]
+    fn a_plug_in_prints_and_parses_back() {
+        for text in ["binary:", "binary:offset=7,width=2,order=big,signed=true,epoch=ntp,unit=s", "json:/a/b,unit=ns"] {
+            let plugin: TimePlugin = text.parse().expect("a plug-in");
+            assert_eq!(plugin.to_string().parse(), Ok(plugin));
+        }
+    }
+}

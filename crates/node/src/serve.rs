@@ -1,0 +1,423 @@
+//! The running server: listeners, one thread a connection, one that flushes.
+//!
+//! Guarantees: no more than `connections_max` connections; a peer that sends garbage, half a frame or does not read is
+//! told why and closed, and costs nobody else anything; stopping flushes everything.
+//! Leaves to others: what a request means (`engine`), bytes on sockets (`net`).
+//!
+//! Threads block on sockets instead of sharing a reactor: one context switch less for each small request, and payload
+//! goes from the socket to the page cache through one cache-hot buffer (ADR 0003 has the measurements).
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use frieze_base::{Fault, Reason};
+use frieze_disk::{FileDisk, FileDiskSettings, MachineTime};
+use frieze_net::{
+    FrameReader, FrameWriter, Key, Limits, Listener, Payload, Proof, ServerAddr, Stream, kernel_proof, random_nonce,
+    user_of,
+};
+use frieze_wire::frame::{FrameHeader, FrameKind};
+use frieze_wire::message::{Refusal, Reply, ReplyBody, RequestBody};
+use prost::Message;
+use tracing::{debug, error, info, warn};
+
+use crate::clock::NodeClock;
+use crate::durability::Wake;
+use crate::engine::{Engine, ProcessStats, Responder, Scratch, Seams};
+use crate::session::{Conn, KeyRight};
+use crate::settings::{KeySettings, Settings};
+use crate::store::LsmStore;
+
+/// Stack of a connection's thread: the deepest request (a listing of the past) uses a quarter of it.
+const STACK_BYTES: usize = 512 << 10;
+/// How often clocks and sessions are looked after.
+const TEND_EVERY_NS: u64 = 500_000_000;
+/// Directory of the namespace's store within the data directory.
+const STORE_DIRECTORY: &str = "namespace";
+/// Payload buffer that an idle connection keeps.
+const IDLE_BUFFER_BYTES: usize = 64 << 10;
+
+/// A running server.
+pub struct Server {
+    shared: Arc<Shared>,
+    listeners: Vec<Arc<Listener>>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+struct Shared {
+    engine: Engine,
+    wake: Arc<Wake>,
+    stopping: AtomicBool,
+    connections: Arc<AtomicU64>,
+    connections_max: u64,
+    open: Mutex<BTreeMap<u64, Stream>>,
+    next_connection: AtomicU64,
+}
+
+impl Server {
+    /// Opens the data directory, recovers it, and serves on every address of the settings. Ready when it returns.
+    ///
+    /// # Errors
+    /// What is wrong with settings, directory or addresses, and what to do.
+    pub fn start(settings: Settings) -> Result<Server, Fault> {
+        settings.validate()?;
+        let addresses = addresses(&settings)?;
+        let keys = keys(&settings.keys)?;
+        if let Some(open) = addresses.iter().find(|address| !address.is_loopback())
+            && keys.is_empty()
+        {
+            return Err(Fault::new(
+                Reason::InvalidArgument,
+                format!(
+                    "refusing to listen on {open}: beyond this machine the kernel cannot prove callers; configure at least one [[keys]] entry, or listen on 127.0.0.1"
+                ),
+            ));
+        }
+        let directory = settings.dir.clone();
+        let capacity_bytes_max = (settings.capacity_bytes_max > 0).then_some(settings.capacity_bytes_max);
+        let disk = FileDisk::open(&directory, FileDiskSettings { capacity_bytes_max })?;
+        let store = LsmStore::open(&directory.join(STORE_DIRECTORY))?;
+        let wake = Arc::new(Wake::default());
+        let waker = wake.clone();
+        let connections = Arc::new(AtomicU64::new(0));
+        let counted = connections.clone();
+        let seams = Seams {
+            disk: Arc::new(disk),
+            time: Arc::new(MachineTime::new()),
+            store: Box::new(store),
+            boot: boot_id(),
+            entropy: entropy()?,
+            wake: Box::new(move || waker.wake()),
+            process: Box::new(move || process_stats(counted.load(Ordering::Relaxed))),
+            keys,
+            owner: user_of(rustix::process::getuid().as_raw())?,
+        };
+        let connections_max = settings.connections_max.into();
+        let engine = Engine::open(settings, seams)?;
+        for note in engine.notes() {
+            warn!("{note}");
+        }
+        let wait_us = engine.restart_wait_us();
+        if wait_us > 0 {
+            info!("waiting {} ms until the clock has passed every stamp given before", wait_us / 1000);
+            // Nothing else runs yet, and only the passing of time can end the wait.
+            wake.wait(Duration::from_micros(wait_us));
+        }
+        let listeners = addresses
+            .iter()
+            .map(|address| Listener::bind(address).map(Arc::new).map_err(Fault::from))
+            .collect::<Result<Vec<_>, _>>()?;
+        let shared = Arc::new(Shared {
+            engine,
+            wake,
+            stopping: AtomicBool::new(false),
+            connections,
+            connections_max,
+            open: Mutex::default(),
+            next_connection: AtomicU64::new(1),
+        });
+        let mut threads = vec![spawn("flush", {
+            let shared = shared.clone();
+            move || flush_loop(&shared)
+        })?];
+        for listener in &listeners {
+            let (shared, listener) = (shared.clone(), listener.clone());
+            threads.push(spawn("accept", move || accept_loop(&shared, &listener))?);
+        }
+        Ok(Server { shared, listeners, threads })
+    }
+
+    /// Where it listens, with the ports that were chosen.
+    pub fn addresses(&self) -> Vec<String> {
+        self.listeners.iter().map(|listener| listener.addr().to_string()).collect()
+    }
+
+    /// The engine, for a process that embeds the server.
+    pub fn engine(&self) -> &Engine {
+        &self.shared.engine
+    }
+
+    /// Takes no more requests, flushes everything, and ends.
+    ///
+    /// # Errors
+    /// The disk's: what was not synced may be lost, and the next start recovers.
+    pub fn stop(mut self) -> Result<(), Fault> {
+        self.stop_threads();
+        self.shared.engine.stop()
+    }
+
+    fn stop_threads(&mut self) {
+        self.shared.stopping.store(true, Ordering::Release);
+        for listener in &self.listeners {
+            listener.stop();
+        }
+        for stream in self.shared.open.lock().unwrap_or_else(PoisonError::into_inner).values() {
+            stream.shutdown();
+        }
+        self.shared.wake.wake();
+        for thread in self.threads.drain(..) {
+            if thread.join().is_err() {
+                error!("a server thread panicked");
+            }
+        }
+        // Connection threads end by themselves now; they hold no lock across a request.
+        while self.shared.connections.load(Ordering::Acquire) > 0 {
+            std::thread::yield_now();
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if !self.threads.is_empty() {
+            self.stop_threads();
+        }
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "node is where threads are made")]
+fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, Fault> {
+    std::thread::Builder::new()
+        .name(format!("frieze-{name}"))
+        .stack_size(STACK_BYTES)
+        .spawn(run)
+        .map_err(|error| Fault::new(Reason::Overloaded, format!("the system has no more threads to give: {error}")))
+}
+
+fn flush_loop(shared: &Shared) {
+    let mut tended = frieze_net::mono();
+    let mut failed = false;
+    while !shared.stopping.load(Ordering::Acquire) {
+        let woken = shared.wake.wait(shared.engine.flush_delay());
+        if !failed
+            && (woken || shared.engine.is_dirty())
+            && let Err(fault) = shared.engine.flush()
+        {
+            error!("flush failed, the server is read-only from now on: {fault}");
+            failed = true;
+        }
+        if frieze_net::mono().since_ns(tended) > TEND_EVERY_NS {
+            tended = frieze_net::mono();
+            if let Err(fault) = shared.engine.tend() {
+                warn!("looking after clock and sessions failed: {fault}");
+            }
+        }
+    }
+}
+
+fn accept_loop(shared: &Arc<Shared>, listener: &Listener) {
+    loop {
+        match listener.accept() {
+            Ok(Some(stream)) => admit(shared, stream),
+            Ok(None) => return,
+            Err(fault) => {
+                warn!("cannot take a connection: {fault}");
+                // Out of descriptors: some come back when connections end, which costs at least this long.
+                shared.wake.wait(Duration::from_millis(10));
+            }
+        }
+    }
+}
+
+fn admit(shared: &Arc<Shared>, stream: Stream) {
+    if shared.connections.fetch_add(1, Ordering::AcqRel) >= shared.connections_max {
+        shared.connections.fetch_sub(1, Ordering::AcqRel);
+        let words = format!(
+            "the server has {} connections open, its limit: close some, or raise connections_max",
+            shared.connections_max
+        );
+        refuse(&stream, Fault::new(Reason::Overloaded, words));
+        return;
+    }
+    let id = shared.next_connection.fetch_add(1, Ordering::Relaxed);
+    shared.open.lock().unwrap_or_else(PoisonError::into_inner).insert(id, stream.clone());
+    let for_thread = shared.clone();
+    let served = stream.clone();
+    let spawned = spawn("conn", move || {
+        let gone = Gone { shared: for_thread, id };
+        serve(&gone.shared, &served);
+    });
+    if let Err(fault) = spawned {
+        drop(Gone { shared: shared.clone(), id });
+        refuse(&stream, fault);
+    }
+}
+
+/// Takes a connection off the books, however its thread ends.
+struct Gone {
+    shared: Arc<Shared>,
+    id: u64,
+}
+
+impl Drop for Gone {
+    fn drop(&mut self) {
+        self.shared.open.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.id);
+        self.shared.connections.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// Tells the peer why its connection ends, if it still listens, and ends it.
+fn refuse(stream: &Stream, fault: Fault) {
+    let body = Refusal::from(fault).encode_to_vec();
+    let writer = FrameWriter::new(stream.clone(), Limits::HANDSHAKE);
+    if writer.post(FrameHeader::of(FrameKind::Refusal), &body).is_err() {
+        debug!("{} was gone before it could be refused", stream.peer());
+    }
+    stream.shutdown();
+}
+
+/// Answers of one connection.
+struct Answers {
+    writer: FrameWriter,
+    clock: Arc<NodeClock>,
+}
+
+impl Responder for Answers {
+    fn respond(&self, request: &FrameHeader, result: Result<Reply, Fault>, payload: &[u8], payload_crc: u32) {
+        let (kind, body) = match result {
+            Ok(reply) => (FrameKind::Reply, ReplyBody { reply: Some(reply) }.encode_to_vec()),
+            Err(fault) => (FrameKind::Refusal, Refusal::from(fault).encode_to_vec()),
+        };
+        let header = FrameHeader {
+            request_id: request.request_id,
+            session: request.session,
+            seq: request.seq,
+            epoch: crate::data::FIRST_EPOCH,
+            hlc: self.clock.newest(),
+            ..FrameHeader::of(kind)
+        };
+        let sent = if payload.is_empty() {
+            self.writer.post(header, &body)
+        } else {
+            self.writer.send(header, &body, Payload::Checked { pieces: &[payload], crc: payload_crc })
+        };
+        if let Err(fault) = sent {
+            debug!("an answer was not delivered: {fault}");
+        }
+    }
+}
+
+fn serve(shared: &Shared, stream: &Stream) {
+    let proven = match kernel_proof(stream) {
+        Ok(Proof::User(uid)) => user_of(uid).ok(),
+        Ok(Proof::Unproven) => None,
+        Err(fault) => {
+            debug!("cannot ask the kernel who {} is: {fault}", stream.peer());
+            None
+        }
+    };
+    let challenge = match random_nonce() {
+        Ok(challenge) => challenge,
+        Err(fault) => return refuse(stream, fault.into()),
+    };
+    let conn = Conn::new(proven, challenge);
+    match converse(shared, stream, &conn) {
+        Ok(()) => {}
+        Err(fault @ (frieze_net::Error::Frame { .. } | frieze_net::Error::Checksum { .. })) => {
+            debug!("{} is closed: {fault}", stream.peer());
+            refuse(stream, fault.into());
+        }
+        Err(fault) => debug!("{} is closed: {fault}", stream.peer()),
+    }
+    stream.shutdown();
+    shared.engine.disconnected(&conn);
+}
+
+fn converse(shared: &Shared, stream: &Stream, conn: &Conn) -> Result<(), frieze_net::Error> {
+    let mut reader = FrameReader::new(stream.clone(), Limits::HANDSHAKE)?;
+    let writer = FrameWriter::new(stream.clone(), Limits::SERVING);
+    let responder: Arc<dyn Responder> = Arc::new(Answers { writer, clock: shared.engine.clock.clone() });
+    let (mut body, mut payload) = (Vec::new(), Vec::new());
+    let mut scratch = Scratch::default();
+    let mut greeted = false;
+    while let Some(header) = reader.read_frame(&mut body)? {
+        let bytes: &[u8] = if header.payload_len > 0 { reader.read_payload_reusing(&mut payload)? } else { &[] };
+        if header.kind != FrameKind::Request {
+            let fault = Fault::new(Reason::BadFrame, "malformed frame: a client sends requests, nothing else");
+            responder.respond(&header, Err(fault), &[], 0);
+            return Ok(());
+        }
+        match RequestBody::decode(body.as_slice()) {
+            Ok(request) => shared.engine.handle(conn, &header, request, bytes, &responder, &mut scratch),
+            Err(error) => {
+                let fault = Fault::new(Reason::BadFrame, format!("malformed frame: the body is no request: {error}"));
+                responder.respond(&header, Err(fault), &[], 0);
+            }
+        }
+        if !greeted {
+            greeted = true;
+            reader.set_limits(Limits::SERVING);
+        }
+        if shared.stopping.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        if payload.capacity() > IDLE_BUFFER_BYTES && header.payload_len == 0 {
+            payload = Vec::new();
+        }
+    }
+    Ok(())
+}
+
+fn addresses(settings: &Settings) -> Result<Vec<ServerAddr>, Fault> {
+    settings.listen.iter().map(|text| text.parse::<ServerAddr>().map_err(Fault::from)).collect()
+}
+
+fn keys(settings: &[KeySettings]) -> Result<BTreeMap<String, KeyRight>, Fault> {
+    let mut keys = BTreeMap::new();
+    for entry in settings {
+        let key = Key::new(entry.name.clone(), entry.secret.clone().into_bytes())?;
+        let uid = match entry.user.parse() {
+            Ok(uid) => uid,
+            Err(_) => uid_of(&entry.user)?,
+        };
+        let right = KeyRight { key, caller: user_of(uid)?, may_impersonate: entry.may_impersonate };
+        if keys.insert(entry.name.clone(), right).is_some() {
+            return Err(Fault::new(Reason::InvalidArgument, format!("two keys are named {}", entry.name)));
+        }
+    }
+    Ok(keys)
+}
+
+fn uid_of(name: &str) -> Result<u32, Fault> {
+    let wrong = |why: String| Fault::new(Reason::InvalidArgument, format!("a key belongs to user {name:?}: {why}"));
+    match nix::unistd::User::from_name(name) {
+        Ok(Some(user)) => Ok(user.uid.as_raw()),
+        Ok(None) => Err(wrong("this machine has no such user".to_owned())),
+        Err(error) => Err(wrong(format!("the user database cannot be read: {error}"))),
+    }
+}
+
+/// Names the boot of the machine; empty where the kernel does not tell, which then counts as a new boot each time.
+fn boot_id() -> String {
+    let read = std::fs::read_to_string(Path::new("/proc/sys/kernel/random/boot_id"));
+    read.map(|text| text.trim().to_owned()).unwrap_or_default()
+}
+
+fn entropy() -> Result<[u8; 64], Fault> {
+    let mut bytes = [0u8; 64];
+    bytes[..32].copy_from_slice(&random_nonce()?);
+    bytes[32..].copy_from_slice(&random_nonce()?);
+    Ok(bytes)
+}
+
+/// What the kernel says this process uses.
+fn process_stats(connections: u64) -> ProcessStats {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let kib = |field: &str| {
+        status
+            .lines()
+            .find_map(|line| line.strip_prefix(field)?.trim().trim_end_matches(" kB").parse::<u64>().ok())
+            .unwrap_or(0)
+    };
+    let cpu = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    ProcessStats {
+        resident_bytes: kib("VmRSS:") << 10,
+        resident_bytes_peak: kib("VmHWM:") << 10,
+        cpu_ns: cpu.tv_sec as u64 * 1_000_000_000 + cpu.tv_nsec as u64,
+        connections,
+    }
+}

@@ -1,0 +1,264 @@
+//! Who is at the other end of a connection, and which sessions are alive.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+
+use frieze_base::{Fault, MonoTime, Reason, SessionId};
+use frieze_net::{Key, NOBODY};
+use frieze_wire::message::{Hello, HelloReply, Prove};
+use frieze_wire::txn::Caller;
+
+/// A key and what its bearer may do.
+#[derive(Clone, Debug)]
+pub struct KeyRight {
+    /// The key.
+    pub key: Key,
+    /// On whose behalf the bearer speaks.
+    pub caller: Caller,
+    /// True: also on behalf of others.
+    pub may_impersonate: bool,
+}
+
+/// One connection as the engine sees it.
+pub struct Conn {
+    challenge: [u8; 32],
+    state: Mutex<ConnState>,
+}
+
+struct ConnState {
+    greeted: bool,
+    proven: bool,
+    caller: Caller,
+    may_impersonate: bool,
+    hello: Option<Hello>,
+    session: Option<SessionId>,
+}
+
+/// Who a request speaks for.
+pub(crate) struct Principal {
+    /// The proven user.
+    pub(crate) uid: u32,
+    /// On whose behalf this request is made.
+    pub(crate) caller: Caller,
+    /// True: may name inodes directly and speak for others.
+    pub(crate) privileged: bool,
+}
+
+impl Conn {
+    /// A connection whose other end the kernel has proven to be `caller`, or not. `challenge` is fresh randomness.
+    pub fn new(caller: Option<Caller>, challenge: [u8; 32]) -> Conn {
+        let nobody = Caller { uid: NOBODY, gid: NOBODY, groups: Vec::new() };
+        let state = ConnState {
+            greeted: false,
+            proven: caller.is_some(),
+            may_impersonate: caller.as_ref().is_some_and(|caller| caller.uid == 0),
+            caller: caller.unwrap_or(nobody),
+            hello: None,
+            session: None,
+        };
+        Conn { challenge, state: Mutex::new(state) }
+    }
+
+    /// Greets: answers who the server takes the caller for.
+    ///
+    /// # Errors
+    /// `WrongCluster` if the client expects another one.
+    pub(crate) fn hello(&self, hello: Hello, server: HelloReply) -> Result<HelloReply, Fault> {
+        if !hello.cluster.is_empty() && hello.cluster != server.cluster {
+            return Err(Fault::new(
+                Reason::WrongCluster,
+                format!("this server belongs to cluster {}, the client expects {}", server.cluster, hello.cluster),
+            ));
+        }
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.greeted = true;
+        let wants_key = !hello.key_name.is_empty();
+        state.hello = Some(hello);
+        Ok(HelloReply {
+            challenge: if wants_key { self.challenge.to_vec() } else { Vec::new() },
+            uid: state.caller.uid,
+            may_impersonate: state.may_impersonate,
+            ..server
+        })
+    }
+
+    /// Proves the caller by a key.
+    ///
+    /// # Errors
+    /// `Unproven` for an unknown key or a wrong answer, in the same words.
+    pub(crate) fn prove(&self, prove: &Prove, keys: &BTreeMap<String, KeyRight>) -> Result<(), Fault> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let refused =
+            || Fault::new(Reason::Unproven, "the key was not accepted: check its name and secret on both ends");
+        let hello = state.hello.take().ok_or_else(refused)?;
+        let right = keys.get(&hello.key_name).ok_or_else(refused)?;
+        if !right.key.verify(&self.challenge, &hello.nonce, &prove.mac) {
+            return Err(refused());
+        }
+        state.proven = true;
+        state.caller = right.caller.clone();
+        state.may_impersonate = right.may_impersonate;
+        Ok(())
+    }
+
+    /// Who a request speaks for, given the caller it names.
+    ///
+    /// # Errors
+    /// `BadFrame` before the greeting; `Unproven` if nothing proves the other end; `NotPermitted` if it names somebody
+    /// it may not speak for.
+    pub(crate) fn principal(&self, named: Option<Caller>) -> Result<Principal, Fault> {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if !state.greeted {
+            return Err(Fault::new(
+                Reason::BadFrame,
+                "malformed frame: the first message of a connection must be Hello",
+            ));
+        }
+        if !state.proven {
+            return Err(Fault::new(
+                Reason::Unproven,
+                "the caller is not proven: connect from this machine over loopback or a Unix socket, or use a key (--key)",
+            ));
+        }
+        let caller = match named {
+            None => state.caller.clone(),
+            Some(caller) if state.may_impersonate => caller,
+            Some(caller) if caller.uid == state.caller.uid && within(&caller, &state.caller) => caller,
+            Some(caller) => {
+                return Err(Fault::new(
+                    Reason::NotPermitted,
+                    format!(
+                        "user {} may not speak for user {}: only root or a key with that right may",
+                        state.caller.uid, caller.uid
+                    ),
+                ));
+            }
+        };
+        Ok(Principal { uid: state.caller.uid, caller, privileged: state.may_impersonate })
+    }
+
+    /// The session last found to belong to this connection's user.
+    pub(crate) fn session(&self) -> Option<SessionId> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).session
+    }
+
+    /// Notes that `session` belongs to this connection's user. Returns the one noted before.
+    fn adopt(&self, session: SessionId) -> Option<SessionId> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).session.replace(session)
+    }
+}
+
+/// True if every group of `asked` is one that the kernel or the user database gave `proven`.
+fn within(asked: &Caller, proven: &Caller) -> bool {
+    std::iter::once(&asked.gid).chain(&asked.groups).all(|group| proven.in_group(*group))
+}
+
+/// The sessions that have connections, and since when the others have none.
+#[derive(Default)]
+pub(crate) struct Sessions {
+    alive: Mutex<BTreeMap<SessionId, Alive>>,
+}
+
+struct Alive {
+    connections: u32,
+    idle_since: MonoTime,
+}
+
+impl Sessions {
+    /// A connection shows that it uses `session`, whose owner has been checked.
+    pub(crate) fn attach(&self, conn: &Conn, session: SessionId, now: MonoTime) {
+        let before = conn.adopt(session);
+        if before == Some(session) {
+            return;
+        }
+        let mut alive = self.alive.lock().unwrap_or_else(PoisonError::into_inner);
+        alive.entry(session).or_insert(Alive { connections: 0, idle_since: now }).connections += 1;
+        if let Some(before) = before {
+            leave(&mut alive, before, now);
+        }
+    }
+
+    /// The connection is gone.
+    pub(crate) fn detach(&self, conn: &Conn, now: MonoTime) {
+        if let Some(session) = conn.session() {
+            leave(&mut self.alive.lock().unwrap_or_else(PoisonError::into_inner), session, now);
+        }
+    }
+
+    /// A session that recovery found: it has no connection yet.
+    pub(crate) fn found(&self, session: SessionId, now: MonoTime) {
+        let mut alive = self.alive.lock().unwrap_or_else(PoisonError::into_inner);
+        alive.entry(session).or_insert(Alive { connections: 0, idle_since: now });
+    }
+
+    /// The session has ended.
+    pub(crate) fn forget(&self, session: SessionId) {
+        self.alive.lock().unwrap_or_else(PoisonError::into_inner).remove(&session);
+    }
+
+    /// Sessions without a connection for longer than `timeout_ns`.
+    pub(crate) fn expired(&self, now: MonoTime, timeout_ns: u64) -> Vec<SessionId> {
+        let alive = self.alive.lock().unwrap_or_else(PoisonError::into_inner);
+        let gone = |state: &Alive| state.connections == 0 && now.since_ns(state.idle_since) > timeout_ns;
+        alive.iter().filter(|(_, state)| gone(state)).map(|(id, _)| *id).collect()
+    }
+}
+
+fn leave(alive: &mut BTreeMap<SessionId, Alive>, session: SessionId, now: MonoTime) {
+    if let Some(state) = alive.get_mut(&session) {
+        state.connections = state.connections.saturating_sub(1);
+        state.idle_since = now;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn user(uid: u32) -> Caller {
+        Caller { uid, gid: uid, groups: vec![50] }
+    }
+
+    fn greeted(caller: Option<Caller>) -> Conn {
+        let conn = Conn::new(caller, [7; 32]);
+        conn.hello(Hello::default(), HelloReply::default()).expect("greets");
+        conn
+    }
+
+    #[test]
+    fn only_root_speaks_for_others() {
+        assert_eq!(greeted(Some(Caller::root())).principal(Some(user(5))).map(|p| p.caller), Ok(user(5)));
+        let conn = greeted(Some(user(5)));
+        assert!(conn.principal(Some(user(6))).is_err());
+        assert!(conn.principal(Some(Caller { uid: 5, gid: 0, groups: vec![] })).is_err(), "a group it is not in");
+        assert_eq!(conn.principal(None).map(|p| p.uid), Ok(5));
+    }
+
+    #[test]
+    fn an_unproven_caller_is_refused_until_a_key_proves_it() {
+        let conn = Conn::new(None, [7; 32]);
+        let key = Key::new("k", b"0123456789abcdef".to_vec()).expect("a key");
+        let right = KeyRight { key: key.clone(), caller: user(9), may_impersonate: false };
+        let keys = BTreeMap::from([("k".to_owned(), right)]);
+        let hello = Hello { key_name: "k".to_owned(), nonce: vec![1; 32], ..Hello::default() };
+        let reply = conn.hello(hello, HelloReply::default()).expect("greets");
+        assert_eq!(conn.principal(None).map(|p| p.uid).unwrap_err().reason, Reason::Unproven);
+        let mac = key.prove(&reply.challenge, &[1; 32]).to_vec();
+        conn.prove(&Prove { mac: mac.clone() }, &keys).expect("proves");
+        assert_eq!(conn.principal(None).map(|p| p.uid), Ok(9));
+        assert!(conn.prove(&Prove { mac }, &keys).is_err(), "an answer is good once");
+    }
+
+    #[test]
+    fn a_session_expires_only_without_connections() {
+        let sessions = Sessions::default();
+        let (one, two) = (greeted(Some(user(5))), greeted(Some(user(5))));
+        sessions.attach(&one, SessionId(1), MonoTime(0));
+        sessions.attach(&two, SessionId(1), MonoTime(0));
+        sessions.detach(&one, MonoTime(10));
+        assert!(sessions.expired(MonoTime(1000), 100).is_empty());
+        sessions.detach(&two, MonoTime(20));
+        assert!(sessions.expired(MonoTime(120), 100).is_empty());
+        assert_eq!(sessions.expired(MonoTime(121), 100), [SessionId(1)]);
+    }
+}

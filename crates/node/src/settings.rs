@@ -1,0 +1,234 @@
+//! What an operator can set, with defaults that fit one machine.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use frieze_base::{Fault, Reason};
+use serde::{Deserialize, Serialize};
+
+/// A key that proves a caller where the kernel cannot.
+#[derive(Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct KeySettings {
+    /// Name the client gives.
+    pub name: String,
+    /// At least 16 characters, shared with the client. Never printed.
+    #[serde(skip_serializing)]
+    pub secret: String,
+    /// User whose rights the bearer has, by name or number.
+    pub user: String,
+    /// True: the bearer may speak for other users (mounts and gateways). Default false.
+    #[serde(default)]
+    pub may_impersonate: bool,
+}
+
+impl std::fmt::Debug for KeySettings {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "key {} for user {}", self.name, self.user)
+    }
+}
+
+/// Settings of a server. Durations are texts with a unit (`"50ms"`); sizes are bytes.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Settings {
+    /// Data directory. Made if it does not exist.
+    pub dir: PathBuf,
+    /// Addresses to listen on: `host:port` or `unix:/path`. Default `127.0.0.1:7470`. Anything beyond loopback needs a
+    /// key in `keys`.
+    pub listen: Vec<String>,
+    /// Keys that prove callers from other machines.
+    pub keys: Vec<KeySettings>,
+    /// Size of a segment of the device log. Default 64 MiB. More: fewer files and syncs of the directory; less: a crash
+    /// scans less, and space comes back in smaller pieces.
+    pub segment_bytes: u64,
+    /// Size of a chunk of new files. Default 64 MiB. Fixed when the data directory is made.
+    pub chunk_bytes: u64,
+    /// Chains that chunks are spread over. Default 8. Fixed when the data directory is made.
+    pub chain_count: u32,
+    /// Most bytes acknowledged and not yet on stable storage. Default 1 GiB. More: longer bursts at memory speed; less:
+    /// less to lose with the power.
+    pub dirty_bytes_max: u64,
+    /// Oldest that such bytes may become before writers wait. Default 5 s.
+    #[serde(with = "duration_text")]
+    pub dirty_age_max: Duration,
+    /// How long after a write its flush begins. Default 50 ms. Less: smaller flushes, less to lose.
+    #[serde(with = "duration_text")]
+    pub flush_delay: Duration,
+    /// Most bytes of the device that frieze uses; 0 is all of it. Default 0.
+    pub capacity_bytes_max: u64,
+    /// Bytes kept back from data so that removing, truncating and restarting work on a full disk. Default 128 MiB.
+    pub reserve_bytes: u64,
+    /// Most open connections. Default 4,096; one more is refused with words. Each costs about 40 KiB.
+    pub connections_max: u32,
+    /// How long a session lives without a connection. Default 60 s.
+    #[serde(with = "duration_text")]
+    pub session_timeout: Duration,
+    /// Largest difference of a remote stamp from the local clock, and largest error bound of the clock before the node
+    /// fences itself. Default 500 ms.
+    #[serde(with = "duration_text")]
+    pub max_clock_offset: Duration,
+    /// Owner of the root directory when the data directory is made: the user who runs the server. Its mode is 0755,
+    /// and 1777 when root runs it, so that everybody can begin.
+    pub root_mode: Option<u32>,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            dir: PathBuf::new(),
+            listen: vec!["127.0.0.1:7470".to_owned()],
+            keys: Vec::new(),
+            segment_bytes: 64 << 20,
+            chunk_bytes: 64 << 20,
+            chain_count: 8,
+            dirty_bytes_max: 1 << 30,
+            dirty_age_max: Duration::from_secs(5),
+            flush_delay: Duration::from_millis(50),
+            capacity_bytes_max: 0,
+            reserve_bytes: 128 << 20,
+            connections_max: 4096,
+            session_timeout: Duration::from_secs(60),
+            max_clock_offset: Duration::from_millis(500),
+            root_mode: None,
+        }
+    }
+}
+
+/// Smallest chunk: a payload of 4 MiB then never spans more parts than a group can count.
+const CHUNK_BYTES_MIN: u64 = 64 << 10;
+/// Largest chunk: offsets in a chunk are 32 bits.
+const CHUNK_BYTES_MAX: u64 = 2 << 30;
+/// Smallest segment: holds the largest group of records with its headers.
+const SEGMENT_BYTES_MIN: u64 = 8 << 20;
+const SEGMENT_BYTES_MAX: u64 = 2 << 30;
+const SECRET_CHARS_MIN: usize = 16;
+
+impl Settings {
+    /// Reads a TOML file, or the defaults without one.
+    ///
+    /// # Errors
+    /// `InvalidArgument` naming the file, the line and what is wrong.
+    pub fn load(config: Option<&Path>) -> Result<Settings, Fault> {
+        let Some(path) = config else { return Ok(Settings::default()) };
+        let text = std::fs::read_to_string(path).map_err(|error| {
+            Fault::new(Reason::InvalidArgument, format!("cannot read the configuration {}: {error}", path.display()))
+        })?;
+        toml::from_str(&text).map_err(|error| {
+            Fault::new(Reason::InvalidArgument, format!("the configuration {} is wrong: {error}", path.display()))
+        })
+    }
+
+    /// Checks every value.
+    ///
+    /// # Errors
+    /// `InvalidArgument` naming the setting, its value and what is allowed.
+    pub fn validate(&self) -> Result<(), Fault> {
+        let wrong = |words: String| Err(Fault::new(Reason::InvalidArgument, words));
+        let within = |name: &str, value: u64, low: u64, high: u64| {
+            if (low..=high).contains(&value) {
+                return Ok(());
+            }
+            Err(Fault::new(
+                Reason::InvalidArgument,
+                format!("setting {name} = {value}: must be between {low} and {high}"),
+            ))
+        };
+        if self.dir.as_os_str().is_empty() {
+            return wrong("no data directory: give one with --dir DIR".to_owned());
+        }
+        within("segment_bytes", self.segment_bytes, SEGMENT_BYTES_MIN, SEGMENT_BYTES_MAX)?;
+        within("chunk_bytes", self.chunk_bytes, CHUNK_BYTES_MIN, CHUNK_BYTES_MAX)?;
+        if !self.chunk_bytes.is_power_of_two() {
+            return wrong(format!("setting chunk_bytes = {}: must be a power of two", self.chunk_bytes));
+        }
+        within("chain_count", self.chain_count.into(), 1, 65_536)?;
+        within("dirty_bytes_max", self.dirty_bytes_max, 8 << 20, 1 << 40)?;
+        within("connections_max", self.connections_max.into(), 1, 100_000)?;
+        within("flush_delay (ms)", self.flush_delay.as_millis() as u64, 1, 10_000)?;
+        within("dirty_age_max (ms)", self.dirty_age_max.as_millis() as u64, 10, 600_000)?;
+        within("max_clock_offset (ms)", self.max_clock_offset.as_millis() as u64, 1, 60_000)?;
+        if self.listen.is_empty() {
+            return wrong("setting listen is empty: name at least one address such as 127.0.0.1:7470".to_owned());
+        }
+        for key in &self.keys {
+            if key.secret.chars().count() < SECRET_CHARS_MIN {
+                return wrong(format!("key {}: its secret is shorter than {SECRET_CHARS_MIN} characters", key.name));
+            }
+        }
+        Ok(())
+    }
+}
+
+mod duration_text {
+    //! Durations as texts with a unit.
+
+    use std::time::Duration;
+
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+
+    const UNITS: [(&str, u64); 4] = [("us", 1), ("ms", 1_000), ("s", 1_000_000), ("m", 60_000_000)];
+
+    pub(super) fn serialize<S: Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+        let micros = duration.as_micros() as u64;
+        let (unit, scale) = UNITS.iter().rev().find(|unit| micros.is_multiple_of(unit.1)).unwrap_or(&UNITS[0]);
+        serializer.serialize_str(&format!("{}{unit}", micros / scale))
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+        let unit = UNITS.iter().find(|unit| unit.0 == &text[digits.len()..]);
+        match (digits.parse::<u64>(), unit) {
+            (Ok(count), Some((_, micros))) => Ok(Duration::from_micros(count.saturating_mul(*micros))),
+            _ => Err(D::Error::custom(format!(
+                "{text:?} is not a duration: write for instance \"50ms\", \"5s\" or \"1m\""
+            ))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<Settings, String> {
+        let settings: Settings = toml::from_str(text).map_err(|error| error.to_string())?;
+        settings.validate().map_err(|fault| fault.message)?;
+        Ok(settings)
+    }
+
+    #[test]
+    fn a_configuration_is_read_with_units() {
+        let settings = parse("dir = \"d\"\nflush_delay = \"20ms\"\ndirty_age_max = \"2s\"").expect("valid");
+        assert_eq!(settings.flush_delay, Duration::from_millis(20));
+        let printed = toml::to_string(&settings).expect("prints");
+        assert!(printed.contains("flush_delay = \"20ms\"") && printed.contains("dirty_age_max = \"2s\""), "{printed}");
+    }
+
+    #[test]
+    fn a_wrong_configuration_says_what_is_allowed() {
+        let cases = [
+            ("", "give one with --dir"),
+            ("dir = \"d\"\nchunk_bytes = 100000", "must be a power of two"),
+            ("dir = \"d\"\nsegment_bytes = 1", "must be between"),
+            ("dir = \"d\"\nflush_delay = 5", "string"),
+            ("dir = \"d\"\nflush_delay = \"5 parsecs\"", "is not a duration"),
+            ("dir = \"d\"\ncolour = 1", "unknown field `colour`"),
+            ("dir = \"d\"\n[[keys]]\nname = \"a\"\nsecret = \"short\"\nuser = \"root\"", "shorter than 16"),
+        ];
+        for (text, words) in cases {
+            let message = parse(text).unwrap_err();
+            assert!(message.contains(words), "{message:?} should contain {words:?}");
+        }
+    }
+
+    #[test]
+    fn a_secret_is_never_printed() {
+        let mut settings = Settings::default();
+        let secret = "correct horse battery staple".to_owned();
+        settings.keys.push(KeySettings { name: "k".into(), secret, user: "root".into(), may_impersonate: true });
+        assert!(!format!("{settings:?}").contains("horse"));
+        assert!(!toml::to_string(&settings).expect("prints").contains("horse"));
+    }
+}

@@ -1,0 +1,590 @@
+//! What readers see: attributes, names, bytes and versions, now and at any instant.
+//!
+//! Guarantees: an answer at an exact instant is the same for ever, outside gaps; rights of then and of now are both
+//! asked; an answer of now is one state, not a mixture of two.
+
+use std::ops::RangeInclusive;
+
+use frieze_base::{ByteRange, ChunkId, Fault, InodeId, Reason, SessionId, crc32c_combine};
+use frieze_hlc::{Hlc, UserTime, format_instant};
+use frieze_multilog::{Horizon, Source, UserCut};
+use frieze_namespace::{Inode, Resolved};
+use frieze_wire::frame::PAYLOAD_BYTES_MAX;
+use frieze_wire::message::{
+    Access, Answered, Attr, BytesReply, DirEntry, FileKind, Gap, GetXattr, List, ListReply, Log, LogReply, Now,
+    NowReply, Open, OpenReply, Read, ReadLink, ReadReply, Seek, Snapshot, SnapshotsReply, Stat, StatReply, StatusReply,
+    Version, VersionKind, View,
+};
+use frieze_wire::txn::Target;
+
+use crate::capability::Capability;
+use crate::data::Layout;
+use crate::engine::{Engine, SOFTWARE, Scratch, unknown_session};
+use crate::session::Principal;
+
+/// Entries of a listing and versions of a log in one answer, unless the client asks for fewer.
+const PAGE: usize = 1000;
+/// Most that it can ask for.
+const PAGE_MAX: usize = 10_000;
+/// Times a read of now starts again because the file was truncated meanwhile, before it keeps writers out.
+const MIXED_MAX: u32 = 8;
+
+/// An inode as it is to be read.
+struct Seen {
+    id: InodeId,
+    /// Version whose size, horizons and grants hold for the bytes.
+    inode: Inode,
+    /// Records stamped later are not seen; `None`: now.
+    upto: Option<Hlc>,
+    /// The file holds no record at that user time yet.
+    empty: bool,
+    user_time_open: bool,
+}
+
+/// How far a file's bytes reach.
+struct Extent {
+    size: u64,
+    mtime_ns: i64,
+    /// Newest record that is not settled yet.
+    data: Option<Hlc>,
+}
+
+fn page(count_max: u32) -> usize {
+    if count_max == 0 { PAGE } else { (count_max as usize).min(PAGE_MAX) }
+}
+
+/// The layout of a file: where its chunks begin in the chain table is a hash of its number.
+pub(crate) fn layout_of(id: InodeId, inode: &Inode) -> Layout {
+    // Fibonacci hashing spreads the consecutive numbers of new files over the chains.
+    let seed = id.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+    Layout { chunk_bytes: inode.layout.chunk_bytes, chain_count: inode.layout.chain_count.max(1), seed }
+}
+
+impl Engine {
+    /// Checks that a view can be answered, and closes its instant.
+    pub(crate) fn answer(&self, view: View) -> Result<Answered, Fault> {
+        let Some(at) = view.instant() else { return Ok(Answered::default()) };
+        if at < self.earliest {
+            return Err(Fault::new(
+                Reason::HistoryExpired,
+                format!(
+                    "{} lies before the earliest instant of this file system, {} ({})",
+                    format_instant(at),
+                    format_instant(self.earliest),
+                    self.earliest
+                ),
+            ));
+        }
+        let meta = self.meta.close(at)?;
+        let data = match self.data.close(at) {
+            Err(fault) if fault.reason == Reason::NotYetClosed => {
+                // Writes with `sync` up to the instant are on their way to disk: see them through.
+                self.durability.flush(&self.clock, &self.data, &self.meta)?;
+                self.data.close(at)?;
+                false
+            }
+            other => other?,
+        };
+        Ok(Answered {
+            at: at.0,
+            precision_us: self.clock.precision_us(),
+            was_stable: meta && data,
+            incomplete: self.keeper.with(|identity| identity.in_gap(at)),
+            user_time_open: false,
+        })
+    }
+
+    pub(crate) fn resolve(&self, principal: &Principal, target: &Target, at: Option<Hlc>) -> Result<Resolved, Fault> {
+        if target.path.len() > frieze_base::PATH_BYTES_MAX {
+            return Err(Fault::new(
+                Reason::NameTooLong,
+                format!("path of {} bytes; at most {} are allowed", target.path.len(), frieze_base::PATH_BYTES_MAX),
+            ));
+        }
+        self.meta.namespace().resolve(self.meta.versions(), target, at, &principal.caller)
+    }
+
+    /// The inode as its bytes are to be read under `view`.
+    fn seen(&self, id: InodeId, inode: Inode, view: View) -> Result<Seen, Fault> {
+        let at = view.instant();
+        let Some(user) = view.user_time().filter(|_| inode.kind() == FileKind::File) else {
+            return Ok(Seen { id, inode, upto: at, empty: false, user_time_open: false });
+        };
+        let cut = self.data.device().log().by_user_time(id, user, at.unwrap_or(Hlc::MAX));
+        let Some(UserCut { stamp, open }) = cut else {
+            return Err(no_user_time(id, user));
+        };
+        if stamp == Hlc::ZERO {
+            return Ok(Seen { id, inode, upto: at, empty: true, user_time_open: open });
+        }
+        // Reading at a user time is reading at the stamp of the last record it needs (protocols §8).
+        let then = self.meta.namespace().inode(self.meta.versions(), id, Some(stamp))?;
+        Ok(Seen { id, inode: then, upto: Some(stamp), empty: false, user_time_open: open })
+    }
+
+    fn extent(&self, seen: &Seen) -> Extent {
+        let inode = &seen.inode;
+        if seen.empty {
+            return Extent { size: 0, mtime_ns: inode.born.unix_ns(), data: None };
+        }
+        let mut extent = Extent { size: inode.size, mtime_ns: inode.mtime_ns, data: None };
+        if inode.kind() != FileKind::File {
+            return extent;
+        }
+        let layout = layout_of(seen.id, inode);
+        for chunks in inode.grants().iter().flat_map(|grant| &grant.chunks).filter(|chunks| !chunks.is_empty()) {
+            let tail = self.reach(seen, layout, chunks.start..=chunks.end - 1);
+            if let Some((chunk, end)) = tail.highest {
+                extent.size = extent.size.max(u64::from(chunk) * layout.chunk_bytes + u64::from(end));
+            }
+            extent.data = extent.data.max(tail.newest);
+        }
+        // A time that was set by hand holds until a later write.
+        if let Some(newest) = extent.data.filter(|newest| *newest > inode.mtime_stamp) {
+            extent.mtime_ns = newest.unix_ns();
+        }
+        extent
+    }
+
+    fn reach(&self, seen: &Seen, layout: Layout, chunks: RangeInclusive<u32>) -> frieze_multilog::Tail {
+        let log = self.data.device().log();
+        let after = seen.inode.size_as_of;
+        if let Some(upto) = seen.upto {
+            return log.newest_in(seen.id, chunks, after, upto);
+        }
+        // Now: everything committed. Only a chain with a `sync` write in flight hides something.
+        let count = (chunks.end() - chunks.start() + 1).min(layout.chain_count);
+        let dirty = (0..count).any(|i| self.data.now_cut(layout.chain(chunks.start() + i)) != Hlc::MAX);
+        if !dirty {
+            return log.newest_in(seen.id, chunks, after, Hlc::MAX);
+        }
+        let mut tail = frieze_multilog::Tail::default();
+        for chunk in chunks {
+            let part = log.newest_in(seen.id, chunk..=chunk, after, self.data.now_cut(layout.chain(chunk)));
+            tail.highest = part.highest.or(tail.highest);
+            tail.newest = tail.newest.max(part.newest);
+        }
+        tail
+    }
+
+    /// Length and modification time of a file now, and its newest record that is not settled: what a settled size is
+    /// made of.
+    pub(crate) fn current_extent(&self, id: InodeId, inode: &Inode) -> (u64, i64, Option<Hlc>) {
+        let seen = Seen { id, inode: inode.clone(), upto: None, empty: false, user_time_open: false };
+        let extent = self.extent(&seen);
+        (extent.size, extent.mtime_ns, extent.data)
+    }
+
+    pub(crate) fn attr(&self, id: InodeId, inode: &Inode, view: View) -> Result<(Attr, bool), Fault> {
+        let mut open = false;
+        let extent = match self.seen(id, inode.clone(), view) {
+            Ok(seen) => {
+                open = seen.user_time_open;
+                self.extent(&seen)
+            }
+            // A listing shows a file without user time; only opening it is refused.
+            Err(fault) if fault.reason == Reason::NoUserTime => {
+                Extent { size: 0, mtime_ns: inode.born.unix_ns(), data: None }
+            }
+            Err(fault) => return Err(fault),
+        };
+        let is_file = inode.kind() == FileKind::File;
+        let bytes_live = match (is_file, view.is_past()) {
+            (true, false) => self.data.device().log().live_bytes(id).min(extent.size),
+            _ => extent.size,
+        };
+        // Writing changes a file's ctime as it does its mtime.
+        let ctime_ns = extent.data.map_or(0, Hlc::unix_ns).max(inode.ctime_ns());
+        let attr = Attr {
+            inode: id.0,
+            kind: inode.kind() as i32,
+            mode: inode.mode.into(),
+            links: inode.links,
+            uid: inode.uid,
+            gid: inode.gid,
+            size: extent.size,
+            bytes_live,
+            atime_ns: inode.atime_ns,
+            mtime_ns: extent.mtime_ns,
+            ctime_ns,
+            born: inode.born.0,
+            rdev: inode.rdev(),
+            chunk_bytes: inode.chunk_bytes(),
+            time_plugin: inode.plugin().to_owned(),
+            changed: extent.data.unwrap_or(Hlc::ZERO).max(inode.from).0,
+        };
+        Ok((attr, open))
+    }
+
+    pub(crate) fn stat(&self, principal: &Principal, ask: &Stat) -> Result<StatReply, Fault> {
+        let mut answered = self.answer(ask.view)?;
+        let found = self.resolve(principal, &ask.target, ask.view.instant())?;
+        let (attr, open) = self.attr(found.id, &found.inode, ask.view)?;
+        answered.user_time_open = open;
+        Ok(StatReply { attr, answered })
+    }
+
+    pub(crate) fn list(&self, principal: &Principal, ask: &List) -> Result<ListReply, Fault> {
+        let answered = self.answer(ask.view)?;
+        let at = ask.view.instant();
+        let found = self.resolve(principal, &ask.target, at)?;
+        if !found.inode.is_directory() {
+            return Err(Reason::NotDirectory.into());
+        }
+        if !(ask.by_handle && principal.privileged) {
+            self.check(principal, found.id, at, frieze_namespace::MAY_READ)?;
+        }
+        let max = page(ask.count_max);
+        let mut listed =
+            self.meta.namespace().list(self.meta.versions(), found.id, at, &ask.after, max.saturating_add(1))?;
+        let more = listed.len() > max;
+        listed.truncate(max);
+        let mut entries = Vec::with_capacity(listed.len());
+        for entry in listed {
+            let attr = match ask.with_attrs {
+                true => match self.inode_at(entry.inode, at) {
+                    Ok(inode) => Some(self.attr(entry.inode, &inode, ask.view)?.0),
+                    // Removed since it was listed.
+                    Err(fault) if fault.reason == Reason::NotFound => None,
+                    Err(fault) => return Err(fault),
+                },
+                false => None,
+            };
+            entries.push(DirEntry { name: entry.name, inode: entry.inode.0, kind: entry.kind as i32, attr });
+        }
+        Ok(ListReply { entries, more, answered, inode: found.id.0, parent: found.inode.parent.0 })
+    }
+
+    fn inode_at(&self, id: InodeId, at: Option<Hlc>) -> Result<Inode, Fault> {
+        self.meta.namespace().inode(self.meta.versions(), id, at)
+    }
+
+    fn check(&self, principal: &Principal, id: InodeId, at: Option<Hlc>, mask: u32) -> Result<(), Fault> {
+        self.meta.namespace().check_access(self.meta.versions(), id, at, &principal.caller, mask)
+    }
+
+    pub(crate) fn read_link(&self, principal: &Principal, ask: &ReadLink) -> Result<BytesReply, Fault> {
+        self.answer(ask.view)?;
+        let target = Target { follow: false, ..ask.target.clone() };
+        let found = self.resolve(principal, &target, ask.view.instant())?;
+        if found.inode.kind() != FileKind::Symlink {
+            return Err(Fault::new(Reason::InvalidArgument, "not a symbolic link"));
+        }
+        Ok(BytesReply { value: found.inode.symlink_target().to_vec() })
+    }
+
+    pub(crate) fn access(&self, principal: &Principal, ask: &Access) -> Result<(), Fault> {
+        self.answer(ask.view)?;
+        let at = ask.view.instant();
+        let found = self.resolve(principal, &ask.target, at)?;
+        if ask.mask & frieze_namespace::MAY_WRITE != 0 && ask.view.is_past() {
+            return Err(Reason::ReadOnly.into());
+        }
+        if ask.mask == 0 {
+            return Ok(());
+        }
+        self.check(principal, found.id, at, ask.mask)
+    }
+
+    pub(crate) fn get_xattr(&self, principal: &Principal, ask: &GetXattr) -> Result<BytesReply, Fault> {
+        self.answer(ask.view)?;
+        let at = ask.view.instant();
+        let found = self.resolve(principal, &ask.target, at)?;
+        let namespace = self.meta.namespace();
+        if !ask.name.is_empty() {
+            let value = namespace.xattr(self.meta.versions(), found.id, &ask.name, at, &principal.caller)?;
+            return Ok(BytesReply { value });
+        }
+        let names = namespace.xattr_names(self.meta.versions(), found.id, at, &principal.caller)?;
+        let mut value = Vec::new();
+        for name in names {
+            value.extend_from_slice(&name);
+            value.push(0);
+        }
+        Ok(BytesReply { value })
+    }
+
+    pub(crate) fn open_file(&self, principal: &Principal, session: SessionId, ask: &Open) -> Result<OpenReply, Fault> {
+        if session == SessionId(0) {
+            return Err(unknown_session(session));
+        }
+        let mut answered = self.answer(ask.view)?;
+        let at = ask.view.instant();
+        let found = self.resolve(principal, &ask.target, at)?;
+        match found.inode.kind() {
+            FileKind::File => {}
+            FileKind::Directory => return Err(Reason::IsDirectory.into()),
+            FileKind::Symlink => return Err(Reason::SymlinkLoop.into()),
+            _ => return Err(Fault::new(Reason::Unsupported, "a special file is opened by the kernel, not by frieze")),
+        }
+        if ask.write && ask.view.is_past() {
+            return Err(Reason::ReadOnly.into());
+        }
+        let made_here =
+            ask.made_at != 0 && found.inode.born.0 == ask.made_at && found.inode.uid == principal.caller.uid;
+        if !made_here {
+            let bit = |wanted: bool, bit: u32| if wanted { bit } else { 0 };
+            let mask = bit(ask.read, frieze_namespace::MAY_READ) | bit(ask.write, frieze_namespace::MAY_WRITE);
+            self.check(principal, found.id, at, mask)?;
+        }
+        // A file without user time cannot be opened at one.
+        self.seen(found.id, found.inode.clone(), ask.view)?;
+        let (attr, open) = self.attr(found.id, &found.inode, ask.view)?;
+        answered.user_time_open = open;
+        let capability = Capability { session, inode: found.id, read: ask.read, write: ask.write, view: ask.view };
+        Ok(OpenReply { attr, capability: self.mint.seal(&capability), answered })
+    }
+
+    /// Reads into `scratch.payload`; returns the reply and the CRC32C of the bytes.
+    pub(crate) fn read(
+        &self,
+        session: SessionId,
+        ask: &Read,
+        scratch: &mut Scratch,
+    ) -> Result<(ReadReply, u32), Fault> {
+        let capability = self.mint.open(&ask.capability, session)?;
+        if !capability.read {
+            return Err(Fault::new(Reason::AccessDenied, "the file was not opened for reading"));
+        }
+        if ask.len > PAYLOAD_BYTES_MAX {
+            return Err(Fault::new(
+                Reason::InvalidArgument,
+                format!("a read of {} bytes; at most {PAYLOAD_BYTES_MAX} at once", ask.len),
+            ));
+        }
+        let mut answered = self.answer(capability.view)?;
+        let id = capability.inode;
+        for attempt in 0.. {
+            let before = self.inode_at(id, capability.at())?;
+            let version = before.from;
+            let seen = self.seen(id, before, capability.view)?;
+            answered.user_time_open = seen.user_time_open;
+            // A reader that truncates keep overtaking reads with writers kept out.
+            let held = (attempt >= MIXED_MAX).then(|| self.data.hold_writes());
+            let (end_of_file, crc) = self.read_seen(&seen, ask, scratch)?;
+            drop(held);
+            // The plan and the version it was made under belong together only if no truncate came between.
+            let unchanged = capability.view.is_past()
+                || attempt > MIXED_MAX
+                || self.meta.namespace().current(id).is_some_and(|now| now.from == version);
+            if unchanged {
+                return Ok((ReadReply { end_of_file, answered }, crc));
+            }
+        }
+        Err(Fault::new(Reason::Internal, "a read never ended"))
+    }
+
+    fn read_seen(&self, seen: &Seen, ask: &Read, scratch: &mut Scratch) -> Result<(bool, u32), Fault> {
+        let size = self.extent(seen).size;
+        let start = ask.offset.min(size);
+        let end = ask.offset.saturating_add(ask.len.into()).min(size);
+        let end_of_file = ask.offset.saturating_add(ask.len.into()) >= size;
+        let len = (end - start.min(end)) as usize;
+        if scratch.payload.len() < len {
+            scratch.payload.resize(len, 0);
+        }
+        scratch.payload.truncate(len);
+        let layout = layout_of(seen.id, &seen.inode);
+        let mut crc = 0;
+        let mut at = start;
+        while at < end {
+            let index = (at / layout.chunk_bytes) as u32;
+            let chunk_start = u64::from(index) * layout.chunk_bytes;
+            let upto = (chunk_start + layout.chunk_bytes).min(end);
+            let range = ByteRange::new(at - chunk_start, upto - chunk_start);
+            self.plan(seen, layout, index, range, scratch);
+            let target = &mut scratch.payload[(at - start) as usize..(upto - start) as usize];
+            let found = self.data.device().read(&scratch.pieces, range.start(), target, &mut scratch.block)?;
+            crc = if at == start { found } else { crc32c_combine(crc, found, range.len()) };
+            at = upto;
+        }
+        Ok((end_of_file, crc))
+    }
+
+    fn plan(&self, seen: &Seen, layout: Layout, index: u32, range: ByteRange, scratch: &mut Scratch) {
+        let chunk_start = u64::from(index) * layout.chunk_bytes;
+        let horizons: Vec<Horizon> = seen
+            .inode
+            .horizons()
+            .iter()
+            .filter(|horizon| horizon.len < chunk_start + layout.chunk_bytes)
+            .map(|horizon| Horizon { at: horizon.at, len: horizon.len.saturating_sub(chunk_start) })
+            .collect();
+        let at = seen.upto.unwrap_or_else(|| self.data.now_cut(layout.chain(index)));
+        scratch.pieces.clear();
+        let chunk = ChunkId { inode: seen.id, index };
+        self.data.device().log().plan(chunk, range, at, &horizons, &mut scratch.pieces);
+    }
+
+    pub(crate) fn seek(&self, session: SessionId, ask: &Seek, scratch: &mut Scratch) -> Result<u64, Fault> {
+        let capability = self.mint.open(&ask.capability, session)?;
+        self.answer(capability.view)?;
+        let inode = self.inode_at(capability.inode, capability.at())?;
+        let seen = self.seen(capability.inode, inode, capability.view)?;
+        let size = self.extent(&seen).size;
+        if ask.offset >= size {
+            return Err(Fault::new(Reason::NoAttribute, "the offset lies at or beyond the end of the file"));
+        }
+        let layout = layout_of(seen.id, &seen.inode);
+        let mut at = ask.offset;
+        while at < size {
+            let index = (at / layout.chunk_bytes) as u32;
+            let chunk_start = u64::from(index) * layout.chunk_bytes;
+            let upto = (chunk_start + layout.chunk_bytes).min(size);
+            self.plan(&seen, layout, index, ByteRange::new(at - chunk_start, upto - chunk_start), scratch);
+            let wanted = |piece: &&frieze_multilog::Piece| matches!(piece.source, Source::Data(_)) == ask.data;
+            if let Some(piece) = scratch.pieces.iter().find(wanted) {
+                return Ok(chunk_start + piece.at);
+            }
+            at = upto;
+        }
+        if ask.data {
+            return Err(Fault::new(Reason::NoAttribute, "no data at or after the offset"));
+        }
+        Ok(size) // every file ends in a hole
+    }
+
+    pub(crate) fn now(&self, ask: &Now) -> Result<NowReply, Fault> {
+        let at = match ask.name.as_str() {
+            "" => self.clock.now(),
+            "last-whole" => {
+                let whole = Hlc(self.keeper.with(|identity| identity.last_whole));
+                // Nothing is known to have been lost: everything is whole up to now.
+                if whole == Hlc::ZERO { self.clock.now() } else { whole }
+            }
+            name => {
+                let namespace = self.meta.namespace();
+                let snapshot = namespace.snapshot(name).ok_or_else(|| {
+                    Fault::new(
+                        Reason::NotFound,
+                        format!(
+                            "{name:?} is neither an instant nor the name of a snapshot: see `frieze snapshot list`"
+                        ),
+                    )
+                })?;
+                snapshot.at
+            }
+        };
+        Ok(NowReply {
+            at: at.0,
+            precision_us: self.clock.precision_us(),
+            earliest: self.earliest.0,
+            stable: self.data.closed().min(self.meta.closed()).0,
+        })
+    }
+
+    pub(crate) fn snapshots(&self) -> SnapshotsReply {
+        let namespace = self.meta.namespace();
+        let snapshots = namespace
+            .snapshots()
+            .map(|snapshot| Snapshot {
+                name: snapshot.name.clone(),
+                at: snapshot.at.0,
+                made: snapshot.made.0,
+                uid: snapshot.uid,
+            })
+            .collect();
+        SnapshotsReply { snapshots }
+    }
+
+    pub(crate) fn log(&self, principal: &Principal, ask: &Log) -> Result<LogReply, Fault> {
+        self.answer(ask.view)?;
+        let at = ask.view.instant();
+        let found = self.resolve(principal, &ask.target, at)?;
+        self.check(principal, found.id, at, frieze_namespace::MAY_READ)?;
+        let max = page(ask.count_max);
+        let after = Hlc(ask.after);
+        let chunk_bytes = found.inode.chunk_bytes();
+        let mut versions =
+            self.meta.namespace().log(self.meta.versions(), found.id, after, Hlc::MAX, max.saturating_add(1))?;
+        let mut more = versions.len() > max;
+        // Parts of one write count once, so ask for a few more records than versions are wanted.
+        let records = self.data.device().log().versions(found.id, after, Hlc::MAX, 2 * max + 2);
+        more |= records.len() > 2 * max + 1;
+        let mut last: Option<(Hlc, usize)> = None;
+        for record in &records {
+            if let Some((stamp, index)) = last
+                && stamp == record.stamp
+            {
+                versions[index].len += u64::from(record.len);
+                continue;
+            }
+            last = Some((record.stamp, versions.len()));
+            let kind = match record.kind {
+                frieze_multilog::RecordKind::Punch => VersionKind::Punch,
+                _ => VersionKind::Write,
+            };
+            versions.push(Version {
+                kind: kind as i32,
+                stamp: record.stamp.0,
+                user_time: record.user_time.map(|time| time.0),
+                session: record.session.0,
+                uid: record.uid,
+                offset: u64::from(record.chunk.index) * chunk_bytes + u64::from(record.offset),
+                len: record.len.into(),
+                name: Vec::new(),
+            });
+        }
+        versions.sort_by_key(|version| version.stamp);
+        more |= versions.len() > max;
+        versions.truncate(max);
+        Ok(LogReply { versions, more })
+    }
+
+    pub(crate) fn status(&self) -> StatusReply {
+        let health = self.clock.health();
+        let process = (self.process)();
+        let stats = self.data.device().log().stats();
+        let space = self.data.device().space().unwrap_or_default();
+        let counts = self.meta.namespace().counts();
+        let now = self.clock.reading().mono;
+        let dirty = self.durability.is_dirty(&self.data, &self.meta);
+        let (gaps, cluster, last_whole) = self.keeper.with(|identity| {
+            let gaps = identity.gaps().map(|(from, to)| Gap { from: from.0, to: to.0 }).collect();
+            (gaps, identity.cluster_id(), identity.last_whole)
+        });
+        let failure = self.durability.failure();
+        let words = match (&failure, &health.fenced) {
+            (Some(fault), _) => format!("read-only after a failed flush: {}", fault.message),
+            (None, Some(fence)) => format!("fenced, reads only: {fence}"),
+            (None, None) => "healthy".to_owned(),
+        };
+        StatusReply {
+            health: words,
+            clock_error_us: health.error_us.unwrap_or(0),
+            fenced: health.fenced.is_some(),
+            newest: self.clock.newest().0,
+            earliest: self.earliest.0,
+            stable: self.data.closed().min(self.meta.closed()).0,
+            durable: self.durability.durable_stamp().0,
+            dirty_bytes: self.data.device().dirty_bytes(),
+            dirty_age_ms: self.durability.dirty_age_ns(now, dirty) / 1_000_000,
+            capacity_bytes: space.capacity_bytes,
+            free_bytes: space.free_bytes.saturating_sub(self.settings.reserve_bytes),
+            log_bytes: stats.log_bytes,
+            records: stats.records,
+            inodes: counts.inodes,
+            sessions: counts.sessions,
+            connections: process.connections,
+            resident_bytes: process.resident_bytes,
+            resident_bytes_peak: process.resident_bytes_peak,
+            cpu_ns: process.cpu_ns,
+            gaps,
+            software: SOFTWARE.to_owned(),
+            cluster: cluster.to_string(),
+            uptime_ms: now.since_ns(self.started) / 1_000_000,
+            metalog_index: self.meta.appended().0,
+            index_bytes: stats.index_bytes,
+            last_whole,
+        }
+    }
+}
+
+fn no_user_time(id: InodeId, user: UserTime) -> Fault {
+    Fault::new(
+        Reason::NoUserTime,
+        format!(
+            "inode {id} holds no user time, so it cannot be read at {user}: bind its directory with `frieze time bind` before writing"
+        ),
+    )
+}
