@@ -1,4 +1,29 @@
-//! The index.
+//! What was where, when: answers any range at any instant without replaying the log.
+//!
+//! Guarantees: a plan for an old instant looks at no more entries than one for now, within a factor: in each page of 64
+//! KiB at most one base of the fragments visible then and as many deltas as the base has fragments (at least 32). The
+//! index only grows at its end: an answer for `t` never changes by records stamped above `t`.
+//! Leaves to others: where segments are (`segment`), reading bytes (the driver).
+//!
+//! # The algorithm
+//! A file has chunks, a chunk has its records in the order of their stamps, so an instant is a number of records, found
+//! by one binary search. The bytes of the chunk are cut into pages. A page keeps *deltas*, one for each record that
+//! touches it, and now and then a *leaf*: the fragments visible before the next delta, sorted by offset. To know the
+//! page at record number `r`, take the last leaf at or before `r` and lay the few deltas up to `r` over it. A new leaf
+//! is due when the deltas since the last are as many as its fragments (at least 32), so leaves cost about 8 bytes a
+//! delta however the page is cut, and what the page shows now is always at hand.
+
+mod archive;
+mod chunk;
+mod file;
+mod page;
+mod peaks;
+
+use std::mem::size_of;
+
+pub(crate) use archive::Writers;
+pub(crate) use chunk::Record;
+pub(crate) use file::File;
 
 use frieze_hlc::Hlc;
 
@@ -9,4 +34,28 @@ pub struct UserCut {
     pub stamp: Hlc,
     /// True while the file holds no later user time: more records may still belong to the answer.
     pub open: bool,
+}
+
+/// Makes room for `additional` items and returns by how many bytes the memory of `vec` grew. Grows by an eighth rather
+/// than doubling: the index is most of a server's memory, and slack of a factor of two would be half of it.
+fn reserve_slim<T>(vec: &mut Vec<T>, additional: usize) -> usize {
+    if vec.capacity() - vec.len() >= additional {
+        return 0;
+    }
+    let before = heap_bytes(vec.capacity() * size_of::<T>());
+    // The smallest block of the allocator holds 24 bytes anyway.
+    vec.reserve_exact(additional.max(vec.len() / 8).max(24 / size_of::<T>()));
+    heap_bytes(vec.capacity() * size_of::<T>()) - before
+}
+
+/// Appends an item and returns by how many bytes the memory of `vec` grew.
+fn push_slim<T>(vec: &mut Vec<T>, item: T) -> usize {
+    let grown = reserve_slim(vec, 1);
+    vec.push(item);
+    grown
+}
+
+/// What an allocation of `bytes` takes from the machine: 8 bytes of the allocator's own, in steps of 16, at least 32.
+fn heap_bytes(bytes: usize) -> usize {
+    if bytes == 0 { 0 } else { (bytes + 8).next_multiple_of(16).max(32) }
 }

@@ -3,6 +3,10 @@
 use frieze_base::SegmentId;
 use frieze_hlc::Hlc;
 
+use crate::index::Record;
+use crate::record::{RECORD_HEADER_BYTES, payload_at};
+use crate::segment::Segment;
+
 /// A truncate, in terms of one chunk: bytes of the chunk at or beyond `len` that were written before `at` are hidden
 /// from reads at or after `at`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,4 +55,58 @@ pub struct Stored {
     pub block_bytes: u32,
     /// When it was written.
     pub stamp: Hlc,
+}
+
+/// Builds the plan of one range: data comes in order, what lies between is holes.
+#[derive(Debug)]
+pub(crate) struct Planner<'a> {
+    segments: &'a [Segment],
+    out: &'a mut Vec<Piece>,
+    /// Everything before it is planned.
+    cursor: u64,
+    /// The record of the last piece, if that piece may grow.
+    last_record: Option<u32>,
+}
+
+impl<'a> Planner<'a> {
+    pub(crate) fn new(segments: &'a [Segment], start: u64, out: &'a mut Vec<Piece>) -> Planner<'a> {
+        Planner { segments, out, cursor: start, last_record: None }
+    }
+
+    /// Bytes `start..end` are those of a record, which has this number in its chunk.
+    pub(crate) fn data(&mut self, start: u64, end: u64, number: u32, record: &Record) {
+        self.hole(start);
+        let len = (end - start) as u32;
+        self.cursor = end;
+        if self.last_record == Some(number)
+            && let Some(piece) = self.out.last_mut()
+        {
+            // The same record goes on in the next page.
+            piece.len += len;
+            return;
+        }
+        self.last_record = Some(number);
+        let header = &self.segments[record.slot()].header;
+        let source = Source::Data(Stored {
+            segment: header.id,
+            data_offset: u64::from(record.at) + payload_at(record.len, header.block_bytes),
+            record_len: record.len,
+            skip: (start - u64::from(record.offset)) as u32,
+            crcs_offset: u64::from(record.at) + RECORD_HEADER_BYTES as u64,
+            block_bytes: header.block_bytes,
+            stamp: record.stamp,
+        });
+        self.out.push(Piece { at: start, len, source });
+    }
+
+    /// Everything up to `end` that is not planned yet is a hole.
+    pub(crate) fn hole(&mut self, end: u64) {
+        while self.cursor < end {
+            // A chunk of 4 GiB without a byte needs two pieces.
+            let len = (end - self.cursor).min(u32::MAX.into()) as u32;
+            self.out.push(Piece { at: self.cursor, len, source: Source::Hole });
+            self.cursor += u64::from(len);
+            self.last_record = None;
+        }
+    }
 }

@@ -30,7 +30,7 @@
 //! id and tag *and* it names the stamp of the record before it: bytes of an earlier use of the file, or of records that
 //! an earlier recovery cut off, fail one or the other, so a chance alignment cannot bring them back.
 
-use frieze_base::{ChainEpoch, ChainId, ChunkId, InodeId, Seq, SessionId};
+use frieze_base::{ChainEpoch, ChainId, ChunkId, Crc, InodeId, SegmentId, Seq, SessionId};
 use frieze_hlc::{Hlc, UserTime};
 
 /// Length of the fixed header of a record in bytes.
@@ -95,3 +95,125 @@ impl RecordMeta {
 pub fn block_crcs(payload: &[u8], block_bytes: u32) -> Vec<u32> {
     payload.chunks(block_bytes as usize).map(frieze_base::crc32c).collect()
 }
+
+/// Number of blocks in a payload.
+pub(crate) fn blocks(payload_len: u32, block_bytes: u32) -> u32 {
+    payload_len.div_ceil(block_bytes)
+}
+
+/// Bytes from the start of a record to its payload.
+pub(crate) fn payload_at(payload_len: u32, block_bytes: u32) -> u64 {
+    RECORD_HEADER_BYTES as u64 + 4 * u64::from(blocks(payload_len, block_bytes))
+}
+
+/// Bytes of a whole record.
+pub(crate) fn record_bytes(payload_len: u32, block_bytes: u32) -> u64 {
+    payload_at(payload_len, block_bytes) + u64::from(payload_len)
+}
+
+/// A record's header as decoded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Header {
+    pub(crate) meta: RecordMeta,
+    /// Stamp of the record before it in the log.
+    pub(crate) previous: Hlc,
+    pub(crate) block_bytes: u32,
+    /// Checksum as stored; 0 in a footer, whose own checksum covers it.
+    pub(crate) crc: u32,
+}
+
+impl Header {
+    /// The header's bytes without its checksum: what a footer keeps of a record.
+    pub(crate) fn encode(meta: &RecordMeta, previous: Hlc, block_bytes: u32) -> [u8; RECORD_HEADER_BYTES] {
+        let mut bytes = [0u8; RECORD_HEADER_BYTES];
+        bytes[0..4].copy_from_slice(&MAGIC);
+        bytes[4] = meta.kind as u8;
+        bytes[5] = u8::from(meta.user_time.is_some()) * HAS_USER_TIME;
+        bytes[6] = meta.part;
+        bytes[7] = meta.parts;
+        bytes[8..16].copy_from_slice(&previous.0.to_le_bytes());
+        bytes[16..24].copy_from_slice(&meta.chunk.inode.0.to_le_bytes());
+        bytes[24..28].copy_from_slice(&meta.chunk.index.to_le_bytes());
+        bytes[28..32].copy_from_slice(&meta.chain.0.to_le_bytes());
+        bytes[32..40].copy_from_slice(&meta.epoch.0.to_le_bytes());
+        bytes[40..48].copy_from_slice(&meta.n.to_le_bytes());
+        bytes[48..56].copy_from_slice(&meta.version.to_le_bytes());
+        bytes[56..64].copy_from_slice(&meta.stamp.0.to_le_bytes());
+        bytes[64..72].copy_from_slice(&meta.user_time.unwrap_or_default().0.to_le_bytes());
+        bytes[72..80].copy_from_slice(&meta.session.0.to_le_bytes());
+        bytes[80..88].copy_from_slice(&meta.seq.0.to_le_bytes());
+        bytes[88..92].copy_from_slice(&meta.uid.to_le_bytes());
+        bytes[92..96].copy_from_slice(&meta.offset.to_le_bytes());
+        bytes[96..100].copy_from_slice(&meta.len.to_le_bytes());
+        bytes[100..104].copy_from_slice(&meta.payload_len().to_le_bytes());
+        bytes[104..108].copy_from_slice(&block_bytes.to_le_bytes());
+        bytes
+    }
+
+    /// Reads the fields; `None` if they cannot be those of a record. The checksum is for [`checksum`] to verify.
+    pub(crate) fn decode(bytes: &[u8; RECORD_HEADER_BYTES]) -> Option<Header> {
+        if !begins_record(bytes) {
+            return None;
+        }
+        let kind = match bytes[4] {
+            1 => RecordKind::Write,
+            2 => RecordKind::Punch,
+            _ => return None,
+        };
+        let meta = RecordMeta {
+            kind,
+            chain: ChainId(word(bytes, 28)),
+            epoch: ChainEpoch(long(bytes, 32)),
+            n: long(bytes, 40),
+            chunk: ChunkId { inode: InodeId(long(bytes, 16)), index: word(bytes, 24) },
+            version: long(bytes, 48),
+            stamp: Hlc(long(bytes, 56)),
+            user_time: (bytes[5] & HAS_USER_TIME != 0).then(|| UserTime(long(bytes, 64) as i64)),
+            session: SessionId(long(bytes, 72)),
+            seq: Seq(long(bytes, 80)),
+            uid: word(bytes, 88),
+            offset: word(bytes, 92),
+            len: word(bytes, 96),
+            part: bytes[6],
+            parts: bytes[7],
+        };
+        let header =
+            Header { previous: Hlc(long(bytes, 8)), block_bytes: word(bytes, 104), crc: word(bytes, 108), meta };
+        let meta = &header.meta;
+        let sound = meta.part < meta.parts
+            && meta.offset.checked_add(meta.len).is_some()
+            && word(bytes, 100) == meta.payload_len()
+            && header.block_bytes > 0;
+        sound.then_some(header)
+    }
+}
+
+/// True if the bytes begin as a record does, whole or torn.
+pub(crate) fn begins_record(bytes: &[u8]) -> bool {
+    bytes.starts_with(&MAGIC)
+}
+
+/// The checksum of a record's header and block array in a segment.
+pub(crate) fn checksum(segment: SegmentId, tag: u64, header: &[u8; RECORD_HEADER_BYTES], block_array: &[u8]) -> u32 {
+    let mut crc = Crc::default();
+    crc.update(&segment.0.to_le_bytes());
+    crc.update(&tag.to_le_bytes());
+    crc.update(&header[..CRC_AT]);
+    crc.update(block_array);
+    crc.value()
+}
+
+/// The little-endian `u32` at an offset.
+pub(crate) fn word(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+}
+
+/// The little-endian `u64` at an offset.
+pub(crate) fn long(bytes: &[u8], at: usize) -> u64 {
+    u64::from(word(bytes, at)) | u64::from(word(bytes, at + 4)) << 32
+}
+
+/// Where the checksum lies in the header.
+pub(crate) const CRC_AT: usize = 108;
+const MAGIC: [u8; 4] = *b"FRZR";
+const HAS_USER_TIME: u8 = 1;

@@ -1,10 +1,30 @@
 //! Rebuilding the log from its segments after a stop or a crash.
+//!
+//! Guarantees: the result is a prefix of what was published, whole groups only; two recoveries of the same bytes give
+//! the same log; a damaged file costs what it held and nothing else, and is named.
+//! Leaves to others: listing and reading files, keeping or recycling those that are free.
+//!
+//! # The algorithm
+//! A footer names only records that are durable, and all before them are too. So everything up to the last footer was
+//! durable: those segments are found by following each header's link backwards, read by their footers, and what is
+//! unreadable there is *corruption*, reported while the rest goes on. What follows is the *tail*: each segment is scanned
+//! record by record, payloads verified, and the one after it is taken if its header names exactly where the scan ended
+//! and the stamp of the record there. The first thing that does not fit ends the log.
+//!
+//! Why both: an unverified tail would show torn records, and a scan of everything would take as long as the history is.
+
+mod read;
 
 use std::collections::BTreeMap;
 
-use frieze_base::{Fault, SegmentId};
+use frieze_base::{Fault, SegmentId, crc32c};
+use frieze_hlc::Hlc;
 
-use crate::LogPosition;
+use crate::log::{MultiLog, Settings};
+use crate::record::{Header, RECORD_HEADER_BYTES, record_bytes};
+use crate::segment::{FORMAT_VERSION, NoHeader, Segment, SegmentState, TRAILER_BYTES};
+use crate::{Error, LogPosition, RecordMeta};
+use read::{Candidate, Found, Reader};
 
 /// The driver's name of a segment file, such as the number in the file's name. Not the segment id: files are recycled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -75,4 +95,303 @@ pub struct Corruption {
     pub offset: u64,
     /// What is wrong and what it means, for people.
     pub what: String,
+}
+
+impl MultiLog {
+    /// Rebuilds a log from its segments; `on_record` sees every record in log order.
+    ///
+    /// The log goes on where the recovered one ends. Before anything recovered counts as durable the driver syncs the
+    /// files of [`Report::files`]: after a killed process they may be in the page cache only. Free files are removed or
+    /// recycled before the next recovery.
+    ///
+    /// # Errors
+    /// If files cannot be listed or read, are of another format version, or two hold the same segment: nothing was
+    /// changed; mend it and start again.
+    ///
+    /// # Cost
+    /// About a microsecond a record, and reading the segments that have no footer yet.
+    pub fn recover(
+        settings: Settings,
+        source: &mut dyn SegmentSource,
+        on_record: &mut dyn FnMut(&RecordMeta),
+    ) -> Result<(MultiLog, Report), Error> {
+        let mut recovery = Recovery {
+            log: MultiLog::new(settings),
+            report: Report::default(),
+            reader: Reader::new(source),
+            candidates: BTreeMap::new(),
+            damaged: Vec::new(),
+            lost_durable: false,
+            on_record,
+        };
+        recovery.find_segments()?;
+        recovery.take_durable()?;
+        recovery.take_tail()?;
+        Ok(recovery.finish())
+    }
+}
+
+struct Recovery<'a> {
+    log: MultiLog,
+    report: Report,
+    reader: Reader<'a>,
+    /// Segments found and not yet taken into the log.
+    candidates: BTreeMap<SegmentId, Candidate>,
+    /// Files that are not blank and have no readable header.
+    damaged: Vec<SegmentKey>,
+    /// A segment that was durable cannot be found.
+    lost_durable: bool,
+    on_record: &'a mut dyn FnMut(&RecordMeta),
+}
+
+/// How a scan treats what does not fit.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Mode {
+    /// It ends the log.
+    Tail,
+    /// Up to this offset, where a record of this stamp ends, it is damage: report it and go on if that is possible.
+    Durable { end: u64, stamp: Hlc },
+}
+
+impl Recovery<'_> {
+    fn find_segments(&mut self) -> Result<(), Error> {
+        for (key, len) in self.reader.segments()? {
+            let candidate = match self.reader.candidate(key, len)? {
+                Ok(candidate) => candidate,
+                Err(NoHeader::WrongVersion { segment, found }) => {
+                    return Err(Error::WrongVersion { segment, expected: FORMAT_VERSION, found });
+                }
+                Err(NoHeader::Unreadable) => {
+                    self.damaged.push(key);
+                    continue;
+                }
+                Err(NoHeader::Blank) => {
+                    self.report.free.push(key);
+                    continue;
+                }
+            };
+            let id = candidate.header.id;
+            self.log.next_segment = self.log.next_segment.max(SegmentId(id.0 + 1));
+            if candidate.header_damaged {
+                self.corrupt(
+                    key,
+                    Some(id),
+                    0,
+                    "the segment's header is damaged; its copy in the footer is used".to_owned(),
+                );
+            }
+            if let Some(other) = self.candidates.insert(id, candidate) {
+                return Err(Error::DoubleSegment { segment: id, first: other.key.0, second: key.0 });
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes in everything up to the last segment with a footer.
+    fn take_durable(&mut self) -> Result<(), Error> {
+        let sealed_before = |candidates: &BTreeMap<SegmentId, Candidate>, id: SegmentId| {
+            candidates.range(..id).rev().find(|(_, candidate)| candidate.trailer.is_some()).map(|(id, _)| *id)
+        };
+        let mut order = Vec::new();
+        let mut next = sealed_before(&self.candidates, SegmentId(u64::MAX));
+        while let Some(id) = next {
+            let Candidate { key, header, .. } = self.candidates[&id];
+            order.push(id);
+            let before = header.previous.end.segment;
+            next = (before != SegmentId(0)).then_some(before);
+            if next.is_some_and(|before| !self.candidates.contains_key(&before)) {
+                self.lost_durable = true;
+                self.corrupt(
+                    key,
+                    Some(before),
+                    0,
+                    format!("segment {before}, which leads to segment {id} in this file, is missing"),
+                );
+                next = sealed_before(&self.candidates, before);
+            }
+        }
+        for (at, id) in order.iter().enumerate().rev() {
+            let candidate = self.candidates.remove(id).expect("the order holds candidates, each once: links lead down");
+            self.open(&candidate);
+            let footer = self.take_footer(&candidate)?;
+            // Where the segment after it says that this one ended; the last one's end is known to its footer only.
+            let follower = at.checked_sub(1).map(|after| self.candidates[&order[after]].header.previous);
+            let (end, stamp) = match (follower, candidate.trailer) {
+                (Some(link), _) if link.end.segment == *id => (link.end.offset, link.stamp),
+                (_, trailer) => trailer.map_or((0, Hlc::ZERO), |trailer| (trailer.end, trailer.stamp)),
+            };
+            if self.segment().end < end {
+                self.scan(&candidate, Mode::Durable { end, stamp })?;
+            } else if footer && follower.is_some() {
+                self.segment().close();
+            }
+            if follower.is_none() {
+                // Records may follow those of the footer: nobody vouches for them.
+                let why = self.scan(&candidate, Mode::Tail)?;
+                self.report.cut = self.cut(why);
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes in a segment by its footer. False if there is none, or it is damaged.
+    fn take_footer(&mut self, candidate: &Candidate) -> Result<bool, Error> {
+        let Some(trailer) = candidate.trailer else { return Ok(false) };
+        let id = candidate.header.id;
+        let len = trailer.records as usize * RECORD_HEADER_BYTES;
+        let offset = candidate.header.bytes - (len + TRAILER_BYTES) as u64;
+        let entries = self.reader.bytes(candidate.key, offset, len)?.to_vec();
+        let headers: Option<Vec<Header>> = entries.as_chunks().0.iter().map(Header::decode).collect();
+        let headers = match headers {
+            Some(headers) if entries.len() == len && crc32c(&entries) == trailer.entries_crc => headers,
+            _ => {
+                self.corrupt(
+                    candidate.key,
+                    Some(id),
+                    offset,
+                    "the segment's footer is damaged; its records are read instead".to_owned(),
+                );
+                return Ok(false);
+            }
+        };
+        for (header, entry) in headers.iter().zip(entries.as_chunks().0) {
+            let end = self.segment().end + record_bytes(header.meta.payload_len(), header.block_bytes);
+            self.take(candidate.key, &header.meta, entry, end);
+        }
+        self.segment().vouch_for_all();
+        Ok(true)
+    }
+
+    /// Takes in what follows the durable part, as far as it is whole.
+    fn take_tail(&mut self) -> Result<(), Error> {
+        while self.report.cut.is_none() {
+            let tip = self.log.segments.last().map_or_else(Default::default, Segment::link);
+            // Of several that follow here, all but the last were given up before they held anything.
+            let next = self.candidates.iter().rev().find(|(_, candidate)| candidate.header.previous == tip);
+            let Some(id) = next.map(|(id, _)| *id) else {
+                if self.candidates.values().any(|candidate| candidate.header.previous.end > tip.end) {
+                    self.report.cut = self.cut(Some(CutReason::LostBeforeLaterSegment));
+                }
+                return Ok(());
+            };
+            let candidate = self.candidates.remove(&id).expect("just found");
+            self.open(&candidate);
+            let why = self.scan(&candidate, Mode::Tail)?;
+            self.report.cut = self.cut(why);
+        }
+        Ok(())
+    }
+
+    /// Makes a segment the last of the log.
+    fn open(&mut self, candidate: &Candidate) {
+        if let Some(before) = self.log.segments.last_mut().filter(|before| before.state == SegmentState::Open) {
+            before.state = SegmentState::Full;
+        }
+        self.log.segments.push(Segment::new(candidate.header));
+        self.log.tip = self.segment().link();
+        self.report.files.insert(candidate.header.id, candidate.key);
+    }
+
+    /// The last segment of the log.
+    fn segment(&mut self) -> &mut Segment {
+        self.log.segments.last_mut().expect("a segment was opened")
+    }
+
+    fn cut(&self, why: Option<CutReason>) -> Option<Cut> {
+        let LogPosition { segment, offset } = self.log.end();
+        why.map(|why| Cut { segment, offset, why })
+    }
+
+    /// Reads the records of the last segment from where it ends. Returns why it stopped if that was not the clean end.
+    fn scan(&mut self, candidate: &Candidate, mode: Mode) -> Result<Option<CutReason>, Error> {
+        let Candidate { key, header: segment, .. } = *candidate;
+        let mut group: Vec<([u8; RECORD_HEADER_BYTES], RecordMeta, u64)> = Vec::new();
+        let why = loop {
+            let (mut at, mut stamp) = (self.segment().end, self.segment().stamp);
+            if let Some((_, meta, end)) = group.last() {
+                (at, stamp) = (*end, meta.stamp);
+            }
+            if matches!(mode, Mode::Durable { end, .. } if end == at) && group.is_empty() {
+                return Ok(None);
+            }
+            let (entry, meta, end) = match self.reader.record(key, &segment, at, stamp)? {
+                Found::End if group.is_empty() => break None,
+                Found::End => break Some(CutReason::IncompleteGroup),
+                Found::TornHeader => break Some(CutReason::TornHeader),
+                Found::TornPayload { .. } if mode == Mode::Tail => break Some(CutReason::TornPayload),
+                Found::TornPayload { entry, meta, end } => {
+                    let what = format!(
+                        "{} bytes of chunk {} at offset {} written at {} are damaged",
+                        meta.len, meta.chunk, meta.offset, meta.stamp
+                    );
+                    self.corrupt(key, Some(segment.id), at, what);
+                    (entry, meta, end)
+                }
+                Found::Record { entry, meta, end } => (entry, meta, end),
+            };
+            self.report.scanned_bytes += end - at;
+            let first = group.first().map_or(&meta, |(_, first, _)| first);
+            if usize::from(meta.part) != group.len() || (meta.parts, meta.stamp) != (first.parts, first.stamp) {
+                break Some(CutReason::IncompleteGroup);
+            }
+            let parts = usize::from(meta.parts);
+            group.push((entry, meta, end));
+            if group.len() < parts {
+                continue;
+            }
+            if mode == Mode::Tail && group.iter().any(|(_, meta, _)| self.log.refuses(meta).is_some()) {
+                break Some(CutReason::Contradiction);
+            }
+            for (entry, meta, end) in group.drain(..) {
+                self.take(key, &meta, &entry, end);
+            }
+        };
+        if let Mode::Durable { end, stamp } = mode {
+            let at = self.segment().end;
+            self.corrupt(
+                key,
+                Some(segment.id),
+                at,
+                format!("records from here to byte {end} of the segment cannot be read"),
+            );
+            // Nothing may follow here, and no footer may vouch for it.
+            (self.segment().end, self.segment().stamp) = (end, stamp);
+            self.segment().close();
+            self.log.tip = self.segment().link();
+        }
+        Ok(why)
+    }
+
+    /// Takes in a record of the last segment; one that contradicts those before it was durable and is left out.
+    fn take(&mut self, key: SegmentKey, meta: &RecordMeta, entry: &[u8; RECORD_HEADER_BYTES], end: u64) {
+        if let Some(why) = self.log.refuses(meta) {
+            let segment = self.segment();
+            let (id, at) = (segment.header.id, segment.end);
+            segment.add(entry, end, meta.stamp);
+            self.log.tip = self.segment().link();
+            self.corrupt(key, Some(id), at, format!("a record of chunk {} is left out: {why}", meta.chunk));
+            return;
+        }
+        self.log.admit(meta, entry, end);
+        (self.on_record)(meta);
+        self.report.records += 1;
+    }
+
+    fn finish(mut self) -> (MultiLog, Report) {
+        for key in std::mem::take(&mut self.damaged) {
+            if self.lost_durable {
+                self.corrupt(key, None, 0, "the header is damaged: this may be a segment that is missing".to_owned());
+            } else {
+                self.report.free.push(key);
+            }
+        }
+        self.report.free.extend(self.candidates.values().map(|candidate| candidate.key));
+        self.report.free.sort_unstable();
+        self.report.end = self.log.end();
+        (self.log, self.report)
+    }
+
+    fn corrupt(&mut self, key: SegmentKey, segment: Option<SegmentId>, offset: u64, what: String) {
+        self.report.corrupt.push(Corruption { key, segment, offset, what });
+    }
 }

@@ -1,0 +1,243 @@
+//! What a record said beside where and when: kept for `log`, for footers and for nothing on the hot path, so packed.
+
+use frieze_base::{ChainEpoch, ChainId, FastMap, Seq, SessionId};
+use frieze_hlc::UserTime;
+
+use super::{heap_bytes, push_slim, reserve_slim};
+
+/// Who wrote, through which chain: the same for long runs of records, so records keep a number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Writer {
+    pub(crate) session: SessionId,
+    pub(crate) uid: u32,
+    pub(crate) chain: ChainId,
+    pub(crate) epoch: ChainEpoch,
+}
+
+/// All writers by number.
+#[derive(Debug, Default)]
+pub(crate) struct Writers {
+    list: Vec<Writer>,
+    numbers: FastMap<Writer, u32>,
+}
+
+impl Writers {
+    /// The number of a writer.
+    pub(crate) fn number_of(&mut self, writer: Writer) -> u32 {
+        *self.numbers.entry(writer).or_insert_with(|| {
+            self.list.push(writer);
+            (self.list.len() - 1) as u32
+        })
+    }
+
+    /// The writer with a number.
+    pub(crate) fn get(&self, number: u32) -> Writer {
+        self.list[number as usize]
+    }
+
+    /// Memory held, in bytes.
+    pub(crate) fn heap_bytes(&self) -> usize {
+        let entry = size_of::<(Writer, u32)>() + 1;
+        heap_bytes(self.list.capacity() * size_of::<Writer>()) + heap_bytes(self.numbers.capacity() * entry * 8 / 7)
+    }
+}
+
+/// The part of a record's meta that is only asked for by `log`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Archived {
+    pub(crate) writer: u32,
+    pub(crate) n: u64,
+    pub(crate) version: u64,
+    pub(crate) seq: Seq,
+    pub(crate) user_time: Option<UserTime>,
+    pub(crate) part: u8,
+    pub(crate) parts: u8,
+}
+
+/// The archived parts of a chunk's records, as differences from the record before. Every 64th is whole, so that one is
+/// found by reading at most 63 others.
+///
+/// An entry: flags (1 writer differs, 2 version is not the next, 4 user time, 8 one of several parts), then as variable
+/// length integers n and seq as differences, then what the flags name: writer, version as a difference, user time as a
+/// difference to the last one, part and parts.
+#[derive(Debug, Default)]
+pub(super) struct Archive {
+    bytes: Vec<u8>,
+    /// Where each run of 64 starts.
+    runs: Vec<u32>,
+    records: u32,
+    last: Archived,
+}
+
+impl Archive {
+    /// Appends an entry and returns by how much the memory grew.
+    pub(super) fn push(&mut self, entry: Archived) -> usize {
+        let mut grown = reserve_slim(&mut self.bytes, ENTRY_BYTES_MAX);
+        if self.records.is_multiple_of(RUN) {
+            grown += push_slim(&mut self.runs, self.bytes.len() as u32);
+            self.last = Archived::default();
+        }
+        let last = self.last;
+        let mut flags = 0;
+        flags |= WRITER * u8::from(entry.writer != last.writer);
+        flags |= VERSION * u8::from(entry.version != last.version.wrapping_add(1));
+        flags |= USER_TIME * u8::from(entry.user_time.is_some());
+        flags |= PARTS * u8::from((entry.part, entry.parts) != (0, 1));
+        self.bytes.push(flags);
+        self.put_difference(last.n, entry.n);
+        self.put_difference(last.seq.0, entry.seq.0);
+        if flags & WRITER != 0 {
+            self.put_difference(0, entry.writer.into());
+        }
+        if flags & VERSION != 0 {
+            self.put_difference(last.version, entry.version);
+        }
+        if let Some(user_time) = entry.user_time {
+            self.put_difference(last.user_time.unwrap_or_default().0 as u64, user_time.0 as u64);
+        }
+        if flags & PARTS != 0 {
+            self.bytes.extend([entry.part, entry.parts]);
+        }
+        self.last = Archived { user_time: entry.user_time.or(last.user_time), ..entry };
+        self.records += 1;
+        grown
+    }
+
+    /// Reads entries from record number `from` on.
+    pub(super) fn read_from(&self, from: u32) -> Reader<'_> {
+        let run = from / RUN;
+        let at = self.runs.get(run as usize).map_or(self.bytes.len(), |&at| at as usize);
+        let mut reader = Reader { archive: self, at, record: run * RUN, last: Archived::default() };
+        while reader.record < from && reader.next().is_some() {}
+        reader
+    }
+
+    fn put_difference(&mut self, last: u64, value: u64) {
+        let difference = value.wrapping_sub(last) as i64;
+        // Zigzag: small differences of either sign take few bytes.
+        let mut rest = (difference << 1 ^ difference >> 63) as u64;
+        while rest >= 0x80 {
+            self.bytes.push(rest as u8 | 0x80);
+            rest >>= 7;
+        }
+        self.bytes.push(rest as u8);
+    }
+}
+
+/// Entries in order.
+#[derive(Debug)]
+pub(super) struct Reader<'a> {
+    archive: &'a Archive,
+    at: usize,
+    record: u32,
+    last: Archived,
+}
+
+impl Reader<'_> {
+    fn byte(&mut self) -> u8 {
+        self.at += 1;
+        self.archive.bytes[self.at - 1]
+    }
+
+    fn difference(&mut self, last: u64) -> u64 {
+        let (mut value, mut shift) = (0, 0);
+        loop {
+            let byte = self.byte();
+            value |= u64::from(byte & 0x7f) << shift;
+            if byte < 0x80 {
+                break;
+            }
+            shift += 7;
+        }
+        last.wrapping_add((value >> 1) ^ (value & 1).wrapping_neg())
+    }
+}
+
+impl Iterator for Reader<'_> {
+    type Item = Archived;
+
+    fn next(&mut self) -> Option<Archived> {
+        if self.record == self.archive.records {
+            return None;
+        }
+        if self.record.is_multiple_of(RUN) {
+            self.last = Archived::default();
+        }
+        let last = self.last;
+        let flags = self.byte();
+        let n = self.difference(last.n);
+        let seq = Seq(self.difference(last.seq.0));
+        let writer = if flags & WRITER != 0 { self.difference(0) as u32 } else { last.writer };
+        let version = if flags & VERSION != 0 { self.difference(last.version) } else { last.version.wrapping_add(1) };
+        let user_time = (flags & USER_TIME != 0)
+            .then(|| UserTime(self.difference(last.user_time.unwrap_or_default().0 as u64) as i64));
+        let (part, parts) = if flags & PARTS != 0 { (self.byte(), self.byte()) } else { (0, 1) };
+        let entry = Archived { writer, n, version, seq, user_time, part, parts };
+        self.last = Archived { user_time: user_time.or(last.user_time), ..entry };
+        self.record += 1;
+        Some(entry)
+    }
+}
+
+/// Entries from one whole one to the next.
+const RUN: u32 = 64;
+/// Flags, four 64-bit and one 32-bit integers of at most 10 bytes, two bytes.
+const ENTRY_BYTES_MAX: usize = 1 + 5 * 10 + 2;
+const WRITER: u8 = 1;
+const VERSION: u8 = 2;
+const USER_TIME: u8 = 4;
+const PARTS: u8 = 8;
+
+#[cfg(test)]
+mod tests {
+    use frieze_base::Rng;
+
+    use super::*;
+
+    #[test]
+    fn entries_come_back_from_any_position() {
+        let mut rng = Rng::new(3);
+        let odd = |rng: &mut Rng| match rng.below(4) {
+            0 => rng.next(),
+            1 => u64::MAX,
+            _ => rng.below(300),
+        };
+        let entries: Vec<Archived> = (0..300)
+            .map(|_| Archived {
+                writer: odd(&mut rng) as u32,
+                n: odd(&mut rng),
+                version: odd(&mut rng),
+                seq: Seq(odd(&mut rng)),
+                user_time: rng.chance(2).then(|| UserTime(odd(&mut rng) as i64)),
+                part: rng.below(2) as u8,
+                parts: rng.below(3) as u8,
+            })
+            .collect();
+        let mut archive = Archive::default();
+        for &entry in &entries {
+            archive.push(entry);
+        }
+        for from in 0..=entries.len() {
+            let read: Vec<Archived> = archive.read_from(from as u32).collect();
+            assert_eq!(read, entries[from..], "from {from}");
+        }
+    }
+
+    #[test]
+    fn an_ordinary_entry_takes_few_bytes() {
+        let mut archive = Archive::default();
+        for at in 0..640 {
+            let seq = Seq(1000 + at * 30);
+            archive.push(Archived {
+                writer: 3,
+                n: 5000 + at * 40,
+                version: at + 1,
+                seq,
+                user_time: None,
+                part: 0,
+                parts: 1,
+            });
+        }
+        assert!(archive.bytes.len() < 640 * 5, "{} bytes", archive.bytes.len());
+    }
+}

@@ -1,0 +1,194 @@
+//! One chunk: its records by stamp, and its pages.
+
+use frieze_base::ByteRange;
+use frieze_hlc::Hlc;
+
+use super::archive::{Archive, Archived, Reader};
+use super::page::{Fragment, PAGE_BYTES, Page};
+use super::peaks::Peaks;
+use super::{heap_bytes, push_slim};
+use crate::RecordKind;
+use crate::plan::{Horizon, Planner};
+
+/// Where and when: the part of a record that reads need.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Record {
+    pub(crate) stamp: Hlc,
+    /// Which segment, counted from the oldest, and in the top bit whether the record is a punch.
+    tagged_slot: u32,
+    /// Offset of the header in the segment.
+    pub(crate) at: u32,
+    /// First byte in the chunk.
+    pub(crate) offset: u32,
+    pub(crate) len: u32,
+}
+
+impl Record {
+    pub(crate) fn new(kind: RecordKind, stamp: Hlc, slot: u32, at: u32, offset: u32, len: u32) -> Record {
+        assert!(slot < PUNCH, "more segments than a record can name");
+        Record { stamp, tagged_slot: if kind == RecordKind::Punch { slot | PUNCH } else { slot }, at, offset, len }
+    }
+
+    pub(crate) fn slot(&self) -> usize {
+        (self.tagged_slot & !PUNCH) as usize
+    }
+
+    pub(crate) fn kind(&self) -> RecordKind {
+        if self.tagged_slot & PUNCH == 0 { RecordKind::Write } else { RecordKind::Punch }
+    }
+
+    /// Where the file reaches at least because of this record, in bytes of the chunk; 0 if it extends nothing.
+    fn reach(&self) -> u32 {
+        match self.kind() {
+            RecordKind::Write if self.len > 0 => self.offset + self.len,
+            _ => 0,
+        }
+    }
+}
+
+/// A chunk's history.
+#[derive(Debug, Default)]
+pub(super) struct Chunk {
+    records: Vec<Record>,
+    reaches: Peaks,
+    archive: Archive,
+    /// By page number; pages never touched are not there.
+    pages: Vec<(u32, Box<Page>)>,
+    version: u64,
+}
+
+impl Chunk {
+    /// Takes in the next record. Returns the change in bytes that hold data, and by how much the memory grew.
+    pub(super) fn push(&mut self, record: Record, archived: Archived) -> (i64, usize) {
+        let number = self.records.len() as u32;
+        assert!(number < PUNCH, "more records in a chunk than the index can number");
+        let mut grown = push_slim(&mut self.records, record);
+        grown += self.archive.push(archived);
+        self.version = self.version.max(archived.version);
+        let records = &self.records;
+        grown += self.reaches.push(number as usize, record.reach(), |at| records[at].reach());
+
+        let punch = record.kind() == RecordKind::Punch;
+        let range = ByteRange::new(record.offset.into(), u64::from(record.offset) + u64::from(record.len));
+        let mut live = if punch { 0 } else { i64::from(record.len) };
+        for (page, start, last) in pages_of(range) {
+            // A hole punched where nothing was ever written changes nothing.
+            let Some(page) = (if punch { self.page_mut(page) } else { Some(self.page_or_new(page, &mut grown)) })
+            else {
+                continue;
+            };
+            let (covered, more) = page.add(Fragment::new(number, punch, start, last));
+            live -= i64::from(covered);
+            grown += more;
+        }
+        (live, grown)
+    }
+
+    /// Plans `range` as it was after every record stamped up to `at`.
+    pub(super) fn plan(&self, range: ByteRange, at: Hlc, horizons: &[Horizon], planner: &mut Planner<'_>) {
+        let count = self.count_upto(at) as u32;
+        let mut scratch = Vec::new();
+        let mut pages = self.pages[self.position_of((range.start() / PAGE_BYTES) as u32)..].iter().peekable();
+        while let Some((number, page)) = pages.next_if(|(number, _)| u64::from(*number) * PAGE_BYTES < range.end()) {
+            let page_start = u64::from(*number) * PAGE_BYTES;
+            let part = range.intersect(ByteRange::new(page_start, page_start + PAGE_BYTES));
+            let (start, last) = ((part.start() - page_start) as u16, (part.end() - 1 - page_start) as u16);
+            for fragment in page.visible(count, start, last, &mut scratch) {
+                let record = &self.records[fragment.record() as usize];
+                let start = page_start + u64::from(fragment.start);
+                let mut end = page_start + u64::from(fragment.last) + 1;
+                for horizon in horizons.iter().filter(|horizon| horizon.at <= at && record.stamp < horizon.at) {
+                    end = end.min(horizon.len);
+                }
+                if start < end {
+                    planner.data(start, end, fragment.record(), record);
+                }
+            }
+        }
+    }
+
+    /// The largest reach of the records stamped in `(after, upto]`, and the newest stamp among them.
+    pub(super) fn newest_in(&self, after: Hlc, upto: Hlc) -> (Option<u32>, Option<Hlc>) {
+        let (from, to) = (self.count_upto(after), self.count_upto(upto));
+        if from >= to {
+            return (None, None);
+        }
+        let reach = self.reaches.largest(from, to, |at| self.records[at].reach());
+        ((reach > 0).then_some(reach), Some(self.records[to - 1].stamp))
+    }
+
+    /// The records stamped in `(after, upto]`, in order.
+    pub(super) fn versions(&self, after: Hlc, upto: Hlc) -> Versions<'_> {
+        let (from, to) = (self.count_upto(after), self.count_upto(upto));
+        let to = to.max(from);
+        Versions { records: self.records[from..to].iter(), archive: self.archive.read_from(from as u32) }
+    }
+
+    /// Stamp of the newest record.
+    pub(super) fn newest(&self) -> Hlc {
+        self.records.last().map_or(Hlc::ZERO, |record| record.stamp)
+    }
+
+    /// Newest version, 0 without records.
+    pub(super) fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// How many records are stamped up to `at`.
+    fn count_upto(&self, at: Hlc) -> usize {
+        if at >= self.newest() {
+            return self.records.len();
+        }
+        self.records.partition_point(|record| record.stamp <= at)
+    }
+
+    /// Index in `pages` of a page, or of the first after it.
+    fn position_of(&self, number: u32) -> usize {
+        // Without holes every page is at its number.
+        match self.pages.get(number as usize) {
+            Some((found, _)) if *found == number => number as usize,
+            _ => self.pages.partition_point(|(other, _)| *other < number),
+        }
+    }
+
+    fn page_mut(&mut self, number: u32) -> Option<&mut Page> {
+        let position = self.position_of(number);
+        self.pages.get_mut(position).filter(|(found, _)| *found == number).map(|(_, page)| &mut **page)
+    }
+
+    fn page_or_new(&mut self, number: u32, grown: &mut usize) -> &mut Page {
+        let position = self.position_of(number);
+        if self.pages.get(position).is_none_or(|(found, _)| *found != number) {
+            *grown += super::reserve_slim(&mut self.pages, 1) + heap_bytes(size_of::<Page>());
+            self.pages.insert(position, (number, Box::default()));
+        }
+        &mut self.pages[position].1
+    }
+}
+
+/// Records of a chunk with all that is known of them.
+#[derive(Debug)]
+pub(super) struct Versions<'a> {
+    records: std::slice::Iter<'a, Record>,
+    archive: Reader<'a>,
+}
+
+impl Iterator for Versions<'_> {
+    type Item = (Record, Archived);
+
+    fn next(&mut self) -> Option<(Record, Archived)> {
+        Some((*self.records.next()?, self.archive.next()?))
+    }
+}
+
+/// The pages of a range: number, first byte in the page, last byte in the page.
+fn pages_of(range: ByteRange) -> impl Iterator<Item = (u32, u16, u16)> {
+    let numbers = range.start() / PAGE_BYTES..range.end().div_ceil(PAGE_BYTES);
+    numbers.filter(move |_| !range.is_empty()).map(move |number| {
+        let page_start = number * PAGE_BYTES;
+        let part = range.intersect(ByteRange::new(page_start, page_start + PAGE_BYTES));
+        (number as u32, (part.start() - page_start) as u16, (part.end() - 1 - page_start) as u16)
+    })
+}
+
+const PUNCH: u32 = 1 << 31;

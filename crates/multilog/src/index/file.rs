@@ -1,0 +1,179 @@
+//! One file: its chunks, and the user times found in its data.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::ops::RangeInclusive;
+
+use frieze_base::{ByteRange, ChunkId, InodeId};
+use frieze_hlc::{Hlc, UserTime};
+
+use super::archive::{Archived, Writer, Writers};
+use super::chunk::{Chunk, Record, Versions};
+use super::{UserCut, heap_bytes, push_slim, reserve_slim};
+use crate::RecordMeta;
+use crate::log::Tail;
+use crate::plan::{Horizon, Planner};
+
+/// A file's history of bytes.
+#[derive(Debug, Default)]
+pub(crate) struct File {
+    /// By index; chunks never written are not there.
+    chunks: Vec<(u32, Box<Chunk>)>,
+    /// Stamp and user time of every record that has one; both rise.
+    marks: Vec<(Hlc, UserTime)>,
+    live_bytes: i64,
+}
+
+impl File {
+    /// What speaks against a record as the next of this file.
+    pub(crate) fn refuses(&self, meta: &RecordMeta) -> Option<&'static str> {
+        if self.chunk(meta.chunk.index).is_some_and(|chunk| chunk.newest() > meta.stamp) {
+            return Some("it is stamped below the newest record of its chunk");
+        }
+        if let (Some(time), Some(&(stamp, newest))) = (meta.user_time, self.marks.last()) {
+            if time < newest {
+                return Some("its user time lies before the newest of its file");
+            }
+            if meta.stamp < stamp {
+                return Some("it is stamped below the newest user time of its file");
+            }
+        }
+        None
+    }
+
+    /// Takes in the next record and returns by how much the memory grew.
+    pub(crate) fn push(&mut self, meta: &RecordMeta, slot: u32, at: u32, writers: &mut Writers) -> usize {
+        let (session, uid, chain, epoch) = (meta.session, meta.uid, meta.chain, meta.epoch);
+        let record = Record::new(meta.kind, meta.stamp, slot, at, meta.offset, meta.len);
+        let archived = Archived {
+            writer: writers.number_of(Writer { session, uid, chain, epoch }),
+            n: meta.n,
+            version: meta.version,
+            seq: meta.seq,
+            user_time: meta.user_time,
+            part: meta.part,
+            parts: meta.parts,
+        };
+        let mut grown = 0;
+        let position = self.position_of(meta.chunk.index);
+        if self.chunks.get(position).is_none_or(|(index, _)| *index != meta.chunk.index) {
+            grown += reserve_slim(&mut self.chunks, 1) + heap_bytes(size_of::<Chunk>());
+            self.chunks.insert(position, (meta.chunk.index, Box::default()));
+        }
+        let (live, more) = self.chunks[position].1.push(record, archived);
+        self.live_bytes += live;
+        grown += more;
+        // The parts of a group share their mark.
+        if let Some(mark) = meta.user_time.map(|time| (meta.stamp, time)).filter(|mark| self.marks.last() != Some(mark))
+        {
+            grown += push_slim(&mut self.marks, mark);
+        }
+        grown
+    }
+
+    /// Plans a range of a chunk.
+    pub(crate) fn plan(&self, chunk: u32, range: ByteRange, at: Hlc, horizons: &[Horizon], planner: &mut Planner<'_>) {
+        if let Some(chunk) = self.chunk(chunk) {
+            chunk.plan(range, at, horizons, planner);
+        }
+    }
+
+    /// How far the records stamped in `(after, upto]` reach.
+    pub(crate) fn newest_in(&self, chunks: RangeInclusive<u32>, after: Hlc, upto: Hlc) -> Tail {
+        let from = self.position_of(*chunks.start());
+        let mut tail = Tail::default();
+        for (index, chunk) in self.chunks[from..].iter().take_while(|(index, _)| chunks.contains(index)) {
+            let (reach, newest) = chunk.newest_in(after, upto);
+            tail.highest = reach.map(|reach| (*index, reach)).or(tail.highest);
+            tail.newest = tail.newest.max(newest);
+        }
+        tail
+    }
+
+    /// Records stamped in `(after, upto]` by stamp, those of equal stamp by chunk.
+    pub(crate) fn versions(
+        &self,
+        id: InodeId,
+        after: Hlc,
+        upto: Hlc,
+        max: usize,
+        writers: &Writers,
+    ) -> Vec<RecordMeta> {
+        let mut sources: Vec<(u32, Versions<'_>)> =
+            self.chunks.iter().map(|(index, chunk)| (*index, chunk.versions(after, upto))).collect();
+        let mut next: Vec<_> = sources.iter_mut().map(|(_, records)| records.next()).collect();
+        let stamp_of = |entry: &Option<(Record, Archived)>| entry.as_ref().map(|(record, _)| record.stamp);
+        let mut heap: BinaryHeap<Reverse<(Hlc, usize)>> =
+            next.iter().enumerate().filter_map(|(at, entry)| Some(Reverse((stamp_of(entry)?, at)))).collect();
+        let mut found = Vec::new();
+        while found.len() < max
+            && let Some(Reverse((_, at))) = heap.pop()
+        {
+            let (index, records) = &mut sources[at];
+            let entry = std::mem::replace(&mut next[at], records.next());
+            heap.extend(stamp_of(&next[at]).map(|stamp| Reverse((stamp, at))));
+            let chunk = ChunkId { inode: id, index: *index };
+            found.extend(entry.map(|(record, archived)| whole(chunk, record, archived, writers)));
+        }
+        found
+    }
+
+    /// The stamp that stands for a user time, among records stamped up to `upto`.
+    pub(crate) fn by_user_time(&self, user: UserTime, upto: Hlc) -> Option<UserCut> {
+        let (first, _) = self.marks.first()?;
+        if *first > upto {
+            return None;
+        }
+        let count = self.marks.partition_point(|(stamp, time)| *stamp <= upto && *time <= user);
+        let stamp = count.checked_sub(1).map_or(Hlc::ZERO, |last| self.marks[last].0);
+        Some(UserCut { stamp, open: self.newest_user_time().is_some_and(|newest| newest <= user) })
+    }
+
+    /// Newest user time.
+    pub(crate) fn newest_user_time(&self) -> Option<UserTime> {
+        self.marks.last().map(|(_, time)| *time)
+    }
+
+    /// Bytes that hold data now.
+    pub(crate) fn live_bytes(&self) -> u64 {
+        self.live_bytes as u64
+    }
+
+    /// Newest version of a chunk.
+    pub(crate) fn chunk_version(&self, index: u32) -> u64 {
+        self.chunk(index).map_or(0, Chunk::version)
+    }
+
+    fn chunk(&self, index: u32) -> Option<&Chunk> {
+        let (found, chunk) = self.chunks.get(self.position_of(index))?;
+        (*found == index).then_some(&**chunk)
+    }
+
+    fn position_of(&self, index: u32) -> usize {
+        match self.chunks.get(index as usize) {
+            Some((found, _)) if *found == index => index as usize,
+            _ => self.chunks.partition_point(|(other, _)| *other < index),
+        }
+    }
+}
+
+fn whole(chunk: ChunkId, record: Record, archived: Archived, writers: &Writers) -> RecordMeta {
+    let Writer { session, uid, chain, epoch } = writers.get(archived.writer);
+    RecordMeta {
+        kind: record.kind(),
+        chain,
+        epoch,
+        n: archived.n,
+        chunk,
+        version: archived.version,
+        stamp: record.stamp,
+        user_time: archived.user_time,
+        session,
+        seq: archived.seq,
+        uid,
+        offset: record.offset,
+        len: record.len,
+        part: archived.part,
+        parts: archived.parts,
+    }
+}

@@ -1,0 +1,175 @@
+//! One page of a chunk: 64 KiB whose every past state is a leaf and a few deltas away.
+
+use super::{push_slim, reserve_slim};
+
+/// Bytes in a page: positions within one fit in 16 bits.
+pub(super) const PAGE_BYTES: u64 = 64 << 10;
+
+/// Bytes of a page that belong to one record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Fragment {
+    /// Number of the record in its chunk, and in the top bit whether it is a punch.
+    tagged: u32,
+    /// First byte in the page.
+    pub(super) start: u16,
+    /// Last byte in the page, inclusive: a page has 65,536 bytes.
+    pub(super) last: u16,
+}
+
+impl Fragment {
+    pub(super) fn new(record: u32, punch: bool, start: u16, last: u16) -> Fragment {
+        Fragment { tagged: record | u32::from(punch) << 31, start, last }
+    }
+
+    /// Number of the record in its chunk.
+    pub(super) fn record(self) -> u32 {
+        self.tagged & !PUNCH
+    }
+
+    fn is_punch(self) -> bool {
+        self.tagged & PUNCH != 0
+    }
+
+    fn clip(self, start: u16, last: u16) -> Fragment {
+        Fragment { start: self.start.max(start), last: self.last.min(last), ..self }
+    }
+}
+
+/// The page's history. A fragment visible at some time is in `now` or in a leaf's base; a base has no punches.
+#[derive(Debug, Default)]
+pub(super) struct Page {
+    /// What is visible after all deltas, by offset.
+    now: Vec<Fragment>,
+    /// One for each record that touches the page, in the order of the records.
+    deltas: Vec<Fragment>,
+    /// Leaves in order. Before the first, the page starts from nothing.
+    leaves: Vec<Leaf>,
+    /// The fragments of the leaves, leaf after leaf.
+    bases: Vec<Fragment>,
+}
+
+/// A state of the page: `bases[base..next leaf's base]` before `deltas[delta]`.
+#[derive(Clone, Copy, Debug)]
+struct Leaf {
+    delta: u32,
+    base: u32,
+}
+
+impl Page {
+    /// Lays a record over the page. Returns how many bytes held data there before, and by how much the page's memory
+    /// grew.
+    pub(super) fn add(&mut self, fragment: Fragment) -> (u32, usize) {
+        let mut grown = 0;
+        let (delta, base) = self.leaves.last().map_or((0, 0), |leaf| (leaf.delta as usize, leaf.base as usize));
+        if self.deltas.len() - delta >= (self.bases.len() - base).max(DELTAS_MIN) {
+            let leaf = Leaf { delta: self.deltas.len() as u32, base: self.bases.len() as u32 };
+            grown += push_slim(&mut self.leaves, leaf);
+            grown += reserve_slim(&mut self.bases, self.now.len());
+            self.bases.extend_from_slice(&self.now);
+        }
+        grown += push_slim(&mut self.deltas, fragment);
+        grown += reserve_slim(&mut self.now, 2);
+        (overlay(&mut self.now, fragment), grown)
+    }
+
+    /// The fragments of bytes `start..=last` visible after the records numbered below `records`, by offset.
+    pub(super) fn visible<'a>(
+        &'a self,
+        records: u32,
+        start: u16,
+        last: u16,
+        scratch: &'a mut Vec<Fragment>,
+    ) -> impl Iterator<Item = Fragment> + 'a {
+        let upto = match self.deltas.last() {
+            Some(newest) if newest.record() >= records => self.deltas.partition_point(|delta| delta.record() < records),
+            _ => self.deltas.len(),
+        };
+        let shown = if upto == self.deltas.len() {
+            within(&self.now, start, last)
+        } else {
+            self.rebuild(upto, start, last, scratch);
+            &scratch[..]
+        };
+        count_touched(shown.len());
+        shown.iter().map(move |fragment| fragment.clip(start, last))
+    }
+
+    /// Puts the state after the first `upto` deltas into `scratch`.
+    fn rebuild(&self, upto: usize, start: u16, last: u16, scratch: &mut Vec<Fragment>) {
+        scratch.clear();
+        let leaf = self.leaves.partition_point(|leaf| leaf.delta as usize <= upto);
+        let (first, base) = match leaf.checked_sub(1).map(|at| self.leaves[at]) {
+            None => (0, &self.bases[..0]),
+            Some(Leaf { delta, base }) => {
+                let end = self.leaves.get(leaf).map_or(self.bases.len(), |next| next.base as usize);
+                (delta as usize, &self.bases[base as usize..end])
+            }
+        };
+        let deltas = &self.deltas[first..upto];
+        // Nothing older than a record that covers the whole range can show.
+        let covering = deltas.iter().rposition(|delta| delta.start <= start && delta.last >= last);
+        if covering.is_none() {
+            scratch.extend_from_slice(within(base, start, last));
+        }
+        let deltas = &deltas[covering.unwrap_or(0)..];
+        count_touched(scratch.len() + deltas.len());
+        for delta in deltas.iter().filter(|delta| delta.start <= last && delta.last >= start) {
+            overlay(scratch, *delta);
+        }
+    }
+}
+
+/// The fragments that have bytes in `start..=last`.
+fn within(fragments: &[Fragment], start: u16, last: u16) -> &[Fragment] {
+    let from = fragments.partition_point(|fragment| fragment.last < start);
+    let len = fragments[from..].partition_point(|fragment| fragment.start <= last);
+    &fragments[from..from + len]
+}
+
+/// Lays `new` over sorted fragments; what lies under it goes, cut at its edges. Returns how many bytes were covered.
+fn overlay(fragments: &mut Vec<Fragment>, new: Fragment) -> u32 {
+    let from = fragments.partition_point(|fragment| fragment.last < new.start);
+    let under = &fragments[from..];
+    let under = &under[..under.partition_point(|fragment| fragment.start <= new.last)];
+    let covered = under.iter().map(|old| u32::from(old.last.min(new.last) - old.start.max(new.start)) + 1).sum();
+
+    let mut put = [new; 3];
+    let mut count = 0;
+    if let Some(first) = under.first().filter(|first| first.start < new.start) {
+        put[count] = Fragment { last: new.start - 1, ..*first };
+        count += 1;
+    }
+    if !new.is_punch() {
+        put[count] = new;
+        count += 1;
+    }
+    if let Some(end) = under.last().filter(|end| end.last > new.last) {
+        put[count] = Fragment { start: new.last + 1, ..*end };
+        count += 1;
+    }
+    let to = from + under.len();
+    if count == to - from {
+        fragments[from..to].copy_from_slice(&put[..count]);
+    } else {
+        fragments.splice(from..to, put[..count].iter().copied());
+    }
+    covered
+}
+
+/// Deltas after which a leaf may be due; more would cost reads, fewer memory.
+const DELTAS_MIN: usize = 32;
+const PUNCH: u32 = 1 << 31;
+
+#[cfg(test)]
+thread_local! {
+    /// Entries looked at by plans of this thread.
+    pub(crate) static TOUCHED: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+}
+
+#[cfg(test)]
+fn count_touched(entries: usize) {
+    TOUCHED.with(|touched| touched.set(touched.get() + entries));
+}
+
+#[cfg(not(test))]
+fn count_touched(_entries: usize) {}

@@ -1,0 +1,183 @@
+//! A device in memory: files that the log's bytes go to and come back from.
+
+use std::collections::BTreeMap;
+
+use frieze_base::{ByteRange, ChainEpoch, ChainId, ChunkId, Fault, InodeId, SegmentId, Seq, SessionId};
+use frieze_hlc::Hlc;
+use frieze_multilog::{
+    Horizon, LogPosition, MultiLog, Piece, RecordKind, RecordMeta, Report, Seal, SegmentKey, SegmentSource, Settings,
+    Source, block_crcs,
+};
+
+/// Small blocks, so that small records have several.
+pub(crate) const BLOCK_BYTES: u32 = 512;
+
+pub(crate) fn settings(segment_bytes: u64) -> Settings {
+    Settings { segment_bytes, block_bytes: BLOCK_BYTES, seed: 0x5eed }
+}
+
+/// The files of a device.
+#[derive(Clone, Default)]
+pub(crate) struct Files {
+    pub(crate) bytes: BTreeMap<SegmentKey, Vec<u8>>,
+    pub(crate) keys: BTreeMap<SegmentId, SegmentKey>,
+}
+
+impl Files {
+    pub(crate) fn of(&mut self, segment: SegmentId) -> &mut Vec<u8> {
+        self.bytes.get_mut(&self.keys[&segment]).expect("the file of a segment")
+    }
+
+    pub(crate) fn put(&mut self, segment: SegmentId, offset: u64, bytes: &[u8]) {
+        let offset = offset as usize;
+        self.of(segment)[offset..offset + bytes.len()].copy_from_slice(bytes);
+    }
+
+    pub(crate) fn seal(&mut self, seal: &Seal) {
+        self.put(seal.segment, seal.offset, &seal.footer);
+    }
+
+    /// A file for a segment: one that is free with its old bytes, or a new one.
+    pub(crate) fn make(&mut self, segment: SegmentId, bytes: u64, free: &mut Vec<SegmentKey>) {
+        let key = free.pop().unwrap_or_else(|| SegmentKey(self.bytes.keys().last().map_or(0, |key| key.0) + 1));
+        self.bytes.entry(key).or_default().resize(bytes as usize, 0);
+        self.keys.insert(segment, key);
+    }
+}
+
+impl SegmentSource for Files {
+    fn segments(&mut self) -> Result<Vec<(SegmentKey, u64)>, Fault> {
+        Ok(self.bytes.iter().map(|(key, bytes)| (*key, bytes.len() as u64)).collect())
+    }
+
+    fn read(&mut self, key: SegmentKey, offset: u64, into: &mut [u8]) -> Result<usize, Fault> {
+        let bytes = &self.bytes[&key];
+        let from = (offset as usize).min(bytes.len());
+        let len = into.len().min(bytes.len() - from);
+        into[..len].copy_from_slice(&bytes[from..from + len]);
+        Ok(len)
+    }
+}
+
+/// A log and its files.
+pub(crate) struct Device {
+    pub(crate) log: MultiLog,
+    pub(crate) files: Files,
+    /// Files that may be used again, with whatever they hold.
+    pub(crate) free: Vec<SegmentKey>,
+}
+
+impl Device {
+    pub(crate) fn new(settings: Settings) -> Device {
+        Device { log: MultiLog::new(settings), files: Files::default(), free: Vec::new() }
+    }
+
+    /// Writes a group up to, but without, its publication; returns where its records went.
+    pub(crate) fn store(&mut self, group: &[(RecordMeta, Vec<u8>)]) -> frieze_multilog::Placed {
+        let lens: Vec<u32> = group.iter().map(|(meta, _)| meta.payload_len()).collect();
+        let placed = self.log.place(&lens);
+        if let Some(new) = &placed.roll {
+            self.files.make(new.id, new.bytes, &mut self.free);
+            self.files.put(new.id, 0, &new.header);
+        }
+        for ((meta, payload), spot) in group.iter().zip(&placed.spots) {
+            let block_bytes = self.log.settings().block_bytes;
+            let head = self.log.encode(meta, spot, &block_crcs(payload, block_bytes));
+            assert_eq!(spot.offset + head.len() as u64, spot.data_offset);
+            self.files.put(spot.segment, spot.offset, &head);
+            self.files.put(spot.segment, spot.data_offset, payload);
+        }
+        placed
+    }
+
+    pub(crate) fn write(&mut self, group: &[(RecordMeta, Vec<u8>)]) -> LogPosition {
+        let placed = self.store(group);
+        for ((meta, _), spot) in group.iter().zip(&placed.spots) {
+            self.log.publish(meta, spot);
+        }
+        self.log.end()
+    }
+
+    /// Gives full segments that are durable up to `durable` their footers; returns how many.
+    pub(crate) fn seal(&mut self, durable: LogPosition) -> usize {
+        let seals = self.log.sealable(durable);
+        seals.iter().for_each(|seal| self.files.seal(seal));
+        seals.len()
+    }
+
+    /// The same device after a stop, and what recovery said.
+    pub(crate) fn restarted(&self) -> (Device, Report, Vec<RecordMeta>) {
+        recover(self.files.clone(), self.log.settings().clone())
+    }
+
+    /// Reads as the server does, every block verified. `None` if a checksum fails.
+    pub(crate) fn read(&self, chunk: ChunkId, range: ByteRange, at: Hlc, horizons: &[Horizon]) -> Option<Vec<u8>> {
+        let mut pieces = Vec::new();
+        self.log.plan(chunk, range, at, horizons, &mut pieces);
+        let mut bytes = Vec::new();
+        for piece in &pieces {
+            assert_eq!(piece.at, range.start() + bytes.len() as u64, "pieces follow each other");
+            assert!(piece.len > 0);
+            match piece.source {
+                Source::Hole => bytes.resize(bytes.len() + piece.len as usize, 0),
+                Source::Data(_) => bytes.extend(self.fetch(piece)?),
+            }
+        }
+        assert_eq!(bytes.len() as u64, range.len(), "pieces cover the range");
+        Some(bytes)
+    }
+
+    fn fetch(&self, piece: &Piece) -> Option<Vec<u8>> {
+        let Source::Data(stored) = piece.source else { panic!("a hole has no bytes") };
+        let file = &self.files.bytes[&self.files.keys[&stored.segment]];
+        let data = &file[stored.data_offset as usize..][..stored.record_len as usize];
+        let crcs = &file[stored.crcs_offset as usize..stored.data_offset as usize];
+        let expect: Vec<u32> = crcs.as_chunks().0.iter().map(|crc| u32::from_le_bytes(*crc)).collect();
+        let whole = block_crcs(data, stored.block_bytes) == expect;
+        whole.then(|| data[stored.skip as usize..][..piece.len as usize].to_vec())
+    }
+}
+
+/// A device recovered from files.
+pub(crate) fn recover(mut files: Files, settings: Settings) -> (Device, Report, Vec<RecordMeta>) {
+    let mut seen = Vec::new();
+    let (log, report) =
+        MultiLog::recover(settings, &mut files, &mut |meta| seen.push(meta.clone())).expect("readable files");
+    files.keys = report.files.clone();
+    assert_eq!(report.records as usize, seen.len());
+    let free = report.free.clone();
+    (Device { log, files, free }, report, seen)
+}
+
+/// A write of one session, alone in its group; fields that matter are set by the test.
+pub(crate) fn write_of(inode: u64, index: u32, stamp: u64, offset: u32, len: u32) -> RecordMeta {
+    RecordMeta {
+        kind: RecordKind::Write,
+        chain: ChainId(1),
+        epoch: ChainEpoch(1),
+        n: stamp,
+        chunk: ChunkId { inode: InodeId(inode), index },
+        version: stamp,
+        stamp: Hlc(stamp),
+        user_time: None,
+        session: SessionId(9),
+        seq: Seq(stamp),
+        uid: 1000,
+        offset,
+        len,
+        part: 0,
+        parts: 1,
+    }
+}
+
+/// Bytes that tell which record they belong to and where in it.
+pub(crate) fn payload_of(meta: &RecordMeta) -> Vec<u8> {
+    (0..meta.payload_len())
+        .map(|at| ((meta.stamp.0 * 131 + u64::from(meta.part) * 17 + u64::from(at)) % 251 + 1) as u8)
+        .collect()
+}
+
+pub(crate) fn with_payload(meta: RecordMeta) -> (RecordMeta, Vec<u8>) {
+    let payload = payload_of(&meta);
+    (meta, payload)
+}
