@@ -11,7 +11,7 @@
 //! | 24 | 8 | term |
 //! | 32 | 8 | index up to which the log was durable when the segment was begun |
 //! | 40 | 8 | newest stamp before the first entry |
-//! | 48 | 4 | link: CRC32C of the header of the entry before the first, 0 if there is none |
+//! | 48 | 4 | link: the CRC32C at the end of the last entry header before the first entry, 0 if there is none |
 //! | 52 | 8 | length of the file in bytes |
 //! | 60 | 4 | CRC32C of bytes 0..60 |
 //!
@@ -28,7 +28,7 @@
 //! | 40 | 8 | data end: segment |
 //! | 48 | 8 | data end: offset |
 //! | 56 | 4 | number of transactions |
-//! | 60 | 4 | link: CRC32C of the header before it (of the entry, or of the segment for its first) |
+//! | 60 | 4 | link: the CRC32C at the end of the header before it, of the entry or, for the first, of the segment |
 //! | 64 | 4 | CRC32C of the body |
 //! | 68 | 4 | CRC32C of the segment id (8 bytes) followed by bytes 0..68 |
 //!
@@ -208,9 +208,10 @@ pub(crate) fn entry_size(body_len: usize) -> usize {
     (ENTRY_HEADER_BYTES + body_len).next_multiple_of(ALIGNMENT)
 }
 
-/// The checksum that the next header links to.
+/// What the header after this one links to: the checksum at its end. (Not the checksum of all of it: a CRC over bytes that
+/// end with their own CRC is the same for all.)
 pub(crate) fn link_of(header: &[u8]) -> u32 {
-    crc32c(header)
+    word(header, header.len() - 4)
 }
 
 fn entry_crc(segment: SegmentId, bytes: &[u8]) -> u32 {

@@ -13,7 +13,8 @@
 //! 4. [`Input::Truncate`] when the store holds it durably: its segment's file is used again.
 //!
 //! # Guarantees
-//! - What is recovered is a prefix of what was proposed and not withdrawn, and holds every entry that was durable.
+//! - What is recovered is a prefix of what was proposed and not withdrawn, and holds every entry that was durable. (A
+//!   withdrawn entry can come back in one way: the power fails before the next flush.)
 //! - *Ordered*: an entry counts only if the data log recovered everything it held when the entry was proposed. So a name
 //!   is never there without the bytes written before it. The flusher keeps the same order: data, then metalog.
 //! - A file may hold anything from an earlier use or a failed append; none of it is ever taken for an entry.

@@ -47,7 +47,7 @@ pub struct Metalog {
 }
 
 /// An entry on its way into its file.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 struct Appending {
     index: LogIndex,
     stamp: Hlc,
@@ -285,13 +285,17 @@ impl Metalog {
             // Withdrawn already, together with one before it.
             return;
         };
-        self.tail = self.appending[first].before;
+        let Appending { before, rolled, .. } = self.appending[first];
+        self.tail = before;
         self.last = LogIndex(index.0 - 1);
+        if let (Some(tail), None) = (before, rolled) {
+            let len = format::ENTRY_HEADER_BYTES as u64;
+            out.push(Effect::Erase { segment: tail.segment, offset: tail.offset, len });
+        }
         for entry in self.appending.drain(first..) {
             if let Some(Rolled { segment, recycled }) = entry.rolled {
                 self.tail = self.tail.map(|tail| Tail { bytes: tail.offset, ..tail });
-                let held = self.held.pop_back().expect("the roll has put it there");
-                assert_eq!(held.segment, segment, "segments are taken back in order");
+                self.held.retain(|held| held.segment != segment);
                 // Whichever of the two names the file has: neither is part of the log.
                 out.extend(recycled.into_iter().chain([segment]).map(|segment| Effect::Remove { segment }));
             }
@@ -299,10 +303,11 @@ impl Metalog {
         }
     }
 
-    /// Lets go of the segments that hold nothing after `through`.
+    /// Lets go of the segments that hold nothing after `through`. The one that follows must be durable: until then a loss
+    /// of power may take it, and the log would end before what the store holds.
     fn truncate(&mut self, through: LogIndex, out: &mut Vec<Effect>) {
         assert!(through <= self.durable, "entry {through} cannot be let go: the log is durable up to {}", self.durable);
-        while self.held.get(1).is_some_and(|next| next.first.0 <= through.0 + 1) {
+        while self.held.get(1).is_some_and(|next| next.first.0 <= through.0 + 1 && next.first <= self.durable) {
             let held = self.held.pop_front().expect("there are two");
             self.spare.push_back(Spare { segment: held.segment, bytes: held.bytes });
         }

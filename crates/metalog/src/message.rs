@@ -140,6 +140,16 @@ pub enum Effect {
     /// Everybody who waits, for an entry to be committed or durable or for an instant to close, is told this. Whether
     /// those changes survive is not known.
     Failed(Fault),
+    /// Write zeros over what a withdrawn entry may have left: else it could come back after a crash that comes before the
+    /// next append. If this fails too, report [`Input::DeviceFailed`].
+    Erase {
+        /// The segment.
+        segment: SegmentId,
+        /// Bytes from its start.
+        offset: u64,
+        /// Number of zeros.
+        len: u64,
+    },
     /// Remove this file, if it is there: it is no part of the log and not kept for use again.
     Remove {
         /// The file.

@@ -119,8 +119,8 @@ impl Metalog {
         let files = Files::read(source)?;
         let mut log = Metalog::new(settings);
         log.next_segment = SegmentId(files.all.last().map_or(0, |file| file.segment.0) + 1);
-        let Some(start) = files.start(from.applied)? else {
-            files.check_never_used(source)?;
+        let Some(start) = files.start(from.applied) else {
+            files.check_never_flushed(source, from.applied)?;
             let mend = files.all.iter().map(|file| Mend::Remove { segment: file.segment }).collect();
             let report = Report { entries: 0, last: LogIndex(0), cut: None };
             return Ok(Recovered { log, report, mend });
@@ -202,7 +202,7 @@ impl Files {
         let mut all = Vec::new();
         for (segment, bytes) in source.segments().map_err(Error::Source)? {
             let mut start = [0u8; SEGMENT_HEADER_BYTES];
-            let len = source.read(segment, 0, &mut start).map_err(Error::Source)?;
+            let len = fill(source, segment, &mut start)?;
             let header = match SegmentHeader::decode(&start[..len]) {
                 SegmentStart::Begun(header) if header.segment == segment => {
                     if bytes < header.bytes {
@@ -222,16 +222,27 @@ impl Files {
     }
 
     /// The place of the segment that holds the first entry after `applied`, or will: the newest that begins no later.
-    fn start(&self, applied: LogIndex) -> Result<Option<usize>, Error> {
-        let begun = |file: &File| file.header.map(|header| header.first);
-        let start = self.all.iter().rposition(|file| begun(file).is_some_and(|first| first.0 <= applied.0 + 1));
-        if start.is_some() {
-            return Ok(start);
+    fn start(&self, applied: LogIndex) -> Option<usize> {
+        self.all.iter().rposition(|file| file.header.is_some_and(|header| header.first.0 <= applied.0 + 1))
+    }
+
+    /// There is nothing to start from. That is right only if the crash came before the first flush.
+    fn check_never_flushed(&self, source: &mut dyn SegmentSource, applied: LogIndex) -> Result<(), Error> {
+        if applied > LogIndex(0) && self.all.is_empty() {
+            return Err(Error::NoSegment { applied });
         }
-        if let Some(first) = self.all.iter().find_map(begun) {
-            return Err(Error::Missing { applied, found: LogIndex(first.0 - 1) });
+        let mut left = Left::default();
+        for file in &self.all {
+            left.see_file(source, self, file)?;
         }
-        if applied > LogIndex(0) { Err(Error::NoSegment { applied }) } else { Ok(None) }
+        if applied == LogIndex(0) && left.durable == LogIndex(0) {
+            return Ok(());
+        }
+        let first = self.all.iter().find_map(|file| file.header).map(|header| header.first);
+        Err(match first {
+            Some(first) => Error::Missing { applied, found: LogIndex(first.0 - 1) },
+            None => Error::Damaged { segment: self.all[0].segment, offset: 0, index: LogIndex(applied.0 + 1) },
+        })
     }
 
     /// The segment that goes on with entry `index` after the header with checksum `link`. Of several (a roll that
@@ -245,45 +256,30 @@ impl Files {
     fn load(&self, source: &mut dyn SegmentSource, segment: SegmentId) -> Result<Vec<u8>, Error> {
         let file = self.all.iter().find(|file| file.segment == segment).expect("the walk stays on files");
         let mut bytes = vec![0u8; usize::try_from(file.bytes).expect("a segment fits in memory")];
-        let mut filled = 0;
-        while filled < bytes.len() {
-            let len = source.read(segment, filled as u64, &mut bytes[filled..]).map_err(Error::Source)?;
-            if len == 0 {
-                break;
-            }
-            filled += len;
-        }
+        fill(source, segment, &mut bytes)?;
         Ok(bytes)
-    }
-
-    /// No segment was ever begun, as far as headers tell: no entry may say that one was durable.
-    fn check_never_used(&self, source: &mut dyn SegmentSource) -> Result<(), Error> {
-        for file in &self.all {
-            let mut left = Left::default();
-            left.see(&self.load(source, file.segment)?, 0, file.segment);
-            if left.durable > LogIndex(0) {
-                return Err(Error::Damaged { segment: file.segment, offset: 0, index: LogIndex(1) });
-            }
-        }
-        Ok(())
     }
 
     /// Looks through everything beyond the end of the log.
     fn beyond(&self, source: &mut dyn SegmentSource, walk: &Walk, bytes: &[u8]) -> Result<Left, Error> {
         let mut left = Left::default();
-        let in_segment = left.see(bytes, walk.offset, walk.segment);
-        left.in_segment = in_segment;
+        left.in_segment = left.see(bytes, walk.offset, walk.segment);
         for file in self.all.iter().filter(|file| file.segment > walk.segment) {
-            let bytes = self.load(source, file.segment)?;
-            left.see(&bytes, 0, file.segment);
+            left.see_file(source, self, file)?;
             left.later.push(file.segment);
-            left.durable = left.durable.max(file.header.map_or(LogIndex(0), |header| header.durable));
         }
         Ok(left)
     }
 }
 
 impl Left {
+    /// Takes in all of a file.
+    fn see_file(&mut self, source: &mut dyn SegmentSource, files: &Files, file: &File) -> Result<(), Error> {
+        self.durable = self.durable.max(file.header.map_or(LogIndex(0), |header| header.durable));
+        self.see(&files.load(source, file.segment)?, 0, file.segment);
+        Ok(())
+    }
+
     /// Takes in the entries of `segment` from `offset` on; true if there are any.
     fn see(&mut self, bytes: &[u8], offset: u64, segment: SegmentId) -> bool {
         let places = (offset as usize..bytes.len()).step_by(format::ALIGNMENT);
@@ -393,4 +389,16 @@ impl Walk {
         let file = files.all.iter().find(|file| file.segment == self.segment).expect("the walk stays on files");
         Held { segment: self.segment, bytes: file.bytes, first: self.next_index }
     }
+}
+
+/// Reads the start of a file; fewer bytes than `into` holds only if the file is shorter.
+fn fill(source: &mut dyn SegmentSource, segment: SegmentId, into: &mut [u8]) -> Result<usize, Error> {
+    let mut filled = 0;
+    while filled < into.len() {
+        match source.read(segment, filled as u64, &mut into[filled..]).map_err(Error::Source)? {
+            0 => break,
+            len => filled += len,
+        }
+    }
+    Ok(filled)
 }
