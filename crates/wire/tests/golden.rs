@@ -1,0 +1,455 @@
+//! The bytes on the wire, kept: what an older process sent still reads, and what this one sends is what was agreed.
+//!
+//! `testdata/golden.txt` holds one message a line: its name and its bytes in hexadecimal. `UPDATE_EXPECT=1` rewrites it;
+//! a changed line is a new protocol version, an added line is not.
+
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::fmt::Write as _;
+use std::path::PathBuf;
+
+use frieze_base::{ChainEpoch, InodeId, Reason, Seq, SessionId, crc32c};
+use frieze_hlc::Hlc;
+use frieze_wire::frame::{BODY_BYTES_MAX, PAYLOAD_BYTES_MAX, PROTOCOL_VERSION};
+use frieze_wire::message::*;
+use frieze_wire::txn::*;
+use frieze_wire::{FRAME_HEADER_BYTES, FrameHeader, FrameKind};
+use proptest::prelude::*;
+use prost::Message;
+
+const AT: u64 = 0x0006_4b2d_8f00_1234;
+
+fn file() -> Target {
+    Target { base: 1, path: b"a/b.txt".to_vec(), follow: true }
+}
+
+fn past() -> View {
+    View { at: Some(AT), user_at: Some(-5) }
+}
+
+fn caller() -> Caller {
+    Caller { uid: 1000, gid: 100, groups: vec![4, 27, 300] }
+}
+
+fn answered() -> Answered {
+    Answered { at: AT, precision_us: 250, was_stable: true, incomplete: true, user_time_open: true }
+}
+
+fn attr() -> Attr {
+    Attr {
+        inode: 77,
+        kind: FileKind::Directory as i32,
+        mode: 0o755,
+        links: 2,
+        uid: 1000,
+        gid: 100,
+        size: 1 << 33,
+        bytes_live: 4096,
+        atime_ns: -1,
+        mtime_ns: 1_439_845_200_000_000_000,
+        ctime_ns: 3,
+        born: AT,
+        rdev: 5,
+        chunk_bytes: 64 << 20,
+        time_plugin: "json:/meta/time".to_owned(),
+        changed: AT + 1,
+    }
+}
+
+fn settle() -> Settle {
+    Settle { inode: 77, keep_grant: true, stamp: AT, size: 4097, mtime_ns: -9 }
+}
+
+fn ops() -> Vec<(&'static str, Op)> {
+    let make = |kind| Op::Make(Make { target: file(), mode: 0o644, or_open: true, kind: Some(kind) });
+    vec![
+        ("open_session", Op::OpenSession(OpenSession { command: "fio".into(), host: "h1".into(), uid: 1000 })),
+        ("close_session", Op::CloseSession(CloseSession { settled: vec![settle()] })),
+        ("make_file", make(MakeKind::File(true))),
+        ("make_directory", make(MakeKind::Directory(true))),
+        ("make_symlink", make(MakeKind::Symlink(b"../to".to_vec()))),
+        ("make_special", make(MakeKind::Special(Special { file_type: 0o020_000, rdev: 0x0103 }))),
+        ("link", Op::Link(Link { file: Target::inode(InodeId(77)), name: file() })),
+        ("remove", Op::Remove(Remove { target: file(), directory: true })),
+        ("rename", Op::Rename(Rename { from: file(), to: Target::under(InodeId(9), *b"c"), flags: 2 })),
+        (
+            "set_attr",
+            Op::SetAttr(SetAttr {
+                target: file(),
+                mode: Some(0),
+                uid: Some(1),
+                gid: Some(2),
+                size: Some(0),
+                atime: Some(TimeValue { now: true, ns: 0 }),
+                mtime: Some(TimeValue { now: false, ns: -7 }),
+                by_handle: true,
+                settled: Some(settle()),
+            }),
+        ),
+        (
+            "set_xattr",
+            Op::SetXattr(SetXattr { target: file(), name: b"user.c".to_vec(), value: vec![0, 255], flags: 1 }),
+        ),
+        ("remove_xattr", Op::RemoveXattr(RemoveXattr { target: file(), name: b"user.c".to_vec() })),
+        ("grant", Op::Grant(Grant { inode: 77, first: 3, count: 16 })),
+        ("settle", Op::Settle(settle())),
+        ("make_snapshot", Op::MakeSnapshot(MakeSnapshot { name: "release-1".into(), at: AT })),
+        ("delete_snapshot", Op::DeleteSnapshot(DeleteSnapshot { name: "release-1".into() })),
+        ("format", Op::Format(Format { chunk_bytes: 64 << 20, chain_count: 8, uid: 0, gid: 0, mode: 0o755 })),
+    ]
+}
+
+fn requests() -> Vec<(&'static str, Request)> {
+    let (target, view) = (file(), past());
+    vec![
+        (
+            "hello",
+            Request::Hello(Hello {
+                software: "frieze/0.1.0".into(),
+                key_name: "laptop".into(),
+                nonce: vec![7; 32],
+                cluster: "00ff".into(),
+            }),
+        ),
+        ("prove", Request::Prove(Prove { mac: vec![8; 32] })),
+        ("ping", Request::Ping(Ping {})),
+        ("stat", Request::Stat(Stat { target: target.clone(), view })),
+        (
+            "list",
+            Request::List(List {
+                target: target.clone(),
+                view,
+                after: b"m".to_vec(),
+                count_max: 500,
+                with_attrs: true,
+                by_handle: true,
+            }),
+        ),
+        ("read_link", Request::ReadLink(ReadLink { target: target.clone(), view })),
+        ("access", Request::Access(Access { target: target.clone(), view, mask: 6 })),
+        ("get_xattr", Request::GetXattr(GetXattr { target: target.clone(), view, name: b"user.c".to_vec() })),
+        ("open", Request::Open(Open { target: target.clone(), view: View::NOW, read: true, write: true, made_at: AT })),
+        ("read", Request::Read(Read { capability: vec![1, 2, 3], offset: 1 << 40, len: 1 << 20 })),
+        (
+            "write",
+            Request::Write(Write {
+                capability: vec![1, 2, 3],
+                offset: 4096,
+                append: true,
+                durability: Durability::Sync as i32,
+                uid: 1000,
+            }),
+        ),
+        ("sync", Request::Sync(Sync { inode: 77 })),
+        ("seek", Request::Seek(Seek { capability: vec![1, 2, 3], offset: 9, data: true })),
+        (
+            "txn",
+            Request::Txn(Txn {
+                durability: Durability::Sync as i32,
+                op: Some(Op::Grant(Grant { inode: 1, first: 0, count: 1 })),
+            }),
+        ),
+        ("now", Request::Now(Now { name: "last-whole".into() })),
+        ("snapshots", Request::Snapshots(Snapshots {})),
+        ("log", Request::Log(Log { target, view, after: AT, count_max: 10 })),
+        ("status", Request::Status(Status {})),
+    ]
+}
+
+fn replies() -> Vec<(&'static str, Reply)> {
+    vec![
+        (
+            "hello",
+            Reply::Hello(HelloReply {
+                software: "frieze/0.1.0".into(),
+                cluster: "00ff".into(),
+                node: 1,
+                challenge: vec![9; 32],
+                uid: 65534,
+                may_impersonate: true,
+                chunk_bytes: 64 << 20,
+            }),
+        ),
+        ("done", Reply::Done(Done {})),
+        ("stat", Reply::Stat(StatReply { attr: attr(), answered: answered() })),
+        (
+            "list",
+            Reply::List(ListReply {
+                entries: vec![
+                    DirEntry { name: b"a".to_vec(), inode: 5, kind: FileKind::File as i32, attr: None },
+                    DirEntry { name: vec![0xff], inode: 77, kind: FileKind::Directory as i32, attr: Some(attr()) },
+                ],
+                more: true,
+                answered: answered(),
+                inode: 3,
+                parent: 1,
+            }),
+        ),
+        ("bytes", Reply::Bytes(BytesReply { value: vec![0, 1, 254] })),
+        ("open", Reply::Open(OpenReply { attr: attr(), capability: vec![1, 2, 3], answered: answered() })),
+        ("read", Reply::Read(ReadReply { end_of_file: true, answered: answered() })),
+        ("write", Reply::Write(WriteReply { stamp: AT, offset: 1 << 40 })),
+        ("seek", Reply::Seek(1 << 50)),
+        (
+            "txn",
+            Reply::Txn(TxnReply { stamp: AT, id: 77, existed: true, attr: Some(attr()), capability: vec![1, 2, 3] }),
+        ),
+        ("now", Reply::Now(NowReply { at: AT, precision_us: 250, earliest: 1, stable: AT - 1 })),
+        (
+            "snapshots",
+            Reply::Snapshots(SnapshotsReply {
+                snapshots: vec![Snapshot { name: "release-1".into(), at: AT, made: AT + 9, uid: 1000 }],
+            }),
+        ),
+        (
+            "log",
+            Reply::Log(LogReply {
+                versions: vec![Version {
+                    kind: VersionKind::Punch as i32,
+                    stamp: AT,
+                    user_time: Some(-1),
+                    session: 42,
+                    uid: 1000,
+                    offset: 4096,
+                    len: 100,
+                    name: b"b.txt".to_vec(),
+                }],
+                more: true,
+            }),
+        ),
+        (
+            "status",
+            Reply::Status(StatusReply {
+                health: "healthy".into(),
+                clock_error_us: 1,
+                fenced: true,
+                newest: 2,
+                earliest: 3,
+                stable: 4,
+                durable: 5,
+                dirty_bytes: 6,
+                dirty_age_ms: 7,
+                capacity_bytes: 8,
+                free_bytes: 9,
+                log_bytes: 10,
+                records: 11,
+                inodes: 12,
+                sessions: 13,
+                connections: 14,
+                resident_bytes: 15,
+                resident_bytes_peak: 16,
+                cpu_ns: 17,
+                gaps: vec![Gap { from: 1, to: 2 }],
+                software: "frieze/0.1.0".into(),
+                cluster: "00ff".into(),
+                uptime_ms: 23,
+                metalog_index: 24,
+                index_bytes: 25,
+                last_whole: 26,
+            }),
+        ),
+    ]
+}
+
+fn full_header() -> FrameHeader {
+    FrameHeader {
+        kind: FrameKind::Refusal,
+        body_len: 0x0001_0203,
+        payload_len: 0x0004_0506,
+        request_id: 0x1112_1314_1516_1718,
+        session: SessionId(0x2122_2324_2526_2728),
+        seq: Seq(0x3132_3334_3536_3738),
+        acked: Seq(0x4142_4344_4546_4748),
+        epoch: ChainEpoch(0x5152_5354_5556_5758),
+        hlc: Hlc(0x6162_6364_6566_6768),
+        body_crc: 0x7172_7374,
+        payload_crc: 0x8182_8384,
+    }
+}
+
+/// Checks `value` against its line, in both directions.
+struct Golden {
+    kept: BTreeMap<String, Vec<u8>>,
+    now: String,
+    wrong: Vec<String>,
+}
+
+impl Golden {
+    fn open() -> Golden {
+        let text = std::fs::read_to_string(path()).unwrap_or_default();
+        let kept = text.lines().filter(|line| !line.starts_with('#')).filter_map(|line| {
+            let (name, hex) = line.split_once(' ')?;
+            let bytes = (0..hex.len()).step_by(2).map(|i| u8::from_str_radix(&hex[i..i + 2], 16).unwrap());
+            Some((name.to_owned(), bytes.collect()))
+        });
+        Golden { kept: kept.collect(), now: String::new(), wrong: Vec::new() }
+    }
+
+    fn message<M: Message + Default + PartialEq + Debug>(&mut self, name: String, value: &M) {
+        let bytes = value.encode_to_vec();
+        if let Some(kept) = self.kept.get(&name) {
+            match M::decode(&kept[..]) {
+                Ok(read) if read == *value => {}
+                other => self.wrong.push(format!("{name}: the kept bytes read as {other:?}")),
+            }
+        }
+        self.bytes(name, &bytes);
+    }
+
+    fn bytes(&mut self, name: String, bytes: &[u8]) {
+        match self.kept.get(&name) {
+            Some(kept) if kept == bytes => {}
+            Some(_) => self.wrong.push(format!("{name}: other bytes than were kept")),
+            None => self.wrong.push(format!("{name}: no bytes were kept")),
+        }
+        let _ = write!(self.now, "{name} ");
+        bytes.iter().for_each(|b| {
+            let _ = write!(self.now, "{b:02x}");
+        });
+        self.now.push('\n');
+    }
+
+    fn finish(self) {
+        if std::env::var_os("UPDATE_EXPECT").is_some() {
+            let head = "# The bytes of every message; see tests/golden.rs. A changed line is a new protocol version.\n";
+            std::fs::write(path(), head.to_owned() + &self.now).unwrap();
+            return;
+        }
+        assert!(self.wrong.is_empty(), "{}\nUPDATE_EXPECT=1 keeps the new bytes", self.wrong.join("\n"));
+        assert_eq!(self.kept.len(), self.now.lines().count(), "a message that was kept is no longer tried");
+    }
+}
+
+fn path() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/testdata/golden.txt")
+}
+
+#[test]
+fn every_message_reads_its_kept_bytes_and_writes_the_same() {
+    let mut golden = Golden::open();
+    golden.bytes("header".into(), &full_header().encode());
+    for (name, request) in requests() {
+        golden.message(format!("request.{name}"), &RequestBody { caller: Some(caller()), request: Some(request) });
+    }
+    for (name, reply) in replies() {
+        golden.message(format!("reply.{name}"), &ReplyBody { reply: Some(reply) });
+    }
+    golden.message("refusal".into(), &Refusal { reason: Reason::NoSpace as u32, message: "full".into() });
+    for (name, op) in ops() {
+        let transaction =
+            Transaction { session: 42, seq: 7, acked: 5, caller: caller(), must_see: AT, op: Some(op.clone()) };
+        golden.message(format!("op.{name}"), &transaction);
+        // As a client sends it: the same tags in another envelope.
+        golden.message(format!("txn.{name}"), &Txn { durability: 0, op: Some(op) });
+    }
+    let transactions = vec![
+        Transaction {
+            session: 42,
+            seq: 7,
+            acked: 5,
+            caller: caller(),
+            must_see: AT,
+            op: ops().pop().map(|(_, op)| op)
+        };
+        2
+    ];
+    golden.message("batch".into(), &Batch { transactions });
+    let outcome =
+        Outcome { stamp: AT, id: 77, existed: true, reason: Reason::Exists as u32, message: "a/b.txt exists".into() };
+    golden.message("outcome".into(), &outcome);
+    golden.finish();
+}
+
+#[test]
+fn a_header_lies_as_its_table_says() {
+    let header = full_header();
+    let bytes = header.encode();
+    let expect: Vec<u8> = [
+        &b"FRZ1"[..],
+        &[3, PROTOCOL_VERSION, 0, 0],
+        &[0x03, 0x02, 0x01, 0x00],
+        &[0x06, 0x05, 0x04, 0x00],
+        &[0x18, 0x17, 0x16, 0x15, 0x14, 0x13, 0x12, 0x11],
+        &[0x28, 0x27, 0x26, 0x25, 0x24, 0x23, 0x22, 0x21],
+        &[0x38, 0x37, 0x36, 0x35, 0x34, 0x33, 0x32, 0x31],
+        &[0x48, 0x47, 0x46, 0x45, 0x44, 0x43, 0x42, 0x41],
+        &[0x58, 0x57, 0x56, 0x55, 0x54, 0x53, 0x52, 0x51],
+        &[0x68, 0x67, 0x66, 0x65, 0x64, 0x63, 0x62, 0x61],
+        &[0x74, 0x73, 0x72, 0x71],
+        &[0x84, 0x83, 0x82, 0x81],
+        &[0, 0, 0, 0],
+    ]
+    .concat();
+    assert_eq!(bytes[..76], expect[..]);
+    assert_eq!(bytes[76..], crc32c(&expect).to_le_bytes());
+    assert_eq!(FrameHeader::decode(&bytes).unwrap(), header);
+}
+
+#[test]
+fn every_flipped_bit_of_a_header_is_noticed() {
+    let bytes = full_header().encode();
+    for bit in 0..FRAME_HEADER_BYTES * 8 {
+        let mut flipped = bytes;
+        flipped[bit / 8] ^= 1 << (bit % 8);
+        assert_eq!(FrameHeader::decode(&flipped).unwrap_err().reason, Reason::BadFrame, "bit {bit}");
+    }
+}
+
+#[test]
+fn a_header_of_another_version_names_both() {
+    let mut bytes = full_header().encode();
+    bytes[5] = PROTOCOL_VERSION + 1;
+    let crc = crc32c(&bytes[..76]);
+    bytes[76..].copy_from_slice(&crc.to_le_bytes());
+    let fault = FrameHeader::decode(&bytes).unwrap_err();
+    assert_eq!(fault.reason, Reason::WrongVersion);
+    assert!(fault.message.contains("version 2") && fault.message.contains("this process 1"), "{fault}");
+}
+
+#[test]
+fn a_length_beyond_its_bound_is_refused_before_anything_is_read() {
+    for (body_len, payload_len, is_good) in
+        [(BODY_BYTES_MAX, PAYLOAD_BYTES_MAX, true), (BODY_BYTES_MAX + 1, 0, false), (0, PAYLOAD_BYTES_MAX + 1, false)]
+    {
+        let bytes = FrameHeader { body_len, payload_len, ..FrameHeader::of(FrameKind::Request) }.encode();
+        assert_eq!(FrameHeader::decode(&bytes).is_ok(), is_good, "{body_len} {payload_len}");
+    }
+}
+
+#[test]
+fn a_field_that_a_newer_peer_added_is_passed_over() {
+    let mut bytes = StatReply { attr: attr(), answered: answered() }.encode_to_vec();
+    bytes.extend([0xfa, 0x3f, 3, b'n', b'e', b'w']); // field 1023, three bytes
+    assert_eq!(StatReply::decode(&bytes[..]).unwrap(), StatReply { attr: attr(), answered: answered() });
+}
+
+#[test]
+fn an_unknown_request_reads_as_none_and_not_as_another() {
+    // Field 29, an empty message: a request of a newer client.
+    assert_eq!(RequestBody::decode(&[0xea, 0x01, 0][..]).unwrap().request, None);
+    assert_eq!(ReplyBody::decode(&[0xea, 0x01, 0][..]).unwrap().reply, None);
+}
+
+proptest! {
+    #[test]
+    fn arbitrary_bytes_never_panic_a_decoder(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+        let _ = RequestBody::decode(&bytes[..]);
+        let _ = ReplyBody::decode(&bytes[..]);
+        let _ = Refusal::decode(&bytes[..]);
+        let _ = Batch::decode(&bytes[..]);
+        let _ = Outcome::decode(&bytes[..]);
+        if let Some(header) = bytes.first_chunk::<FRAME_HEADER_BYTES>() {
+            let _ = FrameHeader::decode(header);
+        }
+    }
+
+    #[test]
+    fn a_changed_message_never_panics_a_decoder(which in any::<prop::sample::Index>(), at in any::<prop::sample::Index>(), to in any::<u8>()) {
+        let requests = requests();
+        let (_, request) = requests[which.index(requests.len())].clone();
+        let mut bytes = RequestBody { caller: Some(caller()), request: Some(request) }.encode_to_vec();
+        let at = at.index(bytes.len());
+        bytes[at] = to;
+        let _ = RequestBody::decode(&bytes[..]);
+    }
+}
