@@ -22,6 +22,11 @@ const XATTRS_BYTES_MAX: usize = 256 << 10;
 /// Longest text of a time plug-in, bytes: it is repeated in every version of what inherits it.
 const PLUGIN_BYTES_MAX: usize = 1024;
 
+/// Flag of `SetXattr`: the attribute must be new.
+const XATTR_CREATE: u32 = 1;
+/// Flag of `SetXattr`: the attribute must be there.
+const XATTR_REPLACE: u32 = 2;
+
 /// Classes of extended attributes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum XattrClass {
@@ -85,11 +90,13 @@ impl Namespace {
         }
         let all = self.xattrs.get(&id);
         let present = all.and_then(|all| all.get(op.name.as_slice()));
-        match op.flags {
-            1 if present.is_some() => return Err(Error::exists(&op.name)),
-            2 if present.is_none() => return Err(Error::NoAttribute { name: lossy(&op.name) }),
-            0..=2 => {}
-            _ => return Err(Error::InvalidArgument { why: "unknown flags of an extended attribute" }),
+        match present {
+            _ if op.flags > XATTR_CREATE | XATTR_REPLACE => {
+                return Err(Error::InvalidArgument { why: "unknown flags of an extended attribute" });
+            }
+            Some(_) if op.flags & XATTR_CREATE != 0 => return Err(Error::exists(&op.name)),
+            None if op.flags & XATTR_REPLACE != 0 => return Err(Error::NoAttribute { name: lossy(&op.name) }),
+            _ => {}
         }
         let others = all.into_iter().flatten().filter(|(name, _)| ***name != *op.name);
         let bytes = others.map(|(n, v)| n.len() + v.len()).sum::<usize>() + op.name.len() + op.value.len();

@@ -28,14 +28,14 @@ impl Namespace {
         let kind = op.kind.as_ref().ok_or(Error::InvalidArgument { why: "nothing to make" })?;
         let opens = op.or_open && matches!(kind, MakeKind::File(_));
         let place = self.place(run, &op.target, if opens && op.target.follow { Last::Follow } else { Last::Name })?;
+        if place.slash && matches!(kind, MakeKind::File(_)) {
+            return Err(Error::is_directory(&place.name));
+        }
         if let Some(found) = place.found {
             return if opens { existing(&place, found) } else { Err(Error::exists(&place.name)) };
         }
-        match kind {
-            MakeKind::Directory(_) => {}
-            MakeKind::File(_) if place.slash => return Err(Error::is_directory(&place.name)),
-            _ if place.slash => return Err(Error::not_found(&place.name)),
-            _ => {}
+        if place.slash && !matches!(kind, MakeKind::Directory(_)) {
+            return Err(Error::not_found(&place.name));
         }
         let parent = self.check_addition(run, &place)?;
         let (kind, mode, extra) = new_inode(run, kind, op.mode)?;
@@ -112,7 +112,7 @@ impl Namespace {
         let id = found.inode();
         if place.name.is_empty() {
             return Err(match op.directory {
-                _ if id == InodeId::ROOT => Error::Busy { what: "the root directory".to_owned() },
+                true if id == InodeId::ROOT => Error::Busy { what: "the root directory".to_owned() },
                 true => Error::InvalidArgument { why: "`.` cannot be removed: name the directory in its parent" },
                 false => Error::is_directory(b"."),
             });
@@ -323,7 +323,6 @@ fn existing(place: &Place, found: Entry) -> Result<Done, Error> {
     match found.kind() {
         FileKind::Directory => Err(Error::is_directory(&place.name)),
         FileKind::Symlink => Err(Error::SymlinkLoop { name: lossy(&place.name) }),
-        _ if place.slash => Err(Error::not_directory(&place.name)),
         _ => Ok(Done { id: found.inode().0, existed: true }),
     }
 }

@@ -1,0 +1,199 @@
+//! A small world for the tests: a namespace, its history, a clock that counts, and everything that was asked.
+
+#![allow(dead_code, clippy::allow_attributes, reason = "each test file uses a part of it")]
+
+use std::fmt::Write;
+
+use frieze_base::{InodeId, Reason, SessionId};
+use frieze_hlc::Hlc;
+use frieze_namespace::{MemoryHistory, Namespace};
+use frieze_wire::message::FileKind;
+use frieze_wire::txn::{
+    Caller, Format, Link, Make, MakeKind, Op, OpenSession, Outcome, Remove, Rename, Special, Target, Transaction,
+};
+
+pub(crate) const CHUNK_BYTES: u64 = 4096;
+
+pub(crate) fn root() -> Caller {
+    Caller::root()
+}
+
+pub(crate) fn user(uid: u32, gid: u32, groups: &[u32]) -> Caller {
+    Caller { uid, gid, groups: groups.to_vec() }
+}
+
+pub(crate) struct World {
+    pub(crate) ns: Namespace,
+    pub(crate) history: MemoryHistory,
+    pub(crate) stamp: Hlc,
+    pub(crate) session: SessionId,
+    pub(crate) seq: u64,
+    /// Everything applied, with its stamp and outcome.
+    pub(crate) log: Vec<(Transaction, Hlc, Outcome)>,
+}
+
+impl World {
+    pub(crate) fn new() -> World {
+        let mut world = World {
+            ns: Namespace::new(),
+            history: MemoryHistory::new(),
+            stamp: Hlc::first_of_micros(1_000_000),
+            session: SessionId(0),
+            seq: 0,
+            log: Vec::new(),
+        };
+        let format = Format { chunk_bytes: CHUNK_BYTES, chain_count: 8, uid: 0, gid: 0, mode: 0o755 };
+        world.raw(SessionId(0), 0, 0, root(), Op::Format(format));
+        world.session = world.open_session(0);
+        world
+    }
+
+    pub(crate) fn open_session(&mut self, uid: u32) -> SessionId {
+        let open = OpenSession { command: "test".to_owned(), host: "here".to_owned(), uid };
+        SessionId(self.raw(SessionId(0), 0, 0, root(), Op::OpenSession(open)).id)
+    }
+
+    /// Applies one transaction a microsecond later.
+    pub(crate) fn raw(&mut self, session: SessionId, seq: u64, acked: u64, caller: Caller, op: Op) -> Outcome {
+        self.stamp = Hlc::first_of_micros(self.stamp.micros() + 1);
+        let txn = Transaction { session: session.0, seq, acked, caller, must_see: 0, op: Some(op) };
+        let mut changes = Vec::new();
+        let outcome = self.ns.apply(&txn, self.stamp, &mut changes);
+        assert!(changes.iter().all(|change| change.stamp == self.stamp));
+        let mut keys: Vec<&[u8]> = changes.iter().map(|change| change.key.as_slice()).collect();
+        keys.sort_unstable();
+        assert!(keys.windows(2).all(|pair| pair[0] != pair[1]), "one change for each key");
+        self.history.commit(&changes);
+        self.log.push((txn, self.stamp, outcome.clone()));
+        outcome
+    }
+
+    /// Runs an operation of the world's session.
+    pub(crate) fn run(&mut self, caller: &Caller, op: Op) -> Result<Outcome, Reason> {
+        self.seq += 1;
+        let outcome = self.raw(self.session, self.seq, self.seq.saturating_sub(2), caller.clone(), op);
+        outcome.into_result().map_err(|fault| fault.reason)
+    }
+
+    pub(crate) fn make(&mut self, path: &str, mode: u32, kind: MakeKind) -> Result<InodeId, Reason> {
+        let make = Make { target: Target::path(path), mode, or_open: false, kind: Some(kind) };
+        self.run(&root(), Op::Make(make)).map(|outcome| InodeId(outcome.id))
+    }
+
+    pub(crate) fn file(&mut self, path: &str) -> InodeId {
+        self.make(path, 0o644, MakeKind::File(false)).unwrap()
+    }
+
+    pub(crate) fn directory(&mut self, path: &str) -> InodeId {
+        self.make(path, 0o755, MakeKind::Directory(true)).unwrap()
+    }
+
+    pub(crate) fn remove(&mut self, path: &str, directory: bool) -> Result<Outcome, Reason> {
+        self.run(&root(), Op::Remove(Remove { target: Target::path(path), directory }))
+    }
+
+    pub(crate) fn rename(&mut self, from: &str, to: &str, flags: u32) -> Result<Outcome, Reason> {
+        self.run(&root(), Op::Rename(Rename { from: Target::path(from), to: Target::path(to), flags }))
+    }
+
+    pub(crate) fn link(&mut self, file: &str, name: &str) -> Result<Outcome, Reason> {
+        self.run(&root(), Op::Link(Link { file: Target::path(file), name: Target::path(name) }))
+    }
+
+    pub(crate) fn find(&self, path: &str, at: Option<Hlc>) -> Result<InodeId, Reason> {
+        let found = self.ns.resolve(&self.history, &Target::path(path), at, &root());
+        found.map(|resolved| resolved.id).map_err(|fault| fault.reason)
+    }
+
+    /// Every path with its attributes, as it is or was.
+    pub(crate) fn dump(&self, at: Option<Hlc>) -> String {
+        dump(&self.ns, &self.history, at)
+    }
+
+    /// The namespace as a restart would load it.
+    pub(crate) fn reloaded(&self) -> Namespace {
+        let mut ns = Namespace::new();
+        for (key, stamp, value) in self.history.current() {
+            ns.load(key, stamp, value).unwrap();
+        }
+        ns
+    }
+
+    /// The same transactions in another namespace: changes and outcomes have to be the same.
+    pub(crate) fn check_replay(&self) {
+        let mut ns = Namespace::new();
+        let mut history = MemoryHistory::new();
+        for (txn, stamp, outcome) in &self.log {
+            let mut changes = Vec::new();
+            assert_eq!(ns.apply(txn, *stamp, &mut changes), *outcome, "{txn:?}");
+            history.commit(&changes);
+        }
+        assert_eq!(history, self.history, "a replay made other versions");
+        assert_eq!(ns, self.ns);
+    }
+}
+
+pub(crate) fn dump(ns: &Namespace, history: &MemoryHistory, at: Option<Hlc>) -> String {
+    let mut text = String::new();
+    let mut todo = vec![("/".to_owned(), InodeId::ROOT)];
+    while let Some((path, id)) = todo.pop() {
+        let inode = ns.inode(history, id, at).unwrap();
+        let found = ns.resolve(history, &Target { follow: false, ..Target::path(path.as_str()) }, at, &root()).unwrap();
+        assert_eq!((found.id, &found.inode), (id, &inode), "{path}");
+        writeln!(
+            text,
+            "{path} {id} {:?} {:o} {}:{} links {} size {} as of {} times {} {} {} {:?} {:?} {:?} plugin {:?}",
+            inode.kind(),
+            inode.mode,
+            inode.uid,
+            inode.gid,
+            inode.links,
+            inode.size,
+            inode.size_as_of,
+            inode.atime_ns,
+            inode.mtime_ns,
+            inode.ctime_ns(),
+            inode.horizons(),
+            inode.grants(),
+            String::from_utf8_lossy(inode.symlink_target()),
+            inode.plugin(),
+        )
+        .unwrap();
+        for name in ns.xattr_names(history, id, at, &root()).unwrap() {
+            let value = ns.xattr(history, id, &name, at, &root()).unwrap();
+            writeln!(text, "  {} = {}", String::from_utf8_lossy(&name), String::from_utf8_lossy(&value)).unwrap();
+        }
+        if inode.kind() == FileKind::Directory {
+            let listed = ns.list(history, id, at, b"", usize::MAX).unwrap();
+            // Pages of two give the same as all at once.
+            let mut paged = Vec::new();
+            loop {
+                let after = paged.last().map_or(Vec::new(), |last: &frieze_namespace::Listed| last.name.clone());
+                let page = ns.list(history, id, at, &after, 2).unwrap();
+                if page.is_empty() {
+                    break;
+                }
+                paged.extend(page);
+            }
+            assert_eq!(paged, listed);
+            let subdirectories = listed.iter().filter(|entry| entry.kind == FileKind::Directory).count();
+            assert_eq!(inode.links as usize, 2 + subdirectories, "{path}");
+            for entry in listed.into_iter().rev() {
+                let slash = if path == "/" { "" } else { "/" };
+                todo.push((format!("{path}{slash}{}", String::from_utf8_lossy(&entry.name)), entry.inode));
+            }
+        }
+    }
+    text
+}
+
+pub(crate) fn special(text: &str) -> MakeKind {
+    let file_type = match text {
+        "fifo" => 0o010_000,
+        "char" => 0o020_000,
+        "block" => 0o060_000,
+        "socket" => 0o140_000,
+        _ => 0o100_000,
+    };
+    MakeKind::Special(Special { file_type, rdev: 0x0103 })
+}

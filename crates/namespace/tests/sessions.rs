@@ -1,0 +1,354 @@
+//! Sessions, retries, write grants and settled lengths, named instants, the format.
+
+#![expect(clippy::unwrap_used, reason = "a test")]
+
+mod common;
+
+use common::{CHUNK_BYTES, World, root, user};
+use frieze_base::{InodeId, Reason, SessionId};
+use frieze_hlc::Hlc;
+use frieze_namespace::{Horizon, MemoryHistory, Namespace, OUTCOMES_REMEMBERED_MAX, Snapshot};
+use frieze_wire::txn::{
+    CloseSession, DeleteSnapshot, Format, Grant, Make, MakeKind, MakeSnapshot, Op, Outcome, Remove, SetAttr, Settle,
+    Target, Transaction,
+};
+
+fn make(path: &str) -> Op {
+    make_kind(path, MakeKind::File(false))
+}
+
+fn make_kind(path: &str, kind: MakeKind) -> Op {
+    Op::Make(Make { target: Target::path(path), mode: 0o644, or_open: false, kind: Some(kind) })
+}
+
+fn grant(inode: InodeId, first: u32, count: u32) -> Op {
+    Op::Grant(Grant { inode: inode.0, first, count })
+}
+
+fn settle(inode: InodeId, stamp: Hlc, size: u64, keep_grant: bool) -> Settle {
+    let mtime_ns = if stamp == Hlc::ZERO { 0 } else { stamp.unix_ns() };
+    Settle { inode: inode.0, keep_grant, stamp: stamp.0, size, mtime_ns }
+}
+
+fn truncate(inode: InodeId, len: u64, settled: Option<Settle>) -> Op {
+    Op::SetAttr(SetAttr {
+        target: Target::inode(inode),
+        mode: None,
+        uid: None,
+        gid: None,
+        size: Some(len),
+        atime: None,
+        mtime: None,
+        by_handle: true,
+        settled,
+    })
+}
+
+fn chmod(inode: InodeId, mode: u32) -> Op {
+    let Op::SetAttr(set) = truncate(inode, 0, None) else { unreachable!() };
+    Op::SetAttr(SetAttr { size: None, mode: Some(mode), ..set })
+}
+
+/// A stamp of data written between the last transaction and the next.
+fn data(world: &World) -> Hlc {
+    Hlc(world.stamp.0 + 7)
+}
+
+#[test]
+fn a_retry_answers_the_first_outcome_and_changes_nothing() {
+    let mut world = World::new();
+    let session = world.session;
+    let first = world.raw(session, 10, 1, root(), make("/f"));
+    let remove = Op::Remove(Remove { target: Target::path("/f"), directory: false });
+    world.raw(session, 11, 1, root(), remove);
+    let history = world.history.clone();
+    let again = world.raw(session, 10, 1, root(), make("/f"));
+    assert_eq!(again, first);
+    assert_eq!(world.history, history);
+    assert_eq!(world.find("/f", None), Err(Reason::NotFound));
+}
+
+#[test]
+fn a_failure_is_remembered_too() {
+    let mut world = World::new();
+    let first = world.raw(world.session, 10, 1, root(), make("/none/f"));
+    assert_eq!(Reason::from_code(first.reason), Reason::NotFound);
+    world.directory("/none");
+    assert_eq!(world.raw(world.session, 10, 1, root(), make("/none/f")), first);
+}
+
+#[test]
+fn retries_are_known_after_a_restart_until_they_are_acknowledged() {
+    let mut world = World::new();
+    let session = world.session;
+    let first = world.raw(session, 1, 1, root(), make("/f"));
+    let snapshot = world.raw(session, 2, 1, root(), Op::MakeSnapshot(MakeSnapshot { name: "s".to_owned(), at: 0 }));
+    world.ns = world.reloaded();
+    assert_eq!(world.raw(session, 1, 1, root(), make("/f")), first);
+    let again = world.raw(session, 2, 1, root(), Op::MakeSnapshot(MakeSnapshot { name: "s".to_owned(), at: 0 }));
+    assert_eq!(again, snapshot);
+    world.raw(session, 3, 3, root(), make("/g"));
+    for restart in [false, true] {
+        if restart {
+            world.ns = world.reloaded();
+        }
+        let forgotten = world.raw(session, 1, 1, root(), make("/f"));
+        assert_eq!(Reason::from_code(forgotten.reason), Reason::SequenceTooOld);
+    }
+    assert_eq!(world.history.current().filter(|(key, ..)| key[0] == b'R').count(), 1);
+}
+
+#[test]
+fn a_session_that_never_acknowledges_is_stopped_until_it_does() {
+    let mut world = World::new();
+    let session = world.session;
+    for seq in 1..=OUTCOMES_REMEMBERED_MAX as u64 {
+        world.raw(session, seq, 0, root(), make("/none/f"));
+    }
+    let next = OUTCOMES_REMEMBERED_MAX as u64 + 1;
+    let refused = world.raw(session, next, 0, root(), make("/f"));
+    assert_eq!(Reason::from_code(refused.reason), Reason::Overloaded);
+    assert_eq!(world.raw(session, next, 5, root(), make("/f")).reason, 0);
+    assert_eq!(world.reloaded(), world.ns);
+}
+
+#[test]
+fn only_open_sessions_may_change_anything() {
+    let mut world = World::new();
+    let unknown = |outcome: Outcome| Reason::from_code(outcome.reason) == Reason::UnknownSession;
+    assert!(unknown(world.raw(SessionId(0), 1, 0, root(), make("/f"))));
+    assert!(unknown(world.raw(SessionId(77), 1, 0, root(), make("/f"))));
+    let other = world.open_session(1000);
+    assert_eq!(world.ns.session(other).unwrap().uid, 1000);
+    assert_eq!(other.0, world.stamp.0);
+    assert_eq!(world.raw(other, 1, 0, root(), make("/f")).reason, 0);
+    assert_eq!(world.raw(other, 2, 0, root(), Op::CloseSession(CloseSession { settled: Vec::new() })).reason, 0);
+    assert!(unknown(world.raw(other, 3, 0, root(), make("/g"))));
+    assert!(unknown(world.raw(other, 1, 0, root(), make("/f"))));
+    assert_eq!(world.ns.sessions().count(), 1);
+    assert_eq!(world.history.current().filter(|(key, ..)| key[0] == b'R').count(), 0);
+    assert_eq!(world.reloaded(), world.ns);
+}
+
+#[test]
+fn a_made_file_is_open_for_writing_and_settles_to_its_length() {
+    let mut world = World::new();
+    let session = world.session;
+    let file = world.make("/f", 0o644, MakeKind::File(true)).unwrap();
+    let made = world.stamp;
+    assert!(world.ns.has_grant(session, file, 0) && !world.ns.has_grant(session, file, 1));
+    assert!(!world.ns.has_grant(SessionId(5), file, 0));
+    assert_eq!(world.ns.granted(session), [file]);
+    let written = data(&world);
+    world.run(&root(), Op::Settle(settle(file, written, 100, true))).unwrap();
+    let inode = world.ns.current(file).unwrap();
+    assert_eq!((inode.size, inode.size_as_of, inode.mtime_stamp), (100, written, written));
+    assert_eq!((inode.mtime_ns, inode.ctime), (written.unix_ns(), written));
+    assert!(world.ns.has_grant(session, file, 0));
+    // An fsync without anything new makes no version.
+    let versions = world.history.clone();
+    world.run(&root(), Op::Settle(settle(file, written, 100, true))).unwrap();
+    let of_inode =
+        |history: &MemoryHistory| history.current().find(|(key, ..)| key[0] == b'I' && key[8] == 2).unwrap().1;
+    assert_eq!(of_inode(&versions), of_inode(&world.history));
+    world.run(&root(), Op::Settle(settle(file, written, 100, false))).unwrap();
+    assert!(!world.ns.has_grant(session, file, 0));
+    assert_eq!(world.ns.granted(session), []);
+    let then = world.ns.inode(&world.history, file, Some(made)).unwrap();
+    assert_eq!((then.size, then.grants().len()), (0, 1), "asks the data plane for what was written then");
+    // A second close, and one of a session that never wrote, change nothing.
+    let before = world.ns.current(file).unwrap().clone();
+    world.run(&root(), Op::Settle(settle(file, data(&world), 5, false))).unwrap();
+    assert_eq!(*world.ns.current(file).unwrap(), before);
+}
+
+#[test]
+fn grants_of_two_sessions_are_kept_apart() {
+    let mut world = World::new();
+    let file = world.file("/f");
+    let (one, two) = (world.session, world.open_session(0));
+    world.raw(one, 90, 1, root(), grant(file, 3, 2));
+    world.raw(two, 90, 1, root(), grant(file, 0, 16));
+    let holds = |world: &World, session| (0..20).filter(|&chunk| world.ns.has_grant(session, file, chunk)).count();
+    assert_eq!((holds(&world, one), holds(&world, two)), (2, 16));
+    world.raw(two, 91, 1, root(), Op::Settle(settle(file, data(&world), 50, false)));
+    assert_eq!((holds(&world, one), holds(&world, two)), (2, 0));
+    assert_eq!(world.ns.current(file).unwrap().size, 50);
+    assert_eq!(world.reloaded(), world.ns);
+}
+
+#[test]
+fn a_grant_that_is_held_already_makes_no_version() {
+    let mut world = World::new();
+    let file = world.file("/f");
+    world.run(&root(), grant(file, 0, 4)).unwrap();
+    let from = world.ns.current(file).unwrap().from;
+    world.run(&root(), grant(file, 1, 3)).unwrap();
+    assert_eq!(world.ns.current(file).unwrap().from, from);
+    world.run(&root(), grant(file, 1, 4)).unwrap();
+    assert_eq!(world.ns.current(file).unwrap().from, world.stamp);
+}
+
+#[test]
+fn impossible_grants_are_refused() {
+    let mut world = World::new();
+    let file = world.file("/f");
+    let directory = world.directory("/d");
+    assert_eq!(world.run(&root(), grant(file, 0, 0)), Err(Reason::InvalidArgument));
+    assert_eq!(world.run(&root(), grant(file, 0, 17)), Err(Reason::InvalidArgument));
+    assert_eq!(world.run(&root(), grant(file, u32::MAX, 2)), Err(Reason::TooLarge));
+    assert_eq!(world.run(&root(), grant(directory, 0, 1)), Err(Reason::InvalidArgument));
+    assert_eq!(world.run(&root(), grant(InodeId(99), 0, 1)), Err(Reason::StaleHandle));
+}
+
+#[test]
+fn closing_a_session_settles_every_file_it_may_write_or_is_refused() {
+    let mut world = World::new();
+    let session = world.open_session(1000);
+    let made = world.raw(session, 1, 1, root(), make_kind("/a", MakeKind::File(true)));
+    let a = InodeId(made.id);
+    let b = InodeId(world.raw(session, 2, 1, root(), make_kind("/b", MakeKind::File(true))).id);
+    let written = data(&world);
+    let partly = CloseSession { settled: vec![settle(a, written, 10, false)] };
+    let refused = world.raw(session, 3, 1, root(), Op::CloseSession(partly));
+    assert_eq!(Reason::from_code(refused.reason), Reason::Busy);
+    assert!(world.ns.has_grant(session, a, 0));
+    let whole = CloseSession { settled: vec![settle(a, written, 10, false), settle(b, Hlc::ZERO, 0, false)] };
+    assert_eq!(world.raw(session, 3, 1, root(), Op::CloseSession(whole)).reason, 0);
+    let sizes = [a, b].map(|id| world.ns.current(id).unwrap().size);
+    assert_eq!(sizes, [10, 0]);
+    assert!(world.ns.current(a).unwrap().grants().is_empty() && world.ns.granted(session).is_empty());
+    assert_eq!(world.reloaded(), world.ns);
+}
+
+#[test]
+fn a_truncate_hides_what_was_written_before_it() {
+    let mut world = World::new();
+    let file = world.make("/f", 0o644, MakeKind::File(true)).unwrap();
+    let horizons = |world: &World| world.ns.current(file).unwrap().horizons().to_vec();
+    let settled = Some(settle(file, data(&world), 1000, true));
+    world.run(&root(), truncate(file, 600, settled)).unwrap();
+    let first = Horizon { at: world.stamp, len: 600 };
+    assert_eq!(horizons(&world), [first]);
+    // Growing hides nothing where the length is known.
+    world.run(&root(), truncate(file, 2000, Some(settle(file, Hlc::ZERO, 0, true)))).unwrap();
+    assert_eq!(horizons(&world), [first]);
+    world.run(&root(), truncate(file, 700, Some(settle(file, Hlc::ZERO, 0, true)))).unwrap();
+    let second = Horizon { at: world.stamp, len: 700 };
+    assert_eq!(horizons(&world), [first, second]);
+    let both = world.stamp;
+    // A shorter one makes the longer ones needless.
+    world.run(&root(), truncate(file, 600, None)).unwrap();
+    assert_eq!(horizons(&world), [Horizon { at: world.stamp, len: 600 }]);
+    let then = world.ns.inode(&world.history, file, Some(both)).unwrap();
+    assert_eq!(then.horizons(), [first, second]);
+    // Where a writer may have written beyond, growing hides that too.
+    world.run(&root(), truncate(file, 800, None)).unwrap();
+    assert_eq!(horizons(&world).len(), 2);
+    assert_eq!(world.reloaded(), world.ns);
+}
+
+#[test]
+fn a_settle_from_before_a_truncate_does_not_bring_the_length_back() {
+    let mut world = World::new();
+    let file = world.make("/f", 0o644, MakeKind::File(true)).unwrap();
+    let written = data(&world);
+    world.run(&root(), truncate(file, 0, None)).unwrap();
+    world.run(&root(), Op::Settle(settle(file, written, 1000, false))).unwrap();
+    let inode = world.ns.current(file).unwrap();
+    assert_eq!((inode.size, inode.mtime_ns), (0, inode.size_as_of.unix_ns()));
+}
+
+#[test]
+fn times_set_by_hand_outlive_a_settle_of_older_writes_only() {
+    let mut world = World::new();
+    let file = world.make("/f", 0o644, MakeKind::File(true)).unwrap();
+    let written = data(&world);
+    let Op::SetAttr(set) = truncate(file, 0, None) else { unreachable!() };
+    let mtime = Some(frieze_wire::txn::TimeValue { now: false, ns: 5 });
+    world.run(&root(), Op::SetAttr(SetAttr { size: None, mtime, ..set })).unwrap();
+    world.run(&root(), Op::Settle(settle(file, written, 10, true))).unwrap();
+    assert_eq!(world.ns.current(file).unwrap().mtime_ns, 5);
+    assert_eq!(world.ns.current(file).unwrap().size, 10);
+    let later = data(&world);
+    world.run(&root(), Op::Settle(settle(file, later, 10, false))).unwrap();
+    assert_eq!(world.ns.current(file).unwrap().mtime_ns, later.unix_ns());
+}
+
+#[test]
+fn writing_takes_set_id_bits_from_all_but_the_superuser() {
+    let ann = user(1000, 100, &[]);
+    let mut world = World::new();
+    let file = world.file("/f");
+    let mode = |world: &World| world.ns.current(file).unwrap().mode;
+    world.run(&root(), chmod(file, 0o6755)).unwrap();
+    world.run(&root(), grant(file, 0, 1)).unwrap();
+    assert_eq!(mode(&world), 0o6755);
+    world.run(&ann, grant(file, 0, 1)).unwrap();
+    assert_eq!(mode(&world), 0o755);
+    // Set again after the last write: stays. Written after it was set: goes.
+    let before = data(&world);
+    world.run(&root(), chmod(file, 0o4755)).unwrap();
+    world.run(&ann, Op::Settle(settle(file, before, 1, true))).unwrap();
+    assert_eq!(mode(&world), 0o4755);
+    world.run(&ann, Op::Settle(settle(file, data(&world), 1, true))).unwrap();
+    assert_eq!(mode(&world), 0o755);
+}
+
+#[test]
+fn named_instants_have_names_that_no_instant_has() {
+    let mut world = World::new();
+    let make = |name: &str, at| Op::MakeSnapshot(MakeSnapshot { name: name.to_owned(), at });
+    let ann = user(1000, 100, &[]);
+    for bad in ["", "2026", "@1", "hlc-1", "a/b", "now", "yesterday", "last-whole", "user-1", "a\0b", &"n".repeat(256)]
+    {
+        assert_eq!(world.run(&ann, make(bad, 0)), Err(Reason::InvalidArgument), "{bad:?}");
+    }
+    let earlier = world.stamp;
+    world.run(&ann, make("before", earlier.0)).unwrap();
+    let made = world.stamp;
+    assert_eq!(world.run(&ann, make("before", 0)), Err(Reason::Exists));
+    assert_eq!(world.run(&ann, make("after", Hlc::MAX.0)), Err(Reason::Future));
+    world.run(&root(), make("a-now", 0)).unwrap();
+    let snapshot = world.ns.snapshot("before").unwrap().clone();
+    assert_eq!(snapshot, Snapshot { name: "before".to_owned(), at: earlier, made, uid: 1000 });
+    assert_eq!(world.ns.snapshot("a-now").unwrap().at, world.stamp);
+    let names: Vec<_> = world.ns.snapshots().map(|snapshot| snapshot.name.as_str()).collect();
+    assert_eq!(names, ["a-now", "before"]);
+    let delete = |name: &str| Op::DeleteSnapshot(DeleteSnapshot { name: name.to_owned() });
+    assert_eq!(world.run(&ann, delete("a-now")), Err(Reason::NotPermitted));
+    assert_eq!(world.run(&ann, delete("none")), Err(Reason::NotFound));
+    assert_eq!(world.reloaded(), world.ns);
+    world.run(&ann, delete("before")).unwrap();
+    assert!(world.ns.snapshot("before").is_none());
+    assert_eq!(world.reloaded(), world.ns);
+}
+
+#[test]
+fn a_file_system_is_made_once_and_first() {
+    let mut ns = Namespace::new();
+    let mut changes = Vec::new();
+    let mut stamp = 1;
+    let mut apply = |ns: &mut Namespace, session, op| {
+        stamp += 1;
+        let txn = Transaction { session, seq: stamp, acked: 0, caller: root(), must_see: 0, op };
+        ns.apply(&txn, Hlc(stamp), &mut changes).reason
+    };
+    let format =
+        |chunk_bytes, chain_count| Some(Op::Format(Format { chunk_bytes, chain_count, uid: 1, gid: 2, mode: 0o755 }));
+    let session = 2;
+    let open = frieze_wire::txn::OpenSession { command: String::new(), host: String::new(), uid: 0 };
+    apply(&mut ns, 0, Some(Op::OpenSession(open)));
+    assert!(ns.session(SessionId(session)).is_some());
+    assert_eq!(apply(&mut ns, session, Some(make("/f"))), Reason::NotFound as u32);
+    for (chunk_bytes, chain_count) in [(0, 8), (2048, 8), (5000, 8), (1 << 32, 8), (CHUNK_BYTES, 0)] {
+        let refused = apply(&mut ns, 0, format(chunk_bytes, chain_count));
+        assert_eq!(refused, Reason::InvalidArgument as u32, "{chunk_bytes} {chain_count}");
+    }
+    assert_eq!(apply(&mut ns, 0, format(CHUNK_BYTES, 8)), 0);
+    assert_eq!(apply(&mut ns, 0, format(CHUNK_BYTES, 8)), Reason::Exists as u32);
+    assert_eq!(ns.format().unwrap().chunk_bytes, CHUNK_BYTES);
+    let root = ns.current(InodeId::ROOT).unwrap();
+    assert_eq!((root.uid, root.gid, root.mode, root.links, root.parent), (1, 2, 0o755, 2, InodeId::ROOT));
+    assert_eq!(apply(&mut ns, session, None), Reason::InvalidArgument as u32);
+}
