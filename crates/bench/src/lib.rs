@@ -1,1 +1,159 @@
-//! Loads with the machine's ceilings beside them.
+//! Loads with the machine's ceilings beside them: what `frieze bench` runs.
+//!
+//! Guarantees: every figure stands beside a ceiling measured in the same run (raw loopback TCP with the same message
+//! size, raw disk, memcpy, ping-pong), with the CPU time of client and server apart; medians where a run is repeated.
+//! Leaves to others: judging. A figure is printed, never asserted: the machine is shared and noisy.
+
+mod ceiling;
+mod report;
+mod scenarios;
+mod stopwatch;
+mod target;
+
+use std::ffi::OsString;
+
+use anyhow::{Context, Result};
+use clap::Parser;
+
+pub use report::Report;
+
+/// Scenarios and options of `frieze bench`.
+#[derive(Parser, Debug, Clone)]
+#[command(
+    name = "frieze bench",
+    about = "Measure frieze beside the machine's own ceiling",
+    long_about = "Runs a load against a server of its own in a temporary directory (or the one named with --server) and \
+                  prints its figure, the ceiling of this machine measured in the same run, their ratio, what client and \
+                  server took of the processor, and the server's peak memory.",
+    after_help = "Examples:\n  frieze bench seq-write\n  frieze bench latency --json\n  frieze bench create --repeat 5\n  frieze bench all --quick"
+)]
+pub struct Options {
+    /// What to run; `all` runs every scenario, `ceilings` only the machine.
+    #[arg(value_enum)]
+    scenario: Scenario,
+    /// One JSON line for each scenario: scenario, value, unit, ceiling, ceiling_name, ratio, cpu_client_s,
+    /// cpu_server_s, cpu_per, server_peak_mib, and what the scenario adds.
+    #[arg(long)]
+    json: bool,
+    /// Measure an existing server instead of one of its own.
+    #[arg(long, value_name = "ADDR")]
+    server: Option<String>,
+    /// Bytes to move, in MiB, where a scenario moves bytes (seq-*: 4096, memory: 256).
+    #[arg(long, value_name = "MIB")]
+    mib: Option<u64>,
+    /// Operations, where a scenario counts them.
+    #[arg(long, value_name = "COUNT")]
+    ops: Option<u64>,
+    /// Connections, where a scenario uses several.
+    #[arg(long, value_name = "COUNT")]
+    clients: Option<usize>,
+    /// Acknowledge when durable instead of when in memory.
+    #[arg(long)]
+    sync: bool,
+    /// Repeat and print the median run.
+    #[arg(long, default_value_t = 1, value_name = "TIMES")]
+    repeat: usize,
+    /// A tenth of the usual load: to see that it works.
+    #[arg(long)]
+    quick: bool,
+    /// Directory for the data of the server that is started (default: the system's temporary directory).
+    #[arg(long, value_name = "DIR")]
+    dir: Option<std::path::PathBuf>,
+}
+
+#[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+enum Scenario {
+    /// Every scenario below, in order.
+    All,
+    /// The machine alone: loopback, disk, memory, ping-pong.
+    Ceilings,
+    /// One client writes in 1 MiB requests.
+    SeqWrite,
+    /// One client reads in 1 MiB requests.
+    SeqRead,
+    /// Random 4 KiB writes.
+    RandWrite,
+    /// Random 4 KiB reads.
+    RandRead,
+    /// One 4 KiB write, one 4 KiB read, against a 4 KiB ping-pong.
+    Latency,
+    /// Random 32 KiB writes into one chunk, then reads of its states (FFFS §7.4).
+    Snapshots,
+    /// Memory for random 4 KiB writes (FFFS figure 12).
+    Memory,
+    /// Many connections make and close empty files, a directory each.
+    Create,
+    /// Many connections stat files.
+    Stat,
+    /// Listings of a directory.
+    List,
+    /// Many clients append to one file.
+    Append,
+}
+
+const EVERY: [Scenario; 11] = [
+    Scenario::SeqWrite,
+    Scenario::SeqRead,
+    Scenario::RandWrite,
+    Scenario::RandRead,
+    Scenario::Latency,
+    Scenario::Snapshots,
+    Scenario::Memory,
+    Scenario::Create,
+    Scenario::Stat,
+    Scenario::List,
+    Scenario::Append,
+];
+
+/// Parses the arguments after `frieze bench` and runs what they ask for.
+///
+/// # Errors
+/// Wrong arguments, a server that cannot be started or reached, a load that failed.
+pub fn run(args: Vec<OsString>) -> Result<()> {
+    let options = Options::try_parse_from(std::iter::once(OsString::from("frieze bench")).chain(args));
+    let options = match options {
+        Ok(options) => options,
+        // Help and wrong arguments print themselves with the right exit code.
+        Err(error) => error.exit(),
+    };
+    let scenarios: &[Scenario] = match &options.scenario {
+        Scenario::All => &EVERY,
+        one => std::slice::from_ref(one),
+    };
+    for &scenario in scenarios {
+        if scenario == Scenario::Ceilings {
+            scenarios::ceilings(&options)?;
+            continue;
+        }
+        let mut reports = Vec::with_capacity(options.repeat.max(1));
+        for _ in 0..options.repeat.max(1) {
+            reports.push(one(scenario, &options).with_context(|| format!("scenario {scenario:?}"))?);
+        }
+        Report::median(reports).print(options.json);
+    }
+    Ok(())
+}
+
+fn one(scenario: Scenario, options: &Options) -> Result<Report> {
+    match scenario {
+        Scenario::SeqWrite => scenarios::seq_write(options),
+        Scenario::SeqRead => scenarios::seq_read(options),
+        Scenario::RandWrite => scenarios::rand_write(options),
+        Scenario::RandRead => scenarios::rand_read(options),
+        Scenario::Latency => scenarios::latency(options),
+        Scenario::Snapshots => scenarios::snapshots(options),
+        Scenario::Memory => scenarios::memory(options),
+        Scenario::Create => scenarios::create(options),
+        Scenario::Stat => scenarios::stat(options),
+        Scenario::List => scenarios::list(options),
+        Scenario::Append => scenarios::append(options),
+        Scenario::All | Scenario::Ceilings => unreachable!("expanded by run"),
+    }
+}
+
+impl Options {
+    /// `usual`, unless told otherwise; a tenth with `--quick`.
+    fn scaled(&self, told: Option<u64>, usual: u64) -> u64 {
+        told.unwrap_or(if self.quick { usual.div_ceil(10) } else { usual })
+    }
+}

@@ -1,0 +1,121 @@
+//! What the machine itself can do: the ceiling that stands beside every figure.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::thread;
+
+use anyhow::{Context, Result};
+
+use crate::stopwatch::Stopwatch;
+
+/// GiB in bytes.
+pub(crate) const GIB: f64 = 1073741824.0;
+
+#[expect(clippy::disallowed_methods, reason = "the other end of a raw connection runs in a thread of its own")]
+fn other_end<T: Send + 'static>(run: impl FnOnce() -> T + Send + 'static) -> thread::JoinHandle<T> {
+    thread::spawn(run)
+}
+
+fn pair() -> Result<(TcpStream, TcpStream)> {
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    let near = TcpStream::connect(listener.local_addr()?)?;
+    let (far, _) = listener.accept()?;
+    near.set_nodelay(true)?;
+    far.set_nodelay(true)?;
+    Ok((near, far))
+}
+
+/// One direction of raw loopback TCP in messages of `message` bytes, GiB/s.
+pub(crate) fn loopback(message: usize, bytes: u64) -> Result<f64> {
+    let (mut near, mut far) = pair()?;
+    let count = bytes / message as u64;
+    let receiver = other_end(move || -> std::io::Result<()> {
+        let mut buffer = vec![0u8; message];
+        for _ in 0..count {
+            near.read_exact(&mut buffer)?;
+        }
+        near.write_all(&[1])
+    });
+    let buffer = vec![7u8; message];
+    let watch = Stopwatch::start();
+    for _ in 0..count {
+        far.write_all(&buffer)?;
+    }
+    let mut end = [0u8];
+    far.read_exact(&mut end)?;
+    let seconds = watch.seconds();
+    receiver.join().ok().context("the receiver panicked")??;
+    Ok(count as f64 * message as f64 / GIB / seconds)
+}
+
+/// Round trips of `request` bytes there and `reply` bytes back over `connections` at once: total per second, and the
+/// median of one in microseconds.
+pub(crate) fn ping_pong(request: usize, reply: usize, connections: usize, rounds: u64) -> Result<(f64, f64)> {
+    let watch = Stopwatch::start();
+    let mut near_ends = Vec::new();
+    let mut far_ends = Vec::new();
+    for _ in 0..connections {
+        let (mut near, mut far) = pair()?;
+        far_ends.push(other_end(move || -> std::io::Result<()> {
+            let (mut inward, outward) = (vec![0u8; request], vec![2u8; reply]);
+            for _ in 0..rounds {
+                far.read_exact(&mut inward)?;
+                far.write_all(&outward)?;
+            }
+            Ok(())
+        }));
+        near_ends.push(other_end(move || -> std::io::Result<Vec<f64>> {
+            let (outward, mut inward) = (vec![1u8; request], vec![0u8; reply]);
+            let mut times = Vec::with_capacity(rounds as usize);
+            for _ in 0..rounds {
+                let one = Stopwatch::start();
+                near.write_all(&outward)?;
+                near.read_exact(&mut inward)?;
+                times.push(one.seconds() * 1e6);
+            }
+            Ok(times)
+        }));
+    }
+    let mut times = Vec::new();
+    for end in near_ends {
+        times.extend(end.join().ok().context("a client panicked")??);
+    }
+    let seconds = watch.seconds();
+    for end in far_ends {
+        end.join().ok().context("a server panicked")??;
+    }
+    times.sort_by(f64::total_cmp);
+    let median = times[times.len() / 2];
+    Ok((times.len() as f64 / seconds, median))
+}
+
+/// Sequential writes of 1 MiB into a fresh file in `directory`, GiB/s: each synced or none.
+pub(crate) fn disk(directory: &Path, bytes: u64, synced: bool) -> Result<f64> {
+    let file: File = tempfile::tempfile_in(directory)?;
+    let buffer = vec![7u8; 1 << 20];
+    let count = bytes >> 20;
+    let watch = Stopwatch::start();
+    for i in 0..count {
+        file.write_all_at(&buffer, i << 20)?;
+        if synced {
+            file.sync_data()?;
+        }
+    }
+    Ok(count as f64 / 1024.0 / watch.seconds())
+}
+
+/// Copies of 64 MiB in memory, GiB/s.
+pub(crate) fn memcpy() -> f64 {
+    let from = vec![7u8; 64 << 20];
+    let mut to = vec![0u8; 64 << 20];
+    let rounds = 16;
+    let watch = Stopwatch::start();
+    for _ in 0..rounds {
+        to.copy_from_slice(std::hint::black_box(&from));
+        std::hint::black_box(&mut to);
+    }
+    f64::from(rounds) / 16.0 / watch.seconds()
+}

@@ -1,0 +1,131 @@
+//! A figure beside its ceiling, for people and for programs.
+
+use serde_json::{Map, Value, json};
+
+/// What a scenario measured.
+#[derive(Clone, Debug)]
+pub struct Report {
+    pub(crate) scenario: &'static str,
+    pub(crate) value: f64,
+    pub(crate) unit: &'static str,
+    pub(crate) ceiling: f64,
+    pub(crate) ceiling_name: &'static str,
+    /// CPU seconds per `cpu_per`.
+    pub(crate) cpu_client_s: f64,
+    pub(crate) cpu_server_s: f64,
+    pub(crate) cpu_per: &'static str,
+    pub(crate) server_peak_mib: f64,
+    /// Further figures: name, value, unit.
+    pub(crate) more: Vec<(&'static str, f64, &'static str)>,
+}
+
+impl Report {
+    /// Figure over ceiling.
+    pub(crate) fn ratio(&self) -> f64 {
+        if self.ceiling > 0.0 { self.value / self.ceiling } else { 0.0 }
+    }
+
+    /// The run with the median ratio.
+    pub(crate) fn median(mut reports: Vec<Report>) -> Report {
+        reports.sort_by(|a, b| a.ratio().total_cmp(&b.ratio()));
+        reports.swap_remove(reports.len() / 2)
+    }
+
+    pub(crate) fn print(&self, as_json: bool) {
+        if as_json {
+            println!("{}", self.to_json());
+            return;
+        }
+        println!(
+            "{:<11} {:>10} {:<6}  ceiling {:>10} {} ({})  ratio {:.2}",
+            self.scenario,
+            figure(self.value),
+            self.unit,
+            figure(self.ceiling),
+            self.unit,
+            self.ceiling_name,
+            self.ratio()
+        );
+        println!(
+            "            CPU per {}: client {:.3} s, server {:.3} s; server's peak memory {:.0} MiB",
+            self.cpu_per, self.cpu_client_s, self.cpu_server_s, self.server_peak_mib
+        );
+        for (name, value, unit) in &self.more {
+            println!("            {}: {} {unit}", name.replace('_', " "), figure(*value));
+        }
+    }
+
+    fn to_json(&self) -> Value {
+        let mut map = Map::new();
+        let fields = json!({
+            "scenario": self.scenario, "value": self.value, "unit": self.unit, "ceiling": self.ceiling,
+            "ceiling_name": self.ceiling_name, "ratio": self.ratio(), "cpu_client_s": self.cpu_client_s,
+            "cpu_server_s": self.cpu_server_s, "cpu_per": self.cpu_per, "server_peak_mib": self.server_peak_mib,
+        });
+        if let Value::Object(fields) = fields {
+            map.extend(fields);
+        }
+        for (name, value, _) in &self.more {
+            map.insert((*name).to_owned(), json!(value));
+        }
+        Value::Object(map)
+    }
+}
+
+/// Three digits that matter, and whole numbers above a thousand.
+pub(crate) fn figure(value: f64) -> String {
+    match value.abs() {
+        v if v >= 1000.0 => {
+            let digits = format!("{value:.0}");
+            let mut out = String::new();
+            for (i, c) in digits.chars().enumerate() {
+                if i > 0 && (digits.len() - i).is_multiple_of(3) && c != '-' {
+                    out.push(',');
+                }
+                out.push(c);
+            }
+            out
+        }
+        v if v >= 100.0 => format!("{value:.0}"),
+        v if v >= 10.0 => format!("{value:.1}"),
+        _ => format!("{value:.2}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report(value: f64) -> Report {
+        Report {
+            scenario: "stat",
+            value,
+            unit: "ops/s",
+            ceiling: 10.0,
+            ceiling_name: "ping-pong",
+            cpu_client_s: 0.1,
+            cpu_server_s: 0.2,
+            cpu_per: "1,000 operations",
+            server_peak_mib: 3.0,
+            more: vec![("extra_us", 1.0, "us")],
+        }
+    }
+
+    #[test]
+    fn figures_are_short() {
+        assert_eq!(figure(1_234_567.0), "1,234,567");
+        assert_eq!([figure(123.4), figure(12.34), figure(1.234)], ["123", "12.3", "1.23"]);
+    }
+
+    #[test]
+    fn the_median_run_is_printed_whole() {
+        let median = Report::median(vec![report(9.0), report(1.0), report(5.0)]);
+        let json = median.to_json();
+        assert_eq!(json["value"], 5.0);
+        assert_eq!(json["ratio"], 0.5);
+        assert_eq!(json["extra_us"], 1.0);
+        for field in ["scenario", "unit", "ceiling", "cpu_client_s", "cpu_server_s", "server_peak_mib"] {
+            assert!(!json[field].is_null(), "{field}");
+        }
+    }
+}

@@ -1,0 +1,221 @@
+//! Loads that move bytes: sequential, random, one at a time.
+
+use anyhow::{Context, Result};
+use frieze_base::{ByteRange, Rng};
+use frieze_client::{Client, CreateMode, File, OpenFlags, Target as Path};
+
+use super::{CEILING_BYTES, CEILING_ROUNDS, LARGE, SMALL, Spent, on_clients, progress, settle, spend};
+use crate::ceiling::{self, GIB};
+use crate::report::Report;
+use crate::target::Target;
+use crate::{Options, stopwatch::Stopwatch};
+
+/// Requests in flight of a sequential load.
+const DEPTH: usize = 4;
+
+fn per_gib(
+    scenario: &'static str,
+    bytes: u64,
+    spent: &Spent,
+    ceiling: f64,
+    ceiling_name: &'static str,
+    more: Vec<(&'static str, f64, &'static str)>,
+) -> Report {
+    let gib = bytes as f64 / GIB;
+    Report {
+        scenario,
+        value: gib / spent.seconds,
+        unit: "GiB/s",
+        ceiling,
+        ceiling_name,
+        cpu_client_s: spent.client_s / gib,
+        cpu_server_s: spent.server_s / gib,
+        cpu_per: "GiB",
+        server_peak_mib: spent.after.peak_mib,
+        more,
+    }
+}
+
+fn write_all(file: &File, bytes: u64, what: &str) -> Result<()> {
+    let bar = progress(what, bytes);
+    // Written once, so that the load is the file system's and not that of making up data.
+    let mut rng = Rng::new(1);
+    let mut data = vec![0u8; LARGE];
+    rng.fill(&mut data);
+    let mut left = bytes;
+    file.write_stream::<frieze_client::Error>(0, DEPTH, |buffer| {
+        let len = left.min(LARGE as u64) as usize;
+        buffer.extend_from_slice(&data[..len]);
+        left -= len as u64;
+        bar.inc(len as u64);
+        Ok(left > 0)
+    })?;
+    bar.finish_and_clear();
+    Ok(())
+}
+
+fn make(client: &Client, name: &str) -> Result<File> {
+    Ok(client.fs().create(&Path::path(name), 0o644, CreateMode::OpenExisting)?)
+}
+
+pub(crate) fn seq_write(options: &Options) -> Result<Report> {
+    let bytes = options.scaled(options.mib, 4096) << 20;
+    let target = Target::start(options)?;
+    let client = target.client()?;
+    // The first segment and connection are made outside of the measurement.
+    let warm = make(&client, "/warm")?;
+    write_all(&warm, 64 << 20, "warming up")?;
+    settle(&client)?;
+    let file = make(&client, "/seq")?;
+    let ceiling = ceiling::loopback(LARGE, options.scaled(None, CEILING_BYTES))?;
+    let spent = spend(&target, &client, || write_all(&file, bytes, "seq-write"))?;
+    let flush = Stopwatch::start();
+    settle(&client)?;
+    let flush_s = flush.seconds();
+    file.close()?;
+    let directory = options.dir.clone().unwrap_or_else(std::env::temp_dir);
+    let disk = ceiling::disk(&directory, 1 << 30, false)?;
+    let disk_synced = ceiling::disk(&directory, 256 << 20, true)?;
+    let more = vec![
+        ("raw_disk_gib_s", disk, "GiB/s"),
+        ("raw_disk_synced_gib_s", disk_synced, "GiB/s"),
+        ("memcpy_gib_s", ceiling::memcpy(), "GiB/s"),
+        ("fsync_after_s", flush_s, "s"),
+    ];
+    Ok(per_gib("seq-write", bytes, &spent, ceiling, "loopback, 1 MiB messages", more))
+}
+
+pub(crate) fn seq_read(options: &Options) -> Result<Report> {
+    let bytes = options.scaled(options.mib, 4096) << 20;
+    let target = Target::start(options)?;
+    let client = target.client()?;
+    let file = make(&client, "/seq")?;
+    write_all(&file, bytes, "preparing")?;
+    settle(&client)?;
+    let ceiling = ceiling::loopback(LARGE, options.scaled(None, CEILING_BYTES))?;
+    let spent = spend(&target, &client, || {
+        let bar = progress("seq-read", bytes);
+        let read = file.read_stream::<frieze_client::Error>(ByteRange::new(0, bytes), DEPTH, |piece| {
+            bar.inc(piece.len() as u64);
+            Ok(())
+        })?;
+        bar.finish_and_clear();
+        anyhow::ensure!(read == bytes, "read {read} of {bytes} bytes");
+        Ok(())
+    })?;
+    Ok(per_gib("seq-read", bytes, &spent, ceiling, "loopback, 1 MiB messages", Vec::new()))
+}
+
+/// Bytes of the file that random loads go to.
+const RANDOM_FILE_BYTES: u64 = 1 << 30;
+
+fn per_thousand(
+    scenario: &'static str,
+    ops: u64,
+    spent: &Spent,
+    ceiling: f64,
+    ceiling_name: &'static str,
+) -> Report {
+    Report {
+        scenario,
+        value: ops as f64 / spent.seconds,
+        unit: "ops/s",
+        ceiling,
+        ceiling_name,
+        cpu_client_s: spent.client_s * 1000.0 / ops as f64,
+        cpu_server_s: spent.server_s * 1000.0 / ops as f64,
+        cpu_per: "1,000 operations",
+        server_peak_mib: spent.after.peak_mib,
+        more: Vec::new(),
+    }
+}
+
+fn random(options: &Options, writes: bool) -> Result<Report> {
+    let scenario = if writes { "rand-write" } else { "rand-read" };
+    let ops = options.scaled(options.ops, 200_000);
+    let clients = options.clients.unwrap_or(8);
+    let target = Target::start(options)?;
+    let client = target.client()?;
+    let file = make(&client, "/random")?;
+    write_all(&file, options.scaled(None, RANDOM_FILE_BYTES), "preparing")?;
+    file.close()?;
+    settle(&client)?;
+    let (request, reply) = if writes { (SMALL + 200, 120) } else { (200, SMALL + 120) };
+    let (ceiling, _) = ceiling::ping_pong(request, reply, clients, CEILING_ROUNDS / clients as u64)?;
+    let pages = options.scaled(None, RANDOM_FILE_BYTES) / SMALL as u64;
+    let each = ops / clients as u64;
+    let bar = progress(scenario, each * clients as u64);
+    let spent = spend(&target, &client, || {
+        on_clients(&target, clients, |index, client| {
+            let file = client.fs().open(&Path::path("/random"), OpenFlags { read: !writes, write: writes })?;
+            let mut rng = Rng::new(index as u64);
+            let mut buffer = vec![index as u8; SMALL];
+            for _ in 0..each {
+                let offset = rng.below(pages) * SMALL as u64;
+                if writes {
+                    file.write_at(offset, &buffer)?;
+                } else {
+                    let read = file.read_at(offset, &mut buffer)?;
+                    anyhow::ensure!(read == SMALL, "read {read} bytes at {offset}");
+                }
+                bar.inc(1);
+            }
+            file.close().context("closing")
+        })
+    })?;
+    bar.finish_and_clear();
+    Ok(per_thousand(scenario, each * clients as u64, &spent, ceiling, "ping-pong of the same sizes, as many connections"))
+}
+
+pub(crate) fn rand_write(options: &Options) -> Result<Report> {
+    random(options, true)
+}
+
+pub(crate) fn rand_read(options: &Options) -> Result<Report> {
+    random(options, false)
+}
+
+pub(crate) fn latency(options: &Options) -> Result<Report> {
+    let rounds = options.scaled(options.ops, CEILING_ROUNDS);
+    let target = Target::start(options)?;
+    let client = target.client()?;
+    let file = make(&client, "/latency")?;
+    let mut buffer = vec![5u8; SMALL];
+    for i in 0..1000 {
+        file.write_at(i * SMALL as u64, &buffer)?;
+    }
+    let (_, ceiling) = ceiling::ping_pong(SMALL, SMALL, 1, rounds)?;
+    let (mut writes, mut reads) = (Vec::new(), Vec::new());
+    let bar = progress("latency", 2 * rounds);
+    let spent = spend(&target, &client, || {
+        for i in 0..rounds {
+            let one = Stopwatch::start();
+            file.write_at(i % 1000 * SMALL as u64, &buffer)?;
+            writes.push(one.seconds() * 1e6);
+        }
+        bar.inc(rounds);
+        for i in 0..rounds {
+            let one = Stopwatch::start();
+            file.read_at(i % 1000 * SMALL as u64, &mut buffer)?;
+            reads.push(one.seconds() * 1e6);
+        }
+        Ok(())
+    })?;
+    bar.finish_and_clear();
+    file.close()?;
+    let at = |times: &mut Vec<f64>, share: f64| {
+        times.sort_by(f64::total_cmp);
+        times[((times.len() - 1) as f64 * share) as usize]
+    };
+    let (write_us, read_us) = (at(&mut writes, 0.5), at(&mut reads, 0.5));
+    let mut report = per_thousand("latency", 2 * rounds, &spent, ceiling, "ping-pong of 4 KiB, one connection");
+    report.value = write_us.max(read_us);
+    report.unit = "us";
+    report.more = vec![
+        ("write_us", write_us, "us"),
+        ("read_us", read_us, "us"),
+        ("write_p99_us", at(&mut writes, 0.99), "us"),
+        ("read_p99_us", at(&mut reads, 0.99), "us"),
+    ];
+    Ok(report)
+}

@@ -1,0 +1,149 @@
+//! Loads on names: make, stat, list; and many clients on one file.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use anyhow::{Context, Result};
+use frieze_client::{CreateMode, OpenFlags, Target as Path};
+
+use super::{CEILING_ROUNDS, SMALL, Spent, on_clients, progress, spend};
+use crate::ceiling;
+use crate::report::Report;
+use crate::target::Target;
+use crate::Options;
+
+/// Connections of a metadata load.
+const CLIENTS: usize = 32;
+/// About what a request and an answer of metadata take on the wire.
+const REQUEST_BYTES: usize = 140;
+const REPLY_BYTES: usize = 220;
+
+fn report(scenario: &'static str, ops: u64, spent: &Spent, ceiling: f64) -> Report {
+    Report {
+        scenario,
+        value: ops as f64 / spent.seconds,
+        unit: "ops/s",
+        ceiling,
+        ceiling_name: "ping-pong of such messages, as many connections",
+        cpu_client_s: spent.client_s * 1000.0 / ops as f64,
+        cpu_server_s: spent.server_s * 1000.0 / ops as f64,
+        cpu_per: "1,000 operations",
+        server_peak_mib: spent.after.peak_mib,
+        more: Vec::new(),
+    }
+}
+
+fn rpc_ceiling(clients: usize) -> Result<f64> {
+    Ok(ceiling::ping_pong(REQUEST_BYTES, REPLY_BYTES, clients, 4 * CEILING_ROUNDS / clients as u64)?.0)
+}
+
+pub(crate) fn create(options: &Options) -> Result<Report> {
+    let clients = options.clients.unwrap_or(CLIENTS);
+    let each = options.scaled(options.ops, 200_000) / clients as u64;
+    let target = Target::start(options)?;
+    let client = target.client()?;
+    for i in 0..clients {
+        client.fs().mkdir(&Path::path(format!("/d{i}")), 0o755)?;
+    }
+    let ceiling = rpc_ceiling(clients)?;
+    let bar = progress("create", each * clients as u64);
+    let spent = spend(&target, &client, || {
+        on_clients(&target, clients, |index, client| {
+            let fs = client.fs();
+            for i in 0..each {
+                let file = fs.create(&Path::path(format!("/d{index}/f{i}")), 0o644, CreateMode::Exclusive)?;
+                file.close().context("closing")?;
+                bar.inc(1);
+            }
+            Ok(())
+        })
+    })?;
+    bar.finish_and_clear();
+    Ok(report("create", each * clients as u64, &spent, ceiling))
+}
+
+pub(crate) fn stat(options: &Options) -> Result<Report> {
+    let clients = options.clients.unwrap_or(CLIENTS);
+    let each = options.scaled(options.ops, 400_000) / clients as u64;
+    let files = 1000;
+    let target = Target::start(options)?;
+    let client = target.client()?;
+    client.fs().mkdir(&Path::path("/d"), 0o755)?;
+    for i in 0..files {
+        client.fs().create(&Path::path(format!("/d/f{i}")), 0o644, CreateMode::Exclusive)?.close()?;
+    }
+    let ceiling = rpc_ceiling(clients)?;
+    let bar = progress("stat", each * clients as u64);
+    let spent = spend(&target, &client, || {
+        on_clients(&target, clients, |index, client| {
+            let fs = client.fs();
+            for i in 0..each {
+                fs.stat(&Path::path(format!("/d/f{}", (i * 7 + index as u64) % files)))?;
+                bar.inc(1);
+            }
+            Ok(())
+        })
+    })?;
+    bar.finish_and_clear();
+    Ok(report("stat", each * clients as u64, &spent, ceiling))
+}
+
+pub(crate) fn list(options: &Options) -> Result<Report> {
+    let files = options.scaled(options.ops, 10_000);
+    let rounds = 20;
+    let target = Target::start(options)?;
+    let client = target.client()?;
+    client.fs().mkdir(&Path::path("/d"), 0o755)?;
+    let bar = progress("preparing", files);
+    for i in 0..files {
+        client.fs().create(&Path::path(format!("/d/f{i:06}")), 0o644, CreateMode::Exclusive)?.close()?;
+        bar.inc(1);
+    }
+    bar.finish_and_clear();
+    // A page of 1,000 entries of about 20 bytes comes in one answer.
+    let (pages, _) = ceiling::ping_pong(REQUEST_BYTES, 20 * 1000, 1, 5_000)?;
+    let spent = spend(&target, &client, || {
+        for _ in 0..rounds {
+            let found = client.fs().entries(&Path::path("/d"))?.len() as u64;
+            anyhow::ensure!(found == files, "listed {found} of {files} names");
+        }
+        Ok(())
+    })?;
+    let mut report = report("list", rounds * files, &spent, pages * 1000.0);
+    report.unit = "names/s";
+    report.ceiling_name = "ping-pong of pages of 1,000 names";
+    report.cpu_per = "1,000 names";
+    Ok(report)
+}
+
+pub(crate) fn append(options: &Options) -> Result<Report> {
+    let clients = options.clients.unwrap_or(8);
+    let each = options.scaled(options.ops, 80_000) / clients as u64;
+    let target = Target::start(options)?;
+    let client = target.client()?;
+    client.fs().create(&Path::path("/log"), 0o666, CreateMode::Exclusive)?.close()?;
+    let (ceiling, _) = ceiling::ping_pong(SMALL + 200, 120, clients, CEILING_ROUNDS / clients as u64)?;
+    let bar = progress("append", each * clients as u64);
+    let overlaps = AtomicU64::new(0);
+    let spent = spend(&target, &client, || {
+        on_clients(&target, clients, |index, client| {
+            let file = client.fs().open(&Path::path("/log"), OpenFlags { read: false, write: true })?;
+            let data = vec![index as u8; SMALL];
+            for _ in 0..each {
+                let written = file.append(&data)?;
+                if written.offset % SMALL as u64 != 0 {
+                    overlaps.fetch_add(1, Ordering::Relaxed);
+                }
+                bar.inc(1);
+            }
+            file.close().context("closing")
+        })
+    })?;
+    bar.finish_and_clear();
+    let total = each * clients as u64;
+    let size = client.fs().stat(&Path::path("/log"))?.attr.size;
+    anyhow::ensure!(size == total * SMALL as u64, "{total} appends left {size} bytes");
+    anyhow::ensure!(overlaps.load(Ordering::Relaxed) == 0, "appends overlapped");
+    let mut report = report("append", total, &spent, ceiling);
+    report.ceiling_name = "ping-pong of 4 KiB there and an answer back, as many connections";
+    Ok(report)
+}

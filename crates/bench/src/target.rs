@@ -1,0 +1,95 @@
+//! The server under load: one of its own in a temporary directory, or one that runs already.
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+use frieze_client::{Client, Durability, Options as ClientOptions, StatusReply};
+
+use crate::Options;
+
+/// A server and how to reach it.
+pub(crate) struct Target {
+    address: String,
+    durability: Durability,
+    server: Option<Child>,
+    _directory: Option<tempfile::TempDir>,
+}
+
+/// What the server has used up to a moment.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Usage {
+    pub(crate) cpu_s: f64,
+    pub(crate) resident_bytes: f64,
+    pub(crate) peak_mib: f64,
+    pub(crate) log_bytes: f64,
+    pub(crate) index_bytes: f64,
+}
+
+impl Target {
+    /// Starts a server (this same program with `serve`), or takes the one named.
+    pub(crate) fn start(options: &Options) -> Result<Target> {
+        let durability = if options.sync { Durability::Sync } else { Durability::Async };
+        if let Some(address) = &options.server {
+            return Ok(Target { address: address.clone(), durability, server: None, _directory: None });
+        }
+        let base = options.dir.clone().unwrap_or_else(std::env::temp_dir);
+        let directory = tempfile::Builder::new().prefix("frieze-bench-").tempdir_in(&base)?;
+        let program = std::env::current_exe().context("cannot find this program to start it as a server")?;
+        let (server, address) = serve(&program, directory.path())?;
+        Ok(Target { address, durability, server: Some(server), _directory: Some(directory) })
+    }
+
+    /// A client of its own with its own session and connections.
+    pub(crate) fn client(&self) -> Result<Client> {
+        let options = ClientOptions {
+            server: self.address.parse()?,
+            command: "frieze bench".to_owned(),
+            durability: self.durability,
+            ..ClientOptions::default()
+        };
+        Ok(Client::connect(options)?)
+    }
+
+    /// What the server has used so far.
+    pub(crate) fn usage(&self, client: &Client) -> Result<Usage> {
+        let status: StatusReply = client.status()?;
+        Ok(Usage {
+            cpu_s: status.cpu_ns as f64 / 1e9,
+            resident_bytes: status.resident_bytes as f64,
+            peak_mib: status.resident_bytes_peak as f64 / f64::from(1 << 20),
+            log_bytes: status.log_bytes as f64,
+            index_bytes: status.index_bytes as f64,
+        })
+    }
+}
+
+fn serve(program: &Path, directory: &Path) -> Result<(Child, String)> {
+    let mut server = Command::new(program)
+        .args(["serve", "--listen", "127.0.0.1:0", "--dir"])
+        .arg(directory)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .context("cannot start a server")?;
+    let mut lines = BufReader::new(server.stdout.take().context("the server has no output")?).lines();
+    let Some(line) = lines.next().transpose()? else {
+        let status = server.wait()?;
+        bail!("the server ended before it was ready: {status}");
+    };
+    let Some(address) = line.strip_prefix("ready").and_then(|rest| rest.split_whitespace().last()) else {
+        bail!("the server said {line:?} instead of ready");
+    };
+    Ok((server, address.to_owned()))
+}
+
+impl Drop for Target {
+    fn drop(&mut self) {
+        let Some(server) = &mut self.server else { return };
+        // Its directory goes away with it: nothing has to be flushed.
+        if server.kill().is_ok() && server.wait().is_err() {
+            eprintln!("frieze bench: the server could not be waited for");
+        }
+    }
+}
