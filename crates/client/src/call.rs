@@ -239,10 +239,11 @@ impl Shared {
             Err(error) => return Attempt::Done(Err(error)),
         };
         let mut exchange = || -> Result<(Answer, usize), Error> {
-            ask.may_have_run.set(true);
+            let before = ask.may_have_run.replace(true);
             let id = self.send(connection, ask)?;
             let answer = self.receive(connection, id)?;
-            ask.may_have_run.set(false);
+            // Answered: as far as this attempt goes it is known.
+            ask.may_have_run.set(before);
             let len = answer.header.payload_len as usize;
             if len > into.len() {
                 let found = format!("{len} bytes of payload");

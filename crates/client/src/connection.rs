@@ -77,7 +77,7 @@ impl Connection {
 
     /// Waits at most `limit` for each of the replies to come.
     pub(crate) fn set_limit(&mut self, limit: Duration) {
-        self.reader.set_limits(Limits { idle: Some(limit), frame: limit.max(Limits::SERVING.frame) });
+        self.reader.set_limits(Limits { idle: Some(limit), frame: limit });
     }
 
     /// Sends a request.

@@ -1,5 +1,7 @@
 //! Frames over a real socket pair: whole, broken, slow and hostile.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
 use std::thread;
 use std::time::Duration;
 
@@ -143,8 +145,11 @@ fn a_peer_of_another_version_is_told_apart_from_garbage() {
 
 #[test]
 fn a_half_frame_is_given_up_after_its_time_and_at_the_end_of_the_connection() {
-    let whole = [&FrameHeader { body_len: 3, body_crc: crc32c(b"abc"), payload_len: 2, payload_crc: crc32c(b"de"), ..header(1) }
-        .encode()[..], b"abcde"]
+    let whole = [
+        &FrameHeader { body_len: 3, body_crc: crc32c(b"abc"), payload_len: 2, payload_crc: crc32c(b"de"), ..header(1) }
+            .encode()[..],
+        b"abcde",
+    ]
     .concat();
     for cut in [1, FRAME_HEADER_BYTES - 1, FRAME_HEADER_BYTES, FRAME_HEADER_BYTES + 2, FRAME_HEADER_BYTES + 4] {
         let read = |reader: &mut FrameReader| {

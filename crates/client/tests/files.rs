@@ -1,0 +1,419 @@
+//! Files: grants asked for ahead, large reads and writes in pieces, streams over connections that break.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod world;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use frieze_base::{ByteRange, Reason};
+use frieze_client::{Client, CreateMode, Error, File, OpenFlags, Options, Target};
+use frieze_wire::message::Request;
+use frieze_wire::txn::{Op, Settle};
+use world::{Act, CHUNK, Seen, Server, World, pattern};
+
+const MIB: usize = 1 << 20;
+
+fn create(client: &Client, path: &str) -> File {
+    client.fs().create(&Target::path(path), 0o644, CreateMode::OpenExisting).unwrap()
+}
+
+fn begin() -> (World, Server, Client, File) {
+    let world = World::new();
+    let server = world.serve();
+    let client = server.connect();
+    let file = create(&client, "/f");
+    (world, server, client, file)
+}
+
+fn grants(world: &World) -> Vec<(u32, u32)> {
+    world
+        .ops()
+        .iter()
+        .filter_map(|op| if let Op::Grant(grant) = op { Some((grant.first, grant.count)) } else { None })
+        .collect()
+}
+
+fn settles(world: &World) -> Vec<bool> {
+    world
+        .ops()
+        .iter()
+        .filter_map(|op| if let Op::Settle(settle) = op { Some(settle.keep_grant) } else { None })
+        .collect()
+}
+
+fn lens(seen: &[Seen]) -> Vec<usize> {
+    seen.iter().map(|seen| seen.payload_len).collect()
+}
+
+#[test]
+fn small_writes_and_reads_are_one_request_each() {
+    let (world, _server, _client, file) = begin();
+    file.write_at(10, b"hello").unwrap();
+    let mut bytes = [9; 20];
+    assert_eq!(file.read_at(0, &mut bytes).unwrap(), 15);
+    assert_eq!(&bytes[..15], b"\0\0\0\0\0\0\0\0\0\0hello");
+    assert_eq!(file.read_at(15, &mut bytes).unwrap(), 0);
+    assert_eq!(file.read_at(1 << 40, &mut bytes).unwrap(), 0);
+    assert_eq!((world.seen(Seen::is_write).len(), world.seen(Seen::is_read).len()), (1, 3));
+    assert_eq!(grants(&world), [], "a file that was made to be written comes with its first chunk");
+}
+
+#[test]
+fn a_sequential_writer_asks_for_grants_ahead_and_doubles_them() {
+    let (world, _server, _client, file) = begin();
+    for mib in 0..80u64 {
+        file.write_at(mib * MIB as u64, &[1; 100]).unwrap();
+    }
+    assert_eq!(grants(&world), [(1, 1), (2, 2), (4, 4), (8, 8), (16, 16)]);
+    file.write_at(1000 * CHUNK, b"far").unwrap();
+    assert_eq!(grants(&world).last(), Some(&(1000, 1)));
+}
+
+#[test]
+fn a_grant_that_was_taken_away_is_asked_for_again_and_the_write_gets_another_number() {
+    let (world, _server, _client, file) = begin();
+    file.write_at(0, b"one").unwrap();
+    world.drop_grants();
+    file.write_at(3, b"two").unwrap();
+    assert_eq!(world.file("/f"), b"onetwo");
+    assert_eq!(grants(&world), [(0, 1)]);
+    let seqs: Vec<u64> = world.seen(Seen::is_write).iter().map(|seen| seen.header.seq.0).collect();
+    assert_eq!(seqs.len(), 3);
+    assert!(seqs[1] < seqs[2]);
+}
+
+#[test]
+fn a_large_write_goes_out_in_pieces_and_arrives_whole() {
+    let (world, _server, client, file) = begin();
+    let data = pattern(6 * MIB + 12_345);
+    let stamp = file.write_at(1000, &data).unwrap();
+    assert!(world.file("/f")[1000..] == data);
+    assert_eq!(stamp, client.newest(), "the stamp of the last piece");
+    let pieces = lens(&world.seen(Seen::is_write));
+    assert_eq!(pieces, [MIB - 1000, MIB, MIB, MIB, MIB, MIB, 12_345 + 1000], "cut where no chunk is crossed");
+
+    let mut back = vec![0; data.len() + 5000];
+    assert_eq!(file.read_at(1000, &mut back).unwrap(), data.len());
+    assert!(back[..data.len()] == data);
+}
+
+#[test]
+fn one_mebibyte_at_any_offset_is_one_write() {
+    let (world, _server, _client, file) = begin();
+    file.write_at(12_345, &pattern(MIB)).unwrap();
+    assert_eq!(lens(&world.seen(Seen::is_write)), [MIB]);
+}
+
+#[test]
+fn an_append_is_one_request_or_refused() {
+    let (world, _server, client, file) = begin();
+    assert_eq!(file.append(&pattern(4 * MIB)).unwrap().offset, 0);
+    assert_eq!(file.append(b"more").unwrap().offset, 4 << 20);
+    assert_eq!(lens(&world.seen(Seen::is_write)), [4 * MIB, 4]);
+
+    // Another handle does not know where the file ends by now.
+    let other = client.fs().open(&Target::path("/f"), OpenFlags::WRITE).unwrap();
+    file.append(&pattern(4 * MIB)).unwrap();
+    assert_eq!(other.append(b"end").unwrap().offset, (8 << 20) + 4);
+
+    let before = world.seen(|_| true).len();
+    let error = file.append(&vec![0; 4 * MIB + 1]).unwrap_err();
+    assert!(matches!(error, Error::AppendTooLarge { .. }), "{error}");
+    assert_eq!(error.reason(), Reason::TooLarge);
+    assert_eq!(world.seen(|_| true).len(), before);
+}
+
+#[test]
+fn an_append_that_is_not_granted_asks_for_the_end_of_the_file() {
+    let (world, _server, _client, file) = begin();
+    world.with(|state| state.grants_appends = false);
+    world.with(|state| state.files.values_mut().for_each(|file| file.resize(3 * CHUNK as usize - 1, 7)));
+    assert_eq!(file.append(b"across").unwrap().offset, 3 * CHUNK - 1);
+    assert_eq!(grants(&world), [(2, 2)]);
+}
+
+#[test]
+fn a_record_with_user_time_is_never_split() {
+    let world = World::new();
+    world.with(|state| state.time_plugin = "binary:offset=0".into());
+    let server = world.serve();
+    let file = create(&server.connect(), "/f");
+    file.write_at(0, &pattern(3 * MIB)).unwrap();
+    let mut records = [2 * MIB, MIB / 2].into_iter();
+    file.write_stream(3 << 20, 4, |buffer| {
+        buffer.extend(pattern(records.next().unwrap()));
+        Ok::<_, Error>(records.len() > 0)
+    })
+    .unwrap();
+    assert_eq!(lens(&world.seen(Seen::is_write)), [3 * MIB, 2 * MIB, MIB / 2]);
+    let error = file.write_at(0, &vec![0; 4 * MIB + 1]).unwrap_err();
+    assert!(matches!(error, Error::RecordTooLarge { .. }), "{error}");
+}
+
+#[test]
+fn a_stream_of_writes_over_connections_that_break_writes_every_byte_once() {
+    for act in [Act::RunThenClose, Act::Close, Act::RunThenHalf, Act::Refuse(Reason::Overloaded)] {
+        let (world, _server, _client, file) = begin();
+        let data = pattern(24 * MIB + 77);
+        let mut count = 0;
+        let planned = act.clone();
+        world.plan(move |seen| {
+            count += usize::from(seen.is_write());
+            if seen.is_write() && count % 7 == 3 { planned.clone() } else { Act::Answer }
+        });
+        let mut at = 0;
+        let (written, stamp) = file
+            .write_stream(0, 4, |buffer| {
+                let count = MIB.min(data.len() - at);
+                buffer.extend_from_slice(&data[at..at + count]);
+                at += count;
+                Ok::<_, Error>(at < data.len())
+            })
+            .unwrap();
+        assert_eq!(written, data.len() as u64);
+        assert!(world.file("/f") == data, "{act:?}");
+        let runs = world.with(|state| state.runs.clone());
+        assert!(runs.values().all(|&runs| runs == 1), "{act:?}");
+        assert!(world.seen(|seen| seen.is_write() && seen.again).len() >= 3, "{act:?}: some were sent again");
+        assert!(stamp.0 > 1000);
+    }
+}
+
+#[test]
+fn a_stream_of_writes_that_loses_its_grants_asks_for_them_and_goes_on() {
+    let (world, _server, _client, file) = begin();
+    let mut at = 0;
+    let (written, _) = file
+        .write_stream(0, 4, |buffer| {
+            if at == 6 || at == 11 {
+                world.drop_grants();
+            }
+            buffer.resize(MIB, at + 1);
+            at += 1;
+            Ok::<_, Error>(at < 20)
+        })
+        .unwrap();
+    assert_eq!(written, 20 << 20);
+    let expect: Vec<u8> = (0..20u8).flat_map(|i| vec![i + 1; MIB]).collect();
+    assert!(world.file("/f") == expect);
+}
+
+#[test]
+fn a_stream_needs_no_second_connection() {
+    let world = World::new();
+    let server = world.serve();
+    let client = Client::connect(Options { connections_max: 1, ..server.options() }).unwrap();
+    let file = create(&client, "/f");
+    let data = pattern(20 * MIB);
+    file.write_at(0, &data).unwrap();
+    let mut back = vec![0; data.len()];
+    assert_eq!(file.read_at(0, &mut back).unwrap(), data.len());
+    assert!(back == data);
+    assert_eq!(world.with(|state| state.connections), 1);
+}
+
+#[test]
+fn a_refused_write_in_a_stream_ends_it_with_the_servers_reason() {
+    let (world, _server, client, file) = begin();
+    world.plan_for(1, Act::Refuse(Reason::NoSpace), |seen| seen.is_write() && seen.header.seq.0 > 6);
+    let error = file.write_at(0, &pattern(20 * MIB)).unwrap_err();
+    assert_eq!(error.reason(), Reason::NoSpace);
+    client.status().unwrap();
+    // Nothing is left unanswered behind it.
+    file.write_at(0, b"x").unwrap();
+    let last = world.seen(Seen::is_write).pop().unwrap();
+    assert_eq!(last.header.acked, last.header.seq);
+}
+
+#[test]
+fn a_stream_of_reads_over_connections_that_break_hands_out_every_byte_in_order() {
+    for act in [Act::RunThenClose, Act::RunThenHalf, Act::Refuse(Reason::Unavailable)] {
+        let (world, _server, _client, file) = begin();
+        let data = pattern(17 * MIB + 999);
+        world.with(|state| state.files.values_mut().for_each(|file| *file = data.clone()));
+        let mut count = 0;
+        let planned = act.clone();
+        world.plan(move |seen| {
+            count += usize::from(seen.is_read());
+            if seen.is_read() && count % 9 == 5 { planned.clone() } else { Act::Answer }
+        });
+        let mut got = Vec::new();
+        let range = ByteRange::new(100, 1 << 30);
+        let count = file
+            .read_stream(range, 4, |piece| {
+                got.extend_from_slice(piece);
+                Ok::<_, Error>(())
+            })
+            .unwrap();
+        assert_eq!(count, data.len() as u64 - 100, "{act:?}");
+        assert!(got == data[100..], "{act:?}");
+
+        let mut wide = vec![0; 5 * MIB];
+        assert_eq!(file.read_at(7, &mut wide).unwrap(), wide.len());
+        assert!(wide == data[7..7 + wide.len()], "{act:?}");
+    }
+}
+
+#[test]
+fn what_a_sink_or_source_fails_with_comes_back_and_the_client_goes_on() {
+    #[derive(Debug)]
+    struct Full;
+    impl From<Error> for Full {
+        fn from(error: Error) -> Full {
+            panic!("{error}")
+        }
+    }
+    let (_world, _server, client, file) = begin();
+    file.write_at(0, &pattern(9 * MIB)).unwrap();
+    let mut left = 3;
+    let outcome = file.read_stream(ByteRange::new(0, 9 << 20), 4, |_| {
+        left -= 1;
+        if left == 0 { Err(Full) } else { Ok(()) }
+    });
+    assert!(matches!(outcome, Err(Full)), "{outcome:?}");
+    let outcome = file.write_stream(0, 4, |_| Err::<bool, _>(Full));
+    assert!(matches!(outcome, Err(Full)), "{outcome:?}");
+    client.status().unwrap();
+}
+
+#[test]
+fn closing_settles_a_file_that_was_written_and_gives_back_an_unused_grant_without_waiting() {
+    let (world, _server, client, file) = begin();
+    file.write_at(0, b"x").unwrap();
+    file.close().unwrap();
+    assert_eq!(settles(&world), [false]);
+
+    create(&client, "/empty").close().unwrap();
+    client.status().unwrap();
+    assert_eq!(settles(&world), [false, false]);
+
+    client.fs().open(&Target::path("/f"), OpenFlags::READ).unwrap().close().unwrap();
+    client.fs().open(&Target::path("/f"), OpenFlags::READ_WRITE).unwrap().close().unwrap();
+    assert_eq!(settles(&world).len(), 2, "nothing was written, nothing was granted");
+
+    let dropped = create(&client, "/g");
+    dropped.write_at(0, b"x").unwrap();
+    drop(dropped);
+    client.status().unwrap();
+    assert_eq!(settles(&world).len(), 3);
+    assert_eq!(world.with(|state| state.connections), 1);
+}
+
+#[test]
+fn many_closes_without_an_answer_between_do_not_pile_up() {
+    let (world, _server, client, _file) = begin();
+    let files: Vec<File> = (0..100).map(|i| create(&client, &format!("/{i}"))).collect();
+    files.into_iter().for_each(|file| file.close().unwrap());
+    client.status().unwrap();
+    assert_eq!(settles(&world).len(), 100);
+    let last = world.seen(|seen| seen.op().is_some()).pop().unwrap();
+    assert!(last.header.seq.0 - last.header.acked.0 <= 17, "answers are read in time: {:?}", last.header);
+}
+
+#[test]
+fn handles_of_one_file_share_grants_and_the_last_to_close_gives_them_back() {
+    let (world, _server, client, a) = begin();
+    let b = client.fs().open(&Target::path("/f"), OpenFlags::READ_WRITE).unwrap();
+    b.write_at(0, b"b").unwrap();
+    assert_eq!(grants(&world), []);
+    b.close().unwrap();
+    a.write_at(1, b"a").unwrap();
+    a.close().unwrap();
+    assert_eq!(settles(&world), [true, false]);
+    assert_eq!(grants(&world), []);
+}
+
+#[test]
+fn syncing_settles_what_was_written_and_keeps_the_grant() {
+    let (world, _server, _client, file) = begin();
+    file.write_at(0, b"x").unwrap();
+    file.sync().unwrap();
+    file.sync().unwrap();
+    assert_eq!(settles(&world), [true]);
+    assert_eq!(world.seen(|seen| matches!(seen.request, Request::Sync(_))).len(), 2);
+    // A settling that failed is made up for.
+    file.write_at(0, b"y").unwrap();
+    world.plan_for(1, Act::Refuse(Reason::NoSpace), |seen| matches!(seen.op(), Some(Op::Settle(Settle { .. }))));
+    file.sync().unwrap_err();
+    file.sync().unwrap();
+    assert_eq!(settles(&world).len(), 3);
+}
+
+#[test]
+fn cutting_a_file_forgets_the_grants_above() {
+    let (world, _server, _client, file) = begin();
+    file.write_at(3 * CHUNK, b"x").unwrap();
+    file.set_len(CHUNK + 1).unwrap();
+    file.write_at(CHUNK, b"kept or asked for").unwrap();
+    file.write_at(3 * CHUNK, b"again").unwrap();
+    assert!(world.seen(|seen| seen.is_write()).len() == 3, "no write was sent without a grant");
+    assert_eq!(world.file("/f")[3 * CHUNK as usize..], *b"again");
+}
+
+#[test]
+fn a_handle_does_only_what_it_was_opened_for() {
+    let (_world, _server, client, _file) = begin();
+    let fs = client.fs();
+    let reader = fs.open(&Target::path("/f"), OpenFlags::READ).unwrap();
+    let writer = fs.open(&Target::path("/f"), OpenFlags::WRITE).unwrap();
+    assert!(matches!(reader.write_at(0, b"x"), Err(Error::NotOpenFor { what: "writing" })));
+    assert!(matches!(reader.append(b"x"), Err(Error::NotOpenFor { .. })));
+    assert!(matches!(reader.set_len(0), Err(Error::NotOpenFor { .. })));
+    assert!(matches!(writer.read_at(0, &mut [0]), Err(Error::NotOpenFor { what: "reading" })));
+    assert_eq!(writer.write_at(i64::MAX as u64, b"x").unwrap_err().reason(), Reason::TooLarge);
+}
+
+#[test]
+fn an_existing_file_is_opened_by_its_inode_and_exclusively_not_at_all() {
+    let (world, _server, client, file) = begin();
+    let again = create(&client, "/f");
+    assert_eq!(again.inode(), file.inode());
+    let opens = world.seen(|seen| matches!(seen.request, Request::Open(_)));
+    match &opens[0].request {
+        Request::Open(open) => assert_eq!((open.target.base, open.target.path.len()), (file.inode().0, 0)),
+        other => panic!("{other:?}"),
+    }
+    let refused = client.fs().create(&Target::path("/f"), 0, CreateMode::Exclusive).unwrap_err();
+    assert_eq!(refused.reason(), Reason::Exists);
+}
+
+#[test]
+fn many_threads_share_one_file() {
+    let (world, _server, _client, file) = begin();
+    let file = Arc::new(file);
+    let done = AtomicUsize::new(0);
+    thread::scope(|scope| {
+        for i in 0..8u8 {
+            let (file, done) = (file.clone(), &done);
+            scope.spawn(move || {
+                for j in 0..40u64 {
+                    file.write_at((j * 8 + u64::from(i)) * 100_000, &[i + 1; 1000]).unwrap();
+                    done.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+    });
+    assert_eq!(done.load(Ordering::Relaxed), 320);
+    let whole = world.file("/f");
+    for at in 0..320 {
+        assert!(whole[at * 100_000..at * 100_000 + 1000].iter().all(|&b| usize::from(b) == at % 8 + 1));
+    }
+}
+
+#[test]
+fn a_stream_fails_when_the_server_stays_away() {
+    let world = World::new();
+    let server = world.serve();
+    let client = Client::connect(Options { timeout: Duration::from_millis(400), ..server.options() }).unwrap();
+    let file = create(&client, "/f");
+    file.write_at(0, &pattern(3 * MIB)).unwrap();
+    server.stop();
+    let error = file.read_at(0, &mut vec![0; 3 * MIB]).unwrap_err();
+    assert_eq!(error.reason(), Reason::Unavailable);
+    let error = file.write_at(0, &pattern(3 * MIB)).unwrap_err();
+    assert_eq!(error.reason(), Reason::Unavailable);
+}

@@ -1,0 +1,513 @@
+//! A small server for tests: files in memory, every request recorded, and a plan that says what goes wrong.
+
+#![expect(dead_code, unreachable_pub, reason = "each test binary uses its own part of it")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::IoSlice;
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+use frieze_base::{Fault, Reason};
+use frieze_client::{Client, Key, Options, ServerAddr};
+use frieze_hlc::Hlc;
+use frieze_net::{FrameReader, FrameWriter, Limits, Listener, Payload, Stream, random_nonce};
+use frieze_wire::message::*;
+use frieze_wire::txn::*;
+use frieze_wire::{FrameHeader, FrameKind};
+use prost::Message;
+
+/// Chunk size of the files in the tests: small, so that grants are asked for.
+pub const CHUNK: u64 = 4 << 20;
+
+/// One request as the server saw it.
+#[derive(Clone, Debug)]
+pub struct Seen {
+    pub connection: usize,
+    pub header: FrameHeader,
+    pub request: Request,
+    pub caller: Option<Caller>,
+    pub payload_len: usize,
+    /// How many requests of this kind and number came before.
+    pub again: bool,
+}
+
+impl Seen {
+    pub fn op(&self) -> Option<&Op> {
+        match &self.request {
+            Request::Txn(txn) => txn.op.as_ref(),
+            _ => None,
+        }
+    }
+
+    pub fn is_write(&self) -> bool {
+        matches!(self.request, Request::Write(_))
+    }
+
+    pub fn is_read(&self) -> bool {
+        matches!(self.request, Request::Read(_))
+    }
+}
+
+/// What the server does with a request.
+#[derive(Clone, Debug)]
+#[expect(clippy::large_enum_variant, reason = "a handful of them exist")]
+pub enum Act {
+    /// Run it and answer.
+    Answer,
+    /// Run it, and the connection breaks before the answer.
+    RunThenClose,
+    /// Run it, and the connection breaks in the middle of the answer.
+    RunThenHalf,
+    /// The connection breaks before it runs.
+    Close,
+    /// Run it and say nothing.
+    RunThenHang,
+    /// Answer these bytes.
+    Bytes(Vec<u8>),
+    /// Refuse it.
+    Refuse(Reason),
+    /// Refuse the connection (request id 0) and close it.
+    RefuseConnection(Reason),
+    /// Answer another reply.
+    Instead(Reply),
+}
+
+type Plan = Box<dyn FnMut(&Seen) -> Act + Send>;
+
+/// What outlives a restart of the server.
+#[derive(Clone)]
+pub struct World(Arc<Mutex<State>>);
+
+pub struct State {
+    pub seen: Vec<Seen>,
+    pub files: BTreeMap<u64, Vec<u8>>,
+    pub runs: BTreeMap<(u64, u64), u32>,
+    pub connections: usize,
+    pub connections_now: usize,
+    pub connections_most: usize,
+    pub sessions: BTreeSet<u64>,
+    pub time_plugin: String,
+    pub key: Option<Key>,
+    /// An append is granted the chunks it lands in.
+    pub grants_appends: bool,
+    answers: BTreeMap<(u64, u64), Reply>,
+    names: BTreeMap<Vec<u8>, u64>,
+    grants: BTreeSet<(u64, u64, u32)>,
+    stamp: u64,
+    plan: Plan,
+}
+
+pub struct Server {
+    pub addr: ServerAddr,
+    world: World,
+    listener: Arc<Listener>,
+    streams: Arc<Mutex<Vec<Stream>>>,
+}
+
+impl World {
+    pub fn new() -> World {
+        World(Arc::new(Mutex::new(State {
+            seen: Vec::new(),
+            files: BTreeMap::new(),
+            runs: BTreeMap::new(),
+            connections: 0,
+            connections_now: 0,
+            connections_most: 0,
+            sessions: BTreeSet::new(),
+            time_plugin: String::new(),
+            key: None,
+            grants_appends: true,
+            answers: BTreeMap::new(),
+            names: BTreeMap::new(),
+            grants: BTreeSet::new(),
+            stamp: 1000,
+            plan: Box::new(|_| Act::Answer),
+        })))
+    }
+
+    pub fn with<T>(&self, look: impl FnOnce(&mut State) -> T) -> T {
+        look(&mut self.0.lock().unwrap())
+    }
+
+    pub fn plan(&self, plan: impl FnMut(&Seen) -> Act + Send + 'static) {
+        self.with(|state| state.plan = Box::new(plan));
+    }
+
+    /// The next `count` requests that `pick` picks get `act`; everything else is answered.
+    pub fn plan_for(&self, count: usize, act: Act, pick: impl Fn(&Seen) -> bool + Send + 'static) {
+        let mut left = count;
+        self.plan(move |seen| {
+            if left > 0 && pick(seen) {
+                left -= 1;
+                return act.clone();
+            }
+            Act::Answer
+        });
+    }
+
+    pub fn seen(&self, pick: impl Fn(&Seen) -> bool) -> Vec<Seen> {
+        self.with(|state| state.seen.iter().filter(|seen| pick(seen)).cloned().collect())
+    }
+
+    pub fn ops(&self) -> Vec<Op> {
+        self.seen(|seen| seen.op().is_some()).iter().filter_map(|seen| seen.op().cloned()).collect()
+    }
+
+    pub fn file(&self, path: &str) -> Vec<u8> {
+        self.with(|state| state.files[&state.names[path.as_bytes()]].clone())
+    }
+
+    /// Takes every grant away, as another client's truncate does.
+    pub fn drop_grants(&self) {
+        self.with(|state| state.grants.clear());
+    }
+
+    pub fn serve(&self) -> Server {
+        self.serve_at(&"127.0.0.1:0".parse().unwrap())
+    }
+
+    pub fn serve_at(&self, addr: &ServerAddr) -> Server {
+        let listener = Arc::new(Listener::bind(addr).unwrap());
+        let streams = Arc::new(Mutex::new(Vec::new()));
+        let server = Server {
+            addr: listener.addr().clone(),
+            world: self.clone(),
+            listener: listener.clone(),
+            streams: streams.clone(),
+        };
+        let world = self.clone();
+        thread::spawn(move || {
+            while let Ok(Some(stream)) = listener.accept() {
+                streams.lock().unwrap().push(stream.clone());
+                let world = world.clone();
+                thread::spawn(move || world.converse(stream));
+            }
+        });
+        server
+    }
+
+    fn converse(&self, stream: Stream) {
+        let number = self.with(|state| {
+            state.connections += 1;
+            state.connections_now += 1;
+            state.connections_most = state.connections_most.max(state.connections_now);
+            state.connections
+        });
+        let mut nonces = None;
+        let mut reader = FrameReader::new(stream.clone(), Limits::SERVING).unwrap();
+        let writer = FrameWriter::new(stream.clone(), Limits::SERVING);
+        let (mut body, mut payload) = (Vec::new(), Vec::new());
+        while let Ok(Some(header)) = reader.read_frame(&mut body) {
+            let Ok(RequestBody { caller, request: Some(request) }) = RequestBody::decode(&body[..]) else { break };
+            let Ok(payload) = reader.read_payload_reusing(&mut payload) else { break };
+            if !self.answer(&stream, &writer, number, header, caller, request, payload, &mut nonces) {
+                break;
+            }
+        }
+        stream.shutdown();
+        self.with(|state| state.connections_now -= 1);
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "the parts of a request")]
+    fn answer(
+        &self,
+        stream: &Stream,
+        writer: &FrameWriter,
+        connection: usize,
+        header: FrameHeader,
+        caller: Option<Caller>,
+        request: Request,
+        payload: &[u8],
+        nonces: &mut Option<(Vec<u8>, Vec<u8>)>,
+    ) -> bool {
+        let (act, outcome, hlc) = self.with(|state| {
+            let numbered = |seen: &Seen| {
+                header.seq.0 != 0 && seen.header.seq == header.seq && seen.header.session == header.session
+            };
+            let again = state.seen.iter().any(numbered);
+            let payload_len = payload.len();
+            let seen = Seen { connection, header, request: request.clone(), caller, payload_len, again };
+            state.seen.push(seen.clone());
+            let act = (state.plan)(&seen);
+            let runs = matches!(act, Act::Answer | Act::RunThenClose | Act::RunThenHalf | Act::RunThenHang);
+            let outcome = match &act {
+                Act::Refuse(reason) => Err(Fault::from(*reason)),
+                Act::Instead(reply) => Ok((reply.clone(), Vec::new())),
+                _ if runs => state.run(&header, request, payload, nonces),
+                _ => Err(Reason::Internal.into()),
+            };
+            (act, outcome, Hlc(state.stamp))
+        });
+        let base = FrameHeader {
+            request_id: header.request_id,
+            session: header.session,
+            seq: header.seq,
+            hlc,
+            ..FrameHeader::of(FrameKind::Reply)
+        };
+        match act {
+            Act::Close | Act::RunThenClose => return false,
+            Act::RunThenHang => return true,
+            Act::Bytes(bytes) => {
+                write_raw(stream, &bytes);
+                return true;
+            }
+            Act::RefuseConnection(reason) => {
+                let header = FrameHeader { request_id: 0, ..FrameHeader::of(FrameKind::Refusal) };
+                let _ = writer.send(header, &Refusal::from(Fault::from(reason)).encode_to_vec(), Payload::None);
+                return false;
+            }
+            Act::RunThenHalf => {
+                let frame = FrameHeader { body_len: 100, ..base };
+                write_raw(stream, &frame.encode());
+                write_raw(stream, &[0; 50]);
+                return false;
+            }
+            Act::Answer | Act::Refuse(_) | Act::Instead(_) => {}
+        }
+        match outcome {
+            Ok((reply, payload)) => {
+                let body = ReplyBody { reply: Some(reply) }.encode_to_vec();
+                writer.send(base, &body, Payload::Bytes(&payload)).is_ok()
+            }
+            Err(fault) => {
+                let header = FrameHeader { kind: FrameKind::Refusal, ..base };
+                writer.send(header, &Refusal::from(fault).encode_to_vec(), Payload::None).is_ok()
+            }
+        }
+    }
+}
+
+impl State {
+    fn run(
+        &mut self,
+        header: &FrameHeader,
+        request: Request,
+        payload: &[u8],
+        nonces: &mut Option<(Vec<u8>, Vec<u8>)>,
+    ) -> Result<(Reply, Vec<u8>), Fault> {
+        let key = (header.session.0, header.seq.0);
+        if key.1 != 0 {
+            if let Some(reply) = self.answers.get(&key) {
+                return Ok((reply.clone(), Vec::new()));
+            }
+            if !self.sessions.contains(&key.0) {
+                return Err(Reason::UnknownSession.into());
+            }
+        }
+        let (reply, payload) = self.run_once(header, request, payload, nonces)?;
+        if key.1 != 0 {
+            *self.runs.entry(key).or_default() += 1;
+            self.answers.insert(key, reply.clone());
+        }
+        Ok((reply, payload))
+    }
+
+    fn run_once(
+        &mut self,
+        header: &FrameHeader,
+        request: Request,
+        payload: &[u8],
+        nonces: &mut Option<(Vec<u8>, Vec<u8>)>,
+    ) -> Result<(Reply, Vec<u8>), Fault> {
+        let session = header.session.0;
+        let reply = match request {
+            Request::Hello(hello) => {
+                let challenge = if self.key.is_some() { random_nonce().unwrap().to_vec() } else { Vec::new() };
+                *nonces = Some((challenge.clone(), hello.nonce));
+                Reply::Hello(HelloReply { challenge, uid: 65534, ..self.hello() })
+            }
+            Request::Prove(prove) => {
+                let (challenge, nonce) = nonces.clone().ok_or(Reason::Unproven)?;
+                let key = self.key.as_ref().ok_or(Reason::Unproven)?;
+                if !key.verify(&challenge, &nonce, &prove.mac) {
+                    return Err(Reason::Unproven.into());
+                }
+                Reply::Hello(HelloReply { uid: 1234, may_impersonate: true, ..self.hello() })
+            }
+            Request::Open(open) => {
+                let inode = self.find(&open.target)?;
+                let capability = inode.to_le_bytes().to_vec();
+                Reply::Open(OpenReply { attr: self.attr(inode), capability, answered: Answered::default() })
+            }
+            Request::Stat(stat) => {
+                let inode = self.find(&stat.target)?;
+                Reply::Stat(StatReply { attr: self.attr(inode), answered: Answered::default() })
+            }
+            Request::Read(read) => {
+                let file = &self.files[&inode_of(&read.capability)];
+                let start = (read.offset as usize).min(file.len());
+                let end = (start + read.len as usize).min(file.len());
+                let end_of_file = start + read.len as usize >= file.len();
+                let reply = Reply::Read(ReadReply { end_of_file, answered: Answered::default() });
+                return Ok((reply, file[start..end].to_vec()));
+            }
+            Request::Write(write) => {
+                let inode = inode_of(&write.capability);
+                let file = self.files.entry(inode).or_default();
+                let offset = if write.append { file.len() } else { write.offset as usize };
+                let chunks = offset as u64 / CHUNK..=(offset as u64 + payload.len() as u64 - 1) / CHUNK;
+                if write.append && self.grants_appends {
+                    self.grants.extend(chunks.clone().map(|chunk| (session, inode, chunk as u32)));
+                }
+                if let Some(chunk) =
+                    chunks.clone().find(|&chunk| !self.grants.contains(&(session, inode, chunk as u32)))
+                {
+                    return Err(Fault::new(Reason::Busy, format!("no grant for chunk {chunk}")));
+                }
+                if file.len() < offset + payload.len() {
+                    file.resize(offset + payload.len(), 0);
+                }
+                file[offset..offset + payload.len()].copy_from_slice(payload);
+                self.stamp += 1;
+                Reply::Write(WriteReply { stamp: self.stamp, offset: offset as u64 })
+            }
+            Request::Txn(Txn { op: Some(op), .. }) => {
+                self.stamp += 1;
+                let (id, existed, capability) = self.change(session, op)?;
+                let attr = self.files.contains_key(&id).then(|| self.attr(id));
+                Reply::Txn(TxnReply { stamp: self.stamp, id, existed, attr, capability })
+            }
+            Request::Now(now) if now.name.is_empty() => {
+                Reply::Now(NowReply { at: self.stamp, precision_us: 1, earliest: 0, stable: self.stamp })
+            }
+            Request::Now(now) if now.name == "release" => {
+                Reply::Now(NowReply { at: 500, precision_us: 1, earliest: 0, stable: self.stamp })
+            }
+            Request::Now(_) => return Err(Reason::NotFound.into()),
+            Request::List(list) => {
+                let after: u64 = String::from_utf8_lossy(&list.after).parse().unwrap_or(0);
+                let entries: Vec<DirEntry> = (after + 1..=25)
+                    .take(10)
+                    .map(|i| DirEntry { name: format!("{i}").into_bytes(), inode: i, kind: 0, attr: None })
+                    .collect();
+                let more = after + (entries.len() as u64) < 25;
+                Reply::List(ListReply { entries, more, answered: Answered::default(), inode: 9, parent: 1 })
+            }
+            Request::GetXattr(get) if get.name.is_empty() => {
+                Reply::Bytes(BytesReply { value: b"user.a\0user.b\0".to_vec() })
+            }
+            Request::Status(_) => Reply::Status(StatusReply { health: "healthy".into(), ..Default::default() }),
+            Request::Seek(_) => return Err(Reason::NotFound.into()),
+            _ => Reply::Done(Done {}),
+        };
+        Ok((reply, Vec::new()))
+    }
+
+    fn change(&mut self, session: u64, op: Op) -> Result<(u64, bool, Vec<u8>), Fault> {
+        match op {
+            Op::OpenSession(_) => {
+                self.sessions.insert(self.stamp);
+                return Ok((self.stamp, false, Vec::new()));
+            }
+            Op::Make(make) => {
+                if let Some(&inode) = self.names.get(&make.target.path) {
+                    return if make.or_open { Ok((inode, true, Vec::new())) } else { Err(Reason::Exists.into()) };
+                }
+                let inode = 100 + self.names.len() as u64;
+                self.names.insert(make.target.path, inode);
+                self.files.insert(inode, Vec::new());
+                if make.kind == Some(MakeKind::File(true)) {
+                    self.grants.insert((session, inode, 0));
+                }
+                return Ok((inode, false, inode.to_le_bytes().to_vec()));
+            }
+            Op::Grant(grant) => {
+                for chunk in grant.first..grant.first + grant.count {
+                    self.grants.insert((session, grant.inode, chunk));
+                }
+            }
+            Op::Settle(settle) if !settle.keep_grant => {
+                self.grants.retain(|&(of, inode, _)| (of, inode) != (session, settle.inode))
+            }
+            Op::SetAttr(SetAttr { target, size: Some(size), .. }) => {
+                let inode = self.find(&target)?;
+                self.files.entry(inode).or_default().resize(size as usize, 0);
+                self.grants.retain(|&(_, of, chunk)| of != inode || u64::from(chunk) * CHUNK < size);
+                return Ok((inode, false, Vec::new()));
+            }
+            Op::CloseSession(_) => {
+                self.sessions.remove(&session);
+            }
+            _ => {}
+        }
+        Ok((0, false, Vec::new()))
+    }
+
+    fn find(&self, target: &Target) -> Result<u64, Fault> {
+        if target.path.is_empty() {
+            return Ok(target.base);
+        }
+        self.names.get(&target.path).copied().ok_or_else(|| Reason::NotFound.into())
+    }
+
+    fn attr(&self, inode: u64) -> Attr {
+        let size = self.files.get(&inode).map_or(0, |file| file.len() as u64);
+        Attr { inode, size, chunk_bytes: CHUNK, time_plugin: self.time_plugin.clone(), ..Attr::default() }
+    }
+
+    fn hello(&self) -> HelloReply {
+        HelloReply {
+            software: "world".into(),
+            cluster: "00".into(),
+            node: 1,
+            challenge: Vec::new(),
+            uid: 0,
+            may_impersonate: false,
+            chunk_bytes: CHUNK,
+        }
+    }
+}
+
+impl Server {
+    pub fn options(&self) -> Options {
+        Options {
+            server: self.addr.clone(),
+            command: "test".into(),
+            timeout: Duration::from_secs(20),
+            ..Options::default()
+        }
+    }
+
+    pub fn connect(&self) -> Client {
+        Client::connect(self.options()).unwrap()
+    }
+
+    /// Stops at once, as a killed server does: every connection breaks.
+    pub fn stop(self) -> ServerAddr {
+        self.listener.stop();
+        self.streams.lock().unwrap().drain(..).for_each(|stream| stream.shutdown());
+        self.addr.clone()
+    }
+
+    pub fn world(&self) -> &World {
+        &self.world
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.listener.stop();
+        self.streams.lock().unwrap().drain(..).for_each(|stream| stream.shutdown());
+    }
+}
+
+fn inode_of(capability: &[u8]) -> u64 {
+    u64::from_le_bytes(capability.try_into().unwrap())
+}
+
+fn write_raw(stream: &Stream, bytes: &[u8]) {
+    let _ = rustix::net::sendmsg(
+        stream,
+        &[IoSlice::new(bytes)],
+        &mut rustix::net::SendAncillaryBuffer::default(),
+        rustix::net::SendFlags::NOSIGNAL,
+    );
+}
+
+/// Bytes that differ at every offset that matters.
+pub fn pattern(len: usize) -> Vec<u8> {
+    (0..len).map(|i| (i * 31 + i / 251 + i / 65_537) as u8).collect()
+}
