@@ -139,7 +139,7 @@ impl Metalog {
                 }
                 Found::BeyondData(needed) => break Some((CutReason::BeyondData, needed)),
                 Found::Nothing { torn } => {
-                    let Some(next) = files.following(walk.next_index, walk.link) else {
+                    let Some(next) = files.following(&walk) else {
                         break torn.then_some((CutReason::Torn, DataEnd::default()));
                     };
                     walk.enter(next);
@@ -245,11 +245,11 @@ impl Files {
         })
     }
 
-    /// The segment that goes on with entry `index` after the header with checksum `link`. Of several (a roll that
-    /// failed and was done again) the newest.
-    fn following(&self, index: LogIndex, link: u32) -> Option<File> {
-        let follows = |header: SegmentHeader| header.first == index && header.link == link;
-        self.all.iter().rev().find(|file| file.header.is_some_and(follows)).copied()
+    /// The segment that goes on where the walk has come to. Of several (a roll that failed and was done again) the newest.
+    fn following(&self, walk: &Walk) -> Option<File> {
+        let follows = |header: SegmentHeader| header.first == walk.next_index && header.link == walk.link;
+        let later = self.all.iter().rev().take_while(|file| file.segment > walk.segment);
+        later.copied().find(|file| file.header.is_some_and(follows))
     }
 
     /// All bytes of a segment.
