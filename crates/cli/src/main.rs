@@ -1,2 +1,161 @@
-//! The `frieze` command.
-fn main() {}
+//! The `frieze` command: a server, a mount, and a command for each thing one does with files, now and in the past.
+//!
+//! Guarantees: an exit status of 0, 1 or 2 as `--help` says; each failure is one line on standard error; with `--json`
+//! standard output holds JSON and nothing else; nobody reading the output ends the command in silence.
+//! Leaves to others: everything about the file system (`client`, `node`, `fuse`) and about loads (`bench`).
+//!
+//! A subcommand is a function of [`run::Run`] and its arguments from [`args`]. It parses every path and instant first,
+//! so that a wrong command line does nothing; then it goes through its paths, reporting failures one by one.
+
+mod args;
+mod bench;
+mod change;
+mod copy;
+mod entry;
+mod failure;
+mod format;
+mod history;
+mod list;
+mod mount;
+mod past;
+mod path;
+mod progress;
+mod run;
+mod serve;
+mod server;
+
+#[cfg(test)]
+mod help_tests;
+
+use std::io::{self, IsTerminal, Write};
+use std::process::ExitCode;
+
+use anyhow::{Error, Result};
+use tracing_subscriber::EnvFilter;
+
+use crate::args::{Cli, Command};
+use crate::failure::{ChildFailed, OutputClosed, Reported, Usage};
+use crate::run::Run;
+
+/// Something failed.
+const EXIT_FAILURE: u8 = 1;
+/// The command line is wrong; clap ends with the same.
+const EXIT_USAGE: u8 = 2;
+
+fn main() -> ExitCode {
+    let cli = match Cli::read(std::env::args_os()) {
+        Ok(cli) => cli,
+        // Help goes to standard output with 0, what is wrong to standard error with 2.
+        Err(error) => error.exit(),
+    };
+    let name = cli.command.name();
+    log_to_stderr(if matches!(cli.command, Command::Serve(_)) { "info" } else { "warn" });
+    match run(cli) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => ExitCode::from(exit_status(name, &error)),
+    }
+}
+
+fn run(cli: Cli) -> Result<()> {
+    let mut run = Run::new(cli.command.name(), cli.common);
+    let done = match &cli.command {
+        Command::Serve(args) => serve::serve(&mut run, args),
+        Command::Mount(args) => mount::mount(&mut run, args),
+        Command::Umount(args) => mount::umount(&mut run, args),
+        Command::Ls(args) => list::ls(&mut run, args),
+        Command::Stat(args) => list::stat(&mut run, args),
+        Command::Cat(args) => list::cat(&mut run, args),
+        Command::Put(args) => copy::put(&mut run, args),
+        Command::Get(args) => copy::get(&mut run, args),
+        Command::Cp(args) => copy::cp(&mut run, args),
+        Command::Mv(args) => change::mv(&mut run, args),
+        Command::Ln(args) => change::ln(&mut run, args),
+        Command::Rm(args) => change::rm(&mut run, args),
+        Command::Mkdir(args) => change::mkdir(&mut run, args),
+        Command::Du(args) => list::du(&mut run, args),
+        Command::Log(args) => history::log(&mut run, args),
+        Command::Now(args) => history::now(&mut run, args),
+        Command::Snapshot(command) => history::snapshot(&mut run, command),
+        Command::Time(command) => server::time(&mut run, command),
+        Command::Status(_) => server::status(&mut run),
+        Command::Bench(args) => bench::bench(&mut run, args),
+    };
+    match done {
+        Ok(()) => run.finish(),
+        // What was printed before it failed is still wanted; the first failure is the one to tell about.
+        Err(error) => {
+            let _ = run.finish();
+            Err(error)
+        }
+    }
+}
+
+/// Says what has not been said of `error` and gives its exit status.
+fn exit_status(command: &str, error: &Error) -> u8 {
+    if error.is::<OutputClosed>() {
+        return 0;
+    }
+    if error.is::<Reported>() {
+        return EXIT_FAILURE;
+    }
+    if let Some(ChildFailed(status)) = error.downcast_ref::<ChildFailed>() {
+        return *status;
+    }
+    let usage = error.is::<Usage>();
+    let hint = if usage { format!("\nTry 'frieze {command} --help'.") } else { String::new() };
+    // If standard error is closed there is nobody to tell.
+    let _ = writeln!(io::stderr(), "frieze: {command}: {}{hint}", failure::words(error));
+    if usage { EXIT_USAGE } else { EXIT_FAILURE }
+}
+
+impl Command {
+    /// The subcommand as it is typed.
+    fn name(&self) -> &'static str {
+        match self {
+            Command::Serve(_) => "serve",
+            Command::Mount(_) => "mount",
+            Command::Umount(_) => "umount",
+            Command::Ls(_) => "ls",
+            Command::Stat(_) => "stat",
+            Command::Cat(_) => "cat",
+            Command::Put(_) => "put",
+            Command::Get(_) => "get",
+            Command::Cp(_) => "cp",
+            Command::Mv(_) => "mv",
+            Command::Ln(_) => "ln",
+            Command::Rm(_) => "rm",
+            Command::Mkdir(_) => "mkdir",
+            Command::Du(_) => "du",
+            Command::Log(_) => "log",
+            Command::Now(_) => "now",
+            Command::Snapshot(_) => "snapshot",
+            Command::Time(_) => "time",
+            Command::Status(_) => "status",
+            Command::Bench(_) => "bench",
+        }
+    }
+}
+
+fn log_to_stderr(default: &str) {
+    let asked = std::env::var("FRIEZE_LOG").ok().filter(|text| !text.is_empty());
+    let filter = match asked.as_deref().map(EnvFilter::try_new) {
+        Some(Ok(filter)) => filter,
+        Some(Err(error)) => {
+            let _ = writeln!(io::stderr(), "frieze: FRIEZE_LOG is no filter of log lines ({error}): using {default}");
+            EnvFilter::new(default)
+        }
+        None => EnvFilter::new(default),
+    };
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(io::stderr)
+        .with_ansi(io::stderr().is_terminal())
+        .log_internal_errors(false)
+        .init();
+}
+
+/// The whole command line, as `--help` and the tests of it see it.
+#[cfg(test)]
+fn command_line() -> clap::Command {
+    <Cli as clap::CommandFactory>::command()
+}

@@ -1,0 +1,290 @@
+//! The file system, at a view, as one end of a copy.
+
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread;
+
+use anyhow::{Error, Result, anyhow};
+use frieze_base::{ByteRange, Fault, Reason};
+use frieze_client::{Attr, FileKind};
+use frieze_client::{CreateMode, File, Fs, OpenFlags, RenameMode};
+use frieze_client::{SetAttr, Target, TimeValue};
+
+use super::side::{How, Kind, Node, PIECE_BYTES, Pull, Side, Sink, Source, temporary_name};
+use crate::path::FsPath;
+
+/// Requests in flight on one connection: enough to keep both ends busy.
+const DEPTH: usize = 4;
+
+/// The file system as it is at a view.
+#[derive(Clone, Debug)]
+pub(crate) struct Remote {
+    /// The view.
+    pub(crate) fs: Fs,
+}
+
+/// The path as a request names it.
+pub(crate) fn target(path: &FsPath, follow: bool) -> Target {
+    Target { follow, ..Target::path(path.as_bytes()) }
+}
+
+impl Side for Remote {
+    type Path = FsPath;
+
+    fn join(&self, directory: &FsPath, name: &[u8]) -> FsPath {
+        directory.join(name)
+    }
+
+    fn show(&self, path: &FsPath) -> String {
+        path.to_string()
+    }
+
+    fn node(&self, path: &FsPath, follow: bool) -> Result<Option<Node>> {
+        match self.fs.stat(&target(path, follow)) {
+            Ok(reply) => Ok(Some(Node { answered: Some(reply.answered), ..node_of(&reply.attr) })),
+            Err(error) if error.reason() == Reason::NotFound => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+fn node_of(attr: &Attr) -> Node {
+    let kind = match attr.kind() {
+        FileKind::File => Kind::File,
+        FileKind::Directory => Kind::Directory,
+        FileKind::Symlink => Kind::Symlink,
+        FileKind::Fifo | FileKind::Socket | FileKind::CharDevice | FileKind::BlockDevice => Kind::Other,
+    };
+    Node { kind, mode: attr.mode, mtime_ns: attr.mtime_ns, size: attr.size, identity: (0, attr.inode), answered: None }
+}
+
+impl Source for Remote {
+    fn names(&self, directory: &FsPath) -> Result<Vec<Vec<u8>>> {
+        let entries = self.fs.entries(&target(directory, true))?;
+        Ok(entries.into_iter().map(|entry| entry.name).collect())
+    }
+
+    fn link_text(&self, path: &FsPath) -> Result<Vec<u8>> {
+        Ok(self.fs.read_link(&target(path, false))?)
+    }
+
+    fn open(&self, path: &FsPath) -> Result<Box<dyn Pull>> {
+        let file = self.fs.open(&target(path, true), OpenFlags::READ)?;
+        Ok(Box::new(RemoteBytes::new(file)?))
+    }
+}
+
+impl Sink for Remote {
+    fn make_directory(&self, path: &FsPath, mode: u32) -> Result<()> {
+        // Its owner can fill it, whatever the mode: the wanted one is set when it is full.
+        self.fs.mkdir(&target(path, false), mode | 0o700)?;
+        Ok(())
+    }
+
+    fn make_link(&self, path: &FsPath, text: &[u8]) -> Result<()> {
+        match self.fs.symlink(text, &target(path, false)) {
+            Err(error) if error.reason() == Reason::Exists => {}
+            made => return made.map(drop).map_err(Error::from),
+        }
+        if self.node(path, false)?.is_none_or(|there| there.kind != Kind::Symlink) {
+            return Err(Fault::from(Reason::Exists).into());
+        }
+        // Replaced in one step: the name is never absent.
+        let beside = beside(path);
+        self.fs.symlink(text, &target(&beside, false))?;
+        self.fs.rename(&target(&beside, false), &target(path, false), RenameMode::Replace)?;
+        Ok(())
+    }
+
+    fn write(&self, path: &FsPath, mode: u32, how: How, bytes: &mut dyn Pull) -> Result<u64> {
+        match how {
+            How::Over => {
+                let file =
+                    self.fs.create_with(&target(path, true), mode, CreateMode::OpenExisting, OpenFlags::WRITE)?;
+                if file.attr().size > 0 {
+                    file.set_len(0)?;
+                }
+                fill(file, bytes)
+            }
+            How::Append => {
+                let file =
+                    self.fs.create_with(&target(path, true), mode, CreateMode::OpenExisting, OpenFlags::WRITE)?;
+                append(file, bytes)
+            }
+            How::Atomic => {
+                let beside = beside(path);
+                // What is replaced leaves its mode to what replaces it.
+                let mode = self.node(path, true)?.map_or(mode, |there| there.mode);
+                let file =
+                    self.fs.create_with(&target(&beside, false), mode, CreateMode::Exclusive, OpenFlags::WRITE)?;
+                let done = fill(file, bytes).and_then(|count| {
+                    self.fs.rename(&target(&beside, false), &target(path, false), RenameMode::Replace)?;
+                    Ok(count)
+                });
+                if done.is_err() {
+                    // The first failure is the one to tell about.
+                    let _ = self.fs.unlink(&target(&beside, false));
+                }
+                done
+            }
+        }
+    }
+
+    fn set_like(&self, path: &FsPath, node: &Node) -> Result<()> {
+        let is_link = node.kind == Kind::Symlink;
+        self.fs.set_attr(SetAttr {
+            target: target(path, false),
+            mode: (!is_link).then_some(node.mode),
+            mtime: Some(TimeValue { now: false, ns: node.mtime_ns }),
+            ..SetAttr::default()
+        })?;
+        Ok(())
+    }
+}
+
+fn beside(path: &FsPath) -> FsPath {
+    let name = temporary_name(path.name().unwrap_or_default());
+    path.parent().unwrap_or_else(FsPath::root).join(&name)
+}
+
+/// Writes the pieces at their offsets, several requests in flight while they follow each other.
+fn fill(file: File, bytes: &mut dyn Pull) -> Result<u64> {
+    let mut piece = Vec::with_capacity(PIECE_BYTES);
+    let (mut moved, mut written_to) = (0u64, 0u64);
+    let mut next = bytes.next(&mut piece)?;
+    while let Some(start) = next {
+        let mut at = start;
+        next = None;
+        let mut first = true;
+        let streamed = file.write_stream(start, DEPTH, |into| -> Result<bool> {
+            if !first {
+                next = bytes.next(&mut piece)?;
+                // At a hole the stream ends; the next one begins behind it with the piece in hand.
+                if next != Some(at) {
+                    return Ok(false);
+                }
+            }
+            first = false;
+            at += piece.len() as u64;
+            into.clear();
+            into.extend_from_slice(&piece);
+            Ok(true)
+        });
+        streamed?;
+        moved += at - start;
+        written_to = at;
+    }
+    if bytes.end() > written_to {
+        file.set_len(bytes.end())?;
+    }
+    file.close()?;
+    Ok(moved)
+}
+
+/// Appends piece by piece, each in one atomic request.
+fn append(file: File, bytes: &mut dyn Pull) -> Result<u64> {
+    let mut piece = Vec::with_capacity(PIECE_BYTES);
+    let mut moved = 0;
+    while bytes.next(&mut piece)?.is_some() {
+        file.append(&piece)?;
+        moved += piece.len() as u64;
+    }
+    file.close()?;
+    Ok(moved)
+}
+
+/// Bytes and their offset.
+type Piece = (u64, Vec<u8>);
+
+/// Bytes of a file of the file system, holes left out.
+///
+/// Small files are read in one request; larger ones by a thread of their own that keeps requests in flight while the
+/// other end writes.
+pub(crate) struct RemoteBytes {
+    size: u64,
+    small: Option<File>,
+    pieces: Option<Receiver<Result<Piece>>>,
+    used: Option<SyncSender<Vec<u8>>>,
+}
+
+impl RemoteBytes {
+    /// The bytes of an open file at its view.
+    ///
+    /// # Errors
+    /// If no thread can be had.
+    pub(crate) fn new(file: File) -> Result<RemoteBytes> {
+        let size = file.attr().size;
+        if size <= PIECE_BYTES as u64 {
+            return Ok(RemoteBytes { size, small: Some(file), pieces: None, used: None });
+        }
+        let (filled, pieces) = sync_channel(DEPTH);
+        let (used, empty) = sync_channel(DEPTH + 2);
+        let reader = move || {
+            if let Err(error) = read_ahead(&file, size, &filled, &empty) {
+                // Whoever pulled has gone: nobody is left to tell.
+                let _ = filled.send(Err(error));
+            }
+        };
+        thread::Builder::new().name("read-ahead".to_owned()).spawn(reader)?;
+        Ok(RemoteBytes { size, small: None, pieces: Some(pieces), used: Some(used) })
+    }
+}
+
+fn read_ahead(file: &File, size: u64, filled: &SyncSender<Result<Piece>>, empty: &Receiver<Vec<u8>>) -> Result<()> {
+    // Asking for holes costs a request each: only where there are some.
+    let has_holes = file.attr().bytes_live < size;
+    let mut offset = 0;
+    while offset < size {
+        let end = match has_holes {
+            false => size,
+            true => {
+                let Some(data) = file.seek_data(offset)? else { return Ok(()) };
+                offset = data;
+                file.seek_hole(offset)?.map_or(size, |hole| hole.min(size))
+            }
+        };
+        file.read_stream(ByteRange::new(offset, end), DEPTH, |bytes| -> Result<()> {
+            let mut piece = empty.try_recv().unwrap_or_default();
+            piece.clear();
+            piece.extend_from_slice(bytes);
+            // Whoever pulls may have gone: then nobody wants the rest.
+            filled.send(Ok((offset, piece))).map_err(|_| anyhow!("nobody wants the rest"))?;
+            offset += bytes.len() as u64;
+            Ok(())
+        })?;
+        if offset < end {
+            return Err(anyhow!("the file ended at byte {offset}, before its length of {size}"));
+        }
+    }
+    Ok(())
+}
+
+impl Pull for RemoteBytes {
+    fn next(&mut self, into: &mut Vec<u8>) -> Result<Option<u64>> {
+        if let Some(file) = self.small.take() {
+            into.resize(self.size as usize, 0);
+            let count = file.read_at(0, into)?;
+            into.truncate(count);
+            return Ok((count > 0).then_some(0));
+        }
+        let Some(pieces) = &self.pieces else { return Ok(None) };
+        // A closed channel is the end: a reader that failed has sent its failure before.
+        let Ok(piece) = pieces.recv() else { return Ok(None) };
+        let (offset, piece) = piece?;
+        let before = std::mem::replace(into, piece);
+        if let Some(used) = &self.used {
+            // Buffers go round; one too many is dropped.
+            let _ = used.try_send(before);
+        }
+        Ok(Some(offset))
+    }
+
+    fn end(&self) -> u64 {
+        self.size
+    }
+}
+
+impl std::fmt::Debug for RemoteBytes {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RemoteBytes").field("size", &self.size).finish_non_exhaustive()
+    }
+}

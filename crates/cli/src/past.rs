@@ -1,0 +1,175 @@
+//! From `--at` and `--user-at` to a view, and what an answer from the past says of itself.
+//!
+//! An instant is made exact once a run: whatever is read afterwards, however long it takes, is of that one cut.
+
+use anyhow::{Error, Result};
+use frieze_base::{Fault, Reason};
+use frieze_client::Answered;
+use frieze_client::Fs;
+use frieze_hlc::{Hlc, Instant, UserTime, ZonePolicy};
+use serde_json::{Value, json};
+
+use crate::args::{NoPast, Past};
+use crate::failure::Usage;
+use crate::format;
+use crate::run::Run;
+
+impl Past {
+    /// True if now is read.
+    pub(crate) fn is_now(&self) -> bool {
+        self.at.is_none() && self.user_at.is_none()
+    }
+}
+
+impl NoPast {
+    /// Refuses `--at` of a command that changes something.
+    ///
+    /// # Errors
+    /// `ReadOnly`, with what to do instead.
+    pub(crate) fn refuse(&self) -> Result<()> {
+        if self.at.is_none() && self.user_at.is_none() {
+            return Ok(());
+        }
+        let words = "the past cannot be changed; 'frieze cp --at INSTANT' copies from it into the present";
+        Err(Fault::new(Reason::ReadOnly, words).into())
+    }
+}
+
+impl Run {
+    /// The file system as `past` asks for it, its instant made exact.
+    ///
+    /// # Errors
+    /// [`Usage`] if a text is no instant; else what the server says of it: in the future, expired, no such snapshot.
+    pub(crate) fn view(&mut self, past: &Past) -> Result<Fs> {
+        let (at, user_at) = self.instants(past)?;
+        let mut fs = self.fs()?;
+        if let Some(at) = at {
+            fs = fs.at(at);
+        }
+        if let Some(user_at) = user_at {
+            fs = fs.user_at(user_at);
+        }
+        Ok(fs)
+    }
+
+    /// System time and user time of `past`, made exact.
+    ///
+    /// # Errors
+    /// As [`Run::view`].
+    pub(crate) fn instants(&mut self, past: &Past) -> Result<(Option<Hlc>, Option<UserTime>)> {
+        // Both texts are checked before anything is asked of the server.
+        let user_at = past.user_at.as_deref().map(|text| self.user_time(text)).transpose()?;
+        let at = match (&past.at, user_at) {
+            (Some(text), _) => Some(self.instant(text)?),
+            // A cut by user time of a file that is being written is exact only under an exact system time.
+            (None, Some(_)) => Some(self.client()?.now()?),
+            (None, None) => None,
+        };
+        Ok((at, user_at))
+    }
+
+    /// The exact instant that a text means.
+    ///
+    /// # Errors
+    /// As [`Run::view`].
+    pub(crate) fn instant(&mut self, text: &str) -> Result<Hlc> {
+        let parsed = Instant::parse(text, ZonePolicy::Local).map_err(|error| Usage(error.to_string()))?;
+        if let (Instant::System(at), Err(_)) = (parsed, Instant::parse(text, ZonePolicy::Refuse)) {
+            self.say(&format!("{text} in the zone of this machine is {}", format::time_of(at)));
+        }
+        match self.client()?.resolve(text, ZonePolicy::Local) {
+            // No file is meant: the server's words, not those of a missing file.
+            Err(error) if error.reason() == Reason::NotFound => Err(Error::msg(error.to_string())),
+            at => Ok(at?),
+        }
+    }
+
+    fn user_time(&mut self, text: &str) -> Result<UserTime> {
+        let parsed = UserTime::parse(text, ZonePolicy::Local).map_err(|error| Usage(error.to_string()))?;
+        if UserTime::parse(text, ZonePolicy::Refuse).is_err() {
+            self.say(&format!("{text} in the zone of this machine is {parsed}"));
+        }
+        Ok(parsed)
+    }
+
+    /// Tells about an answer from the past: a gap always, the instant used with `--verbose`, each once a run.
+    pub(crate) fn tell(&mut self, answered: &Answered) {
+        if answered.incomplete && !self.told.gap {
+            self.told.gap = true;
+            let at = Hlc(answered.at);
+            self.say(&format!(
+                "warning: {at} ({}) lies inside a gap: a crash lost some of what was written around then; \
+                 this is what survived ('frieze status' lists the gaps)",
+                format::time_of(at)
+            ));
+        }
+        if self.common.verbose && !self.told.instant && (answered.at != 0 || answered.user_time_open) {
+            self.told.instant = true;
+            let text = describe(answered);
+            self.say(&text);
+        }
+    }
+}
+
+/// The `answered` field of an item, null for a read of now.
+pub(crate) fn to_json(answered: &Answered) -> Value {
+    if answered.at == 0 {
+        return Value::Null;
+    }
+    let at = Hlc(answered.at);
+    json!({
+        "at": at.to_string(),
+        "at_time": format::time_of(at),
+        "precision_us": answered.precision_us,
+        "stable": answered.was_stable,
+        "incomplete": answered.incomplete,
+        "user_time_open": answered.user_time_open,
+    })
+}
+
+fn describe(answered: &Answered) -> String {
+    let mut text = String::from("as of ");
+    match answered.at {
+        0 => text.push_str("now"),
+        at => text.push_str(&format!("{} ({})", Hlc(at), format::time_of(Hlc(at)))),
+    }
+    text.push_str(&format!(", precise to {} us", answered.precision_us));
+    text.push_str(if answered.was_stable { ", stable" } else { ", closed for this answer" });
+    if answered.incomplete {
+        text.push_str(", incomplete");
+    }
+    if answered.user_time_open {
+        text.push_str(", may still grow at that user time");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_says_what_instant_it_used_and_how_sure_it_is() {
+        let answered = Answered {
+            at: Hlc::last_of_micros(1_439_845_200_100_000).0,
+            precision_us: 12,
+            was_stable: false,
+            incomplete: true,
+            user_time_open: true,
+        };
+        assert_eq!(
+            describe(&answered),
+            "as of hlc-51d8815aefaa0fff (2015-08-17T21:00:00.100000Z), precise to 12 us, closed for this answer, \
+             incomplete, may still grow at that user time"
+        );
+        assert_eq!(to_json(&answered)["stable"], false);
+        assert_eq!(to_json(&Answered { at: 0, ..answered }), Value::Null);
+    }
+
+    #[test]
+    fn changing_the_past_is_refused_with_what_to_do_instead() {
+        NoPast::default().refuse().unwrap();
+        let error = NoPast { at: Some("5m-ago".to_owned()), user_at: None }.refuse().unwrap_err();
+        assert!(error.to_string().starts_with("the past cannot be changed"));
+    }
+}

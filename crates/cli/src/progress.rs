@@ -1,0 +1,89 @@
+//! Progress on standard error, for work that lasts, when a person is looking.
+
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+/// Work that ends sooner shows nothing.
+const SHOWN_AFTER: Duration = Duration::from_millis(500);
+/// Drawings a second: enough to see it move.
+const DRAWN_HZ: u8 = 8;
+
+/// A bar (or a counter, where the end is not known) that appears when the work lasts longer than half a second.
+///
+/// Shows nothing where standard error is not a terminal. Dropping it clears its line.
+#[derive(Debug)]
+pub(crate) struct Progress {
+    bar: ProgressBar,
+    wanted: bool,
+    shown: bool,
+}
+
+impl Progress {
+    /// Counts bytes; the end grows by [`Progress::expect`].
+    pub(crate) fn bytes(wanted: bool) -> Progress {
+        Progress::new(wanted, "{wide_msg} {bytes} of {total_bytes}, {binary_bytes_per_sec}, {eta} left [{bar:20}]")
+    }
+
+    /// Counts files whose number is not known.
+    pub(crate) fn items(wanted: bool, noun: &str) -> Progress {
+        Progress::new(wanted, &format!("{{wide_msg}} {{human_pos}} {noun}, {{per_sec}}"))
+    }
+
+    fn new(wanted: bool, template: &str) -> Progress {
+        let style = ProgressStyle::with_template(template).expect("the template is a constant and valid");
+        let bar = ProgressBar::with_draw_target(Some(0), ProgressDrawTarget::hidden()).with_style(style);
+        Progress { bar, wanted, shown: false }
+    }
+
+    /// More work was found.
+    pub(crate) fn expect(&mut self, count: u64) {
+        self.bar.inc_length(count);
+    }
+
+    /// Work was done.
+    pub(crate) fn advance(&mut self, count: u64) {
+        self.bar.inc(count);
+        if self.wanted && !self.shown && self.bar.elapsed() >= SHOWN_AFTER {
+            self.bar.set_draw_target(ProgressDrawTarget::stderr_with_hz(DRAWN_HZ));
+            self.shown = true;
+        }
+    }
+
+    /// What is being worked on.
+    pub(crate) fn at(&mut self, subject: String) {
+        // A message that is not drawn costs a lock and nothing else, but a tree has many names.
+        if self.shown {
+            self.bar.set_message(subject);
+        }
+    }
+
+    /// Writes to the terminal without tearing the bar.
+    pub(crate) fn aside<T>(&self, write: impl FnOnce() -> T) -> T {
+        self.bar.suspend(write)
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        self.bar.finish_and_clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_templates_are_valid_and_count() {
+        let mut bytes = Progress::bytes(false);
+        bytes.expect(10);
+        bytes.expect(5);
+        bytes.advance(7);
+        assert_eq!((bytes.bar.position(), bytes.bar.length()), (7, Some(15)));
+        let mut items = Progress::items(true, "files");
+        items.advance(3);
+        assert_eq!(items.bar.position(), 3);
+        assert!(!items.shown, "half a second has not passed");
+    }
+}

@@ -1,0 +1,242 @@
+//! One run of the command: the connection made when first needed, what goes to standard output and standard error, and
+//! whether anything failed.
+
+use std::fs;
+use std::io::{self, BufWriter, IsTerminal, Stdout, Write};
+use std::time::Duration;
+
+use anyhow::{Context, Error, Result};
+use frieze_base::Reason;
+use frieze_client::{Client, Fs, Key, Options};
+use serde_json::Value;
+
+use crate::args::{Common, Durability};
+use crate::failure::{self, OutputClosed, Reported, Usage};
+use crate::format::Names;
+use crate::progress::Progress;
+
+/// One run of one subcommand.
+#[derive(Debug)]
+pub(crate) struct Run {
+    /// The subcommand, as failures name it.
+    command: &'static str,
+    /// Options of every command.
+    pub(crate) common: Common,
+    /// Names of users and groups.
+    pub(crate) names: Names,
+    /// What has been said about the instant used.
+    pub(crate) told: Told,
+    out: BufWriter<Stdout>,
+    client: Option<Client>,
+    progress: Option<Progress>,
+    failed: bool,
+}
+
+/// What is said once a run, not once a file.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Told {
+    /// The instant used.
+    pub(crate) instant: bool,
+    /// That it lies inside a gap.
+    pub(crate) gap: bool,
+}
+
+impl Run {
+    /// A run that has done nothing yet.
+    pub(crate) fn new(command: &'static str, common: Common) -> Run {
+        Run {
+            command,
+            common,
+            names: Names::default(),
+            told: Told::default(),
+            out: BufWriter::new(io::stdout()),
+            client: None,
+            progress: None,
+            failed: false,
+        }
+    }
+
+    /// The connection to the server, made at the first call.
+    ///
+    /// # Errors
+    /// If there is no server, or it does not accept the caller. The words name the address.
+    pub(crate) fn client(&mut self) -> Result<&Client> {
+        if self.client.is_none() {
+            self.client = Some(Client::connect(self.options()?)?);
+        }
+        Ok(self.client.as_ref().expect("it was just made"))
+    }
+
+    /// The file system of now.
+    ///
+    /// # Errors
+    /// As [`Run::client`].
+    pub(crate) fn fs(&mut self) -> Result<Fs> {
+        Ok(self.client()?.fs())
+    }
+
+    /// How a client of this run connects.
+    ///
+    /// # Errors
+    /// [`Usage`] if the address or the key file cannot be read as one.
+    pub(crate) fn options(&self) -> Result<Options> {
+        let key = match &self.common.key {
+            None => None,
+            Some(file) => {
+                let text = fs::read_to_string(file).with_context(|| format!("--key {}", file.display()))?;
+                Some(key_of(&text).map_err(|words| Usage(format!("--key {}: {words}", file.display())))?)
+            }
+        };
+        Ok(Options {
+            server: self.common.server.parse().map_err(|error| Usage(format!("--server {error}")))?,
+            durability: self.common.durability.into(),
+            key,
+            timeout: Duration::from_secs(self.common.timeout.into()),
+            ..Options::default()
+        })
+    }
+
+    /// True if items are printed as JSON.
+    pub(crate) fn json(&self) -> bool {
+        self.common.json
+    }
+
+    /// Prints one item: as JSON, or as the line of `text`.
+    ///
+    /// # Errors
+    /// If standard output fails; [`OutputClosed`] if nobody reads it.
+    pub(crate) fn item(&mut self, json: impl FnOnce() -> Value, text: impl FnOnce() -> Option<String>) -> Result<()> {
+        if self.common.json {
+            return self.print(&json().to_string());
+        }
+        match text() {
+            Some(line) => self.print(&line),
+            None => Ok(()),
+        }
+    }
+
+    /// Prints a line to standard output.
+    ///
+    /// # Errors
+    /// If standard output fails; [`OutputClosed`] if nobody reads it.
+    pub(crate) fn print(&mut self, line: &str) -> Result<()> {
+        self.bytes(line.as_bytes())?;
+        self.bytes(b"\n")
+    }
+
+    /// Writes bytes to standard output as they are.
+    ///
+    /// # Errors
+    /// If standard output fails; [`OutputClosed`] if nobody reads it.
+    pub(crate) fn bytes(&mut self, bytes: &[u8]) -> Result<()> {
+        self.out.write_all(bytes).map_err(output_failed)
+    }
+
+    /// Hands what was printed to whoever reads it.
+    ///
+    /// # Errors
+    /// If standard output fails; [`OutputClosed`] if nobody reads it.
+    pub(crate) fn flush(&mut self) -> Result<()> {
+        self.out.flush().map_err(output_failed)
+    }
+
+    /// Says something on standard error: `frieze: ls: TEXT`.
+    pub(crate) fn say(&mut self, text: &str) {
+        let line = format!("frieze: {}: {text}\n", self.command);
+        // In the order of events where both go to one terminal. If either is closed there is nobody to tell.
+        let write = |out: &mut BufWriter<Stdout>| {
+            let _ = out.flush();
+            let _ = io::stderr().write_all(line.as_bytes());
+        };
+        match &self.progress {
+            Some(progress) => progress.aside(|| write(&mut self.out)),
+            None => write(&mut self.out),
+        }
+    }
+
+    /// Says something on standard error if `--verbose` is given.
+    pub(crate) fn say_more(&mut self, text: &str) {
+        if self.common.verbose {
+            self.say(text);
+        }
+    }
+
+    /// Reports the failure of one item, after which the others are still done: exit status 1 at the end.
+    ///
+    /// # Errors
+    /// `error` itself, if there is no point in going on: nobody reads the output, or the server is away.
+    pub(crate) fn report(&mut self, subject: &str, error: Error) -> Result<()> {
+        if error.is::<OutputClosed>() || error.is::<Usage>() || failure::is(&error, Reason::Unavailable) {
+            return Err(error);
+        }
+        self.failed = true;
+        // What is below a tree was reported where it happened.
+        if !error.is::<Reported>() {
+            self.say(&failure::line(subject, &error));
+        }
+        Ok(())
+    }
+
+    /// The end: everything printed.
+    ///
+    /// # Errors
+    /// [`Reported`] if anything failed on the way.
+    pub(crate) fn finish(mut self) -> Result<()> {
+        self.progress = None;
+        self.flush()?;
+        match self.failed {
+            true => Err(Reported.into()),
+            false => Ok(()),
+        }
+    }
+
+    /// Shows progress from now on; without a terminal or with `--quiet` it stays hidden.
+    pub(crate) fn show(&mut self, make: impl FnOnce(bool) -> Progress) {
+        self.progress = Some(make(!self.common.quiet && io::stderr().is_terminal()));
+    }
+
+    /// Tells the progress of this run something, if any is shown.
+    pub(crate) fn progress(&mut self, tell: impl FnOnce(&mut Progress)) {
+        if let Some(progress) = &mut self.progress {
+            tell(progress);
+        }
+    }
+}
+
+impl From<Durability> for frieze_client::Durability {
+    fn from(durability: Durability) -> frieze_client::Durability {
+        match durability {
+            Durability::Async => frieze_client::Durability::Async,
+            Durability::Sync => frieze_client::Durability::Sync,
+        }
+    }
+}
+
+/// The key in a line `NAME:SECRET`, the secret as the server's settings have it.
+fn key_of(text: &str) -> Result<Key, String> {
+    let (name, secret) = text.trim().split_once(':').ok_or("expected one line NAME:SECRET")?;
+    Key::new(name, secret).map_err(|_| {
+        "expected NAME:SECRET: a name of letters, digits, . _ - and a secret of at least 16 characters".to_owned()
+    })
+}
+
+fn output_failed(error: io::Error) -> Error {
+    match error.kind() {
+        io::ErrorKind::BrokenPipe => OutputClosed.into(),
+        _ => Error::new(error).context("standard output"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_file_holds_the_secret_as_the_settings_of_the_server_have_it() {
+        let key = key_of("laptop:correct horse battery: staple\n").unwrap();
+        assert_eq!(key, Key::new("laptop", "correct horse battery: staple").unwrap());
+        for text in ["", "laptop", "laptop:short", "a b:correct horse battery staple"] {
+            assert!(key_of(text).unwrap_err().contains("NAME:SECRET"), "{text}");
+        }
+    }
+}

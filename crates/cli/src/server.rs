@@ -1,0 +1,226 @@
+//! `status` and `time`: what a server says of itself, and where data keeps its own time.
+
+use anyhow::{Error, Result};
+use frieze_base::{Fault, Reason};
+use frieze_client::{FileKind, Hlc, StatusReply, XattrMode};
+use serde_json::{Value, json};
+
+use crate::args;
+use crate::copy::{self, target};
+use crate::entry;
+use crate::failure::Reported;
+use crate::format::{self, Table};
+use crate::path::FsPath;
+use crate::run::Run;
+
+/// Extended attribute that binds a time plug-in to a directory.
+const TIME_XATTR: &[u8] = b"user.frieze.time";
+
+/// `frieze status`.
+pub(crate) fn status(run: &mut Run) -> Result<()> {
+    let status = run.client()?.status()?;
+    let healthy = status.health == "healthy" && !status.fenced;
+    if run.json() {
+        let item = status_to_json(&run.common.server, &status, healthy);
+        run.print(&item.to_string())?;
+    } else {
+        status_table(&run.common.server, &status).lines().try_for_each(|line| run.print(&line))?;
+    }
+    // Said in the status itself: a script sees it by the exit status.
+    if healthy { Ok(()) } else { Err(Reported.into()) }
+}
+
+fn status_to_json(server: &str, status: &StatusReply, healthy: bool) -> Value {
+    let stamp = |stamp: u64| Hlc(stamp).to_string();
+    let time = |stamp: u64| format::time_of(Hlc(stamp));
+    let known = |stamp: u64| (stamp != 0).then_some(stamp);
+    let gaps: Vec<Value> = status
+        .gaps
+        .iter()
+        .map(|gap| {
+            json!({ "from": stamp(gap.from), "from_time": time(gap.from), "to": stamp(gap.to), "to_time": time(gap.to) })
+        })
+        .collect();
+    json!({
+        "health": status.health,
+        "healthy": healthy,
+        "fenced": status.fenced,
+        "server": server,
+        "software": status.software,
+        "cluster": status.cluster,
+        "uptime_ms": status.uptime_ms,
+        "clock_error_us": status.clock_error_us,
+        "newest": stamp(status.newest),
+        "newest_time": time(status.newest),
+        "earliest": stamp(status.earliest),
+        "earliest_time": time(status.earliest),
+        "stable": stamp(status.stable),
+        "stable_time": time(status.stable),
+        "durable": stamp(status.durable),
+        "durable_time": time(status.durable),
+        "dirty_bytes": status.dirty_bytes,
+        "dirty_age_ms": status.dirty_age_ms,
+        "capacity_bytes": status.capacity_bytes,
+        "free_bytes": status.free_bytes,
+        "log_bytes": status.log_bytes,
+        "index_bytes": status.index_bytes,
+        "records": status.records,
+        "inodes": status.inodes,
+        "sessions": status.sessions,
+        "connections": status.connections,
+        "metalog_index": status.metalog_index,
+        "resident_bytes": status.resident_bytes,
+        "resident_bytes_peak": status.resident_bytes_peak,
+        "cpu_ns": status.cpu_ns,
+        "last_whole": known(status.last_whole).map(stamp),
+        "last_whole_time": known(status.last_whole).map(time),
+        "gaps": gaps,
+    })
+}
+
+fn status_table(server: &str, status: &StatusReply) -> Table {
+    let at = |stamp: u64| format!("{}  {}", format::time_of(Hlc(stamp)), Hlc(stamp));
+    let mut table = Table::new(&[true, false]);
+    let mut row = |name: &str, value: String| table.row([name.to_owned(), value]);
+    let fenced = if status.fenced { " (reads only)" } else { "" };
+    row("health", format!("{}{fenced}", status.health));
+    row("server", format!("{server}, {}, up {}", status.software, format::duration_ms(status.uptime_ms)));
+    row("cluster", status.cluster.clone());
+    row("clock", format!("within {} us", status.clock_error_us));
+    row("newest", at(status.newest));
+    row("stable", at(status.stable));
+    row("earliest", at(status.earliest));
+    let dirty = match status.dirty_bytes {
+        0 => "nothing waits to be written to disk".to_owned(),
+        bytes => format!(
+            "{}B acknowledged and not yet on disk, for {}",
+            format::human(bytes),
+            format::duration_ms(status.dirty_age_ms)
+        ),
+    };
+    row("durable", format!("{}, {dirty}", at(status.durable)));
+    row("space", format!("{}B free of {}B", format::human(status.free_bytes), format::human(status.capacity_bytes)));
+    row(
+        "history",
+        format!(
+            "{}B in {} records, index {}B, metalog at {}",
+            format::human(status.log_bytes),
+            status.records,
+            format::human(status.index_bytes),
+            status.metalog_index
+        ),
+    );
+    row("files", format!("{} inodes", status.inodes));
+    row("clients", format!("{} sessions, {} connections", status.sessions, status.connections));
+    row(
+        "process",
+        format!(
+            "{}B of memory, {}B at most, {} of processor",
+            format::human(status.resident_bytes),
+            format::human(status.resident_bytes_peak),
+            format::duration_ms(status.cpu_ns / 1_000_000)
+        ),
+    );
+    if status.last_whole != 0 {
+        row("last whole", at(status.last_whole));
+    }
+    for gap in &status.gaps {
+        row("gap", format!("{} to {}", at(gap.from), at(gap.to)));
+    }
+    table
+}
+
+/// `frieze time`.
+pub(crate) fn time(run: &mut Run, command: &args::Time) -> Result<()> {
+    match command {
+        args::Time::Bind { path, spec } => {
+            let path = FsPath::parse(path)?;
+            let bound = bind(run, &path, Some(spec));
+            said(run, &path, bound, Some(spec))
+        }
+        args::Time::Unbind { path } => {
+            let path = FsPath::parse(path)?;
+            let unbound = bind(run, &path, None);
+            said(run, &path, unbound, None)
+        }
+        args::Time::Show { paths, past } => {
+            let paths = copy::parse_all(paths)?;
+            let fs = run.view(past)?;
+            for path in &paths {
+                match fs.stat(&target(path, true)) {
+                    Ok(reply) => {
+                        run.tell(&reply.answered);
+                        let plugin = entry::plugin(&reply.attr);
+                        run.item(
+                            || json!({ "path": path.to_string(), "time_plugin": plugin }),
+                            || Some(format!("{path}: {}", plugin.unwrap_or("no time of its own"))),
+                        )?;
+                    }
+                    Err(error) => run.report(&path.to_string(), error.into())?,
+                }
+            }
+            Ok(())
+        }
+    }
+}
+
+fn bind(run: &mut Run, path: &FsPath, spec: Option<&String>) -> Result<()> {
+    let fs = run.fs()?;
+    let directory = target(path, true);
+    if fs.stat(&directory)?.attr.kind() != FileKind::Directory {
+        return Err(Fault::new(Reason::NotDirectory, "not a directory: a time plug-in is bound to one").into());
+    }
+    match spec {
+        Some(spec) => fs.set_xattr(&directory, TIME_XATTR, spec.as_bytes(), XattrMode::Any).map(drop)?,
+        None => match fs.remove_xattr(&directory, TIME_XATTR) {
+            Err(error) if error.reason() == Reason::NoAttribute => {
+                return Err(Error::msg("no time plug-in is bound to it"));
+            }
+            removed => removed.map(drop)?,
+        },
+    }
+    Ok(())
+}
+
+fn said(run: &mut Run, path: &FsPath, done: Result<()>, spec: Option<&String>) -> Result<()> {
+    match done {
+        Ok(()) => run.item(|| json!({ "path": path.to_string(), "time_plugin": spec }), || None),
+        Err(error) => run.report(&path.to_string(), error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use frieze_client::StatusReply;
+
+    use super::*;
+
+    fn status() -> StatusReply {
+        StatusReply {
+            health: "healthy".to_owned(),
+            software: "frieze/0.1.0".to_owned(),
+            dirty_bytes: 2048,
+            dirty_age_ms: 40,
+            gaps: vec![frieze_wire::message::Gap { from: 1 << 12, to: 2 << 12 }],
+            ..StatusReply::default()
+        }
+    }
+
+    #[test]
+    fn a_status_shows_what_is_not_yet_on_disk_and_every_gap() {
+        let lines: Vec<String> = status_table("here:1", &status()).lines().collect();
+        assert_eq!(lines[0], "  health  healthy");
+        assert!(
+            lines.iter().any(|line| line.contains("2.0KB acknowledged and not yet on disk, for 40ms")),
+            "{lines:#?}"
+        );
+        assert!(lines.last().unwrap().contains("hlc-0000000000001000 to 1970-01-01T00:00:00.000002Z"), "{lines:#?}");
+    }
+
+    #[test]
+    fn a_status_as_json_says_what_is_not_known_with_null() {
+        let item = status_to_json("here:1", &status(), true);
+        assert_eq!(item["last_whole"], Value::Null);
+        assert_eq!(item["gaps"][0]["to"], "hlc-0000000000002000");
+    }
+}

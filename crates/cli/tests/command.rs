@@ -1,0 +1,17 @@
+//! The command as a user runs it: the built binary against a server of its own.
+
+#![expect(clippy::unwrap_used, reason = "a test ends at its first surprise")]
+
+#[path = "command/served.rs"]
+mod served;
+
+#[path = "command/everyday.rs"]
+mod everyday;
+#[path = "command/failures.rs"]
+mod failures;
+#[path = "command/mounts.rs"]
+mod mounts;
+#[path = "command/past.rs"]
+mod past;
+#[path = "command/restarts.rs"]
+mod restarts;

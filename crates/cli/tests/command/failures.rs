@@ -1,0 +1,128 @@
+//! What goes wrong, in which words and with which exit status.
+
+use std::process::Stdio;
+
+use crate::served::{Served, frieze};
+
+#[test]
+fn a_failure_is_one_line_and_the_other_paths_are_still_done() {
+    let server = Served::start();
+    server.put("/a", "a");
+    server.put("/c", "c");
+    let said = server.run(&["cat", "/a", "/none", "/c"]);
+    assert_eq!((said.status, said.out().as_str()), (1, "ac"));
+    assert_eq!(said.err, "frieze: cat: /none: no such file or directory\n");
+    assert_eq!(server.fails(1, &["ls", "/a/b"]), "frieze: ls: /a/b: not a directory\n");
+    assert_eq!(server.fails(1, &["rm", "/none", "/a"]), "frieze: rm: /none: no such file or directory\n");
+    assert_eq!(server.ok(&["ls"]), "c\n", "the other name was removed");
+}
+
+#[test]
+fn failures_use_the_words_of_the_system() {
+    let server = Served::start();
+    server.put("/f", "x");
+    server.ok(&["mkdir", "-p", "/d/full"]);
+    for (args, line) in [
+        (&["mkdir", "/d"][..], "frieze: mkdir: /d: already exists\n"),
+        (&["mkdir", "/f/x"], "frieze: mkdir: /f/x: not a directory\n"),
+        (&["mkdir", "-p", "/f/x"], "frieze: mkdir: /f/x: not a directory\n"),
+        (&["cat", "/d"], "frieze: cat: /d: is a directory\n"),
+        (&["mv", "/f", "/none/x"], "frieze: mv: /f: no such file or directory\n"),
+        (&["mv", "/none", "/x"], "frieze: mv: /none: no such file or directory\n"),
+        (&["rm", "/d"], "frieze: rm: /d: is a directory: -r removes it with everything in it\n"),
+        (&["cp", "/d", "/e"], "frieze: cp: /d: is a directory: -r copies it with everything in it\n"),
+        (&["get", "/f", "no/such/place"], "frieze: get: /f: no such file or directory\n"),
+        (&["put", "missing", "/x"], "frieze: put: missing: no such file or directory\n"),
+        (&["put", "missing", "missing2", "/x"], "frieze: put: /x: no such file or directory\n"),
+        (&["ls", "--at", "no-such-snapshot"], "no-such-snapshot"),
+    ] {
+        let said = server.fails(1, args);
+        assert!(said == line || (!line.starts_with("frieze") && said.contains(line)), "{args:?}: {said}");
+    }
+    let long = format!("/{}", "n".repeat(256));
+    let said = server.fails(1, &["mkdir", &long]);
+    assert!(said.contains("255"), "{said}");
+}
+
+#[test]
+fn a_wrong_command_line_does_nothing_and_ends_with_2() {
+    let server = Served::start();
+    server.put("/f", "x");
+    for args in [
+        &["rm", "/f", "relative"][..],
+        &["rm", "/f", "/a/../f"],
+        &["cat", "/f", "--at", "2026-13-45"],
+        &["cat", "/f", "--at", "@"],
+        &["cat", "/f", "--user-at", "soon"],
+        &["rm", "-r", "/"],
+        &["no-such-command"],
+        &["ls", "--no-such-option"],
+        &["cp", "-r", "/", "/copy"],
+    ] {
+        server.fails(2, args);
+    }
+    assert!(server.fails(2, &["ls", "a/b"]).starts_with("frieze: ls: a/b: not an absolute path: write /a/b\n"));
+    assert_eq!(server.ok(&["ls"]), "f\n");
+}
+
+#[test]
+fn the_past_cannot_be_changed() {
+    let server = Served::start();
+    server.put("/f", "x");
+    let now = server.now();
+    for args in [
+        &["rm", "/f", "--at", now.as_str()][..],
+        &["mv", "/f", "/g", "--at", &now],
+        &["mkdir", "/d", "--at", &now],
+        &["put", "x", "/f", "--at", &now],
+        &["ln", "/f", "/g", "--at", &now],
+    ] {
+        let said = server.fails(1, args);
+        assert!(said.contains("the past cannot be changed"), "{said}");
+    }
+    assert_eq!(server.ok(&["ls"]), "f\n");
+}
+
+#[test]
+fn a_server_that_is_away_is_named() {
+    let said = frieze(&["--server", "127.0.0.1:1", "--timeout", "1", "ls"]).output().unwrap();
+    let err = String::from_utf8(said.stderr).unwrap();
+    assert_eq!(said.status.code(), Some(1));
+    assert!(err.starts_with("frieze: ls: ") && err.contains("127.0.0.1:1"), "{err}");
+    let said = frieze(&["--server", "nonsense", "ls"]).output().unwrap();
+    assert_eq!(said.status.code(), Some(2));
+}
+
+#[test]
+fn a_data_directory_serves_one_server() {
+    let server = Served::start();
+    let second = frieze(&["serve", "--listen", "127.0.0.1:0", "--dir"]).arg(server.data()).output().unwrap();
+    let err = String::from_utf8(second.stderr).unwrap();
+    assert_eq!(second.status.code(), Some(1));
+    assert!(err.lines().last().unwrap().starts_with("frieze: serve: ") && err.contains("in use"), "{err}");
+    server.put("/f", "the first goes on");
+}
+
+#[test]
+fn an_address_in_use_and_one_that_needs_keys_are_refused_in_words() {
+    let server = Served::start();
+    let directory = tempfile::tempdir().unwrap();
+    for (address, words) in [(server.address.as_str(), server.address.as_str()), ("0.0.0.0:0", "key")] {
+        let said = frieze(&["serve", "--listen", address, "--dir"]).arg(directory.path()).output().unwrap();
+        let err = String::from_utf8(said.stderr).unwrap();
+        assert_eq!(said.status.code(), Some(1), "{err}");
+        assert!(err.lines().last().unwrap().contains(words), "{address}: {err}");
+    }
+}
+
+#[test]
+fn a_mount_that_fails_says_so_in_the_foreground() {
+    let server = Served::start();
+    let mut command = server.command(&["mount", "no-such-directory"]);
+    let said = command.stdin(Stdio::null()).output().unwrap();
+    let err = String::from_utf8(said.stderr).unwrap();
+    assert_eq!(said.status.code(), Some(1), "{err}");
+    assert!(err.starts_with("frieze: mount: ") && err.contains("no-such-directory"), "{err}");
+    let said = server.fails(1, &["umount", "/"]);
+    assert_eq!(said, "frieze: umount: /: no frieze file system is mounted there\n");
+}

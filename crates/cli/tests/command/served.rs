@@ -1,0 +1,198 @@
+//! A server of its own for a test, and the command run against it.
+
+use std::ffi::OsStr;
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
+
+/// `frieze serve` on a temporary directory and a free port.
+pub(crate) struct Served {
+    directory: tempfile::TempDir,
+    child: Child,
+    /// Where it listens.
+    pub(crate) address: String,
+}
+
+/// What a run of the command said.
+#[derive(Debug)]
+pub(crate) struct Said {
+    /// Exit status.
+    pub(crate) status: i32,
+    /// Standard output.
+    pub(crate) bytes: Vec<u8>,
+    /// Standard error.
+    pub(crate) err: String,
+}
+
+impl Served {
+    /// A new, empty file system.
+    pub(crate) fn start() -> Served {
+        let directory = tempfile::tempdir().unwrap();
+        let (child, address) = spawn(&directory.path().join("data"));
+        Served { directory, child, address }
+    }
+
+    /// A local path for the test's own files.
+    pub(crate) fn local(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    /// The data directory.
+    pub(crate) fn data(&self) -> PathBuf {
+        self.local("data")
+    }
+
+    /// A local file with these bytes.
+    pub(crate) fn local_file(&self, name: &str, bytes: impl AsRef<[u8]>) -> String {
+        let path = self.local(name);
+        std::fs::write(&path, bytes).unwrap();
+        path.to_str().unwrap().to_owned()
+    }
+
+    /// Ends the server by `signal` and starts it again on the same directory; answers how it ended.
+    pub(crate) fn restart(&mut self, signal: Signal) -> Option<i32> {
+        let ended = self.end(signal);
+        let (child, address) = spawn(&self.data());
+        (self.child, self.address) = (child, address);
+        ended
+    }
+
+    /// Ends the server by `signal`; its exit status, none if it was killed.
+    pub(crate) fn end(&mut self, signal: Signal) -> Option<i32> {
+        kill(Pid::from_raw(self.child.id() as i32), signal).unwrap();
+        self.child.wait().unwrap().code()
+    }
+
+    /// The command against this server.
+    pub(crate) fn command<S: AsRef<OsStr>>(&self, args: &[S]) -> Command {
+        let mut command = frieze(args);
+        command.env("FRIEZE_SERVER", &self.address).current_dir(self.directory.path());
+        command
+    }
+
+    /// Runs the command.
+    pub(crate) fn run<S: AsRef<OsStr>>(&self, args: &[S]) -> Said {
+        self.run_with(args, b"")
+    }
+
+    /// Runs the command with these bytes on its standard input.
+    pub(crate) fn run_with<S: AsRef<OsStr>>(&self, args: &[S], input: &[u8]) -> Said {
+        let mut child =
+            self.command(args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut stdin = child.stdin.take().unwrap();
+        let input = input.to_vec();
+        // Of its own: the command may print more than a pipe holds before it has read all.
+        let writer = std::thread::spawn(move || {
+            let _ = stdin.write_all(&input);
+        });
+        let said = child.wait_with_output().unwrap().into();
+        writer.join().unwrap();
+        said
+    }
+
+    /// Runs a command that succeeds and says nothing on standard error; its standard output.
+    #[track_caller]
+    pub(crate) fn ok<S: AsRef<OsStr>>(&self, args: &[S]) -> String {
+        self.run(args).ok()
+    }
+
+    /// Stores a text.
+    #[track_caller]
+    pub(crate) fn put(&self, path: &str, text: impl AsRef<[u8]>) {
+        assert_eq!(self.run_with(&["put", "-", path], text.as_ref()).ok(), "");
+    }
+
+    /// The present, as an exact stamp.
+    #[track_caller]
+    pub(crate) fn now(&self) -> String {
+        self.ok(&["now"]).trim_end().to_owned()
+    }
+
+    /// What a file holds, at an instant.
+    #[track_caller]
+    pub(crate) fn cat_at(&self, path: &str, at: &str) -> String {
+        self.ok(&["cat", path, "--at", at])
+    }
+
+    /// The names in a directory, at an instant.
+    #[track_caller]
+    pub(crate) fn names_at(&self, path: &str, at: &str) -> Vec<String> {
+        self.ok(&["ls", path, "--at", at]).lines().map(str::to_owned).collect()
+    }
+
+    /// Runs a command that fails with `status`; its lines on standard error.
+    #[track_caller]
+    pub(crate) fn fails<S: AsRef<OsStr>>(&self, status: i32, args: &[S]) -> String {
+        let said = self.run(args);
+        assert_eq!(said.status, status, "{said:?}");
+        assert!(!said.err.is_empty(), "a failure says why");
+        said.err
+    }
+
+    /// The JSON lines of a command that succeeds.
+    #[track_caller]
+    pub(crate) fn json<S: AsRef<OsStr>>(&self, args: &[S]) -> Vec<Value> {
+        lines_of_json(&self.ok(args))
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Said {
+    /// Standard output as text.
+    pub(crate) fn out(&self) -> String {
+        String::from_utf8(self.bytes.clone()).expect("the output is text")
+    }
+
+    /// Standard output of a run that succeeded and complained of nothing.
+    #[track_caller]
+    pub(crate) fn ok(self) -> String {
+        assert!(self.status == 0 && self.err.is_empty(), "{self:?}");
+        self.out()
+    }
+}
+
+impl From<Output> for Said {
+    fn from(output: Output) -> Said {
+        Said {
+            status: output.status.code().expect("the command is not killed"),
+            bytes: output.stdout,
+            err: String::from_utf8(output.stderr).expect("what it says is text"),
+        }
+    }
+}
+
+/// Every line as JSON.
+pub(crate) fn lines_of_json(text: &str) -> Vec<Value> {
+    text.lines().map(|line| serde_json::from_str(line).expect(line)).collect()
+}
+
+/// The command, with nothing of this process's surroundings.
+pub(crate) fn frieze<S: AsRef<OsStr>>(args: &[S]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_frieze"));
+    command.args(args).env_remove("FRIEZE_SERVER").env_remove("FRIEZE_KEY").env_remove("FRIEZE_LOG").env("TZ", "UTC");
+    command
+}
+
+/// A server that is ready, and its address.
+fn spawn(data: &Path) -> (Child, String) {
+    let mut child = frieze(&["serve", "--listen", "127.0.0.1:0", "--dir"])
+        .arg(data)
+        .env("FRIEZE_LOG", "error")
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+    let address = line.strip_prefix("ready ").expect("the server says when it is ready").trim_end().to_owned();
+    (child, address)
+}
