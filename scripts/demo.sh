@@ -27,7 +27,7 @@ clean_up() {
     fi
     if [ -n "$mount" ]; then
         cd /
-        "$frieze" umount "$mnt" >/dev/null 2>&1 || "$frieze" umount --lazy "$mnt" >/dev/null 2>&1 || true
+        frieze umount "$mnt" >/dev/null 2>&1 || frieze umount --lazy "$mnt" >/dev/null 2>&1 || true
         kill "$mount" 2>/dev/null || true
         wait "$mount" 2>/dev/null || true
     fi
@@ -35,7 +35,7 @@ clean_up() {
         kill "$server" 2>/dev/null || true
         wait "$server" 2>/dev/null || true
     fi
-    if [ "$status" -ne 0 ] && [ -s "$work/server.log" ]; then
+    if [ "$status" -ne 0 ] && [ "$status" -lt 128 ] && [ -s "$work/server.log" ]; then
         printf 'demo: the last lines of the server:\n' >&2
         tail -n 20 "$work/server.log" >&2
     fi
@@ -55,12 +55,12 @@ printf 'building frieze; the first time takes some minutes\n'
 cargo build --quiet --release --package frieze-cli --package frieze-wave
 began=$SECONDS
 built=$(cd "${CARGO_TARGET_DIR:-target}" && pwd)/release
-frieze=$built/frieze
+export PATH="$built:$PATH"
 work=$(mktemp -d "${TMPDIR:-/tmp}/frieze-demo.XXXXXX")
 mnt=$work/mnt
 
 title 'A server in a temporary directory'
-"$frieze" serve --dir "$work/data" --listen 127.0.0.1:0 >"$work/ready" 2>"$work/server.log" &
+frieze serve --dir "$work/data" --listen 127.0.0.1:0 >"$work/ready" 2>"$work/server.log" &
 server=$!
 for _ in $(seq 200); do
     grep -q '^ready' "$work/ready" && break
@@ -75,7 +75,7 @@ printf '%s\n' "$(head -n 1 "$work/ready")"
 mounted=no
 if [ -r /dev/fuse ] && [ -w /dev/fuse ]; then
     mkdir "$mnt"
-    "$frieze" mount "$mnt" --foreground >"$work/mount.log" 2>&1 &
+    frieze mount "$mnt" --foreground >"$work/mount.log" 2>&1 &
     mount=$!
     for _ in $(seq 200); do
         mountpoint -q "$mnt" && mounted=yes && break
@@ -94,7 +94,7 @@ fi
 title 'The wave: a hundred cameras, a hundred connections, three films'
 mkdir -p out/wave
 # In the background, so that a signal to this script is not kept waiting.
-"$built/frieze-wave" --out out/wave &
+frieze-wave --out out/wave &
 wave=$!
 wait "$wave"
 wave=''
@@ -113,7 +113,7 @@ if [ "$mounted" = yes ]; then
     cd "$mnt"
     show cp -R "$source" project
     printf '  %s files\n' "$(count project)"
-    now=$("$frieze" now --json | sed -n 's/.*"at": *"\([^"]*\)".*/\1/p')
+    now=$(frieze now --json | sed -n 's/.*"at": *"\([^"]*\)".*/\1/p')
     [ -n "$now" ] || fail 'frieze now printed no instant'
     printf '%s$ frieze now%s\n  %s\n' "$dim" "$plain" "$now"
     show rm -rf project
@@ -125,15 +125,15 @@ if [ "$mounted" = yes ]; then
     printf '  %s files came back, byte for byte\n' "$(count project)"
     cd - >/dev/null
 else
-    show "$frieze" put -r "$source" /project
-    now=$("$frieze" now --json | sed -n 's/.*"at": *"\([^"]*\)".*/\1/p')
+    show frieze put -r "$source" /project
+    now=$(frieze now --json | sed -n 's/.*"at": *"\([^"]*\)".*/\1/p')
     [ -n "$now" ] || fail 'frieze now printed no instant'
     printf '%s$ frieze now%s\n  %s\n' "$dim" "$plain" "$now"
-    show "$frieze" rm -r /project
-    show "$frieze" ls /project || true
+    show frieze rm -r /project
+    show frieze ls /project || true
     printf '  gone. No snapshot was ever taken; but everything can be read as it was:\n'
-    show "$frieze" ls /project --at "$now"
-    show "$frieze" get -r /project "$work/back" --at "$now"
+    show frieze ls /project --at "$now"
+    show frieze get -r /project "$work/back" --at "$now"
     diff -r "$source" "$work/back" || fail 'what came back is not what was there'
     printf '  %s files came back, byte for byte\n' "$(count "$work/back")"
 fi

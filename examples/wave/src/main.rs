@@ -51,6 +51,9 @@ struct Args {
     /// Local directory for films and pictures.
     #[arg(long, default_value = "out/wave")]
     out: PathBuf,
+    /// Judge the films, paint no pictures.
+    #[arg(long)]
+    films_only: bool,
     /// Seed of the drops and of the delays.
     #[arg(long, default_value_t = 16)]
     seed: u64,
@@ -72,8 +75,8 @@ fn main() -> anyhow::Result<()> {
     stream::prepare(&fs, &args.directory)?;
     let cameras = Cameras::connect(&options, &args.directory)?;
 
-    let now = client.now()?;
     let pace = Pace::starting_in(LEAD);
+    let now = client.now()?;
     let begins_us = now.micros() + LEAD.as_micros() as u64;
     println!(
         "streaming {SAMPLES} images from each of {CAMERAS} cameras, 20 a second, delayed by up to {} ms",
@@ -81,7 +84,8 @@ fn main() -> anyhow::Result<()> {
     );
     let bar =
         ProgressBar::new(FRAMES as u64).with_style(ProgressStyle::with_template("  {wide_bar} {pos}/{len} frames")?);
-    let copying = || shoot::copied(&fs, &args.directory, begins_us, &pace, || bar.inc(1));
+    let copies = args.out.join("live");
+    let copying = || shoot::copied(&fs, &args.directory, &copies, begins_us, &pace, || bar.inc(1));
     let (stamps, copied) = cameras.stream(&pace, args.seed, begins_us, &samples, copying)?;
     bar.finish_and_clear();
     println!("wrote {} images; now reading the same {FRAMES} frames back from the past, twice", CAMERAS * SAMPLES);
@@ -100,13 +104,16 @@ fn main() -> anyhow::Result<()> {
     print_figures(&shown, args.seed)?;
     println!("{}", sentence_about(log.iter().flatten().map(|version| version.delay_us()).collect()));
 
+    client.close()?;
+    if args.films_only {
+        return Ok(());
+    }
     let truth = &samples[FIRST_SAMPLE + (SHOWN_FRAME - 1) * SAMPLES_PER_FRAME];
     let pictures = paint(&shown, truth, &args.out)?;
     println!("pictures:");
     for path in pictures {
         println!("  {}", path.display());
     }
-    client.close()?;
     Ok(())
 }
 

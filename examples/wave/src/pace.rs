@@ -14,6 +14,14 @@ pub(crate) struct Pace {
 #[derive(Debug)]
 pub(crate) struct Stopped;
 
+impl std::fmt::Display for Stopped {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("stopped because another part failed")
+    }
+}
+
+impl std::error::Error for Stopped {}
+
 impl Pace {
     /// A pace whose microsecond 0 comes `lead` from now.
     #[expect(clippy::disallowed_methods, reason = "the cameras stream in real time: that is what the demo shows")]

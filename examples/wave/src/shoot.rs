@@ -1,7 +1,9 @@
 //! Shoots the three films: from the live files, at instants of system time, at instants of user time.
 
-use anyhow::{Context, bail, ensure};
-use frieze_client::{Answered, Fs, OpenFlags, UserTime};
+use std::path::Path;
+
+use anyhow::{Context, ensure};
+use frieze_client::{Answered, Fs, OpenFlags, Target, UserTime};
 use frieze_hlc::Hlc;
 
 use crate::camera::{self, CAMERAS, RECORD_BYTES, Record};
@@ -9,27 +11,51 @@ use crate::film::{FRAMES, Film, Frame, Kind, shows_us};
 use crate::pace::Pace;
 use crate::stream;
 
-/// Copies the live files once for each frame, as fast as it goes, one file after the other.
+/// Copies the live files to the local directory `copies` once for each frame, as fast as it goes, one after the other.
 ///
 /// # Errors
 /// As the server says, or when a stream failed.
 pub(crate) fn copied(
     fs: &Fs,
     directory: &str,
+    copies: &Path,
     begins_us: u64,
     pace: &Pace,
     mut on_frame: impl FnMut(),
 ) -> anyhow::Result<Film> {
-    let frames = (0..FRAMES).map(|frame| {
-        if pace.wait_until(shows_us(frame)).is_err() {
-            bail!("stopped because a stream failed");
+    std::fs::create_dir_all(copies).with_context(|| format!("cannot make {}", copies.display()))?;
+    let mut frames = Vec::with_capacity(FRAMES);
+    for frame in 0..FRAMES {
+        pace.wait_until(shows_us(frame))?;
+        for camera in 0..CAMERAS {
+            copy(fs, &stream::file(directory, camera), &copies.join(camera::name(camera)))?;
         }
-        let records = (0..CAMERAS).map(|camera| Ok(read(fs, directory, camera)?.0));
-        let frame = Frame { at_us: begins_us + shows_us(frame), records: records.collect::<anyhow::Result<_>>()? };
+        let record = |camera| {
+            let bytes = std::fs::read(copies.join(camera::name(camera)))?;
+            parse(camera, &bytes)
+        };
+        let records = (0..CAMERAS).map(record).collect::<anyhow::Result<_>>()?;
+        frames.push(Frame { at_us: begins_us + shows_us(frame), records });
         on_frame();
-        Ok(frame)
-    });
-    Ok(Film { kind: Kind::Copied, frames: frames.collect::<anyhow::Result<_>>()? })
+    }
+    std::fs::remove_dir_all(copies)?;
+    Ok(Film { kind: Kind::Copied, frames })
+}
+
+/// Copies a file as `cp` does: asks what it is, opens it, reads until there is nothing more, writes.
+fn copy(fs: &Fs, from: &Target, to: &Path) -> anyhow::Result<()> {
+    let size = fs.stat(from)?.attr.size;
+    let file = fs.open(from, OpenFlags::READ)?;
+    let mut bytes = Vec::with_capacity(size as usize);
+    let mut part = [0; 4096];
+    loop {
+        let len = file.read_at(bytes.len() as u64, &mut part)?;
+        if len == 0 {
+            break;
+        }
+        bytes.extend_from_slice(&part[..len]);
+    }
+    std::fs::write(to, &bytes).with_context(|| format!("cannot write {}", to.display()))
 }
 
 /// Reads each frame at its instant of system time; answers the instants too.
@@ -73,12 +99,15 @@ pub(crate) fn by_user_time(fs: &Fs, directory: &str, begins_us: u64) -> anyhow::
     Ok(Film { kind: Kind::UserTime, frames })
 }
 
-/// Opens, reads and closes a camera's file, as `cp` would.
+/// Reads a camera's file as the view has it.
 fn read(fs: &Fs, directory: &str, camera: usize) -> anyhow::Result<(Record, Answered)> {
     let file = fs.open(&stream::file(directory, camera), OpenFlags::READ)?;
     let mut bytes = [0; RECORD_BYTES];
     let len = file.read_at(0, &mut bytes)?;
-    let record = camera::parse(&bytes[..len])
-        .with_context(|| format!("the file of camera {camera} holds {len} bytes instead of a record"))?;
-    Ok((record, file.answered()))
+    Ok((parse(camera, &bytes[..len])?, file.answered()))
+}
+
+fn parse(camera: usize, bytes: &[u8]) -> anyhow::Result<Record> {
+    let len = bytes.len();
+    camera::parse(bytes).with_context(|| format!("the file of camera {camera} holds {len} bytes instead of a record"))
 }

@@ -3,14 +3,14 @@
 //! Every camera overwrites one record at the start of its own file, so the file holds the newest image and its past
 //! holds all the others: nothing is kept by name, nothing is deleted, no snapshot is taken.
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, ensure};
 use frieze_client::{Client, CreateMode, ErrorKind, File, Fs, Options, Target, VersionKind, XattrMode};
 use frieze_hlc::Hlc;
 
 use crate::camera::{self, CAMERAS, TIME_PLUGIN};
 use crate::film::SAMPLES;
 use crate::judge::Version;
-use crate::pace::Pace;
+use crate::pace::{Pace, Stopped};
 use crate::schedule;
 use crate::water::SAMPLE_US;
 
@@ -73,9 +73,7 @@ impl Cameras {
         let one = |camera: usize, file: &File| -> anyhow::Result<Vec<Hlc>> {
             let mut stamps = Vec::with_capacity(SAMPLES);
             for (sample, arrives_us) in schedule::arrivals(seed, camera).into_iter().enumerate() {
-                if pace.wait_until(arrives_us).is_err() {
-                    bail!("stopped because another stream failed");
-                }
+                pace.wait_until(arrives_us)?;
                 let record = camera::record(camera, begins_us + sample as u64 * SAMPLE_US, &samples[sample]);
                 let stamp = file.write_at(0, &record).with_context(|| format!("camera {camera}, image {sample}"))?;
                 stamps.push(stamp);
@@ -98,12 +96,22 @@ impl Cameras {
                 })
                 .collect();
             let made = meanwhile().inspect_err(|_| pace.stop());
-            let results = threads.into_iter().map(|thread| thread.join().expect("a camera does not panic"));
-            let stamps: anyhow::Result<Vec<Vec<Hlc>>> = results.collect();
-            match (stamps, made) {
-                (Ok(stamps), Ok(made)) => Ok((stamps, made)),
-                (_, Err(error)) | (Err(error), _) => Err(error),
+            let mut stamps = Vec::with_capacity(CAMERAS);
+            let mut errors = Vec::new();
+            for thread in threads {
+                match thread.join().expect("a camera does not panic") {
+                    Ok(of_camera) => stamps.push(of_camera),
+                    Err(error) => errors.push(error),
+                }
             }
+            match made {
+                Ok(made) if errors.is_empty() => return Ok((stamps, made)),
+                Ok(_) => {}
+                Err(error) => errors.push(error),
+            }
+            // The cause, not those that stopped because of it.
+            let cause = errors.iter().position(|error| !error.is::<Stopped>()).unwrap_or(0);
+            Err(errors.swap_remove(cause))
         })
     }
 }
