@@ -1,2 +1,53 @@
-//! Chores.
-fn main() {}
+//! The project's own chores: `cargo xtask deps` and `cargo xtask tidy`.
+//!
+//! Guarantees: they only read; what they find is printed one a line, with the file where there is one; the exit code is 1
+//! if there is anything.
+//! Leaves to others: formatting and lints (`cargo fmt`, `cargo clippy`), tests.
+
+mod deps;
+mod tidy;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+const HELP: &str = "\
+usage: cargo xtask COMMAND
+
+  deps   check that every arrow between crates points the allowed way, and draw them
+  tidy   check the rules of the house that no compiler knows";
+
+fn main() -> ExitCode {
+    let command = std::env::args().nth(1);
+    let found = match command.as_deref() {
+        Some("deps") => deps::run(&root()),
+        Some("tidy") => tidy::run(&root()),
+        Some("help" | "--help" | "-h") => {
+            println!("{HELP}");
+            return ExitCode::SUCCESS;
+        }
+        _ => {
+            eprintln!("{HELP}");
+            return ExitCode::from(2);
+        }
+    };
+    match found {
+        Ok(found) if found.is_empty() => ExitCode::SUCCESS,
+        Ok(found) => {
+            for line in &found {
+                eprintln!("{line}");
+            }
+            eprintln!("{} to mend", found.len());
+            ExitCode::FAILURE
+        }
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The root of the workspace.
+fn root() -> PathBuf {
+    let xtask = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+    xtask.parent().expect("xtask lies in the workspace").to_owned()
+}

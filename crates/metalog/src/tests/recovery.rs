@@ -5,7 +5,7 @@ use frieze_base::{Fault, LogIndex, Reason, SegmentId};
 use super::machine::{Files, Machine, cut};
 use crate::{
     CutReason, DataEnd, ENTRY_HEADER_BYTES, Effect, Error, Input, Mend, Metalog, RecoverFrom, SEGMENT_HEADER_BYTES,
-    SegmentSource, Settings,
+    SegmentHeader, SegmentSource, Settings,
 };
 
 /// Ten entries over several segments, none flushed.
@@ -123,6 +123,20 @@ fn damage_to_what_the_store_holds_already_does_not_matter_in_a_body() {
     machine.apply(LogIndex(1));
     machine.files.0.get_mut(&SegmentId(1)).expect("it is there")[SEGMENT_HEADER_BYTES + ENTRY_HEADER_BYTES] ^= 1;
     assert_eq!(machine.kill().report.last, LogIndex(2));
+}
+
+#[test]
+fn a_log_that_ends_before_the_store_is_refused() {
+    let mut machine = Machine::new(4096);
+    for _ in 0..3 {
+        machine.append(10);
+    }
+    machine.flush();
+    machine.apply(LogIndex(3));
+    let second = SEGMENT_HEADER_BYTES + ENTRY_HEADER_BYTES + 16;
+    machine.files.0.get_mut(&SegmentId(1)).expect("it is there")[second..].fill(0);
+    let error = machine.recover(machine.data_end).expect_err("the store holds entry 3");
+    assert_eq!(error, Error::Damaged { segment: SegmentId(1), offset: second as u64, index: LogIndex(2) });
 }
 
 #[test]
@@ -266,6 +280,27 @@ fn a_segment_renamed_but_not_begun_is_no_part_of_the_log() {
     machine.go_on(recovered);
     machine.append(500);
     assert_eq!(machine.kill().report.last, LogIndex(11));
+}
+
+#[test]
+fn a_segment_of_another_log_does_not_follow() {
+    let mut machine = ten();
+    let segment = SegmentId(last_segment(&machine).0 + 1);
+    let header = SegmentHeader {
+        segment,
+        first: LogIndex(11),
+        term: 1,
+        durable: LogIndex(0),
+        stamp: machine.log.newest(),
+        link: 77,
+        bytes: 512,
+    };
+    let mut file = header.encode().to_vec();
+    file.resize(512, 0);
+    machine.files.0.insert(segment, file);
+    let recovered = machine.kill();
+    assert_eq!(recovered.report.last, LogIndex(10));
+    assert_eq!(recovered.mend, vec![Mend::Remove { segment }]);
 }
 
 #[test]

@@ -1,0 +1,353 @@
+//! `cargo xtask deps`: every arrow between crates of the workspace points the way the table says.
+//!
+//! Doors use servers, servers use drivers and cores, those use words, words use the ground. Cores do not know each other,
+//! nor any crate that does I/O; a server does not know a client; a door does not know a server, unless it starts one.
+//! What a crate needs only for its tests may be any crate below it in the table.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use anyhow::Context;
+use cargo_metadata::{DependencyKind, Metadata, MetadataCommand, PackageId};
+
+/// A crate's place: its layer, and which crates of the workspace it may use.
+struct Place {
+    name: &'static str,
+    layer: &'static str,
+    may_use: &'static [&'static str],
+}
+
+const fn place(layer: &'static str, name: &'static str, may_use: &'static [&'static str]) -> Place {
+    Place { name, layer, may_use }
+}
+
+const WORDS: &[&str] = &["frieze-wire", "frieze-hlc", "frieze-base"];
+const CLIENTS: &[&str] = &["frieze-client", "frieze-wire", "frieze-hlc", "frieze-base"];
+
+/// The table, from the top down. An arrow in the tests of a crate may go to any crate below it.
+const PLACES: &[Place] = &[
+    place("chores", "xtask", &[]),
+    place(
+        "evidence",
+        "frieze-sim",
+        &["frieze-node", "frieze-client", "frieze-net", "frieze-disk", "frieze-wire", "frieze-hlc", "frieze-base"],
+    ),
+    place("examples", "frieze-wave", CLIENTS),
+    // It starts servers and mounts, and runs the benchmarks.
+    place(
+        "doors",
+        "frieze-cli",
+        &["frieze-node", "frieze-fuse", "frieze-bench", "frieze-client", "frieze-wire", "frieze-hlc", "frieze-base"],
+    ),
+    place("doors", "frieze-fuse", CLIENTS),
+    place("evidence", "frieze-bench", &["frieze-node", "frieze-client", "frieze-wire", "frieze-hlc", "frieze-base"]),
+    place("clients", "frieze-client", &["frieze-net", "frieze-wire", "frieze-hlc", "frieze-base"]),
+    place(
+        "servers",
+        "frieze-node",
+        &[
+            "frieze-net",
+            "frieze-disk",
+            "frieze-metalog",
+            "frieze-namespace",
+            "frieze-chain",
+            "frieze-multilog",
+            "frieze-wire",
+            "frieze-hlc",
+            "frieze-base",
+        ],
+    ),
+    place("drivers", "frieze-disk", WORDS),
+    place("drivers", "frieze-net", WORDS),
+    place("cores", "frieze-metalog", WORDS),
+    place("cores", "frieze-namespace", WORDS),
+    place("cores", "frieze-chain", WORDS),
+    place("cores", "frieze-multilog", WORDS),
+    place("words", "frieze-wire", &["frieze-hlc", "frieze-base"]),
+    place("ground", "frieze-hlc", &["frieze-base"]),
+    place("ground", "frieze-base", &[]),
+];
+
+/// The layers whose crates do no I/O, whatever they stand on.
+const PURE_LAYERS: &[&str] = &["cores", "words", "ground"];
+
+/// What does I/O, reads a clock, starts threads or draws unseeded numbers.
+const IMPURE: &[&str] =
+    &["fjall", "fuser", "getrandom", "io-uring", "libc", "mio", "nix", "rand", "rayon", "rustix", "socket2", "tokio"];
+
+/// The workspace as cargo sees it.
+#[derive(Clone, Debug, Default)]
+struct Graph {
+    /// By name of the package.
+    crates: BTreeMap<String, Node>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Node {
+    /// Crates of the workspace that it uses, at run time or while it is built.
+    uses: BTreeSet<String>,
+    /// Crates of the workspace that only its tests use.
+    tests_use: BTreeSet<String>,
+    /// Every package that it stands on, itself left out.
+    tree: BTreeSet<String>,
+}
+
+/// Checks the workspace at `root` and draws its arrows. Returns what is wrong, a line each.
+pub(crate) fn run(root: &Path) -> anyhow::Result<Vec<String>> {
+    let graph = read(root)?;
+    print!("{}", draw(&graph));
+    Ok(check(&graph))
+}
+
+fn read(root: &Path) -> anyhow::Result<Graph> {
+    let metadata = MetadataCommand::new()
+        .manifest_path(root.join("Cargo.toml"))
+        .exec()
+        .context("cargo metadata does not know the workspace")?;
+    let resolve = metadata.resolve.as_ref().context("cargo metadata resolved nothing")?;
+    let names: BTreeMap<&PackageId, String> =
+        metadata.packages.iter().map(|package| (&package.id, package.name.to_string())).collect();
+    let edges: BTreeMap<&PackageId, Edges<'_>> = resolve.nodes.iter().map(|node| (&node.id, Edges::of(node))).collect();
+    let members: BTreeSet<&PackageId> = metadata.workspace_members.iter().collect();
+    let mut graph = Graph::default();
+    for member in &metadata.workspace_members {
+        let edges_of = &edges[member];
+        let in_workspace = |ids: &BTreeSet<&PackageId>| {
+            ids.iter().filter(|id| members.contains(*id)).map(|id| names[id].clone()).collect::<BTreeSet<_>>()
+        };
+        let uses = in_workspace(&edges_of.shipped);
+        let tests_use = in_workspace(&edges_of.tests).difference(&uses).cloned().collect();
+        let tree = stands_on(member, &edges).into_iter().map(|id| names[id].clone()).collect();
+        graph.crates.insert(names[member].clone(), Node { uses, tests_use, tree });
+    }
+    anyhow::ensure!(!graph.crates.is_empty(), "the workspace has no members: {}", described(&metadata));
+    Ok(graph)
+}
+
+/// The arrows out of one package.
+struct Edges<'a> {
+    shipped: BTreeSet<&'a PackageId>,
+    tests: BTreeSet<&'a PackageId>,
+}
+
+impl<'a> Edges<'a> {
+    fn of(node: &'a cargo_metadata::Node) -> Edges<'a> {
+        let mut edges = Edges { shipped: BTreeSet::new(), tests: BTreeSet::new() };
+        for dependency in &node.deps {
+            for kind in &dependency.dep_kinds {
+                match kind.kind {
+                    DependencyKind::Development => edges.tests.insert(&dependency.pkg),
+                    _ => edges.shipped.insert(&dependency.pkg),
+                };
+            }
+        }
+        edges
+    }
+}
+
+fn described(metadata: &Metadata) -> String {
+    metadata.workspace_root.to_string()
+}
+
+/// Everything that is built into `start`, itself left out.
+fn stands_on<'a>(start: &'a PackageId, edges: &BTreeMap<&'a PackageId, Edges<'a>>) -> BTreeSet<&'a PackageId> {
+    let mut seen = BTreeSet::new();
+    let mut open = vec![start];
+    while let Some(id) = open.pop() {
+        for next in edges.get(id).into_iter().flat_map(|edges| &edges.shipped) {
+            if seen.insert(*next) {
+                open.push(next);
+            }
+        }
+    }
+    seen
+}
+
+/// What is wrong, a line each.
+fn check(graph: &Graph) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for (name, node) in &graph.crates {
+        let Some(rank) = PLACES.iter().position(|place| place.name == name) else {
+            wrong.push(format!("{name} has no place in the table of xtask/src/deps.rs: give it a layer"));
+            continue;
+        };
+        let place = &PLACES[rank];
+        for used in node.uses.iter().filter(|used| !place.may_use.contains(&used.as_str())) {
+            wrong.push(format!("{name} ({}) must not use {used}{}", place.layer, layer_of(used)));
+        }
+        let is_below = |used: &String| PLACES[rank..].iter().any(|lower| lower.name == used);
+        for used in node.tests_use.iter().filter(|used| !is_below(used)) {
+            wrong.push(format!("the tests of {name} ({}) must not use {used}{}", place.layer, layer_of(used)));
+        }
+        if PURE_LAYERS.contains(&place.layer) {
+            for impure in node.tree.iter().filter(|package| IMPURE.contains(&package.as_str())) {
+                wrong.push(format!("{name} ({}) must not stand on {impure}: it does no I/O", place.layer));
+            }
+        }
+    }
+    for place in PLACES.iter().filter(|place| !graph.crates.contains_key(place.name)) {
+        wrong.push(format!("{} has a place in the table of xtask/src/deps.rs and is no crate", place.name));
+    }
+    wrong
+}
+
+fn layer_of(name: &str) -> String {
+    PLACES.iter().find(|place| place.name == name).map_or(String::new(), |place| format!(" ({})", place.layer))
+}
+
+/// The arrows as a table: a line for each crate, a column for each that is used.
+fn draw(graph: &Graph) -> String {
+    let known = PLACES.iter().filter(|place| graph.crates.contains_key(place.name));
+    let rows: Vec<(&str, &str)> = known.map(|place| (place.layer, place.name)).collect();
+    let short = |name: &str| name.trim_start_matches("frieze-").to_owned();
+    let columns: Vec<&str> = rows
+        .iter()
+        .map(|(_, name)| *name)
+        .filter(|name| graph.crates.values().any(|node| node.uses.contains(*name)))
+        .collect();
+    let mut drawn = format!("{:9} {:10}", "", "");
+    for column in &columns {
+        drawn += &format!(" {}", short(column));
+    }
+    let mut arrows = 0;
+    let mut last_layer = "";
+    for (layer, name) in rows {
+        drawn += &format!("\n{:9} {:10}", if layer == last_layer { "" } else { layer }, short(name));
+        last_layer = layer;
+        for column in &columns {
+            let used = graph.crates[name].uses.contains(*column);
+            arrows += usize::from(used);
+            let mark = if used { "→" } else { "·" };
+            drawn += &format!(" {mark:^width$}", width = short(column).len());
+        }
+        while drawn.ends_with(' ') {
+            drawn.pop();
+        }
+    }
+    drawn + &format!("\n{arrows} arrows, each crate uses only crates below it\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A workspace with every crate of the table and every arrow that it allows.
+    fn allowed() -> Graph {
+        let node = |place: &Place| Node {
+            uses: place.may_use.iter().map(|name| (*name).to_owned()).collect(),
+            ..Node::default()
+        };
+        Graph { crates: PLACES.iter().map(|place| (place.name.to_owned(), node(place))).collect() }
+    }
+
+    fn with(change: impl FnOnce(&mut BTreeMap<String, Node>)) -> Vec<String> {
+        let mut graph = allowed();
+        change(&mut graph.crates);
+        check(&graph)
+    }
+
+    fn with_arrow(from: &str, to: &str) -> Vec<String> {
+        with(|crates| {
+            crates.get_mut(from).expect("it is in the table").uses.insert(to.to_owned());
+        })
+    }
+
+    #[test]
+    fn the_arrows_of_the_table_are_allowed() {
+        assert_eq!(check(&allowed()), Vec::<String>::new());
+    }
+
+    #[test]
+    fn the_table_points_down() {
+        for (rank, place) in PLACES.iter().enumerate() {
+            for used in place.may_use {
+                assert!(PLACES[rank + 1..].iter().any(|lower| lower.name == *used), "{} → {used}", place.name);
+            }
+        }
+    }
+
+    #[test]
+    fn a_core_that_knows_another_core_is_caught() {
+        assert_eq!(
+            with_arrow("frieze-chain", "frieze-multilog"),
+            ["frieze-chain (cores) must not use frieze-multilog (cores)"]
+        );
+    }
+
+    #[test]
+    fn a_core_that_knows_a_driver_is_caught() {
+        assert_eq!(
+            with_arrow("frieze-metalog", "frieze-disk"),
+            ["frieze-metalog (cores) must not use frieze-disk (drivers)"]
+        );
+    }
+
+    #[test]
+    fn a_door_that_knows_a_server_is_caught() {
+        for door in ["frieze-fuse", "frieze-wave"] {
+            assert_eq!(with_arrow(door, "frieze-node").len(), 1, "{door}");
+        }
+        assert_eq!(with_arrow("frieze-cli", "frieze-node"), Vec::<String>::new());
+        assert_eq!(with_arrow("frieze-bench", "frieze-node"), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_server_that_knows_a_client_is_caught() {
+        assert_eq!(
+            with_arrow("frieze-node", "frieze-client"),
+            ["frieze-node (servers) must not use frieze-client (clients)"]
+        );
+    }
+
+    #[test]
+    fn a_core_that_stands_on_io_is_caught_however_deep() {
+        for impure in ["tokio", "rustix", "fjall", "fuser", "nix", "mio", "socket2"] {
+            let found = with(|crates| {
+                crates.get_mut("frieze-namespace").expect("it is in the table").tree.insert(impure.to_owned());
+            });
+            assert_eq!(found, [format!("frieze-namespace (cores) must not stand on {impure}: it does no I/O")]);
+        }
+        let driver = with(|crates| {
+            crates.get_mut("frieze-disk").expect("it is in the table").tree.insert("rustix".to_owned());
+        });
+        assert_eq!(driver, Vec::<String>::new());
+    }
+
+    #[test]
+    fn tests_may_use_what_lies_below_and_nothing_above() {
+        let found = with(|crates| {
+            let chain = crates.get_mut("frieze-chain").expect("it is in the table");
+            chain.tests_use = ["frieze-multilog".to_owned(), "frieze-node".to_owned()].into();
+        });
+        assert_eq!(found, ["the tests of frieze-chain (cores) must not use frieze-node (servers)"]);
+    }
+
+    #[test]
+    fn a_crate_without_a_place_is_caught() {
+        let found = with(|crates| {
+            crates.insert("frieze-utils".to_owned(), Node::default());
+            crates.remove("frieze-hlc");
+        });
+        assert_eq!(found.len(), 2, "{found:?}");
+        assert!(found[0].starts_with("frieze-utils has no place"));
+        assert!(found[1].starts_with("frieze-hlc has a place"));
+    }
+
+    #[test]
+    fn a_table_draws_every_arrow() {
+        let drawn = draw(&allowed());
+        let arrows: usize = PLACES.iter().map(|place| place.may_use.len()).sum();
+        assert_eq!(drawn.matches('→').count(), arrows);
+        assert!(drawn.contains("cores     metalog"), "{drawn}");
+    }
+
+    #[test]
+    fn this_workspace_is_read_whole() {
+        let graph = read(&crate::root()).expect("cargo knows this workspace");
+        let node = &graph.crates["frieze-node"];
+        assert!(node.uses.contains("frieze-chain"));
+        assert!(node.tree.contains("frieze-base") && node.tree.contains("fjall"), "the tree is followed to its end");
+        assert!(!graph.crates["frieze-chain"].tree.contains("proptest"), "tests are no part of it");
+        assert!(check(&graph).is_empty(), "{:?}", check(&graph));
+    }
+}

@@ -1,0 +1,252 @@
+//! `cargo xtask tidy`: the rules of the house that no compiler knows.
+//!
+//! | rule | where |
+//! |---|---|
+//! | no mark of unfinished work | every text file |
+//! | no path of somebody's own machine | every text file but test data, whose paths are frieze's |
+//! | a module doc at the top | every Rust file but `tests.rs`, which is about the file beside it |
+//! | at most 1,000 lines, or a line `// one idea: …` | every Rust file |
+//! | no `unwrap()` | Rust outside tests |
+//! | no `sleep` | Rust tests |
+//! | a description | every package |
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use cargo_metadata::MetadataCommand;
+
+/// Lines of a Rust file beyond which it has to say that it is one idea.
+const LINES_MAX: usize = 1000;
+/// Marks of unfinished work: an issue says it better. Written in halves, so that this file passes its own rule.
+const MARKS: &[&str] = &[concat!("TO", "DO"), concat!("FIX", "ME"), concat!("XX", "X")];
+/// Ends the process where an error belongs.
+const UNWRAP: &str = concat!(".unw", "rap()");
+/// Waits by time.
+const SLEEP: &str = concat!("sl", "eep");
+/// Where paths of somebody's own machine begin.
+const OWN_PATHS: &[&str] = &[concat!("/wo", "rk/"), concat!("/ro", "ot/"), concat!("/ho", "me/")];
+/// Folders that hold nothing of ours.
+const SKIPPED: &[&str] = &[".git", "target", "node_modules", "proptest-regressions"];
+/// Files that hold text, by the end of their name.
+const TEXT: &[&str] =
+    &["rs", "md", "toml", "txt", "sh", "py", "yml", "yaml", "json", "html", "css", "js", "Makefile", "run"];
+
+/// A file as the rules see it.
+struct File<'a> {
+    /// From the root of the workspace, with `/`.
+    path: &'a str,
+    text: &'a str,
+}
+
+/// Checks the workspace at `root`. Returns what is wrong, a line each.
+pub(crate) fn run(root: &Path) -> anyhow::Result<Vec<String>> {
+    let mut paths = Vec::new();
+    collect(root, &mut paths)?;
+    paths.sort();
+    let mut wrong = Vec::new();
+    let mut files = 0;
+    for path in paths {
+        let Ok(text) = std::fs::read_to_string(&path) else { continue };
+        let name = path.strip_prefix(root).context("a file lies in the workspace")?.to_string_lossy().into_owned();
+        wrong.extend(check(&File { path: &name, text: &text }));
+        files += 1;
+    }
+    wrong.extend(descriptions(root)?);
+    println!("{files} files read");
+    Ok(wrong)
+}
+
+/// Text files below `folder`.
+fn collect(folder: &Path, into: &mut Vec<PathBuf>) -> anyhow::Result<()> {
+    for entry in std::fs::read_dir(folder).with_context(|| format!("{} cannot be listed", folder.display()))? {
+        let entry = entry?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if SKIPPED.contains(&name.as_str()) {
+            continue;
+        }
+        if entry.file_type()?.is_dir() {
+            collect(&entry.path(), into)?;
+        } else if TEXT.contains(&name.rsplit('.').next().unwrap_or_default()) {
+            into.push(entry.path());
+        }
+    }
+    Ok(())
+}
+
+fn check(file: &File<'_>) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for (number, line) in file.text.lines().enumerate() {
+        let at = format!("{}:{}", file.path, number + 1);
+        if let Some(mark) = MARKS.iter().find(|mark| has_word(line, mark)) {
+            wrong.push(format!("{at}: {mark}: do it, or link an issue in a sentence"));
+        }
+        let is_data = file.path.split('/').any(|part| part == "testdata");
+        if let Some(own) = OWN_PATHS.iter().find(|own| !is_data && begins_path(line, own)) {
+            wrong.push(format!("{at}: {own}…: a path of somebody's own machine"));
+        }
+    }
+    if file.path.ends_with(".rs") {
+        wrong.extend(check_rust(file));
+    }
+    wrong
+}
+
+fn check_rust(file: &File<'_>) -> Vec<String> {
+    let mut wrong = Vec::new();
+    let first = file.text.lines().find(|line| !line.starts_with("#!"));
+    if !file.path.ends_with("/tests.rs") && !first.is_some_and(|line| line.starts_with("//!")) {
+        wrong.push(format!("{}:1: no module doc: say what it is for, what it guarantees, what it leaves", file.path));
+    }
+    let count = file.text.lines().count();
+    if count > LINES_MAX && !file.text.lines().any(|line| line.starts_with("// one idea:")) {
+        wrong.push(format!("{}: {count} lines: split it, or say `// one idea: …`", file.path));
+    }
+    let tests_from = tests_from(file);
+    for (number, line) in file.text.lines().enumerate() {
+        let at = format!("{}:{}", file.path, number + 1);
+        let code = line.trim_start();
+        if code.starts_with("//") {
+            continue;
+        }
+        let in_tests = number >= tests_from;
+        if !in_tests && code.contains(UNWRAP) {
+            wrong.push(format!("{at}: {UNWRAP}: expect(\"why it holds\"), or an error"));
+        }
+        if in_tests && has_word(code, SLEEP) {
+            wrong.push(format!("{at}: {SLEEP} in a test: wait for the event, or use simulated time"));
+        }
+    }
+    wrong
+}
+
+/// The line from which a file is tests: its first if all of it is, else that of its test module, which comes last.
+fn tests_from(file: &File<'_>) -> usize {
+    let mut parts = file.path.split('/');
+    if parts.any(|part| part == "tests" || part.ends_with("tests.rs")) {
+        return 0;
+    }
+    let lines: Vec<&str> = file.text.lines().collect();
+    let module = lines.windows(2).position(|pair| pair[0] == "#[cfg(test)]" && pair[1].starts_with("mod "));
+    // A test module in a file of its own does not make the rest of this one a test.
+    match module {
+        Some(at) if lines[at + 1].ends_with('{') => at,
+        _ => usize::MAX,
+    }
+}
+
+/// True if `word` stands in `line` by itself.
+fn has_word(line: &str, word: &str) -> bool {
+    let part_of_name = |c: char| c.is_alphanumeric() || c == '_';
+    line.match_indices(word).any(|(at, _)| {
+        let before = line[..at].chars().next_back();
+        let after = line[at + word.len()..].chars().next();
+        !before.is_some_and(part_of_name) && !after.is_some_and(part_of_name)
+    })
+}
+
+/// True if `path` begins an absolute path in `line`.
+fn begins_path(line: &str, path: &str) -> bool {
+    let within_path = |c: char| c.is_alphanumeric() || "._-~/}*)".contains(c);
+    line.match_indices(path).any(|(at, _)| !line[..at].chars().next_back().is_some_and(within_path))
+}
+
+/// Packages that do not say what they are.
+fn descriptions(root: &Path) -> anyhow::Result<Vec<String>> {
+    let metadata = MetadataCommand::new()
+        .manifest_path(root.join("Cargo.toml"))
+        .no_deps()
+        .exec()
+        .context("cargo metadata does not know the workspace")?;
+    let described = |text: &Option<String>| text.as_deref().is_some_and(|text| !text.trim().is_empty());
+    let silent = metadata.packages.iter().filter(|package| !described(&package.description));
+    Ok(silent.map(|package| format!("{}: no description in its Cargo.toml", package.name)).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(path: &str, text: &str) -> Vec<String> {
+        check(&File { path, text })
+    }
+
+    fn nothing(path: &str, text: &str) {
+        assert_eq!(found(path, text), Vec::<String>::new());
+    }
+
+    /// Exactly one thing is wrong, and the message holds `words`.
+    fn one(path: &str, text: &str, words: &str) {
+        let found = found(path, text);
+        assert!(found.len() == 1 && found[0].contains(words), "{words:?} in {found:?}");
+    }
+
+    #[test]
+    fn marks_of_unfinished_work_are_found_as_words() {
+        for mark in MARKS {
+            one("docs/a.md", &format!("fine\n{mark}: later\n"), "docs/a.md:2");
+        }
+        nothing("docs/a.md", concat!("a TO", "DOS file, and hlc-XX", "XX\n"));
+    }
+
+    #[test]
+    fn paths_of_a_machine_are_found() {
+        for own in OWN_PATHS {
+            one("scripts/a.sh", &format!("cd {own}x\n"), "own machine");
+            one("scripts/a.sh", &format!("cd \"{own}x\"\n"), "own machine");
+            nothing("scripts/a.sh", &format!("cd $DIR{{x}}{own}x\ncd ./a{own}x\n"));
+        }
+        nothing("README.md", "frieze ls /reports/2026\n");
+        nothing("crates/a/testdata/a.txt", &format!("mkdir {}ann\n", OWN_PATHS[2]));
+    }
+
+    #[test]
+    fn a_rust_file_begins_with_its_doc() {
+        nothing("crates/a/src/lib.rs", "#![expect(unsafe_code, reason = \"x\")]\n//! What it is.\n");
+        one("crates/a/src/lib.rs", "use std::fmt;\n", "no module doc");
+        one("crates/a/src/lib.rs", "", "no module doc");
+        nothing("crates/a/src/b/tests.rs", "use super::*;\n");
+        nothing("docs/a.md", "no doc needed\n");
+    }
+
+    #[test]
+    fn a_long_file_says_that_it_is_one_idea() {
+        let long = format!("//! Long.\n{}", "// line\n".repeat(LINES_MAX));
+        one("crates/a/src/lib.rs", &long, "1001 lines");
+        nothing("crates/a/src/lib.rs", &format!("{long}// one idea: a codec\n"));
+        nothing("crates/a/src/lib.rs", &long.replacen("// line\n", "", 1));
+    }
+
+    #[test]
+    fn unwrap_is_found_outside_tests_only() {
+        let call = format!("fn a() {{ b(){UNWRAP}; }}\n");
+        let code = format!("//! A.\n{call}");
+        one("crates/a/src/a.rs", &code, "crates/a/src/a.rs:2: .unw");
+        for path in
+            ["crates/a/src/tests.rs", "crates/a/src/a_tests.rs", "crates/a/tests/a.rs", "crates/a/src/tests/b.rs"]
+        {
+            nothing(path, &code);
+        }
+        nothing("crates/a/src/a.rs", &format!("//! A.\n#[cfg(test)]\nmod tests {{\n    {call}}}\n"));
+        nothing("crates/a/src/a.rs", &format!("//! A.\n// c{UNWRAP} is not ours\n"));
+        one("crates/a/src/a.rs", &format!("//! A.\n#[cfg(test)]\nmod tests;\n{call}"), "a.rs:4: .unw");
+        nothing("crates/a/src/a.rs", "//! A.\nfn a() { b().unwrap_or_default(); }\n");
+    }
+
+    #[test]
+    fn sleep_is_found_in_tests_only() {
+        let code = format!("//! A.\nfn a() {{ std::thread::{SLEEP}(b); }}\n");
+        one("crates/a/tests/a.rs", &code, "in a test");
+        nothing("crates/a/src/a.rs", &code);
+        nothing("crates/a/tests/a.rs", "//! A.\nfn nobody_sleeps() {}\n");
+    }
+
+    #[test]
+    fn the_workspace_is_walked_and_its_packages_are_described() {
+        let mut paths = Vec::new();
+        collect(&crate::root(), &mut paths).expect("the workspace can be listed");
+        assert!(paths.iter().any(|path| path.ends_with("xtask/src/tidy.rs")));
+        assert!(paths.iter().any(|path| path.ends_with("Makefile")));
+        assert!(!paths.iter().any(|path| path.iter().any(|part| part == "target")));
+        assert_eq!(descriptions(&crate::root()).expect("cargo knows the workspace"), Vec::<String>::new());
+    }
+}
