@@ -233,6 +233,8 @@ fn a_truncate_hides_what_was_written_before_it() {
     // Growing hides nothing where the length is known.
     world.run(&root(), truncate(file, 2000, Some(settle(file, Hlc::ZERO, 0, true)))).unwrap();
     assert_eq!(horizons(&world), [first]);
+    world.run(&root(), truncate(file, 2000, Some(settle(file, Hlc::ZERO, 0, true)))).unwrap();
+    assert_eq!(horizons(&world), [first]);
     world.run(&root(), truncate(file, 700, Some(settle(file, Hlc::ZERO, 0, true)))).unwrap();
     let second = Horizon { at: world.stamp, len: 700 };
     assert_eq!(horizons(&world), [first, second]);
