@@ -122,8 +122,9 @@ impl Shared {
             host: frieze_net::host_name(),
             uid: self.hello.uid,
         });
-        // It has no number yet: sent again it opens another, and the first ends with its lease.
-        let body = RequestBody { caller: None, request: Some(txn(Durability::Async, op)) };
+        // It has no number yet: sent again it opens another, and the first stays unused. On stable storage, so that a loss
+        // of power does not take the numbers and handles of a client that lives on.
+        let body = RequestBody { caller: None, request: Some(txn(Durability::Sync, op)) };
         let ask = Ask::new(body, SessionId(0), Seq(0), &[]);
         let reply = expect_txn(self, self.ask(&ask, &mut [])?.0)?;
         self.session.store(reply.id, Ordering::Release);
@@ -177,6 +178,7 @@ impl Shared {
         let seq = self.sequence.take();
         let body = RequestBody { caller: caller.cloned(), request: Some(txn(Durability::Async, op)) };
         let ask = Ask::new(body, session, seq, &[]);
+        connection.set_limit(self.options.timeout);
         let sent = self.send(connection, &ask).map(|id| connection.owed.push((id, seq)));
         let settled =
             sent.and_then(|()| if connection.owed.len() < OWED_MAX { Ok(()) } else { self.collect_owed(connection) });
@@ -336,7 +338,6 @@ impl Shared {
 
     /// Receives the answers that nobody waited for.
     fn collect_owed(&self, connection: &mut Connection) -> Result<(), Error> {
-        connection.set_limit(self.options.timeout);
         while let Some(&(id, _)) = connection.owed.first() {
             let answer = connection.receive()?;
             self.newest.fetch_max(answer.header.hlc.0, Ordering::Relaxed);
@@ -396,10 +397,26 @@ impl Shared {
 }
 
 impl Drop for Shared {
-    /// Ends the session if a connection is at hand. A session that is not ended ends by itself.
+    /// Ends the session if a connection is at hand and the server answers at once. Else it stays open, holding nothing
+    /// but what its files hold.
     fn drop(&mut self) {
-        if !self.pool.is_closed() && self.session.load(Ordering::Acquire) != 0 {
-            self.post(None, Op::CloseSession(CloseSession { settled: Vec::new() }));
+        let session = self.current_session();
+        if self.pool.is_closed() || session == SessionId(0) {
+            return;
+        }
+        let Ok(mut place) = self.pool.take(mono()) else { return };
+        let Some(connection) = place.connection.as_mut() else { return };
+        let op = Op::CloseSession(CloseSession { settled: Vec::new() });
+        let body = RequestBody { caller: None, request: Some(txn(Durability::Async, op)) };
+        let seq = self.sequence.take();
+        connection.set_limit(FAREWELL);
+        // Read to the end: a socket closed over unread answers is reset, and with it what was sent last.
+        let ended = self.send(connection, &Ask::new(body, session, seq, &[])).and_then(|id| {
+            connection.owed.push((id, seq));
+            self.collect_owed(connection)
+        });
+        if let Err(error) = ended {
+            tracing::debug!(%error, "the session could not be ended");
         }
     }
 }
@@ -470,5 +487,7 @@ pub(crate) fn is_worth_repeating(error: &Error) -> bool {
 /// Pauses between attempts: short at first, for a server that restarts in a blink, then gentle.
 const PAUSE_MIN: Duration = Duration::from_millis(5);
 const PAUSE_MAX: Duration = Duration::from_millis(500);
+/// How long the last handle waits for its session to end.
+const FAREWELL: Duration = Duration::from_secs(1);
 /// Answers that may wait unread on a connection: far below what a socket buffer holds.
 const OWED_MAX: usize = 16;

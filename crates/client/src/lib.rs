@@ -38,7 +38,7 @@ mod stream;
 pub use client::Client;
 pub use error::Error;
 pub use file::File;
-pub use frieze_base::{ErrorKind, Fault, InodeId, Reason};
+pub use frieze_base::{ByteRange, ErrorKind, Fault, InodeId, Reason, SessionId};
 pub use frieze_hlc::{Hlc, Instant, UserTime, ZonePolicy};
 pub use frieze_net::{Key, ServerAddr};
 pub use frieze_wire::message::{

@@ -163,6 +163,18 @@ mod tests {
     }
 
     #[test]
+    fn the_diagnosis_finds_only_the_very_socket_asked_for() {
+        let (_client, server) = connected("127.0.0.1:0");
+        let (peer, local) = server.tcp_ends().unwrap().unwrap();
+        // A kernel built without it answers an error, and the tables are read.
+        let Ok(owner) = diag::owner_of(peer, local) else { return };
+        assert_eq!(owner, Some(nix::unistd::geteuid().as_raw()));
+        let elsewhere = SocketAddr::new(peer.ip(), 1);
+        assert_eq!(diag::owner_of(elsewhere, local).unwrap(), None);
+        assert_eq!(diag::owner_of(local, elsewhere).unwrap(), None, "a listener is no end of a connection");
+    }
+
+    #[test]
     fn a_peer_that_has_closed_is_unproven_and_not_root() {
         let (client, server) = connected("127.0.0.1:0");
         let (peer, local) = server.tcp_ends().unwrap().unwrap();

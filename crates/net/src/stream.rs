@@ -4,10 +4,14 @@ use std::io::{self, IoSlice};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown, sockopt};
+use rustix::net::{
+    AddressFamily, RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown, SocketAddrUnix, SocketFlags, SocketType,
+    sockopt,
+};
 
 use crate::{Error, ServerAddr, mono};
 
@@ -36,7 +40,7 @@ impl Stream {
     pub fn connect(addr: &ServerAddr, timeout: Duration) -> Result<Stream, Error> {
         let refused = |source| Error::Connect { addr: addr.to_string(), source };
         let socket = match addr {
-            ServerAddr::Unix(path) => Socket::Unix(UnixStream::connect(path).map_err(refused)?),
+            ServerAddr::Unix(path) => Socket::Unix(connect_unix(path, timeout).map_err(refused)?),
             ServerAddr::Tcp { host, port } => Socket::Tcp(
                 connect_any((host.as_str(), *port).to_socket_addrs().map_err(refused)?, timeout).map_err(refused)?,
             ),
@@ -163,6 +167,14 @@ fn connect_any(addrs: impl Iterator<Item = SocketAddr>, timeout: Duration) -> io
         }
     }
     Err(last)
+}
+
+/// Connects to a Unix socket, waiting at most `timeout` for a place in a full backlog.
+fn connect_unix(path: &Path, timeout: Duration) -> io::Result<UnixStream> {
+    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    sockopt::set_socket_timeout(&socket, sockopt::Timeout::Send, Some(timeout.max(Duration::from_millis(1))))?;
+    rustix::net::connect(&socket, &SocketAddrUnix::new(path)?)?;
+    Ok(UnixStream::from(socket))
 }
 
 /// A frame of 1 MiB fits, so that its sender goes on to the next while the receiver copies.
