@@ -96,7 +96,11 @@ struct Node {
 pub(crate) fn run(root: &Path) -> anyhow::Result<Vec<String>> {
     let graph = read(root)?;
     print!("{}", draw(&graph));
-    Ok(check(&graph))
+    let wrong = check(&graph);
+    if wrong.is_empty() {
+        println!("every crate uses only crates below it");
+    }
+    Ok(wrong)
 }
 
 fn read(root: &Path) -> anyhow::Result<Graph> {
@@ -224,7 +228,7 @@ fn draw(graph: &Graph) -> String {
             drawn.pop();
         }
     }
-    drawn + &format!("\n{arrows} arrows, each crate uses only crates below it\n")
+    drawn + &format!("\n{arrows} arrows\n")
 }
 
 #[cfg(test)]
