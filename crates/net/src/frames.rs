@@ -137,24 +137,38 @@ impl FrameReader {
     /// As [`FrameReader::read_payload`].
     pub fn read_payload_reusing<'a>(&mut self, buffer: &'a mut Vec<u8>) -> Result<&'a mut [u8], Error> {
         let len = self.pending;
-        if buffer.len() < len {
-            let mut crc = Crc::default();
-            let mut filled = 0;
-            while filled < len {
-                if filled == buffer.len() {
-                    buffer.resize(len.min(filled + GROW_BYTES), 0);
-                }
-                let room = buffer.len().min(len);
-                let count = self.receive_payload(&mut buffer[filled..room])?;
-                crc.update(&buffer[filled..filled + count]);
-                filled += count;
-            }
-            self.pending = 0;
-            check(&self.stream, "payload", self.pending_crc, crc.value())?;
-        } else {
-            self.read_payload(&mut buffer[..len])?;
-        }
+        let expected = self.pending_crc;
+        let mut crc = Crc::default();
+        self.receive_reusing(buffer, |bytes| crc.update(bytes))?;
+        check(&self.stream, "payload", expected, crc.value())?;
         Ok(&mut buffer[..len])
+    }
+
+    /// As [`FrameReader::read_payload_reusing`], but the checksum is left to the caller, who takes those of the blocks it
+    /// stores anyway: one pass over the bytes instead of two.
+    ///
+    /// # Errors
+    /// As [`FrameReader::read_payload`], without `Checksum`.
+    pub fn read_payload_unchecked<'a>(&mut self, buffer: &'a mut Vec<u8>) -> Result<&'a mut [u8], Error> {
+        let len = self.pending;
+        self.receive_reusing(buffer, |_| {})?;
+        Ok(&mut buffer[..len])
+    }
+
+    fn receive_reusing(&mut self, buffer: &mut Vec<u8>, mut seen: impl FnMut(&[u8])) -> Result<(), Error> {
+        let len = self.pending;
+        let mut filled = 0;
+        while filled < len {
+            if filled == buffer.len() {
+                buffer.resize(len.min(filled + GROW_BYTES), 0);
+            }
+            let room = buffer.len().min(len);
+            let count = self.receive_payload(&mut buffer[filled..room])?;
+            seen(&buffer[filled..filled + count]);
+            filled += count;
+        }
+        self.pending = 0;
+        Ok(())
     }
 
     /// Waits for the first bytes of a frame; false if the peer ended the connection.

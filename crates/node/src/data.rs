@@ -21,8 +21,9 @@ use crate::device::{Device, block_checksums};
 
 /// Retries that wait for one request; one more is told to come later.
 const RETRIES_MAX: usize = 16;
-/// Configuration number of the only configuration that one machine has.
-pub(crate) const FIRST_EPOCH: ChainEpoch = ChainEpoch(1);
+/// Configuration number of a new file system. Each start is a configuration of its own, so that a number that a loss of
+/// power took is never used twice within one.
+const FIRST_EPOCH: ChainEpoch = ChainEpoch(1);
 
 /// How a file is spread over chunks and chains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,6 +91,7 @@ pub(crate) type WriteReply = Box<dyn FnOnce(Result<Written, Fault>) + Send>;
 pub(crate) struct DataPlane {
     device: Arc<Device>,
     clock: Arc<NodeClock>,
+    epoch: ChainEpoch,
     appender: Mutex<Appender>,
     /// For each chain the instant at which a read of now reads: `MAX`, or below its first dirty record.
     cuts: Vec<AtomicU64>,
@@ -119,11 +121,11 @@ pub(crate) fn new_chains(count: u32) -> Vec<Replica> {
     (0..count).map(|id| Replica::new(ChainId(id), FIRST_EPOCH, frieze_chain::Settings::default())).collect()
 }
 
-/// Shows a recovered record to its chain.
+/// Shows a recovered record to its chain. Returns how many records of the chain are missing before it.
 ///
 /// # Errors
 /// `Corrupt` if the record cannot follow what the chain holds.
-pub(crate) fn replay(chains: &mut [Replica], meta: &RecordMeta) -> Result<(), Fault> {
+pub(crate) fn replay(chains: &mut [Replica], meta: &RecordMeta) -> Result<u64, Fault> {
     let Some(chain) = chains.get_mut(meta.chain.0 as usize) else {
         return Err(Fault::new(
             Reason::Corrupt,
@@ -141,18 +143,28 @@ pub(crate) fn replay(chains: &mut [Replica], meta: &RecordMeta) -> Result<(), Fa
             chunk: meta.chunk,
             offset: meta.offset,
         })
-        .map_err(Fault::from)?;
-    Ok(())
+        .map_err(Fault::from)
 }
 
 impl DataPlane {
     /// The data plane over a recovered device and its chains.
-    pub(crate) fn new(device: Arc<Device>, clock: Arc<NodeClock>, chains: Vec<Replica>) -> DataPlane {
+    pub(crate) fn new(device: Arc<Device>, clock: Arc<NodeClock>, mut chains: Vec<Replica>) -> DataPlane {
+        let last = chains.iter().map(Replica::epoch).max().unwrap_or(FIRST_EPOCH);
+        let epoch = ChainEpoch(last.0 + 1);
+        let moment = Moment { mono: clock.reading().mono, hlc: clock.newest() };
+        for chain in &mut chains {
+            chain.step(moment, Input::Configure { epoch }, &mut Vec::new());
+        }
         let cuts = chains.iter().map(|chain| AtomicU64::new(chain.now_cut().0)).collect();
         let closed = chains.iter().map(|chain| chain.closed().0).min().unwrap_or(0);
         let appender =
             Mutex::new(Appender { chains, groups: BTreeMap::new(), in_flight: BTreeMap::new(), next_group: 1 });
-        DataPlane { device, clock, appender, cuts, closed: AtomicU64::new(closed) }
+        DataPlane { device, clock, epoch, appender, cuts, closed: AtomicU64::new(closed) }
+    }
+
+    /// The configuration in force.
+    pub(crate) fn epoch(&self) -> ChainEpoch {
+        self.epoch
     }
 
     /// The device.
@@ -270,7 +282,7 @@ impl DataPlane {
                 session: ask.session,
                 seq: ask.seq,
                 acked: ask.acked,
-                epoch: if ask.epoch == ChainEpoch(0) { FIRST_EPOCH } else { ask.epoch },
+                epoch: if ask.epoch == ChainEpoch(0) { self.epoch } else { ask.epoch },
                 seen: ask.seen,
                 chunk,
                 offset: part.offset,

@@ -88,7 +88,7 @@ impl Durability {
     ///
     /// # Errors
     /// The disk's. The server must not change anything any more; reads go on.
-    pub(crate) fn flush(&self, clock: &NodeClock, data: &DataPlane, meta: &MetaPlane) -> Result<(), Fault> {
+    pub(crate) fn flush(&self, clock: &NodeClock, data: &DataPlane, meta: &MetaPlane) -> Result<Ticket, Fault> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(fault) = self.failure() {
             return Err(fault);
@@ -106,7 +106,7 @@ impl Durability {
                         self.waiters.lock().unwrap_or_else(PoisonError::into_inner).push((ticket, reply));
                     }
                 }
-                Ok(())
+                Ok(reached)
             }
             Err(fault) => {
                 *self.failed.write().unwrap_or_else(PoisonError::into_inner) = Some(fault.clone());
@@ -157,8 +157,9 @@ impl Durability {
     /// # Errors
     /// The disk's.
     pub(crate) fn finish(&self, clock: &NodeClock, data: &DataPlane, meta: &MetaPlane) -> Result<(), Fault> {
-        self.flush(clock, data, meta)?;
-        let settled = meta.versions().settle(meta.appended())?;
+        let reached = self.flush(clock, data, meta)?;
+        // What was appended since is not durable yet and must not enter the store.
+        let settled = meta.versions().settle(reached.meta)?;
         meta.versions().persist()?;
         meta.truncate(settled)
     }

@@ -118,15 +118,22 @@ impl Engine {
         };
         let mut chains = data::new_chains(settings_chain_count(&settings, &identity));
         let mut refused = None;
+        let mut missing_records = 0;
         let recovered = Device::recover(seams.disk.clone(), log_settings, settings.reserve_bytes, &mut |meta| {
             if refused.is_none() {
-                refused = data::replay(&mut chains, meta).err();
+                match data::replay(&mut chains, meta) {
+                    Ok(missing) => missing_records += missing,
+                    Err(fault) => refused = Some(fault),
+                }
             }
         })?;
         if let Some(fault) = refused {
             return Err(fault);
         }
         let mut notes = recovered.notes;
+        if missing_records > 0 {
+            notes.push(format!("{missing_records} records are missing from the middle of the device log"));
+        }
         let bound = Hlc(identity.clock_bound).max(recovered.newest);
         let keeper = Arc::new(Keeper::new(identity.clone(), file));
         let offset_us = settings.max_clock_offset.as_micros() as u64;
@@ -360,7 +367,8 @@ impl Engine {
                 Err(fault) => return Err(fault),
             }
         }
-        self.durability.flush(&self.clock, &self.data, &self.meta)
+        self.durability.flush(&self.clock, &self.data, &self.meta)?;
+        Ok(())
     }
 
     /// True if something waits to be flushed.

@@ -227,9 +227,7 @@ impl MetaPlane {
                     match self.write_entry(core, roll, segment, offset, &bytes) {
                         Ok(()) => ordered = Ok(index),
                         Err(fault) => {
-                            let mut withdrawn = Vec::new();
-                            let failure = Input::AppendFailed { index, reason: fault.reason };
-                            core.log.step(stamp, failure, &mut withdrawn);
+                            self.withdraw(core, stamp, index, fault.reason)?;
                             ordered = Err(fault);
                         }
                     }
@@ -278,11 +276,38 @@ impl MetaPlane {
         Ok(())
     }
 
+    /// An entry could not be written: what there is of it goes, so that it cannot come back after a crash.
+    fn withdraw(&self, core: &mut Core, stamp: Hlc, index: LogIndex, reason: Reason) -> Result<(), Fault> {
+        let mut effects = Vec::new();
+        core.log.step(stamp, Input::AppendFailed { index, reason }, &mut effects);
+        for effect in effects {
+            if let Err(fault) = self.obey(core, effect) {
+                core.log.step(stamp, Input::DeviceFailed { reason: fault.reason }, &mut Vec::new());
+                return Err(fault);
+            }
+        }
+        Ok(())
+    }
+
     /// Effects that need no answer.
     fn obey(&self, core: &mut Core, effect: Effect) -> Result<(), Fault> {
-        if let Effect::Remove { segment } = effect {
-            core.files.remove(&segment);
-            self.disk.remove(&meta_name(segment))?;
+        match effect {
+            Effect::Remove { segment } => {
+                core.files.remove(&segment);
+                match self.disk.remove(&meta_name(segment)).map_err(Fault::from) {
+                    // A file that was never made need not go.
+                    Err(fault) if fault.reason == Reason::NotFound => {}
+                    other => other?,
+                }
+                core.directory_dirty = true;
+            }
+            Effect::Erase { segment, offset, len } => {
+                if let Some(file) = core.files.get(&segment) {
+                    file.write_at(offset, &[&vec![0u8; len as usize]])?;
+                    core.dirty.insert(segment);
+                }
+            }
+            _ => {}
         }
         Ok(())
     }

@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use frieze_base::{Fault, Reason};
+use frieze_base::{ChainEpoch, Fault, Reason};
 use frieze_disk::{FileDisk, FileDiskSettings, MachineTime};
 use frieze_net::{
     FrameReader, FrameWriter, Key, Limits, Listener, Payload, Proof, ServerAddr, Stream, kernel_proof, random_nonce,
@@ -274,6 +274,7 @@ fn refuse(stream: &Stream, fault: Fault) {
 struct Answers {
     writer: FrameWriter,
     clock: Arc<NodeClock>,
+    epoch: ChainEpoch,
 }
 
 impl Responder for Answers {
@@ -286,7 +287,7 @@ impl Responder for Answers {
             request_id: request.request_id,
             session: request.session,
             seq: request.seq,
-            epoch: crate::data::FIRST_EPOCH,
+            epoch: self.epoch,
             hlc: self.clock.newest(),
             ..FrameHeader::of(kind)
         };
@@ -330,12 +331,13 @@ fn serve(shared: &Shared, stream: &Stream) {
 fn converse(shared: &Shared, stream: &Stream, conn: &Conn) -> Result<(), frieze_net::Error> {
     let mut reader = FrameReader::new(stream.clone(), Limits::HANDSHAKE)?;
     let writer = FrameWriter::new(stream.clone(), Limits::SERVING);
-    let responder: Arc<dyn Responder> = Arc::new(Answers { writer, clock: shared.engine.clock.clone() });
+    let responder: Arc<dyn Responder> =
+        Arc::new(Answers { writer, clock: shared.engine.clock.clone(), epoch: shared.engine.data.epoch() });
     let (mut body, mut payload) = (Vec::new(), Vec::new());
     let mut scratch = Scratch::default();
     let mut greeted = false;
     while let Some(header) = reader.read_frame(&mut body)? {
-        let bytes: &[u8] = if header.payload_len > 0 { reader.read_payload_reusing(&mut payload)? } else { &[] };
+        let bytes: &[u8] = if header.payload_len > 0 { reader.read_payload_unchecked(&mut payload)? } else { &[] };
         if header.kind != FrameKind::Request {
             let fault = Fault::new(Reason::BadFrame, "malformed frame: a client sends requests, nothing else");
             responder.respond(&header, Err(fault), &[], 0);
