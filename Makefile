@@ -24,5 +24,5 @@ check: ## formatting, lints, arrows between crates, tidy rules
 test: ## every test of every crate
 	$(CARGO) test --workspace --no-fail-fast
 
-bench: build ## run the benchmarks against the baselines in bench/baselines/
-	$(CARGO) run --release --package frieze-cli -- bench all
+bench: build ## measure everything beside the machine's ceilings and bench/baselines/ (BENCH=--help for options)
+	@scripts/bench.py $(BENCH)

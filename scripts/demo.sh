@@ -139,6 +139,7 @@ else
 fi
 
 title 'Done'
+bin=${CARGO_TARGET_DIR:-target}/release/frieze
 cat <<TXT
 Everything above took $((SECONDS - began)) s after the build. Look at:
   out/wave/frame-37.png    frame 37 of the three films side by side
@@ -147,9 +148,10 @@ Everything above took $((SECONDS - began)) s after the build. Look at:
   out/wave/user.gif        read at instants of user time: the wave itself
 
 Go on:
-  target/release/frieze serve --dir ~/frieze &           keep a file system of your own
-  mkdir -p ~/f && target/release/frieze mount ~/f        use it like any other
-  echo v1 > ~/f/note; sleep 10; echo v2 > ~/f/note
-  cat ~/f/.at/5s-ago/note                                and read it as it was
-  target/release/frieze --help                           every command, with examples
 TXT
+printf '  %-52s # %s\n' \
+    "$bin serve --dir ~/frieze &" 'a file system of your own' \
+    "mkdir -p ~/f && $bin mount ~/f" 'used like any other' \
+    'echo v1 > ~/f/note; sleep 10; echo v2 > ~/f/note' 'written over' \
+    'cat ~/f/.at/5s-ago/note' 'and read as it was: v1' \
+    "$bin --help" 'every command, with examples'
