@@ -6,6 +6,9 @@
 //! read at instants of user time. The first film is torn, the second shows what the server had at each instant, the
 //! third is the wave itself, to the last bit.
 //!
+//! The paper's "100x100 mesh of small 10x10 images" (§7.1) and "100 10x10 image streams" (§1) agree if the mesh of the
+//! simulation has 100 by 100 points: a hundred images of 10 by 10. That is how it is read here.
+//!
 //! A frame goes this way: `water` -> `camera` -> `stream` (delays from `schedule`, real time from `pace`) -> frieze ->
 //! `shoot` -> `film` -> `judge` (torn frames by the log, errors by `recompute.py`) -> `picture`.
 
