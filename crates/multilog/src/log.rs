@@ -55,8 +55,10 @@ pub struct Stats {
     pub records: u64,
     /// Bytes that they take in segments, headers included.
     pub log_bytes: u64,
-    /// Memory of the index, allocator overhead included.
+    /// Memory of the index and of footers not yet written, allocator overhead included.
     pub index_bytes: u64,
+    /// How much of that is for footers: at most 3 % of the segments that are not sealed.
+    pub footer_bytes: u64,
     /// Segments in use.
     pub segments: u64,
 }
@@ -153,7 +155,7 @@ impl MultiLog {
         let len = (spot.data_offset - spot.offset) as usize;
         assert_eq!(len, RECORD_HEADER_BYTES + 4 * block_crcs.len(), "the spot is for another length");
         let mut bytes = Vec::with_capacity(len);
-        let mut header = Header::encode(meta, self.stamp_before(meta), block_bytes);
+        let mut header = Header::encode(meta, self.stamp_before(meta), &segment.header);
         bytes.extend_from_slice(&header);
         bytes.extend(block_crcs.iter().flat_map(|crc| crc.to_le_bytes()));
         let crc = record::checksum(id, tag, &header, &bytes[RECORD_HEADER_BYTES..]);
@@ -181,8 +183,8 @@ impl MultiLog {
             panic!("the record with stamp {} of chunk {} cannot be published: {why}", meta.stamp, meta.chunk);
         }
         self.outstanding -= 1;
-        let block_bytes = self.segments.last().expect("just looked at").header.block_bytes;
-        let entry = Header::encode(meta, self.stamp_before(meta), block_bytes);
+        let segment = &self.segments.last().expect("just looked at").header;
+        let entry = Header::encode(meta, self.stamp_before(meta), segment);
         self.admit(meta, &entry, spot.end.offset);
     }
 
@@ -304,6 +306,7 @@ impl MultiLog {
             records: self.records,
             log_bytes: self.log_bytes,
             index_bytes: self.files_bytes + maps as u64,
+            footer_bytes: footers as u64,
             segments: self.segments.len() as u64,
         }
     }

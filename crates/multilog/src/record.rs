@@ -3,10 +3,7 @@
 //! | offset | bytes | field (little-endian) |
 //! |---|---|---|
 //! | 0 | 4 | magic `FRZR` |
-//! | 4 | 1 | kind: 1 write, 2 punch (3 prepare, 4 commit, 5 abort, 6 delete are reserved) |
-//! | 5 | 1 | flags: bit 0, the record has a user time |
-//! | 6 | 1 | part: which record of its group, from 0 |
-//! | 7 | 1 | parts: records in its group |
+//! | 4 | 4 | low half of the segment's id: tells bytes of an earlier use of the file from a torn record |
 //! | 8 | 8 | stamp of the record before it in the log, 0 for the first |
 //! | 16 | 8 | inode |
 //! | 24 | 4 | chunk index |
@@ -21,17 +18,22 @@
 //! | 88 | 4 | uid |
 //! | 92 | 4 | offset in the chunk |
 //! | 96 | 4 | length in the chunk |
-//! | 100 | 4 | payload bytes: the length for a write, 0 for a punch |
+//! | 100 | 1 | kind: 1 write, 2 punch (3 prepare, 4 commit, 5 abort, 6 delete are reserved) |
+//! | 101 | 1 | flags: bit 0, the record has a user time |
+//! | 102 | 1 | part: which record of its group, from 0 |
+//! | 103 | 1 | parts: records in its group |
 //! | 104 | 4 | bytes in a block |
 //! | 108 | 4 | CRC32C of the segment's id and tag (8 bytes each), of bytes 0..108 and of the block array |
 //! | 112 | 4 x blocks | CRC32C of each block of the payload |
 //!
-//! The payload follows directly, and after it the next record. A record counts only if its checksum fits the segment's
+//! The payload follows directly, as long as the length for a write, of no bytes for a punch, and then the next record. A record counts only if its checksum fits the segment's
 //! id and tag *and* it names the stamp of the record before it: bytes of an earlier use of the file, or of records that
 //! an earlier recovery cut off, fail one or the other, so a chance alignment cannot bring them back.
 
 use frieze_base::{ChainEpoch, ChainId, ChunkId, Crc, InodeId, SegmentId, Seq, SessionId};
 use frieze_hlc::{Hlc, UserTime};
+
+use crate::segment::SegmentHeader;
 
 /// Length of the fixed header of a record in bytes.
 pub const RECORD_HEADER_BYTES: usize = 112;
@@ -124,13 +126,10 @@ pub(crate) struct Header {
 
 impl Header {
     /// The header's bytes without its checksum: what a footer keeps of a record.
-    pub(crate) fn encode(meta: &RecordMeta, previous: Hlc, block_bytes: u32) -> [u8; RECORD_HEADER_BYTES] {
+    pub(crate) fn encode(meta: &RecordMeta, previous: Hlc, segment: &SegmentHeader) -> [u8; RECORD_HEADER_BYTES] {
         let mut bytes = [0u8; RECORD_HEADER_BYTES];
         bytes[0..4].copy_from_slice(&MAGIC);
-        bytes[4] = meta.kind as u8;
-        bytes[5] = u8::from(meta.user_time.is_some()) * HAS_USER_TIME;
-        bytes[6] = meta.part;
-        bytes[7] = meta.parts;
+        bytes[4..8].copy_from_slice(&(segment.id.0 as u32).to_le_bytes());
         bytes[8..16].copy_from_slice(&previous.0.to_le_bytes());
         bytes[16..24].copy_from_slice(&meta.chunk.inode.0.to_le_bytes());
         bytes[24..28].copy_from_slice(&meta.chunk.index.to_le_bytes());
@@ -145,17 +144,19 @@ impl Header {
         bytes[88..92].copy_from_slice(&meta.uid.to_le_bytes());
         bytes[92..96].copy_from_slice(&meta.offset.to_le_bytes());
         bytes[96..100].copy_from_slice(&meta.len.to_le_bytes());
-        bytes[100..104].copy_from_slice(&meta.payload_len().to_le_bytes());
-        bytes[104..108].copy_from_slice(&block_bytes.to_le_bytes());
+        bytes[100..104].copy_from_slice(&[
+            meta.kind as u8,
+            u8::from(meta.user_time.is_some()) * HAS_USER_TIME,
+            meta.part,
+            meta.parts,
+        ]);
+        bytes[104..108].copy_from_slice(&segment.block_bytes.to_le_bytes());
         bytes
     }
 
     /// Reads the fields; `None` if they cannot be those of a record. The checksum is for [`checksum`] to verify.
     pub(crate) fn decode(bytes: &[u8; RECORD_HEADER_BYTES]) -> Option<Header> {
-        if !begins_record(bytes) {
-            return None;
-        }
-        let kind = match bytes[4] {
+        let kind = match bytes[100] {
             1 => RecordKind::Write,
             2 => RecordKind::Punch,
             _ => return None,
@@ -168,29 +169,26 @@ impl Header {
             chunk: ChunkId { inode: InodeId(long(bytes, 16)), index: word(bytes, 24) },
             version: long(bytes, 48),
             stamp: Hlc(long(bytes, 56)),
-            user_time: (bytes[5] & HAS_USER_TIME != 0).then(|| UserTime(long(bytes, 64) as i64)),
+            user_time: (bytes[101] & HAS_USER_TIME != 0).then(|| UserTime(long(bytes, 64) as i64)),
             session: SessionId(long(bytes, 72)),
             seq: Seq(long(bytes, 80)),
             uid: word(bytes, 88),
             offset: word(bytes, 92),
             len: word(bytes, 96),
-            part: bytes[6],
-            parts: bytes[7],
+            part: bytes[102],
+            parts: bytes[103],
         };
         let header =
             Header { previous: Hlc(long(bytes, 8)), block_bytes: word(bytes, 104), crc: word(bytes, 108), meta };
         let meta = &header.meta;
-        let sound = meta.part < meta.parts
-            && meta.offset.checked_add(meta.len).is_some()
-            && word(bytes, 100) == meta.payload_len()
-            && header.block_bytes > 0;
+        let sound = meta.part < meta.parts && meta.offset.checked_add(meta.len).is_some() && header.block_bytes > 0;
         sound.then_some(header)
     }
 }
 
-/// True if the bytes begin as a record does, whole or torn.
-pub(crate) fn begins_record(bytes: &[u8]) -> bool {
-    bytes.starts_with(&MAGIC)
+/// True if the bytes begin as a record of this segment does, whole or torn.
+pub(crate) fn begins_record(bytes: &[u8], segment: SegmentId) -> bool {
+    bytes[..4] == MAGIC && word(bytes, 4) == segment.0 as u32
 }
 
 /// The checksum of a record's header and block array in a segment.

@@ -4,9 +4,10 @@ use frieze_base::ByteRange;
 use frieze_hlc::Hlc;
 
 use super::archive::{Archive, Archived, Reader};
-use super::page::{Fragment, PAGE_BYTES, Page};
+use super::page::{Fragment, PAGE_BYTES, Slot};
 use super::peaks::Peaks;
-use super::{heap_bytes, push_slim};
+use super::stamps::Stamps;
+use super::{push_slim, reserve_slim};
 use crate::RecordKind;
 use crate::plan::{Horizon, Planner};
 
@@ -49,11 +50,13 @@ impl Record {
 /// A chunk's history.
 #[derive(Debug, Default)]
 pub(super) struct Chunk {
+    /// In the order of their stamps.
     records: Vec<Record>,
+    stamps: Stamps,
     reaches: Peaks,
     archive: Archive,
     /// By page number; pages never touched are not there.
-    pages: Vec<(u32, Box<Page>)>,
+    pages: Vec<(u32, Slot)>,
     version: u64,
 }
 
@@ -62,7 +65,7 @@ impl Chunk {
     pub(super) fn push(&mut self, record: Record, archived: Archived) -> (i64, usize) {
         let number = self.records.len() as u32;
         assert!(number < PUNCH, "more records in a chunk than the index can number");
-        let mut grown = push_slim(&mut self.records, record);
+        let mut grown = self.stamps.push(self.records.len(), record.stamp) + push_slim(&mut self.records, record);
         grown += self.archive.push(archived);
         self.version = self.version.max(archived.version);
         let records = &self.records;
@@ -72,14 +75,21 @@ impl Chunk {
         let range = ByteRange::new(record.offset.into(), u64::from(record.offset) + u64::from(record.len));
         let mut live = if punch { 0 } else { i64::from(record.len) };
         for (page, start, last) in pages_of(range) {
-            // A hole punched where nothing was ever written changes nothing.
-            let Some(page) = (if punch { self.page_mut(page) } else { Some(self.page_or_new(page, &mut grown)) })
-            else {
-                continue;
-            };
-            let (covered, more) = page.add(Fragment::new(number, punch, start, last));
-            live -= i64::from(covered);
-            grown += more;
+            let fragment = Fragment::new(number, punch, start, last);
+            let position = self.position_of(page);
+            match self.pages.get_mut(position).filter(|(found, _)| *found == page) {
+                Some((_, slot)) => {
+                    let (covered, more) = slot.add(fragment);
+                    live -= i64::from(covered);
+                    grown += more;
+                }
+                // A hole punched where nothing was ever written changes nothing.
+                None if punch => {}
+                None => {
+                    grown += reserve_slim(&mut self.pages, 1);
+                    self.pages.insert(position, (page, Slot::Once(fragment)));
+                }
+            }
         }
         (live, grown)
     }
@@ -136,10 +146,7 @@ impl Chunk {
 
     /// How many records are stamped up to `at`.
     fn count_upto(&self, at: Hlc) -> usize {
-        if at >= self.newest() {
-            return self.records.len();
-        }
-        self.records.partition_point(|record| record.stamp <= at)
+        self.stamps.count_upto(at, &self.records)
     }
 
     /// Index in `pages` of a page, or of the first after it.
@@ -149,20 +156,6 @@ impl Chunk {
             Some((found, _)) if *found == number => number as usize,
             _ => self.pages.partition_point(|(other, _)| *other < number),
         }
-    }
-
-    fn page_mut(&mut self, number: u32) -> Option<&mut Page> {
-        let position = self.position_of(number);
-        self.pages.get_mut(position).filter(|(found, _)| *found == number).map(|(_, page)| &mut **page)
-    }
-
-    fn page_or_new(&mut self, number: u32, grown: &mut usize) -> &mut Page {
-        let position = self.position_of(number);
-        if self.pages.get(position).is_none_or(|(found, _)| *found != number) {
-            *grown += super::reserve_slim(&mut self.pages, 1) + heap_bytes(size_of::<Page>());
-            self.pages.insert(position, (number, Box::default()));
-        }
-        &mut self.pages[position].1
     }
 }
 

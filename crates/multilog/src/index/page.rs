@@ -1,6 +1,6 @@
 //! One page of a chunk: 64 KiB whose every past state is a leaf and a few deltas away.
 
-use super::{push_slim, reserve_slim};
+use super::{heap_bytes, push_slim, reserve_slim};
 
 /// Bytes in a page: positions within one fit in 16 bits.
 pub(super) const PAGE_BYTES: u64 = 64 << 10;
@@ -35,6 +35,48 @@ impl Fragment {
     }
 }
 
+/// A page as a chunk keeps it. Most pages of streamed data are touched once: those take no memory of their own.
+#[derive(Debug)]
+pub(super) enum Slot {
+    /// One record touched it.
+    Once(Fragment),
+    /// Several did.
+    Often(Box<Page>),
+}
+
+impl Slot {
+    /// Lays a record over the page. Returns how many bytes held data there before, and by how much the memory grew.
+    pub(super) fn add(&mut self, fragment: Fragment) -> (u32, usize) {
+        match self {
+            Slot::Often(page) => page.add(fragment),
+            Slot::Once(first) => {
+                let mut page = Box::<Page>::default();
+                let (_, grown) = page.add(*first);
+                let (covered, more) = page.add(fragment);
+                *self = Slot::Often(page);
+                (covered, heap_bytes(size_of::<Page>()) + grown + more)
+            }
+        }
+    }
+
+    /// The fragments of bytes `start..=last` visible after the records numbered below `records`, by offset.
+    pub(super) fn visible<'a>(
+        &'a self,
+        records: u32,
+        start: u16,
+        last: u16,
+        scratch: &'a mut Vec<Fragment>,
+    ) -> impl Iterator<Item = Fragment> + 'a {
+        let shown = match self {
+            Slot::Often(page) => page.visible(records, start, last, scratch),
+            Slot::Once(first) if first.record() < records => within(std::slice::from_ref(first), start, last),
+            Slot::Once(_) => &[],
+        };
+        count_touched(shown.len());
+        shown.iter().map(move |fragment| fragment.clip(start, last))
+    }
+}
+
 /// The page's history. A fragment visible at some time is in `now` or in a leaf's base; a base has no punches.
 #[derive(Debug, Default)]
 pub(super) struct Page {
@@ -48,21 +90,28 @@ pub(super) struct Page {
     bases: Vec<Fragment>,
 }
 
-/// A state of the page: `bases[base..next leaf's base]` before `deltas[delta]`.
+/// A state of the page: `bases[base..next leaf's base]` before `deltas[delta]`, which is of `record`.
 #[derive(Clone, Copy, Debug)]
 struct Leaf {
+    record: u32,
     delta: u32,
     base: u32,
 }
 
+impl Leaf {
+    /// Where its deltas and its base start.
+    fn starts(&self) -> (usize, usize) {
+        (self.delta as usize, self.base as usize)
+    }
+}
+
 impl Page {
-    /// Lays a record over the page. Returns how many bytes held data there before, and by how much the page's memory
-    /// grew.
-    pub(super) fn add(&mut self, fragment: Fragment) -> (u32, usize) {
+    fn add(&mut self, fragment: Fragment) -> (u32, usize) {
         let mut grown = 0;
-        let (delta, base) = self.leaves.last().map_or((0, 0), |leaf| (leaf.delta as usize, leaf.base as usize));
-        if self.deltas.len() - delta >= (self.bases.len() - base).max(DELTAS_MIN) {
-            let leaf = Leaf { delta: self.deltas.len() as u32, base: self.bases.len() as u32 };
+        let (delta, base) = self.leaves.last().map_or((0, 0), Leaf::starts);
+        if self.deltas.len() - delta >= ((self.bases.len() - base) / 2).max(DELTAS_MIN) {
+            let (delta, base) = (self.deltas.len() as u32, self.bases.len() as u32);
+            let leaf = Leaf { record: fragment.record(), delta, base };
             grown += push_slim(&mut self.leaves, leaf);
             grown += reserve_slim(&mut self.bases, self.now.len());
             self.bases.extend_from_slice(&self.now);
@@ -72,43 +121,22 @@ impl Page {
         (overlay(&mut self.now, fragment), grown)
     }
 
-    /// The fragments of bytes `start..=last` visible after the records numbered below `records`, by offset.
-    pub(super) fn visible<'a>(
-        &'a self,
-        records: u32,
-        start: u16,
-        last: u16,
-        scratch: &'a mut Vec<Fragment>,
-    ) -> impl Iterator<Item = Fragment> + 'a {
-        let upto = match self.deltas.last() {
-            Some(newest) if newest.record() >= records => self.deltas.partition_point(|delta| delta.record() < records),
-            _ => self.deltas.len(),
-        };
-        let shown = if upto == self.deltas.len() {
-            within(&self.now, start, last)
-        } else {
-            self.rebuild(upto, start, last, scratch);
-            &scratch[..]
-        };
-        count_touched(shown.len());
-        shown.iter().map(move |fragment| fragment.clip(start, last))
-    }
-
-    /// Puts the state after the first `upto` deltas into `scratch`.
-    fn rebuild(&self, upto: usize, start: u16, last: u16, scratch: &mut Vec<Fragment>) {
-        scratch.clear();
-        let leaf = self.leaves.partition_point(|leaf| leaf.delta as usize <= upto);
-        let (first, base) = match leaf.checked_sub(1).map(|at| self.leaves[at]) {
-            None => (0, &self.bases[..0]),
-            Some(Leaf { delta, base }) => {
-                let end = self.leaves.get(leaf).map_or(self.bases.len(), |next| next.base as usize);
-                (delta as usize, &self.bases[base as usize..end])
-            }
-        };
-        let deltas = &self.deltas[first..upto];
+    /// The fragments that have bytes in `start..=last` after the records numbered below `records`, by offset.
+    fn visible<'a>(&'a self, records: u32, start: u16, last: u16, scratch: &'a mut Vec<Fragment>) -> &'a [Fragment] {
+        if self.deltas.last().is_none_or(|newest| newest.record() < records) {
+            return within(&self.now, start, last);
+        }
+        let next = self.leaves.partition_point(|leaf| leaf.record <= records);
+        let ends = self.leaves.get(next).map_or((self.deltas.len(), self.bases.len()), Leaf::starts);
+        let starts = next.checked_sub(1).map_or((0, 0), |leaf| self.leaves[leaf].starts());
+        let deltas = &self.deltas[starts.0..ends.0];
+        let deltas = &deltas[..deltas.partition_point(|delta| delta.record() < records)];
         // Nothing older than a record that covers the whole range can show.
         let covering = deltas.iter().rposition(|delta| delta.start <= start && delta.last >= last);
+        scratch.clear();
         if covering.is_none() {
+            // Before the first leaf there is nothing.
+            let base = if next == 0 { &[] } else { &self.bases[starts.1..ends.1] };
             scratch.extend_from_slice(within(base, start, last));
         }
         let deltas = &deltas[covering.unwrap_or(0)..];
@@ -116,6 +144,7 @@ impl Page {
         for delta in deltas.iter().filter(|delta| delta.start <= last && delta.last >= start) {
             overlay(scratch, *delta);
         }
+        scratch
     }
 }
 
@@ -156,14 +185,14 @@ fn overlay(fragments: &mut Vec<Fragment>, new: Fragment) -> u32 {
     covered
 }
 
-/// Deltas after which a leaf may be due; more would cost reads, fewer memory.
-const DELTAS_MIN: usize = 32;
+/// Deltas after which a leaf may be due: more cost reads, fewer cost memory (8 bytes a fragment and leaf).
+const DELTAS_MIN: usize = 16;
 const PUNCH: u32 = 1 << 31;
 
 #[cfg(test)]
 thread_local! {
     /// Entries looked at by plans of this thread.
-    pub(crate) static TOUCHED: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+    pub(super) static TOUCHED: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
 }
 
 #[cfg(test)]

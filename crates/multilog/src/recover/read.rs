@@ -102,7 +102,7 @@ impl<'a> Reader<'a> {
         let Some(&entry) = self.bytes(key, at, RECORD_HEADER_BYTES)?.first_chunk::<RECORD_HEADER_BYTES>() else {
             return Ok(Found::End);
         };
-        if !begins_record(&entry) {
+        if !begins_record(&entry, segment.id) {
             return Ok(Found::End);
         }
         let Some(Header { meta, previous, block_bytes, crc }) = Header::decode(&entry) else {

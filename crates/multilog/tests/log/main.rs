@@ -1,4 +1,7 @@
 //! The multi-log through its public interface, on files in memory.
 
+mod cost;
+mod golden;
 mod model;
+mod recovery;
 mod support;

@@ -130,8 +130,8 @@ impl Device {
     fn fetch(&self, piece: &Piece) -> Option<Vec<u8>> {
         let Source::Data(stored) = piece.source else { panic!("a hole has no bytes") };
         let file = &self.files.bytes[&self.files.keys[&stored.segment]];
-        let data = &file[stored.data_offset as usize..][..stored.record_len as usize];
-        let crcs = &file[stored.crcs_offset as usize..stored.data_offset as usize];
+        let data = file.get(stored.data_offset as usize..)?.get(..stored.record_len as usize)?;
+        let crcs = file.get(stored.crcs_offset as usize..stored.data_offset as usize)?;
         let expect: Vec<u32> = crcs.as_chunks().0.iter().map(|crc| u32::from_le_bytes(*crc)).collect();
         let whole = block_crcs(data, stored.block_bytes) == expect;
         whole.then(|| data[stored.skip as usize..][..piece.len as usize].to_vec())

@@ -1,0 +1,54 @@
+//! What the index costs in memory, counted.
+
+use frieze_base::{InodeId, Rng};
+use frieze_hlc::Hlc;
+use frieze_multilog::{MultiLog, RecordMeta, Settings};
+
+use crate::support::write_of;
+
+const CHUNK_BYTES: u64 = 64 << 20;
+
+fn log_with(records: impl Iterator<Item = RecordMeta>) -> MultiLog {
+    let mut log = MultiLog::new(Settings::default());
+    for record in records {
+        let placed = log.place(&[record.len]);
+        log.publish(&record, &placed.spots[0]);
+        let end = log.end();
+        log.sealable(end);
+    }
+    log
+}
+
+fn index_bytes_per_record(log: &MultiLog) -> u64 {
+    let stats = log.stats();
+    // The open segment's footer is not of the index: it is bounded by the segment.
+    (stats.index_bytes - stats.footer_bytes) / stats.records
+}
+
+#[test]
+fn a_random_write_of_4_kib_costs_at_most_100_bytes() {
+    for (align, expect) in [(4096, 75), (1, 100)] {
+        let mut rng = Rng::new(4);
+        let places = (CHUNK_BYTES - 4096) / align;
+        let log = log_with((1..=200_000).map(|stamp| write_of(1, 0, stamp, (rng.below(places) * align) as u32, 4096)));
+        let bytes = index_bytes_per_record(&log);
+        assert!(bytes <= expect, "{bytes} bytes a write, aligned to {align}");
+    }
+}
+
+#[test]
+fn a_streamed_mebibyte_costs_less_than_600_bytes() {
+    let mib = 1 << 20;
+    let log = log_with((0..4000).map(|at| write_of(1, at / 64, u64::from(at) + 1, at % 64 * mib, mib)));
+    let bytes = index_bytes_per_record(&log);
+    assert!(bytes < 600, "{bytes} bytes a MiB");
+    assert_eq!(log.live_bytes(InodeId(1)), 4000 << 20);
+}
+
+#[test]
+fn a_file_of_one_small_write_costs_less_than_700_bytes() {
+    let log = log_with((1..=10_000).map(|stamp| write_of(stamp, 0, stamp, 0, 4096)));
+    let bytes = index_bytes_per_record(&log);
+    assert!(bytes < 700, "{bytes} bytes a file");
+    assert_eq!(log.newest_in(InodeId(77), 0..=0, Hlc::ZERO, Hlc::MAX).highest, Some((0, 4096)));
+}

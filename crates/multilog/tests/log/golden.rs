@@ -1,0 +1,109 @@
+//! The bytes on disk, as the tables in `record` and `segment` draw them. Old bytes must read for ever: a change here is
+//! a new format version.
+
+use frieze_base::{ChainEpoch, ChainId, SegmentId, Seq, SessionId, crc32c};
+use frieze_hlc::{Hlc, UserTime};
+use frieze_multilog::{LogPosition, RecordKind, RecordMeta};
+
+use crate::support::{Device, recover, settings, write_of};
+
+/// Compares bytes with lines of 16 in hexadecimal.
+fn same(bytes: &[u8], expect: &str) {
+    let lines = bytes.chunks(16).map(|line| line.iter().map(|byte| format!("{byte:02x}")).collect::<String>());
+    let found = lines.collect::<Vec<_>>().join("\n");
+    let expect = expect.split_whitespace().collect::<Vec<_>>().join("\n");
+    assert_eq!(found, expect, "the bytes found are\n{found}");
+}
+
+/// A write with every field set, and a punch.
+fn records() -> Vec<(RecordMeta, Vec<u8>)> {
+    let write = RecordMeta {
+        chain: ChainId(0x0c0c_0c0c),
+        epoch: ChainEpoch(0x0e0e),
+        n: 0x1111,
+        version: 0x2222,
+        user_time: Some(UserTime(-2)),
+        session: SessionId(0x3333),
+        seq: Seq(0x4444),
+        uid: 0x5555,
+        ..write_of(0x77, 0x88, 0x0005_1900_0000_0001, 0x600, 600)
+    };
+    let punch =
+        RecordMeta { kind: RecordKind::Punch, stamp: Hlc(0x0005_1900_0000_0002), user_time: None, ..write.clone() };
+    vec![(write, vec![0xab; 600]), (punch, Vec::new())]
+}
+
+const SEGMENT: &str = "
+    46525a53010000000100000000000000
+    eac61ecfb8a55a2a0010000000000000
+    00000000000000000000000000000000
+    000000000000000000020000afe987b6";
+const WRITE: &str = "
+    46525a52010000000000000000000000
+    7700000000000000880000000c0c0c0c
+    0e0e0000000000001111000000000000
+    22220000000000000100000000190500
+    feffffffffffffff3333000000000000
+    44440000000000005555000000060000
+    58020000010100010002000034f4f45d
+    2fe4fdb2e531d77b";
+const FOOTER: &str = "
+    46525a52010000000000000000000000
+    7700000000000000880000000c0c0c0c
+    0e0e0000000000001111000000000000
+    22220000000000000100000000190500
+    feffffffffffffff3333000000000000
+    44440000000000005555000000060000
+    58020000010100010002000000000000
+    46525a52010000000100000000190500
+    7700000000000000880000000c0c0c0c
+    0e0e0000000000001111000000000000
+    22220000000000000200000000190500
+    00000000000000003333000000000000
+    44440000000000005555000000060000
+    58020000020000010002000000000000
+    46525a53010000000100000000000000
+    eac61ecfb8a55a2a0010000000000000
+    00000000000000000000000000000000
+    000000000000000000020000afe987b6
+    46525a4685d6585b8003000000000000
+    02000000000000000200000000190500
+    00000000000000000000000000000000
+    000000000000000000000000272f5da1";
+
+#[test]
+fn stored_bytes_are_those_of_format_version_1() {
+    let mut device = Device::new(settings(4096));
+    for record in records() {
+        device.write(&[record]);
+    }
+    let file = device.files.of(SegmentId(1)).clone();
+    same(&file[..64], SEGMENT);
+    same(&file[64..64 + 120], WRITE);
+    assert_eq!(crc32c(&file[64 + 120..64 + 720]), crc32c(&[0xab; 600]));
+    let end = device.log.end();
+    assert_eq!(end, LogPosition { segment: SegmentId(1), offset: 64 + 720 + 112 });
+    let seal = device.log.checkpoint(end).expect("two records");
+    assert_eq!(seal.offset, 4096 - 2 * 112 - 128);
+    same(&seal.footer, FOOTER);
+}
+
+#[test]
+fn bytes_of_format_version_1_are_read() {
+    let mut device = Device::new(settings(4096));
+    let unhex = |text: &str| -> Vec<u8> {
+        let digits: Vec<u8> =
+            text.bytes().filter_map(|byte| (byte as char).to_digit(16)).map(|digit| digit as u8).collect();
+        digits.chunks(2).map(|pair| pair[0] << 4 | pair[1]).collect()
+    };
+    device.files.make(SegmentId(1), 4096, &mut Vec::new());
+    device.files.put(SegmentId(1), 0, &unhex(SEGMENT));
+    device.files.put(SegmentId(1), 64, &unhex(WRITE));
+    device.files.put(SegmentId(1), 64 + 120, &[0xab; 600]);
+    let expect: Vec<RecordMeta> = records().into_iter().map(|(meta, _)| meta).collect();
+    let (_, report, seen) = recover(device.files.clone(), settings(4096));
+    assert_eq!((seen, report.cut), (expect[..1].to_vec(), None));
+    device.files.put(SegmentId(1), 4096 - 352, &unhex(FOOTER));
+    let (_, report, seen) = recover(device.files, settings(4096));
+    assert_eq!((seen, report.scanned_bytes), (expect, 0));
+}
