@@ -104,8 +104,11 @@ impl Engine {
                 Some(check!(plugin.user_time(payload).map_err(|fault| at_offset(fault, ask, id))))
             }
         };
-        if self.data.device().dirty_bytes() > self.settings.dirty_bytes_max {
-            // Back-pressure: who writes faster than the disk helps to flush before it writes on.
+        let age_max_ns = self.settings.dirty_age_max.as_nanos() as u64;
+        if self.data.device().dirty_bytes() > self.settings.dirty_bytes_max
+            || self.durability.flushing_ns(self.clock.reading().mono) > age_max_ns
+        {
+            // Back-pressure: who writes faster than the disk waits for the flush that runs, or for one of its own.
             check!(self.flush());
         }
         let len = payload.len() as u64;

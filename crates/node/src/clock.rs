@@ -122,9 +122,9 @@ impl NodeClock {
         self.lock().health(self.source.reading())
     }
 
-    /// The error bound in microseconds; 0 if the machine does not know (one machine: its own clock is the reference).
+    /// The error bound in microseconds; `u64::MAX` if nothing disciplines the machine's clock.
     pub(crate) fn precision_us(&self) -> u64 {
-        self.source.reading().error_us.unwrap_or(0)
+        self.source.reading().error_us.unwrap_or(u64::MAX)
     }
 
     /// Looks at the machine's clocks, and extends the durable bound in the background when half of it is used up.

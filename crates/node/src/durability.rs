@@ -3,6 +3,7 @@
 //! Guarantees: data first, then the metadata that names it; a waiter is answered only when everything before its
 //! request is durable; after a failed flush nothing more is accepted and nobody is told that it is durable.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use frieze_base::{Fault, LogIndex, MonoTime};
@@ -35,6 +36,9 @@ pub(crate) struct Durability {
     state: Mutex<State>,
     waiters: Mutex<Vec<(Ticket, DurableReply)>>,
     failed: RwLock<Option<Fault>>,
+    store_trouble: Mutex<Option<Fault>>,
+    /// Monotonic time at which the running flush began; 0 if none runs.
+    flushing_since: AtomicU64,
     wake: Box<dyn Fn() + Send + Sync>,
     durable: Mutex<Durable>,
 }
@@ -60,6 +64,8 @@ impl Durability {
             state: Mutex::default(),
             waiters: Mutex::default(),
             failed: RwLock::default(),
+            store_trouble: Mutex::default(),
+            flushing_since: AtomicU64::new(0),
             wake,
             durable: Mutex::default(),
         }
@@ -95,7 +101,9 @@ impl Durability {
         }
         // Taken before the flush, so they are covered by it; later ones wait for the next.
         let waiting = std::mem::take(&mut *self.waiters.lock().unwrap_or_else(PoisonError::into_inner));
+        self.flushing_since.store(clock.reading().mono.0.max(1), Ordering::Relaxed);
         let result = self.flush_held(&mut state, clock, data, meta);
+        self.flushing_since.store(0, Ordering::Relaxed);
         drop(state);
         match result {
             Ok(reached) => {
@@ -140,6 +148,16 @@ impl Durability {
             durable.ticket = Ticket { data: end, meta: index };
             durable.stamp = durable.stamp.max(stamp);
         }
+        // What follows makes the next start and the next segment quick. It can fail (a full disk) without anything being
+        // lost: the metalog holds it, and the next flush tries again.
+        *self.store_trouble.lock().unwrap_or_else(PoisonError::into_inner) =
+            self.hand_over(state, meta, index).and_then(|()| data.device().prepare_spare()).err();
+        clock.look(stamp)?;
+        Ok(Ticket { data: end, meta: index })
+    }
+
+    /// Moves durable versions into the store, and now and then makes it durable so that the metalog can forget them.
+    fn hand_over(&self, state: &mut State, meta: &MetaPlane, index: LogIndex) -> Result<(), Fault> {
         let settled = meta.versions().settle(index)?;
         state.flushes += 1;
         if state.flushes.is_multiple_of(PERSIST_EVERY) && settled > state.persisted {
@@ -147,9 +165,20 @@ impl Durability {
             meta.truncate(settled)?;
             state.persisted = settled;
         }
-        clock.look(stamp)?;
-        data.device().prepare_spare()?;
-        Ok(Ticket { data: end, meta: index })
+        Ok(())
+    }
+
+    /// What keeps versions from entering the store, if something does.
+    pub(crate) fn store_trouble(&self) -> Option<Fault> {
+        self.store_trouble.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// For how long the flush that is running has been, in nanoseconds; 0 if none is.
+    pub(crate) fn flushing_ns(&self, now: MonoTime) -> u64 {
+        match self.flushing_since.load(Ordering::Relaxed) {
+            0 => 0,
+            since => now.since_ns(MonoTime(since)),
+        }
     }
 
     /// Makes the store durable too and lets the metalog forget, so that the next start has nothing to replay.

@@ -544,14 +544,15 @@ impl Engine {
             (gaps, identity.cluster_id(), identity.last_whole)
         });
         let failure = self.durability.failure();
-        let words = match (&failure, &health.fenced) {
-            (Some(fault), _) => format!("read-only after a failed flush: {}", fault.message),
-            (None, Some(fence)) => format!("fenced, reads only: {fence}"),
-            (None, None) => "healthy".to_owned(),
+        let words = match (&failure, &health.fenced, self.durability.store_trouble()) {
+            (Some(fault), _, _) => format!("read-only after a failed flush: {}", fault.message),
+            (None, Some(fence), _) => format!("fenced, reads only: {fence}"),
+            (None, None, Some(fault)) => format!("names are kept in memory and in the metalog only: {}", fault.message),
+            (None, None, None) => "healthy".to_owned(),
         };
         StatusReply {
             health: words,
-            clock_error_us: health.error_us.unwrap_or(0),
+            clock_error_us: health.error_us.unwrap_or(u64::MAX),
             fenced: health.fenced.is_some(),
             newest: self.clock.newest().0,
             earliest: self.earliest.0,

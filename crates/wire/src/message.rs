@@ -146,7 +146,8 @@ pub struct Answered {
     /// Exact instant used; 0 for a read of now.
     #[prost(uint64, tag = "1")]
     pub at: u64,
-    /// Clock-error bound of the parts that stamped, in microseconds: the precision.
+    /// Clock-error bound of the parts that stamped, in microseconds: the precision. `u64::MAX`: nothing disciplines the
+    /// machine's clock, so nobody knows.
     #[prost(uint64, tag = "2")]
     pub precision_us: u64,
     /// True if the instant was closed before it was asked for.
@@ -457,7 +458,7 @@ pub struct NowReply {
     /// The stamp: a read at it holds everything that happened before the question.
     #[prost(uint64, tag = "1")]
     pub at: u64,
-    /// Clock-error bound, microseconds.
+    /// Clock-error bound, microseconds; `u64::MAX`: unknown.
     #[prost(uint64, tag = "2")]
     pub precision_us: u64,
     /// Earliest instant that can be read.
@@ -584,7 +585,7 @@ pub struct StatusReply {
     /// `healthy`, or what is wrong in words.
     #[prost(string, tag = "1")]
     pub health: String,
-    /// Clock-error bound, microseconds.
+    /// Clock-error bound, microseconds; `u64::MAX`: unknown.
     #[prost(uint64, tag = "2")]
     pub clock_error_us: u64,
     /// True if the node has fenced itself: read-only.
