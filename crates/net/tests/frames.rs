@@ -265,6 +265,24 @@ fn posting_never_waits_and_a_slow_reader_still_gets_everything_in_order() {
 }
 
 #[test]
+fn what_is_posted_while_a_frame_is_on_its_way_follows_it() {
+    let limits = Limits { idle: Some(Duration::from_secs(2)), ..LONG };
+    let (writer, mut reader) = ends(limits);
+    let sending = thread::spawn({
+        let writer = writer.clone();
+        move || writer.send(header(1), b"", Payload::Bytes(&pattern(4 << 20))).unwrap()
+    });
+    let mut body = Vec::new();
+    // Its beginning is here and its end cannot be: it is larger than what the socket holds.
+    assert_eq!(reader.read_frame(&mut body).unwrap().unwrap().request_id, 1);
+    writer.post(header(2), b"posted").unwrap();
+    assert!(!sending.is_finished());
+    assert_eq!(reader.read_frame(&mut body).unwrap().unwrap().request_id, 2);
+    assert_eq!(body, b"posted");
+    sending.join().unwrap();
+}
+
+#[test]
 fn posting_to_a_peer_that_never_reads_ends_its_connection() {
     let (writer, _reader) = ends(LONG);
     let body = pattern(1 << 20);
