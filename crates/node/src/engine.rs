@@ -254,7 +254,7 @@ impl Engine {
     ) {
         let answer = match body.request {
             Some(Request::Hello(hello)) => conn.hello(hello, self.greeting()).map(Reply::Hello),
-            Some(Request::Prove(prove)) => conn.prove(&prove, &self.keys).map(|()| done()),
+            Some(Request::Prove(prove)) => conn.prove(&prove, &self.keys, self.greeting()).map(Reply::Hello),
             Some(request) => match self.admit(conn, header, body.caller) {
                 Ok(principal) => match self.dispatch(conn, &principal, header, request, payload, responder, scratch) {
                     Some(answer) => answer,

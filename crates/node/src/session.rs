@@ -82,11 +82,16 @@ impl Conn {
         })
     }
 
-    /// Proves the caller by a key.
+    /// Proves the caller by a key. Answers who the server takes it for now.
     ///
     /// # Errors
     /// `Unproven` for an unknown key or a wrong answer, in the same words.
-    pub(crate) fn prove(&self, prove: &Prove, keys: &BTreeMap<String, KeyRight>) -> Result<(), Fault> {
+    pub(crate) fn prove(
+        &self,
+        prove: &Prove,
+        keys: &BTreeMap<String, KeyRight>,
+        server: HelloReply,
+    ) -> Result<HelloReply, Fault> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let refused =
             || Fault::new(Reason::Unproven, "the key was not accepted: check its name and secret on both ends");
@@ -98,7 +103,7 @@ impl Conn {
         state.proven = true;
         state.caller = right.caller.clone();
         state.may_impersonate = right.may_impersonate;
-        Ok(())
+        Ok(HelloReply { uid: state.caller.uid, may_impersonate: state.may_impersonate, ..server })
     }
 
     /// Who a request speaks for, given the caller it names.
@@ -244,9 +249,9 @@ mod tests {
         let reply = conn.hello(hello, HelloReply::default()).expect("greets");
         assert_eq!(conn.principal(None).map(|p| p.uid).unwrap_err().reason, Reason::Unproven);
         let mac = key.prove(&reply.challenge, &[1; 32]).to_vec();
-        conn.prove(&Prove { mac: mac.clone() }, &keys).expect("proves");
+        conn.prove(&Prove { mac: mac.clone() }, &keys, HelloReply::default()).expect("proves");
         assert_eq!(conn.principal(None).map(|p| p.uid), Ok(9));
-        assert!(conn.prove(&Prove { mac }, &keys).is_err(), "an answer is good once");
+        assert!(conn.prove(&Prove { mac }, &keys, HelloReply::default()).is_err(), "an answer is good once");
     }
 
     #[test]
