@@ -99,8 +99,9 @@ impl File {
         max: usize,
         writers: &Writers,
     ) -> Vec<RecordMeta> {
+        let chunks = self.chunks.iter().filter(|(_, chunk)| chunk.newest() > after);
         let mut sources: Vec<(u32, Versions<'_>)> =
-            self.chunks.iter().map(|(index, chunk)| (*index, chunk.versions(after, upto))).collect();
+            chunks.map(|(index, chunk)| (*index, chunk.versions(after, upto))).collect();
         let mut next: Vec<_> = sources.iter_mut().map(|(_, records)| records.next()).collect();
         let stamp_of = |entry: &Option<(Record, Archived)>| entry.as_ref().map(|(record, _)| record.stamp);
         let mut heap: BinaryHeap<Reverse<(Hlc, usize)>> =

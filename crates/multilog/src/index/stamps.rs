@@ -13,7 +13,7 @@ pub(super) struct Stamps(Vec<Hlc>);
 impl Stamps {
     /// Takes in the stamp of record number `at`, the next one, and returns by how much the memory grew.
     pub(super) fn push(&mut self, at: usize, stamp: Hlc) -> usize {
-        if at % RUN == 0 && at > 0 { push_slim(&mut self.0, stamp) } else { 0 }
+        if at.is_multiple_of(RUN) && at > 0 { push_slim(&mut self.0, stamp) } else { 0 }
     }
 
     /// How many of the records are stamped at most `at`.

@@ -124,8 +124,14 @@ fn run(ops: &[Op], device: &mut Device, model: &mut Model, rng: &mut Rng) {
     }
 }
 
+/// Now, the very stamp of a record, or any other instant.
 fn any_instant(rng: &mut Rng, newest: Hlc) -> Hlc {
-    if rng.chance(8) { Hlc::MAX } else { Hlc(rng.below(newest.0 + 20)) }
+    let at = rng.below(newest.0 + 20);
+    match rng.below(8) {
+        0 => Hlc::MAX,
+        1..4 => Hlc(at / 10 * 10),
+        _ => Hlc(at),
+    }
 }
 
 /// Asks a device and the model the same questions.

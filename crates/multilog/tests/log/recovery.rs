@@ -150,6 +150,22 @@ fn a_checkpoint_names_only_what_is_durable() {
 }
 
 #[test]
+fn a_checkpoint_never_splits_a_group() {
+    let mut device = device_with(2);
+    let before = device.log.end();
+    let placed = device.store(&pair(3));
+    let metas: Vec<RecordMeta> = pair(3).into_iter().map(|(meta, _)| meta).collect();
+    metas.iter().zip(&placed.spots).for_each(|(meta, spot)| device.log.publish(meta, spot));
+    // The first half is durable, the second is lost with the power.
+    let seal = device.log.checkpoint(placed.spots[0].end).expect("two records");
+    device.files.seal(&seal);
+    let mut files = device.files.clone();
+    files.of(before.segment)[placed.spots[1].offset as usize..][..300].fill(0);
+    let (_, report, seen) = recover(files, settings(SEGMENT_BYTES));
+    assert_eq!((stamps(&seen), report.corrupt, report.end), (vec![1, 2], vec![], before));
+}
+
+#[test]
 fn damage_in_a_sealed_segment_leaves_the_rest() {
     let mut device = device_with(100);
     device.seal(device.log.end());
@@ -366,4 +382,37 @@ fn garbage_files_are_free_and_change_nothing() {
     let (_, report, seen) = device.restarted();
     assert_eq!((seen.len(), report.cut, report.corrupt), (3, None, vec![]));
     assert_eq!(report.free, [SegmentKey(50), SegmentKey(51), SegmentKey(52)]);
+}
+
+#[test]
+fn only_full_durable_segments_are_sealed_and_each_once() {
+    let mut device = device_with(100);
+    let end = device.log.end();
+    let first = *device.files.keys.keys().next().expect("a segment");
+    assert_eq!(device.seal(LogPosition { segment: first, offset: 20_000 }), 0);
+    assert_eq!(device.seal(LogPosition { segment: first, offset: SEGMENT_BYTES }), 1);
+    let open = device.files.keys.len() - 1;
+    assert_eq!(device.seal(end), open - 1);
+    assert_eq!(device.seal(end), 0);
+}
+
+#[test]
+fn a_stale_segment_that_ends_where_the_new_log_does_is_not_taken() {
+    let device = device_with(40);
+    let (&second, _) = device.files.keys.iter().nth(1).expect("two segments");
+    let first = *device.files.keys.keys().next().expect("a segment");
+    // The first segment's last record is damaged, so the second is cut off; then the same place is written again.
+    let mut files = device.files.clone();
+    files.bytes.remove(&device.files.keys[&second]);
+    let in_first = recover(files.clone(), settings(SEGMENT_BYTES)).1;
+    let last = in_first.records;
+    files.of(first)[in_first.end.offset as usize - 1] ^= 1;
+    let (mut again, ..) = recover(files, settings(SEGMENT_BYTES));
+    again.write(&[with_payload(RecordMeta { stamp: Hlc(900), ..nth(last) })]);
+    assert_eq!(again.log.end(), in_first.end);
+    let key = device.files.keys[&second];
+    again.files.bytes.insert(key, device.files.bytes[&key].clone());
+    let (_, report, seen) = again.restarted();
+    assert_eq!((report.records, seen.last().map(|record| record.stamp)), (last, Some(Hlc(900))));
+    assert_eq!(report.free, [key]);
 }
