@@ -53,6 +53,15 @@ pub(crate) fn human(bytes: u64) -> String {
     unreachable!("the last unit holds every u64")
 }
 
+/// `244 B`, `1.8 KiB`: as [`human`], with the unit written out.
+pub(crate) fn size(bytes: u64) -> String {
+    let short = human(bytes);
+    match short.strip_suffix(|letter: char| letter.is_ascii_uppercase()) {
+        Some(number) => format!("{number} {}iB", &short[number.len()..]),
+        None => format!("{short} B"),
+    }
+}
+
 /// The nine permission letters with set-id and sticky bits, after the letter of the kind.
 pub(crate) fn mode(kind_letter: char, mode: u32) -> String {
     let mut text = String::with_capacity(10);
@@ -197,6 +206,11 @@ mod tests {
         ] {
             assert_eq!(human(bytes), text, "{bytes} bytes");
         }
+    }
+
+    #[test]
+    fn sizes_with_their_unit_say_which_thousand_is_meant() {
+        assert_eq!([size(244), size(1800), size(3 << 40)], ["244 B", "1.8 KiB", "3.0 TiB"]);
     }
 
     #[test]

@@ -17,6 +17,7 @@ pub(crate) struct Progress {
     bar: ProgressBar,
     wanted: bool,
     shown: bool,
+    subject: String,
 }
 
 impl Progress {
@@ -33,7 +34,7 @@ impl Progress {
     fn new(wanted: bool, template: &str) -> Progress {
         let style = ProgressStyle::with_template(template).expect("the template is a constant and valid");
         let bar = ProgressBar::with_draw_target(Some(0), ProgressDrawTarget::hidden()).with_style(style);
-        Progress { bar, wanted, shown: false }
+        Progress { bar, wanted, shown: false, subject: String::new() }
     }
 
     /// More work was found.
@@ -46,15 +47,16 @@ impl Progress {
         self.bar.inc(count);
         if self.wanted && !self.shown && self.bar.elapsed() >= SHOWN_AFTER {
             self.bar.set_draw_target(ProgressDrawTarget::stderr_with_hz(DRAWN_HZ));
+            self.bar.set_message(std::mem::take(&mut self.subject));
             self.shown = true;
         }
     }
 
     /// What is being worked on.
     pub(crate) fn at(&mut self, subject: String) {
-        // A message that is not drawn costs a lock and nothing else, but a tree has many names.
-        if self.shown {
-            self.bar.set_message(subject);
+        match self.shown {
+            true => self.bar.set_message(subject),
+            false => self.subject = subject,
         }
     }
 

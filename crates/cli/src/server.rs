@@ -93,20 +93,20 @@ fn status_table(server: &str, status: &StatusReply) -> Table {
     let dirty = match status.dirty_bytes {
         0 => "nothing waits to be written to disk".to_owned(),
         bytes => format!(
-            "{}B acknowledged and not yet on disk, for {}",
-            format::human(bytes),
+            "{} acknowledged and not yet on disk, for {}",
+            format::size(bytes),
             format::duration_ms(status.dirty_age_ms)
         ),
     };
     row("durable", format!("{}, {dirty}", at(status.durable)));
-    row("space", format!("{}B free of {}B", format::human(status.free_bytes), format::human(status.capacity_bytes)));
+    row("space", format!("{} free of {}", format::size(status.free_bytes), format::size(status.capacity_bytes)));
     row(
         "history",
         format!(
-            "{}B in {} records, index {}B, metalog at {}",
-            format::human(status.log_bytes),
+            "{} in {} records, index {}, metalog at {}",
+            format::size(status.log_bytes),
             status.records,
-            format::human(status.index_bytes),
+            format::size(status.index_bytes),
             status.metalog_index
         ),
     );
@@ -115,9 +115,9 @@ fn status_table(server: &str, status: &StatusReply) -> Table {
     row(
         "process",
         format!(
-            "{}B of memory, {}B at most, {} of processor",
-            format::human(status.resident_bytes),
-            format::human(status.resident_bytes_peak),
+            "{} of memory, {} at most, {} of processor",
+            format::size(status.resident_bytes),
+            format::size(status.resident_bytes_peak),
             format::duration_ms(status.cpu_ns / 1_000_000)
         ),
     );
@@ -211,7 +211,7 @@ mod tests {
         let lines: Vec<String> = status_table("here:1", &status()).lines().collect();
         assert_eq!(lines[0], "  health  healthy");
         assert!(
-            lines.iter().any(|line| line.contains("2.0KB acknowledged and not yet on disk, for 40ms")),
+            lines.iter().any(|line| line.contains("2.0 KiB acknowledged and not yet on disk, for 40ms")),
             "{lines:#?}"
         );
         assert!(lines.last().unwrap().contains("hlc-0000000000001000 to 1970-01-01T00:00:00.000002Z"), "{lines:#?}");

@@ -1,6 +1,8 @@
 //! The mount end to end: a server, a client and the kernel, on the table of cases of design §4 and on what programs
 //! expect of a file system. Without /dev/fuse each test says so and passes.
 
+#![expect(clippy::unwrap_used, reason = "a test ends at its first surprise")]
+
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt, symlink};

@@ -4,7 +4,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 
 use anyhow::{Error, Result, anyhow};
-use frieze_base::{ByteRange, Fault, Reason};
+use frieze_base::{ByteRange, ErrorKind, Fault, Reason};
 use frieze_client::{Attr, FileKind};
 use frieze_client::{CreateMode, File, Fs, OpenFlags, RenameMode};
 use frieze_client::{SetAttr, Target, TimeValue};
@@ -237,8 +237,12 @@ fn read_ahead(file: &File, size: u64, filled: &SyncSender<Result<Piece>>, empty:
         let end = match has_holes {
             false => size,
             true => {
-                let Some(data) = file.seek_data(offset)? else { return Ok(()) };
-                offset = data;
+                offset = match file.seek_data(offset) {
+                    Ok(Some(data)) => data,
+                    Ok(None) => return Ok(()),
+                    Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+                    Err(error) => return Err(error.into()),
+                };
                 file.seek_hole(offset)?.map_or(size, |hole| hole.min(size))
             }
         };
