@@ -14,7 +14,7 @@ use crate::stopwatch::Stopwatch;
 /// GiB in bytes.
 pub(crate) const GIB: f64 = 1073741824.0;
 
-#[expect(clippy::disallowed_methods, reason = "the other end of a raw connection runs in a thread of its own")]
+/// The other end of a raw connection, in a thread of its own.
 fn other_end<T: Send + 'static>(run: impl FnOnce() -> T + Send + 'static) -> thread::JoinHandle<T> {
     thread::spawn(run)
 }

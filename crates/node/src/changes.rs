@@ -60,7 +60,7 @@ impl Engine {
         }
     }
 
-    #[expect(clippy::type_complexity, reason = "an early refusal gives the reply back")]
+    /// An early refusal gives the reply back.
     fn try_write(
         &self,
         principal: &Principal,
@@ -177,17 +177,19 @@ impl Engine {
         if (first..last).all(|chunk| inode.may_write_chunk(session, chunk)) {
             return Ok(());
         }
-        let grant = Grant { inode: id.0, first, count: (last - first + 1).min(GRANT_CHUNKS_MAX) };
-        let transaction = Transaction {
-            session: session.0,
-            // Not one of the client's numbers: asking twice gives the same grant.
-            seq: 0,
-            acked: 0,
-            caller: principal.caller.clone(),
-            must_see: 0,
-            op: Some(Op::Grant(grant)),
-        };
-        self.meta.execute(transaction)?.into_result()?;
+        for first in (first..=last).step_by(GRANT_CHUNKS_MAX as usize) {
+            let grant = Grant { inode: id.0, first, count: (last - first + 1).min(GRANT_CHUNKS_MAX) };
+            let transaction = Transaction {
+                session: session.0,
+                // Not one of the client's numbers: asking twice gives the same grant.
+                seq: 0,
+                acked: 0,
+                caller: principal.caller.clone(),
+                must_see: 0,
+                op: Some(Op::Grant(grant)),
+            };
+            self.meta.execute(transaction)?.into_result()?;
+        }
         Ok(())
     }
 

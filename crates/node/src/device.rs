@@ -10,12 +10,18 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
 
 use frieze_base::{Fault, Reason, SegmentId, crc32c, crc32c_combine};
 use frieze_disk::{Disk, DiskFile};
-use frieze_multilog::{LogPosition, MultiLog, Piece, RecordMeta, SegmentKey, SegmentSource, Source, Stored};
+use frieze_multilog::{
+    CutReason, LogPosition, MultiLog, Piece, RecordMeta, Seal, SegmentKey, SegmentSource, Source, Stored,
+};
 
 /// Bytes moved between two looks at the checksum: stays in the second-level cache of a core.
 const STEP_BYTES: usize = 256 << 10;
 /// Name of the segment made ahead of need.
 const SPARE: &str = "spare-segment";
+/// What a footer ends with.
+const TRAILER_BYTES: u64 = 128;
+/// Bytes appended between two checkpoints of the open segment.
+const CHECKPOINT_BYTES: u64 = 8 << 20;
 
 /// The log of one device.
 pub(crate) struct Device {
@@ -28,6 +34,8 @@ pub(crate) struct Device {
     spare: Mutex<Option<Arc<dyn DiskFile>>>,
     /// Bytes appended and not yet on stable storage.
     dirty_bytes: AtomicU64,
+    /// Bytes appended since the last checkpoint of the open segment.
+    since_checkpoint: AtomicU64,
 }
 
 #[derive(Default)]
@@ -111,10 +119,17 @@ impl Device {
             true => Some(disk.open(SPARE)?).filter(|file| file.len().is_ok_and(|len| len == settings.segment_bytes)),
             false => None,
         };
+        let lost_before = report.cut.as_ref().is_some_and(|cut| cut.why == CutReason::LostBeforeLaterSegment);
         for key in &report.free {
             let name = segment_name(SegmentId(key.0));
             let file = disk.open(&name)?;
-            if spare.is_none() && file.len()? == settings.segment_bytes {
+            if lost_before {
+                // Something of the log lies in it that nothing leads to any more: kept for whoever wants to look.
+                disk.rename(&name, &format!("lost-{name}"))?;
+            } else if spare.is_none() && file.len()? == settings.segment_bytes {
+                // An old trailer must not vouch for new records.
+                file.write_at(settings.segment_bytes - TRAILER_BYTES, &[&[0u8; TRAILER_BYTES as usize]])?;
+                file.sync()?;
                 disk.rename(&name, SPARE)?;
                 spare = Some(file);
             } else {
@@ -141,6 +156,7 @@ impl Device {
             files: RwLock::new(files),
             spare: Mutex::new(spare),
             dirty_bytes: AtomicU64::new(0),
+            since_checkpoint: AtomicU64::new(0),
         };
         Ok(Recovered { device, end: report.end, newest, notes })
     }
@@ -178,6 +194,7 @@ impl Device {
                     log.publish(meta, spot);
                 }
                 self.dirty_bytes.fetch_add(bytes, Ordering::Relaxed);
+                self.since_checkpoint.fetch_add(bytes, Ordering::Relaxed);
                 Ok(placed.spots.last().expect("a group has at least one record").end)
             }
             Err(fault) => {
@@ -385,7 +402,29 @@ impl Device {
     }
 
     fn write_footers(&self, durable: LogPosition) -> Result<(), Fault> {
-        let seals = self.log.write().unwrap_or_else(PoisonError::into_inner).sealable(durable);
+        let mut seals = self.log.write().unwrap_or_else(PoisonError::into_inner).sealable(durable);
+        if self.since_checkpoint.load(Ordering::Relaxed) >= CHECKPOINT_BYTES {
+            seals.extend(self.take_checkpoint(durable));
+        }
+        self.write_seals(seals)
+    }
+
+    /// Vouches for the durable records of the open segment: the next start need not scan them, and damage to one of them
+    /// is not taken for a torn tail.
+    ///
+    /// # Errors
+    /// The disk's.
+    pub(crate) fn checkpoint(&self, durable: LogPosition) -> Result<(), Fault> {
+        let seal = self.take_checkpoint(durable);
+        self.write_seals(seal.into_iter().collect())
+    }
+
+    fn take_checkpoint(&self, durable: LogPosition) -> Option<Seal> {
+        self.since_checkpoint.store(0, Ordering::Relaxed);
+        self.log.write().unwrap_or_else(PoisonError::into_inner).checkpoint(durable)
+    }
+
+    fn write_seals(&self, seals: Vec<Seal>) -> Result<(), Fault> {
         for seal in seals {
             let file = self.file(seal.segment)?;
             file.write_at(seal.offset, &[&seal.footer])?;

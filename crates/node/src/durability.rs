@@ -187,6 +187,8 @@ impl Durability {
     /// The disk's.
     pub(crate) fn finish(&self, clock: &NodeClock, data: &DataPlane, meta: &MetaPlane) -> Result<(), Fault> {
         let reached = self.flush(clock, data, meta)?;
+        data.device().checkpoint(reached.data)?;
+        data.device().flush()?;
         // What was appended since is not durable yet and must not enter the store.
         let settled = meta.versions().settle(reached.meta)?;
         meta.versions().persist()?;

@@ -193,7 +193,7 @@ impl Engine {
             }
             namespace.current(frieze_base::InodeId::ROOT).map_or(Hlc::ZERO, |root| root.born)
         };
-        engine.durability.flush(&engine.clock, &engine.data, &engine.meta)?;
+        engine.flush()?;
         Ok(Engine { earliest, ..engine })
     }
 

@@ -179,7 +179,7 @@ impl Drop for Server {
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "node is where threads are made")]
+/// Every thread of the server is made here.
 fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, Fault> {
     std::thread::Builder::new()
         .name(format!("frieze-{name}"))

@@ -7,7 +7,7 @@
 //!
 //! A stored key is the namespace's key with its zero bytes escaped (`00` → `00 ff`), a terminator (`00 00`) and the
 //! stamp, big-endian: byte order is key order, then time order. Keys that keep no history (remembered outcomes, `R…`)
-//! have stamp 0 and are overwritten and removed in place.
+//! have stamp 0 and are overwritten and removed in place; their stamp stands before the value.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError, RwLock};
@@ -30,11 +30,16 @@ pub trait VersionStore: Send + Sync {
     fn persist(&self) -> Result<(), Fault>;
 }
 
+/// Takes a key, the stamp of its newest version, and the value.
+type LoadVersion<'a> = dyn FnMut(&[u8], Hlc, &[u8]) + 'a;
+
 /// A stored key and value.
 pub type Item = (Vec<u8>, Vec<u8>);
 
 const PRESENT: u8 = 1;
 const ABSENT: u8 = 0;
+/// Present, of a key that keeps no history: the stamp follows, big-endian, then the value.
+const PRESENT_SINCE: u8 = 2;
 
 fn escape_into(key: &[u8], out: &mut Vec<u8>) {
     for &byte in key {
@@ -89,6 +94,22 @@ fn encode_value(value: Option<&[u8]>) -> Vec<u8> {
             bytes.extend_from_slice(value);
             bytes
         }
+    }
+}
+
+fn encode_in_place(stamp: Hlc, value: &[u8]) -> Vec<u8> {
+    [&[PRESENT_SINCE][..], &stamp.0.to_be_bytes(), value].concat()
+}
+
+/// The stamp and value of a stored item, wherever its stamp stands; `None` if it says that the key is absent.
+fn decode_item(stamp: Hlc, stored: &[u8]) -> Option<(Hlc, &[u8])> {
+    match stored.split_first()? {
+        (&PRESENT, value) => Some((stamp, value)),
+        (&PRESENT_SINCE, rest) => {
+            let (since, value) = rest.split_first_chunk()?;
+            Some((Hlc(u64::from_be_bytes(*since)), value))
+        }
+        _ => None,
     }
 }
 
@@ -159,18 +180,18 @@ impl Versions {
             return self.store.applied();
         };
         let mut puts = Vec::new();
-        let mut in_place: BTreeMap<&[u8], Option<&[u8]>> = BTreeMap::new();
+        let mut in_place: BTreeMap<&[u8], Option<(Hlc, &[u8])>> = BTreeMap::new();
         for change in taken.iter().flat_map(|(_, changes)| changes) {
             if keeps_versions(&change.key) {
                 puts.push((stored_key(&change.key, change.stamp), encode_value(change.value.as_deref())));
             } else {
-                in_place.insert(&change.key, change.value.as_deref());
+                in_place.insert(&change.key, change.value.as_deref().map(|value| (change.stamp, value)));
             }
         }
         let mut removals = Vec::new();
         for (key, value) in in_place {
             match value {
-                Some(value) => puts.push((stored_key(key, Hlc::ZERO), encode_value(Some(value)))),
+                Some((stamp, value)) => puts.push((stored_key(key, Hlc::ZERO), encode_in_place(stamp, value))),
                 None => removals.push(stored_key(key, Hlc::ZERO)),
             }
         }
@@ -195,11 +216,11 @@ impl Versions {
     }
 
     /// Calls `load` with the newest version of every key that is present: what a restart begins with.
-    pub(crate) fn load(&self, load: &mut dyn FnMut(&[u8], Hlc, &[u8])) -> Result<(), Fault> {
+    pub(crate) fn load(&self, load: &mut LoadVersion<'_>) -> Result<(), Fault> {
         let mut newest: Option<(Vec<u8>, Hlc, Vec<u8>)> = None;
         let mut flush = |item: Option<(Vec<u8>, Hlc, Vec<u8>)>| {
             if let Some((key, stamp, stored)) = item
-                && let Some(value) = decode_value(&stored)
+                && let Some((stamp, value)) = decode_item(stamp, &stored)
             {
                 load(&key, stamp, value);
             }

@@ -423,7 +423,7 @@ impl Engine {
         let seen = self.seen(capability.inode, inode, capability.view)?;
         let size = self.extent(&seen).size;
         if ask.offset >= size {
-            return Err(Fault::new(Reason::NoAttribute, "the offset lies at or beyond the end of the file"));
+            return Err(Fault::new(Reason::NotFound, "the offset lies at or beyond the end of the file"));
         }
         let layout = layout_of(seen.id, &seen.inode);
         let mut at = ask.offset;
@@ -439,7 +439,7 @@ impl Engine {
             at = upto;
         }
         if ask.data {
-            return Err(Fault::new(Reason::NoAttribute, "no data at or after the offset"));
+            return Err(Fault::new(Reason::NotFound, "no data at or after the offset"));
         }
         Ok(size) // every file ends in a hole
     }

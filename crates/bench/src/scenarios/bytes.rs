@@ -109,13 +109,7 @@ pub(crate) fn seq_read(options: &Options) -> Result<Report> {
 /// Bytes of the file that random loads go to.
 const RANDOM_FILE_BYTES: u64 = 1 << 30;
 
-fn per_thousand(
-    scenario: &'static str,
-    ops: u64,
-    spent: &Spent,
-    ceiling: f64,
-    ceiling_name: &'static str,
-) -> Report {
+fn per_thousand(scenario: &'static str, ops: u64, spent: &Spent, ceiling: f64, ceiling_name: &'static str) -> Report {
     Report {
         scenario,
         value: ops as f64 / spent.seconds,
@@ -164,7 +158,13 @@ fn random(options: &Options, writes: bool) -> Result<Report> {
         })
     })?;
     bar.finish_and_clear();
-    Ok(per_thousand(scenario, each * clients as u64, &spent, ceiling, "ping-pong of the same sizes, as many connections"))
+    Ok(per_thousand(
+        scenario,
+        each * clients as u64,
+        &spent,
+        ceiling,
+        "ping-pong of the same sizes, as many connections",
+    ))
 }
 
 pub(crate) fn rand_write(options: &Options) -> Result<Report> {

@@ -51,8 +51,7 @@ pub(crate) fn snapshots(options: &Options) -> Result<Report> {
             for times in [&mut first, &mut second] {
                 let past = client.fs().at(at).open(&Path::path("/chunk"), OpenFlags { read: true, write: false })?;
                 let watch = Stopwatch::start();
-                let read =
-                    past.read_stream::<frieze_client::Error>(ByteRange::new(0, CHUNK_BYTES), 4, |_| Ok(()))?;
+                let read = past.read_stream::<frieze_client::Error>(ByteRange::new(0, CHUNK_BYTES), 4, |_| Ok(()))?;
                 times.push(watch.seconds());
                 anyhow::ensure!(read == CHUNK_BYTES, "state {at} has {read} bytes");
             }

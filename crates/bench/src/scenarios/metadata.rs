@@ -6,10 +6,10 @@ use anyhow::{Context, Result};
 use frieze_client::{CreateMode, OpenFlags, Target as Path};
 
 use super::{CEILING_ROUNDS, SMALL, Spent, on_clients, progress, spend};
+use crate::Options;
 use crate::ceiling;
 use crate::report::Report;
 use crate::target::Target;
-use crate::Options;
 
 /// Connections of a metadata load.
 const CLIENTS: usize = 32;

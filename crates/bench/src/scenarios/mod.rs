@@ -74,19 +74,15 @@ fn spend(target: &Target, client: &Client, load: impl FnOnce() -> Result<()>) ->
 }
 
 /// Runs `each` on as many threads as there are clients, each with a client of its own, and waits for all.
-fn on_clients(
-    target: &Target,
-    count: usize,
-    each: impl Fn(usize, &Client) -> Result<()> + Send + Sync,
-) -> Result<()> {
+fn on_clients(target: &Target, count: usize, each: impl Fn(usize, &Client) -> Result<()> + Send + Sync) -> Result<()> {
     let clients = (0..count).map(|_| target.client()).collect::<Result<Vec<_>>>()?;
     let each = &each;
     std::thread::scope(|scope| {
         let threads: Vec<_> =
             clients.iter().enumerate().map(|(i, client)| scope.spawn(move || each(i, client))).collect();
-        threads.into_iter().try_for_each(|thread| {
-            thread.join().unwrap_or_else(|_| Err(anyhow::anyhow!("a client thread panicked")))
-        })
+        threads
+            .into_iter()
+            .try_for_each(|thread| thread.join().unwrap_or_else(|_| Err(anyhow::anyhow!("a client thread panicked"))))
     })
 }
 

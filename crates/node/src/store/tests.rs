@@ -61,12 +61,12 @@ fn outcomes_keep_no_history_and_go_when_acknowledged() {
         versions.add(LogIndex(2), vec![change(b"R1", 11, None)]);
         versions.settle(LogIndex(1)).expect("settles");
         let mut loaded = Vec::new();
-        versions.load(&mut |key, _, _| loaded.push(key.to_vec())).expect("loads");
-        assert_eq!(loaded, [b"R1".to_vec(), b"S1".to_vec()]);
+        versions.load(&mut |key, stamp, _| loaded.push((key.to_vec(), stamp))).expect("loads");
+        assert_eq!(loaded, [(b"R1".to_vec(), Hlc(10)), (b"S1".to_vec(), Hlc(10))]);
         versions.settle(LogIndex(2)).expect("settles");
         loaded.clear();
-        versions.load(&mut |key, _, _| loaded.push(key.to_vec())).expect("loads");
-        assert_eq!(loaded, [b"S1".to_vec()]);
+        versions.load(&mut |key, stamp, _| loaded.push((key.to_vec(), stamp))).expect("loads");
+        assert_eq!(loaded, [(b"S1".to_vec(), Hlc(10))]);
     });
 }
 
