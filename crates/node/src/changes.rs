@@ -267,13 +267,15 @@ impl Engine {
                 *settle = self.measure(id, settle.keep_grant)?;
             }
             Op::SetAttr(set) if set.size.is_some() => {
-                let at = self.resolve(principal, &set.target, None)?;
-                let limit = file_bytes_max(at.inode.chunk_bytes());
-                if set.size.is_some_and(|size| size > limit) {
-                    return Err(Fault::new(Reason::TooLarge, format!("a file holds at most {limit} bytes")));
-                }
-                if at.inode.kind() == FileKind::File {
-                    set.settled = Some(self.measure(at.id, true)?);
+                // What cannot be found may be a retry of what has run, and was renamed since: the transaction knows.
+                if let Ok(at) = self.resolve(principal, &set.target, None) {
+                    let limit = file_bytes_max(at.inode.chunk_bytes());
+                    if set.size.is_some_and(|size| size > limit) {
+                        return Err(Fault::new(Reason::TooLarge, format!("a file holds at most {limit} bytes")));
+                    }
+                    if at.inode.kind() == FileKind::File {
+                        set.settled = Some(self.measure(at.id, true)?);
+                    }
                 }
             }
             _ => {}
