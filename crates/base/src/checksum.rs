@@ -24,7 +24,9 @@ pub fn crc32c_combine(crc_a: u32, crc_b: u32, len_b: u64) -> u32 {
         shifted = match shifts.get(bit) {
             Some(shift) => shift.apply(shifted),
             // Beyond 4 GiB: nothing in frieze is that long.
-            None => return crc_fast::checksum_combine(CrcAlgorithm::Crc32Iscsi, crc_a.into(), crc_b.into(), len_b) as u32,
+            None => {
+                return crc_fast::checksum_combine(CrcAlgorithm::Crc32Iscsi, crc_a.into(), crc_b.into(), len_b) as u32;
+            }
         };
         left &= left - 1;
     }

@@ -28,7 +28,14 @@ fn pair() -> Result<(TcpStream, TcpStream)> {
     Ok((near, far))
 }
 
-/// One direction of raw loopback TCP in messages of `message` bytes, GiB/s.
+/// Data to send: more than any cache holds, as a file's data is, and touched, so that no page of it is still to be made.
+pub(crate) fn cold_data() -> Vec<u8> {
+    let mut data = vec![0u8; 256 << 20];
+    frieze_base::Rng::new(1).fill(&mut data);
+    data
+}
+
+/// One direction of raw loopback TCP in messages of `message` bytes, from memory that is in no cache, GiB/s.
 pub(crate) fn loopback(message: usize, bytes: u64) -> Result<f64> {
     let (mut near, mut far) = pair()?;
     let count = bytes / message as u64;
@@ -39,10 +46,10 @@ pub(crate) fn loopback(message: usize, bytes: u64) -> Result<f64> {
         }
         near.write_all(&[1])
     });
-    let buffer = vec![7u8; message];
+    let data = cold_data();
     let watch = Stopwatch::start();
-    for _ in 0..count {
-        far.write_all(&buffer)?;
+    for message in data.chunks_exact(message).cycle().take(count as usize) {
+        far.write_all(message)?;
     }
     let mut end = [0u8];
     far.read_exact(&mut end)?;

@@ -94,6 +94,19 @@ pub(crate) fn time_of(stamp: Hlc) -> String {
     frieze_hlc::format_instant(stamp)
 }
 
+/// How exact instants are, in words; `u64::MAX` is what a server says whose clock nothing disciplines.
+pub(crate) fn precision(us: u64) -> String {
+    match us {
+        u64::MAX => "with unknown precision (nothing disciplines the server's clock)".to_owned(),
+        us => format!("precise to {us} us"),
+    }
+}
+
+/// The same for programs: null if it is unknown.
+pub(crate) fn precision_json(us: u64) -> serde_json::Value {
+    if us == u64::MAX { serde_json::Value::Null } else { us.into() }
+}
+
 /// A length of time in its two largest units: `3d 4h`, `12.5s`, `40ms`.
 pub(crate) fn duration_ms(ms: u64) -> String {
     let s = ms / 1000;

@@ -118,13 +118,13 @@ pub(crate) fn now(run: &mut Run, args: &Now) -> Result<()> {
     let reply = run.client()?.clock()?;
     let at = asked.unwrap_or(Hlc(reply.at));
     let (earliest, stable) = (Hlc(reply.earliest), Hlc(reply.stable));
-    run.say_more(&format!("{at} is {}, precise to {} us", format::time_of(at), reply.precision_us));
+    run.say_more(&format!("{at} is {}, {}", format::time_of(at), format::precision(reply.precision_us)));
     run.item(
         || {
             json!({
                 "at": at.to_string(),
                 "at_time": format::time_of(at),
-                "precision_us": reply.precision_us,
+                "precision_us": format::precision_json(reply.precision_us),
                 "earliest": earliest.to_string(),
                 "earliest_time": format::time_of(earliest),
                 "stable": stable.to_string(),

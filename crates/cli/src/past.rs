@@ -120,7 +120,7 @@ pub(crate) fn to_json(answered: &Answered) -> Value {
     json!({
         "at": at.to_string(),
         "at_time": format::time_of(at),
-        "precision_us": answered.precision_us,
+        "precision_us": format::precision_json(answered.precision_us),
         "stable": answered.was_stable,
         "incomplete": answered.incomplete,
         "user_time_open": answered.user_time_open,
@@ -133,7 +133,7 @@ fn describe(answered: &Answered) -> String {
         0 => text.push_str("now"),
         at => text.push_str(&format!("{} ({})", Hlc(at), format::time_of(Hlc(at)))),
     }
-    text.push_str(&format!(", precise to {} us", answered.precision_us));
+    text.push_str(&format!(", {}", format::precision(answered.precision_us)));
     text.push_str(if answered.was_stable { ", stable" } else { ", closed for this answer" });
     if answered.incomplete {
         text.push_str(", incomplete");

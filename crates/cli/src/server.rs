@@ -49,7 +49,7 @@ fn status_to_json(server: &str, status: &StatusReply, healthy: bool) -> Value {
         "software": status.software,
         "cluster": status.cluster,
         "uptime_ms": status.uptime_ms,
-        "clock_error_us": status.clock_error_us,
+        "clock_error_us": format::precision_json(status.clock_error_us),
         "newest": stamp(status.newest),
         "newest_time": time(status.newest),
         "earliest": stamp(status.earliest),
@@ -86,7 +86,7 @@ fn status_table(server: &str, status: &StatusReply) -> Table {
     row("health", format!("{}{fenced}", status.health));
     row("server", format!("{server}, {}, up {}", status.software, format::duration_ms(status.uptime_ms)));
     row("cluster", status.cluster.clone());
-    row("clock", format!("within {} us", status.clock_error_us));
+    row("clock", format::precision(status.clock_error_us));
     row("newest", at(status.newest));
     row("stable", at(status.stable));
     row("earliest", at(status.earliest));

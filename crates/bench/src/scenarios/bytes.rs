@@ -36,16 +36,13 @@ fn per_gib(
     }
 }
 
-fn write_all(file: &File, bytes: u64, what: &str) -> Result<()> {
+fn write_all(file: &File, data: &[u8], bytes: u64, what: &str) -> Result<()> {
     let bar = progress(what, bytes);
-    // Written once, so that the load is the file system's and not that of making up data.
-    let mut rng = Rng::new(1);
-    let mut data = vec![0u8; LARGE];
-    rng.fill(&mut data);
+    let mut pieces = data.chunks_exact(LARGE).cycle();
     let mut left = bytes;
     file.write_stream::<frieze_client::Error>(0, DEPTH, |buffer| {
         let len = left.min(LARGE as u64) as usize;
-        buffer.extend_from_slice(&data[..len]);
+        buffer.extend_from_slice(&pieces.next().expect("a cycle does not end")[..len]);
         left -= len as u64;
         bar.inc(len as u64);
         Ok(left > 0)
@@ -64,11 +61,12 @@ pub(crate) fn seq_write(options: &Options) -> Result<Report> {
     let client = target.client()?;
     // The first segment and connection are made outside of the measurement.
     let warm = make(&client, "/warm")?;
-    write_all(&warm, 64 << 20, "warming up")?;
+    let data = ceiling::cold_data();
+    write_all(&warm, &data, 64 << 20, "warming up")?;
     settle(&client)?;
     let file = make(&client, "/seq")?;
     let ceiling = ceiling::loopback(LARGE, options.scaled(None, CEILING_BYTES))?;
-    let spent = spend(&target, &client, || write_all(&file, bytes, "seq-write"))?;
+    let spent = spend(&target, &client, || write_all(&file, &data, bytes, "seq-write"))?;
     let flush = Stopwatch::start();
     settle(&client)?;
     let flush_s = flush.seconds();
@@ -90,7 +88,7 @@ pub(crate) fn seq_read(options: &Options) -> Result<Report> {
     let target = Target::start(options)?;
     let client = target.client()?;
     let file = make(&client, "/seq")?;
-    write_all(&file, bytes, "preparing")?;
+    write_all(&file, &ceiling::cold_data(), bytes, "preparing")?;
     settle(&client)?;
     let ceiling = ceiling::loopback(LARGE, options.scaled(None, CEILING_BYTES))?;
     let spent = spend(&target, &client, || {
@@ -131,7 +129,7 @@ fn random(options: &Options, writes: bool) -> Result<Report> {
     let target = Target::start(options)?;
     let client = target.client()?;
     let file = make(&client, "/random")?;
-    write_all(&file, options.scaled(None, RANDOM_FILE_BYTES), "preparing")?;
+    write_all(&file, &ceiling::cold_data(), options.scaled(None, RANDOM_FILE_BYTES), "preparing")?;
     file.close()?;
     settle(&client)?;
     let (request, reply) = if writes { (SMALL + 200, 120) } else { (200, SMALL + 120) };
