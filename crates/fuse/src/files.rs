@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use frieze_base::InodeId;
+use frieze_base::{ErrorKind, InodeId};
 use frieze_client::{Attr, File, ListReply, SetAttr, Target};
 use nix::errno::Errno;
 
@@ -31,7 +31,7 @@ pub(crate) struct OpenDir {
     listing: Mutex<Listing>,
 }
 
-/// Entries asked of the server at a time: about 100 KiB of names, a quarter of a millisecond.
+/// Entries asked of the server at a time: about 100 KiB of names.
 const PAGE_ENTRIES: u32 = 2048;
 /// With attributes an entry is some 100 bytes longer.
 const PAGE_ENTRIES_PLUS: u32 = 512;
@@ -165,8 +165,13 @@ impl Tree {
             SeekFor::Data => open.file.seek_data(offset),
             SeekFor::Hole => open.file.seek_hole(offset),
         };
-        // lseek(2): beyond the end, or no data from there on.
-        found.map_err(|error| answer(&error.into()))?.ok_or(Errno::ENXIO)
+        match found {
+            Ok(Some(found)) => Ok(found),
+            // lseek(2) has one errno for both: beyond the end, and no data from there on.
+            Ok(None) => Err(Errno::ENXIO),
+            Err(error) if error.kind() == ErrorKind::NotFound => Err(Errno::ENXIO),
+            Err(error) => Err(answer(&error.into())),
+        }
     }
 
     /// Space is taken when bytes are written, so it cannot be set aside; that there is enough of it now is checked.

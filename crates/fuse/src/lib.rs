@@ -36,6 +36,7 @@ mod tree;
 use std::fmt;
 use std::fs::OpenOptions;
 use std::io;
+use std::panic::{self, AssertUnwindSafe};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -177,8 +178,10 @@ fn start(operations: Arc<Tree>, base: When, mountpoint: PathBuf, config: &Config
     thread::Builder::new()
         .name("frieze-mount".to_owned())
         .spawn(move || {
+            let ended = panic::catch_unwind(AssertUnwindSafe(|| session.run()))
+                .unwrap_or_else(|_| Err(io::Error::other("a thread of the mount panicked")));
             // Whoever waits may have given up: then nobody wants to know.
-            let _ = sender.send(End::Session(session.run()));
+            let _ = sender.send(End::Session(ended));
         })
         .map_err(refused)?;
     Ok(Mounted { operations, ended, unmounter, over: false })
@@ -225,7 +228,7 @@ impl Mounted {
                 self.operations.destroy();
                 Ok(())
             }
-            Err(_) => Err(io::Error::other("a thread of the mount panicked")),
+            Err(mpsc::RecvError) => Err(io::Error::other("the mount's thread is gone")),
         };
         ended.map_err(|source| Error::Ended { path: self.mountpoint().to_owned(), source })
     }
