@@ -1,0 +1,162 @@
+//! Servers that are broken on purpose, from outside: the checkers have to notice every one.
+
+use std::sync::Arc;
+
+use frieze_base::{Rng, Seq};
+use frieze_disk::{Disk, DiskFile, Result, SimDisk, Space};
+use frieze_hlc::Hlc;
+use frieze_wire::frame::FrameHeader;
+use frieze_wire::message::{Reply, Request, RequestBody};
+
+use crate::machine::Answer;
+
+/// What is broken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Break {
+    /// Files whose name starts so are said to be synced and are not; of the names in the directory: `dir`.
+    SyncLies(&'static str),
+    /// Every third commit of the namespace's store is forgotten.
+    StoreForgets,
+    /// The server does not notice that the machine went down.
+    BootUnnoticed,
+    /// Retries are not recognised.
+    RetriesRunAgain,
+    /// A read at an instant misses what happened at it.
+    InstantsExclusive,
+    /// Now and then a byte of an answer is wrong.
+    BytesRot,
+    /// An acknowledgement names another stamp than the record has.
+    StampsOff,
+    /// Some requests are never answered.
+    AnswersLost,
+    /// Answers inside gaps do not say so.
+    GapsHidden,
+}
+
+impl Break {
+    /// Every one, for the test of the tester.
+    pub const ALL: &'static [Break] = &[
+        Break::SyncLies("seg-"),
+        Break::SyncLies("meta-"),
+        Break::SyncLies("state"),
+        Break::SyncLies("dir"),
+        Break::StoreForgets,
+        Break::BootUnnoticed,
+        Break::RetriesRunAgain,
+        Break::InstantsExclusive,
+        Break::BytesRot,
+        Break::StampsOff,
+        Break::AnswersLost,
+        Break::GapsHidden,
+    ];
+
+    /// Breaks a request on its way in.
+    pub(crate) fn mangle(self, mut header: FrameHeader, body: RequestBody, rng: &mut Rng) -> (FrameHeader, RequestBody) {
+        let mut body = body;
+        match self {
+            Break::RetriesRunAgain if header.seq != Seq(0) => {
+                header.seq = Seq(header.seq.0 << 16 | rng.between(1, 0xffff));
+                header.acked = Seq(0);
+            }
+            Break::InstantsExclusive => {
+                let view = match &mut body.request {
+                    Some(Request::Stat(ask)) => Some(&mut ask.view),
+                    Some(Request::List(ask)) => Some(&mut ask.view),
+                    Some(Request::Open(ask)) => Some(&mut ask.view),
+                    _ => None,
+                };
+                if let Some(at) = view.and_then(|view| view.at.as_mut()) {
+                    *at = Hlc(*at).previous().0;
+                }
+            }
+            _ => {}
+        }
+        (header, body)
+    }
+
+    /// Breaks an answer on its way out. False: it is lost.
+    pub(crate) fn spoil(self, answer: &mut Answer) -> bool {
+        match (self, &mut answer.result) {
+            (Break::RetriesRunAgain, _) => answer.header.seq = Seq(answer.header.seq.0 >> 16),
+            (Break::BytesRot, Ok(Reply::Read(_))) if answer.header.request_id.is_multiple_of(7) => {
+                if let Some(byte) = answer.payload.last_mut() {
+                    *byte ^= 1;
+                }
+            }
+            (Break::StampsOff, Ok(Reply::Write(reply))) => reply.stamp += 1,
+            (Break::AnswersLost, Ok(Reply::Done(_))) => return false,
+            (Break::GapsHidden, Ok(Reply::Stat(reply))) => reply.answered.incomplete = false,
+            (Break::GapsHidden, Ok(Reply::List(reply))) => reply.answered.incomplete = false,
+            (Break::GapsHidden, Ok(Reply::Open(reply))) => reply.answered.incomplete = false,
+            (Break::GapsHidden, Ok(Reply::Read(reply))) => reply.answered.incomplete = false,
+            _ => {}
+        }
+        true
+    }
+}
+
+/// A disk whose syncs of some files do nothing.
+pub(crate) fn lying_disk(disk: SimDisk, prefix: &'static str) -> Arc<dyn Disk> {
+    Arc::new(LyingDisk { disk, prefix })
+}
+
+struct LyingDisk {
+    disk: SimDisk,
+    prefix: &'static str,
+}
+
+struct LyingFile(Arc<dyn DiskFile>);
+
+impl LyingDisk {
+    fn wrap(&self, name: &str, file: Arc<dyn DiskFile>) -> Arc<dyn DiskFile> {
+        if name.starts_with(self.prefix) { Arc::new(LyingFile(file)) } else { file }
+    }
+}
+
+impl Disk for LyingDisk {
+    fn list(&self) -> Result<Vec<String>> {
+        self.disk.list()
+    }
+
+    fn create(&self, name: &str, len: u64) -> Result<Arc<dyn DiskFile>> {
+        Ok(self.wrap(name, self.disk.create(name, len)?))
+    }
+
+    fn open(&self, name: &str) -> Result<Arc<dyn DiskFile>> {
+        Ok(self.wrap(name, self.disk.open(name)?))
+    }
+
+    fn rename(&self, from: &str, to: &str) -> Result<()> {
+        self.disk.rename(from, to)
+    }
+
+    fn remove(&self, name: &str) -> Result<()> {
+        self.disk.remove(name)
+    }
+
+    fn sync_dir(&self) -> Result<()> {
+        if self.prefix == "dir" { Ok(()) } else { self.disk.sync_dir() }
+    }
+
+    fn space(&self) -> Result<Space> {
+        self.disk.space()
+    }
+}
+
+impl DiskFile for LyingFile {
+    fn len(&self) -> Result<u64> {
+        self.0.len()
+    }
+
+    fn write_at(&self, offset: u64, parts: &[&[u8]]) -> Result<()> {
+        self.0.write_at(offset, parts)
+    }
+
+    fn read_at(&self, offset: u64, into: &mut [u8]) -> Result<usize> {
+        self.0.read_at(offset, into)
+    }
+
+    fn sync(&self) -> Result<()> {
+        Ok(())
+    }
+}

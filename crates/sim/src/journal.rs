@@ -1,0 +1,123 @@
+//! Everything that changed the server, in the order in which it did: the witness of one linear order, and what a crash
+//! may take from its end.
+
+use frieze_hlc::Hlc;
+use frieze_wire::txn::Op;
+
+use crate::model::Model;
+use crate::model::bytes::Write;
+
+/// One change.
+#[derive(Clone, Debug)]
+pub(crate) struct Effect {
+    /// Where its log ended after it.
+    pub(crate) place: LogPlace,
+    pub(crate) stamp: Hlc,
+    pub(crate) session: u64,
+    pub(crate) seq: u64,
+    pub(crate) acked: u64,
+    pub(crate) act: Act,
+    /// The client may have been told.
+    pub(crate) answered: bool,
+    /// Somebody was told that it is durable.
+    pub(crate) durable: bool,
+}
+
+/// The end of a log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LogPlace {
+    /// Index of the entry in the metalog.
+    Meta(u64),
+    /// Number of records in the device log, this one's included.
+    Data(u64),
+}
+
+/// What was changed.
+#[derive(Clone, Debug)]
+pub(crate) enum Act {
+    /// The file system was made.
+    Format { mode: u32 },
+    /// A transaction of a client.
+    Txn(Box<Op>),
+    /// The server granted the session of an append the end of the file.
+    TailGrant { inode: u64, first: u64 },
+    /// The server ended a session that was gone too long.
+    Expired,
+    /// Bytes.
+    Write { inode: u64, write: Write },
+}
+
+/// The changes so far.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Journal {
+    pub(crate) effects: Vec<Effect>,
+}
+
+impl Journal {
+    /// The newest change with this number that had an effect of its own.
+    pub(crate) fn of_request(&mut self, session: u64, seq: u64) -> Option<&mut Effect> {
+        let mine = |effect: &&mut Effect| effect.session == session && effect.seq == seq;
+        self.effects.iter_mut().rev().find(mine)
+    }
+
+    /// Somebody was told that everything up to the `count`-th change is durable.
+    pub(crate) fn durable_up_to(&mut self, count: usize) {
+        // What lies before the last one that was marked is marked too.
+        for effect in self.effects[..count].iter_mut().rev() {
+            if effect.durable {
+                break;
+            }
+            effect.durable = true;
+        }
+    }
+
+    /// Takes away what lies beyond the ends that a restart found, and returns it.
+    pub(crate) fn cut(&mut self, index: u64, records: u64) -> Vec<(usize, Effect)> {
+        let survives = |effect: &Effect| match effect.place {
+            LogPlace::Meta(end) => end <= index,
+            LogPlace::Data(end) => end <= records,
+        };
+        let mut lost = Vec::new();
+        let mut order = 0;
+        self.effects.retain(|effect| {
+            order += 1;
+            let survives = survives(effect);
+            if !survives {
+                lost.push((order - 1, effect.clone()));
+            }
+            survives
+        });
+        lost
+    }
+
+    /// The ends of both logs: entries and records.
+    pub(crate) fn ends(&self) -> (u64, u64) {
+        let mut ends = (0, 0);
+        for effect in &self.effects {
+            match effect.place {
+                LogPlace::Meta(end) => ends.0 = end.max(ends.0),
+                LogPlace::Data(end) => ends.1 = end.max(ends.1),
+            }
+        }
+        ends
+    }
+
+    /// The model that these changes lead to.
+    pub(crate) fn replay(&self) -> Model {
+        let mut model = Model::default();
+        for effect in &self.effects {
+            match &effect.act {
+                Act::Format { mode } => model = Model::format(effect.stamp, *mode),
+                Act::Txn(op) => {
+                    model.run(effect.session, effect.seq, effect.acked, op, effect.stamp);
+                }
+                Act::TailGrant { inode, first } => model.granted_tail(effect.session, *inode, *first),
+                Act::Expired => {
+                    model.sessions.remove(&effect.session);
+                }
+                Act::Write { inode, write } => model.wrote(effect.seq, *inode, effect.stamp, write.clone()),
+            }
+        }
+        model
+    }
+}

@@ -1,0 +1,301 @@
+//! One simulated machine: a disk, a store, a clock, and the server that runs on them, or its remains.
+//!
+//! The server is built by the constructor that the real one uses; only disk, clock, store and randomness are replaced.
+//! An answer given after the device has stopped never leaves the machine: the process died in the middle of the call.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use frieze_base::{Fault, Rng};
+use frieze_disk::{CrashKind, Disk, SimDisk, SimTime};
+use frieze_hlc::Hlc;
+use frieze_node::{Conn, Engine, ProcessStats, Responder, Scratch, Seams, Settings};
+use frieze_wire::frame::{FrameHeader, FrameKind};
+use frieze_wire::message::{Hello, Reply, Request, RequestBody, Status, StatusReply};
+use frieze_wire::txn::Caller;
+
+use crate::breakage::{self, Break};
+use crate::store::SimStore;
+
+/// The user that every simulated client is, and that owns the file system.
+pub(crate) const USER: u32 = 1000;
+
+/// Names a connection, never used twice.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct ConnId(pub(crate) u64);
+
+/// An answer on its way out of the server.
+#[derive(Clone, Debug)]
+pub(crate) struct Answer {
+    pub(crate) conn: ConnId,
+    pub(crate) header: FrameHeader,
+    pub(crate) result: Result<Reply, Fault>,
+    pub(crate) payload: Vec<u8>,
+    pub(crate) payload_crc: u32,
+    /// Newest stamp of the server when it answered.
+    pub(crate) hlc: Hlc,
+}
+
+/// How far the server has come: taken before and after every call, it tells what the call did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Marks {
+    /// Entries of the metalog.
+    pub(crate) index: u64,
+    /// Records of the device log.
+    pub(crate) records: u64,
+    /// Newest stamp.
+    pub(crate) newest: Hlc,
+    pub(crate) fenced: bool,
+}
+
+/// What a machine is made of.
+#[derive(Clone, Debug)]
+pub(crate) struct Hardware {
+    pub(crate) seed: u64,
+    pub(crate) settings: Settings,
+    pub(crate) wall_us: u64,
+    pub(crate) breakage: Option<Break>,
+}
+
+pub(crate) struct Machine {
+    pub(crate) disk: SimDisk,
+    pub(crate) time: SimTime,
+    pub(crate) store: SimStore,
+    hardware: Hardware,
+    rng: Rng,
+    boot: u64,
+    engine: Option<Engine>,
+    conns: BTreeMap<ConnId, (Arc<Conn>, Arc<dyn Responder>)>,
+    outbox: Arc<Mutex<Vec<Answer>>>,
+    woken: Arc<AtomicBool>,
+    scratch: Scratch,
+    probe: (Conn, Arc<Probe>, Arc<dyn Responder>),
+}
+
+struct Outbox {
+    conn: ConnId,
+    disk: SimDisk,
+    answers: Arc<Mutex<Vec<Answer>>>,
+}
+
+impl Responder for Outbox {
+    fn respond(&self, request: &FrameHeader, result: Result<Reply, Fault>, payload: &[u8], payload_crc: u32) {
+        if self.disk.is_crashed() {
+            return;
+        }
+        let (conn, header, payload) = (self.conn, *request, payload.to_vec());
+        let answer = Answer { conn, header, result, payload, payload_crc, hlc: Hlc::ZERO };
+        self.answers.lock().unwrap_or_else(PoisonError::into_inner).push(answer);
+    }
+}
+
+/// Looks at the server from outside: hears its answers also when it is dying.
+#[derive(Default)]
+struct Probe(Mutex<Option<Reply>>);
+
+impl Responder for Probe {
+    fn respond(&self, _: &FrameHeader, result: Result<Reply, Fault>, _: &[u8], _: u32) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = result.ok();
+    }
+}
+
+impl Machine {
+    /// A machine that is off, with an empty disk.
+    pub(crate) fn new(hardware: Hardware) -> Machine {
+        let mut rng = Rng::new(hardware.seed);
+        let disk = SimDisk::new(rng.next());
+        let store = SimStore::new(disk.clone(), rng.next());
+        if hardware.breakage == Some(Break::StoreForgets) {
+            store.forget_commits(3);
+        }
+        let probe = Arc::new(Probe::default());
+        Machine {
+            time: SimTime::new(hardware.wall_us),
+            store,
+            disk,
+            rng,
+            boot: 1,
+            engine: None,
+            conns: BTreeMap::new(),
+            outbox: Arc::default(),
+            woken: Arc::default(),
+            scratch: Scratch::default(),
+            probe: (Conn::new(Some(Caller::root()), [0; 32]), probe.clone(), probe),
+            hardware,
+        }
+    }
+
+    /// Starts the server on what the disk holds.
+    pub(crate) fn start(&mut self) -> Result<(), Fault> {
+        assert!(self.engine.is_none(), "it runs already");
+        let mut entropy = [0u8; 64];
+        self.rng.fill(&mut entropy);
+        let woken = self.woken.clone();
+        let boot = match self.hardware.breakage {
+            Some(Break::BootUnnoticed) => 1,
+            _ => self.boot,
+        };
+        let disk: Arc<dyn Disk> = match self.hardware.breakage {
+            Some(Break::SyncLies(prefix)) => breakage::lying_disk(self.disk.clone(), prefix),
+            _ => Arc::new(self.disk.clone()),
+        };
+        let seams = Seams {
+            disk,
+            time: Arc::new(self.time.clone()),
+            store: Box::new(self.store.clone()),
+            boot: format!("boot {boot}"),
+            entropy,
+            wake: Box::new(move || woken.store(true, Ordering::Relaxed)),
+            process: Box::new(ProcessStats::default),
+            keys: BTreeMap::new(),
+            owner: user(),
+        };
+        let engine = Engine::open(self.hardware.settings.clone(), seams)?;
+        if self.disk.is_crashed() {
+            // It died while it was opening, in something whose failure it need not notice.
+            return Err(frieze_base::Reason::InputOutput.into());
+        }
+        self.engine = Some(engine);
+        Ok(())
+    }
+
+    /// What recovery had to tell.
+    pub(crate) fn notes(&self) -> Vec<String> {
+        self.engine.as_ref().map(|engine| engine.notes().to_vec()).unwrap_or_default()
+    }
+
+    pub(crate) fn is_up(&self) -> bool {
+        self.engine.is_some()
+    }
+
+    /// True if the device has stopped under the server.
+    pub(crate) fn is_dying(&self) -> bool {
+        self.disk.is_crashed()
+    }
+
+    /// Ends the process, by its own death or with the power, and makes the disk ready for the next.
+    pub(crate) fn die(&mut self, kind: CrashKind) {
+        self.engine = None;
+        self.conns.clear();
+        self.outbox = Arc::default();
+        self.woken.store(false, Ordering::Relaxed);
+        self.disk.crash(kind);
+        if kind == CrashKind::Power {
+            self.boot += 1;
+            self.store.lose_power();
+        }
+        self.disk.fail_syncs(0);
+        self.disk.restart();
+        self.store.restart();
+    }
+
+    /// Stops the server in order.
+    pub(crate) fn stop(&mut self) -> Result<(), Fault> {
+        let engine = self.engine()?;
+        engine.stop()
+    }
+
+    fn engine(&self) -> Result<&Engine, Fault> {
+        self.engine.as_ref().ok_or_else(|| frieze_base::Reason::Unavailable.into())
+    }
+
+    /// Microseconds that the server wants to wait before it serves.
+    pub(crate) fn restart_wait_us(&self) -> u64 {
+        self.engine.as_ref().map_or(0, Engine::restart_wait_us)
+    }
+
+    /// Opens a connection of `caller`, and greets.
+    pub(crate) fn connect(&mut self, id: ConnId, caller: Caller) {
+        let mut challenge = [0u8; 32];
+        self.rng.fill(&mut challenge);
+        let outbox = Outbox { conn: id, disk: self.disk.clone(), answers: self.outbox.clone() };
+        self.conns.insert(id, (Arc::new(Conn::new(Some(caller), challenge)), Arc::new(outbox)));
+        let hello = RequestBody { caller: None, request: Some(Request::Hello(Hello::default())) };
+        self.handle(id, &FrameHeader::of(FrameKind::Request), hello, &[]);
+        self.take_answers();
+    }
+
+    pub(crate) fn is_connected(&self, id: ConnId) -> bool {
+        self.conns.contains_key(&id)
+    }
+
+    /// The connection is gone.
+    pub(crate) fn disconnect(&mut self, id: ConnId) {
+        if let (Some((conn, _)), Some(engine)) = (self.conns.remove(&id), &self.engine) {
+            engine.disconnected(&conn);
+        }
+    }
+
+    /// Hands a request to the server.
+    pub(crate) fn handle(&mut self, id: ConnId, header: &FrameHeader, body: RequestBody, payload: &[u8]) {
+        let (Some(engine), Some((conn, responder))) = (&self.engine, self.conns.get(&id)) else { return };
+        let (header, body) = match self.hardware.breakage {
+            Some(broken) => broken.mangle(*header, body, &mut self.rng),
+            None => (*header, body),
+        };
+        engine.handle(conn, &header, body, payload, responder, &mut self.scratch);
+    }
+
+    /// The answers given since the last look.
+    pub(crate) fn take_answers(&mut self) -> Vec<Answer> {
+        let mut answers = std::mem::take(&mut *self.outbox.lock().unwrap_or_else(PoisonError::into_inner));
+        let hlc = self.engine.as_ref().map_or(Hlc::ZERO, Engine::newest);
+        for answer in &mut answers {
+            answer.hlc = hlc;
+        }
+        if let Some(broken) = self.hardware.breakage {
+            answers.retain_mut(|answer| broken.spoil(answer));
+        }
+        answers
+    }
+
+    pub(crate) fn flush(&mut self) -> Result<(), Fault> {
+        self.woken.store(false, Ordering::Relaxed);
+        self.engine()?.flush()
+    }
+
+    pub(crate) fn tend(&mut self) -> Result<(), Fault> {
+        self.engine()?.tend()
+    }
+
+    /// True if somebody waits for a flush, or something is dirty.
+    pub(crate) fn wants_flush(&self) -> (bool, bool) {
+        let dirty = self.engine.as_ref().is_some_and(Engine::is_dirty);
+        (self.woken.load(Ordering::Relaxed), dirty)
+    }
+
+    /// How the server is.
+    pub(crate) fn status(&mut self) -> StatusReply {
+        match self.look(Request::Status(Status {})) {
+            Some(Reply::Status(status)) => status,
+            _ => StatusReply::default(),
+        }
+    }
+
+    /// What the server answers to a question of root, asked beside everything else.
+    pub(crate) fn look(&mut self, request: Request) -> Option<Reply> {
+        let engine = self.engine.as_ref()?;
+        let (conn, probe, responder) = &self.probe;
+        let header = FrameHeader::of(FrameKind::Request);
+        let ask = |request| RequestBody { caller: None, request: Some(request) };
+        engine.handle(conn, &header, ask(Request::Hello(Hello::default())), &[], responder, &mut self.scratch);
+        engine.handle(conn, &header, ask(request), &[], responder, &mut self.scratch);
+        probe.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    pub(crate) fn marks(&mut self) -> Marks {
+        let status = self.status();
+        Marks {
+            index: status.metalog_index,
+            records: status.records,
+            newest: Hlc(status.newest),
+            fenced: status.fenced,
+        }
+    }
+}
+
+/// Every simulated client is this user.
+pub(crate) fn user() -> Caller {
+    Caller { uid: USER, gid: USER, groups: Vec::new() }
+}

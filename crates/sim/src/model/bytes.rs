@@ -1,0 +1,195 @@
+//! The bytes of one file as a list of what happened to them, folded anew for every question: slow, short, and without
+//! any idea that the server has.
+
+use std::sync::Arc;
+
+use frieze_hlc::Hlc;
+
+/// Everything that ever happened to a file's length, bytes and modification time, by stamp.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Bytes {
+    events: Vec<Event>,
+}
+
+/// One thing that happened.
+#[derive(Clone, Debug)]
+pub(crate) struct Event {
+    pub(crate) stamp: Hlc,
+    pub(crate) what: What,
+}
+
+/// What happened.
+#[derive(Clone, Debug)]
+pub(crate) enum What {
+    Write(Write),
+    Truncate { len: u64 },
+    /// The modification time was set by hand.
+    Touch { mtime_ns: i64 },
+}
+
+/// Bytes written.
+#[derive(Clone, Debug)]
+pub(crate) struct Write {
+    pub(crate) session: u64,
+    pub(crate) offset: u64,
+    pub(crate) bytes: Arc<[u8]>,
+    pub(crate) user_time: Option<i64>,
+}
+
+impl Write {
+    pub(crate) fn end(&self) -> u64 {
+        self.offset + self.bytes.len() as u64
+    }
+}
+
+/// Which events count: all stamped up to `upto`, but for those of `without`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Cut<'a> {
+    pub(crate) upto: Hlc,
+    pub(crate) without: &'a [Hlc],
+}
+
+impl Cut<'_> {
+    /// Everything.
+    pub(crate) const NOW: Cut<'static> = Cut { upto: Hlc::MAX, without: &[] };
+
+    /// Everything up to an instant.
+    pub(crate) fn at(upto: Hlc) -> Cut<'static> {
+        Cut { upto, without: &[] }
+    }
+
+    fn holds(&self, stamp: Hlc) -> bool {
+        stamp <= self.upto && !self.without.contains(&stamp)
+    }
+}
+
+impl Bytes {
+    /// A file to which nothing has happened.
+    pub(crate) const NONE: Bytes = Bytes { events: Vec::new() };
+
+    /// Takes in an event, wherever in time it lies.
+    pub(crate) fn add(&mut self, stamp: Hlc, what: What) {
+        let at = self.events.partition_point(|event| event.stamp <= stamp);
+        self.events.insert(at, Event { stamp, what });
+    }
+
+    fn within<'a>(&'a self, cut: Cut<'a>) -> impl DoubleEndedIterator<Item = &'a Event> {
+        self.events.iter().filter(move |event| cut.holds(event.stamp))
+    }
+
+    /// The writes of a cut, by stamp.
+    pub(crate) fn writes<'a>(&'a self, cut: Cut<'a>) -> impl DoubleEndedIterator<Item = (Hlc, &'a Write)> {
+        self.within(cut).filter_map(|event| match &event.what {
+            What::Write(write) => Some((event.stamp, write)),
+            _ => None,
+        })
+    }
+
+    /// The truncates of a cut, by stamp.
+    pub(crate) fn truncates<'a>(&'a self, cut: Cut<'a>) -> impl Iterator<Item = (Hlc, u64)> {
+        self.within(cut).filter_map(|event| match event.what {
+            What::Truncate { len } => Some((event.stamp, len)),
+            _ => None,
+        })
+    }
+
+    pub(crate) fn size(&self, cut: Cut<'_>) -> u64 {
+        self.within(cut).fold(0, |size, event| match &event.what {
+            What::Write(write) => size.max(write.end()),
+            What::Truncate { len } => *len,
+            What::Touch { .. } => size,
+        })
+    }
+
+    /// The modification time; `None` if nothing happened.
+    pub(crate) fn mtime_ns(&self, cut: Cut<'_>) -> Option<i64> {
+        self.within(cut).next_back().map(|event| match event.what {
+            What::Touch { mtime_ns } => mtime_ns,
+            _ => event.stamp.unix_ns(),
+        })
+    }
+
+    /// The stamp of the newest write.
+    pub(crate) fn newest_write(&self, cut: Cut<'_>) -> Option<Hlc> {
+        self.writes(cut).next_back().map(|(stamp, _)| stamp)
+    }
+
+    /// Newest user time.
+    pub(crate) fn newest_user_time(&self, cut: Cut<'_>) -> Option<i64> {
+        self.writes(cut).filter_map(|(_, write)| write.user_time).next_back()
+    }
+
+    /// Up to `len` bytes from `offset`, cut at the end of the file.
+    pub(crate) fn read(&self, cut: Cut<'_>, offset: u64, len: u64) -> Vec<u8> {
+        let size = self.size(cut);
+        let (start, end) = (offset.min(size), offset.saturating_add(len).min(size));
+        let mut bytes = vec![0u8; (end - start) as usize];
+        for event in self.within(cut) {
+            match &event.what {
+                What::Write(write) => {
+                    let (from, to) = (write.offset.max(start), write.end().min(end));
+                    if from < to {
+                        let source = &write.bytes[(from - write.offset) as usize..(to - write.offset) as usize];
+                        bytes[(from - start) as usize..(to - start) as usize].copy_from_slice(source);
+                    }
+                }
+                What::Truncate { len } => bytes[((*len).clamp(start, end) - start) as usize..].fill(0),
+                What::Touch { .. } => {}
+            }
+        }
+        bytes
+    }
+
+    /// The first offset from `offset` on that holds data (or, `data` false, a hole); the end of the file is a hole.
+    pub(crate) fn seek(&self, cut: Cut<'_>, offset: u64, data: bool) -> Option<u64> {
+        let size = self.size(cut);
+        if offset >= size {
+            return None;
+        }
+        let mut ranges: Vec<(u64, u64)> = Vec::new();
+        for event in self.within(cut) {
+            match &event.what {
+                What::Write(write) => ranges.push((write.offset, write.end())),
+                What::Truncate { len } => {
+                    ranges.retain(|(from, _)| from < len);
+                    ranges.iter_mut().for_each(|(_, to)| *to = (*to).min(*len));
+                }
+                What::Touch { .. } => {}
+            }
+        }
+        ranges.sort_unstable();
+        if data {
+            return ranges.iter().filter(|(_, to)| *to > offset).map(|(from, _)| (*from).max(offset)).min();
+        }
+        let mut at = offset;
+        for (from, to) in ranges {
+            if from > at {
+                break;
+            }
+            at = at.max(to);
+        }
+        Some(at.min(size))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn write(offset: u64, bytes: &[u8]) -> What {
+        What::Write(Write { session: 1, offset, bytes: bytes.into(), user_time: None })
+    }
+
+    #[test]
+    fn bytes_cut_off_stay_gone_when_the_file_grows_again() {
+        let mut file = Bytes::default();
+        file.add(Hlc(1), write(0, b"abcdef"));
+        file.add(Hlc(2), What::Truncate { len: 2 });
+        file.add(Hlc(3), write(4, b"x"));
+        assert_eq!(file.read(Cut::NOW, 0, 10), b"ab\0\0x");
+        assert_eq!(file.read(Cut::at(Hlc(1)), 1, 3), b"bcd");
+        assert_eq!(file.read(Cut { upto: Hlc::MAX, without: &[Hlc(2)] }, 0, 10), b"abcdxf");
+        assert_eq!((file.seek(Cut::NOW, 0, false), file.seek(Cut::NOW, 2, true)), (Some(2), Some(4)));
+        assert_eq!((file.seek(Cut::NOW, 4, false), file.seek(Cut::NOW, 5, true)), (Some(5), None));
+    }
+}

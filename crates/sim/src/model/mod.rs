@@ -1,0 +1,186 @@
+//! What the server should hold, written down a second time and as simply as possible.
+//!
+//! Guarantees: nothing here knows of logs, indexes, horizons, grants of size or caches; a question is answered by
+//! folding everything that happened. So an equal answer of the server is evidence.
+
+pub(crate) mod bytes;
+pub(crate) mod tree;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use frieze_base::Reason;
+use frieze_hlc::Hlc;
+use frieze_wire::txn::Op;
+
+use bytes::{What, Write};
+use tree::Tree;
+
+/// Everything the server should know.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Model {
+    pub(crate) tree: Tree,
+    pub(crate) sessions: BTreeMap<u64, Session>,
+    pub(crate) snapshots: BTreeMap<String, Hlc>,
+}
+
+/// A session and what ran in it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Session {
+    /// Requests below it are forgotten by the metadata plane.
+    acked: u64,
+    /// What every request did, by number. Never forgotten here, so that a second effect is noticed.
+    pub(crate) ran: BTreeMap<u64, Ran>,
+    /// Chunks it may write, and chunks it may or may not be allowed to, by inode.
+    grants: BTreeMap<u64, Grants>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Grants {
+    sure: BTreeSet<u64>,
+    /// From this chunk on nothing is sure: an append was granted some that it did not tell.
+    unsure_from: Option<u64>,
+}
+
+/// What a request did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Ran {
+    Txn { stamp: Hlc, result: Result<Done, Reason> },
+    Wrote { stamp: Hlc, offset: u64 },
+}
+
+/// What a transaction that succeeded answers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Done {
+    pub(crate) id: u64,
+    pub(crate) existed: bool,
+}
+
+/// Whether a session may write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Granted {
+    Yes,
+    No,
+    Perhaps,
+}
+
+impl Model {
+    /// The model of a server whose root was made at `stamp`.
+    pub(crate) fn format(stamp: Hlc, root_mode: u32) -> Model {
+        Model { tree: Tree::format(stamp, root_mode), ..Model::default() }
+    }
+
+    /// What a transaction will answer if it runs now; `None` if it ran before and that is remembered.
+    pub(crate) fn preview(&self, session: u64, seq: u64, op: &Op) -> Result<Ran, Result<(), Reason>> {
+        if let Op::OpenSession(_) = op {
+            return Err(Ok(()));
+        }
+        let Some(state) = self.sessions.get(&session) else { return Err(Err(Reason::UnknownSession)) };
+        if seq < state.acked {
+            return Err(Err(Reason::SequenceTooOld));
+        }
+        if let Some(ran) = state.ran.get(&seq) {
+            return Ok(ran.clone());
+        }
+        Err(match op {
+            Op::MakeSnapshot(op) if self.snapshots.contains_key(&op.name) => Err(Reason::Exists),
+            Op::DeleteSnapshot(op) if !self.snapshots.contains_key(&op.name) => Err(Reason::NotFound),
+            Op::Grant(op) if self.tree.node(op.inode, Hlc::MAX).is_none() => Err(Reason::StaleHandle),
+            Op::Settle(op) if self.tree.node(op.inode, Hlc::MAX).is_none() => Err(Reason::StaleHandle),
+            Op::CloseSession(_) | Op::MakeSnapshot(_) | Op::DeleteSnapshot(_) | Op::Grant(_) | Op::Settle(_) => Ok(()),
+            op => self.tree.decide(op).map(|_| ()),
+        })
+    }
+
+    /// Runs a transaction at `stamp`, or answers what it did when it first ran.
+    pub(crate) fn run(&mut self, session: u64, seq: u64, acked: u64, op: &Op, stamp: Hlc) -> Ran {
+        let result = match self.preview(session, seq, op) {
+            Ok(ran) => return ran,
+            Err(Err(reason @ (Reason::UnknownSession | Reason::SequenceTooOld))) => {
+                return Ran::Txn { stamp, result: Err(reason) };
+            }
+            Err(Err(reason)) => Err(reason),
+            Err(Ok(())) => Ok(self.carry_out(session, op, stamp)),
+        };
+        let ran = Ran::Txn { stamp, result };
+        if let Some(state) = self.sessions.get_mut(&session).filter(|_| seq != 0) {
+            state.acked = state.acked.max(acked).max(1);
+            state.ran.insert(seq, ran.clone());
+        }
+        ran
+    }
+
+    fn carry_out(&mut self, session: u64, op: &Op, stamp: Hlc) -> Done {
+        match op {
+            Op::OpenSession(_) => {
+                self.sessions.insert(stamp.0, Session::default());
+                Done { id: stamp.0, existed: false }
+            }
+            Op::CloseSession(_) => {
+                self.sessions.remove(&session);
+                Done { id: session, existed: false }
+            }
+            Op::MakeSnapshot(op) => {
+                self.snapshots.insert(op.name.clone(), if op.at == 0 { stamp } else { Hlc(op.at) });
+                Done::default()
+            }
+            Op::DeleteSnapshot(op) => {
+                self.snapshots.remove(&op.name);
+                Done::default()
+            }
+            Op::Grant(op) => {
+                let chunks = u64::from(op.first)..u64::from(op.first) + u64::from(op.count);
+                self.grants(session, op.inode).sure.extend(chunks);
+                Done { id: op.inode, existed: false }
+            }
+            Op::Settle(op) => {
+                if !op.keep_grant
+                    && let Some(state) = self.sessions.get_mut(&session)
+                {
+                    state.grants.remove(&op.inode);
+                }
+                Done { id: op.inode, existed: false }
+            }
+            op => {
+                let change = self.tree.decide(op).expect("it was previewed");
+                let (id, existed) = self.tree.commit(&change, stamp);
+                if let Op::Make(make) = op
+                    && let (Some(frieze_wire::txn::MakeKind::File(true)), false) = (&make.kind, existed)
+                {
+                    self.grants(session, id).sure.insert(0);
+                }
+                Done { id, existed }
+            }
+        }
+    }
+
+    fn grants(&mut self, session: u64, inode: u64) -> &mut Grants {
+        self.sessions.entry(session).or_default().grants.entry(inode).or_default()
+    }
+
+    /// The server granted an append some chunks from `first` on.
+    pub(crate) fn granted_tail(&mut self, session: u64, inode: u64, first: u64) {
+        let grants = self.grants(session, inode);
+        grants.unsure_from = Some(grants.unsure_from.map_or(first, |before| before.min(first)));
+    }
+
+    /// Whether a session may write the chunks `first..=last`.
+    pub(crate) fn may_write(&self, session: u64, inode: u64, first: u64, last: u64) -> Granted {
+        let Some(grants) = self.sessions.get(&session).and_then(|state| state.grants.get(&inode)) else {
+            return Granted::No;
+        };
+        let mut missing = (first..=last).filter(|chunk| !grants.sure.contains(chunk)).peekable();
+        match (missing.peek().is_some(), grants.unsure_from) {
+            (false, _) => Granted::Yes,
+            (true, Some(from)) if missing.all(|chunk| chunk >= from) => Granted::Perhaps,
+            _ => Granted::No,
+        }
+    }
+
+    /// Takes in bytes that were written.
+    pub(crate) fn wrote(&mut self, seq: u64, inode: u64, stamp: Hlc, write: Write) {
+        if let Some(state) = self.sessions.get_mut(&write.session) {
+            state.ran.insert(seq, Ran::Wrote { stamp, offset: write.offset });
+        }
+        self.tree.write(inode, stamp, What::Write(write));
+    }
+}

@@ -1,0 +1,70 @@
+//! What a run is to do, and what came of it.
+
+use frieze_base::Rng;
+
+use crate::breakage::Break;
+use crate::violation::Violation;
+
+/// A run. Everything in it follows from the seed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// Decides everything.
+    pub seed: u64,
+    /// Operations that clients finish before the faults stop. Default 320.
+    pub operations: u64,
+    /// Clients. Default: 2 to 5, by the seed.
+    pub clients: u64,
+    /// Faults, each after a share of the operations. Default: 5 to 9, by the seed.
+    pub faults: u64,
+    /// What is broken on purpose, for the test of the tester.
+    pub breakage: Option<Break>,
+    /// True: the trace keeps its lines.
+    pub keep_trace: bool,
+}
+
+impl Plan {
+    /// The run of a seed.
+    pub fn of_seed(seed: u64) -> Plan {
+        let mut rng = Rng::new(seed ^ 0x5eed);
+        Plan {
+            seed,
+            operations: 320,
+            clients: rng.between(2, 5),
+            faults: rng.between(5, 9),
+            breakage: None,
+            keep_trace: false,
+        }
+    }
+}
+
+/// What came of a run.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// The promise that was broken first, if one was.
+    pub violation: Option<Violation>,
+    /// Two runs of one plan have the same.
+    pub trace_hash: u64,
+    /// The lines of the trace, if they were to be kept.
+    pub trace: Vec<String>,
+    /// What happened, in numbers.
+    pub counts: Counts,
+}
+
+/// What happened in a run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Operations that clients finished.
+    pub operations: u64,
+    /// Faults injected.
+    pub faults: u64,
+    /// Starts of the server after the first.
+    pub restarts: u64,
+    /// Losses of power.
+    pub power_losses: u64,
+    /// Changes made.
+    pub changes: u64,
+    /// Changes that losses of power took.
+    pub lost: u64,
+    /// Answers about instants that were remembered.
+    pub remembered: u64,
+}

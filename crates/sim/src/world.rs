@@ -1,0 +1,639 @@
+//! Clients, a network between them and the server, and faults: one event after the other, in the order that the seed
+//! gives them.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+
+use frieze_base::{ErrorKind, Reason, Rng};
+use frieze_disk::{CrashKind, Disk};
+use frieze_node::Settings;
+
+use crate::auditor::{Auditor, told};
+use crate::client::{Client, Next};
+use crate::machine::{Answer, ConnId, Hardware, USER};
+use crate::plan::{Counts, Outcome, Plan};
+use crate::trace::Trace;
+use crate::violation::{Rule, Verdict, Violation, broken};
+use crate::witness::{Ask, CHUNK_BYTES, SESSION_TIMEOUT_NS, Witness};
+use crate::workload::{Mix, Workload};
+
+/// Something that will happen.
+enum Event {
+    /// A client looks for something to do.
+    Think { client: usize },
+    ToServer { conn: ConnId, ask: Box<Ask> },
+    ToClient { client: usize, answer: Box<Answer> },
+    /// Nothing was heard for too long.
+    Timeout { client: usize, request_id: u64 },
+    /// The server hears that a connection is gone.
+    Gone { conn: ConnId },
+    Flush,
+    Tend,
+    Restart,
+    Heal(Healing),
+}
+
+/// A fault that ends.
+#[derive(Clone, Copy, Debug)]
+enum Healing {
+    Clock { by_us: i64 },
+    Space,
+    Rot { offset: u64, bit: u8 },
+}
+
+/// A fault.
+#[derive(Clone, Copy, Debug)]
+enum Fault {
+    CrashAtEffect,
+    CrashInStore,
+    Die,
+    PowerLoss,
+    ClockJump,
+    Pause,
+    FailedSync,
+    FullDisk,
+    Rot,
+    StopInOrder,
+    SlowFlusher,
+}
+
+const FAULTS: [Fault; 17] = [
+    Fault::CrashAtEffect,
+    Fault::CrashAtEffect,
+    Fault::CrashAtEffect,
+    Fault::CrashAtEffect,
+    Fault::CrashInStore,
+    Fault::Die,
+    Fault::PowerLoss,
+    Fault::PowerLoss,
+    Fault::PowerLoss,
+    Fault::ClockJump,
+    Fault::ClockJump,
+    Fault::Pause,
+    Fault::FailedSync,
+    Fault::FullDisk,
+    Fault::Rot,
+    Fault::StopInOrder,
+    Fault::SlowFlusher,
+];
+
+struct Scheduled {
+    at_us: u64,
+    order: u64,
+    event: Event,
+}
+
+impl PartialEq for Scheduled {
+    fn eq(&self, other: &Self) -> bool {
+        self.order == other.order
+    }
+}
+
+impl Eq for Scheduled {}
+
+impl PartialOrd for Scheduled {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Scheduled {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        (self.at_us, self.order).cmp(&(other.at_us, other.order))
+    }
+}
+
+struct World {
+    plan: Plan,
+    rng: Rng,
+    work: Rng,
+    witness: Witness,
+    auditor: Auditor,
+    clients: Vec<Client>,
+    conns: BTreeMap<ConnId, usize>,
+    /// When the last message of a connection arrives: they do not overtake each other.
+    arrivals: BTreeMap<(ConnId, bool), u64>,
+    queue: BinaryHeap<Reverse<Scheduled>>,
+    now_us: u64,
+    order: u64,
+    flush_at: Option<u64>,
+    flush_delay_us: u64,
+    /// Somebody waits for the flush that is to come.
+    hurried: bool,
+    /// Operations after which the next faults come, last first.
+    faults: Vec<u64>,
+    mix: Mix,
+    /// What the server dies of when the device stops under it.
+    next_crash: CrashKind,
+    calm: bool,
+    rotten: Option<(u64, u8)>,
+    counts: Counts,
+}
+
+/// Runs a plan to its end, or to the first promise that is broken.
+pub fn run(plan: &Plan) -> Outcome {
+    let mut world = World::new(*plan);
+    let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| world.live()));
+    let violation = match caught {
+        Ok(verdict) => verdict.err(),
+        Err(panic) => {
+            let words = panic.downcast_ref::<String>().cloned();
+            let words = words.or_else(|| panic.downcast_ref::<&str>().map(|words| (*words).to_owned()));
+            Some(Violation { rule: Rule::NoPanic, what: words.unwrap_or_else(|| "a panic without words".to_owned()) })
+        }
+    };
+    world.counts.changes = world.witness.journal.effects.len() as u64;
+    world.counts.lost = world.witness.lost;
+    world.counts.remembered = world.witness.memory.len() as u64;
+    let trace_hash = world.witness.trace.hash();
+    Outcome { violation, trace_hash, trace: world.witness.trace.take_lines(), counts: world.counts }
+}
+
+/// The settings that simulated servers run with: small chunks and segments, so that their edges are met.
+pub(crate) fn settings() -> Settings {
+    Settings {
+        dir: "sim".into(),
+        segment_bytes: SEGMENT_BYTES,
+        chunk_bytes: CHUNK_BYTES,
+        chain_count: 4,
+        dirty_bytes_max: 8 << 20,
+        reserve_bytes: RESERVE_BYTES,
+        session_timeout: std::time::Duration::from_nanos(SESSION_TIMEOUT_NS),
+        root_mode: Some(0o777),
+        ..Settings::default()
+    }
+}
+
+const SEGMENT_BYTES: u64 = 8 << 20;
+const RESERVE_BYTES: u64 = 24 << 20;
+/// 2026-11-21T00:00:00Z: any day will do.
+pub(crate) const WALL_US: u64 = 1_795_219_200_000_000;
+/// Attempts after which a client gives up while faults go on.
+const ATTEMPTS_MAX: u32 = 8;
+/// Simulated time in which everything has to be answered once faults have stopped: beyond an hour's jump of the clock.
+const CALM_US_MAX: u64 = 3 * 3_600_000_000;
+
+impl World {
+    fn new(plan: Plan) -> World {
+        let mut rng = Rng::new(plan.seed);
+        let hardware = Hardware { seed: rng.next(), settings: settings(), wall_us: WALL_US, breakage: plan.breakage };
+        let work = rng.split();
+        let mix = Mix {
+            sync_one_in: *rng.choose(&[2, 3, 5, 20]),
+            large_one_in: if rng.chance(8) { 12 } else { 100_000 },
+        };
+        let mut faults: Vec<u64> = (0..plan.faults).map(|_| rng.between(5, plan.operations.max(6) - 1)).collect();
+        faults.sort_unstable_by_key(|at| Reverse(*at));
+        World {
+            witness: Witness::new(hardware, Trace::new(plan.keep_trace)),
+            auditor: Auditor::default(),
+            clients: (0..plan.clients).map(|_| Client::new()).collect(),
+            conns: BTreeMap::new(),
+            arrivals: BTreeMap::new(),
+            queue: BinaryHeap::new(),
+            now_us: 0,
+            order: 0,
+            flush_at: None,
+            flush_delay_us: 50_000,
+            hurried: false,
+            faults,
+            mix,
+            next_crash: CrashKind::Process,
+            calm: false,
+            rotten: None,
+            counts: Counts::default(),
+            plan,
+            rng,
+            work,
+        }
+    }
+
+    fn live(&mut self) -> Verdict {
+        if !self.witness.start()? {
+            return broken(Rule::Restarts, "the first start died");
+        }
+        for client in 0..self.clients.len() {
+            self.after(client as u64 * 100, Event::Think { client });
+        }
+        self.after(500_000, Event::Tend);
+        while self.counts.operations < self.plan.operations || !self.faults.is_empty() {
+            self.step()?;
+        }
+        self.calm_down()?;
+        self.look_back()
+    }
+
+    /// Lets the next event happen.
+    fn step(&mut self) -> Verdict {
+        let Some(Reverse(Scheduled { at_us, event, .. })) = self.queue.pop() else {
+            return broken(Rule::Live, "nothing is left to happen");
+        };
+        if at_us > self.now_us {
+            self.witness.machine.time.advance_us(at_us - self.now_us);
+            self.now_us = at_us;
+        }
+        self.witness.trace.at(self.now_us);
+        self.happen(event)?;
+        self.settle()?;
+        while self.faults.last().is_some_and(|at| *at <= self.counts.operations) {
+            self.faults.pop();
+            self.inject()?;
+            self.settle()?;
+        }
+        Ok(())
+    }
+
+    /// Sees to what every call of the server leaves behind: its death, its answers, its wish to flush.
+    fn settle(&mut self) -> Verdict {
+        self.carry_answers();
+        if self.witness.machine.is_up() && self.witness.machine.is_dying() {
+            self.die(self.next_crash);
+        }
+        if self.witness.machine.is_up() && !self.witness.read_only {
+            let (woken, dirty) = self.witness.machine.wants_flush();
+            let hurries = woken && !self.hurried;
+            self.hurried = woken;
+            // A flush takes its time, and others write meanwhile.
+            let delay = match hurries {
+                true => *self.rng.choose(&[100, 500, 2_000, 10_000]),
+                false => self.flush_delay_us,
+            };
+            let at = self.now_us + delay;
+            if (hurries || dirty) && self.flush_at.is_none_or(|flush_at| at < flush_at) {
+                self.flush_at = Some(at);
+                self.after(delay, Event::Flush);
+            }
+        }
+        Ok(())
+    }
+
+    fn after(&mut self, delay_us: u64, event: Event) {
+        self.order += 1;
+        self.queue.push(Reverse(Scheduled { at_us: self.now_us + delay_us, order: self.order, event }));
+    }
+
+    fn happen(&mut self, event: Event) -> Verdict {
+        match event {
+            Event::Think { client } => self.think(client),
+            Event::ToServer { conn, ask } => return self.witness.deliver(conn, *ask),
+            Event::ToClient { client, answer } => self.hear(client, &answer),
+            Event::Timeout { client, request_id } => self.time_out(client, request_id),
+            Event::Gone { conn } => self.witness.disconnect(conn),
+            Event::Flush => {
+                if self.flush_at.is_some_and(|at| at <= self.now_us) {
+                    self.flush_at = None;
+                    if !self.witness.read_only {
+                        self.witness.flush()?;
+                    }
+                    if self.witness.read_only && self.witness.machine.is_up() {
+                        // Whoever runs the server sees it and starts it again.
+                        let delay = self.rng.between(100_000, 3_000_000);
+                        self.after(delay, Event::Restart);
+                    }
+                }
+            }
+            Event::Tend => {
+                self.witness.tend()?;
+                self.after(500_000, Event::Tend);
+            }
+            Event::Restart => return self.restart(),
+            Event::Heal(healing) => self.heal(healing),
+        }
+        Ok(())
+    }
+
+    fn think(&mut self, client: usize) {
+        let idle = self.clients[client].waiting.is_none();
+        if !idle {
+            return;
+        }
+        if self.clients[client].steps.is_empty() {
+            if self.calm {
+                return;
+            }
+            let mut workload = Workload { rng: &mut self.work, witness: &self.witness, mix: self.mix };
+            let steps = workload.next(&self.clients[client]);
+            self.clients[client].steps.extend(steps);
+        }
+        match self.clients[client].begin() {
+            true => self.send(client),
+            false => self.after(1000, Event::Think { client }),
+        }
+    }
+
+    /// Sends what a client waits for, over a connection that it may have to make first.
+    fn send(&mut self, client: usize) {
+        let known = self.clients[client].conn.filter(|conn| self.witness.machine.is_connected(*conn));
+        let conn = match known {
+            Some(conn) => conn,
+            None if self.witness.machine.is_up() && !self.witness.machine.is_dying() => {
+                let conn = self.witness.connect(USER);
+                self.conns.insert(conn, client);
+                self.clients[client].conn = Some(conn);
+                conn
+            }
+            None => {
+                // Connection refused.
+                let Some(ask) = self.clients[client].attempt() else { return };
+                let request_id = ask.header.request_id;
+                return self.after(100_000, Event::Timeout { client, request_id });
+            }
+        };
+        let Some(ask) = self.clients[client].attempt() else { return };
+        let request_id = ask.header.request_id;
+        let copies = self.copies();
+        for _ in 0..copies {
+            let at = self.arrival(conn, true);
+            self.after(at - self.now_us, Event::ToServer { conn, ask: Box::new(ask.clone()) });
+        }
+        let patience = self.rng.between(800_000, 1_500_000);
+        self.after(patience, Event::Timeout { client, request_id });
+    }
+
+    /// How often a message arrives.
+    fn copies(&mut self) -> u32 {
+        match self.rng.below(100) {
+            _ if self.calm => 1,
+            0..=2 => 0,
+            3..=5 => 2,
+            _ => 1,
+        }
+    }
+
+    /// When a message arrives: later than those sent before it on the same connection.
+    fn arrival(&mut self, conn: ConnId, to_server: bool) -> u64 {
+        let delay = match self.rng.below(30) {
+            0 if !self.calm => self.rng.between(100_000, 4_000_000),
+            1 | 2 => self.rng.between(2_000, 30_000),
+            _ => self.rng.between(30, 400),
+        };
+        let last = self.arrivals.entry((conn, to_server)).or_insert(0);
+        *last = (self.now_us + delay).max(*last + 1);
+        *last
+    }
+
+    fn carry_answers(&mut self) {
+        for answer in std::mem::take(&mut self.witness.said) {
+            let Some(&client) = self.conns.get(&answer.conn) else { continue };
+            for _ in 0..self.copies() {
+                let at = self.arrival(answer.conn, false);
+                self.after(at - self.now_us, Event::ToClient { client, answer: Box::new(answer.clone()) });
+            }
+        }
+    }
+
+    fn hear(&mut self, client: usize, answer: &Answer) {
+        match self.clients[client].hear(answer) {
+            Next::Nothing => {}
+            Next::Done(question) => {
+                let lasting = answer.result.as_ref().err().is_none_or(|fault| {
+                    !matches!(fault.kind(), ErrorKind::Corrupt | ErrorKind::Conflict)
+                        && !matches!(fault.reason, Reason::Future | Reason::StaleHandle)
+                });
+                if let Some(question) = question.filter(|_| lasting) {
+                    let (told, _) = told(&answer.result, &answer.payload);
+                    self.witness.memory.remember(question, told);
+                }
+                self.counts.operations += 1;
+                let pause = if self.rng.chance(10) { self.rng.below(100_000) } else { self.rng.between(10, 1_000) };
+                self.after(pause, Event::Think { client });
+            }
+            Next::Later => {
+                let pause = self.rng.between(50_000, 500_000);
+                let request_id = answer.header.request_id;
+                self.after(pause, Event::Timeout { client, request_id });
+            }
+        }
+    }
+
+    fn time_out(&mut self, client: usize, request_id: u64) {
+        let Some(waiting) = &self.clients[client].waiting else { return };
+        if waiting.ask.header.request_id != request_id {
+            return;
+        }
+        if waiting.attempts >= ATTEMPTS_MAX && !self.calm {
+            self.clients[client].give_up();
+            self.counts.operations += 1;
+            return self.after(1000, Event::Think { client });
+        }
+        if let Some(conn) = self.clients[client].conn
+            && self.rng.chance(2)
+        {
+            // It makes a new connection; what is under way on the old one may still arrive.
+            self.clients[client].conn = None;
+            let late = self.rng.between(0, 6_000_000);
+            self.after(late, Event::Gone { conn });
+        }
+        self.send(client);
+    }
+
+    fn inject(&mut self) -> Verdict {
+        self.counts.faults += 1;
+        let fault = *self.rng.choose(&FAULTS);
+        self.witness.trace.line(|| format!("fault: {fault:?}"));
+        self.next_crash = if self.rng.chance(2) { CrashKind::Power } else { CrashKind::Process };
+        let up = self.witness.machine.is_up();
+        match fault {
+            Fault::CrashAtEffect if up => {
+                let changes = self.rng.between(1, 30);
+                self.witness.machine.disk.fail_after(changes);
+            }
+            Fault::CrashInStore if up => {
+                let changes = self.rng.between(1, 4);
+                self.witness.machine.store.fail_after(changes);
+            }
+            Fault::Die if up => self.die(CrashKind::Process),
+            Fault::PowerLoss if up => self.die(CrashKind::Power),
+            Fault::ClockJump => self.jump_clock(),
+            Fault::Pause => {
+                let long = self.rng.chance(3);
+                let pause = if long { self.rng.between(20_000_000, 90_000_000) } else { self.rng.between(1000, 3_000_000) };
+                self.witness.machine.time.advance_us(pause);
+                self.now_us += pause;
+            }
+            Fault::FailedSync if up => {
+                self.witness.excuses.device = true;
+                let count = self.rng.between(1, 3) as u32;
+                self.witness.machine.disk.fail_syncs(count);
+                // Should nobody notice, the next start does away with it.
+                let delay = self.rng.between(1_000_000, 5_000_000);
+                self.after(delay, Event::Restart);
+            }
+            Fault::FullDisk => {
+                self.witness.excuses.full = true;
+                let disk = &self.witness.machine.disk;
+                if let Ok(space) = disk.space() {
+                    let spare = self.rng.below(2) * SEGMENT_BYTES;
+                    disk.set_capacity(space.capacity_bytes - space.free_bytes + RESERVE_BYTES + spare);
+                }
+                let delay = self.rng.between(200_000, 4_000_000);
+                self.after(delay, Event::Heal(Healing::Space));
+            }
+            Fault::Rot if up && self.rotten.is_none() => self.rot(),
+            Fault::StopInOrder if up => {
+                self.witness.stop()?;
+                self.carry_answers();
+                if !self.witness.machine.is_dying() {
+                    self.die(CrashKind::Process);
+                }
+            }
+            Fault::SlowFlusher => self.flush_delay_us = self.rng.between(50_000, 2_000_000),
+            // The server is down: something happens to it that also can then.
+            _ => self.jump_clock(),
+        }
+        Ok(())
+    }
+
+    fn jump_clock(&mut self) {
+        self.witness.excuses.clock = true;
+        let (by_us, heals) = match self.rng.below(10) {
+            0 => (3_600_000_000, false),
+            1 => (-3_600_000_000, true),
+            2..=5 => (self.rng.between(10_000, 3_000_000) as i64, false),
+            _ => (-(self.rng.between(10_000, 3_000_000) as i64), false),
+        };
+        self.witness.trace.line(|| format!("the clock jumps by {by_us} us"));
+        self.witness.machine.time.jump_wall_us(by_us);
+        if heals {
+            let delay = self.rng.between(1_000_000, 30_000_000);
+            self.after(delay, Event::Heal(Healing::Clock { by_us: -by_us }));
+        }
+    }
+
+    /// Flips a bit among the records of the oldest segment.
+    fn rot(&mut self) {
+        let log_bytes = self.witness.machine.status().log_bytes;
+        let offset = self.rng.below(log_bytes.min(SEGMENT_BYTES / 2).max(1));
+        let bit = self.rng.below(8) as u8;
+        if log_bytes == 0 || !self.flip(offset, bit) {
+            return;
+        }
+        self.witness.excuses.rot = true;
+        self.rotten = Some((offset, bit));
+        let delay = self.rng.between(100_000, 3_000_000);
+        self.after(delay, Event::Heal(Healing::Rot { offset, bit }));
+    }
+
+    fn flip(&mut self, offset: u64, bit: u8) -> bool {
+        let disk = &self.witness.machine.disk;
+        let names = disk.list().unwrap_or_default();
+        let Some(name) = names.iter().find(|name| name.starts_with("seg-")) else { return false };
+        disk.flip_bit(name, offset, bit).is_ok()
+    }
+
+    fn heal(&mut self, healing: Healing) {
+        match healing {
+            Healing::Clock { by_us } => self.witness.machine.time.jump_wall_us(by_us),
+            Healing::Space => {
+                self.witness.machine.disk.set_capacity(u64::MAX / 2);
+                self.witness.excuses.full = false;
+            }
+            Healing::Rot { offset, bit } => self.heal_rot(Some((offset, bit))),
+        }
+    }
+
+    /// A bit that was flipped is set right, by hand as it were: what recovery makes of damage is a scenario of its own.
+    fn heal_rot(&mut self, which: Option<(u64, u8)>) {
+        if let Some((offset, bit)) = self.rotten.take_if(|rotten| which.is_none_or(|which| which == *rotten)) {
+            self.flip(offset, bit);
+            self.witness.excuses.rot = false;
+        }
+    }
+
+    /// The process ends, or the machine goes down; it comes back after a while.
+    fn die(&mut self, kind: CrashKind) {
+        // The disk of a dying process answers no more: bits are set right once it is back.
+        self.witness.die(kind);
+        self.heal_rot(None);
+        self.conns.clear();
+        self.arrivals.clear();
+        self.flush_at = None;
+        self.flush_delay_us = 50_000;
+        self.counts.power_losses += u64::from(kind == CrashKind::Power);
+        for client in &mut self.clients {
+            client.conn = None;
+        }
+        let delay = self.rng.between(1_000, 2_000_000);
+        self.after(delay, Event::Restart);
+    }
+
+    fn restart(&mut self) -> Verdict {
+        if self.witness.machine.is_up() {
+            if self.witness.read_only || self.witness.excuses.device {
+                self.die(CrashKind::Process);
+            }
+            return Ok(());
+        }
+        if !self.calm && self.rng.chance(4) {
+            let changes = self.rng.between(1, 12);
+            self.witness.machine.disk.fail_after(changes);
+        }
+        self.counts.restarts += 1;
+        if !self.witness.start()? {
+            let kind = if self.rng.chance(2) { CrashKind::Power } else { CrashKind::Process };
+            self.die(kind);
+            return Ok(());
+        }
+        let wait_us = self.witness.machine.restart_wait_us();
+        self.witness.machine.time.advance_us(wait_us);
+        self.now_us += wait_us;
+        let looked = self.auditor.audit(&mut self.witness, None)?
+            && self.auditor.ask_some_again(&mut self.witness, &mut self.rng, 20)?;
+        self.witness.trace.line(|| format!("looked at everything: {looked}"));
+        Ok(())
+    }
+
+    /// Faults stop; everything has to be answered.
+    fn calm_down(&mut self) -> Verdict {
+        self.witness.trace.line(|| "calm".to_owned());
+        self.calm = true;
+        self.heal(Healing::Space);
+        self.flush_delay_us = 50_000;
+        let until = self.now_us + CALM_US_MAX;
+        for client in 0..self.clients.len() {
+            self.after(0, Event::Think { client });
+        }
+        let busy = |world: &World| {
+            let waits = |client: &Client| client.waiting.is_some() || !client.steps.is_empty();
+            world.clients.iter().any(waits) || !world.witness.machine.is_up() || world.witness.excuses.device
+        };
+        while busy(self) {
+            if self.now_us > until {
+                let waiting: Vec<_> = self.clients.iter().filter_map(|client| client.waiting.as_ref()).collect();
+                let asks: Vec<_> = waiting.iter().map(|waiting| (&waiting.step, waiting.attempts)).collect();
+                return broken(Rule::Live, format!("faults have stopped, and these are not answered: {asks:?}"));
+            }
+            self.step()?;
+        }
+        self.heal_rot(None);
+        Ok(())
+    }
+
+    /// The end: everything is looked at once more, before and after a restart in order.
+    fn look_back(&mut self) -> Verdict {
+        for round in 0..2 {
+            self.witness.flush()?;
+            if self.witness.unanswered() > 0 {
+                return broken(Rule::Live, format!("{} requests were never answered", self.witness.unanswered()));
+            }
+            self.auditor.audit(&mut self.witness, None)?;
+            for _ in 0..4 {
+                let effects = &self.witness.journal.effects;
+                let at = effects[self.rng.below(effects.len() as u64) as usize].stamp;
+                let at = if self.rng.chance(3) { at.previous().max(self.witness.earliest()) } else { at };
+                self.auditor.audit(&mut self.witness, Some(at))?;
+            }
+            for place in 0..self.witness.memory.len() {
+                self.auditor.ask_again(&mut self.witness, place)?;
+            }
+            if round == 0 {
+                self.witness.stop()?;
+                self.witness.die(CrashKind::Process);
+                if !self.witness.start()? {
+                    return broken(Rule::Restarts, "the last start died");
+                }
+            }
+        }
+        Ok(())
+    }
+}
