@@ -167,10 +167,11 @@ impl Engine {
         tail
     }
 
-    /// Length and modification time of a file now, and its newest record that is not settled: what a settled size is
-    /// made of.
+    /// Length and modification time of a file with all that was written to it, and its newest record that is not settled:
+    /// where an append goes and what a settled size is made of. A `sync` write on its way to the disk counts here, though
+    /// readers do not see it yet: an append must not cover it, and a settled size must not forget it.
     pub(crate) fn current_extent(&self, id: InodeId, inode: &Inode) -> (u64, i64, Option<Hlc>) {
-        let seen = Seen { id, inode: inode.clone(), upto: None, empty: false, user_time_open: false };
+        let seen = Seen { id, inode: inode.clone(), upto: Some(Hlc::MAX), empty: false, user_time_open: false };
         let extent = self.extent(&seen);
         (extent.size, extent.mtime_ns, extent.data)
     }
@@ -410,7 +411,8 @@ impl Engine {
             .filter(|horizon| horizon.len < chunk_start + layout.chunk_bytes)
             .map(|horizon| Horizon { at: horizon.at, len: horizon.len.saturating_sub(chunk_start) })
             .collect();
-        let at = seen.upto.unwrap_or_else(|| self.data.now_cut(layout.chain(index)));
+        // What a settled size counts is shown, committed or not: a reader must not find zeros within it.
+        let at = seen.upto.unwrap_or_else(|| self.data.now_cut(layout.chain(index)).max(seen.inode.size_as_of));
         scratch.pieces.clear();
         let chunk = ChunkId { inode: seen.id, index };
         self.data.device().log().plan(chunk, range, at, &horizons, &mut scratch.pieces);
