@@ -82,6 +82,8 @@ pub enum CutReason {
     Contradiction,
     /// Later segments exist, but what leads to them is missing.
     LostBeforeLaterSegment,
+    /// A record stamped after the instant up to which the log was to be recovered.
+    BeyondLimit,
 }
 
 /// Damage in the part of the log that was durable.
@@ -115,7 +117,23 @@ impl MultiLog {
         source: &mut dyn SegmentSource,
         on_record: &mut dyn FnMut(&RecordMeta),
     ) -> Result<(MultiLog, Report), Error> {
+        MultiLog::recover_upto(settings, source, Hlc::MAX, on_record)
+    }
+
+    /// As [`MultiLog::recover`], but ends the log before the first record stamped after `upto` that no footer vouches
+    /// for: what the driver knows to depend on something that is lost. The driver wipes the header of that record, or
+    /// the next recovery finds it again.
+    ///
+    /// # Errors
+    /// As [`MultiLog::recover`].
+    pub fn recover_upto(
+        settings: Settings,
+        source: &mut dyn SegmentSource,
+        upto: Hlc,
+        on_record: &mut dyn FnMut(&RecordMeta),
+    ) -> Result<(MultiLog, Report), Error> {
         let mut recovery = Recovery {
+            upto,
             log: MultiLog::new(settings),
             report: Report::default(),
             reader: Reader::new(source),
@@ -132,6 +150,8 @@ impl MultiLog {
 }
 
 struct Recovery<'a> {
+    /// Records of the tail stamped later are not part of the log.
+    upto: Hlc,
     log: MultiLog,
     report: Report,
     reader: Reader<'a>,
@@ -341,6 +361,9 @@ impl Recovery<'_> {
             }
             if mode == Mode::Tail && group.iter().any(|(_, meta, _)| self.log.refuses(meta).is_some()) {
                 break Some(CutReason::Contradiction);
+            }
+            if mode == Mode::Tail && group.iter().any(|(_, meta, _)| meta.stamp > self.upto) {
+                break Some(CutReason::BeyondLimit);
             }
             for (entry, meta, end) in group.drain(..) {
                 self.take(key, &meta, &entry, end);

@@ -11,7 +11,8 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
 use frieze_base::{Fault, Reason, SegmentId, crc32c, crc32c_combine};
 use frieze_disk::{Disk, DiskFile};
 use frieze_multilog::{
-    CutReason, LogPosition, MultiLog, Piece, RecordMeta, Seal, SegmentKey, SegmentSource, Source, Stored,
+    CutReason, LogPosition, MultiLog, Piece, RECORD_HEADER_BYTES, RecordMeta, Seal, SegmentKey, SegmentSource, Source,
+    Stored,
 };
 
 /// Bytes moved between two looks at the checksum: stays in the second-level cache of a core.
@@ -88,7 +89,8 @@ pub(crate) struct Recovered {
 }
 
 impl Device {
-    /// Recovers the log on `disk`; `on_record` sees every record in log order.
+    /// Recovers the log on `disk`; `on_record` sees every record in log order. What nobody vouches for and is stamped
+    /// after `upto` is cut off for good.
     ///
     /// # Errors
     /// The disk's, and `Corrupt` if a segment header is not of this format.
@@ -96,11 +98,12 @@ impl Device {
         disk: Arc<dyn Disk>,
         settings: frieze_multilog::Settings,
         reserve_bytes: u64,
+        upto: frieze_hlc::Hlc,
         on_record: &mut dyn FnMut(&RecordMeta),
     ) -> Result<Recovered, Fault> {
         let mut newest = frieze_hlc::Hlc::ZERO;
         let mut source = Segments { disk: &*disk, files: BTreeMap::new() };
-        let (log, report) = MultiLog::recover(settings.clone(), &mut source, &mut |meta| {
+        let (log, report) = MultiLog::recover_upto(settings.clone(), &mut source, upto, &mut |meta| {
             newest = newest.max(meta.stamp);
             on_record(meta);
         })?;
@@ -112,6 +115,12 @@ impl Device {
         for (segment, key) in &report.files {
             let file = source.files.remove(key).expect("recovery names only files it was shown");
             files.insert(*segment, file);
+        }
+        if let Some(cut) = report.cut.as_ref().filter(|cut| cut.why == CutReason::BeyondLimit)
+            && let Some(file) = files.get(&cut.segment)
+        {
+            file.write_at(cut.offset, &[&[0u8; RECORD_HEADER_BYTES]])?;
+            file.sync()?;
         }
         // What holds nothing of the log would be in the way of a segment to come: one becomes the spare, the rest goes.
         drop(source);
@@ -381,7 +390,8 @@ impl Device {
         Ok(crc)
     }
 
-    /// Makes everything appended so far durable. Returns the position that is durable now.
+    /// Makes everything appended so far durable. Returns the position that is durable now: once the metadata that it
+    /// depends on is durable too, [`Device::write_footers`] vouches for it.
     ///
     /// # Errors
     /// The disk's. What failed to reach the disk may be lost: the caller must refuse writes from then on.
@@ -397,11 +407,14 @@ impl Device {
             self.file(*segment)?.sync()?;
         }
         self.dirty_bytes.fetch_sub(bytes, Ordering::Relaxed);
-        self.write_footers(end)?;
         Ok(end)
     }
 
-    fn write_footers(&self, durable: LogPosition) -> Result<(), Fault> {
+    /// Vouches for what is durable in segments that are full, and now and then in the one that is not.
+    ///
+    /// # Errors
+    /// The disk's.
+    pub(crate) fn write_footers(&self, durable: LogPosition) -> Result<(), Fault> {
         let mut seals = self.log.write().unwrap_or_else(PoisonError::into_inner).sealable(durable);
         if self.since_checkpoint.load(Ordering::Relaxed) >= CHECKPOINT_BYTES {
             seals.extend(self.take_checkpoint(durable));

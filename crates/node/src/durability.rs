@@ -142,6 +142,8 @@ impl Durability {
         let index = meta.appended();
         let end = data.device().flush()?;
         meta.sync(index)?;
+        // Not before the metadata: a footer keeps records from being cut off that depend on metadata that is lost.
+        data.device().write_footers(end)?;
         data.persisted(end);
         {
             let mut durable = self.durable.lock().unwrap_or_else(PoisonError::into_inner);

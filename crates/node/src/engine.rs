@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use frieze_base::{ClusterId, Fault, MonoTime, NodeId, Reason, Seq, SessionId};
+use frieze_base::{ChunkId, ClusterId, Fault, MonoTime, NodeId, Reason, Seq, SessionId};
 use frieze_disk::{Disk, StateFile, TimeSource};
 use frieze_hlc::{Clock, ClockSettings, Hlc, format_instant};
 use frieze_metalog::DataEnd;
@@ -116,43 +116,21 @@ impl Engine {
             seed: u64::from_le_bytes(seams.entropy[48..56].try_into().expect("eight bytes")),
             ..frieze_multilog::Settings::default()
         };
-        let mut chains = data::new_chains(settings_chain_count(&settings, &identity));
-        let mut refused = None;
-        let mut missing_records = 0;
-        let recovered = Device::recover(seams.disk.clone(), log_settings, settings.reserve_bytes, &mut |meta| {
-            if refused.is_none() {
-                match data::replay(&mut chains, meta) {
-                    Ok(missing) => missing_records += missing,
-                    Err(fault) => refused = Some(fault),
-                }
-            }
-        })?;
-        if let Some(fault) = refused {
-            return Err(fault);
-        }
-        let mut notes = recovered.notes;
-        if missing_records > 0 {
-            notes.push(format!("{missing_records} records are missing from the middle of the device log"));
-        }
-        let bound = Hlc(identity.clock_bound).max(recovered.newest);
         let keeper = Arc::new(Keeper::new(identity.clone(), file));
-        let offset_us = settings.max_clock_offset.as_micros() as u64;
-        let clock_settings =
-            ClockSettings { max_clock_offset_us: offset_us, error_us_max: offset_us, ..ClockSettings::default() };
-        let clock = Arc::new(NodeClock::new(Clock::new(clock_settings, bound), seams.time.clone(), keeper.clone()));
-        let device = Arc::new(recovered.device);
-        let data = DataPlane::new(device.clone(), clock.clone(), chains);
-        let (meta, cuts) = MetaPlane::recover(
-            clock.clone(),
-            device,
-            seams.disk.clone(),
-            frieze_metalog::Settings::default(),
-            Versions::new(seams.store),
-            DataEnd { segment: recovered.end.segment, offset: recovered.end.offset },
-        )?;
-        notes.extend(cuts);
+        let went_down = !fresh && !identity.clean && identity.boot != seams.boot;
+        let recovery = Recovery { settings: &settings, identity: &identity, keeper: &keeper, log_settings, went_down };
+        let mut logs = recovery.recover(&seams.disk, &seams.time, seams.store, Hlc::MAX)?;
+        let mut notes = std::mem::take(&mut logs.notes);
+        let bound = logs.bound;
+        while let Some(orphan) = logs.first_orphan() {
+            // Its grant was lost with the power, so the file knows nothing of it: what follows is cut off with it.
+            logs = recovery.recover(&seams.disk, &seams.time, logs.meta.into_store(), orphan.previous())?;
+            notes.append(&mut logs.notes);
+        }
+        let Logs { clock, device, chains, meta, .. } = logs;
+        let data = DataPlane::new(device, clock.clone(), chains);
         keeper.update(|identity| {
-            if !fresh && !identity.clean && identity.boot != seams.boot {
+            if went_down {
                 // The machine went down with the server: what was not flushed may be lost. Each log is whole up to its
                 // last record, and both are whole up to the frontier.
                 let whole = Hlc(identity.frontier);
@@ -426,6 +404,92 @@ pub(crate) fn unknown_session(session: SessionId) -> Fault {
         Reason::UnknownSession,
         format!("session {session} is unknown or has ended, or belongs to another user: open a new one"),
     )
+}
+
+/// What recovery starts from.
+struct Recovery<'a> {
+    settings: &'a Settings,
+    identity: &'a Identity,
+    keeper: &'a Arc<Keeper>,
+    log_settings: frieze_multilog::Settings,
+    /// The machine went down with the server: the ends of the logs may not fit together.
+    went_down: bool,
+}
+
+/// Both logs as recovery found them.
+struct Logs {
+    clock: Arc<NodeClock>,
+    device: Arc<Device>,
+    chains: Vec<frieze_chain::Replica>,
+    meta: MetaPlane,
+    /// Every stamp so far lies at or below it.
+    bound: Hlc,
+    notes: Vec<String>,
+    /// Records that may be younger than the end of the metalog.
+    tail: Vec<(Hlc, SessionId, ChunkId)>,
+}
+
+impl Recovery<'_> {
+    /// Recovers both logs; of the device log what is stamped up to `upto`.
+    fn recover(
+        &self,
+        disk: &Arc<dyn Disk>,
+        time: &Arc<dyn TimeSource>,
+        store: Box<dyn VersionStore>,
+        upto: Hlc,
+    ) -> Result<Logs, Fault> {
+        let mut chains = data::new_chains(settings_chain_count(self.settings, self.identity));
+        let mut refused = None;
+        let mut missing_records = 0;
+        let mut tail = Vec::new();
+        let (log_settings, reserve_bytes) = (self.log_settings.clone(), self.settings.reserve_bytes);
+        let recovered = Device::recover(disk.clone(), log_settings, reserve_bytes, upto, &mut |meta| {
+            if self.went_down && meta.stamp > Hlc(self.identity.frontier) {
+                tail.push((meta.stamp, meta.session, meta.chunk));
+            }
+            if refused.is_none() {
+                match data::replay(&mut chains, meta) {
+                    Ok(missing) => missing_records += missing,
+                    Err(fault) => refused = Some(fault),
+                }
+            }
+        })?;
+        if let Some(fault) = refused {
+            return Err(fault);
+        }
+        let mut notes = recovered.notes;
+        if missing_records > 0 {
+            notes.push(format!("{missing_records} records are missing from the middle of the device log"));
+        }
+        let bound = Hlc(self.identity.clock_bound).max(recovered.newest);
+        let offset_us = self.settings.max_clock_offset.as_micros() as u64;
+        let clock_settings =
+            ClockSettings { max_clock_offset_us: offset_us, error_us_max: offset_us, ..ClockSettings::default() };
+        let clock = Arc::new(NodeClock::new(Clock::new(clock_settings, bound), time.clone(), self.keeper.clone()));
+        let device = Arc::new(recovered.device);
+        let (meta, cuts) = MetaPlane::recover(
+            clock.clone(),
+            device.clone(),
+            disk.clone(),
+            frieze_metalog::Settings::default(),
+            Versions::new(store),
+            DataEnd { segment: recovered.end.segment, offset: recovered.end.offset },
+        )?;
+        notes.extend(cuts);
+        Ok(Logs { clock, device, chains, meta, bound, notes, tail })
+    }
+}
+
+impl Logs {
+    /// Stamp of the first record that depends on metadata that is lost: what is left gives its session no right to
+    /// write there. Older records than the end of the metalog had their grants when they were written.
+    fn first_orphan(&self) -> Option<Hlc> {
+        let newest = self.meta.newest();
+        let namespace = self.meta.namespace();
+        let granted = |session, chunk: ChunkId| namespace.has_grant(session, chunk.inode, chunk.index);
+        let mut young = self.tail.iter().filter(|(stamp, _, _)| *stamp > newest);
+        young.find(|(_, session, chunk)| !granted(*session, *chunk)).map(|(stamp, _, _)| *stamp)
+    }
 }
 
 fn new_identity(settings: &Settings, entropy: &[u8; 64]) -> Identity {

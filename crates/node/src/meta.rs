@@ -20,7 +20,7 @@ use prost::Message;
 
 use crate::clock::NodeClock;
 use crate::device::Device;
-use crate::store::Versions;
+use crate::store::{VersionStore, Versions};
 
 /// Transactions in one batch; more wait for the next.
 const BATCH_MAX: usize = 256;
@@ -310,6 +310,16 @@ impl MetaPlane {
             _ => {}
         }
         Ok(())
+    }
+
+    /// Stamp of the last transaction in the log.
+    pub(crate) fn newest(&self) -> Hlc {
+        self.lock_core().log.newest()
+    }
+
+    /// Gives the store back: the plane was recovered in vain.
+    pub(crate) fn into_store(self) -> Box<dyn VersionStore> {
+        self.versions.into_store()
     }
 
     /// Index of the last entry appended.

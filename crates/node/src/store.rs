@@ -139,6 +139,11 @@ impl Versions {
         Versions { store, overlay: RwLock::default(), waiting: Mutex::default() }
     }
 
+    /// The store without the overlay.
+    pub(crate) fn into_store(self) -> Box<dyn VersionStore> {
+        self.store
+    }
+
     /// The index up to which the store on disk is complete.
     pub(crate) fn applied(&self) -> Result<LogIndex, Fault> {
         self.store.applied()

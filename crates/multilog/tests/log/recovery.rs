@@ -236,6 +236,25 @@ fn a_group_is_recovered_wholly_or_not_at_all() {
 }
 
 #[test]
+fn a_log_recovered_up_to_a_stamp_ends_before_the_next_record_unless_a_footer_vouches_for_it() {
+    let mut device = device_with(5);
+    let upto = |mut files: Files, limit| {
+        let mut seen = Vec::new();
+        let recovered = MultiLog::recover_upto(settings(SEGMENT_BYTES), &mut files, Hlc(limit), &mut |meta| {
+            seen.push(meta.stamp.0);
+        });
+        let (log, report) = recovered.expect("readable files");
+        assert_eq!(log.end(), report.end);
+        (seen, report.cut.map(|cut| cut.why))
+    };
+    assert_eq!(upto(device.files.clone(), 3), (vec![1, 2, 3], Some(CutReason::BeyondLimit)));
+    assert_eq!(upto(device.files.clone(), 5), (vec![1, 2, 3, 4, 5], None));
+    let seal = device.log.checkpoint(device.log.end()).expect("something to vouch for");
+    device.files.seal(&seal);
+    assert_eq!(upto(device.files.clone(), 3), (vec![1, 2, 3, 4, 5], None));
+}
+
+#[test]
 fn an_abandoned_group_leaves_no_trace() {
     let mut device = device_with(2);
     let placed = device.store(&pair(3));
