@@ -40,8 +40,8 @@ pub enum Error {
     },
     /// The machine has no FUSE, or this user may not use it.
     #[error(
-        "cannot open /dev/fuse: {source}; load the module with `modprobe fuse`, or in a container pass the device \
-        in (--device /dev/fuse --cap-add SYS_ADMIN)"
+        "cannot open /dev/fuse: {source}; load the module with `modprobe fuse`, let this user read and write the \
+        device, or in a container pass it in (--device /dev/fuse --cap-add SYS_ADMIN)"
     )]
     NoFuse {
         /// Why.

@@ -137,7 +137,7 @@ pub fn mount(client: Client, mountpoint: &Path, options: MountOptions) -> Result
     let fs = base.user_at.map_or(fs.clone(), |user_at| fs.user_at(user_at));
     fs.stat(&Target::path("/")).map_err(|error| Error::Root(error.into()))?;
     let root = nix::unistd::geteuid().is_root();
-    if root && let Err(source) = OpenOptions::new().read(true).write(true).open("/dev/fuse") {
+    if let Err(source) = OpenOptions::new().read(true).write(true).open("/dev/fuse") {
         return Err(Error::NoFuse { source });
     }
     let allow_other = options.allow_other.unwrap_or(client.hello().may_impersonate && root);

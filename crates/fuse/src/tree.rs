@@ -485,13 +485,12 @@ impl Operations for Tree {
     }
 
     fn destroy(&self) {
-        for file in self.files.drain() {
-            self.close_open(file);
-        }
-        drop(self.dirs.drain());
+        // The end of the session settles every file, in one request: with the server away, one wait for all.
         if let Err(error) = self.client.close() {
             tracing::debug!("the session was left to run out: {error}");
         }
+        drop(self.files.drain());
+        drop(self.dirs.drain());
     }
 }
 
