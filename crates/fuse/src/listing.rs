@@ -208,6 +208,12 @@ mod tests {
         read(&mut listing, &names, 0, 12);
         names.insert(b"a-new-one".to_vec());
         assert_eq!(read(&mut listing, &names, 0, 3).0, [".", "..", "a-new-one"]);
+
+        let mut names = Names::from([b"one-page".to_vec()]);
+        let mut listing = opened(&names);
+        assert_eq!(read(&mut listing, &names, 0, 9).0.len(), 3);
+        names.clear();
+        assert_eq!(read(&mut listing, &names, 0, 9).0, [".", ".."]);
     }
 
     #[test]
