@@ -270,6 +270,16 @@ impl Namespace {
         self.format.as_ref()
     }
 
+    /// Largest inode number given so far.
+    pub fn last_id(&self) -> InodeId {
+        InodeId(self.last_id)
+    }
+
+    /// Leaves out inode numbers up to `last`: those after a loss of power that may have been given and lost.
+    pub fn skip_ids(&mut self, last: InodeId) {
+        self.last_id = self.last_id.max(last.0);
+    }
+
     /// How much there is.
     pub fn counts(&self) -> Counts {
         Counts { inodes: self.alive, sessions: self.sessions.len() as u64 }

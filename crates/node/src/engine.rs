@@ -136,6 +136,7 @@ impl Engine {
                 let whole = Hlc(identity.frontier);
                 identity.add_gap(whole.min(bound), bound);
                 identity.last_whole = whole.0;
+                identity.inode_floor = identity.inode_bound;
                 notes.push(format!(
                     "the machine went down: writes between {} and {} that were not synced may be lost",
                     format_instant(whole),
@@ -146,6 +147,7 @@ impl Engine {
             identity.boot.clone_from(&seams.boot);
             identity.clock_bound = bound.0;
         })?;
+        meta.begin_ids();
         let started = clock.reading().mono;
         let mint = Mint::new(identity.key());
         let engine = Engine {
@@ -469,6 +471,7 @@ impl Recovery<'_> {
         let device = Arc::new(recovered.device);
         let (meta, cuts) = MetaPlane::recover(
             clock.clone(),
+            self.keeper.clone(),
             device.clone(),
             disk.clone(),
             frieze_metalog::Settings::default(),

@@ -54,6 +54,12 @@ pub(crate) struct Identity {
     /// Chains that chunks are spread over.
     #[prost(uint32, tag = "12")]
     pub(crate) chain_count: u32,
+    /// Upper bound of every inode number given.
+    #[prost(uint64, tag = "13")]
+    pub(crate) inode_bound: u64,
+    /// The bound when power was last lost: numbers up to it may have been given to inodes that are no more.
+    #[prost(uint64, tag = "14")]
+    pub(crate) inode_floor: u64,
 }
 
 impl Identity {

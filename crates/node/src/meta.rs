@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 
-use frieze_base::{Fault, LogIndex, Reason, SegmentId};
+use frieze_base::{Fault, InodeId, LogIndex, Reason, SegmentId};
 use frieze_disk::{Disk, DiskFile};
 use frieze_hlc::Hlc;
 use frieze_metalog::{DataEnd, Effect, Entry, Input, Mend, Metalog, RecoverFrom, SegmentSource};
@@ -18,18 +18,25 @@ use frieze_namespace::{Change, Namespace};
 use frieze_wire::txn::{Batch, Outcome, Transaction};
 use prost::Message;
 
-use crate::clock::NodeClock;
+use crate::clock::{Keeper, NodeClock};
 use crate::device::Device;
 use crate::store::{VersionStore, Versions};
 
 /// Transactions in one batch; more wait for the next.
 const BATCH_MAX: usize = 256;
+/// How far the durable bound of inode numbers is kept ahead: one write of the identity for so many files made.
+const IDS_AHEAD: u64 = 65_536;
 
 /// Order and execution of metadata.
 pub(crate) struct MetaPlane {
     clock: Arc<NodeClock>,
+    keeper: Arc<Keeper>,
     device: Arc<Device>,
     disk: Arc<dyn Disk>,
+    /// Inode numbers up to it are left out.
+    ids_above: AtomicU64,
+    /// No inode number above it is given before a larger bound is durable.
+    ids_bound: AtomicU64,
     queue: Mutex<Vec<Arc<Slot>>>,
     core: Mutex<Core>,
     namespace: RwLock<Namespace>,
@@ -93,6 +100,7 @@ impl MetaPlane {
     /// `Corrupt` if an entry cannot be decoded or the log does not reach back to what the store holds; the disk's.
     pub(crate) fn recover(
         clock: Arc<NodeClock>,
+        keeper: Arc<Keeper>,
         device: Arc<Device>,
         disk: Arc<dyn Disk>,
         settings: frieze_metalog::Settings,
@@ -141,8 +149,11 @@ impl MetaPlane {
         let closed = log.closed().0;
         let plane = MetaPlane {
             clock,
+            keeper,
             device,
             disk,
+            ids_above: AtomicU64::new(0),
+            ids_bound: AtomicU64::new(0),
             queue: Mutex::default(),
             // What recovery read may be in the page cache only: the first flush makes sure.
             core: Mutex::new(Core {
@@ -191,8 +202,8 @@ impl MetaPlane {
             return;
         }
         let transactions: Vec<Transaction> = slots.iter().map(|slot| slot.start()).collect();
-        let batch = Batch { transactions };
-        match self.order(core, &batch) {
+        let batch = Batch { transactions, ids_above: self.ids_above.load(Ordering::Acquire) };
+        match self.reserve_ids(batch.transactions.len()).and_then(|()| self.order(core, &batch)) {
             Ok((index, stamp)) => {
                 let outcomes = {
                     let mut namespace = self.namespace.write().unwrap_or_else(PoisonError::into_inner);
@@ -209,6 +220,25 @@ impl MetaPlane {
                 }
             }
         }
+    }
+
+    /// Takes over from the identity which inode numbers may be given.
+    pub(crate) fn begin_ids(&self) {
+        let (floor, bound) = self.keeper.with(|identity| (identity.inode_floor, identity.inode_bound));
+        self.ids_above.store(floor, Ordering::Release);
+        self.ids_bound.store(bound, Ordering::Release);
+    }
+
+    /// Sees to it that the numbers of `count` inodes lie within the durable bound.
+    fn reserve_ids(&self, count: usize) -> Result<(), Fault> {
+        let last = self.namespace().last_id().0.max(self.ids_above.load(Ordering::Acquire)) + count as u64;
+        if last <= self.ids_bound.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let bound = last + IDS_AHEAD;
+        self.keeper.update(|identity| identity.inode_bound = identity.inode_bound.max(bound))?;
+        self.ids_bound.store(bound, Ordering::Release);
+        Ok(())
     }
 
     /// Puts a batch into the log.
@@ -411,6 +441,7 @@ fn execute(namespace: &mut Namespace, versions: &Versions, entry: &Entry) -> Res
 
 fn apply(namespace: &mut Namespace, versions: &Versions, index: LogIndex, stamp: Hlc, batch: &Batch) -> Vec<Outcome> {
     let mut changes: Vec<Change> = Vec::new();
+    namespace.skip_ids(InodeId(batch.ids_above));
     let outcomes = batch
         .transactions
         .iter()

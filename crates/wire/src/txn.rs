@@ -358,6 +358,10 @@ pub struct Batch {
     /// The transactions in order.
     #[prost(message, repeated, tag = "1")]
     pub transactions: Vec<Transaction>,
+    /// Inodes made from here on have larger numbers: a loss of power may have taken inodes with these, and whoever still
+    /// knows them must not meet another file.
+    #[prost(uint64, tag = "2")]
+    pub ids_above: u64,
 }
 
 /// What a transaction did. The same on every replica; remembered until acknowledged.

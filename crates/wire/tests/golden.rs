@@ -355,7 +355,7 @@ fn every_message_reads_its_kept_bytes_and_writes_the_same() {
         };
         2
     ];
-    golden.message("batch".into(), &Batch { transactions });
+    golden.message("batch".into(), &Batch { transactions, ids_above: 0 });
     let outcome =
         Outcome { stamp: AT, id: 77, existed: true, reason: Reason::Exists as u32, message: "a/b.txt exists".into() };
     golden.message("outcome".into(), &outcome);
