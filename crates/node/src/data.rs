@@ -103,6 +103,9 @@ pub(crate) struct Appender {
     chains: Vec<Replica>,
     groups: BTreeMap<u64, Group>,
     in_flight: BTreeMap<(SessionId, Seq), u64>,
+    /// What each session has acknowledged. A chain forgets what lies below on its own; a late double of an append may
+    /// now end on another chain, which never knew of it.
+    acked: BTreeMap<SessionId, Seq>,
     next_group: u64,
 }
 
@@ -157,8 +160,13 @@ impl DataPlane {
         }
         let cuts = chains.iter().map(|chain| AtomicU64::new(chain.now_cut().0)).collect();
         let closed = chains.iter().map(|chain| chain.closed().0).min().unwrap_or(0);
-        let appender =
-            Mutex::new(Appender { chains, groups: BTreeMap::new(), in_flight: BTreeMap::new(), next_group: 1 });
+        let appender = Mutex::new(Appender {
+            chains,
+            groups: BTreeMap::new(),
+            in_flight: BTreeMap::new(),
+            acked: BTreeMap::new(),
+            next_group: 1,
+        });
         DataPlane { device, clock, epoch, appender, cuts, closed: AtomicU64::new(closed) }
     }
 
@@ -229,6 +237,14 @@ impl DataPlane {
             }
             group.replies.push(reply);
             return Ok(());
+        }
+        let floor = appender.acked.entry(ask.session).or_default();
+        *floor = (*floor).max(ask.acked.min(ask.seq));
+        if ask.seq < *floor {
+            let (seq, session) = (ask.seq, ask.session);
+            let words =
+                format!("request {seq} of session {session} was acknowledged: everything below {floor} is forgotten");
+            return Err((reply, Fault::new(Reason::SequenceTooOld, words)));
         }
         if let Some(written) = appender.done_before(ask.session, ask.seq, ask.layout) {
             done.push((reply, Ok(written)));
@@ -397,6 +413,7 @@ impl DataPlane {
     /// A session is over: its numbers will not come again.
     pub(crate) fn end_session(&self, session: SessionId) {
         self.feed_all(|| Input::EndSession(session));
+        self.hold_writes().acked.remove(&session);
     }
 
     fn feed_all(&self, input: impl Fn() -> Input) {
