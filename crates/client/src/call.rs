@@ -265,6 +265,9 @@ impl Shared {
 
     /// A place in the pool; waits for it as long as the call may take.
     pub(crate) fn take(&self, patience: &Patience) -> Result<Place<'_>, Error> {
+        if self.sequence.behind() > BEHIND_MAX {
+            self.catch_up();
+        }
         self.pool.take(patience.deadline).map_err(|no_place| match no_place {
             NoPlace::Closed => Error::Closed,
             NoPlace::Busy => Error::Busy {
@@ -273,6 +276,22 @@ impl Shared {
                 waited: patience.waited(),
             },
         })
+    }
+
+    /// Reads the answers that wait on idle connections. The pool gives out the connection used last, so one that is rarely
+    /// needed would keep its answers for ever, and with them the server what it remembers for retries.
+    fn catch_up(&self) {
+        while let Some(mut place) = self.pool.take_owing() {
+            let Some(connection) = place.connection.as_mut() else { continue };
+            connection.set_limit(self.options.timeout);
+            match self.collect_owed(connection) {
+                Ok(()) => place.give_back(),
+                Err(error) => {
+                    tracing::debug!(%error, "answers that nobody waited for were lost");
+                    self.bury(place);
+                }
+            }
+        }
     }
 
     /// The connection of a place, opened if it has none, with the time that is left.
@@ -489,5 +508,7 @@ const PAUSE_MIN: Duration = Duration::from_millis(5);
 const PAUSE_MAX: Duration = Duration::from_millis(500);
 /// How long the last handle waits for its session to end.
 const FAREWELL: Duration = Duration::from_secs(1);
+/// Numbers given since the first unanswered one before idle connections are read: a quarter of what the server remembers.
+const BEHIND_MAX: u64 = 1024;
 /// Answers that may wait unread on a connection: far below what a socket buffer holds.
 const OWED_MAX: usize = 16;

@@ -80,6 +80,14 @@ impl Pool {
         }
     }
 
+    /// An idle connection on which answers wait that nobody reads.
+    pub(crate) fn take_owing(&self) -> Option<Place<'_>> {
+        let mut state = self.lock();
+        let at = state.idle.iter().position(|connection| !connection.owed.is_empty())?;
+        let connection = state.idle.remove(at);
+        Some(Place { pool: self, generation: state.generation, connection: Some(connection) })
+    }
+
     /// Waits before another attempt; ends early when the pool is closed.
     pub(crate) fn pause(&self, duration: Duration) {
         let until = MonoTime(mono().0 + duration.as_nanos() as u64);

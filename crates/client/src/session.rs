@@ -43,6 +43,12 @@ impl Sequence {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).unanswered.remove(&seq.0);
     }
 
+    /// How many numbers have been given since the first that is not answered.
+    pub(crate) fn behind(&self) -> u64 {
+        let numbers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        numbers.unanswered.first().map_or(0, |first| numbers.last - first)
+    }
+
     /// Every number below it has been answered.
     pub(crate) fn acked(&self) -> Seq {
         let numbers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
