@@ -1,6 +1,7 @@
 //! A server of its own for a test, and the command run against it.
 
 use std::ffi::OsStr;
+use std::fs::OpenOptions;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -9,12 +10,16 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
 
-/// `frieze serve` on a temporary directory and a free port.
+/// `frieze serve` on a temporary directory.
 pub(crate) struct Served {
     directory: tempfile::TempDir,
     child: Child,
-    /// Where it listens.
+    /// Its command line after `serve`, but for the data directory.
+    options: Vec<String>,
+    /// Where it listens: the first address.
     pub(crate) address: String,
+    /// Where it listens: all addresses.
+    pub(crate) addresses: Vec<String>,
 }
 
 /// What a run of the command said.
@@ -29,11 +34,37 @@ pub(crate) struct Said {
 }
 
 impl Served {
-    /// A new, empty file system.
+    /// A new, empty file system at a free port.
     pub(crate) fn start() -> Served {
         let directory = tempfile::tempdir().unwrap();
-        let (child, address) = spawn(&directory.path().join("data"));
-        Served { directory, child, address }
+        Served::begin(directory, vec!["--listen".to_owned(), "127.0.0.1:0".to_owned()])
+    }
+
+    /// A new, empty file system with these settings (TOML), at a socket in its directory, which stays where it is when
+    /// the server is restarted, and at `also`.
+    pub(crate) fn with(settings: &str, also: &str) -> Served {
+        let directory = tempfile::tempdir().unwrap();
+        let config = directory.path().join("config.toml");
+        std::fs::write(&config, settings).unwrap();
+        let socket = format!("unix:{}", directory.path().join("socket").display());
+        let options = ["--config", config.to_str().unwrap(), "--listen", &socket, "--listen", also];
+        Served::begin(directory, options.map(str::to_owned).to_vec())
+    }
+
+    fn begin(directory: tempfile::TempDir, options: Vec<String>) -> Served {
+        let child = spawn(directory.path(), &options);
+        let mut server = Served { directory, child, options, address: String::new(), addresses: Vec::new() };
+        server.await_ready();
+        server
+    }
+
+    /// Waits until the server says that it serves, and where.
+    fn await_ready(&mut self) {
+        let mut line = String::new();
+        BufReader::new(self.child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+        let addresses = line.strip_prefix("ready ").expect("the server says when it is ready").trim_end();
+        self.addresses = addresses.split(' ').map(str::to_owned).collect();
+        self.address.clone_from(&self.addresses[0]);
     }
 
     /// A local path for the test's own files.
@@ -56,9 +87,34 @@ impl Served {
     /// Ends the server by `signal` and starts it again on the same directory; answers how it ended.
     pub(crate) fn restart(&mut self, signal: Signal) -> Option<i32> {
         let ended = self.end(signal);
-        let (child, address) = spawn(&self.data());
-        (self.child, self.address) = (child, address);
+        self.start_again();
         ended
+    }
+
+    /// Starts the server again after [`Served::end`], and waits until it serves.
+    pub(crate) fn start_again(&mut self) {
+        self.spawn_again();
+        self.await_ready();
+    }
+
+    /// Starts the server again without waiting for it.
+    pub(crate) fn spawn_again(&mut self) {
+        self.child = spawn(self.directory.path(), &self.options);
+    }
+
+    /// Starts a server on the same directory that ends by itself; what it said.
+    pub(crate) fn serve_in_vain(&self) -> Said {
+        serve(&self.data(), &self.options).output().unwrap().into()
+    }
+
+    /// True if the server's process is there.
+    pub(crate) fn is_up(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_none()
+    }
+
+    /// What the server has said on its standard error since the first start.
+    pub(crate) fn complaints(&self) -> String {
+        std::fs::read_to_string(self.local(COMPLAINTS)).unwrap()
     }
 
     /// Ends the server by `signal`; its exit status, none if it was killed.
@@ -144,6 +200,12 @@ impl Drop for Served {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
+        let complaints = self.complaints();
+        if std::thread::panicking() {
+            eprintln!("the server said:\n{complaints}");
+        } else {
+            assert!(!complaints.contains("panicked"), "a thread of the server panicked:\n{complaints}");
+        }
     }
 }
 
@@ -183,16 +245,18 @@ pub(crate) fn frieze<S: AsRef<OsStr>>(args: &[S]) -> Command {
     command
 }
 
-/// A server that is ready, and its address.
-fn spawn(data: &Path) -> (Child, String) {
-    let mut child = frieze(&["serve", "--listen", "127.0.0.1:0", "--dir"])
-        .arg(data)
-        .env("FRIEZE_LOG", "error")
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut line = String::new();
-    BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
-    let address = line.strip_prefix("ready ").expect("the server says when it is ready").trim_end().to_owned();
-    (child, address)
+/// Where a server's standard error goes, in the directory of its test.
+const COMPLAINTS: &str = "complaints";
+
+/// A server on the directory of a test.
+fn spawn(directory: &Path, options: &[String]) -> Child {
+    let complaints = OpenOptions::new().create(true).append(true).open(directory.join(COMPLAINTS)).unwrap();
+    serve(&directory.join("data"), options).stdout(Stdio::piped()).stderr(complaints).spawn().unwrap()
+}
+
+/// The command that serves `data`.
+fn serve(data: &Path, options: &[String]) -> Command {
+    let mut command = frieze(&["serve"]);
+    command.args(options).arg("--dir").arg(data).env("FRIEZE_LOG", "error");
+    command
 }

@@ -1,0 +1,102 @@
+//! What the acceptance tests share: a server, clients and a mount of it, and waiting for what can be seen.
+
+#[path = "../command/served.rs"]
+pub(crate) mod served;
+
+use std::fs::{self, OpenOptions};
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use frieze_client::{Client, Options};
+use nix::mount::{MntFlags, umount2};
+use rustix::time::{ClockId, clock_gettime};
+
+use served::Served;
+
+/// How long a test waits for something that takes far less on any machine.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Time since some moment in the past.
+pub(crate) fn clock() -> Duration {
+    let now = clock_gettime(ClockId::Monotonic);
+    Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
+}
+
+/// Looks again and again until `look` finds something, for at most [`PATIENCE`].
+///
+/// The one place where the acceptance tests let time pass: what they wait for happens in another process, whose state can
+/// only be looked at.
+#[track_caller]
+pub(crate) fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let began = clock();
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(clock() - began < PATIENCE, "{what}: not within {PATIENCE:?}");
+        std::thread::park_timeout(Duration::from_millis(1));
+    }
+}
+
+/// A client of `address` that rides out restarts.
+pub(crate) fn client(address: &str) -> Client {
+    let server = address.parse().unwrap();
+    Client::connect(Options { server, timeout: PATIENCE, ..Options::default() }).unwrap()
+}
+
+/// A mount by a process of its own, as a user has it.
+pub(crate) struct Mount {
+    pub(crate) path: PathBuf,
+    process: Child,
+}
+
+impl Mount {
+    /// Mounts `server`; `None`, with a line that says why, where there is no FUSE.
+    pub(crate) fn of(server: &Served) -> Option<Mount> {
+        if let Err(error) = OpenOptions::new().read(true).write(true).open("/dev/fuse") {
+            eprintln!("skipped: this part mounts a file system, and /dev/fuse cannot be opened here: {error}");
+            return None;
+        }
+        let path = server.local("mnt");
+        fs::create_dir(&path).unwrap();
+        let timeout = PATIENCE.as_secs().to_string();
+        let mut command = server.command(&["mount", "--foreground", "--timeout", &timeout, "mnt"]);
+        let mut process = command.stdout(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(process.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+        assert!(line.starts_with("mounted "), "{line:?}");
+        Some(Mount { path, process })
+    }
+
+    /// A path below the mountpoint.
+    pub(crate) fn path(&self, path: impl AsRef<Path>) -> PathBuf {
+        self.path.join(path)
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        // First out of the tree, so that nothing can wait for a process that is gone.
+        let _ = umount2(&self.path, MntFlags::MNT_DETACH);
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// True if `program` is there; says so if not.
+pub(crate) fn is_installed(program: &str) -> bool {
+    let installed = Command::new(program).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok();
+    if !installed {
+        eprintln!("skipped: this part needs {program}, which is not installed");
+    }
+    installed
+}
+
+/// Bytes that look random and are the same for the same seed.
+pub(crate) fn scrambled(seed: u64, len: usize) -> Vec<u8> {
+    let mut bytes = vec![0; len];
+    frieze_base::Rng::new(seed).fill(&mut bytes);
+    bytes
+}
