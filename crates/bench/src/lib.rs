@@ -129,7 +129,7 @@ pub fn run(args: Vec<OsString>) -> Result<()> {
         for _ in 0..options.repeat.max(1) {
             reports.push(one(scenario, &options).with_context(|| format!("scenario {scenario:?}"))?);
         }
-        Report::median(reports).print(options.json);
+        Report::median(reports).print(options.json)?;
     }
     Ok(())
 }

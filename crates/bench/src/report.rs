@@ -1,5 +1,7 @@
 //! A figure beside its ceiling, for people and for programs.
 
+use std::io::Write;
+
 use serde_json::{Map, Value, json};
 
 /// What a scenario measured.
@@ -31,12 +33,17 @@ impl Report {
         reports.swap_remove(reports.len() / 2)
     }
 
-    pub(crate) fn print(&self, as_json: bool) {
+    /// Prints it.
+    ///
+    /// # Errors
+    /// The output's, a closed pipe among them.
+    pub(crate) fn print(&self, as_json: bool) -> std::io::Result<()> {
+        let mut out = std::io::stdout().lock();
         if as_json {
-            println!("{}", self.to_json());
-            return;
+            return writeln!(out, "{}", self.to_json());
         }
-        println!(
+        writeln!(
+            out,
             "{:<11} {:>10} {:<6}  ceiling {:>10} {} ({})  ratio {:.2}",
             self.scenario,
             figure(self.value),
@@ -45,14 +52,16 @@ impl Report {
             self.unit,
             self.ceiling_name,
             self.ratio()
-        );
-        println!(
+        )?;
+        writeln!(
+            out,
             "            CPU per {}: client {:.3} s, server {:.3} s; server's peak memory {:.0} MiB",
             self.cpu_per, self.cpu_client_s, self.cpu_server_s, self.server_peak_mib
-        );
+        )?;
         for (name, value, unit) in &self.more {
-            println!("            {}: {} {unit}", name.replace('_', " "), figure(*value));
+            writeln!(out, "            {}: {} {unit}", name.replace('_', " "), figure(*value))?;
         }
+        Ok(())
     }
 
     fn to_json(&self) -> Value {

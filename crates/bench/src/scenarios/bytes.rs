@@ -36,17 +36,16 @@ fn per_gib(
     }
 }
 
+/// Writes `bytes` from the start of the file: the client cuts what it is given into requests of 1 MiB, several in flight.
 fn write_all(file: &File, data: &[u8], bytes: u64, what: &str) -> Result<()> {
     let bar = progress(what, bytes);
-    let mut pieces = data.chunks_exact(LARGE).cycle();
-    let mut left = bytes;
-    file.write_stream::<frieze_client::Error>(0, DEPTH, |buffer| {
-        let len = left.min(LARGE as u64) as usize;
-        buffer.extend_from_slice(&pieces.next().expect("a cycle does not end")[..len]);
-        left -= len as u64;
-        bar.inc(len as u64);
-        Ok(left > 0)
-    })?;
+    let mut at = 0;
+    while at < bytes {
+        let piece = &data[..(bytes - at).min(data.len() as u64) as usize];
+        file.write_at(at, piece)?;
+        at += piece.len() as u64;
+        bar.inc(piece.len() as u64);
+    }
     bar.finish_and_clear();
     Ok(())
 }

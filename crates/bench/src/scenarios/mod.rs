@@ -4,6 +4,8 @@ mod bytes;
 mod history;
 mod metadata;
 
+use std::io::Write;
+
 use anyhow::Result;
 use frieze_client::{Client, Hlc};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -36,11 +38,16 @@ pub(crate) fn ceilings(options: &Options) -> Result<()> {
         ("memcpy", ceiling::memcpy(), "GiB/s"),
         ("ping-pong of 4 KiB", ceiling::ping_pong(SMALL, SMALL, 1, CEILING_ROUNDS)?.1, "us"),
     ];
+    let mut out = std::io::stdout().lock();
     for (name, value, unit) in figures {
         if options.json {
-            println!("{}", serde_json::json!({"scenario": "ceilings", "name": name, "value": value, "unit": unit}));
+            writeln!(
+                out,
+                "{}",
+                serde_json::json!({"scenario": "ceilings", "name": name, "value": value, "unit": unit})
+            )?;
         } else {
-            println!("{name:<36} {:>8} {unit}", crate::report::figure(value));
+            writeln!(out, "{name:<36} {:>8} {unit}", crate::report::figure(value))?;
         }
     }
     Ok(())
