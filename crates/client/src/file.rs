@@ -430,17 +430,7 @@ pub(crate) fn check_range(offset: u64, len: u64) -> Result<(), Error> {
 }
 
 fn empty_set_attr() -> SetAttr {
-    SetAttr {
-        target: Target::inode(InodeId(0)),
-        mode: None,
-        uid: None,
-        gid: None,
-        size: None,
-        atime: None,
-        mtime: None,
-        by_handle: false,
-        settled: None,
-    }
+    SetAttr { target: Target::inode(InodeId(0)), ..SetAttr::default() }
 }
 
 /// Bytes of one request of a stream: large enough that the cost of a call is lost in that of its bytes (1 MiB at 5 GB/s

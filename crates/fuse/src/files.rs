@@ -56,17 +56,7 @@ impl Tree {
 
     /// Cuts the file to nothing (`O_TRUNC`).
     pub(crate) fn truncate(&self, who: Who, target: &Target, by_handle: bool) -> Result<Attr, Errno> {
-        let request = SetAttr {
-            target: target.clone(),
-            mode: None,
-            uid: None,
-            gid: None,
-            size: Some(0),
-            atime: None,
-            mtime: None,
-            by_handle,
-            settled: None,
-        };
+        let request = SetAttr { target: target.clone(), size: Some(0), by_handle, ..SetAttr::default() };
         let reply = self.ask(who, When::default(), |fs| fs.set_attr(request.clone()))?;
         match reply.attr {
             Some(attr) => Ok(attr),
@@ -117,17 +107,7 @@ impl Tree {
         let runs_as_group = attr.mode & (SET_GROUP_ID | GROUP_EXECUTE) == SET_GROUP_ID | GROUP_EXECUTE;
         let killed = if runs_as_group { SET_USER_ID | SET_GROUP_ID } else { SET_USER_ID };
         if attr.mode & killed != 0 {
-            let request = SetAttr {
-                target,
-                mode: Some(attr.mode & !killed),
-                uid: None,
-                gid: None,
-                size: None,
-                atime: None,
-                mtime: None,
-                by_handle: false,
-                settled: None,
-            };
+            let request = SetAttr { target, mode: Some(attr.mode & !killed), ..SetAttr::default() };
             self.ask_as_mount(When::default(), |fs| fs.set_attr(request))?;
         }
         open.unprivileged_at.store(given, Ordering::Release);
@@ -200,17 +180,7 @@ impl Tree {
         if how == Allocate::KeepSize || end <= size {
             return Ok(());
         }
-        let request = SetAttr {
-            target,
-            mode: None,
-            uid: None,
-            gid: None,
-            size: Some(end),
-            atime: None,
-            mtime: None,
-            by_handle: true,
-            settled: None,
-        };
+        let request = SetAttr { target, size: Some(end), by_handle: true, ..SetAttr::default() };
         self.ask(who, When::default(), |fs| fs.set_attr(request.clone())).map(drop)
     }
 

@@ -248,7 +248,7 @@ impl Operations for Tree {
             atime: changes.atime.map(time_value),
             mtime: changes.mtime.map(time_value),
             by_handle,
-            settled: None,
+            ..SetAttr::default()
         };
         // chmod by an owner outside the file's group drops the set-group-id bit without a refusal.
         let groups_matter = changes.mode.is_some_and(|mode| mode & SET_GROUP_ID != 0);

@@ -376,17 +376,7 @@ fn write_stamp(settle: Hlc) -> Hlc {
 
 fn perform(world: &mut World, step: &Step) -> Found {
     let name = |path: &str| Target { follow: false, ..Target::path(path) };
-    let set = |path: &str| SetAttr {
-        target: Target::path(path),
-        mode: None,
-        uid: None,
-        gid: None,
-        size: None,
-        atime: None,
-        mtime: None,
-        by_handle: false,
-        settled: None,
-    };
+    let set = |path: &str| SetAttr { target: Target::path(path), ..SetAttr::default() };
     let op = match step {
         Step::Make(path, kind, or_open) => {
             let (mode, kind) = match kind {

@@ -17,17 +17,7 @@ fn chmod(world: &mut World, path: &str, mode: u32) {
 }
 
 fn set_attr(target: Target) -> SetAttr {
-    SetAttr {
-        target,
-        mode: None,
-        uid: None,
-        gid: None,
-        size: None,
-        atime: None,
-        mtime: None,
-        by_handle: false,
-        settled: None,
-    }
+    SetAttr { target, ..SetAttr::default() }
 }
 
 fn resolve(world: &World, path: &str, at: Hlc, caller: &Caller) -> Result<InodeId, Reason> {

@@ -210,17 +210,7 @@ fn plain(text: &str) -> String {
 }
 
 fn nothing() -> SetAttr {
-    SetAttr {
-        target: Target::path(""),
-        mode: None,
-        uid: None,
-        gid: None,
-        size: None,
-        atime: None,
-        mtime: None,
-        by_handle: false,
-        settled: None,
-    }
+    SetAttr { target: Target::path(""), ..SetAttr::default() }
 }
 
 fn stat(world: &World, caller: &Caller, target: Target) -> Result<String, Reason> {
