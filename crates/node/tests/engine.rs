@@ -1,5 +1,7 @@
 //! The engine over a simulated disk and clock, asked as a connection asks it, without threads or sockets.
 
+#![expect(clippy::unwrap_used, reason = "a test may stop where something is not as it says")]
+
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
@@ -12,9 +14,12 @@ use frieze_wire::message::{
 };
 use frieze_wire::txn::{Caller, Make, MakeKind, Op, OpenSession, Remove, Rename, SetAttr, SetXattr, Target};
 
+/// An answer and its payload.
+type Answer = (Result<Reply, Fault>, Vec<u8>);
+
 /// Keeps answers by request id.
 #[derive(Default)]
-struct Answers(Mutex<BTreeMap<u64, (Result<Reply, Fault>, Vec<u8>)>>);
+struct Answers(Mutex<BTreeMap<u64, Answer>>);
 
 impl Responder for Answers {
     fn respond(&self, request: &FrameHeader, result: Result<Reply, Fault>, payload: &[u8], payload_crc: u32) {
@@ -113,7 +118,7 @@ impl Served {
         id
     }
 
-    fn answer(&self, id: u64) -> Option<(Result<Reply, Fault>, Vec<u8>)> {
+    fn answer(&self, id: u64) -> Option<Answer> {
         self.answers.0.lock().unwrap().remove(&id)
     }
 

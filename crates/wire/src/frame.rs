@@ -128,7 +128,10 @@ impl FrameHeader {
         if bytes[5] != PROTOCOL_VERSION {
             return Err(Fault::new(
                 Reason::WrongVersion,
-                format!("the peer speaks protocol version {}, this process {PROTOCOL_VERSION}: upgrade the older", bytes[5]),
+                format!(
+                    "the peer speaks protocol version {}, this process {PROTOCOL_VERSION}: upgrade the older",
+                    bytes[5]
+                ),
             ));
         }
         let kind = match bytes[4] {
