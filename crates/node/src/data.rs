@@ -268,6 +268,11 @@ impl DataPlane {
             }
         }
         let moment = Moment { mono: self.clock.reading().mono, hlc: try_or_reply!(self.clock.tick_many(1)) };
+        // The parts of a group become visible together: where one has to wait for the disk behind another's `sync` write,
+        // all do.
+        let waits = parts.len() > 1
+            && parts.iter().any(|part| appender.chains[ask.layout.chain(part.chunk).0 as usize].in_flight() > 0);
+        let durability = if waits { Durability::Sync } else { ask.durability };
         let group_id = appender.next_group;
         appender.next_group += 1;
         appender.groups.insert(
@@ -308,7 +313,7 @@ impl DataPlane {
                 parts: parts.len() as u8,
                 user_time: ask.user_time,
                 uid: ask.uid,
-                durability: ask.durability,
+                durability,
                 chunk_version: self.device.log().chunk_version(chunk),
                 newest_user_time,
             };
