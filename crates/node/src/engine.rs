@@ -118,8 +118,21 @@ impl Engine {
         };
         let keeper = Arc::new(Keeper::new(identity.clone(), file));
         let went_down = !fresh && !identity.clean && identity.boot != seams.boot;
-        let recovery = Recovery { settings: &settings, identity: &identity, keeper: &keeper, log_settings, went_down };
+        let clock_bound = Hlc(identity.clock_bound);
+        let mut recovery = Recovery {
+            settings: &settings,
+            identity: &identity,
+            keeper: &keeper,
+            log_settings,
+            went_down,
+            clock_bound,
+        };
         let mut logs = recovery.recover(&seams.disk, &seams.time, seams.store, Hlc::MAX)?;
+        if logs.meta.namespace().format().is_none() {
+            // A first start that was cut short: nobody has seen a stamp, so there is none to wait for.
+            recovery.clock_bound = Hlc::ZERO;
+            logs = recovery.recover(&seams.disk, &seams.time, logs.meta.into_store(), Hlc::MAX)?;
+        }
         let mut notes = std::mem::take(&mut logs.notes);
         let bound = logs.bound;
         while let Some(orphan) = logs.first_orphan() {
@@ -416,6 +429,8 @@ struct Recovery<'a> {
     log_settings: frieze_multilog::Settings,
     /// The machine went down with the server: the ends of the logs may not fit together.
     went_down: bool,
+    /// No stamp above it was given.
+    clock_bound: Hlc,
 }
 
 /// Both logs as recovery found them.
@@ -463,7 +478,7 @@ impl Recovery<'_> {
         if missing_records > 0 {
             notes.push(format!("{missing_records} records are missing from the middle of the device log"));
         }
-        let bound = Hlc(self.identity.clock_bound).max(recovered.newest);
+        let bound = self.clock_bound.max(recovered.newest);
         let offset_us = self.settings.max_clock_offset.as_micros() as u64;
         let clock_settings =
             ClockSettings { max_clock_offset_us: offset_us, error_us_max: offset_us, ..ClockSettings::default() };
