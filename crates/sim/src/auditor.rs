@@ -82,8 +82,14 @@ impl Auditor {
         let mut left = vec![Vec::new()];
         while let Some(directory) = left.pop() {
             let target = Target { base: 1, path: directory.clone(), follow: false };
-            let list =
-                List { target: target.clone(), view, after: Vec::new(), count_max: 0, with_attrs: true, by_handle: false };
+            let list = List {
+                target: target.clone(),
+                view,
+                after: Vec::new(),
+                count_max: 0,
+                with_attrs: true,
+                by_handle: false,
+            };
             let Some(answer) = self.ask(witness, Request::List(list), None)? else { return Ok(false) };
             let Ok(Reply::List(reply)) = answer.result else { continue };
             for entry in reply.entries {
@@ -100,7 +106,8 @@ impl Auditor {
                         self.ask(witness, Request::ReadLink(ask), None)?.is_none()
                     }
                     _ if has_session => {
-                        !self.look_at_xattrs(witness, &target, view)? || !self.read_whole(witness, target, view, attr)?
+                        !self.look_at_xattrs(witness, &target, view)?
+                            || !self.read_whole(witness, target, view, attr)?
                     }
                     _ => false,
                 };
@@ -131,7 +138,8 @@ impl Auditor {
         let mut offset = 0;
         // A file with a far write is mostly hole: both its ends are looked at.
         if size > WHOLE_BYTES {
-            let ask = Read { capability: handle.capability.clone(), offset: size - WHOLE_BYTES, len: WHOLE_BYTES as u32 };
+            let ask =
+                Read { capability: handle.capability.clone(), offset: size - WHOLE_BYTES, len: WHOLE_BYTES as u32 };
             if self.ask(witness, Request::Read(ask), Some(handle.clone()))?.is_none() {
                 return Ok(false);
             }

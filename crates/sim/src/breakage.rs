@@ -51,7 +51,12 @@ impl Break {
     ];
 
     /// Breaks a request on its way in.
-    pub(crate) fn mangle(self, mut header: FrameHeader, body: RequestBody, rng: &mut Rng) -> (FrameHeader, RequestBody) {
+    pub(crate) fn mangle(
+        self,
+        mut header: FrameHeader,
+        body: RequestBody,
+        rng: &mut Rng,
+    ) -> (FrameHeader, RequestBody) {
         let mut body = body;
         match self {
             Break::RetriesRunAgain if header.seq != Seq(0) => {

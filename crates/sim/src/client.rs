@@ -19,14 +19,40 @@ use crate::witness::{Ask, CHUNK_BYTES, Handle};
 pub(crate) enum Step {
     OpenSession,
     CloseSession,
-    Txn { op: Box<Op>, sync: bool },
-    Write { handle: Handle, offset: Option<u64>, bytes: Arc<[u8]>, sync: bool, tries: u32 },
+    Txn {
+        op: Box<Op>,
+        sync: bool,
+    },
+    Write {
+        handle: Handle,
+        offset: Option<u64>,
+        bytes: Arc<[u8]>,
+        sync: bool,
+        tries: u32,
+    },
     /// Opens a file and then does something with it.
-    Open { request: Box<Request>, then: Then },
-    Read { handle: Handle, offset: u64, len: u32, question: Option<Question> },
-    Seek { handle: Handle, offset: u64, data: bool },
-    Sync { inode: u64 },
-    Ask { request: Box<Request>, question: Option<Question> },
+    Open {
+        request: Box<Request>,
+        then: Then,
+    },
+    Read {
+        handle: Handle,
+        offset: u64,
+        len: u32,
+        question: Option<Question>,
+    },
+    Seek {
+        handle: Handle,
+        offset: u64,
+        data: bool,
+    },
+    Sync {
+        inode: u64,
+    },
+    Ask {
+        request: Box<Request>,
+        question: Option<Question>,
+    },
 }
 
 /// What to do with a file that was opened.

@@ -17,6 +17,8 @@ pub(crate) struct Effect {
     pub(crate) seq: u64,
     pub(crate) acked: u64,
     pub(crate) act: Act,
+    /// Number of the inode that it made; 0 if it made none.
+    pub(crate) made: u64,
     /// The client may have been told.
     pub(crate) answered: bool,
     /// Somebody was told that it is durable.
@@ -109,6 +111,9 @@ impl Journal {
             match &effect.act {
                 Act::Format { mode } => model = Model::format(effect.stamp, *mode),
                 Act::Txn(op) => {
+                    if effect.made != 0 {
+                        model.tree.next_id(effect.made);
+                    }
                     model.run(effect.session, effect.seq, effect.acked, op, effect.stamp);
                 }
                 Act::TailGrant { inode, first } => model.granted_tail(effect.session, *inode, *first),

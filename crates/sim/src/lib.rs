@@ -23,6 +23,8 @@ mod machine;
 mod memory;
 mod model;
 mod plan;
+mod scenarios;
+mod stage;
 mod store;
 mod trace;
 mod violation;
@@ -32,5 +34,6 @@ mod world;
 
 pub use breakage::Break;
 pub use plan::{Counts, Outcome, Plan};
+pub use scenarios::{SCENARIOS, Scenario};
 pub use violation::{Rule, Verdict, Violation};
 pub use world::run;

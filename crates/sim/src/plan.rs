@@ -68,3 +68,27 @@ pub struct Counts {
     /// Answers about instants that were remembered.
     pub remembered: u64,
 }
+
+impl Outcome {
+    /// What to print if a promise was broken: which, where, and how to see it again.
+    pub fn failure(&self, seed: u64) -> Option<String> {
+        let violation = self.violation.as_ref()?;
+        Some(format!(
+            "{violation}\n  after {} operations and {} faults of seed {seed:#x}, at commit {}\n  see it again: cargo xtask sim one_server --seed {seed:#x}",
+            self.counts.operations,
+            self.counts.faults,
+            commit().unwrap_or_else(|| "unknown".to_owned())
+        ))
+    }
+}
+
+/// The commit this was built from, read from the repository: a seed means something only there.
+fn commit() -> Option<String> {
+    let git = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.git");
+    let head = std::fs::read_to_string(git.join("HEAD")).ok()?;
+    let commit = match head.trim().strip_prefix("ref: ") {
+        Some(reference) => std::fs::read_to_string(git.join(reference)).ok()?,
+        None => head,
+    };
+    Some(commit.trim().chars().take(12).collect())
+}

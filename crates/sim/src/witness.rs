@@ -4,7 +4,7 @@
 //! against. What a call did is read off the ends of the two logs before and after it; a crash then takes away what lies
 //! beyond the ends that recovery finds, and the model is made anew from what is left.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use frieze_base::{Fault, MonoTime, Reason};
@@ -18,6 +18,7 @@ use crate::journal::{Act, Effect, Journal, LogPlace};
 use crate::machine::{Answer, ConnId, Hardware, Machine, Marks};
 use crate::memory::Memory;
 use crate::model::bytes::{Cut, Write};
+use crate::model::tree::Change;
 use crate::model::{Granted, Model, Ran};
 use crate::trace::Trace;
 use crate::violation::{Rule, Verdict, broken};
@@ -105,6 +106,12 @@ pub(crate) struct Witness {
     pub(crate) read_only: bool,
     /// Changes that losses of power took.
     pub(crate) lost: u64,
+    /// The newest number that the server has seen of each session: the older ones are acknowledged.
+    newest_seq: BTreeMap<u64, u64>,
+    /// Every inode number that was ever given.
+    made: BTreeSet<u64>,
+    /// The next may leave some out: power was lost.
+    skips_ids: bool,
     next_conn: u64,
 }
 
@@ -174,6 +181,9 @@ impl Witness {
             said: Vec::new(),
             read_only: false,
             lost: 0,
+            newest_seq: BTreeMap::new(),
+            made: BTreeSet::new(),
+            skips_ids: false,
             next_conn: 0,
         }
     }
@@ -195,7 +205,6 @@ impl Witness {
         self.machine.disconnect(conn);
         let now = self.now();
         self.sessions.detach(conn, now);
-        self.asked.retain(|(of, _), _| *of != conn);
     }
 
     /// Hands a request to the server, and judges what it did and said.
@@ -210,6 +219,8 @@ impl Witness {
         let after = self.machine.marks();
         self.fenced = before.fenced || after.fenced;
         self.notice_session(conn, &ask);
+        let newest = self.newest_seq.entry(ask.header.session.0).or_default();
+        *newest = ask.header.seq.0.max(*newest);
         let expect = self.account(&ask, before, after)?;
         let key = (conn, ask.header.request_id);
         self.asked.entry(key).or_default().push_back(Asked { ask, expect });
@@ -250,6 +261,7 @@ impl Witness {
             seq: 0,
             acked: 0,
             act: Act::Expired,
+            made: 0,
             answered: false,
             durable: false,
         };
@@ -292,7 +304,10 @@ impl Witness {
     fn notice_session(&mut self, conn: ConnId, ask: &Ask) {
         let session = ask.header.session.0;
         let uid = self.sessions.conns.get(&conn).map(|(uid, _)| *uid);
-        if session != 0 && self.model.sessions.contains_key(&session) && self.sessions.owners.get(&session) == uid.as_ref() {
+        if session != 0
+            && self.model.sessions.contains_key(&session)
+            && self.sessions.owners.get(&session) == uid.as_ref()
+        {
             let now = self.now();
             self.sessions.attach(conn, session, now);
         }
@@ -330,6 +345,7 @@ impl Witness {
             seq,
             acked,
             act: Act::Txn(Box::new(op.clone())),
+            made: 0,
             answered: false,
             durable: false,
         };
@@ -340,9 +356,38 @@ impl Witness {
         if preview.is_err() {
             self.check_stamp(after.newest)?;
         }
-        self.journal.effects.push(effect);
+        let made = if preview == Err(Ok(())) { self.number_of_made(op)? } else { 0 };
+        self.journal.effects.push(Effect { made, ..effect });
         let ran = self.model.run(session, seq, acked, op, after.newest);
         Ok(Expect::Txn { logged, did: Ok(ran) })
+    }
+
+    /// The number of the inode that an operation has just made, as the server tells it; 0 if it makes none.
+    fn number_of_made(&mut self, op: &Op) -> Verdict<u64> {
+        let Op::Make(make) = op else { return Ok(0) };
+        if !matches!(self.model.tree.decide(op), Ok(Change::Make { .. })) {
+            return Ok(0);
+        }
+        let target = Target { follow: false, ..make.target.clone() };
+        let Some(Reply::Stat(reply)) = self.machine.look(Request::Stat(Stat { target, view: View::NOW })) else {
+            return broken(Rule::Linearizable, format!("what {op:?} has made is not there"));
+        };
+        let id = reply.attr.inode;
+        // They follow each other; after a loss of power some are left out, never used twice.
+        let follows = id == self.model.tree.last_id() + 1 || (self.skips_ids && id > self.model.tree.last_id());
+        if !self.made.insert(id) || !follows {
+            return broken(
+                Rule::Once,
+                format!(
+                    "an inode was given the number {id}, after {}; given ever: {:?}",
+                    self.model.tree.last_id(),
+                    self.made
+                ),
+            );
+        }
+        self.skips_ids = false;
+        self.model.tree.next_id(id);
+        Ok(id)
     }
 
     /// Remembers that a transaction of a session was carried out: it lives on this connection, or no more.
@@ -358,14 +403,7 @@ impl Witness {
         }
     }
 
-    fn account_write(
-        &mut self,
-        ask: &Ask,
-        append: bool,
-        offset: u64,
-        before: Marks,
-        after: Marks,
-    ) -> Verdict<Expect> {
+    fn account_write(&mut self, ask: &Ask, append: bool, offset: u64, before: Marks, after: Marks) -> Verdict<Expect> {
         let (session, seq) = (ask.header.session.0, ask.header.seq.0);
         let handle = ask.handle.as_ref().expect("writes go through a handle");
         let (inode, len) = (handle.inode, ask.payload.len() as u64);
@@ -374,8 +412,13 @@ impl Witness {
         let offset = if append { self.model.tree.bytes(inode).size(Cut::NOW) } else { offset };
         let (first, last) = (offset / chunk_bytes, (offset + len - 1) / chunk_bytes);
         let records = after.records - before.records;
-        let write = Write { session, offset, bytes: ask.payload.clone(), user_time: self.user_time(handle, &ask.payload) };
+        let write =
+            Write { session, offset, bytes: ask.payload.clone(), user_time: self.user_time(handle, &ask.payload) };
         let mut refusals = self.refusals_of_write(ask, handle, &write, append);
+        if self.is_behind(ask) {
+            // A number that the client has left behind, answered or not.
+            refusals.push(Reason::SequenceTooOld);
+        }
         let effect = |place, act| Effect {
             place,
             stamp: after.newest,
@@ -383,6 +426,7 @@ impl Witness {
             seq,
             acked: 0,
             act,
+            made: 0,
             answered: false,
             durable: false,
         };
@@ -418,7 +462,7 @@ impl Witness {
         if records != parts {
             return broken(Rule::Linearizable, format!("a write over {parts} chunks made {records} records"));
         }
-        if refusals.first().is_some_and(|reason| !PERHAPS.contains(reason)) {
+        if refusals.iter().any(|reason| !PERHAPS.contains(reason)) {
             return broken(
                 Rule::PromisedErrors,
                 format!("{len} bytes at {offset} of inode {inode} were written, and should be refused: {refusals:?}"),
@@ -440,7 +484,10 @@ impl Witness {
     /// Why this write is to be refused; reasons of `PERHAPS` only may be.
     fn refusals_of_write(&self, ask: &Ask, handle: &Handle, write: &Write, append: bool) -> Vec<Reason> {
         let mut perhaps = Vec::new();
-        let Some(session) = self.model.sessions.get(&write.session) else { return vec![Reason::UnknownSession] };
+        let Some(session) = self.model.sessions.get(&write.session) else {
+            // A connection that has spoken for it before is refused for want of a grant.
+            return vec![Reason::UnknownSession, Reason::Busy, Reason::StaleHandle];
+        };
         let node = self.model.tree.node(handle.inode, Hlc::MAX);
         if handle.session != write.session || node.is_none_or(|node| node.born != handle.born) {
             return vec![Reason::StaleHandle];
@@ -452,8 +499,11 @@ impl Witness {
             return vec![Reason::AccessDenied];
         }
         if session.ran.contains_key(&ask.header.seq.0) {
-            // A late double of what was acknowledged long ago is known, or known to be old.
-            return vec![Reason::SequenceTooOld];
+            // A late double of what was acknowledged long ago is known, or refused, and the newest is known.
+            return match self.is_behind(ask) {
+                true => vec![Reason::Busy, Reason::BackwardUserTime],
+                false => Vec::new(),
+            };
         }
         if node.is_some_and(|node| !node.plugin.is_empty()) && write.user_time.is_none() {
             return vec![Reason::InvalidArgument];
@@ -467,13 +517,14 @@ impl Witness {
         }
         let newest = self.model.tree.bytes(handle.inode).newest_user_time(Cut::NOW);
         if write.user_time.is_some() && write.user_time < newest {
-            return [&[Reason::BackwardUserTime, Reason::SequenceTooOld], &perhaps[..]].concat();
-        }
-        if session.ran.keys().next_back().is_some_and(|newest| *newest > ask.header.seq.0) {
-            // A number that the client has left behind without an answer.
-            perhaps.push(Reason::SequenceTooOld);
+            perhaps.push(Reason::BackwardUserTime);
         }
         perhaps
+    }
+
+    /// True if the server has seen a newer number of the session.
+    fn is_behind(&self, ask: &Ask) -> bool {
+        self.newest_seq.get(&ask.header.session.0).is_some_and(|newest| *newest > ask.header.seq.0)
     }
 
     /// The time of a record: the first eight bytes, in microseconds.
@@ -524,7 +575,8 @@ impl Witness {
 
     /// Requests of living connections that wait for an answer.
     pub(crate) fn unanswered(&self) -> usize {
-        self.asked.values().map(VecDeque::len).sum()
+        let living = self.asked.iter().filter(|((conn, _), _)| self.machine.is_connected(*conn));
+        living.map(|(_, asked)| asked.len()).sum()
     }
 
     /// Ends the process, with or without the power of the machine.
@@ -586,11 +638,21 @@ impl Witness {
             };
             if whole {
                 self.newest_stamp = self.newest_stamp.max(doubt.stamp);
-                self.journal.effects.push(doubt);
+                let made = match &doubt.act {
+                    Act::Txn(op) if self.model.preview(doubt.session, doubt.seq, op) == Err(Ok(())) => {
+                        self.number_of_made(&op.clone())?
+                    }
+                    _ => 0,
+                };
+                self.journal.effects.push(Effect { made, ..doubt });
             }
         }
-        let meta_orders: Vec<bool> =
-            self.journal.effects.iter().map(|effect| matches!(effect.place, LogPlace::Meta(end) if end <= index)).collect();
+        let meta_orders: Vec<bool> = self
+            .journal
+            .effects
+            .iter()
+            .map(|effect| matches!(effect.place, LogPlace::Meta(end) if end <= index))
+            .collect();
         let lost = self.journal.cut(index, records);
         let ends = self.journal.ends();
         if ends != (index, records) {
@@ -609,7 +671,10 @@ impl Witness {
         }
         let last_name = meta_orders.iter().rposition(|survived| *survived).unwrap_or(0);
         for (order, effect) in &lost {
-            let told = format!("{:?} stamped {} (request {} of session {})", effect.act, effect.stamp, effect.seq, effect.session);
+            let told = format!(
+                "{:?} stamped {} (request {} of session {})",
+                effect.act, effect.stamp, effect.seq, effect.session
+            );
             if effect.durable {
                 return broken(Rule::Durable, format!("was durable and is lost: {told}"));
             }
@@ -632,6 +697,7 @@ impl Witness {
         self.gaps = gaps;
         self.model = self.journal.replay();
         self.unsure.clear();
+        self.skips_ids |= self.lost_power;
         self.lost_power = false;
         Ok(())
     }
@@ -652,6 +718,7 @@ impl Witness {
             seq: 0,
             acked: 0,
             act: Act::Format { mode: root.attr.mode },
+            made: 0,
             answered: false,
             durable: true,
         };

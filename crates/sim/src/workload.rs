@@ -102,8 +102,10 @@ impl<'a> Workload<'a> {
         let (mut id, mut path) = (ROOT, Vec::new());
         for _ in 0..DEPTH_MAX {
             let tree = &self.witness.model.tree;
-            let below: Vec<(&[u8], u64)> =
-                tree.list(id, at).filter(|(_, id)| tree.node(*id, at).is_some_and(|node| node.is_directory())).collect();
+            let below: Vec<(&[u8], u64)> = tree
+                .list(id, at)
+                .filter(|(_, id)| tree.node(*id, at).is_some_and(|node| node.is_directory()))
+                .collect();
             if below.is_empty() || self.rng.chance(3) {
                 break;
             }
@@ -276,7 +278,12 @@ impl<'a> Workload<'a> {
         let (_, path) = self.directory(Hlc::MAX);
         let name = FILES[self.rng.below(2) as usize];
         let directory = Target { base: ROOT, path: path.clone(), follow: false };
-        let binding = SetXattr { target: directory, name: frieze_node::BINDING_XATTR.to_vec(), value: BINDING.to_vec(), flags: 0 };
+        let binding = SetXattr {
+            target: directory,
+            name: frieze_node::BINDING_XATTR.to_vec(),
+            value: BINDING.to_vec(),
+            flags: 0,
+        };
         let target = Target { base: ROOT, path: [&path[..], b"/", name].concat(), follow: false };
         let make = Make { target, mode: 0o644, or_open: true, kind: Some(MakeKind::File(true)) };
         [self.txn(Op::SetXattr(binding)), self.txn(Op::Make(make))].concat()

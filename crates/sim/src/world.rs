@@ -20,13 +20,26 @@ use crate::workload::{Mix, Workload};
 /// Something that will happen.
 enum Event {
     /// A client looks for something to do.
-    Think { client: usize },
-    ToServer { conn: ConnId, ask: Box<Ask> },
-    ToClient { client: usize, answer: Box<Answer> },
+    Think {
+        client: usize,
+    },
+    ToServer {
+        conn: ConnId,
+        ask: Box<Ask>,
+    },
+    ToClient {
+        client: usize,
+        answer: Box<Answer>,
+    },
     /// Nothing was heard for too long.
-    Timeout { client: usize, request_id: u64 },
+    Timeout {
+        client: usize,
+        request_id: u64,
+    },
     /// The server hears that a connection is gone.
-    Gone { conn: ConnId },
+    Gone {
+        conn: ConnId,
+    },
     Flush,
     Tend,
     Restart,
@@ -164,8 +177,8 @@ pub(crate) fn settings() -> Settings {
     }
 }
 
-const SEGMENT_BYTES: u64 = 8 << 20;
-const RESERVE_BYTES: u64 = 24 << 20;
+pub(crate) const SEGMENT_BYTES: u64 = 8 << 20;
+pub(crate) const RESERVE_BYTES: u64 = 24 << 20;
 /// 2026-11-21T00:00:00Z: any day will do.
 pub(crate) const WALL_US: u64 = 1_795_219_200_000_000;
 /// Attempts after which a client gives up while faults go on.
@@ -178,10 +191,8 @@ impl World {
         let mut rng = Rng::new(plan.seed);
         let hardware = Hardware { seed: rng.next(), settings: settings(), wall_us: WALL_US, breakage: plan.breakage };
         let work = rng.split();
-        let mix = Mix {
-            sync_one_in: *rng.choose(&[2, 3, 5, 20]),
-            large_one_in: if rng.chance(8) { 12 } else { 100_000 },
-        };
+        let mix =
+            Mix { sync_one_in: *rng.choose(&[2, 3, 5, 20]), large_one_in: if rng.chance(8) { 12 } else { 100_000 } };
         let mut faults: Vec<u64> = (0..plan.faults).map(|_| rng.between(5, plan.operations.max(6) - 1)).collect();
         faults.sort_unstable_by_key(|at| Reverse(*at));
         World {
@@ -447,7 +458,8 @@ impl World {
             Fault::ClockJump => self.jump_clock(),
             Fault::Pause => {
                 let long = self.rng.chance(3);
-                let pause = if long { self.rng.between(20_000_000, 90_000_000) } else { self.rng.between(1000, 3_000_000) };
+                let pause =
+                    if long { self.rng.between(20_000_000, 90_000_000) } else { self.rng.between(1000, 3_000_000) };
                 self.witness.machine.time.advance_us(pause);
                 self.now_us += pause;
             }

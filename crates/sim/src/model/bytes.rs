@@ -22,9 +22,13 @@ pub(crate) struct Event {
 #[derive(Clone, Debug)]
 pub(crate) enum What {
     Write(Write),
-    Truncate { len: u64 },
+    Truncate {
+        len: u64,
+    },
     /// The modification time was set by hand.
-    Touch { mtime_ns: i64 },
+    Touch {
+        mtime_ns: i64,
+    },
 }
 
 /// Bytes written.

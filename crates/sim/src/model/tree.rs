@@ -124,6 +124,16 @@ impl Tree {
         *self.entries.get(&parent)?.get(name)?.at(at)?
     }
 
+    /// The next inode made has this number.
+    pub(crate) fn next_id(&mut self, id: u64) {
+        self.last_id = id - 1;
+    }
+
+    /// The largest number given.
+    pub(crate) fn last_id(&self) -> u64 {
+        self.last_id
+    }
+
     /// Every inode that was ever made.
     pub(crate) fn ids(&self) -> impl Iterator<Item = u64> {
         self.nodes.keys().copied()

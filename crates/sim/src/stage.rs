@@ -1,0 +1,272 @@
+//! A stage for scenarios: the server, its witness and a few clients that do what they are told, one step after the
+//! other, without a network in between.
+
+use std::sync::Arc;
+
+use frieze_base::{Reason, Rng, Seq};
+use frieze_disk::CrashKind;
+use frieze_hlc::Hlc;
+use frieze_wire::message::{Open, Reply, Request, View};
+use frieze_wire::txn::{Make, MakeKind, Op, Remove, Rename, SetAttr, SetXattr, Settle, Target};
+
+use crate::auditor::Auditor;
+use crate::client::{Client, Next, Step, Then};
+use crate::machine::{Answer, Hardware, USER};
+use crate::trace::Trace;
+use crate::violation::{Rule, Verdict, broken};
+use crate::witness::{Ask, Handle, Witness};
+use crate::world::{WALL_US, settings};
+
+/// The stage.
+pub(crate) struct Stage {
+    pub(crate) witness: Witness,
+    pub(crate) auditor: Auditor,
+    pub(crate) rng: Rng,
+    clients: Vec<Client>,
+}
+
+impl Stage {
+    /// A server that was just made, and `clients` clients with a session each.
+    pub(crate) fn new(seed: u64, clients: usize) -> Verdict<Stage> {
+        let mut stage = Stage::dark(seed);
+        if !stage.witness.start()? {
+            return broken(Rule::Restarts, "the first start died");
+        }
+        for client in 0..clients {
+            stage.clients.push(Client::new());
+            stage.ask(client, Step::OpenSession)?;
+        }
+        stage.barrier()?;
+        Ok(stage)
+    }
+
+    /// A machine on which nothing was ever started.
+    pub(crate) fn dark(seed: u64) -> Stage {
+        let mut rng = Rng::new(seed);
+        let hardware = Hardware { seed: rng.next(), settings: settings(), wall_us: WALL_US, breakage: None };
+        Stage {
+            witness: Witness::new(hardware, Trace::new(false)),
+            auditor: Auditor::default(),
+            rng,
+            clients: Vec::new(),
+        }
+    }
+
+    /// A millisecond passes.
+    fn tick(&mut self) {
+        self.witness.machine.time.advance_us(1000);
+    }
+
+    /// Sends a step and returns what was sent, without waiting for the answer.
+    pub(crate) fn send(&mut self, client: usize, step: Step) -> Verdict<Ask> {
+        self.tick();
+        let known = self.clients[client].conn.filter(|conn| self.witness.machine.is_connected(*conn));
+        if known.is_none() {
+            self.clients[client].conn = Some(self.witness.connect(USER));
+        }
+        self.clients[client].give_up();
+        self.clients[client].steps.clear();
+        self.clients[client].steps.push_back(step);
+        self.clients[client].begin();
+        let Some(ask) = self.clients[client].attempt() else { return broken(Rule::Live, "nothing to send") };
+        self.deliver(client, ask.clone())?;
+        Ok(ask)
+    }
+
+    /// Hands over a message once more, as a network that doubles it.
+    pub(crate) fn deliver(&mut self, client: usize, ask: Ask) -> Verdict {
+        let known = self.clients[client].conn.filter(|conn| self.witness.machine.is_connected(*conn));
+        let conn = match known {
+            Some(conn) => conn,
+            None => *self.clients[client].conn.insert(self.witness.connect(USER)),
+        };
+        self.witness.deliver(conn, ask)
+    }
+
+    /// The answer to what the client sent last, if it was given.
+    pub(crate) fn heard(&mut self, client: usize) -> Option<Answer> {
+        let mut found = None;
+        for answer in std::mem::take(&mut self.witness.said) {
+            match self.clients[client].hear(&answer) {
+                Next::Nothing => self.witness.said.push(answer),
+                _ => found = Some(answer),
+            }
+        }
+        found
+    }
+
+    /// Does a step and returns the answer, flushing if it waits for that. `None`: the server died.
+    pub(crate) fn ask(&mut self, client: usize, step: Step) -> Verdict<Option<Answer>> {
+        self.send(client, step)?;
+        if let Some(answer) = self.heard(client) {
+            return Ok(Some(answer));
+        }
+        self.tick();
+        if !self.witness.machine.is_dying() {
+            self.witness.flush()?;
+        }
+        match self.heard(client) {
+            None if !self.witness.machine.is_dying() && !self.witness.read_only => {
+                broken(Rule::Live, "a request was not answered by a flush")
+            }
+            answer => Ok(answer),
+        }
+    }
+
+    /// Does a step that has to succeed, or to be refused for a reason.
+    pub(crate) fn expect(&mut self, client: usize, step: Step, refusal: Option<Reason>) -> Verdict {
+        let words = format!("{step:?}");
+        let answer = self.ask(client, step)?;
+        let found = answer.map(|answer| answer.result.map(|_| ()).map_err(|fault| fault.reason));
+        match (&found, refusal) {
+            (Some(Ok(())), None) => Ok(()),
+            (Some(Err(reason)), Some(refusal)) if *reason == refusal => Ok(()),
+            _ => broken(Rule::PromisedErrors, format!("{words} gave {found:?}, expected {refusal:?}")),
+        }
+    }
+
+    /// Makes a file and returns its handle.
+    pub(crate) fn make(&mut self, client: usize, path: &str) -> Verdict<Handle> {
+        self.expect(client, txn(make_file(path)), None)?;
+        match self.clients[client].handles.last() {
+            Some(handle) => Ok(handle.clone()),
+            None => broken(Rule::Live, "a file was made and not opened"),
+        }
+    }
+
+    /// Opens a file for reading and writing.
+    pub(crate) fn open(&mut self, client: usize, path: &str) -> Verdict<Handle> {
+        let request = Request::Open(Open { target: target(path), view: View::NOW, read: true, write: true, made_at: 0 });
+        self.expect(client, Step::Open { request: Box::new(request), then: Then::Keep }, None)?;
+        match self.clients[client].handles.last() {
+            Some(handle) => Ok(handle.clone()),
+            None => broken(Rule::Live, "a file was opened and there is no handle"),
+        }
+    }
+
+    /// The file that a client opened last.
+    pub(crate) fn handle(&self, client: usize) -> Option<Handle> {
+        self.clients[client].handles.last().cloned()
+    }
+
+    /// A client's connection ends.
+    pub(crate) fn hang_up(&mut self, client: usize) {
+        if let Some(conn) = self.clients[client].conn.take() {
+            self.witness.disconnect(conn);
+        }
+    }
+
+    /// Everything so far becomes durable.
+    pub(crate) fn barrier(&mut self) -> Verdict {
+        self.expect(0, Step::Sync { inode: 0 }, None)
+    }
+
+    /// Ends the process or the power, starts again, and looks at everything.
+    pub(crate) fn crash(&mut self, kind: CrashKind) -> Verdict {
+        self.witness.die(kind);
+        self.tick();
+        self.restart()
+    }
+
+    /// Starts the server and looks at everything.
+    pub(crate) fn restart(&mut self) -> Verdict {
+        if !self.witness.start()? {
+            return broken(Rule::Restarts, "it died while it started, and nothing made it");
+        }
+        let wait_us = self.witness.machine.restart_wait_us();
+        self.witness.machine.time.advance_us(wait_us);
+        self.look()
+    }
+
+    /// Looks at everything, now and at a few instants.
+    pub(crate) fn look(&mut self) -> Verdict {
+        self.auditor.audit(&mut self.witness, None)?;
+        for _ in 0..3 {
+            let effects = &self.witness.journal.effects;
+            let at = effects[self.rng.below(effects.len() as u64) as usize].stamp;
+            self.auditor.audit(&mut self.witness, Some(at))?;
+        }
+        Ok(())
+    }
+
+    /// `len` random bytes.
+    pub(crate) fn bytes(&mut self, len: usize) -> Arc<[u8]> {
+        let mut bytes = vec![0u8; len];
+        self.rng.fill(&mut bytes);
+        bytes.into()
+    }
+
+    /// A write to a handle; `None`: an append.
+    pub(crate) fn write(&mut self, handle: &Handle, offset: Option<u64>, len: usize, sync: bool) -> Step {
+        Step::Write { handle: handle.clone(), offset, bytes: self.bytes(len), sync, tries: 0 }
+    }
+}
+
+/// The same request as one that was sent before it, under an older number: a message that comes late.
+pub(crate) fn late(ask: &Ask, request_id: u64) -> Ask {
+    let mut ask = ask.clone();
+    ask.header.request_id = request_id;
+    debug_assert!(ask.header.seq != Seq(0), "only changes are numbered");
+    ask
+}
+
+pub(crate) fn target(path: &str) -> Target {
+    Target { base: 1, path: path.as_bytes().to_vec(), follow: false }
+}
+
+pub(crate) fn txn(op: Op) -> Step {
+    Step::Txn { op: Box::new(op), sync: false }
+}
+
+pub(crate) fn sync_txn(op: Op) -> Step {
+    Step::Txn { op: Box::new(op), sync: true }
+}
+
+pub(crate) fn make_file(path: &str) -> Op {
+    Op::Make(Make { target: target(path), mode: 0o644, or_open: false, kind: Some(MakeKind::File(true)) })
+}
+
+pub(crate) fn make_directory(path: &str) -> Op {
+    Op::Make(Make { target: target(path), mode: 0o755, or_open: false, kind: Some(MakeKind::Directory(true)) })
+}
+
+pub(crate) fn unlink(path: &str) -> Op {
+    Op::Remove(Remove { target: target(path), directory: false })
+}
+
+pub(crate) fn rename(from: &str, to: &str) -> Op {
+    Op::Rename(Rename { from: target(from), to: target(to), flags: 0 })
+}
+
+pub(crate) fn truncate(path: &str, len: u64) -> Op {
+    Op::SetAttr(SetAttr { target: target(path), size: Some(len), ..SetAttr::default() })
+}
+
+pub(crate) fn set_xattr(path: &str, value: Vec<u8>) -> Op {
+    Op::SetXattr(SetXattr { target: target(path), name: b"user.note".to_vec(), value, flags: 0 })
+}
+
+pub(crate) fn settle(handle: &Handle, keep_grant: bool) -> Op {
+    Op::Settle(Settle { inode: handle.inode, keep_grant, ..Settle::default() })
+}
+
+/// A read of now from the start of a file.
+pub(crate) fn read(handle: &Handle, len: u32) -> Step {
+    Step::Read { handle: handle.clone(), offset: 0, len, question: None }
+}
+
+/// The attributes of a path at an instant.
+pub(crate) fn stat_at(path: &str, at: Hlc) -> Step {
+    let view = View { at: Some(at.0), user_at: None };
+    let request = Request::Stat(frieze_wire::message::Stat { target: target(path), view });
+    Step::Ask { request: Box::new(request), question: None }
+}
+
+/// The stamp of an acknowledged change.
+pub(crate) fn stamp_of(answer: Option<Answer>) -> Hlc {
+    match answer.map(|answer| answer.result) {
+        Some(Ok(Reply::Txn(reply))) => Hlc(reply.stamp),
+        Some(Ok(Reply::Write(reply))) => Hlc(reply.stamp),
+        _ => Hlc::ZERO,
+    }
+}
