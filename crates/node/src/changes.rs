@@ -257,6 +257,9 @@ impl Engine {
         if !matches!(op, Op::OpenSession(_)) {
             check_numbered(header)?;
         }
+        if !principal.privileged {
+            self.doubt(principal, header.session, &mut op)?;
+        }
         let settles = matches!(&op, Op::Settle(_)) || matches!(&op, Op::SetAttr(set) if set.size.is_some());
         let makes_file = matches!(&op, Op::Make(make) if matches!(make.kind, Some(MakeKind::File(_))));
         // Held until the transaction has run: no write falls between what is measured and what is decided.
@@ -308,6 +311,33 @@ impl Engine {
             reply.capability = self.mint.seal(&capability);
         }
         Ok(reply)
+    }
+
+    /// A frame made by hand can claim that a file was opened for writing. What shows that it was is a grant that the
+    /// session holds: the first is given to who makes the file, or may write it then.
+    ///
+    /// # Errors
+    /// `AccessDenied` for a grant on a file that the caller may not write.
+    fn doubt(&self, principal: &Principal, session: SessionId, op: &mut Op) -> Result<(), Fault> {
+        let holds_grant = |inode: &Inode| inode.grants().iter().any(|grant| grant.session == session);
+        match op {
+            Op::Grant(grant) => {
+                let id = InodeId(grant.inode);
+                match self.meta.namespace().current(id) {
+                    Some(inode) if !holds_grant(inode) => {
+                        frieze_namespace::check_access(inode, &principal.caller, frieze_namespace::MAY_WRITE)
+                    }
+                    _ => Ok(()),
+                }
+            }
+            Op::SetAttr(set) if set.by_handle => {
+                // What cannot be found may be a retry of what has run: the transaction knows.
+                let found = self.resolve(principal, &set.target, None);
+                set.by_handle = found.is_ok_and(|found| holds_grant(&found.inode));
+                Ok(())
+            }
+            _ => Ok(()),
+        }
     }
 
     /// The length and modification time of a file as the data plane knows them now.

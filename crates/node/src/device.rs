@@ -287,7 +287,7 @@ impl Device {
         self.files.read().unwrap_or_else(PoisonError::into_inner).get(&segment).cloned().ok_or_else(|| {
             Fault::new(
                 Reason::Corrupt,
-                format!("segment {segment} of the device log is missing from the data directory"),
+                format!("stored data is corrupt: segment {segment} is missing from the data directory"),
             )
         })
     }
@@ -333,7 +333,12 @@ impl Device {
             if crcs_from == usize::MAX || index < crcs_from || index >= crcs_from + BATCH {
                 crcs_from = index;
                 let count = BATCH.min(last - index);
-                read_exactly(&*file, source.crcs_offset + 4 * index as u64, &mut crc_bytes[..4 * count])?;
+                read_exactly(
+                    &*file,
+                    source.segment,
+                    source.crcs_offset + 4 * index as u64,
+                    &mut crc_bytes[..4 * count],
+                )?;
             }
             let at = 4 * (index - crcs_from);
             Ok(u32::from_le_bytes([crc_bytes[at], crc_bytes[at + 1], crc_bytes[at + 2], crc_bytes[at + 3]]))
@@ -361,7 +366,7 @@ impl Device {
                     step_end = (skip + len) / block * block;
                 }
                 let target = &mut out[done..done + step_end - block_start];
-                read_exactly(&*file, source.data_offset + block_start as u64, target)?;
+                read_exactly(&*file, source.segment, source.data_offset + block_start as u64, target)?;
                 for piece in target.chunks(block) {
                     let found = crc32c(piece);
                     if found != crc_at(index)? {
@@ -374,7 +379,7 @@ impl Device {
             } else {
                 // A block wanted in part: read it whole, verify, copy the part.
                 scratch.resize(block_end - block_start, 0);
-                read_exactly(&*file, source.data_offset + block_start as u64, scratch)?;
+                read_exactly(&*file, source.segment, source.data_offset + block_start as u64, scratch)?;
                 if crc32c(scratch) != crc_at(index)? {
                     return Err(corrupt(index));
                 }
@@ -470,7 +475,7 @@ pub(crate) fn block_checksums(payload: &[u8], block_bytes: usize) -> (Vec<u32>, 
     (crcs, whole)
 }
 
-fn read_exactly(file: &dyn DiskFile, offset: u64, into: &mut [u8]) -> Result<(), Fault> {
+fn read_exactly(file: &dyn DiskFile, segment: SegmentId, offset: u64, into: &mut [u8]) -> Result<(), Fault> {
     let found = file.read_at(offset, into)?;
     if found == into.len() {
         return Ok(());
@@ -478,7 +483,7 @@ fn read_exactly(file: &dyn DiskFile, offset: u64, into: &mut [u8]) -> Result<(),
     Err(Fault::new(
         Reason::Corrupt,
         format!(
-            "the device log ends at byte {} of a segment where a record should go on: the file was cut",
+            "stored data is corrupt: segment {segment} ends at byte {} where a record should go on: its file was cut",
             offset + found as u64
         ),
     ))
