@@ -71,7 +71,13 @@ impl Connection {
 
     fn ask_once(&mut self, request: Request) -> Result<Reply, Error> {
         let body = RequestBody { caller: None, request: Some(request) };
-        self.send(FrameHeader::of(FrameKind::Request), &body, Payload::None)?;
+        if let Err(error) = self.send(FrameHeader::of(FrameKind::Request), &body, Payload::None) {
+            // A server that has too many connections says so and hangs up before it hears anything.
+            return match self.receive() {
+                Ok(Answer { result: Err(fault), .. }) => Err(Error::Refused(fault)),
+                _ => Err(error),
+            };
+        }
         self.receive()?.result.map_err(Error::Refused)
     }
 
