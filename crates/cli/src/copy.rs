@@ -189,7 +189,13 @@ fn put_stdin(run: &mut Run, sink: &Remote, to: &FsPath, asked: Asked) -> Result<
 
 /// True if things are copied into `to`, false if `to` is the new name.
 fn destination<S: Side>(run: &mut Run, side: &S, to: &S::Path, count: usize, wants: bool) -> Result<bool> {
-    let there = side.node(to, true)?;
+    let there = match side.node(to, true) {
+        Ok(there) => there,
+        Err(error) => {
+            run.report(&side.show(to), error)?;
+            return Err(Reported.into());
+        }
+    };
     let is_directory = there.as_ref().is_some_and(|node| node.kind == Kind::Directory);
     if !is_directory && (count > 1 || wants) {
         let reason = if there.is_some() { Reason::NotDirectory } else { Reason::NotFound };

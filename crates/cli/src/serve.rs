@@ -1,6 +1,6 @@
 //! `serve`: a server in this process, until a signal ends it.
 
-use anyhow::Result;
+use anyhow::{Error, Result};
 use frieze_node::{Server, Settings};
 use nix::sys::signal::{SigSet, Signal};
 use serde_json::json;
@@ -19,7 +19,8 @@ pub(crate) fn serve(run: &mut Run, args: &Serve) -> Result<()> {
     if !args.listen.is_empty() {
         settings.listen.clone_from(&args.listen);
     }
-    let server = Server::start(settings)?;
+    // Told whole: the message names the directory, the address or the setting.
+    let server = Server::start(settings).map_err(|fault| Error::msg(fault.message))?;
     let addresses = server.addresses();
     let pid = std::process::id();
     run.item(
