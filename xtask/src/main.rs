@@ -1,10 +1,11 @@
-//! The project's own chores: `cargo xtask deps` and `cargo xtask tidy`.
+//! The project's own chores: `cargo xtask deps`, `cargo xtask tidy` and `cargo xtask sim`.
 //!
-//! Guarantees: they only read; what they find is printed one a line, with the file where there is one; the exit code is 1
+//! Guarantees: `deps` and `tidy` only read; what they find is printed one a line, with the file where there is one; the exit code is 1
 //! if there is anything.
 //! Leaves to others: formatting and lints (`cargo fmt`, `cargo clippy`), tests.
 
 mod deps;
+mod sim;
 mod tidy;
 
 use std::path::PathBuf;
@@ -14,13 +15,15 @@ const HELP: &str = "\
 usage: cargo xtask COMMAND
 
   deps   check that every arrow between crates points the allowed way, and draw them
-  tidy   check the rules of the house that no compiler knows";
+  tidy   check the rules of the house that no compiler knows
+  sim    run simulations: `sim one_server --seed 0x5eed --count 100`, `sim list`";
 
 fn main() -> ExitCode {
     let command = std::env::args().nth(1);
     let found = match command.as_deref() {
         Some("deps") => deps::run(&root()),
         Some("tidy") => tidy::run(&root()),
+        Some("sim") => return sim::run(std::env::args().skip(2)),
         Some("help" | "--help" | "-h") => {
             println!("{HELP}");
             return ExitCode::SUCCESS;

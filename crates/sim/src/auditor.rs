@@ -5,7 +5,7 @@ use frieze_base::{Rng, Seq, SessionId};
 use frieze_hlc::Hlc;
 use frieze_wire::frame::{FrameHeader, FrameKind};
 use frieze_wire::message::{
-    Attr, FileKind, GetXattr, List, Open, Read, ReadLink, Reply, Request, RequestBody, Snapshots, Stat, Txn, View,
+    Attr, FileKind, GetXattr, List, Log, Open, Read, ReadLink, Reply, Request, RequestBody, Snapshots, Stat, Txn, View,
 };
 use frieze_wire::txn::{Op, OpenSession, Target};
 use prost::Message;
@@ -106,7 +106,9 @@ impl Auditor {
                         self.ask(witness, Request::ReadLink(ask), None)?.is_none()
                     }
                     _ if has_session => {
-                        !self.look_at_xattrs(witness, &target, view)?
+                        let log = Log { target: target.clone(), view, after: 0, count_max: 0 };
+                        self.ask(witness, Request::Log(log), None)?.is_none()
+                            || !self.look_at_xattrs(witness, &target, view)?
                             || !self.read_whole(witness, target, view, attr)?
                     }
                     _ => false,

@@ -201,7 +201,7 @@ impl Client {
         }
         self.hlc = self.hlc.max(answer.hlc);
         match &answer.result {
-            Err(fault) if fault.kind() == ErrorKind::Unavailable => return Next::Later,
+            Err(fault) if fault.kind() == ErrorKind::Unavailable => Next::Later,
             Err(fault) => {
                 let Some(Waiting { step, .. }) = self.waiting.take() else { return Next::Nothing };
                 self.refused(step, fault.reason)

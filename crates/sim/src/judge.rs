@@ -6,8 +6,8 @@
 use frieze_base::{Fault, Reason, crc32c};
 use frieze_hlc::Hlc;
 use frieze_wire::message::{
-    Answered, Attr, Durability, FileKind, GetXattr, List, ListReply, Now, NowReply, Open, OpenReply, Read, ReadLink,
-    ReadReply, Reply, Request, Seek, Stat, StatReply, View,
+    Answered, Attr, Durability, FileKind, GetXattr, List, ListReply, Log, Now, NowReply, Open, OpenReply, Read,
+    ReadLink, ReadReply, Reply, Request, Seek, Stat, StatReply, VersionKind, View,
 };
 use frieze_wire::txn::Target;
 
@@ -139,6 +139,7 @@ impl Witness {
             Request::Open(ask) => ask.view,
             Request::ReadLink(ask) => ask.view,
             Request::GetXattr(ask) => ask.view,
+            Request::Log(ask) => ask.view,
             Request::Read(_) | Request::Seek(_) => asked.ask.handle.as_ref().map_or(View::NOW, |handle| handle.view),
             _ => View::NOW,
         };
@@ -171,7 +172,7 @@ impl Witness {
                 expect_equal("the snapshots", &found, &known)
             }
             (Request::Ping(_), Ok(Reply::Done(_))) | (Request::Status(_), Ok(Reply::Status(_))) => Ok(()),
-            (Request::Log(_), Ok(Reply::Log(_))) => Ok(()),
+            (Request::Log(ask), result) => self.judge_log(ask, result),
             (request, result) => broken(Rule::PromisedErrors, format!("{request:?} answered {result:?}")),
         }
     }
@@ -498,6 +499,38 @@ impl Witness {
             Rule::Linearizable,
             format!("{:?} from {} of inode {id}: {result:?}, expected {expected:?}", ask.data, ask.offset),
         )
+    }
+
+    /// The versions of a file: every write and every truncate, by stamp, and nothing that never was.
+    fn judge_log(&self, ask: &Log, result: &Result<Reply, Fault>) -> Verdict {
+        let (id, reply) = match (self.led(&ask.target, ask.view), result) {
+            (Ok((id, _)), Ok(Reply::Log(reply))) => (id, reply),
+            (expected, result) => return judge_refusal(ask, expected.map(|_| ()), result),
+        };
+        let until = match (reply.more, reply.versions.last()) {
+            (true, Some(last)) => Hlc(last.stamp).previous(),
+            _ => Hlc::MAX,
+        };
+        let told = |kind: VersionKind| {
+            let of_kind = reply.versions.iter().filter(move |version| version.kind == kind as i32);
+            of_kind.filter(|version| Hlc(version.stamp) <= until)
+        };
+        let bytes = self.model.tree.bytes(id);
+        let all = Cut { upto: until, without: &[] };
+        let after = |stamp: &Hlc| stamp.0 > ask.after;
+        let writes = bytes.writes(all).filter(|(stamp, _)| after(stamp));
+        let known: Vec<_> = writes
+            .map(|(stamp, write)| (stamp.0, write.session, write.offset, write.bytes.len() as u64, write.user_time))
+            .collect();
+        let found: Vec<_> = told(VersionKind::Write)
+            .map(|version| (version.stamp, version.session, version.offset, version.len, version.user_time))
+            .collect();
+        expect_equal("the writes of a log", &found, &known)?;
+        let known: Vec<_> = bytes.truncates(all).filter(|(stamp, _)| after(stamp)).map(|(s, len)| (s.0, len)).collect();
+        let found: Vec<_> = told(VersionKind::Truncate).map(|version| (version.stamp, version.len)).collect();
+        expect_equal("the truncates of a log", &found, &known)?;
+        let sorted = reply.versions.windows(2).all(|pair| pair[0].stamp <= pair[1].stamp);
+        expect_equal("the order of a log", &sorted, &true)
     }
 
     fn judge_now(&self, ask: &Now, reply: &NowReply) -> Verdict {

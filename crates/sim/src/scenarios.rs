@@ -7,8 +7,8 @@ use frieze_wire::txn::{Grant, Op};
 
 use crate::client::Step;
 use crate::stage::{
-    Stage, late, make_directory, make_file, read, rename, set_xattr, settle, stamp_of, stat_at, sync_txn, truncate, txn,
-    unlink,
+    Stage, late, make_directory, make_file, read, rename, set_xattr, settle, stamp_of, stat_at, sync_txn, truncate,
+    txn, unlink,
 };
 use crate::violation::{Rule, Verdict, broken};
 use crate::witness::CHUNK_BYTES;

@@ -136,7 +136,8 @@ impl Stage {
 
     /// Opens a file for reading and writing.
     pub(crate) fn open(&mut self, client: usize, path: &str) -> Verdict<Handle> {
-        let request = Request::Open(Open { target: target(path), view: View::NOW, read: true, write: true, made_at: 0 });
+        let request =
+            Request::Open(Open { target: target(path), view: View::NOW, read: true, write: true, made_at: 0 });
         self.expect(client, Step::Open { request: Box::new(request), then: Then::Keep }, None)?;
         match self.clients[client].handles.last() {
             Some(handle) => Ok(handle.clone()),

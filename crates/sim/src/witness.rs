@@ -393,12 +393,10 @@ impl Witness {
     /// Remembers that a transaction of a session was carried out: it lives on this connection, or no more.
     fn follow_session(&mut self, conn: ConnId, ask: &Ask, id: u64) {
         let now = self.now();
-        match ask.body.request.as_ref() {
-            Some(Request::Txn(txn)) => match txn.op {
-                Some(Op::OpenSession(_)) => self.sessions.attach(conn, id, now),
-                Some(Op::CloseSession(_)) => self.sessions.forget(ask.header.session.0),
-                _ => {}
-            },
+        let Some(Request::Txn(txn)) = &ask.body.request else { return };
+        match txn.op {
+            Some(Op::OpenSession(_)) => self.sessions.attach(conn, id, now),
+            Some(Op::CloseSession(_)) => self.sessions.forget(ask.header.session.0),
             _ => {}
         }
     }

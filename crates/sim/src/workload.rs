@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use frieze_base::Rng;
 use frieze_hlc::Hlc;
-use frieze_wire::message::{FileKind, GetXattr, List, Now, Open, ReadLink, Request, Snapshots, Stat, View};
+use frieze_wire::message::{FileKind, GetXattr, List, Log, Now, Open, ReadLink, Request, Snapshots, Stat, View};
 use frieze_wire::txn::{
     DeleteSnapshot, Link, Make, MakeKind, MakeSnapshot, Op, Remove, RemoveXattr, Rename, SetAttr, SetXattr, Settle,
     Target, TimeValue,
@@ -46,7 +46,7 @@ type Work<'a> = fn(&mut Workload<'a>, &Client) -> Vec<Step>;
 
 impl<'a> Workload<'a> {
     /// Kinds of work with their weights.
-    const WORK: [(u64, Work<'a>); 26] = [
+    const WORK: [(u64, Work<'a>); 27] = [
         (10, Self::make_file),
         (5, Self::make_directory),
         (2, Self::make_link),
@@ -72,6 +72,7 @@ impl<'a> Workload<'a> {
         (5, Self::look_at_past),
         (4, Self::read_user_time),
         (2, Self::snapshot),
+        (2, Self::log),
         (1, Self::odd),
     ];
 
@@ -457,6 +458,14 @@ impl<'a> Workload<'a> {
                 self.txn(Op::MakeSnapshot(MakeSnapshot { name, at }))
             }
         }
+    }
+
+    fn log(&mut self, _: &Client) -> Vec<Step> {
+        let view = if self.rng.chance(2) { self.past() } else { View::NOW };
+        let target = self.existing(view.instant().unwrap_or(Hlc::MAX), Some(FileKind::File));
+        let after = if self.rng.chance(3) { self.instant() } else { 0 };
+        let count_max = *self.rng.choose(&[0, 0, 2, 5]);
+        ask(Request::Log(Log { target, view, after, count_max }))
     }
 
     /// The end of the session, the time of now, instants that cannot be.

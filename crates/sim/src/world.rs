@@ -131,6 +131,8 @@ struct World {
     order: u64,
     flush_at: Option<u64>,
     flush_delay_us: u64,
+    /// What it is where no fault makes it longer.
+    usual_flush_delay_us: u64,
     /// Somebody waits for the flush that is to come.
     hurried: bool,
     /// Operations after which the next faults come, last first.
@@ -193,6 +195,7 @@ impl World {
         let work = rng.split();
         let mix =
             Mix { sync_one_in: *rng.choose(&[2, 3, 5, 20]), large_one_in: if rng.chance(8) { 12 } else { 100_000 } };
+        let usual_flush_delay_us = *rng.choose(&[50_000, 50_000, 400_000, 2_000_000]);
         let mut faults: Vec<u64> = (0..plan.faults).map(|_| rng.between(5, plan.operations.max(6) - 1)).collect();
         faults.sort_unstable_by_key(|at| Reverse(*at));
         World {
@@ -205,7 +208,8 @@ impl World {
             now_us: 0,
             order: 0,
             flush_at: None,
-            flush_delay_us: 50_000,
+            flush_delay_us: usual_flush_delay_us,
+            usual_flush_delay_us,
             hurried: false,
             faults,
             mix,
@@ -515,7 +519,7 @@ impl World {
     /// Flips a bit among the records of the oldest segment.
     fn rot(&mut self) {
         let log_bytes = self.witness.machine.status().log_bytes;
-        let offset = self.rng.below(log_bytes.min(SEGMENT_BYTES / 2).max(1));
+        let offset = self.rng.below(log_bytes.clamp(1, SEGMENT_BYTES / 2));
         let bit = self.rng.below(8) as u8;
         if log_bytes == 0 || !self.flip(offset, bit) {
             return;
@@ -560,7 +564,7 @@ impl World {
         self.conns.clear();
         self.arrivals.clear();
         self.flush_at = None;
-        self.flush_delay_us = 50_000;
+        self.flush_delay_us = self.usual_flush_delay_us;
         self.counts.power_losses += u64::from(kind == CrashKind::Power);
         for client in &mut self.clients {
             client.conn = None;

@@ -57,11 +57,6 @@ impl Cut<'_> {
     /// Everything.
     pub(crate) const NOW: Cut<'static> = Cut { upto: Hlc::MAX, without: &[] };
 
-    /// Everything up to an instant.
-    pub(crate) fn at(upto: Hlc) -> Cut<'static> {
-        Cut { upto, without: &[] }
-    }
-
     fn holds(&self, stamp: Hlc) -> bool {
         stamp <= self.upto && !self.without.contains(&stamp)
     }
@@ -191,7 +186,7 @@ mod tests {
         file.add(Hlc(2), What::Truncate { len: 2 });
         file.add(Hlc(3), write(4, b"x"));
         assert_eq!(file.read(Cut::NOW, 0, 10), b"ab\0\0x");
-        assert_eq!(file.read(Cut::at(Hlc(1)), 1, 3), b"bcd");
+        assert_eq!(file.read(Cut { upto: Hlc(1), without: &[] }, 1, 3), b"bcd");
         assert_eq!(file.read(Cut { upto: Hlc::MAX, without: &[Hlc(2)] }, 0, 10), b"abcdxf");
         assert_eq!((file.seek(Cut::NOW, 0, false), file.seek(Cut::NOW, 2, true)), (Some(2), Some(4)));
         assert_eq!((file.seek(Cut::NOW, 4, false), file.seek(Cut::NOW, 5, true)), (Some(5), None));

@@ -129,7 +129,9 @@ impl Model {
             }
             Op::Grant(op) => {
                 let chunks = u64::from(op.first)..u64::from(op.first) + u64::from(op.count);
-                self.grants(session, op.inode).sure.extend(chunks);
+                if let Some(grants) = self.grants(session, op.inode) {
+                    grants.sure.extend(chunks);
+                }
                 Done { id: op.inode, existed: false }
             }
             Op::Settle(op) => {
@@ -145,22 +147,24 @@ impl Model {
                 let (id, existed) = self.tree.commit(&change, stamp);
                 if let Op::Make(make) = op
                     && let (Some(frieze_wire::txn::MakeKind::File(true)), false) = (&make.kind, existed)
+                    && let Some(grants) = self.grants(session, id)
                 {
-                    self.grants(session, id).sure.insert(0);
+                    grants.sure.insert(0);
                 }
                 Done { id, existed }
             }
         }
     }
 
-    fn grants(&mut self, session: u64, inode: u64) -> &mut Grants {
-        self.sessions.entry(session).or_default().grants.entry(inode).or_default()
+    fn grants(&mut self, session: u64, inode: u64) -> Option<&mut Grants> {
+        Some(self.sessions.get_mut(&session)?.grants.entry(inode).or_default())
     }
 
     /// The server granted an append some chunks from `first` on.
     pub(crate) fn granted_tail(&mut self, session: u64, inode: u64, first: u64) {
-        let grants = self.grants(session, inode);
-        grants.unsure_from = Some(grants.unsure_from.map_or(first, |before| before.min(first)));
+        if let Some(grants) = self.grants(session, inode) {
+            grants.unsure_from = Some(grants.unsure_from.map_or(first, |before| before.min(first)));
+        }
     }
 
     /// Whether a session may write the chunks `first..=last`.

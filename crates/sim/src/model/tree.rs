@@ -146,8 +146,7 @@ impl Tree {
         let mut here = if target.path.first() == Some(&b'/') { ROOT } else { target.base };
         let mut links = 0;
         if self.node(here, at).is_none() {
-            let made_later = self.nodes.contains_key(&here) && at != Hlc::MAX;
-            return Err(if made_later { Reason::NotFound } else { Reason::StaleHandle });
+            return Err(if at == Hlc::MAX { Reason::StaleHandle } else { Reason::NotFound });
         }
         loop {
             let Some(name) = rest.pop() else {

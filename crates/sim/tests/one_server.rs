@@ -1,0 +1,49 @@
+//! Seeds, a bounded number of them: `cargo xtask sim one_server --count N` runs more.
+
+use std::fmt::Write;
+
+use frieze_sim::{Plan, run};
+
+/// Seeds that every run of the tests plays, and one more range for every thread of the test runner.
+const SEEDS: u64 = 40;
+
+fn play(seeds: std::ops::Range<u64>) {
+    let mut failures = String::new();
+    for seed in seeds {
+        let outcome = run(&Plan::of_seed(seed));
+        assert!(outcome.counts.operations >= 300 || outcome.violation.is_some(), "a seed is at least 300 operations");
+        assert!(outcome.counts.faults >= 5 || outcome.violation.is_some(), "and 5 faults");
+        if let Some(failure) = outcome.failure(seed) {
+            writeln!(failures, "{failure}").expect("strings do not fail");
+        }
+    }
+    assert!(failures.is_empty(), "{failures}");
+}
+
+#[test]
+fn one_server_keeps_its_promises_under_the_first_seeds() {
+    play(0..SEEDS);
+}
+
+#[test]
+fn one_server_keeps_its_promises_under_seeds_that_once_broke_them() {
+    for seed in [7, 8, 10, 23, 25, 28, 34, 36, 42, 43, 52, 69, 94] {
+        play(seed..seed + 1);
+    }
+}
+
+#[test]
+fn one_server_keeps_its_promises_under_further_seeds() {
+    play(0x5eed..0x5eed + SEEDS);
+}
+
+#[test]
+fn the_same_seed_gives_the_same_trace() {
+    for seed in [1, 2, 3] {
+        let plan = Plan::of_seed(seed);
+        let (first, second) = (run(&plan), run(&plan));
+        assert_eq!(first.trace_hash, second.trace_hash, "seed {seed}");
+        assert_eq!(first.counts, second.counts);
+    }
+    assert_ne!(run(&Plan::of_seed(1)).trace_hash, run(&Plan::of_seed(2)).trace_hash);
+}

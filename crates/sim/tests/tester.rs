@@ -1,0 +1,23 @@
+//! The tester tested: servers that are broken on purpose do not pass.
+
+use frieze_sim::{Break, Plan, Rule, run};
+
+/// Plays seeds until the break is noticed, and returns by which rule and after how many seeds.
+fn noticed(breakage: Break, seeds: u64) -> Option<(Rule, u64)> {
+    (0..seeds).find_map(|seed| {
+        let outcome = run(&Plan { breakage: Some(breakage), ..Plan::of_seed(seed) });
+        outcome.violation.map(|violation| (violation.rule, seed + 1))
+    })
+}
+
+#[test]
+fn every_break_is_noticed_within_a_few_seeds() {
+    let mut missed = Vec::new();
+    for breakage in Break::ALL {
+        match noticed(*breakage, 60) {
+            Some((rule, seeds)) => println!("{breakage:?}: {rule:?} after {seeds} seeds"),
+            None => missed.push(breakage),
+        }
+    }
+    assert!(missed.is_empty(), "not noticed: {missed:?}");
+}
