@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 
 use frieze_base::{ChainEpoch, ChainId, ChunkId, Fault, InodeId, Reason, Seq, SessionId};
 use frieze_chain::{
@@ -93,8 +93,9 @@ pub(crate) struct DataPlane {
     clock: Arc<NodeClock>,
     epoch: ChainEpoch,
     appender: Mutex<Appender>,
-    /// For each chain the instant at which a read of now reads: `MAX`, or below its first dirty record.
-    cuts: Vec<AtomicU64>,
+    /// For each chain the instant at which a read of now reads: `MAX`, or below its first dirty record. Changed for all
+    /// chains of a group at once, by who holds the appender.
+    cuts: RwLock<Vec<Hlc>>,
     closed: AtomicU64,
 }
 
@@ -158,7 +159,7 @@ impl DataPlane {
         for chain in &mut chains {
             chain.step(moment, Input::Configure { epoch }, &mut Vec::new());
         }
-        let cuts = chains.iter().map(|chain| AtomicU64::new(chain.now_cut().0)).collect();
+        let cuts = RwLock::new(chains.iter().map(Replica::now_cut).collect());
         let closed = chains.iter().map(|chain| chain.closed().0).min().unwrap_or(0);
         let appender = Mutex::new(Appender {
             chains,
@@ -354,17 +355,22 @@ impl DataPlane {
                 return Ok(());
             }
         }
+        if durability == Durability::Sync {
+            // Hidden before it is published: nobody sees it, and then not, and then again.
+            self.show(appender, tokens.iter().map(|(chain, _)| *chain));
+        }
         match self.device.append(&metas, &payloads, &crcs) {
             Ok(end) => {
                 let end = LogEnd { segment: end.segment, offset: end.offset };
-                for (chain, token) in tokens {
+                for (chain, token) in &tokens {
                     effects.clear();
+                    let token = *token;
                     appender.chains[chain.0 as usize].step(moment, Input::Appended { token, end }, &mut effects);
                     for effect in effects.drain(..) {
                         appender.absorb(effect, done);
                     }
-                    self.cuts[chain.0 as usize].store(appender.chains[chain.0 as usize].now_cut().0, Ordering::Release);
                 }
+                self.show(appender, tokens.iter().map(|(chain, _)| *chain));
             }
             Err(fault) => {
                 if let Some(group) = appender.groups.get_mut(&group_id) {
@@ -400,9 +406,7 @@ impl DataPlane {
         for effect in effects {
             appender.absorb(effect, done);
         }
-        for chain in withdrawn {
-            self.cuts[chain.0 as usize].store(appender.chains[chain.0 as usize].now_cut().0, Ordering::Release);
-        }
+        self.show(appender, withdrawn.iter().copied());
     }
 
     /// Everything up to `through` is durable: answers the `sync` writes it covers.
@@ -427,10 +431,10 @@ impl DataPlane {
             let mut appender = self.hold_writes();
             let moment = Moment { mono: self.clock.reading().mono, hlc: self.clock.newest() };
             let mut effects = Vec::new();
-            for (chain, cut) in appender.chains.iter_mut().zip(&self.cuts) {
+            for chain in &mut appender.chains {
                 chain.step(moment, input(), &mut effects);
-                cut.store(chain.now_cut().0, Ordering::Release);
             }
+            self.show(&appender, (0..appender.chains.len()).map(|chain| ChainId(chain as u32)));
             for effect in effects {
                 appender.absorb(effect, &mut done);
             }
@@ -472,9 +476,33 @@ impl DataPlane {
         Hlc(self.closed.load(Ordering::Acquire))
     }
 
-    /// The instant at which a read of now reads chunks of `chain`.
-    pub(crate) fn now_cut(&self, chain: ChainId) -> Hlc {
-        Hlc(self.cuts[chain.0 as usize].load(Ordering::Acquire))
+    /// The instants at which a read of now reads the chains. An answer about several chunks takes them once: a group is
+    /// then seen on all its chains or on none.
+    pub(crate) fn cuts(&self) -> Cuts<'_> {
+        Cuts(self.cuts.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Shows readers what is committed on these chains now, on all of them at once.
+    fn show(&self, appender: &Appender, chains: impl Iterator<Item = ChainId> + Clone) {
+        let cut = |chain: ChainId| appender.chains[chain.0 as usize].now_cut();
+        // Nothing changes at an `async` write to a clean chain, by far the usual case: readers are not disturbed.
+        if chains.clone().all(|chain| self.cuts().of(chain) == cut(chain)) {
+            return;
+        }
+        let mut cuts = self.cuts.write().unwrap_or_else(PoisonError::into_inner);
+        for chain in chains {
+            cuts[chain.0 as usize] = cut(chain);
+        }
+    }
+}
+
+/// Where a read of now reads each chain; they stay while it is held.
+pub(crate) struct Cuts<'a>(RwLockReadGuard<'a, Vec<Hlc>>);
+
+impl Cuts<'_> {
+    /// The instant at which a read of now reads chunks of `chain`: `MAX`, or below its first record that is not committed.
+    pub(crate) fn of(&self, chain: ChainId) -> Hlc {
+        self.0[chain.0 as usize]
     }
 }
 

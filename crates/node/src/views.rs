@@ -4,10 +4,11 @@
 //! asked; an answer of now is one state, not a mixture of two.
 
 use std::ops::RangeInclusive;
+use std::sync::RwLockReadGuard;
 
 use frieze_base::{ByteRange, ChunkId, Fault, InodeId, Reason, SessionId, crc32c_combine};
 use frieze_hlc::{Hlc, UserTime, format_instant};
-use frieze_multilog::{Horizon, Source, UserCut};
+use frieze_multilog::{Horizon, MultiLog, Piece, Source, UserCut};
 use frieze_namespace::{Inode, Resolved};
 use frieze_wire::frame::PAYLOAD_BYTES_MAX;
 use frieze_wire::message::{
@@ -18,8 +19,8 @@ use frieze_wire::message::{
 use frieze_wire::txn::Target;
 
 use crate::capability::Capability;
-use crate::data::Layout;
-use crate::engine::{Engine, SOFTWARE, Scratch, unknown_session};
+use crate::data::{Cuts, Layout};
+use crate::engine::{Engine, SOFTWARE, Scratch, Span, unknown_session};
 use crate::session::Principal;
 
 /// Entries of a listing and versions of a log in one answer, unless the client asks for fewer.
@@ -41,6 +42,12 @@ struct Seen {
     user_time_open: bool,
 }
 
+/// The data plane as one answer sees it: nothing is published while it is held.
+struct Look<'a> {
+    log: RwLockReadGuard<'a, MultiLog>,
+    cuts: Cuts<'a>,
+}
+
 /// How far a file's bytes reach.
 struct Extent {
     size: u64,
@@ -51,6 +58,42 @@ struct Extent {
 
 fn page(count_max: u32) -> usize {
     if count_max == 0 { PAGE } else { (count_max as usize).min(PAGE_MAX) }
+}
+
+fn reach(seen: &Seen, look: &Look<'_>, layout: Layout, chunks: RangeInclusive<u32>) -> frieze_multilog::Tail {
+    let log = &look.log;
+    let after = seen.inode.size_as_of;
+    if let Some(upto) = seen.upto {
+        return log.newest_in(seen.id, chunks, after, upto);
+    }
+    // Now: everything committed. Only a chain with a `sync` write in flight hides something.
+    let count = (chunks.end() - chunks.start() + 1).min(layout.chain_count);
+    let dirty = (0..count).any(|i| look.cuts.of(layout.chain(chunks.start() + i)) != Hlc::MAX);
+    if !dirty {
+        return log.newest_in(seen.id, chunks, after, Hlc::MAX);
+    }
+    let mut tail = frieze_multilog::Tail::default();
+    for chunk in chunks {
+        let part = log.newest_in(seen.id, chunk..=chunk, after, look.cuts.of(layout.chain(chunk)));
+        tail.highest = part.highest.or(tail.highest);
+        tail.newest = tail.newest.max(part.newest);
+    }
+    tail
+}
+
+/// Where the bytes of a range of chunk `index` lie; the pieces are added to `pieces`.
+fn plan(seen: &Seen, look: &Look<'_>, layout: Layout, index: u32, range: ByteRange, pieces: &mut Vec<Piece>) {
+    let chunk_start = u64::from(index) * layout.chunk_bytes;
+    let horizons: Vec<Horizon> = seen
+        .inode
+        .horizons()
+        .iter()
+        .filter(|horizon| horizon.len < chunk_start + layout.chunk_bytes)
+        .map(|horizon| Horizon { at: horizon.at, len: horizon.len.saturating_sub(chunk_start) })
+        .collect();
+    // What a settled size counts is shown, committed or not: a reader must not find zeros within it.
+    let at = seen.upto.unwrap_or_else(|| look.cuts.of(layout.chain(index)).max(seen.inode.size_as_of));
+    look.log.plan(ChunkId { inode: seen.id, index }, range, at, &horizons, pieces);
 }
 
 /// The layout of a file: where its chunks begin in the chain table is a hash of its number.
@@ -122,7 +165,14 @@ impl Engine {
         Ok(Seen { id, inode: then, upto: Some(stamp), empty: false, user_time_open: open })
     }
 
-    fn extent(&self, seen: &Seen) -> Extent {
+    /// Held for questions only, and for as long as they belong together: it keeps writers from publishing.
+    fn look(&self) -> Look<'_> {
+        // In this order: what is published is hidden before, if it has to be.
+        let log = self.data.device().log();
+        Look { log, cuts: self.data.cuts() }
+    }
+
+    fn extent(&self, seen: &Seen, look: &Look<'_>) -> Extent {
         let inode = &seen.inode;
         if seen.empty {
             return Extent { size: 0, mtime_ns: inode.born.unix_ns(), data: None };
@@ -133,7 +183,7 @@ impl Engine {
         }
         let layout = layout_of(seen.id, inode);
         for chunks in inode.grants().iter().flat_map(|grant| &grant.chunks).filter(|chunks| !chunks.is_empty()) {
-            let tail = self.reach(seen, layout, chunks.start..=chunks.end - 1);
+            let tail = reach(seen, look, layout, chunks.start..=chunks.end - 1);
             if let Some((chunk, end)) = tail.highest {
                 extent.size = extent.size.max(u64::from(chunk) * layout.chunk_bytes + u64::from(end));
             }
@@ -146,33 +196,12 @@ impl Engine {
         extent
     }
 
-    fn reach(&self, seen: &Seen, layout: Layout, chunks: RangeInclusive<u32>) -> frieze_multilog::Tail {
-        let log = self.data.device().log();
-        let after = seen.inode.size_as_of;
-        if let Some(upto) = seen.upto {
-            return log.newest_in(seen.id, chunks, after, upto);
-        }
-        // Now: everything committed. Only a chain with a `sync` write in flight hides something.
-        let count = (chunks.end() - chunks.start() + 1).min(layout.chain_count);
-        let dirty = (0..count).any(|i| self.data.now_cut(layout.chain(chunks.start() + i)) != Hlc::MAX);
-        if !dirty {
-            return log.newest_in(seen.id, chunks, after, Hlc::MAX);
-        }
-        let mut tail = frieze_multilog::Tail::default();
-        for chunk in chunks {
-            let part = log.newest_in(seen.id, chunk..=chunk, after, self.data.now_cut(layout.chain(chunk)));
-            tail.highest = part.highest.or(tail.highest);
-            tail.newest = tail.newest.max(part.newest);
-        }
-        tail
-    }
-
     /// Length and modification time of a file with all that was written to it, and its newest record that is not settled:
     /// where an append goes and what a settled size is made of. A `sync` write on its way to the disk counts here, though
     /// readers do not see it yet: an append must not cover it, and a settled size must not forget it.
     pub(crate) fn current_extent(&self, id: InodeId, inode: &Inode) -> (u64, i64, Option<Hlc>) {
         let seen = Seen { id, inode: inode.clone(), upto: Some(Hlc::MAX), empty: false, user_time_open: false };
-        let extent = self.extent(&seen);
+        let extent = self.extent(&seen, &self.look());
         (extent.size, extent.mtime_ns, extent.data)
     }
 
@@ -181,7 +210,7 @@ impl Engine {
         let extent = match self.seen(id, inode.clone(), view) {
             Ok(seen) => {
                 open = seen.user_time_open;
-                self.extent(&seen)
+                self.extent(&seen, &self.look())
             }
             // A listing shows a file without user time; only opening it is refused.
             Err(fault) if fault.reason == Reason::NoUserTime => {
@@ -376,46 +405,39 @@ impl Engine {
     }
 
     fn read_seen(&self, seen: &Seen, ask: &Read, scratch: &mut Scratch) -> Result<(bool, u32), Fault> {
-        let size = self.extent(seen).size;
+        let layout = layout_of(seen.id, &seen.inode);
+        scratch.pieces.clear();
+        scratch.spans.clear();
+        // Length and places in one look, over however many chunks: the answer is one state.
+        let look = self.look();
+        let size = self.extent(seen, &look).size;
         let start = ask.offset.min(size);
         let end = ask.offset.saturating_add(ask.len.into()).min(size);
         let end_of_file = ask.offset.saturating_add(ask.len.into()) >= size;
-        let len = (end - start.min(end)) as usize;
-        if scratch.payload.len() < len {
-            scratch.payload.resize(len, 0);
-        }
-        scratch.payload.truncate(len);
-        let layout = layout_of(seen.id, &seen.inode);
-        let mut crc = 0;
         let mut at = start;
         while at < end {
             let index = (at / layout.chunk_bytes) as u32;
             let chunk_start = u64::from(index) * layout.chunk_bytes;
             let upto = (chunk_start + layout.chunk_bytes).min(end);
-            let range = ByteRange::new(at - chunk_start, upto - chunk_start);
-            self.plan(seen, layout, index, range, scratch);
-            let target = &mut scratch.payload[(at - start) as usize..(upto - start) as usize];
-            let found = self.data.device().read(&scratch.pieces, range.start(), target, &mut scratch.block)?;
-            crc = if at == start { found } else { crc32c_combine(crc, found, range.len()) };
+            plan(seen, &look, layout, index, ByteRange::new(at - chunk_start, upto - chunk_start), &mut scratch.pieces);
+            scratch.spans.push(Span { at, upto, start: at - chunk_start, pieces_end: scratch.pieces.len() });
             at = upto;
         }
+        drop(look);
+        let len = (end - start.min(end)) as usize;
+        if scratch.payload.len() < len {
+            scratch.payload.resize(len, 0);
+        }
+        scratch.payload.truncate(len);
+        let (mut crc, mut pieces_begin) = (0, 0);
+        for span in &scratch.spans {
+            let target = &mut scratch.payload[(span.at - start) as usize..(span.upto - start) as usize];
+            let pieces = &scratch.pieces[pieces_begin..span.pieces_end];
+            let found = self.data.device().read(pieces, span.start, target, &mut scratch.block)?;
+            crc = if span.at == start { found } else { crc32c_combine(crc, found, span.upto - span.at) };
+            pieces_begin = span.pieces_end;
+        }
         Ok((end_of_file, crc))
-    }
-
-    fn plan(&self, seen: &Seen, layout: Layout, index: u32, range: ByteRange, scratch: &mut Scratch) {
-        let chunk_start = u64::from(index) * layout.chunk_bytes;
-        let horizons: Vec<Horizon> = seen
-            .inode
-            .horizons()
-            .iter()
-            .filter(|horizon| horizon.len < chunk_start + layout.chunk_bytes)
-            .map(|horizon| Horizon { at: horizon.at, len: horizon.len.saturating_sub(chunk_start) })
-            .collect();
-        // What a settled size counts is shown, committed or not: a reader must not find zeros within it.
-        let at = seen.upto.unwrap_or_else(|| self.data.now_cut(layout.chain(index)).max(seen.inode.size_as_of));
-        scratch.pieces.clear();
-        let chunk = ChunkId { inode: seen.id, index };
-        self.data.device().log().plan(chunk, range, at, &horizons, &mut scratch.pieces);
     }
 
     pub(crate) fn seek(&self, session: SessionId, ask: &Seek, scratch: &mut Scratch) -> Result<u64, Fault> {
@@ -423,7 +445,8 @@ impl Engine {
         self.answer(capability.view)?;
         let inode = self.inode_at(capability.inode, capability.at())?;
         let seen = self.seen(capability.inode, inode, capability.view)?;
-        let size = self.extent(&seen).size;
+        let look = self.look();
+        let size = self.extent(&seen, &look).size;
         if ask.offset >= size {
             return Err(Fault::new(Reason::NotFound, "the offset lies at or beyond the end of the file"));
         }
@@ -433,7 +456,9 @@ impl Engine {
             let index = (at / layout.chunk_bytes) as u32;
             let chunk_start = u64::from(index) * layout.chunk_bytes;
             let upto = (chunk_start + layout.chunk_bytes).min(size);
-            self.plan(&seen, layout, index, ByteRange::new(at - chunk_start, upto - chunk_start), scratch);
+            scratch.pieces.clear();
+            let range = ByteRange::new(at - chunk_start, upto - chunk_start);
+            plan(&seen, &look, layout, index, range, &mut scratch.pieces);
             let wanted = |piece: &&frieze_multilog::Piece| matches!(piece.source, Source::Data(_)) == ask.data;
             if let Some(piece) = scratch.pieces.iter().find(wanted) {
                 return Ok(chunk_start + piece.at);
