@@ -645,7 +645,7 @@ Examples:
   frieze now --at 5m-ago
   frieze now -v                      with its time and precision on stderr
 
-JSON: at, at_time, precision_us, earliest, earliest_time, stable, stable_time.")]
+JSON: at, at_time, precision_us (null: unknown), earliest, earliest_time, stable, stable_time.")]
 pub(crate) struct Now {
     /// The instant to make exact, instead of the present.
     #[arg(long, value_name = "INSTANT")]
