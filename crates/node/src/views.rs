@@ -525,9 +525,12 @@ impl Engine {
         let mut versions =
             self.meta.namespace().log(self.meta.versions(), found.id, after, Hlc::MAX, max.saturating_add(1))?;
         let mut more = versions.len() > max;
-        // Parts of one write count once, so ask for a few more records than versions are wanted.
-        let records = self.data.device().log().versions(found.id, after, Hlc::MAX, 2 * max + 2);
-        more |= records.len() > 2 * max + 1;
+        // The parts of a write count once. This many records are one version more than wanted, and only the last can lack
+        // some of its parts.
+        let parts_max = (u64::from(PAYLOAD_BYTES_MAX) / chunk_bytes) as usize + 2;
+        let records_max = parts_max * (max + 1);
+        let records = self.data.device().log().versions(found.id, after, Hlc::MAX, records_max);
+        more |= records.len() == records_max;
         let mut last: Option<(Hlc, usize)> = None;
         for record in &records {
             if let Some((stamp, index)) = last
