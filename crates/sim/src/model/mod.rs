@@ -75,6 +75,12 @@ impl Model {
             return Err(Ok(()));
         }
         let Some(state) = self.sessions.get(&session) else { return Err(Err(Reason::UnknownSession)) };
+        if let Op::Settle(op) = op
+            && self.tree.node(op.inode, Hlc::MAX).is_none()
+        {
+            // Measured before it is looked up whether it ran.
+            return Err(Err(Reason::StaleHandle));
+        }
         if seq < state.acked {
             return Err(Err(Reason::SequenceTooOld));
         }
@@ -85,7 +91,6 @@ impl Model {
             Op::MakeSnapshot(op) if self.snapshots.contains_key(&op.name) => Err(Reason::Exists),
             Op::DeleteSnapshot(op) if !self.snapshots.contains_key(&op.name) => Err(Reason::NotFound),
             Op::Grant(op) if self.tree.node(op.inode, Hlc::MAX).is_none() => Err(Reason::StaleHandle),
-            Op::Settle(op) if self.tree.node(op.inode, Hlc::MAX).is_none() => Err(Reason::StaleHandle),
             Op::CloseSession(_) | Op::MakeSnapshot(_) | Op::DeleteSnapshot(_) | Op::Grant(_) | Op::Settle(_) => Ok(()),
             op => self.tree.decide(op).map(|_| ()),
         })
