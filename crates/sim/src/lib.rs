@@ -10,7 +10,7 @@
 //! ends without a [`Violation`] broke none of the promises of [`Rule`].
 //! Leaves to others: threads and sockets (the tests of `node` and `client`), rights (those of `namespace`).
 //!
-//! Where to look: `world` (what happens when), `client` and `workload` (who asks what), `witness` and `journal` (what
+//! Where to look: `world` (what happens when, and `world::faults` what goes wrong), `client` and `workload` (who asks what), `witness` and `journal` (what
 //! the server did), `model` (what it should hold), `judge` (what it may answer), `memory` and `auditor` (what it said
 //! before), `machine` and `store` (what it runs on), `breakage` (how it is broken to test the tester).
 

@@ -1,12 +1,16 @@
 //! Clients, a network between them and the server, and faults: one event after the other, in the order that the seed
 //! gives them.
 
+mod faults;
+
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
 use frieze_base::{ErrorKind, Reason, Rng};
-use frieze_disk::{CrashKind, Disk};
+use frieze_disk::CrashKind;
 use frieze_node::Settings;
+
+use faults::Healing;
 
 use crate::auditor::{Auditor, told};
 use crate::client::{Client, Next};
@@ -45,50 +49,6 @@ enum Event {
     Restart,
     Heal(Healing),
 }
-
-/// A fault that ends.
-#[derive(Clone, Copy, Debug)]
-enum Healing {
-    Clock { by_us: i64 },
-    Space,
-    Rot { offset: u64, bit: u8 },
-}
-
-/// A fault.
-#[derive(Clone, Copy, Debug)]
-enum Fault {
-    CrashAtEffect,
-    CrashInStore,
-    Die,
-    PowerLoss,
-    ClockJump,
-    Pause,
-    FailedSync,
-    FullDisk,
-    Rot,
-    StopInOrder,
-    SlowFlusher,
-}
-
-const FAULTS: [Fault; 17] = [
-    Fault::CrashAtEffect,
-    Fault::CrashAtEffect,
-    Fault::CrashAtEffect,
-    Fault::CrashAtEffect,
-    Fault::CrashInStore,
-    Fault::Die,
-    Fault::PowerLoss,
-    Fault::PowerLoss,
-    Fault::PowerLoss,
-    Fault::ClockJump,
-    Fault::ClockJump,
-    Fault::Pause,
-    Fault::FailedSync,
-    Fault::FullDisk,
-    Fault::Rot,
-    Fault::StopInOrder,
-    Fault::SlowFlusher,
-];
 
 struct Scheduled {
     at_us: u64,
@@ -440,120 +400,6 @@ impl World {
             self.after(late, Event::Gone { conn });
         }
         self.send(client);
-    }
-
-    fn inject(&mut self) -> Verdict {
-        self.counts.faults += 1;
-        let fault = *self.rng.choose(&FAULTS);
-        self.witness.trace.line(|| format!("fault: {fault:?}"));
-        self.next_crash = if self.rng.chance(2) { CrashKind::Power } else { CrashKind::Process };
-        let up = self.witness.machine.is_up();
-        match fault {
-            Fault::CrashAtEffect if up => {
-                let changes = self.rng.between(1, 30);
-                self.witness.machine.disk.fail_after(changes);
-            }
-            Fault::CrashInStore if up => {
-                let changes = self.rng.between(1, 4);
-                self.witness.machine.store.fail_after(changes);
-            }
-            Fault::Die if up => self.die(CrashKind::Process),
-            Fault::PowerLoss if up => self.die(CrashKind::Power),
-            Fault::ClockJump => self.jump_clock(),
-            Fault::Pause => {
-                let long = self.rng.chance(3);
-                let pause =
-                    if long { self.rng.between(20_000_000, 90_000_000) } else { self.rng.between(1000, 3_000_000) };
-                self.witness.machine.time.advance_us(pause);
-                self.now_us += pause;
-            }
-            Fault::FailedSync if up => {
-                self.witness.excuses.device = true;
-                let count = self.rng.between(1, 3) as u32;
-                self.witness.machine.disk.fail_syncs(count);
-                // Should nobody notice, the next start does away with it.
-                let delay = self.rng.between(1_000_000, 5_000_000);
-                self.after(delay, Event::Restart);
-            }
-            Fault::FullDisk => {
-                self.witness.excuses.full = true;
-                let disk = &self.witness.machine.disk;
-                if let Ok(space) = disk.space() {
-                    let spare = self.rng.below(2) * SEGMENT_BYTES;
-                    disk.set_capacity(space.capacity_bytes - space.free_bytes + RESERVE_BYTES + spare);
-                }
-                let delay = self.rng.between(200_000, 4_000_000);
-                self.after(delay, Event::Heal(Healing::Space));
-            }
-            Fault::Rot if up && self.rotten.is_none() => self.rot(),
-            Fault::StopInOrder if up => {
-                self.witness.stop()?;
-                self.carry_answers();
-                if !self.witness.machine.is_dying() {
-                    self.die(CrashKind::Process);
-                }
-            }
-            Fault::SlowFlusher => self.flush_delay_us = self.rng.between(50_000, 2_000_000),
-            // The server is down: something happens to it that also can then.
-            _ => self.jump_clock(),
-        }
-        Ok(())
-    }
-
-    fn jump_clock(&mut self) {
-        self.witness.excuses.clock = true;
-        let (by_us, heals) = match self.rng.below(10) {
-            0 => (3_600_000_000, false),
-            1 => (-3_600_000_000, true),
-            2..=5 => (self.rng.between(10_000, 3_000_000) as i64, false),
-            _ => (-(self.rng.between(10_000, 3_000_000) as i64), false),
-        };
-        self.witness.trace.line(|| format!("the clock jumps by {by_us} us"));
-        self.witness.machine.time.jump_wall_us(by_us);
-        if heals {
-            let delay = self.rng.between(1_000_000, 30_000_000);
-            self.after(delay, Event::Heal(Healing::Clock { by_us: -by_us }));
-        }
-    }
-
-    /// Flips a bit among the records of the oldest segment.
-    fn rot(&mut self) {
-        let log_bytes = self.witness.machine.status().log_bytes;
-        let offset = self.rng.below(log_bytes.clamp(1, SEGMENT_BYTES / 2));
-        let bit = self.rng.below(8) as u8;
-        if log_bytes == 0 || !self.flip(offset, bit) {
-            return;
-        }
-        self.witness.excuses.rot = true;
-        self.rotten = Some((offset, bit));
-        let delay = self.rng.between(100_000, 3_000_000);
-        self.after(delay, Event::Heal(Healing::Rot { offset, bit }));
-    }
-
-    fn flip(&mut self, offset: u64, bit: u8) -> bool {
-        let disk = &self.witness.machine.disk;
-        let names = disk.list().unwrap_or_default();
-        let Some(name) = names.iter().find(|name| name.starts_with("seg-")) else { return false };
-        disk.flip_bit(name, offset, bit).is_ok()
-    }
-
-    fn heal(&mut self, healing: Healing) {
-        match healing {
-            Healing::Clock { by_us } => self.witness.machine.time.jump_wall_us(by_us),
-            Healing::Space => {
-                self.witness.machine.disk.set_capacity(u64::MAX / 2);
-                self.witness.excuses.full = false;
-            }
-            Healing::Rot { offset, bit } => self.heal_rot(Some((offset, bit))),
-        }
-    }
-
-    /// A bit that was flipped is set right, by hand as it were: what recovery makes of damage is a scenario of its own.
-    fn heal_rot(&mut self, which: Option<(u64, u8)>) {
-        if let Some((offset, bit)) = self.rotten.take_if(|rotten| which.is_none_or(|which| which == *rotten)) {
-            self.flip(offset, bit);
-            self.witness.excuses.rot = false;
-        }
     }
 
     /// The process ends, or the machine goes down; it comes back after a while.

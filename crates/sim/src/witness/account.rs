@@ -1,0 +1,254 @@
+//! What a call did, read off the ends of the two logs, and what it may be answered.
+
+use frieze_base::Reason;
+use frieze_hlc::Hlc;
+use frieze_wire::message::{Reply, Request, Stat, View};
+use frieze_wire::txn::{Op, Target};
+
+use super::{Ask, CHUNK_BYTES, Expect, Handle, PERHAPS, Witness};
+use crate::journal::{Act, Effect, LogPlace};
+use crate::machine::{ConnId, Marks};
+use crate::model::bytes::{Cut, Write};
+use crate::model::tree::Change;
+use crate::model::{Granted, Ran};
+use crate::violation::{Rule, Verdict, broken};
+
+impl Witness {
+    /// Takes down what a request did, and what it may be answered.
+    pub(super) fn account(&mut self, ask: &Ask, before: Marks, after: Marks) -> Verdict<Expect> {
+        let entries = after.index - before.index;
+        let records = after.records - before.records;
+        let request = ask.body.request.as_ref().expect("simulated clients ask something");
+        match request {
+            Request::Txn(txn) => {
+                let op = txn.op.as_ref().expect("simulated transactions do something");
+                if entries > 1 || records > 0 {
+                    return broken(Rule::Once, format!("{op:?} made {entries} entries and {records} records"));
+                }
+                self.account_txn(ask, op, entries == 1, before, after)
+            }
+            Request::Write(write) => self.account_write(ask, write.append, write.offset, before, after),
+            Request::Sync(_) => Ok(Expect::Sync { count: self.journal.effects.len() }),
+            _ if entries + records > 0 => {
+                broken(Rule::Once, format!("{request:?} made {entries} entries and {records} records"))
+            }
+            _ => Ok(Expect::Read),
+        }
+    }
+
+    fn account_txn(&mut self, ask: &Ask, op: &Op, logged: bool, before: Marks, after: Marks) -> Verdict<Expect> {
+        let (session, seq, acked) = (ask.header.session.0, ask.header.seq.0, ask.header.acked.0);
+        let preview = self.model.preview(session, seq, op);
+        let effect = Effect {
+            place: LogPlace::Meta(before.index + 1),
+            stamp: after.newest,
+            session,
+            seq,
+            acked,
+            act: Act::Txn(Box::new(op.clone())),
+            made: 0,
+            answered: false,
+            durable: false,
+        };
+        if !logged {
+            self.doubt = Some(effect);
+            return Ok(Expect::Txn { logged, did: preview });
+        }
+        if preview.is_err() {
+            self.check_stamp(after.newest)?;
+        }
+        let made = if preview == Err(Ok(())) { self.number_of_made(op)? } else { 0 };
+        self.journal.effects.push(Effect { made, ..effect });
+        let ran = self.model.run(session, seq, acked, op, after.newest);
+        Ok(Expect::Txn { logged, did: Ok(ran) })
+    }
+
+    /// The number of the inode that an operation has just made, as the server tells it; 0 if it makes none.
+    pub(super) fn number_of_made(&mut self, op: &Op) -> Verdict<u64> {
+        let Op::Make(make) = op else { return Ok(0) };
+        if !matches!(self.model.tree.decide(op), Ok(Change::Make { .. })) {
+            return Ok(0);
+        }
+        let target = Target { follow: false, ..make.target.clone() };
+        let Some(Reply::Stat(reply)) = self.machine.look(Request::Stat(Stat { target, view: View::NOW })) else {
+            return broken(Rule::Linearizable, format!("what {op:?} has made is not there"));
+        };
+        let id = reply.attr.inode;
+        // They follow each other; after a loss of power some are left out, never used twice.
+        let follows = id == self.model.tree.last_id() + 1 || (self.skips_ids && id > self.model.tree.last_id());
+        if !self.made.insert(id) || !follows {
+            return broken(
+                Rule::Once,
+                format!(
+                    "an inode was given the number {id}, after {}; given ever: {:?}",
+                    self.model.tree.last_id(),
+                    self.made
+                ),
+            );
+        }
+        self.skips_ids = false;
+        self.model.tree.next_id(id);
+        Ok(id)
+    }
+
+    /// Remembers that a transaction of a session was carried out: it lives on this connection, or no more.
+    pub(super) fn follow_session(&mut self, conn: ConnId, ask: &Ask, id: u64) {
+        let now = self.now();
+        let Some(Request::Txn(txn)) = &ask.body.request else { return };
+        match txn.op {
+            Some(Op::OpenSession(_)) => self.sessions.attach(conn, id, now),
+            Some(Op::CloseSession(_)) => self.sessions.forget(ask.header.session.0),
+            _ => {}
+        }
+    }
+
+    fn account_write(&mut self, ask: &Ask, append: bool, offset: u64, before: Marks, after: Marks) -> Verdict<Expect> {
+        let (session, seq) = (ask.header.session.0, ask.header.seq.0);
+        let handle = ask.handle.as_ref().expect("writes go through a handle");
+        let (inode, len) = (handle.inode, ask.payload.len() as u64);
+        let chunk_bytes = CHUNK_BYTES;
+        // Everything in the log counts, also what nobody was told of: it may be committed yet.
+        let offset = if append { self.model.tree.bytes(inode).size(Cut::NOW) } else { offset };
+        let (first, last) = (offset / chunk_bytes, (offset + len - 1) / chunk_bytes);
+        let records = after.records - before.records;
+        let write =
+            Write { session, offset, bytes: ask.payload.clone(), user_time: self.user_time(handle, &ask.payload) };
+        let mut refusals = self.refusals_of_write(ask, handle, &write, append);
+        if self.is_behind(ask) {
+            // A number that the client has left behind, answered or not.
+            refusals.push(Reason::SequenceTooOld);
+        }
+        let effect = |place, act| Effect {
+            place,
+            stamp: after.newest,
+            session,
+            seq,
+            acked: 0,
+            act,
+            made: 0,
+            answered: false,
+            durable: false,
+        };
+        // The server's own transaction: it has no number.
+        let grant = |index| Effect { seq: 0, ..effect(LogPlace::Meta(index), Act::TailGrant { inode, first }) };
+        match after.index - before.index {
+            0 => {}
+            entries if append && entries <= 1 + len / (16 * chunk_bytes) + 1 => {
+                self.journal.effects.extend((before.index + 1..=after.index).map(grant));
+                self.model.granted_tail(session, inode, first);
+            }
+            entries => return broken(Rule::Once, format!("a write made {entries} entries in the metalog")),
+        }
+        let ran = self.model.sessions.get(&session).and_then(|state| state.ran.get(&seq)).cloned();
+        let parts = last - first + 1;
+        let effect = effect(LogPlace::Data(before.records + parts), Act::Write { inode, write: write.clone() });
+        if records == 0 {
+            // Died in the middle of the record, or of a grant before it.
+            self.doubt = Some(match append && self.needs_grant(&effect) {
+                true => grant(after.index + 1),
+                false => effect,
+            });
+            if ran.is_none() && refusals.is_empty() && !self.machine.is_dying() {
+                refusals.push(Reason::NoSpace);
+            }
+            return Ok(Expect::Write { did: ran, refusals });
+        }
+        if let Some(ran) = ran {
+            return broken(
+                Rule::Once,
+                format!("request {seq} of session {session} ran again: it was {ran:?} and made {records} more records"),
+            );
+        }
+        if records != parts {
+            return broken(Rule::Linearizable, format!("a write over {parts} chunks made {records} records"));
+        }
+        if refusals.iter().any(|reason| !PERHAPS.contains(reason)) {
+            return broken(
+                Rule::PromisedErrors,
+                format!("{len} bytes at {offset} of inode {inode} were written, and should be refused: {refusals:?}"),
+            );
+        }
+        self.check_stamp(after.newest)?;
+        self.journal.effects.push(effect);
+        self.model.wrote(seq, inode, after.newest, write);
+        self.unsure.insert(after.newest, inode);
+        Ok(Expect::Write { did: Some(Ran::Wrote { stamp: after.newest, offset }), refusals: Vec::new() })
+    }
+
+    fn needs_grant(&self, effect: &Effect) -> bool {
+        let Act::Write { inode, write } = &effect.act else { return false };
+        let (first, last) = (write.offset / CHUNK_BYTES, (write.end() - 1) / CHUNK_BYTES);
+        self.model.may_write(effect.session, *inode, first, last) != Granted::Yes
+    }
+
+    /// Why this write is to be refused; reasons of `PERHAPS` only may be.
+    fn refusals_of_write(&self, ask: &Ask, handle: &Handle, write: &Write, append: bool) -> Vec<Reason> {
+        let mut perhaps = Vec::new();
+        let Some(session) = self.model.sessions.get(&write.session) else {
+            // A connection that has spoken for it before is refused for want of a grant.
+            return vec![Reason::UnknownSession, Reason::Busy, Reason::StaleHandle];
+        };
+        let node = self.model.tree.node(handle.inode, Hlc::MAX);
+        if handle.session != write.session || node.is_none_or(|node| node.born != handle.born) {
+            return vec![Reason::StaleHandle];
+        }
+        if handle.view.is_past() {
+            return vec![Reason::ReadOnly];
+        }
+        if !handle.write {
+            return vec![Reason::AccessDenied];
+        }
+        if session.ran.contains_key(&ask.header.seq.0) {
+            // A late double of what was acknowledged long ago is known, or refused, and the newest is known.
+            return match self.is_behind(ask) {
+                true => vec![Reason::Busy, Reason::BackwardUserTime],
+                false => Vec::new(),
+            };
+        }
+        if node.is_some_and(|node| !node.plugin.is_empty()) && write.user_time.is_none() {
+            return vec![Reason::InvalidArgument];
+        }
+        let (first, last) = (write.offset / CHUNK_BYTES, (write.end() - 1) / CHUNK_BYTES);
+        match self.model.may_write(write.session, handle.inode, first, last) {
+            Granted::Yes => {}
+            _ if append => {}
+            Granted::No => return vec![Reason::Busy],
+            Granted::Perhaps => perhaps.push(Reason::Busy),
+        }
+        let newest = self.model.tree.bytes(handle.inode).newest_user_time(Cut::NOW);
+        if write.user_time.is_some() && write.user_time < newest {
+            perhaps.push(Reason::BackwardUserTime);
+        }
+        perhaps
+    }
+
+    /// True if the server has seen a newer number of the session.
+    fn is_behind(&self, ask: &Ask) -> bool {
+        self.newest_seq.get(&ask.header.session.0).is_some_and(|newest| *newest > ask.header.seq.0)
+    }
+
+    /// The time of a record: the first eight bytes, in microseconds.
+    fn user_time(&self, handle: &Handle, payload: &[u8]) -> Option<i64> {
+        let node = self.model.tree.node(handle.inode, Hlc::MAX)?;
+        if node.plugin.is_empty() {
+            return None;
+        }
+        let field: [u8; 8] = payload.get(..8)?.try_into().ok()?;
+        i64::try_from(u64::from_le_bytes(field)).ok()?.checked_mul(1000)
+    }
+
+    fn check_stamp(&mut self, stamp: Hlc) -> Verdict {
+        let floor = self.newest_stamp.max(self.newest_answered);
+        if stamp <= floor {
+            return broken(
+                Rule::StampsRise,
+                format!(
+                    "a change was stamped {stamp}, not above the stamp {} and the answered instant {}",
+                    self.newest_stamp, self.newest_answered
+                ),
+            );
+        }
+        self.newest_stamp = stamp;
+        Ok(())
+    }
+}

@@ -1,0 +1,163 @@
+//! The death of the server and its next life: what recovery found is compared with what it had to find.
+
+use frieze_disk::CrashKind;
+use frieze_hlc::Hlc;
+use frieze_wire::message::{Reply, Request, Stat, View};
+use frieze_wire::txn::Target;
+
+use super::Witness;
+use crate::journal::{Act, Effect, LogPlace};
+use crate::violation::{Rule, Verdict, broken};
+
+impl Witness {
+    /// Ends the process, with or without the power of the machine.
+    pub(crate) fn die(&mut self, kind: CrashKind) {
+        self.trace.line(|| format!("dies: {kind:?}"));
+        self.machine.die(kind);
+        self.lost_power |= kind == CrashKind::Power;
+        self.forget_process();
+    }
+
+    fn forget_process(&mut self) {
+        self.asked.clear();
+        self.sessions.conns.clear();
+        self.excuses.device = false;
+        self.read_only = false;
+    }
+
+    /// Stops the server in order.
+    pub(crate) fn stop(&mut self) -> Verdict {
+        let result = self.machine.stop();
+        self.trace.line(|| format!("stop {result:?}"));
+        self.judge_answers(None)?;
+        let stopped = result.is_ok();
+        self.excuse("stopping", result)?;
+        if stopped && !self.machine.is_dying() {
+            self.journal.durable_up_to(self.journal.effects.len());
+        }
+        Ok(())
+    }
+
+    /// Starts the server. False if it died again while it started.
+    pub(crate) fn start(&mut self) -> Verdict<bool> {
+        let result = self.machine.start();
+        self.trace.line(|| format!("start {:?} {:?}", result, self.machine.notes()));
+        if let Err(fault) = result {
+            if self.machine.is_dying() {
+                return Ok(false);
+            }
+            return broken(Rule::Restarts, format!("the server does not start: {fault} ({:?})", fault.reason));
+        }
+        let now = self.now();
+        self.reconcile()?;
+        self.sessions.idle_since = self.model.sessions.keys().map(|session| (*session, now)).collect();
+        Ok(true)
+    }
+
+    /// Compares what recovery found with what it had to find, and goes on from there.
+    fn reconcile(&mut self) -> Verdict {
+        let status = self.machine.status();
+        let (index, records) = (status.metalog_index, status.records);
+        if self.journal.effects.is_empty() {
+            return self.begin(index, records);
+        }
+        let (known_index, known_records) = self.journal.ends();
+        if let Some(doubt) = self.doubt.take() {
+            let whole = match doubt.place {
+                LogPlace::Meta(end) => end == known_index + 1 && index >= end,
+                LogPlace::Data(end) => end > known_records && records >= end,
+            };
+            if whole {
+                self.newest_stamp = self.newest_stamp.max(doubt.stamp);
+                let made = match &doubt.act {
+                    Act::Txn(op) if self.model.preview(doubt.session, doubt.seq, op) == Err(Ok(())) => {
+                        self.number_of_made(&op.clone())?
+                    }
+                    _ => 0,
+                };
+                self.journal.effects.push(Effect { made, ..doubt });
+            }
+        }
+        let meta_orders: Vec<bool> = self
+            .journal
+            .effects
+            .iter()
+            .map(|effect| matches!(effect.place, LogPlace::Meta(end) if end <= index))
+            .collect();
+        let lost = self.journal.cut(index, records);
+        let ends = self.journal.ends();
+        if ends != (index, records) {
+            return broken(
+                Rule::Prefix,
+                format!(
+                    "recovery found {index} entries and {records} records, where changes end at {} and {}: half a \
+                     change, or one that nobody asked for",
+                    ends.0, ends.1
+                ),
+            );
+        }
+        let gaps: Vec<(Hlc, Hlc)> = status.gaps.iter().map(|gap| (Hlc(gap.from), Hlc(gap.to))).collect();
+        if !self.lost_power && gaps != self.gaps {
+            return broken(Rule::Durable, format!("only the process died, and a gap was declared: {gaps:?}"));
+        }
+        let last_name = meta_orders.iter().rposition(|survived| *survived).unwrap_or(0);
+        for (order, effect) in &lost {
+            let told = format!(
+                "{:?} stamped {} (request {} of session {})",
+                effect.act, effect.stamp, effect.seq, effect.session
+            );
+            if effect.durable {
+                return broken(Rule::Durable, format!("was durable and is lost: {told}"));
+            }
+            if !self.lost_power && effect.answered {
+                return broken(Rule::Durable, format!("the process died and took along: {told}"));
+            }
+            if matches!(effect.place, LogPlace::Data(_)) && *order < last_name {
+                return broken(Rule::Prefix, format!("later names survived without these bytes: {told}"));
+            }
+            if effect.answered && !gaps.iter().any(|(from, to)| effect.stamp > *from && effect.stamp <= *to) {
+                return broken(Rule::SameForEver, format!("no gap of {gaps:?} covers what was lost: {told}"));
+            }
+        }
+        self.lost += lost.len() as u64;
+        let told = lost.iter().any(|(_, effect)| effect.answered);
+        if told {
+            self.memory.forget_by_user_time();
+        }
+        self.trace.line(|| format!("restarted at {index} entries and {records} records, {} changes lost", lost.len()));
+        self.gaps = gaps;
+        self.model = self.journal.replay();
+        self.unsure.clear();
+        self.skips_ids |= self.lost_power;
+        self.lost_power = false;
+        Ok(())
+    }
+
+    /// The first start: the file system was made.
+    fn begin(&mut self, index: u64, records: u64) -> Verdict {
+        if (index, records) != (1, 0) {
+            return broken(Rule::Restarts, format!("a new file system has {index} entries and {records} records"));
+        }
+        let stat = Stat { target: Target { base: 1, path: Vec::new(), follow: false }, view: View::NOW };
+        let Some(Reply::Stat(root)) = self.machine.look(Request::Stat(stat)) else {
+            return broken(Rule::Restarts, "a new file system has no root");
+        };
+        let format = Effect {
+            place: LogPlace::Meta(1),
+            stamp: Hlc(root.attr.born),
+            session: 0,
+            seq: 0,
+            acked: 0,
+            act: Act::Format { mode: root.attr.mode },
+            made: 0,
+            answered: false,
+            durable: true,
+        };
+        self.newest_stamp = format.stamp;
+        self.journal.effects.push(format);
+        self.model = self.journal.replay();
+        self.gaps = self.machine.status().gaps.iter().map(|gap| (Hlc(gap.from), Hlc(gap.to))).collect();
+        self.lost_power = false;
+        Ok(())
+    }
+}
