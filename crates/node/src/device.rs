@@ -116,10 +116,12 @@ impl Device {
             let file = source.files.remove(key).expect("recovery names only files it was shown");
             files.insert(*segment, file);
         }
-        if let Some(cut) = report.cut.as_ref().filter(|cut| cut.why == CutReason::BeyondLimit)
+        // What was cut off must not come back: the same bytes, sent again and torn again, could make its payload whole.
+        if let Some(cut) = report.cut.as_ref().filter(|cut| cut.why != CutReason::LostBeforeLaterSegment)
             && let Some(file) = files.get(&cut.segment)
         {
-            file.write_at(cut.offset, &[&[0u8; RECORD_HEADER_BYTES]])?;
+            let len = settings.segment_bytes.saturating_sub(cut.offset).min(RECORD_HEADER_BYTES as u64);
+            file.write_at(cut.offset, &[&[0u8; RECORD_HEADER_BYTES][..len as usize]])?;
             file.sync()?;
         }
         // What holds nothing of the log would be in the way of a segment to come: one becomes the spare, the rest goes.
