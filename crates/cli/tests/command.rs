@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test ends at its first surprise")]
 
 #[path = "command/served.rs"]
+#[expect(dead_code, reason = "the other end-to-end tests use the rest of it")]
 mod served;
 
 #[path = "command/everyday.rs"]

@@ -1,8 +1,8 @@
 //! A call: sent, and sent again under the same number until it is answered or its time is over.
 
 use std::cell::Cell;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use frieze_base::{ChainEpoch, Fault, MonoTime, Reason, Seq, SessionId};
@@ -15,7 +15,7 @@ use frieze_wire::{FrameHeader, FrameKind};
 use crate::connection::{Answer, Connection, name_of};
 use crate::grants::Writers;
 use crate::pool::{NoPlace, Place, Pool};
-use crate::session::Sequence;
+use crate::session::{Numbered, Sequence};
 use crate::{Durability, Error, Options};
 
 /// What all handles of one client share.
@@ -23,7 +23,7 @@ use crate::{Durability, Error, Options};
 pub(crate) struct Shared {
     pub(crate) options: Options,
     pub(crate) hello: HelloReply,
-    pub(crate) sequence: Sequence,
+    pub(crate) sequence: Arc<Sequence>,
     pub(crate) writers: Writers,
     pool: Pool,
     /// 0 until a session was needed.
@@ -76,7 +76,7 @@ impl Shared {
         let shared = Shared {
             pool,
             hello,
-            sequence: Sequence::default(),
+            sequence: Arc::default(),
             writers: Writers::default(),
             session: AtomicU64::new(0),
             opening: Mutex::new(()),
@@ -154,7 +154,7 @@ impl Shared {
     /// A metadata transaction.
     pub(crate) fn change(&self, caller: Option<&Caller>, durability: Durability, op: Op) -> Result<TxnReply, Error> {
         let session = self.session()?;
-        let numbered = self.sequence.next();
+        let numbered = self.number()?;
         let body = RequestBody { caller: caller.cloned(), request: Some(txn(durability, op)) };
         let mut ask = Ask::new(body, session, numbered.seq, &[]);
         match self.ask(&ask, &mut []) {
@@ -175,11 +175,11 @@ impl Shared {
         let session = SessionId(self.session.load(Ordering::Acquire));
         let Ok(mut place) = self.pool.take(mono()) else { return false };
         let Some(connection) = place.connection.as_mut() else { return false };
-        let seq = self.sequence.take();
+        let numbered = self.sequence.next_at_once();
         let body = RequestBody { caller: caller.cloned(), request: Some(txn(Durability::Async, op)) };
-        let ask = Ask::new(body, session, seq, &[]);
+        let ask = Ask::new(body, session, numbered.seq, &[]);
         connection.set_limit(self.options.timeout);
-        let sent = self.send(connection, &ask).map(|id| connection.owed.push((id, seq)));
+        let sent = self.send(connection, &ask).map(|id| connection.owed.push((id, numbered)));
         let settled =
             sent.and_then(|()| if connection.owed.len() < OWED_MAX { Ok(()) } else { self.collect_owed(connection) });
         match settled {
@@ -189,7 +189,6 @@ impl Shared {
             }
             Err(error) => {
                 tracing::debug!(%error, "a request that nobody waits for was lost");
-                self.sequence.answered(seq);
                 self.bury(place);
                 false
             }
@@ -260,6 +259,24 @@ impl Shared {
             Ok((Answer { result: Err(fault), .. }, _)) => Attempt::Done(Err(Error::Refused(fault))),
             Err(error) if is_worth_repeating(&error) => Attempt::Again(error),
             Err(error) => Attempt::Done(Err(error)),
+        }
+    }
+
+    /// A number for a change. Waits while an older one is unanswered that the server would forget before it is sent again:
+    /// after a restart of the server one request may pause while others run by the thousand.
+    pub(crate) fn number(&self) -> Result<Numbered, Error> {
+        let mut patience = None;
+        loop {
+            if let Some(numbered) = self.sequence.next() {
+                return Ok(numbered);
+            }
+            let patience = patience.get_or_insert_with(|| self.patience());
+            if patience.left().is_zero() {
+                let last = "a request before it is not answered".to_owned();
+                return Err(Error::Unanswered { server: self.server(), waited: patience.waited(), last });
+            }
+            self.catch_up();
+            self.sequence.wait(CATCH_UP_EVERY);
         }
     }
 
@@ -348,20 +365,20 @@ impl Shared {
                 // The server closes the connection and says why.
                 return Err(Error::Refused(fault.clone()));
             }
-            match connection.owed.iter().position(|&(owed, _)| owed == id) {
+            match connection.owed.iter().position(|(owed, _)| *owed == id) {
                 None => return Ok(answer),
-                Some(at) => self.sequence.answered(connection.owed.swap_remove(at).1),
+                Some(at) => drop(connection.owed.swap_remove(at)),
             }
         }
     }
 
     /// Receives the answers that nobody waited for.
     fn collect_owed(&self, connection: &mut Connection) -> Result<(), Error> {
-        while let Some(&(id, _)) = connection.owed.first() {
+        while let Some(id) = connection.owed.first().map(|(id, _)| *id) {
             let answer = connection.receive()?;
             self.newest.fetch_max(answer.header.hlc.0, Ordering::Relaxed);
-            match connection.owed.iter().position(|&(owed, _)| owed == answer.header.request_id) {
-                Some(at) => self.sequence.answered(connection.owed.swap_remove(at).1),
+            match connection.owed.iter().position(|(owed, _)| *owed == answer.header.request_id) {
+                Some(at) => drop(connection.owed.swap_remove(at)),
                 None => {
                     let found = format!("request {}", answer.header.request_id);
                     tracing::debug!(expected = id, found, "an answer to nothing asked");
@@ -373,9 +390,8 @@ impl Shared {
     }
 
     /// Ends a connection that failed. What it owed is lost.
-    pub(crate) fn bury(&self, mut place: Place<'_>) {
-        if let Some(connection) = place.connection.take() {
-            connection.owed.iter().for_each(|&(_, seq)| self.sequence.answered(seq));
+    pub(crate) fn bury(&self, place: Place<'_>) {
+        if place.connection.is_some() {
             place.bury();
         }
     }
@@ -427,11 +443,11 @@ impl Drop for Shared {
         let Some(connection) = place.connection.as_mut() else { return };
         let op = Op::CloseSession(CloseSession { settled: Vec::new() });
         let body = RequestBody { caller: None, request: Some(txn(Durability::Async, op)) };
-        let seq = self.sequence.take();
+        let numbered = self.sequence.next_at_once();
         connection.set_limit(FAREWELL);
         // Read to the end: a socket closed over unread answers is reset, and with it what was sent last.
-        let ended = self.send(connection, &Ask::new(body, session, seq, &[])).and_then(|id| {
-            connection.owed.push((id, seq));
+        let ended = self.send(connection, &Ask::new(body, session, numbered.seq, &[])).and_then(|id| {
+            connection.owed.push((id, numbered));
             self.collect_owed(connection)
         });
         if let Err(error) = ended {
@@ -510,5 +526,7 @@ const PAUSE_MAX: Duration = Duration::from_millis(500);
 const FAREWELL: Duration = Duration::from_secs(1);
 /// Numbers given since the first unanswered one before idle connections are read: a quarter of what the server remembers.
 const BEHIND_MAX: u64 = 1024;
+/// How often who waits for an older number looks for answers that nobody reads.
+const CATCH_UP_EVERY: Duration = Duration::from_millis(20);
 /// Answers that may wait unread on a connection: far below what a socket buffer holds.
 const OWED_MAX: usize = 16;

@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
-use frieze_base::{Fault, Reason, Seq};
+use frieze_base::{Fault, Reason};
 use frieze_net::{FrameReader, FrameWriter, Limits, Payload, Stream, random_nonce};
 use frieze_wire::message::{Hello, HelloReply, Prove, Refusal, Reply, ReplyBody, Request, RequestBody};
 use frieze_wire::{FrameHeader, FrameKind};
 use prost::Message;
 
+use crate::session::Numbered;
 use crate::{Error, Options};
 
 /// A connection that has shaken hands.
@@ -18,8 +19,8 @@ pub(crate) struct Connection {
     server: String,
     sent: Vec<u8>,
     received: Vec<u8>,
-    /// Requests whose answers nobody waits for, and their numbers.
-    pub(crate) owed: Vec<(u64, Seq)>,
+    /// Requests whose answers nobody waits for, and their numbers, which count as answered when the connection ends.
+    pub(crate) owed: Vec<(u64, Numbered)>,
 }
 
 /// A reply frame whose payload, if any, is still to be taken.

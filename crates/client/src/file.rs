@@ -178,7 +178,7 @@ impl File {
                 self.ensure_granted(offset, data.len())?;
             }
             writer.mark_dirty();
-            let numbered = self.shared.sequence.next();
+            let numbered = self.shared.number()?;
             let ask = self.ask_write(offset, data, place, numbered.seq);
             match self.shared.ask(&ask, &mut []) {
                 Ok((Reply::Write(reply), _)) => return Ok(reply),

@@ -7,6 +7,7 @@ use frieze_base::{ErrorKind, InodeId};
 use frieze_client::{Attr, File, ListReply, SetAttr, Target};
 use nix::errno::Errno;
 
+use crate::at::AT_NAME;
 use crate::errno::answer;
 use crate::listing::{Line, Listing};
 use crate::node::{Node, NodeId, Place, When};
@@ -209,6 +210,8 @@ impl Tree {
             |listing, line, cookie| match line {
                 Line::Itself => show_dot(show, dir.id, b".", cookie),
                 Line::Parent => show_dot(show, self.parent_of(dir, listing.parent()), b"..", cookie),
+                // Made through another door. Here the name is taken, and what walks a tree must not walk into it.
+                Line::Entry(entry) if dir.place == Place::Tree && entry.name == AT_NAME => false,
                 Line::Entry(entry) => {
                     // A name in `.at` is a view that nobody has entered: it has no number yet.
                     let inode = InodeId(entry.inode);

@@ -15,7 +15,7 @@
 
 mod read;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use frieze_base::{Fault, SegmentId, crc32c};
 use frieze_hlc::Hlc;
@@ -97,6 +97,9 @@ pub struct Corruption {
     pub offset: u64,
     /// What is wrong and what it means, for people.
     pub what: String,
+    /// Records are missing because of it: without them files read as they never were. Other damage is noticed when what
+    /// it hit is read.
+    pub loses: bool,
 }
 
 impl MultiLog {
@@ -140,6 +143,7 @@ impl MultiLog {
             candidates: BTreeMap::new(),
             damaged: Vec::new(),
             lost_durable: false,
+            short: BTreeSet::new(),
             on_record,
         };
         recovery.find_segments()?;
@@ -161,6 +165,8 @@ struct Recovery<'a> {
     damaged: Vec<SegmentKey>,
     /// A segment that was durable cannot be found.
     lost_durable: bool,
+    /// Segments whose files are shorter than they were made.
+    short: BTreeSet<SegmentId>,
     on_record: &'a mut dyn FnMut(&RecordMeta),
 }
 
@@ -221,7 +227,7 @@ impl Recovery<'_> {
             next = (before != SegmentId(0)).then_some(before);
             if next.is_some_and(|before| !self.candidates.contains_key(&before)) {
                 self.lost_durable = true;
-                self.corrupt(
+                self.lose(
                     key,
                     Some(before),
                     0,
@@ -310,6 +316,12 @@ impl Recovery<'_> {
         self.log.segments.push(Segment::new(candidate.header));
         self.log.tip = self.segment().link();
         self.report.files.insert(candidate.header.id, candidate.key);
+        let Candidate { key, len, header, .. } = *candidate;
+        if len < header.bytes {
+            self.short.insert(header.id);
+            let what = format!("the file was cut from {} to {len} bytes; nothing more is written to it", header.bytes);
+            self.corrupt(key, Some(header.id), len, what);
+        }
     }
 
     /// The last segment of the log.
@@ -371,7 +383,7 @@ impl Recovery<'_> {
         };
         if let Mode::Durable { end, stamp } = mode {
             let at = self.segment().end;
-            self.corrupt(
+            self.lose(
                 key,
                 Some(segment.id),
                 at,
@@ -392,7 +404,7 @@ impl Recovery<'_> {
             let (id, at) = (segment.header.id, segment.end);
             segment.add(entry, end, meta.stamp);
             self.log.tip = self.segment().link();
-            self.corrupt(key, Some(id), at, format!("a record of chunk {} is left out: {why}", meta.chunk));
+            self.lose(key, Some(id), at, format!("a record of chunk {} is left out: {why}", meta.chunk));
             return;
         }
         self.log.admit(meta, entry, end);
@@ -401,6 +413,9 @@ impl Recovery<'_> {
     }
 
     fn finish(mut self) -> (MultiLog, Report) {
+        for segment in self.log.segments.iter_mut().filter(|segment| self.short.contains(&segment.header.id)) {
+            segment.close();
+        }
         for key in std::mem::take(&mut self.damaged) {
             if self.lost_durable {
                 self.corrupt(key, None, 0, "the header is damaged: this may be a segment that is missing".to_owned());
@@ -415,6 +430,10 @@ impl Recovery<'_> {
     }
 
     fn corrupt(&mut self, key: SegmentKey, segment: Option<SegmentId>, offset: u64, what: String) {
-        self.report.corrupt.push(Corruption { key, segment, offset, what });
+        self.report.corrupt.push(Corruption { key, segment, offset, what, loses: false });
+    }
+
+    fn lose(&mut self, key: SegmentKey, segment: Option<SegmentId>, offset: u64, what: String) {
+        self.report.corrupt.push(Corruption { key, segment, offset, what, loses: true });
     }
 }

@@ -9,6 +9,7 @@ use frieze_disk::{StateFile, TimeSource};
 use frieze_hlc::{Clock, Error, Health, Hlc, Reading};
 use prost::Message;
 
+use crate::durability::Ticket;
 use crate::identity::Identity;
 
 /// The identity record and the file that holds it.
@@ -128,11 +129,11 @@ impl NodeClock {
     }
 
     /// Looks at the machine's clocks, and extends the durable bound in the background when half of it is used up.
-    /// `frontier` is written along with it.
+    /// `frontier` and `durable` are written along with it.
     ///
     /// # Errors
     /// The disk's.
-    pub(crate) fn look(&self, frontier: Hlc) -> Result<(), Fault> {
+    pub(crate) fn look(&self, frontier: Hlc, durable: Ticket) -> Result<(), Fault> {
         let wanted = {
             let mut clock = self.lock();
             let reading = self.source.reading();
@@ -143,6 +144,7 @@ impl NodeClock {
         self.keeper.update(|identity| {
             identity.clock_bound = identity.clock_bound.max(bound.0);
             identity.frontier = identity.frontier.max(frontier.0);
+            identity.set_durable(durable);
         })?;
         self.lock().bound_persisted(bound);
         Ok(())

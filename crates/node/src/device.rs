@@ -11,8 +11,8 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
 use frieze_base::{Fault, Reason, SegmentId, crc32c, crc32c_combine};
 use frieze_disk::{Disk, DiskFile};
 use frieze_multilog::{
-    CutReason, LogPosition, MultiLog, Piece, RECORD_HEADER_BYTES, RecordMeta, Seal, SegmentKey, SegmentSource, Source,
-    Stored,
+    CutReason, LogPosition, MultiLog, Piece, RECORD_HEADER_BYTES, RecordMeta, Report, Seal, SegmentKey, SegmentSource,
+    Source, Stored,
 };
 
 /// Bytes moved between two looks at the checksum: stays in the second-level cache of a core.
@@ -76,6 +76,17 @@ impl SegmentSource for Segments<'_> {
     }
 }
 
+/// How far recovery is to reach.
+#[derive(Clone, Copy)]
+pub(crate) struct Reach {
+    /// Records stamped later are cut off, where nothing vouches for them; `MAX` for none.
+    pub(crate) upto: frieze_hlc::Hlc,
+    /// The log was on stable storage up to here.
+    pub(crate) durable: LogPosition,
+    /// Serve what is left.
+    pub(crate) serve_damaged: bool,
+}
+
 /// What recovery found.
 pub(crate) struct Recovered {
     /// The device, ready to append.
@@ -93,21 +104,25 @@ impl Device {
     /// after `upto` is cut off for good.
     ///
     /// # Errors
-    /// The disk's, and `Corrupt` if a segment header is not of this format.
+    /// The disk's; `Corrupt` if a segment header is not of this format, or records are missing that were durable: nothing
+    /// is changed then.
     pub(crate) fn recover(
         disk: Arc<dyn Disk>,
         settings: frieze_multilog::Settings,
         reserve_bytes: u64,
-        upto: frieze_hlc::Hlc,
+        reach: &Reach,
         on_record: &mut dyn FnMut(&RecordMeta),
     ) -> Result<Recovered, Fault> {
         let mut newest = frieze_hlc::Hlc::ZERO;
         let mut source = Segments { disk: &*disk, files: BTreeMap::new() };
-        let (log, report) = MultiLog::recover_upto(settings.clone(), &mut source, upto, &mut |meta| {
+        let (log, report) = MultiLog::recover_upto(settings.clone(), &mut source, reach.upto, &mut |meta| {
             newest = newest.max(meta.stamp);
             on_record(meta);
         })?;
         let mut notes: Vec<String> = report.corrupt.iter().map(|damage| damage.what.clone()).collect();
+        if let Some(loss) = loss_in(&report, reach) {
+            notes.push(not_whole(reach.serve_damaged, "device log", &loss)?);
+        }
         if let Some(cut) = &report.cut {
             notes.push(format!("the device log ends at byte {} of segment {}: {:?}", cut.offset, cut.segment, cut.why));
         }
@@ -463,6 +478,36 @@ impl Device {
     pub(crate) fn space(&self) -> Result<frieze_disk::Space, Fault> {
         Ok(self.disk.space()?)
     }
+}
+
+/// What is missing from the device log, in words.
+fn loss_in(report: &Report, reach: &Reach) -> Option<String> {
+    if let Some(damage) = report.corrupt.iter().find(|damage| damage.loses) {
+        return Some(format!("{} at byte {}: {}", segment_name(SegmentId(damage.key.0)), damage.offset, damage.what));
+    }
+    let (end, durable) = (report.end, reach.durable);
+    (reach.upto == frieze_hlc::Hlc::MAX && end < durable).then(|| {
+        format!(
+            "it ends at byte {} of segment {}, and was on stable storage up to byte {} of segment {}",
+            end.offset, end.segment, durable.offset, durable.segment
+        )
+    })
+}
+
+/// What to do about a log of which something is missing: refuse, or say so and go on.
+///
+/// # Errors
+/// `Corrupt`, unless damaged directories are to be served.
+pub(crate) fn not_whole(serve_damaged: bool, log: &str, loss: &str) -> Result<String, Fault> {
+    if serve_damaged {
+        return Ok(format!("the {log} is corrupt and served all the same: {loss}"));
+    }
+    Err(Fault::new(
+        Reason::Corrupt,
+        format!(
+            "the {log} is corrupt, records are missing: {loss}. Put back what is missing, or set serve_damaged = true to serve what is left, where bytes that are gone read as zeros or as older ones"
+        ),
+    ))
 }
 
 /// The checksums of the blocks of `payload`, and of all of it.

@@ -154,8 +154,9 @@ impl Durability {
         // lost: the metalog holds it, and the next flush tries again.
         *self.store_trouble.lock().unwrap_or_else(PoisonError::into_inner) =
             self.hand_over(state, meta, index).and_then(|()| data.device().prepare_spare()).err();
-        clock.look(stamp)?;
-        Ok(Ticket { data: end, meta: index })
+        let reached = Ticket { data: end, meta: index };
+        clock.look(stamp, reached)?;
+        Ok(reached)
     }
 
     /// Moves durable versions into the store, and now and then makes it durable so that the metalog can forget them.
@@ -214,6 +215,11 @@ impl Durability {
             return 0;
         }
         now.since_ns(*durable.dirty_since.get_or_insert(now))
+    }
+
+    /// How far both logs are on stable storage.
+    pub(crate) fn durable_ticket(&self) -> Ticket {
+        self.durable.lock().unwrap_or_else(PoisonError::into_inner).ticket
     }
 
     /// Every record stamped up to it is on stable storage.

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use frieze_base::{ChunkId, ClusterId, Fault, MonoTime, NodeId, Reason, Seq, SessionId};
+use frieze_base::{ChunkId, ClusterId, Fault, LogIndex, MonoTime, NodeId, Reason, Seq, SessionId};
 use frieze_disk::{Disk, StateFile, TimeSource};
 use frieze_hlc::{Clock, ClockSettings, Hlc, format_instant};
 use frieze_metalog::DataEnd;
@@ -19,10 +19,10 @@ use frieze_wire::txn::{self, Caller, Op, Transaction};
 use crate::capability::Mint;
 use crate::clock::{Keeper, NodeClock};
 use crate::data::{self, DataPlane};
-use crate::device::Device;
-use crate::durability::Durability;
+use crate::device::{Device, Reach};
+use crate::durability::{Durability, Ticket};
 use crate::identity::{FORMAT_VERSION, Identity, STATE_FILE};
-use crate::meta::MetaPlane;
+use crate::meta::{MetaPlane, MetaReach};
 use crate::session::{Conn, KeyRight, Principal, Sessions};
 use crate::settings::Settings;
 use crate::store::{VersionStore, Versions};
@@ -148,6 +148,10 @@ impl Engine {
         }
         let mut notes = std::mem::take(&mut logs.notes);
         let bound = logs.bound;
+        if logs.first_orphan().is_some() {
+            // What is cut off now was on stable storage: it must not be missed later.
+            keeper.update(|identity| identity.set_durable(Ticket::default()))?;
+        }
         while let Some(orphan) = logs.first_orphan() {
             // Its grant was lost with the power, so the file knows nothing of it: what follows is cut off with it.
             logs = recovery.recover(&seams.disk, &seams.time, logs.meta.into_store(), orphan.previous())?;
@@ -168,6 +172,10 @@ impl Engine {
                     format_instant(whole),
                     format_instant(bound)
                 ));
+            }
+            if settings.serve_damaged {
+                // What is missing is known by now.
+                identity.set_durable(Ticket::default());
             }
             identity.clean = false;
             identity.boot.clone_from(&seams.boot);
@@ -400,7 +408,7 @@ impl Engine {
                 self.sessions.forget(session);
             }
         }
-        self.clock.look(self.durability.durable_stamp())
+        self.clock.look(self.durability.durable_stamp(), self.durability.durable_ticket())
     }
 
     /// Flushes everything and notes that nothing was lost. The engine must not be used afterwards.
@@ -414,6 +422,7 @@ impl Engine {
             identity.clean = true;
             identity.clock_bound = newest.0;
             identity.frontier = newest.0;
+            identity.set_durable(self.durability.durable_ticket());
         })
     }
 
@@ -473,7 +482,10 @@ impl Recovery<'_> {
         let mut missing_records = 0;
         let mut tail = Vec::new();
         let (log_settings, reserve_bytes) = (self.log_settings.clone(), self.settings.reserve_bytes);
-        let recovered = Device::recover(disk.clone(), log_settings, reserve_bytes, upto, &mut |meta| {
+        let serve_damaged = self.settings.serve_damaged;
+        let durable = self.identity.durable();
+        let reach = Reach { upto, durable: durable.data, serve_damaged };
+        let recovered = Device::recover(disk.clone(), log_settings, reserve_bytes, &reach, &mut |meta| {
             if self.went_down && meta.stamp > Hlc(self.identity.frontier) {
                 tail.push((meta.stamp, meta.session, meta.chunk));
             }
@@ -505,6 +517,8 @@ impl Recovery<'_> {
             frieze_metalog::Settings::default(),
             Versions::new(store),
             DataEnd { segment: recovered.end.segment, offset: recovered.end.offset },
+            // What is cut off on purpose may take entries with it.
+            &MetaReach { durable: if upto == Hlc::MAX { durable.meta } else { LogIndex(0) }, serve_damaged },
         )?;
         notes.extend(cuts);
         Ok(Logs { clock, device, chains, meta, bound, notes, tail })

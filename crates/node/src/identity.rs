@@ -3,10 +3,13 @@
 //! Guarantees: a write is durable when it returns and a torn one leaves the older record (`disk::StateFile`). A
 //! directory of another format version or cluster is refused with words, never guessed at.
 
-use frieze_base::{ClusterId, Fault, NodeId, Reason};
+use frieze_base::{ClusterId, Fault, LogIndex, NodeId, Reason, SegmentId};
 use frieze_disk::{Disk, StateFile};
 use frieze_hlc::Hlc;
+use frieze_multilog::LogPosition;
 use prost::Message;
+
+use crate::durability::Ticket;
 
 /// Format of the data directory written by this code. Raised with every change of a stored format.
 pub const FORMAT_VERSION: u32 = 1;
@@ -60,6 +63,15 @@ pub(crate) struct Identity {
     /// The bound when power was last lost: numbers up to it may have been given to inodes that are no more.
     #[prost(uint64, tag = "14")]
     pub(crate) inode_floor: u64,
+    /// The device log was on stable storage up to this byte of this segment when this was written.
+    #[prost(uint64, tag = "15")]
+    pub(crate) durable_segment: u64,
+    /// See `durable_segment`.
+    #[prost(uint64, tag = "16")]
+    pub(crate) durable_offset: u64,
+    /// The metalog was on stable storage up to this entry when this was written.
+    #[prost(uint64, tag = "17")]
+    pub(crate) durable_index: u64,
 }
 
 impl Identity {
@@ -117,6 +129,20 @@ impl Identity {
         let len = self.capability_key.len().min(32);
         key[..len].copy_from_slice(&self.capability_key[..len]);
         key
+    }
+
+    /// How far both logs were on stable storage.
+    pub(crate) fn durable(&self) -> Ticket {
+        Ticket {
+            data: LogPosition { segment: SegmentId(self.durable_segment), offset: self.durable_offset },
+            meta: LogIndex(self.durable_index),
+        }
+    }
+
+    /// Remembers how far both logs are on stable storage.
+    pub(crate) fn set_durable(&mut self, durable: Ticket) {
+        (self.durable_segment, self.durable_offset) = (durable.data.segment.0, durable.data.offset);
+        self.durable_index = durable.meta.0;
     }
 
     /// Remembers that everything stamped in (`from`, `to`) may be lost.

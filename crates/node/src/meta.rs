@@ -19,7 +19,7 @@ use frieze_wire::txn::{Batch, Outcome, Transaction};
 use prost::Message;
 
 use crate::clock::{Keeper, NodeClock};
-use crate::device::Device;
+use crate::device::{Device, not_whole};
 use crate::store::{VersionStore, Versions};
 
 /// Transactions in one batch; more wait for the next.
@@ -66,6 +66,14 @@ fn meta_name(segment: SegmentId) -> String {
     format!("meta-{:016x}", segment.0)
 }
 
+/// How far recovery is to reach.
+pub(crate) struct MetaReach {
+    /// The log was on stable storage up to this entry.
+    pub(crate) durable: LogIndex,
+    /// Serve what is left.
+    pub(crate) serve_damaged: bool,
+}
+
 /// Reads the log's segments for recovery.
 struct Segments<'a> {
     disk: &'a dyn Disk,
@@ -98,6 +106,7 @@ impl MetaPlane {
     ///
     /// # Errors
     /// `Corrupt` if an entry cannot be decoded or the log does not reach back to what the store holds; the disk's.
+    #[expect(clippy::too_many_arguments, reason = "what recovery needs, handed over once")]
     pub(crate) fn recover(
         clock: Arc<NodeClock>,
         keeper: Arc<Keeper>,
@@ -106,6 +115,7 @@ impl MetaPlane {
         settings: frieze_metalog::Settings,
         versions: Versions,
         data_end: DataEnd,
+        reach: &MetaReach,
     ) -> Result<(MetaPlane, Vec<String>), Fault> {
         let mut namespace = Namespace::new();
         let mut failed: Option<Fault> = None;
@@ -128,6 +138,13 @@ impl MetaPlane {
         if let Some(fault) = failed {
             return Err(fault);
         }
+        let mut notes: Vec<String> =
+            recovered.report.cut.iter().map(|cut| format!("the metalog was cut: {cut:?}")).collect();
+        let last = recovered.log.last();
+        if last < reach.durable {
+            let loss = format!("it ends with entry {last}, and was on stable storage up to entry {}", reach.durable);
+            notes.push(not_whole(reach.serve_damaged, "metalog", &loss)?);
+        }
         let mut files = source.files;
         for mend in recovered.mend {
             match mend {
@@ -143,7 +160,6 @@ impl MetaPlane {
             }
         }
         disk.sync_dir()?;
-        let notes = recovered.report.cut.iter().map(|cut| format!("the metalog was cut: {cut:?}")).collect();
         let log = recovered.log;
         let appended = log.last().0;
         let closed = log.closed().0;

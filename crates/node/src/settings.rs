@@ -57,6 +57,9 @@ pub struct Settings {
     pub flush_delay: Duration,
     /// Most bytes of the device that frieze uses; 0 is all of it. Default 0.
     pub capacity_bytes_max: u64,
+    /// True: serve a data directory whose logs are not whole any more, as the server then says at its start: what is gone
+    /// reads as zeros or as older bytes. Default false: refuse, so that nobody reads what nobody wrote.
+    pub serve_damaged: bool,
     /// Bytes kept back from data so that removing, truncating and restarting work on a full disk. Default 128 MiB.
     pub reserve_bytes: u64,
     /// Most open connections. Default 4,096; one more is refused with words. Each costs about 40 KiB.
@@ -86,6 +89,7 @@ impl Default for Settings {
             dirty_age_max: Duration::from_secs(5),
             flush_delay: Duration::from_millis(50),
             capacity_bytes_max: 0,
+            serve_damaged: false,
             reserve_bytes: 128 << 20,
             connections_max: 4096,
             session_timeout: Duration::from_secs(60),

@@ -152,7 +152,8 @@ fn an_answer_from_the_past_says_which_instant_it_used() {
     let said = server.run(&["cat", "-v", "/f", "--at", &at]);
     assert_eq!((said.status, said.out().as_str()), (0, "x"));
     assert!(
-        said.err.starts_with(&format!("frieze: cat: as of {at} (")) && (said.err.contains("precise to") || said.err.contains("unknown precision")),
+        said.err.starts_with(&format!("frieze: cat: as of {at} ("))
+            && (said.err.contains("precise to") || said.err.contains("unknown precision")),
         "{}",
         said.err
     );

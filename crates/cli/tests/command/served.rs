@@ -14,7 +14,7 @@ use serde_json::Value;
 pub(crate) struct Served {
     directory: tempfile::TempDir,
     child: Child,
-    /// Its command line after `serve`, but for the data directory.
+    /// Its command line after `serve`.
     options: Vec<String>,
     /// Where it listens: the first address.
     pub(crate) address: String,
@@ -37,21 +37,33 @@ impl Served {
     /// A new, empty file system at a free port.
     pub(crate) fn start() -> Served {
         let directory = tempfile::tempdir().unwrap();
-        Served::begin(directory, vec!["--listen".to_owned(), "127.0.0.1:0".to_owned()])
+        let data = directory.path().join("data");
+        Served::begin(directory, &data, vec!["--listen".to_owned(), "127.0.0.1:0".to_owned()])
     }
 
     /// A new, empty file system with these settings (TOML), at a socket in its directory, which stays where it is when
     /// the server is restarted, and at `also`.
     pub(crate) fn with(settings: &str, also: &str) -> Served {
         let directory = tempfile::tempdir().unwrap();
+        let data = directory.path().join("data");
+        Served::configured(directory, &data, settings, also)
+    }
+
+    /// As [`Served::with`], with its data elsewhere.
+    pub(crate) fn on(data: &Path, settings: &str, also: &str) -> Served {
+        Served::configured(tempfile::tempdir().unwrap(), data, settings, also)
+    }
+
+    fn configured(directory: tempfile::TempDir, data: &Path, settings: &str, also: &str) -> Served {
         let config = directory.path().join("config.toml");
         std::fs::write(&config, settings).unwrap();
         let socket = format!("unix:{}", directory.path().join("socket").display());
         let options = ["--config", config.to_str().unwrap(), "--listen", &socket, "--listen", also];
-        Served::begin(directory, options.map(str::to_owned).to_vec())
+        Served::begin(directory, data, options.map(str::to_owned).to_vec())
     }
 
-    fn begin(directory: tempfile::TempDir, options: Vec<String>) -> Served {
+    fn begin(directory: tempfile::TempDir, data: &Path, mut options: Vec<String>) -> Served {
+        options.extend(["--dir".to_owned(), data.to_str().unwrap().to_owned()]);
         let child = spawn(directory.path(), &options);
         let mut server = Served { directory, child, options, address: String::new(), addresses: Vec::new() };
         server.await_ready();
@@ -102,9 +114,23 @@ impl Served {
         self.child = spawn(self.directory.path(), &self.options);
     }
 
-    /// Starts a server on the same directory that ends by itself; what it said.
+    /// Starts a server on the same directory, where it is refused; what it said.
+    #[track_caller]
     pub(crate) fn serve_in_vain(&self) -> Said {
-        serve(&self.data(), &self.options).output().unwrap().into()
+        self.serve_for_a_look().expect("it is refused")
+    }
+
+    /// Starts a server on the same directory: what it said if it was refused, nothing if it serves. It ends either way.
+    pub(crate) fn serve_for_a_look(&self) -> Option<Said> {
+        let mut child = serve(&self.options).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+        if line.is_empty() {
+            return Some(child.wait_with_output().unwrap().into());
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+        None
     }
 
     /// True if the server's process is there.
@@ -251,12 +277,12 @@ const COMPLAINTS: &str = "complaints";
 /// A server on the directory of a test.
 fn spawn(directory: &Path, options: &[String]) -> Child {
     let complaints = OpenOptions::new().create(true).append(true).open(directory.join(COMPLAINTS)).unwrap();
-    serve(&directory.join("data"), options).stdout(Stdio::piped()).stderr(complaints).spawn().unwrap()
+    serve(options).stdout(Stdio::piped()).stderr(complaints).spawn().unwrap()
 }
 
-/// The command that serves `data`.
-fn serve(data: &Path, options: &[String]) -> Command {
+/// The command that serves.
+fn serve(options: &[String]) -> Command {
     let mut command = frieze(&["serve"]);
-    command.args(options).arg("--dir").arg(data).env("FRIEZE_LOG", "error");
+    command.args(options).env("FRIEZE_LOG", "error");
     command
 }

@@ -12,6 +12,8 @@ use crate::segment::{NoHeader, SEGMENT_HEADER_BYTES, SegmentHeader, TRAILER_BYTE
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Candidate {
     pub(super) key: SegmentKey,
+    /// Length of the file in bytes.
+    pub(super) len: u64,
     pub(super) header: SegmentHeader,
     /// Present if the segment was sealed.
     pub(super) trailer: Option<Trailer>,
@@ -82,10 +84,10 @@ impl<'a> Reader<'a> {
             // A trailer of another segment is from an earlier use of the file.
             (Ok(header), trailer) => {
                 let trailer = trailer.filter(|trailer| trailer.header == header);
-                Ok(Candidate { key, header, trailer, header_damaged: false })
+                Ok(Candidate { key, len, header, trailer, header_damaged: false })
             }
             (Err(NoHeader::Unreadable | NoHeader::Blank), Some(trailer)) if trailer.header.bytes == len => {
-                Ok(Candidate { key, header: trailer.header, trailer: Some(trailer), header_damaged: true })
+                Ok(Candidate { key, len, header: trailer.header, trailer: Some(trailer), header_damaged: true })
             }
             (Err(why), _) => Err(why),
         })

@@ -1,0 +1,251 @@
+//! Stored bytes that changed, or are gone: never given out as data, named, and no harm to anything else.
+
+use std::fs::{self, OpenOptions};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use frieze_base::Reason;
+use frieze_client::{Client, CreateMode, OpenFlags, Target};
+use nix::errno::Errno;
+use nix::sys::signal::Signal;
+
+use super::{check_well, get, put, server};
+use crate::support::served::Served;
+use crate::support::{Mount, client, scrambled};
+
+const SETTINGS: &str = "chunk_bytes = 65536\nsegment_bytes = 8388608\n";
+/// Three files of it fill two segments and begin a third.
+const LEN: usize = 6 << 20;
+const PIECE: usize = 64 << 10;
+
+fn content(path: &str) -> Vec<u8> {
+    scrambled(u64::from(path.as_bytes()[1]), LEN)
+}
+
+/// A server with the files `/a`, `/b` and `/c`, on stable storage.
+fn filled() -> Served {
+    let server = server(SETTINGS, "127.0.0.1:0");
+    let client = client(&server.address);
+    for path in ["/a", "/b", "/c"] {
+        let file = client.fs().create(&Target::path(path), 0o644, CreateMode::Exclusive).unwrap();
+        for (n, piece) in content(path).chunks(PIECE).enumerate() {
+            file.write_at((n * PIECE) as u64, piece).unwrap();
+        }
+        file.sync().unwrap();
+        file.close().unwrap();
+    }
+    server
+}
+
+/// The segment file and the place in it that hold what `path` has at `offset`.
+fn place_of(server: &Served, path: &str, offset: usize) -> (PathBuf, usize) {
+    let needle = &content(path)[offset..offset + 32];
+    for entry in fs::read_dir(server.data()).unwrap() {
+        let file = entry.unwrap().path();
+        if !file.file_name().unwrap().to_str().unwrap().starts_with("seg-") {
+            continue;
+        }
+        let bytes = fs::read(&file).unwrap();
+        if let Some(at) = bytes.windows(needle.len()).position(|window| window == needle) {
+            return (file, at);
+        }
+    }
+    panic!("{path} at {offset} is in no segment");
+}
+
+fn flip_bit(server: &Served, path: &str, offset: usize) {
+    let (file, at) = place_of(server, path, offset);
+    let file = OpenOptions::new().read(true).write(true).open(file).unwrap();
+    let mut byte = [0];
+    file.read_exact_at(&mut byte, at as u64).unwrap();
+    file.write_all_at(&[byte[0] ^ 4], at as u64).unwrap();
+}
+
+/// Reads a file piece by piece. Every piece is as written, or refused in words; returns the offsets of those refused.
+fn refused_pieces(client: &Client, path: &str) -> Vec<usize> {
+    let file = client.fs().open(&Target::path(path), OpenFlags::READ).unwrap();
+    assert_eq!(file.attr().size, LEN as u64, "{path}");
+    let mut refused = Vec::new();
+    for (n, expected) in content(path).chunks(PIECE).enumerate() {
+        let mut bytes = vec![0; PIECE];
+        match file.read_at((n * PIECE) as u64, &mut bytes) {
+            Ok(len) => assert!(bytes[..len] == *expected, "{path} at {}: bytes that nobody wrote", n * PIECE),
+            Err(error) => {
+                assert_eq!(error.reason(), Reason::Corrupt, "{error}");
+                let words = error.to_string();
+                assert!(words.contains("corrupt") && words.contains("segment"), "{words}");
+                refused.push(n * PIECE);
+            }
+        }
+    }
+    refused
+}
+
+/// Only the piece at `offset` of `path` is refused, through every door.
+fn check_refused(server: &mut Served, path: &str, offset: usize) {
+    let client = client(&server.address);
+    let piece = offset / PIECE * PIECE;
+    for other in ["/a", "/b", "/c"] {
+        let expected = if other == path { vec![piece] } else { vec![] };
+        assert_eq!(refused_pieces(&client, other), expected, "{other}");
+    }
+    let past = client.fs().at(client.now().unwrap()).open(&Target::path(path), OpenFlags::READ).unwrap();
+    let error = past.read_at(offset as u64, &mut [0; 1]).unwrap_err();
+    assert_eq!(error.reason(), Reason::Corrupt, "{error}");
+
+    let said = server.run(&["cat", path]);
+    assert_eq!(said.status, 1);
+    assert!(said.err.starts_with(&format!("frieze: cat: {path}: ")) && said.err.contains("is corrupt"), "{}", said.err);
+    assert_eq!(said.err.lines().count(), 1);
+    assert!(content(path).starts_with(&said.bytes) && said.bytes.len() <= offset, "what was printed is right");
+    let out = server.local("out");
+    assert_eq!(server.run(&["get", path, out.to_str().unwrap()]).status, 1);
+    assert!(server.run(&["cat", "/kept"]).status == 0);
+    check_well(server);
+}
+
+#[test]
+fn a_flipped_bit_is_named_and_costs_what_it_hit_and_nothing_else() {
+    let mut server = filled();
+    let hit = 3 * (1 << 20) + 12_345;
+    flip_bit(&server, "/a", hit);
+    check_refused(&mut server, "/a", hit);
+    if let Some(mount) = Mount::of(&server) {
+        let file = fs::File::open(mount.path("a")).unwrap();
+        let mut bytes = vec![0; 4096];
+        let error = file.read_exact_at(&mut bytes, hit as u64 / 4096 * 4096).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(Errno::EIO as i32), "{error}");
+        file.read_exact_at(&mut bytes, 0).unwrap();
+        assert!(bytes == content("/a")[..4096]);
+        assert!(fs::read(mount.path("b")).unwrap() == content("/b"));
+    }
+    // What is written over it is good again.
+    let client = client(&server.address);
+    let file = client.fs().open(&Target::path("/a"), OpenFlags::WRITE).unwrap();
+    let piece = hit / PIECE * PIECE;
+    file.write_at(piece as u64, &content("/a")[piece..piece + PIECE]).unwrap();
+    file.close().unwrap();
+    assert_eq!(refused_pieces(&client, "/a"), Vec::<usize>::new());
+}
+
+#[test]
+fn a_bit_flipped_while_nobody_looked_is_no_end_of_the_log() {
+    // In the first segment, which is sealed, and in the last, which is open.
+    for (path, hit) in [("/a", 100_000), ("/c", LEN - 3_000_000)] {
+        let mut server = filled();
+        assert_eq!(server.end(Signal::SIGTERM), Some(0));
+        flip_bit(&server, path, hit);
+        server.start_again();
+        check_refused(&mut server, path, hit);
+        assert_eq!(server.restart(Signal::SIGKILL), None);
+        check_refused(&mut server, path, hit);
+    }
+}
+
+fn set_len(file: &Path, len: u64) {
+    OpenOptions::new().write(true).open(file).unwrap().set_len(len).unwrap();
+}
+
+#[test]
+fn a_last_segment_that_was_cut_where_nothing_is_goes_on() {
+    let mut server = filled();
+    let (file, _) = place_of(&server, "/c", LEN - 100);
+    for signal in [Signal::SIGTERM, Signal::SIGKILL] {
+        server.end(signal);
+        set_len(&file, 6 << 20);
+        server.start_again();
+        for path in ["/a", "/b", "/c"] {
+            assert_eq!(refused_pieces(&client(&server.address), path), Vec::<usize>::new(), "{path}");
+        }
+        // What was cut is written.
+        put(&client(&server.address), "/more", &scrambled(9, 1 << 20));
+        check_well(&mut server);
+    }
+    put(&client(&server.address), "/more", &scrambled(9, 9 << 20));
+    assert!(get(&client(&server.address), "/more") == scrambled(9, 9 << 20));
+    check_well(&mut server);
+}
+
+#[test]
+fn a_segment_that_was_cut_or_is_gone_is_missed_and_never_a_hole() {
+    type Damage = fn(&Path);
+    let damages: [(&str, Damage); 3] = [
+        ("cut", |file| set_len(file, 1 << 20)),
+        ("emptied", |file| set_len(file, 0)),
+        ("removed", |file| fs::remove_file(file).unwrap()),
+    ];
+    let mut server = filled();
+    // One in the middle of the log, and the last one.
+    for (path, offset) in [("/b", LEN / 2), ("/c", LEN - 100)] {
+        let (file, _) = place_of(&server, path, offset);
+        for (name, damage) in damages {
+            for signal in [Signal::SIGTERM, Signal::SIGKILL] {
+                client(&server.address).fs().sync_all().unwrap();
+                server.end(signal);
+                let whole = fs::read(&file).unwrap();
+                damage(&file);
+                eprintln!("{path} {name} {signal}");
+                let said = server.serve_in_vain();
+                assert_eq!(said.status, 1, "{path} {name}");
+                let line = said.err.lines().last().unwrap();
+                for words in ["the device log is corrupt", "segment", "Put back what is missing", "serve_damaged"] {
+                    assert!(line.contains(words), "{path} {name}: {line}");
+                }
+                // Refused, nothing was changed: with the file put back everything is there.
+                fs::write(&file, &whole).unwrap();
+                server.start_again();
+                for path in ["/a", "/b", "/c"] {
+                    assert_eq!(refused_pieces(&client(&server.address), path), Vec::<usize>::new(), "{path} {name}");
+                }
+                check_well(&mut server);
+            }
+        }
+    }
+    // Who wants what is left gets it.
+    let (file, _) = place_of(&server, "/b", LEN / 2);
+    assert_eq!(server.end(Signal::SIGTERM), Some(0));
+    fs::remove_file(&file).unwrap();
+    fs::write(server.local("config.toml"), format!("{SETTINGS}serve_damaged = true\n")).unwrap();
+    for _ in 0..2 {
+        server.start_again();
+        assert_eq!(refused_pieces(&client(&server.address), "/a"), Vec::<usize>::new());
+        check_well(&mut server);
+        assert_eq!(server.end(Signal::SIGKILL), None);
+    }
+}
+
+#[test]
+fn a_bit_flipped_in_the_log_of_names_is_never_taken_for_its_end() {
+    let mut server = server(SETTINGS, "127.0.0.1:0");
+    let before = client(&server.address);
+    for n in 0..500 {
+        before.fs().mkdir(&Target::path(format!("/d{n}")), 0o755).unwrap();
+    }
+    before.fs().sync_all().unwrap();
+    drop(before);
+    assert_eq!(server.end(Signal::SIGKILL), None);
+    let log = fs::read_dir(server.data())
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .find(|path| path.file_name().unwrap().to_str().unwrap().starts_with("meta-"))
+        .unwrap();
+    let bytes = fs::read(&log).unwrap();
+    for name in [b"d200", b"d499"] {
+        let at = bytes.windows(4).position(|window| window == name).expect("a name is in the log");
+        let file = OpenOptions::new().write(true).open(&log).unwrap();
+        file.write_all_at(&[bytes[at] ^ 1], at as u64).unwrap();
+        if let Some(said) = server.serve_for_a_look() {
+            assert_eq!(said.status, 1);
+            let words = ["metalog segment", "is damaged at byte", "was on stable storage and fails its checksum"];
+            assert!(words.iter().all(|word| said.err.contains(word)), "{}", said.err);
+            // Refused, nothing was changed: with the bit as it was everything is there.
+            file.write_all_at(&[bytes[at]], at as u64).unwrap();
+        }
+        // Else the store of versions held it already.
+        server.start_again();
+        let names = client(&server.address).fs().entries(&Target::path("/")).unwrap();
+        assert_eq!(names.len(), 501, "what was synced is there");
+        check_well(&mut server);
+        assert_eq!(server.end(Signal::SIGKILL), None);
+    }
+}

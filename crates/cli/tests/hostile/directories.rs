@@ -1,0 +1,187 @@
+//! Data directories that are not what they should be.
+
+use std::fs::{self, OpenOptions};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use frieze_base::{Reason, crc32c};
+use frieze_client::{Client, Options, Target};
+use nix::sys::signal::Signal;
+
+use super::{check_well, server};
+use crate::support::client;
+use crate::support::served::{Said, Served, frieze};
+
+/// Length of each of the two slots of the `state` file.
+const SLOT: usize = 4096;
+
+/// The server does not start, says why in one line, and leaves everything as it is.
+fn check_refused(server: &Served, words: &[&str]) {
+    let before = listing(&server.data());
+    let said = server.serve_in_vain();
+    assert_eq!((said.status, said.out().as_str()), (1, ""), "{}", said.err);
+    let line = said.err.lines().last().unwrap();
+    assert!(line.starts_with("frieze: serve: "), "{line}");
+    for word in words {
+        assert!(line.contains(word), "{line:?} should name {word:?}");
+    }
+    assert_eq!(listing(&server.data()), before);
+}
+
+fn listing(directory: &Path) -> Vec<(String, u64)> {
+    let mut listing: Vec<(String, u64)> = fs::read_dir(directory)
+        .unwrap()
+        .map(|entry| entry.unwrap())
+        .map(|entry| (entry.file_name().into_string().unwrap(), entry.metadata().unwrap().len()))
+        .filter(|(name, _)| name != "lock")
+        .collect();
+    listing.sort();
+    listing
+}
+
+#[test]
+fn a_directory_of_another_format_version_is_refused_with_both_versions() {
+    let mut server = server("", "127.0.0.1:0");
+    assert_eq!(server.end(Signal::SIGTERM), Some(0));
+    let path = server.data().join("state");
+    let whole = fs::read(&path).unwrap();
+    let mut newer = whole.clone();
+    let mut changed = 0;
+    for slot in newer.chunks_mut(SLOT).filter(|slot| slot.starts_with(b"FRZS")) {
+        // The version is the first field of the record: tag 1, a small number.
+        assert_eq!(slot[20..22], [8, 1]);
+        slot[21] = 2;
+        let len = u32::from_le_bytes(slot[4..8].try_into().unwrap()) as usize;
+        let crc = crc32c(&[&slot[..16], &slot[20..20 + len]].concat());
+        slot[16..20].copy_from_slice(&crc.to_le_bytes());
+        changed += 1;
+    }
+    assert!(changed > 0);
+    fs::write(&path, &newer).unwrap();
+    check_refused(&server, &["format version 2", "this server writes 1"]);
+    fs::write(&path, &whole).unwrap();
+    server.start_again();
+    check_well(&mut server);
+}
+
+#[test]
+fn a_directory_whose_state_is_damaged_or_gone_is_refused_and_not_made_anew() {
+    let mut server = server("", "127.0.0.1:0");
+    assert_eq!(server.end(Signal::SIGTERM), Some(0));
+    let path = server.data().join("state");
+    let whole = fs::read(&path).unwrap();
+    fs::write(&path, vec![0x5a; whole.len()]).unwrap();
+    check_refused(&server, &["state", "neither of its two slots is whole"]);
+    fs::remove_file(&path).unwrap();
+    check_refused(&server, &["but no state file", "restore the file or use an empty directory"]);
+    fs::write(&path, b"").unwrap();
+    check_refused(&server, &["state"]);
+    // The newer slot is torn, as by a crash: the older one is good.
+    let generation = |slot: &[u8]| u64::from_le_bytes(slot[8..16].try_into().unwrap());
+    let slots: Vec<&[u8]> = whole.chunks(SLOT).collect();
+    let newer = if generation(slots[0]) > generation(slots[1]) { 0 } else { 1 };
+    let mut torn = whole.clone();
+    torn[newer * SLOT + 30..newer * SLOT + 40].fill(0xff);
+    fs::write(&path, &torn).unwrap();
+    server.start_again();
+    check_well(&mut server);
+}
+
+#[test]
+fn files_of_somebody_else_are_left_alone() {
+    let mut server = server("", "127.0.0.1:0");
+    assert_eq!(server.end(Signal::SIGTERM), Some(0));
+    let data = server.data();
+    for name in ["notes.txt", "seg-notes", "lost+found", "meta-notes"] {
+        fs::write(data.join(name), name).unwrap();
+    }
+    server.start_again();
+    check_well(&mut server);
+    for name in ["notes.txt", "seg-notes", "lost+found", "meta-notes"] {
+        assert_eq!(fs::read_to_string(data.join(name)).unwrap(), name);
+    }
+}
+
+#[test]
+fn a_copy_of_a_segment_under_another_name_is_refused_and_nothing_is_changed() {
+    let mut server = server("", "127.0.0.1:0");
+    assert_eq!(server.end(Signal::SIGTERM), Some(0));
+    let copy = server.data().join("seg-00000000000000ff");
+    fs::copy(first_segment(&server.data()), &copy).unwrap();
+    check_refused(&server, &["files 1 and 255 both hold segment 1", "one is a copy"]);
+    fs::remove_file(&copy).unwrap();
+    server.start_again();
+    check_well(&mut server);
+}
+
+fn first_segment(data: &Path) -> std::path::PathBuf {
+    let mut names: Vec<_> = fs::read_dir(data).unwrap().map(|entry| entry.unwrap().path()).collect();
+    names.sort();
+    names.into_iter().find(|path| path.file_name().unwrap().to_str().unwrap().starts_with("seg-0")).unwrap()
+}
+
+#[test]
+fn a_segment_of_another_format_version_is_refused_and_kept() {
+    let mut server = server("", "127.0.0.1:0");
+    assert_eq!(server.end(Signal::SIGTERM), Some(0));
+    let path = first_segment(&server.data());
+    let whole = fs::read(&path).unwrap();
+    let file = OpenOptions::new().write(true).open(&path).unwrap();
+    let mut header = whole[..64].to_vec();
+    header[4] = 9;
+    let crc = crc32c(&header[..60]);
+    header[60..].copy_from_slice(&crc.to_le_bytes());
+    file.write_all_at(&header, 0).unwrap();
+    check_refused(&server, &["version 9", "segment"]);
+    file.write_all_at(&whole[..64], 0).unwrap();
+    server.start_again();
+    check_well(&mut server);
+}
+
+#[test]
+fn a_directory_in_use_is_refused_with_the_process_that_uses_it() {
+    let mut server = server("", "127.0.0.1:0");
+    let status = fs::read_to_string(server.data().join("lock")).unwrap();
+    check_refused(&server, &["in use by another server", status.trim()]);
+    check_well(&mut server);
+}
+
+#[test]
+fn what_is_no_directory_cannot_be_served() {
+    let place = tempfile::tempdir().unwrap();
+    let file = place.path().join("file");
+    fs::write(&file, "not a directory").unwrap();
+    let serve = |dir: &Path| -> Said {
+        frieze(&["serve", "--listen", "127.0.0.1:0", "--dir"]).arg(dir).output().unwrap().into()
+    };
+    for (dir, words) in [
+        (file.clone(), "not a directory"),
+        (place.path().join("missing/below"), "no such file or directory"),
+        (file.join("below"), "not a directory"),
+    ] {
+        let said = serve(&dir);
+        assert_eq!(said.status, 1, "{}", said.err);
+        let line = said.err.lines().last().unwrap().to_lowercase();
+        assert!(line.starts_with("frieze: serve: ") && line.contains(words), "{line}");
+        assert!(line.contains(&dir.display().to_string().to_lowercase()), "{line}");
+    }
+    assert_eq!(fs::read_to_string(&file).unwrap(), "not a directory");
+}
+
+#[test]
+fn a_client_of_one_cluster_does_not_talk_to_another_at_the_same_address() {
+    let mut server = server("", "127.0.0.1:0");
+    let server_at = server.address.parse().unwrap();
+    let timeout = std::time::Duration::from_secs(5);
+    let mine = Client::connect(Options { server: server_at, timeout, ..Options::default() }).unwrap();
+    mine.fs().mkdir(&Target::path("/mine"), 0o755).unwrap();
+    assert_eq!(server.end(Signal::SIGTERM), Some(0));
+    fs::rename(server.data(), server.local("mine")).unwrap();
+    server.start_again();
+    let error = mine.fs().mkdir(&Target::path("/mine"), 0o755).unwrap_err();
+    assert_eq!(error.reason(), Reason::WrongCluster, "{error}");
+    let words = error.to_string();
+    assert!(words.contains("this server belongs to cluster") && words.contains(&mine.hello().cluster), "{words}");
+    let other = client(&server.address);
+    assert!(other.fs().entries(&Target::path("/")).unwrap().is_empty(), "nothing was made there");
+}
