@@ -50,6 +50,9 @@ pub struct Report {
     pub cut: Option<Cut>,
     /// End of the recovered log.
     pub end: LogPosition,
+    /// Where the next record goes, if a segment that is there has room for it. The driver wipes what is left of a header
+    /// there: torn once more, the same record sent again could make it whole.
+    pub next: Option<LogPosition>,
     /// Damage that is no torn tail: the rest of the log is there.
     pub corrupt: Vec<Corruption>,
     /// Which file holds which segment of the log.
@@ -426,6 +429,8 @@ impl Recovery<'_> {
         self.report.free.extend(self.candidates.values().map(|candidate| candidate.key));
         self.report.free.sort_unstable();
         self.report.end = self.log.end();
+        let open = self.log.segments.last().filter(|last| last.state == SegmentState::Open && last.fits(&[1]));
+        self.report.next = open.map(|open| LogPosition { segment: open.header.id, offset: open.end });
         (self.log, self.report)
     }
 

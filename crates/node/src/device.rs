@@ -11,8 +11,8 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
 use frieze_base::{Fault, Reason, SegmentId, crc32c, crc32c_combine};
 use frieze_disk::{Disk, DiskFile};
 use frieze_multilog::{
-    CutReason, LogPosition, MultiLog, Piece, RECORD_HEADER_BYTES, RecordMeta, Report, Seal, SegmentKey, SegmentSource,
-    Source, Stored,
+    CutReason, LogPosition, MultiLog, Piece, RECORD_HEADER_BYTES, RecordMeta, Report, SEGMENT_HEADER_BYTES, Seal,
+    SegmentKey, SegmentSource, Source, Stored,
 };
 
 /// Bytes moved between two looks at the checksum: stays in the second-level cache of a core.
@@ -131,13 +131,10 @@ impl Device {
             let file = source.files.remove(key).expect("recovery names only files it was shown");
             files.insert(*segment, file);
         }
-        // What was cut off must not come back: the same bytes, sent again and torn again, could make its payload whole.
-        if let Some(cut) = report.cut.as_ref().filter(|cut| cut.why != CutReason::LostBeforeLaterSegment)
-            && let Some(file) = files.get(&cut.segment)
+        if let Some(next) = report.next
+            && let Some(file) = files.get(&next.segment)
         {
-            let len = settings.segment_bytes.saturating_sub(cut.offset).min(RECORD_HEADER_BYTES as u64);
-            file.write_at(cut.offset, &[&[0u8; RECORD_HEADER_BYTES][..len as usize]])?;
-            file.sync()?;
+            wipe(&**file, next.offset, RECORD_HEADER_BYTES)?;
         }
         // What holds nothing of the log would be in the way of a segment to come: one becomes the spare, the rest goes.
         drop(source);
@@ -153,14 +150,17 @@ impl Device {
                 // Something of the log lies in it that nothing leads to any more: kept for whoever wants to look.
                 disk.rename(&name, &format!("lost-{name}"))?;
             } else if spare.is_none() && file.len()? == settings.segment_bytes {
-                // An old trailer must not vouch for new records.
-                file.write_at(settings.segment_bytes - TRAILER_BYTES, &[&[0u8; TRAILER_BYTES as usize]])?;
-                file.sync()?;
                 disk.rename(&name, SPARE)?;
                 spare = Some(file);
             } else {
                 disk.remove(&name)?;
             }
+        }
+        if let Some(file) = &spare {
+            // Also of one that had this name already: it may have been a segment whose new name was lost. An old header
+            // must not come back over new records, nor an old trailer vouch for them.
+            wipe(&**file, 0, SEGMENT_HEADER_BYTES)?;
+            wipe(&**file, settings.segment_bytes - TRAILER_BYTES, TRAILER_BYTES as usize)?;
         }
         let named_apart = report.files.iter().any(|(segment, key)| segment.0 != key.0);
         if named_apart {
@@ -520,6 +520,18 @@ pub(crate) fn block_checksums(payload: &[u8], block_bytes: usize) -> (Vec<u32>, 
         crcs.push(crc);
     }
     (crcs, whole)
+}
+
+/// Makes durable that nothing stands here. A header that a loss of power has torn could else be made whole by the next
+/// one: the same record, sent again to the same place, has the same bytes but for its stamp.
+fn wipe(file: &dyn DiskFile, offset: u64, len: usize) -> Result<(), Fault> {
+    let mut left = vec![0u8; len];
+    file.read_at(offset, &mut left)?;
+    if left.iter().any(|&byte| byte != 0) {
+        file.write_at(offset, &[&vec![0u8; len]])?;
+        file.sync()?;
+    }
+    Ok(())
 }
 
 fn read_exactly(file: &dyn DiskFile, segment: SegmentId, offset: u64, into: &mut [u8]) -> Result<(), Fault> {
