@@ -34,6 +34,7 @@ scenarios! {
     crash_at_every_effect_of_the_first_start,
     crash_at_every_effect_of_a_recovery,
     torn_tail,
+    torn_twice_in_one_place,
     doubled_append,
     clock_back_an_hour,
     clock_forward_an_hour,
@@ -153,6 +154,23 @@ fn torn_tail(seed: u64) -> Verdict {
         }
         if round % 3 == 0 {
             stage.crash(CrashKind::Power)?;
+        }
+    }
+    Ok(())
+}
+
+/// A record that was torn, sent again to the same place and torn again does not come back with its old stamp.
+fn torn_twice_in_one_place(seed: u64) -> Verdict {
+    for seed in seed..seed + 40 {
+        let mut stage = Stage::new(seed, 1)?;
+        let file = stage.make(0, "/f")?;
+        stage.barrier()?;
+        let step = stage.write(&file, Some(0), 3000, false);
+        let sent = stage.send(0, step)?;
+        for again in 1..4 {
+            stage.crash(CrashKind::Power)?;
+            stage.deliver(0, late(&sent, 1_000_000 + again))?;
+            stage.look()?;
         }
     }
     Ok(())
