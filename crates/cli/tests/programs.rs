@@ -1,0 +1,56 @@
+//! Programs that people run, on a real mount: what verifies every byte it wrote (fio, fsx), what builds and stores source
+//! (cargo, git), what trusts a file system with its tables (SQLite).
+//!
+//! Each part says so and passes where its program or /dev/fuse is missing; `scripts/bootstrap.sh --tests` installs them.
+
+#![expect(clippy::unwrap_used, reason = "a test ends at its first surprise")]
+
+#[expect(dead_code, reason = "shared with tests that need more of it")]
+mod support;
+
+#[path = "programs/build.rs"]
+mod build;
+#[path = "programs/fio.rs"]
+mod fio;
+#[path = "programs/fsx.rs"]
+mod fsx;
+#[path = "programs/stores.rs"]
+mod stores;
+
+use std::process::{Command, Output};
+
+use support::Mount;
+use support::served::Served;
+
+/// Chunks smaller than the files, so that writes cross them, and segments that are filled in a moment.
+const SETTINGS: &str = "chunk_bytes = 1048576\nsegment_bytes = 16777216\n";
+
+/// A server, and a mount of it.
+struct World {
+    // Before the server it needs.
+    mount: Mount,
+    server: Served,
+}
+
+impl World {
+    /// `None`, with a line that says why, where there is no FUSE.
+    fn new() -> Option<World> {
+        let server = Served::with(SETTINGS, "127.0.0.1:0");
+        let mount = Mount::of(&server)?;
+        Some(World { mount, server })
+    }
+}
+
+/// Runs a program that has to succeed.
+#[track_caller]
+fn succeed(command: &mut Command) -> Output {
+    let output = command.output().unwrap();
+    assert!(
+        output.status.success(),
+        "{command:?}: {}\n{}\n{}",
+        output.status,
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    );
+    output
+}

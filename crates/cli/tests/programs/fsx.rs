@@ -1,0 +1,47 @@
+//! fsx: one file, random operations by a seed, every byte compared with what it must be.
+
+use std::fs;
+use std::process::Command;
+
+use crate::support::is_installed;
+use crate::{SETTINGS, World, succeed};
+
+const OPERATIONS: &str = "1500";
+
+/// Every operation of fsx that frieze takes. The file is longer than some chunks; nothing is aligned to anything.
+const MIX: &str = "\
+flen = 3000000
+[opsize]
+max = 200000
+[weights]
+close_open = 1
+invalidate = 1
+truncate = 2
+read = 10
+write = 10
+mapread = 5
+mapwrite = 5
+fsync = 1
+fdatasync = 1
+copy_file_range = 2
+sendfile = 2
+posix_fallocate = 2
+";
+
+/// `World::new` with room to see chunks and segments change often.
+#[test]
+fn fsx_finds_no_byte_that_is_not_as_it_must_be() {
+    if !is_installed("fsx") {
+        return;
+    }
+    assert!(SETTINGS.contains("chunk_bytes = 1048576"), "the file is longer than a chunk");
+    let Some(world) = World::new() else { return };
+    let mix = world.server.local_file("fsx.toml", MIX);
+    for seed in 1..=4 {
+        let path = world.mount.path(format!("file-{seed}"));
+        let mut command = Command::new("fsx");
+        command.args(["-f", &mix, "-N", OPERATIONS, "-S", &seed.to_string()]).arg(&path);
+        succeed(command.current_dir(world.server.local(".")));
+        fs::remove_file(&path).unwrap();
+    }
+}
