@@ -80,11 +80,13 @@ if [ "${1:-}" = --tests ]; then
         say "$part is missing: adding it with rustup"
         rustup component add "$part"
     done
-    # fsx compares every byte of a file under random operations; it is on crates.io only.
-    if ! have fsx; then
-        say "fsx is missing: building it with cargo"
-        cargo install --quiet --locked fsx || fail "cargo could not install fsx"
-    fi
+    # fsx compares every byte of a file under random operations, pjdfstest knows what POSIX says of names and attributes;
+    # these are on crates.io only.
+    for program in fsx pjdfstest; do
+        have "$program" && continue
+        say "$program is missing: building it with cargo"
+        cargo install --quiet --locked "$program" || fail "cargo could not install $program"
+    done
 fi
 
 say "everything is there ($(cargo --version | cut -d' ' -f1-2), $(python3 --version 2>&1))"

@@ -1,5 +1,5 @@
-//! Programs that people run, on a real mount: what verifies every byte it wrote (fio, fsx), what builds and stores source
-//! (cargo, git), what trusts a file system with its tables (SQLite).
+//! Programs that people run, on a real mount: what verifies every byte it wrote (fio, fsx), what knows POSIX by heart
+//! (pjdfstest), what builds and stores source (cargo, git), what trusts a file system with its tables (SQLite).
 //!
 //! Each part says so and passes where its program or /dev/fuse is missing; `scripts/bootstrap.sh --tests` installs them.
 
@@ -14,6 +14,8 @@ mod build;
 mod fio;
 #[path = "programs/fsx.rs"]
 mod fsx;
+#[path = "programs/pjdfstest.rs"]
+mod pjdfstest;
 #[path = "programs/stores.rs"]
 mod stores;
 
