@@ -65,14 +65,15 @@ pub(crate) fn seq_write(options: &Options) -> Result<Report> {
     settle(&client)?;
     let file = make(&client, "/seq")?;
     let ceiling = ceiling::loopback(LARGE, options.scaled(None, CEILING_BYTES))?;
+    let directory = options.dir.clone().unwrap_or_else(std::env::temp_dir);
+    let disk_synced = ceiling::disk(&directory, 256 << 20, true)?;
+    let disk = ceiling::disk(&directory, 1 << 30, false)?;
+    ceiling::warm_memory(&directory, bytes)?;
     let spent = spend(&target, &client, || write_all(&file, &data, bytes, "seq-write"))?;
     let flush = Stopwatch::start();
     settle(&client)?;
     let flush_s = flush.seconds();
     file.close()?;
-    let directory = options.dir.clone().unwrap_or_else(std::env::temp_dir);
-    let disk = ceiling::disk(&directory, 1 << 30, false)?;
-    let disk_synced = ceiling::disk(&directory, 256 << 20, true)?;
     let more = vec![
         ("raw_disk_gib_s", disk, "GiB/s"),
         ("raw_disk_synced_gib_s", disk_synced, "GiB/s"),
