@@ -21,12 +21,14 @@ mod peaks;
 mod stamps;
 #[cfg(test)]
 mod tests;
+mod touched;
 
 use std::mem::size_of;
 
 pub(crate) use archive::Writers;
 pub(crate) use chunk::Record;
 pub(crate) use file::File;
+pub(crate) use touched::Touched;
 
 use frieze_hlc::Hlc;
 

@@ -6,7 +6,7 @@ use std::ops::RangeInclusive;
 use frieze_base::{ByteRange, ChainId, ChunkId, FastMap, InodeId, Rng, SegmentId};
 use frieze_hlc::{Hlc, UserTime};
 
-use crate::index::{File, Writers};
+use crate::index::{File, Touched, Writers};
 use crate::plan::Planner;
 use crate::record::{self, Header, RECORD_HEADER_BYTES};
 use crate::segment::{self, Link, NewSegment, Segment, SegmentHeader, SegmentState};
@@ -79,6 +79,7 @@ pub struct MultiLog {
     closed: usize,
     files: FastMap<InodeId, File>,
     writers: Writers,
+    touched: Touched,
     chains: BTreeMap<ChainId, ChainState>,
     records: u64,
     log_bytes: u64,
@@ -104,6 +105,7 @@ impl MultiLog {
             closed: 0,
             files: FastMap::default(),
             writers: Writers::default(),
+            touched: Touched::default(),
             chains: BTreeMap::new(),
             records: 0,
             log_bytes: 0,
@@ -270,6 +272,17 @@ impl MultiLog {
         self.files.get(&inode).map_or(Vec::new(), |file| file.versions(inode, after, upto, max, &self.writers))
     }
 
+    /// Files with records stamped in `(after, upto]`, by number, and how many entries of the index of time that took.
+    ///
+    /// # Cost
+    /// The records of the interval, and at most 512 beside them: not those of other files or times.
+    pub fn touched(&self, after: Hlc, upto: Hlc) -> (Vec<InodeId>, u64) {
+        let mut files = Vec::new();
+        let looked_at = self.touched.files(after, upto, &mut files);
+        files.retain(|inode| self.files.get(inode).is_some_and(|file| file.has_records(after, upto)));
+        (files, looked_at)
+    }
+
     /// The stamp at which the file is read to see it at user time `user`, among records stamped up to `upto`. `None` if
     /// none of them has a user time.
     pub fn by_user_time(&self, inode: InodeId, user: UserTime, upto: Hlc) -> Option<UserCut> {
@@ -301,7 +314,8 @@ impl MultiLog {
         let entry = (size_of::<(InodeId, File)>() + 1) * 8 / 7;
         let footers: usize = self.segments[self.closed..].iter().map(|segment| segment.entries.capacity()).sum();
         let segments = self.segments.capacity() * size_of::<Segment>();
-        let maps = self.files.capacity() * entry + self.writers.heap_bytes() + footers + segments;
+        let maps =
+            self.files.capacity() * entry + self.writers.heap_bytes() + self.touched.heap_bytes() + footers + segments;
         Stats {
             records: self.records,
             log_bytes: self.log_bytes,
@@ -330,6 +344,7 @@ impl MultiLog {
         segment.add(entry, end, meta.stamp);
         self.tip = segment.link();
         self.records += 1;
+        self.touched.push(meta.chunk.inode, meta.stamp);
         let file = self.files.entry(meta.chunk.inode).or_default();
         self.files_bytes += file.push(meta, slot as u32, at, &mut self.writers) as u64;
         let chain = self.chains.entry(meta.chain).or_default();

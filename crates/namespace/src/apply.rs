@@ -218,6 +218,12 @@ impl Namespace {
         self.directories.entry(directory).or_default().insert(Name::new(name), entry);
         let stored = StoredEntry { inode: id.0, kind: kind as i32, session: run.session.0, uid: run.caller.uid };
         run.change(Key::Entry(directory, name), Some(stored.encode_to_vec()));
+        run.change(Key::Link(id, directory, name), Some(Vec::new()));
+    }
+
+    /// The inode's own record of its names; the entry is the caller's.
+    pub(crate) fn clear_link(&mut self, run: &mut Run<'_>, id: InodeId, directory: InodeId, name: &[u8]) {
+        run.change(Key::Link(id, directory, name), None);
     }
 
     pub(crate) fn clear_entry(&mut self, run: &mut Run<'_>, directory: InodeId, name: &[u8]) {

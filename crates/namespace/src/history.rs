@@ -21,6 +21,9 @@ pub type VisitValue<'a> = dyn FnMut(&[u8], Hlc, &[u8]) -> bool + 'a;
 /// What a version shows to a visitor: key, stamp, value or absence. False ends the visit.
 pub type VisitVersion<'a> = dyn FnMut(&[u8], Hlc, Option<&[u8]>) -> bool + 'a;
 
+/// What the index of time shows to a visitor: stamp and key. False ends the visit.
+pub type VisitChanged<'a> = dyn FnMut(Hlc, &[u8]) -> bool + 'a;
+
 /// Every version of every key, current ones included.
 pub trait History {
     /// The newest version of `key` stamped <= `at`, and its stamp; `None` if there is none.
@@ -41,4 +44,20 @@ pub trait History {
     /// # Errors
     /// As [`History::newest`].
     fn versions(&self, prefix: &[u8], after: Hlc, upto: Hlc, visit: &mut VisitVersion<'_>) -> Result<(), Fault>;
+
+    /// Visits the versions of one key stamped in (`after`, `upto`], by stamp. It reads those and no others.
+    ///
+    /// # Errors
+    /// As [`History::newest`].
+    fn versions_of(&self, key: &[u8], after: Hlc, upto: Hlc, visit: &mut VisitVersion<'_>) -> Result<(), Fault>;
+
+    /// The index of time: visits by stamp the keys of all versions stamped in (`after`, `upto`] of which
+    /// [`crate::is_timed`] is true. Returns how many entries of the index it read.
+    ///
+    /// # Errors
+    /// As [`History::newest`].
+    ///
+    /// # Cost
+    /// That of the interval's changes, whatever else there is.
+    fn changed(&self, after: Hlc, upto: Hlc, visit: &mut VisitChanged<'_>) -> Result<u64, Fault>;
 }

@@ -5,6 +5,7 @@
 //! | `E` parent (8) name | a directory entry |
 //! | `F` | the format |
 //! | `I` inode (8) | an inode |
+//! | `L` inode (8) parent (8) name | that the inode has this name: the entries by what they name, kept in the store only |
 //! | `N` name | a named instant |
 //! | `R` session (8) seq (8) | a remembered outcome: only the newest is kept |
 //! | `S` session (8) | a session |
@@ -18,6 +19,7 @@ pub(crate) enum Key<'a> {
     Entry(InodeId, &'a [u8]),
     Format,
     Inode(InodeId),
+    Link(InodeId, InodeId, &'a [u8]),
     Snapshot(&'a [u8]),
     Outcome(SessionId, Seq),
     Session(SessionId),
@@ -30,6 +32,7 @@ impl<'a> Key<'a> {
             Key::Entry(parent, name) => with_name(b'E', parent.0, name),
             Key::Format => vec![b'F'],
             Key::Inode(id) => with_name(b'I', id.0, &[]),
+            Key::Link(id, parent, name) => with_name(b'L', id.0, &[&parent.0.to_be_bytes(), name].concat()),
             Key::Snapshot(name) => [b"N", name].concat(),
             Key::Outcome(session, seq) => with_name(b'R', session.0, &seq.0.to_be_bytes()),
             Key::Session(id) => with_name(b'S', id.0, &[]),
@@ -45,6 +48,11 @@ impl<'a> Key<'a> {
             b'E' => long().map(|(parent, name)| Key::Entry(InodeId(parent), name)),
             b'F' if rest.is_empty() => Some(Key::Format),
             b'I' => alone().map(|id| Key::Inode(InodeId(id))),
+            b'L' => {
+                let (id, tail) = long()?;
+                let (parent, name) = tail.split_first_chunk::<8>()?;
+                Some(Key::Link(InodeId(id), InodeId(u64::from_be_bytes(*parent)), name))
+            }
             b'N' => Some(Key::Snapshot(rest)),
             b'R' => {
                 let (session, tail) = long()?;
@@ -61,6 +69,28 @@ impl<'a> Key<'a> {
 /// never read in the past, and keeping them would double the history of small files).
 pub fn keeps_versions(key: &[u8]) -> bool {
     key.first() != Some(&b'R')
+}
+
+/// True if a restart takes the newest version of this key into memory ([`crate::Namespace::load`]); the names of an
+/// inode are looked up in the store when somebody asks for a path.
+pub fn is_loaded(key: &[u8]) -> bool {
+    key.first() != Some(&LINKS)
+}
+
+/// First byte of the keys that restarts leave out.
+pub const LINKS: u8 = b'L';
+
+/// True if the index of time names the changes of this key: names, inodes and extended attributes.
+pub fn is_timed(key: &[u8]) -> bool {
+    matches!(key.first(), Some(b'E' | b'I' | b'X'))
+}
+
+/// The key and value that say of a version of an entry, itself given as key and value, that its inode has this name;
+/// `None` for any other key. For stores that were made before such keys were.
+pub fn link_of(key: &[u8], value: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {
+    let Some(Key::Entry(parent, name)) = Key::decode(key) else { return None };
+    let entry = <crate::stored::StoredEntry as prost::Message>::decode(value).ok()?;
+    Some((Key::Link(InodeId(entry.inode), parent, name).encode(), Vec::new()))
 }
 
 fn with_name(letter: u8, number: u64, name: &[u8]) -> Vec<u8> {
@@ -81,6 +111,7 @@ mod tests {
             Key::Entry(InodeId(1), b"name"),
             Key::Format,
             Key::Inode(InodeId(u64::MAX)),
+            Key::Link(InodeId(7), InodeId(1), b"name"),
             Key::Snapshot(b"before"),
             Key::Outcome(SessionId(7), Seq(9)),
             Key::Session(SessionId(7)),
@@ -89,7 +120,7 @@ mod tests {
         for key in keys {
             assert_eq!(Key::decode(&key.encode()), Some(key));
         }
-        for bad in [&b""[..], b"I1234567", b"I123456789", b"F1", b"R1234567812345678x", b"Z"] {
+        for bad in [&b""[..], b"I1234567", b"I123456789", b"L123456781234567", b"F1", b"R1234567812345678x", b"Z"] {
             assert_eq!(Key::decode(bad), None, "{bad:?}");
         }
     }

@@ -19,6 +19,7 @@
 
 mod apply;
 mod attributes;
+mod cut;
 mod error;
 mod history;
 mod inode;
@@ -31,16 +32,19 @@ mod read;
 mod sessions;
 mod stored;
 mod table;
+mod timeline;
 mod walk;
 
 pub use apply::OUTCOMES_REMEMBERED_MAX;
 pub use attributes::PLUGIN_XATTR;
+pub use cut::Cut;
 pub use error::Error;
-pub use history::{Change, History, Newest, VisitValue, VisitVersion};
+pub use history::{Change, History, Newest, VisitChanged, VisitValue, VisitVersion};
 pub use inode::{Horizon, Inode, Layout, MAY_EXECUTE, MAY_READ, MAY_WRITE, WriteGrant, check_access};
-pub use key::keeps_versions;
+pub use key::{LINKS, is_loaded, is_timed, keeps_versions, link_of};
 pub use memory::MemoryHistory;
 pub use names::LINKS_MAX;
 pub use namespace::{Counts, Namespace, ORPHANS_KEPT_MAX, Resolved, Session, Snapshot};
 pub use read::Listed;
 pub use sessions::{GRANT_CHUNKS_MAX, SESSIONS_MAX, SNAPSHOTS_MAX};
+pub use timeline::{Cause, Changed, Named, Revision, State, Subject, SubjectChange, names_at};

@@ -1,18 +1,19 @@
 //! A history in memory, for tests and the simulator: the reference of what [`History`] means.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
 use frieze_base::Fault;
 use frieze_hlc::Hlc;
 
-use crate::history::{Change, History, Newest, VisitValue, VisitVersion};
-use crate::key::keeps_versions;
+use crate::history::{Change, History, Newest, VisitChanged, VisitValue, VisitVersion};
+use crate::key::{is_loaded, is_timed, keeps_versions};
 
 /// Every version of every key in a sorted map.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MemoryHistory {
     keys: BTreeMap<Vec<u8>, BTreeMap<Hlc, Option<Vec<u8>>>>,
+    times: BTreeSet<(Hlc, Vec<u8>)>,
 }
 
 impl MemoryHistory {
@@ -25,6 +26,9 @@ impl MemoryHistory {
     /// replaying a log changes nothing.
     pub fn commit(&mut self, changes: &[Change]) {
         for change in changes {
+            if is_timed(&change.key) {
+                self.times.insert((change.stamp, change.key.clone()));
+            }
             if keeps_versions(&change.key) {
                 self.keys.entry(change.key.clone()).or_default().insert(change.stamp, change.value.clone());
             } else if change.value.is_none() {
@@ -37,7 +41,7 @@ impl MemoryHistory {
 
     /// The newest version of every key that has a value, in order of keys: what `Namespace::load` takes at restart.
     pub fn current(&self) -> impl Iterator<Item = (&[u8], Hlc, &[u8])> {
-        self.keys.iter().filter_map(|(key, versions)| {
+        self.keys.iter().filter(|(key, _)| is_loaded(key)).filter_map(|(key, versions)| {
             let (stamp, value) = versions.last_key_value()?;
             Some((key.as_slice(), *stamp, value.as_deref()?))
         })
@@ -79,5 +83,29 @@ impl History for MemoryHistory {
             }
         }
         Ok(())
+    }
+
+    fn versions_of(&self, key: &[u8], after: Hlc, upto: Hlc, visit: &mut VisitVersion<'_>) -> Result<(), Fault> {
+        let Some(versions) = self.keys.get(key) else { return Ok(()) };
+        for (stamp, value) in versions.range((Bound::Excluded(after), Bound::Unbounded)) {
+            if *stamp > upto || !visit(key, *stamp, value.as_deref()) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn changed(&self, after: Hlc, upto: Hlc, visit: &mut VisitChanged<'_>) -> Result<u64, Fault> {
+        let mut read = 0;
+        for (stamp, key) in self.times.range((after.next(), Vec::new())..) {
+            if *stamp > upto {
+                break;
+            }
+            read += 1;
+            if !visit(*stamp, key) {
+                break;
+            }
+        }
+        Ok(read)
     }
 }

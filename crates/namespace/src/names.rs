@@ -253,6 +253,7 @@ impl Namespace {
     /// Gives an inode the name `to` for its name `from`, which the caller clears or gives away.
     fn move_name(&mut self, run: &mut Run<'_>, entry: Entry, from: &Place, to: &Place) {
         let id = entry.inode();
+        self.clear_link(run, id, from.parent, &from.name);
         self.set_entry(run, to.parent, &to.name, id, entry.kind());
         if entry.kind() == FileKind::Directory && from.parent != to.parent {
             self.edit(run, from.parent).links -= 1;
@@ -269,6 +270,7 @@ impl Namespace {
     /// An inode loses a name; the entry and the parent are the caller's.
     fn take_name(&mut self, run: &mut Run<'_>, id: InodeId, place: &Place) {
         let stamp = run.stamp;
+        self.clear_link(run, id, place.parent, &place.name);
         let inode = self.edit(run, id);
         inode.ctime = stamp;
         if inode.is_directory() || inode.links == 1 {

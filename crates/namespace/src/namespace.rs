@@ -162,6 +162,8 @@ impl Namespace {
                 self.format = Some(Format { chunk_bytes, chain_count, uid, gid, mode });
             }
             Key::Inode(id) => self.load_inode(id, stamp, value)?,
+            // Looked up in the store when somebody asks for a path.
+            Key::Link(..) => {}
             Key::Snapshot(name) => {
                 let stored: StoredSnapshot = decode(value, "snapshot")?;
                 let name = String::from_utf8(name.to_vec()).map_err(|_| Error::Corrupt { what: "snapshot" })?;

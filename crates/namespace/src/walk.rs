@@ -11,7 +11,7 @@ use frieze_wire::message::FileKind;
 use frieze_wire::txn::{Caller, Target};
 
 use crate::error::{Error, lossy};
-use crate::history::{History, Newest, VisitValue, VisitVersion};
+use crate::history::{History, Newest, VisitChanged, VisitValue, VisitVersion};
 use crate::inode::{Inode, MAY_EXECUTE};
 use crate::namespace::{Entry, Namespace, Resolved};
 
@@ -210,5 +210,13 @@ impl History for Nothing {
 
     fn versions(&self, _: &[u8], _: Hlc, _: Hlc, _: &mut VisitVersion<'_>) -> Result<(), Fault> {
         Ok(())
+    }
+
+    fn versions_of(&self, _: &[u8], _: Hlc, _: Hlc, _: &mut VisitVersion<'_>) -> Result<(), Fault> {
+        Ok(())
+    }
+
+    fn changed(&self, _: Hlc, _: Hlc, _: &mut VisitChanged<'_>) -> Result<u64, Fault> {
+        Ok(0)
     }
 }

@@ -140,6 +140,10 @@ impl Engine {
             went_down,
             clock_bound,
         };
+        // Before anything is written that an older version could not read.
+        if identity.format_version != FORMAT_VERSION {
+            keeper.update(|identity| identity.format_version = FORMAT_VERSION)?;
+        }
         let mut logs = recovery.recover(&seams.disk, &seams.time, seams.store, Hlc::MAX)?;
         if logs.meta.namespace().format().is_none() {
             // A first start that was cut short: nobody has seen a stamp, so there is none to wait for.

@@ -12,7 +12,9 @@ use prost::Message;
 use crate::durability::Ticket;
 
 /// Format of the data directory written by this code. Raised with every change of a stored format.
-pub const FORMAT_VERSION: u32 = 1;
+pub const FORMAT_VERSION: u32 = 2;
+/// Oldest format that is read; it becomes the newest when it is opened.
+pub const FORMAT_VERSION_MIN: u32 = 1;
 /// File that holds the record.
 pub(crate) const STATE_FILE: &str = "state";
 /// Gaps remembered; older ones are merged into the oldest.
@@ -98,11 +100,11 @@ impl Identity {
         let Some(bytes) = file.read() else { return Ok(None) };
         let identity = Identity::decode(bytes.as_slice())
             .map_err(|error| Fault::new(Reason::Corrupt, format!("the {STATE_FILE} file is malformed: {error}")))?;
-        if identity.format_version != FORMAT_VERSION {
+        if !(FORMAT_VERSION_MIN..=FORMAT_VERSION).contains(&identity.format_version) {
             return Err(Fault::new(
                 Reason::WrongVersion,
                 format!(
-                    "the data directory has format version {}, this server writes {FORMAT_VERSION}: use the version of frieze that made it",
+                    "the data directory has format version {}, this server reads {FORMAT_VERSION_MIN} to {FORMAT_VERSION}: use the version of frieze that made it",
                     identity.format_version
                 ),
             ));

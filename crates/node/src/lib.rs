@@ -24,11 +24,12 @@ mod serve;
 mod session;
 mod settings;
 mod store;
+mod timeline;
 mod views;
 
 pub use durability::no_wake;
 pub use engine::{Engine, ProcessStats, Responder, SOFTWARE, Scratch, Seams};
-pub use identity::FORMAT_VERSION;
+pub use identity::{FORMAT_VERSION, FORMAT_VERSION_MIN};
 pub use plugin::{BINDING_XATTR, TimePlugin};
 pub use serve::Server;
 pub use session::{Conn, KeyRight};

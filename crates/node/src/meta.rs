@@ -117,6 +117,7 @@ impl MetaPlane {
         data_end: DataEnd,
         reach: &MetaReach,
     ) -> Result<(MetaPlane, Vec<String>), Fault> {
+        versions.complete()?;
         let mut namespace = Namespace::new();
         let mut failed: Option<Fault> = None;
         versions.load(&mut |key, stamp, value| {

@@ -8,13 +8,26 @@
 //! A stored key is the namespace's key with its zero bytes escaped (`00` → `00 ff`), a terminator (`00 00`) and the
 //! stamp, big-endian: byte order is key order, then time order. Keys that keep no history (remembered outcomes, `R…`)
 //! have stamp 0 and are overwritten and removed in place; their stamp stands before the value.
+//!
+//! Beside the versions lies the *index of time* (module `times`): which keys changed when, so that the changes of an
+//! interval are read without walking the tree. A store from before it had one gets it when it is opened.
 
-use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError, RwLock};
+mod lsm;
+mod memory;
+mod times;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use frieze_base::{Fault, LogIndex, Reason};
 use frieze_hlc::Hlc;
-use frieze_namespace::{Change, History, VisitValue, VisitVersion, keeps_versions};
+use frieze_namespace::{
+    Change, History, LINKS, VisitChanged, VisitValue, VisitVersion, is_timed, keeps_versions, link_of,
+};
+
+pub use lsm::LsmStore;
+pub use memory::MemoryStore;
+use times::TIMES;
 
 /// A sorted map on stable storage, the seam under the namespace's history.
 pub trait VersionStore: Send + Sync {
@@ -36,6 +49,8 @@ type LoadVersion<'a> = dyn FnMut(&[u8], Hlc, &[u8]) + 'a;
 /// A stored key and value.
 pub type Item = (Vec<u8>, Vec<u8>);
 
+/// Items of one commit while an old store gets its index.
+const ITEMS_AT_ONCE: usize = 16_384;
 const PRESENT: u8 = 1;
 const ABSENT: u8 = 0;
 /// Present, of a key that keeps no history: the stamp follows, big-endian, then the value.
@@ -129,7 +144,7 @@ pub(crate) struct Versions {
 
 #[derive(Default)]
 struct Waiting {
-    batches: std::collections::VecDeque<(LogIndex, Vec<Change>)>,
+    batches: VecDeque<(LogIndex, Arc<[Change]>)>,
     changes: usize,
 }
 
@@ -159,7 +174,7 @@ impl Versions {
         }
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         waiting.changes += changes.len();
-        waiting.batches.push_back((index, changes));
+        waiting.batches.push_back((index, changes.into()));
     }
 
     /// Number of changes that wait in RAM for their metalog entries to become durable.
@@ -172,21 +187,18 @@ impl Versions {
     /// # Errors
     /// The store's; nothing is lost: the changes stay in the overlay and the next call tries again.
     pub(crate) fn settle(&self, durable: LogIndex) -> Result<LogIndex, Fault> {
-        let mut taken: Vec<(LogIndex, Vec<Change>)> = Vec::new();
-        {
-            let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-            while waiting.batches.front().is_some_and(|(index, _)| *index <= durable) {
-                let batch = waiting.batches.pop_front().expect("the front was looked at");
-                waiting.changes -= batch.1.len();
-                taken.push(batch);
-            }
-        }
+        // They stay in the queue until the store has them, so that the index of time misses none meanwhile.
+        let taken: Vec<(LogIndex, Arc<[Change]>)> = {
+            let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+            waiting.batches.iter().take_while(|(index, _)| *index <= durable).cloned().collect()
+        };
         let Some(applied) = taken.last().map(|(index, _)| *index) else {
             return self.store.applied();
         };
         let mut puts = Vec::new();
         let mut in_place: BTreeMap<&[u8], Option<(Hlc, &[u8])>> = BTreeMap::new();
-        for change in taken.iter().flat_map(|(_, changes)| changes) {
+        let changes = || taken.iter().flat_map(|(_, changes)| changes.iter());
+        for change in changes() {
             if keeps_versions(&change.key) {
                 puts.push((stored_key(&change.key, change.stamp), encode_value(change.value.as_deref())));
             } else {
@@ -200,16 +212,16 @@ impl Versions {
                 None => removals.push(stored_key(key, Hlc::ZERO)),
             }
         }
-        if let Err(fault) = self.store.commit(puts, removals, applied) {
+        puts.extend(times::pages(changes()));
+        self.store.commit(puts, removals, applied)?;
+        {
             let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-            for batch in taken.into_iter().rev() {
-                waiting.changes += batch.1.len();
-                waiting.batches.push_front(batch);
+            while let Some((_, changes)) = waiting.batches.pop_front_if(|(index, _)| *index <= applied) {
+                waiting.changes -= changes.len();
             }
-            return Err(fault);
         }
         let mut overlay = self.overlay.write().unwrap_or_else(PoisonError::into_inner);
-        for change in taken.iter().flat_map(|(_, changes)| changes).filter(|change| keeps_versions(&change.key)) {
+        for change in changes().filter(|change| keeps_versions(&change.key)) {
             overlay.remove(&stored_key(&change.key, change.stamp));
         }
         Ok(applied)
@@ -230,8 +242,13 @@ impl Versions {
                 load(&key, stamp, value);
             }
         };
-        for item in self.store.items(&[], &[0xff; 320]) {
+        // Names by inode and the index of time stay where they are.
+        let ranges = [(vec![], vec![LINKS]), (vec![LINKS + 1], vec![TIMES]), (vec![TIMES + 1], vec![0xff; 320])];
+        for item in ranges.iter().flat_map(|(from, to)| self.store.items(from, to)) {
             let (stored, value) = item?;
+            if stored == [TIMES] {
+                continue;
+            }
             let (key, stamp) = parse_stored_key(&stored)?;
             if newest.as_ref().is_some_and(|(last, _, _)| *last != key) {
                 flush(newest.take());
@@ -240,6 +257,57 @@ impl Versions {
         }
         flush(newest);
         Ok(())
+    }
+
+    /// Makes the index of time and the names by inode of a store that has none yet: one from before they were kept.
+    ///
+    /// # Errors
+    /// Those of the store; what was made so far is made again the next time.
+    ///
+    /// # Cost
+    /// One look at a store that has them; else a pass over all versions.
+    pub(crate) fn complete(&self) -> Result<(), Fault> {
+        if self.store.last_in(&[TIMES], &[TIMES])?.is_some() {
+            return Ok(());
+        }
+        let applied = self.store.applied()?;
+        let mut timed: Vec<(Hlc, Vec<u8>)> = Vec::new();
+        let mut links: Vec<Item> = Vec::new();
+        let mut last: Option<(Vec<u8>, Vec<u8>)> = None;
+        for item in self.store.items(&[], &[TIMES]) {
+            let (stored, value) = item?;
+            let (key, stamp) = parse_stored_key(&stored)?;
+            if is_timed(&key) {
+                timed.push((stamp, key.clone()));
+            }
+            let link = decode_value(&value).and_then(|value| link_of(&key, value)).map(|(link, _)| link);
+            // The entry of before stood for something else.
+            let gone =
+                last.take_if(|(entry, _)| *entry == key).map(|(_, link)| link).filter(|old| Some(old) != link.as_ref());
+            links.extend(gone.map(|old| (stored_key(&old, stamp), encode_value(None))));
+            if let Some(link) = link {
+                links.push((stored_key(&link, stamp), encode_value(Some(&[]))));
+                last = Some((key, link));
+            }
+            if links.len() >= ITEMS_AT_ONCE {
+                self.store.commit(std::mem::take(&mut links), Vec::new(), applied)?;
+            }
+        }
+        for item in self.store.items(&[TIMES + 1], &[0xff; 320]) {
+            let (key, stamp) = parse_stored_key(&item?.0)?;
+            if is_timed(&key) {
+                timed.push((stamp, key));
+            }
+        }
+        timed.sort();
+        let timed: Vec<(Hlc, &[u8])> = timed.iter().map(|(stamp, key)| (*stamp, key.as_slice())).collect();
+        let mut pages = times::pages_of(&timed);
+        while !pages.is_empty() {
+            let rest = pages.split_off(pages.len().min(ITEMS_AT_ONCE / 64));
+            self.store.commit(std::mem::replace(&mut pages, rest), Vec::new(), applied)?;
+        }
+        links.push((vec![TIMES], Vec::new()));
+        self.store.commit(links, Vec::new(), applied)
     }
 
     /// All versions with a stored key in `from..=to`, overlay and store merged.
@@ -344,140 +412,68 @@ impl History for Versions {
         })?;
         failed.map_or(Ok(()), Err)
     }
-}
 
-/// The store of a real server: an LSM tree in a directory of its own.
-pub struct LsmStore {
-    database: fjall::Database,
-    versions: fjall::Keyspace,
-    progress: fjall::Keyspace,
-}
-
-const APPLIED_KEY: &[u8] = b"applied";
-/// Blocks of history kept in RAM: enough for the directories somebody is looking at, small beside the data.
-const CACHE_BYTES: u64 = 32 << 20;
-
-fn store_fault(doing: &'static str) -> impl Fn(fjall::Error) -> Fault {
-    move |error| {
-        let reason = match &error {
-            fjall::Error::Io(cause) if cause.kind() == std::io::ErrorKind::StorageFull => Reason::NoSpace,
-            _ => Reason::InputOutput,
-        };
-        Fault::new(reason, format!("the namespace's store failed while {doing}: {error}"))
-    }
-}
-
-impl LsmStore {
-    /// Opens or makes the store in `directory`.
-    pub fn open(directory: &std::path::Path) -> Result<LsmStore, Fault> {
-        let failed = store_fault("opening");
-        let database = fjall::Database::builder(directory)
-            .cache_size(CACHE_BYTES)
-            .manual_journal_persist(true)
-            .worker_threads(1)
-            .open()
-            .map_err(&failed)?;
-        let versions = database.keyspace("versions", fjall::KeyspaceCreateOptions::default).map_err(&failed)?;
-        let progress = database.keyspace("progress", fjall::KeyspaceCreateOptions::default).map_err(&failed)?;
-        Ok(LsmStore { database, versions, progress })
-    }
-}
-
-impl VersionStore for LsmStore {
-    fn last_in(&self, from: &[u8], to: &[u8]) -> Result<Option<Item>, Fault> {
-        let Some(guard) = self.versions.range(from.to_vec()..=to.to_vec()).next_back() else {
-            return Ok(None);
-        };
-        let (key, value) = guard.into_inner().map_err(store_fault("reading"))?;
-        Ok(Some((key.to_vec(), value.to_vec())))
-    }
-
-    fn items(&self, from: &[u8], to: &[u8]) -> Box<dyn Iterator<Item = Result<Item, Fault>> + '_> {
-        Box::new(self.versions.range(from.to_vec()..=to.to_vec()).map(|guard| {
-            let (key, value) = guard.into_inner().map_err(store_fault("reading"))?;
-            Ok((key.to_vec(), value.to_vec()))
-        }))
-    }
-
-    fn commit(&self, puts: Vec<Item>, removals: Vec<Vec<u8>>, applied: LogIndex) -> Result<(), Fault> {
-        let mut batch = self.database.batch();
-        for (key, value) in puts {
-            batch.insert(&self.versions, key, value);
+    fn versions_of(&self, key: &[u8], after: Hlc, upto: Hlc, visit: &mut VisitVersion<'_>) -> Result<(), Fault> {
+        if after >= upto {
+            return Ok(());
         }
-        for key in removals {
-            batch.remove(&self.versions, key);
-        }
-        batch.insert(&self.progress, APPLIED_KEY, applied.0.to_be_bytes());
-        batch.commit().map_err(store_fault("committing"))
-    }
-
-    fn applied(&self) -> Result<LogIndex, Fault> {
-        let stored = self.progress.get(APPLIED_KEY).map_err(store_fault("reading"))?;
-        let Some(stored) = stored else { return Ok(LogIndex(0)) };
-        let bytes: [u8; 8] = stored.as_ref().try_into().map_err(|_| {
-            Fault::new(Reason::Corrupt, "the namespace's store holds a malformed applied index".to_owned())
+        let mut failed = None;
+        let (from, to) = (stored_key(key, after.next()), stored_key(key, upto));
+        self.merged(&from, &to, &mut |stored, value| match parse_stored_key(stored) {
+            Ok((key, stamp)) => visit(&key, stamp, decode_value(value)),
+            Err(fault) => {
+                failed = Some(fault);
+                false
+            }
         })?;
-        Ok(LogIndex(u64::from_be_bytes(bytes)))
+        failed.map_or(Ok(()), Err)
     }
 
-    fn persist(&self) -> Result<(), Fault> {
-        self.database.persist(fjall::PersistMode::SyncAll).map_err(store_fault("persisting"))
-    }
-}
-
-/// A store in memory with the crash behaviour of the real one, for the simulator: what was not persisted may be lost,
-/// whole commits at a time, newest first. Clones are the same store.
-#[derive(Clone, Default)]
-pub struct MemoryStore {
-    state: std::sync::Arc<Mutex<MemoryState>>,
-}
-
-#[derive(Default)]
-struct MemoryState {
-    items: BTreeMap<Vec<u8>, Vec<u8>>,
-    applied: LogIndex,
-    persisted: (BTreeMap<Vec<u8>, Vec<u8>>, LogIndex),
-}
-
-impl MemoryStore {
-    /// Forgets everything after the last persist, as a loss of power may.
-    pub fn lose_power(&self) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        (state.items, state.applied) = state.persisted.clone();
-    }
-}
-
-impl VersionStore for MemoryStore {
-    fn last_in(&self, from: &[u8], to: &[u8]) -> Result<Option<Item>, Fault> {
-        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        Ok(state.items.range(from.to_vec()..=to.to_vec()).next_back().map(|(k, v)| (k.clone(), v.clone())))
-    }
-
-    fn items(&self, from: &[u8], to: &[u8]) -> Box<dyn Iterator<Item = Result<Item, Fault>> + '_> {
-        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let items: Vec<_> =
-            state.items.range(from.to_vec()..=to.to_vec()).map(|(k, v)| Ok((k.clone(), v.clone()))).collect();
-        Box::new(items.into_iter())
-    }
-
-    fn commit(&self, puts: Vec<Item>, removals: Vec<Vec<u8>>, applied: LogIndex) -> Result<(), Fault> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.items.extend(puts);
-        for key in removals {
-            state.items.remove(&key);
+    fn changed(&self, after: Hlc, upto: Hlc, visit: &mut VisitChanged<'_>) -> Result<u64, Fault> {
+        if after >= upto {
+            return Ok(0);
         }
-        state.applied = applied;
-        Ok(())
-    }
-
-    fn applied(&self) -> Result<LogIndex, Fault> {
-        Ok(self.state.lock().unwrap_or_else(PoisonError::into_inner).applied)
-    }
-
-    fn persist(&self) -> Result<(), Fault> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.persisted = (state.items.clone(), state.applied);
-        Ok(())
+        // What waits is taken first: a batch that is settled meanwhile is found in both places, never in none.
+        let waiting: Vec<Arc<[Change]>> = {
+            let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+            let young =
+                |(_, changes): &&(LogIndex, Arc<[Change]>)| changes.last().is_some_and(|last| last.stamp > after);
+            waiting.batches.iter().filter(young).map(|(_, changes)| changes.clone()).collect()
+        };
+        let mut read = 0;
+        let mut seen = after;
+        let mut stopped = false;
+        let mut show = |stamp: Hlc, key: &[u8]| {
+            if stamp <= after {
+                return true;
+            }
+            seen = seen.max(stamp);
+            stopped = stamp > upto || !visit(stamp, key);
+            !stopped
+        };
+        // The page that begins at or before may reach into the interval.
+        let first = self.store.last_in(&times::page_key(Hlc::ZERO), &times::page_key(after))?;
+        let from = first.map_or_else(|| times::page_key(after), |(key, _)| key);
+        for page in self.store.items(&from, &times::page_key(upto)) {
+            let (goes_on, count) = times::read(&page?, &mut show)?;
+            read += count;
+            if !goes_on {
+                return Ok(read);
+            }
+        }
+        let settled = seen;
+        for change in waiting.iter().flat_map(|changes| changes.iter()).filter(|change| change.stamp > settled) {
+            if change.stamp > upto {
+                break;
+            }
+            if is_timed(&change.key) {
+                read += 1;
+                if !visit(change.stamp, &change.key) {
+                    break;
+                }
+            }
+        }
+        Ok(read)
     }
 }
 

@@ -90,6 +90,12 @@ impl File {
         tail
     }
 
+    /// True if a record is stamped in `(after, upto]`.
+    pub(crate) fn has_records(&self, after: Hlc, upto: Hlc) -> bool {
+        let newer = self.chunks.iter().filter(|(_, chunk)| chunk.newest() > after);
+        newer.map(|(_, chunk)| chunk.newest_in(after, upto)).any(|(_, newest)| newest.is_some())
+    }
+
     /// Records stamped in `(after, upto]` by stamp, those of equal stamp by chunk.
     pub(crate) fn versions(
         &self,

@@ -1,0 +1,291 @@
+//! What changed in an interval: read from the index of time, so the cost is that of the changes and not of the tree.
+//!
+//! Guarantees: every version of a name, inode or extended attribute stamped in (after, upto] is in the answer once, with
+//! who made it; what it replaced is there too. The answer for a closed interval is the same for ever.
+//! Leaves to others: which bytes changed (`multilog`), where things lie and who may see them ([`crate::Cut`]).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use frieze_base::{Fault, InodeId, Reason, SessionId};
+use frieze_hlc::Hlc;
+use frieze_wire::message::{FileKind, VersionKind};
+
+use crate::error::Error;
+use crate::history::History;
+use crate::inode::Inode;
+use crate::key::Key;
+use crate::namespace::Entry;
+use crate::stored::{StoredEntry, StoredInode, StoredXattr, decode};
+
+/// What a version is of.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Subject {
+    /// A name in a directory.
+    Entry {
+        /// The directory.
+        parent: InodeId,
+        /// The name.
+        name: Vec<u8>,
+    },
+    /// An inode.
+    Inode(InodeId),
+    /// An extended attribute of an inode.
+    Xattr {
+        /// The inode.
+        inode: InodeId,
+        /// Name of the attribute.
+        name: Vec<u8>,
+    },
+}
+
+/// What a subject is from one stamp to the next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum State {
+    /// What a name stands for.
+    Entry {
+        /// The inode.
+        inode: InodeId,
+        /// Its kind.
+        kind: FileKind,
+    },
+    /// An inode.
+    Inode(Box<Inode>),
+    /// The value of an extended attribute.
+    Xattr(Vec<u8>),
+}
+
+/// Why a version of an inode was made. Bookkeeping has no cause: a grant, a settled length, names in a directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cause {
+    /// What happened.
+    pub kind: VersionKind,
+    /// Name given or taken; empty for anything else.
+    pub name: Vec<u8>,
+}
+
+/// One version and who made it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Revision {
+    /// From when on; one stamp is one transaction.
+    pub stamp: Hlc,
+    /// The session that made it; 0 for the server itself.
+    pub session: SessionId,
+    /// On whose behalf.
+    pub uid: u32,
+    /// Why; of inodes only.
+    pub causes: Vec<Cause>,
+    /// What it was from then on; `None`: absent.
+    pub state: Option<State>,
+}
+
+/// All that happened to a subject in an interval.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SubjectChange {
+    /// What changed.
+    pub subject: Subject,
+    /// What it was at the start of the interval, and since when; `None`: absent.
+    pub before: Option<(Hlc, State)>,
+    /// Its versions in the interval, oldest first; at least one. The last is what it was at the end.
+    pub revisions: Vec<Revision>,
+}
+
+/// What changed in an interval, and what it cost to find out.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Changed {
+    /// In order of subjects: names by directory, then inodes, then extended attributes.
+    pub subjects: Vec<SubjectChange>,
+    /// Entries of the index of time that were read.
+    pub index_entries: u64,
+    /// Versions that were read.
+    pub versions: u64,
+}
+
+/// A name of an inode.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Named {
+    /// The directory that holds it.
+    pub parent: InodeId,
+    /// The name.
+    pub name: Vec<u8>,
+}
+
+impl Subject {
+    fn of(key: &[u8]) -> Result<Option<Subject>, Error> {
+        Ok(match Key::decode(key).ok_or(Error::Corrupt { what: "key in the index of time" })? {
+            Key::Entry(parent, name) => Some(Subject::Entry { parent, name: name.to_vec() }),
+            Key::Inode(id) => Some(Subject::Inode(id)),
+            Key::Xattr(inode, name) => Some(Subject::Xattr { inode, name: name.to_vec() }),
+            _ => None,
+        })
+    }
+
+    fn key(&self) -> Vec<u8> {
+        match self {
+            Subject::Entry { parent, name } => Key::Entry(*parent, name).encode(),
+            Subject::Inode(id) => Key::Inode(*id).encode(),
+            Subject::Xattr { inode, name } => Key::Xattr(*inode, name).encode(),
+        }
+    }
+
+    /// The inode of which every transaction that changes the subject makes a version too.
+    pub fn inode(&self) -> InodeId {
+        match self {
+            Subject::Entry { parent, .. } => *parent,
+            Subject::Inode(id) => *id,
+            Subject::Xattr { inode, .. } => *inode,
+        }
+    }
+
+    /// Reads a stored version.
+    fn read(&self, stamp: Hlc, value: &[u8]) -> Result<Revision, Error> {
+        Ok(match self {
+            Subject::Entry { .. } => {
+                let entry = Entry::read(stamp, value)?;
+                let stored: StoredEntry = decode(value, "directory entry")?;
+                let state = State::Entry { inode: entry.inode(), kind: entry.kind() };
+                Revision::new(stamp, stored.session, stored.uid, state)
+            }
+            Subject::Inode(_) => {
+                let (inode, stored) = StoredInode::read(stamp, value, Arc::new)?;
+                let causes = stored.causes.into_iter().map(|cause| Cause { kind: cause.kind(), name: cause.name });
+                let causes = causes.collect();
+                Revision {
+                    causes,
+                    ..Revision::new(stamp, stored.session, stored.by_uid, State::Inode(Box::new(inode)))
+                }
+            }
+            Subject::Xattr { .. } => {
+                let stored: StoredXattr = decode(value, "extended attribute")?;
+                Revision::new(stamp, stored.session, stored.uid, State::Xattr(stored.value))
+            }
+        })
+    }
+}
+
+impl Revision {
+    fn new(stamp: Hlc, session: u64, uid: u32, state: State) -> Revision {
+        Revision { stamp, session: SessionId(session), uid, causes: Vec::new(), state: Some(state) }
+    }
+}
+
+impl Changed {
+    /// Reads what changed in (`after`, `upto`], of subjects that `keep` wants: it is asked once for each. `upto` has to
+    /// be closed.
+    ///
+    /// # Errors
+    /// `Overloaded` if the interval holds more than `max` changes: ask for a shorter one. Those of the store and of `keep`.
+    ///
+    /// # Cost
+    /// The interval's entries of the index of time, and for each subject that is kept its versions in the interval and
+    /// the one before.
+    pub fn read(
+        history: &dyn History,
+        after: Hlc,
+        upto: Hlc,
+        max: usize,
+        keep: &mut dyn FnMut(&Subject) -> Result<bool, Fault>,
+    ) -> Result<Changed, Fault> {
+        let mut answer = Changed::default();
+        let mut stamps: BTreeMap<Subject, Vec<Hlc>> = BTreeMap::new();
+        let mut count = 0;
+        let mut broken = Ok(());
+        answer.index_entries = history.changed(after, upto, &mut |stamp, key| {
+            count += 1;
+            match Subject::of(key) {
+                Ok(subject) => {
+                    if let Some(subject) = subject {
+                        stamps.entry(subject).or_default().push(stamp);
+                    }
+                }
+                Err(error) => broken = Err(error),
+            }
+            broken.is_ok() && count <= max
+        })?;
+        broken?;
+        if count > max {
+            return Err(Fault::new(
+                Reason::Overloaded,
+                format!("more than {max} changes of names and attributes in the interval: ask for a shorter one"),
+            ));
+        }
+        for (subject, stamps) in stamps {
+            if !keep(&subject)? {
+                continue;
+            }
+            let change = answer.subject(history, subject, after, &stamps)?;
+            answer.subjects.push(change);
+        }
+        Ok(answer)
+    }
+
+    fn subject(
+        &mut self,
+        history: &dyn History,
+        subject: Subject,
+        after: Hlc,
+        stamps: &[Hlc],
+    ) -> Result<SubjectChange, Fault> {
+        let key = subject.key();
+        self.versions += 1;
+        let before = match history.newest(&key, after)? {
+            Some((since, Some(value))) => subject.read(since, &value)?.state.map(|state| (since, state)),
+            _ => None,
+        };
+        let mut revisions = Vec::with_capacity(stamps.len());
+        let mut broken = Ok(());
+        let (first, last) = (stamps[0], stamps[stamps.len() - 1]);
+        history.versions_of(&key, first.previous(), last, &mut |_, stamp, value| {
+            let revision = match value {
+                Some(value) => subject.read(stamp, value),
+                None => Ok(Revision { stamp, session: SessionId(0), uid: 0, causes: Vec::new(), state: None }),
+            };
+            match revision {
+                Ok(revision) => revisions.push(revision),
+                Err(error) => broken = Err(error),
+            }
+            broken.is_ok()
+        })?;
+        broken?;
+        self.versions += revisions.len() as u64;
+        // An absence says nothing of who made it; the inode whose name or attribute went has a version that does.
+        for revision in revisions.iter_mut().filter(|revision| revision.state.is_none()) {
+            self.versions += 1;
+            (revision.session, revision.uid) = author(history, subject.inode(), revision.stamp)?;
+        }
+        Ok(SubjectChange { subject, before, revisions })
+    }
+}
+
+/// Who made the version of an inode that is stamped exactly `stamp`; (0, 0) if there is none.
+fn author(history: &dyn History, id: InodeId, stamp: Hlc) -> Result<(SessionId, u32), Fault> {
+    match history.newest(&Key::Inode(id).encode(), stamp)? {
+        Some((from, Some(value))) if from == stamp => {
+            let stored: StoredInode = decode(&value, "inode")?;
+            Ok((SessionId(stored.session), stored.by_uid))
+        }
+        _ => Ok((SessionId(0), 0)),
+    }
+}
+
+/// The names of an inode at an instant, by directory and name.
+///
+/// # Errors
+/// `Corrupt`; those of the store.
+///
+/// # Cost
+/// The names that it ever had.
+pub fn names_at(history: &dyn History, id: InodeId, at: Hlc) -> Result<Vec<Named>, Fault> {
+    let mut names = Vec::new();
+    let mut broken = Ok(());
+    let all = Key::Link(id, InodeId(0), b"").encode();
+    history.scan(&all[..9], &[], at, &mut |key, _, _| {
+        match Key::decode(key) {
+            Some(Key::Link(_, parent, name)) => names.push(Named { parent, name: name.to_vec() }),
+            _ => broken = Err(Error::Corrupt { what: "key of a name" }),
+        }
+        broken.is_ok()
+    })?;
+    broken?;
+    Ok(names)
+}
