@@ -31,7 +31,7 @@ mod segment;
 pub use error::Error;
 pub use index::UserCut;
 pub use log::{ChainState, MultiLog, Settings, Stats, Tail};
-pub use plan::{Horizon, Piece, Source, Stored};
+pub use plan::{Piece, Source, Stored};
 pub use record::{RECORD_HEADER_BYTES, RecordKind, RecordMeta, block_crcs};
 pub use recover::{Corruption, Cut, CutReason, Report, SegmentKey, SegmentSource};
 pub use segment::{LogPosition, NewSegment, Placed, SEGMENT_HEADER_BYTES, Seal, Spot};

@@ -10,7 +10,7 @@ use crate::index::{File, Touched, Writers};
 use crate::plan::Planner;
 use crate::record::{self, Header, RECORD_HEADER_BYTES};
 use crate::segment::{self, Link, NewSegment, Segment, SegmentHeader, SegmentState};
-use crate::{Horizon, LogPosition, Piece, Placed, RecordMeta, Seal, Spot, UserCut};
+use crate::{LogPosition, Piece, Placed, RecordMeta, Seal, Spot, UserCut};
 
 /// How a log is laid out.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -237,18 +237,19 @@ impl MultiLog {
     /// Appends to `out` what a read of `range` of `chunk` at `at` has to fetch: pieces in order that cover the range
     /// exactly.
     ///
-    /// `at` is inclusive; [`Hlc::MAX`] is now. Horizons above `at` do not count.
+    /// `at` is inclusive; [`Hlc::MAX`] is now. Records stamped below `after` are hidden, as a truncate or a patch of that
+    /// stamp hides them: where only they lie, the plan has holes.
     ///
     /// # Panics
     /// If the range ends beyond 2^32, where no chunk reaches.
     ///
     /// # Cost
     /// O(log versions + entries of the pages touched), for an old instant as for now; no I/O.
-    pub fn plan(&self, chunk: ChunkId, range: ByteRange, at: Hlc, horizons: &[Horizon], out: &mut Vec<Piece>) {
+    pub fn plan(&self, chunk: ChunkId, range: ByteRange, at: Hlc, after: Hlc, out: &mut Vec<Piece>) {
         assert!(range.end() <= 1 << 32, "{range} is beyond any chunk");
         let mut planner = Planner::new(&self.segments, range.start(), out);
         if let Some(file) = self.files.get(&chunk.inode).filter(|_| !range.is_empty()) {
-            file.plan(chunk.index, range, at, horizons, &mut planner);
+            file.plan(chunk.index, range, at, after, &mut planner);
         }
         planner.hole(range.end());
     }

@@ -7,16 +7,6 @@ use crate::index::Record;
 use crate::record::{RECORD_HEADER_BYTES, payload_at};
 use crate::segment::Segment;
 
-/// A truncate, in terms of one chunk: bytes of the chunk at or beyond `len` that were written before `at` are hidden
-/// from reads at or after `at`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Horizon {
-    /// Stamp of the truncate.
-    pub at: Hlc,
-    /// Bytes of this chunk that it kept.
-    pub len: u64,
-}
-
 /// One part of a planned range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece {
@@ -31,8 +21,10 @@ pub struct Piece {
 /// Where the bytes of a piece come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// Zeros: never written, punched or cut off.
+    /// No record says anything: never written, or hidden. Zeros, unless the file shares what lies there.
     Hole,
+    /// Zeros: a record punched it.
+    Punched,
     /// Bytes of a record.
     Data(Stored),
 }
@@ -99,12 +91,22 @@ impl<'a> Planner<'a> {
         self.out.push(Piece { at: start, len, source });
     }
 
+    /// Bytes `start..end` were punched.
+    pub(crate) fn punched(&mut self, start: u64, end: u64) {
+        self.hole(start);
+        self.zeros(end, Source::Punched);
+    }
+
     /// Everything up to `end` that is not planned yet is a hole.
     pub(crate) fn hole(&mut self, end: u64) {
+        self.zeros(end, Source::Hole);
+    }
+
+    fn zeros(&mut self, end: u64, source: Source) {
         while self.cursor < end {
             // A chunk of 4 GiB without a byte needs two pieces.
             let len = (end - self.cursor).min(u32::MAX.into()) as u32;
-            self.out.push(Piece { at: self.cursor, len, source: Source::Hole });
+            self.out.push(Piece { at: self.cursor, len, source });
             self.cursor += u64::from(len);
             self.last_record = None;
         }

@@ -8,9 +8,10 @@ use prost::Message;
 
 use crate::apply::{Done, Run};
 use crate::error::{Error, lossy};
-use crate::inode::{Horizon, Inode, Layout, MAY_WRITE, SET_GID, STICKY, allows, without_set_id};
+use crate::inode::{Inode, Layout, MAY_WRITE, SET_GID, STICKY, allows, without_set_id};
 use crate::key::Key;
 use crate::namespace::Namespace;
+use crate::patch::{Patch, lay};
 use crate::stored::StoredXattr;
 
 /// The extended attribute of a directory that binds a time plug-in to what is made in it.
@@ -166,10 +167,7 @@ pub(crate) fn absorb(inode: &mut Inode, settled: &Settle) -> bool {
 fn truncate(inode: &mut Inode, stamp: Hlc, len: u64, exact: bool) {
     // Growing a file hides nothing, unless a writer may already have written beyond.
     if len < inode.size || !(exact || inode.grants().is_empty()) {
-        let horizons = &mut inode.extra_mut().horizons;
-        // Later and shorter: it hides all that these hid.
-        horizons.retain(|older| older.len < len);
-        horizons.push(Horizon { at: stamp, len });
+        lay(&mut inode.extra_mut().patches, Patch::truncate(stamp, len));
     }
     inode.size = len;
     inode.size_as_of = stamp;

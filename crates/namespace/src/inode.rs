@@ -9,6 +9,7 @@ use frieze_wire::message::FileKind;
 use frieze_wire::txn::Caller;
 
 use crate::error::Error;
+use crate::patch::Patch;
 
 /// Bit of `check_access`: to read.
 pub const MAY_READ: u32 = 4;
@@ -27,15 +28,6 @@ pub(crate) const STICKY: u16 = 0o1000;
 pub(crate) const GROUP_EXECUTE: u16 = 0o0010;
 /// Directories of further names that an inode remembers; a file with more is reachable from anywhere.
 const PLACES_KEPT_MAX: usize = 15;
-
-/// A truncate: bytes at or beyond `len` that were written before `at` are hidden from reads at or after it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Horizon {
-    /// Stamp of the truncate.
-    pub at: Hlc,
-    /// Length it left, in bytes.
-    pub len: u64,
-}
 
 /// The chunks that one session may write.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -95,7 +87,7 @@ pub struct Inode {
 /// What few inodes have.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Extra {
-    pub(crate) horizons: Vec<Horizon>,
+    pub(crate) patches: Vec<Patch>,
     pub(crate) grants: Vec<WriteGrant>,
     pub(crate) target: Box<[u8]>,
     pub(crate) rdev: u32,
@@ -116,9 +108,9 @@ impl Inode {
         self.kind() == FileKind::Directory
     }
 
-    /// Truncates that may hide bytes from reads of this version, oldest first, none subsumed by a later one.
-    pub fn horizons(&self) -> &[Horizon] {
-        self.extra.as_ref().map_or(&[], |extra| &extra.horizons)
+    /// Ranges that truncates, clones, restores and undos decided, by offset, apart from each other.
+    pub fn patches(&self) -> &[Patch] {
+        self.extra.as_ref().map_or(&[], |extra| &extra.patches)
     }
 
     /// Who may write which chunks. Not empty: length and mtime may be newer than settled, ask the data plane.

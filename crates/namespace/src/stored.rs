@@ -9,7 +9,8 @@ use frieze_wire::message::{FileKind, VersionKind};
 use prost::Message;
 
 use crate::error::Error;
-use crate::inode::{Extra, Horizon, Inode, Layout, WriteGrant};
+use crate::inode::{Extra, Inode, Layout, WriteGrant};
+use crate::patch::{Patch, PatchSource, lay};
 
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub(crate) struct StoredEntry {
@@ -33,12 +34,33 @@ pub(crate) struct StoredCause {
     pub(crate) name: Vec<u8>,
 }
 
+/// A truncate: the patch that has no end and shows a hole.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub(crate) struct StoredHorizon {
     #[prost(sint64, tag = "1")]
     before: i64,
     #[prost(uint64, tag = "2")]
     len: u64,
+}
+
+/// Any other patch.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub(crate) struct StoredPatch {
+    #[prost(sint64, tag = "1")]
+    before: i64,
+    #[prost(uint64, tag = "2")]
+    start: u64,
+    /// 0 for no end.
+    #[prost(uint64, tag = "3")]
+    len: u64,
+    /// File whose older state shows; 0 for a hole.
+    #[prost(uint64, tag = "4")]
+    inode: u64,
+    #[prost(uint64, tag = "5")]
+    offset: u64,
+    /// Stamp of the version minus the instant of that state.
+    #[prost(sint64, tag = "6")]
+    source_before: i64,
 }
 
 #[derive(Clone, PartialEq, Eq, prost::Message)]
@@ -105,6 +127,8 @@ pub(crate) struct StoredInode {
     pub(crate) by_uid: u32,
     #[prost(message, repeated, tag = "25")]
     pub(crate) causes: Vec<StoredCause>,
+    #[prost(message, repeated, tag = "26")]
+    patches: Vec<StoredPatch>,
 }
 
 #[derive(Clone, PartialEq, Eq, prost::Message)]
@@ -197,8 +221,26 @@ impl StoredInode {
             ..StoredInode::default()
         };
         if let Some(extra) = &inode.extra {
-            stored.horizons =
-                extra.horizons.iter().map(|h| StoredHorizon { before: before(h.at), len: h.len }).collect();
+            for patch in &extra.patches {
+                let (before_it, start) = (before(patch.at), patch.start);
+                let len = if patch.end == u64::MAX { 0 } else { patch.end - start };
+                match patch.source {
+                    PatchSource::Hole if len == 0 => {
+                        stored.horizons.push(StoredHorizon { before: before_it, len: start });
+                    }
+                    PatchSource::Hole => {
+                        stored.patches.push(StoredPatch { before: before_it, start, len, ..StoredPatch::default() });
+                    }
+                    PatchSource::Shared { inode, offset, at } => stored.patches.push(StoredPatch {
+                        before: before_it,
+                        start,
+                        len,
+                        inode: inode.0,
+                        offset,
+                        source_before: before(at),
+                    }),
+                }
+            }
             stored.grants = extra.grants.iter().map(StoredGrant::of).collect();
             stored.target = extra.target.to_vec();
             stored.rdev = extra.rdev;
@@ -226,8 +268,26 @@ impl StoredInode {
             chain_count: stored.chain_count,
             plugin: std::mem::take(&mut stored.plugin),
         };
+        let mut patches = Vec::new();
+        // An older writer kept every truncate that hid something, oldest first.
+        for horizon in &stored.horizons {
+            lay(&mut patches, Patch::truncate(stamp(horizon.before), horizon.len));
+        }
+        for patch in &stored.patches {
+            let end = if patch.len == 0 { Some(u64::MAX) } else { patch.start.checked_add(patch.len) };
+            let source = match patch.inode {
+                0 => PatchSource::Hole,
+                inode => PatchSource::Shared {
+                    inode: InodeId(inode),
+                    offset: patch.offset,
+                    at: stamp(patch.source_before),
+                },
+            };
+            let end = end.ok_or(corrupt.clone())?;
+            lay(&mut patches, Patch { at: stamp(patch.before), start: patch.start, end, source });
+        }
         let extra = Extra {
-            horizons: stored.horizons.iter().map(|h| Horizon { at: stamp(h.before), len: h.len }).collect(),
+            patches,
             grants: stored.grants.iter().map(StoredGrant::read).collect::<Option<_>>().ok_or(corrupt)?,
             target: std::mem::take(&mut stored.target).into(),
             rdev: stored.rdev,

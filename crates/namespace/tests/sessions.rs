@@ -7,7 +7,7 @@ mod common;
 use common::{CHUNK_BYTES, World, root, user};
 use frieze_base::{InodeId, Reason, SessionId};
 use frieze_hlc::Hlc;
-use frieze_namespace::{Horizon, MemoryHistory, Namespace, OUTCOMES_REMEMBERED_MAX, Snapshot};
+use frieze_namespace::{MemoryHistory, Namespace, OUTCOMES_REMEMBERED_MAX, Patch, Snapshot};
 use frieze_wire::txn::{
     CloseSession, DeleteSnapshot, Format, Grant, Make, MakeKind, MakeSnapshot, Op, Outcome, Remove, SetAttr, Settle,
     Target, Transaction,
@@ -225,28 +225,29 @@ fn closing_a_session_settles_every_file_it_may_write_or_is_refused() {
 fn a_truncate_hides_what_was_written_before_it() {
     let mut world = World::new();
     let file = world.make("/f", 0o644, MakeKind::File(true)).unwrap();
-    let horizons = |world: &World| world.ns.current(file).unwrap().horizons().to_vec();
+    let patches = |world: &World| world.ns.current(file).unwrap().patches().to_vec();
     let settled = Some(settle(file, data(&world), 1000, true));
     world.run(&root(), truncate(file, 600, settled)).unwrap();
-    let first = Horizon { at: world.stamp, len: 600 };
-    assert_eq!(horizons(&world), [first]);
+    let first = Patch::truncate(world.stamp, 600);
+    assert_eq!(patches(&world), [first]);
     // Growing hides nothing where the length is known.
     world.run(&root(), truncate(file, 2000, Some(settle(file, Hlc::ZERO, 0, true)))).unwrap();
-    assert_eq!(horizons(&world), [first]);
+    assert_eq!(patches(&world), [first]);
     world.run(&root(), truncate(file, 2000, Some(settle(file, Hlc::ZERO, 0, true)))).unwrap();
-    assert_eq!(horizons(&world), [first]);
+    assert_eq!(patches(&world), [first]);
     world.run(&root(), truncate(file, 700, Some(settle(file, Hlc::ZERO, 0, true)))).unwrap();
-    let second = Horizon { at: world.stamp, len: 700 };
-    assert_eq!(horizons(&world), [first, second]);
+    let second = Patch::truncate(world.stamp, 700);
+    let both_show = [Patch { end: 700, ..first }, second];
+    assert_eq!(patches(&world), both_show);
     let both = world.stamp;
     // A shorter one makes the longer ones needless.
     world.run(&root(), truncate(file, 600, None)).unwrap();
-    assert_eq!(horizons(&world), [Horizon { at: world.stamp, len: 600 }]);
+    assert_eq!(patches(&world), [Patch::truncate(world.stamp, 600)]);
     let then = world.ns.inode(&world.history, file, Some(both)).unwrap();
-    assert_eq!(then.horizons(), [first, second]);
+    assert_eq!(then.patches(), both_show);
     // Where a writer may have written beyond, growing hides that too.
     world.run(&root(), truncate(file, 800, None)).unwrap();
-    assert_eq!(horizons(&world).len(), 2);
+    assert_eq!(patches(&world).len(), 2);
     assert_eq!(world.reloaded(), world.ns);
 }
 

@@ -9,7 +9,7 @@ use super::peaks::Peaks;
 use super::stamps::Stamps;
 use super::{push_slim, reserve_slim};
 use crate::RecordKind;
-use crate::plan::{Horizon, Planner};
+use crate::plan::Planner;
 
 /// Where and when: the part of a record that reads need.
 #[derive(Clone, Copy, Debug)]
@@ -83,8 +83,6 @@ impl Chunk {
                     live -= i64::from(covered);
                     grown += more;
                 }
-                // A hole punched where nothing was ever written changes nothing.
-                None if punch => {}
                 None => {
                     grown += reserve_slim(&mut self.pages, 1);
                     self.pages.insert(position, (page, Slot::Once(fragment)));
@@ -94,8 +92,11 @@ impl Chunk {
         (live, grown)
     }
 
-    /// Plans `range` as it was after every record stamped up to `at`.
-    pub(super) fn plan(&self, range: ByteRange, at: Hlc, horizons: &[Horizon], planner: &mut Planner<'_>) {
+    /// Plans `range` as it was after every record stamped up to `at`; those stamped below `after` are hidden.
+    pub(super) fn plan(&self, range: ByteRange, at: Hlc, after: Hlc, planner: &mut Planner<'_>) {
+        if self.newest() < after {
+            return;
+        }
         let count = self.count_upto(at) as u32;
         let mut scratch = Vec::new();
         let mut pages = self.pages[self.position_of((range.start() / PAGE_BYTES) as u32)..].iter().peekable();
@@ -106,12 +107,12 @@ impl Chunk {
             for fragment in page.visible(count, start, last, &mut scratch) {
                 let record = &self.records[fragment.record() as usize];
                 let start = page_start + u64::from(fragment.start);
-                let mut end = page_start + u64::from(fragment.last) + 1;
-                for horizon in horizons.iter().filter(|horizon| horizon.at <= at && record.stamp < horizon.at) {
-                    end = end.min(horizon.len);
-                }
-                if start < end {
-                    planner.data(start, end, fragment.record(), record);
+                let end = page_start + u64::from(fragment.last) + 1;
+                match fragment.is_punch() {
+                    // What a later record cut off may lie outside of the range.
+                    _ if record.stamp < after || start >= end => {}
+                    true => planner.punched(start, end),
+                    false => planner.data(start, end, fragment.record(), record),
                 }
             }
         }

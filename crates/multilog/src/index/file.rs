@@ -12,7 +12,7 @@ use super::chunk::{Chunk, Record, Versions};
 use super::{UserCut, heap_bytes, push_slim, reserve_slim};
 use crate::RecordMeta;
 use crate::log::Tail;
-use crate::plan::{Horizon, Planner};
+use crate::plan::Planner;
 
 /// A file's history of bytes.
 #[derive(Debug, Default)]
@@ -72,9 +72,9 @@ impl File {
     }
 
     /// Plans a range of a chunk.
-    pub(crate) fn plan(&self, chunk: u32, range: ByteRange, at: Hlc, horizons: &[Horizon], planner: &mut Planner<'_>) {
+    pub(crate) fn plan(&self, chunk: u32, range: ByteRange, at: Hlc, after: Hlc, planner: &mut Planner<'_>) {
         if let Some(chunk) = self.chunk(chunk) {
-            chunk.plan(range, at, horizons, planner);
+            chunk.plan(range, at, after, planner);
         }
     }
 

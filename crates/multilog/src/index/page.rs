@@ -26,7 +26,7 @@ impl Fragment {
         self.tagged & !PUNCH
     }
 
-    fn is_punch(self) -> bool {
+    pub(super) fn is_punch(self) -> bool {
         self.tagged & PUNCH != 0
     }
 
@@ -77,7 +77,8 @@ impl Slot {
     }
 }
 
-/// The page's history. A fragment visible at some time is in `now` or in a leaf's base; a base has no punches.
+/// The page's history. A fragment visible at some time is in `now` or in a leaf's base. Punches stay there too: what
+/// was punched since a patch of the file must not show what the patch shares.
 #[derive(Debug, Default)]
 pub(super) struct Page {
     /// What is visible after all deltas, by offset.
@@ -155,12 +156,14 @@ fn within(fragments: &[Fragment], start: u16, last: u16) -> &[Fragment] {
     &fragments[from..from + len]
 }
 
-/// Lays `new` over sorted fragments; what lies under it goes, cut at its edges. Returns how many bytes were covered.
+/// Lays `new` over sorted fragments; what lies under it goes, cut at its edges. Returns how many bytes of data were
+/// covered.
 fn overlay(fragments: &mut Vec<Fragment>, new: Fragment) -> u32 {
     let from = fragments.partition_point(|fragment| fragment.last < new.start);
     let under = &fragments[from..];
     let under = &under[..under.partition_point(|fragment| fragment.start <= new.last)];
-    let covered = under.iter().map(|old| u32::from(old.last.min(new.last) - old.start.max(new.start)) + 1).sum();
+    let data = under.iter().filter(|old| !old.is_punch());
+    let covered = data.map(|old| u32::from(old.last.min(new.last) - old.start.max(new.start)) + 1).sum();
 
     let mut put = [new; 3];
     let mut count = 0;
@@ -168,10 +171,8 @@ fn overlay(fragments: &mut Vec<Fragment>, new: Fragment) -> u32 {
         put[count] = Fragment { last: new.start - 1, ..*first };
         count += 1;
     }
-    if !new.is_punch() {
-        put[count] = new;
-        count += 1;
-    }
+    put[count] = new;
+    count += 1;
     if let Some(end) = under.last().filter(|end| end.last > new.last) {
         put[count] = Fragment { start: new.last + 1, ..*end };
         count += 1;

@@ -40,7 +40,7 @@ fn touched_max(records: u64, len: u64) -> usize {
         TOUCHED.set(0);
         out.clear();
         let at = Hlc(rng.below(records));
-        log.plan(write(1, 0, 0).chunk, ByteRange::new(start, start + (64 << 10)), at, &[], &mut out);
+        log.plan(write(1, 0, 0).chunk, ByteRange::new(start, start + (64 << 10)), at, Hlc::ZERO, &mut out);
         most = most.max(TOUCHED.get());
     }
     most

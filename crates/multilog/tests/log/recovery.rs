@@ -29,7 +29,7 @@ fn stamps(records: &[RecordMeta]) -> Vec<u64> {
 fn shown(device: &Device, stamp: u64, at: Hlc) -> Option<Vec<u8>> {
     let record = nth(stamp);
     let range = ByteRange::new(record.offset.into(), u64::from(record.offset + record.len));
-    device.read(record.chunk, range, at, &[])
+    device.read(record.chunk, range, at)
 }
 
 #[test]

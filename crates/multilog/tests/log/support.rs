@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use frieze_base::{ByteRange, ChainEpoch, ChainId, ChunkId, Fault, InodeId, SegmentId, Seq, SessionId};
 use frieze_hlc::Hlc;
 use frieze_multilog::{
-    Horizon, LogPosition, MultiLog, Piece, RecordKind, RecordMeta, Report, Seal, SegmentKey, SegmentSource, Settings,
-    Source, block_crcs,
+    LogPosition, MultiLog, Piece, RecordKind, RecordMeta, Report, Seal, SegmentKey, SegmentSource, Settings, Source,
+    block_crcs,
 };
 
 /// Small blocks, so that small records have several.
@@ -110,17 +110,24 @@ impl Device {
         recover(self.files.clone(), self.log.settings().clone())
     }
 
-    /// Reads as the server does, every block verified. `None` if a checksum fails.
-    pub(crate) fn read(&self, chunk: ChunkId, range: ByteRange, at: Hlc, horizons: &[Horizon]) -> Option<Vec<u8>> {
+    /// Reads as the server does a file that shares nothing, every block verified. `None` if a checksum fails.
+    pub(crate) fn read(&self, chunk: ChunkId, range: ByteRange, at: Hlc) -> Option<Vec<u8>> {
+        let bytes = self.read_after(chunk, range, at, Hlc::ZERO)?;
+        Some(bytes.into_iter().map(Option::unwrap_or_default).collect())
+    }
+
+    /// Reads what records not stamped below `after` say; `None` for a byte of which they say nothing.
+    pub(crate) fn read_after(&self, chunk: ChunkId, range: ByteRange, at: Hlc, after: Hlc) -> Option<Vec<Option<u8>>> {
         let mut pieces = Vec::new();
-        self.log.plan(chunk, range, at, horizons, &mut pieces);
+        self.log.plan(chunk, range, at, after, &mut pieces);
         let mut bytes = Vec::new();
         for piece in &pieces {
             assert_eq!(piece.at, range.start() + bytes.len() as u64, "pieces follow each other");
             assert!(piece.len > 0);
             match piece.source {
-                Source::Hole => bytes.resize(bytes.len() + piece.len as usize, 0),
-                Source::Data(_) => bytes.extend(self.fetch(piece)?),
+                Source::Hole => bytes.resize(bytes.len() + piece.len as usize, None),
+                Source::Punched => bytes.resize(bytes.len() + piece.len as usize, Some(0)),
+                Source::Data(_) => bytes.extend(self.fetch(piece)?.into_iter().map(Some)),
             }
         }
         assert_eq!(bytes.len() as u64, range.len(), "pieces cover the range");

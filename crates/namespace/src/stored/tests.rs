@@ -32,6 +32,7 @@ fn fresh() -> Inode {
 
 fn full() -> Inode {
     let stamp = Hlc(0x0065_c000_0000_0005);
+    let shared = PatchSource::Shared { inode: InodeId(300), offset: 7, at: Hlc(0x0065_b000_0000_0001) };
     Inode {
         from: stamp,
         born: Hlc(0x0065_b000_0000_0000),
@@ -49,7 +50,11 @@ fn full() -> Inode {
         mode: 0o7777,
         kind: FileKind::File as u8,
         extra: Some(Box::new(Extra {
-            horizons: vec![Horizon { at: Hlc(0x0065_b000_0000_0002), len: 10 }, Horizon { at: stamp, len: 4 }],
+            patches: vec![
+                Patch { at: Hlc(0x0065_b000_0000_0002), start: 0, end: 4, source: shared },
+                Patch { at: Hlc(0x0065_b000_0000_0003), start: 5, end: 10, source: PatchSource::Hole },
+                Patch::truncate(stamp, 12),
+            ],
             grants: vec![WriteGrant { session: SessionId(9), chunks: vec![0..1, 5..21] }],
             target: b"../x"[..].into(),
             rdev: 0x0801,
@@ -79,8 +84,19 @@ fn golden_bytes_of_inodes() {
     assert_eq!(hex(&encoded(&fresh())), "10a403180120e80728643801701a7808b80109c001e807ca0108080112046e616d65");
     assert_eq!(
         hex(&encoded(&full())),
-        "10ff1f180220ffffffff0f30808080808020384d408a808080808008480250045807608980808080d8eb18688080808080a296e7ff01700c78018201076a736f6e3a2f748a010a0886808080808008100a8a0102100492010808091204000105159a01042e2e2f78a0018110aa010103b00108b80109c001e807ca0108080112046e616d65"
+        "10ff1f180220ffffffff0f30808080808020384d408a808080808008480250045807608980808080d8eb18688080808080a296e7ff01700c78018201076a736f6e3a2f748a0102100c92010808091204000105159a01042e2e2f78a0018110aa010103b00108b80109c001e807ca0108080112046e616d65d201170886808080808008180420ac0228073088808080808008d2010c088480808080800810051805"
     );
+}
+
+#[test]
+fn horizons_of_an_older_writer_are_patches() {
+    // Two truncates, to 10 bytes and later to 20: the first still decides what lies between.
+    let mut stored = StoredInode::of(&fresh(), SessionId(9), 1000, Vec::new());
+    stored.horizons = vec![StoredHorizon { before: 8, len: 10 }, StoredHorizon { before: 3, len: 20 }];
+    let from = fresh().from;
+    let (inode, _) = StoredInode::read(from, &stored.encode_to_vec(), Arc::new).unwrap();
+    let first = Patch { at: Hlc(from.0 - 8), start: 10, end: 20, source: PatchSource::Hole };
+    assert_eq!(inode.patches(), [first, Patch::truncate(Hlc(from.0 - 3), 20)]);
 }
 
 #[test]

@@ -153,7 +153,7 @@ pub(crate) fn dump(ns: &Namespace, history: &MemoryHistory, at: Option<Hlc>) -> 
             inode.atime_ns,
             inode.mtime_ns,
             inode.ctime_ns(),
-            inode.horizons(),
+            inode.patches(),
             inode.grants(),
             String::from_utf8_lossy(inode.symlink_target()),
             inode.plugin(),
