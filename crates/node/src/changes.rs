@@ -18,7 +18,7 @@ use crate::durability::Ticket;
 use crate::engine::{Engine, Responder, done, unknown_session};
 use crate::plugin::{BINDING_XATTR, TimePlugin};
 use crate::session::{Conn, Principal};
-use crate::views::layout_of;
+use crate::seen::layout_of;
 
 /// Chunks that one grant covers at most (protocols §4).
 const GRANT_CHUNKS_MAX: u32 = 16;

@@ -325,7 +325,7 @@ impl Device {
             let from = (piece.at - start) as usize;
             let target = &mut out[from..from + piece.len as usize];
             let piece_crc = match &piece.source {
-                Source::Hole => {
+                Source::Hole | Source::Punched => {
                     target.fill(0);
                     crc32c(target)
                 }

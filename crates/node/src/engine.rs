@@ -74,19 +74,6 @@ pub struct Scratch {
     pub(crate) payload: Vec<u8>,
     pub(crate) block: Vec<u8>,
     pub(crate) pieces: Vec<frieze_multilog::Piece>,
-    pub(crate) spans: Vec<Span>,
-}
-
-/// The part of an answer that lies in one chunk.
-pub(crate) struct Span {
-    /// Where in the file it begins.
-    pub(crate) at: u64,
-    /// Where in the file it ends.
-    pub(crate) upto: u64,
-    /// Where in its chunk it begins.
-    pub(crate) start: u64,
-    /// Its pieces end here in the list of all.
-    pub(crate) pieces_end: usize,
 }
 
 /// The server.

@@ -20,6 +20,7 @@ mod engine;
 mod identity;
 mod meta;
 mod plugin;
+mod seen;
 mod serve;
 mod session;
 mod settings;

@@ -3,12 +3,9 @@
 //! Guarantees: an answer at an exact instant is the same for ever, outside gaps; rights of then and of now are both
 //! asked; an answer of now is one state, not a mixture of two.
 
-use std::ops::RangeInclusive;
-use std::sync::RwLockReadGuard;
-
-use frieze_base::{ByteRange, ChunkId, Fault, InodeId, Reason, SessionId, crc32c_combine};
+use frieze_base::{ByteRange, Fault, InodeId, Reason, SessionId};
 use frieze_hlc::{Hlc, UserTime, format_instant};
-use frieze_multilog::{Horizon, MultiLog, Piece, Source, UserCut};
+use frieze_multilog::{Source, UserCut};
 use frieze_namespace::{Inode, Resolved};
 use frieze_wire::frame::PAYLOAD_BYTES_MAX;
 use frieze_wire::message::{
@@ -19,8 +16,8 @@ use frieze_wire::message::{
 use frieze_wire::txn::Target;
 
 use crate::capability::Capability;
-use crate::data::{Cuts, Layout};
-use crate::engine::{Engine, SOFTWARE, Scratch, Span, unknown_session};
+use crate::engine::{Engine, SOFTWARE, Scratch, unknown_session};
+use crate::seen::{Extent, Seen};
 use crate::session::Principal;
 
 /// Entries of a listing and versions of a log in one answer, unless the client asks for fewer.
@@ -30,77 +27,8 @@ const PAGE_MAX: usize = 10_000;
 /// Times a read of now starts again because the file was truncated meanwhile, before it keeps writers out.
 const MIXED_MAX: u32 = 8;
 
-/// An inode as it is to be read.
-struct Seen {
-    id: InodeId,
-    /// Version whose size, horizons and grants hold for the bytes.
-    inode: Inode,
-    /// Records stamped later are not seen; `None`: now.
-    upto: Option<Hlc>,
-    /// The file holds no record at that user time yet.
-    empty: bool,
-    user_time_open: bool,
-}
-
-/// The data plane as one answer sees it: nothing is published while it is held.
-struct Look<'a> {
-    log: RwLockReadGuard<'a, MultiLog>,
-    cuts: Cuts<'a>,
-}
-
-/// How far a file's bytes reach.
-struct Extent {
-    size: u64,
-    mtime_ns: i64,
-    /// Newest record that is not settled yet.
-    data: Option<Hlc>,
-}
-
 fn page(count_max: u32) -> usize {
     if count_max == 0 { PAGE } else { (count_max as usize).min(PAGE_MAX) }
-}
-
-fn reach(seen: &Seen, look: &Look<'_>, layout: Layout, chunks: RangeInclusive<u32>) -> frieze_multilog::Tail {
-    let log = &look.log;
-    let after = seen.inode.size_as_of;
-    if let Some(upto) = seen.upto {
-        return log.newest_in(seen.id, chunks, after, upto);
-    }
-    // Now: everything committed. Only a chain with a `sync` write in flight hides something.
-    let count = (chunks.end() - chunks.start() + 1).min(layout.chain_count);
-    let dirty = (0..count).any(|i| look.cuts.of(layout.chain(chunks.start() + i)) != Hlc::MAX);
-    if !dirty {
-        return log.newest_in(seen.id, chunks, after, Hlc::MAX);
-    }
-    let mut tail = frieze_multilog::Tail::default();
-    for chunk in chunks {
-        let part = log.newest_in(seen.id, chunk..=chunk, after, look.cuts.of(layout.chain(chunk)));
-        tail.highest = part.highest.or(tail.highest);
-        tail.newest = tail.newest.max(part.newest);
-    }
-    tail
-}
-
-/// Where the bytes of a range of chunk `index` lie; the pieces are added to `pieces`.
-fn plan(seen: &Seen, look: &Look<'_>, layout: Layout, index: u32, range: ByteRange, pieces: &mut Vec<Piece>) {
-    let chunk_start = u64::from(index) * layout.chunk_bytes;
-    let horizons: Vec<Horizon> = seen
-        .inode
-        .horizons()
-        .iter()
-        .filter(|horizon| horizon.len < chunk_start + layout.chunk_bytes)
-        .map(|horizon| Horizon { at: horizon.at, len: horizon.len.saturating_sub(chunk_start) })
-        .collect();
-    // What a settled size counts is shown, committed or not: a reader must not find zeros within it.
-    let at = seen.upto.unwrap_or_else(|| look.cuts.of(layout.chain(index)).max(seen.inode.size_as_of));
-    look.log.plan(ChunkId { inode: seen.id, index }, range, at, &horizons, pieces);
-}
-
-/// The layout of a file: where its chunks begin in the chain table is a hash of its number.
-pub(crate) fn layout_of(id: InodeId, inode: &Inode) -> Layout {
-    // Fibonacci hashing spreads the consecutive numbers of new files over the chains.
-    let seed = id.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
-    Layout { chunk_bytes: inode.layout.chunk_bytes, chain_count: inode.layout.chain_count.max(1), seed }
 }
 
 impl Engine {
@@ -165,52 +93,12 @@ impl Engine {
         Ok(Seen { id, inode: then, upto: Some(stamp), empty: false, user_time_open: open })
     }
 
-    /// Held for questions only, and for as long as they belong together: it keeps writers from publishing.
-    fn look(&self) -> Look<'_> {
-        // In this order: what is published is hidden before, if it has to be.
-        let log = self.data.device().log();
-        Look { log, cuts: self.data.cuts() }
-    }
-
-    fn extent(&self, seen: &Seen, look: &Look<'_>) -> Extent {
-        let inode = &seen.inode;
-        if seen.empty {
-            return Extent { size: 0, mtime_ns: inode.born.unix_ns(), data: None };
-        }
-        let mut extent = Extent { size: inode.size, mtime_ns: inode.mtime_ns, data: None };
-        if inode.kind() != FileKind::File {
-            return extent;
-        }
-        let layout = layout_of(seen.id, inode);
-        for chunks in inode.grants().iter().flat_map(|grant| &grant.chunks).filter(|chunks| !chunks.is_empty()) {
-            let tail = reach(seen, look, layout, chunks.start..=chunks.end - 1);
-            if let Some((chunk, end)) = tail.highest {
-                extent.size = extent.size.max(u64::from(chunk) * layout.chunk_bytes + u64::from(end));
-            }
-            extent.data = extent.data.max(tail.newest);
-        }
-        // A time that was set by hand holds until a later write.
-        if let Some(newest) = extent.data.filter(|newest| *newest > inode.mtime_stamp) {
-            extent.mtime_ns = newest.unix_ns();
-        }
-        extent
-    }
-
-    /// Length and modification time of a file with all that was written to it, and its newest record that is not settled:
-    /// where an append goes and what a settled size is made of. A `sync` write on its way to the disk counts here, though
-    /// readers do not see it yet: an append must not cover it, and a settled size must not forget it.
-    pub(crate) fn current_extent(&self, id: InodeId, inode: &Inode) -> (u64, i64, Option<Hlc>) {
-        let seen = Seen { id, inode: inode.clone(), upto: Some(Hlc::MAX), empty: false, user_time_open: false };
-        let extent = self.extent(&seen, &self.look());
-        (extent.size, extent.mtime_ns, extent.data)
-    }
-
     pub(crate) fn attr(&self, id: InodeId, inode: &Inode, view: View) -> Result<(Attr, bool), Fault> {
         let mut open = false;
         let extent = match self.seen(id, inode.clone(), view) {
             Ok(seen) => {
                 open = seen.user_time_open;
-                self.extent(&seen, &self.look())
+                self.look().extent(&seen)
             }
             // A listing shows a file without user time; only opening it is refused.
             Err(fault) if fault.reason == Reason::NoUserTime => {
@@ -405,39 +293,23 @@ impl Engine {
     }
 
     fn read_seen(&self, seen: &Seen, ask: &Read, scratch: &mut Scratch) -> Result<(bool, u32), Fault> {
-        let layout = layout_of(seen.id, &seen.inode);
         scratch.pieces.clear();
-        scratch.spans.clear();
+        let asked_end = ask.offset.saturating_add(ask.len.into());
+        let sources = self.sources(&seen.inode, ask.offset, asked_end)?;
         // Length and places in one look, over however many chunks: the answer is one state.
         let look = self.look();
-        let size = self.extent(seen, &look).size;
-        let start = ask.offset.min(size);
-        let end = ask.offset.saturating_add(ask.len.into()).min(size);
-        let end_of_file = ask.offset.saturating_add(ask.len.into()) >= size;
-        let mut at = start;
-        while at < end {
-            let index = (at / layout.chunk_bytes) as u32;
-            let chunk_start = u64::from(index) * layout.chunk_bytes;
-            let upto = (chunk_start + layout.chunk_bytes).min(end);
-            plan(seen, &look, layout, index, ByteRange::new(at - chunk_start, upto - chunk_start), &mut scratch.pieces);
-            scratch.spans.push(Span { at, upto, start: at - chunk_start, pieces_end: scratch.pieces.len() });
-            at = upto;
-        }
+        let size = look.extent(seen).size;
+        let (start, end) = (ask.offset.min(size), asked_end.min(size));
+        look.plan(seen, &sources, ByteRange::new(start, end), &mut scratch.pieces)?;
         drop(look);
-        let len = (end - start.min(end)) as usize;
+        let len = (end - start) as usize;
         if scratch.payload.len() < len {
             scratch.payload.resize(len, 0);
         }
         scratch.payload.truncate(len);
-        let (mut crc, mut pieces_begin) = (0, 0);
-        for span in &scratch.spans {
-            let target = &mut scratch.payload[(span.at - start) as usize..(span.upto - start) as usize];
-            let pieces = &scratch.pieces[pieces_begin..span.pieces_end];
-            let found = self.data.device().read(pieces, span.start, target, &mut scratch.block)?;
-            crc = if span.at == start { found } else { crc32c_combine(crc, found, span.upto - span.at) };
-            pieces_begin = span.pieces_end;
-        }
-        Ok((end_of_file, crc))
+        let target = &mut scratch.payload[..];
+        let crc = self.data.device().read(&scratch.pieces, start, target, &mut scratch.block)?;
+        Ok((asked_end >= size, crc))
     }
 
     pub(crate) fn seek(&self, session: SessionId, ask: &Seek, scratch: &mut Scratch) -> Result<u64, Fault> {
@@ -445,23 +317,21 @@ impl Engine {
         self.answer(capability.view)?;
         let inode = self.inode_at(capability.inode, capability.at())?;
         let seen = self.seen(capability.inode, inode, capability.view)?;
+        let sources = self.sources(&seen.inode, ask.offset, u64::MAX)?;
         let look = self.look();
-        let size = self.extent(&seen, &look).size;
+        let size = look.extent(&seen).size;
         if ask.offset >= size {
             return Err(Fault::new(Reason::NotFound, "the offset lies at or beyond the end of the file"));
         }
-        let layout = layout_of(seen.id, &seen.inode);
+        let chunk_bytes = seen.inode.chunk_bytes();
         let mut at = ask.offset;
         while at < size {
-            let index = (at / layout.chunk_bytes) as u32;
-            let chunk_start = u64::from(index) * layout.chunk_bytes;
-            let upto = (chunk_start + layout.chunk_bytes).min(size);
+            let upto = ((at / chunk_bytes + 1) * chunk_bytes).min(size);
             scratch.pieces.clear();
-            let range = ByteRange::new(at - chunk_start, upto - chunk_start);
-            plan(&seen, &look, layout, index, range, &mut scratch.pieces);
+            look.plan(&seen, &sources, ByteRange::new(at, upto), &mut scratch.pieces)?;
             let wanted = |piece: &&frieze_multilog::Piece| matches!(piece.source, Source::Data(_)) == ask.data;
             if let Some(piece) = scratch.pieces.iter().find(wanted) {
-                return Ok(chunk_start + piece.at);
+                return Ok(piece.at);
             }
             at = upto;
         }

@@ -1,0 +1,339 @@
+//! A file's bytes as one version of its inode shows them: what it wrote itself, and what it shares.
+//!
+//! Guarantees: an answer made in one look is one state; a byte under a patch is the file's own if it was written after
+//! the patch, else what the patch says, through as many files as share it.
+//! Leaves to others: who may read, and at which instant (`views`).
+
+use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
+use std::sync::RwLockReadGuard;
+
+use frieze_base::{ByteRange, ChunkId, Fault, InodeId, Reason};
+use frieze_hlc::Hlc;
+use frieze_multilog::{MultiLog, Piece, Source};
+use frieze_namespace::{Inode, PatchSource};
+use frieze_wire::message::FileKind;
+
+use crate::data::{Cuts, Layout};
+use crate::engine::Engine;
+
+/// How many states may lie behind each other under one byte. An edit that would pile up more shares what lies below.
+pub(crate) const DEPTH_MAX: u32 = 16;
+
+/// An inode as it is to be read.
+pub(crate) struct Seen {
+    pub(crate) id: InodeId,
+    /// Version whose size, patches and grants hold for the bytes.
+    pub(crate) inode: Inode,
+    /// Records stamped later are not seen; `None`: now.
+    pub(crate) upto: Option<Hlc>,
+    /// The file holds no record at that user time yet.
+    pub(crate) empty: bool,
+    pub(crate) user_time_open: bool,
+}
+
+/// The states that a range of a file shares, by file and instant. They are fetched before the look: the namespace must
+/// not be asked while the index of the device is held.
+pub(crate) type Sources = BTreeMap<(InodeId, Hlc), Inode>;
+
+/// The data plane as one answer sees it: nothing is published while it is held.
+pub(crate) struct Look<'a> {
+    pub(crate) log: RwLockReadGuard<'a, MultiLog>,
+    pub(crate) cuts: Cuts<'a>,
+}
+
+/// How far a file's bytes reach.
+pub(crate) struct Extent {
+    pub(crate) size: u64,
+    pub(crate) mtime_ns: i64,
+    /// Newest record that is not settled yet.
+    pub(crate) data: Option<Hlc>,
+}
+
+/// One file at one instant, as a plan goes through it.
+#[derive(Clone, Copy)]
+struct Layer<'a> {
+    id: InodeId,
+    inode: &'a Inode,
+    upto: Option<Hlc>,
+}
+
+/// Where bytes come from: a range of the file asked for, and where its first byte lies in the file that wrote it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Origin {
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+    pub(crate) source: PatchSource,
+    /// States behind each other until the bytes.
+    pub(crate) depth: u32,
+}
+
+/// The layout of a file: where its chunks begin in the chain table is a hash of its number.
+pub(crate) fn layout_of(id: InodeId, inode: &Inode) -> Layout {
+    // Fibonacci hashing spreads the consecutive numbers of new files over the chains.
+    let seed = id.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+    Layout { chunk_bytes: inode.layout.chunk_bytes, chain_count: inode.layout.chain_count.max(1), seed }
+}
+
+/// The parts of `start..end` that one patch, or none, decides.
+fn parts(inode: &Inode, start: u64, end: u64) -> Vec<(u64, u64, Option<frieze_namespace::Patch>)> {
+    let mut parts = Vec::new();
+    let mut at = start;
+    let patches = inode.patches();
+    for patch in &patches[patches.partition_point(|patch| patch.end <= start)..] {
+        let Some(patch) = patch.cut(start, end) else { break };
+        if at < patch.start {
+            parts.push((at, patch.start, None));
+        }
+        at = patch.end;
+        parts.push((patch.start, patch.end, Some(patch)));
+    }
+    if at < end {
+        parts.push((at, end, None));
+    }
+    parts
+}
+
+impl Seen {
+    fn layer(&self) -> Layer<'_> {
+        Layer { id: self.id, inode: &self.inode, upto: self.upto }
+    }
+}
+
+impl Look<'_> {
+    fn reach(&self, seen: &Seen, layout: Layout, chunks: RangeInclusive<u32>) -> frieze_multilog::Tail {
+        let log = &self.log;
+        let after = seen.inode.size_as_of;
+        if let Some(upto) = seen.upto {
+            return log.newest_in(seen.id, chunks, after, upto);
+        }
+        // Now: everything committed. Only a chain with a `sync` write in flight hides something.
+        let count = (chunks.end() - chunks.start() + 1).min(layout.chain_count);
+        let dirty = (0..count).any(|i| self.cuts.of(layout.chain(chunks.start() + i)) != Hlc::MAX);
+        if !dirty {
+            return log.newest_in(seen.id, chunks, after, Hlc::MAX);
+        }
+        let mut tail = frieze_multilog::Tail::default();
+        for chunk in chunks {
+            let part = log.newest_in(seen.id, chunk..=chunk, after, self.cuts.of(layout.chain(chunk)));
+            tail.highest = part.highest.or(tail.highest);
+            tail.newest = tail.newest.max(part.newest);
+        }
+        tail
+    }
+
+    /// Length and time of a file.
+    pub(crate) fn extent(&self, seen: &Seen) -> Extent {
+        let inode = &seen.inode;
+        if seen.empty {
+            return Extent { size: 0, mtime_ns: inode.born.unix_ns(), data: None };
+        }
+        let mut extent = Extent { size: inode.size, mtime_ns: inode.mtime_ns, data: None };
+        if inode.kind() != FileKind::File {
+            return extent;
+        }
+        let layout = layout_of(seen.id, inode);
+        for chunks in inode.grants().iter().flat_map(|grant| &grant.chunks).filter(|chunks| !chunks.is_empty()) {
+            let tail = self.reach(seen, layout, chunks.start..=chunks.end - 1);
+            if let Some((chunk, end)) = tail.highest {
+                extent.size = extent.size.max(u64::from(chunk) * layout.chunk_bytes + u64::from(end));
+            }
+            extent.data = extent.data.max(tail.newest);
+        }
+        // A time that was set by hand holds until a later write.
+        if let Some(newest) = extent.data.filter(|newest| *newest > inode.mtime_stamp) {
+            extent.mtime_ns = newest.unix_ns();
+        }
+        extent
+    }
+
+    /// Where the bytes of `range` of a file lie; pieces, with offsets in the file, are added to `pieces`.
+    ///
+    /// # Errors
+    /// `Internal` if `sources` were not fetched for this range.
+    pub(crate) fn plan(
+        &self,
+        seen: &Seen,
+        sources: &Sources,
+        range: ByteRange,
+        pieces: &mut Vec<Piece>,
+    ) -> Result<(), Fault> {
+        self.plan_layer(seen.layer(), sources, range, range.start(), pieces)
+    }
+
+    /// Plans `range` of one file; its first byte goes to `out_at` of the file asked for.
+    fn plan_layer(
+        &self,
+        layer: Layer<'_>,
+        sources: &Sources,
+        range: ByteRange,
+        out_at: u64,
+        pieces: &mut Vec<Piece>,
+    ) -> Result<(), Fault> {
+        let mut own = Vec::new();
+        for (start, end, patch) in parts(layer.inode, range.start(), range.end()) {
+            own.clear();
+            self.plan_own(layer, start, end, patch.map_or(Hlc::ZERO, |patch| patch.at), &mut own);
+            for piece in own.drain(..) {
+                let out = out_at + (piece.at - range.start());
+                match (piece.source, patch.map(|patch| (patch.start, patch.source))) {
+                    (Source::Hole, Some((from, PatchSource::Shared { inode, offset, at }))) => {
+                        let version = sources.get(&(inode, at)).ok_or_else(not_fetched)?;
+                        let below = Layer { id: inode, inode: version, upto: Some(at) };
+                        let first = offset + (piece.at - from);
+                        let shared = ByteRange::new(first, first + u64::from(piece.len));
+                        self.plan_layer(below, sources, shared, out, pieces)?;
+                    }
+                    (source, _) => pieces.push(Piece { at: out, source, ..piece }),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// What the file's own records stamped from `after` on say of `start..end`.
+    fn plan_own(&self, layer: Layer<'_>, start: u64, end: u64, after: Hlc, pieces: &mut Vec<Piece>) {
+        let layout = layout_of(layer.id, layer.inode);
+        let mut from = start;
+        while from < end {
+            let index = (from / layout.chunk_bytes) as u32;
+            let chunk_start = u64::from(index) * layout.chunk_bytes;
+            let upto = (chunk_start + layout.chunk_bytes).min(end);
+            // What a settled size counts is shown, committed or not: a reader must not find zeros within it.
+            let at =
+                layer.upto.unwrap_or_else(|| self.cuts.of(layout.chain(index)).max(layer.inode.size_as_of));
+            let first = pieces.len();
+            let range = ByteRange::new(from - chunk_start, upto - chunk_start);
+            self.log.plan(ChunkId { inode: layer.id, index }, range, at, after, pieces);
+            for piece in &mut pieces[first..] {
+                piece.at += chunk_start;
+            }
+            from = upto;
+        }
+    }
+
+    /// Which states of which files the bytes of `range` of a file come from, down to those that wrote them. Ranges of
+    /// one origin that follow each other are one, holes within them included.
+    ///
+    /// # Errors
+    /// As [`Look::plan`].
+    pub(crate) fn origins(&self, seen: &Seen, sources: &Sources, range: ByteRange) -> Result<Vec<Origin>, Fault> {
+        let mut found = Vec::new();
+        let at = seen.upto.unwrap_or(Hlc::MAX);
+        self.origins_of(seen.layer(), at, sources, range, range.start(), 1, &mut found)?;
+        Ok(found)
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "private and recursive; a struct would only rename them")]
+    fn origins_of(
+        &self,
+        layer: Layer<'_>,
+        instant: Hlc,
+        sources: &Sources,
+        range: ByteRange,
+        out_at: u64,
+        depth: u32,
+        found: &mut Vec<Origin>,
+    ) -> Result<(), Fault> {
+        for (start, end, patch) in parts(layer.inode, range.start(), range.end()) {
+            let mut own = Vec::new();
+            self.plan_own(layer, start, end, patch.map_or(Hlc::ZERO, |patch| patch.at), &mut own);
+            for piece in own {
+                let out = out_at + (piece.at - range.start());
+                let len = u64::from(piece.len);
+                let patched = patch.map(|patch| (patch.start, patch.source));
+                let source = match (piece.source, patched) {
+                    (Source::Hole, Some((from, PatchSource::Shared { inode, offset, at }))) => {
+                        let version = sources.get(&(inode, at)).ok_or_else(not_fetched)?;
+                        let below = Layer { id: inode, inode: version, upto: Some(at) };
+                        let first = offset + (piece.at - from);
+                        let shared = ByteRange::new(first, first + len);
+                        self.origins_of(below, at, sources, shared, out, depth + 1, found)?;
+                        continue;
+                    }
+                    (Source::Hole | Source::Punched, _) => PatchSource::Hole,
+                    (Source::Data(_), _) => PatchSource::Shared { inode: layer.id, offset: piece.at, at: instant },
+                };
+                push_origin(found, Origin { start: out, end: out + len, source, depth });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Adds a range, as part of the last one where it goes on.
+fn push_origin(found: &mut Vec<Origin>, next: Origin) {
+    if let Some(last) = found.last_mut() {
+        let goes_on = match (last.source, next.source) {
+            (PatchSource::Hole, PatchSource::Hole) => true,
+            (PatchSource::Shared { inode, offset, at }, PatchSource::Shared { inode: i, offset: o, at: a }) => {
+                (inode, at) == (i, a) && offset.checked_add(next.start - last.start) == Some(o)
+            }
+            _ => false,
+        };
+        if goes_on {
+            last.end = next.end;
+            last.depth = last.depth.max(next.depth);
+            return;
+        }
+    }
+    found.push(next);
+}
+
+fn not_fetched() -> Fault {
+    Fault::new(Reason::Internal, "a read met a shared range that was not looked up before")
+}
+
+impl Engine {
+    /// Held for questions only, and for as long as they belong together: it keeps writers from publishing.
+    pub(crate) fn look(&self) -> Look<'_> {
+        // In this order: what is published is hidden before, if it has to be.
+        let log = self.data.device().log();
+        Look { log, cuts: self.data.cuts() }
+    }
+
+    /// Every state that `start..end` of a file may show.
+    ///
+    /// # Errors
+    /// `Corrupt` if states lie behind each other without end; those of the store.
+    ///
+    /// # Cost
+    /// None for a file that shares nothing; else a read of the history for each state.
+    pub(crate) fn sources(&self, inode: &Inode, start: u64, end: u64) -> Result<Sources, Fault> {
+        let mut sources = Sources::new();
+        let mut todo: Vec<(InodeId, Hlc, u64, u64, u32)> = Vec::new();
+        let add = |inode: &Inode, start, end, depth, todo: &mut Vec<_>| {
+            for (_, _, patch) in parts(inode, start, end) {
+                let Some(patch) = patch else { continue };
+                if let PatchSource::Shared { inode, offset, at } = patch.source {
+                    let len = patch.end - patch.start;
+                    todo.push((inode, at, offset, offset.saturating_add(len), depth));
+                }
+            }
+        };
+        add(inode, start, end, 1, &mut todo);
+        while let Some((id, at, start, end, depth)) = todo.pop() {
+            if depth > 4 * DEPTH_MAX {
+                return Err(Fault::new(Reason::Corrupt, format!("inode {id} at {at} shares bytes without end")));
+            }
+            let version = match sources.get(&(id, at)) {
+                Some(version) => version,
+                None => {
+                    let version = self.meta.namespace().inode(self.meta.versions(), id, Some(at))?;
+                    sources.entry((id, at)).or_insert(version)
+                }
+            };
+            add(version, start, end, depth + 1, &mut todo);
+        }
+        Ok(sources)
+    }
+
+    /// Length and modification time of a file with all that was written to it, and its newest record that is not settled:
+    /// where an append goes and what a settled size is made of. A `sync` write on its way to the disk counts here, though
+    /// readers do not see it yet: an append must not cover it, and a settled size must not forget it.
+    pub(crate) fn current_extent(&self, id: InodeId, inode: &Inode) -> (u64, i64, Option<Hlc>) {
+        let seen = Seen { id, inode: inode.clone(), upto: Some(Hlc::MAX), empty: false, user_time_open: false };
+        let extent = self.look().extent(&seen);
+        (extent.size, extent.mtime_ns, extent.data)
+    }
+}
