@@ -71,7 +71,9 @@ impl Patch {
     fn source_at(&self, skip: u64) -> PatchSource {
         match self.source {
             PatchSource::Hole => PatchSource::Hole,
-            PatchSource::Shared { inode, offset, at } => PatchSource::Shared { inode, offset: offset.saturating_add(skip), at },
+            PatchSource::Shared { inode, offset, at } => {
+                PatchSource::Shared { inode, offset: offset.saturating_add(skip), at }
+            }
         }
     }
 }

@@ -277,11 +277,9 @@ impl StoredInode {
             let end = if patch.len == 0 { Some(u64::MAX) } else { patch.start.checked_add(patch.len) };
             let source = match patch.inode {
                 0 => PatchSource::Hole,
-                inode => PatchSource::Shared {
-                    inode: InodeId(inode),
-                    offset: patch.offset,
-                    at: stamp(patch.source_before),
-                },
+                inode => {
+                    PatchSource::Shared { inode: InodeId(inode), offset: patch.offset, at: stamp(patch.source_before) }
+                }
             };
             let end = end.ok_or(corrupt.clone())?;
             lay(&mut patches, Patch { at: stamp(patch.before), start: patch.start, end, source });

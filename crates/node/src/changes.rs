@@ -17,8 +17,8 @@ use crate::data::{WriteAsk, Written, file_bytes_max};
 use crate::durability::Ticket;
 use crate::engine::{Engine, Responder, done, unknown_session};
 use crate::plugin::{BINDING_XATTR, TimePlugin};
-use crate::session::{Conn, Principal};
 use crate::seen::layout_of;
+use crate::session::{Conn, Principal};
 
 /// Chunks that one grant covers at most (protocols §4).
 const GRANT_CHUNKS_MAX: u32 = 16;

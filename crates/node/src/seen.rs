@@ -58,16 +58,6 @@ struct Layer<'a> {
     upto: Option<Hlc>,
 }
 
-/// Where bytes come from: a range of the file asked for, and where its first byte lies in the file that wrote it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Origin {
-    pub(crate) start: u64,
-    pub(crate) end: u64,
-    pub(crate) source: PatchSource,
-    /// States behind each other until the bytes.
-    pub(crate) depth: u32,
-}
-
 /// The layout of a file: where its chunks begin in the chain table is a hash of its number.
 pub(crate) fn layout_of(id: InodeId, inode: &Inode) -> Layout {
     // Fibonacci hashing spreads the consecutive numbers of new files over the chains.
@@ -200,8 +190,7 @@ impl Look<'_> {
             let chunk_start = u64::from(index) * layout.chunk_bytes;
             let upto = (chunk_start + layout.chunk_bytes).min(end);
             // What a settled size counts is shown, committed or not: a reader must not find zeros within it.
-            let at =
-                layer.upto.unwrap_or_else(|| self.cuts.of(layout.chain(index)).max(layer.inode.size_as_of));
+            let at = layer.upto.unwrap_or_else(|| self.cuts.of(layout.chain(index)).max(layer.inode.size_as_of));
             let first = pieces.len();
             let range = ByteRange::new(from - chunk_start, upto - chunk_start);
             self.log.plan(ChunkId { inode: layer.id, index }, range, at, after, pieces);
@@ -211,73 +200,6 @@ impl Look<'_> {
             from = upto;
         }
     }
-
-    /// Which states of which files the bytes of `range` of a file come from, down to those that wrote them. Ranges of
-    /// one origin that follow each other are one, holes within them included.
-    ///
-    /// # Errors
-    /// As [`Look::plan`].
-    pub(crate) fn origins(&self, seen: &Seen, sources: &Sources, range: ByteRange) -> Result<Vec<Origin>, Fault> {
-        let mut found = Vec::new();
-        let at = seen.upto.unwrap_or(Hlc::MAX);
-        self.origins_of(seen.layer(), at, sources, range, range.start(), 1, &mut found)?;
-        Ok(found)
-    }
-
-    #[expect(clippy::too_many_arguments, reason = "private and recursive; a struct would only rename them")]
-    fn origins_of(
-        &self,
-        layer: Layer<'_>,
-        instant: Hlc,
-        sources: &Sources,
-        range: ByteRange,
-        out_at: u64,
-        depth: u32,
-        found: &mut Vec<Origin>,
-    ) -> Result<(), Fault> {
-        for (start, end, patch) in parts(layer.inode, range.start(), range.end()) {
-            let mut own = Vec::new();
-            self.plan_own(layer, start, end, patch.map_or(Hlc::ZERO, |patch| patch.at), &mut own);
-            for piece in own {
-                let out = out_at + (piece.at - range.start());
-                let len = u64::from(piece.len);
-                let patched = patch.map(|patch| (patch.start, patch.source));
-                let source = match (piece.source, patched) {
-                    (Source::Hole, Some((from, PatchSource::Shared { inode, offset, at }))) => {
-                        let version = sources.get(&(inode, at)).ok_or_else(not_fetched)?;
-                        let below = Layer { id: inode, inode: version, upto: Some(at) };
-                        let first = offset + (piece.at - from);
-                        let shared = ByteRange::new(first, first + len);
-                        self.origins_of(below, at, sources, shared, out, depth + 1, found)?;
-                        continue;
-                    }
-                    (Source::Hole | Source::Punched, _) => PatchSource::Hole,
-                    (Source::Data(_), _) => PatchSource::Shared { inode: layer.id, offset: piece.at, at: instant },
-                };
-                push_origin(found, Origin { start: out, end: out + len, source, depth });
-            }
-        }
-        Ok(())
-    }
-}
-
-/// Adds a range, as part of the last one where it goes on.
-fn push_origin(found: &mut Vec<Origin>, next: Origin) {
-    if let Some(last) = found.last_mut() {
-        let goes_on = match (last.source, next.source) {
-            (PatchSource::Hole, PatchSource::Hole) => true,
-            (PatchSource::Shared { inode, offset, at }, PatchSource::Shared { inode: i, offset: o, at: a }) => {
-                (inode, at) == (i, a) && offset.checked_add(next.start - last.start) == Some(o)
-            }
-            _ => false,
-        };
-        if goes_on {
-            last.end = next.end;
-            last.depth = last.depth.max(next.depth);
-            return;
-        }
-    }
-    found.push(next);
 }
 
 fn not_fetched() -> Fault {
