@@ -148,6 +148,7 @@ pub(crate) fn name_of(reply: &Reply) -> &'static str {
         Reply::Snapshots(_) => "snapshots",
         Reply::Log(_) => "versions",
         Reply::Status(_) => "a status",
+        Reply::Punch(_) => "a hole",
     }
 }
 

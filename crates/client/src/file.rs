@@ -209,7 +209,7 @@ impl File {
     }
 
     /// The right to read or write is in the capability, so the caller is not named again.
-    fn ask<'d>(&self, request: Request, seq: Seq, payload: &'d [u8]) -> Ask<'d> {
+    pub(crate) fn ask<'d>(&self, request: Request, seq: Seq, payload: &'d [u8]) -> Ask<'d> {
         Ask::new(RequestBody { caller: None, request: Some(request) }, self.session, seq, payload)
     }
 
@@ -249,7 +249,8 @@ impl File {
     }
 
     fn chunks_of(&self, offset: u64, len: usize) -> Range<u32> {
-        let index = |at: u64| u32::try_from(at / self.chunk_bytes).unwrap_or(u32::MAX - 1);
+        // Beyond the largest file: asked of the last chunk, and refused by the server.
+        let index = |at: u64| u32::try_from(at / self.chunk_bytes).map_or(CHUNK_MAX, |index| index.min(CHUNK_MAX));
         let last = offset.saturating_add(len.max(1) as u64 - 1);
         index(offset)..index(last) + 1
     }
@@ -363,7 +364,17 @@ impl File {
         Op::Settle(Settle { inode: self.inode.0, keep_grant, stamp: 0, size: 0, mtime_ns: 0 })
     }
 
-    fn durability(&self) -> Durability {
+    /// Proves the right to read or write.
+    pub(crate) fn capability(&self) -> &[u8] {
+        &self.capability
+    }
+
+    /// On whose behalf it was opened.
+    pub(crate) fn caller(&self) -> Option<&Caller> {
+        self.caller.as_ref()
+    }
+
+    pub(crate) fn durability(&self) -> Durability {
         Durability::try_from(self.durability.load(Ordering::Relaxed)).unwrap_or(Durability::Async)
     }
 
@@ -436,5 +447,7 @@ fn empty_set_attr() -> SetAttr {
 /// Bytes of one request of a stream: large enough that the cost of a call is lost in that of its bytes (1 MiB at 5 GB/s
 /// is 200 us), small enough that buffers stay in the cache.
 pub(crate) const REQUEST_BYTES: usize = 1 << 20;
+/// Number of the last chunk of the largest file.
+const CHUNK_MAX: u32 = u32::MAX - 1;
 /// How often a write asks for its grant again before it believes that it may not.
-const GRANT_ROUNDS_MAX: usize = 4;
+pub(crate) const GRANT_ROUNDS_MAX: usize = 4;

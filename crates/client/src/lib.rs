@@ -33,6 +33,7 @@ mod grants;
 mod options;
 mod pool;
 mod session;
+mod space;
 mod stream;
 
 pub use client::Client;

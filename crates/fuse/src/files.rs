@@ -155,7 +155,8 @@ impl Tree {
         }
     }
 
-    /// Space is taken when bytes are written, so it cannot be set aside; that there is enough of it now is checked.
+    /// fallocate(2). Space is taken when bytes are written, so it cannot be set aside; that there is enough of it now is
+    /// checked.
     pub(crate) fn allocate_file(
         &self,
         who: Who,
@@ -168,21 +169,31 @@ impl Tree {
         if !open.writes {
             return Err(Errno::EBADF);
         }
-        if how == Allocate::Other {
-            return Err(Errno::EOPNOTSUPP);
-        }
         let end = offset.checked_add(len).filter(|end| *end <= i64::MAX as u64).ok_or(Errno::EFBIG)?;
+        match how {
+            Allocate::Extend | Allocate::KeepSize => self.check_room(len)?,
+            Allocate::Punch | Allocate::Zero | Allocate::ZeroKeepSize => {}
+            Allocate::Other => return Err(Errno::EOPNOTSUPP),
+        }
+        if who.uid != 0 {
+            self.kill_privileges(&open)?;
+        }
+        if matches!(how, Allocate::Punch | Allocate::Zero | Allocate::ZeroKeepSize) {
+            // Beyond the end there is nothing to punch, and ranges far beyond it are usual.
+            let size = open.file.stat().map_err(|error| answer(&error.into()))?.attr.size;
+            if offset < size {
+                open.file.punch(offset, end.min(size) - offset).map_err(|error| answer(&error.into()))?;
+            }
+        }
+        if matches!(how, Allocate::Extend | Allocate::Zero) {
+            open.file.extend_to(end).map_err(|error| answer(&error.into()))?;
+        }
+        Ok(())
+    }
+
+    fn check_room(&self, len: u64) -> Result<(), Errno> {
         let status = self.client.status().map_err(|error| answer(&error.into()))?;
-        if status.free_bytes < len {
-            return Err(Errno::ENOSPC);
-        }
-        let target = Target::inode(open.file.inode());
-        let size = self.ask(who, When::default(), |fs| fs.stat(&target))?.attr.size;
-        if how == Allocate::KeepSize || end <= size {
-            return Ok(());
-        }
-        let request = SetAttr { target, size: Some(end), by_handle: true, ..SetAttr::default() };
-        self.ask(who, When::default(), |fs| fs.set_attr(request.clone())).map(drop)
+        if status.free_bytes < len { Err(Errno::ENOSPC) } else { Ok(()) }
     }
 
     /// Opens a directory, and reads its first page: the right to read it is decided here, by the server.

@@ -396,6 +396,9 @@ impl<T: Operations> Filesystem for Kernel<T> {
         let how = match mode {
             0 => Allocate::Extend,
             KEEP_SIZE => Allocate::KeepSize,
+            PUNCH_HOLE_KEEP_SIZE => Allocate::Punch,
+            ZERO_RANGE => Allocate::Zero,
+            ZERO_RANGE_KEEP_SIZE => Allocate::ZeroKeepSize,
             _ => Allocate::Other,
         };
         answer_empty(self.operations.allocate(who(req), fh.0, offset, length, how), reply);
@@ -562,7 +565,11 @@ fn nanoseconds(time: SystemTime) -> i64 {
 }
 
 // Names from <linux/falloc.h>, <linux/fs.h>.
-const KEEP_SIZE: i32 = 1;
+const KEEP_SIZE: i32 = 0x01;
+/// Punching without keeping the size does not exist.
+const PUNCH_HOLE_KEEP_SIZE: i32 = 0x02 | KEEP_SIZE;
+const ZERO_RANGE: i32 = 0x10;
+const ZERO_RANGE_KEEP_SIZE: i32 = ZERO_RANGE | KEEP_SIZE;
 const SEEK_DATA: i32 = 3;
 const SEEK_HOLE: i32 = 4;
 /// The kernel's mark in the open flags of a file that is about to be run.

@@ -170,7 +170,13 @@ pub(crate) enum Allocate {
     Extend,
     /// Space for the range; the length stays.
     KeepSize,
-    /// Anything else: punching, collapsing, zeroing.
+    /// The range is a hole from now on; the length stays.
+    Punch,
+    /// The range is a hole from now on, and the file at least as long.
+    Zero,
+    /// The range is a hole from now on, as far as the file reaches; the length stays.
+    ZeroKeepSize,
+    /// Anything else: collapsing, inserting, unsharing.
     Other,
 }
 

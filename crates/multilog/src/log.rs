@@ -262,9 +262,21 @@ impl MultiLog {
         self.files.get(&inode).map_or(Tail::default(), |file| file.newest_in(chunks, after, upto))
     }
 
-    /// Bytes of a file that hold data now. What a truncate hides still counts: the log knows of none.
-    pub fn live_bytes(&self, inode: InodeId) -> u64 {
-        self.files.get(&inode).map_or(0, File::live_bytes)
+    /// Bytes among the first `upto` of a chunk that hold data at `at`, where no record of the chunk is hidden.
+    ///
+    /// # Errors
+    /// What they are at most, where only a plan tells how many: at an instant before the newest record, where the chunk
+    /// reaches beyond `upto`, and if it has records stamped below `after`, which may be hidden.
+    ///
+    /// # Cost
+    /// O(log records).
+    pub fn live_in(&self, chunk: ChunkId, upto: u64, at: Hlc, after: Hlc) -> Result<u64, u64> {
+        self.files.get(&chunk.inode).map_or(Ok(0), |file| file.live_in(chunk.index, upto, at, after))
+    }
+
+    /// The chunks of a file among these that have a record, in order; the others are holes at every instant.
+    pub fn chunks_in(&self, inode: InodeId, chunks: RangeInclusive<u32>) -> impl Iterator<Item = u32> + '_ {
+        self.files.get(&inode).into_iter().flat_map(move |file| file.chunks_in(chunks.clone()))
     }
 
     /// Records of a file stamped in `(after, upto]`, oldest first, those of one stamp by chunk, at most `max`. To go on,

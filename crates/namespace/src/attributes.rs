@@ -40,7 +40,8 @@ impl Namespace {
     pub(crate) fn set_attr(&mut self, run: &mut Run<'_>, op: &SetAttr) -> Result<Done, Error> {
         let (id, inode) = self.subject(run, &op.target)?;
         check_set_attr(run.caller, inode, op)?;
-        let nothing = op.size.is_none() && op.mode.is_none() && op.uid.is_none() && op.gid.is_none();
+        let size = op.size.filter(|len| !op.extend || *len > length_of(inode, op.settled.as_ref()));
+        let nothing = size.is_none() && op.mode.is_none() && op.uid.is_none() && op.gid.is_none();
         if nothing && op.atime.is_none() && op.mtime.is_none() {
             return Ok(Done::with(id));
         }
@@ -62,7 +63,7 @@ impl Namespace {
                 inode.mode &= !SET_GID;
             }
         }
-        if let Some(len) = op.size {
+        if let Some(len) = size {
             truncate(inode, stamp, len, op.settled.is_some());
             if caller.uid != 0 && op.mode.is_none() {
                 inode.mode = without_set_id(inode.mode);
@@ -77,7 +78,7 @@ impl Namespace {
             inode.mtime_stamp = stamp;
         }
         inode.ctime = stamp;
-        let kind = if op.size.is_some() { VersionKind::Truncate } else { VersionKind::SetAttr };
+        let kind = if size.is_some() { VersionKind::Truncate } else { VersionKind::SetAttr };
         run.tell(id, kind, b"");
         Ok(Done::with(id))
     }
@@ -163,6 +164,14 @@ pub(crate) fn absorb(inode: &mut Inode, settled: &Settle) -> bool {
     before != (inode.size, inode.size_as_of, inode.mtime_ns, inode.mtime_stamp)
 }
 
+/// The length of a file, with what the data plane just said of it.
+fn length_of(inode: &Inode, settled: Option<&Settle>) -> u64 {
+    match settled {
+        Some(settled) if Hlc(settled.stamp) > inode.size_as_of => settled.size,
+        _ => inode.size,
+    }
+}
+
 /// Sets the length. `exact`: the server vouches that it just told the length, with no write in between.
 fn truncate(inode: &mut Inode, stamp: Hlc, len: u64, exact: bool) {
     // Growing a file hides nothing, unless a writer may already have written beyond.
@@ -220,9 +229,9 @@ fn check_set_attr(caller: &Caller, inode: &Inode, op: &SetAttr) -> Result<(), Er
     Ok(())
 }
 
-/// Largest length of a file with chunks of this size: 2^32 chunks, as far as signed offsets go.
+/// Largest length of a file with chunks of this size: 2^32 - 1 chunks, as far as signed offsets go.
 pub(crate) fn file_bytes_max(chunk_bytes: u64) -> u64 {
-    chunk_bytes.saturating_mul(1 << 32).min(i64::MAX as u64)
+    chunk_bytes.saturating_mul(u32::MAX.into()).min(i64::MAX as u64)
 }
 
 pub(crate) fn check_xattr_name(name: &[u8]) -> Result<XattrClass, Error> {

@@ -113,6 +113,13 @@ impl Inode {
         self.extra.as_ref().map_or(&[], |extra| &extra.patches)
     }
 
+    /// The parts of them in `start..end`, by offset.
+    pub fn patches_in(&self, start: u64, end: u64) -> impl Iterator<Item = Patch> + '_ {
+        let patches = self.patches();
+        let from = patches.partition_point(|patch| patch.end <= start);
+        patches[from..].iter().map_while(move |patch| patch.cut(start, end))
+    }
+
     /// Who may write which chunks. Not empty: length and mtime may be newer than settled, ask the data plane.
     pub fn grants(&self) -> &[WriteGrant] {
         self.extra.as_ref().map_or(&[], |extra| &extra.grants)

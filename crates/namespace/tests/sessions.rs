@@ -41,6 +41,7 @@ fn truncate(inode: InodeId, len: u64, settled: Option<Settle>) -> Op {
         mtime: None,
         by_handle: true,
         settled,
+        extend: false,
     })
 }
 
@@ -248,6 +249,34 @@ fn a_truncate_hides_what_was_written_before_it() {
     // Where a writer may have written beyond, growing hides that too.
     world.run(&root(), truncate(file, 800, None)).unwrap();
     assert_eq!(patches(&world).len(), 2);
+    assert_eq!(world.reloaded(), world.ns);
+}
+
+#[test]
+fn extending_never_shortens_a_file_whoever_made_it_longer() {
+    let mut world = World::new();
+    let file = world.make("/f", 0o644, MakeKind::File(true)).unwrap();
+    let extend = |len, settled| {
+        let Op::SetAttr(set) = truncate(file, len, settled) else { unreachable!() };
+        Op::SetAttr(SetAttr { extend: true, ..set })
+    };
+    let now = |world: &World| world.ns.current(file).unwrap().clone();
+    world.run(&root(), extend(500, None)).unwrap();
+    let extended = now(&world);
+    assert_eq!(extended.size, 500);
+    world.run(&root(), extend(400, None)).unwrap();
+    world.run(&root(), extend(500, None)).unwrap();
+    assert_eq!(now(&world), extended, "nothing changed, so there is no version");
+    // A writer has come further than the namespace knows.
+    let written = settle(file, data(&world), 900, true);
+    world.run(&root(), extend(800, Some(written))).unwrap();
+    assert_eq!(now(&world).patches(), extended.patches());
+    let written = settle(file, data(&world), 900, true);
+    world.run(&root(), Op::Settle(written)).unwrap();
+    assert_eq!(now(&world).size, 900);
+    let written = settle(file, data(&world), 950, true);
+    world.run(&root(), extend(1000, Some(written))).unwrap();
+    assert_eq!(now(&world).size, 1000);
     assert_eq!(world.reloaded(), world.ns);
 }
 

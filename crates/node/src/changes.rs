@@ -13,7 +13,7 @@ use frieze_wire::message::{Durability as When, FileKind, Reply, Txn, TxnReply, V
 use frieze_wire::txn::{Caller, CloseSession, Grant, MakeKind, Op, Settle, Transaction};
 
 use crate::capability::Capability;
-use crate::data::{WriteAsk, Written, file_bytes_max};
+use crate::data::{Content, WriteAsk, WriteReply as Answer, Written, file_bytes_max, split};
 use crate::durability::Ticket;
 use crate::engine::{Engine, Responder, done, unknown_session};
 use crate::plugin::{BINDING_XATTR, TimePlugin};
@@ -21,12 +21,12 @@ use crate::seen::layout_of;
 use crate::session::{Conn, Principal};
 
 /// Chunks that one grant covers at most (protocols §4).
-const GRANT_CHUNKS_MAX: u32 = 16;
+pub(crate) const GRANT_CHUNKS_MAX: u32 = 16;
 /// Largest value of an extended attribute (Linux).
 const XATTR_BYTES_MAX: usize = 64 << 10;
 
 impl Engine {
-    fn check_changeable(&self) -> Result<(), Fault> {
+    pub(crate) fn check_changeable(&self) -> Result<(), Fault> {
         match self.durability.failure() {
             Some(fault) => Err(Fault::new(
                 fault.reason,
@@ -68,8 +68,8 @@ impl Engine {
         ask: &Write,
         payload: &[u8],
         when: When,
-        reply: crate::data::WriteReply,
-    ) -> Result<(), (crate::data::WriteReply, Fault)> {
+        reply: Answer,
+    ) -> Result<(), (Answer, Fault)> {
         macro_rules! check {
             ($result:expr) => {
                 match $result {
@@ -104,41 +104,17 @@ impl Engine {
                 Some(check!(plugin.user_time(payload).map_err(|fault| at_offset(fault, ask, id))))
             }
         };
-        let age_max_ns = self.settings.dirty_age_max.as_nanos() as u64;
-        if self.data.device().dirty_bytes() > self.settings.dirty_bytes_max
-            || self.durability.flushing_ns(self.clock.reading().mono) > age_max_ns
-        {
-            // Back-pressure: who writes faster than the disk waits for the flush that runs, or for one of its own.
-            check!(self.flush());
-        }
-        let len = payload.len() as u64;
+        check!(self.hold_back());
         if ask.append {
-            check!(self.grant_tail(principal, header.session, id, len));
+            check!(self.grant_tail(principal, header.session, id, payload.len() as u64));
         }
         let place = || {
             let namespace = self.meta.namespace();
             let inode = namespace.current(id).ok_or(Fault::from(Reason::StaleHandle))?;
             let offset = if ask.append { self.current_extent(id, inode).0 } else { ask.offset };
-            let end = offset.checked_add(len).filter(|end| *end <= file_bytes_max(layout.chunk_bytes));
-            let Some(end) = end else {
-                return Err(Fault::new(
-                    Reason::TooLarge,
-                    format!("a write of {len} bytes at {offset} is beyond the largest file"),
-                ));
-            };
-            let (first, last) = (offset / layout.chunk_bytes, (end - 1) / layout.chunk_bytes);
-            for chunk in first..=last {
-                if !inode.may_write_chunk(header.session, chunk as u32) {
-                    return Err(Fault::new(
-                        Reason::Busy,
-                        format!(
-                            "session {} holds no write grant on chunk {id}.{chunk}: ask for one, then write",
-                            header.session
-                        ),
-                    ));
-                }
-            }
-            Ok(offset)
+            let spread = split(offset, payload.len(), layout)?;
+            check_granted(id, inode, header.session, spread.parts.iter().map(|part| part.chunk))?;
+            Ok(spread)
         };
         self.data.write(
             WriteAsk {
@@ -151,8 +127,7 @@ impl Engine {
                 layout,
                 known_offset: (!ask.append).then_some(ask.offset),
                 place: &place,
-                payload,
-                payload_crc: header.payload_crc,
+                content: Content::Bytes(payload, header.payload_crc),
                 user_time,
                 uid: principal.caller.uid,
                 durability: when,
@@ -162,7 +137,18 @@ impl Engine {
         Ok(())
     }
 
-    fn current(&self, id: InodeId) -> Result<Inode, Fault> {
+    /// Back-pressure: who writes faster than the disk waits for the flush that runs, or for one of its own.
+    pub(crate) fn hold_back(&self) -> Result<(), Fault> {
+        let age_max_ns = self.settings.dirty_age_max.as_nanos() as u64;
+        if self.data.device().dirty_bytes() > self.settings.dirty_bytes_max
+            || self.durability.flushing_ns(self.clock.reading().mono) > age_max_ns
+        {
+            self.flush()?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn current(&self, id: InodeId) -> Result<Inode, Fault> {
         self.meta.namespace().current(id).cloned().ok_or_else(|| Reason::StaleHandle.into())
     }
 
@@ -178,19 +164,30 @@ impl Engine {
             return Ok(());
         }
         for first in (first..=last).step_by(GRANT_CHUNKS_MAX as usize) {
-            let grant = Grant { inode: id.0, first, count: (last - first + 1).min(GRANT_CHUNKS_MAX) };
-            let transaction = Transaction {
-                session: session.0,
-                // Not one of the client's numbers: asking twice gives the same grant.
-                seq: 0,
-                acked: 0,
-                caller: principal.caller.clone(),
-                must_see: 0,
-                op: Some(Op::Grant(grant)),
-            };
-            self.meta.execute(transaction)?.into_result()?;
+            self.grant(principal, session, id, first, (last - first + 1).min(GRANT_CHUNKS_MAX))?;
         }
         Ok(())
+    }
+
+    /// Lets the session write `count` chunks, which only the server knows that it has to: the right was proven at open.
+    pub(crate) fn grant(
+        &self,
+        principal: &Principal,
+        session: SessionId,
+        id: InodeId,
+        first: u32,
+        count: u32,
+    ) -> Result<(), Fault> {
+        let transaction = Transaction {
+            session: session.0,
+            // Not one of the client's numbers: asking twice gives the same grant.
+            seq: 0,
+            acked: 0,
+            caller: principal.caller.clone(),
+            must_see: 0,
+            op: Some(Op::Grant(Grant { inode: id.0, first, count })),
+        };
+        self.meta.execute(transaction)?.into_result().map(drop)
     }
 
     /// Executes a transaction; `None` if it is answered later, when durable.
@@ -398,7 +395,7 @@ impl Engine {
     }
 }
 
-fn check_numbered(header: &FrameHeader) -> Result<(), Fault> {
+pub(crate) fn check_numbered(header: &FrameHeader) -> Result<(), Fault> {
     if header.session == SessionId(0) {
         return Err(unknown_session(header.session));
     }
@@ -411,7 +408,7 @@ fn check_numbered(header: &FrameHeader) -> Result<(), Fault> {
     Ok(())
 }
 
-fn check_writable(capability: &Capability) -> Result<(), Fault> {
+pub(crate) fn check_writable(capability: &Capability) -> Result<(), Fault> {
     if capability.view.is_past() {
         return Err(Reason::ReadOnly.into());
     }
@@ -419,6 +416,23 @@ fn check_writable(capability: &Capability) -> Result<(), Fault> {
         return Err(Fault::new(Reason::AccessDenied, "the file was not opened for writing"));
     }
     Ok(())
+}
+
+/// Refuses a session that may not write these chunks.
+pub(crate) fn check_granted(
+    id: InodeId,
+    inode: &Inode,
+    session: SessionId,
+    mut chunks: impl Iterator<Item = u32>,
+) -> Result<(), Fault> {
+    match chunks.find(|chunk| !inode.may_write_chunk(session, *chunk)) {
+        None => Ok(()),
+        Some(chunk) => {
+            let words =
+                format!("session {session} holds no write grant on chunk {id}.{chunk}: ask for one, then write");
+            Err(Fault::new(Reason::Busy, words))
+        }
+    }
 }
 
 fn check_binding(text: &[u8]) -> Result<(), Fault> {

@@ -5,6 +5,7 @@
 //! Leaves to others: who may write and where the end of the file is (`engine`), when to flush (`durability`).
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 
@@ -62,17 +63,33 @@ pub(crate) struct WriteAsk<'a> {
     /// The offset, where it is known before.
     pub(crate) known_offset: Option<u64>,
     /// Says where the write goes, or why it may not, while no other write can run.
-    pub(crate) place: &'a dyn Fn() -> Result<u64, Fault>,
-    /// The bytes.
-    pub(crate) payload: &'a [u8],
-    /// Their CRC32C as the client computed it.
-    pub(crate) payload_crc: u32,
+    pub(crate) place: &'a dyn Fn() -> Result<Spread, Fault>,
+    /// What the range is to hold.
+    pub(crate) content: Content<'a>,
     /// Time of the data, where a plug-in found one.
     pub(crate) user_time: Option<UserTime>,
     /// On whose behalf.
     pub(crate) uid: u32,
     /// When to answer.
     pub(crate) durability: Durability,
+}
+
+/// What a write leaves in its range.
+#[derive(Clone, Copy)]
+pub(crate) enum Content<'a> {
+    /// Bytes, and their CRC32C as the client computed it.
+    Bytes(&'a [u8], u32),
+    /// Nothing: a hole.
+    Hole,
+}
+
+impl Content<'_> {
+    fn kind(&self) -> RecordKind {
+        match self {
+            Content::Bytes(..) => RecordKind::Write,
+            Content::Hole => RecordKind::Punch,
+        }
+    }
 }
 
 /// A write has happened.
@@ -82,6 +99,8 @@ pub(crate) struct Written {
     pub(crate) stamp: Hlc,
     /// Where in the file.
     pub(crate) offset: u64,
+    /// Up to where in the file it reaches. Of a retry only the end of its first part is known.
+    pub(crate) end: u64,
 }
 
 /// Called once with the outcome of a write, by whichever thread finds it done.
@@ -115,6 +134,8 @@ struct Group {
     request: (SessionId, Seq),
     left: u8,
     chunk_bytes: u64,
+    /// Up to where in the file it reaches.
+    end: u64,
     first: Option<Written>,
     failed: Option<Fault>,
     replies: Vec<WriteReply>,
@@ -190,21 +211,20 @@ impl DataPlane {
     pub(crate) fn write(&self, ask: WriteAsk<'_>, reply: WriteReply) {
         let block = self.device.block_bytes();
         // A write within one chunk, by far the usual case, is checksummed before the lock is taken.
-        let ahead = ask
-            .known_offset
-            .filter(|offset| fits_one_chunk(*offset, ask.payload.len(), ask.layout))
-            .map(|_| block_checksums(ask.payload, block));
-        if let Some((_, crc)) = &ahead
-            && *crc != ask.payload_crc
+        let mut ahead = None;
+        if let (Content::Bytes(payload, expected), Some(offset)) = (ask.content, ask.known_offset)
+            && fits_one_chunk(offset, payload.len(), ask.layout)
         {
-            return reply(Err(damaged()));
+            let (crcs, crc) = block_checksums(payload, block);
+            if crc != expected {
+                return reply(Err(damaged()));
+            }
+            ahead = Some(crcs);
         }
         let mut done = Vec::new();
         {
             let mut appender = self.hold_writes();
-            if let Err((reply, fault)) =
-                self.write_held(&mut appender, ask, ahead.map(|(crcs, _)| crcs), reply, &mut done)
-            {
+            if let Err((reply, fault)) = self.write_held(&mut appender, ask, ahead, reply, &mut done) {
                 done.push((reply, Err(fault)));
             }
         }
@@ -251,19 +271,19 @@ impl DataPlane {
             done.push((reply, Ok(written)));
             return Ok(());
         }
-        let offset = try_or_reply!((ask.place)());
-        let parts = try_or_reply!(split(offset, ask.payload.len(), ask.layout));
+        let Spread { parts, end } = try_or_reply!((ask.place)());
         let mut crcs = Vec::with_capacity(parts.len());
-        match ahead {
-            Some(ahead) => crcs.push(ahead),
-            None => {
+        match (ahead, ask.content) {
+            (Some(ahead), _) => crcs.push(ahead),
+            (None, Content::Hole) => crcs.resize(parts.len(), Vec::new()),
+            (None, Content::Bytes(payload, expected)) => {
                 let mut whole = 0;
                 for part in &parts {
-                    let (blocks, crc) = block_checksums(part.bytes(ask.payload), self.device.block_bytes());
+                    let (blocks, crc) = block_checksums(part.bytes(payload), self.device.block_bytes());
                     whole = frieze_base::crc32c_combine(whole, crc, part.len.into());
                     crcs.push(blocks);
                 }
-                if whole != ask.payload_crc {
+                if whole != expected {
                     return Err((reply, damaged()));
                 }
             }
@@ -282,6 +302,7 @@ impl DataPlane {
                 request: (ask.session, ask.seq),
                 left: parts.len() as u8,
                 chunk_bytes: ask.layout.chunk_bytes,
+                end,
                 first: None,
                 failed: None,
                 replies: vec![reply],
@@ -309,7 +330,7 @@ impl DataPlane {
                 chunk,
                 offset: part.offset,
                 len: part.len,
-                file_offset: offset + part.skip as u64,
+                file_offset: part.at(ask.layout),
                 part: index as u8,
                 parts: parts.len() as u8,
                 user_time: ask.user_time,
@@ -326,9 +347,12 @@ impl DataPlane {
                     Effect::Append { token, n, epoch, version, stamp, .. } => {
                         appended = true;
                         tokens.push((chain, token));
-                        payloads.push(part.bytes(ask.payload));
+                        payloads.push(match ask.content {
+                            Content::Bytes(payload, _) => part.bytes(payload),
+                            Content::Hole => &[],
+                        });
                         metas.push(RecordMeta {
-                            kind: RecordKind::Write,
+                            kind: ask.content.kind(),
                             chain,
                             epoch,
                             n,
@@ -515,7 +539,7 @@ impl Appender {
         match result {
             Ok(written) if request.0 & 0xff == 0 => {
                 let offset = u64::from(written.chunk.index) * group.chunk_bytes + u64::from(written.offset);
-                group.first = Some(Written { stamp: written.stamp, offset });
+                group.first = Some(Written { stamp: written.stamp, offset, end: group.end });
             }
             Ok(_) => {}
             Err(fault) => group.failed = group.failed.take().or(Some(fault)),
@@ -528,10 +552,11 @@ impl Appender {
     /// What a request that was committed before did.
     fn done_before(&self, session: SessionId, seq: Seq, layout: Layout) -> Option<Written> {
         self.chains.iter().find_map(|chain| match chain.remembered(session, seq)? {
-            Remembered { part: 0, state: RememberedState::Done(done) } => Some(Written {
-                stamp: done.stamp,
-                offset: u64::from(done.chunk.index) * layout.chunk_bytes + u64::from(done.offset),
-            }),
+            Remembered { part: 0, state: RememberedState::Done(done) } => {
+                let chunk = u64::from(done.chunk.index);
+                let offset = chunk * layout.chunk_bytes + u64::from(done.offset);
+                Some(Written { stamp: done.stamp, offset, end: (chunk + 1) * layout.chunk_bytes })
+            }
             _ => None,
         })
     }
@@ -550,9 +575,19 @@ impl Appender {
     }
 }
 
+/// How a write is spread over chunks.
+pub(crate) struct Spread {
+    /// Its pieces, in order.
+    pub(crate) parts: Vec<Part>,
+    /// Up to where in the file it reaches.
+    pub(crate) end: u64,
+}
+
 /// A piece of a write within one chunk.
-struct Part {
-    chunk: u32,
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Part {
+    /// Index of the chunk.
+    pub(crate) chunk: u32,
     offset: u32,
     len: u32,
     /// Bytes of the payload before it.
@@ -560,6 +595,11 @@ struct Part {
 }
 
 impl Part {
+    /// Where it begins in the file.
+    fn at(&self, layout: Layout) -> u64 {
+        u64::from(self.chunk) * layout.chunk_bytes + u64::from(self.offset)
+    }
+
     fn bytes<'a>(&self, payload: &'a [u8]) -> &'a [u8] {
         &payload[self.skip..self.skip + self.len as usize]
     }
@@ -569,20 +609,12 @@ fn fits_one_chunk(offset: u64, len: usize, layout: Layout) -> bool {
     offset % layout.chunk_bytes + len as u64 <= layout.chunk_bytes
 }
 
-fn split(offset: u64, len: usize, layout: Layout) -> Result<Vec<Part>, Fault> {
-    let too_large = || {
-        Fault::new(
-            Reason::TooLarge,
-            format!(
-                "{len} bytes at offset {offset} lie beyond the largest file of {} bytes",
-                file_bytes_max(layout.chunk_bytes)
-            ),
-        )
-    };
-    let end = offset.checked_add(len as u64).ok_or_else(too_large)?;
-    if end > file_bytes_max(layout.chunk_bytes) {
-        return Err(too_large());
-    }
+/// The parts of a write of `len` bytes.
+///
+/// # Errors
+/// `TooLarge` beyond the largest file.
+pub(crate) fn split(offset: u64, len: usize, layout: Layout) -> Result<Spread, Fault> {
+    let end = checked_end(offset, len as u64, layout)?;
     let mut parts = Vec::with_capacity(1);
     let mut at = offset;
     while at < end {
@@ -596,8 +628,50 @@ fn split(offset: u64, len: usize, layout: Layout) -> Result<Vec<Part>, Fault> {
         });
         at += take;
     }
-    Ok(parts)
+    Ok(Spread { parts, end })
 }
+
+/// The parts of a hole: the chunk it begins in, and those after it that were ever written, [`HOLE_PARTS_MAX`] at most. Chunks
+/// never written are holes already: it reaches over them, up to the next part or the end of the range.
+///
+/// # Errors
+/// `TooLarge` if it begins beyond the largest file.
+pub(crate) fn split_hole(
+    offset: u64,
+    len: u64,
+    layout: Layout,
+    written: impl FnOnce(RangeInclusive<u32>) -> Vec<u32>,
+) -> Result<Spread, Fault> {
+    let first = checked_end(offset, 1, layout).map(|_| (offset / layout.chunk_bytes) as u32)?;
+    let end = offset.saturating_add(len).min(file_bytes_max(layout.chunk_bytes));
+    let last = ((end - 1) / layout.chunk_bytes) as u32;
+    let mut chunks = vec![first];
+    if last > first {
+        chunks.extend(written(first + 1..=last));
+    }
+    let reaches = chunks.get(HOLE_PARTS_MAX).map_or(end, |next| u64::from(*next) * layout.chunk_bytes);
+    chunks.truncate(HOLE_PARTS_MAX);
+    let part = |chunk: u32| {
+        let chunk_start = u64::from(chunk) * layout.chunk_bytes;
+        let from = offset.max(chunk_start);
+        let to = end.min(chunk_start + layout.chunk_bytes);
+        Part { chunk, offset: (from - chunk_start) as u32, len: (to - from) as u32, skip: 0 }
+    };
+    Ok(Spread { parts: chunks.into_iter().map(part).collect(), end: reaches })
+}
+
+fn checked_end(offset: u64, len: u64, layout: Layout) -> Result<u64, Fault> {
+    let max = file_bytes_max(layout.chunk_bytes);
+    offset.checked_add(len).filter(|end| *end <= max).ok_or_else(|| {
+        Fault::new(
+            Reason::TooLarge,
+            format!("{len} bytes at offset {offset} lie beyond the largest file of {max} bytes"),
+        )
+    })
+}
+
+/// Chunks that one request punches: they are one group of records, which is counted in eight bits.
+pub(crate) const HOLE_PARTS_MAX: usize = 128;
 
 /// Largest file in bytes: chunk indexes are 32 bits, offsets signed 64.
 pub(crate) fn file_bytes_max(chunk_bytes: u64) -> u64 {

@@ -337,6 +337,10 @@ impl Engine {
                 self.write(principal, header, &ask, payload, responder);
                 return None;
             }
+            Request::Punch(ask) => {
+                self.punch(principal, header, &ask, responder);
+                return None;
+            }
             Request::Sync(_) => {
                 self.sync(header, responder);
                 return None;

@@ -20,6 +20,7 @@ mod engine;
 mod identity;
 mod meta;
 mod plugin;
+mod punch;
 mod seen;
 mod serve;
 mod session;

@@ -69,9 +69,7 @@ pub(crate) fn layout_of(id: InodeId, inode: &Inode) -> Layout {
 fn parts(inode: &Inode, start: u64, end: u64) -> Vec<(u64, u64, Option<frieze_namespace::Patch>)> {
     let mut parts = Vec::new();
     let mut at = start;
-    let patches = inode.patches();
-    for patch in &patches[patches.partition_point(|patch| patch.end <= start)..] {
-        let Some(patch) = patch.cut(start, end) else { break };
+    for patch in inode.patches_in(start, end) {
         if at < patch.start {
             parts.push((at, patch.start, None));
         }
@@ -181,6 +179,49 @@ impl Look<'_> {
         Ok(())
     }
 
+    /// The first byte from `from` on that may hold data, or `end`: before it nothing was ever written, by this file or one
+    /// whose bytes it shares.
+    ///
+    /// # Errors
+    /// As [`Look::plan`].
+    pub(crate) fn next_written(&self, seen: &Seen, sources: &Sources, from: u64, end: u64) -> Result<u64, Fault> {
+        self.next_written_of(seen.layer(), sources, from, end)
+    }
+
+    fn next_written_of(&self, layer: Layer<'_>, sources: &Sources, from: u64, end: u64) -> Result<u64, Fault> {
+        if from >= end {
+            return Ok(end);
+        }
+        let chunk_bytes = layer.inode.chunk_bytes();
+        let chunks = (from / chunk_bytes) as u32..=((end - 1) / chunk_bytes) as u32;
+        let own = self.log.chunks_in(layer.id, chunks).next();
+        let mut next = own.map_or(end, |index| from.max(u64::from(index) * chunk_bytes));
+        for patch in layer.inode.patches_in(from, end) {
+            if patch.start >= next {
+                break;
+            }
+            if let PatchSource::Shared { inode, offset, at } = patch.source {
+                let version = sources.get(&(inode, at)).ok_or_else(not_fetched)?;
+                let below = Layer { id: inode, inode: version, upto: Some(at) };
+                let len = patch.end.min(next) - patch.start;
+                let found = self.next_written_of(below, sources, offset, offset + len)?;
+                next = next.min(patch.start + (found - offset));
+            }
+        }
+        Ok(next)
+    }
+
+    /// The instant at which chunk `index` of a file is read.
+    pub(crate) fn shown_upto(&self, seen: &Seen, index: u32) -> Hlc {
+        self.shown_upto_of(seen.layer(), index)
+    }
+
+    fn shown_upto_of(&self, layer: Layer<'_>, index: u32) -> Hlc {
+        // What a settled size counts is shown, committed or not: a reader must not find zeros within it.
+        let chain = layout_of(layer.id, layer.inode).chain(index);
+        layer.upto.unwrap_or_else(|| self.cuts.of(chain).max(layer.inode.size_as_of))
+    }
+
     /// What the file's own records stamped from `after` on say of `start..end`.
     fn plan_own(&self, layer: Layer<'_>, start: u64, end: u64, after: Hlc, pieces: &mut Vec<Piece>) {
         let layout = layout_of(layer.id, layer.inode);
@@ -189,8 +230,7 @@ impl Look<'_> {
             let index = (from / layout.chunk_bytes) as u32;
             let chunk_start = u64::from(index) * layout.chunk_bytes;
             let upto = (chunk_start + layout.chunk_bytes).min(end);
-            // What a settled size counts is shown, committed or not: a reader must not find zeros within it.
-            let at = layer.upto.unwrap_or_else(|| self.cuts.of(layout.chain(index)).max(layer.inode.size_as_of));
+            let at = self.shown_upto_of(layer, index);
             let first = pieces.len();
             let range = ByteRange::new(from - chunk_start, upto - chunk_start);
             self.log.plan(ChunkId { inode: layer.id, index }, range, at, after, pieces);

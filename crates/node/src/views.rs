@@ -3,19 +3,22 @@
 //! Guarantees: an answer at an exact instant is the same for ever, outside gaps; rights of then and of now are both
 //! asked; an answer of now is one state, not a mixture of two.
 
+mod holes;
+
 use frieze_base::{ByteRange, Fault, InodeId, Reason, SessionId};
 use frieze_hlc::{Hlc, UserTime, format_instant};
-use frieze_multilog::{Source, UserCut};
+use frieze_multilog::UserCut;
 use frieze_namespace::{Inode, Resolved};
 use frieze_wire::frame::PAYLOAD_BYTES_MAX;
 use frieze_wire::message::{
     Access, Answered, Attr, BytesReply, DirEntry, FileKind, Gap, GetXattr, List, ListReply, Log, LogReply, Now,
-    NowReply, Open, OpenReply, Read, ReadLink, ReadReply, Seek, Snapshot, SnapshotsReply, Stat, StatReply, StatusReply,
+    NowReply, Open, OpenReply, Read, ReadLink, ReadReply, Snapshot, SnapshotsReply, Stat, StatReply, StatusReply,
     Version, VersionKind, View,
 };
 use frieze_wire::txn::Target;
 
 use crate::capability::Capability;
+use crate::data::HOLE_PARTS_MAX;
 use crate::engine::{Engine, SOFTWARE, Scratch, unknown_session};
 use crate::seen::{Extent, Seen};
 use crate::session::Principal;
@@ -95,21 +98,20 @@ impl Engine {
 
     pub(crate) fn attr(&self, id: InodeId, inode: &Inode, view: View) -> Result<(Attr, bool), Fault> {
         let mut open = false;
-        let extent = match self.seen(id, inode.clone(), view) {
+        let (extent, bytes_live) = match self.seen(id, inode.clone(), view) {
             Ok(seen) => {
                 open = seen.user_time_open;
-                self.look().extent(&seen)
+                let sources = self.sources(&seen.inode, 0, u64::MAX)?;
+                let look = self.look();
+                let extent = look.extent(&seen);
+                let bytes_live = look.bytes_live(&seen, &sources, extent.size)?;
+                (extent, bytes_live)
             }
             // A listing shows a file without user time; only opening it is refused.
             Err(fault) if fault.reason == Reason::NoUserTime => {
-                Extent { size: 0, mtime_ns: inode.born.unix_ns(), data: None }
+                (Extent { size: 0, mtime_ns: inode.born.unix_ns(), data: None }, 0)
             }
             Err(fault) => return Err(fault),
-        };
-        let is_file = inode.kind() == FileKind::File;
-        let bytes_live = match (is_file, view.is_past()) {
-            (true, false) => self.data.device().log().live_bytes(id).min(extent.size),
-            _ => extent.size,
         };
         // Writing changes a file's ctime as it does its mtime.
         let ctime_ns = extent.data.map_or(0, Hlc::unix_ns).max(inode.ctime_ns());
@@ -312,35 +314,6 @@ impl Engine {
         Ok((asked_end >= size, crc))
     }
 
-    pub(crate) fn seek(&self, session: SessionId, ask: &Seek, scratch: &mut Scratch) -> Result<u64, Fault> {
-        let capability = self.mint.open(&ask.capability, session)?;
-        self.answer(capability.view)?;
-        let inode = self.inode_at(capability.inode, capability.at())?;
-        let seen = self.seen(capability.inode, inode, capability.view)?;
-        let sources = self.sources(&seen.inode, ask.offset, u64::MAX)?;
-        let look = self.look();
-        let size = look.extent(&seen).size;
-        if ask.offset >= size {
-            return Err(Fault::new(Reason::NotFound, "the offset lies at or beyond the end of the file"));
-        }
-        let chunk_bytes = seen.inode.chunk_bytes();
-        let mut at = ask.offset;
-        while at < size {
-            let upto = ((at / chunk_bytes + 1) * chunk_bytes).min(size);
-            scratch.pieces.clear();
-            look.plan(&seen, &sources, ByteRange::new(at, upto), &mut scratch.pieces)?;
-            let wanted = |piece: &&frieze_multilog::Piece| matches!(piece.source, Source::Data(_)) == ask.data;
-            if let Some(piece) = scratch.pieces.iter().find(wanted) {
-                return Ok(piece.at);
-            }
-            at = upto;
-        }
-        if ask.data {
-            return Err(Fault::new(Reason::NotFound, "no data at or after the offset"));
-        }
-        Ok(size) // every file ends in a hole
-    }
-
     pub(crate) fn now(&self, ask: &Now) -> Result<NowReply, Fault> {
         let at = match ask.name.as_str() {
             "" => self.clock.now(),
@@ -397,7 +370,7 @@ impl Engine {
         let mut more = versions.len() > max;
         // The parts of a write count once. This many records are one version more than wanted, and only the last can lack
         // some of its parts.
-        let parts_max = (u64::from(PAYLOAD_BYTES_MAX) / chunk_bytes) as usize + 2;
+        let parts_max = ((u64::from(PAYLOAD_BYTES_MAX) / chunk_bytes) as usize + 2).max(HOLE_PARTS_MAX);
         let records_max = parts_max * (max + 1);
         let records = self.data.device().log().versions(found.id, after, Hlc::MAX, records_max);
         more |= records.len() == records_max;

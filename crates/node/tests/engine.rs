@@ -2,6 +2,9 @@
 
 #![expect(clippy::unwrap_used, reason = "a test may stop where something is not as it says")]
 
+#[path = "engine/holes.rs"]
+mod holes;
+
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 

@@ -391,6 +391,35 @@ pub struct WriteReply {
     pub offset: u64,
 }
 
+/// Punches a hole: the range reads as zeros from then on and takes no room; what it held stays readable in the past. The
+/// length of the file stays. One request reaches as far as the server says, at least over one chunk.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct Punch {
+    /// From [`OpenReply`].
+    #[prost(bytes = "vec", tag = "1")]
+    pub capability: Vec<u8>,
+    /// Offset in the file, bytes.
+    #[prost(uint64, tag = "2")]
+    pub offset: u64,
+    /// Bytes, at least 1.
+    #[prost(uint64, tag = "3")]
+    pub len: u64,
+    /// When to acknowledge.
+    #[prost(enumeration = "Durability", tag = "4")]
+    pub durability: i32,
+}
+
+/// A hole was punched.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct PunchReply {
+    /// Its stamp.
+    #[prost(uint64, tag = "1")]
+    pub stamp: u64,
+    /// Everything from the offset asked for up to here is a hole: go on from here if it lies before the end of the range.
+    #[prost(uint64, tag = "2")]
+    pub upto: u64,
+}
+
 /// Makes everything the session wrote to a file, and the metadata that names it, durable. Inode 0: everything.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct Sync {
@@ -738,6 +767,9 @@ pub enum Request {
     /// Health.
     #[prost(message, tag = "18")]
     Status(Status),
+    /// Punches a hole.
+    #[prost(message, tag = "40")]
+    Punch(Punch),
 }
 
 /// Body of a request frame.
@@ -747,7 +779,7 @@ pub struct RequestBody {
     #[prost(message, optional, tag = "30")]
     pub caller: Option<Caller>,
     /// What is asked.
-    #[prost(oneof = "Request", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18")]
+    #[prost(oneof = "Request", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 40")]
     pub request: Option<Request>,
 }
 
@@ -796,13 +828,16 @@ pub enum Reply {
     /// To [`Status`].
     #[prost(message, tag = "18")]
     Status(StatusReply),
+    /// To [`Punch`].
+    #[prost(message, tag = "40")]
+    Punch(PunchReply),
 }
 
 /// Body of a reply frame.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct ReplyBody {
     /// The answer.
-    #[prost(oneof = "Reply", tags = "1, 2, 4, 5, 6, 9, 10, 11, 13, 14, 15, 16, 17, 18")]
+    #[prost(oneof = "Reply", tags = "1, 2, 4, 5, 6, 9, 10, 11, 13, 14, 15, 16, 17, 18, 40")]
     pub reply: Option<Reply>,
 }
 

@@ -179,6 +179,9 @@ pub struct SetAttr {
     /// `stat` of an older instant stays cheap. Filled in by the server.
     #[prost(message, optional, tag = "9")]
     pub settled: Option<Settle>,
+    /// True: `size` only extends. A file that is as long already keeps its length, whoever made it so long meanwhile.
+    #[prost(bool, tag = "10")]
+    pub extend: bool,
 }
 
 /// Sets an extended attribute.

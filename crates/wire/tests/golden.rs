@@ -86,8 +86,10 @@ fn ops() -> Vec<(&'static str, Op)> {
                 mtime: Some(TimeValue { now: false, ns: -7 }),
                 by_handle: true,
                 settled: Some(settle()),
+                extend: false,
             }),
         ),
+        ("extend", Op::SetAttr(SetAttr { target: file(), size: Some(1 << 40), extend: true, ..SetAttr::default() })),
         (
             "set_xattr",
             Op::SetXattr(SetXattr { target: file(), name: b"user.c".to_vec(), value: vec![0, 255], flags: 1 }),
@@ -155,6 +157,15 @@ fn requests() -> Vec<(&'static str, Request)> {
         ("snapshots", Request::Snapshots(Snapshots {})),
         ("log", Request::Log(Log { target, view, after: AT, count_max: 10 })),
         ("status", Request::Status(Status {})),
+        (
+            "punch",
+            Request::Punch(Punch {
+                capability: vec![1, 2, 3],
+                offset: 4096,
+                len: 1 << 50,
+                durability: Durability::Sync as i32,
+            }),
+        ),
     ]
 }
 
@@ -250,6 +261,7 @@ fn replies() -> Vec<(&'static str, Reply)> {
                 last_whole: 26,
             }),
         ),
+        ("punch", Reply::Punch(PunchReply { stamp: AT, upto: 1 << 40 })),
     ]
 }
 

@@ -8,7 +8,7 @@ use crate::{SETTINGS, World, succeed};
 
 const OPERATIONS: &str = "1500";
 
-/// Every operation of fsx that frieze takes. The file is longer than some chunks; nothing is aligned to anything.
+/// Every operation of fsx. The file is longer than some chunks; nothing is aligned to anything.
 const MIX: &str = "\
 flen = 3000000
 [opsize]
@@ -26,6 +26,7 @@ fdatasync = 1
 copy_file_range = 2
 sendfile = 2
 posix_fallocate = 2
+punch_hole = 4
 ";
 
 /// `World::new` with room to see chunks and segments change often.

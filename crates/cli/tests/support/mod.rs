@@ -55,14 +55,19 @@ pub(crate) struct Mount {
 impl Mount {
     /// Mounts `server`; `None`, with a line that says why, where there is no FUSE.
     pub(crate) fn of(server: &Served) -> Option<Mount> {
+        Mount::at(server, "mnt")
+    }
+
+    /// As [`Mount::of`], on a mountpoint of this name: there may be several.
+    pub(crate) fn at(server: &Served, name: &str) -> Option<Mount> {
         if let Err(error) = OpenOptions::new().read(true).write(true).open("/dev/fuse") {
             eprintln!("skipped: this part mounts a file system, and /dev/fuse cannot be opened here: {error}");
             return None;
         }
-        let path = server.local("mnt");
+        let path = server.local(name);
         fs::create_dir(&path).unwrap();
         let timeout = PATIENCE.as_secs().to_string();
-        let mut command = server.command(&["mount", "--foreground", "--timeout", &timeout, "mnt"]);
+        let mut command = server.command(&["mount", "--foreground", "--timeout", &timeout, name]);
         let mut process = command.stdout(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(process.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();

@@ -58,11 +58,13 @@ pub(super) struct Chunk {
     /// By page number; pages never touched are not there.
     pages: Vec<(u32, Slot)>,
     version: u64,
+    /// Bytes that hold data after the last record.
+    live: i64,
 }
 
 impl Chunk {
-    /// Takes in the next record. Returns the change in bytes that hold data, and by how much the memory grew.
-    pub(super) fn push(&mut self, record: Record, archived: Archived) -> (i64, usize) {
+    /// Takes in the next record and returns by how much the memory grew.
+    pub(super) fn push(&mut self, record: Record, archived: Archived) -> usize {
         let number = self.records.len() as u32;
         assert!(number < PUNCH, "more records in a chunk than the index can number");
         let mut grown = self.stamps.push(self.records.len(), record.stamp) + push_slim(&mut self.records, record);
@@ -89,7 +91,21 @@ impl Chunk {
                 }
             }
         }
-        (live, grown)
+        self.live += live;
+        grown
+    }
+
+    /// Bytes that hold data after every record stamped up to `at`, among the first `upto` of the chunk; records stamped
+    /// below `after` may be hidden. `Err` with the most it can be, where only a plan can tell.
+    pub(super) fn live(&self, upto: u64, at: Hlc, after: Hlc) -> Result<u64, u64> {
+        let live = (self.live as u64).min(upto);
+        let (Some(first), Some(last)) = (self.records.first(), self.records.last()) else { return Ok(0) };
+        if first.stamp > at {
+            return Ok(0);
+        }
+        let reach = self.reaches.largest(0, self.records.len(), |at| self.records[at].reach());
+        let exact = first.stamp >= after && last.stamp <= at && u64::from(reach) <= upto;
+        if exact { Ok(live) } else { Err(if last.stamp <= at { live } else { upto.min(reach.into()) }) }
     }
 
     /// Plans `range` as it was after every record stamped up to `at`; those stamped below `after` are hidden.

@@ -21,7 +21,6 @@ pub(crate) struct File {
     chunks: Vec<(u32, Box<Chunk>)>,
     /// Stamp and user time of every record that has one; both rise.
     marks: Vec<(Hlc, UserTime)>,
-    live_bytes: i64,
 }
 
 impl File {
@@ -60,8 +59,7 @@ impl File {
             grown += reserve_slim(&mut self.chunks, 1) + heap_bytes(size_of::<Chunk>());
             self.chunks.insert(position, (meta.chunk.index, Box::default()));
         }
-        let (live, more) = self.chunks[position].1.push(record, archived);
-        self.live_bytes += live;
+        let more = self.chunks[position].1.push(record, archived);
         grown += more;
         // The parts of a group share their mark.
         if let Some(mark) = meta.user_time.map(|time| (meta.stamp, time)).filter(|mark| self.marks.last() != Some(mark))
@@ -76,6 +74,11 @@ impl File {
         if let Some(chunk) = self.chunk(chunk) {
             chunk.plan(range, at, after, planner);
         }
+    }
+
+    /// Bytes of a chunk that hold data, where that is known without a plan.
+    pub(crate) fn live_in(&self, chunk: u32, upto: u64, at: Hlc, after: Hlc) -> Result<u64, u64> {
+        self.chunk(chunk).map_or(Ok(0), |chunk| chunk.live(upto, at, after))
     }
 
     /// How far the records stamped in `(after, upto]` reach.
@@ -141,9 +144,10 @@ impl File {
         self.marks.last().map(|(_, time)| *time)
     }
 
-    /// Bytes that hold data now.
-    pub(crate) fn live_bytes(&self) -> u64 {
-        self.live_bytes as u64
+    /// The chunks among these that have a record, in order.
+    pub(crate) fn chunks_in(&self, chunks: RangeInclusive<u32>) -> impl Iterator<Item = u32> + '_ {
+        let from = self.position_of(*chunks.start());
+        self.chunks[from..].iter().map(|(index, _)| *index).take_while(move |index| chunks.contains(index))
     }
 
     /// Newest version of a chunk.

@@ -1,0 +1,67 @@
+//! Room in a file: holes punched into it, and length without bytes.
+
+use frieze_hlc::Hlc;
+use frieze_wire::message::{Punch, Reply, Request};
+use frieze_wire::txn::{Op, SetAttr, Target};
+
+use crate::file::{GRANT_ROUNDS_MAX, check_range, is_without_grant};
+use crate::{Error, File};
+
+impl File {
+    /// Punches a hole: the range reads as zeros from now on, takes no room among the live bytes, and stays readable in
+    /// the past. The length of the file stays. Returns the stamp of the last part: a read at it, or later, sees all of
+    /// the hole.
+    ///
+    /// A hole within one chunk is atomic; a wider one may be several, in order of offset.
+    ///
+    /// # Errors
+    /// `NotOpenFor`; as any call. Of a hole of several parts some may have happened.
+    ///
+    /// # Cost
+    /// One request for every 128 chunks of the range that were ever written; what was never written costs nothing.
+    pub fn punch(&self, offset: u64, len: u64) -> Result<Hlc, Error> {
+        self.must_write()?;
+        check_range(offset, len)?;
+        let end = offset + len;
+        let mut at = offset;
+        let mut stamp = self.shared.newest();
+        let mut rounds = 0;
+        while at < end {
+            let punch = Punch {
+                capability: self.capability().to_vec(),
+                offset: at,
+                len: end - at,
+                durability: self.durability() as i32,
+            };
+            self.note_dirty();
+            let numbered = self.shared.number()?;
+            match self.shared.ask(&self.ask(Request::Punch(punch), numbered.seq, &[]), &mut []) {
+                Ok((Reply::Punch(reply), _)) if reply.upto > at => {
+                    (at, stamp, rounds) = (reply.upto, Hlc(reply.stamp), 0);
+                }
+                Ok((other, _)) => return Err(self.shared.unexpected("a hole", &other)),
+                // A truncate took the grants that the server had just given; refused is answered, so this is another.
+                Err(Error::Refused(fault)) if is_without_grant(&fault) && rounds < GRANT_ROUNDS_MAX => rounds += 1,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(stamp)
+    }
+
+    /// Makes the file at least `len` bytes long, the new ones a hole. A file that is as long already, whoever made it so,
+    /// keeps its length: nothing that others append meanwhile is cut.
+    ///
+    /// # Errors
+    /// `NotOpenFor`; as any call.
+    pub fn extend_to(&self, len: u64) -> Result<(), Error> {
+        self.must_write()?;
+        let change = SetAttr {
+            target: Target::inode(self.inode()),
+            size: Some(len),
+            extend: true,
+            by_handle: true,
+            ..SetAttr::default()
+        };
+        self.shared.change(self.caller(), self.durability(), Op::SetAttr(change)).map(drop)
+    }
+}

@@ -1,0 +1,163 @@
+//! Holes: a range that reads as zeros from an instant on, and as it was before.
+//!
+//! Guarantees: a hole is ordered, stamped, remembered and made durable as a write is, and needs the same right; it never
+//! changes a length. The chunks that one request reaches are one group, seen wholly or not at all.
+//! Leaves to others: ranges of more chunks than a request reaches (`client`), what a hole does to older bytes
+//! (`multilog`).
+
+use std::collections::BTreeSet;
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+
+use frieze_base::{Fault, InodeId, Reason};
+use frieze_namespace::{Inode, PatchSource};
+use frieze_wire::frame::FrameHeader;
+use frieze_wire::message::{Durability as When, FileKind, Punch, PunchReply, Reply};
+
+use crate::changes::{GRANT_CHUNKS_MAX, check_granted, check_numbered, check_writable};
+use crate::data::{Content, HOLE_PARTS_MAX, Spread, WriteAsk, WriteReply as Answer, Written, split_hole};
+use crate::engine::{Engine, Responder};
+use crate::seen::layout_of;
+use crate::session::Principal;
+
+impl Engine {
+    pub(crate) fn punch(
+        &self,
+        principal: &Principal,
+        header: &FrameHeader,
+        ask: &Punch,
+        responder: &Arc<dyn Responder>,
+    ) {
+        let when = When::try_from(ask.durability).unwrap_or(When::Async);
+        let (request, reply_to) = (*header, responder.clone());
+        let upto_max = ask.offset.saturating_add(ask.len);
+        let reply = Box::new(move |result: Result<Written, Fault>| {
+            let result = result
+                .map(|written| Reply::Punch(PunchReply { stamp: written.stamp.0, upto: written.end.min(upto_max) }));
+            reply_to.respond(&request, result, &[], 0);
+        });
+        if let Err((reply, fault)) = self.try_punch(principal, header, ask, when, reply) {
+            reply(Err(fault));
+        }
+        if when == When::Sync {
+            self.durability.hurry();
+        }
+    }
+
+    /// An early refusal gives the reply back.
+    fn try_punch(
+        &self,
+        principal: &Principal,
+        header: &FrameHeader,
+        ask: &Punch,
+        when: When,
+        reply: Answer,
+    ) -> Result<(), (Answer, Fault)> {
+        let (id, inode) = match self.prepare_punch(principal, header, ask) {
+            Ok(ready) => ready,
+            Err(fault) => return Err((reply, fault)),
+        };
+        let layout = layout_of(id, &inode);
+        let place = || {
+            let namespace = self.meta.namespace();
+            let inode = namespace.current(id).ok_or(Fault::from(Reason::StaleHandle))?;
+            let spread = self.spread_of_hole(id, inode, ask)?;
+            check_granted(id, inode, header.session, spread.parts.iter().map(|part| part.chunk))?;
+            Ok(spread)
+        };
+        self.data.write(
+            WriteAsk {
+                session: header.session,
+                seq: header.seq,
+                acked: header.acked,
+                epoch: header.epoch,
+                seen: header.hlc,
+                inode: id,
+                layout,
+                known_offset: Some(ask.offset),
+                place: &place,
+                content: Content::Hole,
+                user_time: None,
+                uid: principal.caller.uid,
+                durability: when,
+            },
+            reply,
+        );
+        Ok(())
+    }
+
+    /// Checks the right, and sees to the grants: which chunks a hole touches only the server knows.
+    fn prepare_punch(
+        &self,
+        principal: &Principal,
+        header: &FrameHeader,
+        ask: &Punch,
+    ) -> Result<(InodeId, Inode), Fault> {
+        self.check_changeable()?;
+        check_numbered(header)?;
+        let capability = self.mint.open(&ask.capability, header.session)?;
+        check_writable(&capability)?;
+        let id = capability.inode;
+        let inode = self.current(id)?;
+        if inode.kind() != FileKind::File {
+            return Err(Reason::InvalidArgument.into());
+        }
+        if ask.len == 0 {
+            return Err(Fault::new(Reason::InvalidArgument, "a hole of no bytes"));
+        }
+        self.hold_back()?;
+        let spread = self.spread_of_hole(id, &inode, ask)?;
+        let missing = spread.parts.iter().map(|part| part.chunk);
+        let missing = missing.filter(|chunk| !inode.may_write_chunk(header.session, *chunk));
+        for run in runs(missing) {
+            self.grant(principal, header.session, id, *run.start(), run.end() - run.start() + 1)?;
+        }
+        Ok((id, inode))
+    }
+
+    fn spread_of_hole(&self, id: InodeId, inode: &Inode, ask: &Punch) -> Result<Spread, Fault> {
+        let layout = layout_of(id, inode);
+        split_hole(ask.offset, ask.len, layout, |chunks| {
+            let log = self.data.device().log();
+            let mut found: BTreeSet<u32> = log.chunks_in(id, chunks.clone()).take(HOLE_PARTS_MAX).collect();
+            // What the file shares shows where it wrote nothing itself.
+            let bytes = |chunk: u32| u64::from(chunk) * layout.chunk_bytes;
+            for patch in
+                inode.patches_in(bytes(*chunks.start()), bytes(*chunks.end()).saturating_add(layout.chunk_bytes))
+            {
+                if matches!(patch.source, PatchSource::Shared { .. }) {
+                    let shared =
+                        (patch.start / layout.chunk_bytes) as u32..=((patch.end - 1) / layout.chunk_bytes) as u32;
+                    found.extend(shared.take(HOLE_PARTS_MAX));
+                }
+            }
+            found.into_iter().take(HOLE_PARTS_MAX).collect()
+        })
+    }
+}
+
+/// Runs of consecutive chunks, none longer than one grant.
+fn runs(chunks: impl Iterator<Item = u32>) -> Vec<RangeInclusive<u32>> {
+    let mut runs: Vec<RangeInclusive<u32>> = Vec::new();
+    for chunk in chunks {
+        match runs.last_mut() {
+            Some(run) if run.end() + 1 == chunk && chunk - run.start() < GRANT_CHUNKS_MAX => {
+                *run = *run.start()..=chunk;
+            }
+            _ => runs.push(chunk..=chunk),
+        }
+    }
+    runs
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_are_of_neighbours_and_fit_into_a_grant() {
+        assert_eq!(runs([].into_iter()), []);
+        assert_eq!(runs([3, 4, 5, 9, 11, 12].into_iter()), [3..=5, 9..=9, 11..=12]);
+        assert_eq!(runs(0..40), [0..=15, 16..=31, 32..=39]);
+    }
+}

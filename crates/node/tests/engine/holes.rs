@@ -1,0 +1,246 @@
+//! Holes: punched, remembered, made durable, found, counted.
+
+use frieze_base::{Fault, Reason};
+use frieze_disk::CrashKind;
+use frieze_wire::message::{Durability, Log, Open, Punch, PunchReply, Reply, Request, Seek, VersionKind, View};
+use frieze_wire::txn::{Op, SetAttr, Settle, Target};
+
+use crate::{Machine, Served, pattern};
+
+/// Bytes of a chunk here.
+const CHUNK: u64 = 64 << 10;
+
+impl Served {
+    fn punch_request(capability: &[u8], offset: u64, len: u64, durability: Durability) -> Request {
+        Request::Punch(Punch { capability: capability.to_vec(), offset, len, durability: durability as i32 })
+    }
+
+    fn punch(&mut self, capability: &[u8], offset: u64, len: u64) -> Result<PunchReply, Fault> {
+        self.seq += 1;
+        let id = self.send(Self::punch_request(capability, offset, len, Durability::Async), &[], self.seq);
+        match self.answer(id).expect("answered at once").0? {
+            Reply::Punch(reply) => Ok(reply),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn seek(&mut self, path: &str, view: View, offset: u64, data: bool) -> Option<u64> {
+        let open = Open { target: Target::path(path), view, read: true, write: false, made_at: 0 };
+        let Reply::Open(open) = self.ask(Request::Open(open)).unwrap() else { panic!("no open file") };
+        match self.ask(Request::Seek(Seek { capability: open.capability, offset, data })) {
+            Ok(Reply::Seek(found)) => Some(found),
+            Err(fault) if fault.reason == Reason::NotFound => None,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Every border between data and hole.
+    fn borders(&mut self, path: &str, view: View) -> Vec<u64> {
+        let (mut found, mut at, mut data) = (Vec::new(), 0, true);
+        while let Some(next) = self.seek(path, view, at, data) {
+            found.push(next);
+            (at, data) = (next, !data);
+        }
+        found
+    }
+
+    fn live(&mut self, path: &str, view: View) -> u64 {
+        self.stat(path, view).unwrap().attr.bytes_live
+    }
+
+    fn truncate(&mut self, path: &str, len: u64) {
+        let op = SetAttr { target: Target::path(path), size: Some(len), ..SetAttr::default() };
+        self.txn(Op::SetAttr(op)).unwrap();
+    }
+
+    fn grant(&mut self, path: &str, first: u32, count: u32) {
+        let inode = self.stat(path, View::NOW).unwrap().attr.inode;
+        self.txn(Op::Grant(frieze_wire::txn::Grant { inode, first, count })).unwrap();
+    }
+}
+
+fn view(at: u64) -> View {
+    View { at: Some(at), user_at: None }
+}
+
+#[test]
+fn a_hole_over_several_chunks_is_one_stamp_and_the_bytes_before_it_stay_readable() {
+    let machine = Machine::new();
+    let mut served = machine.serve();
+    let file = served.make("/f");
+    served.grant("/f", 0, 4);
+    let bytes = pattern(4 * CHUNK as usize, 1);
+    let (written, _) = served.write(&file, Some(0), &bytes).unwrap();
+    let before = served.stat("/f", View::NOW).unwrap().attr;
+    machine.time.advance_us(10);
+    let hole = served.punch(&file, 1000, 3 * CHUNK).unwrap();
+    assert_eq!(hole.upto, 1000 + 3 * CHUNK);
+
+    let mut expected = bytes.clone();
+    expected[1000..1000 + 3 * CHUNK as usize].fill(0);
+    assert!(served.read("/f", View::NOW).unwrap() == expected);
+    assert!(served.at("/f", hole.stamp).unwrap() == expected);
+    assert!(served.at("/f", hole.stamp - 1).unwrap() == bytes);
+    assert!(served.at("/f", written).unwrap() == bytes);
+    let after = served.stat("/f", View::NOW).unwrap().attr;
+    assert_eq!((after.size, after.bytes_live), (4 * CHUNK, CHUNK));
+    assert!(after.mtime_ns > before.mtime_ns && after.ctime_ns > before.ctime_ns && after.changed == hole.stamp);
+    assert_eq!(served.borders("/f", View::NOW), [0, 1000, 1000 + 3 * CHUNK, 4 * CHUNK]);
+    assert_eq!(served.borders("/f", view(written)), [0, 4 * CHUNK]);
+    assert_eq!(served.live("/f", view(written)), 4 * CHUNK);
+
+    let log = Log { target: Target::path("/f"), view: View::NOW, after: written, count_max: 0 };
+    let Reply::Log(log) = served.ask(Request::Log(log)).unwrap() else { panic!("no log") };
+    let lines: Vec<_> = log.versions.iter().map(|line| (line.kind(), line.stamp, line.offset, line.len)).collect();
+    assert_eq!(lines, [(VersionKind::Punch, hole.stamp, 1000, 3 * CHUNK)]);
+}
+
+#[test]
+fn a_hole_extends_nothing_and_needs_no_length() {
+    let machine = Machine::new();
+    let mut served = machine.serve();
+    let file = served.make("/f");
+    served.write(&file, Some(0), b"abc").unwrap();
+    let far = served.punch(&file, 1 << 40, 1 << 40).unwrap();
+    assert_eq!(far.upto, 2 << 40);
+    let whole = served.punch(&file, 1, 1 << 60).unwrap();
+    assert_eq!(whole.upto, CHUNK * u64::from(u32::MAX), "as far as a file can reach");
+    assert_eq!(served.read("/f", View::NOW).unwrap(), b"a\0\0");
+    assert_eq!(served.live("/f", View::NOW), 1);
+    assert_eq!(served.punch(&file, 5, 0).unwrap_err().reason, Reason::InvalidArgument);
+    assert_eq!(served.punch(&file, u64::MAX, 1).unwrap_err().reason, Reason::TooLarge);
+    served.write(&file, Some(2), b"z").unwrap();
+    assert_eq!(served.read("/f", View::NOW).unwrap(), b"a\0z");
+}
+
+#[test]
+fn a_hole_over_more_chunks_than_one_request_reaches_says_how_far_it_came() {
+    let machine = Machine::new();
+    let mut served = machine.serve();
+    let file = served.make("/f");
+    // Every other chunk of 400, so that no two are neighbours.
+    for chunk in (0..400).step_by(2) {
+        served.grant("/f", chunk, 1);
+        served.write(&file, Some(u64::from(chunk) * CHUNK), b"x").unwrap();
+    }
+    let end = 399 * CHUNK;
+    let first = served.punch(&file, 0, end).unwrap();
+    assert_eq!(first.upto, 2 * 128 * CHUNK, "128 chunks that hold data, and the holes between them");
+    assert_eq!(served.live("/f", View::NOW), 200 - 128);
+    let second = served.punch(&file, first.upto, end - first.upto).unwrap();
+    assert_eq!((second.upto, served.live("/f", View::NOW)), (end, 0));
+    assert_eq!(served.seek("/f", View::NOW, 0, true), None);
+}
+
+#[test]
+fn punching_needs_a_file_open_for_writing_and_gets_its_own_grants() {
+    let machine = Machine::new();
+    let mut served = machine.serve();
+    let file = served.make("/f");
+    served.grant("/f", 0, 3);
+    served.write(&file, Some(0), &pattern(3 * CHUNK as usize, 1)).unwrap();
+    let inode = served.stat("/f", View::NOW).unwrap().attr.inode;
+    served.txn(Op::Settle(Settle { inode, ..Settle::default() })).unwrap();
+    // Nothing is granted any more; the right was proven at open.
+    served.punch(&file, CHUNK, CHUNK).unwrap();
+    assert_eq!(served.live("/f", View::NOW), 2 * CHUNK);
+    assert_eq!(served.stat("/f", View::NOW).unwrap().attr.size, 3 * CHUNK);
+
+    let open = Open { target: Target::path("/f"), view: View::NOW, read: true, write: false, made_at: 0 };
+    let Reply::Open(reader) = served.ask(Request::Open(open.clone())).unwrap() else { panic!("no open file") };
+    assert_eq!(served.punch(&reader.capability, 0, 1).unwrap_err().reason, Reason::AccessDenied);
+    let now = served.punch(&file, 0, 1).unwrap().stamp;
+    let Reply::Open(past) = served.ask(Request::Open(Open { view: view(now), ..open })).unwrap() else { panic!() };
+    assert_eq!(served.punch(&past.capability, 0, 1).unwrap_err().reason, Reason::ReadOnly);
+}
+
+#[test]
+fn a_punch_that_is_sent_again_runs_once_also_after_a_restart() {
+    let machine = Machine::new();
+    let mut served = machine.serve();
+    let file = served.make("/f");
+    served.write(&file, Some(0), b"first").unwrap();
+    let punch = || Served::punch_request(&file, 0, 5, Durability::Async);
+    let first = served.send(punch(), &[], 50);
+    let first = served.answer(first).unwrap().0.unwrap();
+    served.seq = 50;
+    served.write(&file, Some(0), b"second").unwrap();
+    let again = served.send(punch(), &[], 50);
+    assert_eq!(served.answer(again).unwrap().0.unwrap(), first);
+    let session = served.session;
+    drop(served);
+    let mut served = machine.serve();
+    served.session = session;
+    let late = served.send(punch(), &[], 50);
+    assert_eq!(served.answer(late).unwrap().0.unwrap(), first);
+    assert_eq!(served.read("/f", View::NOW).unwrap(), b"second");
+}
+
+#[test]
+fn a_sync_punch_is_answered_by_the_flush_and_survives_the_power() {
+    let mut machine = Machine::new();
+    let mut served = machine.serve();
+    let file = served.make("/f");
+    served.write(&file, Some(0), &pattern(3000, 3)).unwrap();
+    served.seq += 1;
+    let punch = Served::punch_request(&file, 1000, 1000, Durability::Sync);
+    let id = served.send(punch, &[], served.seq);
+    assert!(served.answer(id).is_none(), "not before it is on disk");
+    served.engine.flush().unwrap();
+    let Some((Ok(Reply::Punch(reply)), _)) = served.answer(id) else { panic!("not answered by the flush") };
+    drop(served);
+    machine.lose_power();
+    let mut served = machine.serve();
+    let mut expected = pattern(3000, 3);
+    expected[1000..2000].fill(0);
+    assert!(served.read("/f", View::NOW).unwrap() == expected);
+    assert!(served.at("/f", reply.stamp - 1).unwrap() == pattern(3000, 3));
+}
+
+#[test]
+fn live_bytes_are_exact_behind_truncates_and_in_the_past() {
+    let machine = Machine::new();
+    let mut served = machine.serve();
+    let file = served.make("/f");
+    served.grant("/f", 0, 4);
+    let (full, _) = served.write(&file, Some(0), &pattern(4 * CHUNK as usize, 1)).unwrap();
+    served.truncate("/f", CHUNK + 100);
+    assert_eq!(served.live("/f", View::NOW), CHUNK + 100);
+    served.truncate("/f", 4 * CHUNK);
+    assert_eq!(served.live("/f", View::NOW), CHUNK + 100, "what grew is a hole");
+    served.grant("/f", 0, 4);
+    let (last, _) = served.write(&file, Some(3 * CHUNK), b"far").unwrap();
+    assert_eq!(served.live("/f", View::NOW), CHUNK + 103);
+    assert_eq!(served.borders("/f", View::NOW), [0, CHUNK + 100, 3 * CHUNK, 3 * CHUNK + 3]);
+    assert_eq!(served.live("/f", view(full)), 4 * CHUNK);
+    assert_eq!(served.live("/f", view(last - 1)), CHUNK + 100);
+    // Written anew from the start: what was there before does not count twice.
+    served.truncate("/f", 0);
+    assert_eq!(served.live("/f", View::NOW), 0);
+    served.grant("/f", 0, 1);
+    served.write(&file, Some(0), &pattern(5000, 2)).unwrap();
+    assert_eq!(served.live("/f", View::NOW), 5000);
+    drop(served);
+    machine.disk.crash(CrashKind::Process);
+    machine.disk.restart();
+    let mut served = machine.serve();
+    served.open_session();
+    assert_eq!((served.live("/f", View::NOW), served.live("/f", view(last))), (5000, CHUNK + 103));
+}
+
+#[test]
+fn a_file_that_is_one_enormous_hole_is_looked_through_at_once() {
+    let machine = Machine::new();
+    let mut served = machine.serve();
+    let file = served.make("/f");
+    let len = CHUNK * u64::from(u32::MAX);
+    served.truncate("/f", len);
+    assert_eq!(served.borders("/f", View::NOW), [0; 0]);
+    assert_eq!(served.seek("/f", View::NOW, 5, false), Some(5));
+    let last = u32::MAX - 1;
+    served.grant("/f", last, 1);
+    served.write(&file, Some(len - 10), b"the end").unwrap();
+    assert_eq!(served.borders("/f", View::NOW), [len - 10, len - 3]);
+    assert_eq!(served.seek("/f", View::NOW, len - 5, false), Some(len - 3));
+    assert_eq!(served.live("/f", View::NOW), 7);
+}
