@@ -19,7 +19,8 @@ wanted=(cc:build-essential python3:python3)
 [ -e /dev/fuse ] && wanted+=(fusermount3:fuse3)
 case "${1:-}" in
     "") ;;
-    --tests) wanted+=(git:git fio:fio sqlite3:sqlite3 setfattr:attr pkg-config:pkg-config) ;;
+    --tests) wanted+=(git:git fio:fio sqlite3:sqlite3 setfattr:attr pkg-config:pkg-config
+        stress-ng:stress-ng dbench:dbench setfacl:acl) ;;
     *) fail "unknown option $1; there is only --tests" ;;
 esac
 
@@ -46,6 +47,18 @@ if [ ${#packages[@]} -gt 0 ]; then
         tail -n 20 "$log" >&2
         fail "apt-get could not install ${packages[*]}"
     fi
+fi
+
+# PostgreSQL for its test, without the database that Debian would make and start for the machine.
+if [ "${1:-}" = --tests ] && have apt-get && ! ls /usr/lib/postgresql/*/bin/pgbench >/dev/null 2>&1; then
+    become=()
+    [ "$(id -u)" -eq 0 ] || become=(sudo)
+    say "installing postgresql"
+    "${become[@]}" env DEBIAN_FRONTEND=noninteractive bash -euc '
+        apt-get install --yes --no-install-recommends postgresql-common
+        sed -i "s/^#* *create_main_cluster.*/create_main_cluster = false/" /etc/postgresql-common/createcluster.conf
+        apt-get install --yes --no-install-recommends postgresql
+    ' >/dev/null || say "postgresql could not be installed: its test will say so and pass"
 fi
 
 # Rust: the version that Cargo.toml asks for, or newer.

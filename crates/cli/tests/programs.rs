@@ -1,5 +1,6 @@
 //! Programs that people run, on a real mount: what verifies every byte it wrote (fio, fsx), what knows POSIX by heart
-//! (pjdfstest), what builds and stores source (cargo, git), what trusts a file system with its tables (SQLite).
+//! (pjdfstest), what builds and stores source (cargo, git), what trusts a file system with its tables (SQLite,
+//! PostgreSQL), what wears it down (stress-ng, dbench).
 //!
 //! Each part says so and passes where its program or /dev/fuse is missing; `scripts/bootstrap.sh --tests` installs them.
 
@@ -16,8 +17,12 @@ mod fio;
 mod fsx;
 #[path = "programs/pjdfstest.rs"]
 mod pjdfstest;
+#[path = "programs/postgres.rs"]
+mod postgres;
 #[path = "programs/stores.rs"]
 mod stores;
+#[path = "programs/stress.rs"]
+mod stress;
 
 use std::process::{Command, Output};
 
