@@ -103,6 +103,7 @@ reasons! {
     InvalidInstant = 38 => Invalid, "not an instant";
     InputOutput = 39 => Unavailable, "input/output error";
     Internal = 40 => Internal, "internal error";
+    Superseded = 41 => Conflict, "changed meanwhile";
 }
 
 /// A failed request as it travels between crates and processes: the reason and a sentence for a person.

@@ -109,6 +109,10 @@ fn kind_word(kind: VersionKind) -> &'static str {
         VersionKind::Named => "named",
         VersionKind::Unnamed => "unnamed",
         VersionKind::Punch => "punch",
+        VersionKind::Cloned => "cloned",
+        VersionKind::Restored => "restored",
+        VersionKind::Undone => "undone",
+        VersionKind::Shared => "copied",
     }
 }
 

@@ -149,6 +149,7 @@ pub(crate) fn name_of(reply: &Reply) -> &'static str {
         Reply::Log(_) => "versions",
         Reply::Status(_) => "a status",
         Reply::Punch(_) => "a hole",
+        Reply::Edited(_) => "a clone, restore, undo or copy",
     }
 }
 

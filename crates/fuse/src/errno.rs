@@ -30,7 +30,7 @@ pub fn errno_of(reason: Reason) -> Errno {
         Reason::NoSpace => Errno::ENOSPC,
         Reason::StaleHandle => Errno::ESTALE,
         Reason::CrossDevice => Errno::EXDEV,
-        Reason::Busy => Errno::EBUSY,
+        Reason::Busy | Reason::Superseded => Errno::EBUSY,
         Reason::Unsupported => Errno::EOPNOTSUPP,
         Reason::BadFrame | Reason::WrongVersion | Reason::WrongCluster => Errno::EPROTO,
         Reason::StaleEpoch

@@ -3,7 +3,7 @@
 //! An operation first checks everything, then changes memory and notes which inodes it touched; at the end every touched
 //! inode becomes one version. So a failed operation leaves no trace but its remembered outcome.
 
-use frieze_base::{Fault, InodeId, Seq, SessionId};
+use frieze_base::{FastMap, Fault, InodeId, Reason, Seq, SessionId};
 use frieze_hlc::Hlc;
 use frieze_wire::message::{FileKind, VersionKind};
 use frieze_wire::txn::{Caller, Op, Outcome, Target, Transaction};
@@ -20,6 +20,8 @@ use crate::walk::{Last, Nothing, Place, Walk};
 
 /// Outcomes remembered for one session that does not acknowledge them; it then has to before it goes on.
 pub const OUTCOMES_REMEMBERED_MAX: usize = 4096;
+/// Inodes touched by a transaction that are searched one by one. An edit touches many.
+const TOUCHED_SCANNED_MAX: usize = 8;
 
 /// One transaction while it runs.
 pub(crate) struct Run<'a> {
@@ -28,6 +30,8 @@ pub(crate) struct Run<'a> {
     pub(crate) stamp: Hlc,
     pub(crate) changes: &'a mut Vec<Change>,
     touched: Vec<Touched>,
+    /// Where in `touched` an inode is; kept once there are many.
+    touched_at: FastMap<InodeId, usize>,
 }
 
 struct Touched {
@@ -70,6 +74,7 @@ impl Namespace {
             stamp,
             changes,
             touched: Vec::with_capacity(4),
+            touched_at: FastMap::default(),
         };
         let result = self.execute(&mut run, txn.op.as_ref());
         match result {
@@ -123,12 +128,13 @@ impl Namespace {
             Op::Settle(op) => self.settle(run, op),
             Op::MakeSnapshot(op) => self.make_snapshot(run, op),
             Op::DeleteSnapshot(op) => self.delete_snapshot(run, op),
+            Op::Edit(op) => self.edit_tree(run, op),
         }
     }
 
     /// Makes a version of every inode touched.
     fn seal(&mut self, run: Run<'_>) {
-        let Run { session, caller, stamp, changes, touched } = run;
+        let Run { session, caller, stamp, changes, touched, .. } = run;
         for Touched { id, causes } in touched {
             let inode = self.inodes.get_mut(id).expect("what was touched is in memory");
             inode.trim();
@@ -143,7 +149,9 @@ impl Namespace {
         let session = SessionId(txn.session);
         // A session that was just closed, or a close that has to be tried again, has nothing to remember.
         let ends = matches!(txn.op, Some(Op::CloseSession(_)));
-        if txn.seq == 0 || ends || !self.sessions.contains_key(&session) {
+        // An edit that was planned on what has changed since is planned again, under the same number.
+        let again = outcome.reason == Reason::Superseded as u32;
+        if txn.seq == 0 || ends || again || !self.sessions.contains_key(&session) {
             return;
         }
         let stamp = Hlc(outcome.stamp);
@@ -257,8 +265,17 @@ impl Run<'_> {
     }
 
     fn touch(&mut self, id: InodeId) -> &mut Touched {
-        let at = self.touched.iter().position(|touched| touched.id == id).unwrap_or_else(|| {
+        let at = match self.touched.len() <= TOUCHED_SCANNED_MAX {
+            true => self.touched.iter().position(|touched| touched.id == id),
+            false => self.touched_at.get(&id).copied(),
+        };
+        let at = at.unwrap_or_else(|| {
             self.touched.push(Touched { id, causes: Vec::new() });
+            if self.touched.len() > TOUCHED_SCANNED_MAX {
+                let known = self.touched_at.len();
+                let ids = self.touched.iter().map(|touched| touched.id).enumerate().skip(known);
+                self.touched_at.extend(ids.map(|(at, id)| (id, at)));
+            }
             self.touched.len() - 1
         });
         &mut self.touched[at]

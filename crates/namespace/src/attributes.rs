@@ -10,7 +10,7 @@ use crate::apply::{Done, Run};
 use crate::error::{Error, lossy};
 use crate::inode::{Inode, Layout, MAY_WRITE, SET_GID, STICKY, allows, without_set_id};
 use crate::key::Key;
-use crate::namespace::Namespace;
+use crate::namespace::{Namespace, Xattrs};
 use crate::patch::{Patch, lay};
 use crate::stored::StoredXattr;
 
@@ -140,7 +140,7 @@ impl Namespace {
         run.tell(id, VersionKind::SetAttr, b"");
     }
 
-    fn bind_plugin(&mut self, run: &mut Run<'_>, id: InodeId, plugin: String) {
+    pub(crate) fn bind_plugin(&mut self, run: &mut Run<'_>, id: InodeId, plugin: String) {
         let old = &self.edit(run, id).layout;
         let layout = Layout { plugin, ..Layout::clone(old) };
         let shared = self.share(layout);
@@ -234,6 +234,15 @@ pub(crate) fn file_bytes_max(chunk_bytes: u64) -> u64 {
     chunk_bytes.saturating_mul(u32::MAX.into()).min(i64::MAX as u64)
 }
 
+/// Checks what an inode's extended attributes would take together.
+pub(crate) fn check_xattrs_size(all: &Xattrs) -> Result<(), Error> {
+    let bytes = all.iter().map(|(name, value)| name.len() + value.len()).sum();
+    if bytes > XATTRS_BYTES_MAX {
+        return Err(Error::AttributesFull { bytes, bytes_max: XATTRS_BYTES_MAX });
+    }
+    Ok(())
+}
+
 pub(crate) fn check_xattr_name(name: &[u8]) -> Result<XattrClass, Error> {
     if name.is_empty() || name.len() > NAME_BYTES_MAX {
         return Err(Error::AttributeName { bytes: name.len() });
@@ -249,7 +258,7 @@ pub(crate) fn check_xattr_name(name: &[u8]) -> Result<XattrClass, Error> {
     }
 }
 
-fn check_xattr_change(caller: &Caller, inode: &Inode, name: &[u8]) -> Result<(), Error> {
+pub(crate) fn check_xattr_change(caller: &Caller, inode: &Inode, name: &[u8]) -> Result<(), Error> {
     let owns = caller.uid == 0 || caller.uid == inode.uid;
     match check_xattr_name(name)? {
         XattrClass::User => {
@@ -272,7 +281,7 @@ fn check_xattr_change(caller: &Caller, inode: &Inode, name: &[u8]) -> Result<(),
     Ok(())
 }
 
-fn check_plugin(inode: &Inode, value: &[u8]) -> Result<String, Error> {
+pub(crate) fn check_plugin(inode: &Inode, value: &[u8]) -> Result<String, Error> {
     if !inode.is_directory() {
         return Err(Error::InvalidArgument { why: "a time plug-in is bound to a directory" });
     }

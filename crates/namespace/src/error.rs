@@ -182,6 +182,30 @@ pub enum Error {
         /// What it was to be.
         what: &'static str,
     },
+    /// What an edit was planned on is not so any more: plan it again.
+    #[error("{what} changed meanwhile")]
+    Superseded {
+        /// What changed.
+        what: String,
+    },
+    /// An edit changes more than fits in one transaction.
+    #[error("{steps} changes at once: at most {steps_max} are allowed; take one directory after the other")]
+    EditTooLarge {
+        /// Changes asked for.
+        steps: usize,
+        /// Limit.
+        steps_max: usize,
+    },
+    /// A file would be put together from too many ranges.
+    #[error("inode {inode} would share {patches} ranges: at most {patches_max} are allowed; copy the bytes instead")]
+    TooManyPatches {
+        /// The file.
+        inode: InodeId,
+        /// Ranges it would have.
+        patches: usize,
+        /// Limit.
+        patches_max: usize,
+    },
     /// The store of the past failed.
     #[error("{0}")]
     History(Fault),
@@ -214,6 +238,8 @@ impl Error {
             Error::Overloaded { .. } => Reason::Overloaded,
             Error::Future { .. } => Reason::Future,
             Error::SnapshotName(_) => Reason::InvalidArgument,
+            Error::Superseded { .. } => Reason::Superseded,
+            Error::EditTooLarge { .. } | Error::TooManyPatches { .. } => Reason::TooLarge,
             Error::Corrupt { .. } => Reason::Corrupt,
             Error::History(fault) => fault.reason,
         }

@@ -20,6 +20,7 @@
 mod apply;
 mod attributes;
 mod cut;
+mod edit;
 mod error;
 mod history;
 mod inode;
@@ -39,6 +40,7 @@ mod walk;
 pub use apply::OUTCOMES_REMEMBERED_MAX;
 pub use attributes::PLUGIN_XATTR;
 pub use cut::Cut;
+pub use edit::EDIT_STEPS_MAX;
 pub use error::Error;
 pub use history::{Change, History, Newest, VisitChanged, VisitValue, VisitVersion};
 pub use inode::{Inode, Layout, MAY_EXECUTE, MAY_READ, MAY_WRITE, WriteGrant, check_access};
@@ -49,4 +51,4 @@ pub use namespace::{Counts, Namespace, ORPHANS_KEPT_MAX, Resolved, Session, Snap
 pub use patch::{PATCHES_MAX, Patch, PatchSource};
 pub use read::Listed;
 pub use sessions::{GRANT_CHUNKS_MAX, SESSIONS_MAX, SNAPSHOTS_MAX};
-pub use timeline::{Cause, Changed, Named, Revision, State, Subject, SubjectChange, names_at};
+pub use timeline::{Cause, Changed, Named, Revision, State, Subject, SubjectChange, entry_at, names_at};

@@ -237,6 +237,16 @@ impl Namespace {
         self.inodes.get(id)
     }
 
+    /// What a request of a session did, if it ran and is not acknowledged yet.
+    pub fn remembered(&self, session: SessionId, seq: Seq) -> Option<&Outcome> {
+        self.replies.get(&session)?.outcomes.get(&seq.0)
+    }
+
+    /// How many names a directory holds now.
+    pub fn entry_count(&self, directory: InodeId) -> usize {
+        self.directories.get(&directory).map_or(0, BTreeMap::len)
+    }
+
     /// True if the session may write that chunk now.
     pub fn has_grant(&self, session: SessionId, inode: InodeId, chunk: u32) -> bool {
         self.inodes.get(inode).is_some_and(|inode| inode.may_write_chunk(session, chunk))

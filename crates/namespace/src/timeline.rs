@@ -268,6 +268,17 @@ fn author(history: &dyn History, id: InodeId, stamp: Hlc) -> Result<(SessionId, 
     }
 }
 
+/// What a name stood for at an instant.
+///
+/// # Errors
+/// `Corrupt`; those of the store.
+pub fn entry_at(history: &dyn History, directory: InodeId, name: &[u8], at: Hlc) -> Result<Option<InodeId>, Fault> {
+    match history.newest(&Key::Entry(directory, name).encode(), at)? {
+        Some((from, Some(value))) => Ok(Some(Entry::read(from, &value)?.inode())),
+        _ => Ok(None),
+    }
+}
+
 /// The names of an inode at an instant, by directory and name.
 ///
 /// # Errors

@@ -129,7 +129,7 @@ impl<'a> Walk<'a> {
     }
 
     /// Checks that the caller may come to an inode that was named by its number: by some way from the root.
-    fn approach(&self, id: InodeId) -> Result<(), Error> {
+    pub(crate) fn approach(&self, id: InodeId) -> Result<(), Error> {
         let mut inode = self.look(id)?;
         if !inode.is_directory() {
             if inode.links as usize > inode.places().count() {

@@ -562,6 +562,14 @@ pub enum VersionKind {
     Unnamed = 5,
     /// Bytes punched out.
     Punch = 6,
+    /// Made by a clone, or a part of it.
+    Cloned = 70,
+    /// Changed by a restore.
+    Restored = 71,
+    /// Changed by an undo.
+    Undone = 72,
+    /// A range copied by sharing.
+    Shared = 73,
 }
 
 /// One version.
@@ -770,6 +778,18 @@ pub enum Request {
     /// Punches a hole.
     #[prost(message, tag = "40")]
     Punch(Punch),
+    /// Copies by sharing.
+    #[prost(message, tag = "70")]
+    Clone(crate::edit::CloneTree),
+    /// Puts back what was.
+    #[prost(message, tag = "71")]
+    Restore(crate::edit::Restore),
+    /// Takes back what somebody did.
+    #[prost(message, tag = "72")]
+    Undo(crate::edit::Undo),
+    /// Copies a range by sharing.
+    #[prost(message, tag = "73")]
+    CopyRange(crate::edit::CopyRange),
 }
 
 /// Body of a request frame.
@@ -779,7 +799,10 @@ pub struct RequestBody {
     #[prost(message, optional, tag = "30")]
     pub caller: Option<Caller>,
     /// What is asked.
-    #[prost(oneof = "Request", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 40")]
+    #[prost(
+        oneof = "Request",
+        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 40, 70, 71, 72, 73"
+    )]
     pub request: Option<Request>,
 }
 
@@ -831,13 +854,16 @@ pub enum Reply {
     /// To [`Punch`].
     #[prost(message, tag = "40")]
     Punch(PunchReply),
+    /// To [`Request::Clone`], [`Request::Restore`], [`Request::Undo`] and [`Request::CopyRange`].
+    #[prost(message, tag = "70")]
+    Edited(crate::edit::EditReply),
 }
 
 /// Body of a reply frame.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct ReplyBody {
     /// The answer.
-    #[prost(oneof = "Reply", tags = "1, 2, 4, 5, 6, 9, 10, 11, 13, 14, 15, 16, 17, 18, 40")]
+    #[prost(oneof = "Reply", tags = "1, 2, 4, 5, 6, 9, 10, 11, 13, 14, 15, 16, 17, 18, 40, 70")]
     pub reply: Option<Reply>,
 }
 

@@ -310,6 +310,10 @@ pub enum Op {
     /// Makes the file system: root directory and layout. The first transaction of a metalog, and only that.
     #[prost(message, tag = "23")]
     Format(Format),
+    /// Many changes at one stamp: a clone, restore, undo or shared copy as the server has analysed it. Never taken from a
+    /// client.
+    #[prost(message, tag = "70")]
+    Edit(crate::edit::Edit),
 }
 
 /// The first transaction: the root directory and the defaults that new files inherit.
@@ -351,7 +355,7 @@ pub struct Transaction {
     #[prost(uint64, tag = "5")]
     pub must_see: u64,
     /// What to do.
-    #[prost(oneof = "Op", tags = "10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23")]
+    #[prost(oneof = "Op", tags = "10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 70")]
     pub op: Option<Op>,
 }
 

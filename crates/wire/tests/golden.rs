@@ -12,6 +12,7 @@ use std::path::PathBuf;
 
 use frieze_base::{ChainEpoch, InodeId, Reason, Seq, SessionId, crc32c};
 use frieze_hlc::Hlc;
+use frieze_wire::edit::*;
 use frieze_wire::frame::{BODY_BYTES_MAX, PAYLOAD_BYTES_MAX, PROTOCOL_VERSION};
 use frieze_wire::message::*;
 use frieze_wire::txn::*;
@@ -62,6 +63,49 @@ fn settle() -> Settle {
     Settle { inode: 77, keep_grant: true, stamp: AT, size: 4097, mtime_ns: -9 }
 }
 
+fn share() -> Share {
+    Share { start: 4096, len: 1 << 20, inode: 77, offset: 512, at: AT }
+}
+
+fn edit() -> Edit {
+    let xattr = Xattr { name: b"user.c".to_vec(), value: Some(vec![0, 255]) };
+    let gone = Xattr { name: b"user.d".to_vec(), value: None };
+    Edit {
+        kind: EditKind::Undo as i32,
+        at: AT,
+        brought: vec![Brought { inode: 77, from: AT, value: vec![1, 2], xattrs: vec![xattr.clone()] }],
+        new: vec![NewInode {
+            kind: FileKind::Symlink as i32,
+            mode: 0o777,
+            uid: 1000,
+            gid: 100,
+            atime_ns: -1,
+            mtime_ns: 5,
+            size: 1 << 33,
+            target: b"../to".to_vec(),
+            rdev: 5,
+            chunk_bytes: 64 << 20,
+            chain_count: 8,
+            plugin: "json:/t".into(),
+            xattrs: vec![xattr],
+            shares: vec![share()],
+        }],
+        names: vec![SetName { directory: NEW | 3, name: b"n".to_vec(), expect: 77, inode: NEW }],
+        states: vec![SetState {
+            inode: 77,
+            expect: AT,
+            mode: Some(0),
+            uid: Some(0),
+            gid: Some(0),
+            atime_ns: Some(-1),
+            mtime_ns: Some(0),
+            size: Some(0),
+            shares: vec![share()],
+            xattrs: vec![gone],
+        }],
+    }
+}
+
 fn ops() -> Vec<(&'static str, Op)> {
     let make = |kind| Op::Make(Make { target: file(), mode: 0o644, or_open: true, kind: Some(kind) });
     vec![
@@ -99,6 +143,7 @@ fn ops() -> Vec<(&'static str, Op)> {
         ("settle", Op::Settle(settle())),
         ("make_snapshot", Op::MakeSnapshot(MakeSnapshot { name: "release-1".into(), at: AT })),
         ("delete_snapshot", Op::DeleteSnapshot(DeleteSnapshot { name: "release-1".into() })),
+        ("edit", Op::Edit(edit())),
         ("format", Op::Format(Format { chunk_bytes: 64 << 20, chain_count: 8, uid: 0, gid: 0, mode: 0o755 })),
     ]
 }
@@ -157,6 +202,29 @@ fn requests() -> Vec<(&'static str, Request)> {
         ("snapshots", Request::Snapshots(Snapshots {})),
         ("log", Request::Log(Log { target, view, after: AT, count_max: 10 })),
         ("status", Request::Status(Status {})),
+        ("clone", Request::Clone(CloneTree { source: file(), at: AT, target: file(), dry_run: true })),
+        ("restore", Request::Restore(Restore { target: file(), at: AT, delete: true, dry_run: true })),
+        (
+            "undo",
+            Request::Undo(Undo {
+                target: file(),
+                sessions: vec![AT, 9],
+                uid: Some(0),
+                after: 7,
+                upto: AT,
+                dry_run: true,
+            }),
+        ),
+        (
+            "copy_range",
+            Request::CopyRange(CopyRange {
+                source: vec![1, 2],
+                source_offset: 3,
+                target: vec![4],
+                target_offset: 5,
+                len: 1 << 40,
+            }),
+        ),
         (
             "punch",
             Request::Punch(Punch {
@@ -262,6 +330,27 @@ fn replies() -> Vec<(&'static str, Reply)> {
             }),
         ),
         ("punch", Reply::Punch(PunchReply { stamp: AT, upto: 1 << 40 })),
+        (
+            "edited",
+            Reply::Edited(EditReply {
+                stamp: AT,
+                id: 77,
+                actions: vec![Action {
+                    kind: ActionKind::Left as i32,
+                    path: b"/a/b".to_vec(),
+                    inode: 77,
+                    offset: 4096,
+                    len: 10,
+                    words: "others wrote these bytes since".into(),
+                    newest: AT,
+                    older: AT - 1,
+                }],
+                count: 9,
+                at: AT - 2,
+                repeated: true,
+                len: 1 << 40,
+            }),
+        ),
     ]
 }
 

@@ -1,0 +1,589 @@
+//! Edits: many changes at one stamp, all or none.
+//!
+//! Guarantees: an edit runs only if everything it was planned on is still so; the rights are those that the single
+//! operations need; what it leaves is a tree, with link counts right, whatever the plan said.
+//! Leaves to others: the plan (`node`), and that nothing was written meanwhile to a file whose bytes it decides.
+//!
+//! All names of an edit change at once, so what counts is the end: names may change places, a directory may go together
+//! with all that is in it, and a directory may move below one that moves away.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use frieze_base::{FastMap, Fault, InodeId, NAME_BYTES_MAX};
+use frieze_hlc::Hlc;
+use frieze_wire::edit::{Brought, Edit, EditKind, NEW, NewInode, SetState, Share, Xattr};
+use frieze_wire::message::{FileKind, VersionKind};
+use prost::Message;
+
+use crate::apply::{Done, Run};
+use crate::attributes::{PLUGIN_XATTR, check_plugin, check_xattr_change, check_xattrs_size, file_bytes_max};
+use crate::error::{Error, lossy};
+use crate::history::History;
+use crate::inode::{Extra, Inode, Layout, MAY_EXECUTE, MAY_WRITE, STICKY, allows, without_set_id};
+use crate::key::Key;
+use crate::names::LINKS_MAX;
+use crate::namespace::{Entry, Namespace, Xattrs};
+use crate::patch::{PATCHES_MAX, Patch, PatchSource, lay};
+use crate::stored::{StoredInode, StoredXattr, decode};
+use crate::walk::{Nothing, Walk};
+
+/// Names, new inodes and changed inodes of one edit. About 100 bytes each in the log of metadata.
+pub const EDIT_STEPS_MAX: usize = 1 << 18;
+
+/// A name that changes.
+struct Naming<'a> {
+    directory: InodeId,
+    name: &'a [u8],
+    old: Option<Entry>,
+    new: Option<(InodeId, FileKind)>,
+}
+
+/// Directories in which an inode gains and loses a name.
+#[derive(Default)]
+struct Tally {
+    gains: Vec<InodeId>,
+    losses: Vec<InodeId>,
+}
+
+/// An edit whose numbers are resolved and that was found good.
+struct Draft<'a> {
+    cause: VersionKind,
+    brought: BTreeMap<InodeId, (Inode, Xattrs)>,
+    first_new: u64,
+    new: Vec<(Inode, &'a NewInode)>,
+    names: Vec<Naming<'a>>,
+    tallies: BTreeMap<InodeId, Tally>,
+    states: Vec<(InodeId, &'a SetState, Vec<Patch>)>,
+}
+
+impl Namespace {
+    pub(crate) fn edit_tree(&mut self, run: &mut Run<'_>, op: &Edit) -> Result<Done, Error> {
+        let draft = self.draft(run, op)?;
+        let first = draft.new.first().map_or(InodeId(0), |_| InodeId(draft.first_new));
+        self.carry_out(run, draft);
+        Ok(Done::with(first))
+    }
+
+    fn draft<'a>(&self, run: &Run<'_>, op: &'a Edit) -> Result<Draft<'a>, Error> {
+        let steps = op.new.len() + op.names.len() + op.states.len() + op.brought.len();
+        if steps > EDIT_STEPS_MAX {
+            return Err(Error::EditTooLarge { steps, steps_max: EDIT_STEPS_MAX });
+        }
+        let cause = match op.kind() {
+            EditKind::Clone => VersionKind::Cloned,
+            EditKind::Restore => VersionKind::Restored,
+            EditKind::Undo => VersionKind::Undone,
+            EditKind::CopyRange => VersionKind::Shared,
+        };
+        let mut draft = Draft {
+            cause,
+            brought: BTreeMap::new(),
+            first_new: self.last_id + 1,
+            new: Vec::with_capacity(op.new.len()),
+            names: Vec::with_capacity(op.names.len()),
+            tallies: BTreeMap::new(),
+            states: Vec::with_capacity(op.states.len()),
+        };
+        for brought in &op.brought {
+            let id = InodeId(brought.inode);
+            if self.inodes.get(id).is_some() {
+                continue;
+            }
+            let (inode, _) = StoredInode::read(Hlc(brought.from), &brought.value, Arc::new)?;
+            if inode.orphaned().is_none() || id.0 == 0 || id.0 > self.last_id {
+                return Err(Error::InvalidArgument { why: "only an inode without a name is brought back" });
+            }
+            let some = |xattr: &Xattr| Some((xattr.name.as_slice().into(), xattr.value.as_deref()?.into()));
+            draft.brought.insert(id, (inode, brought.xattrs.iter().filter_map(some).collect()));
+        }
+        for new in &op.new {
+            draft.new.push((new_inode(run, new)?, new));
+        }
+        self.draft_names(&mut draft, op)?;
+        self.check_tree(&draft)?;
+        self.check_name_rights(run, &draft)?;
+        let mut seen = BTreeSet::new();
+        for state in &op.states {
+            let id = InodeId(state.inode);
+            if !seen.insert(id) {
+                return Err(Error::InvalidArgument { why: "an edit changes an inode twice" });
+            }
+            let patches = self.check_state(run, &draft, id, state)?;
+            draft.states.push((id, state, patches));
+        }
+        Ok(draft)
+    }
+
+    /// What an edit needs to name an inode again that has no name: its last version; `None` if memory still holds it.
+    ///
+    /// # Errors
+    /// `StaleHandle` if it never was; those of the store.
+    pub fn bring(&self, history: &dyn History, id: InodeId) -> Result<Option<Brought>, Fault> {
+        if self.inodes.get(id).is_some() {
+            return Ok(None);
+        }
+        let Some((from, Some(value))) = history.newest(&Key::Inode(id).encode(), Hlc::MAX)? else {
+            return Err(Error::StaleHandle { inode: id }.into());
+        };
+        let prefix = Key::Xattr(id, b"").encode();
+        let mut xattrs = Vec::new();
+        let mut broken = Ok(());
+        history.scan(&prefix, &[], Hlc::MAX, &mut |key, _, value| {
+            match decode::<StoredXattr>(value, "extended attribute") {
+                Ok(stored) => xattrs.push(Xattr { name: key[prefix.len()..].to_vec(), value: Some(stored.value) }),
+                Err(error) => broken = Err(error),
+            }
+            broken.is_ok()
+        })?;
+        broken?;
+        Ok(Some(Brought { inode: id.0, from: from.0, value, xattrs }))
+    }
+
+    /// An inode as it is before the edit, or as the edit makes or brings it.
+    fn drafted<'a>(&'a self, draft: &'a Draft<'_>, id: InodeId) -> Result<&'a Inode, Error> {
+        let new = || draft.new.get(usize::try_from(id.0.checked_sub(draft.first_new)?).ok()?).map(|(inode, _)| inode);
+        let held = self.inodes.get(id).or_else(|| draft.brought.get(&id).map(|(inode, _)| inode)).or_else(new);
+        held.ok_or(Error::StaleHandle { inode: id })
+    }
+
+    fn draft_names<'a>(&self, draft: &mut Draft<'a>, op: &'a Edit) -> Result<(), Error> {
+        let number = |number: u64, draft: &Draft<'_>| match number & NEW {
+            0 => Ok(InodeId(number)),
+            _ if (number & !NEW) < draft.new.len() as u64 => Ok(InodeId(draft.first_new + (number & !NEW))),
+            _ => Err(Error::InvalidArgument { why: "an edit names an inode that it does not make" }),
+        };
+        let mut seen = BTreeSet::new();
+        for set in &op.names {
+            let directory = number(set.directory, draft)?;
+            let name = set.name.as_slice();
+            if name.len() > NAME_BYTES_MAX {
+                return Err(Error::NameTooLong { bytes: name.len() });
+            }
+            if matches!(name, b"" | b"." | b"..") || name.contains(&b'/') || name.contains(&0) {
+                return Err(Error::InvalidArgument { why: "not a name" });
+            }
+            if !seen.insert((directory, name)) {
+                return Err(Error::InvalidArgument { why: "an edit sets a name twice" });
+            }
+            if !self.drafted(draft, directory)?.is_directory() {
+                return Err(Error::not_directory(name));
+            }
+            let old = self.entry(directory, name);
+            if old.map_or(0, |entry| entry.inode().0) != set.expect {
+                return Err(Error::Superseded { what: format!("the name {:?}", lossy(name)) });
+            }
+            let new = match set.inode {
+                0 => None,
+                inode => {
+                    let id = number(inode, draft)?;
+                    if id == InodeId::ROOT {
+                        return Err(Error::InvalidArgument { why: "the root has no name" });
+                    }
+                    Some((id, self.drafted(draft, id)?.kind()))
+                }
+            };
+            if old.map(Entry::inode) == new.map(|(id, _)| id) {
+                continue;
+            }
+            if let Some(old) = old {
+                draft.tallies.entry(old.inode()).or_default().losses.push(directory);
+            }
+            if let Some((id, _)) = new {
+                draft.tallies.entry(id).or_default().gains.push(directory);
+            }
+            draft.names.push(Naming { directory, name, old, new });
+        }
+        Ok(())
+    }
+
+    /// How many names an inode has in the end.
+    fn names_after(&self, draft: &Draft<'_>, id: InodeId) -> Result<usize, Error> {
+        let inode = self.drafted(draft, id)?;
+        let now = match inode.is_directory() {
+            _ if id.0 >= draft.first_new => 0,
+            true => usize::from(inode.links > 0),
+            false => inode.links as usize,
+        };
+        let (gains, losses) = draft.tallies.get(&id).map_or((0, 0), |tally| (tally.gains.len(), tally.losses.len()));
+        (now + gains).checked_sub(losses).ok_or(Error::Corrupt { what: "link count" })
+    }
+
+    /// Checks that the end is a tree.
+    fn check_tree(&self, draft: &Draft<'_>) -> Result<(), Error> {
+        let mut children: FastMap<InodeId, i64> = FastMap::default();
+        for naming in &draft.names {
+            let change = i64::from(naming.new.is_some()) - i64::from(naming.old.is_some());
+            *children.entry(naming.directory).or_default() += change;
+        }
+        let made = (0..draft.new.len() as u64).map(|index| InodeId(draft.first_new + index));
+        for id in made.chain(draft.brought.keys().copied()) {
+            if self.names_after(draft, id)? == 0 {
+                return Err(Error::InvalidArgument { why: "an edit makes or brings an inode and gives it no name" });
+            }
+        }
+        for &id in draft.tallies.keys() {
+            let inode = self.drafted(draft, id)?;
+            let names = self.names_after(draft, id)?;
+            match inode.is_directory() {
+                true if names > 1 => return Err(Error::NotPermitted { why: "a directory has one name only" }),
+                true if names == 0 => {
+                    let now = self.directories.get(&id).map_or(0, BTreeMap::len) as i64;
+                    if now + children.get(&id).copied().unwrap_or(0) != 0 {
+                        return Err(Error::NotEmpty { name: format!("inode {id}") });
+                    }
+                }
+                false if names > LINKS_MAX as usize => {
+                    return Err(Error::TooManyLinks { inode: id, links: inode.links });
+                }
+                _ => {}
+            }
+        }
+        // Whatever gains something, or moves, has a way to the root.
+        let mut rooted: BTreeSet<InodeId> = BTreeSet::from([InodeId::ROOT]);
+        let gaining = draft.names.iter().filter(|naming| naming.new.is_some()).map(|naming| naming.directory);
+        let moved = draft.names.iter().filter_map(|naming| naming.new).filter(|(_, kind)| *kind == FileKind::Directory);
+        for start in gaining.chain(moved.map(|(id, _)| id)) {
+            let mut way = BTreeSet::new();
+            let mut here = start;
+            while !rooted.contains(&here) {
+                if !way.insert(here) {
+                    return Err(Error::InvalidArgument { why: "a directory cannot move below itself" });
+                }
+                if self.names_after(draft, here)? == 0 {
+                    return Err(Error::NotFound { name: format!("directory {here}") });
+                }
+                let gain = draft.tallies.get(&here).and_then(|tally| tally.gains.last().copied());
+                here = match gain {
+                    Some(parent) => parent,
+                    None => self.drafted(draft, here)?.parent,
+                };
+            }
+            rooted.extend(way);
+        }
+        Ok(())
+    }
+
+    fn check_name_rights(&self, run: &Run<'_>, draft: &Draft<'_>) -> Result<(), Error> {
+        let caller = run.caller;
+        if caller.uid == 0 {
+            return Ok(());
+        }
+        let walk = Walk { namespace: self, history: &Nothing, at: None, caller };
+        let mut checked = BTreeSet::new();
+        for naming in &draft.names {
+            let directory = self.drafted(draft, naming.directory)?;
+            if checked.insert(naming.directory) && naming.directory.0 < draft.first_new {
+                // One that comes back is the caller's to fill, or lets him.
+                let back = directory.links == 0 && directory.uid == caller.uid;
+                if !back && !allows(directory, caller, MAY_WRITE | MAY_EXECUTE) {
+                    return Err(Error::denied("changing names next to", naming.name));
+                }
+                if directory.links > 0 && naming.directory != InodeId::ROOT {
+                    walk.approach(naming.directory)?;
+                }
+            }
+            if let Some(old) = naming.old {
+                let inode = self.held(old.inode())?;
+                let owns = caller.uid == directory.uid || caller.uid == inode.uid;
+                if directory.mode & STICKY != 0 && !owns {
+                    return Err(Error::NotPermitted {
+                        why: "the directory is sticky: only the owner may take a name from it",
+                    });
+                }
+                let elsewhere =
+                    draft.tallies[&old.inode()].gains.iter().any(|&directory| directory != naming.directory);
+                if inode.is_directory() && elsewhere && !allows(inode, caller, MAY_WRITE) {
+                    return Err(Error::denied("moving", naming.name));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks a change of an inode and answers its patches afterwards.
+    fn check_state(
+        &self,
+        run: &Run<'_>,
+        draft: &Draft<'_>,
+        id: InodeId,
+        state: &SetState,
+    ) -> Result<Vec<Patch>, Error> {
+        let caller = run.caller;
+        let inode = self.drafted(draft, id)?;
+        let what = || format!("inode {id}");
+        if inode.from != Hlc(state.expect) {
+            return Err(Error::Superseded { what: what() });
+        }
+        let owns = caller.uid == 0 || caller.uid == inode.uid;
+        if !owns && (state.mode.is_some() || state.atime_ns.is_some() || state.mtime_ns.is_some()) {
+            return Err(Error::NotPermitted { why: "only the owner puts mode and times back" });
+        }
+        if state.mode.is_some_and(|mode| mode > 0o7777) {
+            return Err(Error::InvalidArgument { why: "not a mode" });
+        }
+        if caller.uid != 0 {
+            let keeps_uid = state.uid.is_none_or(|uid| uid == inode.uid);
+            let keeps_gid = state.gid.is_none_or(|gid| gid == inode.gid || owns && caller.in_group(gid));
+            if !keeps_uid || !keeps_gid {
+                return Err(Error::NotPermitted { why: "only the superuser gives a file away" });
+            }
+        }
+        let mut patches = inode.patches().to_vec();
+        if state.size.is_some() || !state.shares.is_empty() {
+            if inode.kind() != FileKind::File {
+                return Err(Error::InvalidArgument { why: "only a regular file has bytes" });
+            }
+            if !owns && !allows(inode, caller, MAY_WRITE) {
+                return Err(Error::denied("writing", what().as_bytes()));
+            }
+            let bytes_max = file_bytes_max(inode.chunk_bytes());
+            if let Some(bytes) = state.size.filter(|&size| size > bytes_max) {
+                return Err(Error::TooLarge { what: "a length", bytes, bytes_max });
+            }
+            for share in &state.shares {
+                lay(&mut patches, patch_of(share, run.stamp)?);
+            }
+            if let Some(len) = state.size {
+                lay(&mut patches, Patch::truncate(run.stamp, len));
+            }
+            if patches.len() > PATCHES_MAX {
+                return Err(Error::TooManyPatches { inode: id, patches: patches.len(), patches_max: PATCHES_MAX });
+            }
+        }
+        if !state.xattrs.is_empty() {
+            let mut all = self.xattrs.get(&id).or_else(|| draft.brought.get(&id).map(|(_, all)| all)).cloned();
+            let all = all.get_or_insert_default();
+            for xattr in &state.xattrs {
+                if !owns {
+                    check_xattr_change(caller, inode, &xattr.name)?;
+                }
+                match &xattr.value {
+                    Some(value) if *xattr.name == *PLUGIN_XATTR => drop(check_plugin(inode, value)?),
+                    _ => {}
+                }
+                match &xattr.value {
+                    Some(value) => all.insert(xattr.name.as_slice().into(), value.as_slice().into()),
+                    None => all.remove(xattr.name.as_slice()),
+                };
+            }
+            check_xattrs_size(all)?;
+        }
+        Ok(patches)
+    }
+
+    /// Everything is checked: nothing fails any more.
+    fn carry_out(&mut self, run: &mut Run<'_>, draft: Draft<'_>) {
+        let Draft { cause, brought, first_new, new, names, tallies, states } = draft;
+        let stamp = run.stamp;
+        for (id, (mut inode, xattrs)) in brought {
+            inode.layout = self.share(Layout::clone(&inode.layout));
+            self.orphans.insert((inode.orphaned().unwrap_or(Hlc::ZERO), id));
+            self.inodes.insert(id, inode);
+            if !xattrs.is_empty() {
+                self.xattrs.insert(id, xattrs);
+            }
+        }
+        for (id, (mut inode, asked)) in (first_new..).map(InodeId).zip(new) {
+            inode.layout = self.share(Layout::clone(&inode.layout));
+            self.inodes.insert(id, inode);
+            self.last_id = id.0;
+            self.alive += 1;
+            self.change_xattrs(run, id, &asked.xattrs);
+        }
+        // What comes back has its count before anything is counted in it.
+        for (&id, tally) in &tallies {
+            let inode = self.edit(run, id);
+            inode.ctime = stamp;
+            if let Some(since) = inode.orphaned().filter(|_| tally.gains.len() > tally.losses.len()) {
+                let extra = inode.extra_mut();
+                extra.orphaned = Hlc::ZERO;
+                extra.also_in.clear();
+                inode.parent = InodeId::default();
+                inode.links = if inode.is_directory() { 2 } else { 0 };
+                self.orphans.remove(&(since, id));
+                self.alive += 1;
+            }
+        }
+        let mut told: FastMap<InodeId, &[u8]> = FastMap::default();
+        let is_directory = |kind: FileKind| kind == FileKind::Directory;
+        for naming in &names {
+            let Naming { directory, name, old, new } = *naming;
+            if let Some(old) = old {
+                self.clear_link(run, old.inode(), directory, name);
+                if new.is_none() {
+                    self.clear_entry(run, directory, name);
+                }
+                told.entry(old.inode()).or_insert(name);
+            }
+            if let Some((id, kind)) = new {
+                self.set_entry(run, directory, name, id, kind);
+                told.insert(id, name);
+            }
+            let parent = self.directory_changed(run, directory);
+            // Additions before subtractions: a directory that goes may have fewer than none in between.
+            parent.links += u32::from(new.is_some_and(|(_, kind)| is_directory(kind)));
+            parent.links -= u32::from(old.is_some_and(|old| is_directory(old.kind())));
+        }
+        for (id, tally) in tallies {
+            self.count_names(run, id, &tally);
+        }
+        for (id, state, patches) in states {
+            self.change_state(run, id, state, patches);
+            told.entry(id).or_insert(b"");
+        }
+        let mut told: Vec<_> = told.into_iter().collect();
+        told.sort_unstable();
+        for (id, name) in told {
+            run.tell(id, cause, name);
+        }
+    }
+
+    /// Brings link count and places of an inode to what its names say.
+    fn count_names(&mut self, run: &mut Run<'_>, id: InodeId, tally: &Tally) {
+        let inode = self.edit(run, id);
+        if inode.is_directory() {
+            match tally.gains.last() {
+                Some(&parent) => inode.parent = parent,
+                None => self.orphan(run, id),
+            }
+            return;
+        }
+        inode.links = (inode.links as usize + tally.gains.len() - tally.losses.len()) as u32;
+        if inode.links == 0 {
+            self.orphan(run, id);
+            return;
+        }
+        for &directory in &tally.losses {
+            inode.drop_place(directory);
+        }
+        for &directory in &tally.gains {
+            inode.add_place(directory);
+        }
+    }
+
+    fn change_state(&mut self, run: &mut Run<'_>, id: InodeId, state: &SetState, patches: Vec<Patch>) {
+        let (caller, stamp) = (run.caller, run.stamp);
+        let inode = self.edit(run, id);
+        inode.ctime = stamp;
+        let writes = state.size.is_some() || !state.shares.is_empty();
+        if writes {
+            inode.extra_mut().patches = patches;
+            inode.mtime_ns = stamp.unix_ns();
+            inode.mtime_stamp = stamp;
+            if caller.uid != 0 {
+                inode.mode = without_set_id(inode.mode);
+            }
+        }
+        if let Some(size) = state.size {
+            inode.size = size;
+            inode.size_as_of = stamp;
+        }
+        if state.uid.is_some() || state.gid.is_some() {
+            inode.uid = state.uid.unwrap_or(inode.uid);
+            inode.gid = state.gid.unwrap_or(inode.gid);
+            if !inode.is_directory() {
+                inode.mode = without_set_id(inode.mode);
+            }
+        }
+        if let Some(mode) = state.mode {
+            inode.mode = mode as u16;
+        }
+        if let Some(mtime_ns) = state.mtime_ns {
+            inode.mtime_ns = mtime_ns;
+            inode.mtime_stamp = stamp;
+        }
+        inode.atime_ns = state.atime_ns.unwrap_or(inode.atime_ns);
+        self.change_xattrs(run, id, &state.xattrs);
+    }
+
+    fn change_xattrs(&mut self, run: &mut Run<'_>, id: InodeId, xattrs: &[Xattr]) {
+        for Xattr { name, value } in xattrs {
+            let all = self.xattrs.entry(id).or_default();
+            let stored = match value {
+                Some(value) => {
+                    all.insert(name.as_slice().into(), value.as_slice().into());
+                    let stored = StoredXattr { value: value.clone(), session: run.session.0, uid: run.caller.uid };
+                    Some(stored.encode_to_vec())
+                }
+                None => {
+                    all.remove(name.as_slice());
+                    None
+                }
+            };
+            if all.is_empty() {
+                self.xattrs.remove(&id);
+            }
+            run.change(Key::Xattr(id, name), stored);
+            if *name == *PLUGIN_XATTR && self.inodes.get(id).is_some_and(Inode::is_directory) {
+                let plugin = value.as_deref().map(|text| String::from_utf8_lossy(text).into_owned());
+                self.bind_plugin(run, id, plugin.unwrap_or_default());
+            }
+        }
+    }
+}
+
+fn new_inode(run: &Run<'_>, new: &NewInode) -> Result<Inode, Error> {
+    let stamp = run.stamp;
+    let kind = FileKind::try_from(new.kind).map_err(|_| Error::InvalidArgument { why: "no such kind of file" })?;
+    if !new.chunk_bytes.is_power_of_two() || new.chain_count == 0 || new.mode > 0o7777 {
+        return Err(Error::InvalidArgument { why: "a new inode without a layout or with a mode that is none" });
+    }
+    if run.caller.uid != 0 && new.uid != run.caller.uid {
+        return Err(Error::NotPermitted { why: "only the superuser gives a file away" });
+    }
+    if run.caller.uid != 0 && matches!(kind, FileKind::CharDevice | FileKind::BlockDevice) {
+        return Err(Error::NotPermitted { why: "only the superuser makes device nodes" });
+    }
+    let (bytes, bytes_max) = (new.size, file_bytes_max(new.chunk_bytes));
+    if bytes > bytes_max {
+        return Err(Error::TooLarge { what: "a length", bytes, bytes_max });
+    }
+    let mut extra = Extra { target: new.target.as_slice().into(), rdev: new.rdev, ..Extra::default() };
+    for share in &new.shares {
+        let patch = patch_of(share, stamp)?;
+        if let Some(patch) = patch.cut(0, new.size) {
+            lay(&mut extra.patches, patch);
+        }
+    }
+    if extra.patches.len() > PATCHES_MAX {
+        let inode = InodeId(new.shares.first().map_or(0, |share| share.inode));
+        return Err(Error::TooManyPatches { inode, patches: extra.patches.len(), patches_max: PATCHES_MAX });
+    }
+    Ok(Inode {
+        from: stamp,
+        born: stamp,
+        ctime: stamp,
+        mtime_ns: new.mtime_ns,
+        mtime_stamp: stamp,
+        atime_ns: new.atime_ns,
+        size: if kind == FileKind::Symlink { new.target.len() as u64 } else { new.size },
+        size_as_of: stamp,
+        parent: InodeId::default(),
+        layout: Arc::new(Layout {
+            chunk_bytes: new.chunk_bytes,
+            chain_count: new.chain_count,
+            plugin: new.plugin.clone(),
+        }),
+        links: if kind == FileKind::Directory { 2 } else { 0 },
+        uid: new.uid,
+        gid: new.gid,
+        mode: new.mode as u16,
+        kind: kind as u8,
+        extra: (extra != Extra::default()).then(|| Box::new(extra)),
+    })
+}
+
+fn patch_of(share: &Share, stamp: Hlc) -> Result<Patch, Error> {
+    let wrong = Error::InvalidArgument { why: "a shared range without an end, or of an instant that is not past" };
+    let end = match share.len {
+        0 => u64::MAX,
+        len => share.start.checked_add(len).ok_or(wrong.clone())?,
+    };
+    let source = match share.inode {
+        0 => PatchSource::Hole,
+        _ if Hlc(share.at) >= stamp || share.offset.checked_add(end - share.start).is_none() => return Err(wrong),
+        inode => PatchSource::Shared { inode: InodeId(inode), offset: share.offset, at: Hlc(share.at) },
+    };
+    Ok(Patch { at: stamp, start: share.start, end, source })
+}

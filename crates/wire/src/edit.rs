@@ -1,0 +1,346 @@
+//! Composite changes: what a client asks of clones, restores, undos and shared copies, and the one transaction that the
+//! server makes of each.
+//!
+//! The server looks at the tree without keeping anybody out, writes what is to be done into an [`Edit`] together with
+//! what it saw, and the namespace runs it whole, at one stamp, if that is still so (OLLP, CalvinFS §2.1).
+
+use crate::txn::Target;
+
+/// Set in an inode number of an edit: the rest is the position of a [`NewInode`] among the edit's new inodes, from 0.
+pub const NEW: u64 = 1 << 63;
+
+/// What an edit is for, as `log` tells it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, prost::Enumeration)]
+#[repr(i32)]
+pub enum EditKind {
+    /// A copy that shares.
+    Clone = 0,
+    /// An older state comes back.
+    Restore = 1,
+    /// What somebody did goes.
+    Undo = 2,
+    /// A range is copied by sharing.
+    CopyRange = 3,
+}
+
+/// Many changes at one stamp, all or none.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct Edit {
+    /// What for.
+    #[prost(enumeration = "EditKind", tag = "1")]
+    pub kind: i32,
+    /// The instant it takes things from, 0 for none: for `log`.
+    #[prost(uint64, tag = "2")]
+    pub at: u64,
+    /// Inodes without a name that memory may have let go of, to be named again.
+    #[prost(message, repeated, tag = "3")]
+    pub brought: Vec<Brought>,
+    /// Inodes to make.
+    #[prost(message, repeated, tag = "4")]
+    pub new: Vec<NewInode>,
+    /// Names to set or take, each once.
+    #[prost(message, repeated, tag = "5")]
+    pub names: Vec<SetName>,
+    /// Inodes to change, each once.
+    #[prost(message, repeated, tag = "6")]
+    pub states: Vec<SetState>,
+}
+
+/// The last version of an inode without a name. Ignored if it is still held in memory.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct Brought {
+    /// The inode.
+    #[prost(uint64, tag = "1")]
+    pub inode: u64,
+    /// Stamp of the version.
+    #[prost(uint64, tag = "2")]
+    pub from: u64,
+    /// The version as it is stored.
+    #[prost(bytes = "vec", tag = "3")]
+    pub value: Vec<u8>,
+    /// Its extended attributes.
+    #[prost(message, repeated, tag = "4")]
+    pub xattrs: Vec<Xattr>,
+}
+
+/// An extended attribute; without a value: that there is none.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct Xattr {
+    /// Name with its class.
+    #[prost(bytes = "vec", tag = "1")]
+    pub name: Vec<u8>,
+    /// Value.
+    #[prost(bytes = "vec", optional, tag = "2")]
+    pub value: Option<Vec<u8>>,
+}
+
+/// An inode to make. Its first name is a [`SetName`] of the same edit.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct NewInode {
+    /// Kind, as in `FileKind`.
+    #[prost(enumeration = "crate::message::FileKind", tag = "1")]
+    pub kind: i32,
+    /// Permission bits.
+    #[prost(uint32, tag = "2")]
+    pub mode: u32,
+    /// Owner.
+    #[prost(uint32, tag = "3")]
+    pub uid: u32,
+    /// Group.
+    #[prost(uint32, tag = "4")]
+    pub gid: u32,
+    /// Access time, ns.
+    #[prost(sint64, tag = "5")]
+    pub atime_ns: i64,
+    /// Modification time, ns.
+    #[prost(sint64, tag = "6")]
+    pub mtime_ns: i64,
+    /// Length of a file, bytes.
+    #[prost(uint64, tag = "7")]
+    pub size: u64,
+    /// Where a symbolic link leads.
+    #[prost(bytes = "vec", tag = "8")]
+    pub target: Vec<u8>,
+    /// Device number.
+    #[prost(uint32, tag = "9")]
+    pub rdev: u32,
+    /// Chunk size, bytes.
+    #[prost(uint64, tag = "10")]
+    pub chunk_bytes: u64,
+    /// Chains.
+    #[prost(uint32, tag = "11")]
+    pub chain_count: u32,
+    /// Time plug-in; empty for none.
+    #[prost(string, tag = "12")]
+    pub plugin: String,
+    /// Extended attributes.
+    #[prost(message, repeated, tag = "13")]
+    pub xattrs: Vec<Xattr>,
+    /// Where its bytes come from.
+    #[prost(message, repeated, tag = "14")]
+    pub shares: Vec<Share>,
+}
+
+/// A range of a file that shows an older state of a file, or zeros.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct Share {
+    /// First byte.
+    #[prost(uint64, tag = "1")]
+    pub start: u64,
+    /// Length in bytes; 0: without end.
+    #[prost(uint64, tag = "2")]
+    pub len: u64,
+    /// File it comes from; 0: zeros.
+    #[prost(uint64, tag = "3")]
+    pub inode: u64,
+    /// Where in that file.
+    #[prost(uint64, tag = "4")]
+    pub offset: u64,
+    /// That file's state at this instant, which is closed.
+    #[prost(uint64, tag = "5")]
+    pub at: u64,
+}
+
+/// A name to set or take.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct SetName {
+    /// The directory; may be a new one.
+    #[prost(uint64, tag = "1")]
+    pub directory: u64,
+    /// The name.
+    #[prost(bytes = "vec", tag = "2")]
+    pub name: Vec<u8>,
+    /// Inode it names now, 0 for none: anything else means that the analysis is out of date.
+    #[prost(uint64, tag = "3")]
+    pub expect: u64,
+    /// Inode it is to name, 0 for none; may be a new one.
+    #[prost(uint64, tag = "4")]
+    pub inode: u64,
+}
+
+/// An inode to change. Absent fields stay.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct SetState {
+    /// The inode.
+    #[prost(uint64, tag = "1")]
+    pub inode: u64,
+    /// Stamp of its newest version: anything else means that the analysis is out of date.
+    #[prost(uint64, tag = "2")]
+    pub expect: u64,
+    /// Permission bits.
+    #[prost(uint32, optional, tag = "3")]
+    pub mode: Option<u32>,
+    /// Owner.
+    #[prost(uint32, optional, tag = "4")]
+    pub uid: Option<u32>,
+    /// Group.
+    #[prost(uint32, optional, tag = "5")]
+    pub gid: Option<u32>,
+    /// Access time, ns.
+    #[prost(sint64, optional, tag = "6")]
+    pub atime_ns: Option<i64>,
+    /// Modification time, ns.
+    #[prost(sint64, optional, tag = "7")]
+    pub mtime_ns: Option<i64>,
+    /// Length, bytes; what lies beyond is hidden.
+    #[prost(uint64, optional, tag = "8")]
+    pub size: Option<u64>,
+    /// Ranges to share.
+    #[prost(message, repeated, tag = "9")]
+    pub shares: Vec<Share>,
+    /// Extended attributes.
+    #[prost(message, repeated, tag = "10")]
+    pub xattrs: Vec<Xattr>,
+}
+
+/// Copies a file or tree, as it was at an instant, by sharing its bytes.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct CloneTree {
+    /// What to copy.
+    #[prost(message, required, tag = "1")]
+    pub source: Target,
+    /// The instant; 0: now.
+    #[prost(uint64, tag = "2")]
+    pub at: u64,
+    /// The name to make; it must be free.
+    #[prost(message, required, tag = "3")]
+    pub target: Target,
+    /// True: say what would be done, and do nothing.
+    #[prost(bool, tag = "4")]
+    pub dry_run: bool,
+}
+
+/// Makes a file or tree what it was at an instant.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct Restore {
+    /// What; by its path now, or if it is gone by its path then.
+    #[prost(message, required, tag = "1")]
+    pub target: Target,
+    /// The instant.
+    #[prost(uint64, tag = "2")]
+    pub at: u64,
+    /// True: names made since go.
+    #[prost(bool, tag = "3")]
+    pub delete: bool,
+    /// True: say what would be done, and do nothing.
+    #[prost(bool, tag = "4")]
+    pub dry_run: bool,
+}
+
+/// Takes back what an actor did: every unit whose newest version is the actor's gets its newest version by anybody else.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct Undo {
+    /// Only below it; the root for everything.
+    #[prost(message, required, tag = "1")]
+    pub target: Target,
+    /// Sessions whose changes go; empty for all.
+    #[prost(uint64, repeated, tag = "2")]
+    pub sessions: Vec<u64>,
+    /// User whose changes go.
+    #[prost(uint32, optional, tag = "3")]
+    pub uid: Option<u32>,
+    /// Only changes stamped after it.
+    #[prost(uint64, tag = "4")]
+    pub after: u64,
+    /// Only changes stamped up to it; 0: all.
+    #[prost(uint64, tag = "5")]
+    pub upto: u64,
+    /// True: say what would be done, and do nothing.
+    #[prost(bool, tag = "6")]
+    pub dry_run: bool,
+}
+
+/// Copies bytes within a file system by sharing them.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct CopyRange {
+    /// The right to read the source.
+    #[prost(bytes = "vec", tag = "1")]
+    pub source: Vec<u8>,
+    /// Where in it.
+    #[prost(uint64, tag = "2")]
+    pub source_offset: u64,
+    /// The right to write the target.
+    #[prost(bytes = "vec", tag = "3")]
+    pub target: Vec<u8>,
+    /// Where in it.
+    #[prost(uint64, tag = "4")]
+    pub target_offset: u64,
+    /// Bytes; fewer are copied where the source ends before.
+    #[prost(uint64, tag = "5")]
+    pub len: u64,
+}
+
+/// What is done with one thing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, prost::Enumeration)]
+#[repr(i32)]
+pub enum ActionKind {
+    /// A new inode gets a name.
+    Make = 0,
+    /// A name comes back, with its inode.
+    Name = 1,
+    /// A name goes.
+    Unname = 2,
+    /// A name stands for another inode.
+    Replace = 3,
+    /// Bytes change.
+    Bytes = 4,
+    /// Attributes change.
+    Attributes = 5,
+    /// Left as it is, and why.
+    Left = 6,
+}
+
+/// One line of what an edit does or would do.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct Action {
+    /// What.
+    #[prost(enumeration = "ActionKind", tag = "1")]
+    pub kind: i32,
+    /// Path of the name, from the root.
+    #[prost(bytes = "vec", tag = "2")]
+    pub path: Vec<u8>,
+    /// The inode.
+    #[prost(uint64, tag = "3")]
+    pub inode: u64,
+    /// First byte, where bytes change.
+    #[prost(uint64, tag = "4")]
+    pub offset: u64,
+    /// How many bytes.
+    #[prost(uint64, tag = "5")]
+    pub len: u64,
+    /// In words: which attributes, from what to what, or why it is left.
+    #[prost(string, tag = "6")]
+    pub words: String,
+    /// Stamp of the version that is there now, where it matters; 0 for none.
+    #[prost(uint64, tag = "7")]
+    pub newest: u64,
+    /// Stamp of the version that would come back, or of the actor's; 0 for none.
+    #[prost(uint64, tag = "8")]
+    pub older: u64,
+}
+
+/// What an edit did, or would do.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct EditReply {
+    /// Its stamp; 0 if nothing was done.
+    #[prost(uint64, tag = "1")]
+    pub stamp: u64,
+    /// The inode made by a clone; 0 for none.
+    #[prost(uint64, tag = "2")]
+    pub id: u64,
+    /// What is done, by path, as many as fit; see `count`.
+    #[prost(message, repeated, tag = "3")]
+    pub actions: Vec<Action>,
+    /// How many there are, those that did not fit included.
+    #[prost(uint64, tag = "4")]
+    pub count: u64,
+    /// Exact instant that older states were taken at; 0 where there is none.
+    #[prost(uint64, tag = "5")]
+    pub at: u64,
+    /// True if the request had run before: what it did is not repeated here.
+    #[prost(bool, tag = "6")]
+    pub repeated: bool,
+    /// Bytes copied by a `CopyRange`.
+    #[prost(uint64, tag = "7")]
+    pub len: u64,
+}
