@@ -236,6 +236,12 @@ impl Engine {
             Op::Format(_) => {
                 return Err(Fault::new(Reason::NotPermitted, "a file system is made by the server itself, once"));
             }
+            Op::Edit(_) => {
+                return Err(Fault::new(
+                    Reason::NotPermitted,
+                    "an edit is planned by the server: ask for what it is to do",
+                ));
+            }
             Op::OpenSession(open) => open.uid = principal.uid,
             Op::CloseSession(_) => {
                 check_numbered(header)?;

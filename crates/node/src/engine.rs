@@ -354,6 +354,18 @@ impl Engine {
             Request::Snapshots(_) => Ok(Reply::Snapshots(self.snapshots())),
             Request::Log(ask) => self.log(principal, &ask).map(Reply::Log),
             Request::Status(_) => Ok(Reply::Status(self.status())),
+            Request::Clone(ask) => self
+                .edit(principal, header, ask.dry_run, &|now| self.plan_clone(principal, &ask, now))
+                .map(Reply::Edited),
+            Request::Restore(ask) => self
+                .edit(principal, header, ask.dry_run, &|now| self.plan_restore(principal, &ask, now))
+                .map(Reply::Edited),
+            Request::Undo(ask) => self
+                .edit(principal, header, ask.dry_run, &|now| self.plan_undo(principal, &ask, now))
+                .map(Reply::Edited),
+            Request::CopyRange(ask) => {
+                self.edit(principal, header, false, &|now| self.plan_copy_range(header, &ask, now)).map(Reply::Edited)
+            }
         })
     }
 

@@ -7,7 +7,7 @@
 //! Guarantees: nothing acknowledged as durable is lost; no read at an instant changes its answer; nobody reads or
 //! writes what they may not.
 //!
-//! Where a request goes: `serve` (socket) → `engine` (who asks) → `views` (readers) or `changes` (writers) → `data`
+//! Where a request goes: `serve` (socket) → `engine` (who asks) → `views` (readers) or `changes` and `edits` (writers) → `data`
 //! (chains and device) or `meta` (metalog and namespace); `durability` makes it last.
 
 mod capability;
@@ -16,6 +16,7 @@ mod clock;
 mod data;
 mod device;
 mod durability;
+mod edits;
 mod engine;
 mod identity;
 mod meta;

@@ -15,7 +15,7 @@ use frieze_disk::{Disk, DiskFile};
 use frieze_hlc::Hlc;
 use frieze_metalog::{DataEnd, Effect, Entry, Input, Mend, Metalog, RecoverFrom, SegmentSource};
 use frieze_namespace::{Change, Namespace};
-use frieze_wire::txn::{Batch, Outcome, Transaction};
+use frieze_wire::txn::{Batch, Op, Outcome, Transaction};
 use prost::Message;
 
 use crate::clock::{Keeper, NodeClock};
@@ -220,7 +220,7 @@ impl MetaPlane {
         }
         let transactions: Vec<Transaction> = slots.iter().map(|slot| slot.start()).collect();
         let batch = Batch { transactions, ids_above: self.ids_above.load(Ordering::Acquire) };
-        match self.reserve_ids(batch.transactions.len()).and_then(|()| self.order(core, &batch)) {
+        match self.reserve_ids(new_inodes(&batch)).and_then(|()| self.order(core, &batch)) {
             Ok((index, stamp)) => {
                 let outcomes = {
                     let mut namespace = self.namespace.write().unwrap_or_else(PoisonError::into_inner);
@@ -443,6 +443,15 @@ impl MetaPlane {
     pub(crate) fn closed(&self) -> Hlc {
         Hlc(self.closed.load(Ordering::Acquire))
     }
+}
+
+/// Most inodes that a batch can make.
+fn new_inodes(batch: &Batch) -> usize {
+    let made = |transaction: &Transaction| match &transaction.op {
+        Some(Op::Edit(edit)) => edit.new.len(),
+        _ => 1,
+    };
+    batch.transactions.iter().map(made).sum()
 }
 
 fn execute(namespace: &mut Namespace, versions: &Versions, entry: &Entry) -> Result<(), Fault> {

@@ -52,10 +52,10 @@ pub(crate) struct Extent {
 
 /// One file at one instant, as a plan goes through it.
 #[derive(Clone, Copy)]
-struct Layer<'a> {
-    id: InodeId,
-    inode: &'a Inode,
-    upto: Option<Hlc>,
+pub(crate) struct Layer<'a> {
+    pub(crate) id: InodeId,
+    pub(crate) inode: &'a Inode,
+    pub(crate) upto: Option<Hlc>,
 }
 
 /// The layout of a file: where its chunks begin in the chain table is a hash of its number.
@@ -66,7 +66,7 @@ pub(crate) fn layout_of(id: InodeId, inode: &Inode) -> Layout {
 }
 
 /// The parts of `start..end` that one patch, or none, decides.
-fn parts(inode: &Inode, start: u64, end: u64) -> Vec<(u64, u64, Option<frieze_namespace::Patch>)> {
+pub(crate) fn parts(inode: &Inode, start: u64, end: u64) -> Vec<(u64, u64, Option<frieze_namespace::Patch>)> {
     let mut parts = Vec::new();
     let mut at = start;
     for patch in inode.patches_in(start, end) {
@@ -83,7 +83,7 @@ fn parts(inode: &Inode, start: u64, end: u64) -> Vec<(u64, u64, Option<frieze_na
 }
 
 impl Seen {
-    fn layer(&self) -> Layer<'_> {
+    pub(crate) fn layer(&self) -> Layer<'_> {
         Layer { id: self.id, inode: &self.inode, upto: self.upto }
     }
 }
@@ -223,7 +223,7 @@ impl Look<'_> {
     }
 
     /// What the file's own records stamped from `after` on say of `start..end`.
-    fn plan_own(&self, layer: Layer<'_>, start: u64, end: u64, after: Hlc, pieces: &mut Vec<Piece>) {
+    pub(crate) fn plan_own(&self, layer: Layer<'_>, start: u64, end: u64, after: Hlc, pieces: &mut Vec<Piece>) {
         let layout = layout_of(layer.id, layer.inode);
         let mut from = start;
         while from < end {
@@ -242,7 +242,7 @@ impl Look<'_> {
     }
 }
 
-fn not_fetched() -> Fault {
+pub(crate) fn not_fetched() -> Fault {
     Fault::new(Reason::Internal, "a read met a shared range that was not looked up before")
 }
 

@@ -17,6 +17,9 @@ use frieze_wire::message::{
 };
 use frieze_wire::txn::{Caller, Make, MakeKind, Op, OpenSession, Remove, Rename, SetAttr, SetXattr, Target};
 
+#[path = "engine/sharing.rs"]
+mod sharing;
+
 /// An answer and its payload.
 type Answer = (Result<Reply, Fault>, Vec<u8>);
 

@@ -1,0 +1,306 @@
+//! Clones, restores, undos and shared copies: planned by looking, run as one transaction.
+//!
+//! Guarantees: an edit happens whole, at one stamp, or not at all; it is run only if everything it was planned on is still
+//! so, else it is planned again; no write falls between what it saw of a file and what it decides about it.
+//! Leaves to others: what to plan (`clone`, `restore`, `undo`), checking it (`namespace`), the bytes (`seen`).
+//!
+//! # Source
+//! OLLP, Thomson et al., Calvin (SIGMOD'12) §3.2.1 and CalvinFS (FAST'15) §2.1: the read and write set is found by
+//! looking, without isolation, and validated when the transaction runs.
+
+mod clone;
+mod copy_range;
+mod names;
+mod origins;
+mod restore;
+mod undo;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use frieze_base::{ByteRange, Fault, InodeId, Reason};
+use frieze_hlc::Hlc;
+use frieze_namespace::{Inode, PATCHES_MAX, Patch, PatchSource};
+use frieze_wire::edit::{Action, ActionKind, Edit, EditKind, EditReply, NEW, NewInode, SetName, SetState, Share};
+use frieze_wire::frame::FrameHeader;
+use frieze_wire::message::View;
+use frieze_wire::txn::{Op, Transaction};
+use prost::Message;
+
+use crate::changes::check_numbered;
+use crate::engine::Engine;
+use crate::seen::{DEPTH_MAX, Seen};
+use crate::session::Principal;
+
+/// Times an edit is planned again because something changed while it was planned.
+const PLANS_MAX: u32 = 16;
+/// Longest edit in the log of metadata, bytes: an entry holds 32 MiB, and others want to be in it too.
+const EDIT_BYTES_MAX: usize = 24 << 20;
+/// Bytes of what is done that one answer tells; a frame's body holds 8 MiB.
+const TOLD_BYTES_MAX: usize = 4 << 20;
+/// A range that comes from so few states is shared from them directly, not from the file that shares them.
+const ORIGINS_FEW: usize = 4;
+
+/// What a name is and is to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Naming {
+    /// The inode it names; 0 for none.
+    pub(crate) expect: InodeId,
+    /// The inode it is to name, or [`NEW`] and an index; 0 for none.
+    pub(crate) inode: u64,
+}
+
+/// An edit as it is being planned.
+pub(crate) struct Plan {
+    pub(crate) kind: EditKind,
+    /// What was looked at: everything up to this instant, which is closed.
+    pub(crate) now: Hlc,
+    /// The instant that things are taken from; ZERO for none.
+    pub(crate) at: Hlc,
+    pub(crate) names: BTreeMap<(InodeId, Vec<u8>), Naming>,
+    pub(crate) new: Vec<NewInode>,
+    pub(crate) states: BTreeMap<InodeId, SetState>,
+    pub(crate) actions: Vec<Action>,
+    /// Bytes that a copied range has.
+    pub(crate) len: u64,
+}
+
+impl Plan {
+    pub(crate) fn new(kind: EditKind, now: Hlc, at: Hlc) -> Plan {
+        Plan {
+            kind,
+            now,
+            at,
+            names: BTreeMap::new(),
+            new: Vec::new(),
+            states: BTreeMap::new(),
+            actions: Vec::new(),
+            len: 0,
+        }
+    }
+
+    /// Makes an inode; the answer stands for it in this edit.
+    pub(crate) fn make(&mut self, inode: NewInode) -> u64 {
+        self.new.push(inode);
+        NEW | (self.new.len() as u64 - 1)
+    }
+
+    /// The change of an inode, begun if there was none.
+    pub(crate) fn state(&mut self, id: InodeId, version: &Inode) -> &mut SetState {
+        let fresh = || SetState { inode: id.0, expect: version.from.0, ..SetState::default() };
+        self.states.entry(id).or_insert_with(fresh)
+    }
+
+    pub(crate) fn tell(&mut self, kind: ActionKind, path: &[u8], inode: u64, words: impl Into<String>) -> &mut Action {
+        let inode = if inode & NEW == 0 { inode } else { 0 };
+        self.actions.push(Action {
+            kind: kind as i32,
+            path: path.to_vec(),
+            inode,
+            words: words.into(),
+            ..Action::default()
+        });
+        self.actions.last_mut().expect("just pushed")
+    }
+
+    /// A name stays as it is after all, and why.
+    pub(crate) fn leave(&mut self, path: &[u8], inode: u64, words: impl Into<String>) -> &mut Action {
+        let names = [ActionKind::Name, ActionKind::Unname, ActionKind::Replace];
+        self.actions.retain(|action| action.path != path || !names.contains(&action.kind()));
+        self.tell(ActionKind::Left, path, inode, words)
+    }
+
+    fn is_empty(&self) -> bool {
+        self.names.is_empty() && self.states.is_empty()
+    }
+}
+
+impl Engine {
+    /// Plans and runs an edit. `plan` is called with an instant that is closed: it looks at the state of then.
+    ///
+    /// # Errors
+    /// Those of the plan; `Busy` if what it looks at keeps changing; `TooLarge` for more than one transaction holds; those
+    /// of the transaction.
+    pub(crate) fn edit(
+        &self,
+        principal: &Principal,
+        header: &FrameHeader,
+        dry_run: bool,
+        plan: &dyn Fn(Hlc) -> Result<Plan, Fault>,
+    ) -> Result<EditReply, Fault> {
+        if !dry_run {
+            self.check_changeable()?;
+            check_numbered(header)?;
+        }
+        for _ in 0..PLANS_MAX {
+            if let Some(outcome) = self.meta.namespace().remembered(header.session, header.seq).filter(|_| !dry_run) {
+                let outcome = outcome.clone().into_result()?;
+                return Ok(EditReply { stamp: outcome.stamp, id: outcome.id, repeated: true, ..EditReply::default() });
+            }
+            let now = self.clock.now();
+            self.answer(View { at: Some(now.0), user_at: None })?;
+            let mut plan = plan(now)?;
+            let mut reply = EditReply { at: plan.at.0, len: plan.len, ..EditReply::default() };
+            plan.actions.sort_by(|a, b| (&a.path, a.kind, a.offset).cmp(&(&b.path, b.kind, b.offset)));
+            reply.count = plan.actions.len() as u64;
+            let mut told = 0;
+            reply.actions = std::mem::take(&mut plan.actions);
+            let fits = reply.actions.iter().position(|action| {
+                told += action.encoded_len() + 8;
+                told > TOLD_BYTES_MAX
+            });
+            reply.actions.truncate(fits.unwrap_or(usize::MAX));
+            if dry_run || plan.is_empty() {
+                return Ok(reply);
+            }
+            match self.run(principal, header, plan)? {
+                Some(outcome) => {
+                    (reply.stamp, reply.id) = outcome;
+                    return Ok(reply);
+                }
+                None => continue,
+            }
+        }
+        Err(Fault::new(
+            Reason::Busy,
+            format!(
+                "what is to be changed has changed {PLANS_MAX} times while it was looked at: try again when it is quieter, or take a smaller part"
+            ),
+        ))
+    }
+
+    /// Runs a plan; `None` if it is out of date.
+    fn run(&self, principal: &Principal, header: &FrameHeader, plan: Plan) -> Result<Option<(u64, u64)>, Fault> {
+        let Plan { kind, now, at, names, new, states, .. } = plan;
+        let mut brought = Vec::new();
+        {
+            let named = names.values().map(|naming| naming.inode).filter(|inode| *inode != 0 && inode & NEW == 0);
+            let ids: BTreeSet<InodeId> = named.map(InodeId).chain(states.keys().copied()).collect();
+            let namespace = self.meta.namespace();
+            for id in ids {
+                brought.extend(namespace.bring(self.meta.versions(), id)?);
+            }
+        }
+        let decided: Vec<InodeId> = states
+            .values()
+            .filter(|state| state.size.is_some() || !state.shares.is_empty())
+            .map(|state| InodeId(state.inode))
+            .collect();
+        let names = names.into_iter().map(|((directory, name), naming)| SetName {
+            directory: directory.0,
+            name,
+            expect: naming.expect.0,
+            inode: naming.inode,
+        });
+        let edit = Edit {
+            kind: kind as i32,
+            at: at.0,
+            brought,
+            new,
+            names: names.collect(),
+            states: states.into_values().collect(),
+        };
+        let bytes = edit.encoded_len();
+        if bytes > EDIT_BYTES_MAX {
+            return Err(Fault::new(
+                Reason::TooLarge,
+                format!(
+                    "{} changes at once take {bytes} bytes of the log; at most {EDIT_BYTES_MAX} are allowed: take one directory after the other",
+                    edit.names.len() + edit.states.len()
+                ),
+            ));
+        }
+        let transaction = Transaction {
+            session: header.session.0,
+            seq: header.seq.0,
+            acked: header.acked.0,
+            caller: principal.caller.clone(),
+            must_see: header.hlc.0,
+            op: Some(Op::Edit(edit)),
+        };
+        // Held until it has run: no write falls between what was seen of a file and what is decided about it.
+        let held = self.data.hold_writes();
+        let written = {
+            let log = self.data.device().log();
+            decided.iter().any(|&id| log.newest_in(id, 0..=u32::MAX, now, Hlc::MAX).newest.is_some())
+        };
+        if written {
+            return Ok(None);
+        }
+        let outcome = self.meta.execute(transaction)?;
+        drop(held);
+        if outcome.reason == Reason::Superseded as u32 {
+            return Ok(None);
+        }
+        let outcome = outcome.into_result()?;
+        Ok(Some((outcome.stamp, outcome.id)))
+    }
+
+    /// An inode as it was at a closed instant, to be read.
+    pub(crate) fn seen_at(&self, id: InodeId, at: Hlc) -> Result<Seen, Fault> {
+        let inode = self.meta.namespace().inode(self.meta.versions(), id, Some(at))?;
+        Ok(Seen { id, inode, upto: Some(at), empty: false, user_time_open: false })
+    }
+
+    /// True if a file shows exactly these shares, up to `size`, and nothing that was written since.
+    pub(crate) fn shows(&self, seen: &Seen, shares: &[Share], size: u64) -> bool {
+        let shown = seen.inode.patches().iter().filter_map(|patch| patch.cut(0, size));
+        let same = shown.map(|patch| share_of(&patch)).eq(shares.iter().copied());
+        if !same {
+            return false;
+        }
+        let newest = seen.inode.patches().iter().map(|patch| patch.at).min().unwrap_or(Hlc::ZERO);
+        let look = self.look();
+        let upto = seen.upto.unwrap_or(Hlc::MAX);
+        look.extent(seen).size == size && look.log.newest_in(seen.id, 0..=u32::MAX, newest, upto).newest.is_none()
+    }
+
+    /// What a range that begins at `to` has to share to show `range` of a file as `seen` shows it.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub(crate) fn shares(&self, seen: &Seen, range: ByteRange, to: u64) -> Result<Vec<Share>, Fault> {
+        if range.is_empty() {
+            return Ok(Vec::new());
+        }
+        let at = seen.upto.unwrap_or(Hlc::MAX);
+        let direct = Share { start: to, len: range.len(), inode: seen.id.0, offset: range.start(), at: at.0 };
+        if seen.inode.patches().is_empty() {
+            return Ok(vec![direct]);
+        }
+        let sources = self.sources(&seen.inode, range.start(), range.end())?;
+        let origins = self.look().origins(seen, &sources, range)?;
+        let depth = origins.iter().map(|origin| origin.depth).max().unwrap_or(0);
+        if depth < DEPTH_MAX && origins.len() > ORIGINS_FEW {
+            return Ok(vec![direct]);
+        }
+        if origins.len() > PATCHES_MAX {
+            return Err(Fault::new(
+                Reason::TooLarge,
+                format!(
+                    "inode {} is put together from {} ranges of older states: copy its bytes instead of sharing them",
+                    seen.id,
+                    origins.len()
+                ),
+            ));
+        }
+        let shares = origins.iter().map(|origin| Share {
+            start: to + (origin.start - range.start()),
+            len: origin.end - origin.start,
+            inode: origin.inode.0,
+            offset: origin.offset,
+            at: origin.at.0,
+        });
+        Ok(shares.collect())
+    }
+}
+
+/// A patch as an edit writes it.
+fn share_of(patch: &Patch) -> Share {
+    let len = if patch.end == u64::MAX { 0 } else { patch.end - patch.start };
+    match patch.source {
+        PatchSource::Hole => Share { start: patch.start, len, ..Share::default() },
+        PatchSource::Shared { inode, offset, at } => {
+            Share { start: patch.start, len, inode: inode.0, offset, at: at.0 }
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! Names in a plan: where they lie, and which of them cannot change as planned.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use frieze_base::{Fault, InodeId};
+use frieze_hlc::Hlc;
+use frieze_namespace::{Cut, Namespace};
+use frieze_wire::edit::NEW;
+use frieze_wire::message::FileKind;
+use frieze_wire::txn::Caller;
+
+use super::Plan;
+use crate::engine::Engine;
+
+/// A name: directory and name in it.
+pub(super) type NameKey = (InodeId, Vec<u8>);
+
+impl Engine {
+    /// What a name stood for at a closed instant.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub(super) fn entry_at(&self, directory: InodeId, name: &[u8], at: Hlc) -> Result<Option<InodeId>, Fault> {
+        frieze_namespace::entry_at(self.meta.versions(), directory, name, at)
+    }
+
+    /// The path of a name, as it was at a closed instant; by the number of its directory if that had no name.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub(super) fn path_at(&self, directory: InodeId, name: &[u8], at: Hlc) -> Result<Vec<u8>, Fault> {
+        let root = Caller::root();
+        Paths { cuts: vec![Cut::new(self.meta.versions(), at, &root)] }.of(directory, name)
+    }
+
+    /// Takes from a plan the names that cannot change as planned: what others have built on stays. Each is told as left.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub(super) fn settle_names(&self, plan: &mut Plan, paths: &mut Paths<'_>) -> Result<(), Fault> {
+        let mut kept: BTreeSet<InodeId> = BTreeSet::new();
+        loop {
+            let dropped = { conflicts(&self.meta.namespace(), plan, &mut kept) };
+            if dropped.is_empty() {
+                return Ok(());
+            }
+            for (key, words) in dropped {
+                let Some(naming) = plan.names.remove(&key) else { continue };
+                let path = paths.of(key.0, &key.1)?;
+                let inode = if naming.inode == 0 { naming.expect.0 } else { naming.inode };
+                plan.leave(&path, inode, words);
+            }
+        }
+    }
+}
+
+/// Paths at several instants, the first that knows one counts.
+pub(super) struct Paths<'a> {
+    pub(super) cuts: Vec<Cut<'a>>,
+}
+
+impl Paths<'_> {
+    pub(super) fn of(&mut self, directory: InodeId, name: &[u8]) -> Result<Vec<u8>, Fault> {
+        for cut in &mut self.cuts {
+            if let Some(path) = cut.path(directory)? {
+                return Ok([&path, &b"/"[..], name].concat());
+            }
+        }
+        Ok([format!("inode {directory}/").as_bytes(), name].concat())
+    }
+
+    /// The path of the first name of an inode.
+    pub(super) fn of_inode(&mut self, id: InodeId) -> Result<Vec<u8>, Fault> {
+        if id == InodeId::ROOT {
+            return Ok(b"/".to_vec());
+        }
+        for index in 0..self.cuts.len() {
+            if let Some(named) = self.cuts[index].names(id)?.into_iter().next() {
+                return self.of(named.parent, &named.name);
+            }
+        }
+        Ok(format!("inode {id}").into_bytes())
+    }
+}
+
+/// Names of the plan that cannot change, and why. `kept` are inodes that could not get a name they were to have: they
+/// keep those they have.
+fn conflicts(namespace: &Namespace, plan: &Plan, kept: &mut BTreeSet<InodeId>) -> Vec<(NameKey, String)> {
+    let mut gains: BTreeMap<u64, Vec<&NameKey>> = BTreeMap::new();
+    let mut losses: BTreeMap<InodeId, Vec<&NameKey>> = BTreeMap::new();
+    let mut children: BTreeMap<InodeId, i64> = BTreeMap::new();
+    for (key, naming) in plan.names.iter().filter(|(_, naming)| naming.expect.0 != naming.inode) {
+        if naming.inode != 0 {
+            gains.entry(naming.inode).or_default().push(key);
+        }
+        if naming.expect.0 != 0 {
+            losses.entry(naming.expect).or_default().push(key);
+        }
+        *children.entry(key.0).or_default() += i64::from(naming.inode != 0) - i64::from(naming.expect.0 != 0);
+    }
+    let is_directory = |id: u64| match id & NEW {
+        0 => namespace.current(InodeId(id)).is_some_and(frieze_namespace::Inode::is_directory),
+        _ => plan.new[(id & !NEW) as usize].kind == FileKind::Directory as i32,
+    };
+    let names_after = |id: u64| {
+        let now = match namespace.current(InodeId(id)).filter(|_| id & NEW == 0) {
+            Some(inode) if inode.is_directory() => usize::from(inode.links > 0),
+            Some(inode) => inode.links as usize,
+            // New, or without a name for so long that memory let go of it.
+            None => 0,
+        };
+        let gained = gains.get(&id).map_or(0, Vec::len);
+        (now + gained).saturating_sub(losses.get(&InodeId(id)).map_or(0, Vec::len))
+    };
+    let mut dropped: BTreeMap<NameKey, String> = BTreeMap::new();
+    for (&id, keys) in &gains {
+        let brought_directory = namespace.current(InodeId(id)).is_none() && keys.len() > 1 && id & NEW == 0;
+        if (is_directory(id) && names_after(id) > 1) || brought_directory {
+            kept.insert(InodeId(id));
+            for key in keys {
+                dropped.insert((*key).clone(), "the directory has another name now: a directory has only one".into());
+            }
+        }
+    }
+    for (&id, keys) in &losses {
+        if kept.contains(&id) {
+            for key in keys {
+                dropped.insert((*key).clone(), "it could not get back the name it had".into());
+            }
+            continue;
+        }
+        let held = namespace.entry_count(id) as i64 + children.get(&id).copied().unwrap_or(0);
+        if is_directory(id.0) && names_after(id.0) == 0 && held > 0 {
+            kept.insert(id);
+            for key in keys {
+                dropped.insert((*key).clone(), format!("the directory holds {held} names made or kept by others"));
+            }
+        }
+    }
+    for (key, naming) in plan.names.iter().filter(|(_, naming)| naming.inode != 0) {
+        if let Some(words) = unrooted(namespace, key.0, &gains, &names_after) {
+            kept.insert(InodeId(naming.inode));
+            dropped.insert(key.clone(), words);
+        }
+    }
+    dropped.into_iter().collect()
+}
+
+/// Why a directory has no way to the root in the end; `None` if it has one.
+fn unrooted(
+    namespace: &Namespace,
+    directory: InodeId,
+    gains: &BTreeMap<u64, Vec<&NameKey>>,
+    names_after: &dyn Fn(u64) -> usize,
+) -> Option<String> {
+    let mut way = BTreeSet::new();
+    let mut here = directory;
+    while here != InodeId::ROOT {
+        if !way.insert(here) {
+            return Some("a directory would lie below itself".to_owned());
+        }
+        if names_after(here.0) == 0 {
+            return Some("its directory is gone".to_owned());
+        }
+        here = match gains.get(&here.0).and_then(|keys| keys.last()) {
+            Some((parent, _)) => *parent,
+            None => namespace.current(here)?.parent,
+        };
+    }
+    None
+}

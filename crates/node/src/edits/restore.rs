@@ -1,0 +1,408 @@
+//! Restores: a file or tree becomes what it was at an instant, by a change at now that shares the old bytes.
+//!
+//! Only what differs is touched, found by the index of time. Names made since stay unless they are to go; a name that was
+//! taken away gets its inode back; one whose inode lives elsewhere now gets a copy that shares its bytes of then.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use frieze_base::{ByteRange, Fault, InodeId, Reason};
+use frieze_hlc::{Hlc, format_instant};
+use frieze_namespace::{Cut, Inode, MAY_READ, State, Subject};
+use frieze_wire::edit::{ActionKind, EditKind, Restore, Xattr};
+use frieze_wire::message::{FileKind, View};
+use frieze_wire::txn::{Caller, Target};
+
+use super::names::{NameKey, Paths};
+use super::{Naming, Plan};
+use crate::engine::Engine;
+use crate::session::Principal;
+use crate::timeline::{Interval, Scope};
+
+/// Names of then that lead elsewhere now, or nowhere.
+struct Wanted {
+    key: NameKey,
+    /// What it named.
+    inode: InodeId,
+    /// What it names now.
+    now: Option<InodeId>,
+    fate: Fate,
+}
+
+/// How a name of then gets its inode back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Fate {
+    /// By naming it again.
+    Named,
+    /// By giving back the name that the inode was given since.
+    Moved(NameKey),
+    /// By a copy: the inode lives elsewhere now.
+    Copied,
+}
+
+/// The tree of then and of now below the path.
+struct Span<'a> {
+    then: Cut<'a>,
+    now: Cut<'a>,
+    /// What the path named then and names now.
+    root_then: InodeId,
+    root_now: Option<InodeId>,
+}
+
+impl Span<'_> {
+    fn held_then(&mut self, directory: InodeId) -> Result<bool, Fault> {
+        Ok(directory == self.root_then || self.then.is_within(directory, self.root_then)?)
+    }
+
+    fn holds_now(&mut self, directory: InodeId) -> Result<bool, Fault> {
+        let root_now = self.root_now;
+        for root in [Some(self.root_then), root_now].into_iter().flatten() {
+            if self.now.is_within(directory, root)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// True if a directory of then lay in one that is copied, or is one.
+    fn is_copied(&mut self, directory: InodeId, copied: &BTreeSet<InodeId>) -> Result<bool, Fault> {
+        for &copy in copied {
+            if directory == copy || self.then.is_within(directory, copy)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    fn fate(&mut self, inode: InodeId) -> Result<Fate, Fault> {
+        let now = self.now.names(inode)?;
+        if now.is_empty() {
+            return Ok(Fate::Named);
+        }
+        let then = self.then.names(inode)?;
+        let is_directory = self.then.inode(inode)?.is_some_and(|inode| inode.is_directory());
+        if !is_directory && now.iter().any(|named| then.contains(named)) {
+            return Ok(Fate::Named);
+        }
+        for named in now {
+            if self.holds_now(named.parent)? {
+                return Ok(Fate::Moved((named.parent, named.name)));
+            }
+        }
+        Ok(Fate::Copied)
+    }
+}
+
+impl Engine {
+    pub(crate) fn plan_restore(&self, principal: &Principal, ask: &Restore, now: Hlc) -> Result<Plan, Fault> {
+        let at = Hlc(ask.at);
+        self.answer(View { at: Some(at.0), user_at: None })?;
+        let target = Target { follow: false, ..ask.target.clone() };
+        let whole = target.path.iter().all(|&byte| byte == b'/');
+        let (own, root_then, root_now) = match whole {
+            true => {
+                let id = if target.path.is_empty() { InodeId(target.base) } else { InodeId::ROOT };
+                (None, Some(id), Some(id))
+            }
+            false => {
+                let (directory, name) = self.parent_of(principal, &target, now)?;
+                let then = match self.resolve(principal, &target, Some(at)) {
+                    Ok(found) => Some(found.id),
+                    Err(fault) if matches!(fault.reason, Reason::NotFound | Reason::NotDirectory) => None,
+                    Err(fault) => return Err(fault),
+                };
+                let named = self.entry_at(directory, &name, now)?;
+                (Some((directory, name)), then, named)
+            }
+        };
+        let mut plan = Plan::new(EditKind::Restore, now, at);
+        let root = Caller::root();
+        let history = self.meta.versions();
+        let mut paths = Paths { cuts: vec![Cut::new(history, now, &root), Cut::new(history, at, &root)] };
+        let Some(root_then) = root_then else {
+            return self.plan_removal(plan, ask, own, root_now, &mut paths);
+        };
+        let mut span =
+            Span { then: Cut::new(history, at, &root), now: Cut::new(history, now, &root), root_then, root_now };
+        let changes = self.changes(Scope::Within(root_then), Interval { after: at, upto: now })?;
+
+        let mut wanted: Vec<Wanted> = Vec::new();
+        let mut made: Vec<(NameKey, InodeId)> = Vec::new();
+        if let Some(key) = own.filter(|_| root_now != Some(root_then)) {
+            wanted.push(Wanted { key, inode: root_then, now: root_now, fate: span.fate(root_then)? });
+        }
+        let mut touched: BTreeMap<InodeId, Vec<Xattr>> = BTreeMap::new();
+        for change in &changes.subjects {
+            let last = change.revisions.last().and_then(|revision| revision.state.as_ref());
+            let before = change.before.as_ref().map(|(_, state)| state);
+            let inode_of = |state: Option<&State>| match state {
+                Some(State::Entry { inode, .. }) => Some(*inode),
+                _ => None,
+            };
+            match &change.subject {
+                Subject::Entry { parent, name } => {
+                    let (then, named) = (inode_of(before), inode_of(last));
+                    if then == named || !span.held_then(*parent)? {
+                        continue;
+                    }
+                    let key = (*parent, name.clone());
+                    match (then, named) {
+                        (Some(inode), now) => wanted.push(Wanted { key, inode, now, fate: span.fate(inode)? }),
+                        (None, Some(inode)) => made.push((key, inode)),
+                        (None, None) => {}
+                    }
+                }
+                Subject::Inode(id) => {
+                    touched.entry(*id).or_default();
+                }
+                Subject::Xattr { inode, name } => {
+                    let xattrs = touched.entry(*inode).or_default();
+                    if before != last {
+                        let value = match before {
+                            Some(State::Xattr(value)) => Some(value.clone()),
+                            _ => None,
+                        };
+                        xattrs.push(Xattr { name: name.clone(), value });
+                    }
+                }
+            }
+        }
+        let written: BTreeSet<InodeId> = changes.files.iter().map(|file| file.inode).collect();
+        for &id in &written {
+            touched.entry(id).or_default();
+        }
+        let copied: BTreeSet<InodeId> =
+            wanted.iter().filter(|wanted| wanted.fate == Fate::Copied).map(|wanted| wanted.inode).collect();
+        self.restore_names(principal, &mut plan, &mut span, &mut paths, wanted, &copied)?;
+        for (key, inode) in made {
+            if !ask.delete || plan.names.contains_key(&key) || span.is_copied(key.0, &copied)? {
+                continue;
+            }
+            self.plan_name_gone(&mut plan, &mut paths, key, inode)?;
+        }
+        if ask.delete {
+            let replaced: Vec<InodeId> = plan.names.values().map(|naming| naming.expect).collect();
+            for inode in replaced {
+                self.plan_emptying(&mut plan, &mut paths, inode)?;
+            }
+        }
+        self.settle_names(&mut plan, &mut paths)?;
+        let back: BTreeSet<u64> = plan.names.values().map(|naming| naming.inode).collect();
+        for (id, xattrs) in touched {
+            let mut held = id == root_then;
+            for named in span.then.names(id)? {
+                held |= span.held_then(named.parent)? && !span.is_copied(named.parent, &copied)?;
+            }
+            let named = back.contains(&id.0) || !span.now.names(id)?.is_empty() || id == InodeId::ROOT;
+            if held && named && !copied.contains(&id) {
+                self.restore_state(principal, &mut plan, &mut paths, id, xattrs, written.contains(&id), ask.delete)?;
+            }
+        }
+        Ok(plan)
+    }
+
+    /// What did not exist then goes, if names made since are to go.
+    fn plan_removal(
+        &self,
+        mut plan: Plan,
+        ask: &Restore,
+        own: Option<NameKey>,
+        root_now: Option<InodeId>,
+        paths: &mut Paths<'_>,
+    ) -> Result<Plan, Fault> {
+        let gone = || {
+            let words = format!(
+                "{:?} did not exist at {}: there is nothing to put back",
+                String::from_utf8_lossy(&ask.target.path),
+                format_instant(plan.at)
+            );
+            Fault::new(Reason::NotFound, words)
+        };
+        match (own, root_now) {
+            (Some(key), Some(inode)) if ask.delete => {
+                self.plan_name_gone(&mut plan, paths, key, inode)?;
+                self.plan_emptying(&mut plan, paths, inode)?;
+                self.settle_names(&mut plan, paths)?;
+                Ok(plan)
+            }
+            _ => Err(gone()),
+        }
+    }
+
+    fn restore_names(
+        &self,
+        principal: &Principal,
+        plan: &mut Plan,
+        span: &mut Span<'_>,
+        paths: &mut Paths<'_>,
+        wanted: Vec<Wanted>,
+        copied: &BTreeSet<InodeId>,
+    ) -> Result<(), Fault> {
+        let (at, mut given_back) = (plan.at, Vec::new());
+        for Wanted { key, inode, now, fate } in wanted {
+            if span.is_copied(key.0, copied)? {
+                continue;
+            }
+            if span.then.inode(key.0)?.is_some() {
+                self.meta.namespace().check_access(
+                    self.meta.versions(),
+                    key.0,
+                    Some(at),
+                    &principal.caller,
+                    MAY_READ,
+                )?;
+            }
+            let path = paths.of(key.0, &key.1)?;
+            let to = match fate {
+                Fate::Copied if self.is_copy(inode, at, now, plan.now)? => continue,
+                Fate::Copied => self.add_clone(plan, principal, inode, at, &path)?,
+                Fate::Named | Fate::Moved(_) => {
+                    let kind = if now.is_some() { ActionKind::Replace } else { ActionKind::Name };
+                    let words = match &fate {
+                        Fate::Moved(from) => {
+                            format!("from {}", String::from_utf8_lossy(&paths.of(from.0, &from.1)?))
+                        }
+                        _ => String::new(),
+                    };
+                    plan.tell(kind, &path, inode.0, words);
+                    inode.0
+                }
+            };
+            if let Fate::Moved(from) = fate {
+                given_back.push((from, inode));
+            }
+            plan.names.insert(key, Naming { expect: now.unwrap_or_default(), inode: to });
+        }
+        for (key, inode) in given_back {
+            plan.names.entry(key).or_insert(Naming { expect: inode, inode: 0 });
+        }
+        Ok(())
+    }
+
+    /// True if a name leads to an untouched copy already: of an earlier restore.
+    fn is_copy(&self, inode: InodeId, at: Hlc, copy: Option<InodeId>, now: Hlc) -> Result<bool, Fault> {
+        let Some(copy) = copy else { return Ok(false) };
+        let (then, copy) = (self.seen_at(inode, at)?, self.seen_at(copy, now)?);
+        let size = self.look().extent(&then).size;
+        let shares = self.shares(&then, ByteRange::new(0, size), 0)?;
+        Ok(then.inode.kind() == FileKind::File
+            && then.inode.mode == copy.inode.mode
+            && self.shows(&copy, &shares, size))
+    }
+
+    pub(super) fn plan_name_gone(
+        &self,
+        plan: &mut Plan,
+        paths: &mut Paths<'_>,
+        key: NameKey,
+        inode: InodeId,
+    ) -> Result<(), Fault> {
+        let path = paths.of(key.0, &key.1)?;
+        plan.tell(ActionKind::Unname, &path, inode.0, "");
+        plan.names.insert(key, Naming { expect: inode, inode: 0 });
+        Ok(())
+    }
+
+    /// All that a directory which goes holds now goes too, but what gets another name.
+    fn plan_emptying(&self, plan: &mut Plan, paths: &mut Paths<'_>, inode: InodeId) -> Result<(), Fault> {
+        let mut todo = vec![inode];
+        while let Some(directory) = todo.pop() {
+            let back = plan.names.values().any(|naming| naming.inode == directory.0);
+            let is_directory = self.meta.namespace().current(directory).is_some_and(Inode::is_directory);
+            if back || !is_directory {
+                continue;
+            }
+            let listed = self.meta.namespace().list(
+                self.meta.versions(),
+                directory,
+                Some(plan.now),
+                b"",
+                frieze_namespace::EDIT_STEPS_MAX,
+            )?;
+            for entry in listed {
+                let key = (directory, entry.name);
+                if plan.names.contains_key(&key) {
+                    continue;
+                }
+                self.plan_name_gone(plan, paths, key, entry.inode)?;
+                if entry.kind == FileKind::Directory {
+                    todo.push(entry.inode);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "private, one caller; a struct would only rename them")]
+    fn restore_state(
+        &self,
+        principal: &Principal,
+        plan: &mut Plan,
+        paths: &mut Paths<'_>,
+        id: InodeId,
+        xattrs: Vec<Xattr>,
+        written: bool,
+        delete: bool,
+    ) -> Result<(), Fault> {
+        let (then, now) = (self.seen_at(id, plan.at)?, self.seen_at(id, plan.now)?);
+        let (old, new) = (&then.inode, &now.inode);
+        let (extent_then, extent_now) = {
+            let look = self.look();
+            (look.extent(&then), look.extent(&now))
+        };
+        let is_file = old.kind() == FileKind::File;
+        let bytes = is_file && (written || old.patches() != new.patches() || extent_then.size != extent_now.size);
+        let differs = |a: u32, b: u32| (a != b).then_some(a);
+        let time_counts = !old.is_directory() || delete;
+        let shares = match bytes {
+            true => self.shares(&then, ByteRange::new(0, extent_then.size), 0)?,
+            false => Vec::new(),
+        };
+        let bytes = bytes && !self.shows(&now, &shares, extent_then.size);
+        let mtime = bytes || (time_counts && extent_then.mtime_ns != extent_now.mtime_ns);
+        let mode = differs(old.mode.into(), new.mode.into());
+        let (uid, gid) = (differs(old.uid, new.uid), differs(old.gid, new.gid));
+        let atime = old.atime_ns != new.atime_ns;
+        if !(bytes || mtime || atime) && mode.is_none() && uid.is_none() && gid.is_none() && xattrs.is_empty() {
+            return Ok(());
+        }
+        let path = paths.of_inode(id)?;
+        if bytes {
+            let caller = &principal.caller;
+            if caller.uid != new.uid {
+                let versions = self.meta.versions();
+                self.meta.namespace().check_access(versions, id, Some(plan.at), caller, MAY_READ)?;
+            }
+            let state = plan.state(id, new);
+            state.shares = shares;
+            state.size = Some(extent_then.size);
+            let words = match extent_then.size == extent_now.size {
+                true => String::new(),
+                false => format!("length {} to {}", extent_now.size, extent_then.size),
+            };
+            let told = plan.tell(ActionKind::Bytes, &path, id.0, words);
+            told.len = extent_then.size;
+        }
+        let mut words = Vec::new();
+        let mut word = |what: &str, from: String, to: String| words.push(format!("{what} {from} to {to}"));
+        if mode.is_some() {
+            word("mode", format!("{:04o}", new.mode), format!("{:04o}", old.mode));
+        }
+        if uid.is_some() {
+            word("owner", new.uid.to_string(), old.uid.to_string());
+        }
+        if gid.is_some() {
+            word("group", new.gid.to_string(), old.gid.to_string());
+        }
+        words.extend(xattrs.iter().map(|xattr| format!("attribute {}", String::from_utf8_lossy(&xattr.name))));
+        let state = plan.state(id, new);
+        (state.mode, state.uid, state.gid) = (mode, uid, gid);
+        state.atime_ns = atime.then_some(old.atime_ns);
+        state.mtime_ns = mtime.then_some(extent_then.mtime_ns);
+        state.xattrs = xattrs;
+        if !bytes || !words.is_empty() {
+            let words = if words.is_empty() { "times".to_owned() } else { words.join(", ") };
+            plan.tell(ActionKind::Attributes, &path, id.0, words);
+        }
+        Ok(())
+    }
+}
