@@ -700,14 +700,17 @@ JSON: one line a name: deleted.")]
 
 /// Tell frieze where the data keeps its own time.
 ///
-/// A time plug-in reads the time of each record out of the record: a binary field or a place in a JSON document. It is
-/// bound to a directory; files and directories made in it from then on inherit it, and `--user-at TIME` cuts such a
-/// file at that time of its data. One write is one record; a record whose time runs backwards is refused.
+/// A time plug-in reads the time of the data out of the data. It is bound to a directory; files and directories made in
+/// it from then on inherit it, and `--user-at TIME` cuts such a file at that time of its data. With `binary` and `json`
+/// one write is one record; with `csv` and `jsonl` one line is one row, in whatever writes it comes. What runs backwards
+/// is refused, with its offset; late rows go into a file of their own, and `--at` tells who knew of them when.
 #[derive(Debug, Subcommand)]
 #[command(after_long_help = "\
 Examples:
   frieze time bind /sensors 'binary:offset=0,width=8,order=little,signed=false,epoch=unix,unit=us'
   frieze time bind /events  'json:/meta/time'
+  frieze time bind /flights 'csv:event_time'
+  frieze time bind /logs    'jsonl:/ts,unit=ms'
   frieze time show /sensors
   frieze cat /sensors/a.bin --user-at 2026-11-21T10:00:00Z")]
 pub(crate) enum Time {
@@ -716,6 +719,11 @@ pub(crate) enum Time {
 SPEC is one of
   binary:offset=N,width=1|2|4|8,order=little|big,signed=true|false,epoch=unix,unit=s|ms|us|ns
   json:POINTER[,unit=s|ms|us|ns]     an RFC 3339 text, or a number with its unit, at a JSON pointer such as /meta/time
+  csv:COLUMN[,header=true|false][,delimiter=comma|semicolon|tab|pipe][,unit=s|ms|us|ns]
+                                     a column, by the name that the first line gives it, or counted from 1
+  jsonl:POINTER[,unit=s|ms|us|ns]    one JSON document a line
+With zone=utc a text without a zone is in UTC; without it, it is refused. Every unit counts from 1970, or from
+epoch=gps|j2000|windows|ntp.
 
 JSON: path, time_plugin.")]
     Bind {

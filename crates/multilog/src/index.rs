@@ -37,6 +37,8 @@ use frieze_hlc::Hlc;
 pub struct UserCut {
     /// Reading at this stamp is reading at that user time; [`Hlc::ZERO`] before the first user time of the file.
     pub stamp: Hlc,
+    /// Stamp of the next record with a user time: its newest lies above, rows at its beginning may not.
+    pub next: Option<Hlc>,
     /// True while the file holds no later user time: more records may still belong to the answer.
     pub open: bool,
 }

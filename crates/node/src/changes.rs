@@ -13,7 +13,7 @@ use frieze_wire::message::{Durability as When, FileKind, Reply, Txn, TxnReply, V
 use frieze_wire::txn::{Caller, CloseSession, Grant, MakeKind, Op, Settle, Transaction};
 
 use crate::capability::Capability;
-use crate::data::{Content, WriteAsk, WriteReply as Answer, Written, file_bytes_max, split};
+use crate::data::{Content, Placed, WriteAsk, WriteReply as Answer, Written, file_bytes_max, split};
 use crate::durability::Ticket;
 use crate::engine::{Engine, Responder, done, unknown_session};
 use crate::plugin::{BINDING_XATTR, TimePlugin};
@@ -97,12 +97,14 @@ impl Engine {
             return Err((reply, Reason::InvalidArgument.into()));
         }
         let layout = layout_of(id, &inode);
-        let user_time = match inode.plugin() {
+        let plugin: Option<TimePlugin> = match inode.plugin() {
             "" => None,
-            text => {
-                let plugin: TimePlugin = check!(text.parse());
-                Some(check!(plugin.user_time(payload).map_err(|fault| at_offset(fault, ask, id))))
-            }
+            text => Some(check!(text.parse())),
+        };
+        let rows = plugin.as_ref().filter(|plugin| plugin.has_rows());
+        let record_time = match plugin.as_ref().filter(|plugin| !plugin.has_rows()) {
+            Some(plugin) => Some(check!(plugin.user_time(payload).map_err(|fault| at_offset(fault, ask, id)))),
+            None => None,
         };
         check!(self.hold_back());
         if ask.append {
@@ -114,7 +116,13 @@ impl Engine {
             let offset = if ask.append { self.current_extent(id, inode).0 } else { ask.offset };
             let spread = split(offset, payload.len(), layout)?;
             check_granted(id, inode, header.session, spread.parts.iter().map(|part| part.chunk))?;
-            Ok(spread)
+            let inode = rows.map(|plugin| (plugin, inode.clone()));
+            drop(namespace);
+            let user_time = match inode {
+                Some((plugin, inode)) => self.newest_row(plugin, id, inode, offset, payload)?,
+                None => record_time,
+            };
+            Ok(Placed { spread, user_time })
         };
         self.data.write(
             WriteAsk {
@@ -128,7 +136,6 @@ impl Engine {
                 known_offset: (!ask.append).then_some(ask.offset),
                 place: &place,
                 content: Content::Bytes(payload, header.payload_crc),
-                user_time,
                 uid: principal.caller.uid,
                 durability: when,
             },
@@ -163,6 +170,7 @@ impl Engine {
         if (first..last).all(|chunk| inode.may_write_chunk(session, chunk)) {
             return Ok(());
         }
+        check_one_writer(id, &inode, session)?;
         for first in (first..=last).step_by(GRANT_CHUNKS_MAX as usize) {
             self.grant(principal, session, id, first, (last - first + 1).min(GRANT_CHUNKS_MAX))?;
         }
@@ -254,6 +262,11 @@ impl Engine {
                     Reason::TooLarge,
                     format!("an attribute of {} bytes; at most {XATTR_BYTES_MAX} are allowed", set.value.len()),
                 ));
+            }
+            Op::Grant(grant) => {
+                if let Some(inode) = self.meta.namespace().current(InodeId(grant.inode)) {
+                    check_one_writer(InodeId(grant.inode), inode, header.session)?;
+                }
             }
             _ => {}
         }
@@ -450,4 +463,20 @@ fn check_binding(text: &[u8]) -> Result<(), Fault> {
 fn at_offset(fault: Fault, ask: &Write, id: InodeId) -> Fault {
     let place = if ask.append { "appended".to_owned() } else { format!("at offset {}", ask.offset) };
     Fault::new(fault.reason, format!("write {place} to inode {id} refused: {}", fault.message))
+}
+
+/// A file of rows has one writing session at a time: a half row of one writer would be ended by another (protocols §8).
+fn check_one_writer(id: InodeId, inode: &Inode, session: SessionId) -> Result<(), Fault> {
+    let other = inode.grants().iter().find(|grant| grant.session != session && !grant.chunks.is_empty());
+    match other {
+        Some(other) if !inode.plugin().is_empty() && inode.plugin().parse::<TimePlugin>()?.has_rows() => {
+            let writer = other.session;
+            let words = format!(
+                "{id} has rows of user time and so one writing session at a time, now {writer}: wait until it closes the \
+                 file, or write into a file of your own"
+            );
+            Err(Fault::new(Reason::Busy, words))
+        }
+        _ => Ok(()),
+    }
 }

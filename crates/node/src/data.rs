@@ -63,11 +63,9 @@ pub(crate) struct WriteAsk<'a> {
     /// The offset, where it is known before.
     pub(crate) known_offset: Option<u64>,
     /// Says where the write goes, or why it may not, while no other write can run.
-    pub(crate) place: &'a dyn Fn() -> Result<Spread, Fault>,
+    pub(crate) place: &'a dyn Fn() -> Result<Placed, Fault>,
     /// What the range is to hold.
     pub(crate) content: Content<'a>,
-    /// Time of the data, where a plug-in found one.
-    pub(crate) user_time: Option<UserTime>,
     /// On whose behalf.
     pub(crate) uid: u32,
     /// When to answer.
@@ -90,6 +88,14 @@ impl Content<'_> {
             Content::Hole => RecordKind::Punch,
         }
     }
+}
+
+/// What is known of a write once its place is.
+pub(crate) struct Placed {
+    /// Where it goes.
+    pub(crate) spread: Spread,
+    /// Time of the data, where a plug-in found one: of the record, or of the last row that ends in it.
+    pub(crate) user_time: Option<UserTime>,
 }
 
 /// A write has happened.
@@ -271,7 +277,7 @@ impl DataPlane {
             done.push((reply, Ok(written)));
             return Ok(());
         }
-        let Spread { parts, end } = try_or_reply!((ask.place)());
+        let Placed { spread: Spread { parts, end }, user_time } = try_or_reply!((ask.place)());
         let mut crcs = Vec::with_capacity(parts.len());
         match (ahead, ask.content) {
             (Some(ahead), _) => crcs.push(ahead),
@@ -313,7 +319,7 @@ impl DataPlane {
         let mut metas = Vec::with_capacity(parts.len());
         let mut tokens = Vec::with_capacity(parts.len());
         let mut payloads = Vec::with_capacity(parts.len());
-        let newest_user_time = match ask.user_time {
+        let newest_user_time = match user_time {
             Some(_) => self.device.log().newest_user_time(ask.inode),
             None => None,
         };
@@ -333,7 +339,7 @@ impl DataPlane {
                 file_offset: part.at(ask.layout),
                 part: index as u8,
                 parts: parts.len() as u8,
-                user_time: ask.user_time,
+                user_time,
                 uid: ask.uid,
                 durability,
                 chunk_version: self.device.log().chunk_version(chunk),
@@ -359,7 +365,7 @@ impl DataPlane {
                             chunk,
                             version,
                             stamp,
-                            user_time: ask.user_time,
+                            user_time,
                             session: ask.session,
                             seq: ask.seq,
                             uid: ask.uid,

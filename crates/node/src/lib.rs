@@ -27,6 +27,7 @@ mod serve;
 mod session;
 mod settings;
 mod store;
+mod timed;
 mod timeline;
 mod views;
 

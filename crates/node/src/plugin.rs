@@ -1,9 +1,16 @@
-//! Time plug-ins of record shape: where in a record its user time stands (FFFS §6.4, design §5).
+//! Time plug-ins: where in the data its user time stands (FFFS §6.4, design §5, protocols §8).
 //!
 //! A directory is bound by setting its attribute `user.frieze.time` to a text such as
-//! `binary:offset=0,width=8,order=little,signed=false,epoch=unix,unit=us` or `json:/meta/time,unit=ms`; what is made in
-//! it inherits the binding. One write is one record with one user time. The plug-in runs here, in the driver; that user
-//! time never goes backwards is checked by the chain.
+//! `binary:offset=0,width=8,order=little,signed=false,epoch=unix,unit=us`, `json:/meta/time,unit=ms`, `csv:event_time`
+//! or `jsonl:/t`; what is made in it inherits the binding. There are two shapes. *Record* (`binary`, `json`): one write
+//! is one record with one user time. *Rows* (`csv`, `jsonl`, in [`rows`]): one line is one row with one user time, and a
+//! write holds any number of them, the last perhaps in part. The plug-in runs here, in the driver; that user time never
+//! goes backwards is checked by the chain.
+//!
+//! The seam for other plug-ins: a new shape is a line in [`TimePlugin::from_str`], and either a [`Place`] whose time
+//! [`TimePlugin::user_time`] finds in a record, or one for [`TimePlugin::row_time`]. Both are pure functions of bytes.
+
+pub(crate) mod rows;
 
 use std::fmt;
 use std::str::FromStr;
@@ -71,22 +78,57 @@ impl Epoch {
     }
 }
 
-/// Where the user time of a record stands.
+/// Where the user time of data stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TimePlugin {
     place: Place,
     unit: Unit,
     epoch: Epoch,
+    /// True: a text without a zone is in UTC. False: it is refused.
+    utc: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Place {
     Binary { offset: u32, width: u8, big_endian: bool, signed: bool },
     Json { pointer: String },
+    Csv { column: Column, header: bool, delimiter: Delimiter },
+    JsonLines { pointer: String },
+}
+
+/// A column of a table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Column {
+    /// As the first line of the file calls it.
+    Named(String),
+    /// Counted from 1.
+    Numbered(u32),
+}
+
+/// What stands between two fields of a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Delimiter {
+    Comma,
+    Semicolon,
+    Tab,
+    Pipe,
+}
+
+const DELIMITERS: [(Delimiter, &str, u8); 4] = [
+    (Delimiter::Comma, "comma", b','),
+    (Delimiter::Semicolon, "semicolon", b';'),
+    (Delimiter::Tab, "tab", b'\t'),
+    (Delimiter::Pipe, "pipe", b'|'),
+];
+
+impl Delimiter {
+    fn entry(self) -> &'static (Delimiter, &'static str, u8) {
+        DELIMITERS.iter().find(|entry| entry.0 == self).expect("every delimiter has a line in the table")
+    }
 }
 
 const EXAMPLES: &str = "write for instance binary:offset=0,width=8,order=little,signed=false,epoch=unix,unit=us \
-                        or json:/meta/time or json:/t,unit=ms";
+                        or json:/meta/time or json:/t,unit=ms or csv:event_time or csv:1,unit=s or jsonl:/t";
 
 fn refused(what: impl fmt::Display) -> Fault {
     Fault::new(Reason::InvalidArgument, format!("not a time plug-in: {what}; {EXAMPLES}"))
@@ -96,22 +138,39 @@ impl FromStr for TimePlugin {
     type Err = Fault;
 
     fn from_str(text: &str) -> Result<TimePlugin, Fault> {
-        let (shape, rest) = text.split_once(':').ok_or_else(|| refused("it has no `binary:` or `json:` in front"))?;
+        let (shape, rest) =
+            text.split_once(':').ok_or_else(|| refused("it has no `binary:`, `json:`, `csv:` or `jsonl:` in front"))?;
         let mut fields = rest.split(',');
         let mut plugin = match shape {
             "binary" => TimePlugin {
                 place: Place::Binary { offset: 0, width: 8, big_endian: false, signed: false },
                 unit: Unit::Microseconds,
                 epoch: Epoch::Unix,
+                utc: false,
             },
-            "json" => {
+            "json" | "jsonl" => {
                 let pointer = fields.next().unwrap_or_default().to_owned();
                 if !pointer.starts_with('/') {
                     return Err(refused(format_args!(
                         "the JSON pointer {pointer:?} does not start with `/` (RFC 6901)"
                     )));
                 }
-                TimePlugin { place: Place::Json { pointer }, unit: Unit::Seconds, epoch: Epoch::Unix }
+                TimePlugin::of_text(if shape == "json" {
+                    Place::Json { pointer }
+                } else {
+                    Place::JsonLines { pointer }
+                })
+            }
+            "csv" => {
+                let name = fields.next().unwrap_or_default();
+                let column = match name.parse() {
+                    Ok(0) => return Err(refused("columns are counted from 1")),
+                    Ok(number) => Column::Numbered(number),
+                    Err(_) if name.is_empty() => return Err(refused("`csv:` needs a column, by name or by number")),
+                    Err(_) => Column::Named(name.to_owned()),
+                };
+                let header = matches!(column, Column::Named(_));
+                TimePlugin::of_text(Place::Csv { column, header, delimiter: Delimiter::Comma })
             }
             other => return Err(refused(format_args!("unknown shape {other:?}"))),
         };
@@ -123,6 +182,15 @@ impl FromStr for TimePlugin {
 }
 
 impl TimePlugin {
+    fn of_text(place: Place) -> TimePlugin {
+        TimePlugin { place, unit: Unit::Seconds, epoch: Epoch::Unix, utc: false }
+    }
+
+    /// True: one line is one row (`csv`, `jsonl`). False: one write is one record.
+    pub fn has_rows(&self) -> bool {
+        matches!(self.place, Place::Csv { .. } | Place::JsonLines { .. })
+    }
+
     fn set(&mut self, field: &str) -> Result<(), Fault> {
         let (key, value) = field.split_once('=').ok_or_else(|| refused(format_args!("{field:?} has no `=`")))?;
         let bad = || refused(format_args!("{key} cannot be {value:?}"));
@@ -145,6 +213,18 @@ impl TimePlugin {
                 }
             }
             ("signed", Place::Binary { signed, .. }) => *signed = value.parse().map_err(|_| bad())?,
+            ("delimiter", Place::Csv { delimiter, .. }) => {
+                *delimiter = DELIMITERS.iter().find(|entry| entry.1 == value).ok_or_else(bad)?.0;
+            }
+            ("header", Place::Csv { header, column, .. })
+                if value == "true" || matches!(column, Column::Numbered(_)) =>
+            {
+                *header = value.parse().map_err(|_| bad())?;
+            }
+            ("zone", Place::Json { .. } | Place::Csv { .. } | Place::JsonLines { .. }) if value == "utc" => {
+                self.utc = true;
+            }
+            ("zone", _) => return Err(bad()),
             _ => return Err(refused(format_args!("unknown field {key:?}"))),
         }
         Ok(())
@@ -175,24 +255,48 @@ impl TimePlugin {
                 let count = if *signed { i128::from((raw << unused) as i64 >> unused) } else { i128::from(raw) };
                 self.scaled(count)
             }
-            Place::Json { pointer } => {
-                let document: serde_json::Value = serde_json::from_slice(record)
-                    .map_err(|error| wrong(format!("the record is not one JSON document: {error}")))?;
-                match document.pointer(pointer) {
-                    Some(serde_json::Value::String(text)) => parse_text(text),
-                    Some(serde_json::Value::Number(number)) => match (number.as_i64(), number.as_f64()) {
-                        (Some(count), _) => self.scaled(count.into()),
-                        (None, Some(count)) if count.is_finite() => {
-                            let ns = count * self.unit.ns() as f64;
-                            self.shifted(ns.round() as i128)
-                        }
-                        _ => Err(wrong(format!("the number at {pointer} is out of range"))),
-                    },
-                    Some(_) => Err(wrong(format!("what stands at {pointer} is neither a string nor a number"))),
-                    None => Err(wrong(format!("nothing stands at {pointer}"))),
-                }
-            }
+            Place::Json { pointer } | Place::JsonLines { pointer } => self.json_time(record, pointer),
+            Place::Csv { .. } => Err(wrong("a table has a time for each row, not one for a write".to_owned())),
         }
+    }
+
+    fn json_time(&self, document: &[u8], pointer: &str) -> Result<UserTime, Fault> {
+        let document: serde_json::Value = serde_json::from_slice(document)
+            .map_err(|error| wrong(format!("the record is not one JSON document: {error}")))?;
+        match document.pointer(pointer) {
+            Some(serde_json::Value::String(text)) => self.text_time(text),
+            Some(serde_json::Value::Number(number)) => match (number.as_i64(), number.as_f64()) {
+                (Some(count), _) => self.scaled(count.into()),
+                (None, Some(count)) => self.fractional(count),
+                _ => Err(wrong(format!("the number at {pointer} is out of range"))),
+            },
+            Some(_) => Err(wrong(format!("what stands at {pointer} is neither a string nor a number"))),
+            None => Err(wrong(format!("nothing stands at {pointer}"))),
+        }
+    }
+
+    fn fractional(&self, count: f64) -> Result<UserTime, Fault> {
+        let ns = count * self.unit.ns() as f64;
+        if ns.is_finite() { self.shifted(ns.round() as i128) } else { Err(wrong(format!("{count} is out of range"))) }
+    }
+
+    fn text_time(&self, text: &str) -> Result<UserTime, Fault> {
+        let timestamp: jiff::Timestamp = match text.parse() {
+            Ok(timestamp) => timestamp,
+            Err(error) => match text.parse::<jiff::civil::DateTime>() {
+                Ok(civil) if self.utc => civil
+                    .to_zoned(jiff::tz::TimeZone::UTC)
+                    .map_err(|error| wrong(format!("{text:?} is out of range: {error}")))?
+                    .timestamp(),
+                Ok(_) => {
+                    let words =
+                        format!("{text:?} has no zone; if such times are UTC, bind the directory with zone=utc");
+                    return Err(wrong(words));
+                }
+                Err(_) => return Err(wrong(format!("{text:?} is not an RFC 3339 time with a zone: {error}"))),
+            },
+        };
+        i64::try_from(timestamp.as_nanosecond()).map(UserTime).map_err(|_| wrong(format!("{text:?} is out of range")))
     }
 
     fn scaled(&self, count: i128) -> Result<UserTime, Fault> {
@@ -211,12 +315,6 @@ fn wrong(what: String) -> Fault {
     Fault::new(Reason::InvalidArgument, format!("no user time in the record: {what}"))
 }
 
-fn parse_text(text: &str) -> Result<UserTime, Fault> {
-    let timestamp: jiff::Timestamp =
-        text.parse().map_err(|error| wrong(format!("{text:?} is not an RFC 3339 time with a zone: {error}")))?;
-    i64::try_from(timestamp.as_nanosecond()).map(UserTime).map_err(|_| wrong(format!("{text:?} is out of range")))
-}
-
 impl fmt::Display for TimePlugin {
     /// The full text, every default written out; parses back to the same plug-in.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -230,7 +328,17 @@ impl fmt::Display for TimePlugin {
                 )
             }
             Place::Json { pointer } => write!(f, "json:{pointer},epoch={epoch},unit={unit}"),
-        }
+            Place::JsonLines { pointer } => write!(f, "jsonl:{pointer},epoch={epoch},unit={unit}"),
+            Place::Csv { column, header, delimiter } => {
+                let delimiter = delimiter.entry().1;
+                match column {
+                    Column::Named(name) => write!(f, "csv:{name}")?,
+                    Column::Numbered(number) => write!(f, "csv:{number}")?,
+                }
+                write!(f, ",header={header},delimiter={delimiter},epoch={epoch},unit={unit}")
+            }
+        }?;
+        if self.utc { f.write_str(",zone=utc") } else { Ok(()) }
     }
 }
 
@@ -277,9 +385,21 @@ mod tests {
 
     #[test]
     fn a_wrong_plug_in_is_refused_with_an_example() {
-        for text in
-            ["csv:1", "binary", "binary:width=3", "json:t", "binary:order=middle", "json:/t,width=8", "binary:x"]
-        {
+        for text in [
+            "tsv:1",
+            "csv:",
+            "csv:0",
+            "csv:t,header=false",
+            "csv:1,delimiter=x",
+            "jsonl:t",
+            "binary",
+            "binary:zone=utc",
+            "binary:width=3",
+            "json:t",
+            "binary:order=middle",
+            "json:/t,width=8",
+            "binary:x",
+        ] {
             let fault = text.parse::<TimePlugin>().unwrap_err();
             assert!(fault.message.contains("write for instance binary:offset=0"), "{text}: {fault}");
         }
@@ -287,7 +407,14 @@ mod tests {
 
     #[test]
     fn a_plug_in_prints_and_parses_back() {
-        for text in ["binary:", "binary:offset=7,width=2,order=big,signed=true,epoch=ntp,unit=s", "json:/a/b,unit=ns"] {
+        for text in [
+            "binary:",
+            "binary:offset=7,width=2,order=big,signed=true,epoch=ntp,unit=s",
+            "json:/a/b,unit=ns",
+            "csv:event_time,delimiter=tab",
+            "csv:3,header=true,unit=ms",
+            "jsonl:/t,zone=utc",
+        ] {
             let plugin: TimePlugin = text.parse().expect("a plug-in");
             assert_eq!(plugin.to_string().parse(), Ok(plugin));
         }

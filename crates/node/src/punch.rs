@@ -15,7 +15,7 @@ use frieze_wire::frame::FrameHeader;
 use frieze_wire::message::{Durability as When, FileKind, Punch, PunchReply, Reply};
 
 use crate::changes::{GRANT_CHUNKS_MAX, check_granted, check_numbered, check_writable};
-use crate::data::{Content, HOLE_PARTS_MAX, Spread, WriteAsk, WriteReply as Answer, Written, split_hole};
+use crate::data::{Content, HOLE_PARTS_MAX, Placed, Spread, WriteAsk, WriteReply as Answer, Written, split_hole};
 use crate::engine::{Engine, Responder};
 use crate::seen::layout_of;
 use crate::session::Principal;
@@ -63,7 +63,7 @@ impl Engine {
             let inode = namespace.current(id).ok_or(Fault::from(Reason::StaleHandle))?;
             let spread = self.spread_of_hole(id, inode, ask)?;
             check_granted(id, inode, header.session, spread.parts.iter().map(|part| part.chunk))?;
-            Ok(spread)
+            Ok(Placed { spread, user_time: None })
         };
         self.data.write(
             WriteAsk {
@@ -77,7 +77,6 @@ impl Engine {
                 known_offset: Some(ask.offset),
                 place: &place,
                 content: Content::Hole,
-                user_time: None,
                 uid: principal.caller.uid,
                 durability: when,
             },

@@ -29,7 +29,16 @@ pub(crate) struct Seen {
     pub(crate) upto: Option<Hlc>,
     /// The file holds no record at that user time yet.
     pub(crate) empty: bool,
+    /// The rows of that user time end here.
+    pub(crate) size_max: Option<u64>,
     pub(crate) user_time_open: bool,
+}
+
+impl Seen {
+    /// An inode with its bytes at an instant (`None`: now), whatever their user time.
+    pub(crate) fn at(id: InodeId, inode: Inode, upto: Option<Hlc>) -> Seen {
+        Seen { id, inode, upto, empty: false, size_max: None, user_time_open: false }
+    }
 }
 
 /// The states that a range of a file shares, by file and instant. They are fetched before the look: the namespace must
@@ -128,6 +137,7 @@ impl Look<'_> {
             }
             extent.data = extent.data.max(tail.newest);
         }
+        extent.size = extent.size.min(seen.size_max.unwrap_or(u64::MAX));
         // A time that was set by hand holds until a later write.
         if let Some(newest) = extent.data.filter(|newest| *newest > inode.mtime_stamp) {
             extent.mtime_ns = newest.unix_ns();
@@ -294,7 +304,7 @@ impl Engine {
     /// where an append goes and what a settled size is made of. A `sync` write on its way to the disk counts here, though
     /// readers do not see it yet: an append must not cover it, and a settled size must not forget it.
     pub(crate) fn current_extent(&self, id: InodeId, inode: &Inode) -> (u64, i64, Option<Hlc>) {
-        let seen = Seen { id, inode: inode.clone(), upto: Some(Hlc::MAX), empty: false, user_time_open: false };
+        let seen = Seen::at(id, inode.clone(), Some(Hlc::MAX));
         let extent = self.look().extent(&seen);
         (extent.size, extent.mtime_ns, extent.data)
     }

@@ -20,6 +20,7 @@ use frieze_wire::txn::Target;
 use crate::capability::Capability;
 use crate::data::HOLE_PARTS_MAX;
 use crate::engine::{Engine, SOFTWARE, Scratch, unknown_session};
+use crate::plugin::TimePlugin;
 use crate::seen::{Extent, Seen};
 use crate::session::Principal;
 
@@ -82,18 +83,25 @@ impl Engine {
     fn seen(&self, id: InodeId, inode: Inode, view: View) -> Result<Seen, Fault> {
         let at = view.instant();
         let Some(user) = view.user_time().filter(|_| inode.kind() == FileKind::File) else {
-            return Ok(Seen { id, inode, upto: at, empty: false, user_time_open: false });
+            return Ok(Seen::at(id, inode, at));
         };
         let cut = self.data.device().log().by_user_time(id, user, at.unwrap_or(Hlc::MAX));
-        let Some(UserCut { stamp, open }) = cut else {
+        let Some(cut) = cut else {
             return Err(no_user_time(id, user));
         };
+        if !inode.plugin().is_empty() {
+            let plugin: TimePlugin = inode.plugin().parse()?;
+            if plugin.has_rows() {
+                return self.seen_rows(&plugin, id, inode, user, cut);
+            }
+        }
+        let UserCut { stamp, open, .. } = cut;
         if stamp == Hlc::ZERO {
-            return Ok(Seen { id, inode, upto: at, empty: true, user_time_open: open });
+            return Ok(Seen { empty: true, user_time_open: open, ..Seen::at(id, inode, at) });
         }
         // Reading at a user time is reading at the stamp of the last record it needs (protocols §8).
-        let then = self.meta.namespace().inode(self.meta.versions(), id, Some(stamp))?;
-        Ok(Seen { id, inode: then, upto: Some(stamp), empty: false, user_time_open: open })
+        let then = self.inode_at(id, Some(stamp))?;
+        Ok(Seen { user_time_open: open, ..Seen::at(id, then, Some(stamp)) })
     }
 
     pub(crate) fn attr(&self, id: InodeId, inode: &Inode, view: View) -> Result<(Attr, bool), Fault> {
@@ -175,7 +183,7 @@ impl Engine {
         Ok(ListReply { entries, more, answered, inode: found.id.0, parent: found.inode.parent.0 })
     }
 
-    fn inode_at(&self, id: InodeId, at: Option<Hlc>) -> Result<Inode, Fault> {
+    pub(crate) fn inode_at(&self, id: InodeId, at: Option<Hlc>) -> Result<Inode, Fault> {
         self.meta.namespace().inode(self.meta.versions(), id, at)
     }
 
@@ -294,7 +302,7 @@ impl Engine {
         Err(Fault::new(Reason::Internal, "a read never ended"))
     }
 
-    fn read_seen(&self, seen: &Seen, ask: &Read, scratch: &mut Scratch) -> Result<(bool, u32), Fault> {
+    pub(crate) fn read_seen(&self, seen: &Seen, ask: &Read, scratch: &mut Scratch) -> Result<(bool, u32), Fault> {
         scratch.pieces.clear();
         let asked_end = ask.offset.saturating_add(ask.len.into());
         let sources = self.sources(&seen.inode, ask.offset, asked_end)?;

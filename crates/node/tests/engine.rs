@@ -4,6 +4,8 @@
 
 #[path = "engine/holes.rs"]
 mod holes;
+#[path = "engine/rows.rs"]
+mod rows;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};

@@ -264,3 +264,28 @@ fn a_hundred_instants_give_what_was_written_then() {
     let items = lines_of_json(&server.ok(&["log", "--json", "/a/b/f", "--at", &recorded[99].0]));
     assert!(items.iter().filter(|version| version["kind"] == "write").count() >= 100);
 }
+
+#[test]
+fn rows_are_cut_at_user_time_and_late_ones_are_seen_from_when_they_came() {
+    let server = Served::start();
+    server.ok(&["mkdir", "/flights"]);
+    server.ok(&["time", "bind", "/flights", "csv:when"]);
+    let rows = |from: &str, rows: &str, to: &str| {
+        server.run_with(&["put", "--append", "-", to], format!("{from}{rows}").as_bytes())
+    };
+    rows("when,what\n", "1970-01-01T00:01:00Z,a\n1970-01-01T00:02:00Z,b\n", "/flights/f.csv").ok();
+    rows("", "1970-01-01T00:03:00Z,c\n", "/flights/f.csv").ok();
+    let before = server.now();
+    rows("when,what\n", "1970-01-01T00:01:30Z,late\n", "/flights/late.csv").ok();
+    let shown = |arguments: &[&str]| server.ok(&[&["cat"], arguments].concat());
+    assert_eq!(shown(&["/flights/f.csv", "--user-at", "@90"]), "when,what\n1970-01-01T00:01:00Z,a\n");
+    assert_eq!(shown(&["/flights/f.csv", "--user-at", "@59"]), "");
+    assert_eq!(shown(&["/flights/late.csv", "--user-at", "@90"]), "when,what\n1970-01-01T00:01:30Z,late\n");
+    let unknown = server.fails(1, &["cat", "/flights/late.csv", "--at", &before, "--user-at", "@90"]);
+    assert!(unknown.contains("/flights/late.csv"), "{unknown}");
+    let backward = rows("", "1970-01-01T00:02:59Z,d\n", "/flights/f.csv");
+    assert_eq!(backward.status, 1);
+    for words in ["offset 79", "1970-01-01T00:02:59Z", "1970-01-01T00:03:00Z"] {
+        assert!(backward.err.contains(words), "{words} is missing: {}", backward.err);
+    }
+}

@@ -136,7 +136,8 @@ impl File {
         }
         let count = self.marks.partition_point(|(stamp, time)| *stamp <= upto && *time <= user);
         let stamp = count.checked_sub(1).map_or(Hlc::ZERO, |last| self.marks[last].0);
-        Some(UserCut { stamp, open: self.newest_user_time().is_some_and(|newest| newest <= user) })
+        let next = self.marks.get(count).map(|(next, _)| *next).filter(|next| *next <= upto);
+        Some(UserCut { stamp, next, open: self.newest_user_time().is_some_and(|newest| newest <= user) })
     }
 
     /// Newest user time.

@@ -1,0 +1,197 @@
+//! Rows of user time in files (protocols §8): what a write of them tells, and where a read at a user time ends.
+//!
+//! Guarantees: the same file at the same instant ends at the same byte for the same user time, whatever writes its rows
+//! came in and however it was restarted; no row runs backwards in a file that only grows.
+//! Leaves to others: what a row is ([`crate::plugin::rows`]), which record a user time lies in (`multilog`).
+//!
+//! The log keeps one mark for each record, the time of the last row that ends in it. The rows of the one record in which
+//! a user time lies are read again at each question: at most one write, so marks for rows take no memory.
+
+use frieze_base::{Fault, InodeId, Reason};
+use frieze_hlc::{Hlc, UserTime};
+use frieze_multilog::UserCut;
+use frieze_namespace::Inode;
+use frieze_wire::message::Read;
+
+use crate::engine::{Engine, Scratch};
+use crate::plugin::TimePlugin;
+use crate::plugin::rows::{ROW_BYTES_MAX, Rows};
+use crate::seen::Seen;
+
+/// Most records of one write.
+const PARTS_MAX: usize = 256;
+
+impl Engine {
+    /// The user time of the last row that ends in a write of `payload` at `offset`; `None` if no row does. Called while
+    /// no other write can run.
+    ///
+    /// # Errors
+    /// `BackwardUserTime` with the row's offset; `InvalidArgument` for a row without a time, or a write beyond the end.
+    pub(crate) fn newest_row(
+        &self,
+        plugin: &TimePlugin,
+        id: InodeId,
+        inode: Inode,
+        offset: u64,
+        payload: &[u8],
+    ) -> Result<Option<UserTime>, Fault> {
+        let newest = self.data.device().log().newest_user_time(id);
+        // With what is on its way to the disk: the row may have begun there.
+        let seen = Seen::at(id, inode, Some(Hlc::MAX));
+        let size = self.look().extent(&seen).size;
+        if offset > size {
+            return Err(Fault::new(
+                Reason::InvalidArgument,
+                format!("a write at {offset}, beyond the end at {size}, would leave a hole between two rows of {id}"),
+            ));
+        }
+        let mut scratch = Scratch::default();
+        let mut bytes = self.row_begun(&seen, offset, &mut scratch)?;
+        let start = offset - bytes.len() as u64;
+        if memchr::memchr(b'\n', payload).is_none() && bytes.len() + payload.len() <= ROW_BYTES_MAX {
+            return Ok(None);
+        }
+        let rows = if bytes.is_empty() {
+            payload
+        } else {
+            bytes.extend_from_slice(payload);
+            &bytes
+        };
+        self.rows_of(plugin, &seen, start, rows, &mut scratch, |found| found.check(rows, start, newest))
+    }
+
+    /// The file as it is to be read at a user time.
+    pub(crate) fn seen_rows(
+        &self,
+        plugin: &TimePlugin,
+        id: InodeId,
+        inode: Inode,
+        user: UserTime,
+        cut: UserCut,
+    ) -> Result<Seen, Fault> {
+        let UserCut { stamp, next, open } = cut;
+        let mut scratch = Scratch::default();
+        if let Some(next) = next
+            && let Some(seen) = self.seen_within(plugin, id, user, next, stamp == Hlc::ZERO, &mut scratch)?
+        {
+            return Ok(Seen { user_time_open: open, ..seen });
+        }
+        if stamp == Hlc::ZERO {
+            return Ok(Seen { empty: true, user_time_open: open, ..Seen::at(id, inode, Some(stamp)) });
+        }
+        let seen = Seen::at(id, self.inode_at(id, Some(stamp))?, Some(stamp));
+        let size = self.look().extent(&seen).size;
+        // A row that is not whole yet belongs to the write that ends it.
+        let begun = self.row_begun(&seen, size, &mut scratch)?.len() as u64;
+        Ok(Seen { size_max: Some(size - begun), user_time_open: open, ..seen })
+    }
+
+    /// The file at the record of `next`, up to the last of its rows that belongs to the answer. `None` if none does, or
+    /// if the record does not lie at the end of the file: what was written over is whole or not there.
+    fn seen_within(
+        &self,
+        plugin: &TimePlugin,
+        id: InodeId,
+        user: UserTime,
+        next: Hlc,
+        first: bool,
+        scratch: &mut Scratch,
+    ) -> Result<Option<Seen>, Fault> {
+        let seen = Seen::at(id, self.inode_at(id, Some(next))?, Some(next));
+        let chunk_bytes = seen.inode.chunk_bytes();
+        let records = self.data.device().log().versions(id, next.previous(), next, PARTS_MAX);
+        let offset_of = |record: &frieze_multilog::RecordMeta| {
+            u64::from(record.chunk.index) * chunk_bytes + u64::from(record.offset)
+        };
+        let start = records.iter().map(offset_of).min();
+        let end = records.iter().map(|record| offset_of(record) + u64::from(record.len)).max();
+        let (Some(start), Some(end)) = (start, end) else { return Ok(None) };
+        if end != self.look().extent(&seen).size {
+            return Ok(None);
+        }
+        let mut bytes = self.row_begun(&seen, start, scratch)?;
+        let begin = start - bytes.len() as u64;
+        self.read_range(&seen, start, end, scratch, &mut bytes)?;
+        let (len, any) =
+            self.rows_of(plugin, &seen, begin, &bytes, scratch, |rows| Ok(rows.end_of(&bytes, begin, user)))?;
+        if !any && first {
+            return Ok(None);
+        }
+        Ok(Some(Seen { size_max: Some(begin + len as u64), ..seen }))
+    }
+
+    /// Asks the rows of a file, whose columns are named in its first line: in `bytes`, if they begin at offset 0.
+    fn rows_of<T>(
+        &self,
+        plugin: &TimePlugin,
+        seen: &Seen,
+        at: u64,
+        bytes: &[u8],
+        scratch: &mut Scratch,
+        ask: impl FnOnce(&Rows<'_>) -> Result<T, Fault>,
+    ) -> Result<T, Fault> {
+        if !plugin.has_header() {
+            return ask(&plugin.rows(b"")?);
+        }
+        let first_line = |bytes: &[u8]| memchr::memchr(b'\n', bytes).map(|len| bytes[..len].to_vec());
+        let mut found = None;
+        if at == 0 {
+            found = first_line(bytes);
+        } else {
+            let mut head = Vec::new();
+            for len in [4096, ROW_BYTES_MAX as u64] {
+                head.clear();
+                self.read_range(seen, 0, len, scratch, &mut head)?;
+                found = first_line(&head);
+                if found.is_some() {
+                    break;
+                }
+            }
+        }
+        let line = found.ok_or_else(|| {
+            Fault::new(
+                Reason::InvalidArgument,
+                format!("no user time: the first line of {} should name the columns, but does not end", seen.id),
+            )
+        })?;
+        ask(&plugin.rows(&line)?)
+    }
+
+    /// The bytes before `offset` of the row that `offset` lies in: empty if a row begins there.
+    fn row_begun(&self, seen: &Seen, offset: u64, scratch: &mut Scratch) -> Result<Vec<u8>, Fault> {
+        let mut bytes = Vec::new();
+        for back in [1, 4096, ROW_BYTES_MAX as u64 + 1] {
+            let start = offset.saturating_sub(back);
+            bytes.clear();
+            self.read_range(seen, start, offset, scratch, &mut bytes)?;
+            if let Some(last) = memchr::memrchr(b'\n', &bytes) {
+                bytes.drain(..=last);
+                return Ok(bytes);
+            }
+            if start == 0 {
+                return Ok(bytes);
+            }
+        }
+        Err(Fault::new(
+            Reason::InvalidArgument,
+            format!("no user time: the row before offset {offset} is longer than {ROW_BYTES_MAX} bytes"),
+        ))
+    }
+
+    /// Adds the bytes `start..end` of a file, as far as it reaches, to `out`.
+    fn read_range(
+        &self,
+        seen: &Seen,
+        start: u64,
+        end: u64,
+        scratch: &mut Scratch,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Fault> {
+        if start < end {
+            let ask = Read { capability: Vec::new(), offset: start, len: (end - start) as u32 };
+            self.read_seen(seen, &ask, scratch)?;
+            out.extend_from_slice(&scratch.payload);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,195 @@
+//! Rows of user time: tables and JSON lines, however their bytes were cut into writes.
+
+use frieze_base::{Reason, Rng};
+use frieze_wire::message::{Open, Reply, Request, View};
+use frieze_wire::txn::{Grant, Op, SetAttr, SetXattr, Settle, Target};
+
+use super::{Machine, Served};
+
+fn bind(served: &mut Served, plugin: &str) {
+    served.mkdir("/s");
+    let name = b"user.frieze.time".to_vec();
+    let op = SetXattr { target: Target::path("/s"), name, value: plugin.as_bytes().to_vec(), flags: 0 };
+    served.txn(Op::SetXattr(op)).unwrap();
+}
+
+fn cut(served: &mut Served, at: Option<u64>, user: i64) -> Result<String, Reason> {
+    let read = served.read("/s/f", View { at, user_at: Some(user) });
+    read.map(|bytes| String::from_utf8(bytes).unwrap()).map_err(|fault| fault.reason)
+}
+
+fn inode(served: &mut Served) -> u64 {
+    served.stat("/s/f", View::NOW).unwrap().attr.inode
+}
+
+/// Opens the file once more to write.
+fn reopen(served: &mut Served) -> Vec<u8> {
+    served.open_session();
+    let open = Open { target: Target::path("/s/f"), view: View::NOW, read: true, write: true, made_at: 0 };
+    let Ok(Reply::Open(open)) = served.ask(Request::Open(open)) else { panic!("does not open") };
+    let grant = Grant { inode: open.attr.inode, first: 0, count: 1 };
+    // Refused while another session writes.
+    let _ = served.txn(Op::Grant(grant));
+    open.capability
+}
+
+/// What a file of `text` shows at a user time, by its text alone.
+fn expected(text: &str, user: i64) -> Result<String, Reason> {
+    let whole = &text[..text.rfind('\n').map_or(0, |last| last + 1)];
+    let time = |line: &str| line.split(',').nth(1).and_then(|cell| cell.parse::<i64>().ok());
+    let times: Vec<Option<i64>> = whole.lines().map(time).collect();
+    if times.iter().flatten().next().is_none() {
+        return Err(Reason::NoUserTime);
+    }
+    if times.iter().flatten().all(|time| *time > user) {
+        return Ok(String::new());
+    }
+    let shown = times.iter().position(|time| time.is_some_and(|time| time > user)).unwrap_or(times.len());
+    Ok(whole.split_inclusive('\n').take(shown).collect())
+}
+
+#[test]
+fn rows_are_cut_alike_whatever_writes_they_came_in() {
+    for seed in 0..60 {
+        let mut rng = Rng::new(seed);
+        let machine = Machine::new();
+        let mut served = machine.serve();
+        bind(&mut served, "csv:t,unit=ns");
+        let mut text = "name,t,more\n".to_owned();
+        let mut time = 0i64;
+        for row in 0..40 {
+            time += rng.below(3) as i64;
+            let line = match rng.below(8) {
+                0 => "\n".to_owned(),
+                1 => format!("\"a \"\"b\"\"\",{time},\r\n"),
+                _ => format!("r{row},{time},{}\n", "x".repeat(rng.below(60) as usize)),
+            };
+            text += &line;
+        }
+        text.truncate(text.len() - rng.below(5) as usize);
+        let mut file = served.make("/s/f");
+        let mut states = Vec::new();
+        let mut written = 0;
+        while written < text.len() {
+            let len = (1 + rng.below(120) as usize).min(text.len() - written);
+            let piece = &text.as_bytes()[written..written + len];
+            let offset = (rng.below(2) == 0).then_some(written as u64);
+            let (stamp, _) = served.write(&file, offset, piece).unwrap();
+            written += len;
+            states.push((stamp, written));
+            if rng.below(8) == 0 {
+                let (session, seq) = (served.session, served.seq);
+                drop(served);
+                served = machine.serve();
+                (served.session, served.seq) = (session, seq);
+                file = reopen(&mut served);
+            }
+        }
+        for _ in 0..60 {
+            let user = rng.below(time as u64 + 3) as i64 - 1;
+            assert_eq!(cut(&mut served, None, user), expected(&text, user), "seed {seed}, now, user time {user}");
+            let (stamp, len) = states[rng.below(states.len() as u64) as usize];
+            assert_eq!(
+                cut(&mut served, Some(stamp), user),
+                expected(&text[..len], user),
+                "seed {seed}, after {len} bytes, user time {user}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_row_that_runs_backwards_takes_its_write_with_it() {
+    let machine = Machine::new();
+    let mut served = machine.serve();
+    bind(&mut served, "csv:when,delimiter=semicolon,zone=utc");
+    let file = served.make("/s/f");
+    served.write(&file, None, b"id;when\n1;2020-01-01 00:00:00\n2;2020-01-01T00:00:05Z\n").unwrap();
+    let before = served.read("/s/f", View::NOW).unwrap();
+    let fault = served.write(&file, None, b"3;2020-01-01 00:00:06\n4;2020-01-01 00:00:04\n").unwrap_err();
+    assert_eq!(fault.reason, Reason::BackwardUserTime);
+    for words in ["offset 75", "2020-01-01T00:00:04Z", "2020-01-01T00:00:06Z"] {
+        assert!(fault.message.contains(words), "{words} is missing: {fault}");
+    }
+    let fault = served.write(&file, None, b"3;2020-01-01 00:00:01\n").unwrap_err();
+    assert!(fault.reason == Reason::BackwardUserTime && fault.message.contains("offset 53"), "{fault}");
+    assert_eq!(served.read("/s/f", View::NOW).unwrap(), before, "nothing of a refused write is there");
+    // A row begun in one write and ended in another counts for the other, and so does its refusal.
+    served.write(&file, None, b"3;2020-01-01 00:0").unwrap();
+    let fault = served.write(&file, None, b"0:01\n").unwrap_err();
+    assert!(fault.reason == Reason::BackwardUserTime && fault.message.contains("offset 53"), "{fault}");
+    served.write(&file, None, b"0:07\n").unwrap();
+    assert!(served.read("/s/f", View::NOW).unwrap().ends_with(b"3;2020-01-01 00:00:07\n"));
+}
+
+#[test]
+fn a_row_without_a_time_is_refused_with_words() {
+    let cases: [(&str, &[u8], &str); 10] = [
+        ("csv:t", b"a,b\n1,2\n", "names no column \"t\"; it names \"a\", \"b\""),
+        ("csv:2", b"1\n", "the row has 1 columns, the time is in column 2"),
+        ("csv:1", b"yesterday\n", "is not an RFC 3339 time with a zone"),
+        ("csv:1", b"2020-01-01 00:00:00\n", "bind the directory with zone=utc"),
+        ("csv:1", b"1,\"two\nlines\"\n", "a row has to be one line"),
+        ("csv:1", b"9223372036854775807\n", "does not fit in 64 bits"),
+        ("jsonl:/t", b"{\"t\":1}\n{\"u\":1}\n", "nothing stands at /t (row at offset 8"),
+        ("jsonl:/t", b"{\"t\":1}\nnot json\n", "not one JSON document"),
+        ("jsonl:/t", b"{\"t\":[]}\n", "neither a string nor a number"),
+        ("csv:1", &[b'9'; 1 << 20 | 1], "is longer than 1048576 bytes"),
+    ];
+    for (plugin, bytes, words) in cases {
+        let machine = Machine::new();
+        let mut served = machine.serve();
+        bind(&mut served, plugin);
+        let file = served.make("/s/f");
+        let fault = served.write(&file, None, bytes).unwrap_err();
+        assert!(fault.reason == Reason::InvalidArgument && fault.message.contains(words), "{words:?}: {fault}");
+        assert_eq!(served.read("/s/f", View::NOW).unwrap(), b"", "nothing of a refused write is there");
+    }
+}
+
+#[test]
+fn rows_written_over_or_cut_off_are_read_at_their_stamps() {
+    let machine = Machine::new();
+    let mut served = machine.serve();
+    bind(&mut served, "jsonl:/t,unit=ns");
+    let file = served.make("/s/f");
+    let (first, _) = served.write(&file, None, b"{\"t\":1}\n{\"t\":2}\n").unwrap();
+    let (second, _) = served.write(&file, None, b"{\"t\":3}\n{\"t\":4}\n").unwrap();
+    // A row in the middle is corrected: its time may not lie before the newest of the file.
+    let backward = served.write(&file, Some(0), b"{\"t\":1}\n").unwrap_err();
+    assert_eq!(backward.reason, Reason::BackwardUserTime);
+    served.write(&file, Some(0), b"{\"t\":5}\n").unwrap();
+    assert_eq!(cut(&mut served, None, 3).unwrap(), "{\"t\":1}\n{\"t\":2}\n{\"t\":3}\n");
+    assert_eq!(cut(&mut served, None, 5).unwrap(), "{\"t\":5}\n{\"t\":2}\n{\"t\":3}\n{\"t\":4}\n");
+    assert_eq!(
+        cut(&mut served, Some(first), 3).unwrap(),
+        "{\"t\":1}\n{\"t\":2}\n",
+        "bitemporal: known then, of that time"
+    );
+    let size = SetAttr { target: Target::path("/s/f"), size: Some(8), ..SetAttr::default() };
+    served.txn(Op::SetAttr(size)).unwrap();
+    assert_eq!(served.read("/s/f", View::NOW).unwrap(), b"{\"t\":5}\n");
+    assert_eq!(cut(&mut served, Some(second), 4).unwrap(), "{\"t\":1}\n{\"t\":2}\n{\"t\":3}\n{\"t\":4}\n");
+}
+
+#[test]
+fn a_file_under_a_plug_in_has_one_writing_session_at_a_time() {
+    let machine = Machine::new();
+    let mut served = machine.serve();
+    bind(&mut served, "csv:1,unit=ns");
+    let file = served.make("/s/f");
+    served.write(&file, None, b"1,a\n").unwrap();
+    let first = (served.session, served.seq);
+    served.session = frieze_base::SessionId(0);
+    served.open_session();
+    let other = reopen(&mut served);
+    let refused = served.write(&other, None, b"2,b\n").unwrap_err();
+    assert!(refused.reason == Reason::Busy && refused.message.contains("one writing session"), "{refused}");
+    (served.session, served.seq) = first;
+    let settle = Settle { inode: inode(&mut served), ..Settle::default() };
+    served.txn(Op::Settle(settle)).unwrap();
+    served.session = frieze_base::SessionId(0);
+    served.open_session();
+    let other = reopen(&mut served);
+    served.write(&other, None, b"2,b\n").unwrap();
+}
