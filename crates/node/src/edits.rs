@@ -238,7 +238,7 @@ impl Engine {
     /// An inode as it was at a closed instant, to be read.
     pub(crate) fn seen_at(&self, id: InodeId, at: Hlc) -> Result<Seen, Fault> {
         let inode = self.meta.namespace().inode(self.meta.versions(), id, Some(at))?;
-        Ok(Seen { id, inode, upto: Some(at), empty: false, user_time_open: false })
+        Ok(Seen::at(id, inode, Some(at)))
     }
 
     /// True if a file shows exactly these shares, up to `size`, and nothing that was written since.
