@@ -93,6 +93,24 @@ pub fn link_of(key: &[u8], value: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {
     Some((Key::Link(InodeId(entry.inode), parent, name).encode(), Vec::new()))
 }
 
+/// What a version is about, for whoever caches it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Cached {
+    /// The names of a directory.
+    Names(InodeId),
+    /// Attributes of an inode, or the length and place of its bytes.
+    Inode(InodeId),
+}
+
+/// What the version of `key` is about; `None` if it is nothing that a client caches.
+pub fn cached_of(key: &[u8]) -> Option<Cached> {
+    match Key::decode(key)? {
+        Key::Entry(parent, _) => Some(Cached::Names(parent)),
+        Key::Inode(id) | Key::Xattr(id, _) => Some(Cached::Inode(id)),
+        _ => None,
+    }
+}
+
 fn with_name(letter: u8, number: u64, name: &[u8]) -> Vec<u8> {
     let mut key = Vec::with_capacity(9 + name.len());
     key.push(letter);

@@ -44,7 +44,7 @@ pub use edit::EDIT_STEPS_MAX;
 pub use error::Error;
 pub use history::{Change, History, Newest, VisitChanged, VisitValue, VisitVersion};
 pub use inode::{Inode, Layout, MAY_EXECUTE, MAY_READ, MAY_WRITE, WriteGrant, check_access};
-pub use key::{LINKS, is_loaded, is_timed, keeps_versions, link_of};
+pub use key::{Cached, LINKS, cached_of, is_loaded, is_timed, keeps_versions, link_of};
 pub use memory::MemoryHistory;
 pub use names::LINKS_MAX;
 pub use namespace::{Counts, Namespace, ORPHANS_KEPT_MAX, Resolved, Session, Snapshot};

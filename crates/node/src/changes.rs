@@ -12,6 +12,7 @@ use frieze_wire::frame::{FrameHeader, PAYLOAD_BYTES_MAX};
 use frieze_wire::message::{Durability as When, FileKind, Reply, Txn, TxnReply, View, Write, WriteReply};
 use frieze_wire::txn::{Caller, CloseSession, Grant, MakeKind, Op, Settle, Transaction};
 
+use crate::caching::Asking;
 use crate::capability::Capability;
 use crate::data::{Content, Placed, WriteAsk, WriteReply as Answer, Written, file_bytes_max, split};
 use crate::durability::Ticket;
@@ -206,9 +207,13 @@ impl Engine {
         header: &FrameHeader,
         ask: Txn,
         responder: &Arc<dyn Responder>,
+        asking: &mut Asking,
     ) -> Option<Result<TxnReply, Fault>> {
         let when = When::try_from(ask.durability).unwrap_or(When::Async);
-        let result = self.try_transact(conn, principal, header, ask);
+        if when == When::Sync {
+            *asking = Asking::default();
+        }
+        let result = self.try_transact(conn, principal, header, ask, asking);
         if when == When::Async {
             return Some(result);
         }
@@ -235,6 +240,7 @@ impl Engine {
         principal: &Principal,
         header: &FrameHeader,
         ask: Txn,
+        asking: &mut Asking,
     ) -> Result<TxnReply, Fault> {
         self.check_changeable()?;
         let Some(mut op) = ask.op else {
@@ -277,6 +283,10 @@ impl Engine {
             self.doubt(principal, header.session, &mut op)?;
         }
         let settles = matches!(&op, Op::Settle(_)) || matches!(&op, Op::SetAttr(set) if set.size.is_some());
+        // Granted before it runs: what changes afterwards is recalled.
+        if let Some(directory) = new_name_in(&op) {
+            self.caching.give_names(asking, directory);
+        }
         let makes_file = matches!(&op, Op::Make(make) if matches!(make.kind, Some(MakeKind::File(_))));
         // Held until the transaction has run: no write falls between what is measured and what is decided.
         let held = settles.then(|| self.data.hold_writes());
@@ -318,6 +328,9 @@ impl Engine {
         let id = InodeId(outcome.id);
         let mut reply =
             TxnReply { stamp: outcome.stamp, id: outcome.id, existed: outcome.existed, ..TxnReply::default() };
+        if id != InodeId(0) {
+            self.caching.give_inode(asking, id);
+        }
         if let Some(inode) = self.meta.namespace().current(id).cloned() {
             reply.attr = Some(self.attr(id, &inode, View::NOW)?.0);
         }
@@ -400,6 +413,7 @@ impl Engine {
         let outcome = outcome.into_result()?;
         self.data.end_session(session);
         self.sessions.forget(session);
+        self.let_go(session);
         Ok(Hlc(outcome.stamp))
     }
 
@@ -412,6 +426,16 @@ impl Engine {
         });
         self.durability.when_durable(self.ticket(), reply);
     }
+}
+
+/// The directory in which an operation makes a name that its answer tells of.
+fn new_name_in(op: &Op) -> Option<InodeId> {
+    let target = match op {
+        Op::Make(op) => &op.target,
+        Op::Link(op) => &op.name,
+        _ => return None,
+    };
+    (!target.path.contains(&b'/')).then_some(InodeId(target.base))
 }
 
 pub(crate) fn check_numbered(header: &FrameHeader) -> Result<(), Fault> {

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard};
 
 use frieze_base::{ChainEpoch, ChainId, ChunkId, Fault, InodeId, Reason, Seq, SessionId};
 use frieze_chain::{
@@ -17,6 +17,7 @@ use frieze_hlc::{Hlc, UserTime};
 use frieze_multilog::{LogPosition, RecordKind, RecordMeta};
 use frieze_wire::message::Durability;
 
+use crate::caching::Caching;
 use crate::clock::NodeClock;
 use crate::device::{Device, block_checksums};
 
@@ -122,6 +123,7 @@ pub(crate) struct DataPlane {
     /// chains of a group at once, by who holds the appender.
     cuts: RwLock<Vec<Hlc>>,
     closed: AtomicU64,
+    caching: OnceLock<Arc<Caching>>,
 }
 
 /// What one append at a time may touch.
@@ -195,7 +197,7 @@ impl DataPlane {
             acked: BTreeMap::new(),
             next_group: 1,
         });
-        DataPlane { device, clock, epoch, appender, cuts, closed: AtomicU64::new(closed) }
+        DataPlane { device, clock, epoch, appender, cuts, closed: AtomicU64::new(closed), caching: OnceLock::new() }
     }
 
     /// The configuration in force.
@@ -213,8 +215,26 @@ impl DataPlane {
         self.appender.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// From now on `caching` is told of every write before anybody sees it.
+    pub(crate) fn watch(&self, caching: Arc<Caching>) {
+        // Called once, at the start.
+        let _ = self.caching.set(caching);
+    }
+
+    /// Recalls once more before the answer: a disk that took long may have let others cache the file again.
+    fn recalling(&self, by: (SessionId, Seq), inode: InodeId, reply: WriteReply) -> WriteReply {
+        match self.caching.get().filter(|caching| caching.is_watched(by.0)).cloned() {
+            None => reply,
+            Some(caching) => Box::new(move |result| {
+                caching.written(by, inode);
+                reply(result);
+            }),
+        }
+    }
+
     /// Writes, and answers through `reply`: at once, or for `sync` when [`DataPlane::persisted`] covers it.
     pub(crate) fn write(&self, ask: WriteAsk<'_>, reply: WriteReply) {
+        let reply = self.recalling((ask.session, ask.seq), ask.inode, reply);
         let block = self.device.block_bytes();
         // A write within one chunk, by far the usual case, is checksummed before the lock is taken.
         let mut ahead = None;
@@ -278,6 +298,10 @@ impl DataPlane {
             return Ok(());
         }
         let Placed { spread: Spread { parts, end }, user_time } = try_or_reply!((ask.place)());
+        // Before it is published: who sees the bytes sees what they recalled.
+        if let Some(caching) = self.caching.get() {
+            caching.written((ask.session, ask.seq), ask.inode);
+        }
         let mut crcs = Vec::with_capacity(parts.len());
         match (ahead, ask.content) {
             (Some(ahead), _) => crcs.push(ahead),

@@ -5,7 +5,7 @@
 //! Leaves to others: sockets and threads (`serve`), the cores' own promises.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use frieze_base::{ChunkId, ClusterId, Fault, LogIndex, MonoTime, NodeId, Reason, Seq, SessionId};
@@ -16,12 +16,15 @@ use frieze_wire::frame::FrameHeader;
 use frieze_wire::message::{HelloReply, Reply, Request, RequestBody};
 use frieze_wire::txn::{self, Caller, Op, Transaction};
 
+use crate::caching::{Asking, Caching};
 use crate::capability::Mint;
 use crate::clock::{Keeper, NodeClock};
 use crate::data::{self, DataPlane};
 use crate::device::{Device, Reach};
 use crate::durability::{Durability, Ticket};
+use crate::grants::GrantSettings;
 use crate::identity::{FORMAT_VERSION, Identity, STATE_FILE};
+use crate::locks::Locks;
 use crate::meta::{MetaPlane, MetaReach};
 use crate::session::{Conn, KeyRight, Principal, Sessions};
 use crate::settings::Settings;
@@ -37,7 +40,7 @@ pub struct Seams {
     pub store: Box<dyn VersionStore>,
     /// Names the boot of the machine: while it is the same, the page cache has survived.
     pub boot: String,
-    /// 64 fresh random bytes: identity and keys of a new directory, the seed of new segments.
+    /// 64 fresh random bytes: identity and keys of a new directory, the seed of new segments, the name of this life.
     pub entropy: [u8; 64],
     /// Wakes whoever flushes.
     pub wake: Box<dyn Fn() + Send + Sync>,
@@ -74,6 +77,8 @@ pub struct Scratch {
     pub(crate) payload: Vec<u8>,
     pub(crate) block: Vec<u8>,
     pub(crate) pieces: Vec<frieze_multilog::Piece>,
+    /// What the request may let its session cache.
+    pub(crate) asking: Asking,
 }
 
 /// The server.
@@ -85,6 +90,8 @@ pub struct Engine {
     pub(crate) meta: MetaPlane,
     pub(crate) durability: Durability,
     pub(crate) sessions: Sessions,
+    pub(crate) caching: Arc<Caching>,
+    pub(crate) locks: Mutex<Locks>,
     pub(crate) mint: Mint,
     pub(crate) process: Box<dyn Fn() -> ProcessStats + Send + Sync>,
     pub(crate) started: MonoTime,
@@ -174,6 +181,19 @@ impl Engine {
         })?;
         meta.begin_ids();
         let started = clock.reading().mono;
+        let cached: Vec<SessionId> = {
+            let namespace = meta.namespace();
+            let known = keeper.with(|identity| identity.caching.clone());
+            known.into_iter().map(SessionId).filter(|id| namespace.session(*id).is_some()).collect()
+        };
+        // Not 0, which is what a client says that knows none.
+        let life = u64::from_le_bytes(seams.entropy[56..64].try_into().expect("eight bytes")) | 1;
+        let mut locks = Locks::default();
+        let granted = GrantSettings::default();
+        locks.found(cached.iter().copied(), MonoTime(started.0 + granted.lease_ns));
+        let caching = Arc::new(Caching::new(clock.clone(), life, granted, cached));
+        meta.watch(caching.clone());
+        data.watch(caching.clone());
         let mint = Mint::new(identity.key());
         let engine = Engine {
             settings,
@@ -183,6 +203,8 @@ impl Engine {
             meta,
             durability: Durability::new(seams.wake),
             sessions: Sessions::default(),
+            caching,
+            locks: Mutex::new(locks),
             mint,
             process: seams.process,
             started,
@@ -257,6 +279,12 @@ impl Engine {
         responder: &Arc<dyn Responder>,
         scratch: &mut Scratch,
     ) {
+        scratch.asking = Asking::of(header);
+        let gate = match &body.request {
+            Some(request) if self.caching.is_watched(header.session) => self.gate(header, request, responder),
+            _ => None,
+        };
+        let responder = gate.as_ref().unwrap_or(responder);
         let answer = match body.request {
             Some(Request::Hello(hello)) => conn.hello(hello, self.greeting()).map(Reply::Hello),
             Some(Request::Prove(prove)) => conn.prove(&prove, &self.keys, self.greeting()).map(Reply::Hello),
@@ -272,7 +300,7 @@ impl Engine {
                 "the request is of a kind that this server does not know: it may be older than the client",
             )),
         };
-        responder.respond(header, answer, &[], 0);
+        responder.respond(&FrameHeader { holds: scratch.asking.holds, ..*header }, answer, &[], 0);
     }
 
     fn greeting(&self) -> HelloReply {
@@ -320,12 +348,12 @@ impl Engine {
         Some(match request {
             Request::Hello(_) | Request::Prove(_) => Err(Reason::BadFrame.into()), // handled before
             Request::Ping(_) => Ok(done()),
-            Request::Stat(ask) => self.stat(principal, &ask).map(Reply::Stat),
-            Request::List(ask) => self.list(principal, &ask).map(Reply::List),
+            Request::Stat(ask) => self.stat(principal, &ask, &mut scratch.asking).map(Reply::Stat),
+            Request::List(ask) => self.list(principal, &ask, &mut scratch.asking).map(Reply::List),
             Request::ReadLink(ask) => self.read_link(principal, &ask).map(Reply::Bytes),
             Request::Access(ask) => self.access(principal, &ask).map(|()| done()),
             Request::GetXattr(ask) => self.get_xattr(principal, &ask).map(Reply::Bytes),
-            Request::Open(ask) => self.open_file(principal, header.session, &ask).map(Reply::Open),
+            Request::Open(ask) => self.open_file(principal, header.session, &ask, &mut scratch.asking).map(Reply::Open),
             Request::Read(ask) => match self.read(header.session, &ask, scratch) {
                 Ok((reply, crc)) => {
                     responder.respond(header, Ok(Reply::Read(reply)), &scratch.payload, crc);
@@ -346,7 +374,7 @@ impl Engine {
                 return None;
             }
             Request::Seek(ask) => self.seek(header.session, &ask, scratch).map(Reply::Seek),
-            Request::Txn(ask) => match self.transact(conn, principal, header, ask, responder) {
+            Request::Txn(ask) => match self.transact(conn, principal, header, ask, responder, &mut scratch.asking) {
                 Some(answer) => answer.map(Reply::Txn),
                 None => return None,
             },
@@ -366,7 +394,24 @@ impl Engine {
             Request::CopyRange(ask) => {
                 self.edit(principal, header, false, &|now| self.plan_copy_range(header, &ask, now)).map(Reply::Edited)
             }
+            Request::Lock(ask) => self.lock(header.session, &ask).map(Reply::Lock),
+            Request::TestLock(ask) => Ok(Reply::TestLock(self.test_lock(header.session, &ask))),
+            Request::CancelLock(ask) => Ok(Reply::Lock(self.cancel_lock(header.session, &ask))),
+            Request::Recalls(ask) => match self.recalls(header, &ask, responder) {
+                Ok(()) => return None,
+                Err(fault) => Err(fault),
+            },
         })
+    }
+
+    /// Looks after what waits for sessions that cache; to be called some times a second.
+    pub fn tick(&self) {
+        self.caching.tick();
+    }
+
+    /// Cache grants given and not run out, at most: for tests and `status`.
+    pub fn grants(&self) -> usize {
+        self.caching.count()
     }
 
     /// A connection is gone.
@@ -404,6 +449,7 @@ impl Engine {
     /// # Errors
     /// The disk's.
     pub fn tend(&self) -> Result<(), Fault> {
+        self.caching.tick();
         let timeout_ns = self.settings.session_timeout.as_nanos() as u64;
         for session in self.sessions.expired(self.clock.reading().mono, timeout_ns) {
             // Its own number of the request: above any that a client counted up to.

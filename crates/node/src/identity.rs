@@ -74,6 +74,9 @@ pub(crate) struct Identity {
     /// The metalog was on stable storage up to this entry when this was written.
     #[prost(uint64, tag = "17")]
     pub(crate) durable_index: u64,
+    /// Sessions that were granted something to cache: for a lease after a crash they may go on believing it.
+    #[prost(uint64, repeated, tag = "18")]
+    pub(crate) caching: Vec<u64>,
 }
 
 impl Identity {

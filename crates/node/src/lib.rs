@@ -10,6 +10,7 @@
 //! Where a request goes: `serve` (socket) → `engine` (who asks) → `views` (readers) or `changes` and `edits` (writers) → `data`
 //! (chains and device) or `meta` (metalog and namespace); `durability` makes it last.
 
+mod caching;
 mod capability;
 mod changes;
 mod clock;
@@ -18,7 +19,10 @@ mod device;
 mod durability;
 mod edits;
 mod engine;
+mod grants;
+mod holding;
 mod identity;
+mod locks;
 mod meta;
 mod plugin;
 mod punch;

@@ -8,9 +8,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard};
 
-use frieze_base::{Fault, InodeId, LogIndex, Reason, SegmentId};
+use frieze_base::{Fault, InodeId, LogIndex, Reason, SegmentId, Seq, SessionId};
 use frieze_disk::{Disk, DiskFile};
 use frieze_hlc::Hlc;
 use frieze_metalog::{DataEnd, Effect, Entry, Input, Mend, Metalog, RecoverFrom, SegmentSource};
@@ -18,6 +18,7 @@ use frieze_namespace::{Change, Namespace};
 use frieze_wire::txn::{Batch, Op, Outcome, Transaction};
 use prost::Message;
 
+use crate::caching::Caching;
 use crate::clock::{Keeper, NodeClock};
 use crate::device::{Device, not_whole};
 use crate::store::{VersionStore, Versions};
@@ -43,6 +44,8 @@ pub(crate) struct MetaPlane {
     versions: Versions,
     appended: AtomicU64,
     closed: AtomicU64,
+    /// Who has to be told of changes before anybody sees them.
+    caching: OnceLock<Arc<Caching>>,
 }
 
 struct Core {
@@ -184,6 +187,7 @@ impl MetaPlane {
             versions,
             appended: AtomicU64::new(appended),
             closed: AtomicU64::new(closed),
+            caching: OnceLock::new(),
         };
         Ok((plane, notes))
     }
@@ -224,7 +228,13 @@ impl MetaPlane {
             Ok((index, stamp)) => {
                 let outcomes = {
                     let mut namespace = self.namespace.write().unwrap_or_else(PoisonError::into_inner);
-                    apply(&mut namespace, &self.versions, index, stamp, &batch)
+                    // Told while nobody can read: who sees the change sees what it recalled.
+                    let told = |by: &Transaction, changes: &[Change]| {
+                        if let Some(caching) = self.caching.get() {
+                            caching.changed((SessionId(by.session), Seq(by.seq)), changes);
+                        }
+                    };
+                    apply(&mut namespace, &self.versions, index, stamp, &batch, &told)
                 };
                 self.appended.store(index.0, Ordering::Release);
                 for (slot, outcome) in slots.iter().zip(outcomes) {
@@ -237,6 +247,12 @@ impl MetaPlane {
                 }
             }
         }
+    }
+
+    /// From now on `caching` is told of every change before anybody sees it.
+    pub(crate) fn watch(&self, caching: Arc<Caching>) {
+        // Called once, at the start.
+        let _ = self.caching.set(caching);
     }
 
     /// Takes over from the identity which inode numbers may be given.
@@ -461,18 +477,30 @@ fn execute(namespace: &mut Namespace, versions: &Versions, entry: &Entry) -> Res
             format!("entry {} of the metalog passes its checksum but is no batch: {error}", entry.index),
         )
     })?;
-    apply(namespace, versions, entry.index, entry.stamp, &batch);
+    apply(namespace, versions, entry.index, entry.stamp, &batch, &|_, _| {});
     Ok(())
 }
 
-fn apply(namespace: &mut Namespace, versions: &Versions, index: LogIndex, stamp: Hlc, batch: &Batch) -> Vec<Outcome> {
+fn apply(
+    namespace: &mut Namespace,
+    versions: &Versions,
+    index: LogIndex,
+    stamp: Hlc,
+    batch: &Batch,
+    told: &dyn Fn(&Transaction, &[Change]),
+) -> Vec<Outcome> {
     let mut changes: Vec<Change> = Vec::new();
     namespace.skip_ids(InodeId(batch.ids_above));
     let outcomes = batch
         .transactions
         .iter()
         .zip(stamp.0..)
-        .map(|(transaction, stamp)| namespace.apply(transaction, Hlc(stamp), &mut changes))
+        .map(|(transaction, stamp)| {
+            let before = changes.len();
+            let outcome = namespace.apply(transaction, Hlc(stamp), &mut changes);
+            told(transaction, &changes[before..]);
+            outcome
+        })
         .collect();
     versions.add(index, changes);
     outcomes

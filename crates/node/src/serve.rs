@@ -193,6 +193,7 @@ fn flush_loop(shared: &Shared) {
     let mut failed = false;
     while !shared.stopping.load(Ordering::Acquire) {
         let woken = shared.wake.wait(shared.engine.flush_delay());
+        shared.engine.tick();
         if !failed
             && (woken || shared.engine.is_dirty())
             && let Err(fault) = shared.engine.flush()
@@ -289,6 +290,8 @@ impl Responder for Answers {
             seq: request.seq,
             epoch: self.epoch,
             hlc: self.clock.newest(),
+            // What the engine put in place of the question.
+            holds: request.holds,
             ..FrameHeader::of(kind)
         };
         let sent = if payload.is_empty() {

@@ -17,9 +17,11 @@ use frieze_wire::message::{
 };
 use frieze_wire::txn::Target;
 
+use crate::caching::Asking;
 use crate::capability::Capability;
 use crate::data::HOLE_PARTS_MAX;
 use crate::engine::{Engine, SOFTWARE, Scratch, unknown_session};
+use crate::grants::Key;
 use crate::plugin::TimePlugin;
 use crate::seen::{Extent, Seen};
 use crate::session::Principal;
@@ -77,6 +79,27 @@ impl Engine {
             ));
         }
         self.meta.namespace().resolve(self.meta.versions(), target, at, &principal.caller)
+    }
+
+    /// Resolves and lets the session cache what it finds, or does not find, if it asked.
+    fn resolve_granted(
+        &self,
+        principal: &Principal,
+        target: &Target,
+        view: View,
+        asking: &mut Asking,
+    ) -> Result<Resolved, Fault> {
+        if asking.session.is_none() || view.is_past() {
+            return self.resolve(principal, target, view.instant());
+        }
+        // Names first and then the answer: what changes in between is recalled.
+        if !target.path.is_empty() && !target.path.contains(&b'/') {
+            self.caching.give_names(asking, InodeId(target.base));
+        }
+        let found = self.resolve(principal, target, None)?;
+        self.caching.give_inode(asking, found.id);
+        let inode = self.meta.namespace().current(found.id).cloned();
+        Ok(Resolved { inode: inode.unwrap_or(found.inode), ..found })
     }
 
     /// The inode as its bytes are to be read under `view`.
@@ -144,15 +167,15 @@ impl Engine {
         Ok((attr, open))
     }
 
-    pub(crate) fn stat(&self, principal: &Principal, ask: &Stat) -> Result<StatReply, Fault> {
+    pub(crate) fn stat(&self, principal: &Principal, ask: &Stat, asking: &mut Asking) -> Result<StatReply, Fault> {
         let mut answered = self.answer(ask.view)?;
-        let found = self.resolve(principal, &ask.target, ask.view.instant())?;
+        let found = self.resolve_granted(principal, &ask.target, ask.view, asking)?;
         let (attr, open) = self.attr(found.id, &found.inode, ask.view)?;
         answered.user_time_open = open;
         Ok(StatReply { attr, answered })
     }
 
-    pub(crate) fn list(&self, principal: &Principal, ask: &List) -> Result<ListReply, Fault> {
+    pub(crate) fn list(&self, principal: &Principal, ask: &List, asking: &mut Asking) -> Result<ListReply, Fault> {
         let answered = self.answer(ask.view)?;
         let at = ask.view.instant();
         let found = self.resolve(principal, &ask.target, at)?;
@@ -162,6 +185,12 @@ impl Engine {
         if !(ask.by_handle && principal.privileged) {
             self.check(principal, found.id, at, frieze_namespace::MAY_READ)?;
         }
+        // A page with attributes is as many lookups: all may be cached, or none of it.
+        let mut grants = asking.session.filter(|_| ask.with_attrs && !ask.view.is_past());
+        if grants.is_some() {
+            self.caching.give_names(asking, found.id);
+            asking.holds.files_ms = u16::MAX;
+        }
         let max = page(ask.count_max);
         let mut listed =
             self.meta.namespace().list(self.meta.versions(), found.id, at, &ask.after, max.saturating_add(1))?;
@@ -169,6 +198,10 @@ impl Engine {
         listed.truncate(max);
         let mut entries = Vec::with_capacity(listed.len());
         for entry in listed {
+            if let Some(session) = grants {
+                asking.holds.files_ms = asking.holds.files_ms.min(self.caching.give(session, Key::inode(entry.inode)));
+                grants = grants.filter(|_| asking.holds.files_ms > 0);
+            }
             let attr = match ask.with_attrs {
                 true => match self.inode_at(entry.inode, at) {
                     Ok(inode) => Some(self.attr(entry.inode, &inode, ask.view)?.0),
@@ -232,13 +265,19 @@ impl Engine {
         Ok(BytesReply { value })
     }
 
-    pub(crate) fn open_file(&self, principal: &Principal, session: SessionId, ask: &Open) -> Result<OpenReply, Fault> {
+    pub(crate) fn open_file(
+        &self,
+        principal: &Principal,
+        session: SessionId,
+        ask: &Open,
+        asking: &mut Asking,
+    ) -> Result<OpenReply, Fault> {
         if session == SessionId(0) {
             return Err(unknown_session(session));
         }
         let mut answered = self.answer(ask.view)?;
         let at = ask.view.instant();
-        let found = self.resolve(principal, &ask.target, at)?;
+        let found = self.resolve_granted(principal, &ask.target, ask.view, asking)?;
         match found.inode.kind() {
             FileKind::File => {}
             FileKind::Directory => return Err(Reason::IsDirectory.into()),

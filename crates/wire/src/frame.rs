@@ -16,7 +16,7 @@
 //! | 56 | 8 | newest `Hlc` the sender has seen |
 //! | 64 | 4 | CRC32C of the body |
 //! | 68 | 4 | CRC32C of the payload |
-//! | 72 | 4 | reserved, 0 |
+//! | 72 | 4 | request: 1 asks for cache grants, else 0; reply: how long names (low 16 bits) and attributes (high 16 bits) hold, ms |
 //! | 76 | 4 | CRC32C of bytes 0..76 |
 
 use frieze_base::{ChainEpoch, Fault, Reason, Seq, SessionId, crc32c};
@@ -69,6 +69,32 @@ pub struct FrameHeader {
     pub body_crc: u32,
     /// CRC32C of the payload.
     pub payload_crc: u32,
+    /// Of a request: [`Holds::ASKED`] asks for cache grants. Of an answer: how long it may be cached.
+    pub holds: Holds,
+}
+
+/// How long an answer may be cached without asking again: what a cache grant is worth from now on, in milliseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Holds {
+    /// Names of the directory asked about: those found, and those found absent.
+    pub names_ms: u16,
+    /// Attributes and bytes of the file, or files, in the answer.
+    pub files_ms: u16,
+}
+
+impl Holds {
+    /// The answer may not be cached, or none was asked for that may.
+    pub const NONE: Holds = Holds { names_ms: 0, files_ms: 0 };
+    /// In a request: the sender keeps a cache and answers recalls.
+    pub const ASKED: Holds = Holds { names_ms: 1, files_ms: 0 };
+
+    fn to_bits(self) -> u32 {
+        u32::from(self.names_ms) | u32::from(self.files_ms) << 16
+    }
+
+    fn of_bits(bits: u32) -> Holds {
+        Holds { names_ms: bits as u16, files_ms: (bits >> 16) as u16 }
+    }
 }
 
 impl FrameHeader {
@@ -86,6 +112,7 @@ impl FrameHeader {
             hlc: Hlc::ZERO,
             body_crc: 0,
             payload_crc: 0,
+            holds: Holds::NONE,
         }
     }
 
@@ -105,6 +132,7 @@ impl FrameHeader {
         bytes[56..64].copy_from_slice(&self.hlc.0.to_le_bytes());
         bytes[64..68].copy_from_slice(&self.body_crc.to_le_bytes());
         bytes[68..72].copy_from_slice(&self.payload_crc.to_le_bytes());
+        bytes[72..76].copy_from_slice(&self.holds.to_bits().to_le_bytes());
         let crc = crc32c(&bytes[..76]);
         bytes[76..80].copy_from_slice(&crc.to_le_bytes());
         bytes
@@ -159,6 +187,7 @@ impl FrameHeader {
             hlc: Hlc(long(56)),
             body_crc: word(64),
             payload_crc: word(68),
+            holds: Holds::of_bits(word(72)),
         })
     }
 }

@@ -6,9 +6,10 @@
 
 pub mod edit;
 pub mod frame;
+pub mod holding;
 pub mod message;
 pub mod txn;
 
 mod convert;
 
-pub use frame::{FRAME_HEADER_BYTES, FrameHeader, FrameKind};
+pub use frame::{FRAME_HEADER_BYTES, FrameHeader, FrameKind, Holds};

@@ -3,6 +3,7 @@
 //! A frame's header carries session, seq, epoch and `Hlc`; the bodies here carry the rest. State changes of metadata
 //! are [`crate::txn`] operations inside [`Request::Txn`].
 
+use crate::holding::{CancelLock, Lock, LockReply, Recalls, RecallsReply, TestLock, TestLockReply};
 use crate::txn::{Caller, Op, Target};
 
 /// The instant and user time that a read asks for. Both absent: now.
@@ -790,6 +791,18 @@ pub enum Request {
     /// Copies a range by sharing.
     #[prost(message, tag = "73")]
     CopyRange(crate::edit::CopyRange),
+    /// Waits for recalls of cache grants.
+    #[prost(message, tag = "50")]
+    Recalls(Recalls),
+    /// Locks or unlocks.
+    #[prost(message, tag = "51")]
+    Lock(Lock),
+    /// Looks for a lock.
+    #[prost(message, tag = "52")]
+    TestLock(TestLock),
+    /// Waits for a lock no longer.
+    #[prost(message, tag = "53")]
+    CancelLock(CancelLock),
 }
 
 /// Body of a request frame.
@@ -801,7 +814,7 @@ pub struct RequestBody {
     /// What is asked.
     #[prost(
         oneof = "Request",
-        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 40, 70, 71, 72, 73"
+        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 40, 70, 71, 72, 73, 50, 51, 52, 53"
     )]
     pub request: Option<Request>,
 }
@@ -857,13 +870,22 @@ pub enum Reply {
     /// To [`Request::Clone`], [`Request::Restore`], [`Request::Undo`] and [`Request::CopyRange`].
     #[prost(message, tag = "70")]
     Edited(crate::edit::EditReply),
+    /// To [`Recalls`].
+    #[prost(message, tag = "50")]
+    Recalls(RecallsReply),
+    /// To [`Lock`] and [`CancelLock`].
+    #[prost(message, tag = "51")]
+    Lock(LockReply),
+    /// To [`TestLock`].
+    #[prost(message, tag = "52")]
+    TestLock(TestLockReply),
 }
 
 /// Body of a reply frame.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct ReplyBody {
     /// The answer.
-    #[prost(oneof = "Reply", tags = "1, 2, 4, 5, 6, 9, 10, 11, 13, 14, 15, 16, 17, 18, 40, 70")]
+    #[prost(oneof = "Reply", tags = "1, 2, 4, 5, 6, 9, 10, 11, 13, 14, 15, 16, 17, 18, 40, 70, 50, 51, 52")]
     pub reply: Option<Reply>,
 }
 

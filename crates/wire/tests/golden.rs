@@ -14,9 +14,10 @@ use frieze_base::{ChainEpoch, InodeId, Reason, Seq, SessionId, crc32c};
 use frieze_hlc::Hlc;
 use frieze_wire::edit::*;
 use frieze_wire::frame::{BODY_BYTES_MAX, PAYLOAD_BYTES_MAX, PROTOCOL_VERSION};
+use frieze_wire::holding::*;
 use frieze_wire::message::*;
 use frieze_wire::txn::*;
-use frieze_wire::{FRAME_HEADER_BYTES, FrameHeader, FrameKind};
+use frieze_wire::{FRAME_HEADER_BYTES, FrameHeader, FrameKind, Holds};
 use proptest::prelude::*;
 use prost::Message;
 
@@ -148,6 +149,10 @@ fn ops() -> Vec<(&'static str, Op)> {
     ]
 }
 
+fn lock_range() -> LockRange {
+    LockRange { inode: 77, owner: 8, kind: LockKind::Exclusive as i32, start: 10, end: 19, pid: 1234 }
+}
+
 fn requests() -> Vec<(&'static str, Request)> {
     let (target, view) = (file(), past());
     vec![
@@ -225,6 +230,10 @@ fn requests() -> Vec<(&'static str, Request)> {
                 len: 1 << 40,
             }),
         ),
+        ("recalls", Request::Recalls(Recalls { acked: 3, life: 9 })),
+        ("lock", Request::Lock(Lock { range: lock_range(), wait: 5, again: true })),
+        ("test_lock", Request::TestLock(TestLock { range: lock_range() })),
+        ("cancel_lock", Request::CancelLock(CancelLock { wait: 5 })),
         (
             "punch",
             Request::Punch(Punch {
@@ -351,6 +360,20 @@ fn replies() -> Vec<(&'static str, Reply)> {
                 len: 1 << 40,
             }),
         ),
+        (
+            "recalls",
+            Reply::Recalls(RecallsReply {
+                number: 4,
+                life: 9,
+                lease_ms: 5000,
+                everything: true,
+                directories: vec![7],
+                files: vec![77, 78],
+                locked: vec![5],
+            }),
+        ),
+        ("lock", Reply::Lock(LockReply { outcome: LockOutcome::Waiting as i32 })),
+        ("test_lock", Reply::TestLock(TestLockReply { held: Some(lock_range()) })),
     ]
 }
 
@@ -367,6 +390,7 @@ fn full_header() -> FrameHeader {
         hlc: Hlc(0x6162_6364_6566_6768),
         body_crc: 0x7172_7374,
         payload_crc: 0x8182_8384,
+        holds: Holds { names_ms: 0x9192, files_ms: 0x9394 },
     }
 }
 
@@ -480,7 +504,8 @@ fn a_header_lies_as_its_table_says() {
         &[0x68, 0x67, 0x66, 0x65, 0x64, 0x63, 0x62, 0x61],
         &[0x74, 0x73, 0x72, 0x71],
         &[0x84, 0x83, 0x82, 0x81],
-        &[0, 0, 0, 0],
+        &[0x92, 0x91],
+        &[0x94, 0x93],
     ]
     .concat();
     assert_eq!(bytes[..76], expect[..]);

@@ -1,0 +1,275 @@
+//! Cache grants as the server uses them: the core [`Grants`] with the requests that wait for it.
+//!
+//! Guarantees: as the core. A waiting answer costs no thread: it is kept here with its responder and sent by whoever
+//! hears the acknowledgement, or by the tick. With one session that caches, and nobody else changing anything, every
+//! question here is one atomic load.
+//! Leaves to others: which sessions are whose (`session`), reading what is granted (`views`, `changes`).
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use frieze_base::{Fault, InodeId, MonoTime, SessionId};
+use frieze_namespace::{Change, cached_of};
+use frieze_wire::frame::{FrameHeader, Holds};
+use frieze_wire::holding::RecallsReply;
+use frieze_wire::message::Reply;
+
+use crate::clock::NodeClock;
+use crate::engine::Responder;
+use crate::grants::{Effect, GrantSettings, Grants, Key, PollId, Recall, RequestKey, Ticket};
+
+/// Who caches, and what waits for it.
+pub(crate) struct Caching {
+    clock: Arc<NodeClock>,
+    /// Names this life of the server.
+    life: u64,
+    core: Mutex<Core>,
+    /// 0: no session caches anything. [`MANY`]: several do, or may. Else the only one that does.
+    sole: AtomicU64,
+}
+
+const MANY: u64 = u64::MAX;
+
+struct Core {
+    grants: Grants,
+    next: u64,
+    polls: BTreeMap<PollId, (FrameHeader, Arc<dyn Responder>)>,
+    answers: BTreeMap<Ticket, Box<dyn FnOnce() + Send>>,
+    effects: Vec<Effect>,
+}
+
+/// What one request may let its session cache.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Asking {
+    /// The session, if it asked.
+    pub(crate) session: Option<SessionId>,
+    /// How long the answer holds.
+    pub(crate) holds: Holds,
+}
+
+impl Asking {
+    pub(crate) fn of(header: &FrameHeader) -> Asking {
+        let asked = header.holds != Holds::NONE && header.session != SessionId(0);
+        Asking { session: asked.then_some(header.session), holds: Holds::NONE }
+    }
+}
+
+impl Caching {
+    /// Nothing is granted yet; `found` are the sessions that an earlier life of the server granted something.
+    pub(crate) fn new(
+        clock: Arc<NodeClock>,
+        life: u64,
+        settings: GrantSettings,
+        found: impl IntoIterator<Item = SessionId>,
+    ) -> Caching {
+        let mut grants = Grants::new(settings);
+        grants.found(clock.reading().mono, found);
+        let core = Core { grants, next: 1, polls: BTreeMap::new(), answers: BTreeMap::new(), effects: Vec::new() };
+        let caching = Caching { clock, life, core: Mutex::new(core), sole: AtomicU64::new(0) };
+        caching.with(|_, _| {});
+        caching
+    }
+
+    /// True if a session other than this one may cache something.
+    pub(crate) fn is_watched(&self, by: SessionId) -> bool {
+        let sole = self.sole.load(Ordering::Acquire);
+        sole != 0 && sole != by.0
+    }
+
+    /// Lets the session of `asking` cache the names of a directory as they are from now on.
+    pub(crate) fn give_names(&self, asking: &mut Asking, directory: InodeId) {
+        if let Some(session) = asking.session {
+            asking.holds.names_ms = self.give(session, Key::names(directory));
+        }
+    }
+
+    /// Lets the session of `asking` cache an inode as it is from now on.
+    pub(crate) fn give_inode(&self, asking: &mut Asking, id: InodeId) {
+        if let Some(session) = asking.session {
+            asking.holds.files_ms = self.give(session, Key::inode(id));
+        }
+    }
+
+    /// For how many milliseconds the session may cache `key`; 0: not at all.
+    pub(crate) fn give(&self, session: SessionId, key: Key) -> u16 {
+        let at = self.now();
+        let mut core = self.lock();
+        u16::try_from(core.grants.give(at, session, key) / 1_000_000).unwrap_or(u16::MAX)
+    }
+
+    /// A transaction has just run, and nobody has seen it yet.
+    pub(crate) fn changed(&self, by: RequestKey, changes: &[Change]) {
+        if !self.is_watched(by.0) || changes.is_empty() {
+            return;
+        }
+        let mut keys: Vec<Key> = changes.iter().filter_map(|change| cached_of(&change.key)).map(Key::from).collect();
+        keys.sort_unstable();
+        keys.dedup();
+        self.change(by, &keys);
+    }
+
+    /// Bytes of a file are about to change, or just have.
+    pub(crate) fn written(&self, by: RequestKey, inode: InodeId) {
+        if self.is_watched(by.0) {
+            self.change(by, &[Key::inode(inode)]);
+        }
+    }
+
+    fn change(&self, by: RequestKey, keys: &[Key]) {
+        self.with(|core, at| core.grants.change(at, by, keys, &mut core.effects));
+    }
+
+    /// Answers now, or when nobody can be shown an older state of `keys`, or of what `request` changed.
+    pub(crate) fn when_seen(&self, request: RequestKey, keys: &[Key], answer: Box<dyn FnOnce() + Send>) {
+        if !self.is_watched(request.0) {
+            return answer();
+        }
+        self.with(|core, at| {
+            let ticket = Ticket(core.next);
+            core.next += 1;
+            core.answers.insert(ticket, answer);
+            core.grants.answer(at, request, keys, ticket, &mut core.effects);
+        });
+    }
+
+    /// A session asks what it must not use any more. Answered when there is something to tell, or after a while.
+    pub(crate) fn poll(&self, header: &FrameHeader, acked: u64, life: u64, responder: &Arc<dyn Responder>) {
+        let acked = if life == self.life { acked } else { 0 };
+        self.with(|core, at| {
+            let poll = PollId(core.next);
+            core.next += 1;
+            core.polls.insert(poll, (*header, responder.clone()));
+            core.grants.poll(at, header.session, poll, acked, &mut core.effects);
+            // At once the first time: the client learns what its lease is.
+            if life != self.life && core.polls.contains_key(&poll) {
+                core.grants.hurry(header.session, &mut core.effects);
+            }
+        });
+    }
+
+    /// Tells a session that locks it waited for are its own.
+    pub(crate) fn tell_locked(&self, granted: &[(SessionId, u64)]) {
+        if !granted.is_empty() {
+            self.with(|core, _| {
+                for (session, wait) in granted {
+                    core.grants.tell_locked(*session, *wait, &mut core.effects);
+                }
+            });
+        }
+    }
+
+    /// True if the session is known to keep a cache, or may from an earlier life.
+    pub(crate) fn is_known(&self, session: SessionId) -> bool {
+        self.lock().grants.sessions().any(|known| known == session)
+    }
+
+    /// To be called some times a second.
+    pub(crate) fn tick(&self) {
+        if self.sole.load(Ordering::Acquire) != 0 {
+            self.with(|core, at| core.grants.tick(at, &mut core.effects));
+        }
+    }
+
+    /// The session has ended.
+    pub(crate) fn ended(&self, session: SessionId) {
+        if self.sole.load(Ordering::Acquire) != 0 {
+            self.with(|core, _| core.grants.ended(session, &mut core.effects));
+        }
+    }
+
+    /// Grants given in this lease and the one before.
+    pub(crate) fn count(&self) -> usize {
+        self.lock().grants.count()
+    }
+
+    /// Names this life of the server.
+    pub(crate) fn life(&self) -> u64 {
+        self.life
+    }
+
+    fn now(&self) -> MonoTime {
+        self.clock.reading().mono
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Core> {
+        self.core.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Steps the core and then does what it asks for, outside of the lock: an answer is a system call.
+    fn with(&self, step: impl FnOnce(&mut Core, MonoTime)) {
+        let at = self.now();
+        let mut answers = Vec::new();
+        let mut told = Vec::new();
+        {
+            let mut core = self.lock();
+            step(&mut core, at);
+            for effect in std::mem::take(&mut core.effects) {
+                match effect {
+                    Effect::Release(ticket) => answers.extend(core.answers.remove(&ticket)),
+                    Effect::Tell { poll, recall } => {
+                        told.extend(core.polls.remove(&poll).map(|(header, to)| (header, to, recall)));
+                    }
+                }
+            }
+            let lease_ns = core.grants.settings().lease_ns;
+            let mut sessions = core.grants.sessions();
+            let sole = match (sessions.next(), sessions.next()) {
+                (None, _) => 0,
+                (Some(only), None) => only.0,
+                (Some(_), Some(_)) => MANY,
+            };
+            drop(sessions);
+            self.sole.store(sole, Ordering::Release);
+            drop(core);
+            for (header, to, recall) in told {
+                to.respond(&header, Ok(Reply::Recalls(self.reply(recall, lease_ns))), &[], 0);
+            }
+        }
+        for answer in answers {
+            answer();
+        }
+    }
+
+    fn reply(&self, recall: Recall, lease_ns: u64) -> RecallsReply {
+        let Recall { number, everything, directories, files, locked } = recall;
+        RecallsReply {
+            number,
+            life: self.life,
+            lease_ms: (lease_ns / 1_000_000) as u32,
+            everything,
+            directories,
+            files,
+            locked,
+        }
+    }
+}
+
+/// Holds back the answers of one request until nobody can be shown an older state of what they tell of.
+pub(crate) struct Gate {
+    pub(crate) caching: Arc<Caching>,
+    pub(crate) to: Arc<dyn Responder>,
+    /// What the request asked about.
+    pub(crate) keys: Vec<Key>,
+}
+
+impl Responder for Gate {
+    fn respond(&self, request: &FrameHeader, result: Result<Reply, Fault>, payload: &[u8], payload_crc: u32) {
+        let mut keys = self.keys.clone();
+        keys.extend(result.as_ref().ok().and_then(inode_of).map(Key::inode));
+        let (to, header, payload) = (self.to.clone(), *request, payload.to_vec());
+        let answer = Box::new(move || to.respond(&header, result, &payload, payload_crc));
+        self.caching.when_seen((request.session, request.seq), &keys, answer);
+    }
+}
+
+/// The inode that an answer is about.
+fn inode_of(reply: &Reply) -> Option<InodeId> {
+    match reply {
+        Reply::Stat(reply) => Some(InodeId(reply.attr.inode)),
+        Reply::List(reply) => Some(InodeId(reply.inode)),
+        Reply::Open(reply) => Some(InodeId(reply.attr.inode)),
+        Reply::Txn(reply) => reply.attr.as_ref().map(|attr| InodeId(attr.inode)),
+        _ => None,
+    }
+}

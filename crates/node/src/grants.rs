@@ -1,0 +1,554 @@
+//! Cache grants: which session caches what, and what has to be recalled before a change is answered (protocols §6).
+//!
+//! Guarantees: a change is answered only when every other session that was granted what it changed has acknowledged the
+//! recall, or its grant has run out; no session is granted anything that changed while it could not be told; everything
+//! is bounded, and what does not fit is not granted.
+//! Leaves to others: messages and waiting requests (`caching`), what a change touches (`namespace`), kernels (`fuse`).
+//!
+//! A session has grants while it keeps asking for recalls: each question renews its lease. A grant ends with the lease
+//! as it was when it was given, so it needs no renewal and no return, and what a stopped client goes on believing ends by
+//! itself. What a session is granted lies in two generations: when the younger is a lease old, the older has run out as
+//! a whole and is dropped.
+//!
+//! A change takes the grants of all others away and leaves a *due* for each: it goes with the acknowledgement or when the
+//! grant would have run out. Answers wait for dues: that of the change for those it made, those of readers for dues on
+//! what they read, so that nobody learns of a change while somebody else may still be shown the state before it.
+//!
+//! What is changed under the eyes of others is *hot*: they are granted nothing of it until it has been left alone for a
+//! second, and who changes it not before it was alone in that for a second. So two writers do not recall each other for
+//! every change.
+
+use std::collections::BTreeMap;
+
+use frieze_base::{FastMap, InodeId, MonoTime, Seq, SessionId};
+use frieze_namespace::Cached;
+
+/// Bounds and times.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct GrantSettings {
+    /// How long grants live without a sign of their session. More: who caches asks less often; less: a change waits
+    /// less for a session that is dead or stopped.
+    pub(crate) lease_ns: u64,
+    /// A question that waits for recalls is answered after this long without one.
+    pub(crate) renew_ns: u64,
+    /// How long what is changed under the eyes of others stays hot.
+    pub(crate) hot_ns: u64,
+    /// Grants of one session in one generation: 16 bytes each.
+    pub(crate) grants_max: usize,
+    /// Recalls on their way to one session; beyond them everything is recalled at once.
+    pub(crate) recalls_max: usize,
+    /// Hot things; beyond them nothing is granted for a while.
+    pub(crate) hot_max: usize,
+}
+
+impl Default for GrantSettings {
+    fn default() -> GrantSettings {
+        GrantSettings {
+            lease_ns: 5_000_000_000,
+            renew_ns: 1_000_000_000,
+            hot_ns: 1_000_000_000,
+            grants_max: 1 << 20,
+            recalls_max: 4096,
+            hot_max: 1 << 16,
+        }
+    }
+}
+
+/// What can be granted: one word, so that a grant is two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Key(u64);
+
+impl Key {
+    pub(crate) fn names(directory: InodeId) -> Key {
+        Key(directory.0 << 1 | 1)
+    }
+
+    pub(crate) fn inode(id: InodeId) -> Key {
+        Key(id.0 << 1)
+    }
+
+    fn inode_id(self) -> u64 {
+        self.0 >> 1
+    }
+
+    fn is_names(self) -> bool {
+        self.0 & 1 == 1
+    }
+}
+
+impl From<Cached> for Key {
+    fn from(cached: Cached) -> Key {
+        match cached {
+            Cached::Names(directory) => Key::names(directory),
+            Cached::Inode(id) => Key::inode(id),
+        }
+    }
+}
+
+/// A request: what a due is made by, and what waits for it.
+pub(crate) type RequestKey = (SessionId, Seq);
+
+/// An answer that waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Ticket(pub(crate) u64);
+
+/// A question for recalls that waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct PollId(pub(crate) u64);
+
+/// What to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Effect {
+    /// Answer a question.
+    Tell {
+        /// Which.
+        poll: PollId,
+        /// With what.
+        recall: Recall,
+    },
+    /// Nothing is in the way of an answer any more.
+    Release(Ticket),
+}
+
+/// What a session must not use any more.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Recall {
+    /// To be acknowledged; 0 if there is nothing.
+    pub(crate) number: u64,
+    /// Everything.
+    pub(crate) everything: bool,
+    /// Names of these directories.
+    pub(crate) directories: Vec<u64>,
+    /// Attributes and bytes of these inodes.
+    pub(crate) files: Vec<u64>,
+    /// Locks that it holds now.
+    pub(crate) locked: Vec<u64>,
+}
+
+/// A grant taken away and not yet known to be gone.
+#[derive(Clone, Debug)]
+struct Due {
+    session: SessionId,
+    /// Of the recall that says so.
+    number: u64,
+    until: MonoTime,
+    /// The changes that took it.
+    by: Vec<RequestKey>,
+}
+
+/// The session and number whose acknowledgement is waited for, and until when.
+#[derive(Clone, Copy, Debug)]
+struct Awaited {
+    session: SessionId,
+    number: u64,
+    until: MonoTime,
+}
+
+#[derive(Debug, Default)]
+struct Holder {
+    lease_until: MonoTime,
+    /// It may hold anything, from an earlier life of the server.
+    everything_until: MonoTime,
+    /// Younger and older generation: until when each is granted.
+    young: FastMap<Key, MonoTime>,
+    old: FastMap<Key, MonoTime>,
+    turned: MonoTime,
+    /// Number that the next recall gets.
+    next: u64,
+    queue: Batch,
+    /// Told and not acknowledged.
+    sent: Vec<(u64, Batch)>,
+    poll: Option<(PollId, MonoTime)>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Batch {
+    everything: bool,
+    keys: Vec<Key>,
+    locked: Vec<u64>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Hot {
+    by: SessionId,
+    since: MonoTime,
+    until: MonoTime,
+}
+
+/// Who caches what.
+#[derive(Debug)]
+pub(crate) struct Grants {
+    settings: GrantSettings,
+    holders: BTreeMap<SessionId, Holder>,
+    dues: FastMap<Key, Vec<Due>>,
+    waiting: BTreeMap<Ticket, Vec<Awaited>>,
+    hot: FastMap<Key, Hot>,
+    /// Nothing is granted before: too much was hot.
+    cooling_until: MonoTime,
+    /// Where the numbers of a session that is known anew begin: above all that were acknowledged by any.
+    numbers_from: u64,
+}
+
+impl Grants {
+    pub(crate) fn new(settings: GrantSettings) -> Grants {
+        Grants {
+            settings,
+            holders: BTreeMap::new(),
+            dues: FastMap::default(),
+            waiting: BTreeMap::new(),
+            hot: FastMap::default(),
+            cooling_until: MonoTime(0),
+            numbers_from: 1,
+        }
+    }
+
+    pub(crate) fn settings(&self) -> &GrantSettings {
+        &self.settings
+    }
+
+    /// These sessions cached something in an earlier life of the server: nobody knows what.
+    pub(crate) fn found(&mut self, at: MonoTime, sessions: impl IntoIterator<Item = SessionId>) {
+        let until = after(at, self.settings.lease_ns);
+        for session in sessions {
+            let holder = Holder { everything_until: until, next: 1, turned: at, ..Holder::default() };
+            self.holders.insert(session, holder);
+        }
+    }
+
+    /// Sessions that keep a cache, or may.
+    pub(crate) fn sessions(&self) -> impl Iterator<Item = SessionId> {
+        self.holders.keys().copied()
+    }
+
+    /// Grants given in this lease and the one before.
+    pub(crate) fn count(&self) -> usize {
+        self.holders.values().map(|holder| holder.young.len() + holder.old.len()).sum()
+    }
+
+    /// True if nothing waits and nothing is due.
+    #[cfg(test)]
+    pub(crate) fn is_idle(&self) -> bool {
+        self.waiting.is_empty() && self.dues.is_empty()
+    }
+
+    /// Lets a session cache `key` until the lease it has now ends: for how long, 0 if it may not. Whoever calls reads the
+    /// state to be cached afterwards, or under a lock that keeps changes out.
+    pub(crate) fn give(&mut self, at: MonoTime, session: SessionId, key: Key) -> u64 {
+        if at < self.cooling_until {
+            return 0;
+        }
+        if let Some(hot) = self.hot.get(&key)
+            && at < hot.until
+            && (hot.by != session || at.since_ns(hot.since) < self.settings.hot_ns)
+        {
+            return 0;
+        }
+        // Until it has acknowledged the recall it cannot tell the new grant from the old.
+        if self.dues.get(&key).is_some_and(|dues| dues.iter().any(|due| due.session == session)) {
+            return 0;
+        }
+        let Some(holder) = self.holders.get_mut(&session) else { return 0 };
+        holder.turn(at, self.settings.lease_ns);
+        if at >= holder.lease_until || holder.queue.everything || holder.everything_until > at {
+            return 0;
+        }
+        if holder.young.len() >= self.settings.grants_max && !holder.young.contains_key(&key) {
+            return 0;
+        }
+        holder.young.insert(key, holder.lease_until);
+        holder.lease_until.since_ns(at)
+    }
+
+    /// A request is about to change `keys`, or has changed them and nobody has seen it yet.
+    pub(crate) fn change(&mut self, at: MonoTime, by: RequestKey, keys: &[Key], out: &mut Vec<Effect>) {
+        let settings = self.settings;
+        for key in keys {
+            let mut others = false;
+            for (session, holder) in &mut self.holders {
+                if *session == by.0 {
+                    continue;
+                }
+                let Some((until, everything)) = holder.take(at, *key) else { continue };
+                others = true;
+                if everything && !holder.queue.everything {
+                    holder.queue.everything = true;
+                } else if !everything {
+                    holder.queue(*key, &settings);
+                }
+                let due = Due { session: *session, number: holder.next, until, by: vec![by] };
+                let dues = self.dues.entry(*key).or_default();
+                match dues.iter_mut().find(|due| due.session == *session) {
+                    Some(known) => {
+                        known.number = due.number;
+                        known.until = known.until.max(due.until);
+                        known.by.push(by);
+                    }
+                    None => dues.push(due),
+                }
+                holder.tell(out);
+            }
+            if let Some(dues) = self.dues.get_mut(key) {
+                for due in dues.iter_mut().filter(|due| due.session != by.0 && !due.by.contains(&by)) {
+                    due.by.push(by);
+                }
+            }
+            self.heat(at, by.0, *key, others);
+        }
+    }
+
+    /// An answer that depends on `keys`, or is that of `request`, is ready: it goes out with its `Release`, which comes at
+    /// once if nothing is in the way.
+    pub(crate) fn answer(
+        &mut self,
+        at: MonoTime,
+        request: RequestKey,
+        keys: &[Key],
+        ticket: Ticket,
+        out: &mut Vec<Effect>,
+    ) {
+        let mut awaited: Vec<Awaited> = Vec::new();
+        let mut wait_for = |due: &Due| {
+            if due.until > at {
+                awaited.push(Awaited { session: due.session, number: due.number, until: due.until });
+            }
+        };
+        for key in keys {
+            let dues = self.dues.get(key).into_iter().flatten();
+            dues.filter(|due| due.session != request.0).for_each(&mut wait_for);
+        }
+        if request.1 != Seq(0) {
+            let dues = self.dues.values().flatten();
+            dues.filter(|due| due.by.contains(&request)).for_each(&mut wait_for);
+        }
+        if awaited.is_empty() {
+            out.push(Effect::Release(ticket));
+        } else {
+            self.waiting.insert(ticket, awaited);
+        }
+    }
+
+    /// A session asks for recalls: everything up to `acked` is dropped at its end, and its lease begins anew. An older
+    /// question of it is answered with nothing. False if `session` was not known to cache anything.
+    pub(crate) fn poll(
+        &mut self,
+        at: MonoTime,
+        session: SessionId,
+        poll: PollId,
+        acked: u64,
+        out: &mut Vec<Effect>,
+    ) -> bool {
+        let known = self.holders.contains_key(&session);
+        let numbers_from = self.numbers_from;
+        let lease_until = after(at, self.settings.lease_ns);
+        let holder = self.holders.entry(session).or_insert_with(|| Holder {
+            next: numbers_from,
+            turned: at,
+            ..Holder::default()
+        });
+        if let Some((older, _)) = holder.poll.take() {
+            out.push(Effect::Tell { poll: older, recall: Recall::default() });
+        }
+        holder.lease_until = lease_until;
+        if holder.everything_until > at && holder.sent.is_empty() {
+            holder.queue.everything = true;
+        }
+        // What was told and is not acknowledged was lost on the way: it is told again.
+        let mut acked_keys = Vec::new();
+        let mut acked_everything = false;
+        for (number, batch) in std::mem::take(&mut holder.sent) {
+            if number <= acked {
+                acked_everything |= batch.everything;
+                acked_keys.extend(batch.keys);
+            } else {
+                holder.queue.merge(batch);
+            }
+        }
+        if acked_everything {
+            holder.everything_until = MonoTime(0);
+        }
+        holder.poll = Some((poll, at));
+        holder.tell(out);
+        self.forgive(session, acked, &acked_keys, acked_everything);
+        self.release(|awaited| awaited.session == session && awaited.number <= acked, out);
+        known
+    }
+
+    /// Answers the question of a session that waits, with nothing.
+    pub(crate) fn hurry(&mut self, session: SessionId, out: &mut Vec<Effect>) {
+        let poll = self.holders.get_mut(&session).and_then(|holder| holder.poll.take());
+        out.extend(poll.map(|(poll, _)| Effect::Tell { poll, recall: Recall::default() }));
+    }
+
+    /// A lock that the session waited for is its own now: it is told as a recall is.
+    pub(crate) fn tell_locked(&mut self, session: SessionId, wait: u64, out: &mut Vec<Effect>) {
+        if let Some(holder) = self.holders.get_mut(&session) {
+            holder.queue.locked.push(wait);
+            holder.tell(out);
+        }
+    }
+
+    /// Looks at the time: answers questions that waited long enough, lets go of what has run out.
+    pub(crate) fn tick(&mut self, at: MonoTime, out: &mut Vec<Effect>) {
+        for holder in self.holders.values_mut() {
+            holder.turn(at, self.settings.lease_ns);
+            if let Some((poll, _)) = holder.poll.take_if(|(_, since)| at.since_ns(*since) >= self.settings.renew_ns) {
+                out.push(Effect::Tell { poll, recall: Recall::default() });
+            }
+        }
+        self.holders.retain(|_, holder| {
+            if holder.is_over(at) {
+                self.numbers_from = self.numbers_from.max(holder.next);
+            }
+            !holder.is_over(at)
+        });
+        self.dues.retain(|_, dues| {
+            dues.retain(|due| due.until > at);
+            !dues.is_empty()
+        });
+        self.hot.retain(|_, hot| hot.until > at);
+        self.release(|awaited| awaited.until <= at, out);
+    }
+
+    /// The session has ended, and caches nothing any more.
+    pub(crate) fn ended(&mut self, session: SessionId, out: &mut Vec<Effect>) {
+        if let Some(Holder { poll: Some((poll, _)), .. }) = self.holders.remove(&session) {
+            out.push(Effect::Tell { poll, recall: Recall::default() });
+        }
+        self.forgive(session, u64::MAX, &[], true);
+        self.release(|awaited| awaited.session == session, out);
+    }
+
+    fn heat(&mut self, at: MonoTime, by: SessionId, key: Key, others: bool) {
+        let until = after(at, self.settings.hot_ns);
+        match self.hot.get_mut(&key) {
+            Some(hot) if hot.until > at => {
+                if hot.by != by {
+                    (hot.by, hot.since) = (by, at);
+                }
+                hot.until = until;
+            }
+            _ if !others => {}
+            _ => {
+                if self.hot.len() >= self.settings.hot_max {
+                    self.hot.retain(|_, hot| hot.until > at);
+                }
+                if self.hot.len() >= self.settings.hot_max {
+                    self.cooling_until = until;
+                } else {
+                    self.hot.insert(key, Hot { by, since: at, until });
+                }
+            }
+        }
+    }
+
+    /// Drops the dues of a session up to a number, on `keys` or on everything.
+    fn forgive(&mut self, session: SessionId, acked: u64, keys: &[Key], everything: bool) {
+        let is_over = |due: &Due| due.session == session && due.number <= acked;
+        if everything {
+            self.dues.retain(|_, dues| {
+                dues.retain(|due| !is_over(due));
+                !dues.is_empty()
+            });
+            return;
+        }
+        for key in keys {
+            if let Some(dues) = self.dues.get_mut(key) {
+                dues.retain(|due| !is_over(due));
+                if dues.is_empty() {
+                    self.dues.remove(key);
+                }
+            }
+        }
+    }
+
+    fn release(&mut self, is_over: impl Fn(&Awaited) -> bool, out: &mut Vec<Effect>) {
+        self.waiting.retain(|ticket, awaited| {
+            awaited.retain(|awaited| !is_over(awaited));
+            if awaited.is_empty() {
+                out.push(Effect::Release(*ticket));
+            }
+            !awaited.is_empty()
+        });
+    }
+}
+
+impl Holder {
+    /// Drops the older generation when all of it has run out.
+    fn turn(&mut self, at: MonoTime, lease_ns: u64) {
+        if at.since_ns(self.turned) < lease_ns {
+            return;
+        }
+        // Idle for two leases: the younger has run out as well.
+        let idle = at.since_ns(self.turned) >= 2 * lease_ns;
+        self.old = std::mem::take(&mut self.young);
+        if idle {
+            self.old.clear();
+        }
+        self.turned = at;
+    }
+
+    /// Takes a grant away: until when it would have lasted, and whether it is known only as one of everything.
+    fn take(&mut self, at: MonoTime, key: Key) -> Option<(MonoTime, bool)> {
+        let granted = self.young.remove(&key).max(self.old.remove(&key)).filter(|until| *until > at);
+        if self.everything_until > at {
+            return Some((self.everything_until.max(granted.unwrap_or_default()), true));
+        }
+        granted.map(|until| (until, false))
+    }
+
+    fn queue(&mut self, key: Key, settings: &GrantSettings) {
+        if self.queue.everything {
+            return;
+        }
+        if self.queue.keys.len() + self.sent.iter().map(|(_, batch)| batch.keys.len()).sum::<usize>()
+            >= settings.recalls_max
+        {
+            self.queue.everything = true;
+            return;
+        }
+        self.queue.keys.push(key);
+    }
+
+    /// Answers the question that waits, if there is something to tell.
+    fn tell(&mut self, out: &mut Vec<Effect>) {
+        if self.queue.is_empty() {
+            return;
+        }
+        let Some((poll, _)) = self.poll.take() else { return };
+        let batch = std::mem::take(&mut self.queue);
+        let number = self.next;
+        self.next += 1;
+        let mut recall = Recall { number, everything: batch.everything, ..Recall::default() };
+        for key in &batch.keys {
+            let list = if key.is_names() { &mut recall.directories } else { &mut recall.files };
+            list.push(key.inode_id());
+        }
+        recall.locked.clone_from(&batch.locked);
+        self.sent.push((number, batch));
+        out.push(Effect::Tell { poll, recall });
+    }
+
+    /// Nothing is left that it could believe, and it does not ask.
+    fn is_over(&self, at: MonoTime) -> bool {
+        self.poll.is_none() && self.lease_until <= at && self.everything_until <= at
+    }
+}
+
+impl Batch {
+    fn is_empty(&self) -> bool {
+        !self.everything && self.keys.is_empty() && self.locked.is_empty()
+    }
+
+    fn merge(&mut self, older: Batch) {
+        self.everything |= older.everything;
+        self.keys.extend(older.keys);
+        self.locked.extend(older.locked);
+    }
+}
+
+fn after(at: MonoTime, ns: u64) -> MonoTime {
+    MonoTime(at.0.saturating_add(ns))
+}
+
+#[cfg(test)]
+mod tests;
