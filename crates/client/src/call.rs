@@ -10,10 +10,11 @@ use frieze_hlc::Hlc;
 use frieze_net::{Payload, mono};
 use frieze_wire::message::{HelloReply, Reply, Request, RequestBody, Txn, TxnReply};
 use frieze_wire::txn::{Caller, CloseSession, Op, OpenSession};
-use frieze_wire::{FrameHeader, FrameKind};
+use frieze_wire::{FrameHeader, FrameKind, Holds};
 
 use crate::connection::{Answer, Connection, name_of};
 use crate::grants::Writers;
+use crate::holding::Granted;
 use crate::pool::{NoPlace, Place, Pool};
 use crate::session::{Numbered, Sequence};
 use crate::{Durability, Error, Options};
@@ -45,11 +46,17 @@ pub(crate) struct Ask<'a> {
     pub(crate) payload: &'a [u8],
     /// It was sent and no answer came: it may have run.
     pub(crate) may_have_run: Cell<bool>,
+    /// Asks for cache grants, and keeps what the answer says of them.
+    pub(crate) granted: Option<&'a Granted>,
 }
 
 impl<'a> Ask<'a> {
     pub(crate) fn new(body: RequestBody, session: SessionId, seq: Seq, payload: &'a [u8]) -> Ask<'a> {
-        Ask { body, session, seq, payload, may_have_run: Cell::new(false) }
+        Ask { body, session, seq, payload, may_have_run: Cell::new(false), granted: None }
+    }
+
+    fn noting(self, granted: Option<&'a Granted>) -> Ask<'a> {
+        Ask { granted, ..self }
     }
 }
 
@@ -111,7 +118,7 @@ impl Shared {
     }
 
     /// Opens a session in place of `old`, unless another thread has.
-    fn open_session(&self, old: SessionId) -> Result<SessionId, Error> {
+    pub(crate) fn open_session(&self, old: SessionId) -> Result<SessionId, Error> {
         let _opening = self.opening.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let current = self.session.load(Ordering::Acquire);
         if current != old.0 {
@@ -133,15 +140,35 @@ impl Shared {
 
     /// A request that changes nothing.
     pub(crate) fn query(&self, caller: Option<&Caller>, request: Request) -> Result<Reply, Error> {
+        self.query_noting(caller, request, None)
+    }
+
+    /// The same, with a note of how long the answer may be cached.
+    pub(crate) fn query_noting(
+        &self,
+        caller: Option<&Caller>,
+        request: Request,
+        granted: Option<&Granted>,
+    ) -> Result<Reply, Error> {
         let body = RequestBody { caller: caller.cloned(), request: Some(request) };
         let session = SessionId(self.session.load(Ordering::Acquire));
-        Ok(self.ask(&Ask::new(body, session, Seq(0), &[]), &mut [])?.0)
+        Ok(self.ask(&Ask::new(body, session, Seq(0), &[]).noting(granted), &mut [])?.0)
     }
 
     /// A request that changes nothing but needs a session.
     pub(crate) fn query_in_session(&self, caller: Option<&Caller>, request: Request) -> Result<Reply, Error> {
+        self.query_in_session_noting(caller, request, None)
+    }
+
+    /// The same, with a note of how long the answer may be cached.
+    pub(crate) fn query_in_session_noting(
+        &self,
+        caller: Option<&Caller>,
+        request: Request,
+        granted: Option<&Granted>,
+    ) -> Result<Reply, Error> {
         let body = RequestBody { caller: caller.cloned(), request: Some(request) };
-        let mut ask = Ask::new(body, self.session()?, Seq(0), &[]);
+        let mut ask = Ask::new(body, self.session()?, Seq(0), &[]).noting(granted);
         match self.ask(&ask, &mut []) {
             Err(Error::Refused(fault)) if fault.reason == Reason::UnknownSession => {
                 ask.session = self.open_session(ask.session)?;
@@ -153,10 +180,21 @@ impl Shared {
 
     /// A metadata transaction.
     pub(crate) fn change(&self, caller: Option<&Caller>, durability: Durability, op: Op) -> Result<TxnReply, Error> {
+        self.change_noting(caller, durability, op, None)
+    }
+
+    /// The same, with a note of how long the answer may be cached.
+    pub(crate) fn change_noting(
+        &self,
+        caller: Option<&Caller>,
+        durability: Durability,
+        op: Op,
+        granted: Option<&Granted>,
+    ) -> Result<TxnReply, Error> {
         let session = self.session()?;
         let numbered = self.number()?;
         let body = RequestBody { caller: caller.cloned(), request: Some(txn(durability, op)) };
-        let mut ask = Ask::new(body, session, numbered.seq, &[]);
+        let mut ask = Ask::new(body, session, numbered.seq, &[]).noting(granted);
         match self.ask(&ask, &mut []) {
             // A loss of power took the session before it was on disk. Under another session the request is another, so
             // it is sent again only if it cannot have run.
@@ -243,6 +281,9 @@ impl Shared {
             let before = ask.may_have_run.replace(true);
             let id = self.send(connection, ask)?;
             let answer = self.receive(connection, id)?;
+            if let Some(granted) = ask.granted {
+                granted.note(answer.header.holds);
+            }
             // Answered: as far as this attempt goes it is known.
             ask.may_have_run.set(before);
             let len = answer.header.payload_len as usize;
@@ -337,6 +378,7 @@ impl Shared {
             acked: if ask.seq == Seq(0) { Seq(0) } else { self.sequence.acked() },
             epoch: ChainEpoch(self.epoch.load(Ordering::Relaxed)),
             hlc: self.newest(),
+            holds: if ask.granted.is_some() { Holds::ASKED } else { Holds::NONE },
             ..FrameHeader::of(FrameKind::Request)
         };
         let payload = if ask.payload.is_empty() { Payload::None } else { Payload::Bytes(ask.payload) };
@@ -408,6 +450,16 @@ impl Shared {
 
     pub(crate) fn unexpected(&self, asked: &'static str, found: &Reply) -> Error {
         Error::Protocol { server: self.server(), asked, found: name_of(found).to_owned() }
+    }
+
+    /// True once the client was closed.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.pool.is_closed()
+    }
+
+    /// Waits, and ends early when the client is closed.
+    pub(crate) fn pause(&self, duration: Duration) {
+        self.pool.pause(duration);
     }
 
     /// Ends the session, once. Nothing can be asked afterwards.

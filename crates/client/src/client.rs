@@ -24,6 +24,10 @@ impl Client {
         Ok(Client(Arc::new(Shared::connect(options)?)))
     }
 
+    pub(crate) fn shared(&self) -> Arc<Shared> {
+        self.0.clone()
+    }
+
     /// The file system as it is now, for the proven user.
     pub fn fs(&self) -> Fs {
         Fs::new(self.0.clone())

@@ -150,6 +150,8 @@ pub(crate) fn name_of(reply: &Reply) -> &'static str {
         Reply::Status(_) => "a status",
         Reply::Punch(_) => "a hole",
         Reply::Edited(_) => "a clone, restore, undo or copy",
+        Reply::Recalls(_) => "recalls",
+        Reply::Lock(_) | Reply::TestLock(_) => "a lock",
     }
 }
 

@@ -13,6 +13,7 @@ use frieze_wire::txn::{
 };
 
 use crate::call::Shared;
+use crate::holding::Granted;
 use crate::{Error, File};
 
 /// A view of the file system. Cheap to clone; [`Fs::at`] and the like give another view of the same client.
@@ -29,6 +30,7 @@ pub struct Fs {
     view: View,
     caller: Option<Caller>,
     durability: Durability,
+    granted: Option<Arc<Granted>>,
 }
 
 /// What a file is opened for.
@@ -83,7 +85,7 @@ pub enum XattrMode {
 impl Fs {
     pub(crate) fn new(shared: Arc<Shared>) -> Fs {
         let durability = shared.options.durability;
-        Fs { shared, view: View::NOW, caller: None, durability }
+        Fs { shared, view: View::NOW, caller: None, durability, granted: None }
     }
 
     /// The same at an instant of system time, inclusive.
@@ -104,6 +106,12 @@ impl Fs {
     /// The same with another durability of writes and changes.
     pub fn with_durability(&self, durability: Durability) -> Fs {
         Fs { durability, ..self.clone() }
+    }
+
+    /// The same, asking for the right to cache what is answered; `granted` then says for how long the last answer may be
+    /// used without asking again. Only for who keeps a [`crate::Recaller`] waiting and obeys it.
+    pub fn noting(&self, granted: Arc<Granted>) -> Fs {
+        Fs { granted: Some(granted), ..self.clone() }
     }
 
     /// The instant and user time of this view.
@@ -239,7 +247,7 @@ impl Fs {
             self.must_be_now("opening for writing")?;
         }
         let open = Open { target: target.clone(), view: self.view, read: flags.read, write: flags.write, made_at: 0 };
-        match self.shared.query_in_session(self.caller.as_ref(), Request::Open(open))? {
+        match self.open_asking(open)? {
             Reply::Open(reply) => Ok(self.file(reply, flags)),
             other => Err(self.shared.unexpected("an open file", &other)),
         }
@@ -268,12 +276,17 @@ impl Fs {
             _ => {
                 let target = Target::inode(inode);
                 let open = Open { target, view: self.view, read: flags.read, write: flags.write, made_at: made.stamp };
-                match self.shared.query_in_session(self.caller.as_ref(), Request::Open(open))? {
+                match self.open_asking(open)? {
                     Reply::Open(reply) => Ok(self.file(reply, flags)),
                     other => Err(self.shared.unexpected("an open file", &other)),
                 }
             }
         }
+    }
+
+    fn open_asking(&self, open: Open) -> Result<Reply, Error> {
+        let granted = self.granted.as_deref();
+        self.shared.query_in_session_noting(self.caller.as_ref(), Request::Open(open), granted)
     }
 
     fn file(&self, reply: OpenReply, flags: OpenFlags) -> File {
@@ -361,12 +374,16 @@ impl Fs {
     }
 
     fn ask(&self, request: Request) -> Result<Reply, Error> {
-        self.shared.query(self.caller.as_ref(), request)
+        match &self.granted {
+            // Grants belong to a session.
+            Some(granted) => self.shared.query_in_session_noting(self.caller.as_ref(), request, Some(granted)),
+            None => self.shared.query(self.caller.as_ref(), request),
+        }
     }
 
     fn change(&self, what: &'static str, op: Op) -> Result<TxnReply, Error> {
         self.must_be_now(what)?;
-        self.shared.change(self.caller.as_ref(), self.durability, op)
+        self.shared.change_noting(self.caller.as_ref(), self.durability, op, self.granted.as_deref())
     }
 
     fn must_be_now(&self, what: &'static str) -> Result<(), Error> {

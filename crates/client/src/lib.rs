@@ -30,6 +30,7 @@ mod error;
 mod file;
 mod fs;
 mod grants;
+mod holding;
 mod options;
 mod pool;
 mod session;
@@ -41,11 +42,14 @@ pub use error::Error;
 pub use file::File;
 pub use frieze_base::{ByteRange, ErrorKind, Fault, InodeId, Reason, SessionId};
 pub use frieze_hlc::{Hlc, Instant, UserTime, ZonePolicy};
-pub use frieze_net::{Key, ServerAddr};
+pub use frieze_net::{Key, ServerAddr, mono};
+pub use frieze_wire::Holds;
+pub use frieze_wire::holding::{LockKind, LockOutcome, LockRange, RecallsReply};
 pub use frieze_wire::message::{
     Answered, Attr, DirEntry, Durability, FileKind, HelloReply, ListReply, LogReply, NowReply, Snapshot, StatReply,
     StatusReply, TxnReply, Version, VersionKind, View, WriteReply,
 };
 pub use frieze_wire::txn::{Caller, SetAttr, Special, Target, TimeValue};
 pub use fs::{CreateMode, Fs, OpenFlags, RenameMode, XattrMode};
+pub use holding::{Granted, Recaller};
 pub use options::Options;

@@ -8,6 +8,7 @@ use frieze_client::{Attr, File, ListReply, SetAttr, Target};
 use nix::errno::Errno;
 
 use crate::at::AT_NAME;
+use crate::cache::Promise;
 use crate::errno::answer;
 use crate::listing::{Line, Listing};
 use crate::node::{Node, NodeId, Place, When};
@@ -30,6 +31,8 @@ pub(crate) struct OpenFile {
 pub(crate) struct OpenDir {
     pub(crate) node: Node,
     listing: Mutex<Listing>,
+    /// What the entries of the page that is being shown may be cached for.
+    promise: Mutex<Option<Promise>>,
 }
 
 /// Entries asked of the server at a time: about 100 KiB of names.
@@ -52,7 +55,8 @@ impl Tree {
             sync_failed: AtomicBool::new(false),
             unprivileged_at: AtomicU64::new(unprivileged_at),
         });
-        Opened { handle, keep_cache, no_flush: !how.write }
+        // A present file is flushed for the locks that end with a descriptor.
+        Opened { handle, keep_cache, no_flush: when.is_past() }
     }
 
     /// Cuts the file to nothing (`O_TRUNC`).
@@ -118,6 +122,15 @@ impl Tree {
     pub(crate) fn sync_file(&self, handle: u64) -> Result<(), Errno> {
         let open = self.files.get(handle).ok_or(Errno::EBADF)?;
         sync(&open)
+    }
+
+    /// The locks of an owner on a file end.
+    pub(crate) fn unlock(&self, node: NodeId, owner: u64) {
+        if let Ok(node) = self.node(node)
+            && !node.when.is_past()
+        {
+            self.locking.release(&self.client, node.inode, owner);
+        }
     }
 
     pub(crate) fn release_file(&self, handle: u64) {
@@ -198,9 +211,10 @@ impl Tree {
 
     /// Opens a directory, and reads its first page: the right to read it is decided here, by the server.
     pub(crate) fn open_dir(&self, who: Who, node: Node) -> Result<Opened, Errno> {
-        let first = self.page(who, &node, b"", false, false)?;
+        let (first, _) = self.page(who, &node, b"", false, false)?;
         let listing = Mutex::new(Listing::opened(first));
-        Ok(Opened { handle: self.dirs.insert(OpenDir { node, listing }), keep_cache: false, no_flush: true })
+        let opened = OpenDir { node, listing, promise: Mutex::default() };
+        Ok(Opened { handle: self.dirs.insert(opened), keep_cache: false, no_flush: true })
     }
 
     pub(crate) fn read_dir(
@@ -217,7 +231,11 @@ impl Tree {
         let mut failed = None;
         listing.walk(
             cookie,
-            |after| self.page(who, dir, after, plus, true),
+            |after| {
+                let (page, promise) = self.page(who, dir, after, plus, true)?;
+                *open.promise.lock().unwrap_or_else(PoisonError::into_inner) = promise;
+                Ok(page)
+            },
             |listing, line, cookie| match line {
                 Line::Itself => show_dot(show, dir.id, b".", cookie),
                 Line::Parent => show_dot(show, self.parent_of(dir, listing.parent()), b"..", cookie),
@@ -231,7 +249,8 @@ impl Tree {
                     if !plus {
                         return show(line, &no_attributes(node, line.kind));
                     }
-                    match self.entry_of(who, dir, &entry.name, entry.attr.as_ref()) {
+                    let promise = *open.promise.lock().unwrap_or_else(PoisonError::into_inner);
+                    match self.entry_of(who, dir, &entry.name, entry.attr.as_ref(), promise) {
                         Ok(found) => {
                             let line = DirLine { node: found.attributes.node, ..line };
                             let full = show(line, &found);
@@ -254,29 +273,47 @@ impl Tree {
     }
 
     /// The entry of a name in a listing, with one more reference.
-    fn entry_of(&self, who: Who, dir: &Node, name: &[u8], attr: Option<&Attr>) -> Result<Entry, Errno> {
+    fn entry_of(
+        &self,
+        who: Who,
+        dir: &Node,
+        name: &[u8],
+        attr: Option<&Attr>,
+        promise: Option<Promise>,
+    ) -> Result<Entry, Errno> {
         match (&dir.place, attr) {
             (Place::Tree, Some(attr)) => {
                 let node = self.nodes.refer_beside(dir, InodeId(attr.inode)).map_err(too_many)?;
-                Ok(self.entry(node, attr, dir.when))
+                let promise = promise.map(|promise| promise.about(InodeId(attr.inode)));
+                Ok(Entry { promise, ..self.entry(node, attr, dir.when) })
             }
             // The first page was read without, when the directory was opened.
-            (Place::Tree, None) => {
-                let attr = self.ask(who, dir.when, |fs| fs.stat(&Target::under(dir.inode, name)))?.attr;
-                let node = self.nodes.refer_beside(dir, InodeId(attr.inode)).map_err(too_many)?;
-                Ok(self.entry(node, &attr, dir.when))
-            }
+            (Place::Tree, None) => self.find(who, dir, name),
             (Place::At | Place::Moving(_), _) => self.lookup_in_at(who, dir, name),
         }
     }
 
     /// The page after a name. Once opened, a directory is read to its end whatever becomes of its mode.
-    fn page(&self, who: Who, dir: &Node, after: &[u8], plus: bool, opened: bool) -> Result<ListReply, Errno> {
+    fn page(
+        &self,
+        who: Who,
+        dir: &Node,
+        after: &[u8],
+        plus: bool,
+        opened: bool,
+    ) -> Result<(ListReply, Option<Promise>), Errno> {
         let count = if plus { PAGE_ENTRIES_PLUS } else { PAGE_ENTRIES };
         match dir.place {
-            Place::Tree if opened => self.ask(who, dir.when, |fs| fs.list_opened(dir.inode, after, count, plus)),
-            Place::Tree => self.ask(who, dir.when, |fs| fs.list(&Target::inode(dir.inode), after, count, plus)),
-            Place::At | Place::Moving(_) => self.list_at(dir, after),
+            Place::Tree if opened => {
+                let asking = self.cache.ask().filter(|_| plus && !dir.when.is_past());
+                let page = self
+                    .ask_noting(who, dir.when, asking.as_ref(), |fs| fs.list_opened(dir.inode, after, count, plus))?;
+                Ok((page, asking.map(|asking| asking.promise(Some(dir.inode), None))))
+            }
+            Place::Tree => {
+                Ok((self.ask(who, dir.when, |fs| fs.list(&Target::inode(dir.inode), after, count, plus))?, None))
+            }
+            Place::At | Place::Moving(_) => Ok((self.list_at(dir, after)?, None)),
         }
     }
 
@@ -320,7 +357,7 @@ fn no_attributes(node: NodeId, kind: NodeKind) -> Entry {
         ctime_ns: 0,
         rdev: 0,
     };
-    Entry { attributes, valid: std::time::Duration::ZERO }
+    Entry { attributes, valid: std::time::Duration::ZERO, promise: None }
 }
 
 const GROUP_EXECUTE: u32 = 0o010;

@@ -11,33 +11,35 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use fuser::{
     AccessFlags, BsdFileFlags, CopyFileRangeFlags, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation,
     INodeNo, InitFlags, IoctlFlags, KernelConfig, LockOwner, OpenAccMode, OpenFlags, RenameFlags, ReplyAttr,
-    ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyLseek,
-    ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
+    ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyLock,
+    ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
 
 use crate::node::NodeId;
 use crate::operations::{
-    Allocate, Attributes, Changes, Entry, NewNode, NewTime, NodeKind, OpenHow, Opened, Operations, RenameHow, SeekFor,
-    Who, WriteHow,
+    Allocate, Attributes, Changes, Entry, FileLock, Found, LockFor, NewNode, NewTime, NodeKind, OpenHow, Opened,
+    Operations, RenameHow, SeekFor, Who, WriteHow,
 };
 
 /// A file system as `fuser` wants one.
 pub(crate) struct Kernel<T: Operations> {
     operations: Arc<T>,
-    /// Names and attributes hold for a while, so listings may carry them.
-    lists_with_attributes: bool,
+    /// It shows an instant: nobody locks what nobody writes.
+    shows_past: bool,
 }
 
+/// Lines of a listing gathered at a time: what fits into the buffer of readdir(3), 32 KiB, at most.
+const LINES_MAX: usize = 240;
 /// The largest read or write of one request: the kernel's own limit (256 pages).
 pub(crate) const REQUEST_BYTES_MAX: u32 = 1 << 20;
 /// Read-ahead and other requests nobody waits for, at one time: 1 MiB each fills a fast link many times over.
 const BACKGROUND_MAX: u16 = 64;
 
 impl<T: Operations> Kernel<T> {
-    pub(crate) fn new(operations: Arc<T>, lists_with_attributes: bool) -> Kernel<T> {
-        Kernel { operations, lists_with_attributes }
+    pub(crate) fn new(operations: Arc<T>, shows_past: bool) -> Kernel<T> {
+        Kernel { operations, shows_past }
     }
 }
 
@@ -57,8 +59,10 @@ impl<T: Operations> Filesystem for Kernel<T> {
             // Without it the kernel would chmod as the writer, who may not, before a write to a set-user-id file.
             InitFlags::FUSE_HANDLE_KILLPRIV_V2,
         ];
-        if self.lists_with_attributes {
-            wanted.extend([InitFlags::FUSE_DO_READDIRPLUS, InitFlags::FUSE_READDIRPLUS_AUTO]);
+        // Names and attributes hold for a while, so listings carry them.
+        wanted.extend([InitFlags::FUSE_DO_READDIRPLUS, InitFlags::FUSE_READDIRPLUS_AUTO]);
+        if !self.shows_past {
+            wanted.extend([InitFlags::FUSE_POSIX_LOCKS, InitFlags::FUSE_FLOCK_LOCKS]);
         }
         for flag in wanted {
             if let Err(missing) = config.add_capabilities(flag) {
@@ -80,7 +84,22 @@ impl<T: Operations> Filesystem for Kernel<T> {
     }
 
     fn lookup(&self, req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        answer_entry(self.operations.lookup(who(req), node(parent), name.as_bytes()), reply);
+        match self.operations.lookup(who(req), node(parent), name.as_bytes()) {
+            Ok(Found::Entry(entry)) => self.answer_entry(Ok(entry), reply),
+            Ok(Found::Absent(promise)) => {
+                let mut reply = Some(reply);
+                self.operations.giving(&mut |holding| {
+                    let Some(reply) = reply.take() else { return };
+                    let (names, _) = holding(&promise);
+                    match names.is_zero() {
+                        true => reply.error(to_fuser(Errno::ENOENT)),
+                        // An inode of 0 is a name that is not there, for as long as is said.
+                        false => reply.entry(&names, &absent(), Generation(0)),
+                    }
+                });
+            }
+            Err(errno) => reply.error(to_fuser(errno)),
+        }
     }
 
     fn forget(&self, _req: &Request, ino: INodeNo, nlookup: u64) {
@@ -88,7 +107,7 @@ impl<T: Operations> Filesystem for Kernel<T> {
     }
 
     fn getattr(&self, req: &Request, ino: INodeNo, _fh: Option<FileHandle>, reply: ReplyAttr) {
-        answer_attr(self.operations.getattr(who(req), node(ino)), reply);
+        self.answer_attr(self.operations.getattr(who(req), node(ino)), reply);
     }
 
     fn setattr(
@@ -118,7 +137,7 @@ impl<T: Operations> Filesystem for Kernel<T> {
             mtime: mtime.map(new_time),
             handle: fh.map(|fh| fh.0),
         };
-        answer_attr(self.operations.setattr(who(req), node(ino), changes), reply);
+        self.answer_attr(self.operations.setattr(who(req), node(ino), changes), reply);
     }
 
     fn readlink(&self, req: &Request, ino: INodeNo, reply: ReplyData) {
@@ -138,11 +157,14 @@ impl<T: Operations> Filesystem for Kernel<T> {
         rdev: u32,
         reply: ReplyEntry,
     ) {
-        answer_entry(self.operations.mknod(who(req), node(parent), name.as_bytes(), NewNode { mode, rdev }), reply);
+        self.answer_entry(
+            self.operations.mknod(who(req), node(parent), name.as_bytes(), NewNode { mode, rdev }),
+            reply,
+        );
     }
 
     fn mkdir(&self, req: &Request, parent: INodeNo, name: &OsStr, mode: u32, _umask: u32, reply: ReplyEntry) {
-        answer_entry(self.operations.mkdir(who(req), node(parent), name.as_bytes(), mode), reply);
+        self.answer_entry(self.operations.mkdir(who(req), node(parent), name.as_bytes(), mode), reply);
     }
 
     fn unlink(&self, req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
@@ -155,7 +177,7 @@ impl<T: Operations> Filesystem for Kernel<T> {
 
     fn symlink(&self, req: &Request, parent: INodeNo, link_name: &OsStr, target: &Path, reply: ReplyEntry) {
         let target = target.as_os_str().as_bytes();
-        answer_entry(self.operations.symlink(who(req), node(parent), link_name.as_bytes(), target), reply);
+        self.answer_entry(self.operations.symlink(who(req), node(parent), link_name.as_bytes(), target), reply);
     }
 
     fn rename(
@@ -179,7 +201,7 @@ impl<T: Operations> Filesystem for Kernel<T> {
     }
 
     fn link(&self, req: &Request, ino: INodeNo, newparent: INodeNo, newname: &OsStr, reply: ReplyEntry) {
-        answer_entry(self.operations.link(who(req), node(ino), node(newparent), newname.as_bytes()), reply);
+        self.answer_entry(self.operations.link(who(req), node(ino), node(newparent), newname.as_bytes()), reply);
     }
 
     fn open(&self, req: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
@@ -234,22 +256,23 @@ impl<T: Operations> Filesystem for Kernel<T> {
         }
     }
 
-    fn flush(&self, _req: &Request, _ino: INodeNo, _fh: FileHandle, _lock_owner: LockOwner, reply: ReplyEmpty) {
+    fn flush(&self, _req: &Request, ino: INodeNo, _fh: FileHandle, lock_owner: LockOwner, reply: ReplyEmpty) {
         // The kernel has written its dirty mappings back before it asks, and every write was answered.
+        self.operations.flush(node(ino), lock_owner.0);
         reply.ok();
     }
 
     fn release(
         &self,
         _req: &Request,
-        _ino: INodeNo,
+        ino: INodeNo,
         fh: FileHandle,
         _flags: OpenFlags,
-        _lock_owner: Option<LockOwner>,
+        lock_owner: Option<LockOwner>,
         _flush: bool,
         reply: ReplyEmpty,
     ) {
-        self.operations.release(fh.0);
+        self.operations.release(node(ino), fh.0, lock_owner.map(|owner| owner.0));
         reply.ok();
     }
 
@@ -271,20 +294,38 @@ impl<T: Operations> Filesystem for Kernel<T> {
         }
     }
 
-    fn readdirplus(&self, req: &Request, _ino: INodeNo, fh: FileHandle, offset: u64, mut reply: ReplyDirectoryPlus) {
+    fn readdirplus(&self, req: &Request, _ino: INodeNo, fh: FileHandle, offset: u64, reply: ReplyDirectoryPlus) {
+        // First the lines, which may have to wait for the server, then the answer, which must not.
+        let mut lines: Vec<(u64, Vec<u8>, Entry)> = Vec::new();
         let read = self.operations.readdir_plus(who(req), fh.0, offset, &mut |line, entry| {
-            reply.add(
-                INodeNo(line.node.0),
-                line.cookie,
-                OsStr::from_bytes(line.name),
-                &entry.valid,
-                &file_attr(&entry.attributes),
-                Generation(0),
-            )
+            let full = lines.len() >= LINES_MAX;
+            if !full {
+                lines.push((line.cookie, line.name.to_vec(), *entry));
+            }
+            full
         });
-        match read {
-            Ok(()) => reply.ok(),
-            Err(errno) => reply.error(to_fuser(errno)),
+        if let Err(errno) = read {
+            return reply.error(to_fuser(errno));
+        }
+        let mut reply = Some(reply);
+        let mut left_out = lines.len();
+        self.operations.giving(&mut |holding| {
+            let Some(mut reply) = reply.take() else { return };
+            for (at, (cookie, name, entry)) in lines.iter().enumerate() {
+                let (names, files) = entry.promise.as_ref().map_or((entry.valid, entry.valid), holding);
+                let (node, attributes) = (INodeNo(entry.attributes.node.0), file_attr(&entry.attributes));
+                if reply.add(node, *cookie, OsStr::from_bytes(name), &names.min(files), &attributes, Generation(0)) {
+                    left_out = at;
+                    break;
+                }
+            }
+            reply.ok();
+        });
+        for (_, name, entry) in &lines[left_out..] {
+            // They will be shown again; `.` and `..` carry no reference.
+            if name != b"." && name != b".." {
+                self.operations.forget(entry.attributes.node, 1);
+            }
         }
     }
 
@@ -358,15 +399,59 @@ impl<T: Operations> Filesystem for Kernel<T> {
         reply: ReplyCreate,
     ) {
         match self.operations.create(who(req), node(parent), name.as_bytes(), mode, open_how(OpenFlags(flags))) {
-            Ok((entry, opened)) => reply.created(
-                &entry.valid,
-                &file_attr(&entry.attributes),
-                Generation(0),
-                FileHandle(opened.handle),
-                fopen_flags(opened),
-            ),
+            Ok((entry, opened)) => {
+                let mut reply = Some(reply);
+                self.give(&entry, &mut |names, files| {
+                    let (attributes, handle) = (file_attr(&entry.attributes), FileHandle(opened.handle));
+                    if let Some(reply) = reply.take() {
+                        // One time for both.
+                        reply.created(&names.min(files), &attributes, Generation(0), handle, fopen_flags(opened));
+                    }
+                });
+            }
             Err(errno) => reply.error(to_fuser(errno)),
         }
+    }
+
+    fn getlk(
+        &self,
+        _req: &Request,
+        ino: INodeNo,
+        _fh: FileHandle,
+        lock_owner: LockOwner,
+        start: u64,
+        end: u64,
+        typ: i32,
+        pid: u32,
+        reply: ReplyLock,
+    ) {
+        let wanted = FileLock { owner: lock_owner.0, kind: lock_for(typ), start, end, pid };
+        match self.operations.test_lock(node(ino), wanted) {
+            Ok(None) => reply.locked(0, 0, F_UNLCK, 0),
+            Ok(Some(FileLock { kind, start, end, pid, .. })) => {
+                let typ = if kind == LockFor::Writing { F_WRLCK } else { F_RDLCK };
+                reply.locked(start, end, typ, pid);
+            }
+            Err(errno) => reply.error(to_fuser(errno)),
+        }
+    }
+
+    fn setlk(
+        &self,
+        req: &Request,
+        ino: INodeNo,
+        _fh: FileHandle,
+        lock_owner: LockOwner,
+        start: u64,
+        end: u64,
+        typ: i32,
+        pid: u32,
+        sleep: bool,
+        reply: ReplyEmpty,
+    ) {
+        let range = FileLock { owner: lock_owner.0, kind: lock_for(typ), start, end, pid };
+        let answer = Box::new(move |result| answer_empty(result, reply));
+        self.operations.lock(who(req), node(ino), range, sleep, answer);
     }
 
     fn ioctl(
@@ -445,6 +530,14 @@ fn node(ino: INodeNo) -> NodeId {
     NodeId(ino.0)
 }
 
+fn lock_for(typ: i32) -> LockFor {
+    match typ {
+        F_RDLCK => LockFor::Reading,
+        F_WRLCK => LockFor::Writing,
+        _ => LockFor::Nothing,
+    }
+}
+
 fn to_fuser(errno: Errno) -> fuser::Errno {
     fuser::Errno::from_i32(errno as i32)
 }
@@ -456,18 +549,60 @@ fn answer_empty(result: Result<(), Errno>, reply: ReplyEmpty) {
     }
 }
 
-fn answer_entry(result: Result<Entry, Errno>, reply: ReplyEntry) {
-    match result {
-        Ok(entry) => reply.entry(&entry.valid, &file_attr(&entry.attributes), Generation(0)),
-        Err(errno) => reply.error(to_fuser(errno)),
+impl<T: Operations> Kernel<T> {
+    fn answer_entry(&self, result: Result<Entry, Errno>, reply: ReplyEntry) {
+        let entry = match result {
+            Ok(entry) => entry,
+            Err(errno) => return reply.error(to_fuser(errno)),
+        };
+        let mut reply = Some(reply);
+        self.give(&entry, &mut |names, files| {
+            if let Some(reply) = reply.take() {
+                reply.entry_with_ttls(&files, &names, &file_attr(&entry.attributes), Generation(0));
+            }
+        });
+    }
+
+    fn answer_attr(&self, result: Result<Entry, Errno>, reply: ReplyAttr) {
+        let entry = match result {
+            Ok(entry) => entry,
+            Err(errno) => return reply.error(to_fuser(errno)),
+        };
+        let mut reply = Some(reply);
+        self.give(&entry, &mut |_, files| {
+            if let Some(reply) = reply.take() {
+                reply.attr(&files, &file_attr(&entry.attributes));
+            }
+        });
+    }
+
+    fn give(&self, entry: &Entry, answer: &mut dyn FnMut(Duration, Duration)) {
+        match &entry.promise {
+            Some(promise) => self.operations.giving(&mut |holding| {
+                let (names, files) = holding(promise);
+                answer(names, files);
+            }),
+            None => answer(entry.valid, entry.valid),
+        }
     }
 }
 
-fn answer_attr(result: Result<Entry, Errno>, reply: ReplyAttr) {
-    match result {
-        Ok(entry) => reply.attr(&entry.valid, &file_attr(&entry.attributes)),
-        Err(errno) => reply.error(to_fuser(errno)),
-    }
+/// What stands for a name that is not there.
+fn absent() -> FileAttr {
+    file_attr(&Attributes {
+        node: NodeId(0),
+        kind: NodeKind::File,
+        mode: 0,
+        links: 0,
+        uid: 0,
+        gid: 0,
+        size: 0,
+        bytes_live: 0,
+        atime_ns: 0,
+        mtime_ns: 0,
+        ctime_ns: 0,
+        rdev: 0,
+    })
 }
 
 fn answer_open(result: Result<Opened, Errno>, reply: ReplyOpen) {
@@ -570,6 +705,10 @@ const KEEP_SIZE: i32 = 0x01;
 const PUNCH_HOLE_KEEP_SIZE: i32 = 0x02 | KEEP_SIZE;
 const ZERO_RANGE: i32 = 0x10;
 const ZERO_RANGE_KEEP_SIZE: i32 = ZERO_RANGE | KEEP_SIZE;
+// From <fcntl.h>.
+const F_RDLCK: i32 = 0;
+const F_WRLCK: i32 = 1;
+const F_UNLCK: i32 = 2;
 const SEEK_DATA: i32 = 3;
 const SEEK_HOLE: i32 = 4;
 /// The kernel's mark in the open flags of a file that is about to be run.

@@ -19,23 +19,28 @@
 //! [`node`], errno in [`errno`].
 
 mod at;
+mod cache;
 mod errno;
 mod error;
 mod files;
 mod handle;
 mod kernel;
 mod listing;
+mod locking;
 mod mountpoint;
 mod moving;
 mod node;
+mod notify;
 mod operations;
 mod past;
 mod process;
+mod recalls;
 mod tree;
 
 use std::fmt;
 use std::fs::OpenOptions;
 use std::io;
+use std::os::fd::AsFd;
 use std::panic::{self, AssertUnwindSafe};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -166,8 +171,14 @@ fn config(base: When, allow_other: bool, threads: usize) -> Config {
 
 fn start(operations: Arc<Tree>, base: When, mountpoint: PathBuf, config: &Config) -> Result<Mounted, Error> {
     let refused = |source| Error::Refused { path: mountpoint.clone(), source };
-    let kernel = Kernel::new(operations.clone(), base.is_final());
+    let kernel = Kernel::new(operations.clone(), base.is_past());
     let mut session = Session::new(kernel, &mountpoint, config).map_err(refused)?;
+    if !base.is_past() {
+        let channel = session.as_fd().try_clone_to_owned().map_err(refused)?;
+        operations.cache.begin(notify::Kernel::new(channel).map_err(refused)?);
+        let (client, cache) = (operations.client.clone(), operations.cache.clone());
+        recalls::watch(client, cache, operations.locking.clone()).map_err(refused)?;
+    }
     mountpoint::read_ahead(&mountpoint, READ_AHEAD_KIB);
     let (sender, ended) = mpsc::channel();
     let unmounter = Unmounter {

@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use nix::errno::Errno;
 
+use crate::cache::{Holding, Promise};
+use crate::locking::Answer;
 use crate::node::NodeId;
 
 /// Who asks.
@@ -76,6 +78,17 @@ pub(crate) struct Entry {
     pub attributes: Attributes,
     /// How long they hold.
     pub valid: Duration,
+    /// What the server granted: they hold as long as that does instead.
+    pub promise: Option<Promise>,
+}
+
+/// What a name stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Found {
+    /// A file.
+    Entry(Entry),
+    /// Nothing; the kernel may remember that.
+    Absent(Promise),
 }
 
 /// An open file or directory.
@@ -189,6 +202,32 @@ pub(crate) enum SeekFor {
     Hole,
 }
 
+/// What a lock keeps out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LockFor {
+    /// Writers.
+    Reading,
+    /// Everybody else.
+    Writing,
+    /// Nobody: it is given up.
+    Nothing,
+}
+
+/// A lock on a range of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FileLock {
+    /// Whose.
+    pub owner: u64,
+    /// What for.
+    pub kind: LockFor,
+    /// First byte.
+    pub start: u64,
+    /// Last byte, inclusive.
+    pub end: u64,
+    /// Process.
+    pub pid: u32,
+}
+
 /// Room in the file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Space {
@@ -217,7 +256,9 @@ pub(crate) struct DirLine<'a> {
 ///
 /// `name` is one component, never empty, `.` or `..`.
 pub(crate) trait Operations: Send + Sync + 'static {
-    fn lookup(&self, who: Who, parent: NodeId, name: &[u8]) -> Result<Entry, Errno>;
+    fn lookup(&self, who: Who, parent: NodeId, name: &[u8]) -> Result<Found, Errno>;
+    /// Hands an answer to the kernel by `answer`, which asks how long what it tells holds.
+    fn giving(&self, answer: &mut dyn FnMut(&Holding<'_>));
     /// The kernel gives up `count` references.
     fn forget(&self, node: NodeId, count: u64);
     fn getattr(&self, who: Who, node: NodeId) -> Result<Entry, Errno>;
@@ -237,7 +278,14 @@ pub(crate) trait Operations: Send + Sync + 'static {
     /// Writes all of `data` or fails.
     fn write(&self, handle: u64, offset: u64, data: &[u8], how: WriteHow) -> Result<(), Errno>;
     fn fsync(&self, handle: u64) -> Result<(), Errno>;
-    fn release(&self, handle: u64);
+    /// A program closed its descriptor: locks that `owner` has on the file end.
+    fn flush(&self, node: NodeId, owner: u64);
+    /// `owner`: whose locks on the file end with it.
+    fn release(&self, node: NodeId, handle: u64, owner: Option<u64>);
+    /// Locks, unlocks or waits; `answer` is called when it is decided.
+    fn lock(&self, who: Who, node: NodeId, range: FileLock, wait: bool, answer: Answer);
+    /// The first lock in the way.
+    fn test_lock(&self, node: NodeId, range: FileLock) -> Result<Option<FileLock>, Errno>;
     fn seek(&self, handle: u64, offset: u64, what: SeekFor) -> Result<u64, Errno>;
     fn allocate(&self, who: Who, handle: u64, offset: u64, len: u64, how: Allocate) -> Result<(), Errno>;
     fn opendir(&self, who: Who, node: NodeId) -> Result<Opened, Errno>;

@@ -34,7 +34,7 @@ impl Tree {
         let attr = self.ask(who, node.when, |fs| fs.stat(&Target::inode(node.inode)))?.attr;
         let of_directory = attributes(id, &attr);
         let attributes = Attributes { mode: of_directory.mode & !ANY_WRITE & 0o777, links: 2, ..of_directory };
-        Ok(Entry { attributes, valid: valid(node.when) })
+        Ok(Entry { attributes, valid: valid(node.when), promise: None })
     }
 
     /// Attributes of a moving name in the `.at` that `node` is, or belongs to.
@@ -49,7 +49,7 @@ impl Tree {
             ..of_directory
         };
         // Its meaning moves and depends on who asks: never kept.
-        Ok(Entry { attributes, valid: Duration::ZERO })
+        Ok(Entry { attributes, valid: Duration::ZERO, promise: None })
     }
 
     /// A name in the `.at` directory `at`.

@@ -36,6 +36,19 @@ pub(crate) fn groups_of(thread: u32) -> Vec<u32> {
     fs::read_to_string(format!("/proc/{thread}/status")).map(|status| groups(&status)).unwrap_or_default()
 }
 
+/// True if `thread` has a signal to act on, or is gone. False if it lives in another pid namespace.
+pub(crate) fn has_signal(thread: u32) -> bool {
+    if thread == 0 {
+        return false;
+    }
+    fs::read_to_string(format!("/proc/{thread}/status")).map_or(true, |status| is_signalled(&status))
+}
+
+fn is_signalled(status: &str) -> bool {
+    let mask = |name| field(status, name).and_then(|hex| u64::from_str_radix(hex, 16).ok()).unwrap_or(0);
+    (mask("SigPnd:") | mask("ShdPnd:")) & !mask("SigBlk:") != 0
+}
+
 fn groups(status: &str) -> Vec<u32> {
     let listed = field(status, "Groups:").unwrap_or_default();
     listed.split_ascii_whitespace().filter_map(|group| group.parse().ok()).collect()
@@ -70,6 +83,18 @@ mod tests {
         let stat = b"77 (a b) c) S 1 77 77 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 123456 99 1 2";
         assert_eq!(start_of(stat), Some(123_456));
         assert_eq!(start_of(b"77 (short) S 1"), None);
+    }
+
+    #[test]
+    fn a_signal_counts_when_it_is_pending_and_not_blocked() {
+        let status = |pending: &str, shared: &str, blocked: &str| {
+            is_signalled(&format!("Name:\tx\nSigPnd:\t{pending}\nShdPnd:\t{shared}\nSigBlk:\t{blocked}\n"))
+        };
+        assert!(!status("0000000000000000", "0000000000000000", "0000000000000000"));
+        assert!(status("0000000000000100", "0000000000000000", "0000000000000000"));
+        assert!(status("0000000000000000", "0000000000000100", "0000000000000001"));
+        assert!(!status("0000000000000000", "0000000000000100", "0000000000000100"));
+        assert!(!has_signal(0));
     }
 
     #[test]

@@ -8,23 +8,25 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use frieze_base::{InodeId, Reason};
-use frieze_client::{Attr, Caller, Client, FileKind, Fs, SetAttr, Special, Target, TimeValue};
+use frieze_client::{Attr, Caller, Client, FileKind, Fs, LockKind, LockRange, SetAttr, Special, Target, TimeValue};
 use frieze_client::{CreateMode, OpenFlags, RenameMode, XattrMode};
 use nix::errno::Errno;
 
 use crate::at::AT_NAME;
+use crate::cache::{Asking, Cache, Holding};
 use crate::errno::answer;
 use crate::files::{OpenDir, OpenFile};
 use crate::handle::Handles;
+use crate::locking::{Answer, Locking};
 use crate::moving::Moving;
 use crate::node::{Full, Node, NodeId, Nodes, Place, When};
 use crate::operations::{
-    Allocate, Attributes, Changes, DirLine, Entry, NewNode, NewTime, NodeKind, OpenHow, Opened, Operations, RenameHow,
-    SeekFor, Space, Who, WriteHow,
+    Allocate, Attributes, Changes, DirLine, Entry, FileLock, Found, LockFor, NewNode, NewTime, NodeKind, OpenHow,
+    Opened, Operations, RenameHow, SeekFor, Space, Who, WriteHow,
 };
 use crate::process::groups_of;
 
@@ -37,6 +39,9 @@ pub(crate) struct Tree {
     impersonates: bool,
     pub(crate) nodes: Nodes,
     pub(crate) moving: Moving,
+    /// What the kernel may go on using.
+    pub(crate) cache: Arc<Cache>,
+    pub(crate) locking: Arc<Locking>,
     pub(crate) files: Handles<OpenFile>,
     pub(crate) dirs: Handles<OpenDir>,
     /// Newest change of each present file when it was last opened: if it is the same at the next open, the kernel's
@@ -62,6 +67,8 @@ impl Tree {
             impersonates,
             nodes: Nodes::new(base),
             moving: Moving::default(),
+            cache: Arc::default(),
+            locking: Arc::default(),
             files: Handles::new(),
             dirs: Handles::new(),
             opened: Mutex::default(),
@@ -82,11 +89,26 @@ impl Tree {
         when: When,
         call: impl Fn(&Fs) -> Result<T, frieze_client::Error>,
     ) -> Result<T, Errno> {
+        self.ask_noting(who, when, None, call)
+    }
+
+    /// The same, asking for the right to cache the answer.
+    pub(crate) fn ask_noting<T>(
+        &self,
+        who: Who,
+        when: When,
+        asking: Option<&Asking>,
+        call: impl Fn(&Fs) -> Result<T, frieze_client::Error>,
+    ) -> Result<T, Errno> {
+        let view = match asking {
+            Some(asking) => self.view(when).noting(asking.granted.clone()),
+            None => self.view(when),
+        };
         if !self.impersonates {
-            return call(&self.view(when)).map_err(|error| answer(&error.into()));
+            return call(&view).map_err(|error| answer(&error.into()));
         }
         let caller = Caller { uid: who.uid, gid: who.gid, groups: Vec::new() };
-        match call(&self.view(when).as_caller(caller)) {
+        match call(&view.as_caller(caller)) {
             Err(error) if who.uid != 0 && for_want_of_a_right(error.reason()) => {
                 let groups = groups_of(who.thread);
                 if groups.is_empty() {
@@ -172,18 +194,56 @@ impl Tree {
         Ok(Target::under(directory, name))
     }
 
-    /// The answer about a file just made or changed; asks for its attributes only if the server did not send them.
-    fn made(&self, who: Who, attr: Option<Attr>, target: &Target) -> Result<Entry, Errno> {
-        let attr = match attr {
-            Some(attr) => attr,
-            None => self.ask(who, self.base, |fs| fs.stat(target))?.attr,
+    /// Asks to change something, and for the right to cache what is answered.
+    fn asking(&self) -> Option<Asking> {
+        self.cache.ask().filter(|_| !self.base.is_past())
+    }
+
+    /// The answer about a file just made or changed under a name of `directory`, if it has one; asks for its attributes
+    /// only if the server did not send them.
+    fn made(
+        &self,
+        who: Who,
+        attr: Option<Attr>,
+        target: &Target,
+        asking: Option<&Asking>,
+        directory: Option<NodeId>,
+    ) -> Result<Entry, Errno> {
+        let (attr, asking) = match attr {
+            Some(attr) => (attr, asking),
+            None => (self.ask(who, self.base, |fs| fs.stat(target))?.attr, None),
         };
-        Ok(self.entry(NodeId(attr.inode), &attr, self.base))
+        let directory = directory.map(|directory| InodeId(directory.0));
+        let promise = asking.map(|asking| asking.promise(directory, Some(InodeId(attr.inode))));
+        Ok(Entry { promise, ..self.entry(NodeId(attr.inode), &attr, self.base) })
+    }
+
+    /// What a name in a directory of the tree stands for; the kernel holds one more reference to it.
+    pub(crate) fn find(&self, who: Who, dir: &Node, name: &[u8]) -> Result<Entry, Errno> {
+        match self.look_up(who, dir, name)? {
+            Found::Entry(entry) => Ok(entry),
+            Found::Absent(_) => Err(Errno::ENOENT),
+        }
+    }
+
+    fn look_up(&self, who: Who, dir: &Node, name: &[u8]) -> Result<Found, Errno> {
+        let asking = self.asking().filter(|_| !dir.when.is_past());
+        let found = self.ask_noting(who, dir.when, asking.as_ref(), |fs| fs.stat(&Target::under(dir.inode, name)));
+        match (found, asking) {
+            (Ok(found), asking) => {
+                let inode = InodeId(found.attr.inode);
+                let node = self.nodes.refer_beside(dir, inode).map_err(too_many)?;
+                let promise = asking.map(|asking| asking.promise(Some(dir.inode), Some(inode)));
+                Ok(Found::Entry(Entry { promise, ..self.entry(node, &found.attr, dir.when) }))
+            }
+            (Err(Errno::ENOENT), Some(asking)) => Ok(Found::Absent(asking.promise(Some(dir.inode), None))),
+            (Err(errno), _) => Err(errno),
+        }
     }
 
     /// An entry for a file of the tree.
     pub(crate) fn entry(&self, node: NodeId, attr: &Attr, when: When) -> Entry {
-        Entry { attributes: attributes(node, attr), valid: valid(when) }
+        Entry { attributes: attributes(node, attr), valid: valid(when), promise: None }
     }
 
     /// True if the kernel's cached bytes of the present file are those of the state just opened.
@@ -197,18 +257,18 @@ impl Tree {
 }
 
 impl Operations for Tree {
-    fn lookup(&self, who: Who, parent: NodeId, name: &[u8]) -> Result<Entry, Errno> {
+    fn lookup(&self, who: Who, parent: NodeId, name: &[u8]) -> Result<Found, Errno> {
         let dir = self.node(parent)?;
         match &dir.place {
             Place::Moving(_) => Err(Errno::ENOTDIR),
-            Place::At => self.lookup_in_at(who, &dir, name),
-            Place::Tree if name == AT_NAME => self.lookup_at(who, &dir),
-            Place::Tree => {
-                let attr = self.ask(who, dir.when, |fs| fs.stat(&Target::under(dir.inode, name)))?.attr;
-                let node = self.nodes.refer_beside(&dir, InodeId(attr.inode)).map_err(too_many)?;
-                Ok(self.entry(node, &attr, dir.when))
-            }
+            Place::At => self.lookup_in_at(who, &dir, name).map(Found::Entry),
+            Place::Tree if name == AT_NAME => self.lookup_at(who, &dir).map(Found::Entry),
+            Place::Tree => self.look_up(who, &dir, name),
         }
+    }
+
+    fn giving(&self, answer: &mut dyn FnMut(&Holding<'_>)) {
+        self.cache.giving(answer);
     }
 
     fn forget(&self, node: NodeId, count: u64) {
@@ -224,8 +284,11 @@ impl Operations for Tree {
         let node = self.node(node)?;
         match &node.place {
             Place::Tree => {
-                let attr = self.ask(who, node.when, |fs| fs.stat(&Target::inode(node.inode)))?.attr;
-                Ok(self.entry(node.id, &attr, node.when))
+                let asking = self.asking().filter(|_| !node.when.is_past());
+                let target = Target::inode(node.inode);
+                let attr = self.ask_noting(who, node.when, asking.as_ref(), |fs| fs.stat(&target))?.attr;
+                let promise = asking.map(|asking| asking.promise(None, Some(node.inode)));
+                Ok(Entry { promise, ..self.entry(node.id, &attr, node.when) })
             }
             Place::At => self.at_attributes(who, &node, node.id),
             Place::Moving(_) => self.moving_attributes(who, &node, node.id),
@@ -255,12 +318,13 @@ impl Operations for Tree {
         if changes.mode.is_some_and(|mode| mode & (SET_USER_ID | SET_GROUP_ID) != 0) {
             self.privileges_given.fetch_add(1, std::sync::atomic::Ordering::AcqRel);
         }
+        let asking = self.asking().filter(|_| !groups_matter);
         let reply = if groups_matter {
             self.ask_knowing_groups(who, self.base, |fs| fs.set_attr(request.clone()))
         } else {
-            self.ask(who, self.base, |fs| fs.set_attr(request.clone()))
+            self.ask_noting(who, self.base, asking.as_ref(), |fs| fs.set_attr(request.clone()))
         }?;
-        self.made(who, reply.attr, &target)
+        self.made(who, reply.attr, &target, asking.as_ref(), None)
     }
 
     fn readlink(&self, who: Who, node: NodeId) -> Result<Vec<u8>, Errno> {
@@ -277,26 +341,31 @@ impl Operations for Tree {
         let mode = new.mode & MODE_MASK;
         let file_type = new.mode & TYPE_MASK;
         if file_type == 0 || file_type == TYPE_FILE {
-            let file = self.ask(who, self.base, |fs| fs.create(&target, mode, CreateMode::Exclusive))?;
+            let asking = self.asking();
+            let make = |fs: &Fs| fs.create(&target, mode, CreateMode::Exclusive);
+            let file = self.ask_noting(who, self.base, asking.as_ref(), make)?;
             let attr = file.attr().clone();
             self.close(file);
-            return self.made(who, Some(attr), &target);
+            return self.made(who, Some(attr), &target, asking.as_ref(), Some(parent));
         }
         let special = Special { file_type, rdev: new.rdev };
-        let reply = self.ask(who, self.base, |fs| fs.special(&target, mode, special))?;
-        self.made(who, reply.attr, &target)
+        let asking = self.asking();
+        let reply = self.ask_noting(who, self.base, asking.as_ref(), |fs| fs.special(&target, mode, special))?;
+        self.made(who, reply.attr, &target, asking.as_ref(), Some(parent))
     }
 
     fn mkdir(&self, who: Who, parent: NodeId, name: &[u8], mode: u32) -> Result<Entry, Errno> {
         let target = self.new_name(parent, name)?;
-        let reply = self.ask(who, self.base, |fs| fs.mkdir(&target, mode & MODE_MASK))?;
-        self.made(who, reply.attr, &target)
+        let asking = self.asking();
+        let reply = self.ask_noting(who, self.base, asking.as_ref(), |fs| fs.mkdir(&target, mode & MODE_MASK))?;
+        self.made(who, reply.attr, &target, asking.as_ref(), Some(parent))
     }
 
     fn symlink(&self, who: Who, parent: NodeId, name: &[u8], to: &[u8]) -> Result<Entry, Errno> {
         let target = self.new_name(parent, name)?;
-        let reply = self.ask(who, self.base, |fs| fs.symlink(to, &target))?;
-        self.made(who, reply.attr, &target)
+        let asking = self.asking();
+        let reply = self.ask_noting(who, self.base, asking.as_ref(), |fs| fs.symlink(to, &target))?;
+        self.made(who, reply.attr, &target, asking.as_ref(), Some(parent))
     }
 
     fn link(&self, who: Who, node: NodeId, parent: NodeId, name: &[u8]) -> Result<Entry, Errno> {
@@ -305,8 +374,10 @@ impl Operations for Tree {
         if file.place != Place::Tree || file.when.is_past() {
             return Err(Errno::EXDEV);
         }
-        let reply = self.ask(who, self.base, |fs| fs.link(&Target::inode(file.inode), &target))?;
-        self.made(who, reply.attr, &target)
+        let asking = self.asking();
+        let link = |fs: &Fs| fs.link(&Target::inode(file.inode), &target);
+        let reply = self.ask_noting(who, self.base, asking.as_ref(), link)?;
+        self.made(who, reply.attr, &target, asking.as_ref(), Some(parent))
     }
 
     fn unlink(&self, who: Who, parent: NodeId, name: &[u8]) -> Result<(), Errno> {
@@ -334,13 +405,15 @@ impl Operations for Tree {
         let target = self.new_name(parent, name)?;
         let flags = OpenFlags { read: how.read, write: how.write };
         let if_there = if how.exclusive { CreateMode::Exclusive } else { CreateMode::OpenExisting };
-        let file = self.ask(who, self.base, |fs| fs.create_with(&target, mode & MODE_MASK, if_there, flags))?;
+        let asking = self.asking();
+        let make = |fs: &Fs| fs.create_with(&target, mode & MODE_MASK, if_there, flags);
+        let file = self.ask_noting(who, self.base, asking.as_ref(), make)?;
         let mut attr = file.attr().clone();
         if how.truncate && attr.size > 0 {
             let inode = Target::inode(InodeId(attr.inode));
             attr = self.truncate(who, &inode, true)?;
         }
-        let entry = self.entry(NodeId(attr.inode), &attr, self.base);
+        let entry = self.made(who, Some(attr.clone()), &target, asking.as_ref(), Some(parent))?;
         Ok((entry, self.keep(file, &attr, self.base, how)))
     }
 
@@ -383,8 +456,38 @@ impl Operations for Tree {
         self.sync_file(handle)
     }
 
-    fn release(&self, handle: u64) {
+    fn flush(&self, node: NodeId, owner: u64) {
+        self.unlock(node, owner);
+    }
+
+    fn release(&self, node: NodeId, handle: u64, owner: Option<u64>) {
+        if let Some(owner) = owner {
+            self.unlock(node, owner);
+        }
         self.release_file(handle);
+    }
+
+    fn lock(&self, who: Who, node: NodeId, range: FileLock, wait: bool, answer: Answer) {
+        match self.node(node) {
+            // Nobody writes to the past: nothing can be in the way.
+            Ok(node) if node.when.is_past() || node.place != Place::Tree => answer(Ok(())),
+            Ok(node) => self.locking.set(&self.client, range_of(node.inode, range), wait, who.thread, answer),
+            Err(errno) => answer(Err(errno)),
+        }
+    }
+
+    fn test_lock(&self, node: NodeId, range: FileLock) -> Result<Option<FileLock>, Errno> {
+        let node = self.node(node)?;
+        if node.when.is_past() || node.place != Place::Tree {
+            return Ok(None);
+        }
+        Ok(self.locking.test(&self.client, range_of(node.inode, range))?.map(|held| FileLock {
+            owner: held.owner,
+            kind: if held.kind() == LockKind::Exclusive { LockFor::Writing } else { LockFor::Reading },
+            start: held.start,
+            end: held.end,
+            pid: held.pid,
+        }))
     }
 
     fn seek(&self, handle: u64, offset: u64, what: SeekFor) -> Result<u64, Errno> {
@@ -485,6 +588,7 @@ impl Operations for Tree {
     }
 
     fn destroy(&self) {
+        self.locking.end();
         // The end of the session settles every file, in one request: with the server away, one wait for all.
         if let Err(error) = self.client.close() {
             tracing::debug!("the session was left to run out: {error}");
@@ -492,6 +596,17 @@ impl Operations for Tree {
         drop(self.files.drain());
         drop(self.dirs.drain());
     }
+}
+
+/// A lock as the server knows it.
+fn range_of(inode: InodeId, lock: FileLock) -> LockRange {
+    let kind = match lock.kind {
+        LockFor::Reading => LockKind::Shared,
+        LockFor::Writing => LockKind::Exclusive,
+        LockFor::Nothing => LockKind::Unlock,
+    };
+    let FileLock { owner, start, end, pid, .. } = lock;
+    LockRange { inode: inode.0, owner, kind: kind as i32, start, end, pid }
 }
 
 /// Attributes of a file as the kernel gets them.

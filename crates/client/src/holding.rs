@@ -1,0 +1,132 @@
+//! What the session holds of the server for a while: the right to cache, and locks.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use frieze_base::{Reason, Seq};
+use frieze_wire::Holds;
+use frieze_wire::holding::{CancelLock, Lock, LockOutcome, LockRange, Recalls, RecallsReply, TestLock};
+use frieze_wire::message::{Reply, Request, RequestBody};
+
+use crate::call::{Ask, Shared};
+use crate::connection::Connection;
+use crate::{Client, Error};
+
+/// How long the last answer may be used without asking again.
+#[derive(Debug, Default)]
+pub struct Granted(AtomicU32);
+
+impl Granted {
+    /// What the last answer said; nothing before the first.
+    pub fn holds(&self) -> Holds {
+        let bits = self.0.load(Ordering::Relaxed);
+        Holds { names_ms: bits as u16, files_ms: (bits >> 16) as u16 }
+    }
+
+    pub(crate) fn note(&self, holds: Holds) {
+        self.0.store(u32::from(holds.names_ms) | u32::from(holds.files_ms) << 16, Ordering::Relaxed);
+    }
+}
+
+/// Asks the server what must not be used any more, on a connection of its own. Each question renews the lease of
+/// everything granted to the session.
+#[derive(Debug)]
+pub struct Recaller {
+    shared: Arc<Shared>,
+    connection: Option<Connection>,
+}
+
+impl Client {
+    /// What asks for recalls: one for a client that caches, asked again and again by a thread of its own.
+    pub fn recaller(&self) -> Recaller {
+        Recaller { shared: self.shared(), connection: None }
+    }
+
+    /// Locks or unlocks a range of a file. `wait` not 0: waits in line under that number, and [`RecallsReply::locked`]
+    /// tells when it is held. `again`: it was held in an earlier life of the server.
+    ///
+    /// # Errors
+    /// As any call.
+    pub fn lock(&self, range: LockRange, wait: u64, again: bool) -> Result<LockOutcome, Error> {
+        self.ask_lock(Request::Lock(Lock { range, wait, again }))
+    }
+
+    /// Waits for a lock no longer. `Held` if it came first.
+    ///
+    /// # Errors
+    /// As any call.
+    pub fn cancel_lock(&self, wait: u64) -> Result<LockOutcome, Error> {
+        self.ask_lock(Request::CancelLock(CancelLock { wait }))
+    }
+
+    /// The first lock that keeps a range from being locked.
+    ///
+    /// # Errors
+    /// As any call.
+    pub fn test_lock(&self, range: LockRange) -> Result<Option<LockRange>, Error> {
+        let shared = self.shared();
+        match shared.query_in_session(None, Request::TestLock(TestLock { range }))? {
+            Reply::TestLock(reply) => Ok(reply.held),
+            other => Err(shared.unexpected("a lock", &other)),
+        }
+    }
+
+    fn ask_lock(&self, request: Request) -> Result<LockOutcome, Error> {
+        let shared = self.shared();
+        match shared.query_in_session(None, request)? {
+            Reply::Lock(reply) => Ok(reply.outcome()),
+            other => Err(shared.unexpected("a lock", &other)),
+        }
+    }
+}
+
+impl Recaller {
+    /// Waits for recalls, a second or so; everything recalled under numbers up to `acked` by the server's life `life` is
+    /// dropped.
+    ///
+    /// # Errors
+    /// As any call, without asking again: the lease goes on running out. `Closed` once the client was closed.
+    pub fn ask(&mut self, acked: u64, life: u64) -> Result<RecallsReply, Error> {
+        if self.shared.is_closed() {
+            return Err(Error::Closed);
+        }
+        let session = self.shared.session()?;
+        let request = Request::Recalls(Recalls { acked, life });
+        let body = RequestBody { caller: None, request: Some(request) };
+        match self.exchange(&Ask::new(body, session, Seq(0), &[])) {
+            Err(Error::Refused(fault)) if fault.reason == Reason::UnknownSession => {
+                self.shared.open_session(session)?;
+                Err(Error::Refused(fault))
+            }
+            Err(error) => {
+                self.connection = None;
+                Err(error)
+            }
+            answered => answered,
+        }
+    }
+
+    /// Waits before another attempt; ends early when the client is closed.
+    pub fn pause(&self, duration: Duration) {
+        self.shared.pause(duration);
+    }
+
+    fn exchange(&mut self, ask: &Ask<'_>) -> Result<RecallsReply, Error> {
+        if self.connection.is_none() {
+            let (connection, _) = Connection::open(&self.shared.options, &self.shared.hello.cluster, ANSWER_MAX)?;
+            self.connection = Some(connection);
+        }
+        let connection = self.connection.as_mut().expect("just opened");
+        connection.set_limit(ANSWER_MAX);
+        let id = self.shared.send(connection, ask)?;
+        let answer = self.shared.receive(connection, id)?;
+        match answer.result.map_err(Error::Refused)? {
+            Reply::Recalls(reply) => Ok(reply),
+            other => Err(self.shared.unexpected("recalls", &other)),
+        }
+    }
+}
+
+/// A question is answered within a second; a server that takes this long is away.
+const ANSWER_MAX: Duration = Duration::from_secs(4);

@@ -1,0 +1,279 @@
+//! What the kernel may go on using without asking, and how it is taken back (protocols §6).
+//!
+//! Guarantees: nothing is given to the kernel for longer than the server granted it, nor for longer than the lease lasts
+//! as this side counts it, so a stopped mount shows nothing stale beyond it; a recall is acknowledged when no answer that
+//! it forbids is on its way to the kernel and the kernel has been told to forget.
+//! Leaves to others: what is granted (the server), telling the kernel ([`crate::notify`]).
+//!
+//! Names are taken back by raising the kernel's *epoch* (Linux 6.16): every name given before is looked up again. It
+//! takes no lock, so it waits for no request, and it catches answers that a program has not taken up yet. A kernel
+//! without it gets names that hold for no time. Attributes are taken back inode by inode, which takes no lock either;
+//! pages of a file are checked against its attributes at every read(2), and dropped for mappings by a thread of its own.
+
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
+use std::time::Duration;
+
+use crate::notify::Kernel;
+use frieze_base::{FastMap, FastSet, InodeId, MonoTime};
+use frieze_client::{Granted, Holds, RecallsReply};
+
+/// What the kernel was given, and for how long.
+#[derive(Default)]
+pub(crate) struct Cache {
+    state: Mutex<State>,
+    /// Shared by who hands an answer to the kernel that may be cached; alone by who takes a recall.
+    giving: RwLock<()>,
+    kernel: OnceLock<Kernel>,
+}
+
+#[derive(Default)]
+struct State {
+    lease_until: MonoTime,
+    /// Recalls taken so far.
+    recalls: u64,
+    /// What was recalled last by which.
+    recalled: FastMap<Key, u64>,
+    /// Everything was recalled by it.
+    floor: u64,
+    /// Inodes whose attributes the kernel was given, in this lease and the one before.
+    young: FastSet<InodeId>,
+    old: FastSet<InodeId>,
+    turned: MonoTime,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Key {
+    Names(InodeId),
+    Inode(InodeId),
+}
+
+/// How long the name and the attributes of a promise hold from now on.
+pub(crate) type Holding<'a> = dyn Fn(&Promise) -> (Duration, Duration) + 'a;
+
+/// A request that asks for the right to cache its answer.
+pub(crate) struct Asking {
+    began: u64,
+    sent: MonoTime,
+    pub(crate) granted: Arc<Granted>,
+}
+
+/// What an answer may be cached for, if nothing is recalled before it reaches the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Promise {
+    began: u64,
+    /// The server counts from later than this.
+    sent: MonoTime,
+    directory: Option<InodeId>,
+    inode: Option<InodeId>,
+    holds: Holds,
+}
+
+impl Asking {
+    /// The promise of an answer about a name in `directory` and about `inode`, where it has them.
+    pub(crate) fn promise(&self, directory: Option<InodeId>, inode: Option<InodeId>) -> Promise {
+        Promise { began: self.began, sent: self.sent, directory, inode, holds: self.granted.holds() }
+    }
+}
+
+impl Promise {
+    /// The same about another inode: of a listing, each entry.
+    pub(crate) fn about(self, inode: InodeId) -> Promise {
+        Promise { inode: Some(inode), ..self }
+    }
+}
+
+impl Cache {
+    /// From now on answers may be cached: `kernel` can be told to forget them.
+    pub(crate) fn begin(&self, kernel: Kernel) {
+        // Called once, at the start.
+        let _ = self.kernel.set(kernel);
+    }
+
+    /// To be called before a request is sent; `None` if its answer could not be cached.
+    pub(crate) fn ask(&self) -> Option<Asking> {
+        self.kernel.get()?;
+        let (state, sent) = (self.lock(), now());
+        (sent < state.lease_until).then(|| Asking { began: state.recalls, sent, granted: Arc::default() })
+    }
+
+    /// Hands an answer to the kernel by `answer`, which asks how long names and attributes hold: no recall is taken
+    /// meanwhile, so nothing in it may wait for the server.
+    pub(crate) fn giving(&self, answer: &mut dyn FnMut(&Holding<'_>)) {
+        let _giving = self.giving.read().unwrap_or_else(PoisonError::into_inner);
+        answer(&|promise| {
+            let (names, files) = self.lock().holds(promise);
+            let has_epochs = self.kernel.get().is_some_and(|kernel| kernel.has_epochs);
+            (if has_epochs { names } else { Duration::ZERO }, files)
+        });
+    }
+
+    /// Takes an answer of the server to a question sent at `sent`: what it recalls is forgotten when this returns, and the
+    /// lease begins anew. `is_new`: this life of the server was not known before.
+    pub(crate) fn take(&self, recall: &RecallsReply, sent: MonoTime, is_new: bool) {
+        let everything = recall.everything || is_new;
+        let lease_ns = u64::from(recall.lease_ms) * 1_000_000;
+        let mut files: Vec<InodeId> = Vec::new();
+        {
+            // Answers given before are with the kernel, those given later know of the recall.
+            let _alone = self.giving.write().unwrap_or_else(PoisonError::into_inner);
+            let mut state = self.lock();
+            state.turn(lease_ns);
+            if everything || !recall.directories.is_empty() || !recall.files.is_empty() {
+                state.recalls += 1;
+            }
+            let recalls = state.recalls;
+            if everything {
+                state.floor = recalls;
+                state.recalled.clear();
+                files.extend(state.young.drain());
+                files.extend(state.old.drain());
+            }
+            if state.recalled.len() > RECALLED_MAX {
+                state.floor = recalls;
+                state.recalled.clear();
+            }
+            for &directory in &recall.directories {
+                state.recalled.insert(Key::Names(InodeId(directory)), recalls);
+            }
+            for &file in &recall.files {
+                state.recalled.insert(Key::Inode(InodeId(file)), recalls);
+                files.push(InodeId(file));
+                state.young.remove(&InodeId(file));
+                state.old.remove(&InodeId(file));
+            }
+        }
+        if let Some(kernel) = self.kernel.get() {
+            if everything || !recall.directories.is_empty() {
+                kernel.forget_names();
+            }
+            kernel.forget_attributes(&files);
+        }
+        // Counted from before the question was sent, and a twentieth less: clocks do not run alike.
+        self.lock().lease_until = MonoTime(sent.0 + lease_ns / 20 * 19);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn holds(&mut self, promise: &Promise) -> (Duration, Duration) {
+        let now = now();
+        let left = self.lease_until.since_ns(now);
+        let good =
+            |key: Key| promise.began >= self.floor && self.recalled.get(&key).is_none_or(|at| *at <= promise.began);
+        let for_ms = |ms: u16, is_good: bool| match is_good {
+            true => {
+                let until = MonoTime(promise.sent.0 + u64::from(ms) * 1_000_000);
+                Duration::from_nanos(left.min(until.since_ns(now)))
+            }
+            false => Duration::ZERO,
+        };
+        let names = promise.directory.is_some_and(|directory| good(Key::Names(directory)));
+        let inode = promise.inode.filter(|inode| good(Key::Inode(*inode)));
+        let names = for_ms(promise.holds.names_ms, names);
+        let files = for_ms(promise.holds.files_ms, inode.is_some());
+        if let Some(inode) = inode.filter(|_| !files.is_zero()) {
+            self.young.insert(inode);
+        }
+        (names, files)
+    }
+
+    /// What was given before the last lease has run out by itself.
+    fn turn(&mut self, lease_ns: u64) {
+        let now = now();
+        if now.since_ns(self.turned) >= lease_ns {
+            self.old = std::mem::take(&mut self.young);
+            self.turned = now;
+        }
+    }
+}
+
+fn now() -> MonoTime {
+    frieze_client::mono()
+}
+
+/// Recalls remembered for answers that are on their way.
+const RECALLED_MAX: usize = 4096;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DIR: InodeId = InodeId(5);
+    const FILE: InodeId = InodeId(9);
+
+    fn cache() -> Cache {
+        let cache = Cache::default();
+        cache.begin(Kernel::deaf());
+        cache.take(&reply(), now(), false);
+        cache
+    }
+
+    fn reply() -> RecallsReply {
+        RecallsReply { lease_ms: 5000, life: 1, ..RecallsReply::default() }
+    }
+
+    fn asking(cache: &Cache) -> Promise {
+        let asking = cache.ask().unwrap();
+        Promise { holds: Holds { names_ms: 3000, files_ms: 3000 }, ..asking.promise(Some(DIR), Some(FILE)) }
+    }
+
+    fn given(cache: &Cache, promise: &Promise) -> (u64, u64) {
+        let mut held = (0, 0);
+        cache.giving(&mut |holding| {
+            let (names, files) = holding(promise);
+            held = (names.as_millis().div_ceil(100) as u64 * 100, files.as_millis().div_ceil(100) as u64 * 100);
+        });
+        held
+    }
+
+    #[test]
+    fn what_is_granted_holds_as_long_as_the_server_says() {
+        let cache = cache();
+        assert_eq!(given(&cache, &asking(&cache)), (3000, 3000));
+    }
+
+    #[test]
+    fn nothing_holds_longer_than_the_lease_as_counted_here() {
+        let cache = cache();
+        let promise = asking(&cache);
+        let long_ago = MonoTime(now().0 - 4_000_000_000);
+        cache.take(&reply(), long_ago, false);
+        let (names, files) = given(&cache, &promise);
+        assert!(names <= 800 && files <= 800, "{names} {files}");
+        cache.take(&reply(), MonoTime(now().0 - 6_000_000_000), false);
+        assert_eq!(given(&cache, &promise), (0, 0));
+        assert!(cache.ask().is_none());
+    }
+
+    #[test]
+    fn a_recall_overtakes_the_answers_on_their_way() {
+        let cache = cache();
+        let promise = asking(&cache);
+        cache.take(&RecallsReply { number: 1, directories: vec![DIR.0], ..reply() }, now(), false);
+        assert_eq!(given(&cache, &promise), (0, 3000));
+        assert_eq!(given(&cache, &asking(&cache)), (3000, 3000), "asked since");
+        let promise = asking(&cache);
+        cache.take(&RecallsReply { number: 2, files: vec![FILE.0], ..reply() }, now(), false);
+        assert_eq!(given(&cache, &promise), (3000, 0));
+    }
+
+    #[test]
+    fn a_server_of_another_life_recalls_everything() {
+        let cache = cache();
+        let promise = asking(&cache);
+        given(&cache, &promise);
+        cache.take(&RecallsReply { life: 2, ..reply() }, now(), true);
+        assert_eq!(given(&cache, &promise), (0, 0));
+    }
+
+    #[test]
+    fn without_a_lease_nothing_is_asked_for() {
+        assert!(Cache::default().ask().is_none());
+        let cache = Cache::default();
+        cache.begin(Kernel::deaf());
+        assert!(cache.ask().is_none());
+    }
+}
