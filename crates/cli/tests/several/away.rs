@@ -1,0 +1,66 @@
+//! While the server is away: requests wait and go on, or fail in time; handles live; unmounting works.
+
+use std::fs::{self, OpenOptions};
+use std::io::{Read, Write};
+use std::time::Duration;
+
+use rustix::io::Errno;
+
+use crate::{World, clock};
+
+#[test]
+fn requests_wait_for_the_server_and_handles_go_on() {
+    let Some(mut world) = World::new(1) else { return };
+    let path = world.path(0, "file");
+    let mut file = OpenOptions::new().read(true).write(true).create_new(true).open(&path).unwrap();
+    file.write_all(b"before ").unwrap();
+    fs::remove_file(&path).unwrap();
+    fs::write(world.path(0, "named"), "kept").unwrap();
+    let mut named = fs::File::open(world.path(0, "named")).unwrap();
+    world.stop_server();
+    std::thread::scope(|scope| {
+        let write = scope.spawn(|| {
+            file.write_all(b"after").unwrap();
+            file
+        });
+        crate::pass(Duration::from_millis(300));
+        assert!(!write.is_finished(), "it waits");
+        world.start_server();
+        file = write.join().unwrap();
+        let mut content = String::new();
+        std::io::Seek::rewind(&mut file).unwrap();
+        file.read_to_string(&mut content).unwrap();
+        assert_eq!(content, "before after", "a file without a name lives as long as it is open");
+        content.clear();
+        named.read_to_string(&mut content).unwrap();
+        assert_eq!(content, "kept");
+    });
+}
+
+#[test]
+fn a_request_fails_when_its_time_is_over_and_the_mount_lives_on() {
+    let Some(mut world) = World::with_timeout(1, Duration::from_millis(700)) else { return };
+    fs::write(world.path(0, "file"), "x").unwrap();
+    let mut file = OpenOptions::new().write(true).open(world.path(0, "file")).unwrap();
+    world.stop_server();
+    let began = clock();
+    let failed = file.write_all(b"lost").unwrap_err();
+    assert_eq!(Errno::from_io_error(&failed), Some(Errno::IO));
+    let took = clock() - began;
+    assert!(took >= Duration::from_millis(500) && took < Duration::from_secs(5), "{took:?}");
+    world.start_server();
+    file.write_all(b"kept").unwrap();
+    file.sync_all().unwrap();
+}
+
+#[test]
+fn unmounting_works_while_the_server_is_gone() {
+    let Some(mut world) = World::with_timeout(2, Duration::from_secs(2)) else { return };
+    let file = fs::File::create(world.path(1, "open")).unwrap();
+    world.stop_server();
+    let began = clock();
+    world.unmount(0);
+    world.unmount(1);
+    assert!((clock() - began) < Duration::from_secs(10), "{:?}", (clock() - began));
+    drop(file);
+}

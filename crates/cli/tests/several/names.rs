@@ -1,0 +1,141 @@
+//! Names, attributes and bytes: what one mount has done is seen by the other when the call returns.
+
+use std::fs::{self, OpenOptions};
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
+use std::time::Duration;
+
+use frieze_client::Target;
+
+use crate::{World, clock};
+
+/// How often each story is told: the first round meets warm caches, the next ones directories that are hot.
+const ROUNDS: usize = 40;
+
+#[test]
+fn what_one_mount_does_the_other_sees_when_the_call_returns() {
+    let Some(world) = World::new(2) else { return };
+    fs::create_dir(world.path(0, "d")).unwrap();
+    for round in 0..ROUNDS {
+        let (one, two) = (round % 2, 1 - round % 2);
+        let name = format!("d/f{}", round % 3);
+        let (here, there) = (world.path(one, &name), world.path(two, &name));
+        let moved = there.with_extension("moved");
+        // Both have looked: one caches that there is nothing, or what there was.
+        assert!(!there.exists() && !moved.exists() && !here.exists());
+        let text = format!("round {round}");
+        fs::write(&here, &text).unwrap();
+        assert_eq!(fs::read_to_string(&there).unwrap(), text);
+        assert_eq!(fs::metadata(&there).unwrap().len(), text.len() as u64);
+        fs::set_permissions(&here, fs::Permissions::from_mode(0o600 + round as u32 % 8)).unwrap();
+        assert_eq!(fs::metadata(&there).unwrap().mode() & 0o777, 0o600 + round as u32 % 8);
+        fs::rename(&here, here.with_extension("moved")).unwrap();
+        assert!(!there.exists() && moved.exists());
+        let listed: Vec<_> = fs::read_dir(world.path(two, "d")).unwrap().map(|e| e.unwrap().file_name()).collect();
+        assert_eq!(listed, [moved.file_name().unwrap()]);
+        fs::remove_file(&moved).unwrap();
+        assert!(!here.with_extension("moved").exists());
+    }
+}
+
+#[test]
+fn warm_caches_are_recalled_and_not_waited_out() {
+    let Some(world) = World::new(2) else { return };
+    let (here, there) = (world.path(0, "file"), world.path(1, "file"));
+    for round in 0..3 {
+        fs::write(&here, "before").unwrap();
+        // Left alone long enough, both may cache again.
+        crate::pass(Duration::from_millis(1100));
+        assert_eq!(fs::metadata(&there).unwrap().len(), 6);
+        assert!(!world.path(1, "other").exists());
+        let began = clock();
+        fs::write(&here, "and after").unwrap();
+        fs::write(world.path(0, "other"), "").unwrap();
+        let took = clock() - began;
+        assert_eq!(fs::metadata(&there).unwrap().len(), 9, "round {round}");
+        assert!(world.path(1, "other").exists(), "round {round}");
+        assert!(took < Duration::from_secs(2), "the lease was waited out: {took:?}");
+        fs::remove_file(world.path(0, "other")).unwrap();
+    }
+}
+
+#[test]
+fn an_open_file_shows_what_the_other_mount_writes() {
+    let Some(world) = World::new(2) else { return };
+    fs::write(world.path(0, "file"), vec![b'a'; 100_000]).unwrap();
+    let mut reader = OpenOptions::new().read(true).open(world.path(1, "file")).unwrap();
+    let writer = OpenOptions::new().write(true).open(world.path(0, "file")).unwrap();
+    let mut content = Vec::new();
+    for round in 0..ROUNDS {
+        content.clear();
+        reader.seek(SeekFrom::Start(0)).unwrap();
+        reader.read_to_end(&mut content).unwrap();
+        assert_eq!(content.len(), 100_000);
+        let byte = b'b' + round as u8;
+        writer.write_all_at(&[byte], 50_000).unwrap();
+        let mut one = [0];
+        reader.read_exact_at(&mut one, 50_000).unwrap();
+        assert_eq!(one[0], byte, "round {round}");
+    }
+    writer.set_len(10).unwrap();
+    assert_eq!(reader.metadata().unwrap().len(), 10);
+}
+
+#[test]
+fn both_create_in_one_directory_at_once_and_neither_loses_a_name_or_stalls() {
+    let Some(world) = World::new(2) else { return };
+    fs::create_dir(world.path(0, "d")).unwrap();
+    let began = clock();
+    std::thread::scope(|scope| {
+        for mount in 0..2 {
+            let root = world.path(mount, "d");
+            scope.spawn(move || {
+                for i in 0..200 {
+                    let new = |name: String| OpenOptions::new().write(true).create_new(true).open(root.join(name));
+                    let mut file = new(format!("{mount}-{i}")).unwrap();
+                    file.write_all(format!("d/{mount}-{i}").as_bytes()).unwrap();
+                    // The same name by both: one wins.
+                    let _ = new(format!("both-{i}"));
+                }
+            });
+        }
+    });
+    assert!((clock() - began) < Duration::from_secs(20), "{:?}", (clock() - began));
+    for mount in 0..2 {
+        assert_eq!(fs::read_dir(world.path(mount, "d")).unwrap().count(), 600);
+        for other in 0..2 {
+            for i in 0..200 {
+                let name = format!("d/{other}-{i}");
+                assert_eq!(fs::read_to_string(world.path(mount, &name)).unwrap(), name);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_client_without_a_mount_changes_what_mounts_cache() {
+    let Some(world) = World::new(1) else { return };
+    let fs = world.client().fs();
+    for round in 0..ROUNDS {
+        let path = world.path(0, "file");
+        assert!(!path.exists());
+        fs.mkdir(&Target::path("/file"), 0o700).unwrap();
+        assert!(path.is_dir(), "round {round}");
+        fs.rmdir(&Target::path("/file")).unwrap();
+    }
+}
+
+#[test]
+fn a_cached_name_costs_no_request() {
+    let Some(world) = World::new(1) else { return };
+    let path = world.path(0, "file");
+    fs::write(&path, "x").unwrap();
+    fs::metadata(&path).unwrap();
+    assert!(!world.path(0, "nothing").exists());
+    let mut world = world;
+    // Nobody is there to be asked.
+    world.stop_server();
+    assert_eq!(fs::metadata(&path).unwrap().len(), 1);
+    assert!(!world.path(0, "nothing").exists());
+    world.start_server();
+}
