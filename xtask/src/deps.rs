@@ -32,6 +32,7 @@ const PLACES: &[Place] = &[
         "frieze-sim",
         &["frieze-node", "frieze-client", "frieze-net", "frieze-disk", "frieze-wire", "frieze-hlc", "frieze-base"],
     ),
+    place("examples", "frieze-flights", CLIENTS),
     place("examples", "frieze-wave", CLIENTS),
     // It starts servers and mounts, and runs the benchmarks.
     place(
