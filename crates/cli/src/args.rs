@@ -160,8 +160,30 @@ pub(crate) enum Command {
     Snapshot(Snapshot),
     #[command(subcommand)]
     Time(Time),
+    Sync(Sync),
     Status(Status),
     Bench(Bench),
+}
+
+/// Make everything written so far durable.
+///
+/// Returns when everything that anybody was told is done, through this command, a mount or a program, is on the server's
+/// stable storage. A PATH must be there; one barrier covers everything, so it names only what the caller cares for.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  frieze sync                     everything
+  frieze sync /journal.txt        fails if there is no such file
+  sync /mnt/f/journal.txt         the same through a mount, without this command
+
+JSON: one line a path: path, durable (the stamp up to which everything is on stable storage).")]
+pub(crate) struct Sync {
+    /// Files or directories [default: everything].
+    #[arg(value_name = "PATH")]
+    pub(crate) paths: Vec<OsString>,
+
+    #[command(flatten)]
+    pub(crate) no_past: NoPast,
 }
 
 /// Run a server on a directory.

@@ -77,6 +77,7 @@ fn run(cli: Cli) -> Result<()> {
         Command::Now(args) => history::now(&mut run, args),
         Command::Snapshot(command) => history::snapshot(&mut run, command),
         Command::Time(command) => server::time(&mut run, command),
+        Command::Sync(args) => server::sync(&mut run, args),
         Command::Status(_) => server::status(&mut run),
         Command::Bench(args) => bench::bench(&mut run, args),
     };
@@ -130,6 +131,7 @@ impl Command {
             Command::Now(_) => "now",
             Command::Snapshot(_) => "snapshot",
             Command::Time(_) => "time",
+            Command::Sync(_) => "sync",
             Command::Status(_) => "status",
             Command::Bench(_) => "bench",
         }

@@ -1,5 +1,7 @@
 //! `status` and `time`: what a server says of itself, and where data keeps its own time.
 
+use std::ffi::OsString;
+
 use anyhow::{Error, Result};
 use frieze_base::{Fault, Reason};
 use frieze_client::{FileKind, Hlc, StatusReply, XattrMode};
@@ -28,6 +30,31 @@ pub(crate) fn status(run: &mut Run) -> Result<()> {
     }
     // Said in the status itself: a script sees it by the exit status.
     if healthy { Ok(()) } else { Err(Reported.into()) }
+}
+
+/// `frieze sync`.
+pub(crate) fn sync(run: &mut Run, args: &args::Sync) -> Result<()> {
+    args.no_past.refuse()?;
+    let root = [OsString::from("/")];
+    let paths = copy::parse_all(if args.paths.is_empty() { &root } else { &args.paths })?;
+    let fs = run.fs()?;
+    let mut there = Vec::new();
+    for path in paths {
+        match fs.stat(&target(&path, true)) {
+            Ok(_) => there.push(path),
+            Err(error) => run.report(&path.to_string(), error.into())?,
+        }
+    }
+    if there.is_empty() {
+        return Ok(());
+    }
+    fs.sync_all()?;
+    let durable = Hlc(run.client()?.status()?.durable);
+    run.say_more(&format!("everything up to {durable} ({}) is on stable storage", format::time_of(durable)));
+    for path in there {
+        run.item(|| json!({ "path": path.to_string(), "durable": durable.to_string() }), || None)?;
+    }
+    Ok(())
 }
 
 fn status_to_json(server: &str, status: &StatusReply, healthy: bool) -> Value {

@@ -18,6 +18,19 @@ fn answers(server: &Served, instants: &[String]) -> Vec<String> {
 }
 
 #[test]
+fn sync_says_up_to_where_everything_is_durable() {
+    let server = Served::start();
+    server.put("/f", "text");
+    let before = server.now();
+    assert_eq!(server.ok(&["sync"]), "");
+    let item = &server.json(&["sync", "--json", "/f", "/"])[0];
+    assert_eq!(item["path"], "/f");
+    assert!(item["durable"].as_str().unwrap() >= before.as_str(), "{item} covers {before}");
+    let refused = server.fails(1, &["sync", "/f", "/none"]);
+    assert!(refused.starts_with("frieze: sync: /none: "), "{refused}");
+}
+
+#[test]
 fn the_past_and_the_present_are_the_same_after_a_stop_and_after_a_kill() {
     let mut server = Served::start();
     let mut instants = Vec::new();
