@@ -8,6 +8,14 @@
 #[expect(dead_code, reason = "shared with tests that need more of it")]
 mod support;
 
+#[path = "posix/appends.rs"]
+mod appends;
+#[path = "posix/mapped.rs"]
+mod mapped;
+#[path = "posix/names.rs"]
+mod names;
+#[path = "posix/rights.rs"]
+mod rights;
 #[path = "posix/space.rs"]
 mod space;
 

@@ -55,8 +55,9 @@ impl Tree {
             sync_failed: AtomicBool::new(false),
             unprivileged_at: AtomicU64::new(unprivileged_at),
         });
-        // A present file is flushed for the locks that end with a descriptor.
-        Opened { handle, keep_cache, no_flush: when.is_past() }
+        // A present file is flushed for the locks that end with a descriptor. An append goes past the kernel's cache: the kernel
+        // would cut it at the border of a page that it does not hold, and what another mount appends would come between.
+        Opened { handle, keep_cache, no_flush: when.is_past(), direct: how.append }
     }
 
     /// Cuts the file to nothing (`O_TRUNC`).
@@ -214,7 +215,7 @@ impl Tree {
         let (first, _) = self.page(who, &node, b"", false, false)?;
         let listing = Mutex::new(Listing::opened(first));
         let opened = OpenDir { node, listing, promise: Mutex::default() };
-        Ok(Opened { handle: self.dirs.insert(opened), keep_cache: false, no_flush: true })
+        Ok(Opened { handle: self.dirs.insert(opened), keep_cache: false, no_flush: true, direct: false })
     }
 
     pub(crate) fn read_dir(

@@ -58,6 +58,8 @@ impl<T: Operations> Filesystem for Kernel<T> {
             InitFlags::FUSE_ASYNC_DIO,
             // Without it the kernel would chmod as the writer, who may not, before a write to a set-user-id file.
             InitFlags::FUSE_HANDLE_KILLPRIV_V2,
+            // A file open for appending can be mapped too.
+            InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP,
         ];
         // Names and attributes hold for a while, so listings carry them.
         wanted.extend([InitFlags::FUSE_DO_READDIRPLUS, InitFlags::FUSE_READDIRPLUS_AUTO]);
@@ -626,6 +628,7 @@ fn fopen_flags(opened: Opened) -> FopenFlags {
     let mut flags = FopenFlags::empty();
     flags.set(FopenFlags::FOPEN_KEEP_CACHE, opened.keep_cache);
     flags.set(FopenFlags::FOPEN_NOFLUSH, opened.no_flush);
+    flags.set(FopenFlags::FOPEN_DIRECT_IO, opened.direct);
     flags
 }
 
@@ -637,6 +640,7 @@ fn open_how(flags: OpenFlags) -> OpenHow {
         write: access != OpenAccMode::O_RDONLY,
         truncate: bits.contains(OFlag::O_TRUNC),
         exclusive: bits.contains(OFlag::O_EXCL),
+        append: bits.contains(OFlag::O_APPEND),
         execute: flags.0 & FMODE_EXEC != 0,
     }
 }
@@ -734,9 +738,9 @@ mod tests {
     #[test]
     fn open_flags_are_read_as_open_2_means_them() {
         let how = open_how(OpenFlags((OFlag::O_RDWR | OFlag::O_TRUNC).bits()));
-        assert_eq!(how, OpenHow { read: true, write: true, truncate: true, exclusive: false, execute: false });
-        let how = open_how(OpenFlags((OFlag::O_WRONLY | OFlag::O_EXCL).bits()));
-        assert_eq!(how, OpenHow { read: false, write: true, truncate: false, exclusive: true, execute: false });
+        assert_eq!(how, OpenHow { read: true, write: true, truncate: true, ..OpenHow::default() });
+        let how = open_how(OpenFlags((OFlag::O_WRONLY | OFlag::O_EXCL | OFlag::O_APPEND).bits()));
+        assert_eq!(how, OpenHow { write: true, exclusive: true, append: true, ..OpenHow::default() });
         assert!(open_how(OpenFlags(FMODE_EXEC)).execute);
     }
 }

@@ -159,6 +159,8 @@ fn config(base: When, allow_other: bool, threads: usize) -> Config {
         MountOption::DefaultPermissions,
         MountOption::NoSuid,
         MountOption::NoDev,
+        // A read makes no record: said in the flags of statfs too.
+        MountOption::NoAtime,
     ];
     if base.is_past() {
         config.mount_options.push(MountOption::RO);

@@ -100,6 +100,8 @@ pub(crate) struct Opened {
     pub keep_cache: bool,
     /// True: nothing has to happen at close(2), so the kernel need not tell.
     pub no_flush: bool,
+    /// True: reads and writes go past the kernel's cache, each as one request.
+    pub direct: bool,
 }
 
 /// How a file is opened: the flags of open(2) that a file system has to know.
@@ -113,6 +115,8 @@ pub(crate) struct OpenHow {
     pub truncate: bool,
     /// `O_EXCL`, for a creation.
     pub exclusive: bool,
+    /// Every write goes to the end (`O_APPEND`).
+    pub append: bool,
     /// To run it: needs the right to execute, not the one to read.
     pub execute: bool,
 }

@@ -134,6 +134,20 @@ impl Tree {
         self.ask_with_groups(who, groups_of(who.thread), when, call)
     }
 
+    /// Asks to make a file: whether it may be a program of its directory's group depends on the groups of who asks.
+    fn ask_to_make<T>(
+        &self,
+        who: Who,
+        mode: u32,
+        asking: Option<&Asking>,
+        call: impl Fn(&Fs) -> Result<T, frieze_client::Error>,
+    ) -> Result<T, Errno> {
+        match mode & SET_GROUP_ID {
+            0 => self.ask_noting(who, self.base, asking, call),
+            _ => self.ask_knowing_groups(who, self.base, call),
+        }
+    }
+
     fn ask_with_groups<T>(
         &self,
         who: Who,
@@ -343,14 +357,14 @@ impl Operations for Tree {
         if file_type == 0 || file_type == TYPE_FILE {
             let asking = self.asking();
             let make = |fs: &Fs| fs.create(&target, mode, CreateMode::Exclusive);
-            let file = self.ask_noting(who, self.base, asking.as_ref(), make)?;
+            let file = self.ask_to_make(who, mode, asking.as_ref(), make)?;
             let attr = file.attr().clone();
             self.close(file);
             return self.made(who, Some(attr), &target, asking.as_ref(), Some(parent));
         }
         let special = Special { file_type, rdev: new.rdev };
         let asking = self.asking();
-        let reply = self.ask_noting(who, self.base, asking.as_ref(), |fs| fs.special(&target, mode, special))?;
+        let reply = self.ask_to_make(who, mode, asking.as_ref(), |fs| fs.special(&target, mode, special))?;
         self.made(who, reply.attr, &target, asking.as_ref(), Some(parent))
     }
 
@@ -405,9 +419,10 @@ impl Operations for Tree {
         let target = self.new_name(parent, name)?;
         let flags = OpenFlags { read: how.read, write: how.write };
         let if_there = if how.exclusive { CreateMode::Exclusive } else { CreateMode::OpenExisting };
+        let mode = mode & MODE_MASK;
         let asking = self.asking();
-        let make = |fs: &Fs| fs.create_with(&target, mode & MODE_MASK, if_there, flags);
-        let file = self.ask_noting(who, self.base, asking.as_ref(), make)?;
+        let make = |fs: &Fs| fs.create_with(&target, mode, if_there, flags);
+        let file = self.ask_to_make(who, mode, asking.as_ref(), make)?;
         let mut attr = file.attr().clone();
         if how.truncate && attr.size > 0 {
             let inode = Target::inode(InodeId(attr.inode));

@@ -1,0 +1,135 @@
+//! `mmap`: shared stores reach the file by `msync`, private ones never, and programs run from the mount.
+//!
+//! Python maps, because a map is unsafe memory to Rust. Where there is no Python the parts say so and pass.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use crate::World;
+use crate::support::{is_installed, scrambled};
+
+/// Runs a program with `mmap`, `os` and `sys` at hand; it fails by `assert`.
+#[track_caller]
+fn python(program: &str, arguments: &[&Path]) {
+    let program = format!("import mmap, os, sys\n{program}");
+    let output = Command::new("python3").args(["-c", &program]).args(arguments).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn a_shared_store_reaches_the_file_and_its_past() {
+    if !is_installed("python3") {
+        return;
+    }
+    let Some(world) = World::new() else { return };
+    let path = world.path("f");
+    // Not whole pages, and over a border of chunks.
+    let bytes = scrambled(1, 100_001);
+    fs::write(&path, &bytes).unwrap();
+    let before = world.server.now();
+    python(
+        "
+f = open(sys.argv[1], 'r+b')
+m = mmap.mmap(f.fileno(), 0)
+m[65530:65545] = b'over the border'
+m[100000] = 33
+m.flush()
+assert os.pread(f.fileno(), 15, 65530) == b'over the border'
+os.pwrite(f.fileno(), b'by a call', 70000)
+assert m[70000:70009] == b'by a call', m[70000:70009]
+m.close()",
+        &[&path],
+    );
+    let mut expected = bytes.clone();
+    expected[65530..65545].copy_from_slice(b"over the border");
+    expected[70000..70009].copy_from_slice(b"by a call");
+    expected[100_000] = 33;
+    assert!(fs::read(&path).unwrap() == expected, "and no byte beyond the end");
+    assert!(fs::read(world.past(&before, "f")).unwrap() == bytes);
+}
+
+#[test]
+fn a_private_store_reaches_nobody() {
+    if !is_installed("python3") {
+        return;
+    }
+    let Some(world) = World::new() else { return };
+    let path = world.path("f");
+    let bytes = scrambled(2, 9000);
+    fs::write(&path, &bytes).unwrap();
+    python(
+        "
+f = open(sys.argv[1], 'rb')
+m = mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_COPY)
+m[0:7] = b'private'
+m.flush()
+assert m[0:7] == b'private'
+m.close()",
+        &[&path],
+    );
+    assert!(fs::read(&path).unwrap() == bytes);
+    // Of the past too, where a shared map can only be read.
+    let past = world.past(&world.server.now(), "f");
+    python(
+        "
+f = open(sys.argv[1], 'rb')
+m = mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_COPY)
+m[0:7] = b'private'
+r = mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ)
+assert r[0:7] != b'private'",
+        &[&past],
+    );
+}
+
+#[test]
+fn a_file_open_for_appending_is_mapped_and_agrees_with_what_is_read() {
+    if !is_installed("python3") {
+        return;
+    }
+    let Some(world) = World::new() else { return };
+    let path = world.path("f");
+    fs::write(&path, scrambled(4, 5000)).unwrap();
+    python(
+        "
+f = open(sys.argv[1], 'a+b', buffering=0)
+reader = open(sys.argv[1], 'rb', buffering=0)
+first = reader.read(6000)
+assert len(first) == 5000
+f.write(b'appended')
+assert os.pread(reader.fileno(), 6000, 0) == first + b'appended'
+m = mmap.mmap(f.fileno(), 0)
+assert m[:] == first + b'appended'
+m[4998:5002] = b'over'
+m.flush()
+f.write(b' and more')
+assert os.pread(reader.fileno(), 6000, 4990) == first[4990:4998] + b'overpended and more'
+assert os.pread(f.fileno(), 6000, 4990) == first[4990:4998] + b'overpended and more'",
+        &[&path],
+    );
+}
+
+#[test]
+fn a_map_goes_on_when_the_file_has_no_name_and_is_closed() {
+    if !is_installed("python3") {
+        return;
+    }
+    let Some(world) = World::new() else { return };
+    let path = world.path("f");
+    fs::write(&path, scrambled(3, 20_000)).unwrap();
+    python(
+        "
+f = open(sys.argv[1], 'r+b')
+first = f.read()
+m = mmap.mmap(f.fileno(), 0)
+f.close()
+os.unlink(sys.argv[1])
+assert m[:] == first
+m[12345:12350] = b'still'
+m.flush()
+assert m[12345:12350] == b'still'
+m.close()",
+        &[&path],
+    );
+    assert!(!path.exists());
+}

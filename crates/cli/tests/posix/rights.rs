@@ -1,0 +1,184 @@
+//! Rights and times beyond what pjdfstest asks: set-id bits, inherited groups, the umask, lists of rights, access time.
+
+use std::fs::{self, File, Permissions};
+use std::io::{Read, Write};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, chown};
+use std::path::Path;
+use std::process::{Command, Output};
+
+use rustix::fs::{FallocateFlags, StatVfsMountFlags, fallocate, statvfs};
+use rustix::io::Errno;
+
+use crate::World;
+use crate::support::is_installed;
+
+/// Runs a shell command as another user, who is in these groups besides its own; `None` where only root could.
+fn as_user(world: &World, uid: u32, groups: &str, command: &str) -> Option<Output> {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: only root can become another user");
+        return None;
+    }
+    fs::set_permissions(world.server.local("."), Permissions::from_mode(0o755)).unwrap();
+    let groups = if groups.is_empty() { "--clear-groups".to_owned() } else { format!("--groups={groups}") };
+    let uid = uid.to_string();
+    let mut shell = Command::new("setpriv");
+    shell.args(["--reuid", &uid, "--regid", &uid, &groups, "sh", "-c", command]).current_dir(&world.mount.path);
+    Some(shell.output().unwrap())
+}
+
+fn mode(path: &Path) -> u32 {
+    fs::metadata(path).unwrap().mode() & 0o7777
+}
+
+fn set_mode(path: &Path, mode: u32) {
+    fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+}
+
+#[test]
+fn what_is_made_in_a_set_group_id_directory_belongs_to_its_group() {
+    let Some(world) = World::new() else { return };
+    let shared = world.path("shared");
+    fs::create_dir(&shared).unwrap();
+    chown(&shared, None, Some(2002)).unwrap();
+    set_mode(&shared, 0o2777);
+    let make = "umask 022; echo x > shared/file; mkdir shared/dir; ln -s x shared/link; mkfifo shared/fifo";
+    let Some(made) = as_user(&world, 1001, "", make) else { return };
+    assert!(made.status.success(), "{made:?}");
+    for name in ["file", "dir", "link", "fifo"] {
+        assert_eq!(fs::symlink_metadata(shared.join(name)).unwrap().gid(), 2002, "{name}");
+    }
+    assert_eq!((mode(&shared.join("dir")), mode(&shared.join("file"))), (0o2755, 0o644));
+    // And so on below.
+    as_user(&world, 1001, "", "mkdir shared/dir/below").unwrap();
+    let below = fs::metadata(shared.join("dir/below")).unwrap();
+    assert_eq!((below.gid(), below.mode() & 0o7777), (2002, 0o2755));
+    // Who is not in the group makes no program of the group.
+    let make = "python3 -c \"import os; os.close(os.open('shared/program', os.O_CREAT | os.O_WRONLY, 0o2775))\"";
+    if is_installed("python3") {
+        let made = as_user(&world, 1001, "", make).unwrap();
+        assert!(made.status.success(), "{made:?}");
+        assert_eq!(mode(&shared.join("program")) & 0o2000, 0);
+        fs::remove_file(shared.join("program")).unwrap();
+        as_user(&world, 1001, "2002", &format!("umask 0; {make}")).unwrap();
+        assert_eq!(mode(&shared.join("program")), 0o2775);
+    }
+}
+
+#[test]
+fn the_umask_of_who_asks_counts() {
+    let Some(world) = World::new() else { return };
+    set_mode(&world.mount.path, 0o777);
+    let make = "umask 027; echo > f; mkdir d; mkfifo p; umask 0; echo > open; mkdir wide";
+    let made = Command::new("sh").args(["-c", make]).current_dir(&world.mount.path).output().unwrap();
+    assert!(made.status.success(), "{made:?}");
+    let modes = ["f", "d", "p", "open", "wide"].map(|name| mode(&world.path(name)));
+    assert_eq!(modes, [0o640, 0o750, 0o640, 0o666, 0o777]);
+}
+
+#[test]
+fn set_id_bits_end_with_whatever_changes_the_bytes() {
+    let Some(world) = World::new() else { return };
+    let path = world.path("program");
+    fs::write(&path, "0123456789").unwrap();
+    let changes = [
+        "echo x >> program",
+        "echo y > program",
+        "truncate -s 3 program",
+        "truncate -s 100 program",
+        "fallocate -p -o 0 -l 5 program",
+        "fallocate -z -o 0 -l 5 program",
+        "fallocate -l 5000 program",
+        "dd if=/dev/zero of=program bs=1 count=1 conv=notrunc status=none",
+        "cat /bin/true > program",
+    ];
+    for change in changes {
+        set_mode(&path, 0o6777);
+        let Some(done) = as_user(&world, 1001, "", change) else { return };
+        assert!(done.status.success(), "{change}: {done:?}");
+        assert_eq!(mode(&path), 0o777, "{change}");
+    }
+    // Without the right to execute, set-group-id meant locking, and stays.
+    set_mode(&path, 0o2767);
+    as_user(&world, 1001, "", "echo x >> program").unwrap();
+    assert_eq!(mode(&path), 0o2767);
+    // The superuser may, and giving the file away ends them whoever does it.
+    set_mode(&path, 0o6777);
+    File::options().append(true).open(&path).unwrap().write_all(b"x").unwrap();
+    assert_eq!(mode(&path), 0o6777);
+    chown(&path, Some(1001), Some(1001)).unwrap();
+    assert_eq!(mode(&path), 0o777);
+    // Never of a directory.
+    let dir = world.path("dir");
+    fs::create_dir(&dir).unwrap();
+    set_mode(&dir, 0o6777);
+    chown(&dir, Some(1001), Some(1001)).unwrap();
+    assert_eq!(mode(&dir), 0o6777);
+}
+
+#[test]
+fn a_read_changes_no_time_and_statfs_says_so() {
+    let Some(world) = World::new() else { return };
+    let path = world.path("f");
+    fs::write(&path, "text").unwrap();
+    fs::create_dir(world.path("d")).unwrap();
+    let times = |path: &Path| {
+        let metadata = fs::metadata(path).unwrap();
+        (metadata.atime(), metadata.atime_nsec())
+    };
+    let (file, dir) = (times(&path), times(&world.path("d")));
+    let mut text = String::new();
+    File::open(&path).unwrap().read_to_string(&mut text).unwrap();
+    fs::read_dir(world.path("d")).unwrap().count();
+    assert_eq!((times(&path), times(&world.path("d"))), (file, dir));
+    assert!(statvfs(&path).unwrap().f_flag.contains(StatVfsMountFlags::NOATIME));
+    let touched = Command::new("touch").args(["-a", "-d", "2001-02-03T04:05:06Z"]).arg(&path).status().unwrap();
+    assert!(touched.success());
+    assert_eq!(times(&path), (981_173_106, 0));
+    fs::write(&path, "more").unwrap();
+    assert_eq!(times(&path), (981_173_106, 0));
+}
+
+#[test]
+fn lists_of_rights_are_refused_and_said_to_be() {
+    let Some(world) = World::new() else { return };
+    let path = world.path("f");
+    fs::write(&path, "text").unwrap();
+    // Version 2; then tag, rights and id of the owner, user 1001, the group, the mask, and all others.
+    let mut list = vec![2, 0, 0, 0];
+    for (tag, rights, id) in
+        [(1u16, 6u16, u32::MAX), (2, 4, 1001), (4, 4, u32::MAX), (16, 4, u32::MAX), (32, 4, u32::MAX)]
+    {
+        list.extend([&tag.to_le_bytes()[..], &rights.to_le_bytes(), &id.to_le_bytes()].concat());
+    }
+    let set = |name: &str| rustix::fs::setxattr(&path, name, &list, rustix::fs::XattrFlags::empty());
+    assert_eq!(set("system.posix_acl_access"), Err(Errno::OPNOTSUPP));
+    if is_installed("setfacl") {
+        let set = Command::new("setfacl").args(["-m", "u:1001:r"]).arg(&path).output().unwrap();
+        assert!(!set.status.success());
+        assert!(String::from_utf8_lossy(&set.stderr).contains("Operation not supported"), "{set:?}");
+        // Copying with rights works all the same.
+        let copied = Command::new("cp").arg("-p").args([&path, &world.path("copy")]).output().unwrap();
+        assert!(copied.status.success() && copied.stderr.is_empty(), "{copied:?}");
+    }
+    assert_eq!(mode(&path), mode(&world.path("f")));
+}
+
+#[test]
+fn history_counts_as_used() {
+    let Some(world) = World::new() else { return };
+    let path = world.path("f");
+    let file = File::create(&path).unwrap();
+    for round in 0..20u8 {
+        file.write_all_at(&vec![round; 4 << 20], 0).unwrap();
+    }
+    fallocate(&file, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, 0, 4 << 20).unwrap();
+    let status = &world.server.json(&["status", "--json"])[0];
+    let history = status["log_bytes"].as_u64().unwrap();
+    assert!(history > 80 << 20, "{status}");
+    assert_eq!(fs::metadata(&path).unwrap().blocks(), 0, "nothing of it is live");
+    // It is the device that is full or not, whatever of it is live.
+    let (here, below) = (statvfs(&path).unwrap(), statvfs(world.server.data()).unwrap());
+    assert_eq!(here.f_blocks * here.f_frsize, below.f_blocks * below.f_frsize);
+    assert!((here.f_blocks - here.f_bfree) * here.f_frsize >= history);
+    assert!(here.f_bavail * here.f_frsize <= below.f_bfree * below.f_frsize + (64 << 20), "the reserve is left out");
+}
