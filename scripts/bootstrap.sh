@@ -13,8 +13,8 @@ say() { printf 'bootstrap: %s\n' "$*"; }
 fail() { printf 'bootstrap: %s\n' "$*" >&2; exit 1; }
 have() { command -v "$1" >/dev/null 2>&1; }
 
-# program:package of Debian and Ubuntu. cc links; python3 computes the wave a second time.
-wanted=(cc:build-essential python3:python3)
+# program:package of Debian and Ubuntu. cc links; python3 computes the wave a second time, pip fetches the flights.
+wanted=(cc:build-essential python3:python3 pip3:python3-pip)
 # fusermount3 lets an ordinary user mount; a machine without /dev/fuse has nothing to mount with.
 [ -e /dev/fuse ] && wanted+=(fusermount3:fuse3)
 case "${1:-}" in

