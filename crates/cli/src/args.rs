@@ -3,11 +3,15 @@
 //! Paths and instants stay text in this module: they are checked by `path` and `past`, whose words are clearer than
 //! those of a parser.
 
+mod sharing;
+
 use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::parser::ValueSource;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
+
+pub(crate) use sharing::{CloneTree, Restore, Undo};
 
 /// Server that is asked when none is named.
 pub(crate) const SERVER_DEFAULT: &str = "127.0.0.1:7470";
@@ -155,6 +159,9 @@ pub(crate) enum Command {
     Mkdir(Mkdir),
     Du(Du),
     Log(Log),
+    Clone(CloneTree),
+    Restore(Restore),
+    Undo(Undo),
     Now(Now),
     #[command(subcommand)]
     Snapshot(Snapshot),

@@ -23,6 +23,7 @@ mod progress;
 mod run;
 mod serve;
 mod server;
+mod sharing;
 
 #[cfg(test)]
 mod help_tests;
@@ -74,6 +75,9 @@ fn run(cli: Cli) -> Result<()> {
         Command::Mkdir(args) => change::mkdir(&mut run, args),
         Command::Du(args) => list::du(&mut run, args),
         Command::Log(args) => history::log(&mut run, args),
+        Command::Clone(args) => sharing::clone(&mut run, args),
+        Command::Restore(args) => sharing::restore(&mut run, args),
+        Command::Undo(args) => sharing::undo(&mut run, args),
         Command::Now(args) => history::now(&mut run, args),
         Command::Snapshot(command) => history::snapshot(&mut run, command),
         Command::Time(command) => server::time(&mut run, command),
@@ -128,6 +132,9 @@ impl Command {
             Command::Mkdir(_) => "mkdir",
             Command::Du(_) => "du",
             Command::Log(_) => "log",
+            Command::Clone(_) => "clone",
+            Command::Restore(_) => "restore",
+            Command::Undo(_) => "undo",
             Command::Now(_) => "now",
             Command::Snapshot(_) => "snapshot",
             Command::Time(_) => "time",

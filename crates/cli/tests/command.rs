@@ -16,3 +16,5 @@ mod mounts;
 mod past;
 #[path = "command/restarts.rs"]
 mod restarts;
+#[path = "command/sharing.rs"]
+mod sharing;

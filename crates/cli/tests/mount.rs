@@ -681,3 +681,29 @@ fn a_mountpoint_in_use_is_refused_and_a_mount_in_use_is_detached() {
     assert!(output.status.success(), "{output:?}");
     mounted.join().unwrap();
 }
+
+#[test]
+fn copy_file_range_shares_and_falls_back_to_copying() {
+    let Some(world) = World::new() else { return };
+    let bytes = scrambled(11, 3 << 20);
+    fs::write(world.path("from"), &bytes).unwrap();
+    let log_bytes = || world.client.status().unwrap().log_bytes;
+    let before = log_bytes();
+    // std::fs::copy asks the kernel for copy_file_range.
+    assert_eq!(fs::copy(world.path("from"), world.path("to")).unwrap(), 3 << 20);
+    assert!(log_bytes() - before < 1 << 20, "{} bytes were written", log_bytes() - before);
+    assert!(fs::read(world.path("to")).unwrap() == bytes);
+    // Too short to be worth a range of the file, and into the middle.
+    let (from, to) =
+        (File::open(world.path("from")).unwrap(), OpenOptions::new().write(true).open(world.path("to")).unwrap());
+    let (mut at, mut into) = (1000u64, 5u64);
+    assert_eq!(rustix::fs::copy_file_range(&from, Some(&mut at), &to, Some(&mut into), 777).unwrap(), 777);
+    let mut expected = bytes.clone();
+    expected[5..782].copy_from_slice(&bytes[1000..1777]);
+    assert!(fs::read(world.path("to")).unwrap() == expected);
+    // From the past.
+    let then = world.now();
+    fs::write(world.path("from"), b"changed").unwrap();
+    fs::copy(world.at(then, "from"), world.path("back")).unwrap();
+    assert!(fs::read(world.path("back")).unwrap() == bytes);
+}

@@ -191,9 +191,19 @@ impl Shared {
         op: Op,
         granted: Option<&Granted>,
     ) -> Result<TxnReply, Error> {
+        expect_txn(self, self.ask_numbered(caller, txn(durability, op), granted)?)
+    }
+
+    /// A request that changes something, with a number of its own.
+    pub(crate) fn ask_numbered(
+        &self,
+        caller: Option<&Caller>,
+        request: Request,
+        granted: Option<&Granted>,
+    ) -> Result<Reply, Error> {
         let session = self.session()?;
         let numbered = self.number()?;
-        let body = RequestBody { caller: caller.cloned(), request: Some(txn(durability, op)) };
+        let body = RequestBody { caller: caller.cloned(), request: Some(request) };
         let mut ask = Ask::new(body, session, numbered.seq, &[]).noting(granted);
         match self.ask(&ask, &mut []) {
             // A loss of power took the session before it was on disk. Under another session the request is another, so
@@ -201,9 +211,9 @@ impl Shared {
             Err(Error::Refused(fault)) if fault.reason == Reason::UnknownSession && !ask.may_have_run.get() => {
                 tracing::info!(session = %ask.session, "the server does not know the session any more: opening another");
                 ask.session = self.open_session(ask.session)?;
-                expect_txn(self, self.ask(&ask, &mut [])?.0)
+                Ok(self.ask(&ask, &mut [])?.0)
             }
-            done => expect_txn(self, done?.0),
+            done => Ok(done?.0),
         }
     }
 

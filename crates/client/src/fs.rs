@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use frieze_base::InodeId;
 use frieze_hlc::{Hlc, UserTime};
+use frieze_wire::edit::EditReply;
 use frieze_wire::message::{
     Access, DirEntry, Durability, GetXattr, List, ListReply, Log, LogReply, Open, OpenReply, ReadLink, Reply, Request,
     Stat, StatReply, Sync, TxnReply, View,
@@ -373,6 +374,18 @@ impl Fs {
         self.sync(InodeId(0))
     }
 
+    /// A composite change, or with `dry_run` only the question what it would do.
+    pub(crate) fn edit(&self, request: Request, dry_run: bool) -> Result<EditReply, Error> {
+        let reply = match dry_run {
+            true => self.ask(request)?,
+            false => self.shared.ask_numbered(self.caller.as_ref(), request, None)?,
+        };
+        match reply {
+            Reply::Edited(reply) => Ok(reply),
+            other => Err(self.shared.unexpected("a clone, restore or undo", &other)),
+        }
+    }
+
     fn ask(&self, request: Request) -> Result<Reply, Error> {
         match &self.granted {
             // Grants belong to a session.
@@ -386,7 +399,7 @@ impl Fs {
         self.shared.change_noting(self.caller.as_ref(), self.durability, op, self.granted.as_deref())
     }
 
-    fn must_be_now(&self, what: &'static str) -> Result<(), Error> {
+    pub(crate) fn must_be_now(&self, what: &'static str) -> Result<(), Error> {
         if self.view.is_past() { Err(Error::PastView { what }) } else { Ok(()) }
     }
 }

@@ -34,6 +34,7 @@ mod holding;
 mod options;
 mod pool;
 mod session;
+mod sharing;
 mod space;
 mod stream;
 
@@ -44,6 +45,7 @@ pub use frieze_base::{ByteRange, ErrorKind, Fault, InodeId, Reason, SessionId};
 pub use frieze_hlc::{Hlc, Instant, UserTime, ZonePolicy};
 pub use frieze_net::{Key, ServerAddr, mono};
 pub use frieze_wire::Holds;
+pub use frieze_wire::edit::{Action, ActionKind, EditReply, Undo};
 pub use frieze_wire::holding::{LockKind, LockOutcome, LockRange, RecallsReply};
 pub use frieze_wire::message::{
     Answered, Attr, DirEntry, Durability, FileKind, HelloReply, ListReply, LogReply, NowReply, Snapshot, StatReply,

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use frieze_base::{ErrorKind, InodeId};
+use frieze_base::{ErrorKind, InodeId, Reason};
 use frieze_client::{Attr, File, ListReply, SetAttr, Target};
 use nix::errno::Errno;
 
@@ -39,6 +39,10 @@ pub(crate) struct OpenDir {
 const PAGE_ENTRIES: u32 = 2048;
 /// With attributes an entry is some 100 bytes longer.
 const PAGE_ENTRIES_PLUS: u32 = 512;
+/// Shorter copies are read and written: a shared range is kept with its file in every version of it from then on.
+const SHARE_BYTES_MIN: u64 = 128 << 10;
+/// Most bytes of one answer to copy_file_range.
+const COPY_BYTES_MAX: u64 = 1 << 31;
 /// Never equal to the count: the set-id bits of the file have to be looked at.
 const UNKNOWN: u64 = u64::MAX;
 
@@ -166,6 +170,34 @@ impl Tree {
             Ok(None) => Err(Errno::ENXIO),
             Err(error) if error.kind() == ErrorKind::NotFound => Err(Errno::ENXIO),
             Err(error) => Err(answer(&error.into())),
+        }
+    }
+
+    /// copy_file_range(2), by sharing. Where that is not worth a range of the file, or does not fit, the kernel is told
+    /// `EOPNOTSUPP` and copies by reading and writing.
+    pub(crate) fn copy_file_range(&self, from: (u64, u64), to: (u64, u64), len: u64) -> Result<u32, Errno> {
+        let source = self.files.get(from.0).ok_or(Errno::EBADF)?;
+        let target = self.files.get(to.0).ok_or(Errno::EBADF)?;
+        if !target.writes {
+            return Err(Errno::EBADF);
+        }
+        // An answer counts bytes in 32 bits; the kernel asks again for the rest.
+        let len = len.min(COPY_BYTES_MAX);
+        let end = from.1.checked_add(len).zip(to.1.checked_add(len));
+        if len < SHARE_BYTES_MIN || end.is_none_or(|(from, to)| from.max(to) > i64::MAX as u64) {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        match source.file.copy_range(from.1, &target.file, to.1, len) {
+            Ok(copied) => Ok(copied as u32),
+            Err(error) => match error.reason() {
+                Reason::TooLarge
+                | Reason::Unsupported
+                | Reason::AccessDenied
+                | Reason::NotPermitted
+                | Reason::Busy
+                | Reason::Superseded => Err(Errno::EOPNOTSUPP),
+                _ => Err(answer(&error.into())),
+            },
         }
     }
 

@@ -510,17 +510,19 @@ impl<T: Operations> Filesystem for Kernel<T> {
         &self,
         _req: &Request,
         _ino_in: INodeNo,
-        _fh_in: FileHandle,
-        _offset_in: u64,
+        fh_in: FileHandle,
+        offset_in: u64,
         _ino_out: INodeNo,
-        _fh_out: FileHandle,
-        _offset_out: u64,
-        _len: u64,
+        fh_out: FileHandle,
+        offset_out: u64,
+        len: u64,
         _flags: CopyFileRangeFlags,
         reply: ReplyWrite,
     ) {
-        // The kernel then copies by reading and writing, and does not ask again.
-        reply.error(to_fuser(Errno::ENOSYS));
+        match self.operations.copy_range((fh_in.0, offset_in), (fh_out.0, offset_out), len) {
+            Ok(copied) => reply.written(copied),
+            Err(errno) => reply.error(to_fuser(errno)),
+        }
     }
 }
 

@@ -291,6 +291,7 @@ pub(crate) trait Operations: Send + Sync + 'static {
     /// The first lock in the way.
     fn test_lock(&self, node: NodeId, range: FileLock) -> Result<Option<FileLock>, Errno>;
     fn seek(&self, handle: u64, offset: u64, what: SeekFor) -> Result<u64, Errno>;
+    fn copy_range(&self, from: (u64, u64), to: (u64, u64), len: u64) -> Result<u32, Errno>;
     fn allocate(&self, who: Who, handle: u64, offset: u64, len: u64, how: Allocate) -> Result<(), Errno>;
     fn opendir(&self, who: Who, node: NodeId) -> Result<Opened, Errno>;
     /// Shows lines after `cookie` (0: from the start) until `show` answers true: full.

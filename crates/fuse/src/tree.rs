@@ -509,6 +509,10 @@ impl Operations for Tree {
         self.seek_file(handle, offset, what)
     }
 
+    fn copy_range(&self, from: (u64, u64), to: (u64, u64), len: u64) -> Result<u32, Errno> {
+        self.copy_file_range(from, to, len)
+    }
+
     fn allocate(&self, who: Who, handle: u64, offset: u64, len: u64, how: Allocate) -> Result<(), Errno> {
         self.allocate_file(who, handle, offset, len, how)
     }

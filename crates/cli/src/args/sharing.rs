@@ -1,0 +1,113 @@
+//! `clone`, `restore` and `undo`.
+
+use std::ffi::OsString;
+
+use clap::Args;
+
+/// Copy a file or a tree without copying a byte.
+///
+/// TARGET starts as what SOURCE is, or was at an instant, and shares its bytes; both go their own ways from then on. A
+/// clone of a terabyte takes as long as one of an empty file. If TARGET is a directory that is there, the clone goes into
+/// it.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  frieze clone /data /experiment
+  frieze clone /report.txt /report-of-monday.txt --at 2026-11-16T09:00:00Z
+  frieze clone /deleted /recovered --at yesterday
+
+JSON: one line for each thing made (action, path, len), then: stamp, time, at, count.")]
+pub(crate) struct CloneTree {
+    /// What to copy.
+    #[arg(value_name = "SOURCE")]
+    pub(crate) source: OsString,
+
+    /// The name to make.
+    #[arg(value_name = "TARGET")]
+    pub(crate) target: OsString,
+
+    /// As SOURCE was at this instant.
+    #[arg(long, value_name = "INSTANT")]
+    pub(crate) at: Option<String>,
+
+    /// Only say what would be made.
+    #[arg(short = 'n', long)]
+    pub(crate) dry_run: bool,
+}
+
+/// Put a file or a tree back to what it was at an instant.
+///
+/// It is a change at now, all at once: what it replaces stays readable at the instants before, and a restore to just
+/// before takes it back. Only what differs is touched. Names made since stay, unless --delete is given; what was deleted
+/// or renamed comes back; what was moved out of PATH stays where it is, and PATH gets a copy that shares its bytes.
+///
+/// PATH may be gone: then it is the path of then, in a directory that is there.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  frieze restore /project --to 1h-ago --dry-run
+  frieze restore /project --to 1h-ago
+  frieze restore /project/report.txt --to before-upgrade
+  frieze restore /project --to 1h-ago --delete        exactly as it was, names made since gone
+
+JSON: one line for each change (action, path, inode, offset, len, words), then: stamp, time, at, count.")]
+pub(crate) struct Restore {
+    /// The file or directory.
+    #[arg(value_name = "PATH")]
+    pub(crate) path: OsString,
+
+    /// The instant to go back to.
+    #[arg(long, value_name = "INSTANT")]
+    pub(crate) to: String,
+
+    /// Names made since go.
+    #[arg(long)]
+    pub(crate) delete: bool,
+
+    /// Only say what would change.
+    #[arg(short = 'n', long)]
+    pub(crate) dry_run: bool,
+}
+
+/// Take back what a session or a user did.
+///
+/// Goes unit by unit: a name, an attribute, a length, a range of bytes. Where the newest version is theirs, the newest by
+/// anybody else comes back. What others changed later is left, and so is what others have built on, such as files in a
+/// directory that the session made: both are told as `left`. All of it is one change at now; undoing the undo gives the
+/// state before it.
+///
+/// `frieze log` and `frieze sessions` tell who did what.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  frieze undo --session 7032512947716751360 --dry-run
+  frieze undo --session 7032512947716751360
+  frieze undo --user alice --from 10m-ago --path /project
+  frieze undo --from 14:00 --to 14:05 --path /project     everything done in these five minutes
+
+JSON: one line for each change (action, path, inode, offset, len, words, newest, older), then: stamp, time, count.")]
+pub(crate) struct Undo {
+    /// Sessions whose changes go, as `frieze log` shows them; may be given several times.
+    #[arg(long = "session", value_name = "SESSION")]
+    pub(crate) sessions: Vec<u64>,
+
+    /// The user whose changes go: name or number.
+    #[arg(long, value_name = "USER")]
+    pub(crate) user: Option<String>,
+
+    /// Only below this file or directory.
+    #[arg(long, value_name = "PATH", default_value = "/")]
+    pub(crate) path: OsString,
+
+    /// Only changes after this instant.
+    #[arg(long, value_name = "INSTANT")]
+    pub(crate) from: Option<String>,
+
+    /// Only changes up to this instant.
+    #[arg(long, value_name = "INSTANT")]
+    pub(crate) to: Option<String>,
+
+    /// Only say what would change.
+    #[arg(short = 'n', long)]
+    pub(crate) dry_run: bool,
+}

@@ -1,0 +1,161 @@
+//! `clone`, `restore` and `undo`: what is done, line by line, then the instant at which it was.
+
+use anyhow::{Error, Result};
+use frieze_client::{Action, ActionKind, EditReply, FileKind, Hlc, Undo};
+use serde_json::{Value, json};
+
+use crate::args::{self, CloneTree, Restore};
+use crate::copy::target;
+use crate::failure::Usage;
+use crate::format;
+use crate::path::FsPath;
+use crate::run::Run;
+use frieze_base::Reason;
+use nix::unistd::User;
+
+/// `frieze clone`.
+pub(crate) fn clone(run: &mut Run, args: &CloneTree) -> Result<()> {
+    let (source, mut place) = (FsPath::parse(&args.source)?, FsPath::parse(&args.target)?);
+    let at = args.at.as_deref().map(|text| run.instant(text)).transpose()?;
+    let fs = run.fs()?;
+    let there = match fs.stat(&target(&place, true)) {
+        Ok(reply) => Some(reply.attr.kind()),
+        Err(error) if error.reason() == Reason::NotFound => None,
+        Err(error) => return Err(error.into()),
+    };
+    if let (Some(FileKind::Directory), Some(name)) = (there, source.name()) {
+        place = place.join(name);
+    }
+    let then = at.map_or_else(|| fs.clone(), |at| fs.at(at));
+    let reply = then.clone_tree(&target(&source, true), &target(&place, false), args.dry_run)?;
+    tell(run, &reply, args.dry_run, "cloned")
+}
+
+/// `frieze restore`.
+pub(crate) fn restore(run: &mut Run, args: &Restore) -> Result<()> {
+    let path = FsPath::parse(&args.path)?;
+    let at = run.instant(&args.to)?;
+    let reply = match run.fs()?.restore(&target(&path, false), at, args.delete, args.dry_run) {
+        // Not that it is missing: that it never was there.
+        Err(error) if error.reason() == Reason::NotFound => return Err(Error::msg(error.to_string())),
+        reply => reply?,
+    };
+    tell(run, &reply, args.dry_run, "restored")?;
+    if left(&reply) > 0 && !args.delete && !run.json() {
+        run.print("with --delete, names made since give way")?;
+    }
+    Ok(())
+}
+
+/// `frieze undo`.
+pub(crate) fn undo(run: &mut Run, args: &args::Undo) -> Result<()> {
+    let path = FsPath::parse(&args.path)?;
+    let uid = args.user.as_deref().map(uid_of).transpose()?;
+    let from = args.from.as_deref().map(|text| run.instant(text)).transpose()?;
+    let upto = args.to.as_deref().map(|text| run.instant(text)).transpose()?;
+    if args.sessions.is_empty() && uid.is_none() && from.is_none() {
+        return Err(Usage("whose changes? name a --session or a --user, or an instant with --from".to_owned()).into());
+    }
+    let undo = Undo {
+        target: target(&path, false),
+        sessions: args.sessions.clone(),
+        uid,
+        after: from.map_or(0, |at| at.0),
+        upto: upto.map_or(0, |at| at.0),
+        dry_run: args.dry_run,
+    };
+    let reply = run.fs()?.undo(undo)?;
+    tell(run, &reply, args.dry_run, "undone")
+}
+
+fn uid_of(text: &str) -> Result<u32> {
+    if let Ok(uid) = text.parse() {
+        return Ok(uid);
+    }
+    match User::from_name(text) {
+        Ok(Some(user)) => Ok(user.uid.as_raw()),
+        Ok(None) | Err(_) => Err(Usage(format!("--user {text}: no such user here; give the number")).into()),
+    }
+}
+
+fn tell(run: &mut Run, reply: &EditReply, dry_run: bool, done: &str) -> Result<()> {
+    for action in &reply.actions {
+        run.item(|| to_json(action), || Some(line(action)))?;
+    }
+    let more = reply.count - reply.actions.len() as u64;
+    if more > 0 {
+        run.say(&format!("and {more} more that are not listed"));
+    }
+    let changes = reply.count - left(reply);
+    let stamp = Hlc(reply.stamp);
+    if run.json() {
+        let exact = |at: u64| (at != 0).then(|| Hlc(at).to_string());
+        let time = (reply.stamp != 0).then(|| format::time_of(stamp));
+        let summary = json!({
+            "stamp": exact(reply.stamp),
+            "time": time,
+            "at": exact(reply.at),
+            "count": reply.count,
+            "dry_run": dry_run,
+        });
+        return run.print(&summary.to_string());
+    }
+    let words = match (dry_run, reply.stamp) {
+        _ if reply.repeated => format!("{done} at {stamp} by an earlier try of this request"),
+        (true, _) => format!("{changes} changes would be made"),
+        (false, 0) => "nothing to do".to_owned(),
+        (false, _) => format!("{changes} changes, {done} at {stamp} ({})", format::time_of(stamp)),
+    };
+    run.print(&words)?;
+    if left(reply) > 0 {
+        run.print(&format!("{} left as they are: see the lines that say why", left(reply)))?;
+    }
+    Ok(())
+}
+
+fn left(reply: &EditReply) -> u64 {
+    reply.actions.iter().filter(|action| action.kind() == ActionKind::Left).count() as u64
+}
+
+fn word(kind: ActionKind) -> &'static str {
+    match kind {
+        ActionKind::Make => "make",
+        ActionKind::Name => "bring back",
+        ActionKind::Unname => "remove",
+        ActionKind::Replace => "replace",
+        ActionKind::Bytes => "bytes",
+        ActionKind::Attributes => "attributes",
+        ActionKind::Left => "left",
+    }
+}
+
+fn line(action: &Action) -> String {
+    let mut line = format!("{:<10}  {}", word(action.kind()), format::printable(&action.path));
+    if matches!(action.kind(), ActionKind::Bytes | ActionKind::Left) && action.len > 0 {
+        line.push_str(&format!("  bytes {} to {}", action.offset, action.offset + action.len));
+    }
+    if !action.words.is_empty() {
+        line.push_str(&format!("  ({})", action.words));
+    }
+    if action.kind() == ActionKind::Left && action.newest != 0 {
+        line.push_str(&format!("  newest {}", Hlc(action.newest)));
+        if action.older != 0 {
+            line.push_str(&format!(", theirs {}", Hlc(action.older)));
+        }
+    }
+    line
+}
+
+fn to_json(action: &Action) -> Value {
+    let exact = |at: u64| (at != 0).then(|| Hlc(at).to_string());
+    json!({
+        "action": word(action.kind()),
+        "path": String::from_utf8_lossy(&action.path),
+        "inode": action.inode,
+        "offset": action.offset,
+        "len": action.len,
+        "words": action.words,
+        "newest": exact(action.newest),
+        "older": exact(action.older),
+    })
+}

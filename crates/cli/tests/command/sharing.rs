@@ -1,0 +1,80 @@
+//! `clone`, `restore` and `undo`, as a person uses them.
+
+use crate::served::Served;
+
+/// The session that wrote a file last.
+fn writer(server: &Served, path: &str) -> String {
+    let versions = server.json(&["log", "--json", path]);
+    versions.last().unwrap()["session"].to_string()
+}
+
+#[test]
+fn a_clone_of_an_older_tree_is_made_in_the_directory_named() {
+    let server = Served::start();
+    server.ok(&["mkdir", "-p", "/a/b", "/into"]);
+    server.put("/a/b/f", "then");
+    let then = server.now();
+    server.put("/a/b/f", "now");
+    assert!(server.ok(&["clone", "--dry-run", "/a", "/into", "--at", &then]).contains("/into/a/b/f"));
+    assert!(server.names_at("/into", &server.now()).is_empty(), "a dry run makes nothing");
+    let lines = server.json(&["clone", "--json", "/a", "/into", "--at", &then]);
+    let (summary, made) = lines.split_last().unwrap();
+    assert_eq!((made.len(), summary["at"].as_str()), (3, Some(then.as_str())));
+    assert_eq!(server.ok(&["cat", "/into/a/b/f"]), "then");
+    server.put("/into/a/b/f", "its own way");
+    assert_eq!(server.ok(&["cat", "/a/b/f"]), "now");
+    assert!(server.fails(1, &["clone", "/a", "/into"]).contains("already exists"));
+}
+
+#[test]
+fn a_directory_deleted_by_mistake_comes_back() {
+    let server = Served::start();
+    server.ok(&["mkdir", "-p", "/project/src"]);
+    server.put("/project/src/main", "fn main");
+    server.put("/project/notes", "first");
+    let then = server.now();
+    server.ok(&["rm", "-r", "/project/src"]);
+    server.put("/project/notes", "second");
+    server.put("/project/new", "kept");
+    let before = server.now();
+    let plan = server.ok(&["restore", "/project", "--to", &then, "--dry-run"]);
+    assert!(plan.contains("bring back  /project/src") && plan.contains("bytes       /project/notes"), "{plan}");
+    assert_eq!(server.ok(&["cat", "/project/notes"]), "second");
+    server.ok(&["restore", "/project", "--to", &then]);
+    assert_eq!(server.ok(&["cat", "/project/src/main", "/project/notes", "/project/new"]), "fn mainfirstkept");
+    assert_eq!(server.cat_at("/project/notes", &before), "second");
+    // A path that is gone is named as it was.
+    server.ok(&["rm", "-r", "/project/src"]);
+    server.ok(&["restore", "/project/src", "--to", &then]);
+    assert_eq!(server.ok(&["cat", "/project/src/main"]), "fn main");
+    server.ok(&["restore", "/project", "--to", &then, "--delete"]);
+    assert_eq!(server.names_at("/project", &server.now()), ["notes", "src"]);
+    assert!(server.fails(1, &["restore", "/never", "--to", &then]).contains("nothing to put back"));
+}
+
+#[test]
+fn one_sessions_edits_among_two_are_undone_and_the_others_left() {
+    let server = Served::start();
+    server.ok(&["mkdir", "/d"]);
+    server.put("/d/shared", "base");
+    server.put("/d/mine", "mine");
+    let before = server.now();
+    server.put("/d/shared", "theirs");
+    let session = writer(&server, "/d/shared");
+    let words = server.ok(&["undo", "--session", &session, "--dry-run"]);
+    assert!(words.contains("/d/shared"), "{words}");
+    server.put("/d/mine", "mine, newer");
+    server.ok(&["undo", "--session", &session]);
+    assert_eq!(server.ok(&["cat", "/d/shared", "/d/mine"]), "basemine, newer");
+    // By time and path: everything since an instant.
+    server.ok(&["undo", "--from", &before, "--path", "/d/mine"]);
+    assert_eq!(server.ok(&["cat", "/d/mine"]), "mine");
+    // What others changed later is told, and stays.
+    server.put("/d/shared", "one");
+    let first = writer(&server, "/d/shared");
+    server.put("/d/shared", "two");
+    let words = server.ok(&["undo", "--session", &first]);
+    assert!(words.contains("left"), "{words}");
+    assert_eq!(server.ok(&["cat", "/d/shared"]), "two");
+    assert!(server.fails(2, &["undo"]).contains("whose changes?"));
+}

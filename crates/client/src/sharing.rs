@@ -1,0 +1,84 @@
+//! Copies and older states without a byte copied: clones, restores, undos, ranges.
+
+use frieze_hlc::Hlc;
+use frieze_wire::edit::{CloneTree, CopyRange, EditReply, Restore, Undo};
+use frieze_wire::message::{Reply, Request};
+use frieze_wire::txn::Target;
+
+use crate::file::check_range;
+use crate::{Error, File, Fs};
+
+impl Fs {
+    /// Makes `target` a copy of what `source` is at this view's instant: a file, or a directory with all that is below
+    /// it. It shares every byte and copies none; both go their own ways from then on.
+    ///
+    /// With `dry_run` nothing is made: the answer says what would be.
+    ///
+    /// # Errors
+    /// `Exists` if the name is taken; `AccessDenied` for a tree of which the caller may not read all, then and now;
+    /// `TooLarge` for more than 262,144 names; as any call.
+    ///
+    /// # Cost
+    /// One record for each name of the tree.
+    pub fn clone_tree(&self, source: &Target, target: &Target, dry_run: bool) -> Result<EditReply, Error> {
+        let at = self.view().at.unwrap_or(0);
+        let ask = CloneTree { source: source.clone(), at, target: target.clone(), dry_run };
+        self.edit(Request::Clone(ask), dry_run)
+    }
+
+    /// Makes a file or tree what it was at `at`, by one change at now: what it replaces stays readable at the instants
+    /// before. With `delete`, names made since go.
+    ///
+    /// # Errors
+    /// `NotFound` if it was not there then; `AccessDenied` and `NotPermitted` as the single changes; `Busy` if it keeps
+    /// changing; `TooLarge` for too much at once; as any call.
+    ///
+    /// # Cost
+    /// That of what differs between then and now.
+    pub fn restore(&self, target: &Target, at: Hlc, delete: bool, dry_run: bool) -> Result<EditReply, Error> {
+        self.must_be_now("restoring")?;
+        let ask = Restore { target: target.clone(), at: at.0, delete, dry_run };
+        self.edit(Request::Restore(ask), dry_run)
+    }
+
+    /// Takes back what an actor did: every name, attribute, length and range of bytes whose newest version is the actor's
+    /// gets its newest version by anybody else. What others changed later, or built on, is left and told.
+    ///
+    /// # Errors
+    /// As [`Fs::restore`]; `InvalidArgument` if it says neither whose changes nor since when.
+    pub fn undo(&self, undo: Undo) -> Result<EditReply, Error> {
+        self.must_be_now("undoing")?;
+        let dry_run = undo.dry_run;
+        self.edit(Request::Undo(undo), dry_run)
+    }
+}
+
+impl File {
+    /// Copies `len` bytes from `offset` to `target_offset` of another open file, or this one, by sharing them. Returns how
+    /// many: fewer where this file ends before. What is shared is the state of this file's view, or of the moment.
+    ///
+    /// # Errors
+    /// `Unsupported` and `TooLarge` where sharing does not fit (a target with a time plug-in, a file of too many shared
+    /// ranges): read and write instead. `NotOpenFor`; as any call.
+    pub fn copy_range(&self, offset: u64, target: &File, target_offset: u64, len: u64) -> Result<u64, Error> {
+        self.must_read()?;
+        target.must_write()?;
+        check_range(offset, len)?;
+        check_range(target_offset, len)?;
+        let ask = CopyRange {
+            source: self.capability().to_vec(),
+            source_offset: offset,
+            target: target.capability().to_vec(),
+            target_offset,
+            len,
+        };
+        target.note_dirty();
+        let numbered = target.shared.number()?;
+        match target.shared.ask(&target.ask(Request::CopyRange(ask), numbered.seq, &[]), &mut [])?.0 {
+            // A retry of one that had run: how much it copied is what was asked, within the length of the source then.
+            Reply::Edited(reply) if reply.repeated => Ok(len.min(self.stat()?.attr.size.saturating_sub(offset))),
+            Reply::Edited(reply) => Ok(reply.len),
+            other => Err(target.shared.unexpected("a copied range", &other)),
+        }
+    }
+}
