@@ -7,7 +7,7 @@ use std::sync::Arc;
 use frieze_base::{ErrorKind, Reason, Seq, SessionId};
 use frieze_hlc::Hlc;
 use frieze_wire::frame::{FrameHeader, FrameKind};
-use frieze_wire::message::{Durability, Read, Reply, Request, RequestBody, Seek, Sync, Txn, View, Write};
+use frieze_wire::message::{Durability, Punch, Read, Reply, Request, RequestBody, Seek, Sync, Txn, View, Write};
 use frieze_wire::txn::{CloseSession, Grant, Op, OpenSession, Settle};
 
 use crate::machine::{Answer, ConnId, USER};
@@ -45,6 +45,12 @@ pub(crate) enum Step {
         handle: Handle,
         offset: u64,
         data: bool,
+    },
+    Punch {
+        handle: Handle,
+        offset: u64,
+        len: u64,
+        sync: bool,
     },
     Sync {
         inode: u64,
@@ -160,6 +166,12 @@ impl Client {
                 let seek = Seek { capability: handle.capability.clone(), offset: *offset, data: *data };
                 (Request::Seek(seek), false)
             }
+            Step::Punch { handle, offset, len, sync } => {
+                through = Some(handle.clone());
+                let capability = handle.capability.clone();
+                let punch = Punch { capability, offset: *offset, len: *len, durability: durability(*sync) };
+                (Request::Punch(punch), true)
+            }
             Step::Sync { inode } => (Request::Sync(Sync { inode: *inode }), false),
         };
         self.seq += u64::from(numbered);
@@ -230,7 +242,10 @@ impl Client {
                 }
                 return Next::Done(None);
             }
-            (Step::Write { handle, .. } | Step::Read { handle, .. }, Reason::StaleHandle) => {
+            (
+                Step::Write { handle, .. } | Step::Punch { handle, .. } | Step::Read { handle, .. },
+                Reason::StaleHandle,
+            ) => {
                 self.handles.retain(|open| *open != handle);
             }
             (Step::Ask { question, .. } | Step::Read { question, .. }, _) => return Next::Done(question),

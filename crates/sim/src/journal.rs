@@ -5,7 +5,7 @@ use frieze_hlc::Hlc;
 use frieze_wire::txn::Op;
 
 use crate::model::Model;
-use crate::model::bytes::Write;
+use crate::model::bytes::{Punch, Write};
 
 /// One change.
 #[derive(Clone, Debug)]
@@ -41,12 +41,14 @@ pub(crate) enum Act {
     Format { mode: u32 },
     /// A transaction of a client.
     Txn(Box<Op>),
-    /// The server granted the session of an append the end of the file.
+    /// The server granted the session of an append or a punch chunks that only it knows.
     TailGrant { inode: u64, first: u64 },
     /// The server ended a session that was gone too long.
     Expired,
     /// Bytes.
     Write { inode: u64, write: Write },
+    /// A hole.
+    Punch { inode: u64, punch: Punch },
 }
 
 /// The changes so far.
@@ -120,6 +122,7 @@ impl Journal {
                 Act::Expired => {
                     model.sessions.remove(&effect.session);
                 }
+                Act::Punch { inode, punch } => model.punched(effect.seq, *inode, effect.stamp, *punch),
                 Act::Write { inode, write } => model.wrote(effect.seq, *inode, effect.stamp, write.clone()),
             }
         }

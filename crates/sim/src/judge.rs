@@ -95,6 +95,20 @@ impl Witness {
                 self.told(header.session.0, header.seq.0, sync);
                 Ok(())
             }
+            (Expect::Write { did: Some(Ran::Wrote { stamp, offset }), .. }, Ok(Reply::Punch(reply))) => {
+                let Request::Punch(punch) = request else {
+                    return broken(Rule::PromisedErrors, format!("{request:?} answered {reply:?}"));
+                };
+                // What ran before is known to the end of its first chunk only.
+                let (end, at_least) = (offset + punch.len, (offset / CHUNK_BYTES + 1) * CHUNK_BYTES);
+                if reply.stamp != stamp.0 || (reply.upto != end && reply.upto != at_least.min(end)) {
+                    let words = format!("{request:?} answered {reply:?}, expected {stamp} and {end}");
+                    return broken(Rule::Linearizable, words);
+                }
+                self.unsure.remove(stamp);
+                self.told(header.session.0, header.seq.0, punch.durability == Durability::Sync as i32);
+                Ok(())
+            }
             (Expect::Write { refusals, .. }, Err(fault)) if refusals.contains(&fault.reason) => Ok(()),
             (Expect::Write { did, refusals }, result) => {
                 broken(Rule::Linearizable, format!("{request:?} answered {result:?}, expected {did:?} or {refusals:?}"))
@@ -287,6 +301,11 @@ impl Witness {
             }
             _ => mtime_ns,
         };
+        let bytes_live = match (node.kind, self.shown(id, node, view, without)) {
+            (FileKind::File, Ok(shown)) if !shown.empty => shown.bytes.live(shown.cut),
+            (FileKind::File, _) => 0,
+            _ => size,
+        };
         let ctime_ns = newest.map_or(0, Hlc::unix_ns).max(node.ctime.unix_ns());
         Attr {
             inode: id,
@@ -303,7 +322,7 @@ impl Witness {
             rdev: 0,
             chunk_bytes: CHUNK_BYTES,
             time_plugin: node.plugin.clone(),
-            bytes_live: attr.bytes_live.min(size),
+            bytes_live,
             changed: attr.changed,
         }
     }
@@ -526,6 +545,11 @@ impl Witness {
             .map(|version| (version.stamp, version.session, version.offset, version.len, version.user_time))
             .collect();
         expect_equal("the writes of a log", &found, &known)?;
+        let known: Vec<_> = bytes.punches(all).filter(|(stamp, _)| after(stamp)).collect();
+        let known: Vec<_> = known.iter().map(|(stamp, punch)| (stamp.0, punch.session, punch.offset)).collect();
+        let found: Vec<_> =
+            told(VersionKind::Punch).map(|version| (version.stamp, version.session, version.offset)).collect();
+        expect_equal("the holes of a log", &found, &known)?;
         let known: Vec<_> = bytes.truncates(all).filter(|(stamp, _)| after(stamp)).map(|(s, len)| (s.0, len)).collect();
         let found: Vec<_> = told(VersionKind::Truncate).map(|version| (version.stamp, version.len)).collect();
         expect_equal("the truncates of a log", &found, &known)?;

@@ -6,6 +6,7 @@
 
 mod account;
 mod liveness;
+mod punch;
 mod restart;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -95,8 +96,8 @@ pub(crate) struct Witness {
     pub(crate) fenced: bool,
     /// Newest stamp of the server before the call that is judged.
     pub(crate) newest_before: Hlc,
-    /// The change that a crash caught in the middle.
-    doubt: Option<Effect>,
+    /// What a crash caught in the middle: of these at most the first that is whole has happened.
+    doubts: Vec<Effect>,
     lost_power: bool,
     asked: BTreeMap<(ConnId, u64), VecDeque<Asked>>,
     /// Newest stamp given to a change, and newest instant answered.
@@ -131,7 +132,7 @@ impl Witness {
             gaps: Vec::new(),
             fenced: false,
             newest_before: Hlc::ZERO,
-            doubt: None,
+            doubts: Vec::new(),
             lost_power: false,
             asked: BTreeMap::new(),
             newest_stamp: Hlc::ZERO,
@@ -230,7 +231,7 @@ impl Witness {
                 self.model.sessions.remove(session);
                 self.sessions.forget(*session);
             } else {
-                self.doubt = Some(end(at, *session));
+                self.doubts = vec![end(at, *session)];
                 break;
             }
         }
@@ -296,7 +297,7 @@ impl Witness {
             }
         }
         if !self.machine.is_dying() {
-            self.doubt = None;
+            self.doubts.clear();
         }
         self.said.extend(answers);
         Ok(())

@@ -46,7 +46,7 @@ type Work<'a> = fn(&mut Workload<'a>, &Client) -> Vec<Step>;
 
 impl<'a> Workload<'a> {
     /// Kinds of work with their weights.
-    const WORK: [(u64, Work<'a>); 27] = [
+    const WORK: [(u64, Work<'a>); 28] = [
         (10, Self::make_file),
         (5, Self::make_directory),
         (2, Self::make_link),
@@ -61,6 +61,7 @@ impl<'a> Workload<'a> {
         (2, Self::bind),
         (26, Self::write),
         (11, Self::append),
+        (5, Self::punch),
         (10, Self::open),
         (5, Self::close),
         (4, Self::fsync),
@@ -334,6 +335,17 @@ impl<'a> Workload<'a> {
         let bytes = self.payload(&handle);
         let sync = self.sync();
         vec![Step::Write { handle, offset: None, bytes, sync, tries: 0 }]
+    }
+
+    fn punch(&mut self, client: &Client) -> Vec<Step> {
+        let Some(handle) = self.handle(client, true) else { return self.make_file(client) };
+        let (offset, sync) = (self.length(handle.inode), self.sync());
+        let len = match self.rng.below(4) {
+            0 => self.rng.between(1, 8 * CHUNK_BYTES),
+            1 => CHUNK_BYTES * self.rng.between(1, 60),
+            _ => self.rng.between(1, 5000),
+        };
+        vec![Step::Punch { handle, offset, len, sync }]
     }
 
     fn open(&mut self, _: &Client) -> Vec<Step> {

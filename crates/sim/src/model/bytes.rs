@@ -1,6 +1,7 @@
 //! The bytes of one file as a list of what happened to them, folded anew for every question: slow, short, and without
 //! any idea that the server has.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use frieze_hlc::Hlc;
@@ -22,6 +23,7 @@ pub(crate) struct Event {
 #[derive(Clone, Debug)]
 pub(crate) enum What {
     Write(Write),
+    Punch(Punch),
     Truncate {
         len: u64,
     },
@@ -38,6 +40,14 @@ pub(crate) struct Write {
     pub(crate) offset: u64,
     pub(crate) bytes: Arc<[u8]>,
     pub(crate) user_time: Option<i64>,
+}
+
+/// A hole.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Punch {
+    pub(crate) session: u64,
+    pub(crate) offset: u64,
+    pub(crate) len: u64,
 }
 
 impl Write {
@@ -84,6 +94,28 @@ impl Bytes {
         })
     }
 
+    /// The holes of a cut, by stamp.
+    pub(crate) fn punches<'a>(&'a self, cut: Cut<'a>) -> impl Iterator<Item = (Hlc, Punch)> {
+        self.within(cut).filter_map(|event| match event.what {
+            What::Punch(punch) => Some((event.stamp, punch)),
+            _ => None,
+        })
+    }
+
+    /// How many of the chunks `first..=last` have a record, chunks being of `chunk_bytes`.
+    pub(crate) fn chunks_written(&self, first: u64, last: u64, chunk_bytes: u64) -> u64 {
+        let mut chunks = BTreeSet::new();
+        for event in &self.events {
+            match &event.what {
+                What::Write(write) => chunks.extend(write.offset / chunk_bytes..=(write.end() - 1) / chunk_bytes),
+                // Of the others it only has the written ones.
+                What::Punch(punch) => chunks.extend([punch.offset / chunk_bytes]),
+                What::Truncate { .. } | What::Touch { .. } => {}
+            }
+        }
+        chunks.iter().filter(|chunk| (first..=last).contains(chunk)).count() as u64
+    }
+
     /// The truncates of a cut, by stamp.
     pub(crate) fn truncates<'a>(&'a self, cut: Cut<'a>) -> impl Iterator<Item = (Hlc, u64)> {
         self.within(cut).filter_map(|event| match event.what {
@@ -96,7 +128,7 @@ impl Bytes {
         self.within(cut).fold(0, |size, event| match &event.what {
             What::Write(write) => size.max(write.end()),
             What::Truncate { len } => *len,
-            What::Touch { .. } => size,
+            What::Punch(_) | What::Touch { .. } => size,
         })
     }
 
@@ -108,9 +140,10 @@ impl Bytes {
         })
     }
 
-    /// The stamp of the newest write.
+    /// The stamp of the newest write or hole.
     pub(crate) fn newest_write(&self, cut: Cut<'_>) -> Option<Hlc> {
-        self.writes(cut).next_back().map(|(stamp, _)| stamp)
+        let mut written = self.within(cut).filter(|event| matches!(event.what, What::Write(_) | What::Punch(_)));
+        written.next_back().map(|event| event.stamp)
     }
 
     /// Newest user time.
@@ -132,6 +165,10 @@ impl Bytes {
                         bytes[(from - start) as usize..(to - start) as usize].copy_from_slice(source);
                     }
                 }
+                What::Punch(punch) => {
+                    let (from, to) = (punch.offset.clamp(start, end), (punch.offset + punch.len).clamp(start, end));
+                    bytes[(from - start) as usize..(to - start) as usize].fill(0);
+                }
                 What::Truncate { len } => bytes[((*len).clamp(start, end) - start) as usize..].fill(0),
                 What::Touch { .. } => {}
             }
@@ -145,17 +182,7 @@ impl Bytes {
         if offset >= size {
             return None;
         }
-        let mut ranges: Vec<(u64, u64)> = Vec::new();
-        for event in self.within(cut) {
-            match &event.what {
-                What::Write(write) => ranges.push((write.offset, write.end())),
-                What::Truncate { len } => {
-                    ranges.retain(|(from, _)| from < len);
-                    ranges.iter_mut().for_each(|(_, to)| *to = (*to).min(*len));
-                }
-                What::Touch { .. } => {}
-            }
-        }
+        let mut ranges = self.ranges(cut);
         ranges.sort_unstable();
         if data {
             return ranges.iter().filter(|(_, to)| *to > offset).map(|(from, _)| (*from).max(offset)).min();
@@ -169,6 +196,39 @@ impl Bytes {
         }
         Some(at.min(size))
     }
+
+    /// Bytes that hold data.
+    pub(crate) fn live(&self, cut: Cut<'_>) -> u64 {
+        let mut ranges = self.ranges(cut);
+        ranges.sort_unstable();
+        let (mut live, mut at) = (0, 0);
+        for (from, to) in ranges {
+            live += to.saturating_sub(from.max(at));
+            at = at.max(to);
+        }
+        live
+    }
+
+    /// The ranges that hold data; they may overlap.
+    fn ranges(&self, cut: Cut<'_>) -> Vec<(u64, u64)> {
+        let mut ranges: Vec<(u64, u64)> = Vec::new();
+        for event in self.within(cut) {
+            match &event.what {
+                What::Write(write) => ranges.push((write.offset, write.end())),
+                What::Punch(punch) => {
+                    let (start, end) = (punch.offset, punch.offset + punch.len);
+                    let cut = ranges.iter().flat_map(|(from, to)| [(*from, (*to).min(start)), ((*from).max(end), *to)]);
+                    ranges = cut.filter(|(from, to)| from < to).collect();
+                }
+                What::Truncate { len } => {
+                    ranges.retain(|(from, _)| from < len);
+                    ranges.iter_mut().for_each(|(_, to)| *to = (*to).min(*len));
+                }
+                What::Touch { .. } => {}
+            }
+        }
+        ranges
+    }
 }
 
 #[cfg(test)]
@@ -177,6 +237,18 @@ mod tests {
 
     fn write(offset: u64, bytes: &[u8]) -> What {
         What::Write(Write { session: 1, offset, bytes: bytes.into(), user_time: None })
+    }
+
+    #[test]
+    fn a_hole_hides_what_was_there_and_what_comes_after_shows() {
+        let mut file = Bytes::default();
+        file.add(Hlc(1), write(0, b"abcdef"));
+        file.add(Hlc(2), What::Punch(Punch { session: 1, offset: 1, len: 4 }));
+        file.add(Hlc(3), write(2, b"x"));
+        assert_eq!(file.read(Cut::NOW, 0, 10), b"a\0x\0\0f");
+        assert_eq!((file.live(Cut::NOW), file.size(Cut::NOW)), (3, 6));
+        assert_eq!((file.seek(Cut::NOW, 0, false), file.seek(Cut::NOW, 3, true)), (Some(1), Some(5)));
+        assert_eq!(file.live(Cut { upto: Hlc(1), without: &[] }), 6);
     }
 
     #[test]

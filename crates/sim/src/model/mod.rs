@@ -12,7 +12,7 @@ use frieze_base::Reason;
 use frieze_hlc::Hlc;
 use frieze_wire::txn::Op;
 
-use bytes::{What, Write};
+use bytes::{Punch, What, Write};
 use tree::Tree;
 
 /// Everything the server should know.
@@ -183,6 +183,14 @@ impl Model {
             (true, Some(from)) if missing.all(|chunk| chunk >= from) => Granted::Perhaps,
             _ => Granted::No,
         }
+    }
+
+    /// Takes in a hole that was punched.
+    pub(crate) fn punched(&mut self, seq: u64, inode: u64, stamp: Hlc, punch: Punch) {
+        if let Some(state) = self.sessions.get_mut(&punch.session) {
+            state.ran.insert(seq, Ran::Wrote { stamp, offset: punch.offset });
+        }
+        self.tree.write(inode, stamp, What::Punch(punch));
     }
 
     /// Takes in bytes that were written.

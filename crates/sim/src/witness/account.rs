@@ -28,6 +28,7 @@ impl Witness {
                 self.account_txn(ask, op, entries == 1, before, after)
             }
             Request::Write(write) => self.account_write(ask, write.append, write.offset, before, after),
+            Request::Punch(punch) => self.account_punch(ask, punch.offset, punch.len, before, after),
             Request::Sync(_) => Ok(Expect::Sync { count: self.journal.effects.len() }),
             _ if entries + records > 0 => {
                 broken(Rule::Once, format!("{request:?} made {entries} entries and {records} records"))
@@ -51,7 +52,7 @@ impl Witness {
             durable: false,
         };
         if !logged {
-            self.doubt = Some(effect);
+            self.doubts = vec![effect];
             return Ok(Expect::Txn { logged, did: preview });
         }
         if preview.is_err() {
@@ -144,10 +145,10 @@ impl Witness {
         let effect = effect(LogPlace::Data(before.records + parts), Act::Write { inode, write: write.clone() });
         if records == 0 {
             // Died in the middle of the record, or of a grant before it.
-            self.doubt = Some(match append && self.needs_grant(&effect) {
+            self.doubts = vec![match append && self.needs_grant(&effect) {
                 true => grant(after.index + 1),
                 false => effect,
-            });
+            }];
             if ran.is_none() && refusals.is_empty() && !self.machine.is_dying() {
                 refusals.push(Reason::NoSpace);
             }
@@ -184,27 +185,10 @@ impl Witness {
     /// Why this write is to be refused; reasons of `PERHAPS` only may be.
     fn refusals_of_write(&self, ask: &Ask, handle: &Handle, write: &Write, append: bool) -> Vec<Reason> {
         let mut perhaps = Vec::new();
-        let Some(session) = self.model.sessions.get(&write.session) else {
-            // A connection that has spoken for it before is refused for want of a grant.
-            return vec![Reason::UnknownSession, Reason::Busy, Reason::StaleHandle];
-        };
+        if let Some(refusals) = self.refusals_of_handle(ask, handle) {
+            return refusals;
+        }
         let node = self.model.tree.node(handle.inode, Hlc::MAX);
-        if handle.session != write.session || node.is_none_or(|node| node.born != handle.born) {
-            return vec![Reason::StaleHandle];
-        }
-        if handle.view.is_past() {
-            return vec![Reason::ReadOnly];
-        }
-        if !handle.write {
-            return vec![Reason::AccessDenied];
-        }
-        if session.ran.contains_key(&ask.header.seq.0) {
-            // A late double of what was acknowledged long ago is known, or refused, and the newest is known.
-            return match self.is_behind(ask) {
-                true => vec![Reason::Busy, Reason::BackwardUserTime],
-                false => Vec::new(),
-            };
-        }
         if node.is_some_and(|node| !node.plugin.is_empty()) && write.user_time.is_none() {
             return vec![Reason::InvalidArgument];
         }
@@ -222,8 +206,32 @@ impl Witness {
         perhaps
     }
 
+    /// Why no change through this handle is to be taken, whatever it is; `None` if it is new and may be.
+    pub(super) fn refusals_of_handle(&self, ask: &Ask, handle: &Handle) -> Option<Vec<Reason>> {
+        let id = ask.header.session.0;
+        let Some(session) = self.model.sessions.get(&id) else {
+            // A connection that has spoken for it before is refused for want of a grant.
+            return Some(vec![Reason::UnknownSession, Reason::Busy, Reason::StaleHandle]);
+        };
+        let node = self.model.tree.node(handle.inode, Hlc::MAX);
+        if handle.session != id || node.is_none_or(|node| node.born != handle.born) {
+            return Some(vec![Reason::StaleHandle]);
+        }
+        if handle.view.is_past() {
+            return Some(vec![Reason::ReadOnly]);
+        }
+        if !handle.write {
+            return Some(vec![Reason::AccessDenied]);
+        }
+        // A late double of what was acknowledged long ago is known, or refused, and the newest is known.
+        session.ran.contains_key(&ask.header.seq.0).then(|| match self.is_behind(ask) {
+            true => vec![Reason::Busy, Reason::BackwardUserTime],
+            false => Vec::new(),
+        })
+    }
+
     /// True if the server has seen a newer number of the session.
-    fn is_behind(&self, ask: &Ask) -> bool {
+    pub(super) fn is_behind(&self, ask: &Ask) -> bool {
         self.newest_seq.get(&ask.header.session.0).is_some_and(|newest| *newest > ask.header.seq.0)
     }
 
@@ -237,7 +245,7 @@ impl Witness {
         i64::try_from(u64::from_le_bytes(field)).ok()?.checked_mul(1000)
     }
 
-    fn check_stamp(&mut self, stamp: Hlc) -> Verdict {
+    pub(super) fn check_stamp(&mut self, stamp: Hlc) -> Verdict {
         let floor = self.newest_stamp.max(self.newest_answered);
         if stamp <= floor {
             return broken(

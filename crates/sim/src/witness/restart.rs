@@ -62,7 +62,7 @@ impl Witness {
             return self.begin(index, records);
         }
         let (known_index, known_records) = self.journal.ends();
-        if let Some(doubt) = self.doubt.take() {
+        for doubt in std::mem::take(&mut self.doubts) {
             let whole = match doubt.place {
                 LogPlace::Meta(end) => end == known_index + 1 && index >= end,
                 LogPlace::Data(end) => end > known_records && records >= end,
@@ -76,6 +76,7 @@ impl Witness {
                     _ => 0,
                 };
                 self.journal.effects.push(Effect { made, ..doubt });
+                break;
             }
         }
         let meta_orders: Vec<bool> = self
