@@ -4,6 +4,7 @@
 //! those of a parser.
 
 mod sharing;
+mod timeline;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -12,6 +13,7 @@ use clap::parser::ValueSource;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
 pub(crate) use sharing::{CloneTree, Restore, Undo};
+pub(crate) use timeline::{Diff, Find, Log, RunWith, Sessions};
 
 /// Server that is asked when none is named.
 pub(crate) const SERVER_DEFAULT: &str = "127.0.0.1:7470";
@@ -162,6 +164,10 @@ pub(crate) enum Command {
     Clone(CloneTree),
     Restore(Restore),
     Undo(Undo),
+    Diff(Diff),
+    Find(Find),
+    Sessions(Sessions),
+    Run(RunWith),
     Now(Now),
     #[command(subcommand)]
     Snapshot(Snapshot),
@@ -296,11 +302,14 @@ Examples:
   frieze ls /
   frieze ls -l /reports --at yesterday
   frieze ls -R /src --at hlc-660c66c7a2800fff
+  frieze ls --deleted /reports                what once was there, when it went, who took it
   frieze ls --json / | jq -r 'select(.kind == \"file\") | .path'
 
 JSON: one line an entry: path, name, kind (file, directory, symlink, fifo, socket, char-device, block-device), inode,
 mode (octal text), links, uid, gid, size, bytes_live, mtime, ctime, born, target (of a symlink), time_plugin, changed;
-and, in the past, answered: at, at_time, precision_us, stable, incomplete, user_time_open.")]
+and, in the past, answered: at, at_time, precision_us, stable, incomplete, user_time_open.
+With --deleted one line a name: path, name, kind, inode, mode, uid, gid, size, mtime, at and at_time (the newest instant
+at which it was there), gone and gone_time, moved_to, session, uid_by, user, host, command.")]
 pub(crate) struct Ls {
     /// What to list.
     #[arg(value_name = "PATH", default_value = "/")]
@@ -321,6 +330,10 @@ pub(crate) struct Ls {
     /// Sizes as 4.0K, 1.5M.
     #[arg(short = 'H', long)]
     pub(crate) human: bool,
+
+    /// Names that once were in the directory and are not now: when they went, and by whom.
+    #[arg(long, conflicts_with_all = ["long", "recursive", "directory"])]
+    pub(crate) deleted: bool,
 
     #[command(flatten)]
     pub(crate) past: Past,
@@ -602,14 +615,17 @@ pub(crate) struct Mkdir {
 /// Sum up the sizes of trees.
 ///
 /// Prints the bytes that hold data (holes are not counted; a file with several names counts once) below each directory,
-/// as of now or of an instant. History is not in it: `frieze status` shows what all versions take.
+/// as of now or of an instant. With `--history` it prints two sums: the bytes of now, and those that are kept for the past
+/// only: overwritten, cut off, or of files since deleted, which count where their last name was.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
   frieze du -s -H /
   frieze du /src --at yesterday
+  frieze du -s -H --history /             what the past costs
 
-JSON: one line a directory (with -s: a path): path, bytes_live, size, files, directories, and, in the past, answered.")]
+JSON: one line a directory (with -s: a path): path, bytes_live, size, files, directories, and, in the past, answered.
+With --history: path, bytes_live, bytes_history, files, deleted_files, directories.")]
 pub(crate) struct Du {
     /// Files or directories.
     #[arg(value_name = "PATH", default_value = "/")]
@@ -623,44 +639,16 @@ pub(crate) struct Du {
     #[arg(long)]
     pub(crate) apparent_size: bool,
 
+    /// Bytes of now and bytes of history, side by side.
+    #[arg(long, conflicts_with_all = ["apparent_size", "at", "user_at"])]
+    pub(crate) history: bool,
+
     /// Sizes as 4.0K, 1.5M.
     #[arg(short = 'H', long)]
     pub(crate) human: bool,
 
     #[command(flatten)]
     pub(crate) past: Past,
-}
-
-/// Show every version of a file.
-///
-/// Prints one line for each change: when, its exact stamp (any of them can be given to `--at`), the time of the data
-/// where there is one, session and user who did it, offset and length. A file that is gone is named by an instant at
-/// which it was there.
-#[derive(Debug, Args)]
-#[command(after_long_help = "\
-Examples:
-  frieze log /report.txt
-  frieze log /deleted.txt --at yesterday
-  frieze cat /report.txt --at $(frieze log --json /report.txt | jq -r 'select(.kind == \"write\") | .stamp' | head -1)
-
-JSON: one line a version: stamp, time, kind (write, make, truncate, set-attr, named, unnamed, punch), user_time,
-session, uid, user, offset, len, name.")]
-pub(crate) struct Log {
-    /// The file or directory.
-    #[arg(value_name = "PATH")]
-    pub(crate) path: OsString,
-
-    /// An instant at which PATH named the file.
-    #[arg(long, value_name = "INSTANT")]
-    pub(crate) at: Option<String>,
-
-    /// Only changes after this instant.
-    #[arg(long, value_name = "INSTANT")]
-    pub(crate) since: Option<String>,
-
-    /// At most this many.
-    #[arg(short = 'n', long, value_name = "COUNT")]
-    pub(crate) limit: Option<u64>,
 }
 
 /// Print an exact instant to keep.

@@ -1,120 +1,14 @@
-//! `log`, `now` and `snapshot`: instants and what happened at them.
+//! `now` and `snapshot`: instants and their names.
 
 use anyhow::{Error, Result};
 use frieze_base::Reason;
-use frieze_client::{Hlc, LogReply, UserTime, Version, VersionKind};
-use serde_json::{Value, json};
+use frieze_client::Hlc;
+use serde_json::json;
 
-use crate::args::{self, Log, Now};
-use crate::copy::target;
+use crate::args::{self, Now};
 use crate::failure::Usage;
 use crate::format::{self, Table};
-use crate::path::FsPath;
 use crate::run::Run;
-
-/// `frieze log`.
-pub(crate) fn log(run: &mut Run, args: &Log) -> Result<()> {
-    let path = FsPath::parse(&args.path)?;
-    let mut fs = run.fs()?;
-    if let Some(text) = &args.at {
-        fs = fs.at(run.instant(text)?);
-    }
-    let mut after = match &args.since {
-        Some(text) => run.instant(text)?,
-        None => Hlc::ZERO,
-    };
-    let mut left = args.limit.unwrap_or(u64::MAX);
-    let mut heading = !run.json();
-    while left > 0 {
-        let count_max = u32::try_from(left.min(PAGE_MAX)).expect("a page fits");
-        let page = match fs.log(&target(&path, false), after, count_max) {
-            Ok(page) => page,
-            Err(error) if error.reason() == Reason::NotFound && args.at.is_none() => {
-                let words = "no such file or directory now; --at INSTANT names a file that was there then";
-                return run.report(&path.to_string(), Error::msg(words));
-            }
-            Err(error) => return run.report(&path.to_string(), error.into()),
-        };
-        left -= page.versions.len() as u64;
-        print_page(run, &page, std::mem::take(&mut heading))?;
-        match page.versions.last() {
-            Some(last) if page.more => after = Hlc(last.stamp),
-            _ => break,
-        }
-    }
-    Ok(())
-}
-
-/// Versions in a request: a screenful of pages, and far below the largest body.
-const PAGE_MAX: u64 = 1000;
-
-fn print_page(run: &mut Run, page: &LogReply, heading: bool) -> Result<()> {
-    let mut table = Table::new(&[false, false, false, true, true, false, false, false]);
-    if heading {
-        table.row(["TIME", "STAMP", "KIND", "OFFSET", "LENGTH", "USER", "SESSION", "DATA TIME"].map(str::to_owned));
-    }
-    for version in &page.versions {
-        if run.json() {
-            let item = version_to_json(run, version);
-            run.print(&item.to_string())?;
-            continue;
-        }
-        let stamp = Hlc(version.stamp);
-        let (offset, len) = match version.kind() {
-            VersionKind::Write | VersionKind::Punch => (version.offset.to_string(), version.len.to_string()),
-            VersionKind::Truncate => (String::new(), version.len.to_string()),
-            _ => (String::new(), String::new()),
-        };
-        let last = match version.user_time {
-            Some(ns) => UserTime(ns).to_string(),
-            None => format::printable(&version.name),
-        };
-        let session = if version.session == 0 { String::new() } else { version.session.to_string() };
-        table.row([
-            format::time_of(stamp),
-            stamp.to_string(),
-            kind_word(version.kind()).to_owned(),
-            offset,
-            len,
-            run.names.user(version.uid).to_owned(),
-            session,
-            last,
-        ]);
-    }
-    table.lines().try_for_each(|line| run.print(&line))
-}
-
-fn version_to_json(run: &mut Run, version: &Version) -> Value {
-    let stamp = Hlc(version.stamp);
-    json!({
-        "stamp": stamp.to_string(),
-        "time": format::time_of(stamp),
-        "kind": kind_word(version.kind()),
-        "user_time": version.user_time.map(|ns| UserTime(ns).to_string()),
-        "session": version.session,
-        "uid": version.uid,
-        "user": run.names.user(version.uid),
-        "offset": version.offset,
-        "len": version.len,
-        "name": (!version.name.is_empty()).then(|| String::from_utf8_lossy(&version.name)),
-    })
-}
-
-fn kind_word(kind: VersionKind) -> &'static str {
-    match kind {
-        VersionKind::Write => "write",
-        VersionKind::Make => "make",
-        VersionKind::Truncate => "truncate",
-        VersionKind::SetAttr => "set-attr",
-        VersionKind::Named => "named",
-        VersionKind::Unnamed => "unnamed",
-        VersionKind::Punch => "punch",
-        VersionKind::Cloned => "cloned",
-        VersionKind::Restored => "restored",
-        VersionKind::Undone => "undone",
-        VersionKind::Shared => "copied",
-    }
-}
 
 /// `frieze now`.
 pub(crate) fn now(run: &mut Run, args: &Now) -> Result<()> {

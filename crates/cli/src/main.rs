@@ -24,6 +24,7 @@ mod run;
 mod serve;
 mod server;
 mod sharing;
+mod timeline;
 
 #[cfg(test)]
 mod help_tests;
@@ -63,6 +64,7 @@ fn run(cli: Cli) -> Result<()> {
         Command::Serve(args) => serve::serve(&mut run, args),
         Command::Mount(args) => mount::mount(&mut run, args),
         Command::Umount(args) => mount::umount(&mut run, args),
+        Command::Ls(args) if args.deleted => timeline::ls_deleted(&mut run, args),
         Command::Ls(args) => list::ls(&mut run, args),
         Command::Stat(args) => list::stat(&mut run, args),
         Command::Cat(args) => list::cat(&mut run, args),
@@ -73,11 +75,16 @@ fn run(cli: Cli) -> Result<()> {
         Command::Ln(args) => change::ln(&mut run, args),
         Command::Rm(args) => change::rm(&mut run, args),
         Command::Mkdir(args) => change::mkdir(&mut run, args),
+        Command::Du(args) if args.history => timeline::du_history(&mut run, args),
         Command::Du(args) => list::du(&mut run, args),
-        Command::Log(args) => history::log(&mut run, args),
         Command::Clone(args) => sharing::clone(&mut run, args),
         Command::Restore(args) => sharing::restore(&mut run, args),
         Command::Undo(args) => sharing::undo(&mut run, args),
+        Command::Log(args) => timeline::log(&mut run, args),
+        Command::Diff(args) => timeline::diff(&mut run, args),
+        Command::Find(args) => timeline::find(&mut run, args),
+        Command::Sessions(args) => timeline::sessions(&mut run, args),
+        Command::Run(args) => timeline::run_with(&mut run, args),
         Command::Now(args) => history::now(&mut run, args),
         Command::Snapshot(command) => history::snapshot(&mut run, command),
         Command::Time(command) => server::time(&mut run, command),
@@ -135,6 +142,10 @@ impl Command {
             Command::Clone(_) => "clone",
             Command::Restore(_) => "restore",
             Command::Undo(_) => "undo",
+            Command::Diff(_) => "diff",
+            Command::Find(_) => "find",
+            Command::Sessions(_) => "sessions",
+            Command::Run(_) => "run",
             Command::Now(_) => "now",
             Command::Snapshot(_) => "snapshot",
             Command::Time(_) => "time",

@@ -152,6 +152,12 @@ pub(crate) fn name_of(reply: &Reply) -> &'static str {
         Reply::Edited(_) => "a clone, restore, undo or copy",
         Reply::Recalls(_) => "recalls",
         Reply::Lock(_) | Reply::TestLock(_) => "a lock",
+        Reply::Diff(_) => "differences",
+        Reply::Story(_) => "events",
+        Reply::LastSeen(_) => "when a name was there",
+        Reply::Deleted(_) => "names that went",
+        Reply::Sessions(_) => "sessions",
+        Reply::Usage(_) => "what history takes",
     }
 }
 

@@ -386,12 +386,16 @@ impl Fs {
         }
     }
 
-    fn ask(&self, request: Request) -> Result<Reply, Error> {
+    pub(crate) fn ask(&self, request: Request) -> Result<Reply, Error> {
         match &self.granted {
             // Grants belong to a session.
             Some(granted) => self.shared.query_in_session_noting(self.caller.as_ref(), request, Some(granted)),
             None => self.shared.query(self.caller.as_ref(), request),
         }
+    }
+
+    pub(crate) fn unexpected(&self, asked: &'static str, got: &Reply) -> Error {
+        self.shared.unexpected(asked, got)
     }
 
     fn change(&self, what: &'static str, op: Op) -> Result<TxnReply, Error> {

@@ -37,6 +37,7 @@ mod session;
 mod sharing;
 mod space;
 mod stream;
+mod timeline;
 
 pub use client::Client;
 pub use error::Error;
@@ -51,7 +52,16 @@ pub use frieze_wire::message::{
     Answered, Attr, DirEntry, Durability, FileKind, HelloReply, ListReply, LogReply, NowReply, Snapshot, StatReply,
     StatusReply, TxnReply, Version, VersionKind, View, WriteReply,
 };
+pub use frieze_wire::timeline::{
+    DeletedReply, DiffReply, Difference, Gone, LastSeenReply, SessionInfo, Side, Span, StoryReply, UsageReply,
+};
 pub use frieze_wire::txn::{Caller, SetAttr, Special, Target, TimeValue};
 pub use fs::{CreateMode, Fs, OpenFlags, RenameMode, XattrMode};
 pub use holding::{Granted, Recaller};
+/// What differs beside a name: bits of [`Difference::flags`].
+pub mod flags {
+    pub use frieze_wire::timeline::{CONTENT, MODE, OWNER, REPLACED, TIMES, XATTRS};
+}
+
 pub use options::Options;
+pub use timeline::Interval;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
-use frieze_base::{ByteRange, ChainId, ChunkId, FastMap, InodeId, Rng, SegmentId};
+use frieze_base::{ByteRange, ChainId, ChunkId, FastMap, InodeId, Rng, SegmentId, SessionId};
 use frieze_hlc::{Hlc, UserTime};
 
 use crate::index::{File, Touched, Writers};
@@ -80,6 +80,8 @@ pub struct MultiLog {
     files: FastMap<InodeId, File>,
     writers: Writers,
     touched: Touched,
+    /// Stamp of the newest record of every session.
+    newest_of: FastMap<SessionId, Hlc>,
     chains: BTreeMap<ChainId, ChainState>,
     records: u64,
     log_bytes: u64,
@@ -106,6 +108,7 @@ impl MultiLog {
             files: FastMap::default(),
             writers: Writers::default(),
             touched: Touched::default(),
+            newest_of: FastMap::default(),
             chains: BTreeMap::new(),
             records: 0,
             log_bytes: 0,
@@ -296,6 +299,19 @@ impl MultiLog {
         (files, looked_at)
     }
 
+    /// Stamp of the newest record that a session wrote; `None` if it wrote none.
+    pub fn newest_of(&self, session: SessionId) -> Option<Hlc> {
+        self.newest_of.get(&session).copied()
+    }
+
+    /// Bytes that were ever written to a file, those since overwritten or hidden included.
+    ///
+    /// # Cost
+    /// A pass over the file's records in memory.
+    pub fn written_bytes(&self, inode: InodeId) -> u64 {
+        self.files.get(&inode).map_or(0, File::written_bytes)
+    }
+
     /// The stamp at which the file is read to see it at user time `user`, among records stamped up to `upto`. `None` if
     /// none of them has a user time.
     pub fn by_user_time(&self, inode: InodeId, user: UserTime, upto: Hlc) -> Option<UserCut> {
@@ -327,8 +343,9 @@ impl MultiLog {
         let entry = (size_of::<(InodeId, File)>() + 1) * 8 / 7;
         let footers: usize = self.segments[self.closed..].iter().map(|segment| segment.entries.capacity()).sum();
         let segments = self.segments.capacity() * size_of::<Segment>();
-        let maps =
-            self.files.capacity() * entry + self.writers.heap_bytes() + self.touched.heap_bytes() + footers + segments;
+        let sessions = self.newest_of.capacity() * (size_of::<(SessionId, Hlc)>() + 1) * 8 / 7;
+        let who_and_when = sessions + self.writers.heap_bytes() + self.touched.heap_bytes();
+        let maps = self.files.capacity() * entry + who_and_when + footers + segments;
         Stats {
             records: self.records,
             log_bytes: self.log_bytes,
@@ -358,6 +375,7 @@ impl MultiLog {
         self.tip = segment.link();
         self.records += 1;
         self.touched.push(meta.chunk.inode, meta.stamp);
+        self.newest_of.insert(meta.session, meta.stamp);
         let file = self.files.entry(meta.chunk.inode).or_default();
         self.files_bytes += file.push(meta, slot as u32, at, &mut self.writers) as u64;
         let chain = self.chains.entry(meta.chain).or_default();

@@ -39,11 +39,19 @@ pub trait History {
     /// As [`History::newest`].
     fn scan(&self, prefix: &[u8], after: &[u8], at: Hlc, visit: &mut VisitValue<'_>) -> Result<(), Fault>;
 
-    /// Visits all versions stamped in (`after`, `upto`] of keys that start with `prefix`, by key, then by stamp.
+    /// Visits all versions stamped in (`after`, `upto`] of keys that start with `prefix` and are greater than the whole
+    /// key `above` (empty: from the start), by key, then by stamp.
     ///
     /// # Errors
     /// As [`History::newest`].
-    fn versions(&self, prefix: &[u8], after: Hlc, upto: Hlc, visit: &mut VisitVersion<'_>) -> Result<(), Fault>;
+    fn versions(
+        &self,
+        prefix: &[u8],
+        above: &[u8],
+        after: Hlc,
+        upto: Hlc,
+        visit: &mut VisitVersion<'_>,
+    ) -> Result<(), Fault>;
 
     /// Visits the versions of one key stamped in (`after`, `upto`], by stamp. It reads those and no others.
     ///

@@ -51,4 +51,7 @@ pub use namespace::{Counts, Namespace, ORPHANS_KEPT_MAX, Resolved, Session, Snap
 pub use patch::{PATCHES_MAX, Patch, PatchSource};
 pub use read::Listed;
 pub use sessions::{GRANT_CHUNKS_MAX, SESSIONS_MAX, SNAPSHOTS_MAX};
-pub use timeline::{Cause, Changed, Named, Revision, State, Subject, SubjectChange, entry_at, names_at};
+pub use timeline::{
+    Cause, Changed, EntryVersion, Named, PastSession, Revision, State, Subject, SubjectChange, author, changes_of,
+    entry_at, names_at, version_of_name, visit_names,
+};

@@ -71,8 +71,15 @@ impl History for MemoryHistory {
         Ok(())
     }
 
-    fn versions(&self, prefix: &[u8], after: Hlc, upto: Hlc, visit: &mut VisitVersion<'_>) -> Result<(), Fault> {
-        for (key, versions) in self.from(prefix, &[]) {
+    fn versions(
+        &self,
+        prefix: &[u8],
+        above: &[u8],
+        after: Hlc,
+        upto: Hlc,
+        visit: &mut VisitVersion<'_>,
+    ) -> Result<(), Fault> {
+        for (key, versions) in self.from(prefix, above) {
             for (stamp, value) in versions.range((Bound::Excluded(after), Bound::Unbounded)) {
                 if *stamp > upto {
                     break;

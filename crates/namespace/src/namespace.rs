@@ -267,6 +267,12 @@ impl Namespace {
         self.sessions.iter().map(|(id, session)| (*id, session))
     }
 
+    /// Stamp of the newest change of names or attributes that an open session is remembered for.
+    pub fn newest_of(&self, session: SessionId) -> Option<Hlc> {
+        let outcomes = self.replies.get(&session)?.outcomes.values();
+        outcomes.map(|outcome| Hlc(outcome.stamp)).max()
+    }
+
     /// Named instants in order of name.
     pub fn snapshots(&self) -> impl Iterator<Item = &Snapshot> {
         self.snapshots.values()

@@ -184,7 +184,7 @@ impl Namespace {
     ) -> Result<Vec<Version>, Fault> {
         let mut versions = Vec::new();
         let mut broken = Ok(());
-        history.versions(&Key::Inode(id).encode(), after, upto, &mut |_, stamp, value| {
+        history.versions_of(&Key::Inode(id).encode(), after, upto, &mut |_, stamp, value| {
             if versions.len() >= max {
                 return false;
             }

@@ -16,7 +16,7 @@ use crate::history::History;
 use crate::inode::Inode;
 use crate::key::Key;
 use crate::namespace::Entry;
-use crate::stored::{StoredEntry, StoredInode, StoredXattr, decode};
+use crate::stored::{StoredEntry, StoredInode, StoredSession, StoredXattr, decode};
 
 /// What a version is of.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -258,7 +258,10 @@ impl Changed {
 }
 
 /// Who made the version of an inode that is stamped exactly `stamp`; (0, 0) if there is none.
-fn author(history: &dyn History, id: InodeId, stamp: Hlc) -> Result<(SessionId, u32), Fault> {
+///
+/// # Errors
+/// `Corrupt`; those of the store.
+pub fn author(history: &dyn History, id: InodeId, stamp: Hlc) -> Result<(SessionId, u32), Fault> {
     match history.newest(&Key::Inode(id).encode(), stamp)? {
         Some((from, Some(value))) if from == stamp => {
             let stored: StoredInode = decode(&value, "inode")?;
@@ -299,4 +302,174 @@ pub fn names_at(history: &dyn History, id: InodeId, at: Hlc) -> Result<Vec<Named
     })?;
     broken?;
     Ok(names)
+}
+
+/// One version of a directory entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EntryVersion {
+    /// From when on.
+    pub from: Hlc,
+    /// What the name stood for; `None`: nothing.
+    pub state: Option<(InodeId, FileKind)>,
+}
+
+impl EntryVersion {
+    fn read(from: Hlc, value: Option<&[u8]>) -> Result<EntryVersion, Error> {
+        let entry = value.map(|value| Entry::read(from, value)).transpose()?;
+        Ok(EntryVersion { from, state: entry.map(|entry| (entry.inode(), entry.kind())) })
+    }
+}
+
+/// The version of a name that held at an instant; `None` if there never had been one.
+///
+/// # Errors
+/// `Corrupt`; those of the store.
+pub fn version_of_name(
+    history: &dyn History,
+    parent: InodeId,
+    name: &[u8],
+    at: Hlc,
+) -> Result<Option<EntryVersion>, Fault> {
+    let found = history.newest(&Key::Entry(parent, name).encode(), at)?;
+    Ok(found.map(|(from, value)| EntryVersion::read(from, value.as_deref())).transpose()?)
+}
+
+/// Visits every name that a directory ever had, after the name `above` (empty: from the start), in byte order, with its
+/// versions stamped up to `upto`, oldest first. False ends the visit.
+///
+/// # Errors
+/// `Corrupt`; those of the store.
+///
+/// # Cost
+/// The versions of the names visited.
+pub fn visit_names(
+    history: &dyn History,
+    directory: InodeId,
+    above: &[u8],
+    upto: Hlc,
+    visit: &mut dyn FnMut(&[u8], &[EntryVersion]) -> bool,
+) -> Result<(), Fault> {
+    let prefix = Key::Entry(directory, b"").encode();
+    let after = if above.is_empty() { Vec::new() } else { Key::Entry(directory, above).encode() };
+    let mut name = Vec::new();
+    let mut versions = Vec::new();
+    let mut broken = Ok(());
+    let mut goes_on = true;
+    history.versions(&prefix, &after, Hlc::ZERO, upto, &mut |key, stamp, value| {
+        let this = &key[prefix.len()..];
+        if name != this {
+            if !versions.is_empty() {
+                goes_on = visit(&name, &versions);
+            }
+            name = this.to_vec();
+            versions.clear();
+        }
+        match EntryVersion::read(stamp, value) {
+            Ok(version) => versions.push(version),
+            Err(error) => broken = Err(error),
+        }
+        goes_on && broken.is_ok()
+    })?;
+    broken?;
+    if goes_on && !versions.is_empty() {
+        visit(&name, &versions);
+    }
+    Ok(())
+}
+
+/// Stamps in (`after`, `upto`] at which a directory, its names or its attributes changed, oldest first, at most `max`.
+///
+/// # Errors
+/// Those of the store.
+pub fn changes_of(history: &dyn History, id: InodeId, after: Hlc, upto: Hlc, max: usize) -> Result<Vec<Hlc>, Fault> {
+    let mut stamps = Vec::new();
+    history.versions_of(&Key::Inode(id).encode(), after, upto, &mut |_, stamp, _| {
+        stamps.push(stamp);
+        stamps.len() < max
+    })?;
+    Ok(stamps)
+}
+
+/// A session as history knows it, whether or not it is still open.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PastSession {
+    /// Its number, which is the stamp at which it was opened.
+    pub id: SessionId,
+    /// The user proven by the server.
+    pub uid: u32,
+    /// Program, as the client told it.
+    pub command: String,
+    /// Host, as the client told it.
+    pub host: String,
+    /// When it ended; `None` while it is open.
+    pub ended: Option<Hlc>,
+}
+
+impl PastSession {
+    /// A session by its number; `None` if there never was one.
+    ///
+    /// # Errors
+    /// `Corrupt`; those of the store.
+    pub fn find(history: &dyn History, id: SessionId) -> Result<Option<PastSession>, Fault> {
+        let key = Key::Session(id).encode();
+        let mut ended = None;
+        let mut found = history.newest(&key, Hlc::MAX)?;
+        if let Some((stamp, None)) = found {
+            ended = Some(stamp);
+            found = history.newest(&key, stamp.previous())?;
+        }
+        let Some((_, Some(value))) = found else { return Ok(None) };
+        Ok(Some(PastSession::read(id, &value, ended)?))
+    }
+
+    /// The sessions numbered above `after` that were open after `since`, oldest first, at most `max`.
+    ///
+    /// # Errors
+    /// `Corrupt`; those of the store.
+    ///
+    /// # Cost
+    /// All sessions above `after`: about 60 bytes each.
+    pub fn list(history: &dyn History, after: SessionId, since: Hlc, max: usize) -> Result<Vec<PastSession>, Fault> {
+        let above = if after.0 == 0 { Vec::new() } else { Key::Session(after).encode() };
+        let mut found: Vec<PastSession> = Vec::new();
+        let mut broken = Ok(());
+        history.versions(b"S", &above, Hlc::ZERO, Hlc::MAX, &mut |key, stamp, value| {
+            let Some(Key::Session(id)) = Key::decode(key) else {
+                broken = Err(Error::Corrupt { what: "key of a session" });
+                return false;
+            };
+            match value {
+                None => {
+                    if let Some(last) = found.last_mut().filter(|last| last.id == id) {
+                        last.ended = Some(stamp);
+                    }
+                }
+                Some(value) => {
+                    // Whether the one before counts is known now.
+                    if found.last().is_some_and(|last| last.ended.is_some_and(|ended| ended <= since)) {
+                        found.pop();
+                    }
+                    if found.len() > max {
+                        return false;
+                    }
+                    match PastSession::read(id, value, None) {
+                        Ok(session) => found.push(session),
+                        Err(error) => broken = Err(error),
+                    }
+                }
+            }
+            broken.is_ok()
+        })?;
+        broken?;
+        if found.last().is_some_and(|last| last.ended.is_some_and(|ended| ended <= since)) {
+            found.pop();
+        }
+        found.truncate(max);
+        Ok(found)
+    }
+
+    fn read(id: SessionId, value: &[u8], ended: Option<Hlc>) -> Result<PastSession, Error> {
+        let StoredSession { uid, command, host } = decode(value, "session")?;
+        Ok(PastSession { id, uid, command, host, ended })
+    }
 }

@@ -208,7 +208,7 @@ impl History for Nothing {
         Ok(())
     }
 
-    fn versions(&self, _: &[u8], _: Hlc, _: Hlc, _: &mut VisitVersion<'_>) -> Result<(), Fault> {
+    fn versions(&self, _: &[u8], _: &[u8], _: Hlc, _: Hlc, _: &mut VisitVersion<'_>) -> Result<(), Fault> {
         Ok(())
     }
 

@@ -401,6 +401,12 @@ impl Engine {
                 Ok(()) => return None,
                 Err(fault) => Err(fault),
             },
+            Request::Diff(ask) => self.diff(principal, &ask).map(Reply::Diff),
+            Request::Story(ask) => self.story(principal, &ask).map(Reply::Story),
+            Request::LastSeen(ask) => self.last_seen(principal, &ask).map(Reply::LastSeen),
+            Request::Deleted(ask) => self.deleted(principal, &ask).map(Reply::Deleted),
+            Request::Sessions(ask) => self.list_sessions(&ask).map(Reply::Sessions),
+            Request::Usage(ask) => self.usage(principal, &ask).map(Reply::Usage),
         })
     }
 

@@ -100,6 +100,19 @@ fn prefix_end(prefix: &[u8]) -> Vec<u8> {
     end
 }
 
+/// First stored key of those that start with `prefix` and are greater than the whole key `after` (empty: all).
+fn start(prefix: &[u8], after: &[u8]) -> Vec<u8> {
+    if after.is_empty() {
+        let mut from = Vec::new();
+        escape_into(prefix, &mut from);
+        return from;
+    }
+    // Every version of `after` itself lies below its terminator followed by a full stamp.
+    let mut from = stored_key(after, Hlc::MAX);
+    from.push(0);
+    from
+}
+
 fn encode_value(value: Option<&[u8]>) -> Vec<u8> {
     match value {
         None => vec![ABSENT],
@@ -354,14 +367,7 @@ impl History for Versions {
     }
 
     fn scan(&self, prefix: &[u8], after: &[u8], at: Hlc, visit: &mut VisitValue<'_>) -> Result<(), Fault> {
-        let mut from = Vec::new();
-        if after.is_empty() {
-            escape_into(prefix, &mut from);
-        } else {
-            // Every version of `after` itself lies below its terminator followed by a full stamp.
-            from = stored_key(after, Hlc::MAX);
-            from.push(0);
-        }
+        let from = start(prefix, after);
         let mut newest: Option<(Vec<u8>, Hlc, Vec<u8>)> = None;
         let mut stopped = false;
         let mut failed = None;
@@ -398,9 +404,15 @@ impl History for Versions {
         Ok(())
     }
 
-    fn versions(&self, prefix: &[u8], after: Hlc, upto: Hlc, visit: &mut VisitVersion<'_>) -> Result<(), Fault> {
-        let mut from = Vec::new();
-        escape_into(prefix, &mut from);
+    fn versions(
+        &self,
+        prefix: &[u8],
+        above: &[u8],
+        after: Hlc,
+        upto: Hlc,
+        visit: &mut VisitVersion<'_>,
+    ) -> Result<(), Fault> {
+        let from = start(prefix, above);
         let mut failed = None;
         self.merged(&from, &prefix_end(prefix), &mut |stored, value| match parse_stored_key(stored) {
             Ok((key, stamp)) if stamp > after && stamp <= upto => visit(&key, stamp, decode_value(value)),

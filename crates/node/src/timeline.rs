@@ -3,18 +3,16 @@
 //!
 //! Guarantees: complete for a closed interval, and the same whenever it is asked again; what it reads grows with the
 //! changes of the interval and not with the tree.
-//! Leaves to others: what a caller may see of it (`changed`), taking changes back.
-
-#![expect(dead_code, reason = "the requests that ask for it come with the commands of time")]
+//! Leaves to others: what a caller may see of it (`differences`), taking changes back.
 
 use frieze_base::{ByteRange, FastMap, Fault, InodeId, Reason, SessionId};
 use frieze_hlc::Hlc;
 use frieze_multilog::{RecordKind, RecordMeta};
-use frieze_namespace::{Changed, Cut, Named, Subject, SubjectChange};
-use frieze_wire::message::View;
+use frieze_namespace::{Changed, Cut, History, Named, Subject, SubjectChange, names_at};
 use frieze_wire::txn::Caller;
 
 use crate::engine::Engine;
+use crate::story::exact;
 
 /// Changes of one feed: beyond, the caller asks for a shorter interval. About 200 bytes each: 200 MiB.
 pub(crate) const CHANGES_MAX: usize = 1 << 20;
@@ -37,6 +35,8 @@ pub(crate) enum Scope {
     Everything,
     /// What is, at the start or at the end of the interval, this inode or below it.
     Within(InodeId),
+    /// This directory and the names in it, not what is below them.
+    Names(InodeId),
 }
 
 /// What changed in an interval.
@@ -88,41 +88,74 @@ impl Engine {
     /// # Cost
     /// The changes of the interval in the whole file system, and for those within the scope their versions.
     pub(crate) fn changes(&self, scope: Scope, interval: Interval) -> Result<Changes, Fault> {
-        self.answer(View { at: Some(interval.upto.0), user_at: None })?;
+        self.answer(exact(interval.upto))?;
+        let mut changes = self.names_changed(scope, interval)?;
+        let (files, entries_read) = self.files_changed(scope, interval)?;
+        changes.files = files;
+        changes.entries_read += entries_read;
+        Ok(changes)
+    }
+
+    /// The part of [`Engine::changes`] that the namespace knows; the interval has to be closed.
+    ///
+    /// # Errors
+    /// `Overloaded` for more than [`CHANGES_MAX`] changes; those of the store.
+    pub(crate) fn names_changed(&self, scope: Scope, interval: Interval) -> Result<Changes, Fault> {
         let history = self.meta.versions();
-        let nobody = Caller::root();
-        let mut ends = [Cut::new(history, interval.after, &nobody), Cut::new(history, interval.upto, &nobody)];
+        let mut within = Within::new(history, scope, interval);
         // The names of the scope itself lie in directories above it.
         let own_names: Vec<Named> = match scope {
             Scope::Everything => Vec::new(),
-            Scope::Within(root) => [ends[0].names(root)?, ends[1].names(root)?].concat(),
-        };
-        let mut known: FastMap<InodeId, bool> = FastMap::default();
-        let mut within = |id: InodeId| -> Result<bool, Fault> {
-            let Scope::Within(root) = scope else { return Ok(true) };
-            if let Some(&known) = known.get(&id) {
-                return Ok(known);
-            }
-            let answer = is_within(&mut ends[0], id, root)? || is_within(&mut ends[1], id, root)?;
-            known.insert(id, answer);
-            Ok(answer)
+            Scope::Within(root) | Scope::Names(root) => [interval.after, interval.upto]
+                .map(|at| names_at(history, root, at))
+                .into_iter()
+                .collect::<Result<Vec<_>, _>>()?
+                .concat(),
         };
         let changed = Changed::read(history, interval.after, interval.upto, CHANGES_MAX, &mut |subject| {
             let named = |own: &Named| matches!(subject, Subject::Entry { parent, name } if *parent == own.parent && *name == own.name);
-            Ok(own_names.iter().any(named) || within(subject.inode())?)
+            Ok(own_names.iter().any(named) || within.holds(subject.inode())?)
         })?;
-        let mut entries_read = changed.index_entries + changed.versions;
-        let (touched, looked_at) = self.data.device().log().touched(interval.after, interval.upto);
-        entries_read += looked_at;
+        let entries_read = changed.index_entries + changed.versions;
+        Ok(Changes { subjects: changed.subjects, files: Vec::new(), entries_read })
+    }
+
+    /// The part of [`Engine::changes`] that the device knows, and how many entries were read for it; the interval has to
+    /// be closed.
+    ///
+    /// # Errors
+    /// As [`Engine::written`]; those of the store.
+    pub(crate) fn files_changed(&self, scope: Scope, interval: Interval) -> Result<(Vec<FileChange>, u64), Fault> {
+        let history = self.meta.versions();
+        let (touched, mut entries_read) = self.data.device().log().touched(interval.after, interval.upto);
+        let mut within = Within::new(history, scope, interval);
         let mut files = Vec::new();
         for inode in touched {
-            if within(inode)? {
+            if within.holds_file(inode)? {
                 let (change, records) = self.written(inode, interval)?;
                 entries_read += records;
                 files.push(change);
             }
         }
-        Ok(Changes { subjects: changed.subjects, files, entries_read })
+        Ok((files, entries_read))
+    }
+
+    /// Stamps of the transactions of an interval that changed names, inodes or attributes, oldest first, at most `max`.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub(crate) fn stamps(&self, interval: Interval, max: usize) -> Result<Vec<Hlc>, Fault> {
+        let mut stamps: Vec<Hlc> = Vec::new();
+        self.meta.versions().changed(interval.after, interval.upto, &mut |stamp, _| {
+            if stamps.last() != Some(&stamp) {
+                if stamps.len() == max {
+                    return false;
+                }
+                stamps.push(stamp);
+            }
+            true
+        })?;
+        Ok(stamps)
     }
 
     /// What was written to a file in `interval`, whatever a truncate hides of it now, and how many records that are.
@@ -173,6 +206,55 @@ impl Written {
         who(self) == who(next) && self.range.end() == next.range.start()
     }
 }
+
+/// What lies within a scope at either end of an interval.
+struct Within<'a> {
+    scope: Scope,
+    ends: [Cut<'a>; 2],
+    known: FastMap<InodeId, bool>,
+}
+
+impl<'a> Within<'a> {
+    fn new(history: &'a dyn History, scope: Scope, interval: Interval) -> Within<'a> {
+        // What may be told of it is asked later.
+        let ends = [interval.after, interval.upto].map(|at| Cut::new(history, at, &ANYBODY));
+        Within { scope, ends, known: FastMap::default() }
+    }
+
+    /// True if what changed of this inode (of a directory: its names, too) belongs to the scope.
+    fn holds(&mut self, id: InodeId) -> Result<bool, Fault> {
+        match self.scope {
+            Scope::Everything => Ok(true),
+            Scope::Names(directory) => Ok(id == directory),
+            Scope::Within(_) => self.holds_file(id),
+        }
+    }
+
+    /// True if this file has a name in the scope.
+    fn holds_file(&mut self, id: InodeId) -> Result<bool, Fault> {
+        let root = match self.scope {
+            Scope::Everything => return Ok(true),
+            Scope::Within(root) | Scope::Names(root) => root,
+        };
+        if let Some(&known) = self.known.get(&id) {
+            return Ok(known);
+        }
+        let mut answer = id == root;
+        for end in &mut self.ends {
+            if answer {
+                break;
+            }
+            answer = match self.scope {
+                Scope::Names(directory) => end.names(id)?.iter().any(|named| named.parent == directory),
+                _ => is_within(end, id, root)?,
+            };
+        }
+        self.known.insert(id, answer);
+        Ok(answer)
+    }
+}
+
+static ANYBODY: Caller = Caller { uid: 0, gid: 0, groups: Vec::new() };
 
 /// True if an inode was `root` or lay below it.
 fn is_within(cut: &mut Cut<'_>, id: InodeId, root: InodeId) -> Result<bool, Fault> {

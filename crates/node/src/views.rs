@@ -33,7 +33,7 @@ const PAGE_MAX: usize = 10_000;
 /// Times a read of now starts again because the file was truncated meanwhile, before it keeps writers out.
 const MIXED_MAX: u32 = 8;
 
-fn page(count_max: u32) -> usize {
+pub(crate) fn page(count_max: u32) -> usize {
     if count_max == 0 { PAGE } else { (count_max as usize).min(PAGE_MAX) }
 }
 
@@ -220,7 +220,7 @@ impl Engine {
         self.meta.namespace().inode(self.meta.versions(), id, at)
     }
 
-    fn check(&self, principal: &Principal, id: InodeId, at: Option<Hlc>, mask: u32) -> Result<(), Fault> {
+    pub(crate) fn check(&self, principal: &Principal, id: InodeId, at: Option<Hlc>, mask: u32) -> Result<(), Fault> {
         self.meta.namespace().check_access(self.meta.versions(), id, at, &principal.caller, mask)
     }
 
@@ -448,7 +448,8 @@ impl Engine {
         versions.sort_by_key(|version| version.stamp);
         more |= versions.len() > max;
         versions.truncate(max);
-        Ok(LogReply { versions, more })
+        let sessions = self.infos(versions.iter().map(|version| version.session))?;
+        Ok(LogReply { versions, more, sessions })
     }
 
     pub(crate) fn status(&self) -> StatusReply {

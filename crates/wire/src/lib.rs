@@ -8,6 +8,7 @@ pub mod edit;
 pub mod frame;
 pub mod holding;
 pub mod message;
+pub mod timeline;
 pub mod txn;
 
 mod convert;

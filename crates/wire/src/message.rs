@@ -4,6 +4,10 @@
 //! are [`crate::txn`] operations inside [`Request::Txn`].
 
 use crate::holding::{CancelLock, Lock, LockReply, Recalls, RecallsReply, TestLock, TestLockReply};
+use crate::timeline::{
+    Deleted, DeletedReply, Diff, DiffReply, LastSeen, LastSeenReply, SessionInfo, Sessions, SessionsReply, Story,
+    StoryReply, Usage, UsageReply,
+};
 use crate::txn::{Caller, Op, Target};
 
 /// The instant and user time that a read asks for. Both absent: now.
@@ -611,6 +615,9 @@ pub struct LogReply {
     /// True if more follow.
     #[prost(bool, tag = "2")]
     pub more: bool,
+    /// The sessions named.
+    #[prost(message, repeated, tag = "3")]
+    pub sessions: Vec<SessionInfo>,
 }
 
 /// Asks how the server is.
@@ -803,6 +810,24 @@ pub enum Request {
     /// Waits for a lock no longer.
     #[prost(message, tag = "53")]
     CancelLock(CancelLock),
+    /// Differences of two instants.
+    #[prost(message, tag = "60")]
+    Diff(Diff),
+    /// What happened in a directory.
+    #[prost(message, tag = "61")]
+    Story(Story),
+    /// The newest instant at which a path existed.
+    #[prost(message, tag = "62")]
+    LastSeen(LastSeen),
+    /// Names that once were there.
+    #[prost(message, tag = "63")]
+    Deleted(Deleted),
+    /// Who was connected.
+    #[prost(message, tag = "64")]
+    Sessions(Sessions),
+    /// Bytes of now and of history.
+    #[prost(message, tag = "65")]
+    Usage(Usage),
 }
 
 /// Body of a request frame.
@@ -814,7 +839,7 @@ pub struct RequestBody {
     /// What is asked.
     #[prost(
         oneof = "Request",
-        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 40, 70, 71, 72, 73, 50, 51, 52, 53"
+        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 40, 50, 51, 52, 53, 60, 61, 62, 63, 64, 65, 70, 71, 72, 73"
     )]
     pub request: Option<Request>,
 }
@@ -879,13 +904,34 @@ pub enum Reply {
     /// To [`TestLock`].
     #[prost(message, tag = "52")]
     TestLock(TestLockReply),
+    /// To [`Diff`].
+    #[prost(message, tag = "60")]
+    Diff(DiffReply),
+    /// To [`Story`].
+    #[prost(message, tag = "61")]
+    Story(StoryReply),
+    /// To [`LastSeen`].
+    #[prost(message, tag = "62")]
+    LastSeen(LastSeenReply),
+    /// To [`Deleted`].
+    #[prost(message, tag = "63")]
+    Deleted(DeletedReply),
+    /// To [`Sessions`].
+    #[prost(message, tag = "64")]
+    Sessions(SessionsReply),
+    /// To [`Usage`].
+    #[prost(message, tag = "65")]
+    Usage(UsageReply),
 }
 
 /// Body of a reply frame.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct ReplyBody {
     /// The answer.
-    #[prost(oneof = "Reply", tags = "1, 2, 4, 5, 6, 9, 10, 11, 13, 14, 15, 16, 17, 18, 40, 70, 50, 51, 52")]
+    #[prost(
+        oneof = "Reply",
+        tags = "1, 2, 4, 5, 6, 9, 10, 11, 13, 14, 15, 16, 17, 18, 40, 50, 51, 52, 60, 61, 62, 63, 64, 65, 70"
+    )]
     pub reply: Option<Reply>,
 }
 

@@ -16,6 +16,7 @@ use frieze_wire::edit::*;
 use frieze_wire::frame::{BODY_BYTES_MAX, PAYLOAD_BYTES_MAX, PROTOCOL_VERSION};
 use frieze_wire::holding::*;
 use frieze_wire::message::*;
+use frieze_wire::timeline::*;
 use frieze_wire::txn::*;
 use frieze_wire::{FRAME_HEADER_BYTES, FrameHeader, FrameKind, Holds};
 use proptest::prelude::*;
@@ -205,7 +206,7 @@ fn requests() -> Vec<(&'static str, Request)> {
         ),
         ("now", Request::Now(Now { name: "last-whole".into() })),
         ("snapshots", Request::Snapshots(Snapshots {})),
-        ("log", Request::Log(Log { target, view, after: AT, count_max: 10 })),
+        ("log", Request::Log(Log { target: target.clone(), view, after: AT, count_max: 10 })),
         ("status", Request::Status(Status {})),
         ("clone", Request::Clone(CloneTree { source: file(), at: AT, target: file(), dry_run: true })),
         ("restore", Request::Restore(Restore { target: file(), at: AT, delete: true, dry_run: true })),
@@ -243,7 +244,58 @@ fn requests() -> Vec<(&'static str, Request)> {
                 durability: Durability::Sync as i32,
             }),
         ),
+        ("diff", Request::Diff(Diff { target: target.clone(), from: AT, to: AT + 1, skip: 3, count_max: 10 })),
+        (
+            "story",
+            Request::Story(Story {
+                target: target.clone(),
+                view,
+                after: AT,
+                upto: AT + 1,
+                recursive: true,
+                count_max: 10,
+            }),
+        ),
+        ("last_seen", Request::LastSeen(LastSeen { path: b"/a/b".to_vec() })),
+        ("deleted", Request::Deleted(Deleted { target: target.clone(), view, after: b"m".to_vec(), count_max: 10 })),
+        ("sessions", Request::Sessions(Sessions { since: AT, after: 7, count_max: 10 })),
+        ("usage", Request::Usage(Usage { target, view, after: b"m".to_vec(), count_max: 10 })),
     ]
+}
+
+fn side() -> Side {
+    Side {
+        path: b"/a/b.txt".to_vec(),
+        inode: 77,
+        kind: FileKind::Symlink as i32,
+        mode: 0o640,
+        uid: 1000,
+        gid: 100,
+        size: 12,
+        mtime_ns: -3,
+        born: AT,
+    }
+}
+
+fn session() -> SessionInfo {
+    SessionInfo { id: 42, uid: 1000, command: "fio".into(), host: "h1".into(), ended: AT, last: AT - 1 }
+}
+
+fn difference() -> Difference {
+    Difference {
+        before: Some(side()),
+        after: Some(side()),
+        flags: CONTENT | MODE | OWNER | TIMES | XATTRS | REPLACED,
+        stamp: AT,
+        session: 42,
+        uid: 1000,
+        spans: vec![Span { offset: 4096, len: 10 }],
+        more_spans: true,
+    }
+}
+
+fn gone() -> Gone {
+    Gone { was: side(), stamp: AT, session: 42, uid: 1000, moved_to: b"/c".to_vec() }
 }
 
 fn replies() -> Vec<(&'static str, Reply)> {
@@ -305,6 +357,39 @@ fn replies() -> Vec<(&'static str, Reply)> {
                     name: b"b.txt".to_vec(),
                 }],
                 more: true,
+                sessions: vec![session()],
+            }),
+        ),
+        (
+            "diff",
+            Reply::Diff(DiffReply {
+                differences: vec![difference()],
+                more: true,
+                hidden: true,
+                sessions: vec![session()],
+                entries_read: 9,
+                incomplete: true,
+            }),
+        ),
+        (
+            "story",
+            Reply::Story(StoryReply { events: vec![difference()], upto: AT, hidden: true, sessions: vec![session()] }),
+        ),
+        ("last_seen", Reply::LastSeen(LastSeenReply { at: AT, was: gone(), sessions: vec![session()] })),
+        (
+            "deleted",
+            Reply::Deleted(DeletedReply { names: vec![gone()], next: b"n".to_vec(), sessions: vec![session()] }),
+        ),
+        ("sessions", Reply::Sessions(SessionsReply { sessions: vec![session()], more: true })),
+        (
+            "usage",
+            Reply::Usage(UsageReply {
+                live_bytes: 1,
+                history_bytes: 2,
+                files: 3,
+                deleted_files: 4,
+                directories: vec![UsageDirectory { name: b"d".to_vec(), inode: 77, at: AT }],
+                next: b"n".to_vec(),
             }),
         ),
         (

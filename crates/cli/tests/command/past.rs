@@ -192,8 +192,10 @@ fn a_log_names_every_change_and_finds_what_was_removed() {
     assert!(kinds(&["log", "--json", "--since", &then, "/f"]).is_empty());
 
     server.ok(&["rm", "/f"]);
-    let refused = server.fails(1, &["log", "/f"]);
-    assert!(refused.starts_with("frieze: log: /f: no such file or directory now; --at"), "{refused}");
+    let found = server.run(&["log", "/f"]);
+    assert!(found.status == 0 && found.err.starts_with("frieze: log: /f was removed at 2"), "{found:?}");
+    assert!(found.out().contains(" make ") && found.out().contains(" unnamed "), "{found:?}");
+    assert_eq!(server.fails(1, &["log", "/g"]), "frieze: log: /g: there is and was no such file or directory\n");
     assert!(!kinds(&["log", "--json", "/f", "--at", &then]).is_empty());
 }
 

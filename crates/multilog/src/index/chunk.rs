@@ -151,6 +151,12 @@ impl Chunk {
         Versions { records: self.records[from..to].iter(), archive: self.archive.read_from(from as u32) }
     }
 
+    /// Bytes of all writes.
+    pub(super) fn written_bytes(&self) -> u64 {
+        let writes = self.records.iter().filter(|record| record.kind() == RecordKind::Write);
+        writes.map(|record| u64::from(record.len)).sum()
+    }
+
     /// Stamp of the newest record.
     pub(super) fn newest(&self) -> Hlc {
         self.records.last().map_or(Hlc::ZERO, |record| record.stamp)

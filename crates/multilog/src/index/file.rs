@@ -151,6 +151,11 @@ impl File {
         self.chunks[from..].iter().map(|(index, _)| *index).take_while(move |index| chunks.contains(index))
     }
 
+    /// Bytes of all writes.
+    pub(crate) fn written_bytes(&self) -> u64 {
+        self.chunks.iter().map(|(_, chunk)| chunk.written_bytes()).sum()
+    }
+
     /// Newest version of a chunk.
     pub(crate) fn chunk_version(&self, index: u32) -> u64 {
         self.chunk(index).map_or(0, Chunk::version)

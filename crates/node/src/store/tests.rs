@@ -79,7 +79,7 @@ fn versions_come_in_order_within_their_interval() {
         versions.settle(LogIndex(3)).expect("settles");
         let mut stamps = Vec::new();
         versions
-            .versions(b"I7", Hlc(10), Hlc(40), &mut |_, stamp, _| {
+            .versions(b"I7", b"", Hlc(10), Hlc(40), &mut |_, stamp, _| {
                 stamps.push(stamp.0);
                 true
             })

@@ -1,0 +1,180 @@
+//! The commands about time itself.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::Args;
+
+/// Show what happened to a file or directory, and who did it.
+///
+/// Of a file it prints one line for each version: when, its exact stamp (any of them can be given to `--at`), offset and
+/// length, the user, and session, host and command that did it. Of a directory it prints what happened to the names in it
+/// (made, removed, renamed, written); with `-R` in everything below. A path that is gone is looked for in the past: the
+/// newest instant at which it was there is found and said.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  frieze log /report.txt
+  frieze log /reports --since 1h-ago
+  frieze log -R / --since yesterday --until 1h-ago
+  frieze log /deleted.txt                 finds when it was last there, and who removed it
+  frieze cat /report.txt --at $(frieze log --json /report.txt | jq -r 'select(.kind == \"write\") | .stamp' | head -1)
+
+JSON, of a file: one line a version: stamp, time, kind (write, make, truncate, set-attr, named, unnamed, punch),
+user_time, session, uid, user, host, command, offset, len, name.
+JSON, of a directory: one line an event: stamp, time, change (added, removed, renamed, modified), what (a list of content,
+mode, owner, times, xattrs, replaced), path, before and after (path, inode, kind, mode, uid, gid, size, mtime, made),
+spans (offset, len), more_spans, session, uid, user, host, command.")]
+pub(crate) struct Log {
+    /// The file or directory.
+    #[arg(value_name = "PATH")]
+    pub(crate) path: OsString,
+
+    /// An instant at which PATH named the file.
+    #[arg(long, value_name = "INSTANT")]
+    pub(crate) at: Option<String>,
+
+    /// Only what happened after this instant.
+    #[arg(long, value_name = "INSTANT")]
+    pub(crate) since: Option<String>,
+
+    /// Only what happened up to this instant.
+    #[arg(long, value_name = "INSTANT")]
+    pub(crate) until: Option<String>,
+
+    /// Everything below a directory, too.
+    #[arg(short = 'R', long)]
+    pub(crate) recursive: bool,
+
+    /// At most this many lines, the oldest first.
+    #[arg(short = 'n', long, value_name = "COUNT")]
+    pub(crate) limit: Option<u64>,
+}
+
+/// Show what is different between two instants.
+///
+/// Prints one line for each name below PATH that is not at the second instant what it was at the first: A added,
+/// D deleted, R renamed, M modified, and what was modified: bytes, mode, owner, times, extended attributes. It reads what
+/// changed in between, not the tree. A file that was written with the bytes it held already counts as modified unless
+/// `--exact` is given. Of a single file it prints the bytes that differ.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  frieze diff / --from 1h-ago
+  frieze diff /src --from before-upgrade --to after-upgrade
+  frieze diff /etc --from yesterday --text        the lines that changed, as patch(1) reads them
+  frieze diff /disk.img --from 5m-ago             the ranges of bytes that changed
+
+JSON: one line a difference: change (added, removed, renamed, modified), what (a list of content, mode, owner, times,
+xattrs, replaced), path, before and after (path, inode, kind, mode, uid, gid, size, mtime, made), spans (offset, len),
+more_spans, stamp, time, session, uid, user, host, command (of the newest change); with --text: text.")]
+pub(crate) struct Diff {
+    /// File or directory, as named at either instant.
+    #[arg(value_name = "PATH", default_value = "/")]
+    pub(crate) path: OsString,
+
+    /// The first instant.
+    #[arg(long, value_name = "INSTANT")]
+    pub(crate) from: String,
+
+    /// The second instant, by default now.
+    #[arg(long, value_name = "INSTANT")]
+    pub(crate) to: Option<String>,
+
+    /// Show the lines that differ of files that are text at both instants.
+    #[arg(short, long)]
+    pub(crate) text: bool,
+
+    /// Compare the bytes of files that were written, and leave out those that hold the same.
+    #[arg(short, long)]
+    pub(crate) exact: bool,
+
+    /// Who changed it last, and when.
+    #[arg(short, long)]
+    pub(crate) by: bool,
+}
+
+/// Find names by when they changed.
+///
+/// Prints the path of everything below PATH that is at the second instant not what it was at the first, one a line. The
+/// server reads what changed in between, not the tree.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  frieze find / --changed-between 2h-ago 1h-ago
+  frieze find /src --changed-since yesterday --added
+  frieze find / --changed-since 10m-ago --removed --json | jq -r .path
+
+JSON: one line a name: the fields of 'frieze diff --json'.")]
+pub(crate) struct Find {
+    /// Files or directories, as named at either instant.
+    #[arg(value_name = "PATH", default_value = "/")]
+    pub(crate) paths: Vec<OsString>,
+
+    /// Changed after the first instant and not after the second.
+    #[arg(long, value_name = "INSTANT", num_args = 2)]
+    pub(crate) changed_between: Vec<String>,
+
+    /// Changed after this instant.
+    #[arg(long, value_name = "INSTANT", conflicts_with = "changed_between")]
+    pub(crate) changed_since: Option<String>,
+
+    /// Only what was added.
+    #[arg(long)]
+    pub(crate) added: bool,
+
+    /// Only what was removed; its path is that of the first instant.
+    #[arg(long)]
+    pub(crate) removed: bool,
+
+    /// Only what was renamed.
+    #[arg(long)]
+    pub(crate) renamed: bool,
+
+    /// Only what was modified.
+    #[arg(long)]
+    pub(crate) modified: bool,
+}
+
+/// List who is or was connected.
+///
+/// A session is one mount, one program or one run of a command. Every change carries its session, so `frieze log` can
+/// say who did it. Sessions that have ended are listed too.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  frieze sessions
+  frieze sessions --since 1d-ago
+  frieze sessions --json | jq 'select(.user == \"ann\")'
+
+JSON: one line a session: session, uid, user, host, command, opened, opened_time, last, last_time (its newest change;
+null if none is known), ended, ended_time (null while it is open).")]
+pub(crate) struct Sessions {
+    /// Only those that were open after this instant.
+    #[arg(long, value_name = "INSTANT")]
+    pub(crate) since: Option<String>,
+}
+
+/// Run a command on a mount and a session of its own.
+///
+/// Mounts the file system where only COMMAND and what it starts can see it (as root; otherwise at a directory that only
+/// you may enter), tells the mountpoint in $FRIEZE_MOUNT, runs COMMAND, unmounts, and says the number of the session on
+/// standard error: `frieze undo --session` takes back by it what COMMAND changed. The exit status is that of COMMAND, or 128 and
+/// the number of the signal that ended it.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  frieze run -- sh -c 'cd $FRIEZE_MOUNT/src && make'
+  frieze run --at-dir /work -- ./upgrade.sh      at a directory whose name the script knows
+  frieze sessions                                the session is listed with its command
+
+JSON: one line after COMMAND has ended: session, status, mountpoint.")]
+pub(crate) struct RunWith {
+    /// Mount here instead of at a new directory; it must exist.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) at_dir: Option<PathBuf>,
+
+    /// The command and its arguments.
+    #[arg(value_name = "COMMAND", required = true, trailing_var_arg = true, allow_hyphen_values = true, num_args = 1..)]
+    pub(crate) command: Vec<OsString>,
+}

@@ -1,0 +1,239 @@
+//! The commands about time itself: what changed, who did it, what once was there.
+
+mod compare;
+mod deleted;
+mod diff;
+mod log;
+mod private;
+mod sessions;
+mod usage;
+
+pub(crate) use deleted::ls_deleted;
+pub(crate) use diff::{diff, find};
+pub(crate) use log::log;
+pub(crate) use private::run_with;
+pub(crate) use sessions::sessions;
+pub(crate) use usage::du_history;
+
+use std::collections::BTreeMap;
+
+use frieze_client::{Difference, Hlc, SessionInfo, Side, flags};
+use serde_json::{Map, Value, json};
+
+use crate::entry;
+use crate::format;
+use crate::run::Run;
+
+/// Sessions by number, as answers bring them along.
+#[derive(Debug, Default)]
+pub(crate) struct Who(BTreeMap<u64, SessionInfo>);
+
+impl Who {
+    /// Takes in the sessions of an answer.
+    pub(crate) fn learn(&mut self, sessions: Vec<SessionInfo>) {
+        self.0.extend(sessions.into_iter().map(|session| (session.id, session)));
+    }
+
+    /// `root on laptop, session 123: make install`; the server's own changes have no session.
+    pub(crate) fn words(&self, run: &mut Run, uid: u32, session: u64) -> String {
+        let user = run.names.user(uid).to_owned();
+        match self.0.get(&session) {
+            Some(info) => format!(
+                "{user} on {}, session {session}: {}",
+                format::printable(info.host.as_bytes()),
+                format::printable(info.command.as_bytes())
+            ),
+            None if session == 0 => format!("{user}, the server itself"),
+            None => format!("{user}, session {session}"),
+        }
+    }
+
+    /// Host and command for a table, empty where they are not known.
+    pub(crate) fn cells(&self, session: u64) -> [String; 3] {
+        match self.0.get(&session) {
+            Some(info) => [
+                session.to_string(),
+                format::printable(info.host.as_bytes()),
+                format::printable(info.command.as_bytes()),
+            ],
+            None if session == 0 => Default::default(),
+            None => [session.to_string(), String::new(), String::new()],
+        }
+    }
+
+    /// Adds `session`, `user`, `host` and `command`, and the user's number under `uid_field`.
+    pub(crate) fn put_json(
+        &self,
+        run: &mut Run,
+        item: &mut Map<String, Value>,
+        uid_field: &str,
+        uid: u32,
+        session: u64,
+    ) {
+        let info = self.0.get(&session);
+        item.insert("session".to_owned(), session.into());
+        item.insert(uid_field.to_owned(), uid.into());
+        item.insert("user".to_owned(), run.names.user(uid).into());
+        item.insert("host".to_owned(), info.map(|info| info.host.clone()).into());
+        item.insert("command".to_owned(), info.map(|info| info.command.clone()).into());
+    }
+}
+
+/// What kind of change a difference is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Change {
+    Added,
+    Removed,
+    Renamed,
+    Modified,
+}
+
+impl Change {
+    /// Of a difference.
+    pub(crate) fn of(difference: &Difference) -> Change {
+        match (&difference.before, &difference.after) {
+            (None, _) => Change::Added,
+            (_, None) => Change::Removed,
+            (Some(before), Some(after)) if before.path != after.path => Change::Renamed,
+            _ => Change::Modified,
+        }
+    }
+
+    /// As JSON names it.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Change::Added => "added",
+            Change::Removed => "removed",
+            Change::Renamed => "renamed",
+            Change::Modified => "modified",
+        }
+    }
+
+    /// As a line of `diff` begins.
+    pub(crate) fn letter(self) -> char {
+        match self {
+            Change::Added => 'A',
+            Change::Removed => 'D',
+            Change::Renamed => 'R',
+            Change::Modified => 'M',
+        }
+    }
+}
+
+/// The side that names it: that of the end, else that of the start.
+pub(crate) fn named(difference: &Difference) -> &Side {
+    static NOTHING: std::sync::LazyLock<Side> = std::sync::LazyLock::new(Side::default);
+    difference.after.as_ref().or(difference.before.as_ref()).unwrap_or(&NOTHING)
+}
+
+/// A path for a person, a directory with `/` at its end; of a rename both.
+pub(crate) fn paths(difference: &Difference) -> String {
+    let shown = |side: &Side| {
+        let slash = if side.kind() == frieze_client::FileKind::Directory && side.path.len() > 1 { "/" } else { "" };
+        format!("{}{slash}", format::printable(&side.path))
+    };
+    match (&difference.before, &difference.after) {
+        (Some(before), Some(after)) if before.path != after.path => format!("{} -> {}", shown(before), shown(after)),
+        _ => shown(named(difference)),
+    }
+}
+
+/// What differs beside the name, in words: `120 bytes at 0, mode 0644 -> 0600`; empty if nothing does.
+pub(crate) fn details(run: &mut Run, difference: &Difference) -> String {
+    let (Some(before), Some(after)) = (&difference.before, &difference.after) else { return String::new() };
+    let has = |bit: u32| difference.flags & bit != 0;
+    let mut parts = Vec::new();
+    if has(flags::REPLACED) {
+        parts.push("replaced by another file".to_owned());
+    }
+    if has(flags::CONTENT) {
+        parts.push(content(difference, before, after));
+    }
+    if has(flags::MODE) {
+        parts.push(format!("mode {:04o} -> {:04o}", before.mode, after.mode));
+    }
+    if has(flags::OWNER) {
+        let mut owner = |side: &Side| format!("{}:{}", run.names.user(side.uid).to_owned(), run.names.group(side.gid));
+        parts.push(format!("owner {} -> {}", owner(before), owner(after)));
+    }
+    if has(flags::TIMES) {
+        parts.push(format!("time {} -> {}", format::time_ns(before.mtime_ns), format::time_ns(after.mtime_ns)));
+    }
+    if has(flags::XATTRS) {
+        parts.push("extended attributes".to_owned());
+    }
+    parts.join(", ")
+}
+
+fn content(difference: &Difference, before: &Side, after: &Side) -> String {
+    let size = if before.size == after.size {
+        String::new()
+    } else {
+        format!(", {} -> {} bytes long", before.size, after.size)
+    };
+    match &difference.spans[..] {
+        [] => format!("contents{size}"),
+        [only] => format!("{} bytes at {}{size}", only.len, only.offset),
+        spans => {
+            let sum: u64 = spans.iter().map(|span| span.len).sum();
+            let more = if difference.more_spans { "more than " } else { "" };
+            format!("{more}{sum} bytes in {} places{size}", spans.len())
+        }
+    }
+}
+
+/// One difference as JSON.
+pub(crate) fn to_json(run: &mut Run, who: &Who, difference: &Difference) -> Map<String, Value> {
+    let words = [
+        (flags::CONTENT, "content"),
+        (flags::MODE, "mode"),
+        (flags::OWNER, "owner"),
+        (flags::TIMES, "times"),
+        (flags::XATTRS, "xattrs"),
+        (flags::REPLACED, "replaced"),
+    ];
+    let what: Vec<&str> =
+        words.into_iter().filter(|(bit, _)| difference.flags & bit != 0).map(|(_, word)| word).collect();
+    let spans: Vec<Value> =
+        difference.spans.iter().map(|span| json!({ "offset": span.offset, "len": span.len })).collect();
+    let stamp = Hlc(difference.stamp);
+    let mut item = Map::new();
+    item.insert("change".to_owned(), Change::of(difference).word().into());
+    item.insert("what".to_owned(), what.into());
+    put_path(&mut item, &named(difference).path);
+    item.insert("before".to_owned(), difference.before.as_ref().map(side_json).into());
+    item.insert("after".to_owned(), difference.after.as_ref().map(side_json).into());
+    item.insert("spans".to_owned(), spans.into());
+    item.insert("more_spans".to_owned(), difference.more_spans.into());
+    item.insert("stamp".to_owned(), stamp.to_string().into());
+    item.insert("time".to_owned(), format::time_of(stamp).into());
+    who.put_json(run, &mut item, "uid", difference.uid, difference.session);
+    item
+}
+
+/// Adds `path`, and `path_hex` if it is not UTF-8.
+pub(crate) fn put_path(item: &mut Map<String, Value>, path: &[u8]) {
+    item.insert("path".to_owned(), String::from_utf8_lossy(path).into());
+    if std::str::from_utf8(path).is_err() {
+        item.insert("path_hex".to_owned(), format::hex(path).into());
+    }
+}
+
+fn side_json(side: &Side) -> Value {
+    let mut item = Map::new();
+    put_path(&mut item, &side.path);
+    put_side(&mut item, side);
+    item.into()
+}
+
+/// Adds `kind`, `inode`, `mode`, `uid`, `gid`, `size`, `mtime` and `made`.
+pub(crate) fn put_side(item: &mut Map<String, Value>, side: &Side) {
+    item.insert("kind".to_owned(), entry::kind_word(side.kind()).into());
+    item.insert("inode".to_owned(), side.inode.into());
+    item.insert("mode".to_owned(), format!("{:04o}", side.mode).into());
+    item.insert("uid".to_owned(), side.uid.into());
+    item.insert("gid".to_owned(), side.gid.into());
+    item.insert("size".to_owned(), side.size.into());
+    item.insert("mtime".to_owned(), format::time_ns(side.mtime_ns).into());
+    item.insert("made".to_owned(), Hlc(side.born).to_string().into());
+}

@@ -1,0 +1,117 @@
+//! `ls --deleted`: names that once were in a directory.
+
+use anyhow::{Error, Result};
+use frieze_client::{FileKind, Fs, Gone, Hlc};
+use serde_json::{Map, Value};
+
+use super::{Who, put_path, put_side};
+use crate::args::Ls;
+use crate::copy::{self, target};
+use crate::entry;
+use crate::format::{self, Table};
+use crate::path::FsPath;
+use crate::run::Run;
+
+/// `frieze ls --deleted`.
+pub(crate) fn ls_deleted(run: &mut Run, args: &Ls) -> Result<()> {
+    let paths = copy::parse_all(&args.paths)?;
+    let fs = run.view(&args.past)?;
+    for (number, path) in paths.iter().enumerate() {
+        if paths.len() > 1 && !run.json() {
+            if number > 0 {
+                run.print("")?;
+            }
+            run.print(&format!("{path}:"))?;
+        }
+        if let Err(error) = directory(run, &fs, path, args.human) {
+            run.report(&path.to_string(), error)?;
+        }
+    }
+    Ok(())
+}
+
+fn directory(run: &mut Run, fs: &Fs, path: &FsPath, human: bool) -> Result<()> {
+    let (mut who, mut after) = (Who::default(), Vec::new());
+    let mut table = Table::new(&[false, false, true, false, false, false, false, false, false]);
+    if !run.json() {
+        let heading = ["NAME", "KIND", "SIZE", "WENT", "LAST AT", "USER", "SESSION", "HOST", "COMMAND"];
+        table.row(heading.map(str::to_owned));
+    }
+    let mut example = None;
+    loop {
+        let page = fs.deleted(&target(path, true), &after, 0).map_err(Error::from)?;
+        who.learn(page.sessions);
+        for gone in &page.names {
+            if run.json() {
+                let item = to_json(run, &who, gone);
+                run.print(&Value::from(item).to_string())?;
+                continue;
+            }
+            if gone.moved_to.is_empty() {
+                example = Some(gone.clone());
+            }
+            table.row(row(run, &who, gone, human));
+        }
+        if page.next.is_empty() {
+            break;
+        }
+        after = page.next;
+    }
+    if let (None, false) = (&example, run.json())
+        && table.lines().count() == 1
+    {
+        return Ok(());
+    }
+    table.lines().try_for_each(|line| run.print(&line))?;
+    if let Some(gone) = example {
+        let words = back(&gone);
+        run.say(&format!("to get a name back: {words}"));
+    }
+    Ok(())
+}
+
+/// The command that brings a name back.
+pub(super) fn back(gone: &Gone) -> String {
+    format!("frieze restore {} --to {}", format::printable(&gone.was.path), Hlc(gone.stamp).previous())
+}
+
+fn name_of(gone: &Gone) -> &[u8] {
+    gone.was.path.rsplit(|&byte| byte == b'/').next().unwrap_or_default()
+}
+
+fn row(run: &mut Run, who: &Who, gone: &Gone, human: bool) -> [String; 9] {
+    let name = match gone.moved_to.is_empty() {
+        true => format::printable(name_of(gone)),
+        false => format!("{} (moved to {})", format::printable(name_of(gone)), format::printable(&gone.moved_to)),
+    };
+    let size = if human { format::human(gone.was.size) } else { gone.was.size.to_string() };
+    let stamp = Hlc(gone.stamp);
+    let [session, host, command] = who.cells(gone.session);
+    [
+        name,
+        entry::kind_word(gone.was.kind()).to_owned(),
+        if gone.was.kind() == FileKind::File { size } else { String::new() },
+        format::time_of(stamp),
+        stamp.previous().to_string(),
+        run.names.user(gone.uid).to_owned(),
+        session,
+        host,
+        command,
+    ]
+}
+
+fn to_json(run: &mut Run, who: &Who, gone: &Gone) -> Map<String, Value> {
+    let (stamp, at) = (Hlc(gone.stamp), Hlc(gone.stamp).previous());
+    let mut item = Map::new();
+    put_path(&mut item, &gone.was.path);
+    item.insert("name".to_owned(), String::from_utf8_lossy(name_of(gone)).into());
+    put_side(&mut item, &gone.was);
+    item.insert("at".to_owned(), at.to_string().into());
+    item.insert("at_time".to_owned(), format::time_of(at).into());
+    item.insert("gone".to_owned(), stamp.to_string().into());
+    item.insert("gone_time".to_owned(), format::time_of(stamp).into());
+    let moved_to = (!gone.moved_to.is_empty()).then(|| String::from_utf8_lossy(&gone.moved_to).into_owned());
+    item.insert("moved_to".to_owned(), moved_to.into());
+    who.put_json(run, &mut item, "uid_by", gone.uid, gone.session);
+    item
+}

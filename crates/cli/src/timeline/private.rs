@@ -1,0 +1,138 @@
+//! `run`: a command on a mount and a session of its own.
+
+use std::ffi::OsString;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus};
+use std::thread;
+
+use anyhow::{Context, Result};
+use frieze_client::{Client, Options, SessionId};
+use frieze_fuse::{MountOptions, Unmount};
+use nix::mount::{MsFlags, mount};
+use nix::sched::{CloneFlags, unshare};
+use nix::sys::signal::{SigSet, Signal, kill};
+use nix::unistd::Pid;
+use serde_json::json;
+
+use crate::args::RunWith;
+use crate::failure::ChildFailed;
+use crate::format;
+use crate::run::Run;
+use crate::serve::stop_signals;
+
+/// Where the command finds the mount.
+const VARIABLE: &str = "FRIEZE_MOUNT";
+
+/// `frieze run`.
+pub(crate) fn run_with(run: &mut Run, args: &RunWith) -> Result<()> {
+    // Before any thread is made: each inherits that these are for us to wait for, and sees the same mounts.
+    let signals = stop_signals();
+    signals.thread_block()?;
+    if let Err(why) = own_mounts() {
+        run.say_more(&format!("the mount is not private ({why}): the directory it is at is"));
+    }
+    let place = Place::make(args.at_dir.as_deref())?;
+    let options = Options { command: command_line(&args.command), ..run.options()? };
+    let client = Client::connect(options)?;
+    let session = client.session()?;
+    let mounted = frieze_fuse::mount(client.clone(), &place.path, MountOptions::default())?;
+    let child = Command::new(&args.command[0]).args(&args.command[1..]).env(VARIABLE, &place.path).spawn();
+    let child = match child.with_context(|| format!("cannot run {}", format::printable(args.command[0].as_bytes()))) {
+        Ok(child) => child,
+        Err(error) => {
+            mounted.unmount()?;
+            client.close()?;
+            return Err(error);
+        }
+    };
+    let ended = wait(child, signals)?;
+    let unmounted = mounted.unmounter().unmount()?;
+    mounted.join()?;
+    if unmounted == Unmount::Detached {
+        run.say("something that the command started still uses the mount: it is cut off from it now");
+    }
+    client.close()?;
+    tell(run, session, ended, &place.path)?;
+    drop(place);
+    match status_of(ended) {
+        0 => Ok(()),
+        status => Err(ChildFailed(status).into()),
+    }
+}
+
+/// Gives this process a table of mounts of its own: what it mounts is seen by what it starts and by nobody else.
+fn own_mounts() -> nix::Result<()> {
+    unshare(CloneFlags::CLONE_NEWNS)?;
+    mount(None::<&str>, "/", None::<&str>, MsFlags::MS_REC | MsFlags::MS_PRIVATE, None::<&str>)
+}
+
+/// A directory to mount on; one made for it goes again.
+struct Place {
+    path: PathBuf,
+    is_ours: bool,
+}
+
+impl Place {
+    fn make(asked: Option<&Path>) -> Result<Place> {
+        if let Some(asked) = asked {
+            return Ok(Place { path: std::path::absolute(asked)?, is_ours: false });
+        }
+        let base = std::env::temp_dir();
+        let mut number = 0;
+        loop {
+            let path = base.join(format!("frieze-run-{}-{number}", std::process::id()));
+            match fs::DirBuilder::new().mode(0o700).create(&path) {
+                Ok(()) => return Ok(Place { path, is_ours: true }),
+                Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists && number < 1000 => number += 1,
+                Err(error) => return Err(error).with_context(|| format::local(&path)),
+            }
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if self.is_ours {
+            // If something is still mounted there it stays, empty for everybody else.
+            let _ = fs::remove_dir(&self.path);
+        }
+    }
+}
+
+/// Waits for the command. A signal that asks this process to end is passed on; the mount goes after the command.
+fn wait(mut child: Child, signals: SigSet) -> Result<ExitStatus> {
+    let pid = Pid::from_raw(i32::try_from(child.id())?);
+    thread::Builder::new().name("signals".to_owned()).spawn(move || {
+        while let Ok(signal) = signals.wait() {
+            // A terminal sends SIGINT to the command itself.
+            if signal == Signal::SIGTERM {
+                let _ = kill(pid, signal);
+            }
+        }
+    })?;
+    Ok(child.wait()?)
+}
+
+fn status_of(ended: ExitStatus) -> u8 {
+    let signal = ended.signal().map(|signal| 128 + signal);
+    u8::try_from(ended.code().or(signal).unwrap_or(1)).unwrap_or(1)
+}
+
+fn tell(run: &mut Run, session: SessionId, ended: ExitStatus, place: &Path) -> Result<()> {
+    if run.json() {
+        let status = status_of(ended);
+        let item = json!({ "session": session.0, "status": status, "mountpoint": format::local(place) });
+        return run.print(&item.to_string());
+    }
+    run.say(&format!("session {session} ('frieze undo --session {session}' takes back what it changed)"));
+    Ok(())
+}
+
+fn command_line(words: &[OsString]) -> String {
+    let words: Vec<String> = words.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+    words.join(" ")
+}

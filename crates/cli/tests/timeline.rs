@@ -1,0 +1,18 @@
+//! The commands about time itself, end to end: what they say, who may learn it, what it costs, and a random history
+//! against a tree that was copied at every step.
+
+#![expect(clippy::unwrap_used, reason = "a test ends at its first surprise")]
+
+#[expect(dead_code, reason = "the other acceptance tests use the rest of it")]
+mod support;
+
+#[path = "timeline/cost.rs"]
+mod cost;
+#[path = "timeline/model.rs"]
+mod model;
+#[path = "timeline/rights.rs"]
+mod rights;
+#[path = "timeline/run.rs"]
+mod run;
+#[path = "timeline/script.rs"]
+mod script;

@@ -1,0 +1,112 @@
+//! Questions about time: what changed between two instants, what happened in a directory, what once was there.
+
+use frieze_hlc::Hlc;
+use frieze_wire::message::{Reply, Request};
+use frieze_wire::timeline::{
+    Deleted, DeletedReply, Diff, DiffReply, LastSeen, LastSeenReply, SessionInfo, Sessions, SessionsReply, Story,
+    StoryReply, Usage, UsageReply,
+};
+use frieze_wire::txn::Target;
+
+use crate::{Client, Error, Fs};
+
+/// (after, upto]: what was stamped later than the one and not later than the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Interval {
+    /// Exclusive start.
+    pub after: Hlc,
+    /// Inclusive end.
+    pub upto: Hlc,
+}
+
+impl Fs {
+    /// A page of what is different between the ends of `interval`, of a file or of everything below a directory: those
+    /// after the first `skip`, at most `count_max` (0 leaves it to the server). The view plays no part.
+    ///
+    /// The server reads what changed in the interval, not the tree.
+    pub fn diff(&self, target: &Target, interval: Interval, skip: u64, count_max: u32) -> Result<DiffReply, Error> {
+        let (from, to) = (interval.after.0, interval.upto.0);
+        match self.ask(Request::Diff(Diff { target: target.clone(), from, to, skip, count_max }))? {
+            Reply::Diff(reply) => Ok(reply),
+            other => Err(self.unexpected("differences", &other)),
+        }
+    }
+
+    /// A page of what happened to a directory and the names in it, with `recursive` to everything below: about
+    /// `count_max` events (0 leaves it to the server). The directory is looked up at the view. To go on, ask again with the
+    /// interval after `upto` of the answer.
+    pub fn story(
+        &self,
+        target: &Target,
+        interval: Interval,
+        recursive: bool,
+        count_max: u32,
+    ) -> Result<StoryReply, Error> {
+        let request = Story {
+            target: target.clone(),
+            view: self.view(),
+            after: interval.after.0,
+            upto: interval.upto.0,
+            recursive,
+            count_max,
+        };
+        match self.ask(Request::Story(request))? {
+            Reply::Story(reply) => Ok(reply),
+            other => Err(self.unexpected("events", &other)),
+        }
+    }
+
+    /// The newest instant at which a path from the root existed, and who took the name.
+    ///
+    /// # Errors
+    /// `Refused` with `NotFound` if it never was there, or if the caller could not have seen it.
+    pub fn last_seen(&self, path: &[u8]) -> Result<LastSeenReply, Error> {
+        match self.ask(Request::LastSeen(LastSeen { path: path.to_vec() }))? {
+            Reply::LastSeen(reply) => Ok(reply),
+            other => Err(self.unexpected("an instant", &other)),
+        }
+    }
+
+    /// A page of the names that once were in a directory and are not at the view: those after `after`, at most `count_max`
+    /// (0 leaves it to the server).
+    pub fn deleted(&self, target: &Target, after: &[u8], count_max: u32) -> Result<DeletedReply, Error> {
+        let request = Deleted { target: target.clone(), view: self.view(), after: after.to_vec(), count_max };
+        match self.ask(Request::Deleted(request))? {
+            Reply::Deleted(reply) => Ok(reply),
+            other => Err(self.unexpected("names", &other)),
+        }
+    }
+
+    /// A page of what the files of one directory take now and in their history: of the names after `after`.
+    pub fn usage(&self, target: &Target, after: &[u8]) -> Result<UsageReply, Error> {
+        let request = Usage { target: target.clone(), view: self.view(), after: after.to_vec(), count_max: 0 };
+        match self.ask(Request::Usage(request))? {
+            Reply::Usage(reply) => Ok(reply),
+            other => Err(self.unexpected("sizes", &other)),
+        }
+    }
+}
+
+impl Client {
+    /// The sessions that were open after `since`, those that have ended included, oldest first.
+    ///
+    /// # Errors
+    /// As any call.
+    pub fn sessions(&self, since: Hlc) -> Result<Vec<SessionInfo>, Error> {
+        let fs = self.fs();
+        let mut sessions: Vec<SessionInfo> = Vec::new();
+        loop {
+            let after = sessions.last().map_or(0, |last| last.id);
+            let reply = match fs.ask(Request::Sessions(Sessions { since: since.0, after, count_max: 0 }))? {
+                Reply::Sessions(reply) => reply,
+                other => return Err(fs.unexpected("sessions", &other)),
+            };
+            let SessionsReply { sessions: mut page, more } = reply;
+            let is_last = !more || page.is_empty();
+            sessions.append(&mut page);
+            if is_last {
+                return Ok(sessions);
+            }
+        }
+    }
+}

@@ -1,0 +1,380 @@
+//! From the change feed of an interval to what a person calls a difference: added, removed, renamed, modified.
+//!
+//! Guarantees: nothing is told of a name in a directory that the caller may not read, at that instant and now; what is
+//! the same at both ends is left out, whatever happened in between.
+//! Leaves to others: reading the feed (`timeline`), pages and sessions (`story`).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+use frieze_base::{Fault, InodeId, SessionId};
+use frieze_hlc::Hlc;
+use frieze_namespace::{Cut, Inode, MAY_READ, Named, Patch, State, Subject};
+use frieze_wire::message::FileKind;
+use frieze_wire::timeline::{CONTENT, Difference, MODE, OWNER, REPLACED, Side, Span, TIMES, XATTRS};
+use frieze_wire::txn::Caller;
+
+use crate::engine::Engine;
+use crate::story::{apart, exact};
+use crate::timeline::{Changes, FileChange, Interval, Scope};
+
+/// Spans told of one file; beyond, the reader compares the two states.
+pub(crate) const SPANS_MAX: usize = 64;
+
+/// Differences, and whether something is not shown.
+#[derive(Debug, Default)]
+pub(crate) struct Differences {
+    /// In byte order of paths.
+    pub(crate) all: Vec<Difference>,
+    /// Something changed where the caller may not look.
+    pub(crate) hidden: bool,
+}
+
+/// Who changed something last.
+#[derive(Clone, Copy, Debug, Default)]
+struct Last {
+    stamp: Hlc,
+    session: SessionId,
+    uid: u32,
+}
+
+/// What the feed tells of one inode.
+#[derive(Debug, Default)]
+struct Touch<'a> {
+    last: Last,
+    xattrs: bool,
+    set_by_hand: bool,
+    data: Option<&'a FileChange>,
+}
+
+/// An inode at both ends.
+struct Ends {
+    id: InodeId,
+    before: Option<Rc<Inode>>,
+    after: Option<Rc<Inode>>,
+}
+
+/// Turns a feed into differences.
+struct Differ<'a> {
+    engine: &'a Engine,
+    scope: Scope,
+    interval: Interval,
+    before: Cut<'a>,
+    after: Cut<'a>,
+    found: Differences,
+}
+
+impl Engine {
+    /// What is different at the ends of `interval`, given what changed in it within `scope`.
+    ///
+    /// # Errors
+    /// Those of the store.
+    ///
+    /// # Cost
+    /// That of the changes: their inodes, names and paths at both ends.
+    pub(crate) fn differences(
+        &self,
+        caller: &Caller,
+        scope: Scope,
+        interval: Interval,
+        changes: &Changes,
+    ) -> Result<Differences, Fault> {
+        let history = self.meta.versions();
+        let mut differ = Differ {
+            engine: self,
+            scope,
+            interval,
+            before: Cut::new(history, interval.after, caller),
+            after: Cut::new(history, interval.upto, caller),
+            found: Differences::default(),
+        };
+        for (id, touch) in touches(changes) {
+            differ.inode(id, &touch)?;
+        }
+        Ok(differ.finish())
+    }
+}
+
+/// What the feed tells, inode by inode.
+fn touches(changes: &Changes) -> BTreeMap<InodeId, Touch<'_>> {
+    let mut touches: BTreeMap<InodeId, Touch<'_>> = BTreeMap::new();
+    for change in &changes.subjects {
+        match &change.subject {
+            Subject::Entry { .. } => {
+                let mut old = change.before.as_ref().map(|(_, state)| state);
+                for revision in &change.revisions {
+                    let new = revision.state.as_ref();
+                    // Who puts a name changes what had it before and what has it now.
+                    for state in [old, new].into_iter().flatten() {
+                        if let State::Entry { inode, .. } = state {
+                            touches.entry(*inode).or_default().note(revision.stamp, revision.session, revision.uid);
+                        }
+                    }
+                    old = new;
+                }
+            }
+            Subject::Inode(id) => {
+                let touch = touches.entry(*id).or_default();
+                // Bookkeeping (grants, settled lengths, names in a directory) counts only where nothing else is known.
+                for revision in &change.revisions {
+                    if !revision.causes.is_empty() || touch.last.stamp == Hlc::ZERO {
+                        touch.note(revision.stamp, revision.session, revision.uid);
+                    }
+                    let by_hand = frieze_wire::message::VersionKind::SetAttr;
+                    touch.set_by_hand |= revision.causes.iter().any(|cause| cause.kind == by_hand);
+                }
+            }
+            Subject::Xattr { inode, .. } => {
+                let before = change.before.as_ref().map(|(_, state)| state);
+                let last = change.revisions.last().and_then(|revision| revision.state.as_ref());
+                let touch = touches.entry(*inode).or_default();
+                touch.xattrs |= before != last;
+            }
+        }
+    }
+    for file in &changes.files {
+        let touch = touches.entry(file.inode).or_default();
+        touch.data = Some(file);
+        for write in &file.writes {
+            touch.note(write.last, write.session, write.uid);
+        }
+    }
+    touches
+}
+
+impl Touch<'_> {
+    fn note(&mut self, stamp: Hlc, session: SessionId, uid: u32) {
+        if stamp > self.last.stamp {
+            self.last = Last { stamp, session, uid };
+        }
+    }
+}
+
+impl Differ<'_> {
+    fn inode(&mut self, id: InodeId, touch: &Touch<'_>) -> Result<(), Fault> {
+        let names_before: BTreeSet<Named> = self.before.names(id)?.into_iter().collect();
+        let names_after: BTreeSet<Named> = self.after.names(id)?.into_iter().collect();
+        let (before, after) = (self.before.inode(id)?, self.after.inode(id)?);
+        let ends = Ends { id, before, after };
+        let flags = flags_of(&ends, touch);
+        let (spans, flags) = self.spans(&ends, touch, flags)?;
+        let root = id == InodeId::ROOT;
+        if root && flags != 0 {
+            let path = Named { parent: InodeId::ROOT, name: Vec::new() };
+            self.tell(&ends, Some(&path), Some(&path), flags, &spans, touch.last)?;
+        }
+        let mut gone = names_before.difference(&names_after);
+        let mut came = names_after.difference(&names_before);
+        loop {
+            let (old, new) = (gone.next(), came.next());
+            match (old, new) {
+                (None, None) => break,
+                // One more name, or one less, of a file that has others says nothing of its contents.
+                (Some(_), None) | (None, Some(_)) => self.tell(&ends, old, new, 0, &[], touch.last)?,
+                (Some(_), Some(_)) => self.tell(&ends, old, new, flags, &spans, touch.last)?,
+            }
+        }
+        if flags != 0 {
+            for name in names_before.intersection(&names_after) {
+                self.tell(&ends, Some(name), Some(name), flags, &spans, touch.last)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Notes a difference, if it lies within the scope and may be seen.
+    fn tell(
+        &mut self,
+        ends: &Ends,
+        before: Option<&Named>,
+        after: Option<&Named>,
+        flags: u32,
+        spans: &[Span],
+        last: Last,
+    ) -> Result<(), Fault> {
+        let is_root = matches!(self.scope, Scope::Within(root) | Scope::Names(root) if root == ends.id);
+        if !is_root {
+            let holds = |cut: &mut Cut<'_>, named: Option<&Named>| {
+                named.map_or(Ok(false), |named| self.scope.holds(cut, named))
+            };
+            if !holds(&mut self.before, before)? && !holds(&mut self.after, after)? {
+                return Ok(());
+            }
+        }
+        let sides = [
+            self.engine.side(&mut self.before, before, ends.id, ends.before.as_deref(), &mut self.found.hidden)?,
+            self.engine.side(&mut self.after, after, ends.id, ends.after.as_deref(), &mut self.found.hidden)?,
+        ];
+        let [before, after] = sides;
+        let (Some(side), is_both) = (after.as_ref().or(before.as_ref()), before.is_some() && after.is_some()) else {
+            return Ok(());
+        };
+        let may_read = !spans.is_empty()
+            && side.kind() == FileKind::File
+            && self.before.allows(ends.id, MAY_READ)?
+            && self.after.allows(ends.id, MAY_READ)?;
+        let shown = if may_read && is_both { &spans[..spans.len().min(SPANS_MAX)] } else { &[] };
+        self.found.all.push(Difference {
+            flags: if is_both { flags } else { 0 },
+            stamp: last.stamp.0,
+            session: last.session.0,
+            uid: last.uid,
+            spans: shown.to_vec(),
+            more_spans: may_read && is_both && spans.len() > SPANS_MAX,
+            before,
+            after,
+        });
+        Ok(())
+    }
+
+    /// The bytes that differ or may differ, and the flags with the contents among them.
+    fn spans(&mut self, ends: &Ends, touch: &Touch<'_>, flags: u32) -> Result<(Vec<Span>, u32), Fault> {
+        let (Some(before), Some(after)) = (&ends.before, &ends.after) else { return Ok((Vec::new(), flags)) };
+        let touched = touch.data.is_some() || before.patches() != after.patches() || before.size != after.size;
+        if before.kind() != FileKind::File || !touched {
+            return Ok((Vec::new(), flags));
+        }
+        let old = self.engine.size_at(ends.id, before, self.interval.after)?;
+        let new = self.engine.size_at(ends.id, after, self.interval.upto)?;
+        let spans = spans_of(touch.data, after.patches(), self.interval.after, old, new);
+        let flags = if spans.is_empty() { flags } else { (flags | CONTENT) & !TIMES };
+        Ok((spans, flags))
+    }
+
+    fn finish(mut self) -> Differences {
+        let path = |difference: &Difference| -> Vec<u8> {
+            let side = difference.after.as_ref().or(difference.before.as_ref());
+            side.map_or(Vec::new(), |side| side.path.clone())
+        };
+        self.found.all.sort_by_cached_key(|difference| (path(difference), difference.after.is_some()));
+        // A name that went and came again with another inode was replaced, unless that inode was renamed.
+        let mut all: Vec<Difference> = Vec::with_capacity(self.found.all.len());
+        for difference in self.found.all.drain(..) {
+            match (&difference.before, &difference.after, all.last_mut()) {
+                (None, Some(new), Some(last))
+                    if last.after.is_none() && last.before.as_ref().is_some_and(|old| old.path == new.path) =>
+                {
+                    let old = last.before.as_ref().expect("just looked at");
+                    last.flags = REPLACED | replaced_flags(old, new);
+                    if difference.stamp >= last.stamp {
+                        (last.stamp, last.session, last.uid) = (difference.stamp, difference.session, difference.uid);
+                    }
+                    last.after = difference.after;
+                }
+                _ => all.push(difference),
+            }
+        }
+        Differences { all, hidden: self.found.hidden }
+    }
+}
+
+fn flags_of(ends: &Ends, touch: &Touch<'_>) -> u32 {
+    let (Some(before), Some(after)) = (&ends.before, &ends.after) else { return 0 };
+    let mut flags = 0;
+    if before.mode != after.mode {
+        flags |= MODE;
+    }
+    if (before.uid, before.gid) != (after.uid, after.gid) {
+        flags |= OWNER;
+    }
+    if touch.set_by_hand && (before.mtime_ns, before.atime_ns) != (after.mtime_ns, after.atime_ns) {
+        flags |= if after.is_directory() { 0 } else { TIMES };
+    }
+    if touch.xattrs {
+        flags |= XATTRS;
+    }
+    flags
+}
+
+fn replaced_flags(old: &Side, new: &Side) -> u32 {
+    let bit = |differs: bool, bit: u32| if differs { bit } else { 0 };
+    bit(old.mode != new.mode, MODE) | bit((old.uid, old.gid) != (new.uid, new.gid), OWNER)
+}
+
+/// Bytes written since `since`, decided by a patch since then, or beyond the shorter of both lengths: in order, apart.
+fn spans_of(data: Option<&FileChange>, patches: &[Patch], since: Hlc, old: u64, new: u64) -> Vec<Span> {
+    let longer = old.max(new);
+    let written = data.into_iter().flat_map(|file| &file.writes).map(|write| (write.range.start(), write.range.end()));
+    let decided = patches.iter().filter(|patch| patch.at > since).map(|patch| (patch.start, patch.end));
+    let ranges = written.chain(decided).chain([(old.min(new), longer)]);
+    let spans = ranges.map(|(start, end)| Span { offset: start, len: end.min(longer).saturating_sub(start) });
+    apart(spans.collect())
+}
+
+impl Engine {
+    /// Length of a file at an instant, with what was written and not yet settled.
+    pub(crate) fn size_at(&self, id: InodeId, inode: &Inode, at: Hlc) -> Result<u64, Fault> {
+        Ok(self.attr(id, inode, exact(at))?.0.size)
+    }
+
+    /// A name as an answer tells it; `None`, and `hidden`, where the caller may not learn it.
+    pub(crate) fn side(
+        &self,
+        cut: &mut Cut<'_>,
+        named: Option<&Named>,
+        id: InodeId,
+        inode: Option<&Inode>,
+        hidden: &mut bool,
+    ) -> Result<Option<Side>, Fault> {
+        let (Some(named), Some(inode)) = (named, inode) else { return Ok(None) };
+        let Some(directory) = cut.path(named.parent)? else { return Ok(None) };
+        if !cut.may_list(named.parent)? {
+            *hidden = true;
+            return Ok(None);
+        }
+        let (attr, _) = self.attr(id, inode, exact(cut.at()))?;
+        Ok(Some(Side {
+            path: [&directory[..], b"/", &named.name].concat(),
+            inode: id.0,
+            kind: attr.kind,
+            mode: attr.mode,
+            uid: attr.uid,
+            gid: attr.gid,
+            size: attr.size,
+            mtime_ns: attr.mtime_ns,
+            born: attr.born,
+        }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use frieze_base::ByteRange;
+
+    use super::*;
+    use crate::timeline::Written;
+
+    fn file(writes: &[(u64, u64)]) -> FileChange {
+        let written = |(start, end): &(u64, u64)| Written {
+            range: ByteRange::new(*start, *end),
+            punch: false,
+            first: Hlc(5),
+            last: Hlc(5),
+            session: SessionId(1),
+            uid: 0,
+        };
+        FileChange { inode: InodeId(2), writes: writes.iter().map(written).collect() }
+    }
+
+    #[test]
+    fn spans_are_what_was_written_cut_off_or_added() {
+        let truncates = |truncates: &[(u64, u64)]| {
+            truncates.iter().map(|&(at, len)| Patch::truncate(Hlc(at), len)).collect::<Vec<_>>()
+        };
+        let check = |writes: &[(u64, u64)], cut: &[(u64, u64)], old, new, expect: &[(u64, u64)]| {
+            let spans = spans_of(Some(&file(writes)), &truncates(cut), Hlc(3), old, new);
+            let found: Vec<(u64, u64)> = spans.iter().map(|span| (span.offset, span.offset + span.len)).collect();
+            assert_eq!(found, expect, "{writes:?} {cut:?} {old} {new}");
+        };
+        check(&[], &[], 10, 10, &[]);
+        check(&[(2, 4), (4, 6), (8, 9)], &[], 10, 10, &[(2, 6), (8, 9)]);
+        check(&[(8, 12)], &[], 10, 12, &[(8, 12)]);
+        // Shorter, longer without data, cut off and grown again; a truncate of before does not count.
+        check(&[], &[(5, 4)], 10, 4, &[(4, 10)]);
+        check(&[], &[], 4, 10, &[(4, 10)]);
+        check(&[(0, 3)], &[(5, 0)], 10, 10, &[(0, 10)]);
+        check(&[(0, 3)], &[(2, 0)], 10, 10, &[(0, 3)]);
+        // Written beyond what a later truncate left.
+        check(&[(0, 100)], &[(5, 20)], 10, 20, &[(0, 20)]);
+    }
+}

@@ -1,0 +1,250 @@
+//! Names that are no more: when they went, who took them, what their history takes.
+//!
+//! Guarantees: a name that the caller could not have listed then, or could not list now, is not told.
+//! Leaves to others: what lies in between (`story`).
+
+use std::collections::BTreeSet;
+
+use frieze_base::{Fault, InodeId, NAME_BYTES_MAX, PATH_BYTES_MAX, Reason};
+use frieze_hlc::Hlc;
+use frieze_namespace::{Cut, EntryVersion, MAY_READ, Named, author, names_at, version_of_name, visit_names};
+use frieze_wire::message::FileKind;
+use frieze_wire::timeline::{Deleted, DeletedReply, Gone, LastSeen, LastSeenReply, Usage, UsageDirectory, UsageReply};
+use frieze_wire::txn::{Caller, Target};
+
+use crate::engine::Engine;
+use crate::session::Principal;
+use crate::views::page;
+
+/// Versions of names that are looked at for one path.
+const VERSIONS_BACK_MAX: usize = 100_000;
+
+/// Where a path last led.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Found {
+    /// Newest instant.
+    at: Hlc,
+    /// The name that went just after: its directory, its place in the path, what it named. `None`: none did.
+    ended_by: Option<(InodeId, usize, InodeId)>,
+}
+
+/// A walk backwards in time along one path.
+struct Back<'a> {
+    engine: &'a Engine,
+    names: Vec<&'a [u8]>,
+    looked_at: usize,
+}
+
+impl Back<'_> {
+    /// The newest instant in `span` at which the path goes on from `directory` with name number `depth`.
+    fn search(&mut self, directory: InodeId, depth: usize, span: (Hlc, Hlc)) -> Result<Option<Found>, Fault> {
+        let name = self.names[depth];
+        let (earliest, mut at) = span;
+        let mut ended_by = None;
+        while at >= earliest {
+            self.looked_at += 1;
+            if self.looked_at > VERSIONS_BACK_MAX {
+                let words =
+                    format!("the names on the path changed more than {VERSIONS_BACK_MAX} times: name an instant");
+                return Err(Fault::new(Reason::Overloaded, words));
+            }
+            let Some(EntryVersion { from, state }) = version_of_name(self.engine.meta.versions(), directory, name, at)?
+            else {
+                return Ok(None);
+            };
+            if let Some((inode, kind)) = state {
+                let here = Found { at, ended_by: ended_by.map(|()| (directory, depth, inode)) };
+                if depth + 1 == self.names.len() {
+                    return Ok(Some(here));
+                }
+                if kind == FileKind::Directory
+                    && let Some(below) = self.search(inode, depth + 1, (from.max(earliest), at))?
+                {
+                    // What ends first counts: below, or if nothing does there, here.
+                    return Ok(Some(Found { ended_by: below.ended_by.or(here.ended_by), ..below }));
+                }
+            }
+            if from <= earliest {
+                break;
+            }
+            at = from.previous();
+            ended_by = Some(());
+        }
+        Ok(None)
+    }
+}
+
+impl Engine {
+    pub(crate) fn last_seen(&self, principal: &Principal, ask: &LastSeen) -> Result<LastSeenReply, Fault> {
+        let names: Vec<&[u8]> = ask.path.split(|&byte| byte == b'/').filter(|name| !name.is_empty()).collect();
+        let plain = |name: &&[u8]| *name != b"." && *name != b".." && name.len() <= NAME_BYTES_MAX;
+        if ask.path.len() > PATH_BYTES_MAX || names.is_empty() || !names.iter().all(plain) {
+            return Err(Fault::new(Reason::InvalidArgument, "a path of plain names from the root is needed"));
+        }
+        let now = self.clock.newest();
+        self.answer(crate::story::exact(now))?;
+        let target = Target { follow: false, ..Target::path(ask.path.clone()) };
+        let refused = match self.resolve(principal, &target, Some(now)) {
+            Ok(found) => {
+                let mut cut = Cut::new(self.meta.versions(), now, &principal.caller);
+                let named = Named { parent: found.parent, name: found.name };
+                let was = self.gone(&mut cut, &named, found.id)?.ok_or(Reason::AccessDenied)?;
+                return Ok(LastSeenReply { at: 0, was, sessions: Vec::new() });
+            }
+            Err(fault) if fault.reason == Reason::NotFound => fault,
+            Err(fault) => return Err(fault),
+        };
+        let mut back = Back { engine: self, names, looked_at: 0 };
+        let found = back.search(InodeId::ROOT, 0, (self.earliest, now))?;
+        let Some((found, ended_by)) = found.and_then(|found| Some((found, found.ended_by?))) else {
+            return Err(refused);
+        };
+        let then = match self.resolve(principal, &target, Some(found.at)) {
+            // Whether there was such a name is nobody's business who could not have looked.
+            Err(fault) if fault.reason == Reason::AccessDenied => return Err(refused),
+            then => then?,
+        };
+        let mut cut = Cut::new(self.meta.versions(), found.at, &principal.caller);
+        let named = Named { parent: then.parent, name: then.name };
+        let mut was = self.gone(&mut cut, &named, then.id)?.ok_or(refused)?;
+        let (directory, depth, inode) = ended_by;
+        let stamp = found.at.next();
+        self.ended(&mut was, &principal.caller, directory, inode, stamp)?;
+        if !was.moved_to.is_empty() {
+            let below = back.names[depth + 1..].iter().flat_map(|name| [b"/", *name].concat());
+            was.moved_to.extend(below.collect::<Vec<u8>>());
+        }
+        Ok(LastSeenReply { at: found.at.0, sessions: self.infos([was.session].into_iter())?, was })
+    }
+
+    pub(crate) fn deleted(&self, principal: &Principal, ask: &Deleted) -> Result<DeletedReply, Fault> {
+        self.answer(ask.view)?;
+        let at = ask.view.instant();
+        let found = self.resolve(principal, &ask.target, at)?;
+        if !found.inode.is_directory() {
+            return Err(Reason::NotDirectory.into());
+        }
+        self.check(principal, found.id, at, MAY_READ)?;
+        let upto = at.unwrap_or(Hlc::MAX);
+        let max = page(ask.count_max);
+        let (mut went, mut next) = (Vec::new(), Vec::new());
+        visit_names(self.meta.versions(), found.id, &ask.after, upto, &mut |name, versions| {
+            if let [.., EntryVersion { state: Some((inode, _)), .. }, EntryVersion { from, state: None }] = versions {
+                if went.len() == max {
+                    next = went.last().map_or(Vec::new(), |(name, _, _): &(Vec<u8>, _, _)| name.clone());
+                    return false;
+                }
+                went.push((name.to_vec(), *inode, *from));
+            }
+            true
+        })?;
+        let mut names = Vec::with_capacity(went.len());
+        for (name, inode, stamp) in went {
+            let mut cut = Cut::new(self.meta.versions(), stamp.previous(), &principal.caller);
+            let named = Named { parent: found.id, name };
+            if let Some(mut was) = self.gone(&mut cut, &named, inode)? {
+                self.ended(&mut was, &principal.caller, found.id, inode, stamp)?;
+                names.push(was);
+            }
+        }
+        Ok(DeletedReply { sessions: self.infos(names.iter().map(|name| name.session))?, names, next })
+    }
+
+    /// A name as it was, if it may be told.
+    fn gone(&self, cut: &mut Cut<'_>, named: &Named, id: InodeId) -> Result<Option<Gone>, Fault> {
+        let inode = cut.inode(id)?;
+        let side = self.side(cut, Some(named), id, inode.as_deref(), &mut false)?;
+        Ok(side.map(|was| Gone { was, stamp: 0, session: 0, uid: 0, moved_to: Vec::new() }))
+    }
+
+    /// Notes who took the name of `inode` from `directory` at `stamp`, and where it went.
+    fn ended(
+        &self,
+        gone: &mut Gone,
+        caller: &Caller,
+        directory: InodeId,
+        inode: InodeId,
+        stamp: Hlc,
+    ) -> Result<(), Fault> {
+        let history = self.meta.versions();
+        let (session, uid) = author(history, directory, stamp)?;
+        (gone.stamp, gone.session, gone.uid) = (stamp.0, session.0, uid);
+        let before: BTreeSet<Named> = names_at(history, inode, stamp.previous())?.into_iter().collect();
+        let after = names_at(history, inode, stamp)?;
+        if let Some(named) = after.iter().find(|named| !before.contains(named)) {
+            let mut cut = Cut::new(history, stamp, caller);
+            if cut.may_list(named.parent)?
+                && let Some(path) = cut.path(named.parent)?
+            {
+                gone.moved_to = [&path[..], b"/", &named.name].concat();
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn usage(&self, principal: &Principal, ask: &Usage) -> Result<UsageReply, Fault> {
+        self.answer(ask.view)?;
+        let at = ask.view.instant();
+        let found = self.resolve(principal, &ask.target, at)?;
+        let mut reply = UsageReply::default();
+        if !found.inode.is_directory() {
+            self.add_file(&mut reply, found.id, true)?;
+            return Ok(reply);
+        }
+        self.check(principal, found.id, at, MAY_READ)?;
+        let max = page(ask.count_max);
+        let mut entries = Vec::new();
+        visit_names(self.meta.versions(), found.id, &ask.after, Hlc::MAX, &mut |name, versions| {
+            if entries.len() >= max {
+                reply.next = entries.last().map_or(Vec::new(), |(name, _): &(Vec<u8>, _)| name.clone());
+                return false;
+            }
+            entries.push((name.to_vec(), versions.to_vec()));
+            true
+        })?;
+        let mut counted = BTreeSet::new();
+        for (name, versions) in entries {
+            // Everything that the name ever stood for; what stands elsewhere now is counted there.
+            for (position, version) in versions.iter().enumerate() {
+                let Some((inode, kind)) = version.state.filter(|(inode, _)| counted.insert(*inode)) else { continue };
+                let gone_at = versions.get(position + 1).map(|next| next.from);
+                if !self.belongs(found.id, &name, inode)? {
+                    counted.remove(&inode);
+                } else if kind == FileKind::Directory {
+                    let at = gone_at.map_or(0, |gone_at| gone_at.previous().0);
+                    reply.directories.push(UsageDirectory { name: name.clone(), inode: inode.0, at });
+                } else {
+                    self.add_file(&mut reply, inode, gone_at.is_none())?;
+                }
+            }
+        }
+        Ok(reply)
+    }
+
+    /// True if this is where an inode is counted: the first of its names, or the last one it had.
+    fn belongs(&self, directory: InodeId, name: &[u8], inode: InodeId) -> Result<bool, Fault> {
+        let history = self.meta.versions();
+        let is_this = |named: &Named| named.parent == directory && named.name == name;
+        if let Some(first) = names_at(history, inode, Hlc::MAX)?.first() {
+            return Ok(is_this(first));
+        }
+        let version = self.meta.namespace().inode(history, inode, None)?;
+        let Some(orphaned) = version.orphaned() else { return Ok(false) };
+        Ok(names_at(history, inode, orphaned.previous())?.first().is_some_and(is_this))
+    }
+
+    fn add_file(&self, reply: &mut UsageReply, id: InodeId, is_there: bool) -> Result<(), Fault> {
+        let written = self.data.device().log().written_bytes(id);
+        let live = match is_there {
+            true => {
+                let inode = self.meta.namespace().inode(self.meta.versions(), id, None)?;
+                self.attr(id, &inode, frieze_wire::message::View::NOW)?.0.bytes_live
+            }
+            false => 0,
+        };
+        reply.live_bytes += live;
+        reply.history_bytes += written.saturating_sub(live);
+        *(if is_there { &mut reply.files } else { &mut reply.deleted_files }) += 1;
+        Ok(())
+    }
+}

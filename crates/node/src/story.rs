@@ -1,0 +1,274 @@
+//! Questions about time itself: differences of two instants, what happened in a directory, who was connected.
+//!
+//! Guarantees: an interval is closed before it is read, so an answer asked for page by page is one answer; what of the
+//! past may be seen follows the rights of then and of now.
+//! Leaves to others: what changed (`timeline`), what a change means (`differences`), names that went (`gone`).
+
+use std::collections::BTreeSet;
+
+use frieze_base::{Fault, InodeId, Reason, SessionId};
+use frieze_hlc::Hlc;
+use frieze_namespace::{Cut, Named, PastSession, Resolved, changes_of};
+use frieze_wire::message::View;
+use frieze_wire::timeline::{
+    CONTENT, Diff, DiffReply, Difference, SessionInfo, Sessions, SessionsReply, Span, Story, StoryReply,
+};
+use frieze_wire::txn::Caller;
+
+use crate::differences::SPANS_MAX;
+use crate::engine::Engine;
+use crate::session::Principal;
+use crate::timeline::{FileChange, Interval, Scope, Written};
+use crate::views::page;
+
+/// Bytes of paths and spans in one answer: far below the largest body of a frame.
+const ANSWER_BYTES_MAX: usize = 3 << 20;
+/// Transactions looked at for one page of a story, whoever may see them.
+const STAMPS_MAX: usize = 20_000;
+
+impl Engine {
+    pub(crate) fn diff(&self, principal: &Principal, ask: &Diff) -> Result<DiffReply, Fault> {
+        let interval = Interval { after: Hlc(ask.from), upto: Hlc(ask.to) };
+        if interval.after > interval.upto {
+            return Err(Fault::new(Reason::InvalidArgument, "the interval ends before it begins: swap its ends"));
+        }
+        let ends = [self.answer(exact(interval.after))?, self.answer(exact(interval.upto))?];
+        let found = match self.resolve(principal, &ask.target, Some(interval.upto)) {
+            Err(fault) if fault.reason == Reason::NotFound => {
+                self.resolve(principal, &ask.target, Some(interval.after))?
+            }
+            found => found?,
+        };
+        let scope = scope_of(&found, true);
+        let changes = self.changes(scope, interval)?;
+        let told = self.differences(&principal.caller, scope, interval, &changes)?;
+        let skip = usize::try_from(ask.skip).unwrap_or(usize::MAX).min(told.all.len());
+        let rest = &told.all[skip..];
+        let mut bytes = 0;
+        let fits = |difference: &&Difference| {
+            bytes += bytes_of(difference);
+            bytes <= ANSWER_BYTES_MAX
+        };
+        let differences: Vec<Difference> = rest.iter().take(page(ask.count_max)).take_while(fits).cloned().collect();
+        Ok(DiffReply {
+            sessions: self.infos(differences.iter().map(|difference| difference.session))?,
+            more: differences.len() < rest.len(),
+            hidden: told.hidden,
+            entries_read: changes.entries_read,
+            incomplete: ends.iter().any(|end| end.incomplete),
+            differences,
+        })
+    }
+
+    pub(crate) fn story(&self, principal: &Principal, ask: &Story) -> Result<StoryReply, Fault> {
+        let whole = Interval { after: Hlc(ask.after), upto: Hlc(ask.upto) };
+        self.answer(exact(whole.upto))?;
+        self.answer(ask.view)?;
+        let found = self.resolve(principal, &ask.target, ask.view.instant())?;
+        if !found.inode.is_directory() {
+            return Err(Reason::NotDirectory.into());
+        }
+        let scope = scope_of(&found, ask.recursive);
+        let max = page(ask.count_max);
+        let (mut events, upto, mut hidden) = self.transactions(&principal.caller, scope, whole, max)?;
+        // Writes of the same stretch of time; a page that they make too long ends earlier.
+        let mut interval = Interval { upto, ..whole };
+        let writes = loop {
+            let (writes, some_hidden) = self.runs(&principal.caller, scope, interval)?;
+            let mut stamps: Vec<(u64, usize)> =
+                events.iter().chain(&writes).map(|event| (event.stamp, bytes_of(event))).collect();
+            stamps.sort_unstable();
+            let mut bytes = 0;
+            let over = stamps.iter().enumerate().find(|(count, (_, size))| {
+                bytes += size;
+                *count >= 2 * max || bytes > ANSWER_BYTES_MAX
+            });
+            let Some(earlier) = over.map(|(_, (stamp, _))| Hlc(*stamp).previous()).filter(|at| *at > interval.after)
+            else {
+                hidden |= some_hidden;
+                break writes;
+            };
+            interval.upto = earlier;
+        };
+        events.retain(|event| event.stamp <= interval.upto.0);
+        events.extend(writes);
+        events.sort_by_key(|event| event.stamp);
+        let sessions = self.infos(events.iter().map(|event| event.session))?;
+        Ok(StoryReply { events, upto: interval.upto.0, hidden, sessions })
+    }
+
+    /// The first `max` or more differences that single transactions made, oldest first, and up to when these are all.
+    fn transactions(
+        &self,
+        caller: &Caller,
+        scope: Scope,
+        whole: Interval,
+        max: usize,
+    ) -> Result<(Vec<Difference>, Hlc, bool), Fault> {
+        let history = self.meta.versions();
+        let stamps = match scope {
+            Scope::Names(directory) => changes_of(history, directory, whole.after, whole.upto, STAMPS_MAX)?,
+            Scope::Everything | Scope::Within(_) => self.stamps(whole, STAMPS_MAX)?,
+        };
+        let (mut events, mut hidden) = (Vec::new(), false);
+        // All stamps were found, or they reach to the last of them.
+        let mut upto = if stamps.len() < STAMPS_MAX { whole.upto } else { *stamps.last().expect("there are many") };
+        for stamp in stamps {
+            if events.len() >= max {
+                upto = stamp.previous();
+                break;
+            }
+            let interval = Interval { after: stamp.previous(), upto: stamp };
+            let changes = self.names_changed(scope, interval)?;
+            let told = self.differences(caller, scope, interval, &changes)?;
+            hidden |= told.hidden;
+            events.extend(told.all);
+        }
+        Ok((events, upto, hidden))
+    }
+
+    /// What sessions wrote, each as one event with the bytes of its run, in order of nothing.
+    fn runs(&self, caller: &Caller, scope: Scope, interval: Interval) -> Result<(Vec<Difference>, bool), Fault> {
+        let (files, _) = self.files_changed(scope, interval)?;
+        let (mut events, mut hidden) = (Vec::new(), false);
+        for file in &files {
+            for run in runs_of(file) {
+                self.tell_run(caller, scope, file.inode, &run, &mut events, &mut hidden)?;
+            }
+        }
+        Ok((events, hidden))
+    }
+
+    fn tell_run(
+        &self,
+        caller: &Caller,
+        scope: Scope,
+        inode: InodeId,
+        run: &Run,
+        events: &mut Vec<Difference>,
+        hidden: &mut bool,
+    ) -> Result<(), Fault> {
+        let mut cut = Cut::new(self.meta.versions(), run.last, caller);
+        let Some(version) = cut.inode(inode)? else { return Ok(()) };
+        let may_read = cut.allows(inode, frieze_namespace::MAY_READ)?;
+        for named in cut.names(inode)? {
+            if !scope.holds(&mut cut, &named)? {
+                continue;
+            }
+            let Some(side) = self.side(&mut cut, Some(&named), inode, Some(&version), hidden)? else { continue };
+            let shown = if may_read { run.spans.len().min(SPANS_MAX) } else { 0 };
+            events.push(Difference {
+                before: Some(side.clone()),
+                after: Some(side),
+                flags: CONTENT,
+                stamp: run.last.0,
+                session: run.session.0,
+                uid: run.uid,
+                spans: run.spans[..shown].to_vec(),
+                more_spans: may_read && run.spans.len() > SPANS_MAX,
+            });
+        }
+        Ok(())
+    }
+
+    pub(crate) fn list_sessions(&self, ask: &Sessions) -> Result<SessionsReply, Fault> {
+        let max = page(ask.count_max);
+        let mut found =
+            PastSession::list(self.meta.versions(), SessionId(ask.after), Hlc(ask.since), max.saturating_add(1))?;
+        let more = found.len() > max;
+        found.truncate(max);
+        Ok(SessionsReply { sessions: found.into_iter().map(|session| self.info(session)).collect(), more })
+    }
+
+    /// What is known of the sessions with these numbers; 0, the server itself, is left out.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub(crate) fn infos(&self, ids: impl Iterator<Item = u64>) -> Result<Vec<SessionInfo>, Fault> {
+        let ids: BTreeSet<u64> = ids.filter(|id| *id != 0).collect();
+        let mut infos = Vec::with_capacity(ids.len());
+        for id in ids {
+            let found = PastSession::find(self.meta.versions(), SessionId(id))?;
+            infos.extend(found.map(|session| self.info(session)));
+        }
+        Ok(infos)
+    }
+
+    fn info(&self, session: PastSession) -> SessionInfo {
+        let PastSession { id, uid, command, host, ended } = session;
+        let wrote = self.data.device().log().newest_of(id);
+        let changed = self.meta.namespace().newest_of(id);
+        let last = wrote.max(changed).max(ended).unwrap_or_default();
+        SessionInfo { id: id.0, uid, command, host, ended: ended.unwrap_or_default().0, last: last.0 }
+    }
+}
+
+/// What one session wrote to a file before another did.
+struct Run {
+    last: Hlc,
+    session: SessionId,
+    uid: u32,
+    spans: Vec<Span>,
+}
+
+fn runs_of(file: &FileChange) -> Vec<Run> {
+    let mut runs: Vec<Run> = Vec::new();
+    for Written { range, last, session, uid, .. } in &file.writes {
+        if runs.last().is_none_or(|run| (run.session, run.uid) != (*session, *uid)) {
+            runs.push(Run { last: *last, session: *session, uid: *uid, spans: Vec::new() });
+        }
+        let run = runs.last_mut().expect("there is one, or one was just added");
+        run.last = *last;
+        run.spans.push(Span { offset: range.start(), len: range.len() });
+    }
+    for run in &mut runs {
+        run.spans = apart(std::mem::take(&mut run.spans));
+    }
+    runs
+}
+
+/// The same bytes as spans in order that do not touch.
+pub(crate) fn apart(mut spans: Vec<Span>) -> Vec<Span> {
+    spans.retain(|span| span.len > 0);
+    spans.sort_unstable_by_key(|span| span.offset);
+    let mut kept: Vec<Span> = Vec::new();
+    for span in spans {
+        match kept.last_mut() {
+            Some(last) if last.offset + last.len >= span.offset => {
+                last.len = last.len.max(span.offset + span.len - last.offset);
+            }
+            _ => kept.push(span),
+        }
+    }
+    kept
+}
+
+/// An exact instant as a view.
+pub(crate) fn exact(at: Hlc) -> View {
+    View { at: Some(at.0), user_at: None }
+}
+
+fn scope_of(found: &Resolved, recursive: bool) -> Scope {
+    match recursive {
+        true if found.id == InodeId::ROOT => Scope::Everything,
+        true => Scope::Within(found.id),
+        false => Scope::Names(found.id),
+    }
+}
+
+/// About what it takes in an answer.
+fn bytes_of(difference: &Difference) -> usize {
+    let side = |side: &Option<frieze_wire::timeline::Side>| side.as_ref().map_or(0, |side| side.path.len() + 48);
+    side(&difference.before) + side(&difference.after) + difference.spans.len() * 12 + 32
+}
+
+impl Scope {
+    /// True if a name belongs to the scope at the instant of `cut`.
+    pub(crate) fn holds(self, cut: &mut Cut<'_>, named: &Named) -> Result<bool, Fault> {
+        match self {
+            Scope::Everything => Ok(true),
+            Scope::Names(directory) => Ok(named.parent == directory),
+            Scope::Within(root) => cut.is_within(named.parent, root),
+        }
+    }
+}
