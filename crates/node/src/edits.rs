@@ -10,6 +10,7 @@
 
 mod clone;
 mod copy_range;
+mod differ;
 mod names;
 mod origins;
 mod restore;
@@ -19,7 +20,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use frieze_base::{ByteRange, Fault, InodeId, Reason};
 use frieze_hlc::Hlc;
-use frieze_namespace::{Inode, PATCHES_MAX, Patch, PatchSource};
+use frieze_namespace::{Inode, PATCHES_MAX};
 use frieze_wire::edit::{Action, ActionKind, Edit, EditKind, EditReply, NEW, NewInode, SetName, SetState, Share};
 use frieze_wire::frame::FrameHeader;
 use frieze_wire::message::View;
@@ -241,19 +242,6 @@ impl Engine {
         Ok(Seen::at(id, inode, Some(at)))
     }
 
-    /// True if a file shows exactly these shares, up to `size`, and nothing that was written since.
-    pub(crate) fn shows(&self, seen: &Seen, shares: &[Share], size: u64) -> bool {
-        let shown = seen.inode.patches().iter().filter_map(|patch| patch.cut(0, size));
-        let same = shown.map(|patch| share_of(&patch)).eq(shares.iter().copied());
-        if !same {
-            return false;
-        }
-        let newest = seen.inode.patches().iter().map(|patch| patch.at).min().unwrap_or(Hlc::ZERO);
-        let look = self.look();
-        let upto = seen.upto.unwrap_or(Hlc::MAX);
-        look.extent(seen).size == size && look.log.newest_in(seen.id, 0..=u32::MAX, newest, upto).newest.is_none()
-    }
-
     /// What a range that begins at `to` has to share to show `range` of a file as `seen` shows it.
     ///
     /// # Errors
@@ -291,16 +279,5 @@ impl Engine {
             at: origin.at.0,
         });
         Ok(shares.collect())
-    }
-}
-
-/// A patch as an edit writes it.
-fn share_of(patch: &Patch) -> Share {
-    let len = if patch.end == u64::MAX { 0 } else { patch.end - patch.start };
-    match patch.source {
-        PatchSource::Hole => Share { start: patch.start, len, ..Share::default() },
-        PatchSource::Shared { inode, offset, at } => {
-            Share { start: patch.start, len, inode: inode.0, offset, at: at.0 }
-        }
     }
 }

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use frieze_base::{ByteRange, Fault, InodeId, Reason};
 use frieze_hlc::{Hlc, format_instant};
-use frieze_namespace::{Cut, Inode, MAY_READ, State, Subject};
+use frieze_namespace::{Cut, Inode, MAY_READ, PATCHES_MAX, State, Subject};
 use frieze_wire::edit::{ActionKind, EditKind, Restore, Xattr};
 use frieze_wire::message::{FileKind, View};
 use frieze_wire::txn::{Caller, Target};
@@ -282,11 +282,14 @@ impl Engine {
     fn is_copy(&self, inode: InodeId, at: Hlc, copy: Option<InodeId>, now: Hlc) -> Result<bool, Fault> {
         let Some(copy) = copy else { return Ok(false) };
         let (then, copy) = (self.seen_at(inode, at)?, self.seen_at(copy, now)?);
-        let size = self.look().extent(&then).size;
-        let shares = self.shares(&then, ByteRange::new(0, size), 0)?;
-        Ok(then.inode.kind() == FileKind::File
-            && then.inode.mode == copy.inode.mode
-            && self.shows(&copy, &shares, size))
+        let (size, size_now) = {
+            let look = self.look();
+            (look.extent(&then).size, look.extent(&copy).size)
+        };
+        let alike = then.inode.kind() == FileKind::File
+            && copy.inode.kind() == FileKind::File
+            && (then.inode.mode, size) == (copy.inode.mode, size_now);
+        Ok(alike && self.differing(&then, &copy, size)?.is_empty())
     }
 
     pub(super) fn plan_name_gone(
@@ -353,11 +356,12 @@ impl Engine {
         let bytes = is_file && (written || old.patches() != new.patches() || extent_then.size != extent_now.size);
         let differs = |a: u32, b: u32| (a != b).then_some(a);
         let time_counts = !old.is_directory() || delete;
-        let shares = match bytes {
-            true => self.shares(&then, ByteRange::new(0, extent_then.size), 0)?,
+        let resized = is_file && extent_then.size != extent_now.size;
+        let ranges = match bytes {
+            true => self.differing(&then, &now, extent_then.size)?,
             false => Vec::new(),
         };
-        let bytes = bytes && !self.shows(&now, &shares, extent_then.size);
+        let bytes = resized || !ranges.is_empty();
         let mtime = bytes || (time_counts && extent_then.mtime_ns != extent_now.mtime_ns);
         let mode = differs(old.mode.into(), new.mode.into());
         let (uid, gid) = (differs(old.uid, new.uid), differs(old.gid, new.gid));
@@ -372,15 +376,26 @@ impl Engine {
                 let versions = self.meta.versions();
                 self.meta.namespace().check_access(versions, id, Some(plan.at), caller, MAY_READ)?;
             }
+            let mut shares = Vec::new();
+            for range in &ranges {
+                shares.extend(self.shares(&then, *range, range.start())?);
+            }
+            let mut size = resized.then_some(extent_then.size);
+            if new.patches().len() + 2 * shares.len() + 1 > PATCHES_MAX {
+                // One state for the whole file takes the place of all that it was put together from.
+                shares = self.shares(&then, ByteRange::new(0, extent_then.size), 0)?;
+                size = Some(extent_then.size);
+            }
             let state = plan.state(id, new);
-            state.shares = shares;
-            state.size = Some(extent_then.size);
-            let words = match extent_then.size == extent_now.size {
-                true => String::new(),
-                false => format!("length {} to {}", extent_now.size, extent_then.size),
-            };
-            let told = plan.tell(ActionKind::Bytes, &path, id.0, words);
-            told.len = extent_then.size;
+            (state.shares, state.size) = (shares, size);
+            for range in &ranges {
+                let told = plan.tell(ActionKind::Bytes, &path, id.0, "");
+                (told.offset, told.len) = (range.start(), range.len());
+            }
+            if resized {
+                let words = format!("length {} to {}", extent_now.size, extent_then.size);
+                plan.tell(ActionKind::Bytes, &path, id.0, words);
+            }
         }
         let mut words = Vec::new();
         let mut word = |what: &str, from: String, to: String| words.push(format!("{what} {from} to {to}"));

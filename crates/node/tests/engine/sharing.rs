@@ -290,6 +290,32 @@ fn a_range_is_copied_by_sharing() {
     assert_eq!(served.edit(Request::CopyRange(beyond)).unwrap().len, 0);
 }
 
+#[test]
+fn a_restore_touches_the_ranges_that_differ_and_a_file_of_many_pieces_becomes_one() {
+    let machine = Machine::new();
+    let mut served = machine.serve();
+    let file = served.make("/f");
+    served.open("/f").unwrap();
+    let bytes = pattern(200_000, 9);
+    served.write(&file, Some(0), &bytes).unwrap();
+    let then = served.engine.newest().0;
+    served.write(&file, Some(1000), b"one").unwrap();
+    served.write(&file, Some(150_000), b"two").unwrap();
+    let reply = served.restore("/f", then, false).unwrap();
+    let ranges: Vec<(u64, u64)> =
+        told(&reply, ActionKind::Bytes).iter().map(|action| (action.offset, action.len)).collect();
+    assert_eq!(ranges, [(1000, 3), (150_000, 3)]);
+    assert_eq!(served.read("/f", View::NOW).unwrap(), bytes);
+    assert_eq!(served.restore("/f", then, false).unwrap().stamp, 0, "it shows the same bytes");
+    // As many ranges as a file may share, each written and taken back.
+    for round in 0..300u64 {
+        let before = served.engine.newest().0;
+        served.write(&file, Some(500 * (round % 290)), b"more").unwrap();
+        served.restore("/f", before, false).unwrap_or_else(|fault| panic!("round {round}: {fault}"));
+    }
+    assert_eq!(served.read("/f", View::NOW).unwrap(), bytes);
+}
+
 /// Files by path: a number that follows the file, and its bytes.
 type Files = BTreeMap<String, (u64, Vec<u8>)>;
 
