@@ -7,7 +7,7 @@ use std::path::Path;
 use rustix::fs::{FallocateFlags, SeekFrom, fallocate, seek};
 use rustix::io::Errno;
 
-use crate::support::scrambled;
+use crate::support::{Mount, scrambled};
 use crate::{CHUNK, World};
 
 const PUNCH: FallocateFlags = FallocateFlags::PUNCH_HOLE.union(FallocateFlags::KEEP_SIZE);
@@ -62,6 +62,30 @@ fn a_punched_hole_reads_as_zeros_takes_no_room_and_is_there_in_the_past() {
     assert_eq!(fs::metadata(&path).unwrap().len(), 5 * CHUNK);
     fallocate(&file, PUNCH, 6 * CHUNK, 100).unwrap();
     assert_eq!(fs::metadata(&path).unwrap().len(), 5 * CHUNK);
+}
+
+#[test]
+fn a_hole_punched_through_one_mount_is_seen_through_the_other_at_once() {
+    let Some(world) = World::new() else { return };
+    let second = Mount::at(&world.server, "second").unwrap();
+    let (path, file) = (second.path("f"), world.file("f"));
+    for round in 0..20u64 {
+        let bytes = scrambled(round, 3 * CHUNK as usize);
+        file.write_all_at(&bytes, 0).unwrap();
+        let reader = File::open(&path).unwrap();
+        let mut found = vec![0; bytes.len()];
+        reader.read_exact_at(&mut found, 0).unwrap();
+        assert!(found == bytes, "round {round}");
+        fallocate(&file, PUNCH, CHUNK + 10 * round, CHUNK).unwrap();
+        let mut expected = bytes;
+        expected[(CHUNK + 10 * round) as usize..][..CHUNK as usize].fill(0);
+        reader.read_exact_at(&mut found, 0).unwrap();
+        assert!(found == expected, "through the same descriptor, round {round}");
+        assert_eq!(blocks(&path), 2 * CHUNK / 512);
+        fallocate(&file, FallocateFlags::ZERO_RANGE, 3 * CHUNK, 100 * (round + 1)).unwrap();
+        assert_eq!(reader.metadata().unwrap().len(), 3 * CHUNK + 100 * (round + 1));
+        assert_eq!(borders(&path), [0, CHUNK + 10 * round, 2 * CHUNK + 10 * round, 3 * CHUNK]);
+    }
 }
 
 #[test]

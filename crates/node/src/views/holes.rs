@@ -109,5 +109,5 @@ fn end_of_chunk(seen: &Seen, at: u64, size: u64) -> u64 {
     ((at / chunk_bytes + 1) * chunk_bytes).min(size)
 }
 
-/// At about 60 ns for each 64 KiB this bounds a `stat` at some 0.25 ms.
-const PLANNED_BYTES_MAX: u64 = 256 << 20;
+/// At 120 ns for each 64 KiB this costs a `stat` 0.12 ms at most: files are looked at while they are written.
+const PLANNED_BYTES_MAX: u64 = 64 << 20;
