@@ -4,7 +4,7 @@ export PATH := $(HOME)/.cargo/bin:$(PATH)
 CARGO ?= cargo
 
 .DEFAULT_GOAL := help
-.PHONY: help demo build check test bench
+.PHONY: help demo build check test linearizability bench
 
 help: ## show this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -23,6 +23,9 @@ check: ## formatting, lints, arrows between crates, tidy rules
 
 test: ## every test of every crate
 	$(CARGO) test --workspace --no-fail-fast
+
+linearizability: ## load on three mounts, and Porcupine over what they saw (needs Go; about 20 s)
+	@tests/linearizability/run.sh
 
 bench: build ## measure everything beside the machine's ceilings and bench/baselines/ (BENCH=--help for options)
 	@scripts/bench.py $(BENCH)

@@ -340,6 +340,18 @@ impl File {
         }
     }
 
+    /// As [`File::close`], without waiting for the answer where a connection is idle. If it is lost with the connection,
+    /// the end of the session settles.
+    ///
+    /// # Errors
+    /// As [`File::close`].
+    pub fn close_soon(mut self) -> Result<(), Error> {
+        match self.release() {
+            Some((keep, _)) if !self.post_settle(keep) => self.settle(keep),
+            _ => Ok(()),
+        }
+    }
+
     /// Ends this handle's part in writing, once: what is to be settled, if anything.
     fn release(&mut self) -> Option<(Keep, Wrote)> {
         let writer = self.writer.take()?;

@@ -11,10 +11,11 @@
 //! pages of a file are checked against its attributes at every read(2), and dropped for mappings by a thread of its own.
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
+use std::thread;
 use std::time::Duration;
 
 use crate::notify::Kernel;
-use frieze_base::{FastMap, FastSet, InodeId, MonoTime};
+use frieze_base::{FastMap, InodeId, MonoTime};
 use frieze_client::{Granted, Holds, RecallsReply};
 
 /// What the kernel was given, and for how long.
@@ -35,9 +36,11 @@ struct State {
     recalled: FastMap<Key, u64>,
     /// Everything was recalled by it.
     floor: u64,
-    /// Inodes whose attributes the kernel was given, in this lease and the one before.
-    young: FastSet<InodeId>,
-    old: FastSet<InodeId>,
+    /// The kernel was given names to keep since it last forgot all.
+    keeps_names: bool,
+    /// Inodes whose attributes the kernel was given to keep, and when last, in this lease and the one before.
+    young: FastMap<InodeId, MonoTime>,
+    old: FastMap<InodeId, MonoTime>,
     turned: MonoTime,
 }
 
@@ -113,11 +116,16 @@ impl Cache {
         let everything = recall.everything || is_new;
         let lease_ns = u64::from(recall.lease_ms) * 1_000_000;
         let mut files: Vec<InodeId> = Vec::new();
+        let mut newest = MonoTime(0);
+        let mut forgets_names = everything || !recall.directories.is_empty();
         {
             // Answers given before are with the kernel, those given later know of the recall.
             let _alone = self.giving.write().unwrap_or_else(PoisonError::into_inner);
             let mut state = self.lock();
             state.turn(lease_ns);
+            if forgets_names {
+                forgets_names = std::mem::take(&mut state.keeps_names);
+            }
             if everything || !recall.directories.is_empty() || !recall.files.is_empty() {
                 state.recalls += 1;
             }
@@ -125,8 +133,11 @@ impl Cache {
             if everything {
                 state.floor = recalls;
                 state.recalled.clear();
-                files.extend(state.young.drain());
-                files.extend(state.old.drain());
+                let state = &mut *state;
+                for (inode, given) in state.young.drain().chain(state.old.drain()) {
+                    files.push(inode);
+                    newest = newest.max(given);
+                }
             }
             if state.recalled.len() > RECALLED_MAX {
                 state.floor = recalls;
@@ -137,19 +148,33 @@ impl Cache {
             }
             for &file in &recall.files {
                 state.recalled.insert(Key::Inode(InodeId(file)), recalls);
-                files.push(InodeId(file));
-                state.young.remove(&InodeId(file));
-                state.old.remove(&InodeId(file));
+                // What the kernel was not given it has not to forget; and an answer that is on its way to it must not be
+                // made void, because it then goes on with what it knew before.
+                let given = state.young.remove(&InodeId(file)).max(state.old.remove(&InodeId(file)));
+                if let Some(given) = given {
+                    files.push(InodeId(file));
+                    newest = newest.max(given);
+                }
             }
         }
+        // For the same reason answers that were just given are taken up first.
+        let young = TAKEN_UP.saturating_sub(Duration::from_nanos(now().since_ns(newest)));
+        if !files.is_empty() && !young.is_zero() {
+            thread::park_timeout(young);
+        }
         if let Some(kernel) = self.kernel.get() {
-            if everything || !recall.directories.is_empty() {
+            if forgets_names {
                 kernel.forget_names();
             }
             kernel.forget_attributes(&files);
         }
         // Counted from before the question was sent, and a twentieth less: clocks do not run alike.
         self.lock().lease_until = MonoTime(sent.0 + lease_ns / 20 * 19);
+    }
+
+    /// True if nobody else has changed the inode of the promise since it was given.
+    pub(crate) fn is_kept(&self, promise: &Promise) -> bool {
+        self.lock().is_kept(promise)
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -174,10 +199,19 @@ impl State {
         let inode = promise.inode.filter(|inode| good(Key::Inode(*inode)));
         let names = for_ms(promise.holds.names_ms, names);
         let files = for_ms(promise.holds.files_ms, inode.is_some());
+        self.keeps_names |= !names.is_zero();
         if let Some(inode) = inode.filter(|_| !files.is_zero()) {
-            self.young.insert(inode);
+            self.young.insert(inode, now);
         }
         (names, files)
+    }
+
+    fn is_kept(&self, promise: &Promise) -> bool {
+        let until = MonoTime(promise.sent.0 + u64::from(promise.holds.files_ms) * 1_000_000);
+        let recalled = promise.inode.and_then(|inode| self.recalled.get(&Key::Inode(inode)));
+        now() < until.min(self.lease_until)
+            && promise.began >= self.floor
+            && recalled.is_none_or(|at| *at <= promise.began)
     }
 
     /// What was given before the last lease has run out by itself.
@@ -194,6 +228,8 @@ fn now() -> MonoTime {
     frieze_client::mono()
 }
 
+/// Longer than a program takes from being woken by an answer to having taken it up, but on the busiest machine.
+const TAKEN_UP: Duration = Duration::from_millis(5);
 /// Recalls remembered for answers that are on their way.
 const RECALLED_MAX: usize = 4096;
 

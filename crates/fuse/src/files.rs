@@ -25,6 +25,10 @@ pub(crate) struct OpenFile {
     sync_failed: AtomicBool,
     /// The count of [`Tree::privileges_given`] at which the file was last seen without set-id bits.
     unprivileged_at: AtomicU64,
+    /// The state in which it was opened, until the kernel has read through it, if its pages held another.
+    fresh: AtomicBool,
+    changed: u64,
+    promise: Option<Promise>,
 }
 
 /// An open directory.
@@ -35,10 +39,8 @@ pub(crate) struct OpenDir {
     promise: Mutex<Option<Promise>>,
 }
 
-/// Entries asked of the server at a time: about 100 KiB of names.
+/// Entries asked of the server at a time: about 100 KiB of names, and three times as much with attributes.
 const PAGE_ENTRIES: u32 = 2048;
-/// With attributes an entry is some 100 bytes longer.
-const PAGE_ENTRIES_PLUS: u32 = 512;
 /// Shorter copies are read and written: a shared range is kept with its file in every version of it from then on.
 const SHARE_BYTES_MIN: u64 = 128 << 10;
 /// Most bytes of one answer to copy_file_range.
@@ -48,8 +50,11 @@ const UNKNOWN: u64 = u64::MAX;
 
 impl Tree {
     /// Keeps a file just opened; `attr` is its state.
-    pub(crate) fn keep(&self, file: File, attr: &Attr, when: When, how: OpenHow) -> Opened {
-        let keep_cache = if when.is_past() { when.is_final() } else { self.unchanged_since_last_open(attr) };
+    pub(crate) fn keep(&self, file: File, attr: &Attr, when: When, how: OpenHow, promise: Option<Promise>) -> Opened {
+        let keep_cache = match when.is_past() {
+            true => when.is_final(),
+            false => self.pages.open(&self.cache, InodeId(attr.inode), attr.changed, promise),
+        };
         let privileged = attr.mode & (SET_USER_ID | SET_GROUP_ID) != 0;
         let unprivileged_at = if privileged { UNKNOWN } else { self.privileges_given.load(Ordering::Acquire) };
         let handle = self.files.insert(OpenFile {
@@ -58,6 +63,9 @@ impl Tree {
             reads: how.read,
             sync_failed: AtomicBool::new(false),
             unprivileged_at: AtomicU64::new(unprivileged_at),
+            fresh: AtomicBool::new(!when.is_past() && !keep_cache && !how.append),
+            changed: attr.changed,
+            promise,
         });
         // A present file is flushed for the locks that end with a descriptor. An append goes past the kernel's cache: the kernel
         // would cut it at the border of a page that it does not hold, and what another mount appends would come between.
@@ -78,6 +86,9 @@ impl Tree {
         let open = self.files.get(handle).ok_or(Errno::EBADF)?;
         if !open.reads {
             return Err(Errno::EBADF);
+        }
+        if open.fresh.load(Ordering::Relaxed) && open.fresh.swap(false, Ordering::Relaxed) {
+            self.pages.read(open.file.inode(), open.changed, open.promise);
         }
         let mut filled = 0;
         while filled < into.len() {
@@ -100,6 +111,9 @@ impl Tree {
         }
         let written =
             if how.append { open.file.append(data).map(drop) } else { open.file.write_at(offset, data).map(drop) };
+        if how.append {
+            self.pages.bypass(open.file.inode());
+        }
         written.map_err(|error| answer(&error.into()))?;
         if how.sync { sync(&open) } else { Ok(()) }
     }
@@ -151,9 +165,10 @@ impl Tree {
         }
     }
 
-    /// Settles and closes. Every write was answered before, so nothing that is lost here was promised.
+    /// Settles and closes, without waiting for it where that is possible. Every write was answered before, so nothing that
+    /// is lost here was promised; and whoever asks for the length before it is settled is told the same.
     pub(crate) fn close(&self, file: File) {
-        if let Err(error) = file.close() {
+        if let Err(error) = file.close_soon() {
             tracing::debug!("the file is settled later: {error}");
         }
     }
@@ -244,9 +259,10 @@ impl Tree {
 
     /// Opens a directory, and reads its first page: the right to read it is decided here, by the server.
     pub(crate) fn open_dir(&self, who: Who, node: Node) -> Result<Opened, Errno> {
-        let (first, _) = self.page(who, &node, b"", false, false)?;
+        // With attributes, which is what the kernel asks for first: names and attributes are one state of the directory.
+        let (first, promise) = self.page(who, &node, b"", true, false)?;
         let listing = Mutex::new(Listing::opened(first));
-        let opened = OpenDir { node, listing, promise: Mutex::default() };
+        let opened = OpenDir { node, listing, promise: Mutex::new(promise) };
         Ok(Opened { handle: self.dirs.insert(opened), keep_cache: false, no_flush: true, direct: false })
     }
 
@@ -320,7 +336,7 @@ impl Tree {
                 let promise = promise.map(|promise| promise.about(InodeId(attr.inode)));
                 Ok(Entry { promise, ..self.entry(node, attr, dir.when) })
             }
-            // The first page was read without, when the directory was opened.
+            // Without, because the kernel asked without and asks on with them.
             (Place::Tree, None) => self.find(who, dir, name),
             (Place::At | Place::Moving(_), _) => self.lookup_in_at(who, dir, name),
         }
@@ -335,16 +351,15 @@ impl Tree {
         plus: bool,
         opened: bool,
     ) -> Result<(ListReply, Option<Promise>), Errno> {
-        let count = if plus { PAGE_ENTRIES_PLUS } else { PAGE_ENTRIES };
+        let count = PAGE_ENTRIES;
         match dir.place {
-            Place::Tree if opened => {
-                let asking = self.cache.ask().filter(|_| plus && !dir.when.is_past());
-                let page = self
-                    .ask_noting(who, dir.when, asking.as_ref(), |fs| fs.list_opened(dir.inode, after, count, plus))?;
-                Ok((page, asking.map(|asking| asking.promise(Some(dir.inode), None))))
-            }
             Place::Tree => {
-                Ok((self.ask(who, dir.when, |fs| fs.list(&Target::inode(dir.inode), after, count, plus))?, None))
+                let asking = self.cache.ask().filter(|_| plus && !dir.when.is_past());
+                let page = self.ask_noting(who, dir.when, asking.as_ref(), |fs| match opened {
+                    true => fs.list_opened(dir.inode, after, count, plus),
+                    false => fs.list(&Target::inode(dir.inode), after, count, plus),
+                })?;
+                Ok((page, asking.map(|asking| asking.promise(Some(dir.inode), None))))
             }
             Place::At | Place::Moving(_) => Ok((self.list_at(dir, after)?, None)),
         }

@@ -32,6 +32,7 @@ mod moving;
 mod node;
 mod notify;
 mod operations;
+mod pages;
 mod past;
 mod process;
 mod recalls;

@@ -11,13 +11,16 @@ use std::time::Duration;
 
 use frieze_base::InodeId;
 
+/// Files whose pages are to go, and whom to tell when they are gone.
+type Dropping = (Vec<InodeId>, SyncSender<()>);
+
 /// The kernel's side of a mount.
 #[derive(Debug)]
 pub(crate) struct Kernel {
     channel: Option<File>,
     /// It can drop all names at once.
     pub(crate) has_epochs: bool,
-    pages: Option<SyncSender<InodeId>>,
+    pages: Option<SyncSender<Dropping>>,
 }
 
 impl Kernel {
@@ -53,40 +56,39 @@ impl Kernel {
         }
     }
 
-    /// Attributes of these inodes are asked for again; their pages are dropped soon.
+    /// Attributes of these inodes are asked for again, and their pages are read again.
     pub(crate) fn forget_attributes(&self, inodes: &[InodeId]) {
         let Some(channel) = &self.channel else { return };
-        let mut unknown = Vec::new();
         for inode in inodes {
-            if let Err(error) = forget_inode(channel, *inode, ATTRIBUTES_ONLY)
-                && error.kind() == io::ErrorKind::NotFound
-            {
-                unknown.push(*inode);
+            if let Err(error) = forget_inode(channel, *inode, ATTRIBUTES_ONLY) {
+                tracing::trace!(%error, %inode, "no attributes to forget");
             }
         }
-        if !unknown.is_empty() {
-            // A program may be about to take up an answer that makes the inode known, and was given before the recall.
-            thread::park_timeout(TAKEN_UP);
-            for inode in unknown {
-                // Still unknown: there is nothing to forget.
-                let _ = forget_inode(channel, inode, ATTRIBUTES_ONLY);
-            }
-        }
-        if let Some(pages) = &self.pages {
-            for inode in inodes {
-                // A read(2) looks at the attributes first: what is left out here is late for mappings only.
-                let _ = pages.try_send(*inode);
-            }
+        self.drop_pages(inodes);
+    }
+
+    /// Drops the pages of these files, and waits for that, but not long: a page that a request holds is let go only when
+    /// that is answered, and its answer may wait for us.
+    fn drop_pages(&self, inodes: &[InodeId]) {
+        let Some(pages) = self.pages.as_ref().filter(|_| !inodes.is_empty()) else { return };
+        let (done, waits) = sync_channel(1);
+        // What is left out is checked at every read(2) all the same, a moment late.
+        if pages.try_send((inodes.to_vec(), done)).is_ok() && waits.recv_timeout(DROPPED).is_err() {
+            tracing::debug!(?inodes, "pages are dropped late");
         }
     }
 }
 
 /// Drops pages, which waits for requests that hold them.
-fn drop_pages(channel: &File, dropped: &Receiver<InodeId>) {
-    for inode in dropped {
-        if let Err(error) = forget_inode(channel, inode, FROM_THE_START) {
-            tracing::trace!(%error, %inode, "no pages to drop");
+fn drop_pages(channel: &File, dropped: &Receiver<Dropping>) {
+    for (inodes, done) in dropped {
+        for inode in inodes {
+            if let Err(error) = forget_inode(channel, inode, FROM_THE_START) {
+                tracing::trace!(%error, %inode, "no pages to drop");
+            }
         }
+        // Who waits may have given up.
+        let _ = done.try_send(());
     }
 }
 
@@ -118,7 +120,7 @@ const INC_EPOCH: i32 = 8;
 /// A negative offset: the kernel keeps the pages.
 const ATTRIBUTES_ONLY: i64 = -1;
 const FROM_THE_START: i64 = 0;
-/// Inodes whose pages wait to be dropped.
+/// Longer than a page takes to be dropped that no request holds.
+const DROPPED: Duration = Duration::from_millis(20);
+/// Files whose pages wait to be dropped.
 const PAGES_MAX: usize = 4096;
-/// Longer than a program takes from being woken by an answer to having taken it up, but on the busiest machine.
-const TAKEN_UP: Duration = Duration::from_millis(20);

@@ -6,9 +6,8 @@
 //! acknowledged it: no write waits here.
 //! Leaves to others: rights (the kernel checks, then the server), what a name in `.at` means ([`crate::at`]).
 
-use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use frieze_base::{InodeId, Reason};
@@ -28,6 +27,7 @@ use crate::operations::{
     Allocate, Attributes, Changes, DirLine, Entry, FileLock, Found, LockFor, NewNode, NewTime, NodeKind, OpenHow,
     Opened, Operations, RenameHow, SeekFor, Space, Who, WriteHow,
 };
+use crate::pages::Pages;
 use crate::process::groups_of;
 
 /// A mounted file system.
@@ -44,15 +44,12 @@ pub(crate) struct Tree {
     pub(crate) locking: Arc<Locking>,
     pub(crate) files: Handles<OpenFile>,
     pub(crate) dirs: Handles<OpenDir>,
-    /// Newest change of each present file when it was last opened: if it is the same at the next open, the kernel's
-    /// cached bytes are right. Forgotten with the node, and all at once when it grows beyond [`OPENED_MAX`].
-    opened: Mutex<BTreeMap<InodeId, u64>>,
+    /// What the kernel's pages of present files hold.
+    pub(crate) pages: Pages,
     /// Counts the changes that gave a file set-user-id or set-group-id bits.
     pub(crate) privileges_given: AtomicU64,
 }
 
-/// Files whose state at the last open is remembered.
-const OPENED_MAX: usize = 1 << 18;
 /// How long names and attributes of an exact instant hold. They never change; the rights to see them may, so they are
 /// asked for again.
 const PAST_VALID: Duration = Duration::from_secs(1);
@@ -71,7 +68,7 @@ impl Tree {
             locking: Arc::default(),
             files: Handles::new(),
             dirs: Handles::new(),
-            opened: Mutex::default(),
+            pages: Pages::default(),
             privileges_given: AtomicU64::new(0),
         }
     }
@@ -259,15 +256,6 @@ impl Tree {
     pub(crate) fn entry(&self, node: NodeId, attr: &Attr, when: When) -> Entry {
         Entry { attributes: attributes(node, attr), valid: valid(when), promise: None }
     }
-
-    /// True if the kernel's cached bytes of the present file are those of the state just opened.
-    pub(crate) fn unchanged_since_last_open(&self, attr: &Attr) -> bool {
-        let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
-        if opened.len() >= OPENED_MAX {
-            opened.clear();
-        }
-        opened.insert(InodeId(attr.inode), attr.changed) == Some(attr.changed)
-    }
 }
 
 impl Operations for Tree {
@@ -289,7 +277,7 @@ impl Operations for Tree {
         if let Some(Node { place: Place::Tree, when, inode, .. }) = self.nodes.find(node)
             && !when.is_past()
         {
-            self.opened.lock().unwrap_or_else(PoisonError::into_inner).remove(&inode);
+            self.pages.forget(inode);
         }
         self.nodes.forget(node, count);
     }
@@ -429,7 +417,8 @@ impl Operations for Tree {
             attr = self.truncate(who, &inode, true)?;
         }
         let entry = self.made(who, Some(attr.clone()), &target, asking.as_ref(), Some(parent))?;
-        Ok((entry, self.keep(file, &attr, self.base, how)))
+        let opened = self.keep(file, &attr, self.base, how, entry.promise);
+        Ok((entry, opened))
     }
 
     fn open(&self, who: Who, node: NodeId, how: OpenHow) -> Result<Opened, Errno> {
@@ -444,7 +433,8 @@ impl Operations for Tree {
         }
         let target = Target::inode(node.inode);
         let flags = OpenFlags { read: how.read, write: how.write };
-        let file = match self.ask(who, node.when, |fs| fs.open(&target, flags)) {
+        let asking = self.asking().filter(|_| !node.when.is_past());
+        let file = match self.ask_noting(who, node.when, asking.as_ref(), |fs| fs.open(&target, flags)) {
             // A file may be run without the right to read it: the kernel reads it for the program.
             Err(Errno::EACCES) if how.execute && !how.write => {
                 self.ask(who, node.when, |fs| fs.access(&target, EXECUTE))?;
@@ -456,7 +446,8 @@ impl Operations for Tree {
         if how.truncate && attr.size > 0 {
             attr = self.truncate(who, &target, how.write)?;
         }
-        Ok(self.keep(file, &attr, node.when, how))
+        let promise = asking.map(|asking| asking.promise(None, Some(node.inode)));
+        Ok(self.keep(file, &attr, node.when, how, promise))
     }
 
     fn read(&self, handle: u64, offset: u64, into: &mut [u8]) -> Result<usize, Errno> {

@@ -1,0 +1,199 @@
+// Records what programs see on several mounts of one server, and checks that it is linearizable: that there is one order
+// of all calls, each between its begin and its end, in which every answer is right. Porcupine searches for the order.
+//
+// Two kinds of histories: names (create, unlink, rename, stat, readdir) in small directories, and data (pwrite and pread
+// of registers, appends and whole reads of logs). Afterwards each of five histories is falsified on purpose, and has to be
+// found out.
+package main
+
+import (
+	"flag"
+	"fmt"
+	"math/rand"
+	"os"
+	"sort"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+)
+
+var (
+	mounts  = flag.String("mounts", "", "mounted directories of one server, separated by commas")
+	seconds = flag.Float64("seconds", 10, "how long the load runs")
+	workers = flag.Int("workers", 2, "goroutines of each kind on each mount")
+	seed    = flag.Int64("seed", 1, "of the load")
+)
+
+// One call, as a history needs it.
+type event struct {
+	key           string
+	input, output any
+	call, ret     int64
+	client        int
+}
+
+type history struct {
+	sync.Mutex
+	began  time.Time
+	events []event
+}
+
+func (h *history) run(client int, key string, input any, do func() any) {
+	call := time.Since(h.began).Nanoseconds()
+	output := do()
+	ret := time.Since(h.began).Nanoseconds()
+	h.Lock()
+	h.events = append(h.events, event{key, input, output, call, ret, client})
+	h.Unlock()
+}
+
+func (h *history) of(prefix string) map[string][]porcupine.Operation {
+	found := map[string][]porcupine.Operation{}
+	for _, e := range h.events {
+		if strings.HasPrefix(e.key, prefix) {
+			found[e.key] = append(found[e.key], porcupine.Operation{
+				ClientId: e.client, Input: e.input, Output: e.output, Call: e.call, Return: e.ret,
+			})
+		}
+	}
+	return found
+}
+
+func main() {
+	flag.Parse()
+	roots := strings.Split(*mounts, ",")
+	if len(roots) < 2 || len(roots) > mountsMax {
+		fatal("name two to eight mounts with -mounts")
+	}
+	h := &history{began: time.Now()}
+	prepare(roots[0])
+	load(h, roots)
+	kinds := []kind{{"names", namesModel}, {"register", registerModel}, {"log", logModel}}
+	ok := true
+	for _, k := range kinds {
+		ok = check(h, k) && ok
+	}
+	ok = falsify(h) && ok
+	if !ok {
+		os.Exit(1)
+	}
+}
+
+type kind struct {
+	name  string
+	model porcupine.Model
+}
+
+func prepare(root string) {
+	must(os.Mkdir(root+"/lin", 0o755))
+	for i := range directories {
+		must(os.Mkdir(fmt.Sprintf("%s/lin/d%d", root, i), 0o755))
+	}
+	for i := range files {
+		must(os.WriteFile(fmt.Sprintf("%s/lin/r%d", root, i), make([]byte, registers*registerBytes), 0o644))
+		must(os.WriteFile(fmt.Sprintf("%s/lin/l%d", root, i), nil, 0o644))
+	}
+}
+
+// Everybody at once, then one call after the other on the mounts in turn: calls that overlap with no other.
+func load(h *history, roots []string) {
+	until := time.Now().Add(time.Duration(*seconds * float64(time.Second)))
+	var all sync.WaitGroup
+	client := 0
+	for m, root := range roots {
+		for w := range *workers {
+			for _, work := range []func(*worker){names, data} {
+				client++
+				rng := rand.New(rand.NewSource(*seed*1000 + int64(client)))
+				self := &worker{h: h, client: client, root: root + "/lin", rng: rng, mount: m, index: w}
+				all.Go(func() {
+					for time.Now().Before(until) {
+						work(self)
+						self.rest()
+					}
+					self.close()
+				})
+			}
+		}
+	}
+	all.Wait()
+	last := []*worker{}
+	for m, root := range roots {
+		rng := rand.New(rand.NewSource(*seed + int64(m)))
+		last = append(last, &worker{h: h, client: 0, root: root + "/lin", rng: rng, mount: m})
+	}
+	for i := range 600 {
+		names(last[i%len(last)])
+		data(last[i%len(last)])
+	}
+	for _, self := range last {
+		self.close()
+	}
+}
+
+func check(h *history, k kind) bool {
+	count, overlapping := 0, 0
+	for key, operations := range h.of(k.name) {
+		result, info := porcupine.CheckOperationsVerbose(k.model, operations, 60*time.Second)
+		if result != porcupine.Ok {
+			fmt.Printf("%s: %s is %s\n", k.name, key, result)
+			show(k, info)
+			leftOver(k, operations, info)
+			return false
+		}
+		count += len(operations)
+		for i := 1; i < len(operations); i++ {
+			if operations[i].Call < operations[i-1].Return {
+				overlapping++
+			}
+		}
+	}
+	fmt.Printf("%s: %d calls are linearizable, %d of them overlapped the one before\n", k.name, count, overlapping)
+	return true
+}
+
+// Where the search got stuck: the end of the longest order it found, and the first calls that do not fit behind it.
+func show(k kind, info porcupine.LinearizationInfo) {
+	var longest []porcupine.Operation
+	for _, partition := range info.PartialLinearizationsOperations() {
+		for _, order := range partition {
+			if len(order) > len(longest) {
+				longest = order
+			}
+		}
+	}
+	for _, o := range longest[max(0, len(longest)-12):] {
+		fmt.Println("  fits:     ", describe(k, o))
+	}
+}
+
+func leftOver(k kind, operations []porcupine.Operation, info porcupine.LinearizationInfo) {
+	fits := 0
+	for _, partition := range info.PartialLinearizations() {
+		for _, order := range partition {
+			fits = max(fits, len(order))
+		}
+	}
+	sort.Slice(operations, func(a, b int) bool { return operations[a].Return < operations[b].Return })
+	for _, o := range operations[max(0, fits-6):min(len(operations), fits+6)] {
+		fmt.Println("  by return:", describe(k, o))
+	}
+}
+
+func describe(k kind, o porcupine.Operation) string {
+	words := k.model.DescribeOperation(o.Input, o.Output)
+	return fmt.Sprintf("client %d [%.6f, %.6f] %s", o.ClientId, float64(o.Call)/1e9, float64(o.Return)/1e9, words)
+}
+
+func must(err error) {
+	if err != nil {
+		fatal(err.Error())
+	}
+}
+
+func fatal(words string) {
+	fmt.Fprintln(os.Stderr, "linearizability: "+words)
+	os.Exit(2)
+}
