@@ -89,6 +89,8 @@ enum Scenario {
     List,
     /// Many clients append to one file.
     Append,
+    /// Programs make, stat, read, move and remove small files on a mount (needs /dev/fuse).
+    Mount,
 }
 
 const EVERY: [Scenario; 11] = [
@@ -147,6 +149,7 @@ fn one(scenario: Scenario, options: &Options) -> Result<Report> {
         Scenario::Stat => scenarios::stat(options),
         Scenario::List => scenarios::list(options),
         Scenario::Append => scenarios::append(options),
+        Scenario::Mount => scenarios::mount(options),
         Scenario::All | Scenario::Ceilings => unreachable!("expanded by run"),
     }
 }

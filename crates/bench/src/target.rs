@@ -41,6 +41,11 @@ impl Target {
         Ok(Target { address, durability, server: Some(server), _directory: Some(directory) })
     }
 
+    /// Where it listens.
+    pub(crate) fn address(&self) -> &str {
+        &self.address
+    }
+
     /// A client of its own with its own session and connections.
     pub(crate) fn client(&self) -> Result<Client> {
         let options = ClientOptions {

@@ -3,6 +3,7 @@
 mod bytes;
 mod history;
 mod metadata;
+mod mount;
 
 use std::io::Write;
 
@@ -17,6 +18,7 @@ use crate::{Options, ceiling};
 pub(crate) use bytes::{latency, rand_read, rand_write, seq_read, seq_write};
 pub(crate) use history::{memory, snapshots};
 pub(crate) use metadata::{append, create, list, stat};
+pub(crate) use mount::mount;
 
 /// Bytes of a large request.
 const LARGE: usize = 1 << 20;
