@@ -119,43 +119,72 @@ else
     printf 'the table could not be fetched, so this act is left out; put %s.tar.gz into out/flights to see it\n' "$flights"
 fi
 
-title 'The everyday act: a directory deleted by mistake'
-files=()
-for file in README.md ARCHITECTURE.md CHANGELOG.md CONTRIBUTING.md LICENSE Cargo.toml docs scripts; do
-    [ -e "$file" ] && files+=("$PWD/$file")
-done
-source=$work/source
-mkdir "$source"
-cp -R "${files[@]}" "$source"
+title 'Everyday life: a crate, a mistake, and two people at work'
+instant() {
+    local at
+    at=$(frieze now --json | sed -n 's/.*"at": *"\([^"]*\)".*/\1/p')
+    [ -n "$at" ] || fail 'frieze now printed no instant'
+    printf '%s' "$at"
+}
+# A crate that the build has fetched already.
+packed=$(find "${CARGO_HOME:-$HOME/.cargo}/registry/cache" -name 'memchr-2.*.crate' | sort -V | tail -n 1)
+[ -n "$packed" ] || fail 'the build has left no crate in the cache of cargo'
+name=$(basename "$packed" .crate)
+mkdir "$work/source"
+tar -xzf "$packed" -C "$work/source"
+source=$work/source/$name
 count() { find "$1" -type f | wc -l; }
+same() { diff -r "$1" "$2" || fail 'what came back is not what was there'; }
+session_of() { sed -n 's/.*session \([0-9][0-9]*\).*/\1/p' "$1" | head -n 1; }
 
 if [ "$mounted" = yes ]; then
     cd "$mnt"
-    show cp -R "$source" project
-    printf '  %s files\n' "$(count project)"
-    now=$(frieze now --json | sed -n 's/.*"at": *"\([^"]*\)".*/\1/p')
-    [ -n "$now" ] || fail 'frieze now printed no instant'
-    printf '%s$ frieze now%s\n  %s\n' "$dim" "$plain" "$now"
-    show rm -rf project
-    show ls project || true
-    printf '  gone. No snapshot was ever taken; but every directory has its past in .at:\n'
-    show ls ".at/$now/project"
-    show cp -R ".at/$now/project" project
-    diff -r "$source" project || fail 'what came back is not what was there'
-    printf '  %s files came back, byte for byte\n' "$(count project)"
+    printf '%s$ tar -xzf %s.crate && cargo build --manifest-path %s/Cargo.toml%s\n' "$dim" "$name" "$name" "$plain"
+    tar -xzf "$packed"
+    CARGO_TARGET_DIR=$mnt/target cargo build --quiet --manifest-path "$name/Cargo.toml"
+    printf '  %s files unpacked and built where they lie\n' "$(count "$name")"
+    built_at=$(instant)
+    show rm -rf "$name/src"
+    printf '  a mistake. No snapshot was ever taken; what happened to it?\n'
+    show frieze log -R "/$name/src" --since "$built_at" --limit 3
+    # Just before the first of them.
+    first=$(frieze log -R "/$name/src" --since "$built_at" --limit 1 --json 2>/dev/null |
+        sed -n 's/.*"stamp": *"hlc-\([0-9a-f]*\)".*/\1/p')
+    [ -n "$first" ] || fail 'the log does not tell what was removed'
+    hint=$(printf 'hlc-%016x' $((0x$first - 1)))
+    printf '%s$ frieze restore /%s/src --to %s%s\n' "$dim" "$name" "$hint" "$plain"
+    frieze restore "/$name/src" --to "$hint" >"$work/restored"
+    printf '  %s\n' "$(tail -n 1 "$work/restored")"
+    same "$source" "$name"
+    printf '  %s files are there again, byte for byte; as `frieze diff` sees it, too:\n' "$(count "$name")"
+    show frieze diff "/$name" --from "$built_at"
+    printf '  (no line: nothing is different)\n'
+
+    printf '  Now two people work at once, each in a session of their own:\n'
+    ann=(sh -c 'cd "$FRIEZE_MOUNT/$0" && printf "ANN WROTE THIS LINE" | dd of=README.md conv=notrunc status=none && rm COPYING' "$name")
+    ben=(sh -c 'cd "$FRIEZE_MOUNT/$0" && printf "BEN WROTE" | dd of=README.md conv=notrunc status=none && echo "by ben" >>LICENSE-MIT' "$name")
+    frieze run -- "${ann[@]}" 2>"$work/ann"
+    frieze run -- "${ben[@]}" 2>"$work/ben"
+    show head -c 19 "$name/README.md"
+    printf '\n'
+    show frieze undo --session "$(session_of "$work/ann")"
+    show head -c 19 "$name/README.md"
+    printf '\n'
+    head -c 9 "$name/README.md" | grep -q 'BEN WROTE' || fail 'what the other session wrote is gone'
+    cmp -s "$source/COPYING" "$name/COPYING" || fail 'the file that was removed is not back'
+    tail -n 1 "$name/LICENSE-MIT" | grep -q 'by ben' || fail 'what the other session wrote is gone'
+    printf '  one of them is undone: what the other wrote, also over it, has stayed\n'
     cd - >/dev/null
 else
-    show frieze put -r "$source" /project
-    now=$(frieze now --json | sed -n 's/.*"at": *"\([^"]*\)".*/\1/p')
-    [ -n "$now" ] || fail 'frieze now printed no instant'
-    printf '%s$ frieze now%s\n  %s\n' "$dim" "$plain" "$now"
-    show frieze rm -r /project
-    show frieze ls /project || true
-    printf '  gone. No snapshot was ever taken; but everything can be read as it was:\n'
-    show frieze ls /project --at "$now"
-    show frieze get -r /project "$work/back" --at "$now"
-    diff -r "$source" "$work/back" || fail 'what came back is not what was there'
-    printf '  %s files came back, byte for byte\n' "$(count "$work/back")"
+    show frieze put -r "$source" "/$name"
+    built_at=$(instant)
+    show frieze rm -r "/$name/src"
+    printf '  a mistake. No snapshot was ever taken; but everything can be read as it was:\n'
+    show frieze ls "/$name/src" --at "$built_at"
+    show frieze restore "/$name/src" --to "$built_at"
+    show frieze get -r "/$name" "$work/back"
+    same "$source" "$work/back"
+    printf '  %s files are there again, byte for byte\n' "$(count "$work/back")"
 fi
 
 title 'Done'
