@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-use frieze_base::{Fault, InodeId, SessionId};
+use frieze_base::{ByteRange, Fault, InodeId, SessionId};
 use frieze_hlc::Hlc;
 use frieze_namespace::{Cut, Inode, MAY_READ, Named, Patch, State, Subject};
 use frieze_wire::message::FileKind;
@@ -237,8 +237,25 @@ impl Differ<'_> {
         let old = self.engine.size_at(ends.id, before, self.interval.after)?;
         let new = self.engine.size_at(ends.id, after, self.interval.upto)?;
         let spans = spans_of(touch.data, after.patches(), self.interval.after, old, new);
+        let spans = self.really(ends, spans, old.min(new))?;
         let flags = if spans.is_empty() { flags } else { (flags | CONTENT) & !TIMES };
         Ok((spans, flags))
+    }
+
+    /// The spans without the bytes that both ends show from the same records: what was restored is as it was.
+    fn really(&self, ends: &Ends, spans: Vec<Span>, both: u64) -> Result<Vec<Span>, Fault> {
+        let [before, after] = [self.interval.after, self.interval.upto].map(|at| self.engine.seen_at(ends.id, at));
+        let range = |span: &Span| ByteRange::new(span.offset, span.offset + span.len);
+        let kept = ByteRange::new(0, both);
+        let ranges: Vec<ByteRange> = spans.iter().map(|span| range(span).intersect(kept)).collect();
+        let differing = self.engine.differing(&before?, &after?, &ranges)?;
+        let mut found = Vec::new();
+        for span in spans.iter().map(range) {
+            let parts = differing.iter().map(|part| part.intersect(span));
+            let beyond = ByteRange::new(span.start().max(both).min(span.end()), span.end());
+            found.extend(parts.chain([beyond]).map(|part| Span { offset: part.start(), len: part.len() }));
+        }
+        Ok(apart(found))
     }
 
     fn finish(mut self) -> Differences {
@@ -292,7 +309,7 @@ fn replaced_flags(old: &Side, new: &Side) -> u32 {
 }
 
 /// Bytes written since `since`, decided by a patch since then, or beyond the shorter of both lengths: in order, apart.
-fn spans_of(data: Option<&FileChange>, patches: &[Patch], since: Hlc, old: u64, new: u64) -> Vec<Span> {
+pub(crate) fn spans_of(data: Option<&FileChange>, patches: &[Patch], since: Hlc, old: u64, new: u64) -> Vec<Span> {
     let longer = old.max(new);
     let written = data.into_iter().flat_map(|file| &file.writes).map(|write| (write.range.start(), write.range.end()));
     let decided = patches.iter().filter(|patch| patch.at > since).map(|patch| (patch.start, patch.end));
@@ -339,8 +356,6 @@ impl Engine {
 
 #[cfg(test)]
 mod tests {
-    use frieze_base::ByteRange;
-
     use super::*;
     use crate::timeline::Written;
 

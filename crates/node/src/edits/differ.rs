@@ -10,31 +10,41 @@ use crate::seen::Seen;
 const RANGES_MAX: usize = 32;
 
 impl Engine {
-    /// The ranges below `size` in which two states show bytes of different records, in order. Equal bytes that were
-    /// written twice differ; the same bytes shown through another file do not.
+    /// The parts of `ranges`, which are in order and apart, in which two states show bytes of different records. Equal
+    /// bytes that were written twice differ; the same bytes shown through another file do not.
     ///
     /// # Errors
     /// Those of the store.
     ///
     /// # Cost
     /// The pieces of both plans; no byte is read.
-    pub(super) fn differing(&self, a: &Seen, b: &Seen, size: u64) -> Result<Vec<ByteRange>, Fault> {
-        let (sources_a, sources_b) = (self.sources(&a.inode, 0, size)?, self.sources(&b.inode, 0, size)?);
+    pub(crate) fn differing(&self, a: &Seen, b: &Seen, ranges: &[ByteRange]) -> Result<Vec<ByteRange>, Fault> {
+        let mut found: Vec<ByteRange> = Vec::new();
         let (mut of_a, mut of_b) = (Vec::new(), Vec::new());
-        {
-            let look = self.look();
-            look.plan(a, &sources_a, ByteRange::new(0, size), &mut of_a)?;
-            look.plan(b, &sources_b, ByteRange::new(0, size), &mut of_b)?;
+        for range in ranges.iter().filter(|range| !range.is_empty()) {
+            let (start, end) = (range.start(), range.end());
+            let (sources_a, sources_b) = (self.sources(&a.inode, start, end)?, self.sources(&b.inode, start, end)?);
+            of_a.clear();
+            of_b.clear();
+            {
+                let look = self.look();
+                look.plan(a, &sources_a, *range, &mut of_a)?;
+                look.plan(b, &sources_b, *range, &mut of_b)?;
+            }
+            found.extend(compare(start, &of_a, &of_b));
         }
-        Ok(compare(&of_a, &of_b))
+        if let (true, [first, .., last]) = (found.len() > RANGES_MAX, found.as_slice()) {
+            return Ok(vec![ByteRange::new(first.start(), last.end())]);
+        }
+        Ok(found)
     }
 }
 
-/// Both lists cover the same range.
-fn compare(a: &[Piece], b: &[Piece]) -> Vec<ByteRange> {
+/// Both lists cover the same range, from `start` on.
+fn compare(start: u64, a: &[Piece], b: &[Piece]) -> Vec<ByteRange> {
     let end = |piece: &Piece| piece.at + u64::from(piece.len);
     let mut ranges: Vec<ByteRange> = Vec::new();
-    let (mut i, mut j, mut at) = (0, 0, 0);
+    let (mut i, mut j, mut at) = (0, 0, start);
     while let (Some(left), Some(right)) = (a.get(i), b.get(j)) {
         let upto = end(left).min(end(right));
         if place(left, at) != place(right, at) {
@@ -46,9 +56,6 @@ fn compare(a: &[Piece], b: &[Piece]) -> Vec<ByteRange> {
         at = upto;
         i += usize::from(end(left) == at);
         j += usize::from(end(right) == at);
-    }
-    if let (true, [first, .., last]) = (ranges.len() > RANGES_MAX, ranges.as_slice()) {
-        return vec![ByteRange::new(first.start(), last.end())];
     }
     ranges
 }

@@ -10,13 +10,15 @@ use frieze_hlc::{Hlc, format_instant};
 use frieze_namespace::{Cut, Inode, MAY_READ, PATCHES_MAX, State, Subject};
 use frieze_wire::edit::{ActionKind, EditKind, Restore, Xattr};
 use frieze_wire::message::{FileKind, View};
+use frieze_wire::timeline::Span;
 use frieze_wire::txn::{Caller, Target};
 
 use super::names::{NameKey, Paths};
 use super::{Naming, Plan};
+use crate::differences::spans_of;
 use crate::engine::Engine;
 use crate::session::Principal;
-use crate::timeline::{Interval, Scope};
+use crate::timeline::{FileChange, Interval, Scope};
 
 /// Names of then that lead elsewhere now, or nowhere.
 struct Wanted {
@@ -40,7 +42,7 @@ enum Fate {
 }
 
 /// The tree of then and of now below the path.
-struct Span<'a> {
+struct Ends<'a> {
     then: Cut<'a>,
     now: Cut<'a>,
     /// What the path named then and names now.
@@ -48,7 +50,7 @@ struct Span<'a> {
     root_now: Option<InodeId>,
 }
 
-impl Span<'_> {
+impl Ends<'_> {
     fn held_then(&mut self, directory: InodeId) -> Result<bool, Fault> {
         Ok(directory == self.root_then || self.then.is_within(directory, self.root_then)?)
     }
@@ -122,7 +124,7 @@ impl Engine {
             return self.plan_removal(plan, ask, own, root_now, &mut paths);
         };
         let mut span =
-            Span { then: Cut::new(history, at, &root), now: Cut::new(history, now, &root), root_then, root_now };
+            Ends { then: Cut::new(history, at, &root), now: Cut::new(history, now, &root), root_then, root_now };
         let changes = self.changes(Scope::Within(root_then), Interval { after: at, upto: now })?;
 
         let mut wanted: Vec<Wanted> = Vec::new();
@@ -166,8 +168,8 @@ impl Engine {
                 }
             }
         }
-        let written: BTreeSet<InodeId> = changes.files.iter().map(|file| file.inode).collect();
-        for &id in &written {
+        let written: BTreeMap<InodeId, &FileChange> = changes.files.iter().map(|file| (file.inode, file)).collect();
+        for &id in written.keys() {
             touched.entry(id).or_default();
         }
         let copied: BTreeSet<InodeId> =
@@ -194,7 +196,15 @@ impl Engine {
             }
             let named = back.contains(&id.0) || !span.now.names(id)?.is_empty() || id == InodeId::ROOT;
             if held && named && !copied.contains(&id) {
-                self.restore_state(principal, &mut plan, &mut paths, id, xattrs, written.contains(&id), ask.delete)?;
+                self.restore_state(
+                    principal,
+                    &mut plan,
+                    &mut paths,
+                    id,
+                    xattrs,
+                    written.get(&id).copied(),
+                    ask.delete,
+                )?;
             }
         }
         Ok(plan)
@@ -232,7 +242,7 @@ impl Engine {
         &self,
         principal: &Principal,
         plan: &mut Plan,
-        span: &mut Span<'_>,
+        span: &mut Ends<'_>,
         paths: &mut Paths<'_>,
         wanted: Vec<Wanted>,
         copied: &BTreeSet<InodeId>,
@@ -289,7 +299,7 @@ impl Engine {
         let alike = then.inode.kind() == FileKind::File
             && copy.inode.kind() == FileKind::File
             && (then.inode.mode, size) == (copy.inode.mode, size_now);
-        Ok(alike && self.differing(&then, &copy, size)?.is_empty())
+        Ok(alike && self.differing(&then, &copy, &[ByteRange::new(0, size)])?.is_empty())
     }
 
     pub(super) fn plan_name_gone(
@@ -343,7 +353,7 @@ impl Engine {
         paths: &mut Paths<'_>,
         id: InodeId,
         xattrs: Vec<Xattr>,
-        written: bool,
+        written: Option<&FileChange>,
         delete: bool,
     ) -> Result<(), Fault> {
         let (then, now) = (self.seen_at(id, plan.at)?, self.seen_at(id, plan.now)?);
@@ -353,12 +363,19 @@ impl Engine {
             (look.extent(&then), look.extent(&now))
         };
         let is_file = old.kind() == FileKind::File;
-        let bytes = is_file && (written || old.patches() != new.patches() || extent_then.size != extent_now.size);
+        let bytes =
+            is_file && (written.is_some() || old.patches() != new.patches() || extent_then.size != extent_now.size);
         let differs = |a: u32, b: u32| (a != b).then_some(a);
         let time_counts = !old.is_directory() || delete;
         let resized = is_file && extent_then.size != extent_now.size;
         let ranges = match bytes {
-            true => self.differing(&then, &now, extent_then.size)?,
+            true => {
+                let sizes = (extent_then.size, extent_now.size);
+                let touched = spans_of(written, new.patches(), plan.at, sizes.0, sizes.1);
+                let kept = ByteRange::new(0, sizes.0);
+                let within = |span: &Span| ByteRange::new(span.offset, span.offset + span.len).intersect(kept);
+                self.differing(&then, &now, &touched.iter().map(within).collect::<Vec<_>>())?
+            }
             false => Vec::new(),
         };
         let bytes = resized || !ranges.is_empty();

@@ -307,6 +307,14 @@ fn a_restore_touches_the_ranges_that_differ_and_a_file_of_many_pieces_becomes_on
     assert_eq!(ranges, [(1000, 3), (150_000, 3)]);
     assert_eq!(served.read("/f", View::NOW).unwrap(), bytes);
     assert_eq!(served.restore("/f", then, false).unwrap().stamp, 0, "it shows the same bytes");
+    let diff = frieze_wire::timeline::Diff {
+        target: Target::path("/f"),
+        from: then,
+        to: served.engine.newest().0,
+        ..frieze_wire::timeline::Diff::default()
+    };
+    let Ok(Reply::Diff(found)) = served.ask(Request::Diff(diff)) else { panic!("no differences") };
+    assert!(found.differences.iter().all(|difference| difference.spans.is_empty()), "{:?}", found.differences);
     // As many ranges as a file may share, each written and taken back.
     for round in 0..300u64 {
         let before = served.engine.newest().0;
