@@ -331,7 +331,9 @@ impl Engine {
         if id != InodeId(0) {
             self.caching.give_inode(asking, id);
         }
-        if let Some(inode) = self.meta.namespace().current(id).cloned() {
+        // Apart, so that the namespace is not held while the attributes are looked up in it.
+        let now = self.meta.namespace().current(id).cloned();
+        if let Some(inode) = now {
             reply.attr = Some(self.attr(id, &inode, View::NOW)?.0);
         }
         if makes_file && !outcome.existed {

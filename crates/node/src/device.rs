@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use frieze_base::{Fault, Reason, SegmentId, crc32c, crc32c_combine};
 use frieze_disk::{Disk, DiskFile};
@@ -14,6 +14,8 @@ use frieze_multilog::{
     CutReason, LogPosition, MultiLog, Piece, RECORD_HEADER_BYTES, RecordMeta, Report, SEGMENT_HEADER_BYTES, Seal,
     SegmentKey, SegmentSource, Source, Stored,
 };
+
+use crate::reading::{LOG, Reading};
 
 /// Bytes moved between two looks at the checksum: stays in the second-level cache of a core.
 const STEP_BYTES: usize = 256 << 10;
@@ -188,8 +190,8 @@ impl Device {
     }
 
     /// The index, for questions.
-    pub(crate) fn log(&self) -> RwLockReadGuard<'_, MultiLog> {
-        self.log.read().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn log(&self) -> Reading<'_, MultiLog> {
+        Reading::of(&self.log, &LOG)
     }
 
     /// Size of a checksummed block in bytes.

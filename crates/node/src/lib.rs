@@ -28,6 +28,7 @@ mod locks;
 mod meta;
 mod plugin;
 mod punch;
+mod reading;
 mod seen;
 mod serve;
 mod session;

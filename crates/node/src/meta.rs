@@ -8,7 +8,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 
 use frieze_base::{Fault, InodeId, LogIndex, Reason, SegmentId, Seq, SessionId};
 use frieze_disk::{Disk, DiskFile};
@@ -21,6 +21,7 @@ use prost::Message;
 use crate::caching::Caching;
 use crate::clock::{Keeper, NodeClock};
 use crate::device::{Device, not_whole};
+use crate::reading::{NAMESPACE, Reading};
 use crate::store::{VersionStore, Versions};
 
 /// Transactions in one batch; more wait for the next.
@@ -426,8 +427,8 @@ impl MetaPlane {
     }
 
     /// The namespace as it is now.
-    pub(crate) fn namespace(&self) -> RwLockReadGuard<'_, Namespace> {
-        self.namespace.read().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn namespace(&self) -> Reading<'_, Namespace> {
+        Reading::of(&self.namespace, &NAMESPACE)
     }
 
     /// Its history.

@@ -6,7 +6,6 @@
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
-use std::sync::RwLockReadGuard;
 
 use frieze_base::{ByteRange, ChunkId, Fault, InodeId, Reason};
 use frieze_hlc::Hlc;
@@ -16,6 +15,7 @@ use frieze_wire::message::FileKind;
 
 use crate::data::{Cuts, Layout};
 use crate::engine::Engine;
+use crate::reading::Reading;
 
 /// How many states may lie behind each other under one byte. An edit that would pile up more shares what lies below.
 pub(crate) const DEPTH_MAX: u32 = 16;
@@ -47,7 +47,7 @@ pub(crate) type Sources = BTreeMap<(InodeId, Hlc), Inode>;
 
 /// The data plane as one answer sees it: nothing is published while it is held.
 pub(crate) struct Look<'a> {
-    pub(crate) log: RwLockReadGuard<'a, MultiLog>,
+    pub(crate) log: Reading<'a, MultiLog>,
     pub(crate) cuts: Cuts<'a>,
 }
 

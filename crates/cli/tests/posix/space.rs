@@ -89,6 +89,28 @@ fn a_hole_punched_through_one_mount_is_seen_through_the_other_at_once() {
 }
 
 #[test]
+fn a_file_that_shares_bytes_is_changed_like_any_other_and_its_source_stays() {
+    let Some(world) = World::new() else { return };
+    let bytes = scrambled(7, 3 * CHUNK as usize);
+    fs::write(world.path("source"), &bytes).unwrap();
+    // By copy_file_range, which shares.
+    fs::copy(world.path("source"), world.path("f")).unwrap();
+    let (path, file) = (world.path("f"), File::options().write(true).open(world.path("f")).unwrap());
+    assert_eq!(blocks(&path), 3 * CHUNK / 512);
+    file.set_permissions(std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+    fallocate(&file, PUNCH, CHUNK, CHUNK).unwrap();
+    assert_eq!((borders(&path), blocks(&path)), (vec![0, CHUNK, 2 * CHUNK, 3 * CHUNK], 2 * CHUNK / 512));
+    file.set_len(2 * CHUNK + 10).unwrap();
+    file.write_all_at(b"new", 5).unwrap();
+    let mut expected = bytes.clone();
+    expected.truncate(2 * CHUNK as usize + 10);
+    expected[CHUNK as usize..2 * CHUNK as usize].fill(0);
+    expected[5..8].copy_from_slice(b"new");
+    assert!(fs::read(&path).unwrap() == expected);
+    assert!(fs::read(world.path("source")).unwrap() == bytes);
+}
+
+#[test]
 fn zeroing_a_range_extends_the_file_unless_told_not_to() {
     let Some(world) = World::new() else { return };
     let (path, file) = (world.path("f"), world.file("f"));

@@ -1,0 +1,130 @@
+//! How the bytes of a file are spread over chunks and chains, and a write over its parts.
+
+use std::ops::RangeInclusive;
+
+use frieze_base::{ChainId, Fault, Reason};
+
+/// How a file is spread over chunks and chains.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Layout {
+    /// Bytes of a chunk.
+    pub(crate) chunk_bytes: u64,
+    /// Chains in the table.
+    pub(crate) chain_count: u32,
+    /// Where this file begins in the table.
+    pub(crate) seed: u64,
+}
+
+impl Layout {
+    /// The chain of chunk `index`. The seed is a hash of the inode, so consecutive chunks go round the table.
+    pub(crate) fn chain(&self, index: u32) -> ChainId {
+        ChainId(((self.seed.wrapping_add(index.into())) % u64::from(self.chain_count)) as u32)
+    }
+}
+
+/// How a write is spread over chunks.
+pub(crate) struct Spread {
+    /// Its pieces, in order.
+    pub(crate) parts: Vec<Part>,
+    /// Up to where in the file it reaches.
+    pub(crate) end: u64,
+}
+
+/// A piece of a write within one chunk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Part {
+    /// Index of the chunk.
+    pub(crate) chunk: u32,
+    /// First byte in the chunk.
+    pub(super) offset: u32,
+    /// Bytes.
+    pub(super) len: u32,
+    /// Bytes of the payload before it.
+    skip: usize,
+}
+
+impl Part {
+    /// Where it begins in the file.
+    pub(super) fn at(&self, layout: Layout) -> u64 {
+        u64::from(self.chunk) * layout.chunk_bytes + u64::from(self.offset)
+    }
+
+    /// Its bytes of a payload.
+    pub(super) fn bytes<'a>(&self, payload: &'a [u8]) -> &'a [u8] {
+        &payload[self.skip..self.skip + self.len as usize]
+    }
+}
+
+/// True if a write touches one chunk only.
+pub(super) fn fits_one_chunk(offset: u64, len: usize, layout: Layout) -> bool {
+    offset % layout.chunk_bytes + len as u64 <= layout.chunk_bytes
+}
+
+/// The parts of a write of `len` bytes.
+///
+/// # Errors
+/// `TooLarge` beyond the largest file.
+pub(crate) fn split(offset: u64, len: usize, layout: Layout) -> Result<Spread, Fault> {
+    let end = checked_end(offset, len as u64, layout)?;
+    let mut parts = Vec::with_capacity(1);
+    let mut at = offset;
+    while at < end {
+        let in_chunk = at % layout.chunk_bytes;
+        let take = (layout.chunk_bytes - in_chunk).min(end - at);
+        parts.push(Part {
+            chunk: (at / layout.chunk_bytes) as u32,
+            offset: in_chunk as u32,
+            len: take as u32,
+            skip: (at - offset) as usize,
+        });
+        at += take;
+    }
+    Ok(Spread { parts, end })
+}
+
+/// The parts of a hole: the chunk it begins in, and those after it that were ever written, [`HOLE_PARTS_MAX`] at most. Chunks
+/// never written are holes already: it reaches over them, up to the next part or the end of the range.
+///
+/// # Errors
+/// `TooLarge` if it begins beyond the largest file.
+pub(crate) fn split_hole(
+    offset: u64,
+    len: u64,
+    layout: Layout,
+    written: impl FnOnce(RangeInclusive<u32>) -> Vec<u32>,
+) -> Result<Spread, Fault> {
+    let first = checked_end(offset, 1, layout).map(|_| (offset / layout.chunk_bytes) as u32)?;
+    let end = offset.saturating_add(len).min(file_bytes_max(layout.chunk_bytes));
+    let last = ((end - 1) / layout.chunk_bytes) as u32;
+    let mut chunks = vec![first];
+    if last > first {
+        chunks.extend(written(first + 1..=last));
+    }
+    let reaches = chunks.get(HOLE_PARTS_MAX).map_or(end, |next| u64::from(*next) * layout.chunk_bytes);
+    chunks.truncate(HOLE_PARTS_MAX);
+    let part = |chunk: u32| {
+        let chunk_start = u64::from(chunk) * layout.chunk_bytes;
+        let from = offset.max(chunk_start);
+        let to = end.min(chunk_start + layout.chunk_bytes);
+        Part { chunk, offset: (from - chunk_start) as u32, len: (to - from) as u32, skip: 0 }
+    };
+    Ok(Spread { parts: chunks.into_iter().map(part).collect(), end: reaches })
+}
+
+fn checked_end(offset: u64, len: u64, layout: Layout) -> Result<u64, Fault> {
+    let max = file_bytes_max(layout.chunk_bytes);
+    offset.checked_add(len).filter(|end| *end <= max).ok_or_else(|| {
+        Fault::new(
+            Reason::TooLarge,
+            format!("{len} bytes at offset {offset} lie beyond the largest file of {max} bytes"),
+        )
+    })
+}
+
+/// Chunks that one request punches: they are one group of records, which is counted in eight bits.
+pub(crate) const HOLE_PARTS_MAX: usize = 128;
+
+/// Largest file in bytes: chunk indexes are 32 bits, offsets signed 64.
+pub(crate) fn file_bytes_max(chunk_bytes: u64) -> u64 {
+    chunk_bytes.saturating_mul(u64::from(u32::MAX)).min(i64::MAX as u64)
+}
