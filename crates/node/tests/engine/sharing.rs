@@ -262,6 +262,38 @@ fn nobody_restores_or_clones_what_he_may_not() {
 }
 
 #[test]
+fn who_undoes_may_do_what_undoes_it_and_learns_no_names_that_he_may_not_list() {
+    let machine = Machine::new();
+    let mut served = machine.serve();
+    for (path, mode) in [("/open", 0o777), ("/read", 0o755), ("/shut", 0o700)] {
+        served.mkdir(path);
+        served.chmod(path, mode).unwrap();
+    }
+    served.make("/shut/of-root");
+    served.make("/open/of-root");
+    served.make("/read/of-root");
+    drop(served);
+    let mut served = machine.serve_as(Caller { uid: 1000, gid: 1000, groups: Vec::new() });
+    let file = served.make("/open/mine");
+    served.write(&file, Some(0), b"mine").unwrap();
+    let by = |uid: u32, dry_run: bool| {
+        Request::Undo(Undo { target: Target::path("/"), uid: Some(uid), dry_run, ..Undo::default() })
+    };
+    // She may not take a name from a directory that is not hers, and is not told what lies in a closed one.
+    let planned = served.edit(by(0, true)).unwrap();
+    assert!(planned.actions.iter().all(|action| !action.path.starts_with(b"/shut/")), "{planned:?}");
+    assert!(told(&planned, ActionKind::Left).iter().any(|action| action.words.contains("may not list")));
+    assert_eq!(served.edit(by(0, false)).unwrap_err().kind(), frieze_base::ErrorKind::Denied);
+    assert!(served.inode("/read/of-root", View::NOW).is_some(), "all or nothing");
+    // Her own she may.
+    served.edit(by(1000, false)).unwrap();
+    assert_eq!(served.inode("/open/mine", View::NOW), None);
+    assert!(served.inode("/open/of-root", View::NOW).is_some());
+    let nobody = Undo { target: Target::path("/"), ..Undo::default() };
+    assert_eq!(served.edit(Request::Undo(nobody)).unwrap_err().reason, Reason::InvalidArgument);
+}
+
+#[test]
 fn a_range_is_copied_by_sharing() {
     let machine = Machine::new();
     let mut served = machine.serve();
