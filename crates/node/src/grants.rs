@@ -307,18 +307,26 @@ impl Grants {
         out: &mut Vec<Effect>,
     ) {
         let mut awaited: Vec<Awaited> = Vec::new();
-        let mut wait_for = |due: &Due| {
-            if due.until > at {
-                awaited.push(Awaited { session: due.session, number: due.number, until: due.until });
-            }
-        };
+        let awaits = |due: &Due| Awaited { session: due.session, number: due.number, until: due.until };
         for key in keys {
             let dues = self.dues.get(key).into_iter().flatten();
-            dues.filter(|due| due.session != request.0).for_each(&mut wait_for);
+            awaited.extend(dues.filter(|due| due.session != request.0 && due.until > at).map(awaits));
+        }
+        // A change of an earlier life may be known to nobody but its log: whoever may believe the state before it has to
+        // be heard first.
+        for (session, holder) in &self.holders {
+            if *session != request.0 && holder.everything_until > at {
+                let told = holder.sent.iter().find(|(_, batch)| batch.everything).map(|(number, _)| *number);
+                awaited.push(Awaited {
+                    session: *session,
+                    number: told.unwrap_or(holder.next),
+                    until: holder.everything_until,
+                });
+            }
         }
         if request.1 != Seq(0) {
             let dues = self.dues.values().flatten();
-            dues.filter(|due| due.by.contains(&request)).for_each(&mut wait_for);
+            awaited.extend(dues.filter(|due| due.by.contains(&request) && due.until > at).map(awaits));
         }
         if awaited.is_empty() {
             out.push(Effect::Release(ticket));

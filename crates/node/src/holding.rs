@@ -33,20 +33,20 @@ impl Engine {
             let inode = self.mint.open(capability, header.session).ok().map(|capability| capability.inode);
             inode.map(Key::inode).into_iter().collect::<Vec<_>>()
         };
-        let present = |view: &View, target: &Target| match view.is_past() {
-            true => Vec::new(),
-            false => vec![of(target)],
-        };
+        // What was does not change: nobody waits for it.
+        if view_of(request).is_some_and(|view| view.is_past()) {
+            return None;
+        }
         let keys = match request {
-            Request::Stat(ask) => present(&ask.view, &ask.target),
-            Request::List(ask) => match ask.target.path.is_empty() && !ask.view.is_past() {
+            Request::Stat(ask) => vec![of(&ask.target)],
+            Request::List(ask) => match ask.target.path.is_empty() {
                 true => vec![Key::inode(InodeId(ask.target.base)), Key::names(InodeId(ask.target.base))],
-                false => present(&ask.view, &ask.target),
+                false => vec![of(&ask.target)],
             },
-            Request::ReadLink(ask) => present(&ask.view, &ask.target),
-            Request::Access(ask) => present(&ask.view, &ask.target),
-            Request::GetXattr(ask) => present(&ask.view, &ask.target),
-            Request::Open(ask) => present(&ask.view, &ask.target),
+            Request::ReadLink(ask) => vec![of(&ask.target)],
+            Request::Access(ask) => vec![of(&ask.target)],
+            Request::GetXattr(ask) => vec![of(&ask.target)],
+            Request::Open(ask) => vec![of(&ask.target)],
             Request::Read(ask) => opened(&ask.capability),
             Request::Seek(ask) => opened(&ask.capability),
             Request::Write(ask) => opened(&ask.capability),
@@ -135,5 +135,18 @@ impl Engine {
 
     fn locks(&self) -> MutexGuard<'_, Locks> {
         self.locks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The view that a question about names and attributes asks for.
+fn view_of(request: &Request) -> Option<View> {
+    match request {
+        Request::Stat(ask) => Some(ask.view),
+        Request::List(ask) => Some(ask.view),
+        Request::ReadLink(ask) => Some(ask.view),
+        Request::Access(ask) => Some(ask.view),
+        Request::GetXattr(ask) => Some(ask.view),
+        Request::Open(ask) => Some(ask.view),
+        _ => None,
     }
 }

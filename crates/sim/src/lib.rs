@@ -16,6 +16,7 @@
 
 mod auditor;
 mod breakage;
+mod caches;
 mod client;
 mod journal;
 mod judge;

@@ -5,6 +5,7 @@ use frieze_disk::{CrashKind, Disk};
 use frieze_hlc::Hlc;
 use frieze_wire::txn::{Grant, Op};
 
+use crate::caches::recalls_lost_and_crossed;
 use crate::client::Step;
 use crate::stage::{
     Stage, late, make_directory, make_file, read, rename, set_xattr, settle, stamp_of, stat_at, sync_txn, truncate,
@@ -53,6 +54,7 @@ scenarios! {
     rot_in_what_was_vouched_for,
     session_outlived,
     failed_sync,
+    recalls_lost_and_crossed,
 }
 
 const BOTH: [CrashKind; 2] = [CrashKind::Process, CrashKind::Power];

@@ -166,12 +166,13 @@ fn after_a_restart_a_change_waits_for_whoever_may_believe_anything() {
     change(&mut grants, 10, TWO, &[DIR]);
     assert!(!answer(&mut grants, 10, TWO, &[], 5));
     assert!(answer(&mut grants, 10, ONE, &[], 6));
+    assert!(!answer(&mut grants, 10, THREE, &[FILE], 7), "it may have been changed just before");
     let mut out = Vec::new();
     grants.poll(ms(20), ONE, PollId(1), 0, &mut out);
     assert!(matches!(&out[..], [Effect::Tell { recall: Recall { everything: true, number: 1, .. }, .. }]), "{out:?}");
     out.clear();
     grants.poll(ms(30), ONE, PollId(2), 1, &mut out);
-    assert_eq!(out, [Effect::Release(Ticket(5))]);
+    assert_eq!(out, [Effect::Release(Ticket(5)), Effect::Release(Ticket(7))]);
     assert!(grants.give(ms(30), ONE, FILE) > 0);
 
     // And for nobody longer than the lease.

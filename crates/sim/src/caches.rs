@@ -1,0 +1,361 @@
+//! Sessions that cache names under grants, over a network that delays, crosses and loses, on a server that dies and starts
+//! again: whenever the server answers, nobody else believes a state older than what the answer tells.
+//!
+//! The believers do what a mount does with its kernel: they use what they were granted until their lease ends as they
+//! count it, drop what is recalled, give no belief to an answer that a recall has overtaken, and acknowledge by asking
+//! again.
+
+use std::collections::BTreeMap;
+
+use frieze_base::{Reason, Rng, Seq, SessionId};
+use frieze_disk::CrashKind;
+use frieze_wire::Holds;
+use frieze_wire::frame::{FrameHeader, FrameKind};
+use frieze_wire::holding::Recalls;
+use frieze_wire::message::{Now, Reply, Request, RequestBody, Stat, Txn, View};
+use frieze_wire::txn::{Make, MakeKind, Op, OpenSession, Remove, Target};
+
+use crate::machine::{Answer, ConnId, Hardware, Machine, user};
+use crate::violation::{Rule, Verdict, broken};
+use crate::world::{WALL_US, settings};
+
+const BELIEVERS: usize = 3;
+const NAMES: usize = 3;
+const STEPS: usize = 1500;
+/// A question that is not answered by then was lost.
+const LOST_US: u64 = 1_500_000;
+
+/// What the names of the directory stand for: an inode each, or nothing.
+type State = [Option<u64>; NAMES];
+
+#[derive(Default)]
+struct Believer {
+    conn: ConnId,
+    session: u64,
+    seq: u64,
+    life: u64,
+    acked: u64,
+    lease_until_us: u64,
+    /// The question for recalls that waits, and when it was sent.
+    asked: Option<(u64, u64)>,
+    /// Answers to what was asked before this many recalls are believed no more.
+    recalls: u64,
+    /// Changes of its own on their way: what it hears meanwhile may be older.
+    changing: u32,
+    believed: BTreeMap<usize, (Option<u64>, u64)>,
+}
+
+enum Asked {
+    Look { name: usize, began: u64, sent_us: u64, state: usize },
+    Change { name: usize, state: usize },
+    Recalls { sent_us: u64 },
+}
+
+struct Play {
+    rng: Rng,
+    now_us: u64,
+    machine: Machine,
+    believers: Vec<Believer>,
+    /// Every state the directory has had.
+    states: Vec<State>,
+    asked: BTreeMap<u64, (usize, Asked)>,
+    to_server: Vec<(u64, ConnId, FrameHeader, RequestBody)>,
+    to_client: Vec<(u64, Answer)>,
+    last_id: u64,
+    last_conn: u64,
+}
+
+/// Recalls are lost and cross the answers they forbid.
+pub(crate) fn recalls_lost_and_crossed(seed: u64) -> Verdict {
+    for round in 0..ROUNDS {
+        Play::new(seed.wrapping_mul(ROUNDS).wrapping_add(round))?.run()?;
+    }
+    Ok(())
+}
+
+const ROUNDS: u64 = 8;
+
+impl Play {
+    fn new(seed: u64) -> Verdict<Play> {
+        let mut rng = Rng::new(seed);
+        let hardware = Hardware { seed: rng.next(), settings: settings(), wall_us: WALL_US, breakage: None };
+        let mut machine = Machine::new(hardware);
+        if let Err(fault) = machine.start() {
+            return broken(Rule::Restarts, format!("the first start: {fault}")).map(|()| unreachable!("it is broken"));
+        }
+        let mut play = Play {
+            rng,
+            now_us: 0,
+            machine,
+            believers: Vec::new(),
+            states: vec![State::default()],
+            asked: BTreeMap::new(),
+            to_server: Vec::new(),
+            to_client: Vec::new(),
+            last_id: 0,
+            last_conn: 0,
+        };
+        for _ in 0..BELIEVERS {
+            let conn = play.connect();
+            let op = Op::OpenSession(OpenSession { command: "cache".into(), host: "sim".into(), uid: 0 });
+            let body = body(Request::Txn(Txn { durability: 0, op: Some(op) }));
+            play.machine.handle(conn, &FrameHeader::of(FrameKind::Request), body, &[]);
+            let session = play.machine.take_answers().pop().and_then(|answer| match answer.result {
+                Ok(Reply::Txn(reply)) => Some(reply.id),
+                _ => None,
+            });
+            play.believers.push(Believer { conn, session: session.unwrap_or_default(), ..Believer::default() });
+        }
+        Ok(play)
+    }
+
+    fn run(&mut self) -> Verdict {
+        for _ in 0..STEPS {
+            let passes_us = match self.rng.below(60) {
+                0 => 1_200_000,
+                _ => self.rng.below(12_000),
+            };
+            self.now_us += passes_us;
+            self.machine.time.advance_us(passes_us);
+            let who = self.rng.below(BELIEVERS as u64) as usize;
+            let name = self.rng.below(NAMES as u64) as usize;
+            match self.rng.below(12) {
+                0..5 => self.look(who, name),
+                5..7 => self.change(who, name),
+                _ => {}
+            }
+            for who in 0..BELIEVERS {
+                self.ask_for_recalls(who);
+            }
+            if self.rng.below(400) == 0 {
+                self.restart()?;
+            }
+            self.deliver()?;
+            if self.machine.tend().is_err() {
+                return broken(Rule::Live, "the server cannot look after itself");
+            }
+            self.collect()?;
+        }
+        Ok(())
+    }
+
+    fn connect(&mut self) -> ConnId {
+        self.last_conn += 1;
+        let conn = ConnId(self.last_conn);
+        self.machine.connect(conn, user());
+        conn
+    }
+
+    fn restart(&mut self) -> Verdict {
+        self.machine.die(CrashKind::Process);
+        if let Err(fault) = self.machine.start() {
+            return broken(Rule::Restarts, format!("after a death: {fault}"));
+        }
+        let wait_us = self.machine.restart_wait_us();
+        self.now_us += wait_us;
+        self.machine.time.advance_us(wait_us);
+        self.asked.clear();
+        for who in 0..BELIEVERS {
+            self.believers[who].conn = self.connect();
+            let believer = &mut self.believers[who];
+            believer.asked = None;
+            // A mount would send its change again until it is answered.
+            if std::mem::take(&mut believer.changing) > 0 {
+                believer.recalls += 1;
+                believer.believed.clear();
+            }
+        }
+        self.observe();
+        Ok(())
+    }
+
+    fn look(&mut self, who: usize, name: usize) {
+        let began = self.believers[who].recalls;
+        let stat = Stat { target: target(name), view: View::NOW };
+        let asked = Asked::Look { name, began, sent_us: self.now_us, state: 0 };
+        self.send(who, 0, Request::Stat(stat), asked);
+    }
+
+    fn change(&mut self, who: usize, name: usize) {
+        let op = match self.rng.chance(2) {
+            true => {
+                Op::Make(Make { target: target(name), mode: 0o644, or_open: false, kind: Some(MakeKind::File(false)) })
+            }
+            false => Op::Remove(Remove { target: target(name), directory: false }),
+        };
+        let believer = &mut self.believers[who];
+        believer.seq += 1;
+        let seq = believer.seq;
+        // What it changes itself it does not believe any more.
+        believer.recalls += 1;
+        believer.changing += 1;
+        believer.believed.remove(&name);
+        let request = Request::Txn(Txn { durability: 0, op: Some(op) });
+        self.send(who, seq, request, Asked::Change { name, state: 0 });
+    }
+
+    fn ask_for_recalls(&mut self, who: usize) {
+        let believer = &self.believers[who];
+        if believer.asked.is_some_and(|(_, sent_us)| self.now_us - sent_us < LOST_US) {
+            return;
+        }
+        let request = Request::Recalls(Recalls { acked: believer.acked, life: believer.life });
+        let sent_us = self.now_us;
+        let id = self.send(who, 0, request, Asked::Recalls { sent_us });
+        self.believers[who].asked = Some((id, sent_us));
+    }
+
+    fn send(&mut self, who: usize, seq: u64, request: Request, asked: Asked) -> u64 {
+        self.last_id += 1;
+        let believer = &self.believers[who];
+        let header = FrameHeader {
+            request_id: self.last_id,
+            session: SessionId(believer.session),
+            seq: Seq(seq),
+            acked: Seq(seq),
+            holds: Holds::ASKED,
+            ..FrameHeader::of(FrameKind::Request)
+        };
+        let at = self.now_us + self.rng.below(40_000);
+        self.asked.insert(self.last_id, (who, asked));
+        // What is sent again until it is answered is sent once here, and not lost.
+        if seq > 0 || self.rng.below(12) > 0 {
+            self.to_server.push((at, believer.conn, header, body(request)));
+        }
+        self.last_id
+    }
+
+    fn deliver(&mut self) -> Verdict {
+        let now_us = self.now_us;
+        let requests: Vec<_> = self.to_server.extract_if(.., |(at, ..)| *at <= now_us).collect();
+        for (_, conn, header, body) in requests {
+            if !self.machine.is_connected(conn) {
+                continue;
+            }
+            // A look sees what is there now, or what comes until it is answered.
+            if let Some((_, Asked::Look { state, .. })) = self.asked.get_mut(&header.request_id) {
+                *state = self.states.len() - 1;
+            }
+            self.machine.handle(conn, &header, body, &[]);
+            let answers = self.machine.take_answers();
+            self.observe();
+            if let Some((_, Asked::Change { state, .. })) = self.asked.get_mut(&header.request_id) {
+                *state = self.states.len() - 1;
+            }
+            self.answered(answers)?;
+        }
+        let answers: Vec<_> = self.to_client.extract_if(.., |(at, _)| *at <= now_us).collect();
+        for (_, answer) in answers {
+            self.hear(answer);
+        }
+        Ok(())
+    }
+
+    fn collect(&mut self) -> Verdict {
+        let answers = self.machine.take_answers();
+        self.answered(answers)
+    }
+
+    /// What the names stand for now.
+    fn observe(&mut self) {
+        // At an exact instant: a question about now waits as everybody's does.
+        let at = match self.machine.look(Request::Now(Now { name: String::new() })) {
+            Some(Reply::Now(now)) => now.at,
+            _ => return,
+        };
+        let view = View { at: Some(at), user_at: None };
+        let mut state = State::default();
+        for (name, value) in state.iter_mut().enumerate() {
+            let stat = Stat { target: target(name), view };
+            if let Some(Reply::Stat(reply)) = self.machine.look(Request::Stat(stat)) {
+                *value = Some(reply.attr.inode);
+            }
+        }
+        if self.states.last() != Some(&state) {
+            self.states.push(state);
+        }
+    }
+
+    /// The server gives answers: from now on the rest of the world knows what they tell.
+    fn answered(&mut self, answers: Vec<Answer>) -> Verdict {
+        for answer in answers {
+            let known = match self.asked.get(&answer.header.request_id) {
+                Some((who, Asked::Look { name, state, .. })) => Some((*who, *name, *state)),
+                Some((who, Asked::Change { name, state })) if answer.result.is_ok() => Some((*who, *name, *state)),
+                _ => None,
+            };
+            if let Some((who, name, state)) = known {
+                self.judge(who, name, state)?;
+            }
+            if answer.header.seq.0 > 0 || self.rng.below(10) > 0 {
+                self.to_client.push((self.now_us + self.rng.below(40_000), answer));
+            }
+        }
+        Ok(())
+    }
+
+    fn judge(&self, by: usize, name: usize, state: usize) -> Verdict {
+        for (who, believer) in self.believers.iter().enumerate().filter(|(who, _)| *who != by) {
+            let Some((believed, until_us)) = believer.believed.get(&name) else { continue };
+            if *until_us > self.now_us && !self.states[state..].iter().any(|state| state[name] == *believed) {
+                let told = self.states[state][name];
+                return broken(
+                    Rule::Linearizable,
+                    format!(
+                        "at {} us believer {who} goes on with {believed:?} for name {name} until {until_us} us, and \
+                         believer {by} is told of {told:?}",
+                        self.now_us
+                    ),
+                );
+            }
+        }
+        Ok(())
+    }
+
+    fn hear(&mut self, answer: Answer) {
+        let Some((who, asked)) = self.asked.remove(&answer.header.request_id) else { return };
+        let believer = &mut self.believers[who];
+        match (asked, answer.result) {
+            (Asked::Look { name, began, sent_us, .. }, result) => {
+                let found = match result {
+                    Ok(Reply::Stat(reply)) => Some(reply.attr.inode),
+                    Err(fault) if fault.reason == Reason::NotFound => None,
+                    _ => return,
+                };
+                let until_us = sent_us + u64::from(answer.header.holds.names_ms) * 1000;
+                if began == believer.recalls && believer.changing == 0 && answer.header.holds != Holds::ASKED {
+                    believer.believed.insert(name, (found, until_us.min(believer.lease_until_us)));
+                }
+            }
+            (Asked::Change { .. }, _) => {
+                believer.recalls += 1;
+                believer.changing -= 1;
+            }
+            (Asked::Recalls { sent_us }, Ok(Reply::Recalls(reply))) => {
+                if believer.asked.is_none_or(|(id, _)| id != answer.header.request_id) {
+                    return;
+                }
+                believer.asked = None;
+                let is_new = reply.life != believer.life;
+                if is_new || reply.everything || !reply.directories.is_empty() {
+                    believer.recalls += 1;
+                    believer.believed.clear();
+                }
+                if is_new || reply.number != 0 {
+                    believer.acked = reply.number;
+                }
+                believer.life = reply.life;
+                believer.lease_until_us = sent_us + u64::from(reply.lease_ms) * 950;
+            }
+            (Asked::Recalls { .. }, _) => believer.asked = None,
+        }
+    }
+}
+
+fn body(request: Request) -> RequestBody {
+    RequestBody { caller: None, request: Some(request) }
+}
+
+fn target(name: usize) -> Target {
+    Target { base: 1, path: format!("n{name}").into_bytes(), follow: false }
+}
