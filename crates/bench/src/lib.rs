@@ -91,9 +91,11 @@ enum Scenario {
     Append,
     /// Programs make, stat, read, move and remove small files on a mount (needs /dev/fuse).
     Mount,
+    /// The difference of two instants: 1,000 changes in a tree of 100,000 files.
+    Diff,
 }
 
-const EVERY: [Scenario; 11] = [
+const EVERY: [Scenario; 12] = [
     Scenario::SeqWrite,
     Scenario::SeqRead,
     Scenario::RandWrite,
@@ -105,6 +107,7 @@ const EVERY: [Scenario; 11] = [
     Scenario::Stat,
     Scenario::List,
     Scenario::Append,
+    Scenario::Diff,
 ];
 
 /// Parses the arguments after `frieze bench` and runs what they ask for.
@@ -150,6 +153,7 @@ fn one(scenario: Scenario, options: &Options) -> Result<Report> {
         Scenario::List => scenarios::list(options),
         Scenario::Append => scenarios::append(options),
         Scenario::Mount => scenarios::mount(options),
+        Scenario::Diff => scenarios::diff(options),
         Scenario::All | Scenario::Ceilings => unreachable!("expanded by run"),
     }
 }

@@ -696,10 +696,14 @@ JSON: name, at, at_time.")]
         #[arg(long, value_name = "INSTANT")]
         at: Option<String>,
     },
-    /// List the named instants.
+    /// List the named instants with their age, the bytes they hold back, and who made them.
+    ///
+    /// HELD is what was live at the instant and has been overwritten, cut off or deleted since: the history that reading the
+    /// instant needs. Two snapshots may hold the same bytes. A `+` says that only the first 20,000 changed files were
+    /// counted.
     #[command(visible_alias = "ls")]
     #[command(after_long_help = "\
-JSON: one line a snapshot: name, at, at_time, made, made_time, uid, user.")]
+JSON: one line a snapshot: name, at, at_time, made, made_time, uid, user, age_ms, bytes_held, held_at_least.")]
     List,
     /// Forget names. The instants stay readable as long as their history is kept.
     #[command(visible_alias = "rm")]

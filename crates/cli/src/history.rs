@@ -73,16 +73,27 @@ fn create(run: &mut Run, name: &str, at: Option<&str>) -> Result<()> {
 }
 
 fn list(run: &mut Run) -> Result<()> {
-    let snapshots = run.client()?.snapshots()?;
-    let mut table = Table::new(&[false, false, false, false]);
+    let snapshots = run.client()?.snapshots_with_bytes()?;
+    let now = run.client()?.now()?;
+    let mut table = Table::new(&[false, false, false, true, true, false]);
     if !run.json() && !snapshots.is_empty() {
-        table.row(["NAME", "INSTANT", "STAMP", "MADE BY"].map(str::to_owned));
+        table.row(["NAME", "INSTANT", "STAMP", "AGE", "HELD", "MADE BY"].map(str::to_owned));
     }
     for snapshot in &snapshots {
         let (at, made) = (Hlc(snapshot.at), Hlc(snapshot.made));
         let user = run.names.user(snapshot.uid).to_owned();
+        let held = snapshot.bytes_held.unwrap_or_default();
+        let age_ms = now.micros().saturating_sub(at.micros()) / 1000;
         if !run.json() {
-            table.row([format::printable(snapshot.name.as_bytes()), format::time_of(at), at.to_string(), user]);
+            let more = if snapshot.held_at_least { "+" } else { "" };
+            table.row([
+                format::printable(snapshot.name.as_bytes()),
+                format::time_of(at),
+                at.to_string(),
+                format::duration_ms(age_ms),
+                format!("{}{more}", format::size(held)),
+                user,
+            ]);
             continue;
         }
         let item = json!({
@@ -93,6 +104,9 @@ fn list(run: &mut Run) -> Result<()> {
             "made_time": format::time_of(made),
             "uid": snapshot.uid,
             "user": user,
+            "age_ms": age_ms,
+            "bytes_held": held,
+            "held_at_least": snapshot.held_at_least,
         });
         run.print(&item.to_string())?;
     }

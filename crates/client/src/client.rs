@@ -113,7 +113,20 @@ impl Client {
     /// # Errors
     /// As any call.
     pub fn snapshots(&self) -> Result<Vec<Snapshot>, Error> {
-        match self.0.query(None, Request::Snapshots(Snapshots {}))? {
+        self.ask_snapshots(false)
+    }
+
+    /// The same with the bytes that each holds back: live at its instant and not now. The server looks at what changed
+    /// since.
+    ///
+    /// # Errors
+    /// As any call.
+    pub fn snapshots_with_bytes(&self) -> Result<Vec<Snapshot>, Error> {
+        self.ask_snapshots(true)
+    }
+
+    fn ask_snapshots(&self, with_bytes: bool) -> Result<Vec<Snapshot>, Error> {
+        match self.0.query(None, Request::Snapshots(Snapshots { with_bytes }))? {
             Reply::Snapshots(reply) => Ok(reply.snapshots),
             other => Err(self.0.unexpected("the snapshots", &other)),
         }

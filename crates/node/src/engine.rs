@@ -379,7 +379,7 @@ impl Engine {
                 None => return None,
             },
             Request::Now(ask) => self.now(&ask).map(Reply::Now),
-            Request::Snapshots(_) => Ok(Reply::Snapshots(self.snapshots())),
+            Request::Snapshots(ask) => self.snapshots(&ask).map(Reply::Snapshots),
             Request::Log(ask) => self.log(principal, &ask).map(Reply::Log),
             Request::Status(_) => Ok(Reply::Status(self.status())),
             Request::Clone(ask) => self

@@ -22,6 +22,7 @@ mod edits;
 mod engine;
 mod gone;
 mod grants;
+mod held;
 mod holding;
 mod identity;
 mod locks;

@@ -12,8 +12,8 @@ use frieze_namespace::{Inode, Resolved};
 use frieze_wire::frame::PAYLOAD_BYTES_MAX;
 use frieze_wire::message::{
     Access, Answered, Attr, BytesReply, DirEntry, FileKind, Gap, GetXattr, List, ListReply, Log, LogReply, Now,
-    NowReply, Open, OpenReply, Read, ReadLink, ReadReply, Snapshot, SnapshotsReply, Stat, StatReply, StatusReply,
-    Version, VersionKind, View,
+    NowReply, Open, OpenReply, Read, ReadLink, ReadReply, Snapshot, Snapshots, SnapshotsReply, Stat, StatReply,
+    StatusReply, Version, VersionKind, View,
 };
 use frieze_wire::txn::Target;
 
@@ -390,18 +390,21 @@ impl Engine {
         })
     }
 
-    pub(crate) fn snapshots(&self) -> SnapshotsReply {
-        let namespace = self.meta.namespace();
-        let snapshots = namespace
-            .snapshots()
-            .map(|snapshot| Snapshot {
-                name: snapshot.name.clone(),
-                at: snapshot.at.0,
-                made: snapshot.made.0,
-                uid: snapshot.uid,
-            })
-            .collect();
-        SnapshotsReply { snapshots }
+    pub(crate) fn snapshots(&self, ask: &Snapshots) -> Result<SnapshotsReply, Fault> {
+        let of = |snapshot: &frieze_namespace::Snapshot| Snapshot {
+            name: snapshot.name.clone(),
+            at: snapshot.at.0,
+            made: snapshot.made.0,
+            uid: snapshot.uid,
+            bytes_held: None,
+            held_at_least: false,
+        };
+        let mut snapshots: Vec<Snapshot> = self.meta.namespace().snapshots().map(of).collect();
+        for snapshot in snapshots.iter_mut().filter(|_| ask.with_bytes) {
+            let held = self.held(Hlc(snapshot.at))?;
+            (snapshot.bytes_held, snapshot.held_at_least) = (Some(held.bytes), held.at_least);
+        }
+        Ok(SnapshotsReply { snapshots })
     }
 
     pub(crate) fn log(&self, principal: &Principal, ask: &Log) -> Result<LogReply, Fault> {

@@ -464,7 +464,7 @@ impl<'a> Workload<'a> {
         match self.rng.below(4) {
             0 => self.txn(Op::DeleteSnapshot(DeleteSnapshot { name })),
             1 if self.witness.model.snapshots.contains_key(&name) => ask(Request::Now(Now { name })),
-            2 => ask(Request::Snapshots(Snapshots {})),
+            2 => ask(Request::Snapshots(Snapshots { with_bytes: false })),
             _ => {
                 let at = if self.rng.chance(2) { 0 } else { self.rng.choose(&self.witness.journal.effects).stamp.0 };
                 self.txn(Op::MakeSnapshot(MakeSnapshot { name, at }))

@@ -505,7 +505,11 @@ pub struct NowReply {
 
 /// Lists named instants.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
-pub struct Snapshots {}
+pub struct Snapshots {
+    /// True: with the bytes that each holds back, which takes a look at what changed since.
+    #[prost(bool, tag = "1")]
+    pub with_bytes: bool,
+}
 
 /// A named instant.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
@@ -522,6 +526,12 @@ pub struct Snapshot {
     /// By whom.
     #[prost(uint32, tag = "4")]
     pub uid: u32,
+    /// Bytes that were live at the instant and are not now, if asked for.
+    #[prost(uint64, optional, tag = "5")]
+    pub bytes_held: Option<u64>,
+    /// True if there may be more of them.
+    #[prost(bool, tag = "6")]
+    pub held_at_least: bool,
 }
 
 /// Named instants in order of name.

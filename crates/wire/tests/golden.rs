@@ -205,7 +205,7 @@ fn requests() -> Vec<(&'static str, Request)> {
             }),
         ),
         ("now", Request::Now(Now { name: "last-whole".into() })),
-        ("snapshots", Request::Snapshots(Snapshots {})),
+        ("snapshots", Request::Snapshots(Snapshots { with_bytes: true })),
         ("log", Request::Log(Log { target: target.clone(), view, after: AT, count_max: 10 })),
         ("status", Request::Status(Status {})),
         ("clone", Request::Clone(CloneTree { source: file(), at: AT, target: file(), dry_run: true })),
@@ -340,7 +340,14 @@ fn replies() -> Vec<(&'static str, Reply)> {
         (
             "snapshots",
             Reply::Snapshots(SnapshotsReply {
-                snapshots: vec![Snapshot { name: "release-1".into(), at: AT, made: AT + 9, uid: 1000 }],
+                snapshots: vec![Snapshot {
+                    name: "release-1".into(),
+                    at: AT,
+                    made: AT + 9,
+                    uid: 1000,
+                    bytes_held: Some(4096),
+                    held_at_least: true,
+                }],
             }),
         ),
         (

@@ -15,10 +15,10 @@ use crate::target::Target;
 /// Connections of a metadata load.
 const CLIENTS: usize = 32;
 /// About what a request and an answer of metadata take on the wire.
-const REQUEST_BYTES: usize = 140;
+pub(super) const REQUEST_BYTES: usize = 140;
 const REPLY_BYTES: usize = 220;
 
-fn report(scenario: &'static str, ops: u64, spent: &Spent, ceiling: f64) -> Report {
+pub(super) fn report(scenario: &'static str, ops: u64, spent: &Spent, ceiling: f64) -> Report {
     Report {
         scenario,
         value: ops as f64 / spent.seconds,
@@ -63,7 +63,7 @@ pub(crate) fn create(options: &Options) -> Result<Report> {
 }
 
 /// Every client makes and closes empty files in a directory of its own.
-fn make_files(
+pub(super) fn make_files(
     target: &Target,
     clients: usize,
     prefix: &str,

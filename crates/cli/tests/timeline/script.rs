@@ -2,7 +2,7 @@
 //!
 //! A line `$ WORDS` runs `frieze WORDS`; `$ T0 = now` keeps an instant under a name, for `$T0` in later lines; a line
 //! `$ put PATH TEXT` stores a text (`\n` in it ends a line). What changes from run to run is shown as TIME, STAMP,
-//! SESSION and HOST, and columns by two blanks.
+//! SESSION, HOST, USER and AGE, and columns by two blanks.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -86,6 +86,8 @@ fn placeholder(word: &str, host: &str, user: &str) -> String {
         _ if bare.len() == 19 && bare.bytes().all(|byte| byte.is_ascii_digit()) => "SESSION",
         _ if bare == host => "HOST",
         _ if bare == user => "USER",
+        _ if bare.ends_with("ms") && bare.trim_end_matches("ms").bytes().all(|byte| byte.is_ascii_digit()) => "AGE",
+        _ if bare.ends_with('s') && bare.trim_end_matches('s').parse::<f64>().is_ok() => "AGE",
         _ => return word.to_owned(),
     };
     format!("{head}{kind}{tail}")

@@ -1,0 +1,99 @@
+//! What a named instant holds back: bytes that were live then and are not now.
+//!
+//! Guarantees: exact for up to 20,000 files changed since; beyond, at least so much, and said so.
+//! Leaves to others: freeing them.
+
+use std::collections::BTreeSet;
+
+use frieze_base::{ByteRange, Fault, InodeId, Reason};
+use frieze_hlc::Hlc;
+use frieze_multilog::Source;
+use frieze_namespace::{Changed, Inode, Subject};
+use frieze_wire::message::FileKind;
+
+use crate::differences::spans_of;
+use crate::engine::Engine;
+use crate::seen::Seen;
+use crate::story::exact;
+use crate::timeline::{CHANGES_MAX, Interval};
+
+/// Files that are looked at for one instant.
+const FILES_MAX: usize = 20_000;
+
+/// Bytes that only the past needs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Held {
+    /// Live at the instant and no more.
+    pub(crate) bytes: u64,
+    /// There may be more.
+    pub(crate) at_least: bool,
+}
+
+impl Engine {
+    /// Bytes that were live at `at` and have been overwritten, cut off or deleted since.
+    ///
+    /// # Errors
+    /// Those of the store.
+    ///
+    /// # Cost
+    /// The files that changed since, up to 20,000 of them: not the tree.
+    pub(crate) fn held(&self, at: Hlc) -> Result<Held, Fault> {
+        let now = self.clock.newest().max(at);
+        let interval = Interval { after: at, upto: now };
+        self.answer(exact(at))?;
+        self.answer(exact(now))?;
+        let (touched, _) = self.data.device().log().touched(at, now);
+        let mut files: BTreeSet<InodeId> = touched.into_iter().collect();
+        let mut held = Held::default();
+        let changed = Changed::read(self.meta.versions(), at, now, CHANGES_MAX, &mut |subject| {
+            if let Subject::Inode(id) = subject {
+                files.insert(*id);
+            }
+            Ok(false)
+        });
+        match changed {
+            Err(fault) if fault.reason == Reason::Overloaded => held.at_least = true,
+            changed => drop(changed?),
+        }
+        held.at_least |= files.len() > FILES_MAX;
+        for id in files.into_iter().take(FILES_MAX) {
+            held.bytes += self.held_of(id, interval)?;
+        }
+        Ok(held)
+    }
+
+    fn held_of(&self, id: InodeId, interval: Interval) -> Result<u64, Fault> {
+        let (namespace, history) = (self.meta.namespace(), self.meta.versions());
+        let then = match namespace.inode(history, id, Some(interval.after)) {
+            Err(fault) if fault.reason == Reason::NotFound => return Ok(0),
+            then => then?,
+        };
+        if then.kind() != FileKind::File || then.links == 0 {
+            return Ok(0);
+        }
+        let now = namespace.inode(history, id, Some(interval.upto))?;
+        drop(namespace);
+        if now.links == 0 {
+            return Ok(self.attr(id, &then, exact(interval.after))?.0.bytes_live);
+        }
+        let (old, new) = (self.size_at(id, &then, interval.after)?, self.size_at(id, &now, interval.upto)?);
+        let (written, _) = self.written(id, interval)?;
+        let spans = spans_of(Some(&written), now.patches(), interval.after, old, new);
+        let mut bytes = 0;
+        for span in spans.into_iter().filter(|span| span.offset < old) {
+            let range = ByteRange::new(span.offset, (span.offset + span.len).min(old));
+            bytes += self.data_in(id, &then, interval.after, range)?;
+        }
+        Ok(bytes)
+    }
+
+    /// Bytes of `range` that hold data at an instant.
+    fn data_in(&self, id: InodeId, inode: &Inode, at: Hlc, range: ByteRange) -> Result<u64, Fault> {
+        let seen = Seen::at(id, inode.clone(), Some(at));
+        let sources = self.sources(inode, range.start(), range.end())?;
+        let mut pieces = Vec::new();
+        self.look().plan(&seen, &sources, range, &mut pieces)?;
+        let data = pieces.iter().filter(|piece| matches!(piece.source, Source::Data(_)));
+        Ok(data.map(|piece| u64::from(piece.len)).sum())
+    }
+}
