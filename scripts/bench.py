@@ -35,6 +35,7 @@ SCENARIOS = {
     "stat": ["stat"],
     "list": ["list"],
     "append": ["append"],
+    "diff": ["diff"],
 }
 
 

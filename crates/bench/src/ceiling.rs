@@ -35,21 +35,35 @@ pub(crate) fn cold_data() -> Vec<u8> {
     data
 }
 
-/// One direction of raw loopback TCP in messages of `message` bytes, from memory that is in no cache, GiB/s.
+/// One direction of raw loopback TCP in messages of `message` bytes, GiB/s: the same bytes again and again, out of the
+/// processor's cache, taken as they come, as `iperf3 --length` does it. The best of three rounds: what disturbs one only
+/// ever lowers it, and a ceiling is what the machine can do.
 pub(crate) fn loopback(message: usize, bytes: u64) -> Result<f64> {
+    let mut best = 0.0;
+    for _ in 0..3 {
+        best = f64::max(best, one_direction(message, bytes)?);
+    }
+    Ok(best)
+}
+
+fn one_direction(message: usize, bytes: u64) -> Result<f64> {
     let (mut near, mut far) = pair()?;
     let count = bytes / message as u64;
     let receiver = other_end(move || -> std::io::Result<()> {
         let mut buffer = vec![0u8; message];
-        for _ in 0..count {
-            near.read_exact(&mut buffer)?;
+        let mut left = count * message as u64;
+        while left > 0 {
+            match near.read(&mut buffer)? {
+                0 => return Err(std::io::ErrorKind::UnexpectedEof.into()),
+                some => left -= some as u64,
+            }
         }
         near.write_all(&[1])
     });
-    let data = cold_data();
+    let data = vec![1u8; message];
     let watch = Stopwatch::start();
-    for message in data.chunks_exact(message).cycle().take(count as usize) {
-        far.write_all(message)?;
+    for _ in 0..count {
+        far.write_all(&data)?;
     }
     let mut end = [0u8];
     far.read_exact(&mut end)?;

@@ -41,6 +41,10 @@ pub struct Options {
     /// Bytes to move, in MiB, where a scenario moves bytes (seq-*: 4096, memory: 256).
     #[arg(long, value_name = "MIB")]
     mib: Option<u64>,
+    /// seq-write: bytes the server may hold that are not on disk yet, in MiB (default: all that is written; a server's own
+    /// default is 1024). Less shows how fast the disk takes them.
+    #[arg(long, value_name = "MIB")]
+    dirty_mib: Option<u64>,
     /// Operations, where a scenario counts them.
     #[arg(long, value_name = "COUNT")]
     ops: Option<u64>,

@@ -30,6 +30,11 @@ pub(crate) struct Usage {
 impl Target {
     /// Starts a server (this same program with `serve`), or takes the one named.
     pub(crate) fn start(options: &Options) -> Result<Target> {
+        Target::start_with(options, "")
+    }
+
+    /// The same, with lines of a server's configuration for the one that is started.
+    pub(crate) fn start_with(options: &Options, config: &str) -> Result<Target> {
         let durability = if options.sync { Durability::Sync } else { Durability::Async };
         if let Some(address) = &options.server {
             return Ok(Target { address: address.clone(), durability, server: None, _directory: None });
@@ -37,7 +42,9 @@ impl Target {
         let base = options.dir.clone().unwrap_or_else(std::env::temp_dir);
         let directory = tempfile::Builder::new().prefix("frieze-bench-").tempdir_in(&base)?;
         let program = std::env::current_exe().context("cannot find this program to start it as a server")?;
-        let (server, address) = serve(&program, directory.path())?;
+        let config_file = directory.path().join("bench.toml");
+        std::fs::write(&config_file, config)?;
+        let (server, address) = serve(&program, &directory.path().join("data"), &config_file)?;
         Ok(Target { address, durability, server: Some(server), _directory: Some(directory) })
     }
 
@@ -70,10 +77,12 @@ impl Target {
     }
 }
 
-fn serve(program: &Path, directory: &Path) -> Result<(Child, String)> {
+fn serve(program: &Path, directory: &Path, config: &Path) -> Result<(Child, String)> {
     let mut server = Command::new(program)
         .args(["serve", "--listen", "127.0.0.1:0", "--dir"])
         .arg(directory)
+        .arg("--config")
+        .arg(config)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .spawn()

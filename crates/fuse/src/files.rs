@@ -72,13 +72,14 @@ impl Tree {
         Opened { handle, keep_cache, no_flush: when.is_past(), direct: how.append }
     }
 
-    /// Cuts the file to nothing (`O_TRUNC`).
-    pub(crate) fn truncate(&self, who: Who, target: &Target, by_handle: bool) -> Result<Attr, Errno> {
-        let request = SetAttr { target: target.clone(), size: Some(0), by_handle, ..SetAttr::default() };
+    /// Cuts a file to nothing that was to be made and was there already, made by another mount (`O_CREAT | O_TRUNC`).
+    pub(crate) fn truncate(&self, who: Who, inode: InodeId) -> Result<Attr, Errno> {
+        let target = Target::inode(inode);
+        let request = SetAttr { target: target.clone(), size: Some(0), by_handle: true, ..SetAttr::default() };
         let reply = self.ask(who, When::default(), |fs| fs.set_attr(request.clone()))?;
         match reply.attr {
             Some(attr) => Ok(attr),
-            None => Ok(self.ask(who, When::default(), |fs| fs.stat(target))?.attr),
+            None => Ok(self.ask(who, When::default(), |fs| fs.stat(&target))?.attr),
         }
     }
 

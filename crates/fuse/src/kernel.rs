@@ -50,8 +50,9 @@ thread_local! {
 
 impl<T: Operations> Filesystem for Kernel<T> {
     fn init(&mut self, _req: &Request, config: &mut KernelConfig) -> io::Result<()> {
+        // Not FUSE_ATOMIC_O_TRUNC: a program that runs would be cut to nothing before the kernel refuses (ETXTBSY) to open it
+        // with O_RDONLY | O_TRUNC. Without it the kernel asks for the cut itself, once it has seen that it may.
         let mut wanted = vec![
-            InitFlags::FUSE_ATOMIC_O_TRUNC,
             // Pages are dropped when a file's size or mtime is seen to have changed.
             InitFlags::FUSE_AUTO_INVAL_DATA,
             InitFlags::FUSE_PARALLEL_DIROPS,

@@ -111,7 +111,7 @@ pub(crate) struct OpenHow {
     pub read: bool,
     /// To write.
     pub write: bool,
-    /// `O_TRUNC`.
+    /// `O_TRUNC`, of a creation: for a file that is there, the kernel asks on its own.
     pub truncate: bool,
     /// `O_EXCL`, for a creation.
     pub exclusive: bool,

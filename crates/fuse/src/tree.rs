@@ -413,8 +413,7 @@ impl Operations for Tree {
         let file = self.ask_to_make(who, mode, asking.as_ref(), make)?;
         let mut attr = file.attr().clone();
         if how.truncate && attr.size > 0 {
-            let inode = Target::inode(InodeId(attr.inode));
-            attr = self.truncate(who, &inode, true)?;
+            attr = self.truncate(who, InodeId(attr.inode))?;
         }
         let entry = self.made(who, Some(attr.clone()), &target, asking.as_ref(), Some(parent))?;
         let opened = self.keep(file, &attr, self.base, how, entry.promise);
@@ -428,7 +427,7 @@ impl Operations for Tree {
             Place::At => return Err(Errno::EISDIR),
             Place::Moving(_) => return Err(Errno::ELOOP),
         }
-        if node.when.is_past() && (how.write || how.truncate) {
+        if node.when.is_past() && how.write {
             return Err(Errno::EROFS);
         }
         let target = Target::inode(node.inode);
@@ -442,10 +441,7 @@ impl Operations for Tree {
             }
             opened => opened?,
         };
-        let mut attr = file.attr().clone();
-        if how.truncate && attr.size > 0 {
-            attr = self.truncate(who, &target, how.write)?;
-        }
+        let attr = file.attr().clone();
         let promise = asking.map(|asking| asking.promise(None, Some(node.inode)));
         Ok(self.keep(file, &attr, node.when, how, promise))
     }

@@ -54,14 +54,19 @@ fn make(client: &Client, name: &str) -> Result<File> {
     Ok(client.fs().create(&Path::path(name), 0o644, CreateMode::OpenExisting)?)
 }
 
+/// Bytes written before the measurement starts.
+const WARM_BYTES: u64 = 64 << 20;
+
 pub(crate) fn seq_write(options: &Options) -> Result<Report> {
     let bytes = options.scaled(options.mib, 4096) << 20;
-    let target = Target::start(options)?;
+    // What is measured is the way into the server; the disk behind it has its own figures below.
+    let dirty = options.dirty_mib.map_or(bytes + WARM_BYTES, |mib| mib << 20);
+    let target = Target::start_with(options, &format!("dirty_bytes_max = {dirty}\n"))?;
     let client = target.client()?;
     // The first segment and connection are made outside of the measurement.
     let warm = make(&client, "/warm")?;
     let data = ceiling::cold_data();
-    write_all(&warm, &data, 64 << 20, "warming up")?;
+    write_all(&warm, &data, WARM_BYTES, "warming up")?;
     settle(&client)?;
     let file = make(&client, "/seq")?;
     let ceiling = ceiling::loopback(LARGE, options.scaled(None, CEILING_BYTES))?;

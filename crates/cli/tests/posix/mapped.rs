@@ -2,7 +2,9 @@
 //!
 //! Python maps, because a map is unsafe memory to Rust. Where there is no Python the parts say so and pass.
 
-use std::fs;
+use std::fs::{self, OpenOptions};
+use std::io::ErrorKind;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::process::Command;
 
@@ -132,4 +134,31 @@ m.close()",
         &[&path],
     );
     assert!(!path.exists());
+}
+
+/// The kernel refuses to open a running program for writing or to cut it; what it refuses must not have been done.
+#[test]
+fn a_program_that_runs_is_neither_written_nor_cut() {
+    let Some(world) = World::new() else { return };
+    let program = world.path("sleep");
+    let image = fs::read("/bin/sleep").unwrap();
+    // Copied by another process: what this one has open to write, children that other tests start hold for a moment too.
+    assert!(Command::new("cp").arg("/bin/sleep").arg(&program).status().unwrap().success());
+    let mut running = Command::new(&program).arg("60").spawn().unwrap();
+    let cut = || OpenOptions::new().read(true).custom_flags(nix::libc::O_TRUNC).open(&program);
+    let refused = [
+        OpenOptions::new().write(true).open(&program),
+        OpenOptions::new().read(true).write(true).open(&program),
+        cut(),
+    ]
+    .map(|opened| opened.map(drop).unwrap_err().kind());
+    let state = running.try_wait().unwrap();
+    running.kill().unwrap();
+    running.wait().unwrap();
+    assert_eq!(refused, [ErrorKind::ExecutableFileBusy; 3]);
+    assert_eq!(state, None, "the program went on");
+    assert!(fs::read(&program).unwrap() == image, "what was refused was done");
+    // It runs no more.
+    cut().unwrap();
+    assert!(fs::read(&program).unwrap().is_empty());
 }
