@@ -75,6 +75,12 @@ impl Mount {
         Some(Mount { path, process })
     }
 
+    /// Kills its process, as the kernel does when memory runs out; the dead mount stays where it was.
+    pub(crate) fn kill(&mut self) {
+        self.process.kill().unwrap();
+        self.process.wait().unwrap();
+    }
+
     /// A path below the mountpoint.
     pub(crate) fn path(&self, path: impl AsRef<Path>) -> PathBuf {
         self.path.join(path)
