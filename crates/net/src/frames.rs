@@ -1,5 +1,6 @@
 //! Frames over a stream: one vectored write out, checked bytes in.
 
+use std::cell::RefCell;
 use std::io::{self, IoSlice};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -8,6 +9,7 @@ use frieze_base::{Crc, MonoTime, crc32c};
 use frieze_wire::{FRAME_HEADER_BYTES, FrameHeader};
 use rustix::net::{RecvFlags, SendFlags};
 
+use crate::eager::Eager;
 use crate::{Error, Stream, mono};
 
 /// How long one end waits for the other.
@@ -53,6 +55,8 @@ pub struct FrameReader {
     /// Payload of the last frame that was not taken yet.
     pending: usize,
     pending_crc: u32,
+    /// How the first bytes of a frame are waited for.
+    eager: Eager,
     /// When the frame being received began; taken only when it needs more than one receive.
     began: Option<MonoTime>,
 }
@@ -68,7 +72,17 @@ impl FrameReader {
         let tick = (shortest / 8).clamp(Duration::from_millis(5), Duration::from_secs(4));
         stream.set_ticks(tick, tick).map_err(|source| broken(&stream, "receiving", source))?;
         let buffer = vec![0; BUFFER_BYTES].into_boxed_slice();
-        Ok(FrameReader { stream, limits, buffer, start: 0, end: 0, pending: 0, pending_crc: 0, began: None })
+        Ok(FrameReader {
+            stream,
+            limits,
+            buffer,
+            start: 0,
+            end: 0,
+            pending: 0,
+            pending_crc: 0,
+            eager: Eager::default(),
+            began: None,
+        })
     }
 
     /// Changes the limits for the frames to come; the granularity of waiting stays.
@@ -176,7 +190,14 @@ impl FrameReader {
         let mut waiting_since = None;
         (self.start, self.end) = (0, 0);
         loop {
-            match self.stream.receive(&mut self.buffer, RecvFlags::empty()) {
+            let FrameReader { stream, buffer, eager, .. } = &mut *self;
+            let buffer = RefCell::new(buffer);
+            let look = || match stream.receive(&mut buffer.borrow_mut(), RecvFlags::DONTWAIT) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => None,
+                done => Some(done),
+            };
+            let received = eager.wait(look, || stream.receive(&mut buffer.borrow_mut(), RecvFlags::empty()));
+            match received {
                 Ok(count) => {
                     self.end = count;
                     return Ok(count > 0);

@@ -7,6 +7,7 @@
 
 mod addr;
 mod diag;
+mod eager;
 mod error;
 mod frames;
 mod key;
