@@ -193,3 +193,44 @@ fn a_client_whose_clock_is_wrong_asks_and_writes_in_the_time_of_the_server() {
         before = after;
     }
 }
+
+#[test]
+fn a_restore_over_a_directory_in_use_leaves_its_users_their_files() {
+    let Some((server, one, other)) = two_mounts() else { return };
+    fs::create_dir(one.path("d")).unwrap();
+    fs::write(one.path("d/kept"), "as it was").unwrap();
+    fs::write(one.path("d/gone"), "as it was").unwrap();
+    let then = server.now();
+    fs::remove_file(one.path("d/gone")).unwrap();
+    let mut kept = OpenOptions::new().read(true).append(true).open(one.path("d/kept")).unwrap();
+    kept.write_all(b", and longer").unwrap();
+    let mut made = OpenOptions::new().read(true).write(true).create_new(true).open(other.path("d/made")).unwrap();
+    made.write_all(b"since").unwrap();
+    // Somebody works in it.
+    let mut shell = Command::new("sh")
+        .args(["-c", "read line; ls . && echo mine >new"])
+        .current_dir(other.path("d"))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let words = server.ok(&["restore", "/d", "--to", &then, "--delete"]);
+    let read = |path: PathBuf| fs::read_to_string(path).unwrap();
+    for mount in [&one, &other] {
+        assert_eq!(read(mount.path("d/kept")), "as it was", "{words}");
+        assert_eq!(read(mount.path("d/gone")), "as it was");
+        assert!(!mount.path("d/made").exists());
+    }
+    // What was open stays open: of the same file, or of one without a name.
+    kept.write_all(b", and after").unwrap();
+    assert_eq!(read(other.path("d/kept")), "as it was, and after");
+    made.write_all(b" then").unwrap();
+    let mut bytes = String::new();
+    io::Seek::rewind(&mut made).unwrap();
+    made.read_to_string(&mut bytes).unwrap();
+    assert_eq!(bytes, "since then");
+    shell.stdin.take().unwrap().write_all(b"go on\n").unwrap();
+    let output = shell.wait_with_output().unwrap();
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), "gone\nkept\n");
+    assert_eq!(read(one.path("d/new")), "mine\n");
+}

@@ -58,6 +58,8 @@ pub(crate) struct Plan {
     /// The instant that things are taken from; ZERO for none.
     pub(crate) at: Hlc,
     pub(crate) names: BTreeMap<(InodeId, Vec<u8>), Naming>,
+    /// Inodes that do not get back a name they had, since others have taken it: they keep the last they have.
+    pub(crate) displaced: BTreeSet<InodeId>,
     pub(crate) new: Vec<NewInode>,
     pub(crate) states: BTreeMap<InodeId, SetState>,
     pub(crate) actions: Vec<Action>,
@@ -72,6 +74,7 @@ impl Plan {
             now,
             at,
             names: BTreeMap::new(),
+            displaced: BTreeSet::new(),
             new: Vec::new(),
             states: BTreeMap::new(),
             actions: Vec::new(),

@@ -1,6 +1,6 @@
 //! `clone`, `restore` and `undo`, as a person uses them.
 
-use crate::served::Served;
+use crate::served::{Served, lines_of_json};
 
 /// The session that wrote a file last.
 fn writer(server: &Served, path: &str) -> String {
@@ -77,4 +77,30 @@ fn one_sessions_edits_among_two_are_undone_and_the_others_left() {
     assert!(words.contains("left"), "{words}");
     assert_eq!(server.ok(&["cat", "/d/shared"]), "two");
     assert!(server.fails(2, &["undo"]).contains("whose changes?"));
+}
+
+/// The session that did the last thing to a name, which may be gone.
+fn last_actor(server: &Served, path: &str) -> String {
+    let said = server.run(&["log", "--json", path]);
+    lines_of_json(&said.out()).last().unwrap()["session"].to_string()
+}
+
+#[test]
+fn an_undo_takes_no_name_that_somebody_else_has_taken_since() {
+    let server = Served::start();
+    for name in ["/deleted", "/free", "/renamed"] {
+        server.put(name, "of old");
+    }
+    server.ok(&["rm", "/deleted", "/free"]);
+    let remover = last_actor(&server, "/deleted");
+    server.ok(&["mv", "/renamed", "/elsewhere"]);
+    let mover = last_actor(&server, "/elsewhere");
+    server.put("/deleted", "of another");
+    server.put("/renamed", "of another");
+    let words = server.ok(&["undo", "--session", &remover]);
+    assert!(words.lines().any(|line| line.contains("left") && line.contains("/deleted")), "{words}");
+    let words = server.ok(&["undo", "--session", &mover]);
+    assert!(words.lines().any(|line| line.contains("left") && line.contains("/elsewhere")), "{words}");
+    let held = ["/deleted", "/renamed", "/free", "/elsewhere"].map(|name| server.ok(&["cat", name]));
+    assert_eq!(held, ["of another", "of another", "of old", "of old"]);
 }

@@ -123,7 +123,7 @@ fn conflicts(namespace: &Namespace, plan: &Plan, kept: &mut BTreeSet<InodeId>) -
         }
     }
     for (&id, keys) in &losses {
-        if kept.contains(&id) {
+        if kept.contains(&id) || (plan.displaced.contains(&id) && names_after(id.0) == 0) {
             for key in keys {
                 dropped.insert((*key).clone(), "it could not get back the name it had".into());
             }

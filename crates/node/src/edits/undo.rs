@@ -5,6 +5,7 @@
 //! built on: a directory the actor made and others filled, a file that others wrote to.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::iter;
 
 use frieze_base::{ByteRange, Fault, InodeId, Reason, SessionId};
 use frieze_hlc::Hlc;
@@ -146,6 +147,7 @@ impl Engine {
             let found = self.file_events(&actor, id, after, now, inodes.get(&id).copied())?;
             events.insert(id, found);
         }
+        plan.displaced.retain(|id| !inodes.get(id).is_some_and(|change| made_by(&actor, change)));
         self.keep_what_others_built(&actor, &mut plan, &mut paths, &inodes, &xattrs, &events)?;
         self.settle_names(&mut plan, &mut paths)?;
         let back: BTreeSet<u64> = plan.names.values().map(|naming| naming.inode).collect();
@@ -367,6 +369,20 @@ fn undone<'a, T>(
     }
 }
 
+/// Inodes that the actor took the name away from.
+fn displaced<'a>(
+    actor: &Actor<'_>,
+    change: &'a SubjectChange,
+    inode_of: impl Fn(&'a State) -> Option<InodeId>,
+) -> impl Iterator<Item = InodeId> {
+    let states = change.revisions.iter().map(|revision| revision.state.as_ref());
+    let before = iter::once(change.before.as_ref().map(|(_, state)| state)).chain(states);
+    before
+        .zip(&change.revisions)
+        .filter(|(_, revision)| actor.made(revision))
+        .filter_map(move |(before, _)| before.and_then(&inode_of))
+}
+
 fn newest_of(actor: &Actor<'_>, change: &SubjectChange) -> (Hlc, Hlc) {
     let of_actor = change.revisions.iter().rev().find(|revision| actor.made(revision));
     let newest = change.revisions.last().map_or(Hlc::ZERO, |newest| newest.stamp);
@@ -391,6 +407,7 @@ fn undo_name(
     let Some((older, to)) = undone(actor, change, inode_of) else {
         let told = plan.tell(ActionKind::Left, &path, now.unwrap_or_default().0, "others changed the name since");
         (told.newest, told.older) = (newest.0, of_actor.0);
+        plan.displaced.extend(displaced(actor, change, inode_of).filter(|id| Some(*id) != now));
         return Ok(());
     };
     if to == now {
