@@ -36,6 +36,8 @@ SCENARIOS = {
     "list": ["list"],
     "append": ["append"],
     "diff": ["diff"],
+    "restore": ["restore"],
+    "undo": ["undo"],
 }
 
 

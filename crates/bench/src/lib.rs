@@ -97,9 +97,13 @@ enum Scenario {
     Mount,
     /// The difference of two instants: 1,000 changes in a tree of 100,000 files.
     Diff,
+    /// Such a tree made what it was before the changes.
+    Restore,
+    /// The changes of a session undone in such a tree.
+    Undo,
 }
 
-const EVERY: [Scenario; 12] = [
+const EVERY: [Scenario; 14] = [
     Scenario::SeqWrite,
     Scenario::SeqRead,
     Scenario::RandWrite,
@@ -112,6 +116,8 @@ const EVERY: [Scenario; 12] = [
     Scenario::List,
     Scenario::Append,
     Scenario::Diff,
+    Scenario::Restore,
+    Scenario::Undo,
 ];
 
 /// Parses the arguments after `frieze bench` and runs what they ask for.
@@ -158,6 +164,8 @@ fn one(scenario: Scenario, options: &Options) -> Result<Report> {
         Scenario::Append => scenarios::append(options),
         Scenario::Mount => scenarios::mount(options),
         Scenario::Diff => scenarios::diff(options),
+        Scenario::Restore => scenarios::restore(options),
+        Scenario::Undo => scenarios::undo(options),
         Scenario::All | Scenario::Ceilings => unreachable!("expanded by run"),
     }
 }

@@ -1,10 +1,11 @@
-//! A question about time: what is different between two instants.
+//! Questions and edits about time: what differs between two instants, and taking it back.
 
 use anyhow::Result;
-use frieze_client::{CreateMode, Durability, Interval, OpenFlags, RenameMode, Target as Path};
+use frieze_client::{Client, CreateMode, Durability, EditReply, Fs, Hlc, Interval, OpenFlags, RenameMode};
+use frieze_client::{Target as Path, Undo};
 
 use super::metadata::{REQUEST_BYTES, make_files, report};
-use super::{progress, settle, spend};
+use super::{Spent, progress, settle, spend};
 use crate::Options;
 use crate::ceiling;
 use crate::report::Report;
@@ -14,70 +15,152 @@ use crate::target::Target;
 /// Files that do not change, and changes beside them.
 const UNCHANGED: u64 = 100_000;
 const CHANGES: u64 = 1000;
+/// Directories that they are in.
+const DIRECTORIES: u64 = 8;
 
-/// The difference of two instants with 1,000 changes between them in a tree of 100,000 files.
-pub(crate) fn diff(options: &Options) -> Result<Report> {
-    let files = options.scaled(options.ops, UNCHANGED);
-    let changes = CHANGES.min(files / 4);
-    let rounds = 20;
-    let clients = 8;
-    let target = Target::start(options)?;
-    let client = target.client()?;
-    let each = files / clients as u64;
-    let bar = progress("preparing", each * clients as u64);
-    for index in 0..clients {
-        client.fs().mkdir(&Path::path(format!("/d{index}")), 0o755)?;
+/// A large tree.
+struct Tree {
+    target: Target,
+    client: Client,
+    /// How many of its files are changed.
+    changes: u64,
+    /// When it was whole and nothing had been changed.
+    made: Hlc,
+}
+
+impl Tree {
+    fn make(options: &Options) -> Result<Tree> {
+        let files = options.scaled(options.ops, UNCHANGED);
+        let target = Target::start(options)?;
+        let client = target.client()?;
+        let each = files / DIRECTORIES;
+        let bar = progress("preparing", each * DIRECTORIES);
+        for index in 0..DIRECTORIES {
+            client.fs().mkdir(&Path::path(format!("/d{index}")), 0o755)?;
+        }
+        make_files(&target, DIRECTORIES as usize, "f", each, Durability::Async, &bar)?;
+        bar.finish_and_clear();
+        let made = settle(&client)?;
+        Ok(Tree { target, client, changes: CHANGES.min(files / 4), made })
     }
-    make_files(&target, clients, "f", each, Durability::Async, &bar)?;
-    bar.finish_and_clear();
-    let after = settle(&client)?;
-    let fs = client.fs();
-    for i in 0..changes {
-        let old = |i: u64| Path::path(format!("/d{}/f{}", i % clients as u64, i / clients as u64));
-        match i % 4 {
-            0 => {
-                let file = fs.open(&old(i), OpenFlags::WRITE)?;
-                file.write_at(0, b"changed")?;
-                file.close()?;
+
+    /// Changes a fourth each in bytes, by a new name, by a removal and by a rename.
+    fn change(&self, fs: &Fs) -> Result<()> {
+        for i in 0..self.changes {
+            let directory = i % DIRECTORIES;
+            let old = Path::path(format!("/d{directory}/f{}", i / DIRECTORIES));
+            match i % 4 {
+                0 => {
+                    let file = fs.open(&old, OpenFlags::WRITE)?;
+                    file.write_at(0, b"changed")?;
+                    file.close()?;
+                }
+                1 => {
+                    let new = Path::path(format!("/d{directory}/n{i}"));
+                    fs.create(&new, 0o644, CreateMode::Exclusive)?.close()?;
+                }
+                2 => drop(fs.unlink(&old)?),
+                _ => {
+                    let to = Path::path(format!("/d{directory}/r{i}"));
+                    fs.rename(&old, &to, RenameMode::NoReplace).map(drop)?;
+                }
             }
-            1 => fs
-                .create(&Path::path(format!("/d{}/n{i}", i % clients as u64)), 0o644, CreateMode::Exclusive)?
-                .close()?,
-            2 => drop(fs.unlink(&old(i))?),
-            _ => {
-                let to = Path::path(format!("/d{}/r{i}", i % clients as u64));
-                fs.rename(&old(i), &to, RenameMode::NoReplace).map(drop)?;
+        }
+        Ok(())
+    }
+
+    /// All differences of an interval, page by page: how many, and the entries of indexes that were read for them.
+    fn differences(&self, interval: Interval) -> Result<(u64, u64)> {
+        let mut found = 0;
+        loop {
+            let page = self.client.fs().diff(&Path::path("/"), interval, found, 0)?;
+            found += page.differences.len() as u64;
+            if !page.more {
+                return Ok((found, page.entries_read));
             }
         }
     }
-    let interval = Interval { after, upto: settle(&client)? };
-    // Pages of 1,000 differences of about 100 bytes.
-    let (pages, _) = ceiling::ping_pong(REQUEST_BYTES, 100 * 1000, 1, 5_000)?;
+}
+
+/// The difference of two instants with 1,000 changes between them in a tree of 100,000 files.
+pub(crate) fn diff(options: &Options) -> Result<Report> {
+    let rounds = 20;
+    let tree = Tree::make(options)?;
+    tree.change(&tree.client.fs())?;
+    let interval = Interval { after: tree.made, upto: settle(&tree.client)? };
+    let pages = pages()?;
     let mut entries_read = 0;
     let mut seconds = Vec::new();
-    let spent = spend(&target, &client, || {
+    let spent = spend(&tree.target, &tree.client, || {
         for _ in 0..rounds {
             let watch = Stopwatch::start();
-            let mut found = 0;
-            loop {
-                let page = fs.diff(&Path::path("/"), interval, found, 0)?;
-                found += page.differences.len() as u64;
-                entries_read = page.entries_read;
-                if !page.more {
-                    break;
-                }
-            }
+            let (found, read) = tree.differences(interval)?;
             seconds.push(watch.seconds());
-            anyhow::ensure!(found == changes, "{found} of {changes} differences");
+            entries_read = read;
+            anyhow::ensure!(found == tree.changes, "{found} of {} differences", tree.changes);
         }
         Ok(())
     })?;
     seconds.sort_by(f64::total_cmp);
-    let mut report = report("diff", rounds * changes, &spent, pages * 1000.0);
-    report.unit = "differences/s";
-    report.ceiling_name = "ping-pong of pages of 1,000 differences";
-    report.cpu_per = "1,000 differences";
+    let mut report = of_changes("diff", rounds * tree.changes, &spent, pages);
     report.more.push(("median_ms", seconds[seconds.len() / 2] * 1000.0, "ms for all of them, median"));
     report.more.push(("entries_read", entries_read as f64, "entries of indexes, versions and records read"));
     Ok(report)
+}
+
+/// A tree of 100,000 files made what it was before 1,000 changes.
+pub(crate) fn restore(options: &Options) -> Result<Report> {
+    taken_back("restore", options, |tree, _| Ok(tree.client.fs().restore(&Path::path("/"), tree.made, true, false)?))
+}
+
+/// 1,000 changes of a session taken back in a tree of 100,000 files.
+pub(crate) fn undo(options: &Options) -> Result<Report> {
+    taken_back("undo", options, |tree, actor| {
+        let session = actor.session()?.0;
+        let (target, sessions) = (Path::path("/"), vec![session]);
+        let undo = Undo { target, sessions, uid: None, after: 0, upto: 0, dry_run: false };
+        Ok(tree.client.fs().undo(undo)?)
+    })
+}
+
+/// Changes a tree by a session of its own and has that taken back, some times; the median.
+fn taken_back(
+    name: &'static str,
+    options: &Options,
+    take_back: impl Fn(&Tree, &Client) -> Result<EditReply>,
+) -> Result<Report> {
+    let tree = Tree::make(options)?;
+    let pages = pages()?;
+    let mut rounds = Vec::new();
+    for _ in 0..5 {
+        let actor = tree.target.client()?;
+        tree.change(&actor.fs())?;
+        settle(&tree.client)?;
+        let mut actions = 0;
+        rounds.push(spend(&tree.target, &tree.client, || {
+            actions = take_back(&tree, &actor)?.count;
+            Ok(())
+        })?);
+        let interval = Interval { after: tree.made, upto: settle(&tree.client)? };
+        let (left, _) = tree.differences(interval)?;
+        anyhow::ensure!(left == 0 && actions > 0, "{left} differences are left after {actions} actions");
+    }
+    rounds.sort_by(|one, other| one.seconds.total_cmp(&other.seconds));
+    let spent = &rounds[rounds.len() / 2];
+    let mut report = of_changes(name, tree.changes, spent, pages);
+    report.more.push(("median_ms", spent.seconds * 1000.0, "ms for all of them, median"));
+    Ok(report)
+}
+
+/// Pages of 1,000 differences of about 100 bytes, a second.
+fn pages() -> Result<f64> {
+    Ok(ceiling::ping_pong(REQUEST_BYTES, 100 * 1000, 1, 5_000)?.0)
+}
+
+fn of_changes(name: &'static str, changes: u64, spent: &Spent, pages: f64) -> Report {
+    let mut report = report(name, changes, spent, pages * 1000.0);
+    report.unit = "differences/s";
+    report.ceiling_name = "ping-pong of pages of 1,000 differences";
+    report.cpu_per = "1,000 differences";
+    report
 }
