@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     /// How often it looked, and whether it slept.
-    fn wait(eager: &mut Eager, places: &Places, found_at: usize, sleep: Duration) -> (usize, bool) {
+    fn wait(eager: &mut Eager, places: &Places, found_at: usize, asleep: Duration) -> (usize, bool) {
         let (mut looks, mut slept) = (0, false);
         let look = || {
             looks += 1;
@@ -100,7 +100,7 @@ mod tests {
         };
         eager.wait_at(places, look, || {
             slept = true;
-            let until = MonoTime(mono().0 + sleep.as_nanos() as u64);
+            let until = MonoTime(mono().0 + asleep.as_nanos() as u64);
             while mono() < until {}
         });
         (looks, slept)
