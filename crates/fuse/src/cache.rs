@@ -72,6 +72,13 @@ pub(crate) struct Promise {
 }
 
 impl Asking {
+    /// The promise that the names of a directory, none so far, are known for `names_ms`.
+    pub(crate) fn promise_of_empty(&self, directory: InodeId, names_ms: u32) -> Promise {
+        let names_ms = u16::try_from(names_ms).unwrap_or(u16::MAX);
+        let holds = Holds { names_ms, ..Holds::NONE };
+        Promise { began: self.began, sent: self.sent, directory: Some(directory), inode: None, holds }
+    }
+
     /// The promise of an answer about a name in `directory` and about `inode`, where it has them.
     pub(crate) fn promise(&self, directory: Option<InodeId>, inode: Option<InodeId>) -> Promise {
         Promise { began: self.began, sent: self.sent, directory, inode, holds: self.granted.holds() }
@@ -79,6 +86,11 @@ impl Asking {
 }
 
 impl Promise {
+    /// The directory whose names it is about.
+    pub(crate) fn directory(&self) -> Option<InodeId> {
+        self.directory
+    }
+
     /// The same about another inode: of a listing, each entry.
     pub(crate) fn about(self, inode: InodeId) -> Promise {
         Promise { inode: Some(inode), ..self }
@@ -177,6 +189,11 @@ impl Cache {
         self.lock().is_kept(promise)
     }
 
+    /// For how long nobody else can change the names of the promise's directory unnoticed, if nobody has.
+    pub(crate) fn names_left(&self, promise: &Promise) -> Duration {
+        self.lock().names_left(promise, now())
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -185,20 +202,9 @@ impl Cache {
 impl State {
     fn holds(&mut self, promise: &Promise) -> (Duration, Duration) {
         let now = now();
-        let left = self.lease_until.since_ns(now);
-        let good =
-            |key: Key| promise.began >= self.floor && self.recalled.get(&key).is_none_or(|at| *at <= promise.began);
-        let for_ms = |ms: u16, is_good: bool| match is_good {
-            true => {
-                let until = MonoTime(promise.sent.0 + u64::from(ms) * 1_000_000);
-                Duration::from_nanos(left.min(until.since_ns(now)))
-            }
-            false => Duration::ZERO,
-        };
-        let names = promise.directory.is_some_and(|directory| good(Key::Names(directory)));
-        let inode = promise.inode.filter(|inode| good(Key::Inode(*inode)));
-        let names = for_ms(promise.holds.names_ms, names);
-        let files = for_ms(promise.holds.files_ms, inode.is_some());
+        let names = self.names_left(promise, now);
+        let inode = promise.inode.filter(|inode| self.is_good(promise, Key::Inode(*inode)));
+        let files = inode.map_or(Duration::ZERO, |_| self.left(promise, promise.holds.files_ms, now));
         self.keeps_names |= !names.is_zero();
         if let Some(inode) = inode.filter(|_| !files.is_zero()) {
             self.young.insert(inode, now);
@@ -206,12 +212,28 @@ impl State {
         (names, files)
     }
 
+    fn names_left(&self, promise: &Promise, now: MonoTime) -> Duration {
+        match promise.directory {
+            Some(directory) if self.is_good(promise, Key::Names(directory)) => {
+                self.left(promise, promise.holds.names_ms, now)
+            }
+            _ => Duration::ZERO,
+        }
+    }
+
+    /// True if nothing of it was recalled since it was asked for.
+    fn is_good(&self, promise: &Promise, key: Key) -> bool {
+        promise.began >= self.floor && self.recalled.get(&key).is_none_or(|at| *at <= promise.began)
+    }
+
+    fn left(&self, promise: &Promise, ms: u16, now: MonoTime) -> Duration {
+        let until = MonoTime(promise.sent.0 + u64::from(ms) * 1_000_000);
+        Duration::from_nanos(self.lease_until.since_ns(now).min(until.since_ns(now)))
+    }
+
     fn is_kept(&self, promise: &Promise) -> bool {
-        let until = MonoTime(promise.sent.0 + u64::from(promise.holds.files_ms) * 1_000_000);
-        let recalled = promise.inode.and_then(|inode| self.recalled.get(&Key::Inode(inode)));
-        now() < until.min(self.lease_until)
-            && promise.began >= self.floor
-            && recalled.is_none_or(|at| *at <= promise.began)
+        let is_good = promise.inode.is_none_or(|inode| self.is_good(promise, Key::Inode(inode)));
+        is_good && promise.began >= self.floor && !self.left(promise, promise.holds.files_ms, now()).is_zero()
     }
 
     /// What was given before the last lease has run out by itself.

@@ -261,7 +261,12 @@ impl Tree {
     /// Opens a directory, and reads its first page: the right to read it is decided here, by the server.
     pub(crate) fn open_dir(&self, who: Who, node: Node) -> Result<Opened, Errno> {
         // With attributes, which is what the kernel asks for first: names and attributes are one state of the directory.
+        let looking = self.whole.look();
         let (first, promise) = self.page(who, &node, b"", true, false)?;
+        if let Some(promise) = promise.filter(|_| !first.more) {
+            looking.saw(promise, first.entries.iter().map(|entry| &entry.name[..]));
+        }
+        drop(looking);
         let listing = Mutex::new(Listing::opened(first));
         let opened = OpenDir { node, listing, promise: Mutex::new(promise) };
         Ok(Opened { handle: self.dirs.insert(opened), keep_cache: false, no_flush: true, direct: false })

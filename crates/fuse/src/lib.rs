@@ -37,6 +37,7 @@ mod past;
 mod process;
 mod recalls;
 mod tree;
+mod whole;
 
 use std::fmt;
 use std::fs::OpenOptions;

@@ -16,7 +16,7 @@ use frieze_client::{CreateMode, OpenFlags, RenameMode, XattrMode};
 use nix::errno::Errno;
 
 use crate::at::AT_NAME;
-use crate::cache::{Asking, Cache, Holding};
+use crate::cache::{Asking, Cache, Holding, Promise};
 use crate::errno::answer;
 use crate::files::{OpenDir, OpenFile};
 use crate::handle::Handles;
@@ -29,6 +29,7 @@ use crate::operations::{
 };
 use crate::pages::Pages;
 use crate::process::groups_of;
+use crate::whole::{Change, Whole};
 
 /// A mounted file system.
 pub(crate) struct Tree {
@@ -41,6 +42,8 @@ pub(crate) struct Tree {
     pub(crate) moving: Moving,
     /// What the kernel may go on using.
     pub(crate) cache: Arc<Cache>,
+    /// Directories whose names are all known.
+    pub(crate) whole: Whole,
     pub(crate) locking: Arc<Locking>,
     pub(crate) files: Handles<OpenFile>,
     pub(crate) dirs: Handles<OpenDir>,
@@ -65,6 +68,7 @@ impl Tree {
             nodes: Nodes::new(base),
             moving: Moving::default(),
             cache: Arc::default(),
+            whole: Whole::default(),
             locking: Arc::default(),
             files: Handles::new(),
             dirs: Handles::new(),
@@ -224,8 +228,11 @@ impl Tree {
             Some(attr) => (attr, asking),
             None => (self.ask(who, self.base, |fs| fs.stat(target))?.attr, None),
         };
-        let directory = directory.map(|directory| InodeId(directory.0));
-        let promise = asking.map(|asking| asking.promise(directory, Some(InodeId(attr.inode))));
+        let inode = Some(InodeId(attr.inode));
+        let promise = asking.map(|asking| match directory {
+            Some(directory) => self.granted(asking, InodeId(directory.0), inode),
+            None => asking.promise(None, inode),
+        });
         Ok(Entry { promise, ..self.entry(NodeId(attr.inode), &attr, self.base) })
     }
 
@@ -238,18 +245,30 @@ impl Tree {
     }
 
     fn look_up(&self, who: Who, dir: &Node, name: &[u8]) -> Result<Found, Errno> {
+        if !dir.when.is_past()
+            && let Some(promise) = self.whole.is_absent(&self.cache, dir.inode, name)
+        {
+            return Ok(Found::Absent(promise));
+        }
         let asking = self.asking().filter(|_| !dir.when.is_past());
         let found = self.ask_noting(who, dir.when, asking.as_ref(), |fs| fs.stat(&Target::under(dir.inode, name)));
         match (found, asking) {
             (Ok(found), asking) => {
                 let inode = InodeId(found.attr.inode);
                 let node = self.nodes.refer_beside(dir, inode).map_err(too_many)?;
-                let promise = asking.map(|asking| asking.promise(Some(dir.inode), Some(inode)));
+                let promise = asking.map(|asking| self.granted(&asking, dir.inode, Some(inode)));
                 Ok(Found::Entry(Entry { promise, ..self.entry(node, &found.attr, dir.when) }))
             }
-            (Err(Errno::ENOENT), Some(asking)) => Ok(Found::Absent(asking.promise(Some(dir.inode), None))),
+            (Err(Errno::ENOENT), Some(asking)) => Ok(Found::Absent(self.granted(&asking, dir.inode, None))),
             (Err(errno), _) => Err(errno),
         }
+    }
+
+    /// The promise of an answer about a name, which also prolongs what is known of its directory.
+    fn granted(&self, asking: &Asking, directory: InodeId, inode: Option<InodeId>) -> Promise {
+        let promise = asking.promise(Some(directory), inode);
+        self.whole.prolong(&self.cache, &promise);
+        promise
     }
 
     /// An entry for a file of the tree.
@@ -345,28 +364,41 @@ impl Operations for Tree {
         if file_type == 0 || file_type == TYPE_FILE {
             let asking = self.asking();
             let make = |fs: &Fs| fs.create(&target, mode, CreateMode::Exclusive);
+            let changing = self.whole.change(InodeId(parent.0), None);
             let file = self.ask_to_make(who, mode, asking.as_ref(), make)?;
+            changing.done(&[(InodeId(parent.0), Change::Adds(name))]);
             let attr = file.attr().clone();
             self.close(file);
             return self.made(who, Some(attr), &target, asking.as_ref(), Some(parent));
         }
         let special = Special { file_type, rdev: new.rdev };
         let asking = self.asking();
+        let changing = self.whole.change(InodeId(parent.0), None);
         let reply = self.ask_to_make(who, mode, asking.as_ref(), |fs| fs.special(&target, mode, special))?;
+        changing.done(&[(InodeId(parent.0), Change::Adds(name))]);
         self.made(who, reply.attr, &target, asking.as_ref(), Some(parent))
     }
 
     fn mkdir(&self, who: Who, parent: NodeId, name: &[u8], mode: u32) -> Result<Entry, Errno> {
         let target = self.new_name(parent, name)?;
         let asking = self.asking();
+        let (looking, changing) = (self.whole.look(), self.whole.change(InodeId(parent.0), None));
         let reply = self.ask_noting(who, self.base, asking.as_ref(), |fs| fs.mkdir(&target, mode & MODE_MASK))?;
+        changing.done(&[(InodeId(parent.0), Change::Adds(name))]);
+        if let Some(asking) = asking.as_ref().filter(|_| reply.empty_ms > 0) {
+            let promise = asking.promise_of_empty(InodeId(reply.id), reply.empty_ms);
+            looking.saw(promise, std::iter::empty());
+        }
+        drop(looking);
         self.made(who, reply.attr, &target, asking.as_ref(), Some(parent))
     }
 
     fn symlink(&self, who: Who, parent: NodeId, name: &[u8], to: &[u8]) -> Result<Entry, Errno> {
         let target = self.new_name(parent, name)?;
         let asking = self.asking();
+        let changing = self.whole.change(InodeId(parent.0), None);
         let reply = self.ask_noting(who, self.base, asking.as_ref(), |fs| fs.symlink(to, &target))?;
+        changing.done(&[(InodeId(parent.0), Change::Adds(name))]);
         self.made(who, reply.attr, &target, asking.as_ref(), Some(parent))
     }
 
@@ -378,21 +410,31 @@ impl Operations for Tree {
         }
         let asking = self.asking();
         let link = |fs: &Fs| fs.link(&Target::inode(file.inode), &target);
+        let changing = self.whole.change(InodeId(parent.0), None);
         let reply = self.ask_noting(who, self.base, asking.as_ref(), link)?;
+        changing.done(&[(InodeId(parent.0), Change::Adds(name))]);
         self.made(who, reply.attr, &target, asking.as_ref(), Some(parent))
     }
 
     fn unlink(&self, who: Who, parent: NodeId, name: &[u8]) -> Result<(), Errno> {
         let target = self.old_name(parent, name)?;
-        self.ask(who, self.base, |fs| fs.unlink(&target)).map(drop)
+        let changing = self.whole.change(InodeId(parent.0), None);
+        self.ask(who, self.base, |fs| fs.unlink(&target))?;
+        changing.done(&[(InodeId(parent.0), Change::Removes(name))]);
+        Ok(())
     }
 
     fn rmdir(&self, who: Who, parent: NodeId, name: &[u8]) -> Result<(), Errno> {
         let target = self.old_name(parent, name)?;
-        self.ask(who, self.base, |fs| fs.rmdir(&target)).map(drop)
+        let changing = self.whole.change(InodeId(parent.0), None);
+        self.ask(who, self.base, |fs| fs.rmdir(&target))?;
+        changing.done(&[(InodeId(parent.0), Change::Removes(name))]);
+        Ok(())
     }
 
     fn rename(&self, who: Who, from: (NodeId, &[u8]), to: (NodeId, &[u8]), how: RenameHow) -> Result<(), Errno> {
+        let (left, entered) = (InodeId(from.0.0), InodeId(to.0.0));
+        let (old, new) = (from.1, to.1);
         let from = self.old_name(from.0, from.1)?;
         let to = self.new_name(to.0, to.1)?;
         let mode = match how {
@@ -400,7 +442,14 @@ impl Operations for Tree {
             RenameHow::NoReplace => RenameMode::NoReplace,
             RenameHow::Exchange => RenameMode::Exchange,
         };
-        self.ask(who, self.base, |fs| fs.rename(&from, &to, mode)).map(drop)
+        let changing = self.whole.change(left, Some(entered));
+        self.ask(who, self.base, |fs| fs.rename(&from, &to, mode))?;
+        match how {
+            RenameHow::Exchange => changing.done(&[]),
+            // In this order, for a name that was moved to itself.
+            _ => changing.done(&[(left, Change::Removes(old)), (entered, Change::Adds(new))]),
+        }
+        Ok(())
     }
 
     fn create(&self, who: Who, parent: NodeId, name: &[u8], mode: u32, how: OpenHow) -> Result<(Entry, Opened), Errno> {
@@ -410,7 +459,9 @@ impl Operations for Tree {
         let mode = mode & MODE_MASK;
         let asking = self.asking();
         let make = |fs: &Fs| fs.create_with(&target, mode, if_there, flags);
+        let changing = self.whole.change(InodeId(parent.0), None);
         let file = self.ask_to_make(who, mode, asking.as_ref(), make)?;
+        changing.done(&[(InodeId(parent.0), Change::Adds(name))]);
         let mut attr = file.attr().clone();
         if how.truncate && attr.size > 0 {
             attr = self.truncate(who, InodeId(attr.inode))?;

@@ -17,6 +17,7 @@ use crate::capability::Capability;
 use crate::data::{Content, Placed, WriteAsk, WriteReply as Answer, Written, file_bytes_max, split};
 use crate::durability::Ticket;
 use crate::engine::{Engine, Responder, done, unknown_session};
+use crate::grants::Key;
 use crate::plugin::{BINDING_XATTR, TimePlugin};
 use crate::seen::layout_of;
 use crate::session::{Conn, Principal};
@@ -287,6 +288,7 @@ impl Engine {
         if let Some(directory) = new_name_in(&op) {
             self.caching.give_names(asking, directory);
         }
+        let makes_directory = matches!(&op, Op::Make(make) if matches!(make.kind, Some(MakeKind::Directory(_))));
         let makes_file = matches!(&op, Op::Make(make) if matches!(make.kind, Some(MakeKind::File(_))));
         // Held until the transaction has run: no write falls between what is measured and what is decided.
         let held = settles.then(|| self.data.hold_writes());
@@ -335,6 +337,12 @@ impl Engine {
         let now = self.meta.namespace().current(id).cloned();
         if let Some(inode) = now {
             reply.attr = Some(self.attr(id, &inode, View::NOW)?.0);
+        }
+        if let Some(session) = asking.session.filter(|_| makes_directory && !outcome.existed) {
+            // Granted first: what gets a name in it afterwards is recalled.
+            let names_ms = self.caching.give(session, Key::names(id));
+            let names = self.meta.namespace().list(self.meta.versions(), id, None, b"", 1)?;
+            reply.empty_ms = if names.is_empty() { names_ms.into() } else { 0 };
         }
         if makes_file && !outcome.existed {
             let capability =

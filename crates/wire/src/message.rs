@@ -476,6 +476,10 @@ pub struct TxnReply {
     /// After `Make` of a file: a capability to read and write it, as [`OpenReply`]; empty if the file existed.
     #[prost(bytes = "vec", tag = "5")]
     pub capability: Vec<u8>,
+    /// After `Make` of a directory by a session that asked for grants: for how many milliseconds the session may cache its
+    /// names, of which there are none yet.
+    #[prost(uint32, tag = "6")]
+    pub empty_ms: u32,
 }
 
 /// Asks for the current time of the server, or what a text means as an instant.

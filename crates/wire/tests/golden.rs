@@ -334,7 +334,18 @@ fn replies() -> Vec<(&'static str, Reply)> {
         ("seek", Reply::Seek(1 << 50)),
         (
             "txn",
-            Reply::Txn(TxnReply { stamp: AT, id: 77, existed: true, attr: Some(attr()), capability: vec![1, 2, 3] }),
+            Reply::Txn(TxnReply {
+                stamp: AT,
+                id: 77,
+                existed: true,
+                attr: Some(attr()),
+                capability: vec![1, 2, 3],
+                empty_ms: 0,
+            }),
+        ),
+        (
+            "txn.empty_directory",
+            Reply::Txn(TxnReply { stamp: AT, id: 77, attr: Some(attr()), empty_ms: 5000, ..TxnReply::default() }),
         ),
         ("now", Reply::Now(NowReply { at: AT, precision_us: 250, earliest: 1, stable: AT - 1 })),
         (

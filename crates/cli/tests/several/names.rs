@@ -139,3 +139,49 @@ fn a_cached_name_costs_no_request() {
     assert!(!world.path(0, "nothing").exists());
     world.start_server();
 }
+
+#[test]
+fn a_name_never_looked_for_is_absent_without_a_request_where_the_directory_is_known() {
+    let Some(mut world) = World::new(1) else { return };
+    let (made, listed) = (world.path(0, "made"), world.path(0, "listed"));
+    fs::create_dir(&listed).unwrap();
+    fs::write(listed.join("file"), "").unwrap();
+    fs::create_dir(&made).unwrap();
+    fs::write(made.join("file"), "").unwrap();
+    assert_eq!(fs::read_dir(&listed).unwrap().count(), 1);
+    // Both directories themselves are known to the kernel.
+    fs::metadata(&made).unwrap();
+    fs::metadata(&listed).unwrap();
+    world.stop_server();
+    assert!(!made.join("nothing").exists());
+    assert!(!listed.join("nothing").exists());
+    world.start_server();
+}
+
+#[test]
+fn a_directory_known_whole_shows_what_others_make_in_it_at_once() {
+    let Some(world) = World::new(2) else { return };
+    let client = world.client().fs();
+    for round in 0..ROUNDS {
+        let directory = format!("d{round}");
+        fs::create_dir(world.path(0, &directory)).unwrap();
+        let name = |name: &str| world.path(0, &directory).join(name);
+        assert!(!name("a").exists());
+        fs::write(world.path(1, &directory).join("a"), "").unwrap();
+        assert!(name("a").exists(), "round {round}: made by another mount");
+
+        assert_eq!(fs::read_dir(world.path(0, &directory)).unwrap().count(), 1);
+        assert!(!name("b").exists());
+        client.create(&Target::path(format!("/{directory}/b")), 0o600, frieze_client::CreateMode::Exclusive).unwrap();
+        assert!(name("b").exists(), "round {round}: made without a mount");
+
+        // Its own changes, of names never looked for.
+        fs::hard_link(name("b"), name("c")).unwrap();
+        fs::rename(name("c"), name("e")).unwrap();
+        std::os::unix::fs::symlink("e", name("f")).unwrap();
+        assert!(!name("c").exists() && name("e").exists() && name("f").exists());
+        fs::remove_file(name("e")).unwrap();
+        fs::write(name("c"), "").unwrap();
+        assert!(name("c").exists() && !name("e").exists());
+    }
+}

@@ -1,0 +1,221 @@
+//! Directories that the mount knows whole: a name that is not among theirs is not there, and nobody has to be asked.
+//!
+//! Programs look for many names that are not there: before every creation, and along search paths. A directory is known
+//! whole once the server has listed it in one answer, or has said that it was just made, under a grant on its names.
+//!
+//! Guarantees: what is said absent was absent at some moment between the question and the answer. The grant says that
+//! nobody else has changed the directory, as long as it lasts and is not recalled; a new grant prolongs it only while it
+//! still does. This mount's own changes are counted here from before they are sent: while one is under way nothing is said,
+//! and a listing that one overtook is no use. What may have failed or not is forgotten.
+//! Leaves to others: whether a grant still holds ([`crate::cache`]).
+
+use std::collections::BTreeSet;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use frieze_base::{FastMap, FastSet, InodeId, NAME_BYTES_MAX};
+
+use crate::cache::{Cache, Promise};
+
+/// The directories. Bounded by [`NAMES_MAX`].
+#[derive(Default)]
+pub(crate) struct Whole(Mutex<State>);
+
+#[derive(Default)]
+struct State {
+    directories: FastMap<InodeId, Directory>,
+    /// Names of all directories.
+    names: usize,
+    /// Changes of this mount that are under way, by directory.
+    changing: FastMap<InodeId, u32>,
+    /// Answers under way that may tell of a whole directory.
+    looking: u32,
+    /// Directories that this mount changed since the first of those was asked for.
+    changed: FastSet<InodeId>,
+    /// There were more of them than are kept.
+    has_lost_count: bool,
+}
+
+struct Directory {
+    /// The newest grant of those that follow each other without a gap.
+    promise: Promise,
+    names: BTreeSet<Box<[u8]>>,
+}
+
+/// What a change does to the names of a directory, once it has run.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Change<'a> {
+    /// The name is there from now on.
+    Adds(&'a [u8]),
+    /// It is not.
+    Removes(&'a [u8]),
+}
+
+/// A change that is under way; dropped without [`Changing::done`] it is one of which nobody knows whether it ran.
+pub(crate) struct Changing<'a> {
+    whole: &'a Whole,
+    directories: [Option<InodeId>; 2],
+}
+
+/// An answer under way that may tell of a whole directory.
+pub(crate) struct Looking<'a>(&'a Whole);
+
+impl Whole {
+    /// Under which promise a name of `directory` is known to be absent. `None` as well where that is about to run out: the
+    /// server's answer prolongs it.
+    pub(crate) fn is_absent(&self, cache: &Cache, directory: InodeId, name: &[u8]) -> Option<Promise> {
+        let mut state = self.lock();
+        let known = state.directories.get(&directory)?;
+        let left = cache.names_left(&known.promise);
+        if left.is_zero() {
+            state.forget(directory);
+            return None;
+        }
+        let is_absent = name.len() <= NAME_BYTES_MAX && !known.names.contains(name);
+        let promise = known.promise;
+        (is_absent && left > ASK_AGAIN && !state.changing.contains_key(&directory)).then_some(promise)
+    }
+
+    /// A newer answer grants the names of its directory.
+    pub(crate) fn prolong(&self, cache: &Cache, promise: &Promise) {
+        let mut state = self.lock();
+        let Some(directory) = promise.directory() else { return };
+        let Some(known) = state.directories.get_mut(&directory) else { return };
+        let left = cache.names_left(&known.promise);
+        if left.is_zero() {
+            state.forget(directory);
+        } else if cache.names_left(promise) > left {
+            known.promise = *promise;
+        }
+    }
+
+    /// To be called before a question is sent whose answer may be given to [`Looking::saw`].
+    pub(crate) fn look(&self) -> Looking<'_> {
+        self.lock().looking += 1;
+        Looking(self)
+    }
+
+    /// To be called before a change is sent that adds names to these directories or removes them.
+    pub(crate) fn change(&self, directory: InodeId, other: Option<InodeId>) -> Changing<'_> {
+        let directories = [Some(directory), other.filter(|other| *other != directory)];
+        let mut state = self.lock();
+        for directory in directories.into_iter().flatten() {
+            *state.changing.entry(directory).or_default() += 1;
+            state.note_change(directory);
+        }
+        Changing { whole: self, directories }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Looking<'_> {
+    /// These are all names of the directory, as the answer says under its promise.
+    pub(crate) fn saw<'n>(&self, promise: Promise, names: impl Iterator<Item = &'n [u8]>) {
+        let Some(directory) = promise.directory() else { return };
+        let mut state = self.0.lock();
+        if state.has_lost_count || state.changed.contains(&directory) || state.changing.contains_key(&directory) {
+            return;
+        }
+        state.forget(directory);
+        let names: BTreeSet<Box<[u8]>> = names.map(Box::from).collect();
+        if state.names + names.len() > NAMES_MAX {
+            // Those in use come back one by one.
+            state.directories.clear();
+            state.names = 0;
+        }
+        if names.len() <= NAMES_MAX {
+            state.names += names.len();
+            state.directories.insert(directory, Directory { promise, names });
+        }
+    }
+}
+
+impl Drop for Looking<'_> {
+    fn drop(&mut self) {
+        let mut state = self.0.lock();
+        state.looking -= 1;
+        if state.looking == 0 {
+            state.changed = FastSet::default();
+            state.has_lost_count = false;
+        }
+    }
+}
+
+impl Changing<'_> {
+    /// It has run, and this is what it did.
+    pub(crate) fn done(mut self, changes: &[(InodeId, Change<'_>)]) {
+        let mut state = self.whole.lock();
+        for (directory, change) in changes {
+            let Some(known) = state.directories.get_mut(directory) else { continue };
+            match change {
+                Change::Adds(name) => {
+                    if known.names.insert(Box::from(*name)) {
+                        state.names += 1;
+                    }
+                }
+                Change::Removes(name) => {
+                    if known.names.remove(*name) {
+                        state.names -= 1;
+                    }
+                }
+            }
+        }
+        if state.names > NAMES_MAX {
+            state.directories.clear();
+            state.names = 0;
+        }
+        for directory in std::mem::take(&mut self.directories).into_iter().flatten() {
+            state.changed_by_us(directory);
+        }
+    }
+}
+
+impl Drop for Changing<'_> {
+    fn drop(&mut self) {
+        let mut state = self.whole.lock();
+        for directory in std::mem::take(&mut self.directories).into_iter().flatten() {
+            state.forget(directory);
+            state.changed_by_us(directory);
+        }
+    }
+}
+
+impl State {
+    fn forget(&mut self, directory: InodeId) {
+        if let Some(known) = self.directories.remove(&directory) {
+            self.names -= known.names.len();
+        }
+    }
+
+    fn note_change(&mut self, directory: InodeId) {
+        if self.looking > 0 {
+            self.has_lost_count |= self.changed.len() >= CHANGED_MAX;
+            if !self.has_lost_count {
+                self.changed.insert(directory);
+            }
+        }
+    }
+
+    fn changed_by_us(&mut self, directory: InodeId) {
+        self.note_change(directory);
+        if let Some(count) = self.changing.get_mut(&directory) {
+            *count -= 1;
+            if *count == 0 {
+                self.changing.remove(&directory);
+            }
+        }
+    }
+}
+
+/// Names that are kept: about 64 bytes each.
+const NAMES_MAX: usize = 1 << 18;
+/// Directories changed while one is being listed.
+const CHANGED_MAX: usize = 1 << 16;
+/// A grant with less left than this is prolonged: a fifth of its usual life.
+const ASK_AGAIN: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+mod tests;

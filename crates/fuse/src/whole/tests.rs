@@ -1,0 +1,161 @@
+use frieze_base::MonoTime;
+use frieze_client::{RecallsReply, mono};
+
+use super::*;
+use crate::notify::Kernel;
+
+const DIR: InodeId = InodeId(5);
+const OTHER: InodeId = InodeId(6);
+
+struct World {
+    cache: Cache,
+    whole: Whole,
+}
+
+impl World {
+    /// `DIR` holds `a` and `b`, and the mount has listed it.
+    fn listed() -> World {
+        let world = World { cache: Cache::default(), whole: Whole::default() };
+        world.cache.begin(Kernel::deaf());
+        world.take(RecallsReply::default());
+        world.list();
+        world
+    }
+
+    fn take(&self, recall: RecallsReply) {
+        self.cache.take(&RecallsReply { lease_ms: 5000, life: 1, ..recall }, mono(), false);
+    }
+
+    fn promise(&self, names_ms: u32) -> Promise {
+        self.cache.ask().unwrap().promise_of_empty(DIR, names_ms)
+    }
+
+    fn list(&self) {
+        let looking = self.whole.look();
+        looking.saw(self.promise(4000), [&b"a"[..], b"b"].into_iter());
+    }
+
+    fn is_absent(&self, name: &[u8]) -> bool {
+        self.whole.is_absent(&self.cache, DIR, name).is_some()
+    }
+}
+
+#[test]
+fn a_name_that_was_not_listed_is_absent() {
+    let world = World::listed();
+    assert!(world.is_absent(b"c"));
+    assert!(!world.is_absent(b"a"));
+    assert!(world.whole.is_absent(&world.cache, OTHER, b"c").is_none(), "nobody has listed it");
+    assert!(!world.is_absent(&[b'x'; NAME_BYTES_MAX + 1]), "the server has another answer for it");
+}
+
+#[test]
+fn a_recall_ends_what_is_known() {
+    let world = World::listed();
+    world.take(RecallsReply { number: 1, directories: vec![OTHER.0], ..RecallsReply::default() });
+    assert!(world.is_absent(b"c"));
+    world.take(RecallsReply { number: 2, directories: vec![DIR.0], ..RecallsReply::default() });
+    assert!(!world.is_absent(b"c"));
+}
+
+#[test]
+fn a_recall_overtakes_the_listing_that_is_under_way() {
+    let world = World::listed();
+    let looking = world.whole.look();
+    let promise = world.promise(4000);
+    world.take(RecallsReply { number: 1, directories: vec![DIR.0], ..RecallsReply::default() });
+    looking.saw(promise, std::iter::empty());
+    assert!(!world.is_absent(b"c"));
+}
+
+#[test]
+fn own_changes_are_known_when_they_have_run_and_nothing_is_said_before() {
+    let world = World::listed();
+    let changing = world.whole.change(DIR, None);
+    assert!(!world.is_absent(b"c") && !world.is_absent(b"d"));
+    changing.done(&[(DIR, Change::Adds(b"c"))]);
+    assert!(!world.is_absent(b"c"));
+    assert!(world.is_absent(b"d"));
+    world.whole.change(DIR, Some(DIR)).done(&[(DIR, Change::Removes(b"a")), (DIR, Change::Adds(b"d"))]);
+    assert!(world.is_absent(b"a"));
+    assert!(!world.is_absent(b"d"));
+}
+
+#[test]
+fn a_change_that_may_have_failed_ends_what_is_known() {
+    let world = World::listed();
+    drop(world.whole.change(OTHER, Some(DIR)));
+    assert!(!world.is_absent(b"c"));
+    world.list();
+    assert!(world.is_absent(b"c"));
+}
+
+#[test]
+fn a_listing_that_an_own_change_overlapped_is_no_use() {
+    let overlaps: [fn(&World); 3] = [
+        // Begun before the listing and ended after it.
+        |world| {
+            let changing = world.whole.change(DIR, None);
+            world.list();
+            changing.done(&[(DIR, Change::Adds(b"c"))]);
+        },
+        // Ended while it was under way.
+        |world| {
+            let changing = world.whole.change(DIR, None);
+            let looking = world.whole.look();
+            changing.done(&[(DIR, Change::Adds(b"c"))]);
+            looking.saw(world.promise(4000), std::iter::empty());
+        },
+        // Run while it was under way.
+        |world| {
+            let looking = world.whole.look();
+            world.whole.change(DIR, None).done(&[(DIR, Change::Adds(b"c"))]);
+            looking.saw(world.promise(4000), std::iter::empty());
+        },
+    ];
+    for (which, overlap) in overlaps.iter().enumerate() {
+        let world = World::listed();
+        drop(world.whole.change(DIR, None));
+        overlap(&world);
+        assert!(!world.is_absent(b"c"), "{which}");
+    }
+}
+
+#[test]
+fn a_grant_is_prolonged_only_while_it_lasts() {
+    let world = World::listed();
+    let newer = Promise::clone(&world.promise(5000));
+    world.whole.prolong(&world.cache, &newer);
+    assert!(world.whole.is_absent(&world.cache, DIR, b"c") == Some(newer));
+
+    world.take(RecallsReply { number: 1, directories: vec![DIR.0], ..RecallsReply::default() });
+    world.whole.prolong(&world.cache, &world.promise(5000));
+    assert!(!world.is_absent(b"c"), "somebody changed it in between");
+}
+
+#[test]
+fn what_is_about_to_run_out_is_asked_again_and_what_has_run_out_is_forgotten() {
+    let world = World::listed();
+    world.whole.look().saw(world.promise(900), std::iter::empty());
+    assert!(!world.is_absent(b"c"));
+    world.whole.prolong(&world.cache, &world.promise(4000));
+    assert!(world.is_absent(b"c"), "prolonged in time");
+
+    let long_ago = MonoTime(mono().0 - 4_900_000_000);
+    world.cache.take(&RecallsReply { lease_ms: 5000, life: 1, ..RecallsReply::default() }, long_ago, false);
+    assert!(!world.is_absent(b"c"));
+    world.take(RecallsReply::default());
+    world.whole.prolong(&world.cache, &world.promise(4000));
+    assert!(!world.is_absent(b"c"), "there was a gap");
+}
+
+#[test]
+fn the_table_is_bounded() {
+    let world = World::listed();
+    let names: Vec<Vec<u8>> = (0..NAMES_MAX).map(|name| name.to_string().into_bytes()).collect();
+    world.whole.look().saw(world.promise(4000), names.iter().map(|name| &name[..]));
+    assert!(world.is_absent(b"c") && !world.is_absent(b"77"));
+    world.whole.change(DIR, None).done(&[(DIR, Change::Adds(b"one more"))]);
+    assert!(!world.is_absent(b"c"));
+    assert_eq!(world.whole.lock().names, 0);
+}
