@@ -36,6 +36,9 @@ SCENARIOS = {
     "list": ["list"],
     "append": ["append"],
     "diff": ["diff"],
+    "mount": ["mount"],
+    "mount-seq": ["mount-seq"],
+    "mount-tree": ["mount-tree"],
     "restore": ["restore"],
     "undo": ["undo"],
 }

@@ -38,7 +38,7 @@ pub struct Options {
     /// Measure an existing server instead of one of its own.
     #[arg(long, value_name = "ADDR")]
     server: Option<String>,
-    /// Bytes to move, in MiB, where a scenario moves bytes (seq-*: 4096, memory: 256).
+    /// Bytes to move, in MiB, where a scenario moves bytes (seq-*: 4096, memory: 256, mount-seq: 1024).
     #[arg(long, value_name = "MIB")]
     mib: Option<u64>,
     /// seq-write: bytes the server may hold that are not on disk yet, in MiB (default: all that is written; a server's own
@@ -63,6 +63,10 @@ pub struct Options {
     /// Directory for the data of the server that is started (default: the system's temporary directory).
     #[arg(long, value_name = "DIR")]
     dir: Option<std::path::PathBuf>,
+    /// mount*: a directory of another mounted file system to do the same in (default: a bindfs mount, where that is
+    /// installed, else a plain directory).
+    #[arg(long, value_name = "DIR")]
+    peer: Option<std::path::PathBuf>,
 }
 
 #[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,8 +97,12 @@ enum Scenario {
     List,
     /// Many clients append to one file.
     Append,
-    /// Programs make, stat, read, move and remove small files on a mount (needs /dev/fuse).
+    /// Programs make, stat, read, move and remove small files on a mount, beside a FUSE passthrough (needs /dev/fuse).
     Mount,
+    /// A program writes a large file on a mount, reads it twice, and twice as it was before it was overwritten.
+    MountSeq,
+    /// A tree of 5,000 files on a mount: unpacked by tar, added and looked through by git, removed.
+    MountTree,
     /// The difference of two instants: 1,000 changes in a tree of 100,000 files.
     Diff,
     /// Such a tree made what it was before the changes.
@@ -163,6 +171,8 @@ fn one(scenario: Scenario, options: &Options) -> Result<Report> {
         Scenario::List => scenarios::list(options),
         Scenario::Append => scenarios::append(options),
         Scenario::Mount => scenarios::mount(options),
+        Scenario::MountSeq => scenarios::mount_seq(options),
+        Scenario::MountTree => scenarios::mount_tree(options),
         Scenario::Diff => scenarios::diff(options),
         Scenario::Restore => scenarios::restore(options),
         Scenario::Undo => scenarios::undo(options),

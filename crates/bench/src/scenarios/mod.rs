@@ -20,7 +20,7 @@ pub(crate) use bytes::{latency, rand_read, rand_write, seq_read, seq_write};
 pub(crate) use diff::{diff, restore, undo};
 pub(crate) use history::{memory, snapshots};
 pub(crate) use metadata::{append, create, list, stat};
-pub(crate) use mount::mount;
+pub(crate) use mount::{mount, mount_seq, mount_tree};
 
 /// Bytes of a large request.
 const LARGE: usize = 1 << 20;

@@ -7,6 +7,13 @@ use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 
+mod beside;
+mod bytes;
+mod tree;
+
+use self::beside::Beside;
+pub(crate) use self::bytes::mount_seq;
+pub(crate) use self::tree::mount_tree;
 use super::{Spent, spend};
 use crate::Options;
 use crate::report::Report;
@@ -18,7 +25,7 @@ const FILE_BYTES: usize = 1024;
 /// Threads of the crowd.
 const CROWD: usize = 8;
 
-/// One round of calls by some threads: calls a second of each kind, in the order of [`Figures::named`].
+/// One round of calls by some threads: calls a second of each kind, in the order of [`Names`].
 struct Figures {
     create: f64,
     stat: f64,
@@ -33,9 +40,9 @@ pub(crate) fn mount(options: &Options) -> Result<Report> {
     let client = target.client()?;
     let directory = tempfile::Builder::new().prefix("frieze-bench-mount-").tempdir()?;
     let mounted = Mount::of(&target, directory.path())?;
-    let plain = tempfile::Builder::new().prefix("frieze-bench-plain-").tempdir()?;
-    // The same calls where nothing is between the program and a directory of this machine.
-    let ceiling = calls(plain.path(), CROWD, files)?;
+    let beside = Beside::of(options)?;
+    let beside_alone = calls(beside.path(), 1, files)?;
+    let beside_crowd = calls(beside.path(), CROWD, files)?;
     let alone = calls(&mounted.path, 1, files)?;
     let mut crowd = None;
     let spent: Spent = spend(&target, &client, || {
@@ -43,13 +50,14 @@ pub(crate) fn mount(options: &Options) -> Result<Report> {
         Ok(())
     })?;
     let crowd = crowd.context("the load did not run")?;
-    let each = crowd.named("_8").into_iter().chain(alone.named("_1"));
+    let each = crowd.named(EIGHT).chain(alone.named(ONE));
+    let each = each.chain(beside_crowd.named(BESIDE_EIGHT)).chain(beside_alone.named(BESIDE_ONE));
     Ok(Report {
         scenario: "mount",
         value: crowd.create,
         unit: "files/s made, written and closed by 8",
-        ceiling: ceiling.create,
-        ceiling_name: "the same in a plain directory",
+        ceiling: beside_crowd.create,
+        ceiling_name: beside.name,
         cpu_client_s: spent.client_s * 1000.0 / files as f64,
         cpu_server_s: spent.server_s * 1000.0 / files as f64,
         cpu_per: "1,000 files made, looked at 10 times, read, moved and removed",
@@ -58,13 +66,17 @@ pub(crate) fn mount(options: &Options) -> Result<Report> {
     })
 }
 
+type Names = [&'static str; 5];
+const ONE: Names = ["create_1", "stat_1", "open_read_close_1", "rename_1", "unlink_1"];
+const EIGHT: Names = ["create_8", "stat_8", "open_read_close_8", "rename_8", "unlink_8"];
+const BESIDE_ONE: Names =
+    ["beside_create_1", "beside_stat_1", "beside_open_read_close_1", "beside_rename_1", "beside_unlink_1"];
+const BESIDE_EIGHT: Names =
+    ["beside_create_8", "beside_stat_8", "beside_open_read_close_8", "beside_rename_8", "beside_unlink_8"];
+
 impl Figures {
-    fn named(&self, suffix: &str) -> Vec<(&'static str, f64)> {
-        let names = match suffix {
-            "_1" => ["create_1", "stat_1", "open_read_close_1", "rename_1", "unlink_1"],
-            _ => ["create_8", "stat_8", "open_read_close_8", "rename_8", "unlink_8"],
-        };
-        names.into_iter().zip([self.create, self.stat, self.read, self.rename, self.unlink]).collect()
+    fn named(&self, names: Names) -> impl Iterator<Item = (&'static str, f64)> {
+        names.into_iter().zip([self.create, self.stat, self.read, self.rename, self.unlink])
     }
 }
 
@@ -138,12 +150,6 @@ impl Mount {
 
 impl Drop for Mount {
     fn drop(&mut self) {
-        let unmounted = Command::new("umount").arg(&self.path).status().is_ok_and(|status| status.success());
-        if !unmounted && self.process.kill().is_err() {
-            eprintln!("frieze bench: {} could not be unmounted", self.path.display());
-        }
-        if self.process.wait().is_err() {
-            eprintln!("frieze bench: the mount could not be waited for");
-        }
+        beside::unmount(&self.path, &mut self.process);
     }
 }
