@@ -108,9 +108,47 @@ impl Plan {
 
     /// A name stays as it is after all, and why.
     pub(crate) fn leave(&mut self, path: &[u8], inode: u64, words: impl Into<String>) -> &mut Action {
-        let names = [ActionKind::Name, ActionKind::Unname, ActionKind::Replace];
-        self.actions.retain(|action| action.path != path || !names.contains(&action.kind()));
+        let names = [ActionKind::Name, ActionKind::Unname, ActionKind::Replace, ActionKind::Make];
+        let below = [path, b"/"].concat();
+        self.actions.retain(|action| match action.kind() {
+            // A copy that gets no name is not made, nor what it was to hold.
+            ActionKind::Make if action.path.starts_with(&below) => false,
+            kind => action.path != path || !names.contains(&kind),
+        });
         self.tell(ActionKind::Left, path, inode, words)
+    }
+
+    /// Lets go of new inodes that get no name, and of what was to be in them.
+    fn forget_unnamed(&mut self) {
+        let index = |inode: u64| (inode & NEW != 0).then_some((inode & !NEW) as usize);
+        let mut kept = vec![false; self.new.len()];
+        loop {
+            let mut found = false;
+            for ((directory, _), naming) in &self.names {
+                let held = index(directory.0).is_none_or(|index| kept[index]);
+                if let Some(index) = index(naming.inode).filter(|index| held && !kept[*index]) {
+                    (kept[index], found) = (true, true);
+                }
+            }
+            if !found {
+                break;
+            }
+        }
+        if kept.iter().all(|kept| *kept) {
+            return;
+        }
+        let mut count = 0;
+        let numbers: Vec<u64> = kept.iter().map(|kept| (NEW | count, count += u64::from(*kept)).0).collect();
+        let number = |inode: u64| index(inode).map_or(inode, |index| numbers[index]);
+        let names = std::mem::take(&mut self.names).into_iter();
+        let names = names.filter(|((directory, _), _)| index(directory.0).is_none_or(|index| kept[index]));
+        self.names = names
+            .map(|((directory, name), naming)| {
+                ((InodeId(number(directory.0)), name), Naming { inode: number(naming.inode), ..naming })
+            })
+            .collect();
+        let mut kept = kept.into_iter();
+        self.new.retain(|_| kept.next().unwrap_or_default());
     }
 
     fn is_empty(&self) -> bool {

@@ -15,7 +15,7 @@ use crate::differences::spans_of;
 use crate::engine::Engine;
 use crate::seen::Seen;
 use crate::story::exact;
-use crate::timeline::{CHANGES_MAX, Interval};
+use crate::timeline::{CHANGES_MAX, Detail, Interval};
 
 /// Files that are looked at for one instant.
 const FILES_MAX: usize = 20_000;
@@ -77,7 +77,7 @@ impl Engine {
             return Ok(self.attr(id, &then, exact(interval.after))?.0.bytes_live);
         }
         let (old, new) = (self.size_at(id, &then, interval.after)?, self.size_at(id, &now, interval.upto)?);
-        let (written, _) = self.written(id, interval)?;
+        let (written, _) = self.written(id, interval, Detail::Runs)?;
         let spans = spans_of(Some(&written), now.patches(), interval.after, old, new);
         let mut bytes = 0;
         for span in spans.into_iter().filter(|span| span.offset < old) {

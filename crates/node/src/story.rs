@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use frieze_base::{Fault, InodeId, Reason, SessionId};
 use frieze_hlc::Hlc;
 use frieze_namespace::{Cut, Named, PastSession, Resolved, changes_of};
-use frieze_wire::message::View;
+use frieze_wire::message::{FileKind, View};
 use frieze_wire::timeline::{
     CONTENT, Diff, DiffReply, Difference, SessionInfo, Sessions, SessionsReply, Span, Story, StoryReply,
 };
@@ -73,8 +73,9 @@ impl Engine {
         let (mut events, upto, mut hidden) = self.transactions(&principal.caller, scope, whole, max)?;
         // Writes of the same stretch of time; a page that they make too long ends earlier.
         let mut interval = Interval { upto, ..whole };
+        let passing = Passing::of(&events);
         let writes = loop {
-            let (writes, some_hidden) = self.runs(&principal.caller, scope, interval)?;
+            let (writes, some_hidden) = self.runs(&principal.caller, scope, interval, &passing)?;
             let mut stamps: Vec<(u64, usize)> =
                 events.iter().chain(&writes).map(|event| (event.stamp, bytes_of(event))).collect();
             stamps.sort_unstable();
@@ -89,8 +90,9 @@ impl Engine {
                 break writes;
             };
             interval.upto = earlier;
+            // What one transaction did may be more than a page by itself: it begins the next one.
+            events.retain(|event| event.stamp <= earlier.0);
         };
-        events.retain(|event| event.stamp <= interval.upto.0);
         events.extend(writes);
         events.sort_by_key(|event| event.stamp);
         let sessions = self.infos(events.iter().map(|event| event.session))?;
@@ -128,8 +130,16 @@ impl Engine {
     }
 
     /// What sessions wrote, each as one event with the bytes of its run, in order of nothing.
-    fn runs(&self, caller: &Caller, scope: Scope, interval: Interval) -> Result<(Vec<Difference>, bool), Fault> {
-        let (files, _) = self.files_changed(scope, interval)?;
+    ///
+    /// `passing` was within the scope at some instant between its ends.
+    fn runs(
+        &self,
+        caller: &Caller,
+        scope: Scope,
+        interval: Interval,
+        passing: &Passing,
+    ) -> Result<(Vec<Difference>, bool), Fault> {
+        let (files, _) = self.files_changed(scope, interval, &|inode| passing.holds(inode))?;
         let (mut events, mut hidden) = (Vec::new(), false);
         for file in &files {
             for run in runs_of(file) {
@@ -139,6 +149,8 @@ impl Engine {
         Ok((events, hidden))
     }
 
+    /// Tells a run with its newest write at which the file had a name in the scope: it may have lost it, or been moved
+    /// away, while the session went on writing.
     fn tell_run(
         &self,
         caller: &Caller,
@@ -148,25 +160,35 @@ impl Engine {
         events: &mut Vec<Difference>,
         hidden: &mut bool,
     ) -> Result<(), Fault> {
-        let mut cut = Cut::new(self.meta.versions(), run.last, caller);
-        let Some(version) = cut.inode(inode)? else { return Ok(()) };
-        let may_read = cut.allows(inode, frieze_namespace::MAY_READ)?;
-        for named in cut.names(inode)? {
-            if !scope.holds(&mut cut, &named)? {
-                continue;
+        let mut writes = run.writes.as_slice();
+        while let Some((&(last, _), before)) = writes.split_last() {
+            let mut cut = Cut::new(self.meta.versions(), last, caller);
+            let Some(version) = cut.inode(inode)? else { return Ok(()) };
+            let may_read = cut.allows(inode, frieze_namespace::MAY_READ)?;
+            let spans = apart(writes.iter().map(|(_, span)| *span).collect());
+            let mut is_inside = false;
+            for named in cut.names(inode)? {
+                if !scope.holds(&mut cut, &named)? {
+                    continue;
+                }
+                is_inside = true;
+                let Some(side) = self.side(&mut cut, Some(&named), inode, Some(&version), hidden)? else { continue };
+                let shown = if may_read { spans.len().min(SPANS_MAX) } else { 0 };
+                events.push(Difference {
+                    before: Some(side.clone()),
+                    after: Some(side),
+                    flags: CONTENT,
+                    stamp: last.0,
+                    session: run.session.0,
+                    uid: run.uid,
+                    spans: spans[..shown].to_vec(),
+                    more_spans: may_read && spans.len() > SPANS_MAX,
+                });
             }
-            let Some(side) = self.side(&mut cut, Some(&named), inode, Some(&version), hidden)? else { continue };
-            let shown = if may_read { run.spans.len().min(SPANS_MAX) } else { 0 };
-            events.push(Difference {
-                before: Some(side.clone()),
-                after: Some(side),
-                flags: CONTENT,
-                stamp: run.last.0,
-                session: run.session.0,
-                uid: run.uid,
-                spans: run.spans[..shown].to_vec(),
-                more_spans: may_read && run.spans.len() > SPANS_MAX,
-            });
+            if is_inside {
+                break;
+            }
+            writes = before;
         }
         Ok(())
     }
@@ -203,26 +225,47 @@ impl Engine {
     }
 }
 
+/// What was within a scope for a part of an interval, perhaps at neither of its ends.
+#[derive(Debug, Default)]
+struct Passing {
+    inodes: BTreeSet<u64>,
+    /// Directories came or went with all that is below them: each file is looked at.
+    any: bool,
+}
+
+impl Passing {
+    fn of(events: &[Difference]) -> Passing {
+        let mut passing = Passing::default();
+        for event in events {
+            passing.inodes.extend([&event.before, &event.after].into_iter().flatten().map(|side| side.inode));
+            if let (Some(old), Some(new)) = (&event.before, &event.after) {
+                passing.any |= old.path != new.path && old.kind() == FileKind::Directory;
+            }
+        }
+        passing
+    }
+
+    fn holds(&self, inode: InodeId) -> bool {
+        self.any || self.inodes.contains(&inode.0)
+    }
+}
+
 /// What one session wrote to a file before another did.
 struct Run {
-    last: Hlc,
     session: SessionId,
     uid: u32,
-    spans: Vec<Span>,
+    /// When, and which bytes, oldest first.
+    writes: Vec<(Hlc, Span)>,
 }
 
 fn runs_of(file: &FileChange) -> Vec<Run> {
     let mut runs: Vec<Run> = Vec::new();
     for Written { range, last, session, uid, .. } in &file.writes {
         if runs.last().is_none_or(|run| (run.session, run.uid) != (*session, *uid)) {
-            runs.push(Run { last: *last, session: *session, uid: *uid, spans: Vec::new() });
+            runs.push(Run { session: *session, uid: *uid, writes: Vec::new() });
         }
         let run = runs.last_mut().expect("there is one, or one was just added");
-        run.last = *last;
-        run.spans.push(Span { offset: range.start(), len: range.len() });
-    }
-    for run in &mut runs {
-        run.spans = apart(std::mem::take(&mut run.spans));
+        run.writes.push((*last, Span { offset: range.start(), len: range.len() }));
     }
     runs
 }

@@ -39,6 +39,15 @@ pub(crate) enum Scope {
     Names(InodeId),
 }
 
+/// How the writes of a file are told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Detail {
+    /// What a session appended to its own last write belongs to it.
+    Runs,
+    /// One by one: who looks at the file's names between them needs each stamp.
+    Records,
+}
+
 /// What changed in an interval.
 #[derive(Clone, Debug)]
 pub(crate) struct Changes {
@@ -55,7 +64,7 @@ pub(crate) struct Changes {
 pub(crate) struct FileChange {
     /// The file.
     pub(crate) inode: InodeId,
-    /// In order of stamp; what one session appended to its own last write is one.
+    /// In order of stamp; with [`Detail::Runs`], what one session appended to its own last write is one.
     pub(crate) writes: Vec<Written>,
 }
 
@@ -90,7 +99,7 @@ impl Engine {
     pub(crate) fn changes(&self, scope: Scope, interval: Interval) -> Result<Changes, Fault> {
         self.answer(exact(interval.upto))?;
         let mut changes = self.names_changed(scope, interval)?;
-        let (files, entries_read) = self.files_changed(scope, interval)?;
+        let (files, entries_read) = self.files_changed(scope, interval, &|_| false)?;
         changes.files = files;
         changes.entries_read += entries_read;
         Ok(changes)
@@ -121,18 +130,24 @@ impl Engine {
     }
 
     /// The part of [`Engine::changes`] that the device knows, and how many entries were read for it; the interval has to
-    /// be closed.
+    /// be closed. `also`: files that count although they may lie within the scope at neither end, in every detail.
     ///
     /// # Errors
     /// As [`Engine::written`]; those of the store.
-    pub(crate) fn files_changed(&self, scope: Scope, interval: Interval) -> Result<(Vec<FileChange>, u64), Fault> {
+    pub(crate) fn files_changed(
+        &self,
+        scope: Scope,
+        interval: Interval,
+        also: &dyn Fn(InodeId) -> bool,
+    ) -> Result<(Vec<FileChange>, u64), Fault> {
         let history = self.meta.versions();
         let (touched, mut entries_read) = self.data.device().log().touched(interval.after, interval.upto);
         let mut within = Within::new(history, scope, interval);
         let mut files = Vec::new();
         for inode in touched {
-            if within.holds_file(inode)? {
-                let (change, records) = self.written(inode, interval)?;
+            if within.holds_file(inode)? || also(inode) {
+                let detail = if also(inode) { Detail::Records } else { Detail::Runs };
+                let (change, records) = self.written(inode, interval, detail)?;
                 entries_read += records;
                 files.push(change);
             }
@@ -162,7 +177,12 @@ impl Engine {
     ///
     /// # Errors
     /// `Overloaded` for more than 1,048,576 records: ask for a shorter interval.
-    pub(crate) fn written(&self, inode: InodeId, interval: Interval) -> Result<(FileChange, u64), Fault> {
+    pub(crate) fn written(
+        &self,
+        inode: InodeId,
+        interval: Interval,
+        detail: Detail,
+    ) -> Result<(FileChange, u64), Fault> {
         // The layout of a file is that of its birth.
         let version = self.meta.namespace().inode(self.meta.versions(), inode, None)?;
         let chunk_bytes = version.chunk_bytes();
@@ -177,7 +197,7 @@ impl Engine {
         for record in &records {
             let next = Written::of(record, chunk_bytes);
             match writes.last_mut() {
-                Some(last) if last.goes_on_in(&next) => {
+                Some(last) if detail == Detail::Runs && last.goes_on_in(&next) => {
                     last.range = ByteRange::new(last.range.start(), next.range.end());
                     last.last = next.last;
                 }

@@ -4,6 +4,8 @@
 
 #[path = "engine/holes.rs"]
 mod holes;
+#[path = "engine/intervals.rs"]
+mod intervals;
 #[path = "engine/rows.rs"]
 mod rows;
 

@@ -50,6 +50,7 @@ impl Engine {
                 let inode = if naming.inode == 0 { naming.expect.0 } else { naming.inode };
                 plan.leave(&path, inode, words);
             }
+            plan.forget_unnamed();
         }
     }
 }

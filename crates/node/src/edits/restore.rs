@@ -17,6 +17,7 @@ use super::names::{NameKey, Paths};
 use super::{Naming, Plan};
 use crate::differences::spans_of;
 use crate::engine::Engine;
+use crate::seen::Seen;
 use crate::session::Principal;
 use crate::timeline::{FileChange, Interval, Scope};
 
@@ -48,6 +49,8 @@ struct Ends<'a> {
     /// What the path named then and names now.
     root_then: InodeId,
     root_now: Option<InodeId>,
+    /// The path's own name now; `None` for the root.
+    own: Option<NameKey>,
 }
 
 impl Ends<'_> {
@@ -124,12 +127,12 @@ impl Engine {
             return self.plan_removal(plan, ask, own, root_now, &mut paths);
         };
         let mut span =
-            Ends { then: Cut::new(history, at, &root), now: Cut::new(history, now, &root), root_then, root_now };
+            Ends { then: Cut::new(history, at, &root), now: Cut::new(history, now, &root), root_then, root_now, own };
         let changes = self.changes(Scope::Within(root_then), Interval { after: at, upto: now })?;
 
         let mut wanted: Vec<Wanted> = Vec::new();
         let mut made: Vec<(NameKey, InodeId)> = Vec::new();
-        if let Some(key) = own.filter(|_| root_now != Some(root_then)) {
+        if let Some(key) = span.own.clone().filter(|_| root_now != Some(root_then)) {
             wanted.push(Wanted { key, inode: root_then, now: root_now, fate: span.fate(root_then)? });
         }
         let mut touched: BTreeMap<InodeId, Vec<Xattr>> = BTreeMap::new();
@@ -249,7 +252,8 @@ impl Engine {
     ) -> Result<(), Fault> {
         let (at, mut given_back) = (plan.at, Vec::new());
         for Wanted { key, inode, now, fate } in wanted {
-            if span.is_copied(key.0, copied)? {
+            // Where the path leads now may be what is copied.
+            if span.own.as_ref() != Some(&key) && span.is_copied(key.0, copied)? {
                 continue;
             }
             if span.then.inode(key.0)?.is_some() {
@@ -292,14 +296,29 @@ impl Engine {
     fn is_copy(&self, inode: InodeId, at: Hlc, copy: Option<InodeId>, now: Hlc) -> Result<bool, Fault> {
         let Some(copy) = copy else { return Ok(false) };
         let (then, copy) = (self.seen_at(inode, at)?, self.seen_at(copy, now)?);
-        let (size, size_now) = {
+        let (extent, extent_now) = {
             let look = self.look();
-            (look.extent(&then).size, look.extent(&copy).size)
+            (look.extent(&then), look.extent(&copy))
         };
         let alike = then.inode.kind() == FileKind::File
             && copy.inode.kind() == FileKind::File
-            && (then.inode.mode, size) == (copy.inode.mode, size_now);
-        Ok(alike && self.differing(&then, &copy, &[ByteRange::new(0, size)])?.is_empty())
+            && (then.inode.mode, extent.size, extent.mtime_ns)
+                == (copy.inode.mode, extent_now.size, extent_now.mtime_ns)
+            && self.xattrs_of(&then, at)? == self.xattrs_of(&copy, now)?;
+        Ok(alike && self.differing(&then, &copy, &[ByteRange::new(0, extent.size)])?.is_empty())
+    }
+
+    /// The attributes that a copy takes along.
+    fn xattrs_of(&self, seen: &Seen, at: Hlc) -> Result<BTreeMap<Vec<u8>, Vec<u8>>, Fault> {
+        let (namespace, root) = (self.meta.namespace(), Caller::root());
+        let mut xattrs = BTreeMap::new();
+        for name in namespace.xattr_names(self.meta.versions(), seen.id, Some(at), &root)? {
+            if name.starts_with(b"user.") {
+                let value = namespace.xattr(self.meta.versions(), seen.id, &name, Some(at), &root)?;
+                xattrs.insert(name, value);
+            }
+        }
+        Ok(xattrs)
     }
 
     pub(super) fn plan_name_gone(

@@ -325,15 +325,17 @@ impl Engine {
         {
             plan.tell(ActionKind::Left, &path, id.0, "others set the length since").newest = event.stamp.0;
         }
-        let mtime = undone_mtime(&found.events, extent_base.mtime_ns).filter(|&ns| ns != extent_now.mtime_ns);
-        if shares.is_empty() && size.is_none_or(|size| size == extent_now.size) && mtime.is_none() {
+        let changed_size = size.filter(|&size| size != extent_now.size);
+        let writes = !shares.is_empty() || changed_size.is_some();
+        // Bytes that come from elsewhere are a write and set the time, unless another is named.
+        let mtime = undone_mtime(&found.events, extent_base.mtime_ns).filter(|&ns| writes || ns != extent_now.mtime_ns);
+        if !writes && mtime.is_none() {
             return Ok(());
         }
         for (start, end, newest, older) in ranges {
             let told = plan.tell(ActionKind::Bytes, &path, id.0, "");
             (told.offset, told.len, told.newest, told.older) = (start, end - start, newest.0, older.0);
         }
-        let changed_size = size.filter(|&size| size != extent_now.size);
         if let Some(size) = changed_size {
             plan.tell(ActionKind::Bytes, &path, id.0, format!("length {} to {size}", extent_now.size));
         }
