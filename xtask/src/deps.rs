@@ -30,7 +30,17 @@ const PLACES: &[Place] = &[
     place(
         "evidence",
         "frieze-sim",
-        &["frieze-node", "frieze-client", "frieze-net", "frieze-disk", "frieze-wire", "frieze-hlc", "frieze-base"],
+        // The log of metadata tells it what an edit was.
+        &[
+            "frieze-node",
+            "frieze-client",
+            "frieze-net",
+            "frieze-disk",
+            "frieze-metalog",
+            "frieze-wire",
+            "frieze-hlc",
+            "frieze-base",
+        ],
     ),
     place("examples", "frieze-flights", CLIENTS),
     place("examples", "frieze-wave", CLIENTS),

@@ -46,7 +46,7 @@ impl Auditor {
             ..FrameHeader::of(FrameKind::Request)
         };
         let body = RequestBody { caller: None, request: Some(request) };
-        witness.deliver(conn, Ask { header, body, payload: [].into(), handle })?;
+        witness.deliver(conn, Ask { header, body, payload: [].into(), handle, source: None })?;
         let mine = |answer: &Answer| answer.conn == conn && answer.header.request_id == self.requests;
         let found = witness.said.iter().position(mine).map(|place| witness.said.remove(place));
         match found {

@@ -31,6 +31,12 @@ pub enum Break {
     AnswersLost,
     /// Answers inside gaps do not say so.
     GapsHidden,
+    /// Clones and restores take a state before the one that was asked for.
+    EditsMiss,
+    /// An undo takes back what everybody did.
+    UndoesAll,
+    /// Of what is told of an interval, the last is left out.
+    TimeForgets,
 }
 
 impl Break {
@@ -48,6 +54,9 @@ impl Break {
         Break::StampsOff,
         Break::AnswersLost,
         Break::GapsHidden,
+        Break::EditsMiss,
+        Break::UndoesAll,
+        Break::TimeForgets,
     ];
 
     /// Breaks a request on its way in.
@@ -62,6 +71,16 @@ impl Break {
             Break::RetriesRunAgain if header.seq != Seq(0) => {
                 header.seq = Seq(header.seq.0 << 16 | rng.between(1, 0xffff));
                 header.acked = Seq(0);
+            }
+            Break::EditsMiss => match &mut body.request {
+                Some(Request::Restore(ask)) => ask.at = Hlc(ask.at).previous().0,
+                Some(Request::Clone(ask)) if ask.at != 0 => ask.at = Hlc(ask.at).previous().0,
+                _ => {}
+            },
+            Break::UndoesAll => {
+                if let Some(Request::Undo(ask)) = &mut body.request {
+                    ask.sessions.clear();
+                }
             }
             Break::InstantsExclusive => {
                 let view = match &mut body.request {
@@ -94,6 +113,8 @@ impl Break {
             (Break::GapsHidden, Ok(Reply::List(reply))) => reply.answered.incomplete = false,
             (Break::GapsHidden, Ok(Reply::Open(reply))) => reply.answered.incomplete = false,
             (Break::GapsHidden, Ok(Reply::Read(reply))) => reply.answered.incomplete = false,
+            (Break::TimeForgets, Ok(Reply::Diff(reply))) => drop(reply.differences.pop()),
+            (Break::TimeForgets, Ok(Reply::Story(reply))) => drop(reply.events.pop()),
             _ => {}
         }
         true

@@ -6,13 +6,14 @@ use std::sync::Arc;
 
 use frieze_base::{ErrorKind, Reason, Seq, SessionId};
 use frieze_hlc::Hlc;
+use frieze_wire::edit::CopyRange;
 use frieze_wire::frame::{FrameHeader, FrameKind};
 use frieze_wire::message::{Durability, Punch, Read, Reply, Request, RequestBody, Seek, Sync, Txn, View, Write};
 use frieze_wire::txn::{CloseSession, Grant, Op, OpenSession, Settle};
 
 use crate::machine::{Answer, ConnId, USER};
 use crate::memory::{Asks, Question};
-use crate::witness::{Ask, CHUNK_BYTES, Handle};
+use crate::witness::{Ask, CHUNK_BYTES, Handle, is_dry_run};
 
 /// One thing to do.
 #[derive(Clone, Debug)]
@@ -54,6 +55,17 @@ pub(crate) enum Step {
     },
     Sync {
         inode: u64,
+    },
+    /// A clone, restore or undo.
+    Edit {
+        request: Box<Request>,
+    },
+    CopyRange {
+        source: Handle,
+        source_offset: u64,
+        target: Handle,
+        target_offset: u64,
+        len: u64,
     },
     Ask {
         request: Box<Request>,
@@ -130,7 +142,7 @@ impl Client {
     fn prepare(&mut self, step: &Step) -> Ask {
         let durability = |sync: bool| if sync { Durability::Sync } else { Durability::Async } as i32;
         let mut payload: Arc<[u8]> = [].into();
-        let mut through = None;
+        let (mut through, mut copied) = (None, None);
         let (request, numbered) = match step {
             Step::OpenSession => {
                 let op = Op::OpenSession(OpenSession { command: "sim".to_owned(), host: "sim".to_owned(), uid: USER });
@@ -173,6 +185,19 @@ impl Client {
                 (Request::Punch(punch), true)
             }
             Step::Sync { inode } => (Request::Sync(Sync { inode: *inode }), false),
+            Step::Edit { request } => (Request::clone(request), !is_dry_run(request)),
+            Step::CopyRange { source, source_offset, target, target_offset, len } => {
+                through = Some(target.clone());
+                copied = Some(source.clone());
+                let copy = CopyRange {
+                    source: source.capability.clone(),
+                    source_offset: *source_offset,
+                    target: target.capability.clone(),
+                    target_offset: *target_offset,
+                    len: *len,
+                };
+                (Request::CopyRange(copy), true)
+            }
         };
         self.seq += u64::from(numbered);
         let seq = if numbered { self.seq } else { 0 };
@@ -187,7 +212,13 @@ impl Client {
             payload_crc: frieze_base::crc32c(&payload),
             ..FrameHeader::of(FrameKind::Request)
         };
-        Ask { header, body: RequestBody { caller: None, request: Some(request) }, payload, handle: through }
+        Ask {
+            header,
+            body: RequestBody { caller: None, request: Some(request) },
+            payload,
+            handle: through,
+            source: copied,
+        }
     }
 
     /// The request it waits for, once more, with a name of its own.

@@ -3,6 +3,11 @@
 //! A write that nobody was told of yet may be seen or not, but wholly: a read of now is right if it equals the model
 //! with some of those writes left out.
 
+mod edit;
+mod timeline;
+
+use std::collections::BTreeSet;
+
 use frieze_base::{Fault, Reason, crc32c};
 use frieze_hlc::Hlc;
 use frieze_wire::message::{
@@ -113,6 +118,9 @@ impl Witness {
             (Expect::Write { did, refusals }, result) => {
                 broken(Rule::Linearizable, format!("{request:?} answered {result:?}, expected {did:?} or {refusals:?}"))
             }
+            (Expect::Edit { logged, did }, result) => {
+                self.judge_edit(&asked.ask, request, *logged, did.as_ref(), result, at_once)
+            }
             (Expect::Sync { count }, Ok(Reply::Done(_))) => {
                 // A later answer can cover less than a crash has taken since, never more than there is.
                 self.journal.durable_up_to((*count).min(self.journal.effects.len()));
@@ -154,6 +162,9 @@ impl Witness {
             Request::ReadLink(ask) => ask.view,
             Request::GetXattr(ask) => ask.view,
             Request::Log(ask) => ask.view,
+            Request::Deleted(ask) => ask.view,
+            Request::Diff(ask) => View { at: Some(ask.to), user_at: None },
+            Request::Story(ask) => View { at: Some(ask.upto), user_at: None },
             Request::Read(_) | Request::Seek(_) => asked.ask.handle.as_ref().map_or(View::NOW, |handle| handle.view),
             _ => View::NOW,
         };
@@ -187,6 +198,11 @@ impl Witness {
             }
             (Request::Ping(_), Ok(Reply::Done(_))) | (Request::Status(_), Ok(Reply::Status(_))) => Ok(()),
             (Request::Log(ask), result) => self.judge_log(ask, result),
+            (Request::Diff(ask), result) => self.judge_diff(ask, result),
+            (Request::Story(ask), result) => self.judge_story(ask, result),
+            (Request::Deleted(ask), result) => self.judge_deleted(ask, result),
+            (Request::LastSeen(ask), result) => self.judge_last_seen(ask, result),
+            (Request::Sessions(ask), result) => self.judge_sessions(ask, result),
             (request, result) => broken(Rule::PromisedErrors, format!("{request:?} answered {result:?}")),
         }
     }
@@ -553,6 +569,12 @@ impl Witness {
         let known: Vec<_> = bytes.truncates(all).filter(|(stamp, _)| after(stamp)).map(|(s, len)| (s.0, len)).collect();
         let found: Vec<_> = told(VersionKind::Truncate).map(|version| (version.stamp, version.len)).collect();
         expect_equal("the truncates of a log", &found, &known)?;
+        let known: BTreeSet<Hlc> = bytes.edits(all).filter(after).collect();
+        let by_edits = [VersionKind::Cloned, VersionKind::Restored, VersionKind::Undone, VersionKind::Shared];
+        let found = by_edits.into_iter().flat_map(told).map(|version| Hlc(version.stamp));
+        // Of names, too.
+        let found: BTreeSet<Hlc> = found.filter(|stamp| known.contains(stamp)).collect();
+        expect_equal("the edits of a log", &found, &known)?;
         let sorted = reply.versions.windows(2).all(|pair| pair[0].stamp <= pair[1].stamp);
         expect_equal("the order of a log", &sorted, &true)
     }

@@ -7,13 +7,15 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use frieze_base::{Fault, Rng};
-use frieze_disk::{CrashKind, Disk, SimDisk, SimTime};
+use frieze_base::{Fault, LogIndex, Rng, SegmentId};
+use frieze_disk::{CrashKind, Disk, DiskFile, SimDisk, SimTime};
 use frieze_hlc::Hlc;
+use frieze_metalog::{DataEnd, Metalog, RecoverFrom, SegmentSource};
 use frieze_node::{Conn, Engine, ProcessStats, Responder, Scratch, Seams, Settings};
 use frieze_wire::frame::{FrameHeader, FrameKind};
 use frieze_wire::message::{Hello, Reply, Request, RequestBody, Status, StatusReply};
-use frieze_wire::txn::Caller;
+use frieze_wire::txn::{Batch, Caller};
+use prost::Message;
 
 use crate::breakage::{self, Break};
 use crate::store::SimStore;
@@ -284,6 +286,23 @@ impl Machine {
         probe.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
+    /// An entry of the log of metadata, read from the disk; `None` if it is not there or cannot be read.
+    pub(crate) fn logged(&self, index: u64) -> Option<Batch> {
+        let mut found = None;
+        let all = RecoverFrom {
+            applied: LogIndex(index - 1),
+            data_end: DataEnd { segment: SegmentId(u64::MAX), offset: u64::MAX },
+        };
+        let mut source = LogFiles { disk: &self.disk, files: BTreeMap::new() };
+        Metalog::recover(frieze_metalog::Settings::default(), all, &mut source, &mut |entry| {
+            if entry.index == LogIndex(index) {
+                found = Batch::decode(entry.body.as_slice()).ok();
+            }
+        })
+        .ok()?;
+        found
+    }
+
     pub(crate) fn marks(&mut self) -> Marks {
         let status = self.status();
         Marks {
@@ -292,6 +311,32 @@ impl Machine {
             newest: Hlc(status.newest),
             fenced: status.fenced,
         }
+    }
+}
+
+/// The segments of the log of metadata as they lie on the disk.
+struct LogFiles<'a> {
+    disk: &'a SimDisk,
+    files: BTreeMap<SegmentId, Arc<dyn DiskFile>>,
+}
+
+impl SegmentSource for LogFiles<'_> {
+    fn segments(&mut self) -> Result<Vec<(SegmentId, u64)>, Fault> {
+        let mut found = Vec::new();
+        for name in self.disk.list()? {
+            let id = name.strip_prefix("meta-").and_then(|hex| u64::from_str_radix(hex, 16).ok());
+            if let Some(id) = id.map(SegmentId) {
+                let file = self.disk.open(&name)?;
+                found.push((id, file.len()?));
+                self.files.insert(id, file);
+            }
+        }
+        Ok(found)
+    }
+
+    fn read(&mut self, segment: SegmentId, offset: u64, into: &mut [u8]) -> Result<usize, Fault> {
+        let file = self.files.get(&segment).ok_or(frieze_base::Reason::NotFound)?;
+        Ok(file.read_at(offset, into)?)
     }
 }
 

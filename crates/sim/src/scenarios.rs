@@ -8,8 +8,8 @@ use frieze_wire::txn::{Grant, Op};
 use crate::caches::recalls_lost_and_crossed;
 use crate::client::Step;
 use crate::stage::{
-    Stage, late, make_directory, make_file, read, rename, set_xattr, settle, stamp_of, stat_at, sync_txn, truncate,
-    txn, unlink,
+    Stage, clone_tree, late, make_directory, make_file, read, rename, restore, set_xattr, settle, stamp_of, stat_at,
+    sync_txn, truncate, txn, undo, unlink,
 };
 use crate::violation::{Rule, Verdict, broken};
 use crate::witness::CHUNK_BYTES;
@@ -55,6 +55,7 @@ scenarios! {
     session_outlived,
     failed_sync,
     recalls_lost_and_crossed,
+    crash_at_every_effect_of_an_edit,
 }
 
 const BOTH: [CrashKind; 2] = [CrashKind::Process, CrashKind::Power];
@@ -104,6 +105,60 @@ fn replace_by_rename(stage: &mut Stage) -> Verdict<bool> {
         }
     }
     Ok(true)
+}
+
+/// A clone, a restore and an undo are there wholly or not at all, and a retry after the crash has the one effect.
+fn crash_at_every_effect_of_an_edit(seed: u64) -> Verdict {
+    for kind in BOTH {
+        for edit in 0..3 {
+            for effect in 1..100 {
+                let mut stage = Stage::new(seed + effect, 2)?;
+                let at = tree_of_two_times(&mut stage)?;
+                let sent = match edit {
+                    0 => clone_tree("/d", Hlc::ZERO, "/copy"),
+                    1 => restore("/d", at),
+                    _ => undo(at),
+                };
+                stage.witness.machine.disk.fail_after(effect);
+                let sent = stage.send(0, sent)?;
+                if !stage.witness.machine.is_dying() {
+                    stage.witness.flush()?;
+                }
+                if !stage.witness.machine.disk.is_crashed() {
+                    break;
+                }
+                stage.crash(kind)?;
+                stage.deliver(0, late(&sent, 1_000_000))?;
+                stage.deliver(0, late(&sent, 1_000_001))?;
+                stage.look()?;
+                let file = stage.open(1, "/d/f")?;
+                stage.expect(1, txn(Op::Grant(Grant { inode: file.inode, first: 0, count: 4 })), None)?;
+                let step = stage.write(&file, Some(30_000), 5000, false);
+                stage.expect(1, step, None)?;
+                stage.expect(1, txn(truncate("/d/f", 33_000)), None)?;
+                stage.look()?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A directory with files as they were at an instant, which is returned, and otherwise since.
+fn tree_of_two_times(stage: &mut Stage) -> Verdict<Hlc> {
+    stage.expect(0, txn(make_directory("/d")), None)?;
+    let (one, two) = (stage.make(0, "/d/f")?, stage.make(0, "/d/g")?);
+    let step = stage.write(&one, Some(0), 50_000, false);
+    stage.expect(0, step, None)?;
+    let step = stage.write(&two, None, 100_000, false);
+    let at = stamp_of(stage.ask(0, step)?);
+    let step = stage.write(&one, Some(10_000), 55_000, false);
+    stage.expect(0, step, None)?;
+    stage.expect(0, txn(unlink("/d/g")), None)?;
+    stage.expect(0, txn(rename("/d/f", "/f")), None)?;
+    stage.expect(0, txn(rename("/f", "/d/f")), None)?;
+    stage.make(0, "/d/h")?;
+    stage.barrier()?;
+    Ok(at)
 }
 
 /// A data directory that was begun and not finished is finished by the next start.

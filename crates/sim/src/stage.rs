@@ -6,6 +6,7 @@ use std::sync::Arc;
 use frieze_base::{Reason, Rng, Seq};
 use frieze_disk::CrashKind;
 use frieze_hlc::Hlc;
+use frieze_wire::edit::{CloneTree, Restore, Undo};
 use frieze_wire::message::{Open, Reply, Request, View};
 use frieze_wire::txn::{Make, MakeKind, Op, Remove, Rename, SetAttr, SetXattr, Settle, Target};
 
@@ -245,6 +246,22 @@ pub(crate) fn truncate(path: &str, len: u64) -> Op {
 
 pub(crate) fn set_xattr(path: &str, value: Vec<u8>) -> Op {
     Op::SetXattr(SetXattr { target: target(path), name: b"user.note".to_vec(), value, flags: 0 })
+}
+
+pub(crate) fn clone_tree(from: &str, at: Hlc, to: &str) -> Step {
+    let ask = CloneTree { source: target(from), at: at.0, target: target(to), dry_run: false };
+    Step::Edit { request: Box::new(Request::Clone(ask)) }
+}
+
+pub(crate) fn restore(path: &str, at: Hlc) -> Step {
+    let ask = Restore { target: target(path), at: at.0, delete: true, dry_run: false };
+    Step::Edit { request: Box::new(Request::Restore(ask)) }
+}
+
+/// Undoes everything since an instant.
+pub(crate) fn undo(after: Hlc) -> Step {
+    let ask = Undo { target: target("/"), after: after.0, ..Undo::default() };
+    Step::Edit { request: Box::new(Request::Undo(ask)) }
 }
 
 pub(crate) fn settle(handle: &Handle, keep_grant: bool) -> Op {

@@ -5,6 +5,7 @@
 //! beyond the ends that recovery finds, and the model is made anew from what is left.
 
 mod account;
+mod edit;
 mod liveness;
 mod punch;
 mod restart;
@@ -18,6 +19,7 @@ use frieze_hlc::Hlc;
 use frieze_wire::frame::FrameHeader;
 use frieze_wire::message::{Reply, RequestBody, View};
 
+pub(crate) use edit::is_dry_run;
 use liveness::Liveness;
 
 use crate::journal::{Act, Effect, Journal, LogPlace};
@@ -35,6 +37,8 @@ pub(crate) struct Ask {
     pub(crate) payload: Arc<[u8]>,
     /// The open file it goes through.
     pub(crate) handle: Option<Handle>,
+    /// The open file that a range is copied from.
+    pub(crate) source: Option<Handle>,
 }
 
 /// An open file as the client that opened it knows it.
@@ -63,6 +67,8 @@ pub(crate) enum Expect {
     Txn { logged: bool, did: Result<Ran, Result<(), Reason>> },
     /// A write: what it did, and the refusals that are in order.
     Write { did: Option<Ran>, refusals: Vec<Reason> },
+    /// An edit: what it did if it is in the log, now or from the first time it was asked for.
+    Edit { logged: bool, did: Option<Ran> },
     /// A barrier after so many changes.
     Sync { count: usize },
 }

@@ -1,6 +1,8 @@
 //! What simulated clients do: random, but never aimless: names are few, so that they collide, and instants are those at
 //! which something happened.
 
+mod time;
+
 use std::sync::Arc;
 
 use frieze_base::Rng;
@@ -46,7 +48,7 @@ type Work<'a> = fn(&mut Workload<'a>, &Client) -> Vec<Step>;
 
 impl<'a> Workload<'a> {
     /// Kinds of work with their weights.
-    const WORK: [(u64, Work<'a>); 28] = [
+    const WORK: [(u64, Work<'a>); 37] = [
         (10, Self::make_file),
         (5, Self::make_directory),
         (2, Self::make_link),
@@ -75,6 +77,15 @@ impl<'a> Workload<'a> {
         (2, Self::snapshot),
         (2, Self::log),
         (1, Self::odd),
+        (4, Self::clone_tree),
+        (4, Self::restore),
+        (3, Self::undo),
+        (4, Self::copy_range),
+        (4, Self::diff),
+        (2, Self::story),
+        (1, Self::deleted),
+        (1, Self::last_seen),
+        (1, Self::sessions),
     ];
 
     /// The steps of the next piece of work.

@@ -31,6 +31,25 @@ pub(crate) enum What {
     Touch {
         mtime_ns: i64,
     },
+    /// A clone, restore, undo or copied range decided some of it.
+    Edit {
+        shares: Vec<Shared>,
+        /// The length it set.
+        size: Option<u64>,
+    },
+}
+
+/// A range that shows what an older state held.
+#[derive(Clone, Debug)]
+pub(crate) struct Shared {
+    /// First byte.
+    pub(crate) start: u64,
+    /// One past the last.
+    pub(crate) end: u64,
+    /// False: it is a hole that was made, not what another state holds there.
+    pub(crate) shows: bool,
+    /// What that state held there: the rest of the range is a hole.
+    pub(crate) pieces: Vec<(u64, Arc<[u8]>)>,
 }
 
 /// Bytes written.
@@ -102,16 +121,37 @@ impl Bytes {
         })
     }
 
-    /// How many of the chunks `first..=last` have a record, chunks being of `chunk_bytes`.
+    /// How many of the chunks `first..=last` have a record, or show what another state holds, chunks being of
+    /// `chunk_bytes`.
     pub(crate) fn chunks_written(&self, first: u64, last: u64, chunk_bytes: u64) -> u64 {
         let mut chunks = BTreeSet::new();
+        let mut shown: Vec<(u64, u64)> = Vec::new();
         for event in &self.events {
             match &event.what {
                 What::Write(write) => chunks.extend(write.offset / chunk_bytes..=(write.end() - 1) / chunk_bytes),
-                // Of the others it only has the written ones.
-                What::Punch(punch) => chunks.extend([punch.offset / chunk_bytes]),
-                What::Truncate { .. } | What::Touch { .. } => {}
+                // Of the others it has those that were written or showed something: the ones now get a record.
+                What::Punch(punch) => {
+                    let (start, end) = (punch.offset / chunk_bytes, (punch.offset + punch.len - 1) / chunk_bytes);
+                    chunks.insert(start);
+                    for (from, to) in &shown {
+                        chunks.extend((from / chunk_bytes).max(start)..=((to - 1) / chunk_bytes).min(end));
+                    }
+                }
+                What::Truncate { len } => cut_out(&mut shown, *len, u64::MAX),
+                What::Edit { shares, size } => {
+                    for share in shares {
+                        cut_out(&mut shown, share.start, share.end);
+                        shown.extend(share.shows.then_some((share.start, share.end)));
+                    }
+                    if let Some(len) = size {
+                        cut_out(&mut shown, *len, u64::MAX);
+                    }
+                }
+                What::Touch { .. } => {}
             }
+        }
+        for (start, end) in shown {
+            chunks.extend((start / chunk_bytes).max(first)..=((end - 1) / chunk_bytes).min(last));
         }
         chunks.iter().filter(|chunk| (first..=last).contains(chunk)).count() as u64
     }
@@ -127,8 +167,8 @@ impl Bytes {
     pub(crate) fn size(&self, cut: Cut<'_>) -> u64 {
         self.within(cut).fold(0, |size, event| match &event.what {
             What::Write(write) => size.max(write.end()),
-            What::Truncate { len } => *len,
-            What::Punch(_) | What::Touch { .. } => size,
+            What::Truncate { len } | What::Edit { size: Some(len), .. } => *len,
+            What::Punch(_) | What::Touch { .. } | What::Edit { size: None, .. } => size,
         })
     }
 
@@ -171,9 +211,76 @@ impl Bytes {
                 }
                 What::Truncate { len } => bytes[((*len).clamp(start, end) - start) as usize..].fill(0),
                 What::Touch { .. } => {}
+                What::Edit { shares, size } => {
+                    for share in shares {
+                        let (from, to) = (share.start.clamp(start, end), share.end.clamp(start, end));
+                        bytes[(from - start) as usize..(to - start) as usize].fill(0);
+                        for (at, piece) in &share.pieces {
+                            let (from, to) = ((*at).max(start), (at + piece.len() as u64).min(end));
+                            if from < to {
+                                let source = &piece[(from - at) as usize..(to - at) as usize];
+                                bytes[(from - start) as usize..(to - start) as usize].copy_from_slice(source);
+                            }
+                        }
+                    }
+                    if let Some(len) = size {
+                        bytes[((*len).clamp(start, end) - start) as usize..].fill(0);
+                    }
+                }
             }
         }
         bytes
+    }
+
+    /// What a range holds at a cut, moved by so many bytes: what is no piece is a hole.
+    pub(crate) fn pieces(&self, cut: Cut<'_>, from: u64, to: u64, moved: i64) -> Vec<(u64, Arc<[u8]>)> {
+        let mut pieces = Vec::new();
+        let mut at = from;
+        for (start, end) in self.data(cut) {
+            let (start, end) = (start.max(at), end.min(to));
+            if start < end {
+                pieces.push((start.wrapping_add_signed(moved), self.read(cut, start, end - start).into()));
+                at = end;
+            }
+        }
+        pieces
+    }
+
+    /// The edits of a cut that decided bytes or length, by stamp.
+    pub(crate) fn edits<'a>(&'a self, cut: Cut<'a>) -> impl Iterator<Item = Hlc> {
+        self.within(cut).filter(|event| matches!(event.what, What::Edit { .. })).map(|event| event.stamp)
+    }
+
+    /// True if bytes or length were changed after an instant and up to another.
+    pub(crate) fn is_changed(&self, after: Hlc, upto: Hlc) -> bool {
+        let within = |event: &&Event| event.stamp > after && event.stamp <= upto;
+        self.events.iter().filter(within).any(|event| !matches!(event.what, What::Touch { .. }))
+    }
+
+    /// Stamps of the newest changes of the bytes of a range.
+    pub(crate) fn newest_of(&self, start: u64, end: u64) -> BTreeSet<Hlc> {
+        let mut tops: Vec<(u64, u64, Hlc)> = Vec::new();
+        for event in &self.events {
+            let mut ranges = match &event.what {
+                What::Write(write) => vec![(write.offset, write.end())],
+                What::Punch(punch) => vec![(punch.offset, punch.offset + punch.len)],
+                What::Truncate { len } => vec![(*len, u64::MAX)],
+                What::Touch { .. } => Vec::new(),
+                What::Edit { shares, size } => {
+                    let shared = shares.iter().map(|share| (share.start, share.end));
+                    shared.chain(size.map(|len| (len, u64::MAX))).collect()
+                }
+            };
+            ranges.iter_mut().for_each(|(from, to)| (*from, *to) = ((*from).max(start), (*to).min(end)));
+            for (start, end) in ranges.into_iter().filter(|(from, to)| from < to) {
+                let left = tops
+                    .iter()
+                    .flat_map(|(from, to, stamp)| [(*from, (*to).min(start), *stamp), ((*from).max(end), *to, *stamp)]);
+                tops = left.filter(|(from, to, _)| from < to).collect();
+                tops.push((start, end, event.stamp));
+            }
+        }
+        tops.into_iter().map(|(_, _, stamp)| stamp).collect()
     }
 
     /// The first offset from `offset` on that holds data (or, `data` false, a hole); the end of the file is a hole.
@@ -182,8 +289,7 @@ impl Bytes {
         if offset >= size {
             return None;
         }
-        let mut ranges = self.ranges(cut);
-        ranges.sort_unstable();
+        let ranges = self.data(cut);
         if data {
             return ranges.iter().filter(|(_, to)| *to > offset).map(|(from, _)| (*from).max(offset)).min();
         }
@@ -199,8 +305,7 @@ impl Bytes {
 
     /// Bytes that hold data.
     pub(crate) fn live(&self, cut: Cut<'_>) -> u64 {
-        let mut ranges = self.ranges(cut);
-        ranges.sort_unstable();
+        let ranges = self.data(cut);
         let (mut live, mut at) = (0, 0);
         for (from, to) in ranges {
             live += to.saturating_sub(from.max(at));
@@ -209,26 +314,35 @@ impl Bytes {
         live
     }
 
-    /// The ranges that hold data; they may overlap.
-    fn ranges(&self, cut: Cut<'_>) -> Vec<(u64, u64)> {
+    /// The ranges that hold data, sorted; they may overlap.
+    fn data(&self, cut: Cut<'_>) -> Vec<(u64, u64)> {
         let mut ranges: Vec<(u64, u64)> = Vec::new();
         for event in self.within(cut) {
             match &event.what {
                 What::Write(write) => ranges.push((write.offset, write.end())),
-                What::Punch(punch) => {
-                    let (start, end) = (punch.offset, punch.offset + punch.len);
-                    let cut = ranges.iter().flat_map(|(from, to)| [(*from, (*to).min(start)), ((*from).max(end), *to)]);
-                    ranges = cut.filter(|(from, to)| from < to).collect();
-                }
-                What::Truncate { len } => {
-                    ranges.retain(|(from, _)| from < len);
-                    ranges.iter_mut().for_each(|(_, to)| *to = (*to).min(*len));
-                }
+                What::Punch(punch) => cut_out(&mut ranges, punch.offset, punch.offset + punch.len),
+                What::Truncate { len } => cut_out(&mut ranges, *len, u64::MAX),
                 What::Touch { .. } => {}
+                What::Edit { shares, size } => {
+                    for share in shares {
+                        cut_out(&mut ranges, share.start, share.end);
+                        ranges.extend(share.pieces.iter().map(|(at, piece)| (*at, at + piece.len() as u64)));
+                    }
+                    if let Some(len) = size {
+                        cut_out(&mut ranges, *len, u64::MAX);
+                    }
+                }
             }
         }
+        ranges.sort_unstable();
         ranges
     }
+}
+
+/// Takes `start..end` from ranges.
+fn cut_out(ranges: &mut Vec<(u64, u64)>, start: u64, end: u64) {
+    let left = ranges.iter().flat_map(|(from, to)| [(*from, (*to).min(start)), ((*from).max(end), *to)]);
+    *ranges = left.filter(|(from, to)| from < to).collect();
 }
 
 #[cfg(test)]

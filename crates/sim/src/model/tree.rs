@@ -3,10 +3,15 @@
 //! A change is decided on the state of now and then committed at a stamp. Whoever asks is the owner of everything
 //! (rights are the business of the namespace's own tests).
 
+mod edit;
+
+pub(crate) use edit::Differs;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use frieze_base::Reason;
 use frieze_hlc::Hlc;
+use frieze_wire::edit::Edit;
 use frieze_wire::message::FileKind;
 use frieze_wire::txn::{Make, MakeKind, Op, Rename, SetAttr, SetXattr, Target};
 
@@ -30,6 +35,16 @@ impl<T> Versions<T> {
     pub(crate) fn at(&self, at: Hlc) -> Option<&T> {
         let count = self.0.partition_point(|(from, _)| *from <= at);
         self.0[..count].last().map(|(_, value)| value)
+    }
+
+    /// The value at an instant, and since when.
+    pub(crate) fn version_at(&self, at: Hlc) -> Option<&(Hlc, T)> {
+        self.0[..self.0.partition_point(|(from, _)| *from <= at)].last()
+    }
+
+    /// When the newest value came.
+    pub(crate) fn newest(&self) -> Option<Hlc> {
+        self.0.last().map(|(from, _)| *from)
     }
 
     /// The value from `stamp` on.
@@ -61,6 +76,16 @@ impl Node {
     pub(crate) fn is_directory(&self) -> bool {
         self.kind == FileKind::Directory
     }
+
+    fn set_xattr(&mut self, name: &[u8], value: Option<&[u8]>) {
+        if name == frieze_node::BINDING_XATTR {
+            self.plugin = String::from_utf8(value.unwrap_or_default().to_vec()).unwrap_or_default();
+        }
+        match value {
+            Some(value) => self.xattrs.insert(name.to_vec(), value.to_vec()),
+            None => self.xattrs.remove(name),
+        };
+    }
 }
 
 /// Every name and inode that ever was.
@@ -89,6 +114,7 @@ pub(crate) enum Change {
     Rename { id: u64, from: (u64, Vec<u8>), to: (u64, Vec<u8>), replaced: Option<u64>, exchange: bool },
     SetAttr { id: u64, set: Box<SetAttr> },
     SetXattr { id: u64, name: Vec<u8>, value: Option<Vec<u8>> },
+    Edit { edit: Box<Edit> },
 }
 
 impl Tree {
@@ -120,7 +146,7 @@ impl Tree {
         names.filter_map(move |(name, versions)| Some((name.as_slice(), (*versions.at(at)?)?)))
     }
 
-    fn entry(&self, parent: u64, name: &[u8], at: Hlc) -> Option<u64> {
+    pub(crate) fn entry(&self, parent: u64, name: &[u8], at: Hlc) -> Option<u64> {
         *self.entries.get(&parent)?.get(name)?.at(at)?
     }
 
@@ -231,6 +257,7 @@ impl Tree {
                 }
                 Ok(Change::SetXattr { id, name: op.name.clone(), value: None })
             }
+            Op::Edit(edit) => self.decide_edit(edit),
             _ => Err(Reason::Unsupported),
         }
     }
@@ -369,17 +396,9 @@ impl Tree {
             }
             Change::SetAttr { id, set } => self.set_attr(*id, set, stamp),
             Change::SetXattr { id, name, value } => {
-                let binds = name == frieze_node::BINDING_XATTR;
-                self.edit(*id, stamp, |node| {
-                    if binds {
-                        node.plugin = String::from_utf8(value.clone().unwrap_or_default()).unwrap_or_default();
-                    }
-                    match value {
-                        Some(value) => node.xattrs.insert(name.clone(), value.clone()),
-                        None => node.xattrs.remove(name),
-                    };
-                });
+                self.edit(*id, stamp, |node| node.set_xattr(name, value.as_deref()));
             }
+            Change::Edit { edit } => return (self.commit_edit(edit, stamp), false),
         }
         match change {
             Change::Link { id, .. }
@@ -387,7 +406,7 @@ impl Tree {
             | Change::Rename { id, .. }
             | Change::SetAttr { id, .. }
             | Change::SetXattr { id, .. } => (*id, false),
-            Change::Nothing { .. } | Change::Make { .. } => (0, false),
+            Change::Nothing { .. } | Change::Make { .. } | Change::Edit { .. } => (0, false),
         }
     }
 

@@ -29,6 +29,9 @@ impl Witness {
             }
             Request::Write(write) => self.account_write(ask, write.append, write.offset, before, after),
             Request::Punch(punch) => self.account_punch(ask, punch.offset, punch.len, before, after),
+            Request::Clone(_) | Request::Restore(_) | Request::Undo(_) | Request::CopyRange(_) => {
+                self.account_edit(ask, request, before, after)
+            }
             Request::Sync(_) => Ok(Expect::Sync { count: self.journal.effects.len() }),
             _ if entries + records > 0 => {
                 broken(Rule::Once, format!("{request:?} made {entries} entries and {records} records"))
@@ -66,7 +69,11 @@ impl Witness {
 
     /// The number of the inode that an operation has just made, as the server tells it; 0 if it makes none.
     pub(super) fn number_of_made(&mut self, op: &Op) -> Verdict<u64> {
-        let Op::Make(make) = op else { return Ok(0) };
+        let make = match op {
+            Op::Make(make) => make,
+            Op::Edit(edit) => return self.number_of_made_by_edit(edit),
+            _ => return Ok(0),
+        };
         if !matches!(self.model.tree.decide(op), Ok(Change::Make { .. })) {
             return Ok(0);
         }
@@ -74,10 +81,15 @@ impl Witness {
         let Some(Reply::Stat(reply)) = self.machine.look(Request::Stat(Stat { target, view: View::NOW })) else {
             return broken(Rule::Linearizable, format!("what {op:?} has made is not there"));
         };
-        let id = reply.attr.inode;
+        self.note_made(reply.attr.inode, 1)
+    }
+
+    /// Notes that `count` inodes from `id` on were made, numbers that nothing ever had.
+    pub(super) fn note_made(&mut self, id: u64, count: u64) -> Verdict<u64> {
         // They follow each other; after a loss of power some are left out, never used twice.
         let follows = id == self.model.tree.last_id() + 1 || (self.skips_ids && id > self.model.tree.last_id());
-        if !self.made.insert(id) || !follows {
+        let new = (id..id + count).all(|id| self.made.insert(id));
+        if !new || !follows {
             return broken(
                 Rule::Once,
                 format!(
@@ -231,7 +243,7 @@ impl Witness {
     }
 
     /// True if the server has seen a newer number of the session.
-    pub(super) fn is_behind(&self, ask: &Ask) -> bool {
+    pub(crate) fn is_behind(&self, ask: &Ask) -> bool {
         self.newest_seq.get(&ask.header.session.0).is_some_and(|newest| *newest > ask.header.seq.0)
     }
 

@@ -68,6 +68,7 @@ impl Witness {
                 LogPlace::Data(end) => end > known_records && records >= end,
             };
             if whole {
+                let doubt = self.edit_in_doubt(doubt)?;
                 self.newest_stamp = self.newest_stamp.max(doubt.stamp);
                 let made = match &doubt.act {
                     Act::Txn(op) if self.model.preview(doubt.session, doubt.seq, op) == Err(Ok(())) => {

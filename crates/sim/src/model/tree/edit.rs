@@ -1,0 +1,210 @@
+//! Edits in the model: what one says is done step by step, and two states of a tree are compared.
+
+use std::collections::BTreeSet;
+
+use frieze_base::Reason;
+use frieze_hlc::Hlc;
+use frieze_wire::edit::{Edit, NEW, Share};
+use frieze_wire::message::FileKind;
+
+use super::{Change, Node, Tree};
+use crate::model::bytes::{Cut, Shared, What};
+
+/// In what two states of a tree may differ.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Differs {
+    /// In nothing.
+    Nothing,
+    /// The second may hold more names.
+    MoreNames,
+}
+
+impl Tree {
+    pub(super) fn decide_edit(&self, edit: &Edit) -> Result<Change, Reason> {
+        for set in edit.names.iter().filter(|set| set.directory & NEW == 0) {
+            if self.entry(set.directory, &set.name, Hlc::MAX).unwrap_or(0) != set.expect {
+                return Err(Reason::Superseded);
+            }
+        }
+        Ok(Change::Edit { edit: Box::new(edit.clone()) })
+    }
+
+    /// Does everything an edit says; returns the number of the first inode it made, or 0.
+    pub(super) fn commit_edit(&mut self, edit: &Edit, stamp: Hlc) -> u64 {
+        let first = self.last_id + 1;
+        let number = |id: u64| if id & NEW == 0 { id } else { first + (id & !NEW) };
+        for new in &edit.new {
+            self.last_id += 1;
+            let kind = FileKind::try_from(new.kind).expect("the server made it");
+            let directory = kind == FileKind::Directory;
+            let mut node = Node {
+                links: if directory { 2 } else { 0 },
+                atime_ns: new.atime_ns,
+                target: new.target.clone(),
+                plugin: new.plugin.clone(),
+                ..super::new_node(kind, new.mode, stamp)
+            };
+            for xattr in &new.xattrs {
+                node.set_xattr(&xattr.name, xattr.value.as_deref());
+            }
+            self.nodes.entry(self.last_id).or_default().set(stamp, node);
+            if kind == FileKind::File {
+                let shares = new.shares.iter().map(|share| self.shared(share)).collect();
+                self.write(self.last_id, stamp, What::Edit { shares, size: Some(new.size) });
+            }
+            self.write(self.last_id, stamp, What::Touch { mtime_ns: new.mtime_ns });
+        }
+        let mut touched: BTreeSet<u64> = BTreeSet::new();
+        for set in &edit.names {
+            let (directory, inode) = (number(set.directory), number(set.inode));
+            let before = self.entry(directory, &set.name, Hlc::MAX).unwrap_or(0);
+            if before == inode {
+                continue;
+            }
+            touched.extend([directory, before, inode]);
+            let now = (inode != 0).then_some(inode);
+            self.set_entry(directory, &set.name, now, stamp);
+            if before != 0 && !self.is_directory(before) {
+                self.edit(before, stamp, |node| node.links -= 1);
+            }
+            if inode != 0 {
+                let is_directory = self.is_directory(inode);
+                self.edit(inode, stamp, |node| match is_directory {
+                    true => node.parent = directory,
+                    false => node.links += 1,
+                });
+            }
+        }
+        touched.remove(&0);
+        for id in touched {
+            if !self.is_directory(id) {
+                continue;
+            }
+            let parent = self.node(id, Hlc::MAX).map_or(0, |node| node.parent);
+            let named = id == super::ROOT || self.list(parent, Hlc::MAX).any(|(_, named)| named == id);
+            let below: Vec<u64> = self.list(id, Hlc::MAX).map(|(_, id)| id).collect();
+            let below = below.into_iter().filter(|id| self.is_directory(*id)).count() as u32;
+            self.edit(id, stamp, |node| node.links = if named { 2 + below } else { 0 });
+        }
+        for state in &edit.states {
+            let id = state.inode;
+            if state.size.is_some() || !state.shares.is_empty() {
+                let shares = state.shares.iter().map(|share| self.shared(share)).collect();
+                self.write(id, stamp, What::Edit { shares, size: state.size });
+            }
+            if let Some(mtime_ns) = state.mtime_ns {
+                self.write(id, stamp, What::Touch { mtime_ns });
+            }
+            self.edit(id, stamp, |node| {
+                node.mode = state.mode.unwrap_or(node.mode);
+                node.atime_ns = state.atime_ns.unwrap_or(node.atime_ns);
+                for xattr in &state.xattrs {
+                    node.set_xattr(&xattr.name, xattr.value.as_deref());
+                }
+            });
+        }
+        if edit.new.is_empty() { 0 } else { first }
+    }
+
+    /// When a name was changed last.
+    pub(crate) fn named_at(&self, directory: u64, name: &[u8]) -> Option<Hlc> {
+        self.entries.get(&directory)?.get(name)?.newest()
+    }
+
+    /// Names that were changed at a stamp.
+    pub(crate) fn names_changed(&self, stamp: Hlc) -> Vec<(u64, &[u8])> {
+        let all = self.entries.iter().flat_map(|(parent, names)| names.iter().map(move |name| (*parent, name)));
+        let changed = all.filter(|(_, (_, versions))| versions.at(stamp) != versions.at(stamp.previous()));
+        changed.map(|(parent, (name, _))| (parent, name.as_slice())).collect()
+    }
+
+    /// Names that once were in a directory and are not at an instant: what they stood for, and since when not.
+    pub(crate) fn names_gone(&self, directory: u64, at: Hlc) -> Vec<(&[u8], u64, Hlc)> {
+        let names = self.entries.get(&directory).into_iter().flatten();
+        let gone = names.filter_map(|(name, versions)| {
+            let (from, None) = versions.version_at(at)? else { return None };
+            Some((name.as_slice(), (*versions.at(from.previous())?)?, *from))
+        });
+        gone.collect()
+    }
+
+    fn shared(&self, share: &Share) -> Shared {
+        let end = if share.len == 0 { u64::MAX } else { share.start + share.len };
+        let then = cut(Hlc(share.at));
+        let pieces = match share.inode {
+            0 => Vec::new(),
+            inode => {
+                let moved = share.start.wrapping_sub(share.offset).cast_signed();
+                self.bytes(inode).pieces(then, share.offset, share.offset + (end - share.start), moved)
+            }
+        };
+        Shared { start: share.start, end, shows: share.inode != 0, pieces }
+    }
+
+    /// Where two states of a tree differ, the first difference in words; `None` if they do not.
+    pub(crate) fn compare(&self, one: (u64, Hlc), two: (u64, Hlc), differs: Differs) -> Option<String> {
+        let mut left = vec![(one.0, two.0, String::new())];
+        while let Some((one_id, two_id, path)) = left.pop() {
+            let (Some(old), Some(new)) = (self.node(one_id, one.1), self.node(two_id, two.1)) else {
+                return Some(format!("{path:?}: inode {one_id} or {two_id} is not there"));
+            };
+            let of = |node: &Node| (node.kind, node.mode, node.target.clone(), node.xattrs.clone());
+            if of(old) != of(new) {
+                return Some(format!("{path:?}: {new:?} instead of {old:?}"));
+            }
+            match old.kind {
+                FileKind::File => {
+                    if let Some(words) = self.compare_bytes((one_id, one.1), (two_id, two.1)) {
+                        return Some(format!("{path:?}, inode {one_id} and {two_id}: {words}"));
+                    }
+                    continue;
+                }
+                FileKind::Directory => {}
+                _ => continue,
+            }
+            for (name, id) in self.list(one_id, one.1) {
+                let path = format!("{path}/{}", String::from_utf8_lossy(name));
+                match self.entry(two_id, name, two.1) {
+                    Some(other) => left.push((id, other, path)),
+                    None => return Some(format!("{path:?} is missing")),
+                }
+            }
+            let more = |(name, _): &(&[u8], u64)| self.entry(one_id, name, one.1).is_none();
+            if let Some((name, id)) = self.list(two_id, two.1).find(more).filter(|_| differs == Differs::Nothing) {
+                return Some(format!("{path}/{} is more (inode {id})", String::from_utf8_lossy(name)));
+            }
+        }
+        None
+    }
+
+    /// How two states of files differ in length, time and content.
+    fn compare_bytes(&self, one: (u64, Hlc), two: (u64, Hlc)) -> Option<String> {
+        let of = |(id, upto): (u64, Hlc)| (self.bytes(id).size(cut(upto)), self.bytes(id).mtime_ns(cut(upto)));
+        if of(one) != of(two) {
+            return Some(format!("length and time {:?} instead of {:?}", of(two), of(one)));
+        }
+        let byte = self.differing(one, two, of(one).0)?;
+        let read = |(id, upto): (u64, Hlc)| self.bytes(id).read(cut(upto), byte, 8);
+        Some(format!("byte {byte} of {}: {:02x?} instead of {:02x?}", of(one).0, read(two), read(one)))
+    }
+
+    /// The first byte below `size` in which two states of files differ.
+    pub(crate) fn differing(&self, one: (u64, Hlc), two: (u64, Hlc), size: u64) -> Option<u64> {
+        let [(old, old_cut), (new, new_cut)] = [one, two].map(|(id, upto)| (self.bytes(id), cut(upto)));
+        let mut ranges: Vec<(u64, u64)> = [(old, old_cut), (new, new_cut)]
+            .iter()
+            .flat_map(|(bytes, cut)| bytes.pieces(*cut, 0, size, 0))
+            .map(|(at, piece)| (at, piece.len() as u64))
+            .collect();
+        ranges.sort_unstable();
+        ranges.into_iter().find_map(|(at, len)| {
+            let (old, new) = (old.read(old_cut, at, len), new.read(new_cut, at, len));
+            let byte = |bytes: &[u8], at: usize| bytes.get(at).copied().unwrap_or(0);
+            (0..len as usize).find(|i| byte(&old, *i) != byte(&new, *i)).map(|i| at + i as u64)
+        })
+    }
+}
+
+fn cut(upto: Hlc) -> Cut<'static> {
+    Cut { upto, without: &[] }
+}

@@ -1,0 +1,196 @@
+//! What an edit did: the transaction that the server made of it stands in its log. That it was carried out is checked like
+//! any other change; that it is what was asked for is checked here, and in `judge::edit`.
+
+use frieze_base::Reason;
+use frieze_hlc::Hlc;
+use frieze_wire::edit::{Edit, NEW, Undo};
+use frieze_wire::message::{Reply, Request, Stat, View};
+use frieze_wire::txn::{Op, Target, Transaction};
+
+use super::{Ask, Expect, Witness};
+use crate::journal::{Act, Effect, LogPlace};
+use crate::machine::Marks;
+use crate::model::bytes::Cut;
+use crate::violation::{Rule, Verdict, broken};
+
+impl Witness {
+    pub(super) fn account_edit(
+        &mut self,
+        ask: &Ask,
+        request: &Request,
+        before: Marks,
+        after: Marks,
+    ) -> Verdict<Expect> {
+        let (session, seq, acked) = (ask.header.session.0, ask.header.seq.0, ask.header.acked.0);
+        let (entries, records) = (after.index - before.index, after.records - before.records);
+        if entries > 1 || records > 0 || (entries > 0 && is_dry_run(request)) {
+            return broken(Rule::Once, format!("{request:?} made {entries} entries and {records} records"));
+        }
+        let did = self.model.sessions.get(&session).and_then(|state| state.ran.get(&seq)).cloned();
+        let effect = Effect {
+            place: LogPlace::Meta(before.index + 1),
+            stamp: after.newest,
+            session,
+            seq,
+            acked,
+            act: Act::Edit,
+            made: 0,
+            answered: false,
+            durable: false,
+        };
+        let logged = if entries == 1 { self.edit_logged(before.index + 1)? } else { None };
+        let Some(transaction) = logged else {
+            // Not run, or it died over it: what is in the log is seen after the next start.
+            self.doubts = vec![effect];
+            return Ok(Expect::Edit { logged: false, did });
+        };
+        let op = Op::Edit(self.edit_of(&effect, transaction)?);
+        let preview = self.model.preview(session, seq, &op);
+        if preview.is_err() {
+            self.check_stamp(after.newest)?;
+        }
+        if let (Request::Undo(undo), Op::Edit(edit)) = (request, &op) {
+            self.check_undo(undo, edit)?;
+        }
+        let made = if preview == Err(Ok(())) { self.number_of_made(&op)? } else { 0 };
+        let ran = self.model.run(session, seq, acked, &op, after.newest);
+        self.journal.effects.push(Effect { act: Act::Txn(Box::new(op)), made, ..effect });
+        Ok(Expect::Edit { logged: true, did: Some(ran) })
+    }
+
+    /// The transaction of an edit in the log; `None` if the disk stopped before it could be read.
+    fn edit_logged(&self, index: u64) -> Verdict<Option<Transaction>> {
+        match self.machine.logged(index) {
+            None if self.machine.is_dying() => Ok(None),
+            None => broken(Rule::Durable, format!("entry {index} is said to be in the log, and cannot be read")),
+            Some(batch) => match <[Transaction; 1]>::try_from(batch.transactions) {
+                Ok([one]) => Ok(Some(one)),
+                Err(all) => broken(Rule::Once, format!("an edit is one of {} transactions", all.len())),
+            },
+        }
+    }
+
+    fn edit_of(&self, effect: &Effect, transaction: Transaction) -> Verdict<Edit> {
+        match transaction.op {
+            Some(Op::Edit(edit)) if (transaction.session, transaction.seq) == (effect.session, effect.seq) => Ok(edit),
+            other => broken(
+                Rule::Once,
+                format!("for edit {} of session {} the log has {other:?}", effect.seq, effect.session),
+            ),
+        }
+    }
+
+    /// What a restart found in the log of an edit that the server died over.
+    pub(super) fn edit_in_doubt(&mut self, doubt: Effect) -> Verdict<Effect> {
+        let (Act::Edit, LogPlace::Meta(index)) = (&doubt.act, doubt.place) else { return Ok(doubt) };
+        let Some(transaction) = self.edit_logged(index)? else {
+            return broken(Rule::Durable, format!("entry {index} was recovered and cannot be read"));
+        };
+        let edit = self.edit_of(&doubt, transaction)?;
+        Ok(Effect { act: Act::Txn(Box::new(Op::Edit(edit))), ..doubt })
+    }
+
+    /// The number of the first inode that an edit has just made.
+    pub(super) fn number_of_made_by_edit(&mut self, edit: &Edit) -> Verdict<u64> {
+        if edit.new.is_empty() {
+            return Ok(0);
+        }
+        let Some(set) = edit.names.iter().find(|set| set.inode & NEW != 0 && set.directory & NEW == 0) else {
+            return broken(Rule::Tree, format!("an edit makes inodes without a name: {edit:?}"));
+        };
+        let target = Target { base: set.directory, path: set.name.clone(), follow: false };
+        let Some(Reply::Stat(reply)) = self.machine.look(Request::Stat(Stat { target, view: View::NOW })) else {
+            return broken(Rule::Linearizable, format!("what an edit has made is not there: {set:?}"));
+        };
+        self.note_made(reply.attr.inode - (set.inode & !NEW), edit.new.len() as u64)
+    }
+
+    /// An undo touches only what the actor changed last.
+    fn check_undo(&self, undo: &Undo, edit: &Edit) -> Verdict {
+        let actor = |stamp: Hlc| {
+            let by = self.journal.stamped(stamp).map(|effect| effect.session);
+            stamp > Hlc(undo.after)
+                && (undo.upto == 0 || stamp <= Hlc(undo.upto))
+                && (undo.sessions.is_empty() || by.is_some_and(|by| undo.sessions.contains(&by)))
+        };
+        let tree = &self.model.tree;
+        for set in edit.names.iter().filter(|set| set.directory & NEW == 0) {
+            let newest = tree.named_at(set.directory, &set.name);
+            if !newest.is_some_and(actor) {
+                return broken(
+                    Rule::Linearizable,
+                    format!("{undo:?} changes {set:?}, which was changed last at {newest:?}, by another"),
+                );
+            }
+        }
+        for state in &edit.states {
+            for share in &state.shares {
+                let newest = tree.bytes(state.inode).newest_of(share.start, share.start + share.len);
+                // A hole where nothing showed leaves no record in the chunks that were never written.
+                let is_nothing = |stamp: Hlc| match self.journal.stamped(stamp).map(|effect| &effect.act) {
+                    Some(Act::Punch { punch, .. }) => {
+                        let (from, to) = (punch.offset.max(share.start), punch.offset + punch.len);
+                        let before = Cut { upto: stamp.previous(), without: &[] };
+                        let to = to.min(share.start + share.len);
+                        tree.bytes(state.inode).pieces(before, from, to, 0).is_empty()
+                    }
+                    _ => false,
+                };
+                let mut others = newest.into_iter().filter(|stamp| !actor(*stamp));
+                if let Some(other) = others.find(|stamp| !is_nothing(*stamp)) {
+                    return broken(
+                        Rule::Linearizable,
+                        format!("{undo:?} changes {share:?} of inode {}, written at {other} by another", state.inode),
+                    );
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Why an edit may be refused as things are; empty: it may not.
+    pub(crate) fn refusals_of_edit(&self, ask: &Ask, request: &Request) -> Vec<Reason> {
+        if !self.model.sessions.contains_key(&ask.header.session.0) {
+            return vec![Reason::UnknownSession];
+        }
+        let tree = &self.model.tree;
+        let now = Hlc::MAX;
+        let parent = |target: &Target| tree.place(&Target { follow: false, ..target.clone() }, false, now);
+        match request {
+            Request::Clone(ask) => {
+                let at = if ask.at == 0 { now } else { Hlc(ask.at) };
+                match (tree.resolve(&ask.source, at), parent(&ask.target)) {
+                    (Err(reason), _) | (_, Err(reason)) => vec![reason],
+                    (Ok(_), Ok(place)) if place.found.is_some() => vec![Reason::Exists],
+                    _ => Vec::new(),
+                }
+            }
+            Request::Restore(ask) => {
+                let target = Target { follow: false, ..ask.target.clone() };
+                match (parent(&target), tree.resolve(&target, Hlc(ask.at))) {
+                    (Err(reason), _) => vec![reason],
+                    (_, Err(reason @ (Reason::NotFound | Reason::NotDirectory))) => {
+                        vec![reason, Reason::NotFound]
+                    }
+                    (_, Err(reason)) => vec![reason],
+                    _ => Vec::new(),
+                }
+            }
+            Request::Undo(ask) => {
+                let resolved = tree.resolve(&ask.target, now).err().into_iter();
+                resolved.chain(tree.resolve(&ask.target, Hlc(ask.after)).err()).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+}
+
+/// True if nothing is to be done.
+pub(crate) fn is_dry_run(request: &Request) -> bool {
+    match request {
+        Request::Clone(ask) => ask.dry_run,
+        Request::Restore(ask) => ask.dry_run,
+        Request::Undo(ask) => ask.dry_run,
+        _ => false,
+    }
+}

@@ -1,0 +1,127 @@
+//! Edits, and questions about intervals.
+
+use frieze_hlc::Hlc;
+use frieze_wire::edit::{CloneTree, Restore, Undo};
+use frieze_wire::message::{FileKind, Request, View};
+use frieze_wire::timeline::{Deleted, Diff, LastSeen, Sessions, Story};
+use frieze_wire::txn::Target;
+
+use super::{Workload, ask};
+use crate::client::{Client, Step};
+use crate::witness::CHUNK_BYTES;
+
+impl Workload<'_> {
+    /// A path to clone, restore or look at: often a directory, now and then all of the tree.
+    fn part(&mut self, at: Hlc) -> Target {
+        match self.rng.below(6) {
+            0 => self.target(b"/".to_vec()),
+            1 | 2 => self.existing(at, Some(FileKind::File)),
+            3 => self.existing(at, None),
+            _ => self.existing(at, Some(FileKind::Directory)),
+        }
+    }
+
+    fn edit(request: Request) -> Vec<Step> {
+        vec![Step::Edit { request: Box::new(request) }]
+    }
+
+    fn is_dry_run(&mut self) -> bool {
+        self.rng.chance(10)
+    }
+
+    pub(super) fn clone_tree(&mut self, _: &Client) -> Vec<Step> {
+        let at = if self.rng.chance(2) { 0 } else { self.instant() };
+        let looked = if at == 0 { Hlc::MAX } else { Hlc(at) };
+        // A tree in a tree in a tree soon fills the disk.
+        let whole = self.witness.model.tree.ids().count() > 150;
+        let kind = if whole || self.rng.chance(2) { FileKind::File } else { FileKind::Directory };
+        let source = self.existing(looked, Some(kind));
+        let target = self.fresh(Some(kind));
+        let dry_run = self.is_dry_run();
+        Self::edit(Request::Clone(CloneTree { source, at, target, dry_run }))
+    }
+
+    pub(super) fn restore(&mut self, _: &Client) -> Vec<Step> {
+        let at = self.instant();
+        let mut target = self.part(Hlc(at));
+        target.follow = false;
+        let (delete, dry_run) = (self.rng.chance(2), self.is_dry_run());
+        Self::edit(Request::Restore(Restore { target, at, delete, dry_run }))
+    }
+
+    pub(super) fn undo(&mut self, client: &Client) -> Vec<Step> {
+        let target = match self.rng.chance(2) {
+            true => self.target(b"/".to_vec()),
+            false => self.part(Hlc::MAX),
+        };
+        let known: Vec<u64> = self.witness.model.sessions.keys().copied().collect();
+        let sessions = match self.rng.below(3) {
+            0 => Vec::new(),
+            1 if !known.is_empty() => vec![*self.rng.choose(&known)],
+            _ => vec![client.session],
+        };
+        let after = self.instant();
+        let upto = if self.rng.chance(2) { 0 } else { self.instant().max(after) };
+        let uid = self.rng.chance(3).then_some(crate::machine::USER);
+        let dry_run = self.is_dry_run();
+        Self::edit(Request::Undo(Undo { target, sessions, uid, after, upto, dry_run }))
+    }
+
+    pub(super) fn copy_range(&mut self, client: &Client) -> Vec<Step> {
+        let (Some(source), Some(target)) = (self.handle(client, false), self.handle(client, true)) else {
+            return self.open(client);
+        };
+        let (source_offset, target_offset) = (self.length(source.inode), self.length(target.inode));
+        let len = match self.rng.below(4) {
+            0 => CHUNK_BYTES,
+            1 => u64::MAX / 4,
+            _ => self.rng.between(1, 20_000),
+        };
+        vec![Step::CopyRange { source, source_offset, target, target_offset, len }]
+    }
+
+    /// Two instants in order.
+    fn interval(&mut self) -> (u64, u64) {
+        let (one, two) = (self.instant(), self.instant());
+        (one.min(two), one.max(two))
+    }
+
+    pub(super) fn diff(&mut self, _: &Client) -> Vec<Step> {
+        let (from, to) = self.interval();
+        let at = if self.rng.chance(4) { from } else { to };
+        let target = self.part(Hlc(at));
+        ask(Request::Diff(Diff { target, from, to, skip: 0, count_max: 0 }))
+    }
+
+    pub(super) fn story(&mut self, _: &Client) -> Vec<Step> {
+        let (after, upto) = self.interval();
+        let view = View { at: Some(upto), user_at: None };
+        let target = match self.rng.chance(3) {
+            true => self.target(b"/".to_vec()),
+            false => self.existing(Hlc(upto), Some(FileKind::Directory)),
+        };
+        let recursive = self.rng.chance(2);
+        let count_max = *self.rng.choose(&[0, 0, 3, 20]);
+        ask(Request::Story(Story { target, view, after, upto, recursive, count_max }))
+    }
+
+    pub(super) fn deleted(&mut self, _: &Client) -> Vec<Step> {
+        let view = if self.rng.chance(2) { self.past() } else { View::NOW };
+        let (_, path) = self.directory(view.instant().unwrap_or(Hlc::MAX));
+        let target = self.target(if path.is_empty() { b"/".to_vec() } else { path });
+        ask(Request::Deleted(Deleted { target, view, after: Vec::new(), count_max: 0 }))
+    }
+
+    pub(super) fn last_seen(&mut self, _: &Client) -> Vec<Step> {
+        let at = Hlc(self.instant());
+        let path = self.existing(at, None).path;
+        ask(Request::LastSeen(LastSeen { path }))
+    }
+
+    pub(super) fn sessions(&mut self, _: &Client) -> Vec<Step> {
+        let sessions: Vec<u64> = self.witness.model.sessions.keys().copied().collect();
+        let after = if self.rng.chance(2) || sessions.is_empty() { 0 } else { *self.rng.choose(&sessions) };
+        let since = if self.rng.chance(2) { 0 } else { self.instant() };
+        ask(Request::Sessions(Sessions { since, after, count_max: 0 }))
+    }
+}
