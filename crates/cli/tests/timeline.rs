@@ -6,6 +6,8 @@
 #[expect(dead_code, reason = "the other acceptance tests use the rest of it")]
 mod support;
 
+#[path = "timeline/back.rs"]
+mod back;
 #[path = "timeline/cost.rs"]
 mod cost;
 #[path = "timeline/model.rs"]

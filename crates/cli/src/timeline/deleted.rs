@@ -1,10 +1,10 @@
 //! `ls --deleted`: names that once were in a directory.
 
 use anyhow::{Error, Result};
-use frieze_client::{FileKind, Fs, Gone, Hlc};
+use frieze_client::{FileKind, Fs, Gone, Hlc, Interval, Target};
 use serde_json::{Map, Value};
 
-use super::{Who, put_path, put_side};
+use super::{Change, Who, named, put_path, put_side};
 use crate::args::Ls;
 use crate::copy::{self, target};
 use crate::entry;
@@ -64,16 +64,55 @@ fn directory(run: &mut Run, fs: &Fs, path: &FsPath, human: bool) -> Result<()> {
     }
     table.lines().try_for_each(|line| run.print(&line))?;
     if let Some(gone) = example {
-        let words = back(&gone);
+        let words = back(fs, &gone)?;
         run.say(&format!("to get a name back: {words}"));
     }
     Ok(())
 }
 
 /// The command that brings a name back.
-pub(super) fn back(gone: &Gone) -> String {
-    format!("frieze restore {} --to {}", format::printable(&gone.was.path), Hlc(gone.stamp).previous())
+pub(super) fn back(fs: &Fs, gone: &Gone) -> Result<String> {
+    Ok(format!("frieze restore {} --to {}", format::printable(&gone.was.path), last_filled(fs, gone)?))
 }
+
+/// The instant to restore a name to: just before it went. A directory was emptied first (`rm -rf`): then the instant before
+/// the first of the removals below it that ended with its own.
+fn last_filled(fs: &Fs, gone: &Gone) -> Result<Hlc> {
+    let went = Hlc(gone.stamp).previous();
+    let past = fs.at(went);
+    let path = Target::path(gone.was.path.clone());
+    if gone.was.kind() != FileKind::Directory || !past.entries_with_attrs(&path)?.is_empty() {
+        return Ok(went);
+    }
+    let mut found = went;
+    // From the end backwards, in stretches that grow: how long the removals took is not known.
+    let mut stretch_us = STRETCH_US;
+    loop {
+        let after = went.micros().checked_sub(stretch_us).map_or(Hlc::ZERO, Hlc::last_of_micros);
+        let mut interval = Interval { after: after.max(Hlc(gone.was.born)), upto: went };
+        let (mut first_removal, mut other) = (None, false);
+        while interval.after < interval.upto {
+            let page = past.story(&path, interval, true, 0)?;
+            for event in &page.events {
+                if Change::of(event) == Change::Removed && event.session == gone.session {
+                    first_removal.get_or_insert(Hlc(event.stamp));
+                } else if named(event).path != gone.was.path {
+                    (first_removal, other) = (None, true);
+                }
+            }
+            interval.after = Hlc(page.upto).max(interval.after.next());
+        }
+        found = first_removal.map_or(found, Hlc::previous);
+        if other || after <= Hlc(gone.was.born) {
+            return Ok(found);
+        }
+        stretch_us = stretch_us.saturating_mul(STRETCH_GROWTH);
+    }
+}
+
+/// Removals of one `rm -rf` are looked for in the last ten seconds first; each further look reaches thirty times as far.
+const STRETCH_US: u64 = 10_000_000;
+const STRETCH_GROWTH: u64 = 30;
 
 fn name_of(gone: &Gone) -> &[u8] {
     gone.was.path.rsplit(|&byte| byte == b'/').next().unwrap_or_default()

@@ -71,7 +71,8 @@ fn last_seen(run: &mut Run, fs: &Fs, path: &FsPath) -> Result<Hlc> {
     };
     run.say(&format!("{path} was {how} at {} by {by}", format::time_of(Hlc(gone.stamp))));
     if gone.moved_to.is_empty() {
-        run.say(&format!("to get it back: {}", back(gone)));
+        let words = back(fs, gone)?;
+        run.say(&format!("to get it back: {words}"));
     }
     Ok(at)
 }
