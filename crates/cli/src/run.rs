@@ -92,6 +92,8 @@ impl Run {
             durability: self.common.durability.into(),
             key,
             timeout: Duration::from_secs(self.common.timeout.into()),
+            // It lives long and asks often.
+            prefers_socket: self.command == "mount",
             ..Options::default()
         })
     }

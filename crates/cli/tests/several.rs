@@ -9,6 +9,8 @@ mod away;
 mod locks;
 #[path = "several/names.rs"]
 mod names;
+#[path = "several/nearby.rs"]
+mod nearby;
 
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::PermissionsExt;

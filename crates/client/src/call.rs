@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use frieze_base::{ChainEpoch, Fault, MonoTime, Reason, Seq, SessionId};
 use frieze_hlc::Hlc;
-use frieze_net::{Payload, mono};
+use frieze_net::{Payload, ServerAddr, mono};
 use frieze_wire::message::{HelloReply, Reply, Request, RequestBody, Txn, TxnReply};
 use frieze_wire::txn::{Caller, CloseSession, Op, OpenSession};
 use frieze_wire::{FrameHeader, FrameKind, Holds};
@@ -24,6 +24,8 @@ use crate::{Durability, Error, Options};
 pub(crate) struct Shared {
     pub(crate) options: Options,
     pub(crate) hello: HelloReply,
+    /// Another door of the same server that is nearer.
+    near: Option<ServerAddr>,
     pub(crate) sequence: Arc<Sequence>,
     pub(crate) writers: Writers,
     pool: Pool,
@@ -80,9 +82,12 @@ impl Shared {
     pub(crate) fn connect(options: Options) -> Result<Shared, Error> {
         let (connection, hello) = Connection::open(&options, "", options.timeout)?;
         let pool = Pool::new(options.connections_max);
+        let near = options.prefers_socket.then(|| near(&options, &hello)).flatten();
+        let connection = if near.is_none() { Some(connection) } else { None };
         let shared = Shared {
             pool,
             hello,
+            near,
             sequence: Arc::default(),
             writers: Writers::default(),
             session: AtomicU64::new(0),
@@ -93,7 +98,7 @@ impl Shared {
             options,
         };
         if let Ok(mut place) = shared.pool.take(mono()) {
-            place.connection = Some(connection);
+            place.connection = connection;
             place.give_back();
         }
         Ok(shared)
@@ -370,12 +375,26 @@ impl Shared {
     ) -> Result<&'p mut Connection, Error> {
         let left = patience.left();
         if place.connection.is_none() {
-            let (connection, _) = Connection::open(&self.options, &self.hello.cluster, left)?;
-            place.connection = Some(connection);
+            place.connection = Some(self.open(left)?);
         }
         let connection = place.connection.as_mut().expect("just opened");
         connection.set_limit(left);
         Ok(connection)
+    }
+
+    /// Opens a connection, by the near door if it is open.
+    pub(crate) fn open(&self, limit: Duration) -> Result<Connection, Error> {
+        if let Some(near) = &self.near {
+            match Connection::open_at(near, &self.options, &self.hello.cluster, limit) {
+                Ok((connection, _)) => return Ok(connection),
+                // Nobody is behind it, or another server.
+                Err(error @ (Error::Transport(frieze_net::Error::Connect { .. }) | Error::Refused(_))) => {
+                    tracing::debug!(%error, %near, "the server is asked by its usual address");
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Connection::open(&self.options, &self.hello.cluster, limit).map(|(connection, _)| connection)
     }
 
     /// Sends a request with everything a header carries. Returns the request's id.
@@ -550,6 +569,18 @@ impl Patience {
     fn waited(&self) -> Duration {
         Duration::from_nanos(mono().since_ns(self.began))
     }
+}
+
+/// The door that the server offers to callers from its machine, if it leads to the same server and it takes the caller for
+/// the same there.
+fn near(options: &Options, hello: &HelloReply) -> Option<ServerAddr> {
+    if hello.socket.is_empty() || matches!(options.server, ServerAddr::Unix(_)) {
+        return None;
+    }
+    let near = ServerAddr::Unix(hello.socket.clone().into());
+    let (_, there) = Connection::open_at(&near, options, &hello.cluster, options.timeout).ok()?;
+    let is_same = (there.uid, there.may_impersonate, there.node) == (hello.uid, hello.may_impersonate, hello.node);
+    is_same.then_some(near)
 }
 
 fn txn(durability: Durability, op: Op) -> Request {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use frieze_base::{Fault, Reason};
-use frieze_net::{FrameReader, FrameWriter, Limits, Payload, Stream, random_nonce};
+use frieze_net::{FrameReader, FrameWriter, Limits, Payload, ServerAddr, Stream, random_nonce};
 use frieze_wire::message::{Hello, HelloReply, Prove, Refusal, Reply, ReplyBody, Request, RequestBody};
 use frieze_wire::{FrameHeader, FrameKind};
 use prost::Message;
@@ -33,13 +33,23 @@ pub(crate) struct Answer {
 impl Connection {
     /// Connects and shakes hands. `cluster` is the one expected, empty for any.
     pub(crate) fn open(options: &Options, cluster: &str, limit: Duration) -> Result<(Connection, HelloReply), Error> {
+        Connection::open_at(&options.server, options, cluster, limit)
+    }
+
+    /// The same at another address of the server.
+    pub(crate) fn open_at(
+        server: &ServerAddr,
+        options: &Options,
+        cluster: &str,
+        limit: Duration,
+    ) -> Result<(Connection, HelloReply), Error> {
         let limit = limit.min(Limits::HANDSHAKE.frame).max(Duration::from_millis(1));
-        let stream = Stream::connect(&options.server, limit)?;
+        let stream = Stream::connect(server, limit)?;
         let limits = Limits { idle: Some(limit), frame: limit };
         let mut connection = Connection {
             reader: FrameReader::new(stream.clone(), limits)?,
             writer: FrameWriter::new(stream, Limits { frame: options.timeout, ..limits }),
-            server: options.server.to_string(),
+            server: server.to_string(),
             sent: Vec::new(),
             received: Vec::new(),
             owed: Vec::new(),

@@ -114,8 +114,7 @@ impl Recaller {
 
     fn exchange(&mut self, ask: &Ask<'_>) -> Result<RecallsReply, Error> {
         if self.connection.is_none() {
-            let (connection, _) = Connection::open(&self.shared.options, &self.shared.hello.cluster, ANSWER_MAX)?;
-            self.connection = Some(connection);
+            self.connection = Some(self.shared.open(ANSWER_MAX)?);
         }
         let connection = self.connection.as_mut().expect("just opened");
         connection.set_limit(ANSWER_MAX);

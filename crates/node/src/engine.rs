@@ -5,7 +5,7 @@
 //! Leaves to others: sockets and threads (`serve`), the cores' own promises.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use frieze_base::{ChunkId, ClusterId, Fault, LogIndex, MonoTime, NodeId, Reason, Seq, SessionId};
@@ -99,6 +99,8 @@ pub struct Engine {
     pub(crate) earliest: Hlc,
     keys: BTreeMap<String, KeyRight>,
     notes: Vec<String>,
+    /// Where the server listens for callers on its machine, besides the addresses of its settings.
+    pub(crate) socket: OnceLock<String>,
 }
 
 /// Software and version, as both ends tell each other.
@@ -211,6 +213,7 @@ impl Engine {
             earliest: Hlc::ZERO,
             keys: seams.keys,
             notes,
+            socket: OnceLock::new(),
         };
         engine.make_file_system(&seams.owner)?;
         let earliest = {
@@ -314,6 +317,7 @@ impl Engine {
             uid: 0,
             may_impersonate: false,
             chunk_bytes,
+            socket: self.socket.get().cloned().unwrap_or_default(),
         }
     }
 

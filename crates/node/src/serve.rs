@@ -38,6 +38,8 @@ const STACK_BYTES: usize = 512 << 10;
 const TEND_EVERY_NS: u64 = 500_000_000;
 /// Directory of the namespace's store within the data directory.
 const STORE_DIRECTORY: &str = "namespace";
+/// Socket within the data directory.
+const SOCKET: &str = "socket";
 /// Payload buffer that an idle connection keeps.
 const IDLE_BUFFER_BYTES: usize = 64 << 10;
 
@@ -45,6 +47,8 @@ const IDLE_BUFFER_BYTES: usize = 64 << 10;
 pub struct Server {
     shared: Arc<Shared>,
     listeners: Vec<Arc<Listener>>,
+    /// How many of them are those of the settings; the others are found by whoever has found these.
+    offered: usize,
     threads: Vec<JoinHandle<()>>,
 }
 
@@ -107,10 +111,12 @@ impl Server {
             // Nothing else runs yet, and only the passing of time can end the wait.
             wake.wait(Duration::from_micros(wait_us));
         }
-        let listeners = addresses
+        let mut listeners = addresses
             .iter()
             .map(|address| Listener::bind(address).map(Arc::new).map_err(Fault::from))
             .collect::<Result<Vec<_>, _>>()?;
+        let offered = listeners.len();
+        listeners.extend(listen_nearby(&engine, &directory));
         let shared = Arc::new(Shared {
             engine,
             wake,
@@ -128,12 +134,12 @@ impl Server {
             let (shared, listener) = (shared.clone(), listener.clone());
             threads.push(spawn("accept", move || accept_loop(&shared, &listener))?);
         }
-        Ok(Server { shared, listeners, threads })
+        Ok(Server { shared, listeners, offered, threads })
     }
 
     /// Where it listens, with the ports that were chosen.
     pub fn addresses(&self) -> Vec<String> {
-        self.listeners.iter().map(|listener| listener.addr().to_string()).collect()
+        self.listeners[..self.offered].iter().map(|listener| listener.addr().to_string()).collect()
     }
 
     /// The engine, for a process that embeds the server.
@@ -365,6 +371,23 @@ fn converse(shared: &Shared, stream: &Stream, conn: &Conn) -> Result<(), frieze_
         }
     }
     Ok(())
+}
+
+/// A socket in the data directory, for clients on this machine that came by TCP. Without it they stay there: a directory
+/// with a long name, or on a file system without sockets, is no reason not to serve.
+fn listen_nearby(engine: &Engine, directory: &Path) -> Option<Arc<Listener>> {
+    let path = std::path::absolute(directory).ok()?.join(SOCKET);
+    match Listener::bind(&ServerAddr::Unix(path.clone())) {
+        Ok(listener) => {
+            // Called once, at the start.
+            let _ = engine.socket.set(path.to_str()?.to_owned());
+            Some(Arc::new(listener))
+        }
+        Err(fault) => {
+            info!("clients on this machine go on over TCP: {fault}");
+            None
+        }
+    }
 }
 
 fn addresses(settings: &Settings) -> Result<Vec<ServerAddr>, Fault> {

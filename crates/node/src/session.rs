@@ -74,7 +74,10 @@ impl Conn {
         state.greeted = true;
         let wants_key = !hello.key_name.is_empty();
         state.hello = Some(hello);
+        // Who is not on this machine has no use for a path of it, and need not know it.
+        let socket = if state.proven { server.socket } else { String::new() };
         Ok(HelloReply {
+            socket,
             challenge: if wants_key { self.challenge.to_vec() } else { Vec::new() },
             uid: state.caller.uid,
             may_impersonate: state.may_impersonate,
@@ -103,7 +106,8 @@ impl Conn {
         state.proven = true;
         state.caller = right.caller.clone();
         state.may_impersonate = right.may_impersonate;
-        Ok(HelloReply { uid: state.caller.uid, may_impersonate: state.may_impersonate, ..server })
+        let (uid, may_impersonate) = (state.caller.uid, state.may_impersonate);
+        Ok(HelloReply { uid, may_impersonate, socket: String::new(), ..server })
     }
 
     /// Who a request speaks for, given the caller it names.

@@ -310,7 +310,12 @@ fn replies() -> Vec<(&'static str, Reply)> {
                 uid: 65534,
                 may_impersonate: true,
                 chunk_bytes: 64 << 20,
+                socket: String::new(),
             }),
+        ),
+        (
+            "hello.on_this_machine",
+            Reply::Hello(HelloReply { node: 1, socket: "/srv/frieze/socket".into(), ..HelloReply::default() }),
         ),
         ("done", Reply::Done(Done {})),
         ("stat", Reply::Stat(StatReply { attr: attr(), answered: answered() })),

@@ -457,6 +457,7 @@ impl State {
             uid: 0,
             may_impersonate: false,
             chunk_bytes: CHUNK,
+            socket: String::new(),
         }
     }
 }
