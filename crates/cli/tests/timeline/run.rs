@@ -1,6 +1,7 @@
 //! `frieze run`: a mount and a session for one command.
 
 use std::fs::OpenOptions;
+use std::os::unix::fs::PermissionsExt;
 
 use crate::support::served::{Served, lines_of_json};
 
@@ -44,4 +45,41 @@ fn a_command_runs_on_a_mount_of_its_own_and_its_session_tells_what_it_did() {
     assert_eq!(lines_of_json(rest)[0]["mountpoint"], here);
     assert!(server.fails(1, &["run", "--", "/no/such/program"]).contains("cannot run /no/such/program"));
     assert_eq!(server.run(&["run", "--", "sh", "-c", "kill -9 $$"]).status, 137);
+}
+
+/// An ordinary user has no mounts of his own to make: `fusermount3` mounts for him. Where `/dev/fuse` is for root only, the
+/// test gives him one, in a table of mounts that nobody else sees.
+const AS_NOBODY: &str = r#"mknod "$0/fuse" c 10 229 && chmod 666 "$0/fuse" && mount --bind "$0/fuse" /dev/fuse &&
+exec setpriv --reuid 65534 --regid 65534 --clear-groups "$0/frieze" --server "$1" run -- sh -c "$2""#;
+
+#[test]
+fn an_ordinary_user_runs_a_command_as_himself() {
+    let is_root = nix::unistd::geteuid().is_root();
+    if !is_root || !["unshare", "setpriv", "fusermount3"].into_iter().all(crate::support::is_installed) {
+        eprintln!("skipped: this test becomes another user, which takes root, unshare, setpriv and fusermount3");
+        return;
+    }
+    let server = Served::with("", "127.0.0.1:0");
+    let here = server.local("");
+    // Others come as far as the socket and the program.
+    std::fs::set_permissions(&here, std::fs::Permissions::from_mode(0o755)).unwrap();
+    std::fs::copy(env!("CARGO_BIN_EXE_frieze"), server.local("frieze")).unwrap();
+    server.put("/private", "root's own");
+    let private =
+        server.run(&["run", "--", "sh", "-c", "chmod 600 $FRIEZE_MOUNT/private; mkdir -m 777 $FRIEZE_MOUNT/open"]);
+    assert_eq!(private.status, 0, "{private:?}");
+    let script = "cd $FRIEZE_MOUNT && id -u && echo mine >open/f && cat open/f && ! cat private && exit 3";
+    let mut command = std::process::Command::new("unshare");
+    let out =
+        command.args(["--mount", "sh", "-c", AS_NOBODY]).arg(&here).args([&server.address, script]).output().unwrap();
+    let err = String::from_utf8_lossy(&out.stderr);
+    if err.contains("mknod") || err.contains("mount:") {
+        eprintln!("skipped: no device can be made here: {err}");
+        return;
+    }
+    assert_eq!((out.status.code(), String::from_utf8_lossy(&out.stdout).as_ref()), (Some(3), "65534\nmine\n"), "{err}");
+    assert!(err.contains("Permission denied") && err.contains("frieze: run: session "), "{err}");
+    let events = server.json(&["log", "/open", "--json"]);
+    let made = events.iter().find(|event| event["path"] == "/open/f").unwrap();
+    assert_eq!(made["uid"], 65534, "{made}");
 }
