@@ -4,7 +4,7 @@ export PATH := $(HOME)/.cargo/bin:$(PATH)
 CARGO ?= cargo
 
 .DEFAULT_GOAL := help
-.PHONY: help demo build check test linearizability bench
+.PHONY: help demo build check test linearizability soak bench
 
 help: ## show this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -26,6 +26,9 @@ test: ## every test of every crate
 
 linearizability: ## load on three mounts, and Porcupine over what they saw (needs Go; about 20 s)
 	@tests/linearizability/run.sh
+
+soak: ## ten minutes of stress-ng on two mounts of one server (SECONDS_EACH=600; needs stress-ng; not in CI)
+	@SECONDS_EACH=$${SECONDS_EACH:-600} tests/soak/run.sh
 
 bench: build ## measure everything beside the machine's ceilings and bench/baselines/ (BENCH=--help for options)
 	@scripts/bench.py $(BENCH)
