@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use clap::parser::ValueSource;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
-pub(crate) use sharing::{CloneTree, Restore, Undo};
+pub(crate) use sharing::{CloneTree, Forget, Restore, Undo};
 pub(crate) use timeline::{Diff, Find, Log, RunWith, Sessions};
 
 /// Server that is asked when none is named.
@@ -164,6 +164,7 @@ pub(crate) enum Command {
     Clone(CloneTree),
     Restore(Restore),
     Undo(Undo),
+    Forget(Forget),
     Diff(Diff),
     Find(Find),
     Sessions(Sessions),
@@ -787,8 +788,8 @@ Examples:
 
 JSON: health, healthy, fenced, server, software, cluster, uptime_ms, clock_error_us, newest, newest_time, earliest,
 earliest_time, stable, stable_time, durable, durable_time, dirty_bytes, dirty_age_ms, capacity_bytes, free_bytes,
-log_bytes, index_bytes, records, inodes, sessions, connections, metalog_index, resident_bytes, resident_bytes_peak,
-cpu_ns, last_whole, last_whole_time, gaps (a list of from, from_time, to, to_time).")]
+log_bytes, forgotten_bytes, forgotten_waiting_bytes, index_bytes, records, inodes, sessions, connections,
+metalog_index, resident_bytes, resident_bytes_peak, cpu_ns, last_whole, last_whole_time, gaps (a list of from, from_time, to, to_time).")]
 pub(crate) struct Status {}
 
 /// Measure the file system beside the machine's own ceiling.

@@ -13,6 +13,7 @@ mod change;
 mod copy;
 mod entry;
 mod failure;
+mod forget;
 mod format;
 mod history;
 mod list;
@@ -80,6 +81,7 @@ fn run(cli: Cli) -> Result<()> {
         Command::Clone(args) => sharing::clone(&mut run, args),
         Command::Restore(args) => sharing::restore(&mut run, args),
         Command::Undo(args) => sharing::undo(&mut run, args),
+        Command::Forget(args) => forget::forget(&mut run, args),
         Command::Log(args) => timeline::log(&mut run, args),
         Command::Diff(args) => timeline::diff(&mut run, args),
         Command::Find(args) => timeline::find(&mut run, args),
@@ -142,6 +144,7 @@ impl Command {
             Command::Clone(_) => "clone",
             Command::Restore(_) => "restore",
             Command::Undo(_) => "undo",
+            Command::Forget(_) => "forget",
             Command::Diff(_) => "diff",
             Command::Find(_) => "find",
             Command::Sessions(_) => "sessions",

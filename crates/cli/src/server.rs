@@ -90,6 +90,8 @@ fn status_to_json(server: &str, status: &StatusReply, healthy: bool) -> Value {
         "capacity_bytes": status.capacity_bytes,
         "free_bytes": status.free_bytes,
         "log_bytes": status.log_bytes,
+        "forgotten_bytes": status.forgotten_bytes,
+        "forgotten_waiting_bytes": status.forgotten_waiting_bytes,
         "index_bytes": status.index_bytes,
         "records": status.records,
         "inodes": status.inodes,
@@ -137,6 +139,13 @@ fn status_table(server: &str, status: &StatusReply) -> Table {
             status.metalog_index
         ),
     );
+    if status.forgotten_bytes > 0 {
+        let waiting = match status.forgotten_waiting_bytes {
+            0 => String::new(),
+            bytes => format!(", {} of it not given back yet", format::size(bytes)),
+        };
+        row("forgotten", format!("{} of the history{waiting}", format::size(status.forgotten_bytes)));
+    }
     row("files", format!("{} inodes", status.inodes));
     row("clients", format!("{} sessions, {} connections", status.sessions, status.connections));
     row(

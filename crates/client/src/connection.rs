@@ -159,6 +159,7 @@ pub(crate) fn name_of(reply: &Reply) -> &'static str {
         Reply::Log(_) => "versions",
         Reply::Status(_) => "a status",
         Reply::Punch(_) => "a hole",
+        Reply::Forgot(_) => "what was forgotten",
         Reply::Edited(_) => "a clone, restore, undo or copy",
         Reply::Recalls(_) => "recalls",
         Reply::Lock(_) | Reply::TestLock(_) => "a lock",

@@ -376,13 +376,17 @@ impl Fs {
 
     /// A composite change, or with `dry_run` only the question what it would do.
     pub(crate) fn edit(&self, request: Request, dry_run: bool) -> Result<EditReply, Error> {
-        let reply = match dry_run {
-            true => self.ask(request)?,
-            false => self.shared.ask_numbered(self.caller.as_ref(), request, None)?,
-        };
-        match reply {
+        match self.ask_edit(request, dry_run)? {
             Reply::Edited(reply) => Ok(reply),
             other => Err(self.shared.unexpected("a clone, restore or undo", &other)),
+        }
+    }
+
+    /// Asks for a change, once, or what it would be.
+    pub(crate) fn ask_edit(&self, request: Request, dry_run: bool) -> Result<Reply, Error> {
+        match dry_run {
+            true => self.ask(request),
+            false => self.shared.ask_numbered(self.caller.as_ref(), request, None),
         }
     }
 

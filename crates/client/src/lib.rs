@@ -47,6 +47,7 @@ pub use frieze_hlc::{Hlc, Instant, UserTime, ZonePolicy};
 pub use frieze_net::{Key, ServerAddr, mono};
 pub use frieze_wire::Holds;
 pub use frieze_wire::edit::{Action, ActionKind, EditReply, Undo};
+pub use frieze_wire::forget::{ForgetReply, Forgotten, ForgottenFile};
 pub use frieze_wire::holding::{LockKind, LockOutcome, LockRange, RecallsReply};
 pub use frieze_wire::message::{
     Answered, Attr, DirEntry, Durability, FileKind, HelloReply, ListReply, LogReply, NowReply, Snapshot, StatReply,

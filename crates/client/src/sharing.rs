@@ -1,7 +1,8 @@
-//! Copies and older states without a byte copied: clones, restores, undos, ranges.
+//! Copies and older states without a byte copied: clones, restores, undos, ranges; and older states given up.
 
 use frieze_hlc::Hlc;
 use frieze_wire::edit::{CloneTree, CopyRange, EditReply, Restore, Undo};
+use frieze_wire::forget::{Forget, ForgetReply};
 use frieze_wire::message::{Reply, Request};
 use frieze_wire::txn::Target;
 
@@ -50,6 +51,27 @@ impl Fs {
         self.must_be_now("undoing")?;
         let dry_run = undo.dry_run;
         self.edit(Request::Undo(undo), dry_run)
+    }
+
+    /// Gives up what a file, or all that lay below a directory at `before`, was before that instant, and frees its space.
+    /// What was visible at the instant stays, and so does what snapshots show. Reads before it fail with `HistoryExpired`
+    /// from then on, for ever. It waits until the space is free.
+    ///
+    /// With `dry_run` nothing is forgotten: the answer says what would be.
+    ///
+    /// # Errors
+    /// `NotPermitted` unless the caller owns it; `Future`; `HistoryExpired` before the file system was made;
+    /// `InvalidArgument` for what was made after the instant; as any call.
+    ///
+    /// # Cost
+    /// A look at everything that lay below, and a pass over the versions of all inodes.
+    pub fn forget(&self, target: &Target, before: Hlc, dry_run: bool) -> Result<ForgetReply, Error> {
+        self.must_be_now("forgetting")?;
+        let ask = Request::Forget(Forget { target: target.clone(), before: before.0, dry_run });
+        match self.ask_edit(ask, dry_run)? {
+            Reply::Forgot(reply) => Ok(reply),
+            other => Err(self.unexpected("what was forgotten", &other)),
+        }
     }
 }
 

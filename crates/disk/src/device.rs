@@ -87,12 +87,30 @@ pub trait DiskFile: Send + Sync {
     /// `InputOutput`.
     fn read_at(&self, offset: u64, into: &mut [u8]) -> Result<usize>;
 
+    /// Gives back the space of the whole pages of [`PAGE_BYTES`] within `offset..offset + len`, which read as zero from then
+    /// on; the rest of the range stays. Returns how many bytes the device has more than before: none for what was given back
+    /// already. A loss of power before the next [`DiskFile::sync`] may bring old bytes back.
+    ///
+    /// # Errors
+    /// `Unsupported` where files cannot have holes: nothing was changed. `InvalidArgument` beyond the file's length;
+    /// `InputOutput`.
+    fn punch(&self, offset: u64, len: u64) -> Result<u64>;
+
     /// Makes everything written before durable. After it has failed once on a file it fails for ever: the bytes may be
     /// gone, and a later success would hide that.
     ///
     /// # Errors
     /// `InputOutput`.
     fn sync(&self) -> Result<()>;
+}
+
+/// What space is given back in. Every file system has pages of this size, or parts of them.
+pub const PAGE_BYTES: u64 = 4096;
+
+/// The whole pages within `offset..offset + len`: first byte and end.
+pub(crate) fn pages_within(offset: u64, len: u64) -> (u64, u64) {
+    let (start, end) = (offset.next_multiple_of(PAGE_BYTES), (offset + len) / PAGE_BYTES * PAGE_BYTES);
+    (start, end.max(start))
 }
 
 /// Room on a device.

@@ -24,6 +24,8 @@ pub enum Op {
     Write,
     /// Making a file's bytes durable.
     Sync,
+    /// Giving back the space of a part of a file.
+    Punch,
     /// Renaming a file.
     Rename,
     /// Removing a file.
@@ -45,6 +47,7 @@ impl fmt::Display for Op {
             Op::Read => "read",
             Op::Write => "write",
             Op::Sync => "sync",
+            Op::Punch => "free a part of",
             Op::Rename => "rename",
             Op::Remove => "remove",
             Op::SyncDir => "sync directory",
@@ -162,6 +165,7 @@ impl Error {
                 Errno::NOTDIR => Reason::NotDirectory,
                 Errno::ACCESS => Reason::AccessDenied,
                 Errno::PERM => Reason::NotPermitted,
+                Errno::OPNOTSUPP | Errno::NOSYS => Reason::Unsupported,
                 Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::AGAIN => Reason::Unavailable,
                 _ => Reason::InputOutput,
             },

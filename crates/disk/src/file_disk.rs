@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use rustix::fs::{AtFlags, CWD, Dir, FallocateFlags, FileType, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 
-use crate::device::{LOCK_NAME, check_name};
+use crate::device::{LOCK_NAME, check_name, pages_within};
 use crate::{Disk, DiskFile, Error, Op, Result, Space};
 
 /// How a directory is used as a device.
@@ -30,8 +30,8 @@ pub struct FileDisk {
     path: PathBuf,
     dir: OwnedFd,
     settings: FileDiskSettings,
-    /// Bytes of all files, and the lock that lets only one create, rename or remove at a time.
-    used_bytes: Mutex<u64>,
+    /// Bytes that all files take, and the lock that lets only one create, rename, remove or punch at a time.
+    used_bytes: Arc<Mutex<u64>>,
     /// Files whose sync has failed.
     sync_failed: FailedFiles,
     /// Keeps the directory ours.
@@ -46,6 +46,7 @@ struct OpenFile {
     len: u64,
     inode: u64,
     sync_failed: FailedFiles,
+    used_bytes: Arc<Mutex<u64>>,
 }
 
 /// Inode numbers of files whose sync has failed, on any handle.
@@ -77,13 +78,13 @@ impl FileDisk {
             path: path.to_owned(),
             dir,
             settings,
-            used_bytes: Mutex::new(0),
+            used_bytes: Arc::default(),
             sync_failed: FailedFiles::default(),
             _lock: lock,
         };
         let mut used_bytes = 0;
         for name in disk.list()? {
-            used_bytes += disk.len_of(&name, Op::OpenDisk)?;
+            used_bytes += disk.taken_by(&name, Op::OpenDisk)?;
         }
         *disk.used() = used_bytes;
         Ok(disk)
@@ -109,13 +110,21 @@ impl FileDisk {
     fn handle(&self, name: &str, fd: OwnedFd, op: Op) -> Result<Arc<dyn DiskFile>> {
         let stat = retry(|| rustix::fs::fstat(&fd)).map_err(io(op, name))?;
         let sync_failed = Arc::clone(&self.sync_failed);
-        Ok(Arc::new(OpenFile { name: name.to_owned(), fd, len: stat.st_size as u64, inode: stat.st_ino, sync_failed }))
+        Ok(Arc::new(OpenFile {
+            name: name.to_owned(),
+            fd,
+            len: stat.st_size as u64,
+            inode: stat.st_ino,
+            sync_failed,
+            used_bytes: Arc::clone(&self.used_bytes),
+        }))
     }
 
-    fn len_of(&self, name: &str, op: Op) -> Result<u64> {
+    /// Bytes that a file takes: its length, but for what was given back.
+    fn taken_by(&self, name: &str, op: Op) -> Result<u64> {
         check_name(name)?;
         let stat = retry(|| rustix::fs::statat(&self.dir, name, AtFlags::SYMLINK_NOFOLLOW)).map_err(io(op, name))?;
-        Ok(stat.st_size as u64)
+        Ok((stat.st_size as u64).min(allocated(&stat)))
     }
 }
 
@@ -180,7 +189,7 @@ impl Disk for FileDisk {
         check_name(from)?;
         check_name(to)?;
         let mut used_bytes = self.used();
-        let replaced_bytes = if from == to { 0 } else { self.len_of(to, Op::Rename).unwrap_or(0) };
+        let replaced_bytes = if from == to { 0 } else { self.taken_by(to, Op::Rename).unwrap_or(0) };
         retry(|| rustix::fs::renameat(&self.dir, from, &self.dir, to)).map_err(io(Op::Rename, from))?;
         *used_bytes = used_bytes.saturating_sub(replaced_bytes);
         Ok(())
@@ -188,7 +197,7 @@ impl Disk for FileDisk {
 
     fn remove(&self, name: &str) -> Result<()> {
         let mut used_bytes = self.used();
-        let len = self.len_of(name, Op::Remove)?;
+        let len = self.taken_by(name, Op::Remove)?;
         retry(|| rustix::fs::unlinkat(&self.dir, name, AtFlags::empty())).map_err(io(Op::Remove, name))?;
         *used_bytes = used_bytes.saturating_sub(len);
         Ok(())
@@ -251,6 +260,25 @@ impl DiskFile for OpenFile {
         Ok(done)
     }
 
+    fn punch(&self, offset: u64, len: u64) -> Result<u64> {
+        if offset.checked_add(len).is_none_or(|end| end > self.len) {
+            return Err(Error::Beyond { name: self.name.clone(), offset, len, file_bytes: self.len });
+        }
+        let (start, end) = pages_within(offset, len);
+        if start == end {
+            return Ok(0);
+        }
+        let mut used_bytes = self.used_bytes.lock().unwrap_or_else(PoisonError::into_inner);
+        let failed = io(Op::Punch, &self.name);
+        let before = allocated(&retry(|| rustix::fs::fstat(&self.fd)).map_err(&failed)?);
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        retry(|| rustix::fs::fallocate(&self.fd, flags, start, end - start)).map_err(&failed)?;
+        let after = allocated(&retry(|| rustix::fs::fstat(&self.fd)).map_err(&failed)?);
+        let freed = before.saturating_sub(after);
+        *used_bytes = used_bytes.saturating_sub(freed);
+        Ok(freed)
+    }
+
     fn sync(&self) -> Result<()> {
         let failed = || self.sync_failed.lock().unwrap_or_else(PoisonError::into_inner);
         if failed().contains(&self.inode) {
@@ -262,6 +290,11 @@ impl DiskFile for OpenFile {
             io(Op::Sync, &self.name)(errno)
         })
     }
+}
+
+/// Bytes that a file takes on its file system; `st_blocks` counts 512 of them, whatever a block is.
+fn allocated(stat: &rustix::fs::Stat) -> u64 {
+    stat.st_blocks as u64 * 512
 }
 
 fn open_directory(path: &Path) -> std::result::Result<OwnedFd, Errno> {

@@ -13,7 +13,7 @@ mod sim_disk;
 mod state_file;
 mod time;
 
-pub use device::{Disk, DiskFile, Space};
+pub use device::{Disk, DiskFile, PAGE_BYTES, Space};
 pub use error::{Error, Op, Result};
 pub use file_disk::{FileDisk, FileDiskSettings};
 pub use sim_disk::{CrashKind, SimDisk};

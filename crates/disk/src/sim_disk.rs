@@ -8,13 +8,13 @@
 //! A file is a sparse map of sectors as they read now, and beside it, for each sector written since the last sync, what
 //! it was before. Sync forgets the old ones; a loss of power brings some of them back.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use frieze_base::Rng;
 use rustix::io::Errno;
 
-use crate::device::check_name;
+use crate::device::{PAGE_BYTES, check_name, pages_within};
 use crate::{Disk, DiskFile, Error, Op, Result, Space};
 
 /// What a crash takes.
@@ -65,6 +65,8 @@ struct SimFile {
     /// Sectors written since the last sync, in the order of their first write, with what they were before.
     unsynced: BTreeMap<u64, Unsynced>,
     writes: u64,
+    /// Pages whose space was given back, until they are written again.
+    holes: BTreeSet<u64>,
     sync_failed: bool,
 }
 
@@ -168,7 +170,7 @@ impl SimDisk {
         Ok(())
     }
 
-    /// Changing operations so far (create, write, sync, rename, remove, sync of names): where a crash can be put.
+    /// Changing operations so far (create, write, punch, sync, rename, remove, sync of names): where a crash can be put.
     pub fn changes(&self) -> u64 {
         self.state().changes
     }
@@ -304,6 +306,26 @@ impl DiskFile for SimHandle {
         Ok(len)
     }
 
+    fn punch(&self, offset: u64, len: u64) -> Result<u64> {
+        let mut state = self.alive(Op::Punch)?;
+        if offset.checked_add(len).is_none_or(|end| end > self.len) {
+            return Err(Error::Beyond { name: self.name.clone(), offset, len, file_bytes: self.len });
+        }
+        let (start, end) = pages_within(offset, len);
+        let pages = (end - start) / PAGE_BYTES;
+        let cut = state.change();
+        let done = if cut { state.rng.between(0, pages) } else { pages };
+        let file = state.file(self.id);
+        let mut freed = 0;
+        for page in start / PAGE_BYTES..start / PAGE_BYTES + done {
+            freed += if file.holes.contains(&page) { 0 } else { PAGE_BYTES };
+            file.write(page * PAGE_BYTES, &[0; PAGE_BYTES as usize]);
+            file.holes.insert(page);
+        }
+        state.alive(Op::Punch, &self.name)?;
+        Ok(freed)
+    }
+
     fn sync(&self) -> Result<()> {
         let mut state = self.alive(Op::Sync)?;
         if state.file(self.id).sync_failed {
@@ -360,7 +382,7 @@ impl State {
     /// What is left of the capacity.
     fn free_bytes(&self) -> u64 {
         let named = self.names.values().filter_map(|id| self.files.get(id));
-        self.capacity_bytes.saturating_sub(named.map(|file| file.len).sum())
+        self.capacity_bytes.saturating_sub(named.map(SimFile::taken_bytes).sum())
     }
 
     fn change_names(&mut self, change: NameChange) {
@@ -415,7 +437,17 @@ impl NameChange {
 }
 
 impl SimFile {
+    /// What it takes of the capacity.
+    fn taken_bytes(&self) -> u64 {
+        self.len.saturating_sub(self.holes.len() as u64 * PAGE_BYTES)
+    }
+
     fn write(&mut self, offset: u64, bytes: &[u8]) {
+        if !self.holes.is_empty() && !bytes.is_empty() {
+            for page in offset / PAGE_BYTES..=(offset + bytes.len() as u64 - 1) / PAGE_BYTES {
+                self.holes.remove(&page);
+            }
+        }
         let mut done = 0;
         while done < bytes.len() {
             let (sector, within, len) = piece(offset + done as u64, bytes.len() - done);
@@ -458,6 +490,7 @@ impl SimFile {
             match before {
                 _ if survives => {}
                 Some(bytes) => {
+                    self.holes.remove(&(sector * SECTOR_BYTES as u64 / PAGE_BYTES));
                     self.sectors.insert(sector, bytes);
                 }
                 None => {

@@ -20,6 +20,7 @@
 //! pages and builds a past state from the log when first asked; we index extents and keep bounded leaves, so the first
 //! read of a past state is as fast as the second (see the `index` module).
 
+mod bury;
 mod error;
 mod index;
 mod log;
@@ -28,6 +29,7 @@ mod record;
 mod recover;
 mod segment;
 
+pub use bury::{Grave, Sealed};
 pub use error::Error;
 pub use index::UserCut;
 pub use log::{ChainState, MultiLog, Settings, Stats, Tail};

@@ -77,7 +77,7 @@ pub struct MultiLog {
     outstanding: usize,
     /// Segments before this position are closed.
     closed: usize,
-    files: FastMap<InodeId, File>,
+    pub(crate) files: FastMap<InodeId, File>,
     writers: Writers,
     touched: Touched,
     /// Stamp of the newest record of every session.
@@ -304,7 +304,7 @@ impl MultiLog {
         self.newest_of.get(&session).copied()
     }
 
-    /// Bytes that were ever written to a file, those since overwritten or hidden included.
+    /// Bytes that were ever written to a file, those since overwritten or hidden included, those buried not.
     ///
     /// # Cost
     /// A pass over the file's records in memory.
@@ -353,6 +353,11 @@ impl MultiLog {
             footer_bytes: footers as u64,
             segments: self.segments.len() as u64,
         }
+    }
+
+    /// True between placing a group and publishing or abandoning it.
+    pub(crate) fn has_outstanding(&self) -> bool {
+        self.outstanding > 0
     }
 
     /// The settings in effect.

@@ -243,6 +243,7 @@ impl Recovery<'_> {
             let candidate = self.candidates.remove(id).expect("the order holds candidates, each once: links lead down");
             self.open(&candidate);
             let footer = self.take_footer(&candidate)?;
+            let closed = candidate.trailer.is_some_and(|trailer| trailer.closed);
             // Where the segment after it says that this one ended; the last one's end is known to its footer only.
             let follower = at.checked_sub(1).map(|after| self.candidates[&order[after]].header.previous);
             let (end, stamp) = match (follower, candidate.trailer) {
@@ -251,10 +252,10 @@ impl Recovery<'_> {
             };
             if self.segment().end < end {
                 self.scan(&candidate, Mode::Durable { end, stamp })?;
-            } else if footer && follower.is_some() {
+            } else if footer && (follower.is_some() || closed) {
                 self.segment().close();
             }
-            if follower.is_none() {
+            if follower.is_none() && !(footer && closed) {
                 // Records may follow those of the footer: nobody vouches for them.
                 let why = self.scan(&candidate, Mode::Tail)?;
                 self.report.cut = self.cut(why);

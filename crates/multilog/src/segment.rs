@@ -29,7 +29,8 @@
 //! | 72 | 8 | end of the last record in the footer |
 //! | 80 | 8 | number of records in the footer |
 //! | 88 | 8 | stamp of the last record in the footer |
-//! | 96 | 28 | reserved, 0 |
+//! | 96 | 1 | 1 if no record will follow those of the footer |
+//! | 97 | 27 | reserved, 0 |
 //! | 124 | 4 | CRC32C of bytes 0..124 |
 
 use frieze_base::{SegmentId, crc32c};
@@ -176,6 +177,8 @@ pub(crate) struct Trailer {
     pub(crate) end: u64,
     pub(crate) records: u64,
     pub(crate) stamp: Hlc,
+    /// The last footer of the segment.
+    pub(crate) closed: bool,
 }
 
 impl Trailer {
@@ -187,6 +190,7 @@ impl Trailer {
         bytes[72..80].copy_from_slice(&self.end.to_le_bytes());
         bytes[80..88].copy_from_slice(&self.records.to_le_bytes());
         bytes[88..96].copy_from_slice(&self.stamp.0.to_le_bytes());
+        bytes[96] = u8::from(self.closed);
         let crc = crc32c(&bytes[..124]);
         bytes[124..128].copy_from_slice(&crc.to_le_bytes());
         bytes
@@ -204,6 +208,7 @@ impl Trailer {
             end: long(bytes, 72),
             records: long(bytes, 80),
             stamp: Hlc(long(bytes, 88)),
+            closed: bytes[96] == 1,
         };
         let footer_bytes =
             trailer.records.checked_mul(RECORD_HEADER_BYTES as u64)?.checked_add(TRAILER_BYTES as u64)?;
@@ -313,7 +318,8 @@ impl Segment {
     fn footer(&self) -> Seal {
         let Vouched { records, end, stamp } = self.vouched;
         let entries = &self.entries[..records as usize * RECORD_HEADER_BYTES];
-        let trailer = Trailer { header: self.header, entries_crc: crc32c(entries), end, records, stamp };
+        let closed = self.state != SegmentState::Open;
+        let trailer = Trailer { header: self.header, entries_crc: crc32c(entries), end, records, stamp, closed };
         let footer = [entries, &trailer.encode()].concat();
         Seal { segment: self.header.id, offset: self.header.bytes - footer.len() as u64, footer }
     }

@@ -129,6 +129,7 @@ impl Namespace {
             Op::MakeSnapshot(op) => self.make_snapshot(run, op),
             Op::DeleteSnapshot(op) => self.delete_snapshot(run, op),
             Op::Edit(op) => self.edit_tree(run, op),
+            Op::Forget(op) => self.forget(run, op),
         }
     }
 
@@ -192,6 +193,7 @@ impl Namespace {
     }
 
     pub(crate) fn held(&self, id: InodeId) -> Result<&Inode, Error> {
+        self.kept(id, None)?;
         self.inodes.get(id).ok_or(Error::StaleHandle { inode: id })
     }
 

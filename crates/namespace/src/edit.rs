@@ -142,6 +142,7 @@ impl Namespace {
 
     /// An inode as it is before the edit, or as the edit makes or brings it.
     fn drafted<'a>(&'a self, draft: &'a Draft<'_>, id: InodeId) -> Result<&'a Inode, Error> {
+        self.kept(id, None)?;
         let new = || draft.new.get(usize::try_from(id.0.checked_sub(draft.first_new)?).ok()?).map(|(inode, _)| inode);
         let held = self.inodes.get(id).or_else(|| draft.brought.get(&id).map(|(inode, _)| inode)).or_else(new);
         held.ok_or(Error::StaleHandle { inode: id })

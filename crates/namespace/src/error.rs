@@ -3,7 +3,7 @@
 use frieze_base::{
     ErrorKind, Fault, InodeId, NAME_BYTES_MAX, PATH_BYTES_MAX, Reason, SYMLINKS_FOLLOWED_MAX, SessionId,
 };
-use frieze_hlc::Hlc;
+use frieze_hlc::{Hlc, format_instant};
 
 /// Why a metadata operation fails.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -21,6 +21,22 @@ pub enum Error {
         inode: InodeId,
         /// The instant.
         at: Hlc,
+    },
+    /// What it was at that instant was given up.
+    #[error("{}", forgotten(*at, *before, *stamp, *uid, *gone))]
+    Forgotten {
+        /// The inode.
+        inode: InodeId,
+        /// The instant asked for; `None`: now.
+        at: Option<Hlc>,
+        /// The earliest instant that is kept.
+        before: Hlc,
+        /// When it was forgotten.
+        stamp: Hlc,
+        /// By whom.
+        uid: u32,
+        /// It had been deleted by then: nothing of it is kept.
+        gone: bool,
     },
     /// The inode is not known, or so long without a name that it can only be read.
     #[error("inode {inode} is not held any more: look its name up again")]
@@ -216,6 +232,7 @@ impl Error {
     pub fn reason(&self) -> Reason {
         match self {
             Error::NotFound { .. } | Error::NotYetMade { .. } | Error::NotFormatted => Reason::NotFound,
+            Error::Forgotten { .. } => Reason::HistoryExpired,
             Error::StaleHandle { .. } => Reason::StaleHandle,
             Error::Exists { .. } => Reason::Exists,
             Error::NotDirectory { .. } => Reason::NotDirectory,
@@ -269,6 +286,16 @@ impl Error {
     pub(crate) fn denied(what: &str, name: &[u8]) -> Error {
         Error::AccessDenied { what: format!("{what} {:?}", String::from_utf8_lossy(name)) }
     }
+}
+
+fn forgotten(at: Option<Hlc>, before: Hlc, stamp: Hlc, uid: u32, gone: bool) -> String {
+    let asked = at.map_or("now".to_owned(), format_instant);
+    let (before_text, stamp_text) = (format_instant(before), format_instant(stamp));
+    let kept = match gone {
+        true => "it had been deleted by then, and nothing of it is kept".to_owned(),
+        false => format!("the earliest instant that is kept is {before_text} ({before})"),
+    };
+    format!("history is not kept at {asked}: user {uid} forgot what was before {before_text} at {stamp_text}; {kept}")
 }
 
 /// A name for a person to read; bytes that are not UTF-8 show as replacement characters.

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `E` parent (8) name | a directory entry |
 //! | `F` | the format |
+//! | `H` stamp (8) page (4) | what was forgotten by the transaction of that stamp: page 0, then lists of its inodes |
 //! | `I` inode (8) | an inode |
 //! | `L` inode (8) parent (8) name | that the inode has this name: the entries by what they name, kept in the store only |
 //! | `N` name | a named instant |
@@ -12,12 +13,14 @@
 //! | `X` inode (8) name | an extended attribute |
 
 use frieze_base::{InodeId, Seq, SessionId};
+use frieze_hlc::Hlc;
 
 /// A key taken apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Key<'a> {
     Entry(InodeId, &'a [u8]),
     Format,
+    Forgotten(Hlc, u32),
     Inode(InodeId),
     Link(InodeId, InodeId, &'a [u8]),
     Snapshot(&'a [u8]),
@@ -31,6 +34,7 @@ impl<'a> Key<'a> {
         match self {
             Key::Entry(parent, name) => with_name(b'E', parent.0, name),
             Key::Format => vec![b'F'],
+            Key::Forgotten(stamp, page) => with_name(b'H', stamp.0, &page.to_be_bytes()),
             Key::Inode(id) => with_name(b'I', id.0, &[]),
             Key::Link(id, parent, name) => with_name(b'L', id.0, &[&parent.0.to_be_bytes(), name].concat()),
             Key::Snapshot(name) => [b"N", name].concat(),
@@ -47,6 +51,10 @@ impl<'a> Key<'a> {
         match letter {
             b'E' => long().map(|(parent, name)| Key::Entry(InodeId(parent), name)),
             b'F' if rest.is_empty() => Some(Key::Format),
+            b'H' => {
+                let (stamp, tail) = long()?;
+                Some(Key::Forgotten(Hlc(stamp), u32::from_be_bytes(tail.try_into().ok()?)))
+            }
             b'I' => alone().map(|id| Key::Inode(InodeId(id))),
             b'L' => {
                 let (id, tail) = long()?;
@@ -128,6 +136,7 @@ mod tests {
         let keys = [
             Key::Entry(InodeId(1), b"name"),
             Key::Format,
+            Key::Forgotten(Hlc(u64::MAX - 1), 7),
             Key::Inode(InodeId(u64::MAX)),
             Key::Link(InodeId(7), InodeId(1), b"name"),
             Key::Snapshot(b"before"),
@@ -138,7 +147,16 @@ mod tests {
         for key in keys {
             assert_eq!(Key::decode(&key.encode()), Some(key));
         }
-        for bad in [&b""[..], b"I1234567", b"I123456789", b"L123456781234567", b"F1", b"R1234567812345678x", b"Z"] {
+        for bad in [
+            &b""[..],
+            b"I1234567",
+            b"I123456789",
+            b"L123456781234567",
+            b"F1",
+            b"H12345678123",
+            b"R1234567812345678x",
+            b"Z",
+        ] {
             assert_eq!(Key::decode(bad), None, "{bad:?}");
         }
     }
@@ -146,6 +164,7 @@ mod tests {
     #[test]
     fn golden_bytes_of_keys() {
         assert_eq!(Key::Entry(InodeId(0x0102), b"a").encode(), b"E\0\0\0\0\0\0\x01\x02a");
+        assert_eq!(Key::Forgotten(Hlc(3), 1).encode(), b"H\0\0\0\0\0\0\0\x03\0\0\0\x01");
         assert_eq!(Key::Outcome(SessionId(1), Seq(2)).encode(), b"R\0\0\0\0\0\0\0\x01\0\0\0\0\0\0\0\x02");
     }
 

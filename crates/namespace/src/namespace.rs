@@ -10,6 +10,7 @@ use frieze_wire::message::FileKind;
 use frieze_wire::txn::{Caller, Format, Outcome, Target};
 
 use crate::error::Error;
+use crate::forget::Horizons;
 use crate::history::History;
 use crate::inode::{Inode, Layout, allows};
 use crate::key::Key;
@@ -40,6 +41,7 @@ pub struct Namespace {
     pub(crate) granted: BTreeMap<SessionId, BTreeSet<InodeId>>,
     pub(crate) replies: BTreeMap<SessionId, Replies>,
     pub(crate) snapshots: BTreeMap<String, Snapshot>,
+    pub(crate) horizons: Horizons,
     pub(crate) format: Option<Format>,
     /// Largest inode id given so far.
     pub(crate) last_id: u64,
@@ -161,6 +163,7 @@ impl Namespace {
                 let StoredFormat { chunk_bytes, chain_count, uid, gid, mode } = stored;
                 self.format = Some(Format { chunk_bytes, chain_count, uid, gid, mode });
             }
+            Key::Forgotten(at, page) => self.load_forgotten(at, page, value)?,
             Key::Inode(id) => self.load_inode(id, stamp, value)?,
             // Looked up in the store when somebody asks for a path.
             Key::Link(..) => {}
@@ -404,6 +407,7 @@ impl PartialEq for Namespace {
             && self.granted == other.granted
             && self.replies == other.replies
             && self.snapshots == other.snapshots
+            && self.horizons == other.horizons
             && self.format == other.format
             && (self.last_id, self.alive) == (other.last_id, other.alive)
     }

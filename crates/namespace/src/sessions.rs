@@ -204,7 +204,9 @@ impl Namespace {
         if run.caller.uid != 0 && run.caller.uid != snapshot.uid {
             return Err(Error::NotPermitted { why: "only who made a snapshot deletes it" });
         }
+        let at = snapshot.at;
         self.snapshots.remove(&op.name);
+        self.unpin(run, at);
         run.change(Key::Snapshot(op.name.as_bytes()), None);
         Ok(Done::default())
     }

@@ -9,6 +9,7 @@ use frieze_wire::message::{FileKind, VersionKind};
 use prost::Message;
 
 use crate::error::Error;
+use crate::forget::Forgetting;
 use crate::inode::{Extra, Inode, Layout, WriteGrant};
 use crate::patch::{Patch, PatchSource, lay};
 
@@ -186,6 +187,52 @@ pub(crate) struct StoredFormat {
     pub(crate) gid: u32,
     #[prost(uint32, tag = "5")]
     pub(crate) mode: u32,
+}
+
+/// That instants were forgotten, and which are kept all the same.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub(crate) struct StoredForgotten {
+    #[prost(uint64, tag = "1")]
+    before: u64,
+    #[prost(uint64, repeated, tag = "2")]
+    pins: Vec<u64>,
+    #[prost(uint64, tag = "3")]
+    root: u64,
+    #[prost(bytes = "vec", tag = "4")]
+    path: Vec<u8>,
+    #[prost(uint32, tag = "5")]
+    uid: u32,
+}
+
+/// Some of the inodes that a forgetting is about, packed.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub(crate) struct StoredForgottenInodes {
+    #[prost(bytes = "vec", tag = "1")]
+    pub(crate) named: Vec<u8>,
+    #[prost(bytes = "vec", tag = "2")]
+    pub(crate) nameless: Vec<u8>,
+}
+
+impl StoredForgotten {
+    pub(crate) fn of(forgetting: &Forgetting) -> StoredForgotten {
+        StoredForgotten {
+            before: forgetting.before.0,
+            pins: forgetting.pins.iter().map(|pin| pin.0).collect(),
+            root: forgetting.root.0,
+            path: forgetting.path.clone(),
+            uid: forgetting.uid,
+        }
+    }
+
+    pub(crate) fn read(self) -> Forgetting {
+        Forgetting {
+            before: Hlc(self.before),
+            pins: self.pins.into_iter().map(Hlc).collect(),
+            root: InodeId(self.root),
+            path: self.path,
+            uid: self.uid,
+        }
+    }
 }
 
 impl StoredCause {

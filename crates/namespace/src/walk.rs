@@ -125,6 +125,7 @@ impl<'a> Walk<'a> {
 
     /// The version of an inode at this walk's instant.
     pub(crate) fn look(&self, id: InodeId) -> Result<Cow<'a, Inode>, Error> {
+        self.namespace.kept(id, self.at)?;
         self.namespace.version(self.history, id, self.at)
     }
 

@@ -257,6 +257,12 @@ impl Engine {
                     "an edit is planned by the server: ask for what it is to do",
                 ));
             }
+            Op::Forget(_) => {
+                return Err(Fault::new(
+                    Reason::NotPermitted,
+                    "what a forgetting is about is worked out by the server: ask for a path and an instant",
+                ));
+            }
             Op::OpenSession(open) => open.uid = principal.uid,
             Op::CloseSession(_) => {
                 check_numbered(header)?;
@@ -320,9 +326,13 @@ impl Engine {
             op: Some(op),
         };
         let opens = matches!(&transaction.op, Some(Op::OpenSession(_)));
+        let lets_go = matches!(&transaction.op, Some(Op::DeleteSnapshot(_)));
         let outcome = self.meta.execute(transaction)?;
         drop(held);
         let outcome = outcome.into_result()?;
+        if lets_go && !self.meta.namespace().horizons().is_empty() {
+            self.reclaim.want();
+        }
         if opens {
             self.sessions.attach(conn, SessionId(outcome.id), self.clock.reading().mono);
             return Ok(TxnReply { stamp: outcome.stamp, id: outcome.id, ..TxnReply::default() });

@@ -8,11 +8,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-use frieze_base::{Fault, Reason, SegmentId, crc32c, crc32c_combine};
+use frieze_base::{Fault, InodeId, Reason, SegmentId, crc32c, crc32c_combine};
 use frieze_disk::{Disk, DiskFile};
 use frieze_multilog::{
-    CutReason, LogPosition, MultiLog, Piece, RECORD_HEADER_BYTES, RecordMeta, Report, SEGMENT_HEADER_BYTES, Seal,
-    SegmentKey, SegmentSource, Source, Stored,
+    CutReason, Grave, LogPosition, MultiLog, Piece, RECORD_HEADER_BYTES, RecordMeta, Report, SEGMENT_HEADER_BYTES,
+    Seal, SegmentKey, SegmentSource, Source, Stored,
 };
 
 use crate::reading::{LOG, Reading};
@@ -282,7 +282,7 @@ impl Device {
             return Err(Fault::new(
                 Reason::NoSpace,
                 format!(
-                    "no space for data: {} MiB free of {} MiB, and {} MiB are kept back so that removing and restarting work; history is kept for ever by default, so free space on the device of the data directory",
+                    "no space for data: {} MiB free of {} MiB, and {} MiB are kept back so that removing, forgetting and restarting work. To free space: `frieze du --history /` shows where history is, `frieze forget --before 7d-ago PATH` gives it up, `frieze snapshot delete NAME` lets go of what a snapshot holds; or make the device larger",
                     space.free_bytes >> 20,
                     space.capacity_bytes >> 20,
                     self.reserve_bytes >> 20
@@ -469,6 +469,51 @@ impl Device {
             self.dirty.lock().unwrap_or_else(PoisonError::into_inner).segments.insert(seal.segment);
         }
         Ok(())
+    }
+
+    /// Length of a segment in bytes.
+    pub(crate) fn segment_bytes(&self) -> u64 {
+        self.settings.segment_bytes
+    }
+
+    /// Records that no read needs any more: their bytes may go.
+    pub(crate) fn bury(&self, inode: InodeId, upto: frieze_hlc::Hlc, graves: &[Grave]) {
+        self.log.write().unwrap_or_else(PoisonError::into_inner).bury(inode, upto, graves);
+    }
+
+    /// The next append goes into a new segment. The caller keeps writers out meanwhile.
+    pub(crate) fn close_open(&self) {
+        self.log.write().unwrap_or_else(PoisonError::into_inner).close_open();
+    }
+
+    /// Gives back the space of stretches of a segment that hold buried records only, and of what lies behind its last
+    /// record. Returns by how many bytes the device has more; `None` while no footer vouches for all of the segment.
+    ///
+    /// # Errors
+    /// The disk's; `Unsupported` if it cannot free parts of files.
+    pub(crate) fn give_back<'a>(
+        &self,
+        segment: SegmentId,
+        graves: impl Iterator<Item = (&'a u64, &'a u64)>,
+    ) -> Result<Option<u64>, Fault> {
+        let Some(sealed) = self.log().sealed(segment) else { return Ok(None) };
+        let file = self.file(segment)?;
+        // Read back once it is on stable storage: without the records only the footer tells what the segment holds.
+        file.sync()?;
+        let mut footer = vec![0; (sealed.bytes - sealed.footer_at) as usize];
+        let found = file.read_at(sealed.footer_at, &mut footer)?;
+        if found != footer.len() || !self.log().vouched_by(segment, &footer) {
+            return Ok(None);
+        }
+        let mut behind = sealed.end;
+        let mut freed = 0;
+        for (&start, &end) in graves {
+            freed += file.punch(start, end - start)?;
+            behind = if end == sealed.end { start } else { behind };
+        }
+        // Room that was made ahead and is not used any more: no history, and the next segment takes as much.
+        file.punch(behind, sealed.footer_at - behind)?;
+        Ok(Some(freed))
     }
 
     /// Bytes appended and not yet durable.

@@ -30,6 +30,15 @@ pub(crate) struct Differences {
     pub(crate) hidden: bool,
 }
 
+/// What to do about a change that lies in what was forgotten.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum IfForgotten {
+    /// The question cannot be answered.
+    Refuse,
+    /// It is not told.
+    LeaveOut,
+}
+
 /// Who changed something last.
 #[derive(Clone, Copy, Debug, Default)]
 struct Last {
@@ -62,13 +71,14 @@ struct Differ<'a> {
     before: Cut<'a>,
     after: Cut<'a>,
     found: Differences,
+    if_forgotten: IfForgotten,
 }
 
 impl Engine {
     /// What is different at the ends of `interval`, given what changed in it within `scope`.
     ///
     /// # Errors
-    /// Those of the store.
+    /// `HistoryExpired` if something that changed was forgotten at the start, and that is to be refused; those of the store.
     ///
     /// # Cost
     /// That of the changes: their inodes, names and paths at both ends.
@@ -78,6 +88,7 @@ impl Engine {
         scope: Scope,
         interval: Interval,
         changes: &Changes,
+        if_forgotten: IfForgotten,
     ) -> Result<Differences, Fault> {
         let history = self.meta.versions();
         let mut differ = Differ {
@@ -87,6 +98,7 @@ impl Engine {
             before: Cut::new(history, interval.after, caller),
             after: Cut::new(history, interval.upto, caller),
             found: Differences::default(),
+            if_forgotten,
         };
         for (id, touch) in touches(changes) {
             differ.inode(id, &touch)?;
@@ -201,6 +213,11 @@ impl Differ<'_> {
                 return Ok(());
             }
         }
+        match self.if_forgotten {
+            IfForgotten::Refuse => self.check_kept(ends.id, [before, after])?,
+            IfForgotten::LeaveOut if !self.is_kept(ends.id, [before, after]) => return Ok(()),
+            IfForgotten::LeaveOut => {}
+        }
         let sides = [
             self.engine.side(&mut self.before, before, ends.id, ends.before.as_deref(), &mut self.found.hidden)?,
             self.engine.side(&mut self.after, after, ends.id, ends.after.as_deref(), &mut self.found.hidden)?,
@@ -227,12 +244,34 @@ impl Differ<'_> {
         Ok(())
     }
 
+    /// A name that went, came or stayed says what its directory held at the start; the inode, what it was.
+    fn check_kept(&self, id: InodeId, names: [Option<&Named>; 2]) -> Result<(), Fault> {
+        for named in names.into_iter().flatten() {
+            self.engine.check_kept(named.parent, Some(self.interval.after))?;
+        }
+        match names {
+            [None, _] => Ok(()),
+            [Some(_), _] => self.engine.check_kept(id, Some(self.interval.after)),
+        }
+    }
+
+    /// True if what the end of the interval holds was not forgotten.
+    fn is_kept(&self, id: InodeId, names: [Option<&Named>; 2]) -> bool {
+        let parents = names.into_iter().flatten().map(|named| named.parent);
+        let mut all = parents.chain([id]);
+        all.all(|id| self.engine.check_kept(id, Some(self.interval.upto)).is_ok())
+    }
+
     /// The bytes that differ or may differ, and the flags with the contents among them.
     fn spans(&mut self, ends: &Ends, touch: &Touch<'_>, flags: u32) -> Result<(Vec<Span>, u32), Fault> {
         let (Some(before), Some(after)) = (&ends.before, &ends.after) else { return Ok((Vec::new(), flags)) };
         let touched = touch.data.is_some() || before.patches() != after.patches() || before.size != after.size;
         if before.kind() != FileKind::File || !touched {
             return Ok((Vec::new(), flags));
+        }
+        if self.engine.check_kept(ends.id, Some(self.interval.after)).is_err() {
+            // Told or refused where it is known whether it belongs to the question.
+            return Ok((Vec::new(), flags | CONTENT));
         }
         let old = self.engine.size_at(ends.id, before, self.interval.after)?;
         let new = self.engine.size_at(ends.id, after, self.interval.upto)?;

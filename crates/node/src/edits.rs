@@ -173,6 +173,8 @@ impl Engine {
             self.check_changeable()?;
             check_numbered(header)?;
         }
+        // What is taken from the past is not forgotten before it is shared.
+        let _kept = self.forgetting.read().unwrap_or_else(std::sync::PoisonError::into_inner);
         for _ in 0..PLANS_MAX {
             if let Some(outcome) = self.meta.namespace().remembered(header.session, header.seq).filter(|_| !dry_run) {
                 let outcome = outcome.clone().into_result()?;
@@ -278,8 +280,11 @@ impl Engine {
     }
 
     /// An inode as it was at a closed instant, to be read.
+    ///
+    /// # Errors
+    /// `HistoryExpired` for what was forgotten; those of the store.
     pub(crate) fn seen_at(&self, id: InodeId, at: Hlc) -> Result<Seen, Fault> {
-        let inode = self.meta.namespace().inode(self.meta.versions(), id, Some(at))?;
+        let inode = self.inode_at(id, Some(at))?;
         Ok(Seen::at(id, inode, Some(at)))
     }
 

@@ -5,7 +5,7 @@
 //! Leaves to others: sockets and threads (`serve`), the cores' own promises.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, RwLock};
 use std::time::Duration;
 
 use frieze_base::{ChunkId, ClusterId, Fault, LogIndex, MonoTime, NodeId, Reason, Seq, SessionId};
@@ -26,6 +26,7 @@ use crate::grants::GrantSettings;
 use crate::identity::{FORMAT_VERSION, Identity, STATE_FILE};
 use crate::locks::Locks;
 use crate::meta::{MetaPlane, MetaReach};
+use crate::reclaim::Reclaim;
 use crate::session::{Conn, KeyRight, Principal, Sessions};
 use crate::settings::Settings;
 use crate::store::{VersionStore, Versions};
@@ -92,6 +93,9 @@ pub struct Engine {
     pub(crate) sessions: Sessions,
     pub(crate) caching: Arc<Caching>,
     pub(crate) locks: Mutex<Locks>,
+    pub(crate) reclaim: Reclaim,
+    /// Held by edits while they are planned and run, and by a forgetting against them.
+    pub(crate) forgetting: RwLock<()>,
     pub(crate) mint: Mint,
     pub(crate) process: Box<dyn Fn() -> ProcessStats + Send + Sync>,
     pub(crate) started: MonoTime,
@@ -207,6 +211,8 @@ impl Engine {
             sessions: Sessions::default(),
             caching,
             locks: Mutex::new(locks),
+            reclaim: Reclaim::default(),
+            forgetting: RwLock::default(),
             mint,
             process: seams.process,
             started,
@@ -224,6 +230,8 @@ impl Engine {
             namespace.current(frieze_base::InodeId::ROOT).map_or(Hlc::ZERO, |root| root.born)
         };
         engine.flush()?;
+        // What was forgotten is found again: what a crash left of giving it back goes on.
+        engine.reclaim.want();
         Ok(Engine { earliest, ..engine })
     }
 
@@ -398,6 +406,7 @@ impl Engine {
             Request::CopyRange(ask) => {
                 self.edit(principal, header, false, &|now| self.plan_copy_range(header, &ask, now)).map(Reply::Edited)
             }
+            Request::Forget(ask) => self.forget(principal, header, &ask).map(Reply::Forgot),
             Request::Lock(ask) => self.lock(header.session, &ask).map(Reply::Lock),
             Request::TestLock(ask) => Ok(Reply::TestLock(self.test_lock(header.session, &ask))),
             Request::CancelLock(ask) => Ok(Reply::Lock(self.cancel_lock(header.session, &ask))),

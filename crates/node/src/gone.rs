@@ -152,6 +152,9 @@ impl Engine {
 
     /// A name as it was, if it may be told.
     fn gone(&self, cut: &mut Cut<'_>, named: &Named, id: InodeId) -> Result<Option<Gone>, Fault> {
+        if [id, named.parent].into_iter().any(|id| self.check_kept(id, Some(cut.at())).is_err()) {
+            return Ok(None);
+        }
         let inode = cut.inode(id)?;
         let side = self.side(cut, Some(named), id, inode.as_deref(), &mut false)?;
         Ok(side.map(|was| Gone { was, stamp: 0, session: 0, uid: 0, moved_to: Vec::new() }))

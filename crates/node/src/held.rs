@@ -64,6 +64,9 @@ impl Engine {
 
     fn held_of(&self, id: InodeId, interval: Interval) -> Result<u64, Fault> {
         let (namespace, history) = (self.meta.namespace(), self.meta.versions());
+        if namespace.check_kept(id, Some(interval.after)).is_err() {
+            return Ok(0);
+        }
         let then = match namespace.inode(history, id, Some(interval.after)) {
             Err(fault) if fault.reason == Reason::NotFound => return Ok(0),
             then => then?,

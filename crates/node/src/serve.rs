@@ -55,6 +55,8 @@ pub struct Server {
 struct Shared {
     engine: Engine,
     wake: Arc<Wake>,
+    /// What the thread that gives back waits on between two looks.
+    rest: Arc<Wake>,
     stopping: AtomicBool,
     connections: Arc<AtomicU64>,
     connections_max: u64,
@@ -120,6 +122,7 @@ impl Server {
         let shared = Arc::new(Shared {
             engine,
             wake,
+            rest: Arc::default(),
             stopping: AtomicBool::new(false),
             connections,
             connections_max,
@@ -130,6 +133,10 @@ impl Server {
             let shared = shared.clone();
             move || flush_loop(&shared)
         })?];
+        threads.push(spawn("reclaim", {
+            let shared = shared.clone();
+            move || reclaim_loop(&shared)
+        })?);
         for listener in &listeners {
             let (shared, listener) = (shared.clone(), listener.clone());
             threads.push(spawn("accept", move || accept_loop(&shared, &listener))?);
@@ -165,6 +172,7 @@ impl Server {
             stream.shutdown();
         }
         self.shared.wake.wake();
+        self.shared.rest.wake();
         for thread in self.threads.drain(..) {
             if thread.join().is_err() {
                 error!("a server thread panicked");
@@ -213,6 +221,19 @@ fn flush_loop(shared: &Shared) {
                 warn!("looking after clock and sessions failed: {fault}");
             }
         }
+    }
+}
+
+/// Gives back what was forgotten, beside everything else: it may look at all of the history.
+fn reclaim_loop(shared: &Shared) {
+    let mut said = None;
+    while !shared.stopping.load(Ordering::Acquire) {
+        let found = shared.engine.reclaim().err();
+        if let Some(fault) = found.as_ref().filter(|fault| said.as_ref() != Some(*fault)) {
+            warn!("giving back what was forgotten failed: {fault}");
+        }
+        said = found;
+        shared.rest.wait(Duration::from_nanos(TEND_EVERY_NS));
     }
 }
 

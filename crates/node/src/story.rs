@@ -15,7 +15,7 @@ use frieze_wire::timeline::{
 };
 use frieze_wire::txn::Caller;
 
-use crate::differences::SPANS_MAX;
+use crate::differences::{IfForgotten, SPANS_MAX};
 use crate::engine::Engine;
 use crate::session::Principal;
 use crate::timeline::{FileChange, Interval, Scope, Written};
@@ -41,7 +41,7 @@ impl Engine {
         };
         let scope = scope_of(&found, true);
         let changes = self.changes(scope, interval)?;
-        let told = self.differences(&principal.caller, scope, interval, &changes)?;
+        let told = self.differences(&principal.caller, scope, interval, &changes, IfForgotten::Refuse)?;
         let skip = usize::try_from(ask.skip).unwrap_or(usize::MAX).min(told.all.len());
         let rest = &told.all[skip..];
         let mut bytes = 0;
@@ -61,12 +61,16 @@ impl Engine {
     }
 
     pub(crate) fn story(&self, principal: &Principal, ask: &Story) -> Result<StoryReply, Fault> {
-        let whole = Interval { after: Hlc(ask.after), upto: Hlc(ask.upto) };
+        let mut whole = Interval { after: Hlc(ask.after), upto: Hlc(ask.upto) };
         self.answer(exact(whole.upto))?;
         self.answer(ask.view)?;
         let found = self.resolve(principal, &ask.target, ask.view.instant())?;
         if !found.inode.is_directory() {
             return Err(Reason::NotDirectory.into());
+        }
+        let forgotten = self.forgotten(found.id, &found.inode).filter(|forgotten| forgotten.before > whole.after.0);
+        if let Some(forgotten) = forgotten {
+            whole.after = Hlc(forgotten.before).previous().min(whole.upto);
         }
         let scope = scope_of(&found, ask.recursive);
         let max = page(ask.count_max);
@@ -96,7 +100,7 @@ impl Engine {
         events.extend(writes);
         events.sort_by_key(|event| event.stamp);
         let sessions = self.infos(events.iter().map(|event| event.session))?;
-        Ok(StoryReply { events, upto: interval.upto.0, hidden, sessions })
+        Ok(StoryReply { events, upto: interval.upto.0, hidden, sessions, forgotten })
     }
 
     /// The first `max` or more differences that single transactions made, oldest first, and up to when these are all.
@@ -122,7 +126,7 @@ impl Engine {
             }
             let interval = Interval { after: stamp.previous(), upto: stamp };
             let changes = self.names_changed(scope, interval)?;
-            let told = self.differences(caller, scope, interval, &changes)?;
+            let told = self.differences(caller, scope, interval, &changes, IfForgotten::LeaveOut)?;
             hidden |= told.hidden;
             events.extend(told.all);
         }
@@ -172,6 +176,9 @@ impl Engine {
                     continue;
                 }
                 is_inside = true;
+                if [inode, named.parent].into_iter().any(|id| self.check_kept(id, Some(last)).is_err()) {
+                    continue;
+                }
                 let Some(side) = self.side(&mut cut, Some(&named), inode, Some(&version), hidden)? else { continue };
                 let shown = if may_read { spans.len().min(SPANS_MAX) } else { 0 };
                 events.push(Difference {

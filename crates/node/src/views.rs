@@ -205,8 +205,8 @@ impl Engine {
             let attr = match ask.with_attrs {
                 true => match self.inode_at(entry.inode, at) {
                     Ok(inode) => Some(self.attr(entry.inode, &inode, ask.view)?.0),
-                    // Removed since it was listed.
-                    Err(fault) if fault.reason == Reason::NotFound => None,
+                    // Removed since it was listed, or forgotten: its name is known, what it was is not.
+                    Err(fault) if matches!(fault.reason, Reason::NotFound | Reason::HistoryExpired) => None,
                     Err(fault) => return Err(fault),
                 },
                 false => None,
@@ -217,7 +217,9 @@ impl Engine {
     }
 
     pub(crate) fn inode_at(&self, id: InodeId, at: Option<Hlc>) -> Result<Inode, Fault> {
-        self.meta.namespace().inode(self.meta.versions(), id, at)
+        let namespace = self.meta.namespace();
+        namespace.check_kept(id, at)?;
+        namespace.inode(self.meta.versions(), id, at)
     }
 
     pub(crate) fn check(&self, principal: &Principal, id: InodeId, at: Option<Hlc>, mask: u32) -> Result<(), Fault> {
@@ -328,8 +330,13 @@ impl Engine {
             answered.user_time_open = seen.user_time_open;
             // A reader that truncates keep overtaking reads with writers kept out.
             let held = (attempt >= MIXED_MAX).then(|| self.data.hold_writes());
-            let (end_of_file, crc) = self.read_seen(&seen, ask, scratch)?;
+            let read = self.read_seen(&seen, ask, scratch);
             drop(held);
+            if read.is_err() {
+                // It may have been forgotten since the question was asked, and the bytes given back.
+                self.check_kept(id, capability.at())?;
+            }
+            let (end_of_file, crc) = read?;
             // The plan and the version it was made under belong together only if no truncate came between.
             let unchanged = capability.view.is_past()
                 || attempt > MIXED_MAX
@@ -413,7 +420,8 @@ impl Engine {
         let found = self.resolve(principal, &ask.target, at)?;
         self.check(principal, found.id, at, frieze_namespace::MAY_READ)?;
         let max = page(ask.count_max);
-        let after = Hlc(ask.after);
+        let forgotten = self.forgotten(found.id, &found.inode).filter(|forgotten| forgotten.before > ask.after);
+        let after = forgotten.map_or(Hlc(ask.after), |forgotten| Hlc(forgotten.before).previous());
         let chunk_bytes = found.inode.chunk_bytes();
         let mut versions =
             self.meta.namespace().log(self.meta.versions(), found.id, after, Hlc::MAX, max.saturating_add(1))?;
@@ -452,7 +460,7 @@ impl Engine {
         more |= versions.len() > max;
         versions.truncate(max);
         let sessions = self.infos(versions.iter().map(|version| version.session))?;
-        Ok(LogReply { versions, more, sessions })
+        Ok(LogReply { versions, more, sessions, forgotten })
     }
 
     pub(crate) fn status(&self) -> StatusReply {
@@ -468,6 +476,7 @@ impl Engine {
             (gaps, identity.cluster_id(), identity.last_whole)
         });
         let failure = self.durability.failure();
+        let (forgotten_bytes, forgotten_waiting_bytes) = self.reclaim.bytes();
         let words = match (&failure, &health.fenced, self.durability.store_trouble()) {
             (Some(fault), _, _) => format!("read-only after a failed flush: {}", fault.message),
             (None, Some(fence), _) => format!("fenced, reads only: {fence}"),
@@ -501,6 +510,8 @@ impl Engine {
             metalog_index: self.meta.appended().0,
             index_bytes: stats.index_bytes,
             last_whole,
+            forgotten_bytes,
+            forgotten_waiting_bytes,
         }
     }
 }

@@ -182,6 +182,10 @@ impl DiskFile for LyingFile {
         self.0.read_at(offset, into)
     }
 
+    fn punch(&self, offset: u64, len: u64) -> Result<u64> {
+        self.0.punch(offset, len)
+    }
+
     fn sync(&self) -> Result<()> {
         Ok(())
     }

@@ -5,6 +5,7 @@
 //! Leaves to others: sockets (`net`), what a request means (`node`, `namespace`).
 
 pub mod edit;
+pub mod forget;
 pub mod frame;
 pub mod holding;
 pub mod message;

@@ -457,7 +457,7 @@ pub struct Txn {
     #[prost(enumeration = "Durability", tag = "1")]
     pub durability: i32,
     /// What to do.
-    #[prost(oneof = "Op", tags = "10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 70")]
+    #[prost(oneof = "Op", tags = "10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 70, 74")]
     pub op: Option<Op>,
 }
 
@@ -635,6 +635,9 @@ pub struct LogReply {
     /// The sessions named.
     #[prost(message, repeated, tag = "3")]
     pub sessions: Vec<SessionInfo>,
+    /// What was forgotten: nothing before it is told.
+    #[prost(message, optional, tag = "4")]
+    pub forgotten: Option<crate::forget::Forgotten>,
 }
 
 /// Asks how the server is.
@@ -722,6 +725,12 @@ pub struct StatusReply {
     /// Newest instant at which everything was whole at the last crash; 0 if none is known to have lost anything.
     #[prost(uint64, tag = "26")]
     pub last_whole: u64,
+    /// Bytes of records that were forgotten since the server started, or found forgotten when it did.
+    #[prost(uint64, tag = "27")]
+    pub forgotten_bytes: u64,
+    /// Bytes of those that are not given back yet.
+    #[prost(uint64, tag = "28")]
+    pub forgotten_waiting_bytes: u64,
 }
 
 /// An interval whose unflushed records a crash lost.
@@ -815,6 +824,9 @@ pub enum Request {
     /// Copies a range by sharing.
     #[prost(message, tag = "73")]
     CopyRange(crate::edit::CopyRange),
+    /// Forgets what was before an instant.
+    #[prost(message, tag = "74")]
+    Forget(crate::forget::Forget),
     /// Waits for recalls of cache grants.
     #[prost(message, tag = "50")]
     Recalls(Recalls),
@@ -856,7 +868,7 @@ pub struct RequestBody {
     /// What is asked.
     #[prost(
         oneof = "Request",
-        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 40, 50, 51, 52, 53, 60, 61, 62, 63, 64, 65, 70, 71, 72, 73"
+        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 40, 50, 51, 52, 53, 60, 61, 62, 63, 64, 65, 70, 71, 72, 73, 74"
     )]
     pub request: Option<Request>,
 }
@@ -912,6 +924,9 @@ pub enum Reply {
     /// To [`Request::Clone`], [`Request::Restore`], [`Request::Undo`] and [`Request::CopyRange`].
     #[prost(message, tag = "70")]
     Edited(crate::edit::EditReply),
+    /// To [`Request::Forget`].
+    #[prost(message, tag = "74")]
+    Forgot(crate::forget::ForgetReply),
     /// To [`Recalls`].
     #[prost(message, tag = "50")]
     Recalls(RecallsReply),
@@ -947,7 +962,7 @@ pub struct ReplyBody {
     /// The answer.
     #[prost(
         oneof = "Reply",
-        tags = "1, 2, 4, 5, 6, 9, 10, 11, 13, 14, 15, 16, 17, 18, 40, 50, 51, 52, 60, 61, 62, 63, 64, 65, 70"
+        tags = "1, 2, 4, 5, 6, 9, 10, 11, 13, 14, 15, 16, 17, 18, 40, 50, 51, 52, 60, 61, 62, 63, 64, 65, 70, 74"
     )]
     pub reply: Option<Reply>,
 }

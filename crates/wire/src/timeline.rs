@@ -195,6 +195,9 @@ pub struct StoryReply {
     /// The sessions named.
     #[prost(message, repeated, tag = "4")]
     pub sessions: Vec<SessionInfo>,
+    /// What the directory has forgotten: nothing before it is told.
+    #[prost(message, optional, tag = "5")]
+    pub forgotten: Option<crate::forget::Forgotten>,
 }
 
 /// Looks for the newest instant at which a path existed.

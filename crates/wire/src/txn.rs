@@ -314,6 +314,9 @@ pub enum Op {
     /// client.
     #[prost(message, tag = "70")]
     Edit(crate::edit::Edit),
+    /// Gives up what was before an instant. Never taken from a client.
+    #[prost(message, tag = "74")]
+    Forget(crate::forget::Horizon),
 }
 
 /// The first transaction: the root directory and the defaults that new files inherit.
@@ -355,7 +358,7 @@ pub struct Transaction {
     #[prost(uint64, tag = "5")]
     pub must_see: u64,
     /// What to do.
-    #[prost(oneof = "Op", tags = "10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 70")]
+    #[prost(oneof = "Op", tags = "10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 70, 74")]
     pub op: Option<Op>,
 }
 

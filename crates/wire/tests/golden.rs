@@ -13,6 +13,7 @@ use std::path::PathBuf;
 use frieze_base::{ChainEpoch, InodeId, Reason, Seq, SessionId, crc32c};
 use frieze_hlc::Hlc;
 use frieze_wire::edit::*;
+use frieze_wire::forget::{Forget, ForgetReply, Forgotten, ForgottenFile, Horizon, encode_ids};
 use frieze_wire::frame::{BODY_BYTES_MAX, PAYLOAD_BYTES_MAX, PROTOCOL_VERSION};
 use frieze_wire::holding::*;
 use frieze_wire::message::*;
@@ -146,6 +147,16 @@ fn ops() -> Vec<(&'static str, Op)> {
         ("make_snapshot", Op::MakeSnapshot(MakeSnapshot { name: "release-1".into(), at: AT })),
         ("delete_snapshot", Op::DeleteSnapshot(DeleteSnapshot { name: "release-1".into() })),
         ("edit", Op::Edit(edit())),
+        (
+            "horizon",
+            Op::Forget(Horizon {
+                before: AT,
+                root: 77,
+                path: b"/d".to_vec(),
+                named: encode_ids([77, 300].into_iter()),
+                nameless: encode_ids([9].into_iter()),
+            }),
+        ),
         ("format", Op::Format(Format { chunk_bytes: 64 << 20, chain_count: 8, uid: 0, gid: 0, mode: 0o755 })),
     ]
 }
@@ -210,6 +221,7 @@ fn requests() -> Vec<(&'static str, Request)> {
         ("status", Request::Status(Status {})),
         ("clone", Request::Clone(CloneTree { source: file(), at: AT, target: file(), dry_run: true })),
         ("restore", Request::Restore(Restore { target: file(), at: AT, delete: true, dry_run: true })),
+        ("forget", Request::Forget(Forget { target: file(), before: AT, dry_run: true })),
         (
             "undo",
             Request::Undo(Undo {
@@ -261,6 +273,10 @@ fn requests() -> Vec<(&'static str, Request)> {
         ("sessions", Request::Sessions(Sessions { since: AT, after: 7, count_max: 10 })),
         ("usage", Request::Usage(Usage { target, view, after: b"m".to_vec(), count_max: 10 })),
     ]
+}
+
+fn forgotten() -> Forgotten {
+    Forgotten { before: AT - 1, stamp: AT, uid: 1000 }
 }
 
 fn side() -> Side {
@@ -379,6 +395,7 @@ fn replies() -> Vec<(&'static str, Reply)> {
                     len: 100,
                     name: b"b.txt".to_vec(),
                 }],
+                forgotten: Some(forgotten()),
                 more: true,
                 sessions: vec![session()],
             }),
@@ -396,7 +413,13 @@ fn replies() -> Vec<(&'static str, Reply)> {
         ),
         (
             "story",
-            Reply::Story(StoryReply { events: vec![difference()], upto: AT, hidden: true, sessions: vec![session()] }),
+            Reply::Story(StoryReply {
+                events: vec![difference()],
+                upto: AT,
+                hidden: true,
+                sessions: vec![session()],
+                forgotten: Some(forgotten()),
+            }),
         ),
         ("last_seen", Reply::LastSeen(LastSeenReply { at: AT, was: gone(), sessions: vec![session()] })),
         (
@@ -429,6 +452,8 @@ fn replies() -> Vec<(&'static str, Reply)> {
                 dirty_age_ms: 7,
                 capacity_bytes: 8,
                 free_bytes: 9,
+                forgotten_bytes: 27,
+                forgotten_waiting_bytes: 28,
                 log_bytes: 10,
                 records: 11,
                 inodes: 12,
@@ -447,6 +472,25 @@ fn replies() -> Vec<(&'static str, Reply)> {
             }),
         ),
         ("punch", Reply::Punch(PunchReply { stamp: AT, upto: 1 << 40 })),
+        (
+            "forgot",
+            Reply::Forgot(ForgetReply {
+                stamp: AT,
+                before: AT - 1,
+                files: 1,
+                deleted_files: 2,
+                writes: 3,
+                bytes: 4,
+                freed_bytes: 5,
+                waiting_bytes: 6,
+                biggest: vec![ForgottenFile { path: b"/f".to_vec(), bytes: 7, writes: 8, deleted: true }],
+                snapshots: vec!["s".into()],
+                held_bytes: 9,
+                left: 10,
+                trouble: "t".into(),
+                repeated: true,
+            }),
+        ),
         (
             "edited",
             Reply::Edited(EditReply {

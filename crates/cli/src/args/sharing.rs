@@ -1,4 +1,4 @@
-//! `clone`, `restore` and `undo`.
+//! `clone`, `restore`, `undo` and `forget`.
 
 use std::ffi::OsString;
 
@@ -108,6 +108,40 @@ pub(crate) struct Undo {
     pub(crate) to: Option<String>,
 
     /// Only say what would change.
+    #[arg(short = 'n', long)]
+    pub(crate) dry_run: bool,
+}
+
+/// Give up the history of a file or a tree before an instant, to free space.
+///
+/// What PATH was at INSTANT and since stays as it is. What only earlier instants show goes for good: bytes that were
+/// written over or cut off, and files that were deleted. Reading PATH before INSTANT is refused from then on. Snapshots of
+/// earlier instants stay readable and hold what they show, until they are deleted; clones and restored files keep their
+/// bytes.
+///
+/// It belongs to PATH what lay below it at INSTANT. Only the owner of PATH may, and only what is the owner's is forgotten.
+/// It works on a full disk.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  frieze du --history /                               where history is
+  frieze forget --before 7d-ago /build --dry-run      what would go
+  frieze forget --before 7d-ago /build
+  frieze forget --before before-upgrade /data/db.log
+
+JSON: one line for each of the files that give up most (path, bytes, writes, deleted), then: stamp, time, before,
+before_time, files, deleted_files, writes, bytes, freed_bytes, waiting_bytes, held_bytes, snapshots, left, trouble,
+dry_run.")]
+pub(crate) struct Forget {
+    /// The file or directory; one that is gone is named as it was at INSTANT.
+    #[arg(value_name = "PATH")]
+    pub(crate) path: OsString,
+
+    /// The earliest instant to keep.
+    #[arg(long, value_name = "INSTANT")]
+    pub(crate) before: String,
+
+    /// Only say what would go.
     #[arg(short = 'n', long)]
     pub(crate) dry_run: bool,
 }

@@ -2,7 +2,7 @@
 
 use anyhow::{Error, Result};
 use frieze_base::Reason;
-use frieze_client::{Difference, FileKind, Fs, Hlc, Interval, LogReply, UserTime, Version, VersionKind};
+use frieze_client::{Difference, FileKind, Forgotten, Fs, Hlc, Interval, LogReply, UserTime, Version, VersionKind};
 use serde_json::{Map, Value};
 
 use super::deleted::back;
@@ -79,7 +79,7 @@ fn last_seen(run: &mut Run, fs: &Fs, path: &FsPath) -> Result<Hlc> {
 
 fn file(run: &mut Run, args: &Log, fs: &Fs, path: &FsPath, interval: Interval) -> Result<()> {
     let (mut after, mut left) = (interval.after, args.limit.unwrap_or(u64::MAX));
-    let mut heading = !run.json();
+    let (mut heading, mut told) = (!run.json(), false);
     let mut who = Who::default();
     while left > 0 {
         let count_max = u32::try_from(left.min(PAGE_MAX)).expect("a page fits");
@@ -88,6 +88,9 @@ fn file(run: &mut Run, args: &Log, fs: &Fs, path: &FsPath, interval: Interval) -
         let last = page.versions.last().map(|last| Hlc(last.stamp));
         page.versions.retain(|version| version.stamp <= interval.upto.0);
         left -= page.versions.len() as u64;
+        if let Some(forgotten) = page.forgotten.take().filter(|_| !std::mem::replace(&mut told, true)) {
+            tell_forgotten(run, &forgotten)?;
+        }
         print_versions(run, &who, &page, std::mem::take(&mut heading))?;
         match last {
             Some(last) if page.more && last < interval.upto => after = last,
@@ -95,6 +98,27 @@ fn file(run: &mut Run, args: &Log, fs: &Fs, path: &FsPath, interval: Interval) -
         }
     }
     Ok(())
+}
+
+/// One line for all that is not told any more.
+fn tell_forgotten(run: &mut Run, forgotten: &Forgotten) -> Result<()> {
+    let (before, stamp) = (Hlc(forgotten.before), Hlc(forgotten.stamp));
+    let user = run.names.user(forgotten.uid).to_owned();
+    let (before_time, time) = (format::time_of(before), format::time_of(stamp));
+    run.item(
+        || {
+            serde_json::json!({
+                "kind": "forgotten",
+                "before": before.to_string(),
+                "before_time": before_time,
+                "stamp": stamp.to_string(),
+                "time": time,
+                "uid": forgotten.uid,
+                "user": user,
+            })
+        },
+        || Some(format!("before {before_time}: forgotten by {user} at {time}")),
+    )
 }
 
 fn print_versions(run: &mut Run, who: &Who, page: &LogReply, heading: bool) -> Result<()> {
@@ -170,13 +194,16 @@ fn kind_word(kind: VersionKind) -> &'static str {
 
 fn directory(run: &mut Run, args: &Log, fs: &Fs, path: &FsPath, whole: Interval) -> Result<()> {
     let (mut interval, mut left) = (whole, args.limit.unwrap_or(u64::MAX));
-    let (mut who, mut heading, mut told_hidden) = (Who::default(), !run.json(), false);
+    let (mut who, mut heading, mut told_hidden, mut told) = (Who::default(), !run.json(), false, false);
     run.show(|wanted| Progress::items(wanted, "events"));
     while left > 0 && interval.after < interval.upto {
         let count_max = u32::try_from(left.min(PAGE_MAX)).expect("a page fits");
         let mut page = fs.story(&target(path, true), interval, args.recursive, count_max)?;
         if page.hidden && !std::mem::replace(&mut told_hidden, true) {
             run.say("something else happened in directories that you may not read");
+        }
+        if let Some(forgotten) = page.forgotten.filter(|_| !std::mem::replace(&mut told, true)) {
+            tell_forgotten(run, &forgotten)?;
         }
         who.learn(page.sessions);
         page.events.truncate(usize::try_from(left).unwrap_or(usize::MAX));

@@ -49,8 +49,8 @@ fn a_directory_of_another_format_version_is_refused_with_both_versions() {
     let mut changed = 0;
     for slot in newer.chunks_mut(SLOT).filter(|slot| slot.starts_with(b"FRZS")) {
         // The version is the first field of the record: tag 1, a small number.
-        assert_eq!(slot[20..22], [8, 2]);
-        slot[21] = 3;
+        assert_eq!(slot[20..22], [8, 3]);
+        slot[21] = 4;
         let len = u32::from_le_bytes(slot[4..8].try_into().unwrap()) as usize;
         let crc = crc32c(&[&slot[..16], &slot[20..20 + len]].concat());
         slot[16..20].copy_from_slice(&crc.to_le_bytes());
@@ -58,7 +58,7 @@ fn a_directory_of_another_format_version_is_refused_with_both_versions() {
     }
     assert!(changed > 0);
     fs::write(&path, &newer).unwrap();
-    check_refused(&server, &["format version 3", "this server reads 1 to 2"]);
+    check_refused(&server, &["format version 4", "this server reads 1 to 3"]);
     fs::write(&path, &whole).unwrap();
     server.start_again();
     check_well(&mut server);

@@ -43,7 +43,8 @@ fn check_filled(client: &Client, path: &str, mib: usize, at: Option<Hlc>) {
 
 fn check_no_space(error: &Error) {
     assert_eq!(error.reason(), Reason::NoSpace, "{error}");
-    assert!(error.to_string().contains("no space"), "{error}");
+    let words = error.to_string();
+    assert!(words.contains("no space") && words.contains("frieze forget --before"), "{words}");
 }
 
 /// What has to go on when nothing can be written.
@@ -110,6 +111,24 @@ fn check_full(server: &mut Served, mount: Option<&Mount>) {
         client.fs().unlink(&Target::path("/again")).unwrap();
         client.fs().sync_all().unwrap();
     }
+
+    // What was before is given up, and there is room again.
+    let client = crate::support::client(&server.address);
+    let before = client.now().unwrap().to_string();
+    let would = server.ok(&["forget", "--before", &before, "/", "--dry-run"]);
+    assert!(would.contains("would forget") && would.contains("/renamed (deleted)"), "{would}");
+    let said = server.ok(&["forget", "--before", &before, "/"]);
+    assert!(said.contains("forgot ") && said.contains("free again"), "{said}");
+    let refused = client.fs().at(full).stat(&Target::path("/big")).unwrap_err();
+    assert_eq!(refused.reason(), Reason::HistoryExpired, "{refused}");
+    assert_eq!(get(&client, "/kept"), KEPT);
+    let (again, _) = fill(&client, "/after");
+    assert!(again + 8 >= mib, "{again} MiB of {mib} go in again");
+    check_filled(&client, "/after", again, None);
+    assert_eq!(server.restart(Signal::SIGKILL), None);
+    let client = crate::support::client(&server.address);
+    check_filled(&client, "/after", again, None);
+    assert_eq!(get(&client, "/kept"), KEPT);
 }
 
 #[test]

@@ -15,7 +15,7 @@ use crate::plan::Planner;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Record {
     pub(crate) stamp: Hlc,
-    /// Which segment, counted from the oldest, and in the top bit whether the record is a punch.
+    /// Which segment, counted from the oldest; in the top bits whether the record is a punch, and whether it is buried.
     tagged_slot: u32,
     /// Offset of the header in the segment.
     pub(crate) at: u32,
@@ -26,12 +26,17 @@ pub(crate) struct Record {
 
 impl Record {
     pub(crate) fn new(kind: RecordKind, stamp: Hlc, slot: u32, at: u32, offset: u32, len: u32) -> Record {
-        assert!(slot < PUNCH, "more segments than a record can name");
+        assert!(slot < BURIED, "more segments than a record can name");
         Record { stamp, tagged_slot: if kind == RecordKind::Punch { slot | PUNCH } else { slot }, at, offset, len }
     }
 
     pub(crate) fn slot(&self) -> usize {
-        (self.tagged_slot & !PUNCH) as usize
+        (self.tagged_slot & !(PUNCH | BURIED)) as usize
+    }
+
+    /// True if no read needs its bytes any more: they may be gone.
+    pub(crate) fn is_buried(&self) -> bool {
+        self.tagged_slot & BURIED != 0
     }
 
     pub(crate) fn kind(&self) -> RecordKind {
@@ -151,9 +156,25 @@ impl Chunk {
         Versions { records: self.records[from..to].iter(), archive: self.archive.read_from(from as u32) }
     }
 
-    /// Bytes of all writes.
+    /// The records stamped up to `upto` that are not buried.
+    pub(super) fn kept_upto(&self, upto: Hlc) -> impl Iterator<Item = &Record> {
+        self.records[..self.count_upto(upto)].iter().filter(|record| !record.is_buried())
+    }
+
+    /// Buries the records stamped up to `upto` that `dead` says to.
+    pub(super) fn bury(&mut self, upto: Hlc, dead: &mut dyn FnMut(&Record) -> bool) {
+        let count = self.count_upto(upto);
+        for record in self.records[..count].iter_mut().filter(|record| !record.is_buried()) {
+            if dead(record) {
+                record.tagged_slot |= BURIED;
+            }
+        }
+    }
+
+    /// Bytes of all writes that are not buried.
     pub(super) fn written_bytes(&self) -> u64 {
-        let writes = self.records.iter().filter(|record| record.kind() == RecordKind::Write);
+        let kept = self.records.iter().filter(|record| !record.is_buried());
+        let writes = kept.filter(|record| record.kind() == RecordKind::Write);
         writes.map(|record| u64::from(record.len)).sum()
     }
 
@@ -208,3 +229,4 @@ fn pages_of(range: ByteRange) -> impl Iterator<Item = (u32, u16, u16)> {
 }
 
 const PUNCH: u32 = 1 << 31;
+const BURIED: u32 = 1 << 30;

@@ -151,7 +151,19 @@ impl File {
         self.chunks[from..].iter().map(|(index, _)| *index).take_while(move |index| chunks.contains(index))
     }
 
-    /// Bytes of all writes.
+    /// The records stamped up to `upto` that are not buried, chunk by chunk.
+    pub(crate) fn kept_upto(&self, upto: Hlc) -> impl Iterator<Item = &Record> {
+        self.chunks.iter().flat_map(move |(_, chunk)| chunk.kept_upto(upto))
+    }
+
+    /// Buries the records stamped up to `upto` that `dead` says to.
+    pub(crate) fn bury(&mut self, upto: Hlc, dead: &mut dyn FnMut(&Record) -> bool) {
+        for (_, chunk) in &mut self.chunks {
+            chunk.bury(upto, dead);
+        }
+    }
+
+    /// Bytes of all writes that are not buried.
     pub(crate) fn written_bytes(&self) -> u64 {
         self.chunks.iter().map(|(_, chunk)| chunk.written_bytes()).sum()
     }

@@ -134,6 +134,10 @@ impl Engine {
                         unseen += 1;
                         continue;
                     }
+                    // What was there before the first change is what comes back.
+                    if let Some(first) = change.revisions.first() {
+                        self.check_kept(*parent, Some(first.stamp.previous().max(after)))?;
+                    }
                     undo_name(&actor, &mut plan, &mut paths, *parent, name, change)?;
                 }
                 Subject::Inode(id) => drop(inodes.insert(*id, change)),
@@ -160,6 +164,10 @@ impl Engine {
             }
             let version = self.meta.namespace().inode(history, id, Some(now))?;
             if let Some(change) = inodes.get(&id) {
+                if let Some(first) = change.revisions.first().filter(|_| change.revisions.iter().any(|r| actor.made(r)))
+                {
+                    self.check_kept(id, Some(first.stamp.previous().max(after)))?;
+                }
                 undo_attributes(&actor, &mut plan, &mut paths, id, &version, change)?;
             }
             for change in xattrs.get(&id).into_iter().flatten() {

@@ -357,15 +357,20 @@ fn a_restore_touches_the_ranges_that_differ_and_a_file_of_many_pieces_becomes_on
 }
 
 /// Files by path: a number that follows the file, and its bytes.
-type Files = BTreeMap<String, (u64, Vec<u8>)>;
+pub(crate) type Files = BTreeMap<String, (u64, Vec<u8>)>;
 
-struct Model {
+pub(crate) struct Model {
     now: Files,
-    states: Vec<(u64, Files)>,
+    pub(crate) states: Vec<(u64, Files)>,
     next: u64,
 }
 
 impl Model {
+    /// Two directories with nothing in them, at this stamp.
+    pub(crate) fn empty(stamp: u64) -> Model {
+        Model { now: Files::new(), states: vec![(stamp, Files::new())], next: 0 }
+    }
+
     fn fresh(&mut self) -> u64 {
         self.next += 1;
         self.next
@@ -391,7 +396,7 @@ impl Model {
     }
 }
 
-fn check_states(served: &mut Served, model: &Model, rng: &mut frieze_base::Rng, count: usize) {
+pub(crate) fn check_states(served: &mut Served, model: &Model, rng: &mut frieze_base::Rng, count: usize) {
     for _ in 0..count {
         let (stamp, files) = &model.states[rng.below(model.states.len() as u64) as usize];
         for directory in ["/a", "/b"] {
@@ -413,7 +418,7 @@ fn check_states(served: &mut Served, model: &Model, rng: &mut frieze_base::Rng, 
     }
 }
 
-fn play(served: &mut Served, model: &mut Model, rng: &mut frieze_base::Rng) {
+pub(crate) fn play(served: &mut Served, model: &mut Model, rng: &mut frieze_base::Rng) {
     let paths: Vec<String> =
         ["/a", "/b"].iter().flat_map(|d| ["w", "x", "y", "z"].map(|n| format!("{d}/{n}"))).collect();
     let any = |rng: &mut frieze_base::Rng| paths[rng.below(paths.len() as u64) as usize].clone();
@@ -524,8 +529,7 @@ fn any_clones_restores_and_copies_read_as_a_copied_tree_at_any_instant() {
         let mut served = machine.serve();
         served.mkdir("/a");
         served.mkdir("/b");
-        let mut model = Model { now: Files::new(), states: Vec::new(), next: 0 };
-        model.states.push((served.engine.newest().0, Files::new()));
+        let mut model = Model::empty(served.engine.newest().0);
         for _ in 0..120 {
             play(&mut served, &mut model, &mut rng);
         }

@@ -1,0 +1,109 @@
+//! `forget`: what is given up, and what that frees.
+
+use anyhow::Result;
+use frieze_client::{ForgetReply, ForgottenFile, Hlc};
+use serde_json::{Value, json};
+
+use crate::args::Forget;
+use crate::copy::target;
+use crate::format;
+use crate::path::FsPath;
+use crate::run::Run;
+
+/// `frieze forget`.
+pub(crate) fn forget(run: &mut Run, args: &Forget) -> Result<()> {
+    let path = FsPath::parse(&args.path)?;
+    let before = run.instant(&args.before)?;
+    let reply = run.fs()?.forget(&target(&path, false), before, args.dry_run)?;
+    for file in &reply.biggest {
+        run.item(|| file_to_json(file), || Some(line(file)))?;
+    }
+    if run.json() {
+        return run.print(&to_json(&reply, args.dry_run).to_string());
+    }
+    words(&reply, args.dry_run).iter().try_for_each(|line| run.print(line))
+}
+
+fn line(file: &ForgottenFile) -> String {
+    let deleted = if file.deleted { " (deleted)" } else { "" };
+    let writes = count(file.writes, "write");
+    format!("{:>9} in {writes:<12}  {}{deleted}", format::size(file.bytes), format::printable(&file.path))
+}
+
+/// The summary, a sentence a line.
+fn words(reply: &ForgetReply, dry_run: bool) -> Vec<String> {
+    let before = Hlc(reply.before);
+    let instant = format!("{} ({before})", format::time_of(before));
+    let mut lines = Vec::new();
+    let files = count(reply.files + reply.deleted_files, "file");
+    let deleted = match reply.deleted_files {
+        0 => String::new(),
+        deleted => format!(", {deleted} of them deleted by then"),
+    };
+    let what = format!("{} in {} of {files}{deleted}", format::size(reply.bytes), count(reply.writes, "write"));
+    lines.push(match (dry_run, reply.writes) {
+        (_, 0) => format!("no byte is shown only before {instant}: nothing to free"),
+        (true, _) => format!("would forget {what}: shown only before {instant}"),
+        (false, _) => format!("forgot {what}: shown only before {instant}"),
+    });
+    if !dry_run {
+        lines.push(format!("{} of the device are free again", format::size(reply.freed_bytes)));
+        if reply.waiting_bytes > 0 && reply.trouble.is_empty() {
+            let waiting = format::size(reply.waiting_bytes);
+            lines.push(format!(
+                "{waiting} more lie beside what is being written, and come back when their segment is full"
+            ));
+        }
+        if !reply.trouble.is_empty() {
+            lines.push(reply.trouble.clone());
+        }
+        lines.push(format!("reading it before {} is refused from now on", format::time_of(before)));
+    }
+    if !reply.snapshots.is_empty() {
+        let names = reply.snapshots.join(", ");
+        lines.push(format!("stays readable at snapshots: {names}; `frieze snapshot delete NAME` lets go of one"));
+    }
+    if reply.held_bytes > 0 {
+        let held = format::size(reply.held_bytes);
+        lines.push(format!("{held} stay because snapshots, clones or restored files show them"));
+    }
+    if reply.left > 0 {
+        let left = count(reply.left, "file");
+        lines.push(format!("{left} left alone: of others, or with a name elsewhere too"));
+    }
+    lines
+}
+
+fn count(number: u64, thing: &str) -> String {
+    if number == 1 { format!("1 {thing}") } else { format!("{number} {thing}s") }
+}
+
+fn file_to_json(file: &ForgottenFile) -> Value {
+    json!({
+        "path": String::from_utf8_lossy(&file.path),
+        "bytes": file.bytes,
+        "writes": file.writes,
+        "deleted": file.deleted,
+    })
+}
+
+fn to_json(reply: &ForgetReply, dry_run: bool) -> Value {
+    let stamp = (reply.stamp != 0).then_some(Hlc(reply.stamp));
+    json!({
+        "stamp": stamp.map(|stamp| stamp.to_string()),
+        "time": stamp.map(format::time_of),
+        "before": Hlc(reply.before).to_string(),
+        "before_time": format::time_of(Hlc(reply.before)),
+        "files": reply.files,
+        "deleted_files": reply.deleted_files,
+        "writes": reply.writes,
+        "bytes": reply.bytes,
+        "freed_bytes": reply.freed_bytes,
+        "waiting_bytes": reply.waiting_bytes,
+        "held_bytes": reply.held_bytes,
+        "snapshots": reply.snapshots,
+        "left": reply.left,
+        "trouble": (!reply.trouble.is_empty()).then_some(&reply.trouble),
+        "dry_run": dry_run,
+    })
+}

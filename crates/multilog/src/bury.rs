@@ -1,0 +1,119 @@
+//! Records that no read needs any more, and where their bytes may be given back.
+//!
+//! Guarantees: only what the caller names is buried; space is given back only in segments whose last footer vouches for
+//! every record, so that recovery finds all of them without the bytes that are gone.
+//! Leaves to others: which records no read needs (`node`, from horizons, pins and shared ranges), giving back the space.
+//!
+//! A buried record stays in the index and in the footer: order, numbers and stamps are as they were. Only its place in the
+//! segment, header and payload, has no meaning any more. So nothing is moved, and a crash at any moment leaves a log that
+//! recovery reads like any other.
+
+use std::collections::BTreeSet;
+
+use frieze_base::{InodeId, SegmentId, crc32c};
+use frieze_hlc::Hlc;
+
+use crate::index::Record;
+use crate::log::MultiLog;
+use crate::record::{RECORD_HEADER_BYTES, record_bytes};
+use crate::segment::{SegmentState, TRAILER_BYTES, Trailer};
+use crate::{LogPosition, RecordKind};
+
+/// Where a record lies: its header and everything up to the next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Grave {
+    /// The segment.
+    pub segment: SegmentId,
+    /// Its first byte.
+    pub start: u64,
+    /// The first byte after it.
+    pub end: u64,
+    /// Bytes of payload.
+    pub bytes: u32,
+}
+
+/// A segment that takes no more records, all of which its footer names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sealed {
+    /// End of its last record. Nothing lies between here and the footer.
+    pub end: u64,
+    /// Where the footer begins; it ends with the segment.
+    pub footer_at: u64,
+    /// Length of the segment in bytes.
+    pub bytes: u64,
+}
+
+impl MultiLog {
+    /// The records of a file stamped up to `upto` that are not buried and begin at none of the places `live`.
+    ///
+    /// # Cost
+    /// A pass over the file's records in memory.
+    pub fn graves(&self, inode: InodeId, upto: Hlc, live: &BTreeSet<(SegmentId, u64)>) -> Vec<Grave> {
+        let Some(file) = self.files.get(&inode) else { return Vec::new() };
+        let dead = file.kept_upto(upto).map(|record| self.grave_of(record));
+        dead.filter(|grave| !live.contains(&(grave.segment, grave.start))).collect()
+    }
+
+    /// Buries records that [`MultiLog::graves`] told. No plan of a read that is still answered may name one.
+    ///
+    /// # Cost
+    /// As [`MultiLog::graves`].
+    pub fn bury(&mut self, inode: InodeId, upto: Hlc, graves: &[Grave]) {
+        let places: BTreeSet<(SegmentId, u64)> = graves.iter().map(|grave| (grave.segment, grave.start)).collect();
+        let MultiLog { files, segments, .. } = self;
+        if let Some(file) = files.get_mut(&inode) {
+            file.bury(upto, &mut |record| places.contains(&(segments[record.slot()].header.id, u64::from(record.at))));
+        }
+    }
+
+    fn grave_of(&self, record: &Record) -> Grave {
+        let header = &self.segments[record.slot()].header;
+        let bytes = match record.kind() {
+            RecordKind::Write => record.len,
+            RecordKind::Punch => 0,
+        };
+        let start = u64::from(record.at);
+        Grave { segment: header.id, start, end: start + record_bytes(bytes, header.block_bytes), bytes }
+    }
+
+    /// Lets the open segment take no more records, so that [`MultiLog::sealable`] gives its footer once it is durable. The
+    /// next group goes into a new segment. Nothing happens while a group is placed, or if there is nothing in it.
+    pub fn close_open(&mut self) -> Option<LogPosition> {
+        if self.has_outstanding() {
+            return None;
+        }
+        let open = self.segments.last_mut().filter(|open| open.state == SegmentState::Open && open.records > 0)?;
+        open.state = SegmentState::Full;
+        Some(open.link().end)
+    }
+
+    /// A segment whose last footer was handed out or found. That the footer is whole and durable is for the driver to see
+    /// ([`MultiLog::vouched_by`]) before it gives anything back.
+    pub fn sealed(&self, id: SegmentId) -> Option<Sealed> {
+        let segment = &self.segments[self.segments.binary_search_by_key(&id, |segment| segment.header.id).ok()?];
+        let footer_bytes = TRAILER_BYTES as u64 + segment.records * RECORD_HEADER_BYTES as u64;
+        let bytes = segment.header.bytes;
+        (segment.state == SegmentState::Closed).then_some(Sealed {
+            end: segment.end,
+            footer_at: bytes - footer_bytes,
+            bytes,
+        })
+    }
+
+    /// True if these bytes are the last footer of a sealed segment, naming every record of it: recovery will not look at
+    /// the records themselves.
+    pub fn vouched_by(&self, id: SegmentId, footer: &[u8]) -> bool {
+        let Ok(at) = self.segments.binary_search_by_key(&id, |segment| segment.header.id) else { return false };
+        let segment = &self.segments[at];
+        let Some(entries_len) = footer.len().checked_sub(TRAILER_BYTES) else { return false };
+        let (entries, trailer) = footer.split_at(entries_len);
+        Trailer::decode(trailer).is_some_and(|trailer| {
+            trailer.header == segment.header
+                && (trailer.records, trailer.end) == (segment.records, segment.end)
+                && entries_len as u64 == trailer.records * RECORD_HEADER_BYTES as u64
+                && crc32c(entries) == trailer.entries_crc
+                // Another segment may not follow yet: the footer itself has to say that nothing comes after it.
+                && (trailer.closed || at + 1 < self.segments.len())
+        })
+    }
+}

@@ -1,0 +1,312 @@
+//! Forgetting: which inodes lay below a path at an instant, what they give up, and the transaction that says so.
+//!
+//! Guarantees: only the owner of a path or the superuser forgets, and only what belongs to him; reads at or after the
+//! instant answer as before; reads before it are refused from the transaction on, whatever of the space is given back yet.
+//! Leaves to others: refusing (`namespace`), giving back (`reclaim`).
+//!
+//! What lies below a path is decided by the tree as it stood at the instant: what was moved in by then belongs to it with
+//! all of its history, what was moved out by then does not, what was deleted by then belongs to the directory that it was
+//! deleted from. The tree of a closed instant never changes, so the plan cannot be overtaken.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use frieze_base::{Fault, InodeId, Reason};
+use frieze_hlc::{Hlc, format_instant};
+use frieze_namespace::{Cut, FORGET_INODES_MAX, Forgetting, Horizons, Inode, names_at, visit_names};
+use frieze_wire::forget::{Forget, ForgetReply, ForgottenFile, Horizon, encode_ids};
+use frieze_wire::frame::FrameHeader;
+use frieze_wire::message::FileKind;
+use frieze_wire::txn::{Caller, Op, Transaction};
+
+use crate::changes::check_numbered;
+use crate::engine::Engine;
+use crate::reclaim::Dead;
+use crate::session::Principal;
+use crate::story::exact;
+
+/// Files that an answer names.
+const BIGGEST_MAX: usize = 10;
+
+/// What lay below a path at an instant.
+#[derive(Default)]
+struct Below {
+    /// By number; true if it had lost its last name by then and has had none since.
+    inodes: BTreeMap<InodeId, bool>,
+    directories: BTreeSet<InodeId>,
+    /// Left alone: of others, or with names elsewhere.
+    left: u64,
+}
+
+impl Engine {
+    pub(crate) fn forget(
+        &self,
+        principal: &Principal,
+        header: &FrameHeader,
+        ask: &Forget,
+    ) -> Result<ForgetReply, Fault> {
+        if !ask.dry_run {
+            self.check_changeable()?;
+            check_numbered(header)?;
+        }
+        let before = Hlc(ask.before);
+        self.answer(exact(before))?;
+        let now = self.clock.now();
+        self.answer(exact(now))?;
+        let found = match self.resolve(principal, &ask.target, None) {
+            Err(fault) if fault.reason == Reason::NotFound => self.resolve(principal, &ask.target, Some(before))?,
+            found => found?,
+        };
+        if principal.caller.uid != 0 && principal.caller.uid != found.inode.uid {
+            return Err(Fault::new(
+                Reason::NotPermitted,
+                "only the owner of a file or directory, or the superuser, forgets its history",
+            ));
+        }
+        let path = self.path_of(found.id, &[now, before])?;
+        let mut reply = ForgetReply { before: before.0, ..ForgetReply::default() };
+        let mut state = self.reclaim.lock();
+        let below = self.below(found.id, before, &principal.caller)?;
+        reply.left = below.left;
+        let wanted = self.losing(&below, before)?;
+        let pick = |nameless: bool| -> Vec<InodeId> {
+            wanted.iter().filter(|id| below.inodes[id] == nameless).copied().collect()
+        };
+        let (named, nameless) = (pick(false), pick(true));
+        let horizons = match ask.dry_run {
+            true => self.as_if(found.id, before, now, &named, &nameless),
+            false => {
+                // No clone, restore or undo that was planned on what is forgotten now may run after it.
+                let alone = self.forgetting.write().unwrap_or_else(std::sync::PoisonError::into_inner);
+                reply.stamp = self.set_horizon(principal, header, (found.id, &path, before), &named, &nameless)?;
+                drop(alone);
+                self.meta.namespace().horizons().clone()
+            }
+        };
+        let needs = self.needs(&horizons)?;
+        let mut dead: BTreeMap<InodeId, Dead> = BTreeMap::new();
+        for &id in below.inodes.keys() {
+            dead.insert(id, self.dead_of(&horizons, &needs, id)?);
+        }
+        for (id, dead) in &dead {
+            reply.held_bytes += dead.held_bytes;
+            if dead.graves.is_empty() {
+                continue;
+            }
+            *(if below.inodes[id] { &mut reply.deleted_files } else { &mut reply.files }) += 1;
+            reply.writes += dead.graves.len() as u64;
+            reply.bytes += dead.bytes();
+        }
+        reply.biggest = self.biggest(&below, &dead, before)?;
+        reply.snapshots = {
+            let namespace = self.meta.namespace();
+            let kept = namespace.snapshots().filter(|snapshot| snapshot.at < before);
+            kept.map(|snapshot| snapshot.name.clone()).collect()
+        };
+        if !ask.dry_run {
+            self.bury(&mut state, &dead);
+            reply.freed_bytes = self.give_back(&mut state)?;
+            reply.waiting_bytes = state.waiting_bytes();
+            reply.trouble = state.trouble().map_or(String::new(), |fault| fault.message.clone());
+        }
+        Ok(reply)
+    }
+
+    /// Puts the horizon into the log, unless there is nothing new in it. Returns the stamp of the first transaction, 0 for
+    /// none.
+    fn set_horizon(
+        &self,
+        principal: &Principal,
+        header: &FrameHeader,
+        (root, path, before): (InodeId, &[u8], Hlc),
+        named: &[InodeId],
+        nameless: &[InodeId],
+    ) -> Result<u64, Fault> {
+        let mut first = 0;
+        let all: Vec<(InodeId, bool)> = {
+            let both = named.iter().map(|id| (*id, false)).chain(nameless.iter().map(|id| (*id, true)));
+            both.collect()
+        };
+        for (number, part) in all.chunks(FORGET_INODES_MAX).enumerate() {
+            let ids =
+                |wanted: bool| encode_ids(part.iter().filter(|(_, nameless)| *nameless == wanted).map(|(id, _)| id.0));
+            let op =
+                Horizon { before: before.0, root: root.0, path: path.to_vec(), named: ids(false), nameless: ids(true) };
+            let transaction = Transaction {
+                session: header.session.0,
+                // Asked for again, it finds nothing new: only the first has the number of the request.
+                seq: if number == 0 { header.seq.0 } else { 0 },
+                acked: header.acked.0,
+                caller: principal.caller.clone(),
+                must_see: header.hlc.0,
+                op: Some(Op::Forget(op)),
+            };
+            let outcome = self.meta.execute(transaction)?.into_result()?;
+            first = if number == 0 { outcome.stamp } else { first };
+        }
+        Ok(first)
+    }
+
+    /// What would be forgotten, for a dry run.
+    fn as_if(&self, root: InodeId, before: Hlc, now: Hlc, named: &[InodeId], nameless: &[InodeId]) -> Horizons {
+        let namespace = self.meta.namespace();
+        let pins = namespace.snapshots().map(|snapshot| snapshot.at).filter(|at| *at < before).collect();
+        let forgetting = Forgetting { before, pins, root, path: Vec::new(), uid: 0 };
+        let mut horizons = namespace.horizons().clone();
+        horizons.add(now.next(), forgetting, named, nameless);
+        horizons
+    }
+
+    /// The directories below, and the files that have something to lose, of which not all is forgotten already.
+    fn losing(&self, below: &Below, before: Hlc) -> Result<Vec<InodeId>, Fault> {
+        let mut wanted = Vec::new();
+        for (&id, &nameless) in &below.inodes {
+            let known = {
+                let namespace = self.meta.namespace();
+                let horizons = namespace.horizons();
+                horizons.is_gone(id)
+                    || (!nameless && horizons.of(id).is_some_and(|forgotten| forgotten.before >= before.0))
+            };
+            if known {
+                continue;
+            }
+            if below.directories.contains(&id) {
+                wanted.push(id);
+                continue;
+            }
+            // As if only this file forgot, and nobody needed anything of it.
+            let mut alone = Horizons::default();
+            let forgetting = Forgetting { before, pins: BTreeSet::new(), root: id, path: Vec::new(), uid: 0 };
+            let ids = [id];
+            let (named, gone): (&[InodeId], &[InodeId]) = if nameless { (&[], &ids) } else { (&ids, &[]) };
+            alone.add(before, forgetting, named, gone);
+            if !self.dead_of(&alone, &BTreeMap::new(), id)?.graves.is_empty() {
+                wanted.push(id);
+            }
+        }
+        Ok(wanted)
+    }
+
+    /// What lay below `root` at `at` and belongs to the caller.
+    fn below(&self, root: InodeId, at: Hlc, caller: &Caller) -> Result<Below, Fault> {
+        let history = self.meta.versions();
+        let version = |id: InodeId| match self.meta.namespace().inode(history, id, Some(at)) {
+            Err(fault) if fault.reason == Reason::NotFound => Ok(None),
+            found => found.map(Some),
+        };
+        let Some(top) = version(root)? else {
+            return Err(Fault::new(
+                Reason::InvalidArgument,
+                format!("it was made after {}: there is nothing before that to forget", format_instant(at)),
+            ));
+        };
+        // A restore may have brought back what was deleted then.
+        let gone = |id: InodeId, then: &Inode| match then.links {
+            0 => {
+                let newest = self.meta.namespace().inode(history, id, None)?;
+                Ok::<bool, Fault>(newest.orphaned().is_some_and(|since| since <= at))
+            }
+            _ => Ok(false),
+        };
+        let mut below = Below::default();
+        below.inodes.insert(root, gone(root, &top)?);
+        let mut looked_at: BTreeSet<InodeId> = [root].into();
+        let mut linked: Vec<InodeId> = Vec::new();
+        let mut todo = Vec::new();
+        if top.is_directory() {
+            below.directories.insert(root);
+            todo.push(root);
+        }
+        while let Some(directory) = todo.pop() {
+            let mut found: BTreeSet<InodeId> = BTreeSet::new();
+            visit_names(history, directory, b"", at, &mut |_, versions| {
+                found.extend(versions.iter().filter_map(|version| version.state).map(|(inode, _)| inode));
+                true
+            })?;
+            for id in found {
+                let Some(inode) = version(id)?.filter(|_| !looked_at.contains(&id)) else { continue };
+                // Looked at from the last of its directories only.
+                let many = !inode.is_directory() && inode.links > 1;
+                if !many && inode.parent != directory {
+                    continue;
+                }
+                looked_at.insert(id);
+                if caller.uid != 0 && caller.uid != inode.uid {
+                    below.left += 1;
+                    continue;
+                }
+                if many {
+                    linked.push(id);
+                    continue;
+                }
+                below.inodes.insert(id, gone(id, &inode)?);
+                if inode.is_directory() {
+                    below.directories.insert(id);
+                    todo.push(id);
+                }
+            }
+        }
+        for id in linked {
+            match names_at(history, id, at)?.iter().all(|named| below.directories.contains(&named.parent)) {
+                true => drop(below.inodes.insert(id, false)),
+                false => below.left += 1,
+            }
+        }
+        Ok(below)
+    }
+
+    fn biggest(&self, below: &Below, dead: &BTreeMap<InodeId, Dead>, before: Hlc) -> Result<Vec<ForgottenFile>, Fault> {
+        let mut order: Vec<(u64, InodeId)> =
+            dead.iter().map(|(id, dead)| (dead.bytes(), *id)).filter(|(bytes, _)| *bytes > 0).collect();
+        order.sort_unstable_by(|a, b| b.cmp(a));
+        order.truncate(BIGGEST_MAX);
+        let mut biggest = Vec::with_capacity(order.len());
+        for (bytes, id) in order {
+            let deleted = below.inodes[&id];
+            let named = match deleted {
+                true => {
+                    let version = self.meta.namespace().inode(self.meta.versions(), id, Some(before))?;
+                    version.orphaned().map_or(before, Hlc::previous)
+                }
+                false => before,
+            };
+            let writes = dead[&id].graves.len() as u64;
+            biggest.push(ForgottenFile { path: self.path_of(id, &[named])?, bytes, writes, deleted });
+        }
+        Ok(biggest)
+    }
+
+    /// The path of an inode at the first of these instants at which it had one.
+    fn path_of(&self, id: InodeId, instants: &[Hlc]) -> Result<Vec<u8>, Fault> {
+        if id == InodeId::ROOT {
+            return Ok(b"/".to_vec());
+        }
+        let root = Caller::root();
+        for at in instants {
+            let mut cut = Cut::new(self.meta.versions(), *at, &root);
+            if let Some(named) = cut.names(id)?.into_iter().next()
+                && let Some(path) = cut.path(named.parent)?
+            {
+                return Ok([&path[..], b"/", &named.name].concat());
+            }
+        }
+        Ok(format!("inode {id}").into_bytes())
+    }
+
+    /// The one question before anything of an inode is read at an instant (`None`: now).
+    ///
+    /// # Errors
+    /// `HistoryExpired`, with the earliest instant that is kept.
+    pub(crate) fn check_kept(&self, id: InodeId, at: Option<Hlc>) -> Result<(), Fault> {
+        self.meta.namespace().check_kept(id, at)
+    }
+
+    /// What is not told of an inode, because it was forgotten: of the file itself, or of the directory that it lies in.
+    pub(crate) fn forgotten(&self, id: InodeId, inode: &Inode) -> Option<frieze_wire::forget::Forgotten> {
+        let namespace = self.meta.namespace();
+        let of_directory = match inode.kind() {
+            FileKind::Directory => None,
+            _ => namespace.horizons().of(inode.parent),
+        };
+        namespace.horizons().of(id).into_iter().chain(of_directory).max_by_key(|forgotten| forgotten.before)
+    }
+}

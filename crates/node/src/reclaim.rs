@@ -1,0 +1,336 @@
+//! Giving back the space of what was forgotten.
+//!
+//! Guarantees: one idempotent function of what is stored (horizons, snapshots, shared ranges) says which records no read
+//! needs any more; run again, after a crash or a restart, it says the same. Space is given back only when the horizon is on
+//! stable storage and the segment's footer has been read back whole, so a crash at any moment leaves a log that recovers.
+//! Leaves to others: what is refused to readers (`namespace`), the index and the footers (`multilog`).
+//!
+//! # The algorithm
+//! An inode that has forgotten what was before an instant is still read at that instant, at now, at the snapshots of before,
+//! and wherever another file shares a range of an older state of it. Each of these is planned as a read is; what no plan
+//! names is buried. Records are not moved: whole pages between records that stay are given back to the file system, which
+//! needs no room to work in, so it works on a full disk.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use frieze_base::{Fault, InodeId, Reason, SegmentId};
+use frieze_hlc::Hlc;
+use frieze_multilog::{Grave, RECORD_HEADER_BYTES, Source};
+use frieze_namespace::{Horizons, Inode, SharedState, shared_states};
+
+use crate::engine::Engine;
+use crate::seen::{Layer, Look, parts};
+
+/// The open segment is closed early if this much of it is to be given back, or an eighth of it.
+const CLOSE_EARLY_BYTES: u64 = 256 << 10;
+
+/// Where a record lies.
+pub(crate) type Place = (SegmentId, u64);
+
+/// What is buried, and what of it waits to be given back.
+#[derive(Default)]
+pub(crate) struct Reclaim {
+    state: Mutex<State>,
+    /// Everything is to be looked at again: after a start, or when a snapshot went.
+    wanted: AtomicBool,
+    buried_bytes: AtomicU64,
+    waiting_bytes: AtomicU64,
+}
+
+/// See [`Reclaim`].
+#[derive(Default)]
+pub(crate) struct State {
+    /// Stretches without a record that stays, by their first byte: they grow together.
+    graves: BTreeMap<SegmentId, BTreeMap<u64, u64>>,
+    /// Segments in which more was buried than was given back, and how much.
+    due: BTreeMap<SegmentId, u64>,
+    /// Why space cannot be given back.
+    trouble: Option<Fault>,
+}
+
+/// Older states of forgotten inodes that others share: instants, each with ranges.
+pub(crate) type Needs = BTreeMap<InodeId, BTreeMap<Hlc, Vec<(u64, u64)>>>;
+
+/// What one inode gives up.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Dead {
+    pub(crate) graves: Vec<Grave>,
+    /// Records stamped up to it are looked at.
+    pub(crate) upto: Hlc,
+    /// Bytes that would be given up but for snapshots and shared ranges.
+    pub(crate) held_bytes: u64,
+}
+
+impl Dead {
+    pub(crate) fn bytes(&self) -> u64 {
+        self.graves.iter().map(|grave| u64::from(grave.bytes)).sum()
+    }
+}
+
+impl Reclaim {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Everything is to be looked at again, soon.
+    pub(crate) fn want(&self) {
+        self.wanted.store(true, Ordering::Release);
+    }
+
+    /// Bytes of records that are buried, and of those that are not given back yet.
+    pub(crate) fn bytes(&self) -> (u64, u64) {
+        (self.buried_bytes.load(Ordering::Relaxed), self.waiting_bytes.load(Ordering::Relaxed))
+    }
+
+    fn note(&self, state: &State) {
+        let len = |runs: &BTreeMap<u64, u64>| runs.iter().map(|(start, end)| end - start).sum::<u64>();
+        self.buried_bytes.store(state.graves.values().map(len).sum(), Ordering::Relaxed);
+        self.waiting_bytes.store(state.due.values().sum(), Ordering::Relaxed);
+    }
+}
+
+impl State {
+    fn add(&mut self, graves: &[Grave]) {
+        for grave in graves {
+            *self.due.entry(grave.segment).or_default() += grave.end - grave.start;
+            let runs = self.graves.entry(grave.segment).or_default();
+            let (mut start, mut end) = (grave.start, grave.end);
+            if let Some((&before, &until)) = runs.range(..start).next_back()
+                && until == start
+            {
+                runs.remove(&before);
+                start = before;
+            }
+            if let Some(after) = runs.remove(&end) {
+                end = after;
+            }
+            runs.insert(start, end);
+        }
+    }
+
+    /// Why space cannot be given back, if it cannot.
+    pub(crate) fn trouble(&self) -> Option<&Fault> {
+        self.trouble.as_ref()
+    }
+
+    /// Bytes that wait for their segments to be closed.
+    pub(crate) fn waiting_bytes(&self) -> u64 {
+        self.due.values().sum()
+    }
+}
+
+impl Engine {
+    /// Which older states of forgotten inodes are shared by what can still be read.
+    ///
+    /// # Errors
+    /// Those of the store.
+    ///
+    /// # Cost
+    /// A pass over all versions of all inodes.
+    pub(crate) fn needs(&self, horizons: &Horizons) -> Result<Needs, Fault> {
+        let states = shared_states(self.meta.versions())?;
+        let mut needs = Needs::new();
+        let mut seen: BTreeSet<(InodeId, Hlc)> = BTreeSet::new();
+        let mut todo: Vec<&SharedState> = Vec::new();
+        for (&holder, states) in &states {
+            let horizon = horizons.of(holder).map(|forgotten| Hlc(forgotten.before));
+            let (gone, pins) = (horizons.is_gone(holder), horizons.pins(holder));
+            for state in states {
+                let shown = match horizon {
+                    None => true,
+                    Some(before) => {
+                        (!gone && state.until > before) || pins.range(state.from..state.until).next().is_some()
+                    }
+                };
+                if shown && seen.insert((holder, state.from)) {
+                    todo.push(state);
+                }
+            }
+        }
+        while let Some(state) = todo.pop() {
+            for &(source, at, start, end) in &state.sources {
+                if horizons.of(source).is_some() {
+                    needs.entry(source).or_default().entry(at).or_default().push((start, end));
+                }
+                let below = states.get(&source).into_iter().flatten();
+                for below in below.filter(|below| below.from <= at && at < below.until) {
+                    if seen.insert((source, below.from)) {
+                        todo.push(below);
+                    }
+                }
+            }
+        }
+        Ok(needs)
+    }
+
+    /// The records of an inode that no read needs any more, given what is forgotten. Nothing for one that forgot nothing.
+    ///
+    /// # Errors
+    /// Those of the store.
+    ///
+    /// # Cost
+    /// A plan of the whole file for each instant that is kept.
+    pub(crate) fn dead_of(&self, horizons: &Horizons, needs: &Needs, id: InodeId) -> Result<Dead, Fault> {
+        let Some(forgotten) = horizons.of(id) else { return Ok(Dead::default()) };
+        let gone = horizons.is_gone(id);
+        let upto = if gone { Hlc::MAX } else { Hlc(forgotten.before) };
+        let none = BTreeSet::new();
+        if self.data.device().log().graves(id, upto, &none).is_empty() {
+            return Ok(Dead::default());
+        }
+        let mut live = BTreeSet::new();
+        if !gone {
+            self.add_places(id, Some(upto), &[(0, u64::MAX)], &mut live)?;
+            self.add_places(id, None, &[(0, u64::MAX)], &mut live)?;
+        }
+        let free = self.data.device().log().graves(id, upto, &live);
+        for pin in horizons.pins(id) {
+            self.add_places(id, Some(pin), &[(0, u64::MAX)], &mut live)?;
+        }
+        for (at, ranges) in needs.get(&id).into_iter().flatten() {
+            self.add_places(id, Some(*at), ranges, &mut live)?;
+        }
+        let graves: Vec<Grave> =
+            free.iter().filter(|grave| !live.contains(&(grave.segment, grave.start))).copied().collect();
+        let bytes = |graves: &[Grave]| graves.iter().map(|grave| u64::from(grave.bytes)).sum::<u64>();
+        let held_bytes = bytes(&free) - bytes(&graves);
+        Ok(Dead { graves, upto, held_bytes })
+    }
+
+    /// Adds where the records lie that ranges of a file show at an instant (`None`: now).
+    fn add_places(
+        &self,
+        id: InodeId,
+        at: Option<Hlc>,
+        ranges: &[(u64, u64)],
+        places: &mut BTreeSet<Place>,
+    ) -> Result<(), Fault> {
+        let inode = match self.meta.namespace().inode(self.meta.versions(), id, at) {
+            Err(fault) if fault.reason == Reason::NotFound => return Ok(()),
+            inode => inode?,
+        };
+        let look = self.look();
+        for &(start, end) in ranges {
+            look.own_places(id, &inode, at.unwrap_or(Hlc::MAX), (start, end), places);
+        }
+        Ok(())
+    }
+
+    /// Buries what inodes give up: they are not planned any more, and their space is due.
+    pub(crate) fn bury(&self, state: &mut State, dead: &BTreeMap<InodeId, Dead>) {
+        for (&id, dead) in dead.iter().filter(|(_, dead)| !dead.graves.is_empty()) {
+            self.data.device().bury(id, dead.upto, &dead.graves);
+            state.add(&dead.graves);
+        }
+        self.reclaim.note(state);
+    }
+
+    /// Gives back what is due, as far as segments are closed. Returns by how many bytes the device has more.
+    ///
+    /// # Errors
+    /// The disk's. What is left stays due.
+    pub(crate) fn give_back(&self, state: &mut State) -> Result<u64, Fault> {
+        if state.due.is_empty() {
+            return Ok(0);
+        }
+        // The horizon before the bytes: what is gone must not be asked for again after a crash.
+        self.flush()?;
+        let device = self.data.device();
+        let open = device.log().end().segment;
+        let worth = CLOSE_EARLY_BYTES.min(device.segment_bytes() / 8);
+        if state.due.get(&open).is_some_and(|bytes| *bytes >= worth) {
+            let held = self.data.hold_writes();
+            device.close_open();
+            drop(held);
+            self.flush()?;
+        }
+        let due: Vec<SegmentId> = state.due.keys().copied().collect();
+        let mut freed = 0;
+        for segment in due {
+            match device.give_back(segment, state.graves.get(&segment).into_iter().flatten()) {
+                Ok(None) => {}
+                Ok(Some(bytes)) => {
+                    freed += bytes;
+                    state.due.remove(&segment);
+                    state.trouble = None;
+                }
+                Err(fault) if fault.reason == Reason::Unsupported => {
+                    let words = format!(
+                        "the file system below the data directory cannot free parts of files, so what was forgotten still takes its space (ext4, xfs, btrfs and tmpfs can): {}",
+                        fault.message
+                    );
+                    state.trouble = Some(Fault::new(Reason::Unsupported, words));
+                    break;
+                }
+                Err(fault) => return Err(fault),
+            }
+        }
+        self.reclaim.note(state);
+        Ok(freed)
+    }
+
+    /// Looks after what is forgotten: at the first call after a start and when a snapshot went, everything is looked at
+    /// again; what was due in segments that are closed by now is given back. To be called about twice a second, on a thread
+    /// that may take long.
+    ///
+    /// # Errors
+    /// Those of the store and the disk's: the next call goes on.
+    pub fn reclaim(&self) -> Result<(), Fault> {
+        if self.durability.failure().is_some() {
+            return Ok(());
+        }
+        if self.reclaim.wanted.swap(false, Ordering::AcqRel)
+            && let Err(fault) = self.reclaim_all()
+        {
+            self.reclaim.want();
+            return Err(fault);
+        }
+        let mut state = self.reclaim.lock();
+        let open = self.data.device().log().end().segment;
+        if state.trouble.is_none() && state.due.keys().any(|segment| *segment != open) {
+            self.give_back(&mut state)?;
+        }
+        Ok(())
+    }
+
+    fn reclaim_all(&self) -> Result<(), Fault> {
+        let mut state = self.reclaim.lock();
+        let horizons = self.meta.namespace().horizons().clone();
+        if horizons.is_empty() {
+            return Ok(());
+        }
+        let needs = self.needs(&horizons)?;
+        let mut dead = BTreeMap::new();
+        for id in horizons.inodes() {
+            dead.insert(id, self.dead_of(&horizons, &needs, id)?);
+        }
+        self.bury(&mut state, &dead);
+        self.give_back(&mut state).map(drop)
+    }
+}
+
+impl Look<'_> {
+    /// Adds where the file's own records lie that `range` of it shows at an instant, whatever its length is.
+    fn own_places(&self, id: InodeId, inode: &Inode, at: Hlc, range: (u64, u64), places: &mut BTreeSet<Place>) {
+        let layer = Layer { id, inode, upto: Some(at) };
+        let chunk_bytes = inode.chunk_bytes();
+        let mut pieces = Vec::new();
+        for index in self.log.chunks_in(id, 0..=u32::MAX) {
+            let chunk_start = u64::from(index) * chunk_bytes;
+            let (start, end) = (range.0.max(chunk_start), range.1.min(chunk_start + chunk_bytes));
+            if start >= end {
+                continue;
+            }
+            for (start, end, patch) in parts(inode, start, end) {
+                pieces.clear();
+                self.plan_own(layer, start, end, patch.map_or(Hlc::ZERO, |patch| patch.at), &mut pieces);
+                places.extend(pieces.iter().filter_map(|piece| match &piece.source {
+                    Source::Data(stored) => Some((stored.segment, stored.crcs_offset - RECORD_HEADER_BYTES as u64)),
+                    Source::Hole | Source::Punched => None,
+                }));
+            }
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! Forgetting: what was before an instant is given up, so that its space can be used again.
+
+use crate::txn::Target;
+
+/// Asks to forget what a file, or a directory with all that lay below it, was before an instant.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct Forget {
+    /// The file or directory, as it is named now, else as it was named at the instant.
+    #[prost(message, required, tag = "1")]
+    pub target: Target,
+    /// The instant: what was visible at it stays, as does everything since.
+    #[prost(uint64, tag = "2")]
+    pub before: u64,
+    /// Only say what would be forgotten.
+    #[prost(bool, tag = "3")]
+    pub dry_run: bool,
+}
+
+/// A file and what it gives up.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct ForgottenFile {
+    /// Its path at the instant, or where it was last.
+    #[prost(bytes = "vec", tag = "1")]
+    pub path: Vec<u8>,
+    /// Bytes that were written and no kept instant shows.
+    #[prost(uint64, tag = "2")]
+    pub bytes: u64,
+    /// Writes that held them.
+    #[prost(uint64, tag = "3")]
+    pub writes: u64,
+    /// It was deleted before the instant: nothing of it stays.
+    #[prost(bool, tag = "4")]
+    pub deleted: bool,
+}
+
+/// What was forgotten, or would be.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct ForgetReply {
+    /// Stamp of the transaction; 0 for a dry run, or if there was nothing to forget that was not forgotten before.
+    #[prost(uint64, tag = "1")]
+    pub stamp: u64,
+    /// The earliest instant that is kept.
+    #[prost(uint64, tag = "2")]
+    pub before: u64,
+    /// Files that are there and have shorter histories now.
+    #[prost(uint64, tag = "3")]
+    pub files: u64,
+    /// Files that were deleted before the instant.
+    #[prost(uint64, tag = "4")]
+    pub deleted_files: u64,
+    /// Writes whose bytes no kept instant shows.
+    #[prost(uint64, tag = "5")]
+    pub writes: u64,
+    /// Bytes of those writes.
+    #[prost(uint64, tag = "6")]
+    pub bytes: u64,
+    /// What the device has more than before, in bytes; less than `bytes` where pages are shared with what stays, more where
+    /// earlier forgetting had left parts.
+    #[prost(uint64, tag = "7")]
+    pub freed_bytes: u64,
+    /// Bytes in segments that are still written to: given back when they are full.
+    #[prost(uint64, tag = "8")]
+    pub waiting_bytes: u64,
+    /// The files that give up most, most first.
+    #[prost(message, repeated, tag = "9")]
+    pub biggest: Vec<ForgottenFile>,
+    /// Snapshots of instants before `before`: they stay readable, and hold what they show.
+    #[prost(string, repeated, tag = "10")]
+    pub snapshots: Vec<String>,
+    /// Bytes that would be given up but for snapshots, clones, restores and undos.
+    #[prost(uint64, tag = "11")]
+    pub held_bytes: u64,
+    /// Files left alone because they belong to others, or have names elsewhere too.
+    #[prost(uint64, tag = "12")]
+    pub left: u64,
+    /// Why space could not be given back; empty if it could.
+    #[prost(string, tag = "13")]
+    pub trouble: String,
+    /// The server-made answer to a request that had run.
+    #[prost(bool, tag = "14")]
+    pub repeated: bool,
+}
+
+/// The transaction of a forget, as the server has worked it out. Never taken from a client.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct Horizon {
+    /// Instants before it are not kept.
+    #[prost(uint64, tag = "1")]
+    pub before: u64,
+    /// The file or directory that was named.
+    #[prost(uint64, tag = "2")]
+    pub root: u64,
+    /// Its path.
+    #[prost(bytes = "vec", tag = "3")]
+    pub path: Vec<u8>,
+    /// Inodes that had a name at the instant ([`encode_ids`]).
+    #[prost(bytes = "vec", tag = "4")]
+    pub named: Vec<u8>,
+    /// Inodes that had lost their last name by then and have had none since.
+    #[prost(bytes = "vec", tag = "5")]
+    pub nameless: Vec<u8>,
+}
+
+/// What a file or directory has forgotten, as `log` tells it.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct Forgotten {
+    /// Instants before it are not kept.
+    #[prost(uint64, tag = "1")]
+    pub before: u64,
+    /// When that was asked for.
+    #[prost(uint64, tag = "2")]
+    pub stamp: u64,
+    /// By whom.
+    #[prost(uint32, tag = "3")]
+    pub uid: u32,
+}
+
+/// Packs numbers, which rise: differences of 7 bits a byte, low bits first. About a byte for each of a run.
+pub fn encode_ids(ids: impl Iterator<Item = u64>) -> Vec<u8> {
+    let (mut bytes, mut last) = (Vec::new(), 0);
+    for id in ids {
+        let mut rest = id - last;
+        last = id;
+        while rest >= 0x80 {
+            bytes.push(rest as u8 | 0x80);
+            rest >>= 7;
+        }
+        bytes.push(rest as u8);
+    }
+    bytes
+}
+
+/// What [`encode_ids`] packed; `None` if these bytes are not that.
+pub fn decode_ids(mut bytes: &[u8]) -> Option<Vec<u64>> {
+    let (mut ids, mut last) = (Vec::new(), 0u64);
+    while !bytes.is_empty() {
+        let (mut value, mut shift) = (0u64, 0);
+        loop {
+            let (&byte, rest) = bytes.split_first()?;
+            bytes = rest;
+            value |= u64::from(byte & 0x7f).checked_shl(shift).filter(|_| shift < 64)?;
+            shift += 7;
+            if byte < 0x80 {
+                break;
+            }
+        }
+        last = last.checked_add(value)?;
+        ids.push(last);
+    }
+    Some(ids)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_come_back_and_damage_is_noticed() {
+        for ids in [vec![], vec![1, 2, 3, 200, 100_000, u64::MAX], (5..3000).collect()] {
+            assert_eq!(decode_ids(&encode_ids(ids.iter().copied())), Some(ids));
+        }
+        assert_eq!(decode_ids(&[0x80]), None);
+        assert_eq!(decode_ids(&[0xff; 11]), None);
+        assert_eq!(decode_ids(&encode_ids([u64::MAX].into_iter()).repeat(2)), None);
+        assert!(encode_ids(1000..2000).len() < 1003);
+    }
+}
