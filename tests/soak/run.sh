@@ -11,7 +11,7 @@ if [ -z "${FRIEZE:-}" ]; then
     (cd "$here/../.." && cargo build --quiet --package frieze-cli)
     FRIEZE=${CARGO_TARGET_DIR:-$here/../../target}/debug/frieze
 fi
-work=$(mktemp -d "${TMPDIR:-/tmp}/frieze-soak-XXXXXX")
+work=$(mktemp -d)
 pids=()
 cleanup() {
     for pid in "${pids[@]}"; do kill "$pid" 2>/dev/null || true; done
