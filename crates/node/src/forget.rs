@@ -78,8 +78,10 @@ impl Engine {
                 // No clone, restore or undo that was planned on what is forgotten now may run after it.
                 let alone = self.forgetting.write().unwrap_or_else(std::sync::PoisonError::into_inner);
                 reply.stamp = self.set_horizon(principal, header, (found.id, &path, before), &named, &nameless)?;
+                // Taken while no edit runs: one that was planned on a snapshot that went meanwhile is seen by `needs`.
+                let horizons = self.meta.namespace().horizons().clone();
                 drop(alone);
-                self.meta.namespace().horizons().clone()
+                horizons
             }
         };
         let needs = self.needs(&horizons)?;

@@ -297,7 +297,12 @@ impl Engine {
 
     fn reclaim_all(&self) -> Result<(), Fault> {
         let mut state = self.reclaim.lock();
-        let horizons = self.meta.namespace().horizons().clone();
+        let horizons = {
+            // A clone of a snapshot that has gone since it was planned is waited for: `needs` has to see what it shares.
+            // One that is planned from now on is refused what went.
+            let _alone = self.forgetting.write().unwrap_or_else(PoisonError::into_inner);
+            self.meta.namespace().horizons().clone()
+        };
         if horizons.is_empty() {
             return Ok(());
         }

@@ -165,37 +165,39 @@ impl Engine {
         hidden: &mut bool,
     ) -> Result<(), Fault> {
         let mut writes = run.writes.as_slice();
-        while let Some((&(last, _), before)) = writes.split_last() {
+        let (last, mut cut, inside) = loop {
+            let Some((&(last, _), before)) = writes.split_last() else { return Ok(()) };
             let mut cut = Cut::new(self.meta.versions(), last, caller);
-            let Some(version) = cut.inode(inode)? else { return Ok(()) };
-            let may_read = cut.allows(inode, frieze_namespace::MAY_READ)?;
-            let spans = apart(writes.iter().map(|(_, span)| *span).collect());
-            let mut is_inside = false;
+            let mut inside = Vec::new();
             for named in cut.names(inode)? {
-                if !scope.holds(&mut cut, &named)? {
-                    continue;
+                if scope.holds(&mut cut, &named)? {
+                    inside.push(named);
                 }
-                is_inside = true;
-                if [inode, named.parent].into_iter().any(|id| self.check_kept(id, Some(last)).is_err()) {
-                    continue;
-                }
-                let Some(side) = self.side(&mut cut, Some(&named), inode, Some(&version), hidden)? else { continue };
-                let shown = if may_read { spans.len().min(SPANS_MAX) } else { 0 };
-                events.push(Difference {
-                    before: Some(side.clone()),
-                    after: Some(side),
-                    flags: CONTENT,
-                    stamp: last.0,
-                    session: run.session.0,
-                    uid: run.uid,
-                    spans: spans[..shown].to_vec(),
-                    more_spans: may_read && spans.len() > SPANS_MAX,
-                });
             }
-            if is_inside {
-                break;
+            if !inside.is_empty() {
+                break (last, cut, inside);
             }
             writes = before;
+        };
+        let Some(version) = cut.inode(inode)? else { return Ok(()) };
+        let may_read = cut.allows(inode, frieze_namespace::MAY_READ)?;
+        let spans = apart(writes.iter().map(|(_, span)| *span).collect());
+        for named in inside {
+            if [inode, named.parent].into_iter().any(|id| self.check_kept(id, Some(last)).is_err()) {
+                continue;
+            }
+            let Some(side) = self.side(&mut cut, Some(&named), inode, Some(&version), hidden)? else { continue };
+            let shown = if may_read { spans.len().min(SPANS_MAX) } else { 0 };
+            events.push(Difference {
+                before: Some(side.clone()),
+                after: Some(side),
+                flags: CONTENT,
+                stamp: last.0,
+                session: run.session.0,
+                uid: run.uid,
+                spans: spans[..shown].to_vec(),
+                more_spans: may_read && spans.len() > SPANS_MAX,
+            });
         }
         Ok(())
     }
