@@ -1,0 +1,297 @@
+//! The bytes, the length and the modification time of one file, without the actor's changes.
+
+use std::collections::BTreeMap;
+
+use frieze_base::{ByteRange, Fault, InodeId, Reason};
+use frieze_hlc::Hlc;
+use frieze_namespace::{Inode, PATCHES_MAX, State, SubjectChange};
+use frieze_wire::edit::{ActionKind, Share};
+use frieze_wire::message::FileKind;
+
+use super::Actor;
+use crate::edits::Plan;
+use crate::edits::names::Paths;
+use crate::engine::Engine;
+
+/// Records of one file that an undo looks at.
+const RECORDS_MAX: usize = 1 << 20;
+/// Ranges of one file that are told as left; more are counted with the last.
+const LEFT_RANGES_MAX: usize = 100;
+
+/// One change of a file's bytes or length.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Event {
+    pub(super) stamp: Hlc,
+    pub(super) by_actor: bool,
+    pub(super) kind: EventKind,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) enum EventKind {
+    /// Bytes from the first up to the second; a write makes the file that long at least.
+    Bytes { start: u64, end: u64, extends: bool },
+    /// The length is set.
+    Length(u64),
+    /// The modification time is set, ns.
+    Mtime(i64),
+}
+
+/// Bytes that have one history since the actor's first change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Bytes {
+    end: u64,
+    /// Stamp of the actor's change, if that shows; else of the newest other.
+    top: Hlc,
+    by_actor: bool,
+    /// Newest stamp by anybody else, or just before the actor's first.
+    under: Hlc,
+    /// Stamp of a change of the actor that others have covered; ZERO for none.
+    covered: Hlc,
+}
+
+/// Everything known of one file's bytes.
+#[derive(Default)]
+pub(super) struct FileEvents {
+    pub(super) events: Vec<Event>,
+}
+
+impl Engine {
+    /// Everything that changed a file's bytes, length and time in (`after`, `now`], in order.
+    pub(super) fn file_events(
+        &self,
+        actor: &Actor<'_>,
+        id: InodeId,
+        after: Hlc,
+        now: Hlc,
+        change: Option<&SubjectChange>,
+    ) -> Result<FileEvents, Fault> {
+        let records = self.data.device().log().versions(id, after, now, RECORDS_MAX + 1);
+        if records.len() > RECORDS_MAX {
+            return Err(Fault::new(
+                Reason::Overloaded,
+                format!("more than {RECORDS_MAX} writes to inode {id} in the interval: undo a shorter one"),
+            ));
+        }
+        let mut events = Vec::new();
+        if !records.is_empty() {
+            let chunk_bytes = self.meta.namespace().inode(self.meta.versions(), id, None)?.chunk_bytes();
+            for record in &records {
+                let start = u64::from(record.chunk.index) * chunk_bytes + u64::from(record.offset);
+                let end = start + u64::from(record.len);
+                let extends = record.kind == frieze_multilog::RecordKind::Write;
+                let by_actor = actor.did(record.stamp, record.session, record.uid);
+                let kind = EventKind::Bytes { start, end, extends };
+                events.push(Event { stamp: record.stamp, by_actor, kind });
+            }
+        }
+        for revision in change.into_iter().flat_map(|change| &change.revisions) {
+            let Some(State::Inode(inode)) = &revision.state else { continue };
+            let (stamp, by_actor) = (revision.stamp, actor.made(revision));
+            let mut add = |kind| events.push(Event { stamp, by_actor, kind });
+            for patch in inode.patches().iter().filter(|patch| patch.at == stamp) {
+                add(EventKind::Bytes { start: patch.start, end: patch.end, extends: false });
+            }
+            if inode.kind() == FileKind::File && inode.size_as_of == stamp {
+                // Growing leaves no patch, and yet says that there is nothing beyond.
+                add(EventKind::Bytes { start: inode.size, end: u64::MAX, extends: false });
+                add(EventKind::Length(inode.size));
+            }
+            if !inode.is_directory() && inode.mtime_stamp == stamp {
+                add(EventKind::Mtime(inode.mtime_ns));
+            }
+        }
+        events.sort_by_key(|event| event.stamp);
+        Ok(FileEvents { events })
+    }
+
+    pub(super) fn undo_bytes(
+        &self,
+        plan: &mut Plan,
+        paths: &mut Paths<'_>,
+        id: InodeId,
+        version: &Inode,
+        found: &FileEvents,
+    ) -> Result<(), Fault> {
+        let Some(first) = found.events.iter().find(|event| event.by_actor) else { return Ok(()) };
+        let base_at = first.stamp.previous();
+        let base = match self.seen_at(id, base_at) {
+            Ok(seen) => seen,
+            // Made in the same transaction, by an edit of the actor: there is no older state of it.
+            Err(fault) if fault.reason == Reason::NotFound => return Ok(()),
+            Err(fault) => return Err(fault),
+        };
+        let now = self.seen_at(id, plan.now)?;
+        let (extent_base, extent_now) = {
+            let look = self.look();
+            (look.extent(&base), look.extent(&now))
+        };
+        let path = paths.of_inode(id)?;
+        let size = undone_size(&found.events, extent_base.size);
+        let size_after = size.unwrap_or(extent_now.size);
+        let spans = byte_spans(&found.events, base_at);
+        let mut shares: Vec<Share> = Vec::new();
+        let mut ranges = Vec::new();
+        let mut left = Vec::new();
+        for (&start, span) in &spans {
+            let end = span.end.min(size_after);
+            if start >= end {
+                continue;
+            }
+            if span.by_actor {
+                let seen = self.seen_at(id, span.under)?;
+                shares.extend(self.shares(&seen, ByteRange::new(start, end), start)?);
+                ranges.push((start, end, span.top, span.under));
+            } else if span.covered != Hlc::ZERO {
+                left.push((start, end, span.top, span.covered));
+            }
+        }
+        for &(start, end, newest, older) in left.iter().take(LEFT_RANGES_MAX) {
+            let told = plan.tell(ActionKind::Left, &path, id.0, "others wrote these bytes since");
+            (told.offset, told.len, told.newest, told.older) = (start, end - start, newest.0, older.0);
+        }
+        if version.patches().len() + 2 * shares.len() + 1 > PATCHES_MAX {
+            let words = format!("its bytes would come from {} ranges: restore the whole file instead", shares.len());
+            plan.tell(ActionKind::Left, &path, id.0, words);
+            return Ok(());
+        }
+        let newest_length = found.events.iter().rev().find(|event| matches!(event.kind, EventKind::Length(_)));
+        if let Some(event) = newest_length.filter(|event| !event.by_actor && size.is_none())
+            && found.events.iter().any(|event| event.by_actor && matches!(event.kind, EventKind::Length(_)))
+        {
+            plan.tell(ActionKind::Left, &path, id.0, "others set the length since").newest = event.stamp.0;
+        }
+        let changed_size = size.filter(|&size| size != extent_now.size);
+        let writes = !shares.is_empty() || changed_size.is_some();
+        // Bytes that come from elsewhere are a write and set the time, unless another is named.
+        let mtime = undone_mtime(&found.events, extent_base.mtime_ns).filter(|&ns| writes || ns != extent_now.mtime_ns);
+        if !writes && mtime.is_none() {
+            return Ok(());
+        }
+        for (start, end, newest, older) in ranges {
+            let told = plan.tell(ActionKind::Bytes, &path, id.0, "");
+            (told.offset, told.len, told.newest, told.older) = (start, end - start, newest.0, older.0);
+        }
+        if let Some(size) = changed_size {
+            plan.tell(ActionKind::Bytes, &path, id.0, format!("length {} to {size}", extent_now.size));
+        }
+        let state = plan.state(id, version);
+        state.shares = shares;
+        state.size = changed_size;
+        state.mtime_ns = mtime;
+        Ok(())
+    }
+}
+
+/// The length without the actor's changes, if the newest change of the length is the actor's.
+fn undone_size(events: &[Event], base: u64) -> Option<u64> {
+    let (mut with, mut without) = (base, base);
+    let mut newest_by_actor = false;
+    for event in events.iter().skip_while(|event| !event.by_actor) {
+        let apply = |size: u64| match event.kind {
+            EventKind::Bytes { end, extends: true, .. } => size.max(end),
+            EventKind::Length(len) => len,
+            _ => size,
+        };
+        if apply(with) != with {
+            with = apply(with);
+            newest_by_actor = event.by_actor;
+        }
+        if !event.by_actor {
+            without = apply(without);
+        }
+    }
+    newest_by_actor.then_some(without)
+}
+
+/// The modification time without the actor's changes, if the newest is the actor's.
+fn undone_mtime(events: &[Event], base_ns: i64) -> Option<i64> {
+    let of = |event: &Event| match event.kind {
+        EventKind::Bytes { end, .. } if end != u64::MAX => Some(event.stamp.unix_ns()),
+        EventKind::Mtime(ns) => Some(ns),
+        _ => None,
+    };
+    let newest_stamp = events.iter().filter(|event| of(event).is_some()).map(|event| event.stamp).max()?;
+    let mut newest = events.iter().filter(|event| event.stamp == newest_stamp);
+    if !newest.any(|event| event.by_actor) {
+        return None;
+    }
+    let first = events.iter().position(|event| event.by_actor)?;
+    let others = events[first..].iter().rev().filter(|event| !event.by_actor);
+    // Of one transaction, the time that it set counts.
+    let mut best: Option<(Hlc, i64)> = None;
+    for event in others {
+        if let Some(ns) = of(event)
+            && best.is_none_or(|(stamp, _)| {
+                event.stamp > stamp || matches!(event.kind, EventKind::Mtime(_)) && event.stamp == stamp
+            })
+        {
+            best = Some((event.stamp, ns));
+        }
+    }
+    Some(best.map_or(base_ns, |(_, ns)| ns))
+}
+
+/// The bytes that changed since the actor's first change, by start.
+fn byte_spans(events: &[Event], base_at: Hlc) -> BTreeMap<u64, Bytes> {
+    let mut spans: BTreeMap<u64, Bytes> = BTreeMap::new();
+    for event in events.iter().skip_while(|event| !event.by_actor) {
+        let EventKind::Bytes { start, end, .. } = event.kind else { continue };
+        if start >= end {
+            continue;
+        }
+        split_at(&mut spans, start);
+        split_at(&mut spans, end);
+        let mut at = start;
+        let mut fresh = Vec::new();
+        for (&begin, span) in spans.range_mut(start..end) {
+            if at < begin {
+                fresh.push((at, begin));
+            }
+            at = span.end;
+            if event.by_actor {
+                (span.top, span.by_actor) = (event.stamp, true);
+            } else {
+                if span.by_actor {
+                    span.covered = span.top;
+                }
+                (span.top, span.by_actor, span.under) = (event.stamp, false, event.stamp);
+            }
+        }
+        if at < end {
+            fresh.push((at, end));
+        }
+        for (begin, end) in fresh {
+            let under = if event.by_actor { base_at } else { event.stamp };
+            let span = Bytes { end, top: event.stamp, by_actor: event.by_actor, under, covered: Hlc::ZERO };
+            spans.insert(begin, span);
+        }
+    }
+    // Neighbours with one history are one.
+    let mut merged: BTreeMap<u64, Bytes> = BTreeMap::new();
+    for (start, span) in spans {
+        if let Some(mut last) = merged.last_entry() {
+            let before = *last.get();
+            if before.end == start && (Bytes { end: span.end, ..before }) == span {
+                last.get_mut().end = span.end;
+                continue;
+            }
+            let both = before.by_actor && span.by_actor && before.under == span.under;
+            if before.end == start && both {
+                *last.get_mut() = Bytes { end: span.end, top: before.top.max(span.top), ..before };
+                continue;
+            }
+        }
+        merged.insert(start, span);
+    }
+    merged
+}
+
+fn split_at(spans: &mut BTreeMap<u64, Bytes>, at: u64) {
+    if let Some((_, span)) = spans.range_mut(..at).next_back()
+        && span.end > at
+    {
+        let rest = *span;
+        span.end = at;
+        spans.insert(at, rest);
+    }
+}

@@ -1,0 +1,177 @@
+//! Names and attributes without the actor's changes: one subject of the history at a time.
+
+use std::iter;
+
+use frieze_base::{Fault, InodeId};
+use frieze_hlc::Hlc;
+use frieze_namespace::{Inode, State, Subject, SubjectChange};
+use frieze_wire::edit::{ActionKind, NEW, Xattr};
+
+use super::Actor;
+use crate::edits::names::Paths;
+use crate::edits::{Naming, Plan};
+
+/// The newest version by anybody else, if the newest is the actor's: its stamp and value.
+fn undone<'a, T>(
+    actor: &Actor<'_>,
+    change: &'a SubjectChange,
+    value: impl Fn(&'a State) -> Option<T>,
+) -> Option<(Hlc, Option<T>)> {
+    let newest = change.revisions.last().filter(|newest| actor.made(newest))?;
+    debug_assert!(newest.stamp > Hlc::ZERO);
+    match change.revisions.iter().rev().find(|revision| !actor.made(revision)) {
+        Some(other) => Some((other.stamp, other.state.as_ref().and_then(value))),
+        None => Some(change.before.as_ref().map_or((Hlc::ZERO, None), |(since, state)| (*since, value(state)))),
+    }
+}
+
+/// Inodes that the actor took the name away from.
+fn displaced<'a>(
+    actor: &Actor<'_>,
+    change: &'a SubjectChange,
+    inode_of: impl Fn(&'a State) -> Option<InodeId>,
+) -> impl Iterator<Item = InodeId> {
+    let states = change.revisions.iter().map(|revision| revision.state.as_ref());
+    let before = iter::once(change.before.as_ref().map(|(_, state)| state)).chain(states);
+    before
+        .zip(&change.revisions)
+        .filter(|(_, revision)| actor.made(revision))
+        .filter_map(move |(before, _)| before.and_then(&inode_of))
+}
+
+fn newest_of(actor: &Actor<'_>, change: &SubjectChange) -> (Hlc, Hlc) {
+    let of_actor = change.revisions.iter().rev().find(|revision| actor.made(revision));
+    let newest = change.revisions.last().map_or(Hlc::ZERO, |newest| newest.stamp);
+    (newest, of_actor.map_or(Hlc::ZERO, |revision| revision.stamp))
+}
+
+pub(super) fn undo_name(
+    actor: &Actor<'_>,
+    plan: &mut Plan,
+    paths: &mut Paths<'_>,
+    directory: InodeId,
+    name: &[u8],
+    change: &SubjectChange,
+) -> Result<(), Fault> {
+    let inode_of = |state: &State| match state {
+        State::Entry { inode, .. } => Some(*inode),
+        _ => None,
+    };
+    let now = change.revisions.last().and_then(|last| last.state.as_ref()).and_then(inode_of);
+    let path = paths.of(directory, name)?;
+    let (newest, of_actor) = newest_of(actor, change);
+    let Some((older, to)) = undone(actor, change, inode_of) else {
+        let told = plan.tell(ActionKind::Left, &path, now.unwrap_or_default().0, "others changed the name since");
+        (told.newest, told.older) = (newest.0, of_actor.0);
+        plan.displaced.extend(displaced(actor, change, inode_of).filter(|id| Some(*id) != now));
+        return Ok(());
+    };
+    if to == now {
+        return Ok(());
+    }
+    let kind = match (now, to) {
+        (_, None) => ActionKind::Unname,
+        (None, Some(_)) => ActionKind::Name,
+        (Some(_), Some(_)) => ActionKind::Replace,
+    };
+    let told = plan.tell(kind, &path, to.or(now).unwrap_or_default().0, "");
+    (told.newest, told.older) = (newest.0, older.0);
+    let naming = Naming { expect: now.unwrap_or_default(), inode: to.unwrap_or_default().0 };
+    debug_assert!(naming.inode & NEW == 0);
+    plan.names.insert((directory, name.to_vec()), naming);
+    Ok(())
+}
+
+pub(super) fn undo_xattr(
+    actor: &Actor<'_>,
+    plan: &mut Plan,
+    paths: &mut Paths<'_>,
+    id: InodeId,
+    version: &Inode,
+    change: &SubjectChange,
+) -> Result<(), Fault> {
+    let Subject::Xattr { name, .. } = &change.subject else { return Ok(()) };
+    if !change.revisions.iter().any(|revision| actor.made(revision)) {
+        return Ok(());
+    }
+    let value_of = |state: &State| match state {
+        State::Xattr(value) => Some(value.clone()),
+        _ => None,
+    };
+    let path = paths.of_inode(id)?;
+    let what = format!("attribute {}", String::from_utf8_lossy(name));
+    let (newest, of_actor) = newest_of(actor, change);
+    let Some((older, value)) = undone(actor, change, value_of) else {
+        let told = plan.tell(ActionKind::Left, &path, id.0, format!("others changed {what} since"));
+        (told.newest, told.older) = (newest.0, of_actor.0);
+        return Ok(());
+    };
+    let now = change.revisions.last().and_then(|last| last.state.as_ref()).and_then(value_of);
+    if now != value {
+        let told = plan.tell(ActionKind::Attributes, &path, id.0, what);
+        (told.newest, told.older) = (newest.0, older.0);
+        plan.state(id, version).xattrs.push(Xattr { name: name.clone(), value });
+    }
+    Ok(())
+}
+
+/// Mode, owner, group and access time: each a unit, changed where its value changed.
+pub(super) fn undo_attributes(
+    actor: &Actor<'_>,
+    plan: &mut Plan,
+    paths: &mut Paths<'_>,
+    id: InodeId,
+    version: &Inode,
+    change: &SubjectChange,
+) -> Result<(), Fault> {
+    let of = |state: &State| match state {
+        State::Inode(inode) => Some([inode.mode.into(), inode.uid.into(), inode.gid.into(), inode.atime_ns]),
+        _ => None,
+    };
+    let mut values: Vec<(Hlc, bool, [i64; 4])> = Vec::new();
+    if let Some(before) = change.before.as_ref().and_then(|(since, state)| Some((*since, false, of(state)?))) {
+        values.push(before);
+    }
+    for revision in &change.revisions {
+        if let Some(value) = revision.state.as_ref().and_then(of) {
+            values.push((revision.stamp, actor.made(revision), value));
+        }
+    }
+    let names = ["mode", "owner", "group", "access time"];
+    for (unit, name) in names.iter().enumerate() {
+        // The first value counts as set by who made the inode, or before the interval.
+        let mut sets: Vec<(Hlc, bool, i64)> = Vec::new();
+        for (stamp, by_actor, value) in &values {
+            if sets.last().is_none_or(|(_, _, last)| *last != value[unit]) {
+                sets.push((*stamp, *by_actor, value[unit]));
+            }
+        }
+        let Some(&(of_actor, ..)) = sets.iter().rev().find(|(_, by_actor, _)| *by_actor) else { continue };
+        let Some(&(newest, newest_by_actor, now)) = sets.last() else { continue };
+        let path = paths.of_inode(id)?;
+        if !newest_by_actor {
+            let told = plan.tell(ActionKind::Left, &path, id.0, format!("others changed the {name} since"));
+            (told.newest, told.older) = (newest.0, of_actor.0);
+            continue;
+        }
+        let Some(&(older, _, value)) = sets.iter().rev().find(|(_, by_actor, _)| !by_actor) else { continue };
+        if value == now {
+            continue;
+        }
+        let words = match unit {
+            0 => format!("mode {now:04o} to {value:04o}"),
+            3 => "access time".to_owned(),
+            _ => format!("{name} {now} to {value}"),
+        };
+        let told = plan.tell(ActionKind::Attributes, &path, id.0, words);
+        (told.newest, told.older) = (newest.0, older.0);
+        let state = plan.state(id, version);
+        match unit {
+            0 => state.mode = Some(value as u32),
+            1 => state.uid = Some(value as u32),
+            2 => state.gid = Some(value as u32),
+            _ => state.atime_ns = Some(value),
+        }
+    }
+    Ok(())
+}
