@@ -75,9 +75,17 @@ impl<'a> Cut<'a> {
     /// # Errors
     /// Those of the store.
     pub fn is_within(&mut self, directory: InodeId, ancestor: InodeId) -> Result<bool, Fault> {
+        self.is_below(directory, &|here| here == ancestor)
+    }
+
+    /// True if a directory was one of those that `is_root` knows, or lay below one.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub fn is_below(&mut self, directory: InodeId, is_root: &dyn Fn(InodeId) -> bool) -> Result<bool, Fault> {
         let mut here = directory;
         for _ in 0..DEPTH_MAX {
-            if here == ancestor {
+            if is_root(here) {
                 return Ok(self.inode(here)?.is_some_and(|inode| inode.links > 0));
             }
             match self.parent(here)? {
@@ -86,6 +94,16 @@ impl<'a> Cut<'a> {
             }
         }
         Ok(false)
+    }
+
+    /// The names that an inode which has none had last, and until when; `None` if it has one, or never had.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub fn last_names(&mut self, id: InodeId) -> Result<Option<(Hlc, Vec<Named>)>, Fault> {
+        let Some(gone) = self.inode(id)?.and_then(|inode| inode.orphaned()) else { return Ok(None) };
+        let last = gone.previous();
+        Ok(Some((last, names_at(self.history, id, last)?)))
     }
 
     /// The path of a directory, beginning with `/` and ending without one (the root's is empty); `None` if it had no

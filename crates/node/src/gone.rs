@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use frieze_base::{Fault, InodeId, NAME_BYTES_MAX, PATH_BYTES_MAX, Reason};
 use frieze_hlc::Hlc;
-use frieze_namespace::{Cut, EntryVersion, MAY_READ, Named, author, names_at, version_of_name, visit_names};
+use frieze_namespace::{Cut, EntryVersion, MAY_READ, Named, Resolved, author, names_at, version_of_name, visit_names};
 use frieze_wire::message::FileKind;
 use frieze_wire::timeline::{Deleted, DeletedReply, Gone, LastSeen, LastSeenReply, Usage, UsageDirectory, UsageReply};
 use frieze_wire::txn::{Caller, Target};
@@ -31,7 +31,7 @@ struct Found {
 /// A walk backwards in time along one path.
 struct Back<'a> {
     engine: &'a Engine,
-    names: Vec<&'a [u8]>,
+    names: &'a [&'a [u8]],
     looked_at: usize,
 }
 
@@ -94,8 +94,7 @@ impl Engine {
             Err(fault) if fault.reason == Reason::NotFound => fault,
             Err(fault) => return Err(fault),
         };
-        let mut back = Back { engine: self, names, looked_at: 0 };
-        let found = back.search(InodeId::ROOT, 0, (self.earliest, now))?;
+        let found = self.last_led(&names, (self.earliest, now))?;
         let Some((found, ended_by)) = found.and_then(|found| Some((found, found.ended_by?))) else {
             return Err(refused);
         };
@@ -111,10 +110,33 @@ impl Engine {
         let stamp = found.at.next();
         self.ended(&mut was, &principal.caller, directory, inode, stamp)?;
         if !was.moved_to.is_empty() {
-            let below = back.names[depth + 1..].iter().flat_map(|name| [b"/", *name].concat());
+            let below = names[depth + 1..].iter().flat_map(|name| [b"/", *name].concat());
             was.moved_to.extend(below.collect::<Vec<u8>>());
         }
         Ok(LastSeenReply { at: found.at.0, sessions: self.infos([was.session].into_iter())?, was })
+    }
+
+    /// The newest instant in `span` at which the names led somewhere, from the root on. No rights are asked.
+    fn last_led(&self, names: &[&[u8]], span: (Hlc, Hlc)) -> Result<Option<Found>, Fault> {
+        Back { engine: self, names, looked_at: 0 }.search(InodeId::ROOT, 0, span)
+    }
+
+    /// Where a path led when it last led anywhere in `span`; `None` if it did nowhere, or where the caller may not look.
+    ///
+    /// # Errors
+    /// `Overloaded` if the names on the path changed more often than is looked at; those of the store.
+    pub(crate) fn last_resolved(
+        &self,
+        principal: &Principal,
+        target: &Target,
+        span: (Hlc, Hlc),
+    ) -> Result<Option<Resolved>, Fault> {
+        let names: Vec<&[u8]> = target.path.split(|&byte| byte == b'/').filter(|name| !name.is_empty()).collect();
+        if target.base != InodeId::ROOT.0 || names.is_empty() {
+            return Ok(None);
+        }
+        let Some(found) = self.last_led(&names, span)? else { return Ok(None) };
+        Ok(self.resolve(principal, target, Some(found.at)).ok())
     }
 
     pub(crate) fn deleted(&self, principal: &Principal, ask: &Deleted) -> Result<DeletedReply, Fault> {

@@ -95,7 +95,7 @@ pub(crate) struct Undo {
     #[arg(long, value_name = "USER")]
     pub(crate) user: Option<String>,
 
-    /// Only below this file or directory.
+    /// Only what is, or was in between, at or below this file or directory; it may be gone.
     #[arg(long, value_name = "PATH", default_value = "/")]
     pub(crate) path: OsString,
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use frieze_base::{Fault, InodeId};
 use frieze_hlc::Hlc;
-use frieze_namespace::{Cut, Namespace};
+use frieze_namespace::{Cut, History, Namespace};
 use frieze_wire::edit::NEW;
 use frieze_wire::message::FileKind;
 use frieze_wire::txn::Caller;
@@ -29,8 +29,7 @@ impl Engine {
     /// # Errors
     /// Those of the store.
     pub(super) fn path_at(&self, directory: InodeId, name: &[u8], at: Hlc) -> Result<Vec<u8>, Fault> {
-        let root = Caller::root();
-        Paths { cuts: vec![Cut::new(self.meta.versions(), at, &root)] }.of(directory, name)
+        Paths::new(self.meta.versions(), &[at]).of(directory, name)
     }
 
     /// Takes from a plan the names that cannot change as planned: what others have built on stays. Each is told as left.
@@ -55,19 +54,42 @@ impl Engine {
     }
 }
 
-/// Paths at several instants, the first that knows one counts.
+/// Paths at several instants: the first that knows one counts. What has no name at any of them is called as it will be,
+/// or else as it was last.
 pub(super) struct Paths<'a> {
     pub(super) cuts: Vec<Cut<'a>>,
+    /// Names that inodes are to get.
+    pub(super) coming: BTreeMap<InodeId, NameKey>,
 }
 
-impl Paths<'_> {
+/// Nothing is hidden from whom paths are made for: whether they may be told is asked apart.
+static ROOT: Caller = Caller { uid: 0, gid: 0, groups: Vec::new() };
+
+impl<'a> Paths<'a> {
+    pub(super) fn new(history: &'a dyn History, instants: &[Hlc]) -> Paths<'a> {
+        Paths { cuts: instants.iter().map(|&at| Cut::new(history, at, &ROOT)).collect(), coming: BTreeMap::new() }
+    }
+
     pub(super) fn of(&mut self, directory: InodeId, name: &[u8]) -> Result<Vec<u8>, Fault> {
-        for cut in &mut self.cuts {
-            if let Some(path) = cut.path(directory)? {
-                return Ok([&path, &b"/"[..], name].concat());
+        let mut below = vec![name.to_vec()];
+        let (mut here, mut way) = (directory, BTreeSet::new());
+        let top = 'up: loop {
+            for cut in &mut self.cuts {
+                if let Some(path) = cut.path(here)? {
+                    break 'up path.to_vec();
+                }
             }
-        }
-        Ok([format!("inode {directory}/").as_bytes(), name].concat())
+            match self.other_name(here)? {
+                Some((parent, name)) if way.insert(here) => {
+                    below.push(name);
+                    here = parent;
+                }
+                _ => break format!("inode {here}").into_bytes(),
+            }
+        };
+        below.push(top);
+        below.reverse();
+        Ok(below.join(&b'/'))
     }
 
     /// The path of the first name of an inode.
@@ -80,7 +102,20 @@ impl Paths<'_> {
                 return self.of(named.parent, &named.name);
             }
         }
-        Ok(format!("inode {id}").into_bytes())
+        match self.other_name(id)? {
+            Some((parent, name)) => self.of(parent, &name),
+            None => Ok(format!("inode {id}").into_bytes()),
+        }
+    }
+
+    /// The name that an inode is to get, or the last that it had.
+    fn other_name(&mut self, id: InodeId) -> Result<Option<NameKey>, Fault> {
+        if let Some(key) = self.coming.get(&id) {
+            return Ok(Some(key.clone()));
+        }
+        let Some(cut) = self.cuts.first_mut() else { return Ok(None) };
+        let last = cut.last_names(id)?.and_then(|(_, names)| names.into_iter().next());
+        Ok(last.map(|named| (named.parent, named.name)))
     }
 }
 

@@ -122,7 +122,7 @@ impl Engine {
         let mut plan = Plan::new(EditKind::Restore, now, at);
         let root = Caller::root();
         let history = self.meta.versions();
-        let mut paths = Paths { cuts: vec![Cut::new(history, now, &root), Cut::new(history, at, &root)] };
+        let mut paths = Paths::new(history, &[now, at]);
         let Some(root_then) = root_then else {
             return self.plan_removal(plan, ask, own, root_now, &mut paths);
         };

@@ -5,24 +5,27 @@
 //! built on: a directory the actor made and others filled, a file that others wrote to.
 
 mod bytes;
+mod reach;
+mod sight;
 mod units;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use frieze_base::{Fault, InodeId, Reason, SessionId};
 use frieze_hlc::Hlc;
-use frieze_namespace::{Cut, Revision, Subject, SubjectChange};
+use frieze_namespace::{Changed, Revision, Subject, SubjectChange};
 use frieze_wire::edit::{ActionKind, EditKind, Undo};
 use frieze_wire::message::{FileKind, VersionKind, View};
-use frieze_wire::txn::Caller;
 
 use self::bytes::{EventKind, FileEvents};
-use self::units::{undo_attributes, undo_name, undo_xattr};
-use super::Plan;
-use super::names::Paths;
+use self::reach::Reach;
+use self::sight::Sight;
+use self::units::{naming_of, undo_attributes, undo_name, undo_xattr};
+use super::names::{NameKey, Paths};
+use super::{Naming, Plan};
 use crate::engine::Engine;
 use crate::session::Principal;
-use crate::timeline::{Interval, Scope};
+use crate::timeline::{CHANGES_MAX, Interval};
 
 /// Whose changes go.
 struct Actor<'a> {
@@ -43,6 +46,54 @@ impl Actor<'_> {
     fn made(&self, revision: &Revision) -> bool {
         self.did(revision.stamp, revision.session, revision.uid)
     }
+
+    /// On whose behalf the actor changed something; empty if he did not.
+    fn uids<'a>(&'a self, change: &'a SubjectChange) -> impl Iterator<Item = u32> + 'a {
+        change.revisions.iter().filter(|revision| self.made(revision)).map(|revision| revision.uid)
+    }
+}
+
+/// What changed in the interval and belongs to the path, by what it is about.
+struct Changes<'a> {
+    names: Vec<(NameKey, &'a SubjectChange)>,
+    inodes: BTreeMap<InodeId, &'a SubjectChange>,
+    xattrs: BTreeMap<InodeId, Vec<&'a SubjectChange>>,
+    files: BTreeMap<InodeId, FileEvents>,
+}
+
+impl<'a> Changes<'a> {
+    fn of(subjects: &'a [SubjectChange]) -> Changes<'a> {
+        let mut changes =
+            Changes { names: Vec::new(), inodes: BTreeMap::new(), xattrs: BTreeMap::new(), files: BTreeMap::new() };
+        for change in subjects {
+            match &change.subject {
+                Subject::Entry { parent, name } => changes.names.push(((*parent, name.clone()), change)),
+                Subject::Inode(id) => drop(changes.inodes.insert(*id, change)),
+                Subject::Xattr { inode, .. } => changes.xattrs.entry(*inode).or_default().push(change),
+            }
+        }
+        changes
+    }
+
+    /// Everything that changed, names apart.
+    fn ids(&self) -> BTreeSet<InodeId> {
+        self.inodes.keys().chain(self.xattrs.keys()).chain(self.files.keys()).copied().collect()
+    }
+
+    /// On whose behalf the actor changed a file or directory; empty if he did not.
+    fn uids(&self, actor: &Actor<'_>, id: InodeId) -> BTreeSet<u32> {
+        let subjects = self.inodes.get(&id).into_iter().chain(self.xattrs.get(&id).into_iter().flatten());
+        let events = self.files.get(&id).into_iter().flat_map(|file| &file.events);
+        let wrote = events.filter(|event| event.by_actor).map(|event| event.uid);
+        subjects.flat_map(|change| actor.uids(change)).chain(wrote).collect()
+    }
+
+    /// True if the actor made it in the interval.
+    fn made_by(&self, actor: &Actor<'_>, id: InodeId) -> bool {
+        self.inodes.get(&id).is_some_and(|change| {
+            change.before.is_none() && change.revisions.first().is_some_and(|first| actor.made(first))
+        })
+    }
 }
 
 impl Engine {
@@ -61,88 +112,136 @@ impl Engine {
         let opened = ask.sessions.iter().min().map_or(0, |first| first.saturating_sub(1));
         let after = Hlc(ask.after.max(opened));
         let actor = Actor { sessions: &ask.sessions, uid: ask.uid, after, upto };
-        let root = Caller::root();
-        let history = self.meta.versions();
-        let scope = match ask.target.path.iter().all(|&byte| byte == b'/') && ask.target.base == InodeId::ROOT.0 {
-            true => Scope::Everything,
-            false => match self.resolve(principal, &ask.target, Some(now)) {
-                Ok(found) => Scope::Within(found.id),
-                Err(fault) if fault.reason == Reason::NotFound && after != Hlc::ZERO => {
-                    Scope::Within(self.resolve(principal, &ask.target, Some(after))?.id)
-                }
-                Err(fault) => return Err(fault),
-            },
-        };
         let mut plan = Plan::new(EditKind::Undo, now, Hlc::ZERO);
         if after >= now {
             return Ok(plan);
         }
-        let changes = self.changes(scope, Interval { after, upto: now })?;
-        let mut paths = Paths { cuts: vec![Cut::new(history, now, &root), Cut::new(history, after, &root)] };
-        let mut sight = Cut::new(history, now, &principal.caller);
+        let history = self.meta.versions();
+        let mut reach = self.reach(principal, &ask.target, Interval { after, upto: now })?;
+        let mut sight = Sight::new(history, now, &principal.caller);
+        let (changed, planned) = self.changes_reached(&actor, &mut reach, &mut sight)?;
+        let mut changes = Changes::of(&changed.subjects);
+        changes.files = self.files_reached(&actor, &mut reach, &changes.inodes)?;
+        let mut paths = Paths::new(history, &[now, after]);
+        let coming = planned.into_iter().filter(|(_, naming)| naming.inode != 0);
+        paths.coming = coming.map(|(key, naming)| (InodeId(naming.inode), key)).collect();
+
         let mut unseen = 0;
-        let mut inodes: BTreeMap<InodeId, &SubjectChange> = BTreeMap::new();
-        let mut xattrs: BTreeMap<InodeId, Vec<&SubjectChange>> = BTreeMap::new();
-        for change in &changes.subjects {
-            match &change.subject {
-                Subject::Entry { parent, name } => {
-                    if !change.revisions.iter().any(|revision| actor.made(revision)) {
-                        continue;
-                    }
-                    let listed = principal.caller.uid == 0
-                        || sight.may_list(*parent)?
-                        || sight.inode(*parent)?.is_some_and(|inode| inode.links == 0);
-                    if !listed {
-                        unseen += 1;
-                        continue;
-                    }
-                    // What was there before the first change is what comes back.
-                    if let Some(first) = change.revisions.first() {
-                        self.check_kept(*parent, Some(first.stamp.previous().max(after)))?;
-                    }
-                    undo_name(&actor, &mut plan, &mut paths, *parent, name, change)?;
-                }
-                Subject::Inode(id) => drop(inodes.insert(*id, change)),
-                Subject::Xattr { inode, .. } => xattrs.entry(*inode).or_default().push(change),
-            }
-        }
-        let mut files: BTreeSet<InodeId> = changes.files.iter().map(|file| file.inode).collect();
-        files.extend(inodes.keys().copied());
-        let mut events: BTreeMap<InodeId, FileEvents> = BTreeMap::new();
-        for id in files {
-            let found = self.file_events(&actor, id, after, now, inodes.get(&id).copied())?;
-            events.insert(id, found);
-        }
-        plan.displaced.retain(|id| !inodes.get(id).is_some_and(|change| made_by(&actor, change)));
-        self.keep_what_others_built(&actor, &mut plan, &mut paths, &inodes, &xattrs, &events)?;
-        self.settle_names(&mut plan, &mut paths)?;
-        let back: BTreeSet<u64> = plan.names.values().map(|naming| naming.inode).collect();
-        let ids: BTreeSet<InodeId> = inodes.keys().chain(xattrs.keys()).chain(events.keys()).copied().collect();
-        for id in ids {
-            let made_by_actor = inodes.get(&id).is_some_and(|change| made_by(&actor, change));
-            let named = back.contains(&id.0) || id == InodeId::ROOT || !paths.cuts[0].names(id)?.is_empty();
-            if made_by_actor || !named {
+        for (key, change) in &changes.names {
+            let by: BTreeSet<u32> = actor.uids(change).collect();
+            if by.is_empty() {
                 continue;
             }
-            let version = self.meta.namespace().inode(history, id, Some(now))?;
-            if let Some(change) = inodes.get(&id) {
-                if let Some(first) = change.revisions.first().filter(|_| change.revisions.iter().any(|r| actor.made(r)))
-                {
-                    self.check_kept(id, Some(first.stamp.previous().max(after)))?;
-                }
-                undo_attributes(&actor, &mut plan, &mut paths, id, &version, change)?;
+            if !sight.tells(key.0, &by)? {
+                unseen += 1;
+                continue;
             }
-            for change in xattrs.get(&id).into_iter().flatten() {
-                undo_xattr(&actor, &mut plan, &mut paths, id, &version, change)?;
+            // What was there before the first change is what comes back.
+            self.check_kept_before(key.0, change, after)?;
+            undo_name(&actor, &mut plan, &mut paths, key, change)?;
+        }
+        plan.displaced.retain(|id| !changes.made_by(&actor, *id));
+        self.keep_what_others_built(&actor, &mut plan, &mut paths, &changes)?;
+        self.settle_names(&mut plan, &mut paths)?;
+        let back: BTreeMap<u64, InodeId> = plan.names.iter().map(|(key, naming)| (naming.inode, key.0)).collect();
+        for id in changes.ids() {
+            let by = changes.uids(&actor, id);
+            if by.is_empty() || changes.made_by(&actor, id) {
+                continue;
             }
-            if let Some(found) = events.get(&id).filter(|_| version.kind() == FileKind::File) {
-                self.undo_bytes(&mut plan, &mut paths, id, &version, found)?;
+            let named = paths.cuts[0].names(id)?.into_iter().map(|named| named.parent);
+            let places: Vec<InodeId> = named.chain(back.get(&id.0).copied()).collect();
+            if places.is_empty() && id != InodeId::ROOT {
+                continue;
             }
+            if !sight.tells_any(&places, &by)? && id != InodeId::ROOT {
+                unseen += 1;
+                continue;
+            }
+            self.undo_inode(&actor, &mut plan, &mut paths, id, &changes)?;
         }
         if unseen > 0 {
-            plan.tell(ActionKind::Left, b"", 0, format!("{unseen} names in directories that you may not list"));
+            plan.tell(ActionKind::Left, b"", 0, format!("{unseen} changes in directories that you may not list"));
         }
         Ok(plan)
+    }
+
+    /// What changed and belongs to the path, and the names that change by the undo.
+    fn changes_reached(
+        &self,
+        actor: &Actor<'_>,
+        reach: &mut Reach<'_>,
+        sight: &mut Sight<'_>,
+    ) -> Result<(Changed, BTreeMap<NameKey, Naming>), Fault> {
+        let Interval { after, upto } = reach.interval;
+        // Names that come back bring more with them.
+        loop {
+            let holds = &mut |subject: &Subject| reach.holds(subject);
+            let changed = Changed::read(self.meta.versions(), after, upto, CHANGES_MAX, holds)?;
+            let changes = Changes::of(&changed.subjects);
+            let mut planned = BTreeMap::new();
+            for (key, change) in changes.names {
+                if let Some((naming, _)) = naming_of(actor, change)
+                    && sight.tells(key.0, &actor.uids(change).collect())?
+                {
+                    planned.insert(key, naming);
+                }
+            }
+            if !reach.grow(actor, &planned, &changes.inodes)? {
+                return Ok((changed, planned));
+            }
+        }
+    }
+
+    /// What changed in the bytes of files that belong to the path.
+    fn files_reached(
+        &self,
+        actor: &Actor<'_>,
+        reach: &mut Reach<'_>,
+        inodes: &BTreeMap<InodeId, &SubjectChange>,
+    ) -> Result<BTreeMap<InodeId, FileEvents>, Fault> {
+        let Interval { after, upto } = reach.interval;
+        let mut ids: BTreeSet<InodeId> = inodes.keys().copied().collect();
+        for id in self.data.device().log().touched(after, upto).0 {
+            if reach.holds_inode(id)? {
+                ids.insert(id);
+            }
+        }
+        let events = |id: InodeId| Ok((id, self.file_events(actor, id, reach.interval, inodes.get(&id).copied())?));
+        ids.into_iter().map(events).collect()
+    }
+
+    /// Plans what the actor changed of one file or directory: attributes, bytes, length and time.
+    fn undo_inode(
+        &self,
+        actor: &Actor<'_>,
+        plan: &mut Plan,
+        paths: &mut Paths<'_>,
+        id: InodeId,
+        changes: &Changes<'_>,
+    ) -> Result<(), Fault> {
+        let version = self.meta.namespace().inode(self.meta.versions(), id, Some(plan.now))?;
+        if let Some(change) = changes.inodes.get(&id) {
+            if change.revisions.iter().any(|revision| actor.made(revision)) {
+                self.check_kept_before(id, change, actor.after)?;
+            }
+            undo_attributes(actor, plan, paths, id, &version, change)?;
+        }
+        for change in changes.xattrs.get(&id).into_iter().flatten() {
+            undo_xattr(actor, plan, paths, id, &version, change)?;
+        }
+        match changes.files.get(&id).filter(|_| version.kind() == FileKind::File) {
+            Some(found) => self.undo_bytes(plan, paths, id, &version, found),
+            None => Ok(()),
+        }
+    }
+
+    /// Refuses if the state before the first of some changes was forgotten.
+    fn check_kept_before(&self, id: InodeId, change: &SubjectChange, after: Hlc) -> Result<(), Fault> {
+        match change.revisions.first() {
+            Some(first) => self.check_kept(id, Some(first.stamp.previous().max(after))),
+            None => Ok(()),
+        }
     }
 
     /// A file that the actor made and others changed keeps its last name.
@@ -151,9 +250,7 @@ impl Engine {
         actor: &Actor<'_>,
         plan: &mut Plan,
         paths: &mut Paths<'_>,
-        inodes: &BTreeMap<InodeId, &SubjectChange>,
-        xattrs: &BTreeMap<InodeId, Vec<&SubjectChange>>,
-        events: &BTreeMap<InodeId, FileEvents>,
+        changes: &Changes<'_>,
     ) -> Result<(), Fault> {
         let mut kept = Vec::new();
         for (key, naming) in plan.names.iter().filter(|(_, naming)| naming.expect.0 != 0) {
@@ -173,12 +270,12 @@ impl Engine {
             let attribute = |change: &&SubjectChange| {
                 change.revisions.iter().filter(|revision| !actor.made(revision)).map(|last| last.stamp).max()
             };
-            let named = inodes.get(&id).and_then(|change| by_others(change));
-            let written = events.get(&id).and_then(|found| {
+            let named = changes.inodes.get(&id).and_then(|change| by_others(change));
+            let written = changes.files.get(&id).and_then(|found| {
                 let others = found.events.iter().filter(|event| !event.by_actor);
                 others.filter(|event| matches!(event.kind, EventKind::Bytes { .. })).map(|event| event.stamp).max()
             });
-            let marked = xattrs.get(&id).and_then(|all| all.iter().filter_map(attribute).max());
+            let marked = changes.xattrs.get(&id).and_then(|all| all.iter().filter_map(attribute).max());
             if let Some(newest) = named.max(written).max(marked) {
                 kept.push((key.clone(), id, newest));
             }
@@ -195,9 +292,4 @@ impl Engine {
 /// Changes of an inode that make it more than its maker made it.
 fn builds(kind: VersionKind) -> bool {
     !matches!(kind, VersionKind::Unnamed | VersionKind::Undone | VersionKind::Restored)
-}
-
-/// True if the actor made the inode in the interval.
-fn made_by(actor: &Actor<'_>, change: &SubjectChange) -> bool {
-    change.before.is_none() && change.revisions.first().is_some_and(|first| actor.made(first))
 }

@@ -303,6 +303,13 @@ fn history(served: &mut Served, seed: u64) -> bool {
     let entries_before = entries_now(served, top.1, top.0);
     assert_eq!(entries_before, records.entries(), "the model knows the names");
     let undoer = served.speaker();
+    let planned = ["/", top.1].map(|path| {
+        let sessions = vec![speakers[ACTOR].session.0];
+        let undo = Undo { target: Target::path(path), sessions, dry_run: true, ..Undo::default() };
+        words(&served.edit(Request::Undo(undo)).unwrap_or_else(|fault| panic!("seed {seed}: {fault}")))
+    });
+    assert_eq!(planned[0], planned[1], "seed {seed}: all of it lies below one path");
+    check_a_part(served, &records, &mut rng, speakers[ACTOR].session, top, &planned[0]);
     let reply = served.undo(&[speakers[ACTOR].session.0]).unwrap_or_else(|fault| panic!("seed {seed}: {fault}"));
     let entries = entries_now(served, top.1, top.0);
     let left = told(&reply, ActionKind::Left).len();
@@ -362,6 +369,35 @@ fn history(served: &mut Served, seed: u64) -> bool {
     true
 }
 
+/// The undo of a path is a part of the undo of everything, unless that leaves something.
+fn check_a_part(
+    served: &mut Served,
+    records: &Records,
+    rng: &mut Rng,
+    actor: SessionId,
+    top: (u64, &str),
+    whole: &[String],
+) {
+    let ever: Vec<&(u64, String)> = records.names.keys().collect();
+    if ever.is_empty() || whole.iter().any(|line| line.starts_with("Left")) {
+        return;
+    }
+    let (directory, name) = ever[rng.below(ever.len() as u64) as usize];
+    let Some(place) = records.path(top, *directory) else { return };
+    let undo = Undo { target: Target::path(format!("{place}/{name}")), sessions: vec![actor.0], ..Undo::default() };
+    match served.edit(Request::Undo(Undo { dry_run: true, ..undo })) {
+        Ok(part) => {
+            let foreign: Vec<String> = words(&part).into_iter().filter(|line| !whole.contains(line)).collect();
+            assert!(foreign.is_empty(), "{place}/{name}: {foreign:#?}\n{whole:#?}");
+            let about = format!(" {place}/{name} ");
+            let missing = whole.iter().filter(|line| line.contains(&about) && !words(&part).contains(line));
+            assert_eq!(missing.count(), 0, "{place}/{name}: {part:?}\n{whole:#?}");
+        }
+        // It was there neither at the ends nor in between, as far as this session knows.
+        Err(fault) => assert_eq!(fault.reason, Reason::NotFound, "{place}/{name}"),
+    }
+}
+
 fn records_path(entries: &BTreeMap<(u64, String), u64>, top: (u64, &str), directory: u64, name: &str) -> String {
     if directory == top.0 {
         return format!("{}/{name}", top.1);
@@ -376,6 +412,97 @@ fn words(reply: &EditReply) -> Vec<String> {
         format!("{:?} {path} {} {}+{} {}", action.kind(), action.inode, action.offset, action.len, action.words)
     };
     reply.actions.iter().map(line).collect()
+}
+
+fn of_session(path: &str, session: SessionId) -> Request {
+    Request::Undo(Undo { target: Target::path(path), sessions: vec![session.0], ..Undo::default() })
+}
+
+#[test]
+fn a_rename_is_undone_whole_wherever_its_other_name_lies() {
+    let machine = Machine::new();
+    for (seed, path) in ["/a", "/b", "/b/f"].iter().enumerate() {
+        let mut served = machine.serve();
+        let mut speakers: Vec<Speaker> = (0..2).map(|_| served.speaker()).collect();
+        let [a, b] = ["a", "b"].map(|name| format!("/{seed}{name}"));
+        served.mkdir(&a);
+        served.mkdir(&b);
+        let file = served.make(&format!("{a}/f"));
+        served.write(&file, Some(0), b"bytes").unwrap();
+        served.speak(&mut speakers, 1, ACTOR);
+        served.rename(&format!("{a}/f"), &format!("{b}/f")).unwrap();
+        let mover = served.session;
+        served.speaker();
+        let undone = served.edit(of_session(&path.replacen('/', &format!("/{seed}"), 1), mover)).unwrap();
+        assert_eq!(served.inode(&format!("{b}/f"), View::NOW), None, "{path}: {undone:?}");
+        assert_eq!(served.read(&format!("{a}/f"), View::NOW).unwrap(), b"bytes", "{path}: {undone:?}");
+    }
+}
+
+#[test]
+fn what_was_made_and_deleted_meanwhile_comes_back_without_the_actors_bytes() {
+    let machine = Machine::new();
+    for (seed, asked) in ["", "/d", "/d/f"].iter().enumerate() {
+        let mut served = machine.serve();
+        let mut speakers: Vec<Speaker> = (0..2).map(|_| served.speaker()).collect();
+        let top = format!("/{seed}");
+        served.mkdir(&top);
+        served.mkdir(&format!("{top}/d"));
+        let path = format!("{top}/d/f");
+        let file = served.make(&path);
+        served.write(&file, Some(0), b"theirs and theirs").unwrap();
+        served.chmod(&path, 0o640).unwrap();
+        served.speak(&mut speakers, 1, ACTOR);
+        let opened = served.open(&path).unwrap();
+        served.write(&opened, Some(7), b"MINE").unwrap();
+        served.chmod(&path, 0o600).unwrap();
+        served.remove(&path, false).unwrap();
+        if *asked != "/d/f" {
+            served.remove(&format!("{top}/d"), true).unwrap();
+        }
+        let actor = served.session;
+        served.speaker();
+        let undone = served.edit(of_session(&format!("{top}{asked}"), actor)).unwrap();
+        assert_eq!(served.read(&path, View::NOW).unwrap(), b"theirs and theirs", "{asked}: {undone:?}");
+        assert_eq!(served.stat(&path, View::NOW).unwrap().attr.mode, 0o640, "{asked}");
+        let told = words(&undone);
+        let about = |kind: &str| told.iter().any(|line| line.starts_with(&format!("{kind} {path} ")));
+        assert!(about("Bytes") && about("Name") && about("Attributes"), "{asked}: {told:#?}");
+    }
+    let mut served = machine.serve();
+    let never = of_session("/never", SessionId(1));
+    assert_eq!(served.edit(never).unwrap_err().reason, Reason::NotFound);
+}
+
+#[test]
+fn nobody_learns_by_an_undo_what_lies_in_a_directory_closed_to_him() {
+    let machine = Machine::new();
+    let mut served = machine.serve();
+    let began = served.engine.newest().0;
+    for (path, mode) in [("/shut", 0o700), ("/shut/gone", 0o755), ("/open", 0o777)] {
+        served.mkdir(path);
+        served.chmod(path, mode).unwrap();
+    }
+    served.make("/shut/secret");
+    served.make("/shut/gone/secret");
+    served.make("/open/plain");
+    served.speaker();
+    let secret = served.open("/shut/secret").unwrap();
+    served.write(&secret, Some(0), b"bytes").unwrap();
+    for path in ["/shut/secret", "/open/plain"] {
+        served.chmod(path, 0o600).unwrap();
+    }
+    served.remove("/shut/gone/secret", false).unwrap();
+    served.remove("/shut/gone", true).unwrap();
+    let actor = served.session;
+    drop(served);
+    let mut served = machine.serve_as(Caller { uid: 1000, gid: 1000, groups: Vec::new() });
+    let undo = Undo { target: Target::path("/"), sessions: vec![actor.0], after: began, ..Undo::default() };
+    let planned = served.edit(Request::Undo(Undo { dry_run: true, ..undo })).unwrap();
+    let told = words(&planned);
+    assert!(!told.iter().any(|line| line.contains("secret")), "{told:#?}");
+    assert!(told.iter().any(|line| line.starts_with("Attributes /open/plain ")), "{told:#?}");
+    assert!(told.iter().any(|line| line.contains("may not list")), "{told:#?}");
 }
 
 /// Histories of the test; `FRIEZE_UNDO_HISTORIES` plays more.

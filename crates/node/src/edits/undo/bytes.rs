@@ -12,6 +12,7 @@ use super::Actor;
 use crate::edits::Plan;
 use crate::edits::names::Paths;
 use crate::engine::Engine;
+use crate::timeline::Interval;
 
 /// Records of one file that an undo looks at.
 const RECORDS_MAX: usize = 1 << 20;
@@ -23,6 +24,8 @@ const LEFT_RANGES_MAX: usize = 100;
 pub(super) struct Event {
     pub(super) stamp: Hlc,
     pub(super) by_actor: bool,
+    /// On whose behalf.
+    pub(super) uid: u32,
     pub(super) kind: EventKind,
 }
 
@@ -56,16 +59,15 @@ pub(super) struct FileEvents {
 }
 
 impl Engine {
-    /// Everything that changed a file's bytes, length and time in (`after`, `now`], in order.
+    /// Everything that changed a file's bytes, length and time in (`after`, `upto`], in order.
     pub(super) fn file_events(
         &self,
         actor: &Actor<'_>,
         id: InodeId,
-        after: Hlc,
-        now: Hlc,
+        Interval { after, upto }: Interval,
         change: Option<&SubjectChange>,
     ) -> Result<FileEvents, Fault> {
-        let records = self.data.device().log().versions(id, after, now, RECORDS_MAX + 1);
+        let records = self.data.device().log().versions(id, after, upto, RECORDS_MAX + 1);
         if records.len() > RECORDS_MAX {
             return Err(Fault::new(
                 Reason::Overloaded,
@@ -81,13 +83,13 @@ impl Engine {
                 let extends = record.kind == frieze_multilog::RecordKind::Write;
                 let by_actor = actor.did(record.stamp, record.session, record.uid);
                 let kind = EventKind::Bytes { start, end, extends };
-                events.push(Event { stamp: record.stamp, by_actor, kind });
+                events.push(Event { stamp: record.stamp, by_actor, uid: record.uid, kind });
             }
         }
         for revision in change.into_iter().flat_map(|change| &change.revisions) {
             let Some(State::Inode(inode)) = &revision.state else { continue };
-            let (stamp, by_actor) = (revision.stamp, actor.made(revision));
-            let mut add = |kind| events.push(Event { stamp, by_actor, kind });
+            let (stamp, by_actor, uid) = (revision.stamp, actor.made(revision), revision.uid);
+            let mut add = |kind| events.push(Event { stamp, by_actor, uid, kind });
             for patch in inode.patches().iter().filter(|patch| patch.at == stamp) {
                 add(EventKind::Bytes { start: patch.start, end: patch.end, extends: false });
             }

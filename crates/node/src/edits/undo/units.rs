@@ -8,7 +8,7 @@ use frieze_namespace::{Inode, State, Subject, SubjectChange};
 use frieze_wire::edit::{ActionKind, NEW, Xattr};
 
 use super::Actor;
-use crate::edits::names::Paths;
+use crate::edits::names::{NameKey, Paths};
 use crate::edits::{Naming, Plan};
 
 /// The newest version by anybody else, if the newest is the actor's: its stamp and value.
@@ -45,40 +45,49 @@ fn newest_of(actor: &Actor<'_>, change: &SubjectChange) -> (Hlc, Hlc) {
     (newest, of_actor.map_or(Hlc::ZERO, |revision| revision.stamp))
 }
 
+fn inode_of(state: &State) -> Option<InodeId> {
+    match state {
+        State::Entry { inode, .. } => Some(*inode),
+        _ => None,
+    }
+}
+
+/// What a name is and is to be, and whose version it gets; `None` if nothing of it is the actor's, or others changed it
+/// since, or it is what it is to be.
+pub(super) fn naming_of(actor: &Actor<'_>, change: &SubjectChange) -> Option<(Naming, Hlc)> {
+    let now = change.revisions.last().and_then(|last| last.state.as_ref()).and_then(inode_of);
+    let (older, to) = undone(actor, change, inode_of)?;
+    let naming = Naming { expect: now.unwrap_or_default(), inode: to.unwrap_or_default().0 };
+    debug_assert!(naming.inode & NEW == 0);
+    (to != now).then_some((naming, older))
+}
+
+/// Plans a name that the actor changed.
 pub(super) fn undo_name(
     actor: &Actor<'_>,
     plan: &mut Plan,
     paths: &mut Paths<'_>,
-    directory: InodeId,
-    name: &[u8],
+    (directory, name): &NameKey,
     change: &SubjectChange,
 ) -> Result<(), Fault> {
-    let inode_of = |state: &State| match state {
-        State::Entry { inode, .. } => Some(*inode),
-        _ => None,
-    };
-    let now = change.revisions.last().and_then(|last| last.state.as_ref()).and_then(inode_of);
-    let path = paths.of(directory, name)?;
+    let path = paths.of(*directory, name)?;
     let (newest, of_actor) = newest_of(actor, change);
-    let Some((older, to)) = undone(actor, change, inode_of) else {
+    if undone(actor, change, inode_of).is_none() {
+        let now = change.revisions.last().and_then(|last| last.state.as_ref()).and_then(inode_of);
         let told = plan.tell(ActionKind::Left, &path, now.unwrap_or_default().0, "others changed the name since");
         (told.newest, told.older) = (newest.0, of_actor.0);
         plan.displaced.extend(displaced(actor, change, inode_of).filter(|id| Some(*id) != now));
         return Ok(());
-    };
-    if to == now {
-        return Ok(());
     }
-    let kind = match (now, to) {
-        (_, None) => ActionKind::Unname,
-        (None, Some(_)) => ActionKind::Name,
-        (Some(_), Some(_)) => ActionKind::Replace,
+    let Some((naming, older)) = naming_of(actor, change) else { return Ok(()) };
+    let (kind, about) = match (naming.expect.0, naming.inode) {
+        (expect, 0) => (ActionKind::Unname, expect),
+        (0, inode) => (ActionKind::Name, inode),
+        (_, inode) => (ActionKind::Replace, inode),
     };
-    let told = plan.tell(kind, &path, to.or(now).unwrap_or_default().0, "");
+    let told = plan.tell(kind, &path, about, "");
     (told.newest, told.older) = (newest.0, older.0);
-    let naming = Naming { expect: now.unwrap_or_default(), inode: to.unwrap_or_default().0 };
-    debug_assert!(naming.inode & NEW == 0);
-    plan.names.insert((directory, name.to_vec()), naming);
+    plan.names.insert((*directory, name.clone()), naming);
     Ok(())
 }
 

@@ -1,0 +1,199 @@
+//! What an undo of one path is about.
+//!
+//! A unit belongs to a path if the file or directory that it is a unit of lay at or below the path at the start or at the
+//! end of the interval, or, if it lost its last name in between, when it lost it; or if it gets a name back that belongs
+//! to the path. A rename is one change: with one of its names belongs the other, wherever it lies.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use frieze_base::{FastMap, Fault, InodeId, Reason};
+use frieze_hlc::Hlc;
+use frieze_namespace::{Cut, History, Named, Subject, SubjectChange, names_at};
+use frieze_wire::message::VersionKind;
+use frieze_wire::txn::{Caller, Target};
+
+use super::Actor;
+use crate::edits::Naming;
+use crate::edits::names::NameKey;
+use crate::engine::Engine;
+use crate::session::Principal;
+use crate::timeline::Interval;
+
+/// What lies below a path, or all there is.
+pub(super) struct Reach<'a> {
+    history: &'a dyn History,
+    pub(super) interval: Interval,
+    /// The tree at the end of the interval and at its start.
+    ends: [Cut<'a>; 2],
+    /// What the path led to, and what gets a name back; `None`: everything belongs.
+    roots: Option<BTreeSet<InodeId>>,
+    /// Names that belong although their directory may not.
+    names: BTreeSet<NameKey>,
+    known: FastMap<InodeId, bool>,
+}
+
+/// What may be told is asked later.
+static ANYBODY: Caller = Caller { uid: 0, gid: 0, groups: Vec::new() };
+
+impl Engine {
+    /// What `target` led to at the ends of the interval; if to nothing, what it led to last.
+    ///
+    /// # Errors
+    /// As [`Engine::resolve`] now, if it led nowhere in the interval.
+    pub(super) fn reach(&self, principal: &Principal, target: &Target, interval: Interval) -> Result<Reach<'_>, Fault> {
+        let history = self.meta.versions();
+        let Interval { after, upto } = interval;
+        let ends = [upto, after].map(|at| Cut::new(history, at, &ANYBODY));
+        let mut reach =
+            Reach { history, interval, ends, roots: None, names: BTreeSet::new(), known: FastMap::default() };
+        if target.base == InodeId::ROOT.0 && target.path.iter().all(|&byte| byte == b'/') {
+            return Ok(reach);
+        }
+        let now = self.resolve(principal, target, Some(upto));
+        let then = match after {
+            Hlc::ZERO => Err(Reason::NotFound.into()),
+            after => self.resolve(principal, target, Some(after)),
+        };
+        let found = match (now, then) {
+            (Err(fault), _) if fault.reason != Reason::NotFound => return Err(fault),
+            (Err(fault), Err(_)) => {
+                vec![self.last_resolved(principal, target, (after.next(), upto))?.ok_or(fault)?]
+            }
+            (now, then) => now.into_iter().chain(then).collect(),
+        };
+        for found in &found {
+            // The names of the path itself lie in directories above it.
+            let named = [upto, after].map(|at| names_at(history, found.id, at));
+            let named = named.into_iter().collect::<Result<Vec<_>, _>>()?.concat();
+            reach.names.extend(named.into_iter().map(|Named { parent, name }| (parent, name)));
+            if found.id != InodeId::ROOT {
+                reach.names.insert((found.parent, found.name.clone()));
+            }
+        }
+        reach.roots = Some(found.iter().map(|found| found.id).collect());
+        Ok(reach)
+    }
+}
+
+impl Reach<'_> {
+    /// True if what happened to the subject belongs to the path.
+    pub(super) fn holds(&mut self, subject: &Subject) -> Result<bool, Fault> {
+        if self.roots.is_none() {
+            return Ok(true);
+        }
+        if let Subject::Entry { parent, name } = subject
+            && self.names.contains(&(*parent, name.clone()))
+        {
+            return Ok(true);
+        }
+        self.holds_inode(subject.inode())
+    }
+
+    /// True if a file or directory belongs to the path.
+    pub(super) fn holds_inode(&mut self, id: InodeId) -> Result<bool, Fault> {
+        if let Some(known) = self.knows(id)? {
+            return Ok(known);
+        }
+        let mut answer = false;
+        for parent in self.last_parents(id)? {
+            answer = answer || self.held_last(parent)?;
+        }
+        self.known.insert(id, answer);
+        Ok(answer)
+    }
+
+    /// As [`Reach::holds_inode`] of a directory that something lay in which is gone: the way up, as far as that is gone.
+    fn held_last(&mut self, directory: InodeId) -> Result<bool, Fault> {
+        let (mut way, mut here) = (BTreeSet::new(), directory);
+        let answer = loop {
+            if let Some(known) = self.knows(here)? {
+                break known;
+            }
+            match self.last_parents(here)?.first() {
+                Some(&parent) if way.insert(here) => here = parent,
+                _ => break false,
+            }
+        };
+        self.known.extend(way.into_iter().map(|id| (id, answer)));
+        Ok(answer)
+    }
+
+    /// Whether something belongs to the path, if that was found out before or one of the ends says so.
+    fn knows(&mut self, id: InodeId) -> Result<Option<bool>, Fault> {
+        let Some(roots) = &self.roots else { return Ok(Some(true)) };
+        if roots.contains(&id) {
+            return Ok(Some(true));
+        }
+        if let Some(&known) = self.known.get(&id) {
+            return Ok(Some(known));
+        }
+        for end in &mut self.ends {
+            let Some(inode) = end.inode(id)? else { continue };
+            let directories = match inode.is_directory() {
+                true => vec![id],
+                false => end.names(id)?.into_iter().map(|named| named.parent).collect(),
+            };
+            for directory in directories {
+                if end.is_below(directory, &|id| roots.contains(&id))? {
+                    self.known.insert(id, true);
+                    return Ok(Some(true));
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// The directories that held the last names of something that lost them in the interval.
+    fn last_parents(&mut self, id: InodeId) -> Result<Vec<InodeId>, Fault> {
+        let last = self.ends[0].last_names(id)?.filter(|(last, _)| *last >= self.interval.after);
+        Ok(last.map_or(Vec::new(), |(_, names)| names.into_iter().map(|named| named.parent).collect()))
+    }
+
+    /// Takes in what has to do with names that change: what they name, and the other names of renames. True if that is
+    /// more than before: the changes have to be read again.
+    pub(super) fn grow(
+        &mut self,
+        actor: &Actor<'_>,
+        planned: &BTreeMap<NameKey, Naming>,
+        inodes: &BTreeMap<InodeId, &SubjectChange>,
+    ) -> Result<bool, Fault> {
+        if self.roots.is_none() {
+            return Ok(false);
+        }
+        let (mut coming, mut named) = (Vec::new(), BTreeSet::new());
+        for naming in planned.values() {
+            let back = InodeId(naming.inode);
+            if naming.inode != 0 && !self.holds_inode(back)? {
+                coming.push(back);
+            }
+            for id in [naming.expect, back] {
+                let Some(change) = inodes.get(&id) else { continue };
+                for revision in change.revisions.iter().filter(|revision| actor.made(revision)) {
+                    let did = |kind| revision.causes.iter().any(|cause| cause.kind == kind);
+                    if did(VersionKind::Named) && did(VersionKind::Unnamed) {
+                        let before = names_at(self.history, id, revision.stamp.previous())?;
+                        let after = names_at(self.history, id, revision.stamp)?;
+                        let (gone, come) = (before.iter(), after.iter());
+                        let moved = gone.filter(|name| !after.contains(name));
+                        let moved = moved.chain(come.filter(|name| !before.contains(name)));
+                        named.extend(moved.map(|Named { parent, name }| (*parent, name.clone())));
+                    }
+                }
+            }
+        }
+        let mut grown = !coming.is_empty();
+        for (parent, name) in named {
+            let subject = Subject::Entry { parent, name: name.clone() };
+            if !self.holds(&subject)? {
+                grown = true;
+                self.names.insert((parent, name));
+            }
+        }
+        if let Some(roots) = &mut self.roots {
+            roots.extend(coming);
+        }
+        // What did not belong may now.
+        self.known.retain(|_, known| *known);
+        Ok(grown)
+    }
+}
