@@ -155,6 +155,7 @@ fn to_json(action: &Action) -> Value {
         "offset": action.offset,
         "len": action.len,
         "words": action.words,
+        "lives_at": (!action.lives_at.is_empty()).then(|| String::from_utf8_lossy(&action.lives_at)),
         "newest": exact(action.newest),
         "older": exact(action.older),
     })

@@ -317,6 +317,9 @@ pub struct Action {
     /// Stamp of the version that would come back, or of the actor's; 0 for none.
     #[prost(uint64, tag = "8")]
     pub older: u64,
+    /// Of a copy that a restore makes: where what it is a copy of is now; empty if it may not be told.
+    #[prost(bytes = "vec", tag = "9")]
+    pub lives_at: Vec<u8>,
 }
 
 /// What an edit did, or would do.

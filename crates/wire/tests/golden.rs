@@ -505,11 +505,20 @@ fn replies() -> Vec<(&'static str, Reply)> {
                     words: "others wrote these bytes since".into(),
                     newest: AT,
                     older: AT - 1,
+                    ..Action::default()
                 }],
                 count: 9,
                 at: AT - 2,
                 repeated: true,
                 len: 1 << 40,
+            }),
+        ),
+        (
+            "edited-copy",
+            Reply::Edited(EditReply {
+                actions: vec![Action { path: b"/a/b".to_vec(), lives_at: b"/c".to_vec(), ..Action::default() }],
+                count: 1,
+                ..EditReply::default()
             }),
         ),
         (

@@ -50,7 +50,8 @@ Examples:
   frieze restore /project/report.txt --to before-upgrade
   frieze restore /project --to 1h-ago --delete        exactly as it was, names made since gone
 
-JSON: one line for each change (action, path, inode, offset, len, words), then: stamp, time, at, count.")]
+JSON: one line for each change (action, path, inode, offset, len, words; of a copy, lives_at: where the original is
+now), then: stamp, time, at, count, dry_run.")]
 pub(crate) struct Restore {
     /// The file or directory.
     #[arg(value_name = "PATH")]

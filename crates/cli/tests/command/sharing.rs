@@ -53,6 +53,23 @@ fn a_directory_deleted_by_mistake_comes_back() {
 }
 
 #[test]
+fn a_restore_says_what_it_copies_because_it_was_moved_out() {
+    let server = Served::start();
+    server.ok(&["mkdir", "/project"]);
+    server.put("/project/notes", "first");
+    let then = server.now();
+    server.ok(&["mv", "/project/notes", "/elsewhere"]);
+    let copy = "make        /project/notes  (a copy that shares the bytes of then: the original is /elsewhere now and stays there)";
+    let plan = server.ok(&["restore", "/project", "--to", &then, "--dry-run"]);
+    assert!(plan.contains(copy), "{plan}");
+    let lines = server.json(&["restore", "--json", "/project", "--to", &then, "--dry-run"]);
+    assert_eq!((&lines[0]["action"], &lines[0]["lives_at"]), (&"make".into(), &"/elsewhere".into()), "{lines:?}");
+    let done = server.ok(&["restore", "/project", "--to", &then]);
+    assert!(done.contains(copy), "{done}");
+    assert_eq!(server.ok(&["cat", "/project/notes", "/elsewhere"]), "firstfirst");
+}
+
+#[test]
 fn one_sessions_edits_among_two_are_undone_and_the_others_left() {
     let server = Served::start();
     server.ok(&["mkdir", "/d"]);

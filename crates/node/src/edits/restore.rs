@@ -252,6 +252,7 @@ impl Engine {
         copied: &BTreeSet<InodeId>,
     ) -> Result<(), Fault> {
         let (at, mut given_back) = (plan.at, Vec::new());
+        let mut sight = Cut::new(self.meta.versions(), plan.now, &principal.caller);
         for Wanted { key, inode, now, fate } in wanted {
             // Where the path leads now may be what is copied.
             if span.own.as_ref() != Some(&key) && span.is_copied(key.0, copied)? {
@@ -269,7 +270,15 @@ impl Engine {
             let path = paths.of(key.0, &key.1)?;
             let to = match fate {
                 Fate::Copied if self.is_copy(inode, at, now, plan.now)? => continue,
-                Fate::Copied => self.add_clone(plan, principal, inode, at, &path)?,
+                Fate::Copied => {
+                    let told = plan.actions.len();
+                    let copy = self.add_clone(plan, principal, inode, at, &path)?;
+                    let lives_at = lives_at(&mut sight, paths, inode)?;
+                    let top = &mut plan.actions[told];
+                    top.words = words_of_copy(&lives_at, now.is_some());
+                    top.lives_at = lives_at;
+                    copy
+                }
                 Fate::Named | Fate::Moved(_) => {
                     let kind = if now.is_some() { ActionKind::Replace } else { ActionKind::Name };
                     let words = match &fate {
@@ -457,4 +466,23 @@ impl Engine {
         }
         Ok(())
     }
+}
+
+/// Where something that was moved out is now, as far as who asks may list it; empty if nowhere.
+fn lives_at(sight: &mut Cut<'_>, paths: &mut Paths<'_>, id: InodeId) -> Result<Vec<u8>, Fault> {
+    for named in sight.names(id)? {
+        if sight.may_list(named.parent)? {
+            return paths.of(named.parent, &named.name);
+        }
+    }
+    Ok(Vec::new())
+}
+
+fn words_of_copy(lives_at: &[u8], replaces: bool) -> String {
+    let original = match lives_at {
+        [] => "was moved away since and stays there".to_owned(),
+        path => format!("is {} now and stays there", String::from_utf8_lossy(path)),
+    };
+    let place = if replaces { ", in place of what has the name now" } else { "" };
+    format!("a copy that shares the bytes of then{place}: the original {original}")
 }

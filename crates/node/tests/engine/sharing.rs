@@ -193,6 +193,10 @@ fn a_restore_puts_back_names_bytes_and_attributes_and_touches_nothing_else() {
     let done = served.restore("/d", then, false).unwrap();
     assert_eq!(done.actions, planned.actions, "a dry run tells what would be done");
     assert!(done.stamp > 0 && told(&done, ActionKind::Left).is_empty(), "{done:?}");
+    let copies = told(&done, ActionKind::Make);
+    assert_eq!(copies.len(), 1, "what was moved out is copied: {done:?}");
+    assert_eq!((&copies[0].path[..], &copies[0].lives_at[..]), (&b"/d/left"[..], &b"/left"[..]));
+    assert!(copies[0].words.contains("the original is /left now"), "{}", copies[0].words);
     let check = |served: &mut Served| {
         for name in ["kept", "gone", "moved", "mode", "left"] {
             assert_eq!(served.read(&format!("/d/{name}"), View::NOW).unwrap(), name.as_bytes());
@@ -219,6 +223,54 @@ fn a_restore_puts_back_names_bytes_and_attributes_and_touches_nothing_else() {
     assert_eq!(served.read("/d/kept", View::NOW).unwrap(), b"keXXXXX");
     assert_eq!(served.inode("/d/sub", View::NOW), None);
     assert_eq!(served.inode("/d/elsewhere", View::NOW), moved);
+}
+
+#[test]
+fn a_restore_tells_of_each_copy_where_the_original_is_unless_that_is_hidden() {
+    let machine = Machine::new();
+    let mut served = machine.serve();
+    for (path, mode) in [("/d", 0o777), ("/d/sub", 0o777), ("/open", 0o755), ("/shut", 0o700)] {
+        served.mkdir(path);
+        served.chmod(path, mode).unwrap();
+    }
+    for path in ["/d/sub/inner", "/d/hidden", "/d/replaced"] {
+        let file = served.make(path);
+        served.write(&file, Some(0), path.as_bytes()).unwrap();
+    }
+    let then = served.engine.newest().0;
+    served.rename("/d/sub", "/open/tree").unwrap();
+    served.rename("/d/hidden", "/shut/secret").unwrap();
+    served.rename("/d/replaced", "/open/replaced").unwrap();
+    served.make("/d/replaced");
+    drop(served);
+    let mut served = machine.serve_as(Caller { uid: 1000, gid: 1000, groups: Vec::new() });
+    let ask = Restore { target: Target::path("/d"), at: then, delete: false, dry_run: true };
+    let planned = served.edit(Request::Restore(ask)).unwrap();
+    let copies: Vec<(String, String, &str)> = told(&planned, ActionKind::Make)
+        .into_iter()
+        .map(|action| {
+            let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+            (text(&action.path), text(&action.lives_at), action.words.as_str())
+        })
+        .collect();
+    let copy = "a copy that shares the bytes of then";
+    let stays = |place: &str, original: &str| format!("{copy}{place}: the original {original} there");
+    let expected = [
+        ("/d/hidden", "", stays("", "was moved away since and stays")),
+        (
+            "/d/replaced",
+            "/open/replaced",
+            stays(", in place of what has the name now", "is /open/replaced now and stays"),
+        ),
+        ("/d/sub", "/open/tree", stays("", "is /open/tree now and stays")),
+        // What lies in a copy needs no words of its own.
+        ("/d/sub/inner", "", String::new()),
+    ];
+    let expected: Vec<(String, String, &str)> = expected
+        .iter()
+        .map(|(path, lives_at, words)| ((*path).to_owned(), (*lives_at).to_owned(), words.as_str()))
+        .collect();
+    assert_eq!(copies, expected);
 }
 
 #[test]
