@@ -25,6 +25,14 @@ pub(crate) struct Effect {
     pub(crate) durable: bool,
 }
 
+impl Effect {
+    /// A change that nobody was told of, asked for by a session under a number (0: the server's own), of which it has
+    /// acknowledged everything below `acked`.
+    pub(crate) fn new(place: LogPlace, stamp: Hlc, (session, seq, acked): (u64, u64, u64), act: Act) -> Effect {
+        Effect { place, stamp, session, seq, acked, act, made: 0, answered: false, durable: false }
+    }
+}
+
 /// The end of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LogPlace {

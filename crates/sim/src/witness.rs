@@ -5,9 +5,9 @@
 //! beyond the ends that recovery finds, and the model is made anew from what is left.
 
 mod account;
+mod data;
 mod edit;
 mod liveness;
-mod punch;
 mod restart;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -220,16 +220,9 @@ impl Witness {
         if ended > expired.len() || (result.is_ok() && ended < expired.len()) {
             return broken(Rule::Once, format!("{ended} sessions ended, {} were due: {expired:?}", expired.len()));
         }
-        let end = |at: usize, session: u64| Effect {
-            place: LogPlace::Meta(before.index + at as u64 + 1),
-            stamp: after.newest,
-            session,
-            seq: 0,
-            acked: 0,
-            act: Act::Expired,
-            made: 0,
-            answered: false,
-            durable: false,
+        let end = |at: usize, session: u64| {
+            let place = LogPlace::Meta(before.index + at as u64 + 1);
+            Effect::new(place, after.newest, (session, 0, 0), Act::Expired)
         };
         for (at, session) in expired.iter().enumerate() {
             if at < ended {

@@ -5,12 +5,10 @@ use frieze_hlc::Hlc;
 use frieze_wire::message::{Reply, Request, Stat, View};
 use frieze_wire::txn::{Op, Target};
 
-use super::{Ask, CHUNK_BYTES, Expect, Handle, PERHAPS, Witness};
+use super::{Ask, Expect, Handle, Witness};
 use crate::journal::{Act, Effect, LogPlace};
 use crate::machine::{ConnId, Marks};
-use crate::model::bytes::{Cut, Write};
 use crate::model::tree::Change;
-use crate::model::{Granted, Ran};
 use crate::violation::{Rule, Verdict, broken};
 
 impl Witness {
@@ -43,17 +41,8 @@ impl Witness {
     fn account_txn(&mut self, ask: &Ask, op: &Op, logged: bool, before: Marks, after: Marks) -> Verdict<Expect> {
         let (session, seq, acked) = (ask.header.session.0, ask.header.seq.0, ask.header.acked.0);
         let preview = self.model.preview(session, seq, op);
-        let effect = Effect {
-            place: LogPlace::Meta(before.index + 1),
-            stamp: after.newest,
-            session,
-            seq,
-            acked,
-            act: Act::Txn(Box::new(op.clone())),
-            made: 0,
-            answered: false,
-            durable: false,
-        };
+        let act = Act::Txn(Box::new(op.clone()));
+        let effect = Effect::new(LogPlace::Meta(before.index + 1), after.newest, (session, seq, acked), act);
         if !logged {
             self.doubts = vec![effect];
             return Ok(Expect::Txn { logged, did: preview });
@@ -115,109 +104,6 @@ impl Witness {
         }
     }
 
-    fn account_write(&mut self, ask: &Ask, append: bool, offset: u64, before: Marks, after: Marks) -> Verdict<Expect> {
-        let (session, seq) = (ask.header.session.0, ask.header.seq.0);
-        let handle = ask.handle.as_ref().expect("writes go through a handle");
-        let (inode, len) = (handle.inode, ask.payload.len() as u64);
-        let chunk_bytes = CHUNK_BYTES;
-        // Everything in the log counts, also what nobody was told of: it may be committed yet.
-        let offset = if append { self.model.tree.bytes(inode).size(Cut::NOW) } else { offset };
-        let (first, last) = (offset / chunk_bytes, (offset + len - 1) / chunk_bytes);
-        let records = after.records - before.records;
-        let write =
-            Write { session, offset, bytes: ask.payload.clone(), user_time: self.user_time(handle, &ask.payload) };
-        let mut refusals = self.refusals_of_write(ask, handle, &write, append);
-        if self.is_behind(ask) {
-            // A number that the client has left behind, answered or not.
-            refusals.push(Reason::SequenceTooOld);
-        }
-        let effect = |place, act| Effect {
-            place,
-            stamp: after.newest,
-            session,
-            seq,
-            acked: 0,
-            act,
-            made: 0,
-            answered: false,
-            durable: false,
-        };
-        // The server's own transaction: it has no number.
-        let grant = |index| Effect { seq: 0, ..effect(LogPlace::Meta(index), Act::TailGrant { inode, first }) };
-        match after.index - before.index {
-            0 => {}
-            entries if append && entries <= 1 + len / (16 * chunk_bytes) + 1 => {
-                self.journal.effects.extend((before.index + 1..=after.index).map(grant));
-                self.model.granted_tail(session, inode, first);
-            }
-            entries => return broken(Rule::Once, format!("a write made {entries} entries in the metalog")),
-        }
-        let ran = self.model.sessions.get(&session).and_then(|state| state.ran.get(&seq)).cloned();
-        let parts = last - first + 1;
-        let effect = effect(LogPlace::Data(before.records + parts), Act::Write { inode, write: write.clone() });
-        if records == 0 {
-            // Died in the middle of the record, or of a grant before it.
-            self.doubts = vec![match append && self.needs_grant(&effect) {
-                true => grant(after.index + 1),
-                false => effect,
-            }];
-            if ran.is_none() && refusals.is_empty() && !self.machine.is_dying() {
-                refusals.push(Reason::NoSpace);
-            }
-            return Ok(Expect::Write { did: ran, refusals });
-        }
-        if let Some(ran) = ran {
-            return broken(
-                Rule::Once,
-                format!("request {seq} of session {session} ran again: it was {ran:?} and made {records} more records"),
-            );
-        }
-        if records != parts {
-            return broken(Rule::Linearizable, format!("a write over {parts} chunks made {records} records"));
-        }
-        if refusals.iter().any(|reason| !PERHAPS.contains(reason)) {
-            return broken(
-                Rule::PromisedErrors,
-                format!("{len} bytes at {offset} of inode {inode} were written, and should be refused: {refusals:?}"),
-            );
-        }
-        self.check_stamp(after.newest)?;
-        self.journal.effects.push(effect);
-        self.model.wrote(seq, inode, after.newest, write);
-        self.unsure.insert(after.newest, inode);
-        Ok(Expect::Write { did: Some(Ran::Wrote { stamp: after.newest, offset }), refusals: Vec::new() })
-    }
-
-    fn needs_grant(&self, effect: &Effect) -> bool {
-        let Act::Write { inode, write } = &effect.act else { return false };
-        let (first, last) = (write.offset / CHUNK_BYTES, (write.end() - 1) / CHUNK_BYTES);
-        self.model.may_write(effect.session, *inode, first, last) != Granted::Yes
-    }
-
-    /// Why this write is to be refused; reasons of `PERHAPS` only may be.
-    fn refusals_of_write(&self, ask: &Ask, handle: &Handle, write: &Write, append: bool) -> Vec<Reason> {
-        let mut perhaps = Vec::new();
-        if let Some(refusals) = self.refusals_of_handle(ask, handle) {
-            return refusals;
-        }
-        let node = self.model.tree.node(handle.inode, Hlc::MAX);
-        if node.is_some_and(|node| !node.plugin.is_empty()) && write.user_time.is_none() {
-            return vec![Reason::InvalidArgument];
-        }
-        let (first, last) = (write.offset / CHUNK_BYTES, (write.end() - 1) / CHUNK_BYTES);
-        match self.model.may_write(write.session, handle.inode, first, last) {
-            Granted::Yes => {}
-            _ if append => {}
-            Granted::No => return vec![Reason::Busy],
-            Granted::Perhaps => perhaps.push(Reason::Busy),
-        }
-        let newest = self.model.tree.bytes(handle.inode).newest_user_time(Cut::NOW);
-        if write.user_time.is_some() && write.user_time < newest {
-            perhaps.push(Reason::BackwardUserTime);
-        }
-        perhaps
-    }
-
     /// Why no change through this handle is to be taken, whatever it is; `None` if it is new and may be.
     pub(super) fn refusals_of_handle(&self, ask: &Ask, handle: &Handle) -> Option<Vec<Reason>> {
         let id = ask.header.session.0;
@@ -245,16 +131,6 @@ impl Witness {
     /// True if the server has seen a newer number of the session.
     pub(crate) fn is_behind(&self, ask: &Ask) -> bool {
         self.newest_seq.get(&ask.header.session.0).is_some_and(|newest| *newest > ask.header.seq.0)
-    }
-
-    /// The time of a record: the first eight bytes, in microseconds.
-    fn user_time(&self, handle: &Handle, payload: &[u8]) -> Option<i64> {
-        let node = self.model.tree.node(handle.inode, Hlc::MAX)?;
-        if node.plugin.is_empty() {
-            return None;
-        }
-        let field: [u8; 8] = payload.get(..8)?.try_into().ok()?;
-        i64::try_from(u64::from_le_bytes(field)).ok()?.checked_mul(1000)
     }
 
     pub(super) fn check_stamp(&mut self, stamp: Hlc) -> Verdict {

@@ -27,17 +27,7 @@ impl Witness {
             return broken(Rule::Once, format!("{request:?} made {entries} entries and {records} records"));
         }
         let did = self.model.sessions.get(&session).and_then(|state| state.ran.get(&seq)).cloned();
-        let effect = Effect {
-            place: LogPlace::Meta(before.index + 1),
-            stamp: after.newest,
-            session,
-            seq,
-            acked,
-            act: Act::Edit,
-            made: 0,
-            answered: false,
-            durable: false,
-        };
+        let effect = Effect::new(LogPlace::Meta(before.index + 1), after.newest, (session, seq, acked), Act::Edit);
         let logged = if entries == 1 { self.edit_logged(before.index + 1)? } else { None };
         let Some(transaction) = logged else {
             // Not run, or it died over it: what is in the log is seen after the next start.

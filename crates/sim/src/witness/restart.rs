@@ -144,17 +144,8 @@ impl Witness {
         let Some(Reply::Stat(root)) = self.machine.look(Request::Stat(stat)) else {
             return broken(Rule::Restarts, "a new file system has no root");
         };
-        let format = Effect {
-            place: LogPlace::Meta(1),
-            stamp: Hlc(root.attr.born),
-            session: 0,
-            seq: 0,
-            acked: 0,
-            act: Act::Format { mode: root.attr.mode },
-            made: 0,
-            answered: false,
-            durable: true,
-        };
+        let format = Act::Format { mode: root.attr.mode };
+        let format = Effect { durable: true, ..Effect::new(LogPlace::Meta(1), Hlc(root.attr.born), (0, 0, 0), format) };
         self.newest_stamp = format.stamp;
         self.journal.effects.push(format);
         self.model = self.journal.replay();

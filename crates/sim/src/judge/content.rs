@@ -1,0 +1,240 @@
+//! What a file holds, by position, by hole and by version.
+
+use std::collections::BTreeSet;
+
+use frieze_base::{Fault, Reason};
+use frieze_hlc::Hlc;
+use frieze_wire::message::{FileKind, Log, Open, OpenReply, Read, ReadReply, Reply, Seek, VersionKind, View};
+
+use super::{expect_equal, judge_refusal};
+use crate::model::bytes::{Bytes, Cut};
+use crate::model::tree::Node;
+use crate::violation::{Rule, Verdict, broken};
+use crate::witness::{Asked, Handle, Witness};
+
+/// A file as a view shows it.
+pub(super) struct Shown<'a> {
+    pub(super) bytes: &'a Bytes,
+    pub(super) cut: Cut<'a>,
+    /// The file holds no record at that user time yet.
+    pub(super) empty: bool,
+    /// A later record may still change what the user time shows.
+    pub(super) open: bool,
+}
+
+impl Shown<'_> {
+    pub(super) fn size(&self) -> u64 {
+        if self.empty { 0 } else { self.bytes.size(self.cut) }
+    }
+
+    fn read(&self, offset: u64, len: u64) -> Vec<u8> {
+        if self.empty { Vec::new() } else { self.bytes.read(self.cut, offset, len) }
+    }
+}
+
+impl Witness {
+    /// The combinations of writes that a read of `inode` may leave out.
+    pub(super) fn choices(&self, inode: u64, view: View) -> Vec<Vec<Hlc>> {
+        let unsure: Vec<Hlc> = match view.at {
+            Some(_) => Vec::new(),
+            None => self.unsure.iter().filter(|(_, of)| **of == inode).map(|(stamp, _)| *stamp).collect(),
+        };
+        let count = 1usize << unsure.len().min(10);
+        let choice = |bits: usize| unsure.iter().enumerate().filter(move |(i, _)| bits >> i & 1 == 1).map(|(_, s)| *s);
+        (0..count).map(|bits| choice(bits).collect()).collect()
+    }
+
+    pub(super) fn shown<'a>(
+        &'a self,
+        id: u64,
+        node: &Node,
+        view: View,
+        without: &'a [Hlc],
+    ) -> Result<Shown<'a>, Reason> {
+        let bytes = self.model.tree.bytes(id);
+        let cut = Cut { upto: view.instant().unwrap_or(Hlc::MAX), without };
+        let Some(user) = view.user_at.filter(|_| node.kind == FileKind::File) else {
+            return Ok(Shown { bytes, cut, empty: false, open: false });
+        };
+        let mut marks = bytes.writes(cut).filter_map(|(stamp, write)| Some((stamp, write.user_time?))).peekable();
+        if marks.peek().is_none() {
+            return Err(Reason::NoUserTime);
+        }
+        let last = marks.take_while(|(_, time)| *time <= user).last();
+        let open = bytes.newest_user_time(Cut { upto: Hlc::MAX, without }).is_some_and(|newest| newest <= user);
+        let upto = last.map_or(Hlc::ZERO, |(stamp, _)| stamp);
+        Ok(Shown { bytes, cut: Cut { upto, without }, empty: last.is_none(), open })
+    }
+
+    pub(super) fn judge_open(&self, ask: &Open, result: &Result<Reply, Fault>) -> Verdict {
+        let expected = self.led(&ask.target, ask.view).and_then(|(id, node)| match node.kind {
+            FileKind::Directory => Err(Reason::IsDirectory),
+            FileKind::Symlink => Err(Reason::SymlinkLoop),
+            _ if ask.write && ask.view.is_past() => Err(Reason::ReadOnly),
+            _ => Ok((id, node)),
+        });
+        let (id, node) = match expected {
+            Ok(found) => found,
+            Err(reason) => return judge_refusal(ask, Err(reason), result),
+        };
+        // Bound to a user time, a write that may or may not count may or may not give the file its first.
+        let mut refusal = None;
+        for without in self.choices(id, ask.view) {
+            match (self.shown(id, node, ask.view, &without), result) {
+                (Ok(shown), Ok(Reply::Open(OpenReply { attr, answered, .. }))) => {
+                    let wanted = self.expected_attr(id, node, ask.view, &without, attr);
+                    if wanted == *attr {
+                        return self.check_answered(ask.view, answered, Some(shown.open));
+                    }
+                    refusal = Some(format!("{wanted:?}"));
+                }
+                (Err(reason), Err(fault)) if fault.reason == reason => return Ok(()),
+                (shown, _) => refusal = Some(format!("{:?}", shown.map(|shown| shown.size()))),
+            }
+        }
+        broken(Rule::Linearizable, format!("{ask:?} answered {result:?}, expected {refusal:?}"))
+    }
+
+    /// Checks that a handle is still good, and returns the version of its inode.
+    fn handled(&self, handle: Option<&Handle>, asked: &Asked) -> Result<(u64, &Node), Vec<Reason>> {
+        let handle = handle.expect("bytes are read through a handle");
+        if handle.session != asked.ask.header.session.0 {
+            return Err(vec![Reason::StaleHandle]);
+        }
+        let at = handle.view.instant().unwrap_or(Hlc::MAX);
+        match self.model.tree.node(handle.inode, at) {
+            Some(node) if node.born == handle.born => Ok((handle.inode, node)),
+            // It was lost with the power, or another has its number.
+            _ => Err(vec![Reason::StaleHandle, Reason::NotFound]),
+        }
+    }
+
+    pub(super) fn judge_bytes(
+        &self,
+        handle: Option<&Handle>,
+        asked: &Asked,
+        ask: &Read,
+        result: &Result<Reply, Fault>,
+        payload: &[u8],
+    ) -> Verdict {
+        let view = handle.map_or(View::NOW, |handle| handle.view);
+        let (id, node) = match (self.handled(handle, asked), result) {
+            (Ok(found), _) => found,
+            (Err(reasons), Err(fault)) if reasons.contains(&fault.reason) => return Ok(()),
+            (Err(reasons), result) => {
+                return broken(
+                    Rule::Linearizable,
+                    format!("a read through {handle:?} answered {result:?}, expected {reasons:?}"),
+                );
+            }
+        };
+        let (offset, len) = (ask.offset, u64::from(ask.len));
+        let mut expected = String::new();
+        for without in self.choices(id, view) {
+            match (self.shown(id, node, view, &without), result) {
+                (Ok(shown), Ok(Reply::Read(ReadReply { end_of_file, answered }))) => {
+                    let bytes = shown.read(offset, len);
+                    let ends = offset.saturating_add(len) >= shown.size();
+                    if bytes == payload && ends == *end_of_file {
+                        return self.check_answered(view, answered, Some(shown.open));
+                    }
+                    expected = differ(&bytes, payload, shown.size(), *end_of_file);
+                }
+                (Err(reason), Err(fault)) if fault.reason == reason => return Ok(()),
+                (shown, result) => {
+                    expected = format!("answered {result:?}, expected {:?}", shown.map(|shown| shown.size()));
+                }
+            }
+        }
+        broken(Rule::Linearizable, format!("a read of {len} bytes at {offset} of inode {id} at {view:?}: {expected}"))
+    }
+
+    pub(super) fn judge_seek(
+        &self,
+        handle: Option<&Handle>,
+        asked: &Asked,
+        ask: &Seek,
+        result: &Result<Reply, Fault>,
+    ) -> Verdict {
+        let view = handle.map_or(View::NOW, |handle| handle.view);
+        let (id, node) = match (self.handled(handle, asked), result) {
+            (Ok(found), _) => found,
+            (Err(reasons), Err(fault)) if reasons.contains(&fault.reason) => return Ok(()),
+            (Err(reasons), result) => {
+                return broken(Rule::Linearizable, format!("a seek answered {result:?}, expected {reasons:?}"));
+            }
+        };
+        let mut expected = Vec::new();
+        for without in self.choices(id, view) {
+            let wanted = self.shown(id, node, view, &without).and_then(|shown| {
+                let found = if shown.empty { None } else { shown.bytes.seek(shown.cut, ask.offset, ask.data) };
+                found.ok_or(Reason::NotFound)
+            });
+            match (&wanted, result) {
+                (Ok(wanted), Ok(Reply::Seek(found))) if wanted == found => return Ok(()),
+                (Err(reason), Err(fault)) if *reason == fault.reason => return Ok(()),
+                _ => expected.push(wanted),
+            }
+        }
+        broken(
+            Rule::Linearizable,
+            format!("{:?} from {} of inode {id}: {result:?}, expected {expected:?}", ask.data, ask.offset),
+        )
+    }
+
+    /// The versions of a file: every write and every truncate, by stamp, and nothing that never was.
+    pub(super) fn judge_log(&self, ask: &Log, result: &Result<Reply, Fault>) -> Verdict {
+        let (id, reply) = match (self.led(&ask.target, ask.view), result) {
+            (Ok((id, _)), Ok(Reply::Log(reply))) => (id, reply),
+            (expected, result) => return judge_refusal(ask, expected.map(|_| ()), result),
+        };
+        let until = match (reply.more, reply.versions.last()) {
+            (true, Some(last)) => Hlc(last.stamp).previous(),
+            _ => Hlc::MAX,
+        };
+        let told = |kind: VersionKind| {
+            let of_kind = reply.versions.iter().filter(move |version| version.kind == kind as i32);
+            of_kind.filter(|version| Hlc(version.stamp) <= until)
+        };
+        let bytes = self.model.tree.bytes(id);
+        let all = Cut { upto: until, without: &[] };
+        let after = |stamp: &Hlc| stamp.0 > ask.after;
+        let writes = bytes.writes(all).filter(|(stamp, _)| after(stamp));
+        let known: Vec<_> = writes
+            .map(|(stamp, write)| (stamp.0, write.session, write.offset, write.bytes.len() as u64, write.user_time))
+            .collect();
+        let found: Vec<_> = told(VersionKind::Write)
+            .map(|version| (version.stamp, version.session, version.offset, version.len, version.user_time))
+            .collect();
+        expect_equal("the writes of a log", &found, &known)?;
+        let known: Vec<_> = bytes.punches(all).filter(|(stamp, _)| after(stamp)).collect();
+        let known: Vec<_> = known.iter().map(|(stamp, punch)| (stamp.0, punch.session, punch.offset)).collect();
+        let found: Vec<_> =
+            told(VersionKind::Punch).map(|version| (version.stamp, version.session, version.offset)).collect();
+        expect_equal("the holes of a log", &found, &known)?;
+        let known: Vec<_> = bytes.truncates(all).filter(|(stamp, _)| after(stamp)).map(|(s, len)| (s.0, len)).collect();
+        let found: Vec<_> = told(VersionKind::Truncate).map(|version| (version.stamp, version.len)).collect();
+        expect_equal("the truncates of a log", &found, &known)?;
+        let known: BTreeSet<Hlc> = bytes.edits(all).filter(after).collect();
+        let by_edits = [VersionKind::Cloned, VersionKind::Restored, VersionKind::Undone, VersionKind::Shared];
+        let found = by_edits.into_iter().flat_map(told).map(|version| Hlc(version.stamp));
+        // Of names, too.
+        let found: BTreeSet<Hlc> = found.filter(|stamp| known.contains(stamp)).collect();
+        expect_equal("the edits of a log", &found, &known)?;
+        let sorted = reply.versions.windows(2).all(|pair| pair[0].stamp <= pair[1].stamp);
+        expect_equal("the order of a log", &sorted, &true)
+    }
+}
+
+/// Where two answers differ, without printing all of them.
+fn differ(expected: &[u8], found: &[u8], size: u64, end_of_file: bool) -> String {
+    let at = expected.iter().zip(found).position(|(a, b)| a != b).unwrap_or(expected.len().min(found.len()));
+    let near = |bytes: &[u8]| format!("{:02x?}", &bytes[at.min(bytes.len())..bytes.len().min(at + 8)]);
+    format!(
+        "{} bytes (end of file: {end_of_file}), expected {} of a file of {size}; they part at byte {at}: {} instead of {}",
+        found.len(),
+        expected.len(),
+        near(found),
+        near(expected)
+    )
+}

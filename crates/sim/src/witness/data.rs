@@ -1,0 +1,169 @@
+//! What a write or a punch did: a record in each chunk that it reaches, and grants that only the server knows of.
+
+use frieze_base::Reason;
+use frieze_hlc::Hlc;
+
+use super::{Ask, CHUNK_BYTES, Expect, Handle, PERHAPS, Witness};
+use crate::journal::{Act, Effect, LogPlace};
+use crate::machine::Marks;
+use crate::model::bytes::{Cut, Punch, Write};
+use crate::model::{Granted, Ran};
+use crate::violation::{Rule, Verdict, broken};
+
+/// A change of a file's bytes as it was asked for.
+struct Change {
+    /// In words.
+    what: &'static str,
+    inode: u64,
+    offset: u64,
+    /// Records that it has to make.
+    parts: u64,
+    /// Transactions that the server may make for it: grants.
+    grants_max: u64,
+    act: Act,
+    /// Why it may be refused, and has to be unless it is one of `PERHAPS`.
+    refusals: Vec<Reason>,
+}
+
+impl Witness {
+    pub(super) fn account_write(
+        &mut self,
+        ask: &Ask,
+        append: bool,
+        offset: u64,
+        before: Marks,
+        after: Marks,
+    ) -> Verdict<Expect> {
+        let handle = ask.handle.as_ref().expect("writes go through a handle");
+        let (inode, len) = (handle.inode, ask.payload.len() as u64);
+        // Everything in the log counts, also what nobody was told of: it may be committed yet.
+        let offset = if append { self.model.tree.bytes(inode).size(Cut::NOW) } else { offset };
+        let (first, last) = (offset / CHUNK_BYTES, (offset + len - 1) / CHUNK_BYTES);
+        let session = ask.header.session.0;
+        let write =
+            Write { session, offset, bytes: ask.payload.clone(), user_time: self.user_time(handle, &ask.payload) };
+        let refusals = self.refusals_of_write(ask, handle, &write, append);
+        let change = Change {
+            what: "a write",
+            inode,
+            offset,
+            parts: last - first + 1,
+            grants_max: if append { 1 + len / (16 * CHUNK_BYTES) + 1 } else { 0 },
+            act: Act::Write { inode, write },
+            refusals,
+        };
+        self.account_change(ask, change, before, after)
+    }
+
+    pub(super) fn account_punch(
+        &mut self,
+        ask: &Ask,
+        offset: u64,
+        len: u64,
+        before: Marks,
+        after: Marks,
+    ) -> Verdict<Expect> {
+        let handle = ask.handle.as_ref().expect("holes go through a handle");
+        let inode = handle.inode;
+        let (first, last) = (offset / CHUNK_BYTES, (offset + len - 1) / CHUNK_BYTES);
+        // The chunk it begins in, and those that were ever written.
+        let parts = 1 + self.model.tree.bytes(inode).chunks_written(first + 1, last, CHUNK_BYTES);
+        let change = Change {
+            what: "a hole",
+            inode,
+            offset,
+            parts,
+            grants_max: parts,
+            act: Act::Punch { inode, punch: Punch { session: ask.header.session.0, offset, len } },
+            refusals: self.refusals_of_handle(ask, handle).unwrap_or_default(),
+        };
+        self.account_change(ask, change, before, after)
+    }
+
+    fn account_change(&mut self, ask: &Ask, change: Change, before: Marks, after: Marks) -> Verdict<Expect> {
+        let (session, seq) = (ask.header.session.0, ask.header.seq.0);
+        let Change { what, inode, offset, parts, grants_max, act, mut refusals } = change;
+        let what = format!("{what} at {offset} of inode {inode}");
+        if self.is_behind(ask) {
+            // A number that the client has left behind, answered or not.
+            refusals.push(Reason::SequenceTooOld);
+        }
+        let first = offset / CHUNK_BYTES;
+        // The server's own transaction: it has no number.
+        let grant =
+            |index| Effect::new(LogPlace::Meta(index), after.newest, (session, 0, 0), Act::TailGrant { inode, first });
+        let (entries, records) = (after.index - before.index, after.records - before.records);
+        if entries > grants_max {
+            return broken(Rule::Once, format!("{what} made {entries} entries in the metalog"));
+        }
+        if entries > 0 {
+            self.journal.effects.extend((before.index + 1..=after.index).map(grant));
+            self.model.granted_tail(session, inode, first);
+        }
+        let ran = self.model.sessions.get(&session).and_then(|state| state.ran.get(&seq)).cloned();
+        let effect = Effect::new(LogPlace::Data(before.records + parts), after.newest, (session, seq, 0), act);
+        if records == 0 {
+            // Died in the middle of the records, or of a grant before them.
+            let granted = (grants_max > 0).then(|| grant(after.index + 1));
+            self.doubts = granted.into_iter().chain([effect]).collect();
+            if ran.is_none() && refusals.is_empty() && !self.machine.is_dying() {
+                refusals.push(Reason::NoSpace);
+            }
+            return Ok(Expect::Write { did: ran, refusals });
+        }
+        if let Some(ran) = ran {
+            let words = format!("request {seq} of session {session} ran again: it was {ran:?}");
+            return broken(Rule::Once, format!("{words} and made {records} more records"));
+        }
+        if records != parts {
+            return broken(Rule::Linearizable, format!("{what} over {parts} chunks made {records} records"));
+        }
+        if refusals.iter().any(|reason| !PERHAPS.contains(reason)) {
+            let words = format!("{what} was done, and should be refused");
+            return broken(Rule::PromisedErrors, format!("{words}: {refusals:?}"));
+        }
+        self.check_stamp(after.newest)?;
+        match &effect.act {
+            Act::Write { write, .. } => self.model.wrote(seq, inode, after.newest, write.clone()),
+            Act::Punch { punch, .. } => self.model.punched(seq, inode, after.newest, *punch),
+            other => unreachable!("{other:?} has no records"),
+        }
+        self.journal.effects.push(effect);
+        self.unsure.insert(after.newest, inode);
+        Ok(Expect::Write { did: Some(Ran::Wrote { stamp: after.newest, offset }), refusals: Vec::new() })
+    }
+
+    /// Why this write is to be refused; reasons of `PERHAPS` only may be.
+    fn refusals_of_write(&self, ask: &Ask, handle: &Handle, write: &Write, append: bool) -> Vec<Reason> {
+        let mut perhaps = Vec::new();
+        if let Some(refusals) = self.refusals_of_handle(ask, handle) {
+            return refusals;
+        }
+        let node = self.model.tree.node(handle.inode, Hlc::MAX);
+        if node.is_some_and(|node| !node.plugin.is_empty()) && write.user_time.is_none() {
+            return vec![Reason::InvalidArgument];
+        }
+        let (first, last) = (write.offset / CHUNK_BYTES, (write.end() - 1) / CHUNK_BYTES);
+        match self.model.may_write(write.session, handle.inode, first, last) {
+            Granted::Yes => {}
+            _ if append => {}
+            Granted::No => return vec![Reason::Busy],
+            Granted::Perhaps => perhaps.push(Reason::Busy),
+        }
+        let newest = self.model.tree.bytes(handle.inode).newest_user_time(Cut::NOW);
+        if write.user_time.is_some() && write.user_time < newest {
+            perhaps.push(Reason::BackwardUserTime);
+        }
+        perhaps
+    }
+
+    /// The time of a record: the first eight bytes, in microseconds.
+    fn user_time(&self, handle: &Handle, payload: &[u8]) -> Option<i64> {
+        let node = self.model.tree.node(handle.inode, Hlc::MAX)?;
+        if node.plugin.is_empty() {
+            return None;
+        }
+        let field: [u8; 8] = payload.get(..8)?.try_into().ok()?;
+        i64::try_from(u64::from_le_bytes(field)).ok()?.checked_mul(1000)
+    }
+}
