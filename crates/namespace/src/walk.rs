@@ -131,7 +131,12 @@ impl<'a> Walk<'a> {
 
     /// Checks that the caller may come to an inode that was named by its number: by some way from the root.
     pub(crate) fn approach(&self, id: InodeId) -> Result<(), Error> {
-        let mut inode = self.look(id)?;
+        self.namespace.kept(id, self.at)?;
+        self.climb(id)
+    }
+
+    fn climb(&self, id: InodeId) -> Result<(), Error> {
+        let mut inode = self.on_the_way(id)?;
         if !inode.is_directory() {
             if inode.links as usize > inode.places().count() {
                 // A file with so many names that not all places are known: its own mode bits decide alone.
@@ -139,9 +144,9 @@ impl<'a> Walk<'a> {
             }
             let mut answer = Err(Error::StaleHandle { inode: id });
             for place in inode.places() {
-                answer = self.look(place).and_then(|directory| {
+                answer = self.on_the_way(place).and_then(|directory| {
                     self.check_search(place, &directory, b"..")?;
-                    self.approach(place)
+                    self.climb(place)
                 });
                 if answer.is_ok() {
                     break;
@@ -152,10 +157,19 @@ impl<'a> Walk<'a> {
         let mut here = id;
         while here != InodeId::ROOT {
             here = inode.parent;
-            inode = self.look(here)?;
+            inode = self.on_the_way(here)?;
             self.check_search(here, &inode, b"..")?;
         }
         Ok(())
+    }
+
+    /// A directory that is passed and not looked into. A file may be open whose directory was removed and forgotten since:
+    /// that holds nobody up now.
+    fn on_the_way(&self, id: InodeId) -> Result<Cow<'a, Inode>, Error> {
+        if self.at.is_some() {
+            self.namespace.kept(id, self.at)?;
+        }
+        self.namespace.version(self.history, id, self.at)
     }
 
     /// The rights of then and of now (of a deleted directory: its last) must both allow.

@@ -105,6 +105,8 @@ impl Engine {
             kept.map(|snapshot| snapshot.name.clone()).collect()
         };
         if !ask.dry_run {
+            // Who is told may count on it, whatever happens next.
+            self.flush()?;
             self.bury(&mut state, &dead);
             reply.freed_bytes = self.give_back(&mut state)?;
             reply.waiting_bytes = state.waiting_bytes();

@@ -23,8 +23,10 @@ use frieze_namespace::{Horizons, Inode, SharedState, shared_states};
 use crate::engine::Engine;
 use crate::seen::{Layer, Look, parts};
 
-/// The open segment is closed early if this much of it is to be given back, or an eighth of it.
+/// The open segment is closed early if this much of it is to be given back, or this part of it.
 const CLOSE_EARLY_BYTES: u64 = 256 << 10;
+/// See [`CLOSE_EARLY_BYTES`]: as much of a segment of the usual 64 MiB.
+const CLOSE_EARLY_PART: u64 = 256;
 
 /// Where a record lies.
 pub(crate) type Place = (SegmentId, u64);
@@ -239,7 +241,7 @@ impl Engine {
         self.flush()?;
         let device = self.data.device();
         let open = device.log().end().segment;
-        let worth = CLOSE_EARLY_BYTES.min(device.segment_bytes() / 8);
+        let worth = CLOSE_EARLY_BYTES.min(device.segment_bytes() / CLOSE_EARLY_PART);
         if state.due.get(&open).is_some_and(|bytes| *bytes >= worth) {
             let held = self.data.hold_writes();
             device.close_open();

@@ -1,11 +1,12 @@
 //! Somebody with all rights who looks at everything: walks the whole tree at an instant, and asks again what was
 //! answered before. Speaks to the server beside the network; every answer is judged like any other.
 
-use frieze_base::{Rng, Seq, SessionId};
+use frieze_base::{Reason, Rng, Seq, SessionId};
 use frieze_hlc::Hlc;
 use frieze_wire::frame::{FrameHeader, FrameKind};
 use frieze_wire::message::{
-    Attr, FileKind, GetXattr, List, Log, Open, Read, ReadLink, Reply, Request, RequestBody, Snapshots, Stat, Txn, View,
+    Attr, DirEntry, FileKind, GetXattr, List, Log, Open, Read, ReadLink, Reply, Request, RequestBody, Snapshots, Stat,
+    Txn, View,
 };
 use frieze_wire::txn::{Op, OpenSession, Target};
 use prost::Message;
@@ -179,8 +180,14 @@ impl Auditor {
             return Ok(true);
         }
         let Some((told, incomplete)) = self.question(witness, &question)? else { return Ok(false) };
-        let excused = |code: u32| witness.excused(frieze_base::Reason::from_code(code));
+        let excused = |code: u32| witness.excused(Reason::from_code(code));
         if told == before || told.as_ref().is_err_and(|code| excused(*code)) {
+            return Ok(true);
+        }
+        // Forgotten since: that it is was judged when the answer came.
+        let lists = question.what == Asks::List && is_less_of_a_list(&before, &told);
+        if lists || told == Err(Reason::HistoryExpired as u32) {
+            witness.memory.replace(place, told);
             return Ok(true);
         }
         let in_gap = question.view.instant().is_some_and(|at| witness.in_gap(at));
@@ -267,13 +274,30 @@ pub(crate) fn told(result: &Result<Reply, frieze_base::Fault>, payload: &[u8]) -
     }
 }
 
+/// True if two listings differ only in that the second tells nothing of some entries but their names.
+fn is_less_of_a_list(before: &Told, now: &Told) -> bool {
+    let entries = |told: &Told| {
+        let (mut entries, mut rest) = (Vec::new(), told.as_deref().unwrap_or_default());
+        while let Ok(entry) = DirEntry::decode_length_delimited(&mut rest) {
+            entries.push(entry);
+        }
+        entries
+    };
+    let (before, now) = (entries(before), entries(now));
+    let less = |(before, now): (&DirEntry, &DirEntry)| match now.attr {
+        Some(_) => before == now,
+        None => (&before.name, before.inode, before.kind) == (&now.name, now.inode, now.kind),
+    };
+    !now.is_empty() && before.len() == now.len() && before.iter().zip(&now).all(less)
+}
+
 fn brief(told: &Told) -> String {
     match told {
         Ok(bytes) => {
             let head = &bytes[..bytes.len().min(64)];
             format!("{} bytes {:08x} {head:02x?}", bytes.len(), frieze_base::crc32c(bytes))
         }
-        Err(code) => format!("{:?}", frieze_base::Reason::from_code(*code)),
+        Err(code) => format!("{:?}", Reason::from_code(*code)),
     }
 }
 

@@ -37,6 +37,10 @@ pub enum Break {
     UndoesAll,
     /// Of what is told of an interval, the last is left out.
     TimeForgets,
+    /// More is forgotten than was asked for.
+    ForgetsMore,
+    /// Space is given back that is in use.
+    HolesWander,
 }
 
 impl Break {
@@ -57,6 +61,8 @@ impl Break {
         Break::EditsMiss,
         Break::UndoesAll,
         Break::TimeForgets,
+        Break::ForgetsMore,
+        Break::HolesWander,
     ];
 
     /// Breaks a request on its way in.
@@ -77,6 +83,11 @@ impl Break {
                 Some(Request::Clone(ask)) if ask.at != 0 => ask.at = Hlc(ask.at).previous().0,
                 _ => {}
             },
+            Break::ForgetsMore => {
+                if let Some(Request::Forget(ask)) = &mut body.request {
+                    ask.before = Hlc(ask.before).next().0;
+                }
+            }
             Break::UndoesAll => {
                 if let Some(Request::Undo(ask)) = &mut body.request {
                     ask.sessions.clear();
@@ -121,21 +132,34 @@ impl Break {
     }
 }
 
-/// A disk whose syncs of some files do nothing.
-pub(crate) fn lying_disk(disk: SimDisk, prefix: &'static str) -> Arc<dyn Disk> {
-    Arc::new(LyingDisk { disk, prefix })
+/// A disk that does something else than it is told.
+pub(crate) fn lying_disk(disk: SimDisk, lie: Lie) -> Arc<dyn Disk> {
+    Arc::new(LyingDisk { disk, lie })
+}
+
+/// What a disk does otherwise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lie {
+    /// Syncs of files whose name starts so do nothing; of the names in the directory: `dir`.
+    Syncs(&'static str),
+    /// Holes are longer than they should be.
+    Holes,
 }
 
 struct LyingDisk {
     disk: SimDisk,
-    prefix: &'static str,
+    lie: Lie,
 }
 
-struct LyingFile(Arc<dyn DiskFile>);
+struct LyingFile(Arc<dyn DiskFile>, Lie);
 
 impl LyingDisk {
     fn wrap(&self, name: &str, file: Arc<dyn DiskFile>) -> Arc<dyn DiskFile> {
-        if name.starts_with(self.prefix) { Arc::new(LyingFile(file)) } else { file }
+        let lies = match self.lie {
+            Lie::Syncs(prefix) => name.starts_with(prefix),
+            Lie::Holes => true,
+        };
+        if lies { Arc::new(LyingFile(file, self.lie)) } else { file }
     }
 }
 
@@ -161,7 +185,7 @@ impl Disk for LyingDisk {
     }
 
     fn sync_dir(&self) -> Result<()> {
-        if self.prefix == "dir" { Ok(()) } else { self.disk.sync_dir() }
+        if self.lie == Lie::Syncs("dir") { Ok(()) } else { self.disk.sync_dir() }
     }
 
     fn space(&self) -> Result<Space> {
@@ -183,10 +207,13 @@ impl DiskFile for LyingFile {
     }
 
     fn punch(&self, offset: u64, len: u64) -> Result<u64> {
-        self.0.punch(offset, len)
+        self.0.punch(offset, if self.1 == Lie::Holes { len + HOLE_TOO_LONG_BYTES } else { len })
     }
 
     fn sync(&self) -> Result<()> {
-        Ok(())
+        if self.1 == Lie::Holes { self.0.sync() } else { Ok(()) }
     }
 }
+
+/// Four pages: a record or two of those beside it.
+const HOLE_TOO_LONG_BYTES: u64 = 16 << 10;

@@ -56,7 +56,7 @@ pub(crate) enum Step {
     Sync {
         inode: u64,
     },
-    /// A clone, restore or undo.
+    /// A clone, restore, undo or forgetting.
     Edit {
         request: Box<Request>,
     },

@@ -47,10 +47,10 @@ pub(crate) enum LogPlace {
 pub(crate) enum Act {
     /// The file system was made.
     Format { mode: u32 },
-    /// A transaction of a client, or the one that the server made of its edit.
+    /// A transaction of a client, or the one that the server made of its edit or forgetting.
     Txn(Box<Op>),
-    /// An edit that the server died over: what it was stands in the log, if it is there.
-    Edit,
+    /// An edit or a forgetting that the server died over: what it was stands in the log, if it is there.
+    Planned,
     /// The server granted the session of an append or a punch chunks that only it knows.
     TailGrant { inode: u64, first: u64 },
     /// The server ended a session that was gone too long.
@@ -68,7 +68,8 @@ pub(crate) struct Journal {
 }
 
 impl Journal {
-    /// The change with a stamp. What the server granted for it is noted before it, under the same stamp.
+    /// The change with a stamp. Should the disk have stopped over what the server granted for it, that is noted before it,
+    /// under the same stamp.
     pub(crate) fn stamped(&self, stamp: Hlc) -> Option<&Effect> {
         let place = self.effects.partition_point(|effect| effect.stamp <= stamp);
         self.effects[..place].last().filter(|effect| effect.stamp == stamp)
@@ -135,7 +136,7 @@ impl Journal {
                     model.run(effect.session, effect.seq, effect.acked, op, effect.stamp);
                 }
                 // Read from the log before it was put here.
-                Act::Edit => {}
+                Act::Planned => {}
                 Act::TailGrant { inode, first } => model.granted_tail(effect.session, *inode, *first),
                 Act::Expired => {
                     model.sessions.remove(&effect.session);

@@ -5,6 +5,7 @@
 
 mod content;
 mod edit;
+mod forget;
 mod names;
 mod timeline;
 
@@ -92,7 +93,10 @@ impl Witness {
             (Expect::Write { did, refusals }, result) => {
                 broken(Rule::Linearizable, format!("{request:?} answered {result:?}, expected {did:?} or {refusals:?}"))
             }
-            (Expect::Edit { logged, did }, result) => {
+            (Expect::Planned { logged, did }, result) if matches!(request, Request::Forget(_)) => {
+                self.judge_forget(&asked.ask, request, *logged, did.as_ref(), result)
+            }
+            (Expect::Planned { logged, did }, result) => {
                 self.judge_edit(&asked.ask, request, *logged, did.as_ref(), result, at_once)
             }
             (Expect::Sync { count }, Ok(Reply::Done(_))) => {

@@ -17,7 +17,7 @@ use frieze_wire::message::{Hello, Reply, Request, RequestBody, Status, StatusRep
 use frieze_wire::txn::{Batch, Caller};
 use prost::Message;
 
-use crate::breakage::{self, Break};
+use crate::breakage::{self, Break, Lie};
 use crate::store::SimStore;
 
 /// The user that every simulated client is, and that owns the file system.
@@ -139,7 +139,8 @@ impl Machine {
             _ => self.boot,
         };
         let disk: Arc<dyn Disk> = match self.hardware.breakage {
-            Some(Break::SyncLies(prefix)) => breakage::lying_disk(self.disk.clone(), prefix),
+            Some(Break::SyncLies(prefix)) => breakage::lying_disk(self.disk.clone(), Lie::Syncs(prefix)),
+            Some(Break::HolesWander) => breakage::lying_disk(self.disk.clone(), Lie::Holes),
             _ => Arc::new(self.disk.clone()),
         };
         let seams = Seams {
@@ -261,6 +262,10 @@ impl Machine {
         self.engine()?.tend()
     }
 
+    pub(crate) fn reclaim(&mut self) -> Result<(), Fault> {
+        self.engine()?.reclaim()
+    }
+
     /// True if somebody waits for a flush, or something is dirty.
     pub(crate) fn wants_flush(&self) -> (bool, bool) {
         let dirty = self.engine.as_ref().is_some_and(Engine::is_dirty);
@@ -286,8 +291,8 @@ impl Machine {
         probe.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// An entry of the log of metadata, read from the disk; `None` if it is not there or cannot be read.
-    pub(crate) fn logged(&self, index: u64) -> Option<Batch> {
+    /// An entry of the log of metadata, read from the disk, and its stamp; `None` if it is not there or cannot be read.
+    pub(crate) fn logged(&self, index: u64) -> Option<(Hlc, Batch)> {
         let mut found = None;
         let all = RecoverFrom {
             applied: LogIndex(index - 1),
@@ -296,7 +301,7 @@ impl Machine {
         let mut source = LogFiles { disk: &self.disk, files: BTreeMap::new() };
         Metalog::recover(frieze_metalog::Settings::default(), all, &mut source, &mut |entry| {
             if entry.index == LogIndex(index) {
-                found = Batch::decode(entry.body.as_slice()).ok();
+                found = Batch::decode(entry.body.as_slice()).ok().map(|batch| (entry.stamp, batch));
             }
         })
         .ok()?;

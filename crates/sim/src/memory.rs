@@ -1,6 +1,6 @@
 //! Answers about exact instants, remembered word for word, to be asked for again after more has happened.
 
-use frieze_base::Rng;
+use frieze_base::{Reason, Rng};
 use frieze_wire::message::View;
 use frieze_wire::txn::Target;
 
@@ -63,6 +63,11 @@ impl Memory {
     /// The answer has changed, as it may inside a gap.
     pub(crate) fn replace(&mut self, place: usize, told: Told) {
         self.answers[place].1 = told;
+    }
+
+    /// A forgetting was lost before anybody was told of it: what it refused is answered again.
+    pub(crate) fn forget_refusals(&mut self) {
+        self.answers.retain(|(_, told)| *told != Err(Reason::HistoryExpired as u32));
     }
 
     /// What was lost takes user times along, and those answers name no instant that could be called incomplete.

@@ -1,9 +1,13 @@
 //! Scenarios with names: corners that were once wrong, or that no seed should have to find.
 
+mod forgetting;
+
 use frieze_base::Reason;
 use frieze_disk::{CrashKind, Disk};
 use frieze_hlc::Hlc;
 use frieze_wire::txn::{Grant, Op};
+
+use forgetting::{crash_at_every_effect_of_a_forgetting, truncate_in_a_forgotten_directory};
 
 use crate::caches::recalls_lost_and_crossed;
 use crate::client::Step;
@@ -56,6 +60,8 @@ scenarios! {
     failed_sync,
     recalls_lost_and_crossed,
     crash_at_every_effect_of_an_edit,
+    crash_at_every_effect_of_a_forgetting,
+    truncate_in_a_forgotten_directory,
 }
 
 const BOTH: [CrashKind; 2] = [CrashKind::Process, CrashKind::Power];

@@ -7,6 +7,7 @@ use frieze_base::{Reason, Rng, Seq};
 use frieze_disk::CrashKind;
 use frieze_hlc::Hlc;
 use frieze_wire::edit::{CloneTree, Restore, Undo};
+use frieze_wire::forget::Forget;
 use frieze_wire::message::{Open, Reply, Request, View};
 use frieze_wire::txn::{Make, MakeKind, Op, Remove, Rename, SetAttr, SetXattr, Settle, Target};
 
@@ -256,6 +257,12 @@ pub(crate) fn clone_tree(from: &str, at: Hlc, to: &str) -> Step {
 pub(crate) fn restore(path: &str, at: Hlc) -> Step {
     let ask = Restore { target: target(path), at: at.0, delete: true, dry_run: false };
     Step::Edit { request: Box::new(Request::Restore(ask)) }
+}
+
+/// Forgets what a path was before an instant.
+pub(crate) fn forget(path: &str, before: Hlc) -> Step {
+    let ask = Forget { target: target(path), before: before.0, dry_run: false };
+    Step::Edit { request: Box::new(Request::Forget(ask)) }
 }
 
 /// Undoes everything since an instant.

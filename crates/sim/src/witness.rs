@@ -8,6 +8,7 @@ mod account;
 mod data;
 mod edit;
 mod liveness;
+mod planned;
 mod restart;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -67,8 +68,8 @@ pub(crate) enum Expect {
     Txn { logged: bool, did: Result<Ran, Result<(), Reason>> },
     /// A write: what it did, and the refusals that are in order.
     Write { did: Option<Ran>, refusals: Vec<Reason> },
-    /// An edit: what it did if it is in the log, now or from the first time it was asked for.
-    Edit { logged: bool, did: Option<Ran> },
+    /// An edit or a forgetting: what it did if it is in the log, now or from the first time it was asked for.
+    Planned { logged: bool, did: Option<Ran> },
     /// A barrier after so many changes.
     Sync { count: usize },
 }
@@ -110,6 +111,8 @@ pub(crate) struct Witness {
     newest_stamp: Hlc,
     pub(crate) newest_answered: Hlc,
     pub(crate) sessions: Liveness,
+    /// The user whose answer is judged.
+    pub(crate) asker: u32,
     /// What the server said and nobody has carried away yet.
     pub(crate) said: Vec<Answer>,
     /// A flush failed: the server changes nothing until it is started again.
@@ -144,6 +147,7 @@ impl Witness {
             newest_stamp: Hlc::ZERO,
             newest_answered: Hlc::ZERO,
             sessions: Liveness::default(),
+            asker: 0,
             said: Vec::new(),
             read_only: false,
             lost: 0,
@@ -213,29 +217,31 @@ impl Witness {
         let before = self.machine.marks();
         let expired = self.sessions.expired(self.now(), SESSION_TIMEOUT_NS);
         let result = self.machine.tend();
+        let given_back = self.machine.reclaim();
         let after = self.machine.marks();
         self.fenced = before.fenced || after.fenced;
-        self.trace.line(|| format!("tend {result:?}"));
+        self.trace.line(|| format!("tend {result:?}, give back {given_back:?}"));
         let ended = (after.index - before.index) as usize;
         if ended > expired.len() || (result.is_ok() && ended < expired.len()) {
             return broken(Rule::Once, format!("{ended} sessions ended, {} were due: {expired:?}", expired.len()));
         }
-        let end = |at: usize, session: u64| {
-            let place = LogPlace::Meta(before.index + at as u64 + 1);
-            Effect::new(place, after.newest, (session, 0, 0), Act::Expired)
-        };
         for (at, session) in expired.iter().enumerate() {
+            let index = before.index + at as u64 + 1;
+            // Unless the disk stopped, each is told with the stamp that it has.
+            let stamp = self.machine.logged(index).map_or(after.newest, |(stamp, _)| stamp);
+            let end = Effect::new(LogPlace::Meta(index), stamp, (*session, 0, 0), Act::Expired);
             if at < ended {
-                self.journal.effects.push(end(at, *session));
+                self.journal.effects.push(end);
                 self.model.sessions.remove(session);
                 self.sessions.forget(*session);
             } else {
-                self.doubts = vec![end(at, *session)];
+                self.doubts = vec![end];
                 break;
             }
         }
         self.newest_stamp = self.newest_stamp.max(if ended > 0 { after.newest } else { Hlc::ZERO });
         self.excuse("looking after clock and sessions", result)?;
+        self.excuse("giving back what was forgotten", given_back)?;
         self.judge_answers(None)
     }
 
@@ -278,6 +284,7 @@ impl Witness {
         for answer in &answers {
             self.trace.answer(answer);
             let of = (answer.conn, answer.header.request_id);
+            self.asker = self.sessions.conns.get(&answer.conn).map_or(0, |(uid, _)| *uid);
             // Doubles of a request have one name, and may be answered in any order: each answer has to fit one of them.
             let mut waiting = self.asked.remove(&of).unwrap_or_default();
             let mut verdict = broken(Rule::Once, format!("an answer to nothing that was asked: {:?}", answer.result));

@@ -15,6 +15,7 @@ use faults::Healing;
 use crate::auditor::{Auditor, told};
 use crate::client::{Client, Next};
 use crate::machine::{Answer, ConnId, Hardware, USER};
+use crate::model::tree::ROOT;
 use crate::plan::{Counts, Outcome, Plan};
 use crate::trace::Trace;
 use crate::violation::{Rule, Verdict, Violation, broken};
@@ -367,7 +368,12 @@ impl World {
                 });
                 if let Some(question) = question.filter(|_| lasting) {
                     let (told, _) = told(&answer.result, &answer.payload);
-                    self.witness.memory.remember(question, told);
+                    // On the way to what is named by its number there may be something forgotten; root asks again, who
+                    // takes no way.
+                    let by_number = question.target.base != ROOT && told == Err(Reason::HistoryExpired as u32);
+                    if !by_number {
+                        self.witness.memory.remember(question, told);
+                    }
                 }
                 self.counts.operations += 1;
                 let pause = if self.rng.chance(10) { self.rng.below(100_000) } else { self.rng.between(10, 1_000) };

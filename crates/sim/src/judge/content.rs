@@ -63,6 +63,9 @@ impl Witness {
         let last = marks.take_while(|(_, time)| *time <= user).last();
         let open = bytes.newest_user_time(Cut { upto: Hlc::MAX, without }).is_some_and(|newest| newest <= user);
         let upto = last.map_or(Hlc::ZERO, |(stamp, _)| stamp);
+        if upto != Hlc::ZERO {
+            self.model.tree.kept(id, upto)?;
+        }
         Ok(Shown { bytes, cut: Cut { upto, without }, empty: last.is_none(), open })
     }
 
@@ -102,6 +105,9 @@ impl Witness {
             return Err(vec![Reason::StaleHandle]);
         }
         let at = handle.view.instant().unwrap_or(Hlc::MAX);
+        if let Err(reason) = self.model.tree.kept(handle.inode, at) {
+            return Err(vec![reason]);
+        }
         match self.model.tree.node(handle.inode, at) {
             Some(node) if node.born == handle.born => Ok((handle.inode, node)),
             // It was lost with the power, or another has its number.
@@ -198,7 +204,18 @@ impl Witness {
         };
         let bytes = self.model.tree.bytes(id);
         let all = Cut { upto: until, without: &[] };
-        let after = |stamp: &Hlc| stamp.0 > ask.after;
+        // What was forgotten of the file itself is left out, or of the directory that it lies in; that is said.
+        let told_before = reply.forgotten.map_or(Hlc::ZERO, |forgotten| Hlc(forgotten.before));
+        let horizons = &self.model.tree.horizons;
+        let at = ask.view.instant().unwrap_or(Hlc::MAX);
+        let homes = self.model.tree.homes(id, at).into_iter().map(|home| horizons.before(home));
+        let known = [horizons.before(id)].into_iter().chain(homes).any(|before| before == told_before);
+        let hides = horizons.before(id).0 > ask.after && told_before < horizons.before(id);
+        if hides || (!known && told_before != Hlc::ZERO) {
+            return broken(Rule::SameForEver, format!("{ask:?} tells of {:?}", reply.forgotten));
+        }
+        let since = told_before.previous().0.max(ask.after);
+        let after = |stamp: &Hlc| stamp.0 > since;
         let writes = bytes.writes(all).filter(|(stamp, _)| after(stamp));
         let known: Vec<_> = writes
             .map(|(stamp, write)| (stamp.0, write.session, write.offset, write.bytes.len() as u64, write.user_time))

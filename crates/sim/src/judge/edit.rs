@@ -10,7 +10,7 @@ use crate::model::Ran;
 use crate::model::bytes::{Bytes, Cut};
 use crate::model::tree::{Differs, ROOT};
 use crate::violation::{Rule, Verdict, broken};
-use crate::witness::{Ask, Witness, is_dry_run};
+use crate::witness::{Ask, Handle, Witness, is_dry_run};
 
 impl Witness {
     pub(super) fn judge_edit(
@@ -48,7 +48,9 @@ impl Witness {
                 let copies = matches!(request, Request::CopyRange(_)) && COPY_REFUSALS.contains(&fault.reason);
                 // Out of too many pieces; or the clock was set back behind the instant.
                 let other = fault.reason == Reason::TooLarge || (fault.reason == Reason::Future && self.excuses.clock);
-                if copies || other || refusals.contains(&fault.reason) { Ok(()) } else { wrong(&refusals) }
+                // What is taken from the past may be forgotten.
+                let lost = fault.reason == Reason::HistoryExpired && self.takes_from_lost(ask, request);
+                if copies || other || lost || refusals.contains(&fault.reason) { Ok(()) } else { wrong(&refusals) }
             }
             (did, _) => wrong(&did),
         }
@@ -73,6 +75,22 @@ impl Witness {
         }
     }
 
+    /// True if what an edit looks at may be forgotten.
+    fn takes_from_lost(&self, ask: &Ask, request: &Request) -> bool {
+        let horizons = &self.model.tree.horizons;
+        let handle_lost = |handle: &Option<Handle>| {
+            let lost = |handle: &Handle| horizons.expired(handle.inode, handle.view.instant().unwrap_or(Hlc::MAX));
+            handle.as_ref().is_some_and(lost)
+        };
+        match request {
+            Request::Clone(ask) => ask.at != 0 && horizons.reach(Hlc(ask.at)),
+            Request::Restore(ask) => horizons.reach(Hlc(ask.at)),
+            Request::Undo(ask) => horizons.reach(Hlc(ask.after)),
+            Request::CopyRange(_) => handle_lost(&ask.source) || handle_lost(&ask.handle),
+            _ => false,
+        }
+    }
+
     fn check_clone(&self, ask: &CloneTree, reply: &EditReply) -> Option<String> {
         let tree = &self.model.tree;
         let at = Hlc(reply.at);
@@ -80,6 +98,7 @@ impl Witness {
         let copy = tree.resolve(&Target { follow: false, ..ask.target.clone() }, Hlc::MAX);
         match (source, copy) {
             // A copy of a directory is compared as it was before names were put into it: it is not its own copy.
+            (Ok(source), Ok(_)) if self.holds_lost(source, at) => Some("what is forgotten was cloned".to_owned()),
             (Ok(source), Ok(copy)) => tree.compare((source, at), (copy, Hlc::MAX), Differs::Nothing),
             found => Some(format!("{found:?}")),
         }

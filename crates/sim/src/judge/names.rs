@@ -8,7 +8,7 @@ use frieze_wire::txn::Target;
 use super::{expect_equal, judge_refusal};
 use crate::machine::USER;
 use crate::model::bytes::Cut;
-use crate::model::tree::Node;
+use crate::model::tree::{Node, ROOT};
 use crate::violation::{Rule, Verdict, broken};
 use crate::witness::{CHUNK_BYTES, Witness};
 
@@ -84,6 +84,9 @@ impl Witness {
     /// What a target leads to under a view.
     pub(crate) fn led(&self, target: &Target, view: View) -> Result<(u64, &Node), Reason> {
         let at = view.instant().unwrap_or(Hlc::MAX);
+        if target.base != ROOT && target.path.first() != Some(&b'/') && self.asker != 0 {
+            self.model.tree.approach(target.base, at)?;
+        }
         let id = self.model.tree.resolve(target, at)?;
         let node = self.model.tree.node(id, at).ok_or(Reason::NotFound)?;
         Ok((id, node))
@@ -127,7 +130,11 @@ impl Witness {
             );
         }
         for entry in entries {
+            let forgotten = self.model.tree.horizons.expired(entry.inode, at);
             match &entry.attr {
+                // Its name is its directory's to tell, what it was is not.
+                None if forgotten => {}
+                Some(_) if forgotten => return broken(Rule::SameForEver, format!("{ask:?} told {entry:?}: forgotten")),
                 Some(attr) if attr.kind == entry.kind => self.check_attr(entry.inode, ask.view, attr)?,
                 None if !ask.with_attrs => {}
                 _ => return broken(Rule::Tree, format!("{ask:?} listed {entry:?}")),

@@ -59,9 +59,17 @@ impl Witness {
         };
         let (root, reply) = match (root, result) {
             (Ok(root), Ok(Reply::Diff(reply))) => (root, reply),
+            (Ok(root), Err(fault)) if fault.reason == Reason::HistoryExpired && self.lost_below(root, from, to) => {
+                return Ok(());
+            }
             (expected, result) => return judge_refusal(ask, expected.map(|_| ()), result),
         };
         let wrong = |words: String| broken(Rule::SameForEver, format!("{ask:?}: {words}; {:?}", reply.differences));
+        for side in reply.differences.iter().filter_map(|one| one.before.as_ref()) {
+            if tree.horizons.expired(side.inode, from) {
+                return wrong(format!("inode {} at {from} is forgotten, and told", side.inode));
+            }
+        }
         if reply.hidden || reply.more || reply.incomplete != (self.in_gap(from) || self.in_gap(to)) {
             return wrong(format!("hidden {}, more {}, incomplete {}", reply.hidden, reply.more, reply.incomplete));
         }
@@ -126,6 +134,26 @@ impl Witness {
             }
         }
         Ok(())
+    }
+
+    /// True if something at or below `root` at either end is forgotten as it was at the first.
+    fn lost_below(&self, root: u64, from: Hlc, to: Hlc) -> bool {
+        let horizons = &self.model.tree.horizons;
+        let lost = |at: Hlc| {
+            let names = self.names(at, root);
+            let below = |parent: &u64| names.within.contains(parent);
+            names.all.keys().any(|(parent, _, id)| {
+                (below(parent) || *id == root) && [*parent, *id].iter().any(|id| horizons.expired(*id, from))
+            })
+        };
+        horizons.expired(root, from) || lost(from) || lost(to)
+    }
+
+    /// True if `root`, or anything below it, is forgotten at an instant.
+    pub(super) fn holds_lost(&self, root: u64, at: Hlc) -> bool {
+        let names = self.names(at, root);
+        let below = names.all.keys().filter(|(parent, ..)| names.within.contains(parent)).map(|(_, _, id)| *id);
+        below.chain([root]).any(|id| self.model.tree.horizons.expired(id, at))
     }
 
     /// True if bytes, length, mode or attributes differ.
@@ -219,6 +247,14 @@ impl Witness {
         };
         let wrong = |words: String| broken(Rule::SameForEver, format!("{ask:?}: {words}; {:?}", reply.events));
         let told_upto = Hlc(reply.upto);
+        let horizons = &tree.horizons;
+        let is_kept = |ids: &[u64], at: Hlc| ids.iter().all(|id| !horizons.expired(*id, at));
+        // What the directory has forgotten is left out, and that is said.
+        let told_before = reply.forgotten.map_or(Hlc::ZERO, |forgotten| Hlc(forgotten.before));
+        if told_before < horizons.before(root) && horizons.before(root) > after {
+            return wrong(format!("tells of {:?}", reply.forgotten));
+        }
+        let after = after.max(told_before.previous().min(upto));
         if reply.hidden || told_upto > upto || (told_upto < upto && told_upto <= after) {
             return wrong(format!("hidden {}, told up to {told_upto}", reply.hidden));
         }
@@ -227,6 +263,11 @@ impl Witness {
         }
         for event in &reply.events {
             self.check_author(event, after, told_upto).or_else(wrong)?;
+            let lost =
+                |side: &Option<Side>| side.as_ref().is_some_and(|side| horizons.expired(side.inode, Hlc(event.stamp)));
+            if lost(&event.after) {
+                return wrong(format!("{event:?} is forgotten, and told"));
+            }
         }
         // Every name that came or went at a stamp is an event of that stamp.
         for effect in self.journal.effects.iter().filter(|one| one.stamp > after && one.stamp <= told_upto) {
@@ -240,6 +281,11 @@ impl Witness {
                 let ends = [(stamp.previous(), true), (stamp, false)];
                 for (at, before) in ends {
                     let Some(id) = tree.entry(parent, name, at).filter(|_| is_inside(parent, at)) else { continue };
+                    // A rename is told by both of its directories, or not at all.
+                    let homes: Vec<u64> = ends.iter().flat_map(|(at, _)| tree.homes(id, *at)).collect();
+                    if !is_kept(&[parent, id], stamp) || !is_kept(&homes, stamp) {
+                        continue;
+                    }
                     let side = |event: &Difference| match before {
                         true => event.before.clone(),
                         false => event.after.clone(),
@@ -255,6 +301,7 @@ impl Witness {
                 let named = self.names(stamp, root);
                 let inside = named.all.keys().any(|(parent, _, id)| {
                     id == inode
+                        && is_kept(&[*parent, *id], stamp)
                         && match ask.recursive {
                             true => named.within.contains(parent),
                             false => *parent == root,
@@ -283,7 +330,9 @@ impl Witness {
         };
         let at = ask.view.instant().unwrap_or(Hlc::MAX);
         let session = |stamp: Hlc| self.journal.stamped(stamp).map_or(0, |effect| effect.session);
-        let known: Vec<_> = self.model.tree.names_gone(id, at);
+        let mut known: Vec<_> = self.model.tree.names_gone(id, at);
+        let horizons = &self.model.tree.horizons;
+        known.retain(|(_, inode, stamp)| [id, *inode].iter().all(|id| !horizons.expired(*id, stamp.previous())));
         let known: Vec<_> =
             known.into_iter().map(|(name, inode, stamp)| (name.to_vec(), inode, stamp.0, session(stamp))).collect();
         let last = |path: &[u8]| path.rsplit(|byte| *byte == b'/').next().unwrap_or_default().to_vec();
@@ -307,7 +356,15 @@ impl Witness {
         let plain = |at: Hlc| names.iter().try_fold(ROOT, |directory, name| tree.entry(directory, name, at));
         let effects = self.journal.effects.iter().rev();
         let expected = effects.map(|effect| effect.stamp.previous()).find_map(|at| Some((at.0, plain(at)?)));
+        let ways = |at: Hlc| {
+            let ids = names.iter().scan(ROOT, |here, name| Some(std::mem::replace(here, tree.entry(*here, name, at)?)));
+            ids.chain(plain(at)).any(|id| tree.horizons.expired(id, at))
+        };
         match (expected, result) {
+            (Some((at, _)), Err(fault)) if ways(Hlc(at)) && fault.reason == Reason::HistoryExpired => Ok(()),
+            (Some((at, _)), _) if ways(Hlc(at)) => {
+                broken(Rule::SameForEver, format!("{ask:?} answered {result:?}, which is forgotten"))
+            }
             (Some(expected), Ok(Reply::LastSeen(reply))) => {
                 expect_equal("where a path last led", &(reply.at, reply.was.was.inode), &expected)
             }

@@ -259,8 +259,13 @@ impl Bytes {
 
     /// Stamps of the newest changes of the bytes of a range.
     pub(crate) fn newest_of(&self, start: u64, end: u64) -> BTreeSet<Hlc> {
+        self.tops(start, end, Hlc::MAX).into_iter().map(|(_, _, stamp)| stamp).collect()
+    }
+
+    /// The newest change up to an instant of every byte of a range: ranges with their stamps, in no order.
+    pub(crate) fn tops(&self, start: u64, end: u64, upto: Hlc) -> Vec<(u64, u64, Hlc)> {
         let mut tops: Vec<(u64, u64, Hlc)> = Vec::new();
-        for event in &self.events {
+        for event in self.events.iter().filter(|event| event.stamp <= upto) {
             let mut ranges = match &event.what {
                 What::Write(write) => vec![(write.offset, write.end())],
                 What::Punch(punch) => vec![(punch.offset, punch.offset + punch.len)],
@@ -280,7 +285,7 @@ impl Bytes {
                 tops.push((start, end, event.stamp));
             }
         }
-        tops.into_iter().map(|(_, _, stamp)| stamp).collect()
+        tops
     }
 
     /// The first offset from `offset` on that holds data (or, `data` false, a hole); the end of the file is a hole.

@@ -91,7 +91,9 @@ impl Model {
             Op::MakeSnapshot(op) if self.snapshots.contains_key(&op.name) => Err(Reason::Exists),
             Op::DeleteSnapshot(op) if !self.snapshots.contains_key(&op.name) => Err(Reason::NotFound),
             Op::Grant(op) if self.tree.node(op.inode, Hlc::MAX).is_none() => Err(Reason::StaleHandle),
+            Op::Grant(op) if self.tree.kept(op.inode, Hlc::MAX).is_err() => Err(Reason::HistoryExpired),
             Op::CloseSession(_) | Op::MakeSnapshot(_) | Op::DeleteSnapshot(_) | Op::Grant(_) | Op::Settle(_) => Ok(()),
+            Op::Forget(_) => Ok(()),
             op => self.tree.decide(op).map(|_| ()),
         })
     }
@@ -129,8 +131,18 @@ impl Model {
                 Done::default()
             }
             Op::DeleteSnapshot(op) => {
-                self.snapshots.remove(&op.name);
+                if let Some(at) = self.snapshots.remove(&op.name)
+                    && !self.snapshots.values().any(|other| *other == at)
+                {
+                    self.tree.horizons.unpin(at);
+                }
                 Done::default()
+            }
+            Op::Forget(op) => {
+                let pins = self.snapshots.values().copied().filter(|at| at.0 < op.before).collect();
+                let held = self.sessions.values().flat_map(|state| state.grants.keys().copied()).collect();
+                self.tree.forget(op, pins, &held);
+                Done { id: op.root, existed: false }
             }
             Op::Grant(op) => {
                 let chunks = u64::from(op.first)..u64::from(op.first) + u64::from(op.count);

@@ -4,8 +4,10 @@
 //! (rights are the business of the namespace's own tests).
 
 mod edit;
+mod forget;
 
 pub(crate) use edit::Differs;
+pub(crate) use forget::Horizons;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -45,6 +47,22 @@ impl<T> Versions<T> {
     /// When the newest value came.
     pub(crate) fn newest(&self) -> Option<Hlc> {
         self.0.last().map(|(from, _)| *from)
+    }
+
+    /// The values up to an instant.
+    fn upto(&self, at: Hlc) -> impl Iterator<Item = &T> {
+        self.0.iter().take_while(move |(from, _)| *from <= at).map(|(_, value)| value)
+    }
+
+    /// When such a value last ended, by an instant at which it was not there.
+    fn ended(&self, at: Hlc, is_it: impl Fn(&T) -> bool) -> Option<Hlc> {
+        let pairs = self.0.windows(2).take_while(|pair| pair[1].0 <= at);
+        pairs.filter(|pair| is_it(&pair[0].1) && !is_it(&pair[1].1)).map(|pair| pair[1].0).last()
+    }
+
+    /// True if there was such a value at some instant after `at`.
+    fn holds_after(&self, at: Hlc, is_it: impl Fn(&T) -> bool) -> bool {
+        self.at(at).is_some_and(&is_it) || self.0.iter().any(|(from, value)| *from > at && is_it(value))
     }
 
     /// The value from `stamp` on.
@@ -95,6 +113,7 @@ pub(crate) struct Tree {
     nodes: BTreeMap<u64, Versions<Node>>,
     bytes: BTreeMap<u64, Bytes>,
     last_id: u64,
+    pub(crate) horizons: Horizons,
 }
 
 /// Where a path ends: the directory, the last name, what it names.
@@ -171,10 +190,12 @@ impl Tree {
         rest.reverse();
         let mut here = if target.path.first() == Some(&b'/') { ROOT } else { target.base };
         let mut links = 0;
+        self.kept(here, at)?;
         if self.node(here, at).is_none() {
             return Err(if at == Hlc::MAX { Reason::StaleHandle } else { Reason::NotFound });
         }
         loop {
+            self.kept(here, at)?;
             let Some(name) = rest.pop() else {
                 let parent = self.node(here, at).map_or(0, |node| node.parent);
                 return Ok(Place { parent, name: Vec::new(), found: Some(here) });
@@ -189,7 +210,8 @@ impl Tree {
             let node = found.and_then(|id| self.node(id, at));
             let last = rest.is_empty();
             match (found, node) {
-                (Some(_), Some(link)) if link.kind == FileKind::Symlink && (!last || follow) => {
+                (Some(id), Some(link)) if link.kind == FileKind::Symlink && (!last || follow) => {
+                    self.kept(id, at)?;
                     links += 1;
                     if links > frieze_base::SYMLINKS_FOLLOWED_MAX {
                         return Err(Reason::SymlinkLoop);
@@ -208,7 +230,25 @@ impl Tree {
 
     /// The inode that a target names.
     pub(crate) fn resolve(&self, target: &Target, at: Hlc) -> Result<u64, Reason> {
-        self.place(target, target.follow, at)?.found.ok_or(Reason::NotFound)
+        let found = self.place(target, target.follow, at)?.found.ok_or(Reason::NotFound)?;
+        self.kept(found, at)?;
+        Ok(found)
+    }
+
+    /// What is named by its number is come to from the root, by any of its names.
+    pub(crate) fn approach(&self, id: u64, at: Hlc) -> Result<(), Reason> {
+        self.kept(id, at)?;
+        if at == Hlc::MAX {
+            // A directory that was removed and forgotten holds up nobody who has a file of it open.
+            return Ok(());
+        }
+        let parents = match self.node(id, at) {
+            Some(node) if node.is_directory() => [node.parent].into(),
+            _ => self.homes(id, at),
+        };
+        let mut ways = parents.into_iter().filter(|parent| *parent != id).map(|parent| self.approach(parent, at));
+        let first = ways.next().unwrap_or(Ok(()));
+        first.or_else(|reason| if ways.any(|way| way.is_ok()) { Ok(()) } else { Err(reason) })
     }
 
     /// What a change will do, or why it may not.

@@ -27,8 +27,8 @@ impl Witness {
             }
             Request::Write(write) => self.account_write(ask, write.append, write.offset, before, after),
             Request::Punch(punch) => self.account_punch(ask, punch.offset, punch.len, before, after),
-            Request::Clone(_) | Request::Restore(_) | Request::Undo(_) | Request::CopyRange(_) => {
-                self.account_edit(ask, request, before, after)
+            Request::Clone(_) | Request::Restore(_) | Request::Undo(_) | Request::CopyRange(_) | Request::Forget(_) => {
+                self.account_planned(ask, request, before, after)
             }
             Request::Sync(_) => Ok(Expect::Sync { count: self.journal.effects.len() }),
             _ if entries + records > 0 => {
@@ -117,6 +117,10 @@ impl Witness {
         }
         if handle.view.is_past() {
             return Some(vec![Reason::ReadOnly]);
+        }
+        if self.model.tree.kept(handle.inode, Hlc::MAX).is_err() {
+            // Nothing of it is left, so nobody gets a grant; to whom has none that may be all that is said.
+            return Some(vec![Reason::HistoryExpired, Reason::Busy]);
         }
         if !handle.write {
             return Some(vec![Reason::AccessDenied]);

@@ -89,15 +89,18 @@ impl Witness {
             refusals.push(Reason::SequenceTooOld);
         }
         let first = offset / CHUNK_BYTES;
-        // The server's own transaction: it has no number.
-        let grant =
-            |index| Effect::new(LogPlace::Meta(index), after.newest, (session, 0, 0), Act::TailGrant { inode, first });
+        // The server's own transaction: it has no number, and a stamp of its own before that of the records.
+        let grant = |index| {
+            let stamp = self.machine.logged(index).map_or(after.newest, |(stamp, _)| stamp);
+            Effect::new(LogPlace::Meta(index), stamp, (session, 0, 0), Act::TailGrant { inode, first })
+        };
         let (entries, records) = (after.index - before.index, after.records - before.records);
         if entries > grants_max {
             return broken(Rule::Once, format!("{what} made {entries} entries in the metalog"));
         }
         if entries > 0 {
-            self.journal.effects.extend((before.index + 1..=after.index).map(grant));
+            let granted: Vec<Effect> = (before.index + 1..=after.index).map(grant).collect();
+            self.journal.effects.extend(granted);
             self.model.granted_tail(session, inode, first);
         }
         let ran = self.model.sessions.get(&session).and_then(|state| state.ran.get(&seq)).cloned();

@@ -5,7 +5,7 @@ use frieze_base::Reason;
 use frieze_hlc::Hlc;
 use frieze_wire::edit::{Edit, NEW, Undo};
 use frieze_wire::message::{Reply, Request, Stat, View};
-use frieze_wire::txn::{Op, Target, Transaction};
+use frieze_wire::txn::{Op, Target};
 
 use super::{Ask, Expect, Witness};
 use crate::journal::{Act, Effect, LogPlace};
@@ -14,7 +14,7 @@ use crate::model::bytes::Cut;
 use crate::violation::{Rule, Verdict, broken};
 
 impl Witness {
-    pub(super) fn account_edit(
+    pub(super) fn account_planned(
         &mut self,
         ask: &Ask,
         request: &Request,
@@ -27,57 +27,26 @@ impl Witness {
             return broken(Rule::Once, format!("{request:?} made {entries} entries and {records} records"));
         }
         let did = self.model.sessions.get(&session).and_then(|state| state.ran.get(&seq)).cloned();
-        let effect = Effect::new(LogPlace::Meta(before.index + 1), after.newest, (session, seq, acked), Act::Edit);
-        let logged = if entries == 1 { self.edit_logged(before.index + 1)? } else { None };
-        let Some(transaction) = logged else {
+        let effect = Effect::new(LogPlace::Meta(before.index + 1), after.newest, (session, seq, acked), Act::Planned);
+        let logged = if entries == 1 { self.planned(&effect, before.index + 1)? } else { None };
+        let Some(op) = logged else {
             // Not run, or it died over it: what is in the log is seen after the next start.
             self.doubts = vec![effect];
-            return Ok(Expect::Edit { logged: false, did });
+            return Ok(Expect::Planned { logged: false, did });
         };
-        let op = Op::Edit(self.edit_of(&effect, transaction)?);
         let preview = self.model.preview(session, seq, &op);
         if preview.is_err() {
             self.check_stamp(after.newest)?;
         }
-        if let (Request::Undo(undo), Op::Edit(edit)) = (request, &op) {
-            self.check_undo(undo, edit)?;
+        match (request, &op) {
+            (Request::Undo(undo), Op::Edit(edit)) => self.check_undo(undo, edit)?,
+            (Request::Forget(ask), Op::Forget(horizon)) if preview.is_err() => self.check_forget(ask, horizon)?,
+            _ => {}
         }
         let made = if preview == Err(Ok(())) { self.number_of_made(&op)? } else { 0 };
         let ran = self.model.run(session, seq, acked, &op, after.newest);
         self.journal.effects.push(Effect { act: Act::Txn(Box::new(op)), made, ..effect });
-        Ok(Expect::Edit { logged: true, did: Some(ran) })
-    }
-
-    /// The transaction of an edit in the log; `None` if the disk stopped before it could be read.
-    fn edit_logged(&self, index: u64) -> Verdict<Option<Transaction>> {
-        match self.machine.logged(index) {
-            None if self.machine.is_dying() => Ok(None),
-            None => broken(Rule::Durable, format!("entry {index} is said to be in the log, and cannot be read")),
-            Some(batch) => match <[Transaction; 1]>::try_from(batch.transactions) {
-                Ok([one]) => Ok(Some(one)),
-                Err(all) => broken(Rule::Once, format!("an edit is one of {} transactions", all.len())),
-            },
-        }
-    }
-
-    fn edit_of(&self, effect: &Effect, transaction: Transaction) -> Verdict<Edit> {
-        match transaction.op {
-            Some(Op::Edit(edit)) if (transaction.session, transaction.seq) == (effect.session, effect.seq) => Ok(edit),
-            other => broken(
-                Rule::Once,
-                format!("for edit {} of session {} the log has {other:?}", effect.seq, effect.session),
-            ),
-        }
-    }
-
-    /// What a restart found in the log of an edit that the server died over.
-    pub(super) fn edit_in_doubt(&mut self, doubt: Effect) -> Verdict<Effect> {
-        let (Act::Edit, LogPlace::Meta(index)) = (&doubt.act, doubt.place) else { return Ok(doubt) };
-        let Some(transaction) = self.edit_logged(index)? else {
-            return broken(Rule::Durable, format!("entry {index} was recovered and cannot be read"));
-        };
-        let edit = self.edit_of(&doubt, transaction)?;
-        Ok(Effect { act: Act::Txn(Box::new(Op::Edit(edit))), ..doubt })
+        Ok(Expect::Planned { logged: true, did: Some(ran) })
     }
 
     /// The number of the first inode that an edit has just made.
@@ -181,6 +150,7 @@ pub(crate) fn is_dry_run(request: &Request) -> bool {
         Request::Clone(ask) => ask.dry_run,
         Request::Restore(ask) => ask.dry_run,
         Request::Undo(ask) => ask.dry_run,
+        Request::Forget(ask) => ask.dry_run,
         _ => false,
     }
 }

@@ -3,7 +3,7 @@
 use frieze_disk::CrashKind;
 use frieze_hlc::Hlc;
 use frieze_wire::message::{Reply, Request, Stat, View};
-use frieze_wire::txn::Target;
+use frieze_wire::txn::{Op, Target};
 
 use super::Witness;
 use crate::journal::{Act, Effect, LogPlace};
@@ -68,7 +68,7 @@ impl Witness {
                 LogPlace::Data(end) => end > known_records && records >= end,
             };
             if whole {
-                let doubt = self.edit_in_doubt(doubt)?;
+                let doubt = self.planned_in_doubt(doubt)?;
                 self.newest_stamp = self.newest_stamp.max(doubt.stamp);
                 let made = match &doubt.act {
                     Act::Txn(op) if self.model.preview(doubt.session, doubt.seq, op) == Err(Ok(())) => {
@@ -125,6 +125,10 @@ impl Witness {
         let told = lost.iter().any(|(_, effect)| effect.answered);
         if told {
             self.memory.forget_by_user_time();
+        }
+        let forgets = |effect: &Effect| matches!(&effect.act, Act::Txn(op) if matches!(**op, Op::Forget(_)));
+        if lost.iter().any(|(_, effect)| forgets(effect)) {
+            self.memory.forget_refusals();
         }
         self.trace.line(|| format!("restarted at {index} entries and {records} records, {} changes lost", lost.len()));
         self.gaps = gaps;

@@ -1,7 +1,8 @@
-//! Edits, and questions about intervals.
+//! Edits, forgettings, and questions about intervals.
 
 use frieze_hlc::Hlc;
 use frieze_wire::edit::{CloneTree, Restore, Undo};
+use frieze_wire::forget::Forget;
 use frieze_wire::message::{FileKind, Request, View};
 use frieze_wire::timeline::{Deleted, Diff, LastSeen, Sessions, Story};
 use frieze_wire::txn::Target;
@@ -78,6 +79,21 @@ impl Workload<'_> {
             _ => self.rng.between(1, 20_000),
         };
         vec![Step::CopyRange { source, source_offset, target, target_offset, len }]
+    }
+
+    /// Gives up the history of a part of the tree; seldom of all of it, or nothing would be left to ask for.
+    pub(super) fn forget(&mut self, _: &Client) -> Vec<Step> {
+        let before = self.instant();
+        let looked = if self.rng.chance(2) { Hlc(before) } else { Hlc::MAX };
+        let target = match self.rng.chance(8) {
+            true => self.part(looked),
+            false => {
+                let kind = if self.rng.chance(2) { FileKind::Directory } else { FileKind::File };
+                self.existing(looked, Some(kind))
+            }
+        };
+        let dry_run = self.is_dry_run();
+        Self::edit(Request::Forget(Forget { target, before, dry_run }))
     }
 
     /// Two instants in order.

@@ -1,0 +1,74 @@
+//! What a forgetting may answer. That it says what it is about was checked when it stood in the log; that reads are then
+//! refused or the same is checked with every read.
+
+use frieze_base::{Fault, Reason};
+use frieze_hlc::Hlc;
+use frieze_wire::message::{Reply, Request};
+
+use crate::model::Ran;
+use crate::violation::{Rule, Verdict, broken};
+use crate::witness::{Ask, Witness};
+
+impl Witness {
+    pub(super) fn judge_forget(
+        &mut self,
+        ask: &Ask,
+        request: &Request,
+        logged: bool,
+        did: Option<&Ran>,
+        result: &Result<Reply, Fault>,
+    ) -> Verdict {
+        let Request::Forget(forget) = request else { return Ok(()) };
+        let wrong = |expected: &dyn std::fmt::Debug| {
+            broken(Rule::PromisedErrors, format!("{request:?} answered {result:?}, expected {expected:?}"))
+        };
+        let reply = match result {
+            Ok(Reply::Forgot(reply)) => reply,
+            Ok(_) => return wrong(&"to forget"),
+            // Late doubles of what was acknowledged are worked out anew, and then refused.
+            Err(fault) if !logged && self.is_behind(ask) && fault.reason != Reason::Internal => return Ok(()),
+            Err(fault) if logged => {
+                return match did {
+                    Some(Ran::Txn { result: Err(reason), .. }) if fault.reason == *reason => Ok(()),
+                    did => wrong(&did),
+                };
+            }
+            Err(fault) => {
+                let refusals = self.refusals_of_forget(forget.before, self.forgotten_root(forget).err());
+                return if refusals.contains(&fault.reason) { Ok(()) } else { wrong(&refusals) };
+            }
+        };
+        let (session, seq) = (ask.header.session.0, ask.header.seq.0);
+        let stamp = match (did, logged) {
+            (Some(Ran::Txn { stamp, result: Ok(_) }), true) => stamp.0,
+            (_, true) => return wrong(&did),
+            // Of what had run before nothing is left to forget.
+            (_, false) => 0,
+        };
+        if (reply.stamp, reply.before) != (stamp, forget.before) {
+            return wrong(&(stamp, forget.before));
+        }
+        if !forget.dry_run {
+            // Whoever is told may use the space for something else: it is on the disk.
+            self.told(session, seq, true);
+        }
+        if let Ok(root) = self.forgotten_root(forget) {
+            let left = self.model.tree.left_alone(root, Hlc(forget.before));
+            if reply.left != left {
+                return wrong(&format!("{left} left alone"));
+            }
+        }
+        Ok(())
+    }
+
+    fn refusals_of_forget(&self, before: u64, root: Option<Reason>) -> Vec<Reason> {
+        let mut refusals: Vec<Reason> = root.into_iter().collect();
+        if Hlc(before) < self.earliest() {
+            refusals.push(Reason::HistoryExpired);
+        }
+        if self.excuses.clock {
+            refusals.push(Reason::Future);
+        }
+        refusals
+    }
+}

@@ -1,0 +1,210 @@
+//! What was forgotten, in the model: a list, gone through for every question; and what lies below a path, from the names
+//! alone.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use frieze_base::Reason;
+use frieze_hlc::Hlc;
+use frieze_wire::forget::Horizon;
+
+use super::{Node, Tree};
+use crate::model::bytes::{Bytes, Cut};
+
+/// One forgetting.
+#[derive(Clone, Debug)]
+struct Forgetting {
+    before: Hlc,
+    /// Instants of snapshots: readable all the same.
+    pins: BTreeSet<Hlc>,
+    /// True: nothing of it is left but what pins show.
+    inodes: BTreeMap<u64, bool>,
+}
+
+/// All that was forgotten.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Horizons(Vec<Forgetting>);
+
+impl Horizons {
+    /// True if an inode cannot be read at an instant ([`Hlc::MAX`]: now).
+    pub(crate) fn expired(&self, id: u64, at: Hlc) -> bool {
+        self.0.iter().any(|one| {
+            let gone = one.inodes.get(&id);
+            gone.is_some_and(|gone| !one.pins.contains(&at) && (*gone || at < one.before))
+        })
+    }
+
+    /// Instants of the inode before it are not kept; ZERO if all are.
+    pub(crate) fn before(&self, id: u64) -> Hlc {
+        let of = self.0.iter().filter(|one| one.inodes.contains_key(&id));
+        of.map(|one| one.before).max().unwrap_or(Hlc::ZERO)
+    }
+
+    /// True if anything was forgotten before an instant above `at`.
+    pub(crate) fn reach(&self, at: Hlc) -> bool {
+        self.0.iter().any(|one| one.before > at)
+    }
+
+    fn is_gone(&self, id: u64) -> bool {
+        self.0.iter().any(|one| one.inodes.get(&id) == Some(&true))
+    }
+
+    /// The last snapshot of an instant is gone.
+    pub(crate) fn unpin(&mut self, at: Hlc) {
+        for one in &mut self.0 {
+            one.pins.remove(&at);
+        }
+    }
+}
+
+/// What lay below a path at an instant.
+#[derive(Debug, Default)]
+pub(crate) struct Below {
+    /// True: it had lost its last name by then and has had none since.
+    inodes: BTreeMap<u64, bool>,
+    directories: BTreeSet<u64>,
+    /// Files with names elsewhere too.
+    left: u64,
+}
+
+impl Tree {
+    /// Refuses an inode at an instant at which it is forgotten.
+    pub(crate) fn kept(&self, id: u64, at: Hlc) -> Result<(), Reason> {
+        if self.horizons.expired(id, at) { Err(Reason::HistoryExpired) } else { Ok(()) }
+    }
+
+    /// Puts a horizon in force. `held`: inodes that somebody may still write to.
+    pub(crate) fn forget(&mut self, op: &Horizon, pins: BTreeSet<Hlc>, held: &BTreeSet<u64>) {
+        let ids = |bytes: &[u8]| frieze_wire::forget::decode_ids(bytes).expect("the server packed them");
+        let before = Hlc(op.before);
+        let named = ids(&op.named).into_iter().map(|id| (id, false));
+        let nameless =
+            ids(&op.nameless).into_iter().map(|id| (id, self.is_nameless(id, before) && !held.contains(&id)));
+        let inodes = named.chain(nameless).filter(|(id, _)| !self.horizons.is_gone(*id)).collect();
+        self.horizons.0.push(Forgetting { before, pins, inodes });
+    }
+
+    /// The directories that an inode has names in at an instant; if it has none any more, in which it had the last.
+    pub(crate) fn homes(&self, id: u64, at: Hlc) -> BTreeSet<u64> {
+        let (mut now, mut last) = (BTreeSet::new(), (Hlc::ZERO, BTreeSet::new()));
+        for (parent, versions) in
+            self.entries.iter().flat_map(|(parent, names)| names.values().map(move |v| (*parent, v)))
+        {
+            if versions.at(at) == Some(&Some(id)) {
+                now.insert(parent);
+            }
+            if let Some(until) = versions.ended(at, |named| *named == Some(id)) {
+                if until > last.0 {
+                    last = (until, BTreeSet::new());
+                }
+                if until == last.0 {
+                    last.1.insert(parent);
+                }
+            }
+        }
+        if now.is_empty() { last.1 } else { now }
+    }
+
+    /// True if it had lost its last name at an instant and has had none since.
+    fn is_nameless(&self, id: u64, at: Hlc) -> bool {
+        let mut versions = self.entries.values().flat_map(BTreeMap::values);
+        let links = self.node(id, at).map_or(0, |node| node.links);
+        links == 0
+            && id != super::ROOT
+            && !versions.any(|versions| versions.holds_after(at, |named| *named == Some(id)))
+    }
+
+    /// What lay below `root` at an instant, names that had gone by then included.
+    pub(crate) fn below(&self, root: u64, at: Hlc) -> Below {
+        let mut below = Below::default();
+        below.inodes.insert(root, self.is_nameless(root, at));
+        let mut todo = Vec::new();
+        if self.node(root, at).is_some_and(Node::is_directory) {
+            below.directories.insert(root);
+            todo.push(root);
+        }
+        let (mut seen, mut linked): (BTreeSet<u64>, Vec<u64>) = ([root].into(), Vec::new());
+        while let Some(directory) = todo.pop() {
+            let names = self.entries.get(&directory).into_iter().flat_map(BTreeMap::values);
+            let ids: BTreeSet<u64> = names.flat_map(|versions| versions.upto(at)).filter_map(|named| *named).collect();
+            for id in ids {
+                let Some(node) = self.node(id, at).filter(|_| !seen.contains(&id)) else { continue };
+                let many = !node.is_directory() && node.links > 1;
+                if !many && !self.homes(id, at).contains(&directory) {
+                    continue;
+                }
+                seen.insert(id);
+                if many {
+                    linked.push(id);
+                    continue;
+                }
+                below.inodes.insert(id, self.is_nameless(id, at));
+                if node.is_directory() {
+                    below.directories.insert(id);
+                    todo.push(id);
+                }
+            }
+        }
+        for id in linked {
+            match self.homes(id, at).is_subset(&below.directories) {
+                true => drop(below.inodes.insert(id, false)),
+                false => below.left += 1,
+            }
+        }
+        below
+    }
+
+    /// Checks that a horizon says what lay below its root: everything that is not forgotten already, but for files that
+    /// have nothing to lose.
+    pub(crate) fn check_horizon(&self, op: &Horizon, chunk_bytes: u64) -> Result<(), String> {
+        let before = Hlc(op.before);
+        let below = self.below(op.root, before);
+        let ids = |bytes: &[u8]| frieze_wire::forget::decode_ids(bytes).unwrap_or_default();
+        let told: BTreeMap<u64, bool> = ids(&op.named)
+            .into_iter()
+            .map(|id| (id, false))
+            .chain(ids(&op.nameless).into_iter().map(|id| (id, true)))
+            .collect();
+        if let Some((id, gone)) = told.iter().find(|(id, gone)| below.inodes.get(id) != Some(gone)) {
+            return Err(format!("inode {id} is forgotten (without a name: {gone}); below there is {below:?}"));
+        }
+        let missing = below.inodes.iter().find(|(id, gone)| {
+            let known = self.horizons.is_gone(**id) || (!**gone && self.horizons.before(**id) >= before);
+            let keeps = |id: u64| self.bytes(id).keeps_all(**gone, before, self.horizons.before(id), chunk_bytes);
+            // Two names that went at once, one of them elsewhere: which was the last is for the server to say.
+            let here = self.homes(**id, before).is_subset(&below.directories) || **id == op.root;
+            here && !known && !told.contains_key(id) && (below.directories.contains(id) || !keeps(**id))
+        });
+        match missing {
+            Some((id, gone)) => Err(format!("inode {id} (without a name: {gone}) is left out")),
+            None => Ok(()),
+        }
+    }
+
+    /// How many files a forgetting leaves alone because they have names elsewhere.
+    pub(crate) fn left_alone(&self, root: u64, before: Hlc) -> u64 {
+        self.below(root, before).left
+    }
+}
+
+impl Bytes {
+    /// True if no record stamped up to `before` could be given up: each shows at it or now, or was given up before, when
+    /// what was before `known` was forgotten. Of a file that is `gone` there is none.
+    fn keeps_all(&self, gone: bool, before: Hlc, known: Hlc, chunk_bytes: u64) -> bool {
+        let all = Cut { upto: before, without: &[] };
+        let mut records = self.writes(all).flat_map(|(stamp, write)| {
+            let chunks = write.offset / chunk_bytes..=(write.end() - 1) / chunk_bytes;
+            chunks.map(move |chunk| {
+                let start = write.offset.max(chunk * chunk_bytes);
+                (stamp, start, write.end().min((chunk + 1) * chunk_bytes))
+            })
+        });
+        let [before, now, then] = [before, Hlc::MAX, known].map(|upto| self.tops(0, u64::MAX, upto));
+        let shows = |tops: &[(u64, u64, Hlc)], (stamp, start, end): (Hlc, u64, u64)| {
+            tops.iter().any(|(from, to, top)| *top == stamp && (*from).max(start) < (*to).min(end))
+        };
+        records.all(|record| {
+            let shown = !gone && (shows(&before, record) || shows(&now, record));
+            shown || (record.0 <= known && !shows(&then, record))
+        })
+    }
+}

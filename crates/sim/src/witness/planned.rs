@@ -1,0 +1,67 @@
+//! Requests that the server makes a transaction of, edits and forgettings: what it made of them stands in its log.
+
+use frieze_base::Reason;
+use frieze_wire::forget::{Forget, Horizon};
+use frieze_wire::txn::{Op, Transaction};
+
+use super::{CHUNK_BYTES, Witness};
+use crate::journal::{Act, Effect, LogPlace};
+use crate::violation::{Rule, Verdict, broken};
+
+impl Witness {
+    /// What the server made of the request of `effect`; `None` if the disk stopped before it could be read.
+    pub(super) fn planned(&self, effect: &Effect, index: u64) -> Verdict<Option<Op>> {
+        let Some((_, batch)) = self.machine.logged(index) else {
+            return match self.machine.is_dying() {
+                true => Ok(None),
+                false => broken(Rule::Durable, format!("entry {index} is said to be in the log, and cannot be read")),
+            };
+        };
+        let one = match <[Transaction; 1]>::try_from(batch.transactions) {
+            Ok([one]) => one,
+            Err(all) => return broken(Rule::Once, format!("a request is one of {} transactions", all.len())),
+        };
+        let named = (one.session, one.seq) == (effect.session, effect.seq);
+        match one.op {
+            Some(op @ (Op::Edit(_) | Op::Forget(_))) if named => Ok(Some(op)),
+            other => broken(
+                Rule::Once,
+                format!("for request {} of session {} the log has {other:?}", effect.seq, effect.session),
+            ),
+        }
+    }
+
+    /// What a restart found in the log of a request that the server died over.
+    pub(super) fn planned_in_doubt(&mut self, doubt: Effect) -> Verdict<Effect> {
+        let (Act::Planned, LogPlace::Meta(index)) = (&doubt.act, doubt.place) else { return Ok(doubt) };
+        let Some(op) = self.planned(&doubt, index)? else {
+            return broken(Rule::Durable, format!("entry {index} was recovered and cannot be read"));
+        };
+        Ok(Effect { act: Act::Txn(Box::new(op)), ..doubt })
+    }
+
+    /// A forgetting is about what was asked for, all of it and nothing else.
+    pub(super) fn check_forget(&self, ask: &Forget, op: &Horizon) -> Verdict {
+        let wrong = |words: String| broken(Rule::SameForEver, format!("{ask:?}: {words}"));
+        if op.before != ask.before {
+            return wrong(format!("forgets what was before {}", op.before));
+        }
+        match self.forgotten_root(ask) {
+            Ok(root) if root == op.root => {}
+            other => return wrong(format!("is about inode {}, expected {other:?}", op.root)),
+        }
+        self.model.tree.check_horizon(op, CHUNK_BYTES).or_else(wrong)
+    }
+
+    /// The file or directory that a forgetting is about.
+    pub(crate) fn forgotten_root(&self, ask: &Forget) -> Result<u64, Reason> {
+        let tree = &self.model.tree;
+        let before = frieze_hlc::Hlc(ask.before);
+        let root = match tree.resolve(&ask.target, frieze_hlc::Hlc::MAX) {
+            Err(Reason::NotFound) => tree.resolve(&ask.target, before),
+            found => found,
+        }?;
+        // What did not exist then has nothing to forget.
+        tree.node(root, before).map(|_| root).ok_or(Reason::InvalidArgument)
+    }
+}
