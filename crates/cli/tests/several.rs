@@ -5,6 +5,8 @@
 
 #[path = "several/away.rs"]
 mod away;
+#[path = "several/directories.rs"]
+mod directories;
 #[path = "several/locks.rs"]
 mod locks;
 #[path = "several/names.rs"]

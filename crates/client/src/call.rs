@@ -196,7 +196,11 @@ impl Shared {
         op: Op,
         granted: Option<&Granted>,
     ) -> Result<TxnReply, Error> {
-        expect_txn(self, self.ask_numbered(caller, txn(durability, op), granted)?)
+        let mut reply = expect_txn(self, self.ask_numbered(caller, txn(durability, op), granted)?)?;
+        if let Some(granted) = granted {
+            granted.note_parents(&mut reply);
+        }
+        Ok(reply)
     }
 
     /// A request that changes something, with a number of its own.

@@ -1,31 +1,53 @@
 //! What the session holds of the server for a while: the right to cache, and locks.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use frieze_base::{Reason, Seq};
 use frieze_wire::Holds;
 use frieze_wire::holding::{CancelLock, Lock, LockOutcome, LockRange, Recalls, RecallsReply, TestLock};
-use frieze_wire::message::{Reply, Request, RequestBody};
+use frieze_wire::message::{Attr, Reply, Request, RequestBody, TxnReply};
 
 use crate::call::{Ask, Shared};
 use crate::connection::Connection;
 use crate::{Client, Error};
 
-/// How long the last answer may be used without asking again.
+/// How long the last answer may be used without asking again, and what else came with it.
 #[derive(Debug, Default)]
-pub struct Granted(AtomicU32);
+pub struct Granted {
+    holds: AtomicU32,
+    parents: Mutex<Parents>,
+}
+
+/// What came with the answer to a change of names: the directories it changed.
+#[derive(Clone, Debug, Default)]
+pub struct Parents {
+    /// Their attributes just after; empty if nothing was said of them.
+    pub attrs: Vec<Attr>,
+    /// For how many milliseconds they may be used.
+    pub holds_ms: u32,
+}
 
 impl Granted {
     /// What the last answer said; nothing before the first.
     pub fn holds(&self) -> Holds {
-        let bits = self.0.load(Ordering::Relaxed);
+        let bits = self.holds.load(Ordering::Relaxed);
         Holds { names_ms: bits as u16, files_ms: (bits >> 16) as u16 }
     }
 
+    /// The directories that the last change of names changed. Taken once.
+    pub fn take_parents(&self) -> Parents {
+        std::mem::take(&mut *self.parents.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(crate) fn note_parents(&self, reply: &mut TxnReply) {
+        let said = Parents { attrs: std::mem::take(&mut reply.parents), holds_ms: reply.parents_ms };
+        *self.parents.lock().unwrap_or_else(PoisonError::into_inner) = said;
+    }
+
     pub(crate) fn note(&self, holds: Holds) {
-        self.0.store(u32::from(holds.names_ms) | u32::from(holds.files_ms) << 16, Ordering::Relaxed);
+        self.holds.store(u32::from(holds.names_ms) | u32::from(holds.files_ms) << 16, Ordering::Relaxed);
     }
 }
 

@@ -58,7 +58,7 @@ pub use frieze_wire::timeline::{
 };
 pub use frieze_wire::txn::{Caller, SetAttr, Special, Target, TimeValue};
 pub use fs::{CreateMode, Fs, OpenFlags, RenameMode, XattrMode};
-pub use holding::{Granted, Recaller};
+pub use holding::{Granted, Parents, Recaller};
 /// What differs beside a name: bits of [`Difference::flags`].
 pub mod flags {
     pub use frieze_wire::timeline::{CONTENT, MODE, OWNER, REPLACED, TIMES, XATTRS};

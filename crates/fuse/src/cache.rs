@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use crate::notify::Kernel;
 use frieze_base::{FastMap, InodeId, MonoTime};
-use frieze_client::{Granted, Holds, RecallsReply};
+use frieze_client::{Attr, Granted, Holds, Parents, RecallsReply};
 
 /// What the kernel was given, and for how long.
 #[derive(Default)]
@@ -79,6 +79,18 @@ impl Asking {
         Promise { began: self.began, sent: self.sent, directory: Some(directory), inode: None, holds }
     }
 
+    /// The directories that a change of names has changed: their attributes, and the promises of them.
+    pub(crate) fn parents(&self) -> Vec<(Attr, Promise)> {
+        let Parents { attrs, holds_ms } = self.granted.take_parents();
+        let holds = Holds { files_ms: u16::try_from(holds_ms).unwrap_or(u16::MAX), ..Holds::NONE };
+        let promise = self.promise(None, None);
+        let of = |attr: Attr| {
+            let promise = promise.of_inode(InodeId(attr.inode), holds);
+            (attr, promise)
+        };
+        attrs.into_iter().map(of).collect()
+    }
+
     /// The promise of an answer about a name in `directory` and about `inode`, where it has them.
     pub(crate) fn promise(&self, directory: Option<InodeId>, inode: Option<InodeId>) -> Promise {
         Promise { began: self.began, sent: self.sent, directory, inode, holds: self.granted.holds() }
@@ -89,6 +101,11 @@ impl Promise {
     /// The directory whose names it is about.
     pub(crate) fn directory(&self) -> Option<InodeId> {
         self.directory
+    }
+
+    /// The same about an inode alone, which holds for another time.
+    pub(crate) fn of_inode(self, inode: InodeId, holds: Holds) -> Promise {
+        Promise { directory: None, inode: Some(inode), holds, ..self }
     }
 
     /// The same about another inode: of a listing, each entry.

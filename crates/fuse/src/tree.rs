@@ -305,7 +305,11 @@ impl Operations for Tree {
         let node = self.node(node)?;
         match &node.place {
             Place::Tree => {
-                let asking = self.asking().filter(|_| !node.when.is_past());
+                let is_past = node.when.is_past();
+                if !is_past && let Some((attr, promise)) = self.whole.attributes(&self.cache, node.inode) {
+                    return Ok(Entry { promise: Some(promise), ..self.entry(node.id, &attr, node.when) });
+                }
+                let asking = self.asking().filter(|_| !is_past);
                 let target = Target::inode(node.inode);
                 let attr = self.ask_noting(who, node.when, asking.as_ref(), |fs| fs.stat(&target))?.attr;
                 let promise = asking.map(|asking| asking.promise(None, Some(node.inode)));
@@ -340,11 +344,13 @@ impl Operations for Tree {
             self.privileges_given.fetch_add(1, std::sync::atomic::Ordering::AcqRel);
         }
         let asking = self.asking().filter(|_| !groups_matter);
+        let changing = self.whole.change(inode, None);
         let reply = if groups_matter {
             self.ask_knowing_groups(who, self.base, |fs| fs.set_attr(request.clone()))
         } else {
             self.ask_noting(who, self.base, asking.as_ref(), |fs| fs.set_attr(request.clone()))
         }?;
+        changing.done(&[], Vec::new());
         self.made(who, reply.attr, &target, asking.as_ref(), None)
     }
 
@@ -366,7 +372,7 @@ impl Operations for Tree {
             let make = |fs: &Fs| fs.create(&target, mode, CreateMode::Exclusive);
             let changing = self.whole.change(InodeId(parent.0), None);
             let file = self.ask_to_make(who, mode, asking.as_ref(), make)?;
-            changing.done(&[(InodeId(parent.0), Change::Adds(name))]);
+            changing.done(&[(InodeId(parent.0), Change::Adds(name))], parents(asking.as_ref()));
             let attr = file.attr().clone();
             self.close(file);
             return self.made(who, Some(attr), &target, asking.as_ref(), Some(parent));
@@ -375,7 +381,7 @@ impl Operations for Tree {
         let asking = self.asking();
         let changing = self.whole.change(InodeId(parent.0), None);
         let reply = self.ask_to_make(who, mode, asking.as_ref(), |fs| fs.special(&target, mode, special))?;
-        changing.done(&[(InodeId(parent.0), Change::Adds(name))]);
+        changing.done(&[(InodeId(parent.0), Change::Adds(name))], parents(asking.as_ref()));
         self.made(who, reply.attr, &target, asking.as_ref(), Some(parent))
     }
 
@@ -384,7 +390,7 @@ impl Operations for Tree {
         let asking = self.asking();
         let (looking, changing) = (self.whole.look(), self.whole.change(InodeId(parent.0), None));
         let reply = self.ask_noting(who, self.base, asking.as_ref(), |fs| fs.mkdir(&target, mode & MODE_MASK))?;
-        changing.done(&[(InodeId(parent.0), Change::Adds(name))]);
+        changing.done(&[(InodeId(parent.0), Change::Adds(name))], parents(asking.as_ref()));
         if let Some(asking) = asking.as_ref().filter(|_| reply.empty_ms > 0) {
             let promise = asking.promise_of_empty(InodeId(reply.id), reply.empty_ms);
             looking.saw(promise, std::iter::empty());
@@ -398,7 +404,7 @@ impl Operations for Tree {
         let asking = self.asking();
         let changing = self.whole.change(InodeId(parent.0), None);
         let reply = self.ask_noting(who, self.base, asking.as_ref(), |fs| fs.symlink(to, &target))?;
-        changing.done(&[(InodeId(parent.0), Change::Adds(name))]);
+        changing.done(&[(InodeId(parent.0), Change::Adds(name))], parents(asking.as_ref()));
         self.made(who, reply.attr, &target, asking.as_ref(), Some(parent))
     }
 
@@ -412,23 +418,26 @@ impl Operations for Tree {
         let link = |fs: &Fs| fs.link(&Target::inode(file.inode), &target);
         let changing = self.whole.change(InodeId(parent.0), None);
         let reply = self.ask_noting(who, self.base, asking.as_ref(), link)?;
-        changing.done(&[(InodeId(parent.0), Change::Adds(name))]);
+        changing.done(&[(InodeId(parent.0), Change::Adds(name))], parents(asking.as_ref()));
         self.made(who, reply.attr, &target, asking.as_ref(), Some(parent))
     }
 
     fn unlink(&self, who: Who, parent: NodeId, name: &[u8]) -> Result<(), Errno> {
         let target = self.old_name(parent, name)?;
+        let asking = self.asking();
         let changing = self.whole.change(InodeId(parent.0), None);
-        self.ask(who, self.base, |fs| fs.unlink(&target))?;
-        changing.done(&[(InodeId(parent.0), Change::Removes(name))]);
+        self.ask_noting(who, self.base, asking.as_ref(), |fs| fs.unlink(&target))?;
+        changing.done(&[(InodeId(parent.0), Change::Removes(name))], parents(asking.as_ref()));
         Ok(())
     }
 
     fn rmdir(&self, who: Who, parent: NodeId, name: &[u8]) -> Result<(), Errno> {
         let target = self.old_name(parent, name)?;
+        let asking = self.asking();
         let changing = self.whole.change(InodeId(parent.0), None);
-        self.ask(who, self.base, |fs| fs.rmdir(&target))?;
-        changing.done(&[(InodeId(parent.0), Change::Removes(name))]);
+        let reply = self.ask_noting(who, self.base, asking.as_ref(), |fs| fs.rmdir(&target))?;
+        self.whole.forget_attributes(InodeId(reply.id));
+        changing.done(&[(InodeId(parent.0), Change::Removes(name))], parents(asking.as_ref()));
         Ok(())
     }
 
@@ -442,12 +451,18 @@ impl Operations for Tree {
             RenameHow::NoReplace => RenameMode::NoReplace,
             RenameHow::Exchange => RenameMode::Exchange,
         };
+        let asking = self.asking();
         let changing = self.whole.change(left, Some(entered));
-        self.ask(who, self.base, |fs| fs.rename(&from, &to, mode))?;
+        self.ask_noting(who, self.base, asking.as_ref(), |fs| fs.rename(&from, &to, mode))?;
+        let parents = parents(asking.as_ref());
+        if parents.is_empty() {
+            // A directory may have moved, or gone.
+            self.whole.forget_all_attributes();
+        }
         match how {
-            RenameHow::Exchange => changing.done(&[]),
+            RenameHow::Exchange => changing.done(&[], parents),
             // In this order, for a name that was moved to itself.
-            _ => changing.done(&[(left, Change::Removes(old)), (entered, Change::Adds(new))]),
+            _ => changing.done(&[(left, Change::Removes(old)), (entered, Change::Adds(new))], parents),
         }
         Ok(())
     }
@@ -461,7 +476,7 @@ impl Operations for Tree {
         let make = |fs: &Fs| fs.create_with(&target, mode, if_there, flags);
         let changing = self.whole.change(InodeId(parent.0), None);
         let file = self.ask_to_make(who, mode, asking.as_ref(), make)?;
-        changing.done(&[(InodeId(parent.0), Change::Adds(name))]);
+        changing.done(&[(InodeId(parent.0), Change::Adds(name))], parents(asking.as_ref()));
         let mut attr = file.attr().clone();
         if how.truncate && attr.size > 0 {
             attr = self.truncate(who, InodeId(attr.inode))?;
@@ -609,7 +624,10 @@ impl Operations for Tree {
             2 => XattrMode::Replace,
             _ => return Err(Errno::EINVAL),
         };
-        self.ask(who, self.base, |fs| fs.set_xattr(&Target::inode(inode), name, value, mode)).map(drop)
+        let changing = self.whole.change(inode, None);
+        self.ask(who, self.base, |fs| fs.set_xattr(&Target::inode(inode), name, value, mode))?;
+        changing.done(&[], Vec::new());
+        Ok(())
     }
 
     fn getxattr(&self, who: Who, node: NodeId, name: &[u8]) -> Result<Vec<u8>, Errno> {
@@ -633,7 +651,10 @@ impl Operations for Tree {
     fn removexattr(&self, who: Who, node: NodeId, name: &[u8]) -> Result<(), Errno> {
         let inode = self.writable(node)?;
         refuse_foreign_xattr(name)?;
-        self.ask(who, self.base, |fs| fs.remove_xattr(&Target::inode(inode), name)).map(drop)
+        let changing = self.whole.change(inode, None);
+        self.ask(who, self.base, |fs| fs.remove_xattr(&Target::inode(inode), name))?;
+        changing.done(&[], Vec::new());
+        Ok(())
     }
 
     fn access(&self, who: Who, node: NodeId, mask: u32) -> Result<(), Errno> {
@@ -653,6 +674,11 @@ impl Operations for Tree {
         drop(self.files.drain());
         drop(self.dirs.drain());
     }
+}
+
+/// What the answer to a change of names says of the directories it changed.
+fn parents(asking: Option<&Asking>) -> Vec<(Attr, Promise)> {
+    asking.map_or(Vec::new(), Asking::parents)
 }
 
 /// A lock as the server knows it.

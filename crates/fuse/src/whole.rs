@@ -7,6 +7,9 @@
 //! nobody else has changed the directory, as long as it lasts and is not recalled; a new grant prolongs it only while it
 //! still does. This mount's own changes are counted here from before they are sent: while one is under way nothing is said,
 //! and a listing that one overtook is no use. What may have failed or not is forgotten.
+//!
+//! The same change tells what its directories are like now, and the kernel asks for that before the next change in them,
+//! to see whether the program may make it. So it is kept here too, as long as nothing else may have changed them.
 //! Leaves to others: whether a grant still holds ([`crate::cache`]).
 
 use std::collections::BTreeSet;
@@ -14,6 +17,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use frieze_base::{FastMap, FastSet, InodeId, NAME_BYTES_MAX};
+use frieze_client::Attr;
 
 use crate::cache::{Cache, Promise};
 
@@ -26,8 +30,10 @@ struct State {
     directories: FastMap<InodeId, Directory>,
     /// Names of all directories.
     names: usize,
+    /// Attributes of directories as the last change in them left them.
+    attributes: FastMap<InodeId, (Attr, Promise)>,
     /// Changes of this mount that are under way, by directory.
-    changing: FastMap<InodeId, u32>,
+    changing: FastMap<InodeId, UnderWay>,
     /// Answers under way that may tell of a whole directory.
     looking: u32,
     /// Directories that this mount changed since the first of those was asked for.
@@ -40,6 +46,13 @@ struct Directory {
     /// The newest grant of those that follow each other without a gap.
     promise: Promise,
     names: BTreeSet<Box<[u8]>>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct UnderWay {
+    count: u32,
+    /// Several were under way at a time: which of them ran last is not known.
+    is_mixed: bool,
 }
 
 /// What a change does to the names of a directory, once it has run.
@@ -95,15 +108,41 @@ impl Whole {
         Looking(self)
     }
 
-    /// To be called before a change is sent that adds names to these directories or removes them.
+    /// To be called before a change is sent that adds names to these directories or removes them, or changes their attributes.
     pub(crate) fn change(&self, directory: InodeId, other: Option<InodeId>) -> Changing<'_> {
         let directories = [Some(directory), other.filter(|other| *other != directory)];
         let mut state = self.lock();
         for directory in directories.into_iter().flatten() {
-            *state.changing.entry(directory).or_default() += 1;
+            let under_way = state.changing.entry(directory).or_default();
+            under_way.count += 1;
+            under_way.is_mixed |= under_way.count > 1;
             state.note_change(directory);
         }
         Changing { whole: self, directories }
+    }
+
+    /// The attributes of a directory, if nobody can have changed it since this mount did.
+    pub(crate) fn attributes(&self, cache: &Cache, directory: InodeId) -> Option<(Attr, Promise)> {
+        let mut state = self.lock();
+        let (_, promise) = state.attributes.get(&directory)?;
+        if !cache.is_kept(promise) {
+            state.attributes.remove(&directory);
+            return None;
+        }
+        if state.changing.contains_key(&directory) {
+            return None;
+        }
+        state.attributes.get(&directory).cloned()
+    }
+
+    /// This inode was changed by other means than its names, or has gone.
+    pub(crate) fn forget_attributes(&self, id: InodeId) {
+        self.lock().attributes.remove(&id);
+    }
+
+    /// Directories were moved or replaced.
+    pub(crate) fn forget_all_attributes(&self) {
+        self.lock().attributes.clear();
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -145,9 +184,21 @@ impl Drop for Looking<'_> {
 }
 
 impl Changing<'_> {
-    /// It has run, and this is what it did.
-    pub(crate) fn done(mut self, changes: &[(InodeId, Change<'_>)]) {
+    /// It has run, and this is what it did, and what the directories are like now as far as the server said.
+    pub(crate) fn done(mut self, changes: &[(InodeId, Change<'_>)], now: Vec<(Attr, Promise)>) {
         let mut state = self.whole.lock();
+        for directory in self.directories.into_iter().flatten() {
+            state.attributes.remove(&directory);
+        }
+        for (attr, promise) in now {
+            let directory = InodeId(attr.inode);
+            if state.changing.get(&directory).is_some_and(|under_way| !under_way.is_mixed) {
+                if state.attributes.len() >= ATTRIBUTES_MAX {
+                    state.attributes.clear();
+                }
+                state.attributes.insert(directory, (attr, promise));
+            }
+        }
         for (directory, change) in changes {
             let Some(known) = state.directories.get_mut(directory) else { continue };
             match change {
@@ -178,6 +229,7 @@ impl Drop for Changing<'_> {
         let mut state = self.whole.lock();
         for directory in std::mem::take(&mut self.directories).into_iter().flatten() {
             state.forget(directory);
+            state.attributes.remove(&directory);
             state.changed_by_us(directory);
         }
     }
@@ -201,9 +253,9 @@ impl State {
 
     fn changed_by_us(&mut self, directory: InodeId) {
         self.note_change(directory);
-        if let Some(count) = self.changing.get_mut(&directory) {
-            *count -= 1;
-            if *count == 0 {
+        if let Some(under_way) = self.changing.get_mut(&directory) {
+            under_way.count -= 1;
+            if under_way.count == 0 {
                 self.changing.remove(&directory);
             }
         }
@@ -212,6 +264,8 @@ impl State {
 
 /// Names that are kept: about 64 bytes each.
 const NAMES_MAX: usize = 1 << 18;
+/// Directories whose attributes are kept: those in which something was changed in the last seconds.
+const ATTRIBUTES_MAX: usize = 1 << 12;
 /// Directories changed while one is being listed.
 const CHANGED_MAX: usize = 1 << 16;
 /// A grant with less left than this is prolonged: a fifth of its usual life.

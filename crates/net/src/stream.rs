@@ -6,8 +6,10 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::net::{
     AddressFamily, RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown, SocketAddrUnix, SocketFlags, SocketType,
     sockopt,
@@ -24,6 +26,8 @@ pub struct Stream(Arc<Connected>);
 struct Connected {
     socket: Socket,
     peer: String,
+    /// How long one receive waits, nanoseconds; 0 is for ever.
+    receive_tick_ns: AtomicU64,
 }
 
 #[derive(Debug)]
@@ -75,7 +79,7 @@ impl Stream {
                 sockopt::set_socket_send_buffer_size(unix, UNIX_BUFFER_BYTES)?;
             }
         }
-        Ok(Stream(Arc::new(Connected { socket, peer })))
+        Ok(Stream(Arc::new(Connected { socket, peer, receive_tick_ns: AtomicU64::new(0) })))
     }
 
     /// Who is at the other end, for messages.
@@ -113,16 +117,45 @@ impl Stream {
     /// Sets how long one receive and one send may wait before they give `AGAIN`.
     pub(crate) fn set_ticks(&self, receive: Duration, send: Duration) -> io::Result<()> {
         sockopt::set_socket_timeout(self.fd(), sockopt::Timeout::Recv, Some(receive))?;
+        self.0.receive_tick_ns.store(receive.as_nanos() as u64, Ordering::Relaxed);
         sockopt::set_socket_timeout(self.fd(), sockopt::Timeout::Send, Some(send))?;
         Ok(())
     }
 
     /// Receives what is there, waiting for at least a byte. 0: the peer has ended its direction.
     pub(crate) fn receive(&self, into: &mut [u8], flags: RecvFlags) -> io::Result<usize> {
+        if !self.is_unix() || flags.contains(RecvFlags::DONTWAIT) {
+            return self.receive_once(into, flags);
+        }
+        // Who sleeps in recv(2) on a Unix socket is woken as well when the peer takes what was sent to it, only to sleep
+        // again: two switches of threads a request. Who sleeps in poll(2) is not.
+        loop {
+            match self.receive_once(into, flags | RecvFlags::DONTWAIT) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.await_bytes()?,
+                done => return done,
+            }
+        }
+    }
+
+    fn receive_once(&self, into: &mut [u8], flags: RecvFlags) -> io::Result<usize> {
         loop {
             match rustix::net::recv(self.fd(), &mut *into, flags) {
                 Err(rustix::io::Errno::INTR) => {}
                 done => return Ok(done?.1),
+            }
+        }
+    }
+
+    /// Sleeps until there is something to receive or the peer has ended; `WouldBlock` after a tick.
+    fn await_bytes(&self) -> io::Result<()> {
+        let tick_ns = self.0.receive_tick_ns.load(Ordering::Relaxed);
+        let tick = Timespec { tv_sec: (tick_ns / 1_000_000_000) as i64, tv_nsec: (tick_ns % 1_000_000_000) as i64 };
+        loop {
+            let fd = self.fd();
+            match rustix::event::poll(&mut [PollFd::new(&fd, PollFlags::IN)], (tick_ns > 0).then_some(&tick)) {
+                Err(rustix::io::Errno::INTR) => {}
+                Ok(0) => return Err(io::ErrorKind::WouldBlock.into()),
+                done => return Ok(done.map(drop)?),
             }
         }
     }

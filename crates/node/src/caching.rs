@@ -256,20 +256,20 @@ pub(crate) struct Gate {
 impl Responder for Gate {
     fn respond(&self, request: &FrameHeader, result: Result<Reply, Fault>, payload: &[u8], payload_crc: u32) {
         let mut keys = self.keys.clone();
-        keys.extend(result.as_ref().ok().and_then(inode_of).map(Key::inode));
+        keys.extend(result.iter().flat_map(inodes_of).map(Key::inode));
         let (to, header, payload) = (self.to.clone(), *request, payload.to_vec());
         let answer = Box::new(move || to.respond(&header, result, &payload, payload_crc));
         self.caching.when_seen((request.session, request.seq), &keys, answer);
     }
 }
 
-/// The inode that an answer is about.
-fn inode_of(reply: &Reply) -> Option<InodeId> {
+/// The inodes that an answer is about.
+fn inodes_of(reply: &Reply) -> Vec<InodeId> {
     match reply {
-        Reply::Stat(reply) => Some(InodeId(reply.attr.inode)),
-        Reply::List(reply) => Some(InodeId(reply.inode)),
-        Reply::Open(reply) => Some(InodeId(reply.attr.inode)),
-        Reply::Txn(reply) => reply.attr.as_ref().map(|attr| InodeId(attr.inode)),
-        _ => None,
+        Reply::Stat(reply) => vec![InodeId(reply.attr.inode)],
+        Reply::List(reply) => vec![InodeId(reply.inode)],
+        Reply::Open(reply) => vec![InodeId(reply.attr.inode)],
+        Reply::Txn(reply) => reply.attr.iter().chain(&reply.parents).map(|attr| InodeId(attr.inode)).collect(),
+        _ => Vec::new(),
     }
 }

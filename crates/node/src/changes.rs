@@ -10,7 +10,7 @@ use frieze_hlc::Hlc;
 use frieze_namespace::Inode;
 use frieze_wire::frame::{FrameHeader, PAYLOAD_BYTES_MAX};
 use frieze_wire::message::{Durability as When, FileKind, Reply, Txn, TxnReply, View, Write, WriteReply};
-use frieze_wire::txn::{Caller, CloseSession, Grant, MakeKind, Op, Settle, Transaction};
+use frieze_wire::txn::{Caller, CloseSession, Grant, MakeKind, Op, RENAME_EXCHANGE, Settle, Transaction};
 
 use crate::caching::Asking;
 use crate::capability::Capability;
@@ -296,6 +296,8 @@ impl Engine {
         }
         let makes_directory = matches!(&op, Op::Make(make) if matches!(make.kind, Some(MakeKind::Directory(_))));
         let makes_file = matches!(&op, Op::Make(make) if matches!(make.kind, Some(MakeKind::File(_))));
+        let parents = asking.session.map_or(Vec::new(), |_| names_changed_in(&op));
+        let renames = matches!(&op, Op::Rename(_));
         // Held until the transaction has run: no write falls between what is measured and what is decided.
         let held = settles.then(|| self.data.hold_writes());
         match &mut op {
@@ -345,6 +347,10 @@ impl Engine {
         }
         // Apart, so that the namespace is not held while the attributes are looked up in it.
         let now = self.meta.namespace().current(id).cloned();
+        let moves_directory = renames && now.as_ref().is_none_or(Inode::is_directory);
+        if !moves_directory {
+            self.tell_parents(asking, &parents, &mut reply)?;
+        }
         if let Some(inode) = now {
             reply.attr = Some(self.attr(id, &inode, View::NOW)?.0);
         }
@@ -360,6 +366,22 @@ impl Engine {
             reply.capability = self.mint.seal(&capability);
         }
         Ok(reply)
+    }
+
+    /// Lets the session of `asking` cache the attributes of directories that it has just changed.
+    fn tell_parents(&self, asking: &Asking, parents: &[InodeId], reply: &mut TxnReply) -> Result<(), Fault> {
+        let Some(session) = asking.session else { return Ok(()) };
+        // Granted first: what changes after they are looked up is recalled.
+        let granted = parents.iter().map(|id| self.caching.give(session, Key::inode(*id))).min();
+        let Some(ms) = granted.filter(|ms| *ms > 0) else { return Ok(()) };
+        for id in parents {
+            let now = self.meta.namespace().current(*id).cloned();
+            if let Some(inode) = now {
+                reply.parents.push(self.attr(*id, &inode, View::NOW)?.0);
+            }
+        }
+        reply.parents_ms = ms.into();
+        Ok(())
     }
 
     /// A frame made by hand can claim that a file was opened for writing. What shows that it was is a grant that the
@@ -446,6 +468,22 @@ impl Engine {
         });
         self.durability.when_durable(self.ticket(), reply);
     }
+}
+
+/// The directories whose names, and of other directories nothing, an operation changes; empty where that cannot be told.
+fn names_changed_in(op: &Op) -> Vec<InodeId> {
+    let (one, other) = match op {
+        Op::Make(op) => (&op.target, None),
+        Op::Link(op) => (&op.name, None),
+        Op::Remove(op) => (&op.target, None),
+        Op::Rename(op) if op.flags != RENAME_EXCHANGE => (&op.from, Some(&op.to).filter(|to| to.base != op.from.base)),
+        _ => return Vec::new(),
+    };
+    let targets = [Some(one), other].into_iter().flatten();
+    if targets.clone().any(|target| target.path.contains(&b'/')) {
+        return Vec::new();
+    }
+    targets.map(|target| InodeId(target.base)).collect()
 }
 
 /// The directory in which an operation makes a name that its answer tells of.

@@ -483,6 +483,13 @@ pub struct TxnReply {
     /// names, of which there are none yet.
     #[prost(uint32, tag = "6")]
     pub empty_ms: u32,
+    /// After a change of names by a session that asked for grants: attributes just after of the directories whose names it
+    /// changed. None after an exchange of names and after the renaming of a directory, which change other directories too.
+    #[prost(message, repeated, tag = "7")]
+    pub parents: Vec<Attr>,
+    /// For how many milliseconds the session may cache those attributes.
+    #[prost(uint32, tag = "8")]
+    pub parents_ms: u32,
 }
 
 /// Asks for the current time of the server, or what a text means as an instant.

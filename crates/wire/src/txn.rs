@@ -134,6 +134,9 @@ pub struct Remove {
     pub directory: bool,
 }
 
+/// In [`Rename::flags`]: the two names change places.
+pub const RENAME_EXCHANGE: u32 = 2;
+
 /// Moves a name.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct Rename {
@@ -143,7 +146,7 @@ pub struct Rename {
     /// The new name.
     #[prost(message, required, tag = "2")]
     pub to: Target,
-    /// 0 replaces, 1 is `RENAME_NOREPLACE`, 2 is `RENAME_EXCHANGE`.
+    /// 0 replaces, 1 is `RENAME_NOREPLACE`, 2 is [`RENAME_EXCHANGE`].
     #[prost(uint32, tag = "3")]
     pub flags: u32,
 }

@@ -361,12 +361,16 @@ fn replies() -> Vec<(&'static str, Reply)> {
                 existed: true,
                 attr: Some(attr()),
                 capability: vec![1, 2, 3],
-                empty_ms: 0,
+                ..TxnReply::default()
             }),
         ),
         (
             "txn.empty_directory",
             Reply::Txn(TxnReply { stamp: AT, id: 77, attr: Some(attr()), empty_ms: 5000, ..TxnReply::default() }),
+        ),
+        (
+            "txn.parents",
+            Reply::Txn(TxnReply { stamp: AT, id: 77, parents: vec![attr()], parents_ms: 5000, ..TxnReply::default() }),
         ),
         ("now", Reply::Now(NowReply { at: AT, precision_us: 250, earliest: 1, stable: AT - 1 })),
         (

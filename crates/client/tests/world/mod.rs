@@ -368,7 +368,7 @@ impl State {
                 self.stamp += 1;
                 let (id, existed, capability) = self.change(session, op)?;
                 let attr = self.files.contains_key(&id).then(|| self.attr(id));
-                Reply::Txn(TxnReply { stamp: self.stamp, id, existed, attr, capability, empty_ms: 0 })
+                Reply::Txn(TxnReply { stamp: self.stamp, id, existed, attr, capability, ..TxnReply::default() })
             }
             Request::Now(now) if now.name.is_empty() => {
                 Reply::Now(NowReply { at: self.stamp, precision_us: 1, earliest: 0, stable: self.stamp })

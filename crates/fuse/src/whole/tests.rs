@@ -73,10 +73,10 @@ fn own_changes_are_known_when_they_have_run_and_nothing_is_said_before() {
     let world = World::listed();
     let changing = world.whole.change(DIR, None);
     assert!(!world.is_absent(b"c") && !world.is_absent(b"d"));
-    changing.done(&[(DIR, Change::Adds(b"c"))]);
+    changing.done(&[(DIR, Change::Adds(b"c"))], Vec::new());
     assert!(!world.is_absent(b"c"));
     assert!(world.is_absent(b"d"));
-    world.whole.change(DIR, Some(DIR)).done(&[(DIR, Change::Removes(b"a")), (DIR, Change::Adds(b"d"))]);
+    world.whole.change(DIR, Some(DIR)).done(&[(DIR, Change::Removes(b"a")), (DIR, Change::Adds(b"d"))], Vec::new());
     assert!(world.is_absent(b"a"));
     assert!(!world.is_absent(b"d"));
 }
@@ -97,19 +97,19 @@ fn a_listing_that_an_own_change_overlapped_is_no_use() {
         |world| {
             let changing = world.whole.change(DIR, None);
             world.list();
-            changing.done(&[(DIR, Change::Adds(b"c"))]);
+            changing.done(&[(DIR, Change::Adds(b"c"))], Vec::new());
         },
         // Ended while it was under way.
         |world| {
             let changing = world.whole.change(DIR, None);
             let looking = world.whole.look();
-            changing.done(&[(DIR, Change::Adds(b"c"))]);
+            changing.done(&[(DIR, Change::Adds(b"c"))], Vec::new());
             looking.saw(world.promise(4000), std::iter::empty());
         },
         // Run while it was under way.
         |world| {
             let looking = world.whole.look();
-            world.whole.change(DIR, None).done(&[(DIR, Change::Adds(b"c"))]);
+            world.whole.change(DIR, None).done(&[(DIR, Change::Adds(b"c"))], Vec::new());
             looking.saw(world.promise(4000), std::iter::empty());
         },
     ];
@@ -155,7 +155,73 @@ fn the_table_is_bounded() {
     let names: Vec<Vec<u8>> = (0..NAMES_MAX).map(|name| name.to_string().into_bytes()).collect();
     world.whole.look().saw(world.promise(4000), names.iter().map(|name| &name[..]));
     assert!(world.is_absent(b"c") && !world.is_absent(b"77"));
-    world.whole.change(DIR, None).done(&[(DIR, Change::Adds(b"one more"))]);
+    world.whole.change(DIR, None).done(&[(DIR, Change::Adds(b"one more"))], Vec::new());
     assert!(!world.is_absent(b"c"));
     assert_eq!(world.whole.lock().names, 0);
+}
+
+/// What a change of `DIR` says of it, in two ways.
+fn said(world: &World, links: u32) -> Vec<(Attr, Promise)> {
+    let promise = world.promise(0);
+    let holds = frieze_client::Holds { files_ms: 4000, ..frieze_client::Holds::NONE };
+    vec![(Attr { inode: DIR.0, links, ..Attr::default() }, promise.of_inode(DIR, holds))]
+}
+
+fn links(world: &World) -> Option<u32> {
+    world.whole.attributes(&world.cache, DIR).map(|(attr, _)| attr.links)
+}
+
+#[test]
+fn a_directory_is_known_as_the_last_change_left_it() {
+    let world = World::listed();
+    assert_eq!(links(&world), None);
+    world.whole.change(DIR, None).done(&[], said(&world, 2));
+    assert_eq!(links(&world), Some(2));
+    let changing = world.whole.change(DIR, None);
+    assert_eq!(links(&world), None, "it may have run");
+    changing.done(&[], said(&world, 3));
+    assert_eq!(links(&world), Some(3));
+    world.whole.change(DIR, None).done(&[], Vec::new());
+    assert_eq!(links(&world), None, "the server said nothing of it");
+}
+
+#[test]
+fn a_directory_is_not_known_after_what_may_have_changed_it_otherwise() {
+    let ends: [fn(&World); 5] = [
+        |world| drop(world.whole.change(DIR, None)),
+        |world| world.whole.forget_attributes(DIR),
+        |world| world.whole.forget_all_attributes(),
+        |world| world.take(RecallsReply { number: 1, files: vec![DIR.0], ..RecallsReply::default() }),
+        |world| world.whole.change(OTHER, Some(DIR)).done(&[], Vec::new()),
+    ];
+    for (which, end) in ends.iter().enumerate() {
+        let world = World::listed();
+        world.whole.change(DIR, None).done(&[], said(&world, 2));
+        assert_eq!(links(&world), Some(2), "{which}");
+        end(&world);
+        assert_eq!(links(&world), None, "{which}");
+    }
+}
+
+#[test]
+fn of_changes_that_overlap_nobody_knows_which_was_last() {
+    let world = World::listed();
+    let (one, other) = (world.whole.change(DIR, None), world.whole.change(DIR, None));
+    one.done(&[], said(&world, 3));
+    assert_eq!(links(&world), None);
+    other.done(&[], said(&world, 2));
+    assert_eq!(links(&world), None);
+    world.whole.change(DIR, None).done(&[], said(&world, 4));
+    assert_eq!(links(&world), Some(4), "alone again");
+}
+
+#[test]
+fn directories_known_are_bounded() {
+    let world = World::listed();
+    for directory in 0..=ATTRIBUTES_MAX as u64 {
+        let promise = said(&world, 2)[0].1;
+        let now = vec![(Attr { inode: 100 + directory, ..Attr::default() }, promise)];
+        world.whole.change(InodeId(100 + directory), None).done(&[], now);
+    }
+    assert_eq!(world.whole.lock().attributes.len(), 1);
 }
