@@ -318,9 +318,9 @@ impl MultiLog {
         self.files.get(&inode)?.by_user_time(user, upto)
     }
 
-    /// Newest user time in a file.
-    pub fn newest_user_time(&self, inode: InodeId) -> Option<UserTime> {
-        self.files.get(&inode)?.newest_user_time()
+    /// Newest user time in a file, of records stamped up to `upto`.
+    pub fn newest_user_time(&self, inode: InodeId, upto: Hlc) -> Option<UserTime> {
+        self.files.get(&inode)?.newest_user_time(upto)
     }
 
     /// Newest version of a chunk, 0 without records.

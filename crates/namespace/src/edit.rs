@@ -540,7 +540,11 @@ fn new_inode(run: &Run<'_>, new: &NewInode) -> Result<Inode, Error> {
     if bytes > bytes_max {
         return Err(Error::TooLarge { what: "a length", bytes, bytes_max });
     }
-    let mut extra = Extra { target: new.target.as_slice().into(), rdev: new.rdev, ..Extra::default() };
+    if new.origin != 0 && Hlc(new.origin_at) >= stamp {
+        return Err(Error::InvalidArgument { why: "a clone of an instant that is not past" });
+    }
+    let origin = (new.origin != 0).then_some((InodeId(new.origin), Hlc(new.origin_at)));
+    let mut extra = Extra { target: new.target.as_slice().into(), rdev: new.rdev, origin, ..Extra::default() };
     for share in &new.shares {
         let patch = patch_of(share, stamp)?;
         if let Some(patch) = patch.cut(0, new.size) {

@@ -95,6 +95,8 @@ pub(crate) struct Extra {
     pub(crate) also_in: Vec<InodeId>,
     /// When the last name went; ZERO while there is one.
     pub(crate) orphaned: Hlc,
+    /// Where a clone's user times begin.
+    pub(crate) origin: Option<(InodeId, Hlc)>,
 }
 
 impl Inode {
@@ -148,6 +150,11 @@ impl Inode {
     /// Change time as metadata knows it, ns.
     pub fn ctime_ns(&self) -> i64 {
         self.ctime.unix_ns()
+    }
+
+    /// Of a clone: the file and the instant whose user times come before its own; `None` if there were none.
+    pub fn origin(&self) -> Option<(InodeId, Hlc)> {
+        self.extra.as_ref().and_then(|extra| extra.origin)
     }
 
     /// When it lost its last name; `None` while it has one.

@@ -130,6 +130,12 @@ pub(crate) struct StoredInode {
     pub(crate) causes: Vec<StoredCause>,
     #[prost(message, repeated, tag = "26")]
     patches: Vec<StoredPatch>,
+    /// The file whose user times come before its own; 0: none.
+    #[prost(uint64, tag = "27")]
+    origin: u64,
+    /// Stamp of birth minus the instant up to which they do.
+    #[prost(sint64, tag = "28")]
+    origin_before: i64,
 }
 
 #[derive(Clone, PartialEq, Eq, prost::Message)]
@@ -292,6 +298,9 @@ impl StoredInode {
             stored.target = extra.target.to_vec();
             stored.rdev = extra.rdev;
             stored.also_in = extra.also_in.iter().map(|id| id.0).collect();
+            if let Some((origin, at)) = extra.origin {
+                (stored.origin, stored.origin_before) = (origin.0, inode.born.0.wrapping_sub(at.0) as i64);
+            }
             stored.orphaned_before = (extra.orphaned != Hlc::ZERO).then(|| before(extra.orphaned));
         }
         stored
@@ -338,6 +347,8 @@ impl StoredInode {
             rdev: stored.rdev,
             also_in: stored.also_in.iter().map(|&id| InodeId(id)).collect(),
             orphaned: stored.orphaned_before.map_or(Hlc::ZERO, stamp),
+            origin: (stored.origin != 0)
+                .then(|| (InodeId(stored.origin), Hlc(born.0.wrapping_sub(stored.origin_before as u64)))),
         };
         let inode = Inode {
             from,

@@ -118,13 +118,15 @@ impl Engine {
             let offset = if ask.append { self.current_extent(id, inode).0 } else { ask.offset };
             let spread = split(offset, payload.len(), layout)?;
             check_granted(id, inode, header.session, spread.parts.iter().map(|part| part.chunk))?;
+            let origin = inode.origin();
             let inode = rows.map(|plugin| (plugin, inode.clone()));
             drop(namespace);
+            let inherited = self.inherited_user_time(id, origin);
             let user_time = match inode {
-                Some((plugin, inode)) => self.newest_row(plugin, id, inode, offset, payload)?,
+                Some((plugin, inode)) => self.newest_row(plugin, id, inode, offset, payload, inherited)?,
                 None => record_time,
             };
-            Ok(Placed { spread, user_time })
+            Ok(Placed { spread, user_time, inherited })
         };
         self.data.write(
             WriteAsk {

@@ -83,6 +83,8 @@ pub(crate) struct Placed {
     pub(crate) spread: Spread,
     /// Time of the data, where a plug-in found one: of the record, or of the last row that ends in it.
     pub(crate) user_time: Option<UserTime>,
+    /// Newest time that a clone has from its origin, if it has none of its own.
+    pub(crate) inherited: Option<UserTime>,
 }
 
 /// A write has happened.
@@ -283,7 +285,7 @@ impl DataPlane {
             done.push((reply, Ok(written)));
             return Ok(());
         }
-        let Placed { spread: Spread { parts, end }, user_time } = try_or_reply!((ask.place)());
+        let Placed { spread: Spread { parts, end }, user_time, inherited } = try_or_reply!((ask.place)());
         // Before it is published: who sees the bytes sees what they recalled.
         if let Some(caching) = self.caching.get() {
             caching.written((ask.session, ask.seq), ask.inode);
@@ -330,7 +332,7 @@ impl DataPlane {
         let mut tokens = Vec::with_capacity(parts.len());
         let mut payloads = Vec::with_capacity(parts.len());
         let newest_user_time = match user_time {
-            Some(_) => self.device.log().newest_user_time(ask.inode),
+            Some(_) => self.device.log().newest_user_time(ask.inode, Hlc::MAX).or(inherited),
             None => None,
         };
         for (index, part) in parts.iter().enumerate() {

@@ -63,7 +63,7 @@ impl Engine {
             let inode = namespace.current(id).ok_or(Fault::from(Reason::StaleHandle))?;
             let spread = self.spread_of_hole(id, inode, ask)?;
             check_granted(id, inode, header.session, spread.parts.iter().map(|part| part.chunk))?;
-            Ok(Placed { spread, user_time: None })
+            Ok(Placed { spread, user_time: None, inherited: None })
         };
         self.data.write(
             WriteAsk {

@@ -1,7 +1,9 @@
-//! Rows of user time in files (protocols §8): what a write of them tells, and where a read at a user time ends.
+//! User time in files (protocols §8): the state that answers for one; of rows, what a write of them tells, and where a read
+//! ends.
 //!
 //! Guarantees: the same file at the same instant ends at the same byte for the same user time, whatever writes its rows
 //! came in and however it was restarted; no row runs backwards in a file that only grows.
+//! A clone answers as its origin did at its instant, and goes on with what is written to it.
 //! Leaves to others: what a row is ([`crate::plugin::rows`]), which record a user time lies in (`multilog`).
 //!
 //! The log keeps one mark for each record, the time of the last row that ends in it. The rows of the one record in which
@@ -22,6 +24,69 @@ use crate::seen::Seen;
 const PARTS_MAX: usize = 256;
 
 impl Engine {
+    /// The file as it is to be read at a user time, of what was known at `at` (`None`: now).
+    ///
+    /// # Errors
+    /// `NoUserTime` for a file without; `HistoryExpired` where the state that answers was forgotten.
+    pub(crate) fn seen_by_user_time(
+        &self,
+        id: InodeId,
+        inode: Inode,
+        user: UserTime,
+        at: Option<Hlc>,
+    ) -> Result<Seen, Fault> {
+        let rows = match inode.plugin() {
+            "" => None,
+            text => Some(text.parse::<TimePlugin>()?).filter(TimePlugin::has_rows),
+        };
+        let mut scratch = Scratch::default();
+        let (mut id, mut inode, mut at, mut open) = (id, inode, at, None);
+        loop {
+            let cut = self.data.device().log().by_user_time(id, user, at.unwrap_or(Hlc::MAX));
+            // Before its own first user time a clone is what it was cloned from.
+            let is_before = cut.is_none_or(|cut| cut.stamp == Hlc::ZERO);
+            let below = inode.origin().filter(|_| is_before).and_then(|origin| {
+                let newest = self.data.device().log().newest_user_time(origin.0, origin.1)?;
+                Some((origin, newest))
+            });
+            let Some(((from, then), newest)) = below else {
+                let seen = match (cut, &rows) {
+                    (None, _) => return Err(no_user_time(id, user)),
+                    (Some(cut), Some(plugin)) => self.seen_rows(plugin, id, inode, user, cut, &mut scratch)?,
+                    (Some(cut), None) => self.seen_record(id, inode, at, cut)?,
+                };
+                return Ok(Seen { user_time_open: open.unwrap_or(seen.user_time_open), ..seen });
+            };
+            // What the file asked for holds counts, whatever came to its origin since.
+            let open = *open.get_or_insert(newest <= user && cut.is_none_or(|cut| cut.open));
+            if let (Some(plugin), Some(next)) = (&rows, cut.and_then(|cut| cut.next))
+                && newest <= user
+                && let Some(seen) = self.seen_within(plugin, id, user, next, false, &mut scratch)?
+            {
+                return Ok(Seen { user_time_open: open, ..seen });
+            }
+            (id, inode, at) = (from, self.inode_at(from, Some(then))?, Some(then));
+        }
+    }
+
+    /// The newest user time that a clone has from its origin, while it has none of its own.
+    pub(crate) fn inherited_user_time(&self, id: InodeId, origin: Option<(InodeId, Hlc)>) -> Option<UserTime> {
+        let (from, then) = origin?;
+        let log = self.data.device().log();
+        match log.newest_user_time(id, Hlc::MAX) {
+            Some(_) => None,
+            None => log.newest_user_time(from, then),
+        }
+    }
+
+    /// Where the user times of a clone of `seen` at `at` begin: in the file itself, or where its own begin.
+    pub(crate) fn time_origin(&self, seen: &Seen, at: Hlc) -> Option<(InodeId, Hlc)> {
+        match self.data.device().log().newest_user_time(seen.id, at) {
+            Some(_) => Some((seen.id, at)),
+            None => seen.inode.origin(),
+        }
+    }
+
     /// The user time of the last row that ends in a write of `payload` at `offset`; `None` if no row does. Called while
     /// no other write can run.
     ///
@@ -34,8 +99,9 @@ impl Engine {
         inode: Inode,
         offset: u64,
         payload: &[u8],
+        inherited: Option<UserTime>,
     ) -> Result<Option<UserTime>, Fault> {
-        let newest = self.data.device().log().newest_user_time(id);
+        let newest = self.data.device().log().newest_user_time(id, Hlc::MAX).or(inherited);
         // With what is on its way to the disk: the row may have begun there.
         let seen = Seen::at(id, inode, Some(Hlc::MAX));
         let size = self.look().extent(&seen).size;
@@ -60,19 +126,29 @@ impl Engine {
         self.rows_of(plugin, &seen, start, rows, &mut scratch, |found| found.check(rows, start, newest))
     }
 
-    /// The file as it is to be read at a user time.
-    pub(crate) fn seen_rows(
+    /// A file of records at a user time.
+    fn seen_record(&self, id: InodeId, inode: Inode, at: Option<Hlc>, cut: UserCut) -> Result<Seen, Fault> {
+        let UserCut { stamp, open, .. } = cut;
+        if stamp == Hlc::ZERO {
+            return Ok(Seen { empty: true, user_time_open: open, ..Seen::at(id, inode, at) });
+        }
+        // Reading at a user time is reading at the stamp of the last record it needs.
+        Ok(Seen { user_time_open: open, ..Seen::at(id, self.inode_at(id, Some(stamp))?, Some(stamp)) })
+    }
+
+    /// A file of rows at a user time.
+    fn seen_rows(
         &self,
         plugin: &TimePlugin,
         id: InodeId,
         inode: Inode,
         user: UserTime,
         cut: UserCut,
+        scratch: &mut Scratch,
     ) -> Result<Seen, Fault> {
         let UserCut { stamp, next, open } = cut;
-        let mut scratch = Scratch::default();
         if let Some(next) = next
-            && let Some(seen) = self.seen_within(plugin, id, user, next, stamp == Hlc::ZERO, &mut scratch)?
+            && let Some(seen) = self.seen_within(plugin, id, user, next, stamp == Hlc::ZERO, scratch)?
         {
             return Ok(Seen { user_time_open: open, ..seen });
         }
@@ -82,12 +158,12 @@ impl Engine {
         let seen = Seen::at(id, self.inode_at(id, Some(stamp))?, Some(stamp));
         let size = self.look().extent(&seen).size;
         // A row that is not whole yet belongs to the write that ends it.
-        let begun = self.row_begun(&seen, size, &mut scratch)?.len() as u64;
+        let begun = self.row_begun(&seen, size, scratch)?.len() as u64;
         Ok(Seen { size_max: Some(size - begun), user_time_open: open, ..seen })
     }
 
     /// The file at the record of `next`, up to the last of its rows that belongs to the answer. `None` if none does, or
-    /// if the record does not lie at the end of the file: what was written over is whole or not there.
+    /// if the record was not appended: what was written over is whole or not there.
     fn seen_within(
         &self,
         plugin: &TimePlugin,
@@ -106,7 +182,12 @@ impl Engine {
         let start = records.iter().map(offset_of).min();
         let end = records.iter().map(|record| offset_of(record) + u64::from(record.len)).max();
         let (Some(start), Some(end)) = (start, end) else { return Ok(None) };
-        if end != self.look().extent(&seen).size {
+        let before = Seen::at(id, self.inode_at(id, Some(next.previous()))?, Some(next.previous()));
+        let appended = {
+            let look = self.look();
+            start >= look.extent(&before).size && end == look.extent(&seen).size
+        };
+        if !appended {
             return Ok(None);
         }
         let mut bytes = self.row_begun(&seen, start, scratch)?;
@@ -194,4 +275,13 @@ impl Engine {
         }
         Ok(())
     }
+}
+
+fn no_user_time(id: InodeId, user: UserTime) -> Fault {
+    Fault::new(
+        Reason::NoUserTime,
+        format!(
+            "inode {id} holds no user time, so it cannot be read at {user}: bind its directory with `frieze time bind` before writing"
+        ),
+    )
 }

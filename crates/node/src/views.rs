@@ -6,8 +6,7 @@
 mod holes;
 
 use frieze_base::{ByteRange, Fault, InodeId, Reason, SessionId};
-use frieze_hlc::{Hlc, UserTime, format_instant};
-use frieze_multilog::UserCut;
+use frieze_hlc::{Hlc, format_instant};
 use frieze_namespace::{Inode, Resolved};
 use frieze_wire::frame::PAYLOAD_BYTES_MAX;
 use frieze_wire::message::{
@@ -22,7 +21,6 @@ use crate::capability::Capability;
 use crate::data::HOLE_PARTS_MAX;
 use crate::engine::{Engine, SOFTWARE, Scratch, unknown_session};
 use crate::grants::Key;
-use crate::plugin::TimePlugin;
 use crate::seen::{Extent, Seen};
 use crate::session::Principal;
 
@@ -108,23 +106,7 @@ impl Engine {
         let Some(user) = view.user_time().filter(|_| inode.kind() == FileKind::File) else {
             return Ok(Seen::at(id, inode, at));
         };
-        let cut = self.data.device().log().by_user_time(id, user, at.unwrap_or(Hlc::MAX));
-        let Some(cut) = cut else {
-            return Err(no_user_time(id, user));
-        };
-        if !inode.plugin().is_empty() {
-            let plugin: TimePlugin = inode.plugin().parse()?;
-            if plugin.has_rows() {
-                return self.seen_rows(&plugin, id, inode, user, cut);
-            }
-        }
-        let UserCut { stamp, open, .. } = cut;
-        if stamp == Hlc::ZERO {
-            return Ok(Seen { empty: true, user_time_open: open, ..Seen::at(id, inode, at) });
-        }
-        // Reading at a user time is reading at the stamp of the last record it needs (protocols §8).
-        let then = self.inode_at(id, Some(stamp))?;
-        Ok(Seen { user_time_open: open, ..Seen::at(id, then, Some(stamp)) })
+        self.seen_by_user_time(id, inode, user, at)
     }
 
     pub(crate) fn attr(&self, id: InodeId, inode: &Inode, view: View) -> Result<(Attr, bool), Fault> {
@@ -138,8 +120,11 @@ impl Engine {
                 let bytes_live = look.bytes_live(&seen, &sources, extent.size)?;
                 (extent, bytes_live)
             }
-            // A listing shows a file without user time; only opening it is refused.
-            Err(fault) if fault.reason == Reason::NoUserTime => {
+            // A listing shows a file without user time, or whose rows of then were forgotten; only opening it is refused.
+            Err(fault)
+                if view.user_time().is_some()
+                    && matches!(fault.reason, Reason::NoUserTime | Reason::HistoryExpired) =>
+            {
                 (Extent { size: 0, mtime_ns: inode.born.unix_ns(), data: None }, 0)
             }
             Err(fault) => return Err(fault),
@@ -514,13 +499,4 @@ impl Engine {
             forgotten_waiting_bytes,
         }
     }
-}
-
-fn no_user_time(id: InodeId, user: UserTime) -> Fault {
-    Fault::new(
-        Reason::NoUserTime,
-        format!(
-            "inode {id} holds no user time, so it cannot be read at {user}: bind its directory with `frieze time bind` before writing"
-        ),
-    )
 }

@@ -119,6 +119,12 @@ pub struct NewInode {
     /// Where its bytes come from.
     #[prost(message, repeated, tag = "14")]
     pub shares: Vec<Share>,
+    /// The file whose user times come before its own; 0 for none.
+    #[prost(uint64, tag = "15")]
+    pub origin: u64,
+    /// Those up to this instant.
+    #[prost(uint64, tag = "16")]
+    pub origin_at: u64,
 }
 
 /// A range of a file that shows an older state of a file, or zeros.

@@ -137,12 +137,13 @@ impl File {
         let count = self.marks.partition_point(|(stamp, time)| *stamp <= upto && *time <= user);
         let stamp = count.checked_sub(1).map_or(Hlc::ZERO, |last| self.marks[last].0);
         let next = self.marks.get(count).map(|(next, _)| *next).filter(|next| *next <= upto);
-        Some(UserCut { stamp, next, open: self.newest_user_time().is_some_and(|newest| newest <= user) })
+        Some(UserCut { stamp, next, open: self.newest_user_time(Hlc::MAX).is_some_and(|newest| newest <= user) })
     }
 
-    /// Newest user time.
-    pub(crate) fn newest_user_time(&self) -> Option<UserTime> {
-        self.marks.last().map(|(_, time)| *time)
+    /// Newest user time of records stamped up to `upto`.
+    pub(crate) fn newest_user_time(&self, upto: Hlc) -> Option<UserTime> {
+        let count = self.marks.partition_point(|(stamp, _)| *stamp <= upto);
+        count.checked_sub(1).map(|last| self.marks[last].1)
     }
 
     /// The chunks among these that have a record, in order.

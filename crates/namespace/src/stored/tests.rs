@@ -60,6 +60,7 @@ fn full() -> Inode {
             rdev: 0x0801,
             also_in: vec![InodeId(3)],
             orphaned: Hlc(0x0065_c000_0000_0001),
+            origin: Some((InodeId(5), Hlc(0x0065_a000_0000_0001))),
         })),
     }
 }

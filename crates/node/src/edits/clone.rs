@@ -144,6 +144,7 @@ impl Engine {
             FileKind::File => (extent.size, self.shares(&seen, ByteRange::new(0, extent.size), 0)?),
             _ => (0, Vec::new()),
         };
+        let (origin, origin_at) = self.time_origin(&seen, at).unwrap_or_default();
         let mut xattrs = Vec::new();
         let namespace = self.meta.namespace();
         for name in namespace.xattr_names(self.meta.versions(), id, Some(at), caller)? {
@@ -178,6 +179,8 @@ impl Engine {
             plugin: inode.plugin().to_owned(),
             xattrs,
             shares,
+            origin: origin.0,
+            origin_at: origin_at.0,
         });
         if kind != FileKind::Directory {
             links.insert(id, made);

@@ -19,12 +19,12 @@ impl Served {
         }
     }
 
-    fn forget(&mut self, path: &str, before: u64) -> ForgetReply {
+    pub(crate) fn forget(&mut self, path: &str, before: u64) -> ForgetReply {
         self.forget_as_asked(path, before, false).unwrap()
     }
 
     /// Ends the session, so that nobody has a file open for writing.
-    fn close(&mut self) {
+    pub(crate) fn close(&mut self) {
         if self.session != SessionId(0) {
             self.txn(Op::CloseSession(CloseSession::default())).unwrap();
             self.session = SessionId(0);

@@ -1,7 +1,8 @@
 //! Rows of user time: tables and JSON lines, however their bytes were cut into writes.
 
 use frieze_base::{Reason, Rng};
-use frieze_wire::message::{Open, Reply, Request, View};
+use frieze_wire::edit::CopyRange;
+use frieze_wire::message::{List, Open, Reply, Request, View};
 use frieze_wire::txn::{Grant, Op, SetAttr, SetXattr, Settle, Target};
 
 use super::{Machine, Served};
@@ -98,6 +99,157 @@ fn rows_are_cut_alike_whatever_writes_they_came_in() {
     }
 }
 
+/// A file of the clone test: its text, and what it held after each of its writes.
+struct Sheet {
+    path: String,
+    text: String,
+    states: Vec<(u64, String)>,
+    newest: i64,
+}
+
+fn cut_of(served: &mut Served, path: &str, at: Option<u64>, user: i64) -> Result<String, Reason> {
+    let read = served.read(path, View { at, user_at: Some(user) });
+    read.map(|bytes| String::from_utf8(bytes).unwrap()).map_err(|fault| fault.reason)
+}
+
+fn opened(served: &mut Served, path: &str) -> Vec<u8> {
+    let open = Open { target: Target::path(path), view: View::NOW, read: true, write: true, made_at: 0 };
+    let Ok(Reply::Open(open)) = served.ask(Request::Open(open)) else { panic!("does not open") };
+    served.txn(Op::Grant(Grant { inode: open.attr.inode, first: 0, count: 1 })).unwrap();
+    open.capability
+}
+
+#[test]
+fn a_clone_reads_by_user_time_as_a_file_that_was_written_so_would() {
+    for seed in 0..80 {
+        let mut rng = Rng::new(seed);
+        let machine = Machine::new();
+        let mut served = machine.serve();
+        bind(&mut served, "csv:t,unit=ns");
+        served.make("/s/0");
+        let first = Sheet { path: "/s/0".into(), text: String::new(), states: Vec::new(), newest: 0 };
+        let mut sheets = vec![first];
+        for step in 0..40 {
+            let index = rng.below(sheets.len() as u64) as usize;
+            if step > 4 && sheets.len() < 6 && rng.chance(4) && !sheets[index].states.is_empty() {
+                // A clone of any state of any of them, clones included.
+                let (at, text) = rng.choose(&sheets[index].states).clone();
+                let path = format!("/s/{}", sheets.len());
+                let done = served.clone_tree(&sheets[index].path, at, &path).unwrap();
+                let times = text.lines().filter_map(|line| line.split(',').nth(1)?.parse().ok());
+                let newest = times.max().unwrap_or(0);
+                sheets.push(Sheet { path, states: vec![(done.stamp, text.clone())], text, newest });
+                continue;
+            }
+            let sheet = &mut sheets[index];
+            let mut more = if sheet.text.is_empty() { "name,t\n".to_owned() } else { String::new() };
+            for _ in 0..rng.below(4) {
+                sheet.newest += rng.below(3) as i64;
+                more += &if rng.chance(6) { "\n".to_owned() } else { format!("r,{}\n", sheet.newest) };
+            }
+            // Perhaps the last row is ended by the next write, of whichever file.
+            if rng.chance(4) && more.len() > 9 {
+                more.pop();
+            }
+            if !sheet.text.ends_with('\n') && !sheet.text.is_empty() {
+                more.insert(0, '\n');
+            }
+            if more.is_empty() {
+                continue;
+            }
+            let file = opened(&mut served, &sheet.path);
+            let (stamp, _) = served.write(&file, None, more.as_bytes()).unwrap();
+            sheet.text += &more;
+            sheet.states.push((stamp, sheet.text.clone()));
+        }
+        let restarted = rng.chance(2);
+        if restarted {
+            served.fsync();
+            drop(served);
+            served = machine.serve();
+        }
+        for sheet in &sheets {
+            for user in -1..=sheet.newest + 1 {
+                let (found, wanted) = (cut_of(&mut served, &sheet.path, None, user), expected(&sheet.text, user));
+                assert_eq!(found, wanted, "seed {seed}, {} now, user time {user}: {:?}", sheet.path, sheet.text);
+                let Some((at, text)) = sheet.states.get(rng.below(sheet.states.len().max(1) as u64) as usize) else {
+                    continue;
+                };
+                let (found, wanted) = (cut_of(&mut served, &sheet.path, Some(*at), user), expected(text, user));
+                assert_eq!(found, wanted, "seed {seed}, {} at {at}, user time {user}: {text:?}", sheet.path);
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_written_to_a_clone_may_not_lie_before_what_it_was_cloned_from() {
+    for (plugin, old, new) in [("csv:2,unit=ns", "r,5\n", "r,4\n"), ("json:/t,unit=ns", "{\"t\":5}", "{\"t\":4}")] {
+        let machine = Machine::new();
+        let mut served = machine.serve();
+        bind(&mut served, plugin);
+        let file = served.make("/s/f");
+        let (then, _) = served.write(&file, None, old.as_bytes()).unwrap();
+        // What comes to the origin later is nothing to the clone.
+        served.write(&file, None, old.replace('5', "9").as_bytes()).unwrap();
+        served.clone_tree("/s/f", then, "/s/c").unwrap();
+        served.clone_tree("/s/c", 0, "/s/cc").unwrap();
+        for path in ["/s/c", "/s/cc"] {
+            let clone = opened(&mut served, path);
+            let fault = served.write(&clone, None, new.as_bytes()).unwrap_err();
+            assert_eq!(fault.reason, Reason::BackwardUserTime, "{plugin}: {fault}");
+            served.write(&clone, None, old.replace('5', "6").as_bytes()).unwrap();
+            assert_eq!(cut_of(&mut served, path, None, 5).unwrap(), old, "{plugin}");
+            assert_eq!(cut_of(&mut served, path, None, 6).unwrap(), [old, &old.replace('5', "6")].concat(), "{plugin}");
+            assert_eq!(cut_of(&mut served, path, None, 4).unwrap(), "", "{plugin}");
+        }
+        let open = |served: &mut Served, user: i64| {
+            let view = View { at: None, user_at: Some(user) };
+            served.stat("/s/c", view).unwrap().answered.user_time_open
+        };
+        assert_eq!((open(&mut served, 5), open(&mut served, 6)), (false, true), "{plugin}");
+    }
+}
+
+#[test]
+fn a_clone_whose_origin_forgot_says_so_at_user_times_and_keeps_its_bytes() {
+    let machine = Machine::new();
+    let mut served = machine.serve();
+    bind(&mut served, "csv:1,unit=ns");
+    let file = served.make("/s/f");
+    served.write(&file, None, b"1\n").unwrap();
+    let (then, _) = served.write(&file, Some(0), b"2\n").unwrap();
+    served.clone_tree("/s/f", then, "/s/c").unwrap();
+    served.write(&file, None, b"3\n").unwrap();
+    let before = served.engine.newest().0;
+    assert_eq!(cut_of(&mut served, "/s/c", None, 1).unwrap(), "1\n");
+    served.forget("/s/f", before);
+    assert_eq!(cut_of(&mut served, "/s/c", None, 1), Err(Reason::HistoryExpired));
+    assert_eq!(served.read("/s/c", View::NOW).unwrap(), b"2\n");
+    let view = View { at: None, user_at: Some(1) };
+    let list = List { target: Target::path("/s"), view, with_attrs: true, ..List::default() };
+    let Ok(Reply::List(listed)) = served.ask(Request::List(list)) else { panic!("a listing goes on") };
+    assert_eq!(listed.entries.len(), 2);
+}
+
+#[test]
+fn what_is_copied_into_a_file_with_user_time_passes_its_plug_in() {
+    let machine = Machine::new();
+    let mut served = machine.serve();
+    bind(&mut served, "csv:1,unit=ns");
+    let file = served.make("/s/f");
+    served.write(&file, None, b"1\n2\n").unwrap();
+    let (into, plain) = (served.make("/s/g"), served.make("/plain"));
+    let copy = |source: &[u8], target: &[u8]| {
+        let (source, target) = (source.to_vec(), target.to_vec());
+        Request::CopyRange(CopyRange { source, source_offset: 0, target, target_offset: 0, len: 4 })
+    };
+    // Not shared: whoever asked writes the bytes, and their times are found as they come.
+    assert_eq!(served.edit(copy(&file, &into)).unwrap_err().reason, Reason::Unsupported);
+    assert_eq!(served.edit(copy(&file, &plain)).unwrap().len, 4);
+    assert_eq!(cut_of(&mut served, "/plain", None, 2), Err(Reason::NoUserTime));
+}
+
 #[test]
 fn a_row_that_runs_backwards_takes_its_write_with_it() {
     let machine = Machine::new();
@@ -166,9 +318,14 @@ fn rows_written_over_or_cut_off_are_read_at_their_stamps() {
         "{\"t\":1}\n{\"t\":2}\n",
         "bitemporal: known then, of that time"
     );
+    // All of it at once, up to the end: what was there before has the times of before.
+    served.write(&file, Some(0), b"{\"t\":6}\n{\"t\":7}\n{\"t\":8}\n{\"t\":9}\n").unwrap();
+    assert_eq!(cut(&mut served, None, 4).unwrap(), "{\"t\":1}\n{\"t\":2}\n{\"t\":3}\n{\"t\":4}\n");
+    assert_eq!(cut(&mut served, None, 7).unwrap(), "{\"t\":5}\n{\"t\":2}\n{\"t\":3}\n{\"t\":4}\n");
+    assert_eq!(cut(&mut served, None, 9).unwrap(), "{\"t\":6}\n{\"t\":7}\n{\"t\":8}\n{\"t\":9}\n");
     let size = SetAttr { target: Target::path("/s/f"), size: Some(8), ..SetAttr::default() };
     served.txn(Op::SetAttr(size)).unwrap();
-    assert_eq!(served.read("/s/f", View::NOW).unwrap(), b"{\"t\":5}\n");
+    assert_eq!(served.read("/s/f", View::NOW).unwrap(), b"{\"t\":6}\n");
     assert_eq!(cut(&mut served, Some(second), 4).unwrap(), "{\"t\":1}\n{\"t\":2}\n{\"t\":3}\n{\"t\":4}\n");
 }
 
