@@ -131,7 +131,7 @@ fn an_append_is_one_request_or_refused() {
 fn an_append_that_is_not_granted_asks_for_the_end_of_the_file() {
     let (world, _server, _client, file) = begin();
     world.with(|state| state.grants_appends = false);
-    world.with(|state| state.files.values_mut().for_each(|file| file.resize(3 * CHUNK as usize - 1, 7)));
+    world.with(|state| state.files.values_mut().for_each(|file| *file = vec![7; 3 * CHUNK as usize - 1][..].into()));
     assert_eq!(file.append(b"across").unwrap().offset, 3 * CHUNK - 1);
     assert_eq!(grants(&world), [(2, 2)]);
 }
@@ -234,7 +234,7 @@ fn a_stream_of_reads_over_connections_that_break_hands_out_every_byte_in_order()
     for act in [Act::RunThenClose, Act::RunThenHalf, Act::Refuse(Reason::Unavailable)] {
         let (world, _server, _client, file) = begin();
         let data = pattern(17 * MIB + 999);
-        world.with(|state| state.files.values_mut().for_each(|file| *file = data.clone()));
+        world.with(|state| state.files.values_mut().for_each(|file| *file = data[..].into()));
         let mut count = 0;
         let planned = act.clone();
         world.plan(move |seen| {

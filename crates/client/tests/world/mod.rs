@@ -3,6 +3,8 @@
 #![expect(dead_code, unreachable_pub, reason = "each test binary uses its own part of it")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod content;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::IoSlice;
 use std::sync::{Arc, Mutex};
@@ -17,6 +19,8 @@ use frieze_wire::message::*;
 use frieze_wire::txn::*;
 use frieze_wire::{FrameHeader, FrameKind};
 use prost::Message;
+
+pub use content::Content;
 
 /// Chunk size of the files in the tests: small, so that grants are asked for.
 pub const CHUNK: u64 = 4 << 20;
@@ -82,7 +86,7 @@ pub struct World(Arc<Mutex<State>>);
 
 pub struct State {
     pub seen: Vec<Seen>,
-    pub files: BTreeMap<u64, Vec<u8>>,
+    pub files: BTreeMap<u64, Content>,
     pub runs: BTreeMap<(u64, u64), u32>,
     pub connections: usize,
     pub connections_now: usize,
@@ -156,7 +160,7 @@ impl World {
     }
 
     pub fn file(&self, path: &str) -> Vec<u8> {
-        self.with(|state| state.files[&state.names[path.as_bytes()]].clone())
+        self.with(|state| state.files[&state.names[path.as_bytes()]].read(0..u64::MAX))
     }
 
     /// Takes every grant away, as another client's truncate does.
@@ -338,17 +342,15 @@ impl State {
             }
             Request::Read(read) => {
                 let file = &self.files[&inode_of(&read.capability)];
-                let start = (read.offset as usize).min(file.len());
-                let end = (start + read.len as usize).min(file.len());
-                let end_of_file = start + read.len as usize >= file.len();
-                let reply = Reply::Read(ReadReply { end_of_file, answered: Answered::default() });
-                return Ok((reply, file[start..end].to_vec()));
+                let end = read.offset + u64::from(read.len);
+                let reply = Reply::Read(ReadReply { end_of_file: end >= file.len(), answered: Answered::default() });
+                return Ok((reply, file.read(read.offset..end)));
             }
             Request::Write(write) => {
                 let inode = inode_of(&write.capability);
                 let file = self.files.entry(inode).or_default();
-                let offset = if write.append { file.len() } else { write.offset as usize };
-                let chunks = offset as u64 / CHUNK..=(offset as u64 + payload.len() as u64 - 1) / CHUNK;
+                let offset = if write.append { file.len() } else { write.offset };
+                let chunks = offset / CHUNK..=(offset + payload.len() as u64 - 1) / CHUNK;
                 if write.append && self.grants_appends {
                     self.grants.extend(chunks.clone().map(|chunk| (session, inode, chunk as u32)));
                 }
@@ -357,12 +359,9 @@ impl State {
                 {
                     return Err(Fault::new(Reason::Busy, format!("no grant for chunk {chunk}")));
                 }
-                if file.len() < offset + payload.len() {
-                    file.resize(offset + payload.len(), 0);
-                }
-                file[offset..offset + payload.len()].copy_from_slice(payload);
+                file.write(offset, payload);
                 self.stamp += 1;
-                Reply::Write(WriteReply { stamp: self.stamp, offset: offset as u64 })
+                Reply::Write(WriteReply { stamp: self.stamp, offset })
             }
             Request::Txn(Txn { op: Some(op), .. }) => {
                 self.stamp += 1;
@@ -408,7 +407,7 @@ impl State {
                 }
                 let inode = 100 + self.names.len() as u64;
                 self.names.insert(make.target.path, inode);
-                self.files.insert(inode, Vec::new());
+                self.files.insert(inode, Content::default());
                 if make.kind == Some(MakeKind::File(true)) {
                     self.grants.insert((session, inode, 0));
                 }
@@ -424,7 +423,7 @@ impl State {
             }
             Op::SetAttr(SetAttr { target, size: Some(size), .. }) => {
                 let inode = self.find(&target)?;
-                self.files.entry(inode).or_default().resize(size as usize, 0);
+                self.files.entry(inode).or_default().set_len(size);
                 self.grants.retain(|&(_, of, chunk)| of != inode || u64::from(chunk) * CHUNK < size);
                 return Ok((inode, false, Vec::new()));
             }
@@ -444,7 +443,7 @@ impl State {
     }
 
     fn attr(&self, inode: u64) -> Attr {
-        let size = self.files.get(&inode).map_or(0, |file| file.len() as u64);
+        let size = self.files.get(&inode).map_or(0, Content::len);
         Attr { inode, size, chunk_bytes: CHUNK, time_plugin: self.time_plugin.clone(), ..Attr::default() }
     }
 
