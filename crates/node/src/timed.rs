@@ -41,6 +41,7 @@ impl Engine {
         };
         let mut scratch = Scratch::default();
         let (mut id, mut inode, mut at, mut open) = (id, inode, at, None);
+        let mut asked = None;
         loop {
             let cut = self.data.device().log().by_user_time(id, user, at.unwrap_or(Hlc::MAX));
             // Before its own first user time a clone is what it was cloned from.
@@ -55,6 +56,11 @@ impl Engine {
                     (Some(cut), Some(plugin)) => self.seen_rows(plugin, id, inode, user, cut, &mut scratch)?,
                     (Some(cut), None) => self.seen_record(id, inode, at, cut)?,
                 };
+                let seen = match asked.filter(|_| seen.empty) {
+                    // As old as it is itself, not as its origin.
+                    Some((id, inode, at)) => Seen { empty: true, ..Seen::at(id, inode, at) },
+                    None => seen,
+                };
                 return Ok(Seen { user_time_open: open.unwrap_or(seen.user_time_open), ..seen });
             };
             // What the file asked for holds counts, whatever came to its origin since.
@@ -65,7 +71,9 @@ impl Engine {
             {
                 return Ok(Seen { user_time_open: open, ..seen });
             }
-            (id, inode, at) = (from, self.inode_at(from, Some(then))?, Some(then));
+            let below = self.inode_at(from, Some(then))?;
+            asked.get_or_insert((id, std::mem::replace(&mut inode, below), at));
+            (id, at) = (from, Some(then));
         }
     }
 

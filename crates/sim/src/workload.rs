@@ -322,7 +322,7 @@ impl<'a> Workload<'a> {
         if !timed {
             return bytes;
         }
-        let newest = self.witness.model.tree.bytes(handle.inode).newest_user_time(Cut::NOW).unwrap_or(0) / 1000;
+        let newest = self.witness.model.tree.newest_user_time(handle.inode).unwrap_or(0) / 1000;
         let time = match self.rng.below(10) {
             0 => newest.saturating_sub(self.rng.below(50) as i64).max(0),
             1 => newest,
@@ -451,12 +451,12 @@ impl<'a> Workload<'a> {
 
     fn read_user_time(&mut self, _: &Client) -> Vec<Step> {
         let tree = &self.witness.model.tree;
-        let timed: Vec<u64> = tree.ids().filter(|id| tree.bytes(*id).newest_user_time(Cut::NOW).is_some()).collect();
+        let timed: Vec<u64> = tree.ids().filter(|id| tree.newest_user_time(*id).is_some()).collect();
         if timed.is_empty() {
             return Vec::new();
         }
         let inode = *self.rng.choose(&timed);
-        let newest = self.witness.model.tree.bytes(inode).newest_user_time(Cut::NOW).unwrap_or(0);
+        let newest = self.witness.model.tree.newest_user_time(inode).unwrap_or(0);
         let user_at = match self.rng.below(4) {
             0 => newest,
             1 => newest + 1,

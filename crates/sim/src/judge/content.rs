@@ -56,17 +56,31 @@ impl Witness {
         let Some(user) = view.user_at.filter(|_| node.kind == FileKind::File) else {
             return Ok(Shown { bytes, cut, empty: false, open: false });
         };
-        let mut marks = bytes.writes(cut).filter_map(|(stamp, write)| Some((stamp, write.user_time?))).peekable();
-        if marks.peek().is_none() {
-            return Err(Reason::NoUserTime);
+        let tree = &self.model.tree;
+        let newest = bytes.newest_user_time(Cut { upto: Hlc::MAX, without });
+        let open = newest.or_else(|| tree.newest_user_time(id)).is_some_and(|newest| newest <= user);
+        let (mut id, mut cut, mut origin) = (id, cut, node.origin);
+        loop {
+            let bytes = tree.bytes(id);
+            let mut marks = bytes.writes(cut).filter_map(|(stamp, write)| Some((stamp, write.user_time?))).peekable();
+            let is_timed = marks.peek().is_some();
+            let last = marks.take_while(|(_, time)| *time <= user).last();
+            // Before its first user time a clone is what it was cloned from.
+            if let Some((from, upto)) = origin.filter(|_| last.is_none()) {
+                tree.kept(from, upto)?;
+                origin = tree.node(from, upto).and_then(|node| node.origin);
+                (id, cut) = (from, Cut { upto, without: &[] });
+                continue;
+            }
+            if !is_timed {
+                return Err(Reason::NoUserTime);
+            }
+            let upto = last.map_or(Hlc::ZERO, |(stamp, _)| stamp);
+            if upto != Hlc::ZERO {
+                tree.kept(id, upto)?;
+            }
+            return Ok(Shown { bytes, cut: Cut { upto, without: cut.without }, empty: last.is_none(), open });
         }
-        let last = marks.take_while(|(_, time)| *time <= user).last();
-        let open = bytes.newest_user_time(Cut { upto: Hlc::MAX, without }).is_some_and(|newest| newest <= user);
-        let upto = last.map_or(Hlc::ZERO, |(stamp, _)| stamp);
-        if upto != Hlc::ZERO {
-            self.model.tree.kept(id, upto)?;
-        }
-        Ok(Shown { bytes, cut: Cut { upto, without }, empty: last.is_none(), open })
     }
 
     pub(super) fn judge_open(&self, ask: &Open, result: &Result<Reply, Fault>) -> Verdict {

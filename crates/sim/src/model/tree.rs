@@ -86,6 +86,8 @@ pub(crate) struct Node {
     pub(crate) ctime: Hlc,
     pub(crate) target: Vec<u8>,
     pub(crate) plugin: String,
+    /// Of a clone: the file and the instant whose user times come before its own.
+    pub(crate) origin: Option<(u64, Hlc)>,
     pub(crate) parent: u64,
     pub(crate) xattrs: BTreeMap<Vec<u8>, Vec<u8>>,
 }
@@ -566,6 +568,7 @@ fn new_node(kind: FileKind, mode: u32, stamp: Hlc) -> Node {
         ctime: stamp,
         target: Vec::new(),
         plugin: String::new(),
+        origin: None,
         parent: ROOT,
         xattrs: BTreeMap::new(),
     }

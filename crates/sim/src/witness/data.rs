@@ -153,7 +153,7 @@ impl Witness {
             Granted::No => return vec![Reason::Busy],
             Granted::Perhaps => perhaps.push(Reason::Busy),
         }
-        let newest = self.model.tree.bytes(handle.inode).newest_user_time(Cut::NOW);
+        let newest = self.model.tree.newest_user_time(handle.inode);
         if write.user_time.is_some() && write.user_time < newest {
             perhaps.push(Reason::BackwardUserTime);
         }

@@ -42,6 +42,7 @@ impl Tree {
                 atime_ns: new.atime_ns,
                 target: new.target.clone(),
                 plugin: new.plugin.clone(),
+                origin: (new.origin != 0).then_some((new.origin, Hlc(new.origin_at))),
                 ..super::new_node(kind, new.mode, stamp)
             };
             for xattr in &new.xattrs {
@@ -104,6 +105,18 @@ impl Tree {
             });
         }
         if edit.new.is_empty() { 0 } else { first }
+    }
+
+    /// The newest user time of a file, its origin's if it has none of its own.
+    pub(crate) fn newest_user_time(&self, id: u64) -> Option<i64> {
+        let (mut id, mut upto) = (id, Hlc::MAX);
+        loop {
+            let newest = self.bytes(id).newest_user_time(Cut { upto, without: &[] });
+            match self.node(id, upto).and_then(|node| node.origin) {
+                Some(origin) if newest.is_none() => (id, upto) = origin,
+                _ => return newest,
+            }
+        }
     }
 
     /// When a name was changed last.
