@@ -92,6 +92,7 @@ fn edit() -> Edit {
             plugin: "json:/t".into(),
             xattrs: vec![xattr],
             shares: vec![share()],
+            ..NewInode::default()
         }],
         names: vec![SetName { directory: NEW | 3, name: b"n".to_vec(), expect: 77, inode: NEW }],
         states: vec![SetState {
@@ -147,6 +148,14 @@ fn ops() -> Vec<(&'static str, Op)> {
         ("make_snapshot", Op::MakeSnapshot(MakeSnapshot { name: "release-1".into(), at: AT })),
         ("delete_snapshot", Op::DeleteSnapshot(DeleteSnapshot { name: "release-1".into() })),
         ("edit", Op::Edit(edit())),
+        (
+            "edit_clone",
+            Op::Edit(Edit {
+                kind: EditKind::Clone as i32,
+                new: vec![NewInode { origin: 77, origin_at: AT, ..NewInode::default() }],
+                ..Edit::default()
+            }),
+        ),
         (
             "horizon",
             Op::Forget(Horizon {
