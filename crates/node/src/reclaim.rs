@@ -12,8 +12,8 @@
 //! needs no room to work in, so it works on a full disk.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError, RwLockWriteGuard, TryLockError};
 
 use frieze_base::{Fault, InodeId, Reason, SegmentId};
 use frieze_hlc::Hlc;
@@ -28,6 +28,9 @@ const CLOSE_EARLY_BYTES: u64 = 256 << 10;
 /// See [`CLOSE_EARLY_BYTES`]: as much of a segment of the usual 64 MiB.
 const CLOSE_EARLY_PART: u64 = 256;
 
+/// How often looking at everything is put off while edits are under way: ten seconds, as `reclaim` is called.
+const PUT_OFF_MAX: u32 = 20;
+
 /// Where a record lies.
 pub(crate) type Place = (SegmentId, u64);
 
@@ -37,6 +40,8 @@ pub(crate) struct Reclaim {
     state: Mutex<State>,
     /// Everything is to be looked at again: after a start, or when a snapshot went.
     wanted: AtomicBool,
+    /// How often that was put off, since edits were under way.
+    put_off: AtomicU32,
     buried_bytes: AtomicU64,
     waiting_bytes: AtomicU64,
 }
@@ -297,12 +302,29 @@ impl Engine {
         Ok(())
     }
 
+    /// Keeps edits out. A clone of a snapshot that has gone since it was planned has to be over, so that `needs` sees what
+    /// it shares; one that is planned later is refused what went. While one is under way the work is put off, some times;
+    /// then it is waited for.
+    fn without_edits(&self) -> Option<RwLockWriteGuard<'_, ()>> {
+        let alone = match self.forgetting.try_write() {
+            Ok(alone) => alone,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) if self.reclaim.put_off.fetch_add(1, Ordering::Relaxed) < PUT_OFF_MAX => {
+                return None;
+            }
+            Err(TryLockError::WouldBlock) => self.forgetting.write().unwrap_or_else(PoisonError::into_inner),
+        };
+        self.reclaim.put_off.store(0, Ordering::Relaxed);
+        Some(alone)
+    }
+
     fn reclaim_all(&self) -> Result<(), Fault> {
         let mut state = self.reclaim.lock();
         let horizons = {
-            // A clone of a snapshot that has gone since it was planned is waited for: `needs` has to see what it shares.
-            // One that is planned from now on is refused what went.
-            let _alone = self.forgetting.write().unwrap_or_else(PoisonError::into_inner);
+            let Some(_alone) = self.without_edits() else {
+                self.reclaim.want();
+                return Ok(());
+            };
             self.meta.namespace().horizons().clone()
         };
         if horizons.is_empty() {

@@ -8,6 +8,8 @@ mod forget;
 mod holes;
 #[path = "engine/intervals.rs"]
 mod intervals;
+#[path = "engine/races.rs"]
+mod races;
 #[path = "engine/rows.rs"]
 mod rows;
 
@@ -16,7 +18,9 @@ use std::sync::{Arc, Mutex};
 
 use frieze_base::{Fault, InodeId, Reason, Seq, SessionId, crc32c};
 use frieze_disk::{CrashKind, Disk, SimDisk, SimTime};
-use frieze_node::{Conn, Engine, MemoryStore, ProcessStats, Responder, Scratch, Seams, Settings, no_wake};
+use frieze_node::{
+    Conn, Engine, MemoryStore, ProcessStats, Responder, Scratch, Seams, Settings, VersionStore, no_wake,
+};
 use frieze_wire::frame::{FrameHeader, FrameKind};
 use frieze_wire::message::{
     Durability, Hello, List, Log, Open, Read, Reply, Request, RequestBody, Stat, Status, Sync, Txn, View, Write,
@@ -54,7 +58,7 @@ struct Machine {
 
 /// A server on it and a connection to that.
 struct Served {
-    engine: Engine,
+    engine: Arc<Engine>,
     conn: Conn,
     answers: Arc<Answers>,
     next: u64,
@@ -77,10 +81,14 @@ impl Machine {
     }
 
     fn try_serve(&self) -> Result<Engine, Fault> {
+        self.open(Box::new(self.store.clone()))
+    }
+
+    fn open(&self, store: Box<dyn VersionStore>) -> Result<Engine, Fault> {
         let seams = Seams {
             disk: Arc::new(self.disk.clone()),
             time: Arc::new(self.time.clone()),
-            store: Box::new(self.store.clone()),
+            store,
             boot: format!("boot {}", self.boot),
             entropy: [9; 64],
             wake: no_wake(),
@@ -96,7 +104,10 @@ impl Machine {
     }
 
     fn serve_as(&self, caller: Caller) -> Served {
-        let engine = self.try_serve().expect("opens");
+        self.connect(Arc::new(self.try_serve().expect("opens")), caller)
+    }
+
+    fn connect(&self, engine: Arc<Engine>, caller: Caller) -> Served {
         self.time.advance_us(engine.restart_wait_us());
         let conn = Conn::new(Some(caller), [3; 32]);
         let mut served = Served { engine, conn, answers: Arc::default(), next: 1, session: SessionId(0), seq: 0 };

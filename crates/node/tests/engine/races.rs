@@ -1,0 +1,121 @@
+//! What happens between two steps of an edit: a hook in the store runs something else there, on the same thread, so that
+//! the order is the same in every run.
+
+use std::sync::OnceLock;
+
+use super::*;
+use frieze_base::LogIndex;
+use frieze_node::Item;
+use frieze_wire::forget::Forget;
+use frieze_wire::txn::{DeleteSnapshot, MakeSnapshot};
+
+/// Something to be done once, before a look at the names of an inode.
+#[derive(Default)]
+struct Hook {
+    /// How many looks come before it.
+    after: Mutex<Option<u32>>,
+    act: OnceLock<Box<dyn Fn() + Send + std::marker::Sync>>,
+}
+
+impl Hook {
+    fn look(&self, from: &[u8]) {
+        if from.first() != Some(&b'L') {
+            return;
+        }
+        let due = {
+            let mut after = self.after.lock().unwrap();
+            let due = *after == Some(0);
+            *after = if due { None } else { after.map(|left| left - 1) };
+            due
+        };
+        if due && let Some(act) = self.act.get() {
+            act();
+        }
+    }
+}
+
+struct HookedStore(MemoryStore, Arc<Hook>);
+
+impl VersionStore for HookedStore {
+    fn last_in(&self, from: &[u8], to: &[u8]) -> Result<Option<Item>, Fault> {
+        self.1.look(from);
+        self.0.last_in(from, to)
+    }
+
+    fn items(&self, from: &[u8], to: &[u8]) -> Box<dyn Iterator<Item = Result<Item, Fault>> + '_> {
+        self.1.look(from);
+        self.0.items(from, to)
+    }
+
+    fn commit(&self, puts: Vec<Item>, removals: Vec<Vec<u8>>, applied: LogIndex) -> Result<(), Fault> {
+        self.0.commit(puts, removals, applied)
+    }
+
+    fn applied(&self) -> Result<LogIndex, Fault> {
+        self.0.applied()
+    }
+
+    fn persist(&self) -> Result<(), Fault> {
+        self.0.persist()
+    }
+}
+
+/// A restore takes bytes from a snapshot; wherever in its plan the snapshot is deleted and the space of what only it
+/// showed given back, the restore shows these bytes, or is refused.
+#[test]
+fn a_snapshot_that_goes_while_something_is_taken_from_it_takes_no_bytes_along() {
+    let (mut hooked, mut taken) = (0, 0);
+    for after in 0..200 {
+        let machine = Machine::new();
+        let hook = Arc::new(Hook::default());
+        let engine = Arc::new(machine.open(Box::new(HookedStore(machine.store.clone(), hook.clone()))).unwrap());
+        let mut served = machine.connect(engine.clone(), Caller::root());
+        let bytes: Vec<Vec<u8>> = (0..3).map(|seed| pattern(60_000, seed * 70)).collect();
+        let file = served.make("/f");
+        let mut stamps = Vec::new();
+        for bytes in &bytes {
+            stamps.push(served.write(&file, Some(0), bytes).unwrap().0);
+        }
+        served.txn(Op::MakeSnapshot(MakeSnapshot { name: "kept".into(), at: stamps[0] })).unwrap();
+        served.seq += 1;
+        let forget = Forget { target: Target::path("/f"), before: stamps[2], dry_run: false };
+        let id = served.send(Request::Forget(forget), &[], served.seq);
+        served.answer(id).unwrap().0.unwrap();
+        // What the store does not hold yet is not asked of it.
+        served.fsync();
+        let mut other = machine.connect(engine.clone(), Caller::root());
+        other.open_session();
+        let other = Mutex::new(other);
+        let act = move || {
+            let mut other = other.lock().unwrap();
+            other.txn(Op::DeleteSnapshot(DeleteSnapshot { name: "kept".into() })).unwrap();
+            engine.reclaim().unwrap();
+        };
+        assert!(hook.act.set(Box::new(act)).is_ok());
+        *hook.after.lock().unwrap() = Some(after);
+        let restored = served.restore("/f", stamps[0], false);
+        if hook.after.lock().unwrap().is_some() {
+            // The restore was over before.
+            break;
+        }
+        hooked += 1;
+        served.engine.reclaim().unwrap();
+        let expect = match restored {
+            Ok(_) => &bytes[0],
+            Err(fault) => {
+                assert_eq!(fault.reason, Reason::HistoryExpired, "{fault}");
+                &bytes[2]
+            }
+        };
+        taken += u32::from(expect == &bytes[0]);
+        let now = served.read("/f", View::NOW);
+        assert!(now.as_ref() == Ok(expect), "hooked before look {after}: {:?}", now.map(|bytes| bytes.len()));
+        served.engine.stop().unwrap();
+        // A snapshot that went is looked after by the next life of the server at the latest.
+        let mut served = machine.serve();
+        served.engine.reclaim().unwrap();
+        assert!(served.read("/f", View::NOW).as_ref() == Ok(expect), "after a restart, hooked before look {after}");
+        assert_eq!(served.at("/f", stamps[0]).unwrap_err().reason, Reason::HistoryExpired);
+    }
+    assert!(hooked > 3 && taken > 0 && taken < hooked, "{taken} of {hooked} restores had their bytes");
+}
