@@ -20,13 +20,19 @@ use crate::violation::{Rule, Verdict, broken};
 use crate::world::{WALL_US, settings};
 
 const BELIEVERS: usize = 3;
-const NAMES: usize = 3;
+/// Names in the root that are looked at, and in each directory that somebody makes.
+const NAMES: u32 = 3;
+/// Directories that are looked into: the last that were made.
+const DIRECTORIES: u32 = 3;
 const STEPS: usize = 1500;
 /// A question that is not answered by then was lost.
 const LOST_US: u64 = 1_500_000;
 
-/// What the names of the directory stand for: an inode each, or nothing.
-type State = [Option<u64>; NAMES];
+/// A name: the number of its directory, 0 for the root, and its number in it.
+type Name = (u32, u32);
+
+/// What names stand for: an inode each; those that are not there are absent.
+type State = BTreeMap<Name, u64>;
 
 #[derive(Default)]
 struct Believer {
@@ -42,13 +48,29 @@ struct Believer {
     recalls: u64,
     /// Changes of its own on their way: what it hears meanwhile may be older.
     changing: u32,
-    believed: BTreeMap<usize, (Option<u64>, u64)>,
+    believed: BTreeMap<Name, (Option<u64>, u64)>,
 }
 
 enum Asked {
-    Look { name: usize, began: u64, sent_us: u64, state: usize },
-    Change { name: usize, state: usize },
-    Recalls { sent_us: u64 },
+    Look {
+        name: Name,
+        began: u64,
+        sent_us: u64,
+        state: usize,
+    },
+    Change {
+        name: Name,
+        state: usize,
+    },
+    /// A new directory: while it is empty its names may be held by who made it.
+    MakeDirectory {
+        number: u32,
+        began: u64,
+        sent_us: u64,
+    },
+    Recalls {
+        sent_us: u64,
+    },
 }
 
 struct Play {
@@ -56,8 +78,12 @@ struct Play {
     now_us: u64,
     machine: Machine,
     believers: Vec<Believer>,
-    /// Every state the directory has had.
+    /// Every state the names have had.
     states: Vec<State>,
+    /// The directories that were made.
+    directories: Vec<u64>,
+    /// Promises that a new directory is empty which somebody believed.
+    promises: u64,
     asked: BTreeMap<u64, (usize, Asked)>,
     to_server: Vec<(u64, ConnId, FrameHeader, RequestBody)>,
     to_client: Vec<(u64, Answer)>,
@@ -67,10 +93,16 @@ struct Play {
 
 /// Recalls are lost and cross the answers they forbid.
 pub(crate) fn recalls_lost_and_crossed(seed: u64) -> Verdict {
+    let mut promises = 0;
     for round in 0..ROUNDS {
-        Play::new(seed.wrapping_mul(ROUNDS).wrapping_add(round))?.run()?;
+        let mut play = Play::new(seed.wrapping_mul(ROUNDS).wrapping_add(round))?;
+        play.run()?;
+        promises += play.promises;
     }
-    Ok(())
+    match promises {
+        0 => broken(Rule::Live, "nobody was ever told that a new directory is empty"),
+        _ => Ok(()),
+    }
 }
 
 const ROUNDS: u64 = 8;
@@ -89,6 +121,8 @@ impl Play {
             machine,
             believers: Vec::new(),
             states: vec![State::default()],
+            directories: Vec::new(),
+            promises: 0,
             asked: BTreeMap::new(),
             to_server: Vec::new(),
             to_client: Vec::new(),
@@ -118,10 +152,11 @@ impl Play {
             self.now_us += passes_us;
             self.machine.time.advance_us(passes_us);
             let who = self.rng.below(BELIEVERS as u64) as usize;
-            let name = self.rng.below(NAMES as u64) as usize;
-            match self.rng.below(12) {
-                0..5 => self.look(who, name),
-                5..7 => self.change(who, name),
+            let name = self.name();
+            match self.rng.below(48) {
+                0..20 => self.look(who, name),
+                20..28 => self.change(who, name),
+                28 => self.make_directory(who),
                 _ => {}
             }
             for who in 0..BELIEVERS {
@@ -169,19 +204,52 @@ impl Play {
         Ok(())
     }
 
-    fn look(&mut self, who: usize, name: usize) {
+    /// One of the names, often in a directory that was just made: who made it may not know that yet.
+    fn name(&mut self) -> Name {
+        let newest = self.directories.len() as u32;
+        let directory = match self.rng.chance(2) {
+            true => 0,
+            false => newest - self.rng.below(DIRECTORIES.min(newest + 1).into()) as u32,
+        };
+        (directory, self.rng.below(NAMES.into()) as u32)
+    }
+
+    /// As a mount names it: by directory and name.
+    fn target(&self, (directory, name): Name) -> Target {
+        let base = if directory == 0 { 1 } else { self.directories[directory as usize - 1] };
+        Target { base, path: format!("n{name}").into_bytes(), follow: false }
+    }
+
+    fn look(&mut self, who: usize, name: Name) {
         let began = self.believers[who].recalls;
-        let stat = Stat { target: target(name), view: View::NOW };
+        let stat = Stat { target: self.target(name), view: View::NOW };
         let asked = Asked::Look { name, began, sent_us: self.now_us, state: 0 };
         self.send(who, 0, Request::Stat(stat), asked);
     }
 
-    fn change(&mut self, who: usize, name: usize) {
+    fn make_directory(&mut self, who: usize) {
+        let number = self.directories.len() as u32 + 1;
+        let believer = &mut self.believers[who];
+        believer.seq += 1;
+        believer.recalls += 1;
+        believer.changing += 1;
+        believer.believed.retain(|(directory, _), _| *directory != number);
+        let (seq, began) = (believer.seq, believer.recalls);
+        let kind = Some(MakeKind::Directory(true));
+        let make = Make { target: directory(number), mode: 0o755, or_open: false, kind };
+        let request = Request::Txn(Txn { durability: 0, op: Some(Op::Make(make)) });
+        self.send(who, seq, request, Asked::MakeDirectory { number, began, sent_us: self.now_us });
+    }
+
+    fn change(&mut self, who: usize, name: Name) {
         let op = match self.rng.chance(2) {
-            true => {
-                Op::Make(Make { target: target(name), mode: 0o644, or_open: false, kind: Some(MakeKind::File(false)) })
-            }
-            false => Op::Remove(Remove { target: target(name), directory: false }),
+            true => Op::Make(Make {
+                target: self.target(name),
+                mode: 0o644,
+                or_open: false,
+                kind: Some(MakeKind::File(false)),
+            }),
+            false => Op::Remove(Remove { target: self.target(name), directory: false }),
         };
         let believer = &mut self.believers[who];
         believer.seq += 1;
@@ -238,6 +306,13 @@ impl Play {
             }
             self.machine.handle(conn, &header, body, &[]);
             let answers = self.machine.take_answers();
+            if let Some((_, Asked::MakeDirectory { number, .. })) = self.asked.get(&header.request_id)
+                && *number as usize > self.directories.len()
+                && let Some(Reply::Stat(reply)) =
+                    self.machine.look(Request::Stat(Stat { target: directory(*number), view: View::NOW }))
+            {
+                self.directories.push(reply.attr.inode);
+            }
             self.observe();
             if let Some((_, Asked::Change { state, .. })) = self.asked.get_mut(&header.request_id) {
                 *state = self.states.len() - 1;
@@ -264,11 +339,17 @@ impl Play {
             _ => return,
         };
         let view = View { at: Some(at), user_at: None };
-        let mut state = State::default();
-        for (name, value) in state.iter_mut().enumerate() {
-            let stat = Stat { target: target(name), view };
-            if let Some(Reply::Stat(reply)) = self.machine.look(Request::Stat(stat)) {
-                *value = Some(reply.attr.inode);
+        // Of older directories nobody changes anything any more.
+        let mut state = self.states.last().cloned().unwrap_or_default();
+        let newest = self.directories.len() as u32;
+        let oldest = (newest + 1).saturating_sub(2 * DIRECTORIES);
+        for directory in [0].into_iter().chain(oldest.max(1)..=newest) {
+            for name in (0..NAMES).map(|number| (directory, number)) {
+                let stat = Stat { target: self.target(name), view };
+                match self.machine.look(Request::Stat(stat)) {
+                    Some(Reply::Stat(reply)) => drop(state.insert(name, reply.attr.inode)),
+                    _ => drop(state.remove(&name)),
+                }
             }
         }
         if self.states.last() != Some(&state) {
@@ -294,15 +375,17 @@ impl Play {
         Ok(())
     }
 
-    fn judge(&self, by: usize, name: usize, state: usize) -> Verdict {
+    fn judge(&self, by: usize, name: Name, state: usize) -> Verdict {
         for (who, believer) in self.believers.iter().enumerate().filter(|(who, _)| *who != by) {
             let Some((believed, until_us)) = believer.believed.get(&name) else { continue };
-            if *until_us > self.now_us && !self.states[state..].iter().any(|state| state[name] == *believed) {
-                let told = self.states[state][name];
+            if *until_us > self.now_us
+                && !self.states[state..].iter().any(|state| state.get(&name) == believed.as_ref())
+            {
+                let told = self.states[state].get(&name);
                 return broken(
                     Rule::Linearizable,
                     format!(
-                        "at {} us believer {who} goes on with {believed:?} for name {name} until {until_us} us, and \
+                        "at {} us believer {who} goes on with {believed:?} for name {name:?} until {until_us} us, and \
                          believer {by} is told of {told:?}",
                         self.now_us
                     ),
@@ -326,6 +409,19 @@ impl Play {
                 if began == believer.recalls && believer.changing == 0 && answer.header.holds != Holds::ASKED {
                     believer.believed.insert(name, (found, until_us.min(believer.lease_until_us)));
                 }
+            }
+            (Asked::MakeDirectory { number, began, sent_us }, result) => {
+                let empty_ms = match result {
+                    Ok(Reply::Txn(reply)) if !reply.existed => reply.empty_ms,
+                    _ => 0,
+                };
+                if empty_ms > 0 && began == believer.recalls && believer.changing == 1 {
+                    let until_us = (sent_us + u64::from(empty_ms) * 1000).min(believer.lease_until_us);
+                    believer.believed.extend((0..NAMES).map(|name| ((number, name), (None, until_us))));
+                    self.promises += 1;
+                }
+                believer.recalls += 1;
+                believer.changing -= 1;
             }
             (Asked::Change { .. }, _) => {
                 believer.recalls += 1;
@@ -356,6 +452,6 @@ fn body(request: Request) -> RequestBody {
     RequestBody { caller: None, request: Some(request) }
 }
 
-fn target(name: usize) -> Target {
-    Target { base: 1, path: format!("n{name}").into_bytes(), follow: false }
+fn directory(number: u32) -> Target {
+    Target { base: 1, path: format!("d{number}").into_bytes(), follow: false }
 }

@@ -48,7 +48,7 @@ type Work<'a> = fn(&mut Workload<'a>, &Client) -> Vec<Step>;
 
 impl<'a> Workload<'a> {
     /// Kinds of work with their weights.
-    const WORK: [(u64, Work<'a>); 38] = [
+    const WORK: [(u64, Work<'a>); 39] = [
         (10, Self::make_file),
         (5, Self::make_directory),
         (2, Self::make_link),
@@ -87,6 +87,7 @@ impl<'a> Workload<'a> {
         (1, Self::last_seen),
         (1, Self::sessions),
         (2, Self::forget),
+        (2, Self::usage),
     ];
 
     /// The steps of the next piece of work.

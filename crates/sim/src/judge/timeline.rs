@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use frieze_base::{Fault, Reason};
 use frieze_hlc::Hlc;
 use frieze_wire::message::{FileKind, Reply};
-use frieze_wire::timeline::{CONTENT, Deleted, Diff, Difference, LastSeen, MODE, Sessions, Side, Story, XATTRS};
+use frieze_wire::timeline::{CONTENT, Deleted, Diff, Difference, LastSeen, MODE, Sessions, Side, Story, Usage, XATTRS};
 use frieze_wire::txn::{Op, Target};
 
 use super::{expect_equal, judge_refusal};
@@ -339,6 +339,58 @@ impl Witness {
         let found: Vec<_> =
             reply.names.iter().map(|gone| (last(&gone.was.path), gone.was.inode, gone.stamp, gone.session)).collect();
         expect_equal("the names that went", &found, &known)
+    }
+
+    /// Every file is counted in one directory, the first of its names or the last that it had; what is forgotten may be
+    /// given back already, and counts for what is still there.
+    pub(super) fn judge_usage(&self, ask: &Usage, result: &Result<Reply, Fault>) -> Verdict {
+        let (id, reply) = match (self.led(&ask.target, ask.view), result) {
+            (Ok((id, _)), Ok(Reply::Usage(reply))) => (id, reply),
+            (expected, result) => return judge_refusal(ask, expected.map(|_| ()), result),
+        };
+        let tree = &self.model.tree;
+        let now = Hlc::MAX;
+        let is_directory = |id: u64| tree.node(id, now).is_some_and(|node| node.is_directory());
+        // Files whose only name is here, or was the last; those with several are counted in one of their directories.
+        let (mut sure, mut perhaps) = (Vec::new(), Vec::new());
+        if !is_directory(id) {
+            sure.push(id);
+        } else if ask.count_max == 0 {
+            for other in tree.ids().filter(|other| !is_directory(*other)) {
+                let homes = tree.homes(other, now);
+                if homes.contains(&id) {
+                    (if homes.len() == 1 { &mut sure } else { &mut perhaps }).push(other);
+                }
+            }
+        }
+        let files = reply.files + reply.deleted_files;
+        let bounds = sure.len() as u64..=(sure.len() + perhaps.len()) as u64;
+        if ask.count_max == 0 && !bounds.contains(&files) {
+            return broken(Rule::SameForEver, format!("{ask:?} answered {reply:?}, expected {sure:?} of {perhaps:?}"));
+        }
+        let written = |id: u64, from: Hlc| {
+            let writes = tree.bytes(id).writes(Cut::NOW).filter(|(stamp, _)| *stamp >= from);
+            writes.map(|(_, write)| write.bytes.len() as u64).sum::<u64>()
+        };
+        let horizons = &tree.horizons;
+        let least: u64 =
+            sure.iter().filter(|id| !horizons.is_gone(**id)).map(|id| written(*id, horizons.before(*id).next())).sum();
+        let most: u64 = sure.iter().chain(&perhaps).map(|id| written(*id, Hlc::ZERO) + self.shared(*id)).sum();
+        let told = reply.live_bytes + reply.history_bytes;
+        match ask.count_max == 0 && !(least..=most).contains(&told) {
+            true => broken(
+                Rule::SameForEver,
+                format!("{ask:?} answered {reply:?}: {told} bytes, expected {least} to {most}"),
+            ),
+            false => Ok(()),
+        }
+    }
+
+    /// Bytes that a file shows of others, or a link holds.
+    fn shared(&self, id: u64) -> u64 {
+        let bytes = self.model.tree.bytes(id);
+        let link = self.model.tree.node(id, Hlc::MAX).map_or(0, |node| node.target.len() as u64);
+        if bytes.edits(Cut::NOW).next().is_some() { link + bytes.live(Cut::NOW) } else { link }
     }
 
     pub(super) fn judge_last_seen(&self, ask: &LastSeen, result: &Result<Reply, Fault>) -> Verdict {

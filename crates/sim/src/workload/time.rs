@@ -4,7 +4,7 @@ use frieze_hlc::Hlc;
 use frieze_wire::edit::{CloneTree, Restore, Undo};
 use frieze_wire::forget::Forget;
 use frieze_wire::message::{FileKind, Request, View};
-use frieze_wire::timeline::{Deleted, Diff, LastSeen, Sessions, Story};
+use frieze_wire::timeline::{Deleted, Diff, LastSeen, Sessions, Story, Usage};
 use frieze_wire::txn::Target;
 
 use super::{Workload, ask};
@@ -94,6 +94,17 @@ impl Workload<'_> {
         };
         let dry_run = self.is_dry_run();
         Self::edit(Request::Forget(Forget { target, before, dry_run }))
+    }
+
+    /// What the history of a file or directory takes.
+    pub(super) fn usage(&mut self, _: &Client) -> Vec<Step> {
+        let view = if self.rng.chance(2) { self.past() } else { View::NOW };
+        let target = match self.rng.chance(3) {
+            true => self.existing(view.instant().unwrap_or(Hlc::MAX), Some(FileKind::File)),
+            false => self.part(view.instant().unwrap_or(Hlc::MAX)),
+        };
+        let count_max = *self.rng.choose(&[0, 0, 2]);
+        ask(Request::Usage(Usage { target, view, after: Vec::new(), count_max }))
     }
 
     /// Two instants in order.

@@ -44,7 +44,8 @@ impl Horizons {
         self.0.iter().any(|one| one.before > at)
     }
 
-    fn is_gone(&self, id: u64) -> bool {
+    /// True if nothing of the inode is left but what pins show.
+    pub(crate) fn is_gone(&self, id: u64) -> bool {
         self.0.iter().any(|one| one.inodes.get(&id) == Some(&true))
     }
 
