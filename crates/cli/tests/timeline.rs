@@ -10,6 +10,8 @@ mod support;
 mod back;
 #[path = "timeline/cost.rs"]
 mod cost;
+#[path = "timeline/forgotten.rs"]
+mod forgotten;
 #[path = "timeline/model.rs"]
 mod model;
 #[path = "timeline/rights.rs"]

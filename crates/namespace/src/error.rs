@@ -292,8 +292,8 @@ fn forgotten(at: Option<Hlc>, before: Hlc, stamp: Hlc, uid: u32, gone: bool) -> 
     let asked = at.map_or("now".to_owned(), format_instant);
     let (before_text, stamp_text) = (format_instant(before), format_instant(stamp));
     let kept = match gone {
-        true => "it had been deleted by then, and nothing of it is kept".to_owned(),
-        false => format!("the earliest instant that is kept is {before_text} ({before})"),
+        true => format!("it had been deleted by then, and nothing of it is kept; {before} is the earliest that is"),
+        false => format!("the earliest instant that is kept is {before_text}: ask for {before} or a later one"),
     };
     format!("history is not kept at {asked}: user {uid} forgot what was before {before_text} at {stamp_text}; {kept}")
 }
