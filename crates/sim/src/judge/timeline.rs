@@ -143,7 +143,9 @@ impl Witness {
             let names = self.names(at, root);
             let below = |parent: &u64| names.within.contains(parent);
             names.all.keys().any(|(parent, _, id)| {
-                (below(parent) || *id == root) && [*parent, *id].iter().any(|id| horizons.expired(*id, from))
+                // A rename tells where the name was before.
+                let told = || self.model.tree.homes(*id, from).into_iter().chain([*parent, *id]);
+                (below(parent) || *id == root) && told().any(|id| horizons.expired(id, from))
             })
         };
         horizons.expired(root, from) || lost(from) || lost(to)
