@@ -88,6 +88,43 @@ fn stored_bytes_are_those_of_format_version_1() {
     same(&seal.footer, FOOTER);
 }
 
+/// The trailer of a segment after which another follows, or that was closed before: byte 96 says that nothing comes after
+/// the records that it names.
+const CLOSED: &str = "
+    46525a53010000000100000000000000
+    eac61ecfb8a55a2a0010000000000000
+    00000000000000000000000000000000
+    000000000000000000020000afe987b6
+    46525a4685d6585b8003000000000000
+    02000000000000000200000000190500
+    01000000000000000000000000000000
+    00000000000000000000000013a44803";
+
+#[test]
+fn a_closed_segment_says_so_in_byte_96_of_its_trailer() {
+    let mut device = Device::new(settings(4096));
+    for record in records() {
+        device.write(&[record]);
+    }
+    let end = device.log.end();
+    let open = device.log.checkpoint(end).expect("two records").footer;
+    assert_eq!(open[open.len() - 128 + 96], 0, "the footer of a segment that goes on");
+    assert!(!device.log.vouched_by(SegmentId(1), &open));
+    assert_eq!(device.log.close_open(), Some(end));
+    let seals = device.log.sealable(end);
+    let [seal] = seals.as_slice() else { panic!("{seals:?}") };
+    let (entries, trailer) = seal.footer.split_at(seal.footer.len() - 128);
+    same(trailer, CLOSED);
+    assert_eq!((entries, trailer.len()), (&open[..open.len() - 128], 128));
+    assert!(device.log.vouched_by(SegmentId(1), &seal.footer), "its records are not looked at any more");
+    // Recovery goes on behind it in a new segment, and reads it by its footer alone, whatever is left of the records.
+    device.files.put(SegmentId(1), seal.offset, &seal.footer);
+    device.files.put(SegmentId(1), 64, &[0; 832]);
+    let expect: Vec<RecordMeta> = records().into_iter().map(|(meta, _)| meta).collect();
+    let (_, report, seen) = recover(device.files, settings(4096));
+    assert_eq!((seen, report.scanned_bytes, report.cut), (expect, 0, None));
+}
+
 #[test]
 fn bytes_of_format_version_1_are_read() {
     let mut device = Device::new(settings(4096));
