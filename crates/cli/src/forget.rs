@@ -1,20 +1,23 @@
 //! `forget`: what is given up, and what that frees.
 
+use std::time::Duration;
+
 use anyhow::Result;
-use frieze_client::{ForgetReply, ForgottenFile, Hlc};
+use frieze_client::{ForgetReply, ForgottenFile, Hlc, Target};
 use serde_json::{Value, json};
 
 use crate::args::Forget;
 use crate::copy::target;
 use crate::format;
 use crate::path::FsPath;
+use crate::progress::Progress;
 use crate::run::Run;
 
 /// `frieze forget`.
 pub(crate) fn forget(run: &mut Run, args: &Forget) -> Result<()> {
     let path = FsPath::parse(&args.path)?;
     let before = run.instant(&args.before)?;
-    let reply = run.fs()?.forget(&target(&path, false), before, args.dry_run)?;
+    let reply = forget_and_show(run, &target(&path, false), before, args.dry_run)?;
     for file in &reply.biggest {
         run.item(|| file_to_json(file), || Some(line(file)))?;
     }
@@ -23,6 +26,38 @@ pub(crate) fn forget(run: &mut Run, args: &Forget) -> Result<()> {
     }
     words(&reply, args.dry_run).iter().try_for_each(|line| run.print(line))
 }
+
+/// Forgets, and shows how far the server has come, to a person who waits for it.
+fn forget_and_show(run: &mut Run, target: &Target, before: Hlc, dry_run: bool) -> Result<ForgetReply> {
+    let (client, fs) = (run.client()?.clone(), run.fs()?);
+    run.show(|wanted| Progress::known(wanted, "files looked at"));
+    if !run.is_shown() {
+        return Ok(fs.forget(target, before, dry_run)?);
+    }
+    std::thread::scope(|scope| {
+        let waiting = std::thread::current();
+        let work = scope.spawn(move || {
+            let reply = fs.forget(target, before, dry_run);
+            waiting.unpark();
+            reply
+        });
+        while !work.is_finished() {
+            std::thread::park_timeout(LOOK_EVERY);
+            // Whoever cannot be asked now is asked again.
+            if let Ok(status) = client.status() {
+                let (done, all) = (status.forgetting_looked_at, status.forgetting_to_look_at);
+                run.progress(|progress| progress.is_at(done, all));
+            }
+        }
+        match work.join() {
+            Ok(reply) => Ok(reply?),
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+    })
+}
+
+/// How often the server is asked how far it is.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 fn line(file: &ForgottenFile) -> String {
     let deleted = if file.deleted { " (deleted)" } else { "" };

@@ -31,6 +31,11 @@ impl Progress {
         Progress::new(wanted, &format!("{{wide_msg}} {{human_pos}} {noun}, {{per_sec}}"))
     }
 
+    /// Counts what somebody else does, who tells how far he is ([`Progress::is_at`]).
+    pub(crate) fn known(wanted: bool, noun: &str) -> Progress {
+        Progress::new(wanted, &format!("{{wide_msg}} {{human_pos}} of {{human_len}} {noun} [{{bar:20}}]"))
+    }
+
     fn new(wanted: bool, template: &str) -> Progress {
         let style = ProgressStyle::with_template(template).expect("the template is a constant and valid");
         let bar = ProgressBar::with_draw_target(Some(0), ProgressDrawTarget::hidden()).with_style(style);
@@ -50,6 +55,18 @@ impl Progress {
             self.bar.set_message(std::mem::take(&mut self.subject));
             self.shown = true;
         }
+    }
+
+    /// So much is done, of so much; 0 where the end is not known yet.
+    pub(crate) fn is_at(&mut self, done: u64, all: u64) {
+        self.bar.set_length(all.max(done));
+        self.bar.set_position(done);
+        self.advance(0);
+    }
+
+    /// True if a person may see it.
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.wanted
     }
 
     /// What is being worked on.
@@ -77,12 +94,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_templates_are_valid_and_count() {
+    fn templates_are_valid_and_count() {
         let mut bytes = Progress::bytes(false);
         bytes.expect(10);
         bytes.expect(5);
         bytes.advance(7);
         assert_eq!((bytes.bar.position(), bytes.bar.length()), (7, Some(15)));
+        let mut known = Progress::known(true, "files");
+        for (done, all) in [(5, 0), (7, 30), (30, 30)] {
+            known.is_at(done, all);
+            assert_eq!((known.bar.position(), known.bar.length()), (done, Some(all.max(done))));
+        }
         let mut items = Progress::items(true, "files");
         items.advance(3);
         assert_eq!(items.bar.position(), 3);

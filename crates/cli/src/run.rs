@@ -197,6 +197,11 @@ impl Run {
         self.progress = Some(make(!self.common.quiet && io::stderr().is_terminal()));
     }
 
+    /// True if progress may be seen.
+    pub(crate) fn is_shown(&self) -> bool {
+        self.progress.as_ref().is_some_and(Progress::is_wanted)
+    }
+
     /// Tells the progress of this run something, if any is shown.
     pub(crate) fn progress(&mut self, tell: impl FnOnce(&mut Progress)) {
         if let Some(progress) = &mut self.progress {

@@ -20,7 +20,6 @@ use frieze_wire::txn::{Caller, Op, Transaction};
 
 use crate::changes::check_numbered;
 use crate::engine::Engine;
-use crate::reclaim::Dead;
 use crate::session::Principal;
 use crate::story::exact;
 
@@ -65,8 +64,12 @@ impl Engine {
         let path = self.path_of(found.id, &[now, before])?;
         let mut reply = ForgetReply { before: before.0, ..ForgetReply::default() };
         let mut state = self.reclaim.lock();
+        let progress = self.reclaim.progress();
+        let _under_way = progress.begin();
         let below = self.below(found.id, before, &principal.caller)?;
         reply.left = below.left;
+        // Each was found, is asked what it has to lose, and what it gives up.
+        progress.expect(3 * below.inodes.len() as u64);
         let wanted = self.losing(&below, before)?;
         let pick = |nameless: bool| -> Vec<InodeId> {
             wanted.iter().filter(|id| below.inodes[id] == nameless).copied().collect()
@@ -85,29 +88,40 @@ impl Engine {
             }
         };
         let needs = self.needs(&horizons)?;
-        let mut dead: BTreeMap<InodeId, Dead> = BTreeMap::new();
-        for &id in below.inodes.keys() {
-            dead.insert(id, self.dead_of(&horizons, &needs, id)?);
+        if !ask.dry_run {
+            // Who is told may count on it, whatever happens next.
+            self.flush()?;
         }
-        for (id, dead) in &dead {
+        // One after the other: what all of them give up together may not fit into memory.
+        let mut biggest: Vec<(u64, InodeId, u64)> = Vec::new();
+        for (&id, &deleted) in &below.inodes {
+            let dead = self.dead_of(&horizons, &needs, id)?;
+            progress.step();
             reply.held_bytes += dead.held_bytes;
             if dead.graves.is_empty() {
                 continue;
             }
-            *(if below.inodes[id] { &mut reply.deleted_files } else { &mut reply.files }) += 1;
-            reply.writes += dead.graves.len() as u64;
-            reply.bytes += dead.bytes();
+            let (bytes, writes) = (dead.bytes(), dead.graves.len() as u64);
+            *(if deleted { &mut reply.deleted_files } else { &mut reply.files }) += 1;
+            reply.writes += writes;
+            reply.bytes += bytes;
+            if bytes > 0 {
+                let at = biggest.partition_point(|(more, ..)| *more >= bytes);
+                biggest.insert(at, (bytes, id, writes));
+                biggest.truncate(BIGGEST_MAX);
+            }
+            if !ask.dry_run {
+                self.bury(&mut state, id, &dead);
+            }
         }
-        reply.biggest = self.biggest(&below, &dead, before)?;
+        reply.biggest = self.biggest(&below, &biggest, before)?;
         reply.snapshots = {
             let namespace = self.meta.namespace();
             let kept = namespace.snapshots().filter(|snapshot| snapshot.at < before);
             kept.map(|snapshot| snapshot.name.clone()).collect()
         };
         if !ask.dry_run {
-            // Who is told may count on it, whatever happens next.
-            self.flush()?;
-            self.bury(&mut state, &dead);
+            self.reclaim.note(&state);
             reply.freed_bytes = self.give_back(&mut state)?;
             reply.waiting_bytes = state.waiting_bytes();
             reply.trouble = state.trouble().map_or(String::new(), |fault| fault.message.clone());
@@ -164,6 +178,7 @@ impl Engine {
     fn losing(&self, below: &Below, before: Hlc) -> Result<Vec<InodeId>, Fault> {
         let mut wanted = Vec::new();
         for (&id, &nameless) in &below.inodes {
+            self.reclaim.progress().step();
             let known = {
                 let namespace = self.meta.namespace();
                 let horizons = namespace.horizons();
@@ -234,6 +249,7 @@ impl Engine {
                     continue;
                 }
                 looked_at.insert(id);
+                self.reclaim.progress().step();
                 if caller.uid != 0 && caller.uid != inode.uid {
                     below.left += 1;
                     continue;
@@ -258,13 +274,13 @@ impl Engine {
         Ok(below)
     }
 
-    fn biggest(&self, below: &Below, dead: &BTreeMap<InodeId, Dead>, before: Hlc) -> Result<Vec<ForgottenFile>, Fault> {
-        let mut order: Vec<(u64, InodeId)> =
-            dead.iter().map(|(id, dead)| (dead.bytes(), *id)).filter(|(bytes, _)| *bytes > 0).collect();
-        order.sort_unstable_by(|a, b| b.cmp(a));
-        order.truncate(BIGGEST_MAX);
-        let mut biggest = Vec::with_capacity(order.len());
-        for (bytes, id) in order {
+    fn biggest(
+        &self,
+        below: &Below,
+        biggest: &[(u64, InodeId, u64)],
+        before: Hlc,
+    ) -> Result<Vec<ForgottenFile>, Fault> {
+        let file = |&(bytes, id, writes): &(u64, InodeId, u64)| {
             let deleted = below.inodes[&id];
             let named = match deleted {
                 true => {
@@ -273,10 +289,9 @@ impl Engine {
                 }
                 false => before,
             };
-            let writes = dead[&id].graves.len() as u64;
-            biggest.push(ForgottenFile { path: self.path_of(id, &[named])?, bytes, writes, deleted });
-        }
-        Ok(biggest)
+            Ok(ForgottenFile { path: self.path_of(id, &[named])?, bytes, writes, deleted })
+        };
+        biggest.iter().map(file).collect()
     }
 
     /// The path of an inode at the first of these instants at which it had one.

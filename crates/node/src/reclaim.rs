@@ -44,6 +44,43 @@ pub(crate) struct Reclaim {
     put_off: AtomicU32,
     buried_bytes: AtomicU64,
     waiting_bytes: AtomicU64,
+    progress: Progress,
+}
+
+/// How far a forgetting has come, for whoever waits for it. There is one at a time.
+#[derive(Default)]
+pub(crate) struct Progress {
+    looked_at: AtomicU64,
+    to_look_at: AtomicU64,
+}
+
+impl Progress {
+    /// One more was looked at.
+    pub(crate) fn step(&self) {
+        self.looked_at.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// So many are to be looked at in all.
+    pub(crate) fn expect(&self, count: u64) {
+        self.to_look_at.store(count, Ordering::Relaxed);
+    }
+
+    /// Looked at, and to be looked at.
+    pub(crate) fn now(&self) -> (u64, u64) {
+        (self.looked_at.load(Ordering::Relaxed), self.to_look_at.load(Ordering::Relaxed))
+    }
+
+    /// Nothing is under way from when the answer is dropped.
+    pub(crate) fn begin(&self) -> impl Drop + '_ {
+        struct Under<'a>(&'a Progress);
+        impl Drop for Under<'_> {
+            fn drop(&mut self) {
+                self.0.looked_at.store(0, Ordering::Relaxed);
+                self.0.to_look_at.store(0, Ordering::Relaxed);
+            }
+        }
+        Under(self)
+    }
 }
 
 /// See [`Reclaim`].
@@ -86,12 +123,18 @@ impl Reclaim {
         self.wanted.store(true, Ordering::Release);
     }
 
+    /// How far a forgetting has come.
+    pub(crate) fn progress(&self) -> &Progress {
+        &self.progress
+    }
+
     /// Bytes of records that are buried, and of those that are not given back yet.
     pub(crate) fn bytes(&self) -> (u64, u64) {
         (self.buried_bytes.load(Ordering::Relaxed), self.waiting_bytes.load(Ordering::Relaxed))
     }
 
-    fn note(&self, state: &State) {
+    /// Tells whoever asks for the status.
+    pub(crate) fn note(&self, state: &State) {
         let len = |runs: &BTreeMap<u64, u64>| runs.iter().map(|(start, end)| end - start).sum::<u64>();
         self.buried_bytes.store(state.graves.values().map(len).sum(), Ordering::Relaxed);
         self.waiting_bytes.store(state.due.values().sum(), Ordering::Relaxed);
@@ -225,13 +268,12 @@ impl Engine {
         Ok(())
     }
 
-    /// Buries what inodes give up: they are not planned any more, and their space is due.
-    pub(crate) fn bury(&self, state: &mut State, dead: &BTreeMap<InodeId, Dead>) {
-        for (&id, dead) in dead.iter().filter(|(_, dead)| !dead.graves.is_empty()) {
+    /// Buries what an inode gives up: it is not planned any more, and its space is due. [`Reclaim::note`] tells of it.
+    pub(crate) fn bury(&self, state: &mut State, id: InodeId, dead: &Dead) {
+        if !dead.graves.is_empty() {
             self.data.device().bury(id, dead.upto, &dead.graves);
             state.add(&dead.graves);
         }
-        self.reclaim.note(state);
     }
 
     /// Gives back what is due, as far as segments are closed. Returns by how many bytes the device has more.
@@ -331,11 +373,11 @@ impl Engine {
             return Ok(());
         }
         let needs = self.needs(&horizons)?;
-        let mut dead = BTreeMap::new();
         for id in horizons.inodes() {
-            dead.insert(id, self.dead_of(&horizons, &needs, id)?);
+            let dead = self.dead_of(&horizons, &needs, id)?;
+            self.bury(&mut state, id, &dead);
         }
-        self.bury(&mut state, &dead);
+        self.reclaim.note(&state);
         self.give_back(&mut state).map(drop)
     }
 }

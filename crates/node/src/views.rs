@@ -462,6 +462,7 @@ impl Engine {
         });
         let failure = self.durability.failure();
         let (forgotten_bytes, forgotten_waiting_bytes) = self.reclaim.bytes();
+        let (forgetting_looked_at, forgetting_to_look_at) = self.reclaim.progress().now();
         let words = match (&failure, &health.fenced, self.durability.store_trouble()) {
             (Some(fault), _, _) => format!("read-only after a failed flush: {}", fault.message),
             (None, Some(fence), _) => format!("fenced, reads only: {fence}"),
@@ -497,6 +498,8 @@ impl Engine {
             last_whole,
             forgotten_bytes,
             forgotten_waiting_bytes,
+            forgetting_looked_at,
+            forgetting_to_look_at,
         }
     }
 }

@@ -738,6 +738,12 @@ pub struct StatusReply {
     /// Bytes of those that are not given back yet.
     #[prost(uint64, tag = "28")]
     pub forgotten_waiting_bytes: u64,
+    /// While a forgetting is worked out: files and directories looked at so far, each up to three times.
+    #[prost(uint64, tag = "29")]
+    pub forgetting_looked_at: u64,
+    /// How many there are to look at; 0 while they are still being found, or if nothing is being forgotten.
+    #[prost(uint64, tag = "30")]
+    pub forgetting_to_look_at: u64,
 }
 
 /// An interval whose unflushed records a crash lost.

@@ -467,6 +467,8 @@ fn replies() -> Vec<(&'static str, Reply)> {
                 free_bytes: 9,
                 forgotten_bytes: 27,
                 forgotten_waiting_bytes: 28,
+                forgetting_looked_at: 29,
+                forgetting_to_look_at: 30,
                 log_bytes: 10,
                 records: 11,
                 inodes: 12,

@@ -60,6 +60,45 @@ impl VersionStore for HookedStore {
     }
 }
 
+/// Whoever waits for a forgetting is told how far it has come: files found, then so many of so many, then nothing.
+#[test]
+fn a_forgetting_tells_how_far_it_has_come() {
+    let machine = Machine::new();
+    let hook = Arc::new(Hook::default());
+    let engine = Arc::new(machine.open(Box::new(HookedStore(machine.store.clone(), hook.clone()))).unwrap());
+    let mut served = machine.connect(engine.clone(), Caller::root());
+    for name in 0..20 {
+        let file = served.make(&format!("/f{name}"));
+        for seed in [1, 2] {
+            served.write(&file, Some(0), &pattern(5000, seed)).unwrap();
+        }
+    }
+    let before = served.engine.newest().0;
+    served.fsync();
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let other = Mutex::new(machine.connect(engine, Caller::root()));
+    let (kept, telling) = (hook.clone(), told.clone());
+    let act = move || {
+        let Ok(Reply::Status(status)) = other.lock().unwrap().ask(Request::Status(Status {})) else { panic!() };
+        telling.lock().unwrap().push((status.forgetting_looked_at, status.forgetting_to_look_at));
+        // And again before the next look at names.
+        *kept.after.lock().unwrap() = Some(0);
+    };
+    assert!(hook.act.set(Box::new(act)).is_ok());
+    *hook.after.lock().unwrap() = Some(0);
+    served.open_session();
+    served.seq += 1;
+    let forget = Forget { target: Target::path("/"), before, dry_run: false };
+    let id = served.send(Request::Forget(forget), &[], served.seq);
+    let Reply::Forgot(reply) = served.answer(id).unwrap().0.unwrap() else { panic!() };
+    assert_eq!((reply.files, reply.biggest.len()), (20, 10));
+    // The files that give up most are named when all were looked at: found, asked what they lose, and what they give up.
+    let told = told.lock().unwrap();
+    assert!(told.iter().any(|(done, all)| *all == 3 * 21 && *done >= 3 * 20), "{told:?}");
+    let Ok(Reply::Status(status)) = served.ask(Request::Status(Status {})) else { panic!() };
+    assert_eq!((status.forgetting_looked_at, status.forgetting_to_look_at), (0, 0));
+}
+
 /// A restore takes bytes from a snapshot; wherever in its plan the snapshot is deleted and the space of what only it
 /// showed given back, the restore shows these bytes, or is refused.
 #[test]
