@@ -17,7 +17,8 @@ use crate::run::Run;
 pub(crate) fn forget(run: &mut Run, args: &Forget) -> Result<()> {
     let path = FsPath::parse(&args.path)?;
     let before = run.instant(&args.before)?;
-    let reply = forget_and_show(run, &target(&path, false), before, args.dry_run)?;
+    let reply = forget_and_show(run, &target(&path, false), before, args.dry_run);
+    let reply = reply.map_err(|error| run.reported(&path, error))?;
     for file in &reply.biggest {
         run.item(|| file_to_json(file), || Some(line(file)))?;
     }
@@ -61,7 +62,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 fn line(file: &ForgottenFile) -> String {
     let deleted = if file.deleted { " (deleted)" } else { "" };
-    let writes = count(file.writes, "write");
+    let writes = format::count(file.writes, "write");
     format!("{:>9} in {writes:<12}  {}{deleted}", format::size(file.bytes), format::printable(&file.path))
 }
 
@@ -70,12 +71,12 @@ fn words(reply: &ForgetReply, dry_run: bool) -> Vec<String> {
     let before = Hlc(reply.before);
     let instant = format!("{} ({before})", format::time_of(before));
     let mut lines = Vec::new();
-    let files = count(reply.files + reply.deleted_files, "file");
+    let files = format::count(reply.files + reply.deleted_files, "file");
     let deleted = match reply.deleted_files {
         0 => String::new(),
         deleted => format!(", {deleted} of them deleted by then"),
     };
-    let what = format!("{} in {} of {files}{deleted}", format::size(reply.bytes), count(reply.writes, "write"));
+    let what = format!("{} in {} of {files}{deleted}", format::size(reply.bytes), format::count(reply.writes, "write"));
     lines.push(match (dry_run, reply.writes) {
         (_, 0) => format!("no byte is shown only before {instant}: nothing to free"),
         (true, _) => format!("would forget {what}: shown only before {instant}"),
@@ -103,14 +104,10 @@ fn words(reply: &ForgetReply, dry_run: bool) -> Vec<String> {
         lines.push(format!("{held} stay because snapshots, clones or restored files show them"));
     }
     if reply.left > 0 {
-        let left = count(reply.left, "file");
+        let left = format::count(reply.left, "file");
         lines.push(format!("{left} left alone: of others, or with a name elsewhere too"));
     }
     lines
-}
-
-fn count(number: u64, thing: &str) -> String {
-    if number == 1 { format!("1 {thing}") } else { format!("{number} {thing}s") }
 }
 
 fn file_to_json(file: &ForgottenFile) -> Value {

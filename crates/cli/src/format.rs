@@ -53,6 +53,11 @@ pub(crate) fn human(bytes: u64) -> String {
     unreachable!("the last unit holds every u64")
 }
 
+/// `1 file`, `2 files`.
+pub(crate) fn count(number: u64, thing: &str) -> String {
+    if number == 1 { format!("1 {thing}") } else { format!("{number} {thing}s") }
+}
+
 /// `244 B`, `1.8 KiB`: as [`human`], with the unit written out.
 pub(crate) fn size(bytes: u64) -> String {
     let short = human(bytes);

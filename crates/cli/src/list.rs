@@ -258,7 +258,7 @@ fn print_stat(run: &mut Run, path: &FsPath, reply: &StatReply, link_text: Option
             attr.gid
         ),
     );
-    row("inode", format!("{}, {}", attr.inode, counted(attr.links.into(), "name", "names")));
+    row("inode", format!("{}, {}", attr.inode, format::count(attr.links.into(), "name")));
     row("modified", format::time_ns(attr.mtime_ns));
     row("changed", format!("{} ({changed})", format::time_of(changed)));
     row("accessed", format::time_ns(attr.atime_ns));
@@ -270,10 +270,6 @@ fn print_stat(run: &mut Run, path: &FsPath, reply: &StatReply, link_text: Option
         row("as of", format!("{} ({})", format::time_of(Hlc(reply.answered.at)), Hlc(reply.answered.at)));
     }
     table.lines().try_for_each(|line| run.print(&line))
-}
-
-fn counted(count: u64, one: &str, many: &str) -> String {
-    format!("{count} {}", if count == 1 { one } else { many })
 }
 
 fn cat_json(run: &mut Run, source: &Remote, path: &FsPath) -> Result<()> {

@@ -13,6 +13,7 @@ use serde_json::Value;
 use crate::args::{Common, Durability};
 use crate::failure::{self, OutputClosed, Reported, Usage};
 use crate::format::Names;
+use crate::path::FsPath;
 use crate::progress::Progress;
 
 /// One run of one subcommand.
@@ -177,6 +178,14 @@ impl Run {
             self.say(&failure::line(subject, &error));
         }
         Ok(())
+    }
+
+    /// As [`Run::report`], of the one thing that the command is about: what is left to return.
+    pub(crate) fn reported(&mut self, subject: &FsPath, error: Error) -> Error {
+        match self.report(&subject.to_string(), error) {
+            Ok(()) => Reported.into(),
+            Err(error) => error,
+        }
     }
 
     /// The end: everything printed.

@@ -147,7 +147,10 @@ fn status_table(server: &str, status: &StatusReply) -> Table {
         row("forgotten", format!("{} of the history{waiting}", format::size(status.forgotten_bytes)));
     }
     row("files", format!("{} inodes", status.inodes));
-    row("clients", format!("{} sessions, {} connections", status.sessions, status.connections));
+    row(
+        "clients",
+        format!("{}, {}", format::count(status.sessions, "session"), format::count(status.connections, "connection")),
+    );
     row(
         "process",
         format!(

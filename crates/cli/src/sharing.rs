@@ -27,7 +27,11 @@ pub(crate) fn clone(run: &mut Run, args: &CloneTree) -> Result<()> {
         place = place.join(name);
     }
     let then = at.map_or_else(|| fs.clone(), |at| fs.at(at));
-    let reply = then.clone_tree(&target(&source, true), &target(&place, false), args.dry_run)?;
+    if let Err(error) = then.stat(&target(&source, true)) {
+        return Err(run.reported(&source, error.into()));
+    }
+    let reply = then.clone_tree(&target(&source, true), &target(&place, false), args.dry_run);
+    let reply = reply.map_err(|error| run.reported(&place, error.into()))?;
     tell(run, &reply, args.dry_run, "cloned")
 }
 
@@ -38,7 +42,7 @@ pub(crate) fn restore(run: &mut Run, args: &Restore) -> Result<()> {
     let reply = match run.fs()?.restore(&target(&path, false), at, args.delete, args.dry_run) {
         // Not that it is missing: that it never was there.
         Err(error) if error.reason() == Reason::NotFound => return Err(Error::msg(error.to_string())),
-        reply => reply?,
+        reply => reply.map_err(|error| run.reported(&path, error.into()))?,
     };
     tell(run, &reply, args.dry_run, "restored")?;
     if left(&reply) > 0 && !args.delete && !run.json() {
@@ -64,7 +68,12 @@ pub(crate) fn undo(run: &mut Run, args: &args::Undo) -> Result<()> {
         upto: upto.map_or(0, |at| at.0),
         dry_run: args.dry_run,
     };
-    let reply = run.fs()?.undo(undo)?;
+    for &session in &args.sessions {
+        if run.client()?.session_info(session)?.is_none() {
+            return Err(Error::msg(format!("there is and was no session {session}: `frieze sessions` lists them")));
+        }
+    }
+    let reply = run.fs()?.undo(undo).map_err(|error| run.reported(&path, error.into()))?;
     tell(run, &reply, args.dry_run, "undone")
 }
 
@@ -96,19 +105,25 @@ fn tell(run: &mut Run, reply: &EditReply, dry_run: bool, done: &str) -> Result<(
             "time": time,
             "at": exact(reply.at),
             "count": reply.count,
+            "left": left(reply),
             "dry_run": dry_run,
         });
         return run.print(&summary.to_string());
     }
     let words = match (dry_run, reply.stamp) {
         _ if reply.repeated => format!("{done} at {stamp} by an earlier try of this request"),
-        (true, _) => format!("{changes} changes would be made"),
+        (true, _) if changes == 0 => "nothing would change".to_owned(),
+        (true, _) => format!("{} would be made", format::count(changes, "change")),
         (false, 0) => "nothing to do".to_owned(),
-        (false, _) => format!("{changes} changes, {done} at {stamp} ({})", format::time_of(stamp)),
+        (false, _) => {
+            format!("{}, {done} at {stamp} ({})", format::count(changes, "change"), format::time_of(stamp))
+        }
     };
     run.print(&words)?;
-    if left(reply) > 0 {
-        run.print(&format!("{} left as they are: see the lines that say why", left(reply)))?;
+    match left(reply) {
+        0 => {}
+        1 => run.print("1 left as it is: see the line that says why")?,
+        left => run.print(&format!("{left} left as they are: see the lines that say why"))?,
     }
     Ok(())
 }
@@ -132,7 +147,7 @@ fn word(kind: ActionKind) -> &'static str {
 fn line(action: &Action) -> String {
     let mut line = format!("{:<10}  {}", word(action.kind()), format::printable(&action.path));
     if matches!(action.kind(), ActionKind::Bytes | ActionKind::Left) && action.len > 0 {
-        line.push_str(&format!("  bytes {} to {}", action.offset, action.offset + action.len));
+        line.push_str(&format!("  {} at {}", format::count(action.len, "byte"), action.offset));
     }
     if !action.words.is_empty() {
         line.push_str(&format!("  ({})", action.words));

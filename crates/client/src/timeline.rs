@@ -88,6 +88,19 @@ impl Fs {
 }
 
 impl Client {
+    /// What is known of one session, whether or not it is still open; `None` if there never was one of this number.
+    ///
+    /// # Errors
+    /// As any call.
+    pub fn session_info(&self, id: u64) -> Result<Option<SessionInfo>, Error> {
+        let fs = self.fs();
+        let ask = Sessions { since: 0, after: id.saturating_sub(1), count_max: 1 };
+        match fs.ask(Request::Sessions(ask))? {
+            Reply::Sessions(reply) => Ok(reply.sessions.into_iter().find(|session| session.id == id)),
+            other => Err(fs.unexpected("sessions", &other)),
+        }
+    }
+
     /// The sessions that were open after `since`, those that have ended included, oldest first.
     ///
     /// # Errors

@@ -230,7 +230,8 @@ impl Engine {
         let mut counted = BTreeSet::new();
         for (name, versions) in entries {
             // Everything that the name ever stood for; what stands elsewhere now is counted there.
-            for (position, version) in versions.iter().enumerate() {
+            // From now back: what went and came back is there.
+            for (position, version) in versions.iter().enumerate().rev() {
                 let Some((inode, kind)) = version.state.filter(|(inode, _)| counted.insert(*inode)) else { continue };
                 let gone_at = versions.get(position + 1).map(|next| next.from);
                 if !self.belongs(found.id, &name, inode)? {

@@ -16,7 +16,7 @@ Examples:
   frieze clone /report.txt /report-of-monday.txt --at 2026-11-16T09:00:00Z
   frieze clone /deleted /recovered --at yesterday
 
-JSON: one line for each thing made (action, path, len), then: stamp, time, at, count.")]
+JSON: one line for each thing made (action, path, len), then: stamp, time, at, count, left, dry_run.")]
 pub(crate) struct CloneTree {
     /// What to copy.
     #[arg(value_name = "SOURCE")]
@@ -51,7 +51,7 @@ Examples:
   frieze restore /project --to 1h-ago --delete        exactly as it was, names made since gone
 
 JSON: one line for each change (action, path, inode, offset, len, words; of a copy, lives_at: where the original is
-now), then: stamp, time, at, count, dry_run.")]
+now), then: stamp, time, at, count, left, dry_run.")]
 pub(crate) struct Restore {
     /// The file or directory.
     #[arg(value_name = "PATH")]
@@ -84,12 +84,13 @@ Examples:
   frieze undo --session 7032512947716751360 --dry-run
   frieze undo --session 7032512947716751360
   frieze undo --user alice --from 10m-ago --path /project
-  frieze undo --from 14:00 --to 14:05 --path /project     everything done in these five minutes
+  frieze undo --from 10m-ago --to 5m-ago --path /project     everything done in these five minutes
 
-JSON: one line for each change (action, path, inode, offset, len, words, newest, older), then: stamp, time, count.")]
+JSON: one line for each change (action, path, inode, offset, len, words, newest, older), then: stamp, time, at,
+count, left, dry_run.")]
 pub(crate) struct Undo {
     /// Sessions whose changes go, as `frieze log` shows them; may be given several times.
-    #[arg(long = "session", value_name = "SESSION")]
+    #[arg(long = "session", value_name = "SESSION", value_parser = session)]
     pub(crate) sessions: Vec<u64>,
 
     /// The user whose changes go: name or number.
@@ -111,6 +112,10 @@ pub(crate) struct Undo {
     /// Only say what would change.
     #[arg(short = 'n', long)]
     pub(crate) dry_run: bool,
+}
+
+fn session(text: &str) -> Result<u64, &'static str> {
+    text.parse().map_err(|_| "a session is a number: `frieze sessions` and `frieze log` show it")
 }
 
 /// Give up the history of a file or a tree before an instant, to free space.

@@ -43,7 +43,7 @@ pub(crate) struct Log {
     pub(crate) until: Option<String>,
 
     /// Everything below a directory, too.
-    #[arg(short = 'R', long)]
+    #[arg(short = 'R', short_alias = 'r', long)]
     pub(crate) recursive: bool,
 
     /// At most this many lines, the oldest first.

@@ -1,13 +1,13 @@
 //! `du --history`: what the past takes beside the present.
 
 use anyhow::{Error, Result};
-use frieze_base::InodeId;
+use frieze_base::{InodeId, Reason};
 use frieze_client::{Fs, Hlc, Target};
 use serde_json::json;
 
 use crate::args::Du;
 use crate::copy::{self, target};
-use crate::failure::Reported;
+use crate::failure::{self, Reported};
 use crate::format;
 use crate::path::FsPath;
 use crate::progress::Progress;
@@ -78,6 +78,8 @@ fn tree(run: &mut Run, args: &Du, fs: &Fs, path: &FsPath, target: &Target, is_as
         let (path, target) = (path.join(&directory.name), Target::inode(InodeId(directory.inode)));
         match tree(run, args, &here, &path, &target, false) {
             Ok(part) => sum.add(part),
+            // What it was when it went is not kept, and so takes nothing.
+            Err(error) if directory.at != 0 && failure::is(&error, Reason::HistoryExpired) => {}
             Err(error) => {
                 run.report(&path.to_string(), error)?;
                 failed = true;

@@ -96,6 +96,44 @@ fn one_sessions_edits_among_two_are_undone_and_the_others_left() {
     assert!(server.fails(2, &["undo"]).contains("whose changes?"));
 }
 
+#[test]
+fn what_cannot_be_undone_cloned_or_forgotten_is_named() {
+    let server = Served::start();
+    server.put("/f", "bytes");
+    let then = server.now();
+    for (args, status, words) in [
+        (&["undo", "--session", "12"][..], 1, "there is and was no session 12"),
+        (&["undo", "--session", "abc"], 2, "a session is a number"),
+        (&["undo", "--path", "/never", "--from", &then], 1, "undo: /never: no such file or directory"),
+        (&["clone", "/never", "/c"], 1, "clone: /never: no such file or directory"),
+        (&["clone", "/f", "/no/such"], 1, "clone: /no/such: no such file or directory"),
+        (&["clone", "/f", "/f"], 1, "clone: /f: already exists"),
+        (&["forget", "/never", "--before", &then], 1, "forget: /never: no such file or directory"),
+    ] {
+        let said = server.fails(status, args);
+        assert!(said.contains(words), "{args:?}: {said}");
+    }
+}
+
+#[test]
+fn the_sums_of_history_count_what_came_back_as_there_and_leave_out_what_was_forgotten() {
+    let server = Served::start();
+    server.ok(&["mkdir", "-p", "/d/back", "/d/gone"]);
+    server.put("/d/back/f", "1234");
+    server.put("/d/gone/g", "12345");
+    let then = server.now();
+    server.ok(&["rm", "-r", "/d/back", "/d/gone"]);
+    server.ok(&["restore", "/d/back", "--to", &then]);
+    let sum = |server: &Served| {
+        let lines = server.json(&["du", "--json", "--history", "-s", "/d"]);
+        let of = |name: &str| lines.last().unwrap()[name].as_u64().unwrap();
+        [of("bytes_live"), of("bytes_history"), of("files"), of("deleted_files"), of("directories")]
+    };
+    assert_eq!(sum(&server), [4, 5, 1, 1, 3]);
+    server.ok(&["forget", "/d", "--before", &server.now()]);
+    assert_eq!(sum(&server), [4, 0, 1, 0, 2], "no error, and nothing of what was forgotten");
+}
+
 /// The session that did the last thing to a name, which may be gone.
 fn last_actor(server: &Served, path: &str) -> String {
     let said = server.run(&["log", "--json", path]);
