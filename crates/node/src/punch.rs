@@ -10,6 +10,7 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use frieze_base::{Fault, InodeId, Reason};
+use frieze_hlc::Hlc;
 use frieze_namespace::{Inode, PatchSource};
 use frieze_wire::frame::FrameHeader;
 use frieze_wire::message::{Durability as When, FileKind, Punch, PunchReply, Reply};
@@ -19,6 +20,9 @@ use crate::data::{Content, HOLE_PARTS_MAX, Placed, Spread, WriteAsk, WriteReply 
 use crate::engine::{Engine, Responder};
 use crate::seen::layout_of;
 use crate::session::Principal;
+
+/// Stretches of a file: first byte, end.
+type Ranges = Vec<(u64, u64)>;
 
 impl Engine {
     pub(crate) fn punch(
@@ -53,7 +57,7 @@ impl Engine {
         when: When,
         reply: Answer,
     ) -> Result<(), (Answer, Fault)> {
-        let (id, inode) = match self.prepare_punch(principal, header, ask) {
+        let (id, inode, shared) = match self.prepare_punch(principal, header, ask) {
             Ok(ready) => ready,
             Err(fault) => return Err((reply, fault)),
         };
@@ -61,7 +65,7 @@ impl Engine {
         let place = || {
             let namespace = self.meta.namespace();
             let inode = namespace.current(id).ok_or(Fault::from(Reason::StaleHandle))?;
-            let spread = self.spread_of_hole(id, inode, ask)?;
+            let spread = self.spread_of_hole(id, inode, ask, &shared)?;
             check_granted(id, inode, header.session, spread.parts.iter().map(|part| part.chunk))?;
             Ok(Placed { spread, user_time: None, inherited: None })
         };
@@ -91,7 +95,7 @@ impl Engine {
         principal: &Principal,
         header: &FrameHeader,
         ask: &Punch,
-    ) -> Result<(InodeId, Inode), Fault> {
+    ) -> Result<(InodeId, Inode, Ranges), Fault> {
         self.check_changeable()?;
         check_numbered(header)?;
         let capability = self.mint.open(&ask.capability, header.session)?;
@@ -105,35 +109,71 @@ impl Engine {
             return Err(Fault::new(Reason::InvalidArgument, "a hole of no bytes"));
         }
         self.hold_back()?;
-        let spread = self.spread_of_hole(id, &inode, ask)?;
+        let shared = self.once_shared(id, &inode)?;
+        let spread = self.spread_of_hole(id, &inode, ask, &shared)?;
         let missing = spread.parts.iter().map(|part| part.chunk);
         let missing = missing.filter(|chunk| !inode.may_write_chunk(header.session, *chunk));
         for run in runs(missing) {
             self.grant(principal, header.session, id, *run.start(), run.end() - run.start() + 1)?;
         }
-        Ok((id, inode))
+        Ok((id, inode, shared))
     }
 
-    fn spread_of_hole(&self, id: InodeId, inode: &Inode, ask: &Punch) -> Result<Spread, Fault> {
+    /// Ranges that show nothing now and once showed what another state holds: a truncate, a restore or an undo made holes
+    /// of them. Whoever punches there has changed them last, and an undo of that has to see it.
+    ///
+    /// # Errors
+    /// Those of the store.
+    ///
+    /// # Cost
+    /// A read of the history for each layer of holes, [`LAYERS_MAX`] at most; none for a file that was never cut.
+    fn once_shared(&self, id: InodeId, inode: &Inode) -> Result<Ranges, Fault> {
+        let (mut found, mut looked_at) = (Vec::new(), 0);
+        let holes = |inode: &Inode, start, end| -> Vec<(u64, u64, Hlc)> {
+            let patches = inode.patches_in(start, end).filter(|patch| patch.source == PatchSource::Hole);
+            patches.map(|patch| (patch.start, patch.end, patch.at)).collect()
+        };
+        let mut todo = holes(inode, 0, u64::MAX);
+        while let Some((start, end, at)) = todo.pop() {
+            looked_at += 1;
+            if looked_at > LAYERS_MAX {
+                break;
+            }
+            let before = match self.meta.namespace().inode(self.meta.versions(), id, Some(at.previous())) {
+                Err(fault) if fault.reason == Reason::NotFound => continue,
+                before => before?,
+            };
+            let shared = before.patches_in(start, end).filter(|patch| patch.source != PatchSource::Hole);
+            found.extend(shared.map(|patch| (patch.start, patch.end)));
+            todo.extend(holes(&before, start, end));
+        }
+        Ok(found)
+    }
+
+    /// `shared`: what [`Engine::once_shared`] told.
+    fn spread_of_hole(&self, id: InodeId, inode: &Inode, ask: &Punch, shared: &[(u64, u64)]) -> Result<Spread, Fault> {
         let layout = layout_of(id, inode);
         split_hole(ask.offset, ask.len, layout, |chunks| {
             let log = self.data.device().log();
             let mut found: BTreeSet<u32> = log.chunks_in(id, chunks.clone()).take(HOLE_PARTS_MAX).collect();
             // What the file shares shows where it wrote nothing itself.
             let bytes = |chunk: u32| u64::from(chunk) * layout.chunk_bytes;
-            for patch in
-                inode.patches_in(bytes(*chunks.start()), bytes(*chunks.end()).saturating_add(layout.chunk_bytes))
-            {
-                if matches!(patch.source, PatchSource::Shared { .. }) {
-                    let shared =
-                        (patch.start / layout.chunk_bytes) as u32..=((patch.end - 1) / layout.chunk_bytes) as u32;
-                    found.extend(shared.take(HOLE_PARTS_MAX));
+            let (start, end) = (bytes(*chunks.start()), bytes(*chunks.end()).saturating_add(layout.chunk_bytes));
+            let shows = inode.patches_in(start, end).filter(|patch| patch.source != PatchSource::Hole);
+            let shows = shows.map(|patch| (patch.start, patch.end));
+            for (from, to) in shows.chain(shared.iter().map(|(from, to)| ((*from).max(start), (*to).min(end)))) {
+                if from < to {
+                    let part = (from / layout.chunk_bytes) as u32..=((to - 1) / layout.chunk_bytes) as u32;
+                    found.extend(part.take(HOLE_PARTS_MAX));
                 }
             }
             found.into_iter().take(HOLE_PARTS_MAX).collect()
         })
     }
 }
+
+/// Layers of holes under each other that are looked through for what was once shared there.
+const LAYERS_MAX: u32 = 256;
 
 /// Runs of consecutive chunks, none longer than one grant.
 fn runs(chunks: impl Iterator<Item = u32>) -> Vec<RangeInclusive<u32>> {

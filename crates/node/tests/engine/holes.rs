@@ -244,3 +244,37 @@ fn a_file_that_is_one_enormous_hole_is_looked_through_at_once() {
     assert_eq!(served.seek("/f", View::NOW, len - 5, false), Some(len - 3));
     assert_eq!(served.live("/f", View::NOW), 7);
 }
+
+#[test]
+fn what_was_punched_where_a_clone_had_been_cut_off_is_not_brought_back_by_an_undo_of_the_cut() {
+    let machine = Machine::new();
+    let mut served = machine.serve();
+    let original = served.make("/original");
+    served.grant("/original", 0, 4);
+    served.write(&original, Some(0), &pattern(4 * CHUNK as usize, 1)).unwrap();
+    served.clone_tree("/original", 0, "/copy").unwrap();
+    // One cuts the copy off, twice, and lets it grow again; another punches it out.
+    let mut speakers = [served.speaker(), served.speaker()];
+    let cutter = served.cast(&mut speakers, 1, 0);
+    for len in [CHUNK / 2, 0, 4 * CHUNK] {
+        served.truncate("/copy", len);
+    }
+    served.cast(&mut speakers, 0, 1);
+    let copy = served.open("/copy").unwrap();
+    let punched = served.punch(&copy, 10, 3 * CHUNK).unwrap();
+    assert_eq!(punched.upto, 10 + 3 * CHUNK, "in one request");
+    served.cast(&mut speakers, 1, 0);
+    let after = served.stat("/original", View::NOW).unwrap().attr.born;
+    let undo = frieze_wire::edit::Undo {
+        target: Target::path("/copy"),
+        sessions: vec![cutter.0],
+        after,
+        ..Default::default()
+    };
+    served.edit(Request::Undo(undo)).unwrap();
+    let bytes = served.read("/copy", View::NOW).unwrap();
+    let mut expect = pattern(4 * CHUNK as usize, 1);
+    expect[10..10 + 3 * CHUNK as usize].fill(0);
+    let differs = bytes.iter().zip(&expect).position(|(found, expected)| found != expected);
+    assert_eq!((bytes.len(), differs), (expect.len(), None), "only what nobody punched comes back");
+}

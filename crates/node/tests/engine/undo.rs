@@ -130,16 +130,22 @@ impl Records {
 
 /// What a session is in the middle of.
 #[derive(Clone, Copy)]
-struct Speaker {
+pub(crate) struct Speaker {
     session: SessionId,
     seq: u64,
 }
 
 impl Served {
-    fn speaker(&mut self) -> Speaker {
+    pub(crate) fn speaker(&mut self) -> Speaker {
         self.session = SessionId(0);
         self.open_session();
         Speaker { session: self.session, seq: self.seq }
+    }
+
+    /// As [`Served::speak`]; returns who speaks now.
+    pub(crate) fn cast(&mut self, speakers: &mut [Speaker], before: Who, now: Who) -> SessionId {
+        self.speak(speakers, before, now);
+        self.session
     }
 
     fn speak(&mut self, speakers: &mut [Speaker], before: Who, now: Who) {

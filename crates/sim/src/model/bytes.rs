@@ -121,7 +121,7 @@ impl Bytes {
         })
     }
 
-    /// How many of the chunks `first..=last` have a record, or show what another state holds, chunks being of
+    /// How many of the chunks `first..=last` have a record, or ever showed what another state holds, chunks being of
     /// `chunk_bytes`.
     pub(crate) fn chunks_written(&self, first: u64, last: u64, chunk_bytes: u64) -> u64 {
         let mut chunks = BTreeSet::new();
@@ -129,7 +129,7 @@ impl Bytes {
         for event in &self.events {
             match &event.what {
                 What::Write(write) => chunks.extend(write.offset / chunk_bytes..=(write.end() - 1) / chunk_bytes),
-                // Of the others it has those that were written or showed something: the ones now get a record.
+                // Of the others it has those that were written or showed something before.
                 What::Punch(punch) => {
                     let (start, end) = (punch.offset / chunk_bytes, (punch.offset + punch.len - 1) / chunk_bytes);
                     chunks.insert(start);
@@ -137,17 +137,14 @@ impl Bytes {
                         chunks.extend((from / chunk_bytes).max(start)..=((to - 1) / chunk_bytes).min(end));
                     }
                 }
-                What::Truncate { len } => cut_out(&mut shown, *len, u64::MAX),
                 What::Edit { shares, size } => {
-                    for share in shares {
-                        cut_out(&mut shown, share.start, share.end);
-                        shown.extend(share.shows.then_some((share.start, share.end)));
-                    }
-                    if let Some(len) = size {
-                        cut_out(&mut shown, *len, u64::MAX);
-                    }
+                    // What it cuts off itself was never shown.
+                    let size = size.unwrap_or(u64::MAX);
+                    let ends =
+                        shares.iter().filter(|share| share.shows).map(|share| (share.start, share.end.min(size)));
+                    shown.extend(ends.filter(|(start, end)| start < end));
                 }
-                What::Touch { .. } => {}
+                What::Truncate { .. } | What::Touch { .. } => {}
             }
         }
         for (start, end) in shown {

@@ -10,7 +10,6 @@ use frieze_wire::txn::{Op, Target};
 use super::{Ask, Expect, Witness};
 use crate::journal::{Act, Effect, LogPlace};
 use crate::machine::Marks;
-use crate::model::bytes::Cut;
 use crate::violation::{Rule, Verdict, broken};
 
 impl Witness {
@@ -85,13 +84,12 @@ impl Witness {
         for state in &edit.states {
             for share in &state.shares {
                 let newest = tree.bytes(state.inode).newest_of(share.start, share.start + share.len);
-                // A hole where nothing showed leaves no record in the chunks that were never written.
+                // A hole leaves no record where nothing ever showed, and nothing may come back there.
+                let brought = tree.shared(share).pieces;
                 let is_nothing = |stamp: Hlc| match self.journal.stamped(stamp).map(|effect| &effect.act) {
                     Some(Act::Punch { punch, .. }) => {
-                        let (from, to) = (punch.offset.max(share.start), punch.offset + punch.len);
-                        let before = Cut { upto: stamp.previous(), without: &[] };
-                        let to = to.min(share.start + share.len);
-                        tree.bytes(state.inode).pieces(before, from, to, 0).is_empty()
+                        let (from, to) = (punch.offset, punch.offset + punch.len);
+                        !brought.iter().any(|(at, bytes)| *at < to && at + bytes.len() as u64 > from)
                     }
                     _ => false,
                 };

@@ -141,7 +141,8 @@ impl Tree {
         gone.collect()
     }
 
-    fn shared(&self, share: &Share) -> Shared {
+    /// What a share shows.
+    pub(crate) fn shared(&self, share: &Share) -> Shared {
         let end = if share.len == 0 { u64::MAX } else { share.start + share.len };
         let then = cut(Hlc(share.at));
         let pieces = match share.inode {
