@@ -98,6 +98,13 @@ impl Asking {
 }
 
 impl Promise {
+    /// That of a listing asked for now.
+    #[cfg(test)]
+    pub(crate) fn of_listing(cache: &Cache, directory: InodeId, holds: Holds) -> Promise {
+        let asking = cache.ask().expect("the cache has a lease");
+        Promise { holds, ..asking.promise(Some(directory), None) }
+    }
+
     /// The directory whose names it is about.
     pub(crate) fn directory(&self) -> Option<InodeId> {
         self.directory

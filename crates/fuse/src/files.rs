@@ -76,6 +76,7 @@ impl Tree {
     pub(crate) fn truncate(&self, who: Who, inode: InodeId) -> Result<Attr, Errno> {
         let target = Target::inode(inode);
         let request = SetAttr { target: target.clone(), size: Some(0), by_handle: true, ..SetAttr::default() };
+        let _touching = self.whole.own.touch();
         let reply = self.ask(who, When::default(), |fs| fs.set_attr(request.clone()))?;
         match reply.attr {
             Some(attr) => Ok(attr),
@@ -107,6 +108,7 @@ impl Tree {
         if !open.writes {
             return Err(Errno::EBADF);
         }
+        let _touching = self.whole.own.touch();
         if how.kill_privileges {
             self.kill_privileges(&open)?;
         }
@@ -169,6 +171,7 @@ impl Tree {
     /// Settles and closes, without waiting for it where that is possible. Every write was answered before, so nothing that
     /// is lost here was promised; and whoever asks for the length before it is settled is told the same.
     pub(crate) fn close(&self, file: File) {
+        let _touching = self.whole.own.touch();
         if let Err(error) = file.close_soon() {
             tracing::debug!("the file is settled later: {error}");
         }
@@ -203,6 +206,7 @@ impl Tree {
         if len < SHARE_BYTES_MIN || end.is_none_or(|(from, to)| from.max(to) > i64::MAX as u64) {
             return Err(Errno::EOPNOTSUPP);
         }
+        let _touching = self.whole.own.touch();
         match source.file.copy_range(from.1, &target.file, to.1, len) {
             Ok(copied) => Ok(copied as u32),
             Err(error) => match error.reason() {
@@ -237,6 +241,7 @@ impl Tree {
             Allocate::Punch | Allocate::Zero | Allocate::ZeroKeepSize => {}
             Allocate::Other => return Err(Errno::EOPNOTSUPP),
         }
+        let _touching = self.whole.own.touch();
         if who.uid != 0 {
             self.kill_privileges(&open)?;
         }
@@ -262,7 +267,12 @@ impl Tree {
     pub(crate) fn open_dir(&self, who: Who, node: Node) -> Result<Opened, Errno> {
         // With attributes, which is what the kernel asks for first: names and attributes are one state of the directory.
         let looking = self.whole.look();
-        let (first, promise) = self.page(who, &node, b"", true, false)?;
+        let is_now = node.place == Place::Tree && !node.when.is_past();
+        let known = if is_now { self.ahead.listing(&self.cache, &self.whole.own, node.inode, who) } else { None };
+        let (first, promise) = match known {
+            Some((first, promise)) => (first, Some(promise)),
+            None => self.page(who, &node, b"", true, false)?,
+        };
         if let Some(promise) = promise.filter(|_| !first.more) {
             looking.saw(promise, first.entries.iter().map(|entry| &entry.name[..]));
         }

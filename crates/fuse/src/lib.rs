@@ -18,6 +18,7 @@
 //! [`operations::Operations`], [`tree`] answers it with calls of the client. `.at` is in [`past`] and [`at`], ids in
 //! [`node`], errno in [`errno`].
 
+mod ahead;
 mod at;
 mod cache;
 mod errno;

@@ -15,6 +15,7 @@ use frieze_client::{Attr, Caller, Client, FileKind, Fs, LockKind, LockRange, Set
 use frieze_client::{CreateMode, OpenFlags, RenameMode, XattrMode};
 use nix::errno::Errno;
 
+use crate::ahead::{Ahead, Asked, Next};
 use crate::at::AT_NAME;
 use crate::cache::{Asking, Cache, Holding, Promise};
 use crate::errno::answer;
@@ -44,6 +45,8 @@ pub(crate) struct Tree {
     pub(crate) cache: Arc<Cache>,
     /// Directories whose names are all known.
     pub(crate) whole: Whole,
+    /// Directories that programs walk through.
+    pub(crate) ahead: Ahead,
     pub(crate) locking: Arc<Locking>,
     pub(crate) files: Handles<OpenFile>,
     pub(crate) dirs: Handles<OpenDir>,
@@ -69,6 +72,7 @@ impl Tree {
             moving: Moving::default(),
             cache: Arc::default(),
             whole: Whole::default(),
+            ahead: Ahead::default(),
             locking: Arc::default(),
             files: Handles::new(),
             dirs: Handles::new(),
@@ -250,6 +254,12 @@ impl Tree {
         {
             return Ok(Found::Absent(promise));
         }
+        if !dir.when.is_past()
+            && let Some((attr, promise)) = self.look_ahead(who, dir, name)
+        {
+            let node = self.nodes.refer_beside(dir, InodeId(attr.inode)).map_err(too_many)?;
+            return Ok(Found::Entry(Entry { promise: Some(promise), ..self.entry(node, &attr, dir.when) }));
+        }
         let asking = self.asking().filter(|_| !dir.when.is_past());
         let found = self.ask_noting(who, dir.when, asking.as_ref(), |fs| fs.stat(&Target::under(dir.inode, name)));
         match (found, asking) {
@@ -262,6 +272,26 @@ impl Tree {
             (Err(Errno::ENOENT), Some(asking)) => Ok(Found::Absent(self.granted(&asking, dir.inode, None))),
             (Err(errno), _) => Err(errno),
         }
+    }
+
+    /// What is known of a name because a program walks through its directory.
+    fn look_ahead(&self, who: Who, dir: &Node, name: &[u8]) -> Option<(Attr, Promise)> {
+        let own = &self.whole.own;
+        let (after, names) = match self.ahead.next(&self.cache, own, dir.inode, name) {
+            Next::Ask => return None,
+            Next::Known(known) => return Some(*known),
+            Next::List { after, names } => (after, names),
+        };
+        let still = own.still()?;
+        let asking = self.asking()?;
+        let list = |fs: &Fs| fs.list(&Target::inode(dir.inode), &after, names, true);
+        let Ok(page) = self.ask_noting(who, dir.when, Some(&asking), list) else {
+            self.ahead.give_up(dir.inode);
+            return None;
+        };
+        let promise = self.granted(&asking, dir.inode, None);
+        let asked = Asked { who, directory: dir.inode, name, after, still };
+        self.ahead.found(&self.cache, asked, page, promise)
     }
 
     /// The promise of an answer about a name, which also prolongs what is known of its directory.
@@ -309,10 +339,13 @@ impl Operations for Tree {
                 if !is_past && let Some((attr, promise)) = self.whole.attributes(&self.cache, node.inode) {
                     return Ok(Entry { promise: Some(promise), ..self.entry(node.id, &attr, node.when) });
                 }
-                let asking = self.asking().filter(|_| !is_past);
+                let (asking, still) = (self.asking().filter(|_| !is_past), self.whole.own.still());
                 let target = Target::inode(node.inode);
                 let attr = self.ask_noting(who, node.when, asking.as_ref(), |fs| fs.stat(&target))?.attr;
                 let promise = asking.map(|asking| asking.promise(None, Some(node.inode)));
+                if let Some(promise) = promise.filter(|_| attr.kind() == FileKind::Directory) {
+                    self.whole.know(&attr, promise, still);
+                }
                 Ok(Entry { promise, ..self.entry(node.id, &attr, node.when) })
             }
             Place::At => self.at_attributes(who, &node, node.id),

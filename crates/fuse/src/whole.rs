@@ -19,11 +19,16 @@ use std::time::Duration;
 use frieze_base::{FastMap, FastSet, InodeId, NAME_BYTES_MAX};
 use frieze_client::Attr;
 
+use crate::ahead::{Own, Still};
 use crate::cache::{Cache, Promise};
 
 /// The directories. Bounded by [`NAMES_MAX`].
 #[derive(Default)]
-pub(crate) struct Whole(Mutex<State>);
+pub(crate) struct Whole {
+    state: Mutex<State>,
+    /// Every change of this mount's own, those of bytes too.
+    pub(crate) own: Own,
+}
 
 #[derive(Default)]
 struct State {
@@ -111,6 +116,7 @@ impl Whole {
     /// To be called before a change is sent that adds names to these directories or removes them, or changes their attributes.
     pub(crate) fn change(&self, directory: InodeId, other: Option<InodeId>) -> Changing<'_> {
         let directories = [Some(directory), other.filter(|other| *other != directory)];
+        self.own.begin();
         let mut state = self.lock();
         for directory in directories.into_iter().flatten() {
             let under_way = state.changing.entry(directory).or_default();
@@ -135,6 +141,15 @@ impl Whole {
         state.attributes.get(&directory).cloned()
     }
 
+    /// The server says that a directory looks like this; asked for when nothing was under way.
+    pub(crate) fn know(&self, attr: &Attr, promise: Promise, still: Option<Still>) {
+        let mut state = self.lock();
+        // A change that begins after this look finds the attributes, and ends them.
+        if still.is_some() && self.own.still() == still {
+            state.keep(attr.clone(), promise);
+        }
+    }
+
     /// This inode was changed by other means than its names, or has gone.
     pub(crate) fn forget_attributes(&self, id: InodeId) {
         self.lock().attributes.remove(&id);
@@ -146,7 +161,7 @@ impl Whole {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -193,10 +208,7 @@ impl Changing<'_> {
         for (attr, promise) in now {
             let directory = InodeId(attr.inode);
             if state.changing.get(&directory).is_some_and(|under_way| !under_way.is_mixed) {
-                if state.attributes.len() >= ATTRIBUTES_MAX {
-                    state.attributes.clear();
-                }
-                state.attributes.insert(directory, (attr, promise));
+                state.keep(attr, promise);
             }
         }
         for (directory, change) in changes {
@@ -232,10 +244,19 @@ impl Drop for Changing<'_> {
             state.attributes.remove(&directory);
             state.changed_by_us(directory);
         }
+        drop(state);
+        self.whole.own.end();
     }
 }
 
 impl State {
+    fn keep(&mut self, attr: Attr, promise: Promise) {
+        if self.attributes.len() >= ATTRIBUTES_MAX {
+            self.attributes.clear();
+        }
+        self.attributes.insert(InodeId(attr.inode), (attr, promise));
+    }
+
     fn forget(&mut self, directory: InodeId) {
         if let Some(known) = self.directories.remove(&directory) {
             self.names -= known.names.len();
@@ -264,7 +285,7 @@ impl State {
 
 /// Names that are kept: about 64 bytes each.
 const NAMES_MAX: usize = 1 << 18;
-/// Directories whose attributes are kept: those in which something was changed in the last seconds.
+/// Directories whose attributes are kept: those that were changed or looked at in the last seconds.
 const ATTRIBUTES_MAX: usize = 1 << 12;
 /// Directories changed while one is being listed.
 const CHANGED_MAX: usize = 1 << 16;

@@ -112,3 +112,69 @@ fn threads_that_change_one_directory_leave_it_as_the_server_has_it() {
         assert_eq!(through_the_mount(&world, 0, "a"), at_the_server(&client, "a"), "round {round}");
     }
 }
+
+#[test]
+fn who_walks_through_a_tree_sees_what_is_changed_meanwhile() {
+    let Some(world) = World::new(2) else { return };
+    for directory in 0..4 {
+        fs::create_dir(world.path(0, &format!("d{directory}"))).unwrap();
+        for file in 0..40 {
+            fs::write(world.path(0, &format!("d{directory}/f{file:02}")), "x").unwrap();
+        }
+    }
+    // Left alone long enough, everything is granted to whoever looks.
+    crate::pass(std::time::Duration::from_millis(1100));
+    let len = |mount: usize, path: &str| fs::metadata(world.path(mount, path)).map(|found| found.len()).ok();
+    for directory in 0..4 {
+        // First nobody changes anything, then the other mount bytes, then names, and at last this one.
+        let changer = usize::from(directory == 3);
+        for file in 0..40 {
+            let path = format!("d{directory}/f{file:02}");
+            let next = world.path(changer, &format!("d{directory}/f{:02}", (file + 3) % 40));
+            match (directory, file % 4) {
+                (1 | 3, 2) => fs::write(&next, format!("longer {file}")).unwrap(),
+                (2 | 3, 0) => fs::remove_file(&next).unwrap(),
+                (2 | 3, 1) => fs::rename(&next, next.with_extension("moved")).unwrap(),
+                (3, 3) => fs::set_permissions(&next, Permissions::from_mode(0o600)).unwrap_or_default(),
+                _ => {}
+            }
+            assert_eq!(len(1, &path), len(0, &path), "{path}");
+            let mode = |mount| fs::metadata(world.path(mount, &path)).map(|found| found.mode()).ok();
+            assert_eq!(mode(1), mode(0), "{path}");
+        }
+        let names = |mount: usize| {
+            let listed = fs::read_dir(world.path(mount, &format!("d{directory}"))).unwrap();
+            let mut names: Vec<_> = listed.map(|entry| entry.unwrap().file_name()).collect();
+            names.sort();
+            names
+        };
+        assert_eq!(names(1), names(0), "d{directory}");
+    }
+}
+
+#[test]
+fn a_walk_through_a_tree_asks_less_than_once_a_name() {
+    let Some(world) = World::new(2) else { return };
+    for directory in 0..4 {
+        fs::create_dir(world.path(0, &format!("d{directory}"))).unwrap();
+        for file in 0..30 {
+            fs::write(world.path(0, &format!("d{directory}/f{file:02}")), "x").unwrap();
+        }
+    }
+    crate::pass(std::time::Duration::from_millis(1100));
+    for directory in 0..4 {
+        fs::metadata(world.path(1, &format!("d{directory}"))).unwrap();
+        for file in 0..2 {
+            fs::metadata(world.path(1, &format!("d{directory}/f{file:02}"))).unwrap();
+        }
+    }
+    let mut world = world;
+    // Nobody is there to be asked for the others.
+    world.stop_server();
+    for directory in 0..4 {
+        for file in 2..30 {
+            assert_eq!(fs::metadata(world.path(1, &format!("d{directory}/f{file:02}"))).unwrap().len(), 1);
+        }
+    }
+    world.start_server();
+}

@@ -1,0 +1,212 @@
+use frieze_client::{DirEntry, Holds, RecallsReply};
+
+use super::*;
+use crate::notify::Kernel;
+
+const DIR: InodeId = InodeId(5);
+const USER: Who = Who { uid: 1, gid: 2, thread: 3 };
+/// Names `f00` to `f19`, inodes 100 to 119.
+const FILES: u64 = 20;
+
+struct World {
+    cache: Cache,
+    own: Own,
+    ahead: Ahead,
+    directory: InodeId,
+    /// How many names it has.
+    names: u64,
+    /// Requests for one name, and for several.
+    asked: (u32, u32),
+}
+
+impl World {
+    fn new() -> World {
+        let world = World {
+            cache: Cache::default(),
+            own: Own::default(),
+            ahead: Ahead::default(),
+            directory: DIR,
+            names: FILES,
+            asked: (0, 0),
+        };
+        world.cache.begin(Kernel::deaf());
+        world.take(RecallsReply::default());
+        world
+    }
+
+    fn take(&self, recall: RecallsReply) {
+        self.cache.take(&RecallsReply { lease_ms: 5000, life: 1, ..recall }, mono(), false);
+    }
+
+    fn promise(&self, names_ms: u16) -> Promise {
+        let holds = Holds { names_ms, files_ms: names_ms };
+        Promise::of_listing(&self.cache, self.directory, holds)
+    }
+
+    /// Looks a name up as the mount does. True if it was known.
+    fn look_up(&mut self, file: u64) -> bool {
+        self.look_up_granted(file, 4000)
+    }
+
+    fn look_up_granted(&mut self, file: u64, names_ms: u16) -> bool {
+        let name = name(file);
+        match self.ahead.next(&self.cache, &self.own, self.directory, &name) {
+            Next::Known(known) => {
+                assert_eq!(known.0.inode, 100 + file);
+                return true;
+            }
+            Next::Ask => self.asked.0 += 1,
+            Next::List { after, names } => {
+                self.asked.1 += 1;
+                let all = (0..self.names).filter(|file| self::name(*file) > after).take(names as usize).map(entry);
+                let all: Vec<DirEntry> = all.collect();
+                let still = self.own.still().unwrap();
+                let promise = self.promise(names_ms);
+                let asked = Asked { who: USER, directory: self.directory, name: &name, after, still };
+                let reply = ListReply { more: all.len() == names as usize, entries: all, ..ListReply::default() };
+                let found = self.ahead.found(&self.cache, asked, reply, promise);
+                assert!(found.is_none_or(|(attr, _)| attr.inode == 100 + file));
+            }
+        }
+        false
+    }
+}
+
+fn name(file: u64) -> Box<[u8]> {
+    format!("f{file:02}").into_bytes().into()
+}
+
+fn entry(file: u64) -> DirEntry {
+    let attr = Some(Attr { inode: 100 + file, ..Attr::default() });
+    DirEntry { name: name(file).into(), inode: 100 + file, attr, ..DirEntry::default() }
+}
+
+#[test]
+fn who_walks_through_a_directory_asks_a_few_times() {
+    let mut world = World::new();
+    for file in 0..FILES {
+        world.look_up(file);
+    }
+    assert_eq!(world.asked, (1, 1), "one name, then the rest");
+}
+
+#[test]
+fn who_walks_through_a_tree_asks_once_a_directory() {
+    let mut world = World::new();
+    for directory in 0..5 {
+        world.directory = InodeId(DIR.0 + directory);
+        for file in 0..FILES {
+            world.look_up(file);
+        }
+    }
+    assert_eq!(world.asked, (2, 5));
+    // One that does not begin with its first name ends it.
+    world.directory = InodeId(DIR.0 + 5);
+    world.names = 100;
+    world.look_up(90);
+    world.directory = InodeId(DIR.0 + 6);
+    world.look_up(0);
+    assert_eq!(world.asked, (3, 6));
+}
+
+#[test]
+fn who_looks_here_and_there_is_left_alone() {
+    let mut world = World::new();
+    for file in [3, 1, 9, 2, 19, 0, 7, 18, 4, 11, 5] {
+        world.look_up(file);
+    }
+    assert_eq!(world.asked.1, 1, "one list is the price");
+    let mut world = World::new();
+    for file in (0..FILES).rev() {
+        world.look_up(file);
+    }
+    assert_eq!(world.asked, (FILES as u32, 0));
+}
+
+#[test]
+fn what_is_known_is_said_once() {
+    let mut world = World::new();
+    for file in 0..4 {
+        world.look_up(file);
+    }
+    assert!(world.look_up(4));
+    assert!(!world.look_up(4), "it may be another by now");
+}
+
+#[test]
+fn nothing_is_known_after_what_may_have_changed_it() {
+    let changes: [fn(&World); 5] = [
+        |world| drop(world.own.touch()),
+        |world| std::mem::forget(world.own.touch()),
+        |world| world.take(RecallsReply { number: 1, directories: vec![DIR.0], ..RecallsReply::default() }),
+        |world| world.take(RecallsReply { number: 1, files: vec![104], ..RecallsReply::default() }),
+        |world| world.take(RecallsReply { number: 1, everything: true, ..RecallsReply::default() }),
+    ];
+    for (which, change) in changes.iter().enumerate() {
+        let mut world = World::new();
+        for file in 0..4 {
+            world.look_up(file);
+        }
+        change(&world);
+        let next = world.ahead.next(&world.cache, &world.own, DIR, &name(4));
+        assert!(!matches!(next, Next::Known(_)), "{which}: {next:?}");
+    }
+}
+
+#[test]
+fn a_directory_of_which_nothing_is_granted_is_asked_name_by_name() {
+    let mut world = World::new();
+    for file in 0..8 {
+        assert!(!world.look_up_granted(file, 0));
+    }
+    assert_eq!(world.asked, (7, 1));
+}
+
+#[test]
+fn a_name_that_is_not_there_is_asked_for() {
+    let mut world = World::new();
+    for file in 0..FILES {
+        world.look_up(file);
+    }
+    assert!(!world.look_up(FILES));
+}
+
+#[test]
+fn still_is_only_what_nobody_changes() {
+    let own = Own::default();
+    let before = own.still().unwrap();
+    let touching = own.touch();
+    assert_eq!(own.still(), None);
+    drop(touching);
+    assert_ne!(own.still(), Some(before));
+    assert!(own.still().is_some());
+}
+
+#[test]
+fn directories_are_bounded() {
+    let world = World::new();
+    for directory in 0..=DIRECTORIES_MAX as u64 {
+        world.ahead.next(&world.cache, &world.own, InodeId(directory), b"name");
+    }
+    assert_eq!(world.ahead.lock().directories.len(), 1);
+}
+
+#[test]
+fn who_has_just_walked_through_all_of_a_directory_need_not_ask_to_list_it() {
+    let mut world = World::new();
+    for directory in 0..3 {
+        world.directory = InodeId(DIR.0 + directory);
+        for file in 0..FILES {
+            world.look_up(file);
+        }
+    }
+    let listing = |world: &World, directory: u64, who: Who| {
+        let listed = world.ahead.listing(&world.cache, &world.own, InodeId(DIR.0 + directory), who);
+        listed.map(|(reply, _)| reply.entries.len() as u64)
+    };
+    assert_eq!(listing(&world, 0, USER), None, "the first name is missing");
+    assert_eq!(listing(&world, 2, USER), Some(FILES));
+    assert_eq!(listing(&world, 2, Who { uid: 7, ..USER }), None, "another has other rights");
+    drop(world.own.touch());
+    assert_eq!(listing(&world, 2, USER), None);
+}
