@@ -9,6 +9,7 @@ use anyhow::{Context, Result, bail};
 use tempfile::TempDir;
 
 use crate::Options;
+use crate::stopwatch::Stopwatch;
 
 /// A directory to do the same in.
 pub(super) struct Beside {
@@ -63,7 +64,11 @@ impl Passthrough {
         };
         let mut passthrough = Passthrough { process, mountpoint, _origin: origin };
         let parent = device(passthrough.mountpoint.path().parent().unwrap_or(Path::new("/")))?;
+        let watch = Stopwatch::start();
         while device(passthrough.mountpoint.path())? == parent {
+            if watch.seconds() > MOUNTED_WITHIN_S {
+                bail!("bindfs has not mounted {} within {MOUNTED_WITHIN_S} s", passthrough.mountpoint.path().display());
+            }
             if let Some(status) = passthrough.process.try_wait()? {
                 bail!("bindfs ended before it was ready: {status}");
             }
@@ -93,6 +98,9 @@ pub(super) fn unmount(path: &Path, process: &mut Child) {
         eprintln!("frieze bench: a mount could not be waited for");
     }
 }
+
+/// A passthrough that takes longer to mount will not.
+const MOUNTED_WITHIN_S: f64 = 10.0;
 
 /// Number of the device that a path is on.
 fn device(path: &Path) -> Result<u64> {
