@@ -1,0 +1,366 @@
+//! Files and directories: `ls`, `stat`, `cat`, `put`, `get`, `cp`, `mv`, `ln`, `rm`, `mkdir` and `du`.
+
+use std::ffi::OsString;
+
+use clap::Args;
+
+use super::{NoPast, Past};
+
+/// List directories, now or in the past.
+///
+/// Lists the entries of each directory in byte order of their names, or the file itself. With `--at` it lists what was
+/// there at that instant, files since deleted or renamed included, under their names of then.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  frieze ls /
+  frieze ls -l /reports --at yesterday
+  frieze ls -R /src --at hlc-660c66c7a2800fff
+  frieze ls --deleted /reports                what once was there, when it went, who took it
+  frieze ls --json / | jq -r 'select(.kind == \"file\") | .path'
+
+JSON: one line an entry: path, name, kind (file, directory, symlink, fifo, socket, char-device, block-device), inode,
+mode (octal text), links, uid, gid, size, bytes_live, mtime, ctime, born, target (of a symlink), time_plugin, changed;
+and, in the past, answered: at, at_time, precision_us, stable, incomplete, user_time_open.
+With --deleted one line a name: path, name, kind, inode, mode, uid, gid, size, mtime, at and at_time (the newest instant
+at which it was there), gone and gone_time, moved_to, session, uid_by, user, host, command.")]
+pub(crate) struct Ls {
+    /// What to list.
+    #[arg(value_name = "PATH", default_value = "/")]
+    pub(crate) paths: Vec<OsString>,
+
+    /// Mode, links, owner, size and time beside each name.
+    #[arg(short, long)]
+    pub(crate) long: bool,
+
+    /// All directories below, too.
+    #[arg(short = 'R', long)]
+    pub(crate) recursive: bool,
+
+    /// The directory itself instead of what is in it.
+    #[arg(short, long)]
+    pub(crate) directory: bool,
+
+    /// Sizes as 4.0K, 1.5M.
+    #[arg(short = 'H', long)]
+    pub(crate) human: bool,
+
+    /// Names that once were in the directory and are not now: when they went, and by whom.
+    #[arg(long, conflicts_with_all = ["long", "recursive", "directory"])]
+    pub(crate) deleted: bool,
+
+    #[command(flatten)]
+    pub(crate) past: Past,
+}
+
+/// Show everything known about files.
+///
+/// Prints kind, size, owner, mode and times of each path. A symbolic link is shown itself. `changed` is the newest
+/// stamp among data and metadata: two equal ones mean the same state, bytes included.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  frieze stat /reports/may.txt
+  frieze stat /reports/may.txt --at 1h-ago
+  frieze stat --json /reports/may.txt | jq .size
+
+JSON: one line a path: the fields of 'frieze ls --json' and atime, rdev, chunk_bytes.")]
+pub(crate) struct Stat {
+    /// Files, directories or links.
+    #[arg(value_name = "PATH", required = true)]
+    pub(crate) paths: Vec<OsString>,
+
+    /// Follow a symbolic link to what it names.
+    #[arg(short = 'L', long)]
+    pub(crate) follow: bool,
+
+    #[command(flatten)]
+    pub(crate) past: Past,
+}
+
+/// Print files.
+///
+/// Writes the bytes of each file to standard output, one after the other, as they are now or were at an instant.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  frieze cat /report.txt
+  frieze cat /report.txt --at 30s-ago
+  frieze cat /deleted-by-mistake.txt --at yesterday > back.txt
+  frieze cat /samples.bin --user-at 2026-11-21T10:00:00Z
+
+JSON: one line a file instead of its bytes: path, bytes, text (null if it is not UTF-8), hex (if it is not), and, in
+the past, answered. Meant for small files.")]
+pub(crate) struct Cat {
+    /// Files.
+    #[arg(value_name = "PATH", required = true)]
+    pub(crate) paths: Vec<OsString>,
+
+    #[command(flatten)]
+    pub(crate) past: Past,
+}
+
+/// Copy local files into the file system.
+///
+/// Copies each LOCAL to the path in the file system that comes last, or into it if it is a directory. `-` is standard
+/// input. An existing file is written over; what it held stays readable in the past. Readers of now can see it half
+/// written: `--atomic` writes a temporary file beside it and renames it once it is whole.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  frieze put report.txt /reports/
+  tar c src | frieze put - /backup/src.tar
+  frieze put -r ./site /www
+  frieze put --atomic config.toml /etc/config.toml
+  date | frieze put --append - /journal.txt      one atomic append a request
+
+JSON: one line a file, directory or link: from, to, kind, bytes.")]
+pub(crate) struct Put {
+    /// Local files (or -), then the path in the file system.
+    #[arg(value_name = "LOCAL... PATH", required = true, num_args = 2..)]
+    pub(crate) paths: Vec<OsString>,
+
+    /// Directories with everything in them.
+    #[arg(short, long)]
+    pub(crate) recursive: bool,
+
+    /// Keep mode bits and modification times.
+    #[arg(short, long)]
+    pub(crate) preserve: bool,
+
+    /// Write a temporary file and rename it: readers see the old file or the new one.
+    #[arg(long, conflicts_with = "append")]
+    pub(crate) atomic: bool,
+
+    /// Append instead of writing over.
+    #[arg(long)]
+    pub(crate) append: bool,
+
+    #[command(flatten)]
+    pub(crate) no_past: NoPast,
+}
+
+/// Copy files out of the file system.
+///
+/// Copies each path to the local LOCAL that comes last, or into it if it is a directory. `-` is standard output. With
+/// `--at` the instant is resolved once: a recursive copy is one consistent cut of the whole tree, however long it takes
+/// and whatever is written meanwhile. Holes stay holes.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  frieze get /reports/may.txt .
+  frieze get -r /www ./site-of-monday --at 2026-11-16T09:00:00Z
+  frieze get -r /src ./src --at $(frieze now)     a consistent copy of a tree that is being changed
+  frieze get /report.txt -                        to standard output
+
+JSON: one line a file, directory or link: from, to, kind, bytes, and, in the past, answered.")]
+pub(crate) struct Get {
+    /// Paths in the file system, then the local file or directory.
+    #[arg(value_name = "PATH... LOCAL", required = true, num_args = 2..)]
+    pub(crate) paths: Vec<OsString>,
+
+    /// Directories with everything in them.
+    #[arg(short, long)]
+    pub(crate) recursive: bool,
+
+    /// Keep mode bits and modification times.
+    #[arg(short, long)]
+    pub(crate) preserve: bool,
+
+    /// Write a temporary file and rename it.
+    #[arg(long)]
+    pub(crate) atomic: bool,
+
+    #[command(flatten)]
+    pub(crate) past: Past,
+}
+
+/// Copy files within the file system, also from the past into the present.
+///
+/// Copies each SOURCE to the path that comes last, or into it if it is a directory. With `--at` the sources are read as
+/// of that instant and the copy is made now: this is how a deleted or spoiled file comes back. Nothing is lost by it:
+/// what the copy replaces stays readable in its turn.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  frieze cp /a.txt /b.txt
+  frieze cp --at 10m-ago /report.txt /report.txt       bring back the contents of ten minutes ago
+  frieze cp -r --at yesterday /photos /photos-back
+
+JSON: one line a file, directory or link: from, to, kind, bytes, and, in the past, answered.")]
+pub(crate) struct Cp {
+    /// Paths to copy, then where to.
+    #[arg(value_name = "SOURCE... PATH", required = true, num_args = 2..)]
+    pub(crate) paths: Vec<OsString>,
+
+    /// Directories with everything in them.
+    #[arg(short, long)]
+    pub(crate) recursive: bool,
+
+    /// Keep mode bits and modification times.
+    #[arg(short, long)]
+    pub(crate) preserve: bool,
+
+    /// Write a temporary file and rename it: readers see the old file or the new one.
+    #[arg(long)]
+    pub(crate) atomic: bool,
+
+    #[command(flatten)]
+    pub(crate) past: Past,
+}
+
+/// Rename files and directories.
+///
+/// Renames SOURCE to the path that comes last, or moves every SOURCE into it if it is a directory. One rename is atomic
+/// and takes the same time for a file and for a tree. The old name stays readable in the past.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  frieze mv /draft.txt /report.txt
+  frieze mv /a /b /c /archive/
+  frieze mv --no-clobber /new /name
+  frieze mv --exchange /blue /green         swap two names in one step
+
+JSON: one line a name: from, to.")]
+pub(crate) struct Mv {
+    /// Paths to rename, then the new name or the directory.
+    #[arg(value_name = "SOURCE... PATH", required = true, num_args = 2..)]
+    pub(crate) paths: Vec<OsString>,
+
+    /// Fail if the new name is taken.
+    #[arg(short, long)]
+    pub(crate) no_clobber: bool,
+
+    /// Swap the two names.
+    #[arg(long, conflicts_with = "no_clobber")]
+    pub(crate) exchange: bool,
+
+    /// The last path is the new name, even if it is a directory.
+    #[arg(short = 'T', long)]
+    pub(crate) no_target_directory: bool,
+
+    #[command(flatten)]
+    pub(crate) no_past: NoPast,
+}
+
+/// Give a file another name, or make a symbolic link.
+///
+/// Without `-s` NAME becomes one more name of the file TARGET. With `-s` it becomes a symbolic link that holds the text
+/// TARGET, which need not exist.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  frieze ln /report.txt /report-too.txt
+  frieze ln -s ../shared/report.txt /me/report.txt
+
+JSON: one line: target, name, kind (hard, symbolic).")]
+pub(crate) struct Ln {
+    /// The file, or the text of the symbolic link.
+    #[arg(value_name = "TARGET")]
+    pub(crate) target: OsString,
+
+    /// The new name.
+    #[arg(value_name = "NAME")]
+    pub(crate) name: OsString,
+
+    /// A symbolic link.
+    #[arg(short, long)]
+    pub(crate) symbolic: bool,
+
+    #[command(flatten)]
+    pub(crate) no_past: NoPast,
+}
+
+/// Remove files; what they held stays in the past.
+///
+/// Removes the names. Their contents stay readable at every instant before: `frieze ls --at 1m-ago`, and
+/// `frieze cp --at 1m-ago PATH PATH` brings a file back.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  frieze rm /old.txt
+  frieze rm -r /build
+  frieze rm -f /may-not-exist
+
+JSON: one line a name removed: path, kind.")]
+pub(crate) struct Rm {
+    /// What to remove.
+    #[arg(value_name = "PATH", required = true)]
+    pub(crate) paths: Vec<OsString>,
+
+    /// Directories with everything in them.
+    #[arg(short, long)]
+    pub(crate) recursive: bool,
+
+    /// No complaint about what is not there.
+    #[arg(short, long)]
+    pub(crate) force: bool,
+
+    #[command(flatten)]
+    pub(crate) no_past: NoPast,
+}
+
+/// Make directories.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  frieze mkdir /reports
+  frieze mkdir -p /a/b/c
+  frieze mkdir -m 700 /private
+
+JSON: one line a directory made: path, inode.")]
+pub(crate) struct Mkdir {
+    /// Directories to make.
+    #[arg(value_name = "PATH", required = true)]
+    pub(crate) paths: Vec<OsString>,
+
+    /// Parents as needed; no complaint about a directory that is there.
+    #[arg(short, long)]
+    pub(crate) parents: bool,
+
+    /// Permission bits in octal, instead of 777 without the umask.
+    #[arg(short, long, value_name = "MODE")]
+    pub(crate) mode: Option<String>,
+
+    #[command(flatten)]
+    pub(crate) no_past: NoPast,
+}
+
+/// Sum up the sizes of trees.
+///
+/// Prints the bytes that hold data (holes are not counted; a file with several names counts once) below each directory,
+/// as of now or of an instant. With `--history` it prints two sums: the bytes of now, and those that are kept for the past
+/// only: overwritten, cut off, or of files since deleted, which count where their last name was.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  frieze du -s -H /
+  frieze du /src --at yesterday
+  frieze du -s -H --history /             what the past costs
+
+JSON: one line a directory (with -s: a path): path, bytes_live, size, files, directories, and, in the past, answered.
+With --history: path, bytes_live, bytes_history, files, deleted_files, directories.")]
+pub(crate) struct Du {
+    /// Files or directories.
+    #[arg(value_name = "PATH", default_value = "/")]
+    pub(crate) paths: Vec<OsString>,
+
+    /// Only the sum for each path.
+    #[arg(short, long)]
+    pub(crate) summarize: bool,
+
+    /// Lengths of files instead of bytes that hold data.
+    #[arg(long)]
+    pub(crate) apparent_size: bool,
+
+    /// Bytes of now and bytes of history, side by side.
+    #[arg(long, conflicts_with_all = ["apparent_size", "at", "user_at"])]
+    pub(crate) history: bool,
+
+    /// Sizes as 4.0K, 1.5M.
+    #[arg(short = 'H', long)]
+    pub(crate) human: bool,
+
+    #[command(flatten)]
+    pub(crate) past: Past,
+}
