@@ -1,0 +1,156 @@
+//! The bytes of open files.
+
+use super::{Answered, Attr, View};
+use crate::txn::Target;
+
+/// Opens a regular file: checks rights once and answers a capability for its bytes.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct Open {
+    /// The file.
+    #[prost(message, required, tag = "1")]
+    pub target: Target,
+    /// When. Writing needs now.
+    #[prost(message, required, tag = "2")]
+    pub view: View,
+    /// To read.
+    #[prost(bool, tag = "3")]
+    pub read: bool,
+    /// To write.
+    #[prost(bool, tag = "4")]
+    pub write: bool,
+    /// True: the inode was made by this session's transaction with this stamp, so rights are not asked (POSIX: a file
+    /// created read-only is open for writing in the process that created it).
+    #[prost(uint64, tag = "5")]
+    pub made_at: u64,
+}
+
+/// An open file.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct OpenReply {
+    /// Attributes at the view.
+    #[prost(message, required, tag = "1")]
+    pub attr: Attr,
+    /// Opaque bytes that prove the right to read or write the file's chunks. Good for this session, across restarts.
+    #[prost(bytes = "vec", tag = "2")]
+    pub capability: Vec<u8>,
+    /// About the answer.
+    #[prost(message, required, tag = "3")]
+    pub answered: Answered,
+}
+
+/// When a write or transaction is acknowledged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, prost::Enumeration)]
+#[repr(i32)]
+pub enum Durability {
+    /// When it is in the memory of every replica.
+    Async = 0,
+    /// When it is on stable storage.
+    Sync = 1,
+}
+
+/// Reads a range of bytes; the payload of the reply holds them, holes as zeros, cut at the end of the file.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct Read {
+    /// From [`OpenReply`].
+    #[prost(bytes = "vec", tag = "1")]
+    pub capability: Vec<u8>,
+    /// Offset in the file, bytes.
+    #[prost(uint64, tag = "2")]
+    pub offset: u64,
+    /// Bytes wanted, at most `PAYLOAD_BYTES_MAX`.
+    #[prost(uint32, tag = "3")]
+    pub len: u32,
+}
+
+/// The payload holds the bytes.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct ReadReply {
+    /// True if the range met the end of the file.
+    #[prost(bool, tag = "1")]
+    pub end_of_file: bool,
+    /// About the answer.
+    #[prost(message, required, tag = "2")]
+    pub answered: Answered,
+}
+
+/// Writes the payload.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct Write {
+    /// From [`OpenReply`].
+    #[prost(bytes = "vec", tag = "1")]
+    pub capability: Vec<u8>,
+    /// Offset in the file; ignored with `append`.
+    #[prost(uint64, tag = "2")]
+    pub offset: u64,
+    /// True: at the end of the file, chosen by the server, contiguous.
+    #[prost(bool, tag = "3")]
+    pub append: bool,
+    /// When to acknowledge.
+    #[prost(enumeration = "Durability", tag = "4")]
+    pub durability: i32,
+    /// On whose behalf, for `log`; the right itself is in the capability.
+    #[prost(uint32, tag = "5")]
+    pub uid: u32,
+}
+
+/// A write has happened.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct WriteReply {
+    /// Its stamp (of the last record if it crossed chunks).
+    #[prost(uint64, tag = "1")]
+    pub stamp: u64,
+    /// Where it landed.
+    #[prost(uint64, tag = "2")]
+    pub offset: u64,
+}
+
+/// Punches a hole: the range reads as zeros from then on and takes no room; what it held stays readable in the past. The
+/// length of the file stays. One request reaches as far as the server says, at least over one chunk.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct Punch {
+    /// From [`OpenReply`].
+    #[prost(bytes = "vec", tag = "1")]
+    pub capability: Vec<u8>,
+    /// Offset in the file, bytes.
+    #[prost(uint64, tag = "2")]
+    pub offset: u64,
+    /// Bytes, at least 1.
+    #[prost(uint64, tag = "3")]
+    pub len: u64,
+    /// When to acknowledge.
+    #[prost(enumeration = "Durability", tag = "4")]
+    pub durability: i32,
+}
+
+/// A hole was punched.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct PunchReply {
+    /// Its stamp.
+    #[prost(uint64, tag = "1")]
+    pub stamp: u64,
+    /// Everything from the offset asked for up to here is a hole: go on from here if it lies before the end of the range.
+    #[prost(uint64, tag = "2")]
+    pub upto: u64,
+}
+
+/// Makes everything the session wrote to a file, and the metadata that names it, durable. Inode 0: everything.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct Sync {
+    /// The file or directory; 0 for all.
+    #[prost(uint64, tag = "1")]
+    pub inode: u64,
+}
+
+/// Finds data or holes.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct Seek {
+    /// From [`OpenReply`].
+    #[prost(bytes = "vec", tag = "1")]
+    pub capability: Vec<u8>,
+    /// Start, bytes.
+    #[prost(uint64, tag = "2")]
+    pub offset: u64,
+    /// True: the next data; false: the next hole.
+    #[prost(bool, tag = "3")]
+    pub data: bool,
+}

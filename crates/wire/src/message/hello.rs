@@ -1,0 +1,63 @@
+//! The beginning of a connection, and that it is still there.
+
+/// First message of a connection.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct Hello {
+    /// Software and version of the client, for logs: `frieze/0.1.0`.
+    #[prost(string, tag = "1")]
+    pub software: String,
+    /// Name of the key that proves the caller, where the kernel cannot; empty for none.
+    #[prost(string, tag = "2")]
+    pub key_name: String,
+    /// 32 random bytes of the client.
+    #[prost(bytes = "vec", tag = "3")]
+    pub nonce: Vec<u8>,
+    /// Cluster the client expects, 32 hex digits; empty for any.
+    #[prost(string, tag = "4")]
+    pub cluster: String,
+}
+
+/// Answer to [`Hello`].
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct HelloReply {
+    /// Software and version of the server.
+    #[prost(string, tag = "1")]
+    pub software: String,
+    /// Cluster, 32 hex digits.
+    #[prost(string, tag = "2")]
+    pub cluster: String,
+    /// Node id of the server.
+    #[prost(uint32, tag = "3")]
+    pub node: u32,
+    /// 32 random bytes of the server, to be answered by [`Prove`]; empty if the kernel has proven the caller already.
+    #[prost(bytes = "vec", tag = "4")]
+    pub challenge: Vec<u8>,
+    /// User the connection is proven as; 65534 (nobody) before a proof.
+    #[prost(uint32, tag = "5")]
+    pub uid: u32,
+    /// True if the connection may speak for other users.
+    #[prost(bool, tag = "6")]
+    pub may_impersonate: bool,
+    /// Chunk size of new files in bytes.
+    #[prost(uint64, tag = "7")]
+    pub chunk_bytes: u64,
+    /// Path of a Unix socket of the same server, told to who calls from its machine: it costs less than TCP.
+    #[prost(string, tag = "8")]
+    pub socket: String,
+}
+
+/// Answers the server's challenge: BLAKE3 keyed by the secret over `challenge || client nonce || key name`.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct Prove {
+    /// 32 bytes.
+    #[prost(bytes = "vec", tag = "1")]
+    pub mac: Vec<u8>,
+}
+
+/// Says that the session is alive; any request does.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct Ping {}
+
+/// Nothing to add.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct Done {}

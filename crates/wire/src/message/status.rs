@@ -1,0 +1,111 @@
+//! How the server is.
+
+/// Asks how the server is.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct Status {}
+
+/// How the server is.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct StatusReply {
+    /// `healthy`, or what is wrong in words.
+    #[prost(string, tag = "1")]
+    pub health: String,
+    /// Clock-error bound, microseconds; `u64::MAX`: unknown.
+    #[prost(uint64, tag = "2")]
+    pub clock_error_us: u64,
+    /// True if the node has fenced itself: read-only.
+    #[prost(bool, tag = "3")]
+    pub fenced: bool,
+    /// Newest stamp given.
+    #[prost(uint64, tag = "4")]
+    pub newest: u64,
+    /// Earliest readable instant.
+    #[prost(uint64, tag = "5")]
+    pub earliest: u64,
+    /// Newest closed instant.
+    #[prost(uint64, tag = "6")]
+    pub stable: u64,
+    /// Every record stamped up to it is on stable storage.
+    #[prost(uint64, tag = "7")]
+    pub durable: u64,
+    /// Bytes acknowledged and not yet on stable storage.
+    #[prost(uint64, tag = "8")]
+    pub dirty_bytes: u64,
+    /// Age of the oldest of them, milliseconds.
+    #[prost(uint64, tag = "9")]
+    pub dirty_age_ms: u64,
+    /// Bytes of the device that frieze may use.
+    #[prost(uint64, tag = "10")]
+    pub capacity_bytes: u64,
+    /// Bytes free for data, the reserve left out.
+    #[prost(uint64, tag = "11")]
+    pub free_bytes: u64,
+    /// Bytes of records held, history included.
+    #[prost(uint64, tag = "12")]
+    pub log_bytes: u64,
+    /// Records held.
+    #[prost(uint64, tag = "13")]
+    pub records: u64,
+    /// Inodes alive.
+    #[prost(uint64, tag = "14")]
+    pub inodes: u64,
+    /// Open sessions.
+    #[prost(uint64, tag = "15")]
+    pub sessions: u64,
+    /// Open connections.
+    #[prost(uint64, tag = "16")]
+    pub connections: u64,
+    /// Resident memory of the server now, bytes.
+    #[prost(uint64, tag = "17")]
+    pub resident_bytes: u64,
+    /// Largest resident memory so far, bytes.
+    #[prost(uint64, tag = "18")]
+    pub resident_bytes_peak: u64,
+    /// CPU time used by the server so far, nanoseconds.
+    #[prost(uint64, tag = "19")]
+    pub cpu_ns: u64,
+    /// Lost intervals, oldest first.
+    #[prost(message, repeated, tag = "20")]
+    pub gaps: Vec<Gap>,
+    /// Software and version.
+    #[prost(string, tag = "21")]
+    pub software: String,
+    /// Cluster, 32 hex digits.
+    #[prost(string, tag = "22")]
+    pub cluster: String,
+    /// Milliseconds since the server began to serve.
+    #[prost(uint64, tag = "23")]
+    pub uptime_ms: u64,
+    /// Last position of the metalog.
+    #[prost(uint64, tag = "24")]
+    pub metalog_index: u64,
+    /// Bytes of memory that the index of the device log holds.
+    #[prost(uint64, tag = "25")]
+    pub index_bytes: u64,
+    /// Newest instant at which everything was whole at the last crash; 0 if none is known to have lost anything.
+    #[prost(uint64, tag = "26")]
+    pub last_whole: u64,
+    /// Bytes of records that were forgotten since the server started, or found forgotten when it did.
+    #[prost(uint64, tag = "27")]
+    pub forgotten_bytes: u64,
+    /// Bytes of those that are not given back yet.
+    #[prost(uint64, tag = "28")]
+    pub forgotten_waiting_bytes: u64,
+    /// While a forgetting is worked out: files and directories looked at so far, each up to three times.
+    #[prost(uint64, tag = "29")]
+    pub forgetting_looked_at: u64,
+    /// How many there are to look at; 0 while they are still being found, or if nothing is being forgotten.
+    #[prost(uint64, tag = "30")]
+    pub forgetting_to_look_at: u64,
+}
+
+/// An interval whose unflushed records a crash lost.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct Gap {
+    /// Everything up to it survived.
+    #[prost(uint64, tag = "1")]
+    pub from: u64,
+    /// New stamps lie above it.
+    #[prost(uint64, tag = "2")]
+    pub to: u64,
+}
