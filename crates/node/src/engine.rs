@@ -4,32 +4,31 @@
 //! at a closed instant never changes. The real server calls it from one thread a connection, the simulator from one.
 //! Leaves to others: sockets and threads (`serve`), the cores' own promises.
 
+mod open;
+
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, OnceLock, RwLock};
 use std::time::Duration;
 
-use frieze_base::{ChunkId, ClusterId, Fault, LogIndex, MonoTime, NodeId, Reason, Seq, SessionId};
-use frieze_disk::{Disk, StateFile, TimeSource};
-use frieze_hlc::{Clock, ClockSettings, Hlc, format_instant};
-use frieze_metalog::DataEnd;
+use frieze_base::{ClusterId, Fault, MonoTime, NodeId, Reason, Seq, SessionId};
+use frieze_disk::{Disk, TimeSource};
+use frieze_hlc::Hlc;
 use frieze_wire::frame::FrameHeader;
 use frieze_wire::message::{HelloReply, Reply, Request, RequestBody};
-use frieze_wire::txn::{self, Caller, Op, Transaction};
+use frieze_wire::txn::Caller;
 
 use crate::caching::{Asking, Caching};
 use crate::capability::Mint;
 use crate::clock::{Keeper, NodeClock};
-use crate::data::{self, DataPlane};
-use crate::device::{Device, Reach};
-use crate::durability::{Durability, Ticket};
-use crate::grants::GrantSettings;
-use crate::identity::{FORMAT_VERSION, Identity, STATE_FILE};
+use crate::data::DataPlane;
+use crate::durability::Durability;
+use crate::identity::Identity;
 use crate::locks::Locks;
-use crate::meta::{MetaPlane, MetaReach};
+use crate::meta::MetaPlane;
 use crate::reclaim::Reclaim;
 use crate::session::{Conn, KeyRight, Principal, Sessions};
 use crate::settings::Settings;
-use crate::store::{VersionStore, Versions};
+use crate::store::VersionStore;
 
 /// What the simulator replaces.
 pub struct Seams {
@@ -111,154 +110,6 @@ pub struct Engine {
 pub const SOFTWARE: &str = concat!("frieze/", env!("CARGO_PKG_VERSION"));
 
 impl Engine {
-    /// Opens a data directory, making a file system in it if it is new, and recovers what a crash left.
-    ///
-    /// # Errors
-    /// `WrongVersion`, `Corrupt`, `NoSpace`, and the disk's, each with what to do.
-    pub fn open(settings: Settings, seams: Seams) -> Result<Engine, Fault> {
-        settings.validate()?;
-        let (identity, file, fresh) = match Identity::load(&*seams.disk)? {
-            Some((identity, file)) => (identity, file, false),
-            None => {
-                let file = StateFile::open_or_create(&*seams.disk, STATE_FILE)?;
-                (new_identity(&settings, &seams.entropy), file, true)
-            }
-        };
-        let log_settings = frieze_multilog::Settings {
-            segment_bytes: identity.segment_bytes,
-            seed: u64::from_le_bytes(seams.entropy[48..56].try_into().expect("eight bytes")),
-            ..frieze_multilog::Settings::default()
-        };
-        let keeper = Arc::new(Keeper::new(identity.clone(), file));
-        let went_down = !fresh && !identity.clean && identity.boot != seams.boot;
-        let clock_bound = Hlc(identity.clock_bound);
-        let mut recovery = Recovery {
-            settings: &settings,
-            identity: &identity,
-            keeper: &keeper,
-            log_settings,
-            went_down,
-            clock_bound,
-        };
-        // Before anything is written that an older version could not read.
-        if identity.format_version != FORMAT_VERSION {
-            keeper.update(|identity| identity.format_version = FORMAT_VERSION)?;
-        }
-        let mut logs = recovery.recover(&seams.disk, &seams.time, seams.store, Hlc::MAX)?;
-        if logs.meta.namespace().format().is_none() {
-            // A first start that was cut short: nobody has seen a stamp, so there is none to wait for.
-            recovery.clock_bound = Hlc::ZERO;
-            logs = recovery.recover(&seams.disk, &seams.time, logs.meta.into_store(), Hlc::MAX)?;
-        }
-        let mut notes = std::mem::take(&mut logs.notes);
-        let bound = logs.bound;
-        if logs.first_orphan().is_some() {
-            // What is cut off now was on stable storage: it must not be missed later.
-            keeper.update(|identity| identity.set_durable(Ticket::default()))?;
-        }
-        while let Some(orphan) = logs.first_orphan() {
-            // Its grant was lost with the power, so the file knows nothing of it: what follows is cut off with it.
-            logs = recovery.recover(&seams.disk, &seams.time, logs.meta.into_store(), orphan.previous())?;
-            notes.append(&mut logs.notes);
-        }
-        let Logs { clock, device, chains, meta, .. } = logs;
-        let data = DataPlane::new(device, clock.clone(), chains);
-        keeper.update(|identity| {
-            if went_down {
-                // The machine went down with the server: what was not flushed may be lost. Each log is whole up to its
-                // last record, and both are whole up to the frontier.
-                let whole = Hlc(identity.frontier);
-                identity.add_gap(whole.min(bound), bound);
-                identity.last_whole = whole.0;
-                identity.inode_floor = identity.inode_bound;
-                notes.push(format!(
-                    "the machine went down: writes between {} and {} that were not synced may be lost",
-                    format_instant(whole),
-                    format_instant(bound)
-                ));
-            }
-            if settings.serve_damaged {
-                // What is missing is known by now.
-                identity.set_durable(Ticket::default());
-            }
-            identity.clean = false;
-            identity.boot.clone_from(&seams.boot);
-            identity.clock_bound = bound.0;
-        })?;
-        meta.begin_ids();
-        let started = clock.reading().mono;
-        let cached: Vec<SessionId> = {
-            let namespace = meta.namespace();
-            let known = keeper.with(|identity| identity.caching.clone());
-            known.into_iter().map(SessionId).filter(|id| namespace.session(*id).is_some()).collect()
-        };
-        // Not 0, which is what a client says that knows none.
-        let life = u64::from_le_bytes(seams.entropy[56..64].try_into().expect("eight bytes")) | 1;
-        let mut locks = Locks::default();
-        let granted = GrantSettings::default();
-        locks.found(cached.iter().copied(), MonoTime(started.0 + granted.lease_ns));
-        let caching = Arc::new(Caching::new(clock.clone(), life, granted, cached));
-        meta.watch(caching.clone());
-        data.watch(caching.clone());
-        let mint = Mint::new(identity.key());
-        let engine = Engine {
-            settings,
-            clock,
-            keeper,
-            data,
-            meta,
-            durability: Durability::new(seams.wake),
-            sessions: Sessions::default(),
-            caching,
-            locks: Mutex::new(locks),
-            reclaim: Reclaim::default(),
-            forgetting: RwLock::default(),
-            mint,
-            process: seams.process,
-            started,
-            earliest: Hlc::ZERO,
-            keys: seams.keys,
-            notes,
-            socket: OnceLock::new(),
-        };
-        engine.make_file_system(&seams.owner)?;
-        let earliest = {
-            let namespace = engine.meta.namespace();
-            for (session, _) in namespace.sessions() {
-                engine.sessions.found(session, started);
-            }
-            namespace.current(frieze_base::InodeId::ROOT).map_or(Hlc::ZERO, |root| root.born)
-        };
-        engine.flush()?;
-        // What was forgotten is found again: what a crash left of giving it back goes on.
-        engine.reclaim.want();
-        Ok(Engine { earliest, ..engine })
-    }
-
-    fn make_file_system(&self, owner: &Caller) -> Result<(), Fault> {
-        if self.meta.namespace().format().is_some() {
-            return Ok(());
-        }
-        let mode = self.settings.root_mode.unwrap_or(if owner.uid == 0 { 0o1777 } else { 0o755 });
-        let format = txn::Format {
-            chunk_bytes: self.settings.chunk_bytes,
-            chain_count: self.settings.chain_count,
-            uid: owner.uid,
-            gid: owner.gid,
-            mode,
-        };
-        let transaction = Transaction {
-            session: 0,
-            seq: 0,
-            acked: 0,
-            caller: owner.clone(),
-            must_see: 0,
-            op: Some(Op::Format(format)),
-        };
-        self.meta.execute(transaction)?.into_result()?;
-        Ok(())
-    }
-
     /// What recovery has to tell, in words.
     pub fn notes(&self) -> &[String] {
         &self.notes
@@ -513,116 +364,4 @@ pub(crate) fn unknown_session(session: SessionId) -> Fault {
         Reason::UnknownSession,
         format!("session {session} is unknown or has ended, or belongs to another user: open a new one"),
     )
-}
-
-/// What recovery starts from.
-struct Recovery<'a> {
-    settings: &'a Settings,
-    identity: &'a Identity,
-    keeper: &'a Arc<Keeper>,
-    log_settings: frieze_multilog::Settings,
-    /// The machine went down with the server: the ends of the logs may not fit together.
-    went_down: bool,
-    /// No stamp above it was given.
-    clock_bound: Hlc,
-}
-
-/// Both logs as recovery found them.
-struct Logs {
-    clock: Arc<NodeClock>,
-    device: Arc<Device>,
-    chains: Vec<frieze_chain::Replica>,
-    meta: MetaPlane,
-    /// Every stamp so far lies at or below it.
-    bound: Hlc,
-    notes: Vec<String>,
-    /// Records that may be younger than the end of the metalog.
-    tail: Vec<(Hlc, SessionId, ChunkId)>,
-}
-
-impl Recovery<'_> {
-    /// Recovers both logs; of the device log what is stamped up to `upto`.
-    fn recover(
-        &self,
-        disk: &Arc<dyn Disk>,
-        time: &Arc<dyn TimeSource>,
-        store: Box<dyn VersionStore>,
-        upto: Hlc,
-    ) -> Result<Logs, Fault> {
-        let mut chains = data::new_chains(settings_chain_count(self.settings, self.identity));
-        let mut refused = None;
-        let mut missing_records = 0;
-        let mut tail = Vec::new();
-        let (log_settings, reserve_bytes) = (self.log_settings.clone(), self.settings.reserve_bytes);
-        let serve_damaged = self.settings.serve_damaged;
-        let durable = self.identity.durable();
-        let reach = Reach { upto, durable: durable.data, serve_damaged };
-        let recovered = Device::recover(disk.clone(), log_settings, reserve_bytes, &reach, &mut |meta| {
-            if self.went_down && meta.stamp > Hlc(self.identity.frontier) {
-                tail.push((meta.stamp, meta.session, meta.chunk));
-            }
-            if refused.is_none() {
-                match data::replay(&mut chains, meta) {
-                    Ok(missing) => missing_records += missing,
-                    Err(fault) => refused = Some(fault),
-                }
-            }
-        })?;
-        if let Some(fault) = refused {
-            return Err(fault);
-        }
-        let mut notes = recovered.notes;
-        if missing_records > 0 {
-            notes.push(format!("{missing_records} records are missing from the middle of the device log"));
-        }
-        let bound = self.clock_bound.max(recovered.newest);
-        let offset_us = self.settings.max_clock_offset.as_micros() as u64;
-        let clock_settings =
-            ClockSettings { max_clock_offset_us: offset_us, error_us_max: offset_us, ..ClockSettings::default() };
-        let clock = Arc::new(NodeClock::new(Clock::new(clock_settings, bound), time.clone(), self.keeper.clone()));
-        let device = Arc::new(recovered.device);
-        let (meta, cuts) = MetaPlane::recover(
-            clock.clone(),
-            self.keeper.clone(),
-            device.clone(),
-            disk.clone(),
-            frieze_metalog::Settings::default(),
-            Versions::new(store),
-            DataEnd { segment: recovered.end.segment, offset: recovered.end.offset },
-            // What is cut off on purpose may take entries with it.
-            &MetaReach { durable: if upto == Hlc::MAX { durable.meta } else { LogIndex(0) }, serve_damaged },
-        )?;
-        notes.extend(cuts);
-        Ok(Logs { clock, device, chains, meta, bound, notes, tail })
-    }
-}
-
-impl Logs {
-    /// Stamp of the first record that depends on metadata that is lost: what is left gives its session no right to
-    /// write there. Older records than the end of the metalog had their grants when they were written.
-    fn first_orphan(&self) -> Option<Hlc> {
-        let newest = self.meta.newest();
-        let namespace = self.meta.namespace();
-        let granted = |session, chunk: ChunkId| namespace.has_grant(session, chunk.inode, chunk.index);
-        let mut young = self.tail.iter().filter(|(stamp, _, _)| *stamp > newest);
-        young.find(|(_, session, chunk)| !granted(*session, *chunk)).map(|(stamp, _, _)| *stamp)
-    }
-}
-
-fn new_identity(settings: &Settings, entropy: &[u8; 64]) -> Identity {
-    Identity {
-        format_version: FORMAT_VERSION,
-        cluster: entropy[..16].to_vec(),
-        node: 1,
-        capability_key: entropy[16..48].to_vec(),
-        clean: true,
-        segment_bytes: settings.segment_bytes,
-        chain_count: settings.chain_count,
-        ..Identity::default()
-    }
-}
-
-/// The number of chains was fixed when the directory was made.
-fn settings_chain_count(settings: &Settings, identity: &Identity) -> u32 {
-    if identity.chain_count == 0 { settings.chain_count } else { identity.chain_count }
 }
