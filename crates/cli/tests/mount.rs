@@ -3,18 +3,26 @@
 
 #![expect(clippy::unwrap_used, reason = "a test ends at its first surprise")]
 
+#[path = "support/inside.rs"]
+mod inside;
+
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::time::Duration;
 
-use frieze_client::{Client, Hlc, Options};
+use frieze_client::{Client, Hlc};
 use frieze_fuse::{Error, MountOptions, Mounted, mount};
-use frieze_node::{Server, Settings};
+use frieze_node::Server;
 use rustix::fs::{CWD, FallocateFlags, RenameFlags, SeekFrom as Seeking, XattrFlags};
 use rustix::io::Errno;
 use tempfile::TempDir;
+
+use inside::{can_mount, connect, start};
+
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A server with one mount.
 struct World {
@@ -27,15 +35,14 @@ struct World {
 impl World {
     /// `None`, with a line that says why, where there is no FUSE.
     fn new() -> Option<World> {
-        if let Err(error) = OpenOptions::new().read(true).write(true).open("/dev/fuse") {
-            eprintln!("skipped: this test mounts a file system, and /dev/fuse cannot be opened here: {error}");
+        if !can_mount() {
             return None;
         }
         let dir = tempfile::tempdir().unwrap();
         fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
         fs::create_dir(dir.path().join("mnt")).unwrap();
         let server = start(dir.path());
-        let client = connect(dir.path());
+        let client = connect(dir.path(), TIMEOUT);
         let mounted = mount(client.clone(), &dir.path().join("mnt"), MountOptions::default()).unwrap();
         Some(World { dir, server: Some(server), client, mounted: Some(mounted) })
     }
@@ -57,7 +64,7 @@ impl World {
     fn second(&self, options: MountOptions) -> (PathBuf, Mounted) {
         let mountpoint = self.dir.path().join("second");
         fs::create_dir_all(&mountpoint).unwrap();
-        let mounted = mount(connect(self.dir.path()), &mountpoint, options).unwrap();
+        let mounted = mount(connect(self.dir.path(), TIMEOUT), &mountpoint, options).unwrap();
         (mountpoint, mounted)
     }
 
@@ -75,24 +82,6 @@ impl Drop for World {
             server.stop().unwrap();
         }
     }
-}
-
-fn start(dir: &Path) -> Server {
-    let listen = vec![format!("unix:{}", dir.join("socket").display())];
-    let settings = Settings {
-        dir: dir.join("data"),
-        listen,
-        chunk_bytes: 1 << 20,
-        segment_bytes: 8 << 20,
-        reserve_bytes: 16 << 20,
-        ..Settings::default()
-    };
-    Server::start(settings).unwrap()
-}
-
-fn connect(dir: &Path) -> Client {
-    let server = format!("unix:{}", dir.join("socket").display()).parse().unwrap();
-    Client::connect(Options { server, ..Options::default() }).unwrap()
 }
 
 fn errno<T: std::fmt::Debug>(result: io::Result<T>) -> Errno {
@@ -549,7 +538,7 @@ fn a_mount_of_an_instant_is_that_instant_and_read_only() {
     assert_eq!(errno(fs::metadata(second.join(format!(".at/{at}")))), Errno::INVAL);
     mounted.unmount().unwrap();
     let future = MountOptions { at: Some(Hlc(u64::MAX - 1)), ..MountOptions::default() };
-    let refused = mount(connect(world.dir.path()), &second, future).unwrap_err();
+    let refused = mount(connect(world.dir.path(), TIMEOUT), &second, future).unwrap_err();
     assert!(matches!(refused, Error::Root(_)), "{refused}");
 }
 
@@ -666,7 +655,7 @@ fn a_program_without_the_right_to_read_it_runs() {
 fn a_mountpoint_in_use_is_refused_and_a_mount_in_use_is_detached() {
     let Some(mut world) = World::new() else { return };
     let mountpoint = world.path("");
-    let again = mount(connect(world.dir.path()), &mountpoint, MountOptions::default()).unwrap_err();
+    let again = mount(connect(world.dir.path(), TIMEOUT), &mountpoint, MountOptions::default()).unwrap_err();
     assert!(matches!(again, Error::InUse { .. }), "{again}");
     assert!(again.to_string().contains("a frieze file system is mounted there already"), "{again}");
     let mut file = File::create(world.path("held")).unwrap();
@@ -674,7 +663,7 @@ fn a_mountpoint_in_use_is_refused_and_a_mount_in_use_is_detached() {
     world.mounted.take().unwrap().unmount().unwrap();
     assert!(!world.path("held").exists(), "it is out of the tree");
     drop(file);
-    let mounted = mount(connect(world.dir.path()), &mountpoint, MountOptions::default()).unwrap();
+    let mounted = mount(connect(world.dir.path(), TIMEOUT), &mountpoint, MountOptions::default()).unwrap();
     assert_eq!(fs::read(world.path("held")).unwrap(), b"x", "and what was written is there");
     // By umount, as a user would.
     let output = run("umount", &[mountpoint.to_str().unwrap()]);

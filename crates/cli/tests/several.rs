@@ -7,6 +7,8 @@
 mod away;
 #[path = "several/directories.rs"]
 mod directories;
+#[path = "support/inside.rs"]
+mod inside;
 #[path = "several/locks.rs"]
 mod locks;
 #[path = "several/names.rs"]
@@ -14,15 +16,17 @@ mod names;
 #[path = "several/nearby.rs"]
 mod nearby;
 
-use std::fs::{self, OpenOptions};
+use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
-use frieze_client::{Client, Options};
+use frieze_client::Client;
 use frieze_fuse::{MountOptions, Mounted, mount};
-use frieze_node::{Server, Settings};
+use frieze_node::Server;
 use tempfile::TempDir;
+
+use inside::{can_mount, connect, start};
 
 /// A server with several mounts, each by a client of its own.
 pub(crate) struct World {
@@ -38,8 +42,7 @@ impl World {
     }
 
     pub(crate) fn with_timeout(mounts: usize, timeout: Duration) -> Option<World> {
-        if let Err(error) = OpenOptions::new().read(true).write(true).open("/dev/fuse") {
-            eprintln!("skipped: this test mounts a file system, and /dev/fuse cannot be opened here: {error}");
+        if !can_mount() {
             return None;
         }
         let dir = tempfile::tempdir().unwrap();
@@ -100,24 +103,6 @@ impl Drop for World {
             server.stop().unwrap();
         }
     }
-}
-
-fn start(dir: &Path) -> Server {
-    let listen = vec![format!("unix:{}", dir.join("socket").display())];
-    let settings = Settings {
-        dir: dir.join("data"),
-        listen,
-        chunk_bytes: 1 << 20,
-        segment_bytes: 8 << 20,
-        reserve_bytes: 16 << 20,
-        ..Settings::default()
-    };
-    Server::start(settings).unwrap()
-}
-
-fn connect(dir: &Path, timeout: Duration) -> Client {
-    let server = format!("unix:{}", dir.join("socket").display()).parse().unwrap();
-    Client::connect(Options { server, timeout, ..Options::default() }).unwrap()
 }
 
 /// Time since some moment in the past.
