@@ -267,7 +267,10 @@ impl Responder for Gate {
 fn inodes_of(reply: &Reply) -> Vec<InodeId> {
     match reply {
         Reply::Stat(reply) => vec![InodeId(reply.attr.inode)],
-        Reply::List(reply) => vec![InodeId(reply.inode)],
+        Reply::List(reply) => {
+            let entries = reply.entries.iter().filter(|entry| entry.attr.is_some()).map(|entry| entry.inode);
+            entries.chain([reply.inode]).map(InodeId).collect()
+        }
         Reply::Open(reply) => vec![InodeId(reply.attr.inode)],
         Reply::Txn(reply) => reply.attr.iter().chain(&reply.parents).map(|attr| InodeId(attr.inode)).collect(),
         _ => Vec::new(),

@@ -29,6 +29,8 @@ use frieze_wire::txn::{Caller, Make, MakeKind, Op, OpenSession, Remove, Rename, 
 
 #[path = "engine/sharing.rs"]
 mod sharing;
+#[path = "engine/told.rs"]
+mod told;
 
 /// An answer and its payload.
 type Answer = (Result<Reply, Fault>, Vec<u8>);
