@@ -242,6 +242,49 @@ fn a_file_removed_while_open_goes_on_until_it_is_closed() {
 }
 
 #[test]
+fn attributes_are_right_after_a_read_and_whatever_changed_them_since() {
+    let Some(world) = World::new() else { return };
+    let (path, other, third) = (world.path("file"), world.path("other"), world.path("third"));
+    fs::write(&path, b"abcd").unwrap();
+    fs::write(&third, b"three").unwrap();
+    let (file, replaced) = (File::open(&path).unwrap(), File::open(&third).unwrap());
+    // The kernel asks anew after a read, for the time of the last access.
+    let read_and_look = |file: &File| {
+        file.read_exact_at(&mut [0; 1], 0).unwrap();
+        file.metadata().unwrap();
+        file.read_exact_at(&mut [0; 1], 0).unwrap();
+        file.metadata().unwrap()
+    };
+    let before = read_and_look(&file);
+    assert_eq!((before.len(), before.nlink()), (4, 1));
+    OpenOptions::new().append(true).open(&path).unwrap().write_all(b"ef").unwrap();
+    let written = read_and_look(&file);
+    assert_eq!(written.len(), 6);
+    assert!(written.modified().unwrap() > before.modified().unwrap());
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
+    assert_eq!(read_and_look(&file).mode() & 0o7777, 0o640);
+    fs::hard_link(&path, &other).unwrap();
+    assert_eq!(read_and_look(&file).nlink(), 2);
+    fs::remove_file(&other).unwrap();
+    assert_eq!(read_and_look(&file).nlink(), 1);
+    assert_eq!(read_and_look(&replaced).nlink(), 1);
+    let moved = read_and_look(&file);
+    fs::rename(&path, &third).unwrap();
+    assert_eq!(read_and_look(&replaced).nlink(), 0, "another took its name");
+    let named = read_and_look(&file);
+    assert!((named.ctime(), named.ctime_nsec()) > (moved.ctime(), moved.ctime_nsec()), "a rename changes the file");
+    OpenOptions::new().write(true).truncate(true).open(&third).unwrap();
+    assert_eq!(file.metadata().unwrap().len(), 0);
+    // By somebody else.
+    let (second, mounted) = world.second(MountOptions::default());
+    fs::write(second.join("third"), b"by another").unwrap();
+    assert_eq!(read_and_look(&file).len(), 10);
+    fs::remove_file(second.join("third")).unwrap();
+    assert_eq!(read_and_look(&file).nlink(), 0);
+    mounted.unmount().unwrap();
+}
+
+#[test]
 fn attributes_times_and_extended_attributes_are_kept() {
     let Some(world) = World::new() else { return };
     let path = world.path("file");

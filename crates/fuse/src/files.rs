@@ -76,7 +76,7 @@ impl Tree {
     pub(crate) fn truncate(&self, who: Who, inode: InodeId) -> Result<Attr, Errno> {
         let target = Target::inode(inode);
         let request = SetAttr { target: target.clone(), size: Some(0), by_handle: true, ..SetAttr::default() };
-        let _touching = self.whole.own.touch();
+        let _touching = self.whole.touch(inode);
         let reply = self.ask(who, When::default(), |fs| fs.set_attr(request.clone()))?;
         match reply.attr {
             Some(attr) => Ok(attr),
@@ -108,7 +108,7 @@ impl Tree {
         if !open.writes {
             return Err(Errno::EBADF);
         }
-        let _touching = self.whole.own.touch();
+        let _touching = self.whole.touch(open.file.inode());
         if how.kill_privileges {
             self.kill_privileges(&open)?;
         }
@@ -171,7 +171,7 @@ impl Tree {
     /// Settles and closes, without waiting for it where that is possible. Every write was answered before, so nothing that
     /// is lost here was promised; and whoever asks for the length before it is settled is told the same.
     pub(crate) fn close(&self, file: File) {
-        let _touching = self.whole.own.touch();
+        let _touching = file.flags().write.then(|| self.whole.touch(file.inode()));
         if let Err(error) = file.close_soon() {
             tracing::debug!("the file is settled later: {error}");
         }
@@ -206,7 +206,7 @@ impl Tree {
         if len < SHARE_BYTES_MIN || end.is_none_or(|(from, to)| from.max(to) > i64::MAX as u64) {
             return Err(Errno::EOPNOTSUPP);
         }
-        let _touching = self.whole.own.touch();
+        let _touching = self.whole.touch(target.file.inode());
         match source.file.copy_range(from.1, &target.file, to.1, len) {
             Ok(copied) => Ok(copied as u32),
             Err(error) => match error.reason() {
@@ -241,7 +241,7 @@ impl Tree {
             Allocate::Punch | Allocate::Zero | Allocate::ZeroKeepSize => {}
             Allocate::Other => return Err(Errno::EOPNOTSUPP),
         }
-        let _touching = self.whole.own.touch();
+        let _touching = self.whole.touch(open.file.inode());
         if who.uid != 0 {
             self.kill_privileges(&open)?;
         }

@@ -343,7 +343,7 @@ impl Operations for Tree {
                 let target = Target::inode(node.inode);
                 let attr = self.ask_noting(who, node.when, asking.as_ref(), |fs| fs.stat(&target))?.attr;
                 let promise = asking.map(|asking| asking.promise(None, Some(node.inode)));
-                if let Some(promise) = promise.filter(|_| attr.kind() == FileKind::Directory) {
+                if let Some(promise) = promise {
                     self.whole.know(&attr, promise, still);
                 }
                 Ok(Entry { promise, ..self.entry(node.id, &attr, node.when) })
@@ -451,6 +451,7 @@ impl Operations for Tree {
         let link = |fs: &Fs| fs.link(&Target::inode(file.inode), &target);
         let changing = self.whole.change(InodeId(parent.0), None);
         let reply = self.ask_noting(who, self.base, asking.as_ref(), link)?;
+        self.whole.forget_attributes(file.inode);
         changing.done(&[(InodeId(parent.0), Change::Adds(name))], parents(asking.as_ref()));
         self.made(who, reply.attr, &target, asking.as_ref(), Some(parent))
     }
@@ -459,7 +460,8 @@ impl Operations for Tree {
         let target = self.old_name(parent, name)?;
         let asking = self.asking();
         let changing = self.whole.change(InodeId(parent.0), None);
-        self.ask_noting(who, self.base, asking.as_ref(), |fs| fs.unlink(&target))?;
+        let reply = self.ask_noting(who, self.base, asking.as_ref(), |fs| fs.unlink(&target))?;
+        self.whole.forget_attributes(InodeId(reply.id));
         changing.done(&[(InodeId(parent.0), Change::Removes(name))], parents(asking.as_ref()));
         Ok(())
     }
@@ -486,7 +488,9 @@ impl Operations for Tree {
         };
         let asking = self.asking();
         let changing = self.whole.change(left, Some(entered));
-        self.ask_noting(who, self.base, asking.as_ref(), |fs| fs.rename(&from, &to, mode))?;
+        let reply = self.ask_noting(who, self.base, asking.as_ref(), |fs| fs.rename(&from, &to, mode))?;
+        self.whole.forget_attributes(InodeId(reply.id));
+        self.whole.forget_attributes(InodeId(reply.replaced));
         let parents = parents(asking.as_ref());
         if parents.is_empty() {
             // A directory may have moved, or gone.
@@ -531,7 +535,7 @@ impl Operations for Tree {
         }
         let target = Target::inode(node.inode);
         let flags = OpenFlags { read: how.read, write: how.write };
-        let asking = self.asking().filter(|_| !node.when.is_past());
+        let (asking, still) = (self.asking().filter(|_| !node.when.is_past()), self.whole.own.still());
         let file = match self.ask_noting(who, node.when, asking.as_ref(), |fs| fs.open(&target, flags)) {
             // A file may be run without the right to read it: the kernel reads it for the program.
             Err(Errno::EACCES) if how.execute && !how.write => {
@@ -542,6 +546,10 @@ impl Operations for Tree {
         };
         let attr = file.attr().clone();
         let promise = asking.map(|asking| asking.promise(None, Some(node.inode)));
+        // Reading makes the kernel forget what it knew, for the sake of the time of the last access.
+        if let Some(promise) = promise {
+            self.whole.know(&attr, promise, still);
+        }
         Ok(self.keep(file, &attr, node.when, how, promise))
     }
 

@@ -9,7 +9,10 @@
 //! and a listing that one overtook is no use. What may have failed or not is forgotten.
 //!
 //! The same change tells what its directories are like now, and the kernel asks for that before the next change in them,
-//! to see whether the program may make it. So it is kept here too, as long as nothing else may have changed them.
+//! to see whether the program may make it. So it is kept here too, as long as nothing else may have changed them. So is
+//! what a file was like when it was opened: reading makes the kernel forget it, for the sake of the time of the last access.
+//! A change of names changes files that it does not name: while one is under way nothing is said of files, and when it has
+//! run, what it says it changed is forgotten.
 //! Leaves to others: whether a grant still holds ([`crate::cache`]).
 
 use std::collections::BTreeSet;
@@ -17,9 +20,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use frieze_base::{FastMap, FastSet, InodeId, NAME_BYTES_MAX};
-use frieze_client::Attr;
+use frieze_client::{Attr, FileKind};
 
-use crate::ahead::{Own, Still};
+use crate::ahead::{Own, Still, Touching};
 use crate::cache::{Cache, Promise};
 
 /// The directories. Bounded by [`NAMES_MAX`].
@@ -35,7 +38,7 @@ struct State {
     directories: FastMap<InodeId, Directory>,
     /// Names of all directories.
     names: usize,
-    /// Attributes of directories as the last change in them left them.
+    /// Attributes of directories as the last change in them left them, and of files that were looked at or opened.
     attributes: FastMap<InodeId, (Attr, Promise)>,
     /// Changes of this mount that are under way, by directory.
     changing: FastMap<InodeId, UnderWay>,
@@ -127,21 +130,30 @@ impl Whole {
         Changing { whole: self, directories }
     }
 
-    /// The attributes of a directory, if nobody can have changed it since this mount did.
-    pub(crate) fn attributes(&self, cache: &Cache, directory: InodeId) -> Option<(Attr, Promise)> {
-        let mut state = self.lock();
-        let (_, promise) = state.attributes.get(&directory)?;
-        if !cache.is_kept(promise) {
-            state.attributes.remove(&directory);
-            return None;
-        }
-        if state.changing.contains_key(&directory) {
-            return None;
-        }
-        state.attributes.get(&directory).cloned()
+    /// A change of an inode by other means than its names: to be called before it is sent, over when this is dropped.
+    pub(crate) fn touch(&self, id: InodeId) -> Touching<'_> {
+        let touching = self.own.touch();
+        self.forget_attributes(id);
+        touching
     }
 
-    /// The server says that a directory looks like this; asked for when nothing was under way.
+    /// The attributes of an inode, if nobody can have changed it since they were told.
+    pub(crate) fn attributes(&self, cache: &Cache, id: InodeId) -> Option<(Attr, Promise)> {
+        let mut state = self.lock();
+        let (attr, promise) = state.attributes.get(&id)?;
+        if !cache.is_kept(promise) {
+            state.attributes.remove(&id);
+            return None;
+        }
+        // Which file a change of names is about is known only when it has run.
+        let is_changing = match attr.kind() {
+            FileKind::Directory => state.changing.contains_key(&id),
+            _ => self.own.still().is_none(),
+        };
+        if is_changing { None } else { Some((attr.clone(), *promise)) }
+    }
+
+    /// The server says that an inode looks like this; asked for when nothing was under way.
     pub(crate) fn know(&self, attr: &Attr, promise: Promise, still: Option<Still>) {
         let mut state = self.lock();
         // A change that begins after this look finds the attributes, and ends them.
@@ -241,7 +253,8 @@ impl Drop for Changing<'_> {
         let mut state = self.whole.lock();
         for directory in std::mem::take(&mut self.directories).into_iter().flatten() {
             state.forget(directory);
-            state.attributes.remove(&directory);
+            // Of the file whose name it is about nobody knows either.
+            state.attributes.clear();
             state.changed_by_us(directory);
         }
         drop(state);
@@ -285,8 +298,8 @@ impl State {
 
 /// Names that are kept: about 64 bytes each.
 const NAMES_MAX: usize = 1 << 18;
-/// Directories whose attributes are kept: those that were changed or looked at in the last seconds.
-const ATTRIBUTES_MAX: usize = 1 << 12;
+/// Inodes whose attributes are kept: those that were changed, opened or looked at in the last seconds; 200 bytes each.
+const ATTRIBUTES_MAX: usize = 1 << 16;
 /// Directories changed while one is being listed.
 const CHANGED_MAX: usize = 1 << 16;
 /// A grant with less left than this is prolonged: a fifth of its usual life.

@@ -44,11 +44,13 @@ struct Touched {
 pub(crate) struct Done {
     pub(crate) id: u64,
     pub(crate) existed: bool,
+    /// The other inode of a rename: what had the new name.
+    pub(crate) replaced: u64,
 }
 
 impl Done {
     pub(crate) fn with(id: InodeId) -> Done {
-        Done { id: id.0, existed: false }
+        Done { id: id.0, ..Done::default() }
     }
 }
 
@@ -82,7 +84,9 @@ impl Namespace {
             Err(_) => debug_assert!(run.changes.len() == before && run.touched.is_empty(), "a failure left a trace"),
         }
         let outcome = match result {
-            Ok(Done { id, existed }) => Outcome { stamp: stamp.0, id, existed, reason: 0, message: String::new() },
+            Ok(Done { id, existed, replaced }) => {
+                Outcome { stamp: stamp.0, id, existed, replaced, ..Outcome::default() }
+            }
             Err(error) => failed(stamp, error),
         };
         self.remember(txn, &outcome, changes);
@@ -166,6 +170,7 @@ impl Namespace {
         let stored = StoredOutcome {
             id: outcome.id,
             existed: outcome.existed,
+            replaced: outcome.replaced,
             reason: outcome.reason,
             message: outcome.message.clone(),
             acked: replies.acked,

@@ -220,7 +220,7 @@ impl Namespace {
             run.change(Key::Forgotten(run.stamp, page), Some(stored.encode_to_vec()));
         }
         self.horizons.add(run.stamp, forgetting, &named, &nameless);
-        Ok(Done { id: op.root, existed: false })
+        Ok(Done { id: op.root, ..Done::default() })
     }
 
     /// A snapshot at `at` is no more: unless another has the instant too, what was forgotten is now forgotten there too.

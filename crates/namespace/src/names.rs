@@ -171,7 +171,7 @@ impl Namespace {
         self.move_name(run, moved, &from, &to);
         self.directory_changed(run, from.parent);
         self.directory_changed(run, to.parent);
-        Ok(Done::with(id))
+        Ok(Done { id: id.0, replaced: replaced.map_or(0, |other| other.inode().0), ..Done::default() })
     }
 
     fn check_rename(
@@ -325,7 +325,7 @@ fn existing(place: &Place, found: Entry) -> Result<Done, Error> {
     match found.kind() {
         FileKind::Directory => Err(Error::is_directory(&place.name)),
         FileKind::Symlink => Err(Error::SymlinkLoop { name: lossy(&place.name) }),
-        _ => Ok(Done { id: found.inode().0, existed: true }),
+        _ => Ok(Done { id: found.inode().0, existed: true, ..Done::default() }),
     }
 }
 

@@ -177,8 +177,9 @@ impl Namespace {
                 let stored: StoredOutcome = decode(value, "outcome")?;
                 let replies = self.replies.entry(session).or_default();
                 replies.acked = replies.acked.max(stored.acked);
-                let StoredOutcome { id, existed, reason, message, .. } = stored;
-                replies.outcomes.insert(seq, Outcome { stamp: stamp.0, id, existed, reason, message });
+                let StoredOutcome { id, existed, reason, message, replaced, .. } = stored;
+                let outcome = Outcome { stamp: stamp.0, id, existed, reason, message, replaced };
+                replies.outcomes.insert(seq, outcome);
             }
             Key::Session(id) => {
                 let StoredSession { uid, command, host } = decode(value, "session")?;

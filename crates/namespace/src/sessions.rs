@@ -83,7 +83,7 @@ impl Namespace {
         let stored = StoredSession { uid: op.uid, command: command.clone(), host: host.clone() };
         run.change(Key::Session(id), Some(stored.encode_to_vec()));
         self.sessions.insert(id, Session { opened: run.stamp, uid: op.uid, command, host });
-        Ok(Done { id: id.0, existed: false })
+        Ok(Done { id: id.0, ..Done::default() })
     }
 
     pub(crate) fn close_session(&mut self, run: &mut Run<'_>, op: &CloseSession) -> Result<Done, Error> {
@@ -103,7 +103,7 @@ impl Namespace {
         }
         self.sessions.remove(&session);
         run.change(Key::Session(session), None);
-        Ok(Done { id: session.0, existed: false })
+        Ok(Done { id: session.0, ..Done::default() })
     }
 
     pub(crate) fn grant(&mut self, run: &mut Run<'_>, op: &Grant) -> Result<Done, Error> {
@@ -146,7 +146,7 @@ impl Namespace {
 
     pub(crate) fn settle(&mut self, run: &mut Run<'_>, op: &Settle) -> Result<Done, Error> {
         self.settle_one(run, op, op.keep_grant);
-        Ok(Done { id: op.inode, existed: false })
+        Ok(Done { id: op.inode, ..Done::default() })
     }
 
     /// Without a grant of this session there is nothing to settle: a close that is repeated, or that never wrote.

@@ -171,6 +171,8 @@ pub(crate) struct StoredOutcome {
     /// Everything of the session below it is acknowledged; never 0, so that no value is empty.
     #[prost(uint64, tag = "5")]
     pub(crate) acked: u64,
+    #[prost(uint64, tag = "6")]
+    pub(crate) replaced: u64,
 }
 
 #[derive(Clone, PartialEq, Eq, prost::Message)]

@@ -342,8 +342,13 @@ impl Engine {
             return Ok(TxnReply { stamp: outcome.stamp, id: outcome.id, ..TxnReply::default() });
         }
         let id = InodeId(outcome.id);
-        let mut reply =
-            TxnReply { stamp: outcome.stamp, id: outcome.id, existed: outcome.existed, ..TxnReply::default() };
+        let mut reply = TxnReply {
+            stamp: outcome.stamp,
+            id: outcome.id,
+            existed: outcome.existed,
+            replaced: outcome.replaced,
+            ..TxnReply::default()
+        };
         if id != InodeId(0) {
             self.caching.give_inode(asking, id);
         }

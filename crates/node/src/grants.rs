@@ -44,7 +44,7 @@ pub(crate) struct GrantSettings {
 impl Default for GrantSettings {
     fn default() -> GrantSettings {
         GrantSettings {
-            lease_ns: 5_000_000_000,
+            lease_ns: 10_000_000_000,
             renew_ns: 1_000_000_000,
             hot_ns: 1_000_000_000,
             grants_max: 1 << 20,

@@ -21,7 +21,7 @@ impl From<Refusal> for Fault {
 impl Outcome {
     /// The outcome of a failed transaction.
     pub fn failed(stamp: Hlc, fault: Fault) -> Outcome {
-        Outcome { stamp: stamp.0, id: 0, existed: false, reason: fault.reason as u32, message: fault.message }
+        Outcome { stamp: stamp.0, reason: fault.reason as u32, message: fault.message, ..Outcome::default() }
     }
 
     /// The outcome as a result.

@@ -167,6 +167,9 @@ pub struct TxnReply {
     /// For how many milliseconds the session may cache those attributes.
     #[prost(uint32, tag = "8")]
     pub parents_ms: u32,
+    /// The other inode of a rename, which had the new name; 0 if there was none.
+    #[prost(uint64, tag = "9")]
+    pub replaced: u64,
 }
 
 /// Everything a client can ask.

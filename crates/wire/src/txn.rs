@@ -395,4 +395,7 @@ pub struct Outcome {
     /// The sentence that goes with the reason.
     #[prost(string, tag = "5")]
     pub message: String,
+    /// The other inode of a rename, which had the new name: it lost that, or has the old one after an exchange; 0 if none.
+    #[prost(uint64, tag = "6")]
+    pub replaced: u64,
 }

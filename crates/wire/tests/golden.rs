@@ -381,6 +381,7 @@ fn replies() -> Vec<(&'static str, Reply)> {
             "txn.parents",
             Reply::Txn(TxnReply { stamp: AT, id: 77, parents: vec![attr()], parents_ms: 5000, ..TxnReply::default() }),
         ),
+        ("txn.replaced", Reply::Txn(TxnReply { stamp: AT, id: 77, replaced: 78, ..TxnReply::default() })),
         ("now", Reply::Now(NowReply { at: AT, precision_us: 250, earliest: 1, stable: AT - 1 })),
         (
             "snapshots",
@@ -657,9 +658,16 @@ fn every_message_reads_its_kept_bytes_and_writes_the_same() {
         2
     ];
     golden.message("batch".into(), &Batch { transactions, ids_above: 0 });
-    let outcome =
-        Outcome { stamp: AT, id: 77, existed: true, reason: Reason::Exists as u32, message: "a/b.txt exists".into() };
+    let outcome = Outcome {
+        stamp: AT,
+        id: 77,
+        existed: true,
+        reason: Reason::Exists as u32,
+        message: "a/b.txt exists".into(),
+        replaced: 0,
+    };
     golden.message("outcome".into(), &outcome);
+    golden.message("outcome.replaced".into(), &Outcome { stamp: AT, id: 77, replaced: 78, ..Outcome::default() });
     golden.finish();
 }
 

@@ -164,7 +164,8 @@ fn the_table_is_bounded() {
 fn said(world: &World, links: u32) -> Vec<(Attr, Promise)> {
     let promise = world.promise(0);
     let holds = frieze_client::Holds { files_ms: 4000, ..frieze_client::Holds::NONE };
-    vec![(Attr { inode: DIR.0, links, ..Attr::default() }, promise.of_inode(DIR, holds))]
+    let kind = FileKind::Directory as i32;
+    vec![(Attr { inode: DIR.0, kind, links, ..Attr::default() }, promise.of_inode(DIR, holds))]
 }
 
 fn links(world: &World) -> Option<u32> {
@@ -224,4 +225,69 @@ fn directories_known_are_bounded() {
         world.whole.change(InodeId(100 + directory), None).done(&[], now);
     }
     assert_eq!(world.whole.lock().attributes.len(), 1);
+}
+
+const FILE: InodeId = InodeId(9);
+
+/// The mount looks at a file, which the server says has so many names.
+fn look_at_file(world: &World, links: u32) {
+    let still = world.whole.own.still();
+    know_file(world, links, still);
+}
+
+fn know_file(world: &World, links: u32, still: Option<Still>) {
+    let holds = frieze_client::Holds { files_ms: 4000, ..frieze_client::Holds::NONE };
+    let promise = world.promise(0).of_inode(FILE, holds);
+    world.whole.know(&Attr { inode: FILE.0, links, ..Attr::default() }, promise, still);
+}
+
+fn file_links(world: &World) -> Option<u32> {
+    world.whole.attributes(&world.cache, FILE).map(|(attr, _)| attr.links)
+}
+
+#[test]
+fn a_file_is_known_as_it_was_looked_at_but_not_while_anything_changes() {
+    let world = World::listed();
+    look_at_file(&world, 2);
+    assert_eq!(file_links(&world), Some(2));
+    let removing = world.whole.change(DIR, None);
+    assert_eq!(file_links(&world), None, "it may be the file that loses a name");
+    removing.done(&[(DIR, Change::Removes(b"a"))], Vec::new());
+    assert_eq!(file_links(&world), Some(2), "it was another");
+    let writing = world.whole.touch(OTHER);
+    assert_eq!(file_links(&world), None);
+    drop(writing);
+    assert_eq!(file_links(&world), Some(2));
+}
+
+#[test]
+fn a_file_is_not_known_after_what_may_have_changed_it() {
+    let ends: [fn(&World); 5] = [
+        |world| drop(world.whole.touch(FILE)),
+        |world| drop(world.whole.change(DIR, None)),
+        |world| world.whole.forget_attributes(FILE),
+        |world| world.take(RecallsReply { number: 1, files: vec![FILE.0], ..RecallsReply::default() }),
+        |world| world.whole.change(FILE, None).done(&[], Vec::new()),
+    ];
+    for (which, end) in ends.iter().enumerate() {
+        let world = World::listed();
+        look_at_file(&world, 1);
+        assert_eq!(file_links(&world), Some(1), "{which}");
+        end(&world);
+        assert_eq!(file_links(&world), None, "{which}");
+    }
+}
+
+#[test]
+fn an_own_change_overtakes_the_look_at_a_file_that_is_under_way() {
+    let world = World::listed();
+    let still = world.whole.own.still();
+    drop(world.whole.touch(FILE));
+    know_file(&world, 1, still);
+    assert_eq!(file_links(&world), None, "it was changed since");
+    let touching = world.whole.touch(FILE);
+    let still = world.whole.own.still();
+    drop(touching);
+    know_file(&world, 1, still);
+    assert_eq!(file_links(&world), None, "a change was under way");
 }

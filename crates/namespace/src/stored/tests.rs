@@ -110,8 +110,10 @@ fn horizons_of_an_older_writer_are_patches() {
 fn golden_bytes_of_the_other_values() {
     let entry = StoredEntry { inode: 300, kind: FileKind::Directory as i32, session: 9, uid: 1000 };
     assert_eq!(hex(&entry.encode_to_vec()), "08ac021001180920e807");
-    let outcome = StoredOutcome { id: 5, existed: true, reason: 2, message: "no".to_owned(), acked: 7 };
+    let outcome = StoredOutcome { id: 5, existed: true, reason: 2, message: "no".to_owned(), acked: 7, replaced: 0 };
     assert_eq!(hex(&outcome.encode_to_vec()), "08051001180222026e6f2807");
+    let outcome = StoredOutcome { replaced: 300, ..outcome };
+    assert_eq!(hex(&outcome.encode_to_vec()), "08051001180222026e6f280730ac02");
     let session = StoredSession { uid: 1, command: "ls".to_owned(), host: "h".to_owned() };
     assert_eq!(hex(&session.encode_to_vec()), "080112026c731a0168");
     assert_eq!(hex(&StoredSnapshot { at: 300, uid: 1 }.encode_to_vec()), "08ac021001");

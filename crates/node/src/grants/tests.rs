@@ -9,13 +9,18 @@ const DIR: Key = Key(7 << 1 | 1);
 const FILE: Key = Key(9 << 1);
 const MS: u64 = 1_000_000;
 
+/// A lease of 5 s, which the times below go by.
+fn settings() -> GrantSettings {
+    GrantSettings { lease_ns: 5000 * MS, ..GrantSettings::default() }
+}
+
 fn ms(at: u64) -> MonoTime {
     MonoTime(at * MS)
 }
 
 /// Sessions that have a lease and a question waiting, from the start.
 fn with(sessions: &[SessionId]) -> Grants {
-    let mut grants = Grants::new(GrantSettings::default());
+    let mut grants = Grants::new(settings());
     for session in sessions {
         grants.poll(ms(0), *session, PollId(session.0), 0, &mut Vec::new());
     }
@@ -131,7 +136,7 @@ fn a_recall_that_was_lost_is_told_again_and_an_old_acknowledgement_is_not_taken_
 
 #[test]
 fn too_many_recalls_recall_everything() {
-    let settings = GrantSettings { recalls_max: 3, ..GrantSettings::default() };
+    let settings = GrantSettings { recalls_max: 3, ..settings() };
     let mut grants = Grants::new(settings);
     grants.poll(ms(0), ONE, PollId(1), 0, &mut Vec::new());
     let keys: Vec<Key> = (1..=9).map(|inode| Key(inode << 1)).collect();
@@ -151,7 +156,7 @@ fn too_many_recalls_recall_everything() {
 
 #[test]
 fn a_full_table_grants_nothing_more() {
-    let settings = GrantSettings { grants_max: 2, ..GrantSettings::default() };
+    let settings = GrantSettings { grants_max: 2, ..settings() };
     let mut grants = Grants::new(settings);
     grants.poll(ms(0), ONE, PollId(1), 0, &mut Vec::new());
     assert!(grants.give(ms(0), ONE, Key(1)) > 0 && grants.give(ms(0), ONE, Key(2)) > 0);
@@ -161,7 +166,7 @@ fn a_full_table_grants_nothing_more() {
 
 #[test]
 fn after_a_restart_a_change_waits_for_whoever_may_believe_anything() {
-    let mut grants = Grants::new(GrantSettings::default());
+    let mut grants = Grants::new(settings());
     grants.found(ms(0), [ONE]);
     change(&mut grants, 10, TWO, &[DIR]);
     assert!(!answer(&mut grants, 10, TWO, &[], 5));
@@ -176,7 +181,7 @@ fn after_a_restart_a_change_waits_for_whoever_may_believe_anything() {
     assert!(grants.give(ms(30), ONE, FILE) > 0);
 
     // And for nobody longer than the lease.
-    let mut grants = Grants::new(GrantSettings::default());
+    let mut grants = Grants::new(settings());
     grants.found(ms(0), [ONE]);
     change(&mut grants, 10, TWO, &[DIR]);
     answer(&mut grants, 10, TWO, &[], 5);
@@ -264,7 +269,7 @@ impl World {
             hot_ns: 50 * MS,
             recalls_max: 2,
             hot_max: 2,
-            ..GrantSettings::default()
+            ..settings()
         };
         World {
             rng: Rng::new(seed),
