@@ -12,9 +12,10 @@ use prost::Message;
 use crate::error::Error;
 use crate::history::Change;
 use crate::inode::Inode;
-use crate::key::Key;
+use crate::key::{Cached, Key};
 use crate::name::Name;
 use crate::namespace::{Entry, Namespace};
+use crate::read_set::ReadSet;
 use crate::stored::{StoredCause, StoredEntry, StoredInode, StoredOutcome};
 use crate::walk::{Last, Nothing, Place, Walk};
 
@@ -29,6 +30,8 @@ pub(crate) struct Run<'a> {
     pub(crate) caller: &'a Caller,
     pub(crate) stamp: Hlc,
     pub(crate) changes: &'a mut Vec<Change>,
+    /// Hears what it reads.
+    pub(crate) reads: &'a dyn ReadSet,
     touched: Vec<Touched>,
     /// Where in `touched` an inode is; kept once there are many.
     touched_at: FastMap<InodeId, usize>,
@@ -59,11 +62,14 @@ impl Namespace {
     ///
     /// A retry (same session and seq) answers the first outcome, with the stamp of the first run, and changes nothing.
     /// `seq` 0 is for the server's own transactions: they are not remembered. Stamps have to rise from call to call.
+    /// `reads` hears what an answer with this outcome tells of, beside what was changed.
     ///
     /// # Errors
     /// None: a failure is an [`Outcome`] with a reason, the same on every replica.
-    pub fn apply(&mut self, txn: &Transaction, stamp: Hlc, changes: &mut Vec<Change>) -> Outcome {
+    pub fn apply(&mut self, txn: &Transaction, stamp: Hlc, changes: &mut Vec<Change>, reads: &dyn ReadSet) -> Outcome {
         if let Some(first) = self.replies.get(&SessionId(txn.session)).and_then(|r| r.outcomes.get(&txn.seq)) {
+            // What it read then is not remembered.
+            reads.add_everything();
             return first.clone();
         }
         if let Err(error) = self.admit(txn) {
@@ -75,6 +81,7 @@ impl Namespace {
             caller: &txn.caller,
             stamp,
             changes,
+            reads,
             touched: Vec::with_capacity(4),
             touched_at: FastMap::default(),
         };
@@ -181,15 +188,17 @@ impl Namespace {
     }
 
     pub(crate) fn place(&self, run: &Run<'_>, target: &Target, last: Last) -> Result<Place, Error> {
-        Walk { namespace: self, history: &Nothing, at: None, caller: run.caller }.place(target, last)
+        let walk = Walk { namespace: self, history: &Nothing, at: None, caller: run.caller, reads: run.reads };
+        walk.place(target, last)
     }
 
     /// The inode a target names, to be changed.
     pub(crate) fn subject(&self, run: &Run<'_>, target: &Target) -> Result<(InodeId, &Inode), Error> {
-        let walk = Walk { namespace: self, history: &Nothing, at: None, caller: run.caller };
+        let walk = Walk { namespace: self, history: &Nothing, at: None, caller: run.caller, reads: run.reads };
         let last = if target.follow { Last::Follow } else { Last::Stay };
         let place = walk.place(target, last)?;
         let id = place.found.ok_or_else(|| Error::not_found(&place.name))?.inode();
+        run.reads.add(Cached::Inode(id));
         let inode = self.held(id)?;
         if place.slash && !inode.is_directory() {
             return Err(Error::not_directory(&place.name));

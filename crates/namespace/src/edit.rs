@@ -271,7 +271,7 @@ impl Namespace {
         if caller.uid == 0 {
             return Ok(());
         }
-        let walk = Walk { namespace: self, history: &Nothing, at: None, caller };
+        let walk = Walk { namespace: self, history: &Nothing, at: None, caller, reads: run.reads };
         let mut checked = BTreeSet::new();
         for naming in &draft.names {
             let directory = self.drafted(draft, naming.directory)?;

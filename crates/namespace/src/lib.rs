@@ -32,6 +32,7 @@ mod names;
 mod namespace;
 mod patch;
 mod read;
+mod read_set;
 mod sessions;
 mod stored;
 mod table;
@@ -52,6 +53,7 @@ pub use names::LINKS_MAX;
 pub use namespace::{Counts, Namespace, ORPHANS_KEPT_MAX, Resolved, Session, Snapshot};
 pub use patch::{PATCHES_MAX, Patch, PatchSource};
 pub use read::Listed;
+pub use read_set::{NoReadSet, ReadSet};
 pub use sessions::{GRANT_CHUNKS_MAX, SESSIONS_MAX, SNAPSHOTS_MAX};
 pub use timeline::{
     Cause, Changed, EntryVersion, Named, PastSession, Revision, State, Subject, SubjectChange, author, changes_of,

@@ -7,6 +7,7 @@ use frieze_wire::txn::{Caller, Link, Make, MakeKind, Remove, Rename, Special};
 use crate::apply::{Done, Run};
 use crate::error::{Error, lossy};
 use crate::inode::{Extra, GROUP_EXECUTE, Inode, MAY_EXECUTE, MAY_WRITE, SET_GID, STICKY, WriteGrant, allows};
+use crate::key::Cached;
 use crate::namespace::{Entry, Namespace};
 use crate::walk::{Last, Place};
 
@@ -126,6 +127,9 @@ impl Namespace {
             });
         }
         self.check_removal(run, &place, id)?;
+        if op.directory && is_directory {
+            run.reads.add(Cached::Names(id));
+        }
         match (op.directory, is_directory) {
             (true, false) => return Err(Error::not_directory(&place.name)),
             (false, true) => return Err(Error::is_directory(&place.name)),
@@ -205,6 +209,10 @@ impl Namespace {
         if to.slash && !(if exchange { over_directory } else { is_directory(moved) }) {
             return Err(Error::not_directory(&to.name));
         }
+        if from.parent != to.parent && (is_directory(moved) || over_directory) {
+            // What lies above what is told by either answer, and known to whoever caches a name on the way.
+            run.reads.add_everything();
+        }
         if is_directory(moved) && self.is_within(to.parent, moved.inode()) {
             return Err(Error::InvalidArgument { why: "a directory cannot move below itself" });
         }
@@ -244,7 +252,11 @@ impl Namespace {
                 }
             }
         }
-        if !exchange && over_directory && to.found.is_some_and(|old| self.directories.contains_key(&old.inode())) {
+        let replaced = to.found.map(Entry::inode).filter(|_| !exchange && over_directory);
+        if let Some(replaced) = replaced {
+            run.reads.add(Cached::Names(replaced));
+        }
+        if replaced.is_some_and(|replaced| self.directories.contains_key(&replaced)) {
             return Err(Error::NotEmpty { name: lossy(&to.name) });
         }
         Ok((moved, to.found))
@@ -284,6 +296,7 @@ impl Namespace {
 
     /// Checks that the caller may add a name to the directory, and answers the directory.
     fn check_addition(&self, run: &Run<'_>, place: &Place) -> Result<&Inode, Error> {
+        run.reads.add(Cached::Inode(place.parent));
         let parent = self.held(place.parent)?;
         if parent.links == 0 {
             return Err(Error::not_found(&place.name));
@@ -296,6 +309,8 @@ impl Namespace {
 
     /// Checks that the caller may take this name from the directory.
     fn check_removal(&self, run: &Run<'_>, place: &Place, id: InodeId) -> Result<(), Error> {
+        run.reads.add(Cached::Inode(place.parent));
+        run.reads.add(Cached::Inode(id));
         let parent = self.held(place.parent)?;
         if !allows(parent, run.caller, MAY_WRITE | MAY_EXECUTE) {
             return Err(Error::denied("removing", &place.name));

@@ -15,6 +15,7 @@ use crate::history::History;
 use crate::inode::{Inode, Layout, allows};
 use crate::key::Key;
 use crate::name::Name;
+use crate::read_set::ReadSet;
 use crate::stored::{
     StoredEntry, StoredFormat, StoredInode, StoredOutcome, StoredSession, StoredSnapshot, StoredXattr, decode,
 };
@@ -225,14 +226,17 @@ impl Namespace {
     ///
     /// # Cost
     /// Now: O(log entries) a name, in memory. Then: a read of the history for what changed since.
+    ///
+    /// `reads` hears what of the present is looked at on the way.
     pub fn resolve(
         &self,
         history: &dyn History,
         target: &Target,
         at: Option<Hlc>,
         caller: &Caller,
+        reads: &dyn ReadSet,
     ) -> Result<Resolved, Fault> {
-        Ok(Walk { namespace: self, history, at, caller }.resolve(target)?)
+        Ok(Walk { namespace: self, history, at, caller, reads }.resolve(target)?)
     }
 
     /// The current version of an inode in memory, without a copy. `None` if there is none, or if it lost its last name

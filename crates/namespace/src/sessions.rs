@@ -12,7 +12,7 @@ use crate::apply::{Done, Run};
 use crate::attributes::{absorb, file_bytes_max};
 use crate::error::Error;
 use crate::inode::{Inode, Layout, WriteGrant, without_set_id};
-use crate::key::Key;
+use crate::key::{Cached, Key};
 use crate::namespace::{Namespace, Session, Snapshot};
 use crate::stored::{StoredFormat, StoredSession, StoredSnapshot};
 
@@ -108,6 +108,7 @@ impl Namespace {
 
     pub(crate) fn grant(&mut self, run: &mut Run<'_>, op: &Grant) -> Result<Done, Error> {
         let id = InodeId(op.inode);
+        run.reads.add(Cached::Inode(id));
         let inode = self.held(id)?;
         if inode.kind() != FileKind::File {
             return Err(Error::InvalidArgument { why: "only a regular file is written in chunks" });

@@ -1,7 +1,8 @@
 //! From a path to an inode, now or at any instant.
 //!
 //! One walk serves both. At an instant, the version in memory answers if it is old enough, else the history; and the
-//! right to search a directory is asked of its version of then and of its newest (design §12).
+//! right to search a directory is asked of its version of then and of its newest (design §12). A walk through the present
+//! tells what it read, whether it arrives or not: an answer by path tells of every directory on the way.
 
 use std::borrow::Cow;
 
@@ -13,7 +14,9 @@ use frieze_wire::txn::{Caller, Target};
 use crate::error::{Error, lossy};
 use crate::history::{History, Newest, VisitChanged, VisitValue, VisitVersion};
 use crate::inode::{Inode, MAY_EXECUTE};
+use crate::key::Cached;
 use crate::namespace::{Entry, Namespace, Resolved};
+use crate::read_set::ReadSet;
 
 /// Whether a symbolic link in the last place is followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,6 +49,8 @@ pub(crate) struct Walk<'a> {
     /// `None`: now.
     pub(crate) at: Option<Hlc>,
     pub(crate) caller: &'a Caller,
+    /// Hears what of the present is read.
+    pub(crate) reads: &'a dyn ReadSet,
 }
 
 impl<'a> Walk<'a> {
@@ -54,6 +59,7 @@ impl<'a> Walk<'a> {
         let place = self.place(target, last)?;
         let Some(entry) = place.found else { return Err(Error::not_found(&place.name)) };
         let id = entry.inode();
+        self.read(Cached::Inode(id));
         let inode = self.look(id)?.into_owned();
         if place.slash && !inode.is_directory() {
             return Err(Error::not_directory(&place.name));
@@ -68,7 +74,8 @@ impl<'a> Walk<'a> {
             directory = InodeId::ROOT;
         }
         if directory != InodeId::ROOT && self.caller.uid != 0 {
-            self.approach(directory)?;
+            // Where it lies is told by a refusal, and known to whoever caches a name that it had before.
+            self.approach(directory).inspect_err(|_| self.reads.add_everything())?;
         }
         let mut path = Cow::Borrowed(target.path.as_slice());
         let mut from = 0;
@@ -96,6 +103,7 @@ impl<'a> Walk<'a> {
                     if name.len() > NAME_BYTES_MAX {
                         return Err(Error::NameTooLong { bytes: name.len() });
                     }
+                    self.read(Cached::Names(directory));
                     let found = self.lookup(directory, &here, name)?;
                     let follows = !is_last || last == Last::Follow || (slash && last == Last::Stay);
                     match found {
@@ -104,6 +112,7 @@ impl<'a> Walk<'a> {
                             if links > SYMLINKS_FOLLOWED_MAX {
                                 return Err(Error::SymlinkLoop { name: lossy(name) });
                             }
+                            self.read(Cached::Inode(entry.inode()));
                             let link = self.look(entry.inode())?;
                             let whole = [link.symlink_target(), &path[end..]].concat();
                             if whole.first() == Some(&b'/') {
@@ -127,6 +136,13 @@ impl<'a> Walk<'a> {
     pub(crate) fn look(&self, id: InodeId) -> Result<Cow<'a, Inode>, Error> {
         self.namespace.kept(id, self.at)?;
         self.namespace.version(self.history, id, self.at)
+    }
+
+    /// What was does not change: nobody caches it as the present.
+    fn read(&self, what: Cached) {
+        if self.at.is_none() {
+            self.reads.add(what);
+        }
     }
 
     /// Checks that the caller may come to an inode that was named by its number: by some way from the root.
@@ -166,6 +182,7 @@ impl<'a> Walk<'a> {
     /// A directory that is passed and not looked into. A file may be open whose directory was removed and forgotten since:
     /// that holds nobody up now.
     fn on_the_way(&self, id: InodeId) -> Result<Cow<'a, Inode>, Error> {
+        self.read(Cached::Inode(id));
         if self.at.is_some() {
             self.namespace.kept(id, self.at)?;
         }
@@ -174,6 +191,10 @@ impl<'a> Walk<'a> {
 
     /// The rights of then and of now (of a deleted directory: its last) must both allow.
     fn check_search(&self, id: InodeId, directory: &Inode, name: &[u8]) -> Result<(), Error> {
+        // The superuser learns nothing of modes.
+        if self.caller.uid != 0 {
+            self.read(Cached::Inode(id));
+        }
         self.namespace.check_both(self.history, id, directory, self.at, self.caller, MAY_EXECUTE, name)
     }
 

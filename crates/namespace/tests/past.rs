@@ -7,7 +7,7 @@ mod common;
 use common::{World, root, user};
 use frieze_base::{InodeId, Reason};
 use frieze_hlc::Hlc;
-use frieze_namespace::{MAY_READ, Namespace, ORPHANS_KEPT_MAX};
+use frieze_namespace::{MAY_READ, Namespace, NoReadSet, ORPHANS_KEPT_MAX};
 use frieze_wire::message::VersionKind;
 use frieze_wire::txn::{Caller, Grant, MakeKind, Op, SetAttr, SetXattr, Settle, Target};
 
@@ -21,7 +21,7 @@ fn set_attr(target: Target) -> SetAttr {
 }
 
 fn resolve(world: &World, path: &str, at: Hlc, caller: &Caller) -> Result<InodeId, Reason> {
-    let found = world.ns.resolve(&world.history, &Target::path(path), Some(at), caller);
+    let found = world.ns.resolve(&world.history, &Target::path(path), Some(at), caller, &NoReadSet);
     found.map(|resolved| resolved.id).map_err(|fault| fault.reason)
 }
 
@@ -133,7 +133,7 @@ fn a_base_by_number_is_checked_up_to_the_root_in_the_past_too() {
     let then = world.stamp;
     let target = Target::under(inner, "f");
     let by_number = |world: &World| {
-        let found = world.ns.resolve(&world.history, &target, Some(then), &bob);
+        let found = world.ns.resolve(&world.history, &target, Some(then), &bob, &NoReadSet);
         found.map(|_| ()).map_err(|fault| fault.reason)
     };
     assert_eq!(by_number(&world), Ok(()));

@@ -7,7 +7,7 @@ mod common;
 use common::{CHUNK_BYTES, World, root, user};
 use frieze_base::{InodeId, Reason, SessionId};
 use frieze_hlc::Hlc;
-use frieze_namespace::{MemoryHistory, Namespace, OUTCOMES_REMEMBERED_MAX, Patch, Snapshot};
+use frieze_namespace::{MemoryHistory, Namespace, NoReadSet, OUTCOMES_REMEMBERED_MAX, Patch, Snapshot};
 use frieze_wire::txn::{
     CloseSession, DeleteSnapshot, Format, Grant, Make, MakeKind, MakeSnapshot, Op, Outcome, Remove, SetAttr, Settle,
     Target, Transaction,
@@ -364,7 +364,7 @@ fn a_file_system_is_made_once_and_first() {
     let mut apply = |ns: &mut Namespace, session, op| {
         stamp += 1;
         let txn = Transaction { session, seq: stamp, acked: 0, caller: root(), must_see: 0, op };
-        ns.apply(&txn, Hlc(stamp), &mut changes).reason
+        ns.apply(&txn, Hlc(stamp), &mut changes, &NoReadSet).reason
     };
     let format =
         |chunk_bytes, chain_count| Some(Op::Format(Format { chunk_bytes, chain_count, uid: 1, gid: 2, mode: 0o755 }));

@@ -12,7 +12,7 @@ use std::path::Path;
 
 use common::{World, dump, root, special, user};
 use frieze_base::Reason;
-use frieze_namespace::{Inode, MAY_EXECUTE, MAY_READ, MAY_WRITE};
+use frieze_namespace::{Inode, MAY_EXECUTE, MAY_READ, MAY_WRITE, NoReadSet};
 use frieze_wire::message::FileKind;
 use frieze_wire::txn::{
     Caller, Link, Make, MakeKind, Op, Remove, RemoveXattr, Rename, SetAttr, SetXattr, Target, TimeValue,
@@ -109,13 +109,13 @@ fn answer(world: &mut World, request: &str) -> Result<String, Reason> {
         ["access", path, mask] => {
             let bits = [('r', MAY_READ), ('w', MAY_WRITE), ('x', MAY_EXECUTE)];
             let mask = bits.iter().filter(|(letter, _)| mask.contains(*letter)).map(|(_, bit)| bit).sum();
-            let found = world.ns.resolve(&world.history, &Target::path(plain(path)), None, &caller);
+            let found = world.ns.resolve(&world.history, &Target::path(plain(path)), None, &caller, &NoReadSet);
             let id = found.map_err(|fault| fault.reason)?.id;
             let answer = world.ns.check_access(&world.history, id, None, &caller, mask);
             answer.map(|()| "yes".to_owned()).map_err(|fault| fault.reason)
         }
         ["xget", path, name] => {
-            let found = world.ns.resolve(&world.history, &Target::path(*path), None, &caller);
+            let found = world.ns.resolve(&world.history, &Target::path(*path), None, &caller, &NoReadSet);
             let id = found.map_err(|fault| fault.reason)?.id;
             let value = world.ns.xattr(&world.history, id, name.as_bytes(), None, &caller);
             value.map(|value| String::from_utf8_lossy(&value).into_owned()).map_err(|fault| fault.reason)
@@ -214,7 +214,7 @@ fn nothing() -> SetAttr {
 }
 
 fn stat(world: &World, caller: &Caller, target: Target) -> Result<String, Reason> {
-    let found = world.ns.resolve(&world.history, &target, None, caller).map_err(|fault| fault.reason)?;
+    let found = world.ns.resolve(&world.history, &target, None, caller, &NoReadSet).map_err(|fault| fault.reason)?;
     let inode: Inode = found.inode;
     let changed = |ns: i64| if ns == world.stamp.unix_ns() { "now".to_owned() } else { ns.to_string() };
     let old = |ns: i64| if ns == inode.born.unix_ns() { "birth".to_owned() } else { changed(ns) };

@@ -10,14 +10,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use frieze_base::{Fault, InodeId, MonoTime, SessionId};
-use frieze_namespace::{Change, cached_of};
+use frieze_namespace::{Cached, Change, NoReadSet, ReadSet, cached_of};
 use frieze_wire::frame::{FrameHeader, Holds};
 use frieze_wire::holding::RecallsReply;
 use frieze_wire::message::Reply;
 
 use crate::clock::NodeClock;
 use crate::engine::Responder;
-use crate::grants::{Effect, GrantSettings, Grants, Key, PollId, Recall, RequestKey, Ticket};
+use crate::grants::{Effect, GrantSettings, Grants, Key, PollId, Recall, RequestKey, Ticket, Told};
 
 /// Who caches, and what waits for it.
 pub(crate) struct Caching {
@@ -39,19 +39,26 @@ struct Core {
     effects: Vec<Effect>,
 }
 
-/// What one request may let its session cache.
-#[derive(Clone, Copy, Debug, Default)]
+/// What one request may let its session cache, and where it notes what its answer tells of.
+#[derive(Clone, Default)]
 pub(crate) struct Asking {
     /// The session, if it asked.
     pub(crate) session: Option<SessionId>,
     /// How long the answer holds.
     pub(crate) holds: Holds,
+    /// Holds the answer back; `None` while nobody else caches anything, or if the answer is about the past.
+    pub(crate) gate: Option<Arc<Gate>>,
 }
 
 impl Asking {
-    pub(crate) fn of(header: &FrameHeader) -> Asking {
+    pub(crate) fn of(header: &FrameHeader, gate: Option<Arc<Gate>>) -> Asking {
         let asked = header.holds != Holds::NONE && header.session != SessionId(0);
-        Asking { session: asked.then_some(header.session), holds: Holds::NONE }
+        Asking { session: asked.then_some(header.session), holds: Holds::NONE, gate }
+    }
+
+    /// Hears what of the present is read for the answer.
+    pub(crate) fn reads(&self) -> &dyn ReadSet {
+        self.gate.as_deref().map_or(&NoReadSet, |gate| gate)
     }
 }
 
@@ -120,16 +127,13 @@ impl Caching {
         self.with(|core, at| core.grants.change(at, by, keys, &mut core.effects));
     }
 
-    /// Answers now, or when nobody can be shown an older state of `keys`, or of what `request` changed.
-    pub(crate) fn when_seen(&self, request: RequestKey, keys: &[Key], answer: Box<dyn FnOnce() + Send>) {
-        if !self.is_watched(request.0) {
-            return answer();
-        }
+    /// Answers when nobody can be shown an older state of what is `told`, or of what `request` changed.
+    fn when_seen(&self, request: RequestKey, told: &Told, answer: Box<dyn FnOnce() + Send>) {
         self.with(|core, at| {
             let ticket = Ticket(core.next);
             core.next += 1;
             core.answers.insert(ticket, answer);
-            core.grants.answer(at, request, keys, ticket, &mut core.effects);
+            core.grants.answer(at, request, told, ticket, &mut core.effects);
         });
     }
 
@@ -247,19 +251,42 @@ impl Caching {
 
 /// Holds back the answers of one request until nobody can be shown an older state of what they tell of.
 pub(crate) struct Gate {
-    pub(crate) caching: Arc<Caching>,
-    pub(crate) to: Arc<dyn Responder>,
-    /// What the request asked about.
-    pub(crate) keys: Vec<Key>,
+    caching: Arc<Caching>,
+    to: Arc<dyn Responder>,
+    /// What the request has read so far.
+    told: Mutex<Told>,
+}
+
+impl Gate {
+    pub(crate) fn new(caching: Arc<Caching>, to: Arc<dyn Responder>, told: Told) -> Gate {
+        Gate { caching, to, told: Mutex::new(told) }
+    }
+
+    fn told(&self) -> std::sync::MutexGuard<'_, Told> {
+        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl ReadSet for Gate {
+    fn add(&self, what: Cached) {
+        self.told().keys.push(what.into());
+    }
+
+    fn add_everything(&self) {
+        self.told().everything = true;
+    }
 }
 
 impl Responder for Gate {
     fn respond(&self, request: &FrameHeader, result: Result<Reply, Fault>, payload: &[u8], payload_crc: u32) {
-        let mut keys = self.keys.clone();
-        keys.extend(result.iter().flat_map(inodes_of).map(Key::inode));
+        if !self.caching.is_watched(request.session) {
+            return self.to.respond(request, result, payload, payload_crc);
+        }
+        let mut told = std::mem::take(&mut *self.told());
+        told.keys.extend(result.iter().flat_map(inodes_of).map(Key::inode));
         let (to, header, payload) = (self.to.clone(), *request, payload.to_vec());
         let answer = Box::new(move || to.respond(&header, result, &payload, payload_crc));
-        self.caching.when_seen((request.session, request.seq), &keys, answer);
+        self.caching.when_seen((request.session, request.seq), &told, answer);
     }
 }
 

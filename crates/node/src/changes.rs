@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use frieze_base::{Fault, InodeId, Reason, Seq, SessionId};
 use frieze_hlc::Hlc;
-use frieze_namespace::Inode;
+use frieze_namespace::{Cached, Inode};
 use frieze_wire::frame::{FrameHeader, PAYLOAD_BYTES_MAX};
 use frieze_wire::message::{Durability as When, FileKind, Reply, Txn, TxnReply, View, Write, WriteReply};
 use frieze_wire::txn::{Caller, CloseSession, Grant, MakeKind, Op, RENAME_EXCHANGE, Settle, Transaction};
@@ -199,7 +199,7 @@ impl Engine {
             must_see: 0,
             op: Some(Op::Grant(Grant { inode: id.0, first, count })),
         };
-        self.meta.execute(transaction)?.into_result().map(drop)
+        self.meta.execute(transaction, None)?.into_result().map(drop)
     }
 
     /// Executes a transaction; `None` if it is answered later, when durable.
@@ -214,7 +214,8 @@ impl Engine {
     ) -> Option<Result<TxnReply, Fault>> {
         let when = When::try_from(ask.durability).unwrap_or(When::Async);
         if when == When::Sync {
-            *asking = Asking::default();
+            // Nobody is waited for while a change is on its way to the disk: nothing is granted.
+            asking.session = None;
         }
         let result = self.try_transact(conn, principal, header, ask, asking);
         if when == When::Async {
@@ -289,7 +290,7 @@ impl Engine {
             check_numbered(header)?;
         }
         if !principal.privileged {
-            self.doubt(principal, header.session, &mut op)?;
+            self.doubt(principal, header.session, &mut op, asking)?;
         }
         let settles = matches!(&op, Op::Settle(_)) || matches!(&op, Op::SetAttr(set) if set.size.is_some());
         // Granted before it runs: what changes afterwards is recalled.
@@ -309,7 +310,7 @@ impl Engine {
             }
             Op::SetAttr(set) if set.size.is_some() => {
                 // What cannot be found may be a retry of what has run, and was renamed since: the transaction knows.
-                if let Ok(at) = self.resolve(principal, &set.target, None) {
+                if let Ok(at) = self.resolve(principal, &set.target, None, asking.reads()) {
                     let limit = file_bytes_max(at.inode.chunk_bytes());
                     if set.size.is_some_and(|size| size > limit) {
                         return Err(Fault::new(Reason::TooLarge, format!("a file holds at most {limit} bytes")));
@@ -331,7 +332,7 @@ impl Engine {
         };
         let opens = matches!(&transaction.op, Some(Op::OpenSession(_)));
         let lets_go = matches!(&transaction.op, Some(Op::DeleteSnapshot(_)));
-        let outcome = self.meta.execute(transaction)?;
+        let outcome = self.meta.execute(transaction, asking.gate.clone())?;
         drop(held);
         let outcome = outcome.into_result()?;
         if lets_go && !self.meta.namespace().horizons().is_empty() {
@@ -396,11 +397,12 @@ impl Engine {
     ///
     /// # Errors
     /// `AccessDenied` for a grant on a file that the caller may not write.
-    fn doubt(&self, principal: &Principal, session: SessionId, op: &mut Op) -> Result<(), Fault> {
+    fn doubt(&self, principal: &Principal, session: SessionId, op: &mut Op, asking: &Asking) -> Result<(), Fault> {
         let holds_grant = |inode: &Inode| inode.grants().iter().any(|grant| grant.session == session);
         match op {
             Op::Grant(grant) => {
                 let id = InodeId(grant.inode);
+                asking.reads().add(Cached::Inode(id));
                 match self.meta.namespace().current(id) {
                     Some(inode) if !holds_grant(inode) => {
                         frieze_namespace::check_access(inode, &principal.caller, frieze_namespace::MAY_WRITE)
@@ -410,7 +412,7 @@ impl Engine {
             }
             Op::SetAttr(set) if set.by_handle => {
                 // What cannot be found may be a retry of what has run: the transaction knows.
-                let found = self.resolve(principal, &set.target, None);
+                let found = self.resolve(principal, &set.target, None, asking.reads());
                 set.by_handle = found.is_ok_and(|found| holds_grant(&found.inode));
                 Ok(())
             }
@@ -457,7 +459,7 @@ impl Engine {
             must_see: 0,
             op: Some(Op::CloseSession(CloseSession { settled })),
         };
-        let outcome = self.meta.execute(transaction)?;
+        let outcome = self.meta.execute(transaction, None)?;
         drop(held);
         let outcome = outcome.into_result()?;
         self.data.end_session(session);

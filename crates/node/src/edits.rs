@@ -270,7 +270,7 @@ impl Engine {
         if written {
             return Ok(None);
         }
-        let outcome = self.meta.execute(transaction)?;
+        let outcome = self.meta.execute(transaction, None)?;
         drop(held);
         if outcome.reason == Reason::Superseded as u32 {
             return Ok(None);

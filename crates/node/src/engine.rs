@@ -22,6 +22,7 @@ use crate::capability::Mint;
 use crate::clock::{Keeper, NodeClock};
 use crate::data::DataPlane;
 use crate::durability::Durability;
+use crate::holding::tells_of_now;
 use crate::identity::Identity;
 use crate::locks::Locks;
 use crate::meta::MetaPlane;
@@ -75,6 +76,8 @@ pub trait Responder: Send + Sync {
 #[derive(Default)]
 pub struct Scratch {
     pub(crate) payload: Vec<u8>,
+    /// CRC32C of `payload`.
+    pub(crate) payload_crc: u32,
     pub(crate) block: Vec<u8>,
     pub(crate) pieces: Vec<frieze_multilog::Piece>,
     /// What the request may let its session cache.
@@ -141,12 +144,14 @@ impl Engine {
         responder: &Arc<dyn Responder>,
         scratch: &mut Scratch,
     ) {
-        scratch.asking = Asking::of(header);
-        let gate = match &body.request {
-            Some(request) if self.caching.is_watched(header.session) => self.gate(header, request, responder),
-            _ => None,
+        let tells_of_now = body.request.as_ref().is_some_and(|request| tells_of_now(header, request));
+        let (gate, reads) = match &body.request {
+            Some(request) if tells_of_now => self.gate(header, request, responder),
+            _ => (None, None),
         };
+        let ungated = tells_of_now && gate.is_none();
         let responder = gate.as_ref().unwrap_or(responder);
+        scratch.asking = Asking::of(header, reads);
         let answer = match body.request {
             Some(Request::Hello(hello)) => conn.hello(hello, self.greeting()).map(Reply::Hello),
             Some(Request::Prove(prove)) => conn.prove(&prove, &self.keys, self.greeting()).map(Reply::Hello),
@@ -162,7 +167,15 @@ impl Engine {
                 "the request is of a kind that this server does not know: it may be older than the client",
             )),
         };
-        responder.respond(&FrameHeader { holds: scratch.asking.holds, ..*header }, answer, &[], 0);
+        let header = FrameHeader { holds: scratch.asking.holds, ..*header };
+        let (payload, crc): (&[u8], u32) = match &answer {
+            Ok(Reply::Read(_)) => (&scratch.payload, scratch.payload_crc),
+            _ => (&[], 0),
+        };
+        match self.late_gate(&header, responder).filter(|_| ungated) {
+            Some(gate) => gate.respond(&header, answer, payload, crc),
+            None => responder.respond(&header, answer, payload, crc),
+        }
     }
 
     fn greeting(&self) -> HelloReply {
@@ -213,17 +226,14 @@ impl Engine {
             Request::Ping(_) => Ok(done()),
             Request::Stat(ask) => self.stat(principal, &ask, &mut scratch.asking).map(Reply::Stat),
             Request::List(ask) => self.list(principal, &ask, &mut scratch.asking).map(Reply::List),
-            Request::ReadLink(ask) => self.read_link(principal, &ask).map(Reply::Bytes),
-            Request::Access(ask) => self.access(principal, &ask).map(|()| done()),
-            Request::GetXattr(ask) => self.get_xattr(principal, &ask).map(Reply::Bytes),
+            Request::ReadLink(ask) => self.read_link(principal, &ask, &scratch.asking).map(Reply::Bytes),
+            Request::Access(ask) => self.access(principal, &ask, &scratch.asking).map(|()| done()),
+            Request::GetXattr(ask) => self.get_xattr(principal, &ask, &scratch.asking).map(Reply::Bytes),
             Request::Open(ask) => self.open_file(principal, header.session, &ask, &mut scratch.asking).map(Reply::Open),
-            Request::Read(ask) => match self.read(header.session, &ask, scratch) {
-                Ok((reply, crc)) => {
-                    responder.respond(header, Ok(Reply::Read(reply)), &scratch.payload, crc);
-                    return None;
-                }
-                Err(fault) => Err(fault),
-            },
+            Request::Read(ask) => self.read(header.session, &ask, scratch).map(|(reply, crc)| {
+                scratch.payload_crc = crc;
+                Reply::Read(reply)
+            }),
             Request::Write(ask) => {
                 self.write(principal, header, &ask, payload, responder);
                 return None;
@@ -243,7 +253,7 @@ impl Engine {
             },
             Request::Now(ask) => self.now(&ask).map(Reply::Now),
             Request::Snapshots(ask) => self.snapshots(&ask).map(Reply::Snapshots),
-            Request::Log(ask) => self.log(principal, &ask).map(Reply::Log),
+            Request::Log(ask) => self.log(principal, &ask, &scratch.asking).map(Reply::Log),
             Request::Status(_) => Ok(Reply::Status(self.status())),
             Request::Clone(ask) => self
                 .edit(principal, header, ask.dry_run, &|now| self.plan_clone(principal, &ask, now))
@@ -266,7 +276,7 @@ impl Engine {
                 Err(fault) => Err(fault),
             },
             Request::Diff(ask) => self.diff(principal, &ask).map(Reply::Diff),
-            Request::Story(ask) => self.story(principal, &ask).map(Reply::Story),
+            Request::Story(ask) => self.story(principal, &ask, &scratch.asking).map(Reply::Story),
             Request::LastSeen(ask) => self.last_seen(principal, &ask).map(Reply::LastSeen),
             Request::Deleted(ask) => self.deleted(principal, &ask).map(Reply::Deleted),
             Request::Sessions(ask) => self.list_sessions(&ask).map(Reply::Sessions),

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use frieze_base::{Fault, InodeId, Reason};
 use frieze_hlc::{Hlc, format_instant};
-use frieze_namespace::{Cut, FORGET_INODES_MAX, Forgetting, Horizons, Inode, names_at, visit_names};
+use frieze_namespace::{Cut, FORGET_INODES_MAX, Forgetting, Horizons, Inode, NoReadSet, names_at, visit_names};
 use frieze_wire::forget::{Forget, ForgetReply, ForgottenFile, Horizon, encode_ids};
 use frieze_wire::frame::FrameHeader;
 use frieze_wire::message::FileKind;
@@ -51,8 +51,8 @@ impl Engine {
         self.answer(exact(before))?;
         let now = self.clock.now();
         self.answer(exact(now))?;
-        let found = match self.resolve(principal, &ask.target, None) {
-            Err(fault) if fault.reason == Reason::NotFound => self.resolve(principal, &ask.target, Some(before))?,
+        let found = match self.resolve(principal, &ask.target, None, &NoReadSet) {
+            Err(fault) if fault.reason == Reason::NotFound => self.resolve_at(principal, &ask.target, before)?,
             found => found?,
         };
         if principal.caller.uid != 0 && principal.caller.uid != found.inode.uid {
@@ -158,7 +158,7 @@ impl Engine {
                 must_see: header.hlc.0,
                 op: Some(Op::Forget(op)),
             };
-            let outcome = self.meta.execute(transaction)?.into_result()?;
+            let outcome = self.meta.execute(transaction, None)?.into_result()?;
             first = if number == 0 { outcome.stamp } else { first };
         }
         Ok(first)

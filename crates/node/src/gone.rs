@@ -7,7 +7,9 @@ use std::collections::BTreeSet;
 
 use frieze_base::{Fault, InodeId, NAME_BYTES_MAX, PATH_BYTES_MAX, Reason};
 use frieze_hlc::Hlc;
-use frieze_namespace::{Cut, EntryVersion, MAY_READ, Named, Resolved, author, names_at, version_of_name, visit_names};
+use frieze_namespace::{
+    Cut, EntryVersion, MAY_READ, Named, NoReadSet, Resolved, author, names_at, version_of_name, visit_names,
+};
 use frieze_wire::message::FileKind;
 use frieze_wire::timeline::{Deleted, DeletedReply, Gone, LastSeen, LastSeenReply, Usage, UsageDirectory, UsageReply};
 use frieze_wire::txn::{Caller, Target};
@@ -84,7 +86,7 @@ impl Engine {
         let now = self.clock.newest();
         self.answer(crate::story::exact(now))?;
         let target = Target { follow: false, ..Target::path(ask.path.clone()) };
-        let refused = match self.resolve(principal, &target, Some(now)) {
+        let refused = match self.resolve_at(principal, &target, now) {
             Ok(found) => {
                 let mut cut = Cut::new(self.meta.versions(), now, &principal.caller);
                 let named = Named { parent: found.parent, name: found.name };
@@ -98,7 +100,7 @@ impl Engine {
         let Some((found, ended_by)) = found.and_then(|found| Some((found, found.ended_by?))) else {
             return Err(refused);
         };
-        let then = match self.resolve(principal, &target, Some(found.at)) {
+        let then = match self.resolve_at(principal, &target, found.at) {
             // Whether there was such a name is nobody's business who could not have looked.
             Err(fault) if fault.reason == Reason::AccessDenied => return Err(refused),
             then => then?,
@@ -136,13 +138,13 @@ impl Engine {
             return Ok(None);
         }
         let Some(found) = self.last_led(&names, span)? else { return Ok(None) };
-        Ok(self.resolve(principal, target, Some(found.at)).ok())
+        Ok(self.resolve_at(principal, target, found.at).ok())
     }
 
     pub(crate) fn deleted(&self, principal: &Principal, ask: &Deleted) -> Result<DeletedReply, Fault> {
         self.answer(ask.view)?;
         let at = ask.view.instant();
-        let found = self.resolve(principal, &ask.target, at)?;
+        let found = self.resolve(principal, &ask.target, at, &NoReadSet)?;
         if !found.inode.is_directory() {
             return Err(Reason::NotDirectory.into());
         }
@@ -210,7 +212,7 @@ impl Engine {
     pub(crate) fn usage(&self, principal: &Principal, ask: &Usage) -> Result<UsageReply, Fault> {
         self.answer(ask.view)?;
         let at = ask.view.instant();
-        let found = self.resolve(principal, &ask.target, at)?;
+        let found = self.resolve(principal, &ask.target, at, &NoReadSet)?;
         let mut reply = UsageReply::default();
         if !found.inode.is_directory() {
             self.add_file(&mut reply, found.id, true)?;

@@ -85,6 +85,14 @@ impl From<Cached> for Key {
     }
 }
 
+/// What an answer tells of.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Told {
+    pub(crate) keys: Vec<Key>,
+    /// More than is said by `keys`.
+    pub(crate) everything: bool,
+}
+
 /// A request: what a due is made by, and what waits for it.
 pub(crate) type RequestKey = (SessionId, Seq);
 
@@ -296,21 +304,25 @@ impl Grants {
         }
     }
 
-    /// An answer that depends on `keys`, or is that of `request`, is ready: it goes out with its `Release`, which comes at
+    /// An answer that tells of `told`, or is that of `request`, is ready: it goes out with its `Release`, which comes at
     /// once if nothing is in the way.
     pub(crate) fn answer(
         &mut self,
         at: MonoTime,
         request: RequestKey,
-        keys: &[Key],
+        told: &Told,
         ticket: Ticket,
         out: &mut Vec<Effect>,
     ) {
         let mut awaited: Vec<Awaited> = Vec::new();
         let awaits = |due: &Due| Awaited { session: due.session, number: due.number, until: due.until };
-        for key in keys {
+        let others = |due: &&Due| due.session != request.0 && due.until > at;
+        if told.everything {
+            awaited.extend(self.dues.values().flatten().filter(others).map(awaits));
+        }
+        for key in told.keys.iter().filter(|_| !told.everything) {
             let dues = self.dues.get(key).into_iter().flatten();
-            awaited.extend(dues.filter(|due| due.session != request.0 && due.until > at).map(awaits));
+            awaited.extend(dues.filter(others).map(awaits));
         }
         // A change of an earlier life may be known to nobody but its log: whoever may believe the state before it has to
         // be heard first.

@@ -6,67 +6,62 @@
 
 use std::sync::{Arc, MutexGuard, PoisonError};
 
-use frieze_base::{Fault, InodeId, Reason, Seq, SessionId};
+use frieze_base::{Fault, Reason, Seq, SessionId};
 use frieze_wire::frame::FrameHeader;
 use frieze_wire::holding::{CancelLock, Lock, LockKind, LockReply, Recalls, TestLock, TestLockReply};
-use frieze_wire::message::{Request, View};
-use frieze_wire::txn::{Op, Target};
+use frieze_wire::message::Request;
 
 use crate::caching::Gate;
 use crate::engine::{Engine, Responder, unknown_session};
-use crate::grants::Key;
+use crate::grants::{Key, Told};
 use crate::locks::{Locks, Served};
 
 impl Engine {
-    /// What holds an answer back while others may still be shown an older state of what it tells of.
+    /// What holds an answer back while others may still be shown an older state of what it tells of. Nothing, as long as
+    /// nobody else caches anything: then only a change has one, for the change of somebody who comes meanwhile.
     pub(crate) fn gate(
         &self,
         header: &FrameHeader,
         request: &Request,
         to: &Arc<dyn Responder>,
-    ) -> Option<Arc<dyn Responder>> {
-        let of = |target: &Target| match target.path.is_empty() {
-            true => Key::inode(InodeId(target.base)),
-            false => Key::names(InodeId(target.base)),
-        };
-        let opened = |capability: &[u8]| {
-            let inode = self.mint.open(capability, header.session).ok().map(|capability| capability.inode);
-            inode.map(Key::inode).into_iter().collect::<Vec<_>>()
-        };
-        // What was does not change: nobody waits for it.
-        if view_of(request).is_some_and(|view| view.is_past()) {
-            return None;
+    ) -> (Option<Arc<dyn Responder>>, Option<Arc<Gate>>) {
+        let gate = |told: Told| Arc::new(Gate::new(self.caching.clone(), to.clone(), told));
+        if self.caching.is_watched(header.session) {
+            let gate = gate(self.told_ahead(header, request));
+            return (Some(gate.clone()), Some(gate));
         }
-        let keys = match request {
-            Request::Stat(ask) => vec![of(&ask.target)],
-            Request::List(ask) => match ask.target.path.is_empty() {
-                true => vec![Key::inode(InodeId(ask.target.base)), Key::names(InodeId(ask.target.base))],
-                false => vec![of(&ask.target)],
-            },
-            Request::ReadLink(ask) => vec![of(&ask.target)],
-            Request::Access(ask) => vec![of(&ask.target)],
-            Request::GetXattr(ask) => vec![of(&ask.target)],
-            Request::Open(ask) => vec![of(&ask.target)],
+        match header.seq {
+            Seq(0) => (None, None),
+            _ => (Some(gate(EVERYTHING)), None),
+        }
+    }
+
+    /// The gate of an answer that is ready and has none: somebody may have begun to cache while it was looked up.
+    pub(crate) fn late_gate(&self, header: &FrameHeader, to: &Arc<dyn Responder>) -> Option<Gate> {
+        let watched = self.caching.is_watched(header.session);
+        watched.then(|| Gate::new(self.caching.clone(), to.clone(), EVERYTHING))
+    }
+
+    /// What the answer will tell of, as far as it is not found on the way.
+    fn told_ahead(&self, header: &FrameHeader, request: &Request) -> Told {
+        let opened = |capability: &[u8]| {
+            let capability = self.mint.open(capability, header.session).ok();
+            let present = capability.filter(|capability| capability.view.at.is_none());
+            Told {
+                keys: present.map(|capability| Key::inode(capability.inode)).into_iter().collect(),
+                everything: false,
+            }
+        };
+        match request {
             Request::Read(ask) => opened(&ask.capability),
             Request::Seek(ask) => opened(&ask.capability),
             Request::Write(ask) => opened(&ask.capability),
             Request::Punch(ask) => opened(&ask.capability),
-            Request::Txn(ask) => match &ask.op {
-                Some(Op::Make(op)) => vec![of(&op.target)],
-                Some(Op::Link(op)) => vec![of(&op.file), of(&op.name)],
-                Some(Op::Remove(op)) => vec![of(&op.target)],
-                Some(Op::Rename(op)) => vec![of(&op.from), of(&op.to)],
-                Some(Op::SetAttr(op)) => vec![of(&op.target)],
-                Some(Op::SetXattr(op)) => vec![of(&op.target)],
-                Some(Op::RemoveXattr(op)) => vec![of(&op.target)],
-                // Others wait for what they changed.
-                _ => Vec::new(),
-            },
-            // Whatever else changes something waits for what it changed.
-            _ if header.seq != Seq(0) => Vec::new(),
-            _ => return None,
-        };
-        Some(Arc::new(Gate { caching: self.caching.clone(), to: to.clone(), keys }))
+            // They look at whole trees.
+            Request::Clone(_) | Request::Restore(_) | Request::Undo(_) | Request::CopyRange(_) => EVERYTHING,
+            Request::Forget(_) | Request::Deleted(_) | Request::LastSeen(_) | Request::Usage(_) => EVERYTHING,
+            _ => Told::default(),
+        }
     }
 
     /// Keeps the question until there is something to recall, or its time is over.
@@ -138,15 +133,26 @@ impl Engine {
     }
 }
 
-/// The view that a question about names and attributes asks for.
-fn view_of(request: &Request) -> Option<View> {
+/// More than can be said one by one.
+const EVERYTHING: Told = Told { keys: Vec::new(), everything: true };
+
+/// True if an answer tells of what is now. What was does not change: nobody waits for it.
+pub(crate) fn tells_of_now(header: &FrameHeader, request: &Request) -> bool {
     match request {
-        Request::Stat(ask) => Some(ask.view),
-        Request::List(ask) => Some(ask.view),
-        Request::ReadLink(ask) => Some(ask.view),
-        Request::Access(ask) => Some(ask.view),
-        Request::GetXattr(ask) => Some(ask.view),
-        Request::Open(ask) => Some(ask.view),
-        _ => None,
+        Request::Stat(ask) => ask.view.at.is_none(),
+        Request::List(ask) => ask.view.at.is_none(),
+        Request::ReadLink(ask) => ask.view.at.is_none(),
+        Request::Access(ask) => ask.view.at.is_none(),
+        Request::GetXattr(ask) => ask.view.at.is_none(),
+        Request::Open(ask) => ask.view.at.is_none(),
+        Request::Story(ask) => ask.view.at.is_none(),
+        Request::Deleted(ask) => ask.view.at.is_none(),
+        // They answer up to now, wherever they look from.
+        Request::Log(_) | Request::LastSeen(_) | Request::Usage(_) => true,
+        // Of what is open, and what would be changed.
+        Request::Read(_) | Request::Seek(_) => true,
+        Request::Clone(_) | Request::Restore(_) | Request::Undo(_) | Request::Forget(_) => true,
+        // Whatever changes something waits for what it changed.
+        _ => header.seq != Seq(0),
     }
 }

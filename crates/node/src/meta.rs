@@ -14,11 +14,11 @@ use frieze_base::{Fault, InodeId, LogIndex, Reason, SegmentId, Seq, SessionId};
 use frieze_disk::{Disk, DiskFile};
 use frieze_hlc::Hlc;
 use frieze_metalog::{DataEnd, Effect, Entry, Input, Mend, Metalog, RecoverFrom, SegmentSource};
-use frieze_namespace::{Change, Namespace};
+use frieze_namespace::{Change, Namespace, NoReadSet, ReadSet};
 use frieze_wire::txn::{Batch, Op, Outcome, Transaction};
 use prost::Message;
 
-use crate::caching::Caching;
+use crate::caching::{Caching, Gate};
 use crate::clock::{Keeper, NodeClock};
 use crate::device::{Device, not_whole};
 use crate::reading::{NAMESPACE, Reading};
@@ -58,7 +58,11 @@ struct Core {
 }
 
 /// A transaction that waits for its batch.
-struct Slot(Mutex<Waiting>);
+struct Slot {
+    waiting: Mutex<Waiting>,
+    /// Holds its answer back, and hears what it reads.
+    gate: Option<Arc<Gate>>,
+}
 
 enum Waiting {
     Asked(Transaction),
@@ -193,13 +197,13 @@ impl MetaPlane {
         Ok((plane, notes))
     }
 
-    /// Executes a transaction.
+    /// Executes a transaction; `gate` hears what it reads.
     ///
     /// # Errors
     /// Only what kept it from being ordered (`NoSpace`, `Fenced`, `InputOutput`, `Overloaded`); it has no effect then.
     /// What the transaction itself failed with is in its outcome.
-    pub(crate) fn execute(&self, transaction: Transaction) -> Result<Outcome, Fault> {
-        let slot = Arc::new(Slot(Mutex::new(Waiting::Asked(transaction))));
+    pub(crate) fn execute(&self, transaction: Transaction, gate: Option<Arc<Gate>>) -> Result<Outcome, Fault> {
+        let slot = Arc::new(Slot { waiting: Mutex::new(Waiting::Asked(transaction)), gate });
         self.queue.lock().unwrap_or_else(PoisonError::into_inner).push(slot.clone());
         let mut core = self.lock_core();
         // Whoever held the log before may have taken this transaction along.
@@ -235,7 +239,8 @@ impl MetaPlane {
                             caching.changed((SessionId(by.session), Seq(by.seq)), changes);
                         }
                     };
-                    apply(&mut namespace, &self.versions, index, stamp, &batch, &told)
+                    let reads = slots.iter().map(|slot| slot.reads());
+                    apply(&mut namespace, &self.versions, (index, stamp), &batch, reads, &told)
                 };
                 self.appended.store(index.0, Ordering::Release);
                 for (slot, outcome) in slots.iter().zip(outcomes) {
@@ -478,16 +483,17 @@ fn execute(namespace: &mut Namespace, versions: &Versions, entry: &Entry) -> Res
             format!("entry {} of the metalog passes its checksum but is no batch: {error}", entry.index),
         )
     })?;
-    apply(namespace, versions, entry.index, entry.stamp, &batch, &|_, _| {});
+    let reads = std::iter::repeat::<&dyn ReadSet>(&NoReadSet);
+    apply(namespace, versions, (entry.index, entry.stamp), &batch, reads, &|_, _| {});
     Ok(())
 }
 
-fn apply(
+fn apply<'a>(
     namespace: &mut Namespace,
     versions: &Versions,
-    index: LogIndex,
-    stamp: Hlc,
+    (index, stamp): (LogIndex, Hlc),
     batch: &Batch,
+    reads: impl Iterator<Item = &'a dyn ReadSet>,
     told: &dyn Fn(&Transaction, &[Change]),
 ) -> Vec<Outcome> {
     let mut changes: Vec<Change> = Vec::new();
@@ -496,9 +502,10 @@ fn apply(
         .transactions
         .iter()
         .zip(stamp.0..)
-        .map(|(transaction, stamp)| {
+        .zip(reads)
+        .map(|((transaction, stamp), reads)| {
             let before = changes.len();
-            let outcome = namespace.apply(transaction, Hlc(stamp), &mut changes);
+            let outcome = namespace.apply(transaction, Hlc(stamp), &mut changes, reads);
             told(transaction, &changes[before..]);
             outcome
         })
@@ -508,8 +515,12 @@ fn apply(
 }
 
 impl Slot {
+    fn reads(&self) -> &dyn ReadSet {
+        self.gate.as_deref().map_or(&NoReadSet, |gate| gate)
+    }
+
     fn start(&self) -> Transaction {
-        let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         match std::mem::replace(&mut *waiting, Waiting::Running) {
             Waiting::Asked(transaction) => transaction,
             Waiting::Running | Waiting::Done(_) => panic!("a transaction was taken from the queue twice"),
@@ -517,15 +528,15 @@ impl Slot {
     }
 
     fn finish(&self, result: Result<Outcome, Fault>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Waiting::Done(result);
+        *self.waiting.lock().unwrap_or_else(PoisonError::into_inner) = Waiting::Done(result);
     }
 
     fn is_done(&self) -> bool {
-        matches!(*self.0.lock().unwrap_or_else(PoisonError::into_inner), Waiting::Done(_))
+        matches!(*self.waiting.lock().unwrap_or_else(PoisonError::into_inner), Waiting::Done(_))
     }
 
     fn take(&self) -> Result<Outcome, Fault> {
-        let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         match std::mem::replace(&mut *waiting, Waiting::Running) {
             Waiting::Done(result) => result,
             Waiting::Asked(_) | Waiting::Running => panic!("a transaction was answered before it ran"),

@@ -15,6 +15,7 @@ use frieze_wire::timeline::{
 };
 use frieze_wire::txn::Caller;
 
+use crate::caching::Asking;
 use crate::differences::{IfForgotten, SPANS_MAX};
 use crate::engine::Engine;
 use crate::session::Principal;
@@ -33,9 +34,9 @@ impl Engine {
             return Err(Fault::new(Reason::InvalidArgument, "the interval ends before it begins: swap its ends"));
         }
         let ends = [self.answer(exact(interval.after))?, self.answer(exact(interval.upto))?];
-        let found = match self.resolve(principal, &ask.target, Some(interval.upto)) {
+        let found = match self.resolve_at(principal, &ask.target, interval.upto) {
             Err(fault) if fault.reason == Reason::NotFound => {
-                self.resolve(principal, &ask.target, Some(interval.after))?
+                self.resolve_at(principal, &ask.target, interval.after)?
             }
             found => found?,
         };
@@ -60,11 +61,11 @@ impl Engine {
         })
     }
 
-    pub(crate) fn story(&self, principal: &Principal, ask: &Story) -> Result<StoryReply, Fault> {
+    pub(crate) fn story(&self, principal: &Principal, ask: &Story, asking: &Asking) -> Result<StoryReply, Fault> {
         let mut whole = Interval { after: Hlc(ask.after), upto: Hlc(ask.upto) };
         self.answer(exact(whole.upto))?;
         self.answer(ask.view)?;
-        let found = self.resolve(principal, &ask.target, ask.view.instant())?;
+        let found = self.resolve(principal, &ask.target, ask.view.instant(), asking.reads())?;
         if !found.inode.is_directory() {
             return Err(Reason::NotDirectory.into());
         }

@@ -7,7 +7,7 @@ mod holes;
 
 use frieze_base::{ByteRange, Fault, InodeId, Reason, SessionId};
 use frieze_hlc::{Hlc, format_instant};
-use frieze_namespace::{Inode, Resolved};
+use frieze_namespace::{Cached, Inode, NoReadSet, ReadSet, Resolved};
 use frieze_wire::frame::PAYLOAD_BYTES_MAX;
 use frieze_wire::message::{
     Access, Answered, Attr, BytesReply, DirEntry, FileKind, Gap, GetXattr, List, ListReply, Log, LogReply, Now,
@@ -69,14 +69,26 @@ impl Engine {
         })
     }
 
-    pub(crate) fn resolve(&self, principal: &Principal, target: &Target, at: Option<Hlc>) -> Result<Resolved, Fault> {
+    /// Where a target led at an instant.
+    pub(crate) fn resolve_at(&self, principal: &Principal, target: &Target, at: Hlc) -> Result<Resolved, Fault> {
+        self.resolve(principal, target, Some(at), &NoReadSet)
+    }
+
+    /// Where a target leads; `reads` hears what the answer tells of.
+    pub(crate) fn resolve(
+        &self,
+        principal: &Principal,
+        target: &Target,
+        at: Option<Hlc>,
+        reads: &dyn ReadSet,
+    ) -> Result<Resolved, Fault> {
         if target.path.len() > frieze_base::PATH_BYTES_MAX {
             return Err(Fault::new(
                 Reason::NameTooLong,
                 format!("path of {} bytes; at most {} are allowed", target.path.len(), frieze_base::PATH_BYTES_MAX),
             ));
         }
-        self.meta.namespace().resolve(self.meta.versions(), target, at, &principal.caller)
+        self.meta.namespace().resolve(self.meta.versions(), target, at, &principal.caller, reads)
     }
 
     /// Resolves and lets the session cache what it finds, or does not find, if it asked.
@@ -88,13 +100,13 @@ impl Engine {
         asking: &mut Asking,
     ) -> Result<Resolved, Fault> {
         if asking.session.is_none() || view.is_past() {
-            return self.resolve(principal, target, view.instant());
+            return self.resolve(principal, target, view.instant(), asking.reads());
         }
         // Names first and then the answer: what changes in between is recalled.
         if !target.path.is_empty() && !target.path.contains(&b'/') {
             self.caching.give_names(asking, InodeId(target.base));
         }
-        let found = self.resolve(principal, target, None)?;
+        let found = self.resolve(principal, target, None, asking.reads())?;
         self.caching.give_inode(asking, found.id);
         let inode = self.meta.namespace().current(found.id).cloned();
         Ok(Resolved { inode: inode.unwrap_or(found.inode), ..found })
@@ -163,7 +175,7 @@ impl Engine {
     pub(crate) fn list(&self, principal: &Principal, ask: &List, asking: &mut Asking) -> Result<ListReply, Fault> {
         let answered = self.answer(ask.view)?;
         let at = ask.view.instant();
-        let found = self.resolve(principal, &ask.target, at)?;
+        let found = self.resolve(principal, &ask.target, at, asking.reads())?;
         if !found.inode.is_directory() {
             return Err(Reason::NotDirectory.into());
         }
@@ -176,6 +188,7 @@ impl Engine {
             self.caching.give_names(asking, found.id);
             asking.holds.files_ms = u16::MAX;
         }
+        asking.reads().add(Cached::Names(found.id));
         let max = page(ask.count_max);
         let mut listed =
             self.meta.namespace().list(self.meta.versions(), found.id, at, &ask.after, max.saturating_add(1))?;
@@ -211,20 +224,25 @@ impl Engine {
         self.meta.namespace().check_access(self.meta.versions(), id, at, &principal.caller, mask)
     }
 
-    pub(crate) fn read_link(&self, principal: &Principal, ask: &ReadLink) -> Result<BytesReply, Fault> {
+    pub(crate) fn read_link(
+        &self,
+        principal: &Principal,
+        ask: &ReadLink,
+        asking: &Asking,
+    ) -> Result<BytesReply, Fault> {
         self.answer(ask.view)?;
         let target = Target { follow: false, ..ask.target.clone() };
-        let found = self.resolve(principal, &target, ask.view.instant())?;
+        let found = self.resolve(principal, &target, ask.view.instant(), asking.reads())?;
         if found.inode.kind() != FileKind::Symlink {
             return Err(Fault::new(Reason::InvalidArgument, "not a symbolic link"));
         }
         Ok(BytesReply { value: found.inode.symlink_target().to_vec() })
     }
 
-    pub(crate) fn access(&self, principal: &Principal, ask: &Access) -> Result<(), Fault> {
+    pub(crate) fn access(&self, principal: &Principal, ask: &Access, asking: &Asking) -> Result<(), Fault> {
         self.answer(ask.view)?;
         let at = ask.view.instant();
-        let found = self.resolve(principal, &ask.target, at)?;
+        let found = self.resolve(principal, &ask.target, at, asking.reads())?;
         if ask.mask & frieze_namespace::MAY_WRITE != 0 && ask.view.is_past() {
             return Err(Reason::ReadOnly.into());
         }
@@ -234,10 +252,15 @@ impl Engine {
         self.check(principal, found.id, at, ask.mask)
     }
 
-    pub(crate) fn get_xattr(&self, principal: &Principal, ask: &GetXattr) -> Result<BytesReply, Fault> {
+    pub(crate) fn get_xattr(
+        &self,
+        principal: &Principal,
+        ask: &GetXattr,
+        asking: &Asking,
+    ) -> Result<BytesReply, Fault> {
         self.answer(ask.view)?;
         let at = ask.view.instant();
-        let found = self.resolve(principal, &ask.target, at)?;
+        let found = self.resolve(principal, &ask.target, at, asking.reads())?;
         let namespace = self.meta.namespace();
         if !ask.name.is_empty() {
             let value = namespace.xattr(self.meta.versions(), found.id, &ask.name, at, &principal.caller)?;
@@ -399,10 +422,12 @@ impl Engine {
         Ok(SnapshotsReply { snapshots })
     }
 
-    pub(crate) fn log(&self, principal: &Principal, ask: &Log) -> Result<LogReply, Fault> {
+    pub(crate) fn log(&self, principal: &Principal, ask: &Log, asking: &Asking) -> Result<LogReply, Fault> {
         self.answer(ask.view)?;
         let at = ask.view.instant();
-        let found = self.resolve(principal, &ask.target, at)?;
+        let found = self.resolve(principal, &ask.target, at, asking.reads())?;
+        asking.reads().add(Cached::Inode(found.id));
+        asking.reads().add(Cached::Names(found.id));
         self.check(principal, found.id, at, frieze_namespace::MAY_READ)?;
         let max = page(ask.count_max);
         let forgotten = self.forgotten(found.id, &found.inode).filter(|forgotten| forgotten.before > ask.after);

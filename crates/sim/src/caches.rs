@@ -1,5 +1,6 @@
-//! Sessions that cache names under grants, over a network that delays, crosses and loses, on a server that dies and starts
-//! again: whenever the server answers, nobody else believes a state older than what the answer tells.
+//! Sessions that cache names under grants, beside clients that cache nothing and ask by path, over a network that delays,
+//! crosses and loses, on a server that dies and starts again: whenever the server answers, nobody else believes a state
+//! older than what the answer tells.
 //!
 //! The believers do what a mount does with its kernel: they use what they were granted until their lease ends as they
 //! count it, drop what is recalled, give no belief to an answer that a recall has overtaken, and acknowledge by asking
@@ -20,6 +21,10 @@ use crate::violation::{Rule, Verdict, broken};
 use crate::world::{WALL_US, settings};
 
 const BELIEVERS: usize = 3;
+/// After them come those that believe nothing, and ask by path as programs without a mount do.
+const CLIENTS: usize = BELIEVERS + 2;
+/// A symbolic link to the root, through which some paths go.
+const LINK: &str = "up";
 /// Names in the root that are looked at, and in each directory that somebody makes.
 const NAMES: u32 = 3;
 /// Directories that are looked into: the last that were made.
@@ -129,17 +134,18 @@ impl Play {
             last_id: 0,
             last_conn: 0,
         };
-        for _ in 0..BELIEVERS {
+        for _ in 0..CLIENTS {
             let conn = play.connect();
             let op = Op::OpenSession(OpenSession { command: "cache".into(), host: "sim".into(), uid: 0 });
-            let body = body(Request::Txn(Txn { durability: 0, op: Some(op) }));
-            play.machine.handle(conn, &FrameHeader::of(FrameKind::Request), body, &[]);
-            let session = play.machine.take_answers().pop().and_then(|answer| match answer.result {
-                Ok(Reply::Txn(reply)) => Some(reply.id),
-                _ => None,
-            });
-            play.believers.push(Believer { conn, session: session.unwrap_or_default(), ..Believer::default() });
+            let session = play.at_once(&Believer { conn, ..Believer::default() }, op);
+            play.believers.push(Believer { conn, session, ..Believer::default() });
         }
+        let kind = Some(MakeKind::Symlink(b"/".to_vec()));
+        let make = Make { target: Target::path(LINK), mode: 0o777, or_open: false, kind };
+        let mut last = play.believers.pop().unwrap_or_default();
+        last.seq = 1;
+        play.at_once(&last, Op::Make(make));
+        play.believers.push(last);
         Ok(play)
     }
 
@@ -151,12 +157,12 @@ impl Play {
             };
             self.now_us += passes_us;
             self.machine.time.advance_us(passes_us);
-            let who = self.rng.below(BELIEVERS as u64) as usize;
+            let who = self.rng.below(CLIENTS as u64) as usize;
             let name = self.name();
             match self.rng.below(48) {
                 0..20 => self.look(who, name),
                 20..28 => self.change(who, name),
-                28 => self.make_directory(who),
+                28 if who < BELIEVERS => self.make_directory(who),
                 _ => {}
             }
             for who in 0..BELIEVERS {
@@ -172,6 +178,21 @@ impl Play {
             self.collect()?;
         }
         Ok(())
+    }
+
+    /// Runs a transaction before the play begins: the id that it answers.
+    fn at_once(&mut self, client: &Believer, op: Op) -> u64 {
+        let header = FrameHeader {
+            session: SessionId(client.session),
+            seq: Seq(client.seq),
+            ..FrameHeader::of(FrameKind::Request)
+        };
+        let body = body(Request::Txn(Txn { durability: 0, op: Some(op) }));
+        self.machine.handle(client.conn, &header, body, &[]);
+        match self.machine.take_answers().pop().map(|answer| answer.result) {
+            Some(Ok(Reply::Txn(reply))) => reply.id,
+            _ => 0,
+        }
     }
 
     fn connect(&mut self) -> ConnId {
@@ -190,7 +211,7 @@ impl Play {
         self.now_us += wait_us;
         self.machine.time.advance_us(wait_us);
         self.asked.clear();
-        for who in 0..BELIEVERS {
+        for who in 0..CLIENTS {
             self.believers[who].conn = self.connect();
             let believer = &mut self.believers[who];
             believer.asked = None;
@@ -214,6 +235,18 @@ impl Play {
         (directory, self.rng.below(NAMES.into()) as u32)
     }
 
+    /// As this client names it.
+    fn target_of(&mut self, who: usize, (directory, name): Name) -> Target {
+        if who < BELIEVERS {
+            return self.target((directory, name));
+        }
+        let mut path = if self.rng.chance(3) { format!("/{LINK}") } else { String::new() };
+        if directory != 0 {
+            path.push_str(&format!("/d{directory}"));
+        }
+        Target::path(format!("{path}/n{name}"))
+    }
+
     /// As a mount names it: by directory and name.
     fn target(&self, (directory, name): Name) -> Target {
         let base = if directory == 0 { 1 } else { self.directories[directory as usize - 1] };
@@ -222,7 +255,7 @@ impl Play {
 
     fn look(&mut self, who: usize, name: Name) {
         let began = self.believers[who].recalls;
-        let stat = Stat { target: self.target(name), view: View::NOW };
+        let stat = Stat { target: self.target_of(who, name), view: View::NOW };
         let asked = Asked::Look { name, began, sent_us: self.now_us, state: 0 };
         self.send(who, 0, Request::Stat(stat), asked);
     }
@@ -230,36 +263,33 @@ impl Play {
     fn make_directory(&mut self, who: usize) {
         let number = self.directories.len() as u32 + 1;
         let believer = &mut self.believers[who];
-        believer.seq += 1;
         believer.recalls += 1;
         believer.changing += 1;
         believer.believed.retain(|(directory, _), _| *directory != number);
-        let (seq, began) = (believer.seq, believer.recalls);
+        let began = believer.recalls;
         let kind = Some(MakeKind::Directory(true));
         let make = Make { target: directory(number), mode: 0o755, or_open: false, kind };
-        let request = Request::Txn(Txn { durability: 0, op: Some(Op::Make(make)) });
-        self.send(who, seq, request, Asked::MakeDirectory { number, began, sent_us: self.now_us });
+        self.txn(who, Op::Make(make), Asked::MakeDirectory { number, began, sent_us: self.now_us });
     }
 
     fn change(&mut self, who: usize, name: Name) {
+        let target = self.target_of(who, name);
         let op = match self.rng.chance(2) {
-            true => Op::Make(Make {
-                target: self.target(name),
-                mode: 0o644,
-                or_open: false,
-                kind: Some(MakeKind::File(false)),
-            }),
-            false => Op::Remove(Remove { target: self.target(name), directory: false }),
+            true => Op::Make(Make { target, mode: 0o644, or_open: false, kind: Some(MakeKind::File(false)) }),
+            false => Op::Remove(Remove { target, directory: false }),
         };
         let believer = &mut self.believers[who];
-        believer.seq += 1;
-        let seq = believer.seq;
         // What it changes itself it does not believe any more.
         believer.recalls += 1;
         believer.changing += 1;
         believer.believed.remove(&name);
-        let request = Request::Txn(Txn { durability: 0, op: Some(op) });
-        self.send(who, seq, request, Asked::Change { name, state: 0 });
+        self.txn(who, op, Asked::Change { name, state: 0 });
+    }
+
+    fn txn(&mut self, who: usize, op: Op, asked: Asked) {
+        self.believers[who].seq += 1;
+        let seq = self.believers[who].seq;
+        self.send(who, seq, Request::Txn(Txn { durability: 0, op: Some(op) }), asked);
     }
 
     fn ask_for_recalls(&mut self, who: usize) {
@@ -281,7 +311,7 @@ impl Play {
             session: SessionId(believer.session),
             seq: Seq(seq),
             acked: Seq(seq),
-            holds: Holds::ASKED,
+            holds: if who < BELIEVERS { Holds::ASKED } else { Holds::NONE },
             ..FrameHeader::of(FrameKind::Request)
         };
         let at = self.now_us + self.rng.below(40_000);
@@ -362,7 +392,8 @@ impl Play {
         for answer in answers {
             let known = match self.asked.get(&answer.header.request_id) {
                 Some((who, Asked::Look { name, state, .. })) => Some((*who, *name, *state)),
-                Some((who, Asked::Change { name, state })) if answer.result.is_ok() => Some((*who, *name, *state)),
+                // A refusal tells whether the name is there, too.
+                Some((who, Asked::Change { name, state })) if tells_of_a_name(&answer) => Some((*who, *name, *state)),
                 _ => None,
             };
             if let Some((who, name, state)) = known {
@@ -406,7 +437,9 @@ impl Play {
                     _ => return,
                 };
                 let until_us = sent_us + u64::from(answer.header.holds.names_ms) * 1000;
-                if began == believer.recalls && believer.changing == 0 && answer.header.holds != Holds::ASKED {
+                let holds = answer.header.holds;
+                if began == believer.recalls && believer.changing == 0 && ![Holds::NONE, Holds::ASKED].contains(&holds)
+                {
                     believer.believed.insert(name, (found, until_us.min(believer.lease_until_us)));
                 }
             }
@@ -450,6 +483,13 @@ impl Play {
 
 fn body(request: Request) -> RequestBody {
     RequestBody { caller: None, request: Some(request) }
+}
+
+fn tells_of_a_name(answer: &Answer) -> bool {
+    match &answer.result {
+        Ok(_) => true,
+        Err(fault) => matches!(fault.reason, Reason::Exists | Reason::NotFound),
+    }
 }
 
 fn directory(number: u32) -> Target {

@@ -6,7 +6,7 @@ use std::fmt::Write;
 
 use frieze_base::{InodeId, Reason, SessionId};
 use frieze_hlc::Hlc;
-use frieze_namespace::{MemoryHistory, Namespace};
+use frieze_namespace::{MemoryHistory, Namespace, NoReadSet};
 use frieze_wire::message::FileKind;
 use frieze_wire::txn::{
     Caller, Format, Link, Make, MakeKind, Op, OpenSession, Outcome, Remove, Rename, Special, Target, Transaction,
@@ -58,7 +58,7 @@ impl World {
         self.stamp = Hlc::first_of_micros(self.stamp.micros() + 1);
         let txn = Transaction { session: session.0, seq, acked, caller, must_see: 0, op: Some(op) };
         let mut changes = Vec::new();
-        let outcome = self.ns.apply(&txn, self.stamp, &mut changes);
+        let outcome = self.ns.apply(&txn, self.stamp, &mut changes, &NoReadSet);
         assert!(changes.iter().all(|change| change.stamp == self.stamp));
         let mut keys: Vec<&[u8]> = changes.iter().map(|change| change.key.as_slice()).collect();
         keys.sort_unstable();
@@ -101,7 +101,7 @@ impl World {
     }
 
     pub(crate) fn find(&self, path: &str, at: Option<Hlc>) -> Result<InodeId, Reason> {
-        let found = self.ns.resolve(&self.history, &Target::path(path), at, &root());
+        let found = self.ns.resolve(&self.history, &Target::path(path), at, &root(), &NoReadSet);
         found.map(|resolved| resolved.id).map_err(|fault| fault.reason)
     }
 
@@ -125,7 +125,7 @@ impl World {
         let mut history = MemoryHistory::new();
         for (txn, stamp, outcome) in &self.log {
             let mut changes = Vec::new();
-            assert_eq!(ns.apply(txn, *stamp, &mut changes), *outcome, "{txn:?}");
+            assert_eq!(ns.apply(txn, *stamp, &mut changes, &NoReadSet), *outcome, "{txn:?}");
             history.commit(&changes);
         }
         assert_eq!(history, self.history, "a replay made other versions");
@@ -138,7 +138,9 @@ pub(crate) fn dump(ns: &Namespace, history: &MemoryHistory, at: Option<Hlc>) -> 
     let mut todo = vec![("/".to_owned(), InodeId::ROOT)];
     while let Some((path, id)) = todo.pop() {
         let inode = ns.inode(history, id, at).unwrap();
-        let found = ns.resolve(history, &Target { follow: false, ..Target::path(path.as_str()) }, at, &root()).unwrap();
+        let found = ns
+            .resolve(history, &Target { follow: false, ..Target::path(path.as_str()) }, at, &root(), &NoReadSet)
+            .unwrap();
         assert_eq!((found.id, &found.inode), (id, &inode), "{path}");
         writeln!(
             text,

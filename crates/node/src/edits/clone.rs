@@ -22,7 +22,7 @@ impl Engine {
     pub(crate) fn plan_clone(&self, principal: &Principal, ask: &CloneTree, now: Hlc) -> Result<Plan, Fault> {
         let at = if ask.at == 0 { now } else { Hlc(ask.at) };
         self.answer(View { at: Some(at.0), user_at: None })?;
-        let source = self.resolve(principal, &ask.source, Some(at))?;
+        let source = self.resolve_at(principal, &ask.source, at)?;
         let (directory, name) = self.parent_of(principal, &ask.target, now)?;
         let mut plan = Plan::new(EditKind::Clone, now, at);
         if let Some(taken) = self.entry_at(directory, &name, now)? {
@@ -60,7 +60,7 @@ impl Engine {
             ));
         }
         let parent = Target { base: target.base, path: path[..start].to_vec(), follow: true };
-        let found = self.resolve(principal, &parent, Some(at))?;
+        let found = self.resolve_at(principal, &parent, at)?;
         if !found.inode.is_directory() {
             return Err(Reason::NotDirectory.into());
         }

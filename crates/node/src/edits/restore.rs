@@ -110,7 +110,7 @@ impl Engine {
             }
             false => {
                 let (directory, name) = self.parent_of(principal, &target, now)?;
-                let then = match self.resolve(principal, &target, Some(at)) {
+                let then = match self.resolve_at(principal, &target, at) {
                     Ok(found) => Some(found.id),
                     Err(fault) if matches!(fault.reason, Reason::NotFound | Reason::NotDirectory) => None,
                     Err(fault) => return Err(fault),

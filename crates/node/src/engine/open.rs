@@ -169,7 +169,7 @@ impl Engine {
             must_see: 0,
             op: Some(Op::Format(format)),
         };
-        self.meta.execute(transaction)?.into_result()?;
+        self.meta.execute(transaction, None)?.into_result()?;
         Ok(())
     }
 }

@@ -35,8 +35,12 @@ fn change(grants: &mut Grants, at: u64, by: SessionId, keys: &[Key]) -> Vec<Effe
 
 fn answer(grants: &mut Grants, at: u64, by: SessionId, keys: &[Key], ticket: u64) -> bool {
     let mut out = Vec::new();
-    grants.answer(ms(at), (by, Seq(1)), keys, Ticket(ticket), &mut out);
+    grants.answer(ms(at), (by, Seq(1)), &of(keys), Ticket(ticket), &mut out);
     out == [Effect::Release(Ticket(ticket))]
+}
+
+fn of(keys: &[Key]) -> Told {
+    Told { keys: keys.to_vec(), everything: false }
 }
 
 fn told(effects: &[Effect]) -> Vec<(PollId, Recall)> {
@@ -329,7 +333,7 @@ impl World {
             believer.recalls += 1;
             believer.recalled.insert(key, believer.recalls);
         }
-        self.grants.answer(at, by, &[key], ticket, &mut out);
+        self.grants.answer(at, by, &of(&[key]), ticket, &mut out);
         self.obey(out);
     }
 

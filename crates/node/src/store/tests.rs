@@ -139,7 +139,7 @@ fn the_changes_of_an_interval_are_found_wherever_they_are_kept() {
 
 #[test]
 fn a_store_from_before_the_index_of_time_gets_one() {
-    use frieze_namespace::{Namespace, names_at};
+    use frieze_namespace::{Namespace, NoReadSet, names_at};
     use frieze_wire::txn::{Caller, Format, Make, MakeKind, Op, OpenSession, Remove, Rename, Target, Transaction};
     let new = Versions::new(Box::new(MemoryStore::default()));
     new.complete().expect("completes");
@@ -164,7 +164,7 @@ fn a_store_from_before_the_index_of_time_gets_one() {
         let (session, seq) = if index > 2 { (200, index) } else { (0, 0) };
         let transaction = Transaction { session, seq, acked: 0, caller: Caller::root(), must_see: 0, op: Some(op) };
         let mut changes = Vec::new();
-        namespace.apply(&transaction, Hlc(index * 100), &mut changes).into_result().expect("succeeds");
+        namespace.apply(&transaction, Hlc(index * 100), &mut changes, &NoReadSet).into_result().expect("succeeds");
         old.add(LogIndex(index), changes.iter().filter(|change| change.key[0] != LINKS).cloned().collect());
         new.add(LogIndex(index), changes);
     }

@@ -2,7 +2,9 @@
 
 use frieze_wire::frame::Holds;
 use frieze_wire::holding::Recalls;
-use frieze_wire::message::{Attr, ListReply};
+use frieze_wire::message::{Access, Attr, GetXattr, ListReply, ReadLink};
+use frieze_wire::timeline::Deleted;
+use frieze_wire::txn::Link;
 
 use super::*;
 
@@ -52,28 +54,85 @@ fn listed(answer: Option<Answer>) -> Option<Attr> {
     entries.into_iter().next().and_then(|entry| entry.attr)
 }
 
-/// A believer that was granted what `/d/f` is like, with a question for recalls waiting, and the life it knows.
-fn believer(machine: &Machine, engine: &Arc<Engine>) -> (Served, u64, u64) {
-    let mut believer = machine.connect(engine.clone(), Caller::root());
-    believer.open_session();
-    let hello = believer.wait_for_recalls(0, 0);
-    let life = believer.recalled(hello).expect("told at once the first time").life;
-    let question = believer.wait_for_recalls(0, life);
-    let stat = Request::Stat(Stat { target: Target::path("/d/f"), view: View::NOW });
-    let id = believer.send_asking(stat);
-    believer.answer(id).expect("answered at once").0.expect("is there");
-    (believer, question, life)
+/// A session that caches what it has looked at, and keeps a question for recalls waiting.
+struct Believer {
+    served: Served,
+    question: u64,
+    life: u64,
+}
+
+impl Believer {
+    fn new(machine: &Machine, engine: &Arc<Engine>) -> Believer {
+        let mut served = machine.connect(engine.clone(), Caller::root());
+        served.open_session();
+        let hello = served.wait_for_recalls(0, 0);
+        let life = served.recalled(hello).expect("told at once the first time").life;
+        let question = served.wait_for_recalls(0, life);
+        Believer { served, question, life }
+    }
+
+    /// Caches what there is, or that there is nothing.
+    fn look(&mut self, target: Target) {
+        let id = self.served.send_asking(Request::Stat(Stat { target, view: View::NOW }));
+        self.served.answer(id).expect("answered at once").0.map(drop).unwrap_or_default();
+    }
+
+    /// Hears what it must not use any more, and drops it.
+    fn forget(&mut self) {
+        let mut told = self.served.recalled(self.question);
+        assert!(told.is_some(), "there is something to tell");
+        // What one change takes may be told in several parts.
+        while let Some(recall) = told {
+            self.question = self.served.wait_for_recalls(recall.number, self.life);
+            told = self.served.recalled(self.question);
+        }
+    }
+}
+
+/// As a mount asks: a directory and a name in it.
+fn named(served: &mut Served, directory: &str, name: &str) -> Target {
+    let base = served.stat(directory, View::NOW).expect("is there").attr.inode;
+    Target { base, path: name.into(), follow: false }
+}
+
+fn stat(path: &str) -> Request {
+    Request::Stat(Stat { target: Target::path(path), view: View::NOW })
+}
+
+fn make(path: &str, kind: MakeKind) -> Op {
+    Op::Make(Make { target: Target::path(path), mode: 0o644, or_open: false, kind: Some(kind) })
+}
+
+fn remove(path: &str, directory: bool) -> Op {
+    Op::Remove(Remove { target: Target::path(path), directory })
+}
+
+/// `/d` with a file `f` in it, a file `/other`, and the symbolic link `/l` to `/d`.
+fn tree(machine: &Machine) -> Served {
+    let mut writer = machine.serve();
+    writer.mkdir("/d");
+    writer.make("/d/f");
+    writer.make("/other");
+    writer.txn(make("/l", MakeKind::Symlink(b"/d".into()))).expect("makes");
+    writer
+}
+
+impl Served {
+    /// Asks for a change, and does not wait for it.
+    fn change(&mut self, op: Op) -> u64 {
+        self.open_session();
+        self.seq += 1;
+        self.send(Request::Txn(Txn { durability: 0, op: Some(op) }), &[], self.seq)
+    }
 }
 
 #[test]
 fn a_listing_tells_of_a_change_to_an_entry_when_all_others_have_forgotten() {
     let machine = Machine::new();
-    let mut writer = machine.serve();
-    writer.mkdir("/d");
-    writer.make("/d/f");
-    let engine = writer.engine.clone();
-    let (mut believer, question, life) = believer(&machine, &engine);
-    let mut reader = machine.connect(engine, Caller::root());
+    let mut writer = tree(&machine);
+    let mut believer = Believer::new(&machine, &writer.engine);
+    believer.look(Target::path("/d/f"));
+    let mut reader = machine.connect(writer.engine.clone(), Caller::root());
 
     let changed = writer.change_mode("/d/f", 0o600);
     assert!(writer.answer(changed).is_none(), "the believer may still show the old mode");
@@ -82,8 +141,123 @@ fn a_listing_tells_of_a_change_to_an_entry_when_all_others_have_forgotten() {
     let with_attributes = reader.send(list(true), &[], 0);
     assert!(reader.answer(with_attributes).is_none(), "the listing shows the new mode");
 
-    let recall = believer.recalled(question).expect("there is something to tell");
-    believer.wait_for_recalls(recall.number, life);
+    believer.forget();
     assert_eq!(listed(reader.answer(with_attributes)).expect("answered").mode & 0o777, 0o600);
     writer.answer(changed).expect("answered").0.expect("changed");
+}
+
+#[test]
+fn an_answer_by_path_tells_of_a_new_name_on_the_way_when_all_others_have_forgotten_that_it_was_absent() {
+    let machine = Machine::new();
+    let mut writer = tree(&machine);
+    let mut believer = Believer::new(&machine, &writer.engine);
+    believer.look(named(&mut writer, "/d", "x"));
+    let mut reader = machine.connect(writer.engine.clone(), Caller::root());
+    reader.open_session();
+    let made = writer.change(make("/d/x", MakeKind::File(false)));
+    assert!(writer.answer(made).is_none(), "the believer may still say that it is absent");
+
+    let (target, view) = (Target::path("/d/x"), View::NOW);
+    let open = Open { target: target.clone(), view, read: true, write: false, made_at: 0 };
+    let questions = [
+        stat("/d/x"),
+        stat("/l/x"),
+        stat("/d/x/below"),
+        list(false),
+        Request::Open(open),
+        Request::Access(Access { target: target.clone(), view, mask: 0 }),
+        Request::ReadLink(ReadLink { target: target.clone(), view }),
+        Request::GetXattr(GetXattr { target: target.clone(), view, name: Vec::new() }),
+        Request::Log(Log { target: target.clone(), view, after: 0, count_max: 0 }),
+        Request::Deleted(Deleted { target: Target::path("/d"), view, after: Vec::new(), count_max: 0 }),
+    ];
+    let mut waiting = Vec::new();
+    for question in questions {
+        let id = reader.send(question.clone(), &[], 0);
+        assert!(reader.answer(id).is_none(), "{question:?} tells that it is there");
+        waiting.push((id, None));
+    }
+    let rename = Rename { from: Target::path("/other"), to: target.clone(), flags: 1 };
+    let link = Link { file: Target::path("/other"), name: target.clone() };
+    let changes = [
+        (make("/d/x", MakeKind::File(false)), Reason::Exists),
+        (make("/l/x", MakeKind::Directory(true)), Reason::Exists),
+        (Op::Rename(rename), Reason::Exists),
+        (Op::Link(link), Reason::Exists),
+        (remove("/d/x", true), Reason::NotDirectory),
+        (remove("/d", true), Reason::NotEmpty),
+    ];
+    for (change, refusal) in changes {
+        let id = reader.change(change.clone());
+        assert!(reader.answer(id).is_none(), "{change:?} is refused, which tells that it is there");
+        waiting.push((id, Some(refusal)));
+        let again = reader.send(Request::Txn(Txn { durability: 0, op: Some(change.clone()) }), &[], reader.seq);
+        assert!(reader.answer(again).is_none(), "{change:?} is refused again, in the same words");
+        waiting.push((again, Some(refusal)));
+    }
+    for apart in [stat("/other"), stat("/l")] {
+        let id = reader.send(apart, &[], 0);
+        reader.answer(id).expect("answered at once: nothing on the way has changed").0.expect("is there");
+    }
+
+    believer.forget();
+    for (id, refusal) in waiting {
+        let answer = reader.answer(id).expect("answered").0;
+        assert!(refusal.is_none_or(|reason| answer.is_err_and(|fault| fault.reason == reason)));
+    }
+    writer.answer(made).expect("answered").0.expect("made");
+}
+
+#[test]
+fn an_answer_by_path_tells_that_a_name_on_the_way_is_gone_when_all_others_have_forgotten_it() {
+    let machine = Machine::new();
+    let mut writer = tree(&machine);
+    let mut believer = Believer::new(&machine, &writer.engine);
+    writer.mkdir("/d/s");
+    writer.make("/d/s/f");
+    believer.look(named(&mut writer, "/d", "s"));
+    let mut reader = machine.connect(writer.engine.clone(), Caller::root());
+    let rename = Rename { from: Target::path("/d/s"), to: Target::path("/d/t"), flags: 0 };
+    let renamed = writer.change(Op::Rename(rename));
+    assert!(writer.answer(renamed).is_none(), "the believer may still show the old name");
+
+    let asked =
+        [stat("/d/s/f"), stat("/l/s/f"), stat("/d/t/f"), stat("/d/s")].map(|question| reader.send(question, &[], 0));
+    let removed = reader.change(remove("/d/s/f", false));
+    for id in asked {
+        assert!(reader.answer(id).is_none(), "it tells where the directory is, or is not");
+    }
+    assert!(reader.answer(removed).is_none(), "so does a refusal");
+
+    believer.forget();
+    let found = asked.map(|id| reader.answer(id).expect("answered").0.map_err(|fault| fault.reason).is_ok());
+    assert_eq!(found, [false, false, true, false]);
+    let refused = reader.answer(removed).expect("answered").0.unwrap_err();
+    assert_eq!(refused.reason, Reason::NotFound);
+    writer.answer(renamed).expect("answered").0.expect("renamed");
+}
+
+#[test]
+fn an_answer_tells_of_the_mode_of_a_directory_on_the_way_when_all_others_have_forgotten_the_old_one() {
+    let machine = Machine::new();
+    let mut writer = tree(&machine);
+    let mut believer = Believer::new(&machine, &writer.engine);
+    believer.look(Target::path("/d"));
+    let someone = Caller { uid: 1000, gid: 1000, groups: Vec::new() };
+    let mut reader = machine.connect(writer.engine.clone(), someone);
+    let mut root = machine.connect(writer.engine.clone(), Caller::root());
+    let closed = writer.change_mode("/d", 0o700);
+    assert!(writer.answer(closed).is_none(), "the believer may still show the old mode");
+
+    let asked = reader.send(stat("/d/f"), &[], 0);
+    let removed = reader.change(remove("/d/f", false));
+    assert!(reader.answer(asked).is_none() && reader.answer(removed).is_none(), "both tell that it is closed");
+    let unmoved = root.send(stat("/d/f"), &[], 0);
+    root.answer(unmoved).expect("the superuser learns nothing of modes").0.expect("is there");
+
+    believer.forget();
+    for id in [asked, removed] {
+        assert_eq!(reader.answer(id).expect("answered").0.unwrap_err().reason, Reason::AccessDenied);
+    }
+    writer.answer(closed).expect("answered").0.expect("changed");
 }

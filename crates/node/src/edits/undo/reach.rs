@@ -49,10 +49,10 @@ impl Engine {
         if target.base == InodeId::ROOT.0 && target.path.iter().all(|&byte| byte == b'/') {
             return Ok(reach);
         }
-        let now = self.resolve(principal, target, Some(upto));
+        let now = self.resolve_at(principal, target, upto);
         let then = match after {
             Hlc::ZERO => Err(Reason::NotFound.into()),
-            after => self.resolve(principal, target, Some(after)),
+            after => self.resolve_at(principal, target, after),
         };
         let found = match (now, then) {
             (Err(fault), _) if fault.reason != Reason::NotFound => return Err(fault),
