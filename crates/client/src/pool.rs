@@ -22,6 +22,8 @@ pub(crate) struct Pool {
 #[derive(Debug, Default)]
 struct State {
     idle: Vec<Connection>,
+    /// Calls that wait for a place: waking nobody would be a system call, too.
+    waiting: usize,
     /// Idle and borrowed, those being opened included.
     open: usize,
     /// Rises when the connections of before are believed dead.
@@ -76,7 +78,9 @@ impl Pool {
             if left == 0 {
                 return Err(NoPlace::Busy);
             }
+            state.waiting += 1;
             state = wait(&self.freed, state, Duration::from_nanos(left));
+            state.waiting -= 1;
         }
     }
 
@@ -134,8 +138,11 @@ impl Place<'_> {
             return; // the place is given back by drop
         }
         state.idle.push(connection);
+        let is_awaited = state.waiting > 0;
         drop(state);
-        self.pool.freed.notify_one();
+        if is_awaited {
+            self.pool.freed.notify_one();
+        }
         std::mem::forget(self); // the place stays with the idle connection
     }
 
