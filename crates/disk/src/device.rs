@@ -87,6 +87,13 @@ pub trait DiskFile: Send + Sync {
     /// `InputOutput`.
     fn read_at(&self, offset: u64, into: &mut [u8]) -> Result<usize>;
 
+    /// As [`DiskFile::read_at`], but what lies on the medium, not a copy of it in memory, and without pushing other copies
+    /// out of memory. What was written before is seen. Cheapest where offset and length are multiples of [`PAGE_BYTES`].
+    ///
+    /// # Errors
+    /// `InputOutput`.
+    fn read_medium_at(&self, offset: u64, into: &mut [u8]) -> Result<usize>;
+
     /// Gives back the space of the whole pages of [`PAGE_BYTES`] within `offset..offset + len`, which read as zero from then
     /// on; the rest of the range stays. Returns how many bytes the device has more than before: none for what was given back
     /// already. A loss of power before the next [`DiskFile::sync`] may bring old bytes back.

@@ -6,14 +6,14 @@
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{IoSlice, Read, Write};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use rustix::fs::{AtFlags, CWD, Dir, FallocateFlags, FileType, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 
-use crate::device::{LOCK_NAME, check_name, pages_within};
+use crate::device::{LOCK_NAME, PAGE_BYTES, check_name, pages_within};
 use crate::{Disk, DiskFile, Error, Op, Result, Space};
 
 /// How a directory is used as a device.
@@ -47,6 +47,8 @@ struct OpenFile {
     inode: u64,
     sync_failed: FailedFiles,
     used_bytes: Arc<Mutex<u64>>,
+    /// The same file without the page cache; `None` where the file system has no such thing.
+    direct: OnceLock<Option<OwnedFd>>,
 }
 
 /// Inode numbers of files whose sync has failed, on any handle.
@@ -117,6 +119,7 @@ impl FileDisk {
             inode: stat.st_ino,
             sync_failed,
             used_bytes: Arc::clone(&self.used_bytes),
+            direct: OnceLock::new(),
         }))
     }
 
@@ -246,18 +249,28 @@ impl DiskFile for OpenFile {
     }
 
     fn read_at(&self, offset: u64, into: &mut [u8]) -> Result<usize> {
-        let mut done = 0;
-        while done < into.len() {
-            let rest = &mut into[done..];
-            let read = rustix::io::pread(&self.fd, rest, offset + done as u64);
-            match read {
-                Ok(0) => break,
-                Ok(count) => done += count,
-                Err(Errno::INTR) => {}
-                Err(errno) => return Err(io(Op::Read, &self.name)(errno)),
+        read_all(&self.fd, offset, into, 1).map_err(io(Op::Read, &self.name))
+    }
+
+    fn read_medium_at(&self, offset: u64, into: &mut [u8]) -> Result<usize> {
+        let Some(direct) = self.direct.get_or_init(|| open_direct(&self.fd).ok()) else {
+            return self.read_at(offset, into);
+        };
+        // The kernel moves whole pages to aligned memory, or nothing.
+        let start = offset / PAGE_BYTES * PAGE_BYTES;
+        let skip = (offset - start) as usize;
+        let len = (skip + into.len()).next_multiple_of(PAGE_BYTES as usize);
+        let mut pages = vec![0u8; len + PAGE_BYTES as usize];
+        let aligned = pages.as_ptr().align_offset(PAGE_BYTES as usize);
+        match read_all(direct, start, &mut pages[aligned..aligned + len], SECTOR_BYTES) {
+            Ok(read) => {
+                let found = read.saturating_sub(skip).min(into.len());
+                into[..found].copy_from_slice(&pages[aligned + skip..aligned + skip + found]);
+                Ok(found)
             }
+            Err(Errno::INVAL) => self.read_at(offset, into),
+            Err(errno) => Err(io(Op::Read, &self.name)(errno)),
         }
-        Ok(done)
     }
 
     fn punch(&self, offset: u64, len: u64) -> Result<u64> {
@@ -295,6 +308,29 @@ impl DiskFile for OpenFile {
 /// Bytes that a file takes on its file system; `st_blocks` counts 512 of them, whatever a block is.
 fn allocated(stat: &rustix::fs::Stat) -> u64 {
     stat.st_blocks as u64 * 512
+}
+
+/// Reads until `into` is full, or the file ends: at 0 bytes, or at a part of a sector.
+fn read_all(fd: &OwnedFd, offset: u64, into: &mut [u8], sector_bytes: usize) -> std::result::Result<usize, Errno> {
+    let mut done = 0;
+    while done < into.len() {
+        match rustix::io::pread(fd, &mut into[done..], offset + done as u64) {
+            Ok(0) => break,
+            Ok(count) => done += count,
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno),
+        }
+        if !done.is_multiple_of(sector_bytes) {
+            break;
+        }
+    }
+    Ok(done)
+}
+
+/// The same file once more, past the page cache.
+fn open_direct(fd: &OwnedFd) -> std::result::Result<OwnedFd, Errno> {
+    let path = format!("/proc/self/fd/{}", fd.as_raw_fd());
+    retry(|| rustix::fs::openat(CWD, &path, OFlags::RDONLY | OFlags::CLOEXEC | OFlags::DIRECT, Mode::empty()))
 }
 
 fn open_directory(path: &Path) -> std::result::Result<OwnedFd, Errno> {
@@ -365,6 +401,8 @@ fn io(op: Op, name: &str) -> impl Fn(Errno) -> Error {
     move |errno| Error::Io { op, name: name.to_owned(), errno }
 }
 
+/// Every direct read ends at a multiple of it, but at the end of the file.
+const SECTOR_BYTES: usize = 512;
 const MAKING_NAME: &str = ".making";
 const FILE_FLAGS: OFlags = OFlags::RDWR.union(OFlags::CLOEXEC).union(OFlags::NOFOLLOW);
 

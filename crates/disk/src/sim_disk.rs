@@ -68,6 +68,8 @@ struct SimFile {
     /// Pages whose space was given back, until they are written again.
     holes: BTreeSet<u64>,
     sync_failed: bool,
+    /// Sectors that cannot be read.
+    unreadable: BTreeSet<u64>,
 }
 
 type Sector = Box<[u8; SECTOR_BYTES]>;
@@ -167,6 +169,18 @@ impl SimDisk {
         if let Some(unsynced) = file.unsynced.get_mut(&sector) {
             unsynced.before.get_or_insert_with(blank)[within] ^= 1 << bit;
         }
+        Ok(())
+    }
+
+    /// Lets the sectors of these bytes of a file fail every read with an input/output error until they are written again,
+    /// as a worn medium does.
+    ///
+    /// # Errors
+    /// `NotFound`.
+    pub fn wear_out(&self, name: &str, bytes: std::ops::Range<u64>) -> Result<()> {
+        let mut state = self.state();
+        let id = *state.names.get(name).ok_or_else(|| io(Op::Open, name, Errno::NOENT))?;
+        state.file(id).unreadable.extend(sectors_of(bytes.start, bytes.end - bytes.start));
         Ok(())
     }
 
@@ -302,8 +316,16 @@ impl DiskFile for SimHandle {
     fn read_at(&self, offset: u64, into: &mut [u8]) -> Result<usize> {
         let mut state = self.alive(Op::Read)?;
         let len = (into.len() as u64).min(self.len.saturating_sub(offset)) as usize;
-        state.file(self.id).read(offset, &mut into[..len]);
+        let file = state.file(self.id);
+        if len > 0 && file.unreadable.range(sectors_of(offset, len as u64)).next().is_some() {
+            return Err(io(Op::Read, &self.name, Errno::IO));
+        }
+        file.read(offset, &mut into[..len]);
         Ok(len)
+    }
+
+    fn read_medium_at(&self, offset: u64, into: &mut [u8]) -> Result<usize> {
+        self.read_at(offset, into)
     }
 
     fn punch(&self, offset: u64, len: u64) -> Result<u64> {
@@ -451,6 +473,7 @@ impl SimFile {
         let mut done = 0;
         while done < bytes.len() {
             let (sector, within, len) = piece(offset + done as u64, bytes.len() - done);
+            self.unreadable.remove(&sector);
             self.writes += 1;
             let order = self.writes;
             let current = self.sectors.get(&sector);
@@ -512,6 +535,11 @@ impl std::fmt::Debug for SimDisk {
 fn piece(offset: u64, len: usize) -> (u64, usize, usize) {
     let within = (offset % SECTOR_BYTES as u64) as usize;
     (offset / SECTOR_BYTES as u64, within, len.min(SECTOR_BYTES - within))
+}
+
+/// The sectors that `len` bytes from `offset` lie in.
+fn sectors_of(offset: u64, len: u64) -> std::ops::Range<u64> {
+    offset / SECTOR_BYTES as u64..(offset + len).div_ceil(SECTOR_BYTES as u64)
 }
 
 fn blank() -> Sector {

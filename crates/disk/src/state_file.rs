@@ -5,7 +5,7 @@
 //! reserved when it is made, so a full disk does not stop it.
 //! Leaves to others: what the bytes mean.
 //!
-//! Two slots of 4096 bytes; a write goes to the slot that does not hold the newest record. Little-endian:
+//! Two slots, of 4096 bytes unless the record was made with larger ones; a write goes to the slot that does not hold the newest record. Little-endian:
 //!
 //! | offset in slot | bytes | field |
 //! |---|---|---|
@@ -25,6 +25,7 @@ use crate::{Disk, DiskFile, Error, Result};
 pub struct StateFile {
     name: String,
     file: Arc<dyn DiskFile>,
+    slot_bytes: usize,
     newest: Mutex<Newest>,
 }
 
@@ -39,18 +40,30 @@ impl StateFile {
     /// # Errors
     /// `Corrupt` if both slots were written and neither is whole; that no crash can leave. `NoSpace`, `InputOutput`.
     pub fn open_or_create(disk: &dyn Disk, name: &str) -> Result<StateFile> {
+        StateFile::open_or_create_sized(disk, name, SLOT_BYTES)
+    }
+
+    /// As [`StateFile::open_or_create`]; one that is made can hold records of up to `slot_bytes` (4 KiB to 1 MiB) less 20.
+    ///
+    /// # Errors
+    /// As [`StateFile::open_or_create`].
+    pub fn open_or_create_sized(disk: &dyn Disk, name: &str, slot_bytes: usize) -> Result<StateFile> {
+        let lengths = SLOT_BYTES..=SLOT_BYTES_MAX;
+        assert!(lengths.contains(&slot_bytes), "slots of {slot_bytes} bytes, not of {lengths:?}");
         let file = match disk.open(name) {
             Ok(file) => file,
             Err(error) if error.reason() == frieze_base::Reason::NotFound => {
-                disk.create(name, 2 * SLOT_BYTES as u64)?
+                disk.create(name, 2 * slot_bytes as u64)?
             }
             Err(error) => return Err(error),
         };
+        // What was made is as long as its slots say; a file that was cut is read as far as it goes.
+        let slot_bytes = usize::try_from(file.len()? / 2).unwrap_or(SLOT_BYTES).clamp(SLOT_BYTES, SLOT_BYTES_MAX);
         // Also of a file that was there: a process that died may have left name and record in the page cache only, and
         // what is read from here on has to stay.
         file.sync()?;
         disk.sync_dir()?;
-        let slots = [read_slot(&*file, 0)?, read_slot(&*file, 1)?];
+        let slots = [read_slot(&*file, 0, slot_bytes)?, read_slot(&*file, 1, slot_bytes)?];
         if slots.iter().all(|slot| matches!(slot, Slot::Torn)) {
             return Err(Error::Corrupt { name: name.to_owned(), what: "neither of its two slots is whole".to_owned() });
         }
@@ -62,7 +75,7 @@ impl StateFile {
                 newest = Newest { generation, payload: Some(payload) };
             }
         }
-        Ok(StateFile { name: name.to_owned(), file, newest: Mutex::new(newest) })
+        Ok(StateFile { name: name.to_owned(), file, slot_bytes, newest: Mutex::new(newest) })
     }
 
     /// The newest record; `None` if there never was one.
@@ -73,20 +86,25 @@ impl StateFile {
     /// Replaces the record. Durable on return.
     ///
     /// # Errors
-    /// `InvalidArgument` above [`STATE_BYTES_MAX`]. After `InputOutput` the old or the new record is there, and the
+    /// `InvalidArgument` above [`StateFile::bytes_max`]. After `InputOutput` the old or the new record is there, and the
     /// file accepts no more.
     pub fn write(&self, payload: &[u8]) -> Result<()> {
-        if payload.len() > STATE_BYTES_MAX {
-            let (bytes, bytes_max) = (payload.len(), STATE_BYTES_MAX);
+        if payload.len() > self.bytes_max() {
+            let (bytes, bytes_max) = (payload.len(), self.bytes_max());
             return Err(Error::StateTooLarge { name: self.name.clone(), bytes, bytes_max });
         }
         let mut newest = self.newest.lock().unwrap_or_else(PoisonError::into_inner);
         let generation = newest.generation + 1;
         let header = header(generation, payload);
-        self.file.write_at(generation % 2 * SLOT_BYTES as u64, &[&header, payload])?;
+        self.file.write_at(generation % 2 * self.slot_bytes as u64, &[&header, payload])?;
         self.file.sync()?;
         *newest = Newest { generation, payload: Some(payload.to_vec()) };
         Ok(())
+    }
+
+    /// Largest record that it holds, in bytes.
+    pub fn bytes_max(&self) -> usize {
+        self.slot_bytes - HEADER_BYTES
     }
 }
 
@@ -102,19 +120,19 @@ enum Slot {
     Whole { generation: u64, payload: Vec<u8> },
 }
 
-fn read_slot(file: &dyn DiskFile, slot: u64) -> Result<Slot> {
-    let mut bytes = vec![0u8; SLOT_BYTES];
-    let read = file.read_at(slot * SLOT_BYTES as u64, &mut bytes)?;
+fn read_slot(file: &dyn DiskFile, slot: u64, slot_bytes: usize) -> Result<Slot> {
+    let mut bytes = vec![0u8; slot_bytes];
+    let read = file.read_at(slot * slot_bytes as u64, &mut bytes)?;
     if bytes.iter().all(|&byte| byte == 0) {
         return Ok(Slot::Blank);
     }
-    if read < SLOT_BYTES {
+    if read < slot_bytes {
         return Ok(Slot::Torn);
     }
     let word = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
     let generation = u64::from(word(8)) | u64::from(word(12)) << 32;
     let len = word(4) as usize;
-    if bytes[..4] != MAGIC || len > STATE_BYTES_MAX {
+    if bytes[..4] != MAGIC || len > slot_bytes - HEADER_BYTES {
         return Ok(Slot::Torn);
     }
     let payload = &bytes[HEADER_BYTES..HEADER_BYTES + len];
@@ -136,9 +154,11 @@ fn header(generation: u64, payload: &[u8]) -> [u8; HEADER_BYTES] {
     bytes
 }
 
-/// Largest record, in bytes.
+/// Largest record of [`StateFile::open_or_create`], in bytes.
 pub const STATE_BYTES_MAX: usize = SLOT_BYTES - HEADER_BYTES;
 const SLOT_BYTES: usize = 4096;
+/// A write of it is still one transfer.
+const SLOT_BYTES_MAX: usize = 1 << 20;
 const HEADER_BYTES: usize = 20;
 const MAGIC: [u8; 4] = *b"FRZS";
 

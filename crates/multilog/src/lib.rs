@@ -21,6 +21,7 @@
 //! read of a past state is as fast as the second (see the `index` module).
 
 mod bury;
+mod check;
 mod error;
 mod index;
 mod log;
@@ -30,6 +31,7 @@ mod recover;
 mod segment;
 
 pub use bury::{Grave, Sealed};
+pub use check::{Checked, Content, Damage, DamageKind, SegmentBytes, Unread};
 pub use error::Error;
 pub use index::UserCut;
 pub use log::{ChainState, MultiLog, Settings, Stats, Tail};

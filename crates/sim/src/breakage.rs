@@ -206,6 +206,10 @@ impl DiskFile for LyingFile {
         self.0.read_at(offset, into)
     }
 
+    fn read_medium_at(&self, offset: u64, into: &mut [u8]) -> Result<usize> {
+        self.0.read_medium_at(offset, into)
+    }
+
     fn punch(&self, offset: u64, len: u64) -> Result<u64> {
         self.0.punch(offset, if self.1 == Lie::Holes { len + HOLE_TOO_LONG_BYTES } else { len })
     }

@@ -229,3 +229,17 @@ fn two_processes_cannot_hold_one_directory() {
     drop(disk);
     assert!(held(&lock).unwrap().success());
 }
+
+#[test]
+fn what_lies_on_the_medium_is_what_was_written_wherever_a_read_begins() {
+    let (_dir, disk) = new_disk();
+    let len = 3 * 4096 + 700;
+    let file = disk.create("a", len as u64).unwrap();
+    let bytes: Vec<u8> = (0..len).map(|i| (i * 7 % 251) as u8).collect();
+    file.write_at(0, &[&bytes]).unwrap();
+    for (from, want) in [(0, len), (1, 10), (4095, 2), (4096, 4096), (5000, len), (len - 1, 1), (len, 5)] {
+        let mut found = vec![0xee; want];
+        let read = file.read_medium_at(from as u64, &mut found).unwrap();
+        assert_eq!(found[..read], bytes[from..len.min(from + want)], "{want} bytes from {from}");
+    }
+}

@@ -247,3 +247,20 @@ fn errors_are_those_of_a_real_device() {
     let beyond = disk.open("a").unwrap().write_at(510, &[b"abc"]).unwrap_err();
     assert_eq!(beyond.to_string(), "cannot write 3 bytes at 510 of a: it was created with 512 bytes");
 }
+
+#[test]
+fn a_worn_sector_fails_every_read_of_it_until_it_is_written() {
+    let disk = with_file(1, 4);
+    let file = disk.open("a").unwrap();
+    disk.wear_out("a", 600..601).unwrap();
+    let mut bytes = [0; 512];
+    for (at, fails) in [(0, false), (1, true), (511, true), (512, true), (1023, true), (1024, false)] {
+        let read = file.read_at(at, &mut bytes);
+        assert_eq!(read.is_err(), fails, "at {at}");
+        assert_eq!(file.read_medium_at(at, &mut bytes), read);
+    }
+    assert_eq!(file.read_at(600, &mut bytes).unwrap_err().reason(), Reason::InputOutput);
+    file.write_at(700, &[b"x"]).unwrap();
+    assert_eq!(file.read_at(600, &mut bytes), Ok(512));
+    assert!(disk.wear_out("b", 0..1).is_err());
+}

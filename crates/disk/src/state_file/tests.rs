@@ -32,6 +32,19 @@ fn the_largest_record_fits_and_one_byte_more_is_refused() {
 }
 
 #[test]
+fn a_record_of_larger_slots_is_read_back_whoever_opens_it() {
+    let disk = SimDisk::new(1);
+    let large = StateFile::open_or_create_sized(&disk, "bound", 64 << 10).unwrap();
+    let record = vec![7; large.bytes_max()];
+    assert_eq!(record.len(), (64 << 10) - HEADER_BYTES);
+    for fill in [1, 2, 3] {
+        large.write(&vec![fill; record.len()]).unwrap();
+    }
+    assert!(large.write(&[0].repeat(record.len() + 1)).is_err());
+    assert_eq!(reopened(&disk).read(), Some(vec![3; record.len()]));
+}
+
+#[test]
 fn a_torn_slot_gives_the_record_before_it() {
     let disk = SimDisk::new(1);
     let state = reopened(&disk);

@@ -1,5 +1,6 @@
 //! The multi-log through its public interface, on files in memory.
 
+mod check;
 mod cost;
 mod golden;
 mod model;

@@ -1,0 +1,411 @@
+//! Checking that a segment still holds what was written to it.
+//!
+//! Guarantees: every byte that a record, a header or a footer takes is looked at, buried records left out; damage is
+//! named as closely as the checksums can tell: the blocks of the record that it hit. Nothing is changed.
+//! Leaves to others: reading, at which rate, and where space was given back (`node`), names of files (`namespace`).
+//!
+//! # The algorithm
+//! The footer, or for a segment without one the log in memory, says which records lie where. Each is compared with what
+//! lies there: its header byte for byte, its block checksums by the header's checksum, its payload by those. Where no
+//! footer can be read, headers lead from one to the next, and behind a damaged one the next sound one is searched for.
+
+use std::collections::BTreeMap;
+
+use frieze_base::{Crc, Fault, SegmentId, crc32c};
+
+use crate::log::MultiLog;
+use crate::record::{self, Header, RECORD_HEADER_BYTES, RecordMeta, begins_record, blocks, payload_at, record_bytes};
+use crate::segment::{SEGMENT_HEADER_BYTES, SegmentHeader, SegmentState, TRAILER_BYTES, Trailer};
+
+/// What the log says that a segment holds.
+#[derive(Clone, Debug)]
+pub struct Content {
+    header: SegmentHeader,
+    end: u64,
+    records: u64,
+    /// The records' headers, where no footer has them yet.
+    entries: Option<Vec<u8>>,
+}
+
+/// The bytes of the segment that is checked.
+pub trait SegmentBytes {
+    /// `len` bytes from `offset`, fewer where the file ends. At most as many as a record's header and checksums take, or a
+    /// block of it.
+    ///
+    /// # Errors
+    /// [`Unread`].
+    fn bytes(&mut self, offset: u64, len: usize) -> Result<&[u8], Unread>;
+}
+
+/// Why bytes were not read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unread {
+    /// The check is to end here.
+    Stop,
+    /// The device cannot read them: damage like any other.
+    Failed(Fault),
+}
+
+/// What was hit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u32)]
+pub enum DamageKind {
+    /// Bytes of a file: they cannot be read.
+    Data = 1,
+    /// A record's header or its checksums. Blocks whose checksums are whole can be read; without the footer the record
+    /// could not be found.
+    Header = 2,
+    /// The segment's own header: its copy in the footer is used.
+    SegmentHeader = 3,
+    /// The footer: the records themselves are read at the next start.
+    Footer = 4,
+    /// Records that no footer names: which ones, nobody can tell.
+    Records = 5,
+}
+
+/// A damaged place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Damage {
+    /// What was hit.
+    pub kind: DamageKind,
+    /// The segment.
+    pub segment: SegmentId,
+    /// First damaged byte of the segment, as closely as a checksum tells.
+    pub at: u64,
+    /// Bytes from there on that may be damaged.
+    pub len: u64,
+    /// The record that was hit, if it was one.
+    pub record: Option<RecordMeta>,
+    /// Of data: where the damage begins in the payload.
+    pub skip: u32,
+    /// What the device said, where it could not read.
+    pub unread: Option<Fault>,
+}
+
+/// What a check has looked at.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Checked {
+    /// Records found where they should be, whole or not; buried ones are not counted.
+    pub records: u64,
+}
+
+impl Content {
+    /// Length of the segment in bytes.
+    pub fn bytes(&self) -> u64 {
+        self.header.bytes
+    }
+
+    /// End of its last record.
+    pub fn end(&self) -> u64 {
+        self.end
+    }
+
+    /// True if the segment takes no more records and its footer was handed out.
+    pub fn is_sealed(&self) -> bool {
+        self.entries.is_none()
+    }
+
+    /// Checks the segment; `skip` are stretches of buried records: first byte and end. Tells each damage to `out`, in the
+    /// order of the segment but for the footer, which comes first.
+    ///
+    /// # Errors
+    /// [`Unread::Stop`] as `source` gave it; nothing else.
+    ///
+    /// # Cost
+    /// Reads all that is stored, footers twice, and no memory that grows with it.
+    pub fn check(
+        &self,
+        skip: &BTreeMap<u64, u64>,
+        source: &mut dyn SegmentBytes,
+        out: &mut dyn FnMut(Damage),
+    ) -> Result<Checked, Unread> {
+        let mut check = Check { content: self, skip, source, out, checked: Checked::default() };
+        let named = match &self.entries {
+            Some(entries) => Named::Here(entries),
+            None => check.footer()?.map_or(Named::Nowhere, Named::InFooter),
+        };
+        check.segment_header()?;
+        match named {
+            Named::Nowhere => check.walk()?,
+            named => check.compare(&named)?,
+        }
+        Ok(check.checked)
+    }
+}
+
+impl MultiLog {
+    /// The first segment after `after` in the order of the log; `SegmentId(0)` is before the first.
+    pub fn segment_after(&self, after: SegmentId) -> Option<SegmentId> {
+        let at = self.segments.partition_point(|segment| segment.header.id <= after);
+        self.segments.get(at).map(|segment| segment.header.id)
+    }
+
+    /// Bytes of header, records and footer of a segment, without what is free in it.
+    pub fn stored_bytes(&self, id: SegmentId) -> u64 {
+        let Ok(at) = self.segments.binary_search_by_key(&id, |segment| segment.header.id) else { return 0 };
+        self.segments[at].end
+    }
+
+    /// What a segment holds now, to be checked. `None` if there is no such segment.
+    ///
+    /// # Cost
+    /// For a segment without its last footer, a copy of its records' headers.
+    pub fn content(&self, id: SegmentId) -> Option<Content> {
+        let segment = &self.segments[self.segments.binary_search_by_key(&id, |segment| segment.header.id).ok()?];
+        let entries = (segment.state != SegmentState::Closed).then(|| segment.entries.clone());
+        Some(Content { header: segment.header, end: segment.end, records: segment.records, entries })
+    }
+}
+
+/// Where the headers of a segment's records are named.
+enum Named<'a> {
+    Here(&'a [u8]),
+    /// In the footer, from this byte of the segment on.
+    InFooter(u64),
+    Nowhere,
+}
+
+/// One check.
+struct Check<'a> {
+    content: &'a Content,
+    skip: &'a BTreeMap<u64, u64>,
+    source: &'a mut dyn SegmentBytes,
+    out: &'a mut dyn FnMut(Damage),
+    checked: Checked,
+}
+
+impl Check<'_> {
+    /// Where the footer's record headers begin, if the footer is whole.
+    fn footer(&mut self) -> Result<Option<u64>, Unread> {
+        let Content { header, end, records, .. } = *self.content;
+        let entries_len = records * RECORD_HEADER_BYTES as u64;
+        let trailer_at = header.bytes - TRAILER_BYTES as u64;
+        let footer_at = trailer_at - entries_len;
+        let trailer = match self.whole(trailer_at, TRAILER_BYTES)? {
+            Ok(bytes) => Trailer::decode(bytes).ok_or(None),
+            Err(fault) => Err(fault),
+        };
+        let fits = |trailer: &Trailer| trailer.header == header && (trailer.records, trailer.end) == (records, end);
+        let trailer = trailer.and_then(|trailer| if fits(&trailer) { Ok(trailer) } else { Err(None) });
+        let mut found = Err(None);
+        match trailer {
+            Err(unread) => self.tell(DamageKind::Footer, trailer_at, TRAILER_BYTES as u64, unread),
+            Ok(trailer) => {
+                let mut crc = Crc::default();
+                let mut at = footer_at;
+                found = loop {
+                    if at == trailer_at {
+                        break if crc.value() == trailer.entries_crc { Ok(()) } else { Err(None) };
+                    }
+                    let len = (trailer_at - at).min(FOOTER_STEP_BYTES as u64);
+                    match self.whole(at, len as usize)? {
+                        Ok(bytes) => crc.update(bytes),
+                        Err(unread) => break Err(unread),
+                    }
+                    at += len;
+                };
+                if let Err(unread) = &found {
+                    self.tell(DamageKind::Footer, footer_at, entries_len, unread.clone());
+                }
+            }
+        }
+        Ok(found.is_ok().then_some(footer_at))
+    }
+
+    fn segment_header(&mut self) -> Result<(), Unread> {
+        let expected = self.content.header.encode();
+        let unread = match self.whole(0, SEGMENT_HEADER_BYTES)? {
+            Ok(bytes) if *bytes == expected => return Ok(()),
+            Ok(_) => None,
+            Err(unread) => unread,
+        };
+        self.tell(DamageKind::SegmentHeader, 0, SEGMENT_HEADER_BYTES as u64, unread);
+        Ok(())
+    }
+
+    /// Compares every record with what is named of it.
+    fn compare(&mut self, named: &Named<'_>) -> Result<(), Unread> {
+        let mut at = SEGMENT_HEADER_BYTES as u64;
+        for number in 0..self.content.records {
+            let from = number * RECORD_HEADER_BYTES as u64;
+            let entry = match named {
+                Named::Here(entries) => entries.get(from as usize..).and_then(<[u8]>::first_chunk).copied(),
+                Named::InFooter(footer_at) => match self.whole(footer_at + from, RECORD_HEADER_BYTES)? {
+                    Ok(bytes) => bytes.first_chunk().copied(),
+                    Err(_) => None,
+                },
+                Named::Nowhere => None,
+            };
+            let Some((entry, header)) = entry.and_then(|entry| Some((entry, Header::decode(&entry)?))) else {
+                // It was whole a moment ago.
+                self.tell(DamageKind::Records, at, self.content.end.saturating_sub(at), None);
+                return Ok(());
+            };
+            let end = at + record_bytes(header.meta.payload_len(), header.block_bytes);
+            if !self.is_buried(at) {
+                self.record(at, &entry, &header)?;
+                self.checked.records += 1;
+            }
+            at = end;
+        }
+        if at != self.content.end {
+            let (low, high) = (at.min(self.content.end), at.max(self.content.end));
+            self.tell(DamageKind::Records, low, high - low, None);
+        }
+        Ok(())
+    }
+
+    /// Goes from header to header, where nothing names the records.
+    fn walk(&mut self) -> Result<(), Unread> {
+        let end = self.content.end;
+        let mut at = SEGMENT_HEADER_BYTES as u64;
+        let mut lost: Option<(u64, Option<Fault>)> = None;
+        while at < end {
+            if let Some(buried_end) = self.buried_end(at) {
+                at = buried_end;
+                continue;
+            }
+            let head = self.whole(at, RECORD_HEADER_BYTES)?;
+            let head = head.map(|bytes| bytes.first_chunk::<RECORD_HEADER_BYTES>().copied());
+            let found = match head {
+                Ok(Some(entry)) if begins_record(&entry, self.content.header.id) => self.sound_header(at, &entry)?,
+                _ => None,
+            };
+            match found {
+                Some((entry, header)) => {
+                    if let Some((from, unread)) = lost.take() {
+                        self.tell(DamageKind::Records, from, at - from, unread);
+                    }
+                    self.record(at, &entry, &header)?;
+                    self.checked.records += 1;
+                    at += record_bytes(header.meta.payload_len(), header.block_bytes);
+                }
+                None => {
+                    let unread = head.err().flatten();
+                    // What cannot be read is passed over in larger steps.
+                    let step = if unread.is_some() { UNREAD_STEP_BYTES } else { 1 };
+                    lost.get_or_insert((at, unread));
+                    at = (at + step).min(end);
+                }
+            }
+        }
+        if let Some((from, unread)) = lost {
+            self.tell(DamageKind::Records, from, end - from, unread);
+        }
+        Ok(())
+    }
+
+    /// A record header whose checksum is right.
+    fn sound_header(
+        &mut self,
+        at: u64,
+        entry: &[u8; RECORD_HEADER_BYTES],
+    ) -> Result<Option<([u8; RECORD_HEADER_BYTES], Header)>, Unread> {
+        let segment = self.content.header;
+        let Some(header) = Header::decode(entry) else { return Ok(None) };
+        let end = at + record_bytes(header.meta.payload_len(), header.block_bytes);
+        if header.block_bytes != segment.block_bytes || end > self.content.end {
+            return Ok(None);
+        }
+        let array = 4 * blocks(header.meta.payload_len(), header.block_bytes) as usize;
+        let Ok(bytes) = self.whole(at + RECORD_HEADER_BYTES as u64, array)? else { return Ok(None) };
+        let sound = record::checksum(segment.id, segment.tag, entry, bytes) == header.crc;
+        let mut entry = *entry;
+        entry[record::CRC_AT..].fill(0);
+        Ok(sound.then_some((entry, header)))
+    }
+
+    /// Checks the record at `at`, whose header should be `entry`.
+    fn record(&mut self, at: u64, entry: &[u8; RECORD_HEADER_BYTES], header: &Header) -> Result<(), Unread> {
+        let segment = self.content.header;
+        let meta = &header.meta;
+        let (payload_len, block_bytes) = (meta.payload_len(), header.block_bytes);
+        let head_len = payload_at(payload_len, block_bytes);
+        let head = match self.whole(at, head_len as usize)? {
+            Ok(bytes) => {
+                let (found, array) = bytes.split_at(RECORD_HEADER_BYTES);
+                let found: &[u8; RECORD_HEADER_BYTES] = found.try_into().expect("split there");
+                let sound = found[..record::CRC_AT] == entry[..record::CRC_AT]
+                    && record::checksum(segment.id, segment.tag, found, array) == record::word(found, record::CRC_AT);
+                Ok((array.to_vec(), sound))
+            }
+            Err(unread) => Err(unread),
+        };
+        let damage = |kind, at, len, skip, unread| Damage {
+            kind,
+            segment: segment.id,
+            at,
+            len,
+            record: Some(meta.clone()),
+            skip,
+            unread,
+        };
+        let array = match head {
+            Ok((array, sound)) => {
+                if !sound {
+                    (self.out)(damage(DamageKind::Header, at, head_len, 0, None));
+                }
+                array
+            }
+            Err(unread) => {
+                // Without its checksums nothing of it can be read.
+                (self.out)(damage(DamageKind::Header, at, head_len, 0, unread.clone()));
+                if payload_len > 0 {
+                    (self.out)(damage(DamageKind::Data, at + head_len, payload_len.into(), 0, unread));
+                }
+                return Ok(());
+            }
+        };
+        let mut bad: Option<(u32, u32, Option<Fault>)> = None;
+        for (index, crc) in array.as_chunks().0.iter().enumerate() {
+            let from = index as u32 * block_bytes;
+            let upto = payload_len.min(from.saturating_add(block_bytes));
+            let unread = match self.whole(at + head_len + u64::from(from), (upto - from) as usize)? {
+                Ok(bytes) if crc32c(bytes) == u32::from_le_bytes(*crc) => {
+                    if let Some((from, upto, unread)) = bad.take() {
+                        let (start, len) = (at + head_len + u64::from(from), u64::from(upto - from));
+                        (self.out)(damage(DamageKind::Data, start, len, from, unread));
+                    }
+                    continue;
+                }
+                Ok(_) => None,
+                Err(unread) => unread,
+            };
+            bad = Some(bad.map_or((from, upto, unread.clone()), |(from, _, before)| (from, upto, before.or(unread))));
+        }
+        if let Some((from, upto, unread)) = bad {
+            let (start, len) = (at + head_len + u64::from(from), u64::from(upto - from));
+            (self.out)(damage(DamageKind::Data, start, len, from, unread));
+        }
+        Ok(())
+    }
+
+    fn is_buried(&self, at: u64) -> bool {
+        self.buried_end(at).is_some()
+    }
+
+    /// End of the stretch of buried records that `at` lies in.
+    fn buried_end(&self, at: u64) -> Option<u64> {
+        self.skip.range(..=at).next_back().map(|(_, &end)| end).filter(|&end| at < end)
+    }
+
+    /// All `len` bytes from `at`, or what the device said; `None` if the file ends before.
+    fn whole(&mut self, at: u64, len: usize) -> Result<Result<&[u8], Option<Fault>>, Unread> {
+        match self.source.bytes(at, len) {
+            Ok(bytes) if bytes.len() == len => Ok(Ok(bytes)),
+            Ok(_) => Ok(Err(None)),
+            Err(Unread::Failed(fault)) => Ok(Err(Some(fault))),
+            Err(Unread::Stop) => Err(Unread::Stop),
+        }
+    }
+
+    fn tell(&mut self, kind: DamageKind, at: u64, len: u64, unread: Option<Fault>) {
+        let segment = self.content.header.id;
+        (self.out)(Damage { kind, segment, at, len, record: None, skip: 0, unread });
+    }
+}
+
+/// Read of a footer at a time.
+const FOOTER_STEP_BYTES: usize = 64 << 10;
+/// What cannot be read is passed over by this much: a page.
+const UNREAD_STEP_BYTES: u64 = 4096;
