@@ -3,6 +3,7 @@
 //! Paths and instants stay text in this module: they are checked by `path` and `past`, whose words are clearer than
 //! those of a parser.
 
+mod care;
 mod files;
 mod instants;
 mod sharing;
@@ -14,6 +15,7 @@ use std::path::PathBuf;
 use clap::parser::ValueSource;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
+pub(crate) use care::Scrub;
 pub(crate) use files::{Cat, Cp, Du, Get, Ln, Ls, Mkdir, Mv, Put, Rm, Stat};
 pub(crate) use instants::{Now, Snapshot, Time};
 pub(crate) use sharing::{CloneTree, Forget, Restore, Undo};
@@ -180,6 +182,7 @@ pub(crate) enum Command {
     Time(Time),
     Sync(Sync),
     Status(Status),
+    Scrub(Scrub),
     Bench(Bench),
 }
 
@@ -300,7 +303,7 @@ pub(crate) struct Umount {
 /// Show how the server is.
 ///
 /// Prints its health, the error bound of its clock, which instants can be read (earliest to stable), what is not yet
-/// on stable storage, space, and intervals that a crash lost. Exits with 1 if it is not healthy.
+/// on stable storage, space, damage that a scrub has found, and intervals that a crash lost. Exits with 1 if it is not healthy.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
@@ -310,7 +313,7 @@ Examples:
 JSON: health, healthy, fenced, server, software, cluster, uptime_ms, clock_error_us, newest, newest_time, earliest,
 earliest_time, stable, stable_time, durable, durable_time, dirty_bytes, dirty_age_ms, capacity_bytes, free_bytes,
 log_bytes, forgotten_bytes, forgotten_waiting_bytes, index_bytes, records, inodes, sessions, connections,
-metalog_index, resident_bytes, resident_bytes_peak, cpu_ns, last_whole, last_whole_time, gaps (a list of from, from_time, to, to_time).")]
+metalog_index, resident_bytes, resident_bytes_peak, cpu_ns, damaged, scrubbed, scrubbed_time, last_whole, last_whole_time, gaps (a list of from, from_time, to, to_time).")]
 pub(crate) struct Status {}
 
 /// Measure the file system beside the machine's own ceiling.

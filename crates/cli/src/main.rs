@@ -22,6 +22,7 @@ mod past;
 mod path;
 mod progress;
 mod run;
+mod scrub;
 mod serve;
 mod server;
 mod sharing;
@@ -92,6 +93,7 @@ fn run(cli: Cli) -> Result<()> {
         Command::Time(command) => server::time(&mut run, command),
         Command::Sync(args) => server::sync(&mut run, args),
         Command::Status(_) => server::status(&mut run),
+        Command::Scrub(args) => scrub::scrub(&mut run, args),
         Command::Bench(args) => bench::bench(&mut run, args),
     };
     match done {
@@ -154,6 +156,7 @@ impl Command {
             Command::Time(_) => "time",
             Command::Sync(_) => "sync",
             Command::Status(_) => "status",
+            Command::Scrub(_) => "scrub",
             Command::Bench(_) => "bench",
         }
     }

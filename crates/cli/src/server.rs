@@ -101,6 +101,9 @@ fn status_to_json(server: &str, status: &StatusReply, healthy: bool) -> Value {
         "resident_bytes": status.resident_bytes,
         "resident_bytes_peak": status.resident_bytes_peak,
         "cpu_ns": status.cpu_ns,
+        "damaged": status.damaged,
+        "scrubbed": known(status.scrubbed).map(stamp),
+        "scrubbed_time": known(status.scrubbed).map(time),
         "last_whole": known(status.last_whole).map(stamp),
         "last_whole_time": known(status.last_whole).map(time),
         "gaps": gaps,
@@ -145,6 +148,13 @@ fn status_table(server: &str, status: &StatusReply) -> Table {
             bytes => format!(", {} of it not given back yet", format::size(bytes)),
         };
         row("forgotten", format!("{} of the history{waiting}", format::size(status.forgotten_bytes)));
+    }
+    if status.scrub_all_bytes > 0 {
+        let (done, all) = (status.scrub_done_bytes, status.scrub_all_bytes);
+        row("scrub", format!("under way, {} of {} looked at", format::size(done), format::size(all)));
+    }
+    if status.scrubbed != 0 {
+        row("scrubbed", at(status.scrubbed));
     }
     row("files", format!("{} inodes", status.inodes));
     row(

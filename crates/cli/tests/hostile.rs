@@ -22,6 +22,8 @@ mod full;
 mod raw;
 #[path = "hostile/requests.rs"]
 mod requests;
+#[path = "hostile/scrub.rs"]
+mod scrub;
 
 use frieze_client::{Client, CreateMode, OpenFlags, Target};
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use frieze_base::SessionId;
 use frieze_hlc::{Hlc, Instant, ZonePolicy};
 use frieze_wire::message::{HelloReply, Now, NowReply, Reply, Request, Snapshot, Snapshots, Status, StatusReply};
+use frieze_wire::scrub::{Scrub, ScrubAction, ScrubReply};
 use frieze_wire::txn::{DeleteSnapshot, MakeSnapshot, Op};
 
 use crate::call::Shared;
@@ -105,6 +106,20 @@ impl Client {
         match self.0.query(None, Request::Status(Status {}))? {
             Reply::Status(reply) => Ok(reply),
             other => Err(self.0.unexpected("the status", &other)),
+        }
+    }
+
+    /// Begins or ends a scrub of everything stored, or neither, and tells how far it is and what is damaged.
+    /// `bytes_per_s` is for one that begins: at most so many; 0 for the server's setting. Where one is under way, starting
+    /// gives it that rate.
+    ///
+    /// # Errors
+    /// `Refused` with `NotPermitted` for whoever is not an administrator; as any call.
+    pub fn scrub(&self, action: ScrubAction, bytes_per_s: u64, with_findings: bool) -> Result<ScrubReply, Error> {
+        let ask = Scrub { action: action.into(), bytes_per_s, with_findings };
+        match self.0.query(None, Request::Scrub(ask))? {
+            Reply::Scrub(reply) => Ok(reply),
+            other => Err(self.0.unexpected("a scrub", &other)),
         }
     }
 

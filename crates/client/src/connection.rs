@@ -169,6 +169,7 @@ pub(crate) fn name_of(reply: &Reply) -> &'static str {
         Reply::Deleted(_) => "names that went",
         Reply::Sessions(_) => "sessions",
         Reply::Usage(_) => "what history takes",
+        Reply::Scrub(_) => "a scrub",
     }
 }
 

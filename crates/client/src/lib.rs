@@ -53,6 +53,7 @@ pub use frieze_wire::message::{
     Answered, Attr, DirEntry, Durability, FileKind, HelloReply, ListReply, LogReply, NowReply, Snapshot, StatReply,
     StatusReply, TxnReply, Version, VersionKind, View, WriteReply,
 };
+pub use frieze_wire::scrub::{Finding, FindingKind, ScrubAction, ScrubReply, ScrubState};
 pub use frieze_wire::timeline::{
     DeletedReply, DiffReply, Difference, Gone, LastSeenReply, SessionInfo, Side, Span, StoryReply, UsageReply,
 };

@@ -39,6 +39,8 @@ pub(crate) struct Device {
     dirty_bytes: AtomicU64,
     /// Bytes appended since the last checkpoint of the open segment.
     since_checkpoint: AtomicU64,
+    /// Appends and reads so far.
+    served: AtomicU64,
 }
 
 #[derive(Default)]
@@ -185,6 +187,7 @@ impl Device {
             spare: Mutex::new(spare),
             dirty_bytes: AtomicU64::new(0),
             since_checkpoint: AtomicU64::new(0),
+            served: AtomicU64::new(0),
         };
         Ok(Recovered { device, end: report.end, newest, notes })
     }
@@ -212,6 +215,7 @@ impl Device {
         payloads: &[&[u8]],
         block_crcs: &[Vec<u32>],
     ) -> Result<LogPosition, Fault> {
+        self.served.fetch_add(1, Ordering::Relaxed);
         let lens: Vec<u32> = metas.iter().map(|meta| meta.payload_len()).collect();
         let placed = self.log.write().unwrap_or_else(PoisonError::into_inner).place(&lens);
         let written = self.write_group(&placed, metas, payloads, block_crcs);
@@ -322,6 +326,7 @@ impl Device {
         out: &mut [u8],
         scratch: &mut Vec<u8>,
     ) -> Result<u32, Fault> {
+        self.served.fetch_add(1, Ordering::Relaxed);
         let mut crc = 0;
         for piece in pieces {
             let from = (piece.at - start) as usize;
@@ -469,6 +474,19 @@ impl Device {
             self.dirty.lock().unwrap_or_else(PoisonError::into_inner).segments.insert(seal.segment);
         }
         Ok(())
+    }
+
+    /// The file of a segment, to be looked at as it lies on the medium.
+    ///
+    /// # Errors
+    /// `Corrupt` if it is missing.
+    pub(crate) fn medium(&self, segment: SegmentId) -> Result<Arc<dyn DiskFile>, Fault> {
+        self.file(segment)
+    }
+
+    /// Appends and reads so far: while it rises, somebody waits for this device.
+    pub(crate) fn served(&self) -> u64 {
+        self.served.load(Ordering::Relaxed)
     }
 
     /// Length of a segment in bytes.

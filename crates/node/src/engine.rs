@@ -27,6 +27,7 @@ use crate::identity::Identity;
 use crate::locks::Locks;
 use crate::meta::MetaPlane;
 use crate::reclaim::Reclaim;
+use crate::scrub::Scrub;
 use crate::session::{Conn, KeyRight, Principal, Sessions};
 use crate::settings::Settings;
 use crate::store::VersionStore;
@@ -96,6 +97,9 @@ pub struct Engine {
     pub(crate) caching: Arc<Caching>,
     pub(crate) locks: Mutex<Locks>,
     pub(crate) reclaim: Reclaim,
+    pub(crate) scrub: Scrub,
+    /// The user that the server runs as.
+    pub(crate) owner_uid: u32,
     /// Held by edits while they are planned and run, and by a forgetting against them.
     pub(crate) forgetting: RwLock<()>,
     pub(crate) mint: Mint,
@@ -281,6 +285,7 @@ impl Engine {
             Request::Deleted(ask) => self.deleted(principal, &ask).map(Reply::Deleted),
             Request::Sessions(ask) => self.list_sessions(&ask).map(Reply::Sessions),
             Request::Usage(ask) => self.usage(principal, &ask).map(Reply::Usage),
+            Request::Scrub(ask) => self.scrub_asked(principal, &ask).map(Reply::Scrub),
         })
     }
 

@@ -295,7 +295,7 @@ impl Engine {
     }
 
     /// The path of an inode at the first of these instants at which it had one.
-    fn path_of(&self, id: InodeId, instants: &[Hlc]) -> Result<Vec<u8>, Fault> {
+    pub(crate) fn path_of(&self, id: InodeId, instants: &[Hlc]) -> Result<Vec<u8>, Fault> {
         if id == InodeId::ROOT {
             return Ok(b"/".to_vec());
         }

@@ -32,6 +32,7 @@ mod plugin;
 mod punch;
 mod reading;
 mod reclaim;
+mod scrub;
 mod seen;
 mod serve;
 mod session;

@@ -40,6 +40,8 @@ pub(crate) struct Reclaim {
     state: Mutex<State>,
     /// Everything is to be looked at again: after a start, or when a snapshot went.
     wanted: AtomicBool,
+    /// Everything was looked at since the start: every grave is known.
+    known: AtomicBool,
     /// How often that was put off, since edits were under way.
     put_off: AtomicU32,
     buried_bytes: AtomicU64,
@@ -123,6 +125,11 @@ impl Reclaim {
         self.wanted.store(true, Ordering::Release);
     }
 
+    /// True once everything that was forgotten before this start has been found again.
+    pub(crate) fn is_known(&self) -> bool {
+        self.known.load(Ordering::Acquire)
+    }
+
     /// How far a forgetting has come.
     pub(crate) fn progress(&self) -> &Progress {
         &self.progress
@@ -158,6 +165,11 @@ impl State {
             }
             runs.insert(start, end);
         }
+    }
+
+    /// Stretches of a segment without a record that stays: first byte and end.
+    pub(crate) fn graves_in(&self, segment: SegmentId) -> BTreeMap<u64, u64> {
+        self.graves.get(&segment).cloned().unwrap_or_default()
     }
 
     /// Why space cannot be given back, if it cannot.
@@ -370,6 +382,7 @@ impl Engine {
             self.meta.namespace().horizons().clone()
         };
         if horizons.is_empty() {
+            self.reclaim.known.store(true, Ordering::Release);
             return Ok(());
         }
         let needs = self.needs(&horizons)?;
@@ -378,6 +391,7 @@ impl Engine {
             self.bury(&mut state, id, &dead);
         }
         self.reclaim.note(&state);
+        self.reclaim.known.store(true, Ordering::Release);
         self.give_back(&mut state).map(drop)
     }
 }

@@ -36,6 +36,8 @@ use crate::store::LsmStore;
 const STACK_BYTES: usize = 512 << 10;
 /// How often clocks and sessions are looked after.
 const TEND_EVERY_NS: u64 = 500_000_000;
+/// How soon a scrub that is asked for begins.
+const SCRUB_LOOK_EVERY: Duration = Duration::from_millis(100);
 /// Directory of the namespace's store within the data directory.
 const STORE_DIRECTORY: &str = "namespace";
 /// Socket within the data directory.
@@ -57,6 +59,8 @@ struct Shared {
     wake: Arc<Wake>,
     /// What the thread that gives back waits on between two looks.
     rest: Arc<Wake>,
+    /// What the thread that scrubs waits on between two reads.
+    breath: Arc<Wake>,
     stopping: AtomicBool,
     connections: Arc<AtomicU64>,
     connections_max: u64,
@@ -123,6 +127,7 @@ impl Server {
             engine,
             wake,
             rest: Arc::default(),
+            breath: Arc::default(),
             stopping: AtomicBool::new(false),
             connections,
             connections_max,
@@ -136,6 +141,10 @@ impl Server {
         threads.push(spawn("reclaim", {
             let shared = shared.clone();
             move || reclaim_loop(&shared)
+        })?);
+        threads.push(spawn("scrub", {
+            let shared = shared.clone();
+            move || scrub_loop(&shared)
         })?);
         for listener in &listeners {
             let (shared, listener) = (shared.clone(), listener.clone());
@@ -173,6 +182,7 @@ impl Server {
         }
         self.shared.wake.wake();
         self.shared.rest.wake();
+        self.shared.breath.wake();
         for thread in self.threads.drain(..) {
             if thread.join().is_err() {
                 error!("a server thread panicked");
@@ -234,6 +244,24 @@ fn reclaim_loop(shared: &Shared) {
         }
         said = found;
         shared.rest.wait(Duration::from_nanos(TEND_EVERY_NS));
+    }
+}
+
+/// Looks at everything stored, when somebody asks for it.
+fn scrub_loop(shared: &Shared) {
+    let goes_on = |wait: Duration| {
+        if !wait.is_zero() {
+            shared.breath.wait(wait);
+        }
+        !shared.stopping.load(Ordering::Acquire)
+    };
+    let mut said = None;
+    while goes_on(SCRUB_LOOK_EVERY) {
+        let found = shared.engine.scrub(&goes_on).err();
+        if let Some(fault) = found.as_ref().filter(|fault| said.as_ref() != Some(*fault)) {
+            warn!("scrubbing failed: {fault}");
+        }
+        said = found;
     }
 }
 

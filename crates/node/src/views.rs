@@ -486,12 +486,16 @@ impl Engine {
             (gaps, identity.cluster_id(), identity.last_whole)
         });
         let failure = self.durability.failure();
+        let (damaged, scrubbed, scrub_done) = self.scrub.summary();
+        let (scrub_done_bytes, scrub_all_bytes) =
+            scrub_done.map_or((0, 0), |done| (done, self.stored_bytes().max(done).max(1)));
         let (forgotten_bytes, forgotten_waiting_bytes) = self.reclaim.bytes();
         let (forgetting_looked_at, forgetting_to_look_at) = self.reclaim.progress().now();
         let words = match (&failure, &health.fenced, self.durability.store_trouble()) {
             (Some(fault), _, _) => format!("read-only after a failed flush: {}", fault.message),
             (None, Some(fence), _) => format!("fenced, reads only: {fence}"),
             (None, None, Some(fault)) => format!("names are kept in memory and in the metalog only: {}", fault.message),
+            (None, None, None) if damaged > 0 => damaged_words(damaged),
             (None, None, None) => "healthy".to_owned(),
         };
         StatusReply {
@@ -525,6 +529,15 @@ impl Engine {
             forgotten_waiting_bytes,
             forgetting_looked_at,
             forgetting_to_look_at,
+            damaged,
+            scrubbed: scrubbed.0,
+            scrub_done_bytes,
+            scrub_all_bytes,
         }
     }
+}
+
+fn damaged_words(damaged: u64) -> String {
+    let places = if damaged == 1 { "1 place".to_owned() } else { format!("{damaged} places") };
+    format!("stored data is damaged in {places}, which are not given out: `frieze scrub --status` names them")
 }

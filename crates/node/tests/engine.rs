@@ -12,6 +12,8 @@ mod intervals;
 mod races;
 #[path = "engine/rows.rs"]
 mod rows;
+#[path = "engine/scrub.rs"]
+mod scrub;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};

@@ -277,6 +277,9 @@ pub enum Request {
     /// Bytes of now and of history.
     #[prost(message, tag = "65")]
     Usage(Usage),
+    /// What is damaged.
+    #[prost(message, tag = "100")]
+    Scrub(crate::scrub::Scrub),
 }
 
 /// Body of a request frame.
@@ -288,7 +291,7 @@ pub struct RequestBody {
     /// What is asked.
     #[prost(
         oneof = "Request",
-        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 40, 50, 51, 52, 53, 60, 61, 62, 63, 64, 65, 70, 71, 72, 73, 74"
+        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 40, 50, 51, 52, 53, 60, 61, 62, 63, 64, 65, 70, 71, 72, 73, 74, 100"
     )]
     pub request: Option<Request>,
 }
@@ -374,6 +377,9 @@ pub enum Reply {
     /// To [`Usage`].
     #[prost(message, tag = "65")]
     Usage(UsageReply),
+    /// To [`Request::Scrub`].
+    #[prost(message, tag = "100")]
+    Scrub(crate::scrub::ScrubReply),
 }
 
 /// Body of a reply frame.
@@ -382,7 +388,7 @@ pub struct ReplyBody {
     /// The answer.
     #[prost(
         oneof = "Reply",
-        tags = "1, 2, 4, 5, 6, 9, 10, 11, 13, 14, 15, 16, 17, 18, 40, 50, 51, 52, 60, 61, 62, 63, 64, 65, 70, 74"
+        tags = "1, 2, 4, 5, 6, 9, 10, 11, 13, 14, 15, 16, 17, 18, 40, 50, 51, 52, 60, 61, 62, 63, 64, 65, 70, 74, 100"
     )]
     pub reply: Option<Reply>,
 }

@@ -17,6 +17,7 @@ use frieze_wire::forget::{Forget, ForgetReply, Forgotten, ForgottenFile, Horizon
 use frieze_wire::frame::{BODY_BYTES_MAX, PAYLOAD_BYTES_MAX, PROTOCOL_VERSION};
 use frieze_wire::holding::*;
 use frieze_wire::message::*;
+use frieze_wire::scrub::*;
 use frieze_wire::timeline::*;
 use frieze_wire::txn::*;
 use frieze_wire::{FRAME_HEADER_BYTES, FrameHeader, FrameKind, Holds};
@@ -231,6 +232,10 @@ fn requests() -> Vec<(&'static str, Request)> {
         ("clone", Request::Clone(CloneTree { source: file(), at: AT, target: file(), dry_run: true })),
         ("restore", Request::Restore(Restore { target: file(), at: AT, delete: true, dry_run: true })),
         ("forget", Request::Forget(Forget { target: file(), before: AT, dry_run: true })),
+        (
+            "scrub",
+            Request::Scrub(Scrub { action: ScrubAction::Start as i32, bytes_per_s: 64 << 20, with_findings: true }),
+        ),
         (
             "undo",
             Request::Undo(Undo {
@@ -470,6 +475,10 @@ fn replies() -> Vec<(&'static str, Reply)> {
                 forgotten_waiting_bytes: 28,
                 forgetting_looked_at: 29,
                 forgetting_to_look_at: 30,
+                damaged: 100,
+                scrubbed: 101,
+                scrub_done_bytes: 102,
+                scrub_all_bytes: 103,
                 log_bytes: 10,
                 records: 11,
                 inodes: 12,
@@ -505,6 +514,36 @@ fn replies() -> Vec<(&'static str, Reply)> {
                 left: 10,
                 trouble: "t".into(),
                 repeated: true,
+            }),
+        ),
+        (
+            "scrub",
+            Reply::Scrub(ScrubReply {
+                state: ScrubState::Finished as i32,
+                started: AT,
+                ended: AT + 1,
+                done_bytes: 4,
+                all_bytes: 5,
+                records: 6,
+                bytes_per_s: 7,
+                damaged: 8,
+                findings: vec![Finding {
+                    kind: FindingKind::Data as i32,
+                    segment: 2,
+                    at: 3,
+                    len: 4,
+                    path: b"/a/b".to_vec(),
+                    deleted: AT,
+                    inode: 77,
+                    start: 8,
+                    end: 9,
+                    from: AT - 2,
+                    until: AT - 1,
+                    found: AT,
+                    unread: "EIO".into(),
+                }],
+                finished: AT + 2,
+                trouble: "t".into(),
             }),
         ),
         (

@@ -13,17 +13,17 @@ use super::{check_well, get, put, server};
 use crate::support::served::Served;
 use crate::support::{Mount, client, scrambled};
 
-const SETTINGS: &str = "chunk_bytes = 65536\nsegment_bytes = 8388608\n";
+pub(super) const SETTINGS: &str = "chunk_bytes = 65536\nsegment_bytes = 8388608\n";
 /// Three files of it fill two segments and begin a third.
-const LEN: usize = 6 << 20;
+pub(super) const LEN: usize = 6 << 20;
 const PIECE: usize = 64 << 10;
 
-fn content(path: &str) -> Vec<u8> {
+pub(super) fn content(path: &str) -> Vec<u8> {
     scrambled(u64::from(path.as_bytes()[1]), LEN)
 }
 
 /// A server with the files `/a`, `/b` and `/c`, on stable storage.
-fn filled() -> Served {
+pub(super) fn filled() -> Served {
     let server = server(SETTINGS, "127.0.0.1:0");
     let client = client(&server.address);
     for path in ["/a", "/b", "/c"] {
@@ -38,7 +38,7 @@ fn filled() -> Served {
 }
 
 /// The segment file and the place in it that hold what `path` has at `offset`.
-fn place_of(server: &Served, path: &str, offset: usize) -> (PathBuf, usize) {
+pub(super) fn place_of(server: &Served, path: &str, offset: usize) -> (PathBuf, usize) {
     let needle = &content(path)[offset..offset + 32];
     for entry in fs::read_dir(server.data()).unwrap() {
         let file = entry.unwrap().path();
@@ -53,7 +53,7 @@ fn place_of(server: &Served, path: &str, offset: usize) -> (PathBuf, usize) {
     panic!("{path} at {offset} is in no segment");
 }
 
-fn flip_bit(server: &Served, path: &str, offset: usize) {
+pub(super) fn flip_bit(server: &Served, path: &str, offset: usize) {
     let (file, at) = place_of(server, path, offset);
     let file = OpenOptions::new().read(true).write(true).open(file).unwrap();
     let mut byte = [0];

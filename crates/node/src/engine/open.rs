@@ -20,6 +20,7 @@ use crate::identity::{FORMAT_VERSION, Identity, STATE_FILE};
 use crate::locks::Locks;
 use crate::meta::{MetaPlane, MetaReach};
 use crate::reclaim::Reclaim;
+use crate::scrub::Scrub;
 use crate::session::Sessions;
 use crate::settings::Settings;
 use crate::store::{VersionStore, Versions};
@@ -115,6 +116,7 @@ impl Engine {
         meta.watch(caching.clone());
         data.watch(caching.clone());
         let mint = Mint::new(identity.key());
+        let scrub = Scrub::open(seams.disk, &mut notes);
         let engine = Engine {
             settings,
             clock,
@@ -126,6 +128,8 @@ impl Engine {
             caching,
             locks: Mutex::new(locks),
             reclaim: Reclaim::default(),
+            scrub,
+            owner_uid: seams.owner.uid,
             forgetting: RwLock::default(),
             mint,
             process: seams.process,

@@ -97,6 +97,18 @@ pub struct StatusReply {
     /// How many there are to look at; 0 while they are still being found, or if nothing is being forgotten.
     #[prost(uint64, tag = "30")]
     pub forgetting_to_look_at: u64,
+    /// Places of the stored data known to be damaged.
+    #[prost(uint64, tag = "100")]
+    pub damaged: u64,
+    /// When everything stored was last scrubbed; 0 for never.
+    #[prost(uint64, tag = "101")]
+    pub scrubbed: u64,
+    /// While a scrub is under way: bytes looked at, and to look at.
+    #[prost(uint64, tag = "102")]
+    pub scrub_done_bytes: u64,
+    /// See `scrub_done_bytes`; 0 if none is.
+    #[prost(uint64, tag = "103")]
+    pub scrub_all_bytes: u64,
 }
 
 /// An interval whose unflushed records a crash lost.

@@ -1,0 +1,194 @@
+//! `scrub`: everything stored is read, and what is damaged is named.
+
+use std::time::Duration;
+
+use anyhow::{Error, Result};
+use frieze_base::Reason;
+use frieze_client::{Finding, FindingKind, Hlc, ScrubAction, ScrubReply, ScrubState};
+use serde_json::{Value, json};
+
+use crate::args::Scrub;
+use crate::failure::{self, Reported};
+use crate::format;
+use crate::progress::Progress;
+use crate::run::Run;
+
+/// `frieze scrub`.
+pub(crate) fn scrub(run: &mut Run, args: &Scrub) -> Result<()> {
+    scrub_as_asked(run, args).map_err(|error| match failure::fault_of(&error) {
+        // Who may is in the server's words only.
+        Some(fault) if fault.reason == Reason::NotPermitted => Error::msg(fault.message),
+        _ => error,
+    })
+}
+
+fn scrub_as_asked(run: &mut Run, args: &Scrub) -> Result<()> {
+    let client = run.client()?.clone();
+    let rate = u64::from(args.rate.unwrap_or(0)) << 20;
+    if args.stop {
+        client.scrub(ScrubAction::Stop, 0, false)?;
+    } else if !args.status {
+        client.scrub(ScrubAction::Start, rate, false)?;
+        if !args.background {
+            wait(run, &client)?;
+        }
+    }
+    let reply = client.scrub(ScrubAction::Look, 0, true)?;
+    if run.json() {
+        run.print(&to_json(&reply).to_string())?;
+    } else {
+        for finding in &reply.findings {
+            run.print(&line(finding))?;
+        }
+        words(&reply).iter().try_for_each(|line| run.print(line))?;
+    }
+    // Said already: a script sees it by the exit status.
+    if reply.damaged == 0 { Ok(()) } else { Err(Reported.into()) }
+}
+
+/// Waits until the server is done, and shows how far it is.
+fn wait(run: &mut Run, client: &frieze_client::Client) -> Result<()> {
+    run.show(Progress::bytes);
+    if run.is_shown() {
+        run.say("the server goes on if this command ends; `frieze scrub --stop` ends the scrub");
+    }
+    loop {
+        let reply = client.scrub(ScrubAction::Look, 0, false)?;
+        run.progress(|progress| progress.is_at(reply.done_bytes, reply.all_bytes));
+        if reply.state() != ScrubState::Running {
+            return Ok(());
+        }
+        std::thread::park_timeout(LOOK_EVERY);
+    }
+}
+
+/// How often the server is asked how far it is.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+
+fn line(finding: &Finding) -> String {
+    let at = |stamp: u64| format!("{} ({})", format::time_of(Hlc(stamp)), Hlc(stamp));
+    let place = format!("segment {} at byte {}", finding.segment, finding.at);
+    let unread = match finding.unread.as_str() {
+        "" => String::new(),
+        words => format!("; the device: {words}"),
+    };
+    if finding.path.is_empty() {
+        let what = match finding.kind() {
+            FindingKind::SegmentHeader => "the header of the segment, of which its footer has a copy".to_owned(),
+            FindingKind::Footer => {
+                "the footer of the segment: its writes can be read, and are found without it".to_owned()
+            }
+            _ => format!("{} of writes, and nothing tells of which files", format::size(finding.len)),
+        };
+        return format!("damaged: {what}; {place}{unread}");
+    }
+    let deleted = match finding.deleted {
+        0 => String::new(),
+        stamp => format!(" (deleted {})", format::time_of(Hlc(stamp))),
+    };
+    let path = format::printable(&finding.path);
+    let range = format!("bytes {}..{}", finding.start, finding.end);
+    let shown = match finding.until {
+        0 => format!("shown from {} until now", at(finding.from)),
+        until => format!("shown from {} to before {}", at(finding.from), at(until)),
+    };
+    let what = match finding.kind() {
+        FindingKind::Data => format!("{range} are damaged and cannot be read, {shown}"),
+        _ => format!("the header of a write of {range} is damaged, they can be read, {shown}"),
+    };
+    format!("{path}{deleted}: {what}; {place}{unread}")
+}
+
+/// The summary, a sentence a line.
+fn words(reply: &ScrubReply) -> Vec<String> {
+    let time = |stamp: u64| format::time_of(Hlc(stamp));
+    let looked_at =
+        format!("{} in {} looked at", format::size(reply.done_bytes), format::count(reply.records, "write"));
+    let mut lines = vec![match reply.state() {
+        ScrubState::Never => "nothing was ever scrubbed".to_owned(),
+        ScrubState::Running => {
+            let (all, rate) = (format::size(reply.all_bytes), format::size(reply.bytes_per_s));
+            format!("under way since {}: {looked_at} of {all}, at most {rate} a second", time(reply.started))
+        }
+        ScrubState::Stopped => format!("stopped at {}: {looked_at}", time(reply.ended)),
+        ScrubState::Finished => {
+            let took = Hlc(reply.ended).micros().saturating_sub(Hlc(reply.started).micros()) / 1000;
+            format!("finished at {}: {looked_at} in {}", time(reply.ended), format::duration_ms(took))
+        }
+    }];
+    if reply.finished != 0 && reply.state() != ScrubState::Finished {
+        lines.push(format!("everything was last looked at by {}", time(reply.finished)));
+    }
+    let unnamed = reply.damaged - (reply.findings.len() as u64).min(reply.damaged);
+    if unnamed > 0 {
+        lines.push(format!("{} more, too many to be remembered one by one", format::count(unnamed, "damaged place")));
+    }
+    lines.push(match reply.damaged {
+        0 => "no damage is known".to_owned(),
+        places => format!("{} known", format::count(places, "damaged place")),
+    });
+    if !reply.trouble.is_empty() {
+        lines.push(format!("findings are kept in memory only: {}", reply.trouble));
+    }
+    lines
+}
+
+fn to_json(reply: &ScrubReply) -> Value {
+    let stamp = |stamp: u64| (stamp != 0).then(|| Hlc(stamp).to_string());
+    let time = |stamp: u64| (stamp != 0).then(|| format::time_of(Hlc(stamp)));
+    let findings: Vec<Value> = reply.findings.iter().map(finding_to_json).collect();
+    json!({
+        "state": match reply.state() {
+            ScrubState::Never => "never",
+            ScrubState::Running => "running",
+            ScrubState::Stopped => "stopped",
+            ScrubState::Finished => "finished",
+        },
+        "started": stamp(reply.started),
+        "started_time": time(reply.started),
+        "ended": stamp(reply.ended),
+        "ended_time": time(reply.ended),
+        "done_bytes": reply.done_bytes,
+        "all_bytes": reply.all_bytes,
+        "records": reply.records,
+        "bytes_per_s": reply.bytes_per_s,
+        "finished": stamp(reply.finished),
+        "finished_time": time(reply.finished),
+        "damaged": reply.damaged,
+        "trouble": (!reply.trouble.is_empty()).then_some(&reply.trouble),
+        "findings": findings,
+    })
+}
+
+fn finding_to_json(finding: &Finding) -> Value {
+    let known = |stamp: u64| (stamp != 0).then_some(Hlc(stamp));
+    let text = |stamp: u64| known(stamp).map(|stamp| stamp.to_string());
+    let time = |stamp: u64| known(stamp).map(format::time_of);
+    let of_file = !finding.path.is_empty();
+    json!({
+        "kind": match finding.kind() {
+            FindingKind::None => "none",
+            FindingKind::Data => "data",
+            FindingKind::Header => "header",
+            FindingKind::SegmentHeader => "segment_header",
+            FindingKind::Footer => "footer",
+            FindingKind::Records => "records",
+        },
+        "path": of_file.then(|| String::from_utf8_lossy(&finding.path)),
+        "deleted": text(finding.deleted),
+        "deleted_time": time(finding.deleted),
+        "inode": of_file.then_some(finding.inode),
+        "start": of_file.then_some(finding.start),
+        "end": of_file.then_some(finding.end),
+        "from": text(finding.from),
+        "from_time": time(finding.from),
+        "until": text(finding.until),
+        "until_time": time(finding.until),
+        "segment": finding.segment,
+        "at": finding.at,
+        "len": finding.len,
+        "found": text(finding.found),
+        "found_time": time(finding.found),
+        "unread": (!finding.unread.is_empty()).then_some(&finding.unread),
+    })
+}
