@@ -27,6 +27,8 @@ pub(crate) struct Caching {
     core: Mutex<Core>,
     /// 0: no session caches anything. [`MANY`]: several do, or may. Else the only one that does.
     sole: AtomicU64,
+    /// The inode whose bytes are being published: nobody is granted it until they are. 0: none; [`MANY`]: several are.
+    publishing: AtomicU64,
 }
 
 const MANY: u64 = u64::MAX;
@@ -73,14 +75,16 @@ impl Caching {
         let mut grants = Grants::new(settings);
         grants.found(clock.reading().mono, found);
         let core = Core { grants, next: 1, polls: BTreeMap::new(), answers: BTreeMap::new(), effects: Vec::new() };
-        let caching = Caching { clock, life, core: Mutex::new(core), sole: AtomicU64::new(0) };
+        let caching =
+            Caching { clock, life, core: Mutex::new(core), sole: AtomicU64::new(0), publishing: AtomicU64::new(0) };
         caching.with(|_, _| {});
         caching
     }
 
     /// True if a session other than this one may cache something.
     pub(crate) fn is_watched(&self, by: SessionId) -> bool {
-        let sole = self.sole.load(Ordering::Acquire);
+        // In one order with `publishing`: whoever begins to cache is seen by who publishes, or sees it.
+        let sole = self.sole.load(Ordering::SeqCst);
         sole != 0 && sole != by.0
     }
 
@@ -102,6 +106,12 @@ impl Caching {
     pub(crate) fn give(&self, session: SessionId, key: Key) -> u16 {
         let at = self.now();
         let mut core = self.lock();
+        match self.publishing.load(Ordering::SeqCst) {
+            0 => {}
+            MANY => return 0,
+            inode if key == Key::inode(InodeId(inode)) => return 0,
+            _ => {}
+        }
         u16::try_from(core.grants.give(at, session, key) / 1_000_000).unwrap_or(u16::MAX)
     }
 
@@ -116,8 +126,24 @@ impl Caching {
         self.change(by, &keys);
     }
 
-    /// Bytes of a file are about to change, or just have.
-    pub(crate) fn written(&self, by: RequestKey, inode: InodeId) {
+    /// Bytes of a file are about to be seen by everybody: until the guard is dropped, when they are, nobody is granted the
+    /// state before. One thread at a time: the appender is held.
+    pub(crate) fn publish(&self, by: RequestKey, inode: InodeId) -> Publishing<'_> {
+        self.publishing.store(inode.0, Ordering::SeqCst);
+        self.written(by, inode);
+        Publishing(self)
+    }
+
+    /// As [`Caching::publish`], for writes that waited for the disk.
+    pub(crate) fn publish_all(&self, writes: impl Iterator<Item = (RequestKey, InodeId)>) -> Publishing<'_> {
+        self.publishing.store(MANY, Ordering::SeqCst);
+        for (by, inode) in writes {
+            self.written(by, inode);
+        }
+        Publishing(self)
+    }
+
+    fn written(&self, by: RequestKey, inode: InodeId) {
         if self.is_watched(by.0) {
             self.change(by, &[Key::inode(inode)]);
         }
@@ -224,7 +250,7 @@ impl Caching {
                 (Some(_), Some(_)) => MANY,
             };
             drop(sessions);
-            self.sole.store(sole, Ordering::Release);
+            self.sole.store(sole, Ordering::SeqCst);
             drop(core);
             for (header, to, recall) in told {
                 to.respond(&header, Ok(Reply::Recalls(self.reply(recall, lease_ns))), &[], 0);
@@ -246,6 +272,15 @@ impl Caching {
             files,
             locked,
         }
+    }
+}
+
+/// Bytes that are being published; see [`Caching::publish`].
+pub(crate) struct Publishing<'a>(&'a Caching);
+
+impl Drop for Publishing<'_> {
+    fn drop(&mut self) {
+        self.0.publishing.store(0, Ordering::SeqCst);
     }
 }
 

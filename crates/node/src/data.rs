@@ -128,6 +128,7 @@ pub(crate) struct Appender {
 /// A write whose parts are on their way.
 struct Group {
     request: (SessionId, Seq),
+    inode: InodeId,
     left: u8,
     chunk_bytes: u64,
     /// Up to where in the file it reaches.
@@ -209,20 +210,8 @@ impl DataPlane {
         let _ = self.caching.set(caching);
     }
 
-    /// Recalls once more before the answer: a disk that took long may have let others cache the file again.
-    fn recalling(&self, by: (SessionId, Seq), inode: InodeId, reply: WriteReply) -> WriteReply {
-        match self.caching.get().filter(|caching| caching.is_watched(by.0)).cloned() {
-            None => reply,
-            Some(caching) => Box::new(move |result| {
-                caching.written(by, inode);
-                reply(result);
-            }),
-        }
-    }
-
     /// Writes, and answers through `reply`: at once, or for `sync` when [`DataPlane::persisted`] covers it.
     pub(crate) fn write(&self, ask: WriteAsk<'_>, reply: WriteReply) {
-        let reply = self.recalling((ask.session, ask.seq), ask.inode, reply);
         let block = self.device.block_bytes();
         // A write within one chunk, by far the usual case, is checksummed before the lock is taken.
         let mut ahead = None;
@@ -287,9 +276,7 @@ impl DataPlane {
         }
         let Placed { spread: Spread { parts, end }, user_time, inherited } = try_or_reply!((ask.place)());
         // Before it is published: who sees the bytes sees what they recalled.
-        if let Some(caching) = self.caching.get() {
-            caching.written((ask.session, ask.seq), ask.inode);
-        }
+        let _publishing = self.caching.get().map(|caching| caching.publish((ask.session, ask.seq), ask.inode));
         let mut crcs = Vec::with_capacity(parts.len());
         match (ahead, ask.content) {
             (Some(ahead), _) => crcs.push(ahead),
@@ -318,6 +305,7 @@ impl DataPlane {
             group_id,
             Group {
                 request: (ask.session, ask.seq),
+                inode: ask.inode,
                 left: parts.len() as u8,
                 chunk_bytes: ask.layout.chunk_bytes,
                 end,
@@ -476,6 +464,9 @@ impl DataPlane {
             for chain in &mut appender.chains {
                 chain.step(moment, input(), &mut effects);
             }
+            // The disk took its time: others may have cached the files again.
+            let waited = appender.groups.values().map(|group| (group.request, group.inode));
+            let _publishing = self.caching.get().map(|caching| caching.publish_all(waited));
             self.show(&appender, (0..appender.chains.len()).map(|chain| ChainId(chain as u32)));
             for effect in effects {
                 appender.absorb(effect, &mut done);

@@ -89,8 +89,12 @@ impl Machine {
     }
 
     fn open(&self, store: Box<dyn VersionStore>) -> Result<Engine, Fault> {
+        self.open_on(Arc::new(self.disk.clone()), store)
+    }
+
+    fn open_on(&self, disk: Arc<dyn Disk>, store: Box<dyn VersionStore>) -> Result<Engine, Fault> {
         let seams = Seams {
-            disk: Arc::new(self.disk.clone()),
+            disk,
             time: Arc::new(self.time.clone()),
             store,
             boot: format!("boot {}", self.boot),

@@ -1,5 +1,9 @@
 //! What an answer tells of goes out when nobody else can be shown the state before it.
 
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use frieze_disk::{DiskFile, Space};
 use frieze_wire::frame::Holds;
 use frieze_wire::holding::Recalls;
 use frieze_wire::message::{Access, Attr, GetXattr, ListReply, ReadLink};
@@ -260,4 +264,115 @@ fn an_answer_tells_of_the_mode_of_a_directory_on_the_way_when_all_others_have_fo
         assert_eq!(reader.answer(id).expect("answered").0.unwrap_err().reason, Reason::AccessDenied);
     }
     writer.answer(closed).expect("answered").0.expect("changed");
+}
+
+#[test]
+fn a_write_that_was_on_its_way_when_somebody_began_to_cache_is_answered_when_he_has_forgotten() {
+    let machine = Machine::new();
+    let mut writer = machine.serve();
+    let file = writer.make("/f");
+    writer.seq += 1;
+    let write = Served::write_request(&file, Some(0), Durability::Sync);
+    let written = writer.send(write, b"bytes", writer.seq);
+    assert!(writer.answer(written).is_none(), "it is not on the disk yet");
+    let mut believer = Believer::new(&machine, &writer.engine);
+    believer.look(Target::path("/f"));
+
+    writer.engine.flush().expect("flushes");
+    assert!(writer.answer(written).is_none(), "the believer may still show an empty file");
+    believer.forget();
+    writer.answer(written).expect("answered").0.expect("written");
+}
+
+/// Does something once, in the middle of a write to a segment of data.
+#[derive(Default)]
+struct Meanwhile {
+    armed: AtomicBool,
+    act: OnceLock<Box<dyn Fn() + Send + std::marker::Sync>>,
+}
+
+struct HookedDisk(SimDisk, Arc<Meanwhile>);
+struct HookedFile(Arc<dyn DiskFile>, Arc<Meanwhile>);
+
+impl HookedDisk {
+    fn hooked(&self, name: &str, file: Arc<dyn DiskFile>) -> Arc<dyn DiskFile> {
+        if name.starts_with("meta-") { file } else { Arc::new(HookedFile(file, self.1.clone())) }
+    }
+}
+
+impl Disk for HookedDisk {
+    fn list(&self) -> frieze_disk::Result<Vec<String>> {
+        self.0.list()
+    }
+
+    fn create(&self, name: &str, len: u64) -> frieze_disk::Result<Arc<dyn DiskFile>> {
+        self.0.create(name, len).map(|file| self.hooked(name, file))
+    }
+
+    fn open(&self, name: &str) -> frieze_disk::Result<Arc<dyn DiskFile>> {
+        self.0.open(name).map(|file| self.hooked(name, file))
+    }
+
+    fn rename(&self, from: &str, to: &str) -> frieze_disk::Result<()> {
+        self.0.rename(from, to)
+    }
+
+    fn remove(&self, name: &str) -> frieze_disk::Result<()> {
+        self.0.remove(name)
+    }
+
+    fn sync_dir(&self) -> frieze_disk::Result<()> {
+        self.0.sync_dir()
+    }
+
+    fn space(&self) -> frieze_disk::Result<Space> {
+        self.0.space()
+    }
+}
+
+impl DiskFile for HookedFile {
+    fn len(&self) -> frieze_disk::Result<u64> {
+        self.0.len()
+    }
+
+    fn write_at(&self, offset: u64, parts: &[&[u8]]) -> frieze_disk::Result<()> {
+        if self.1.armed.swap(false, Ordering::Relaxed) {
+            self.1.act.get().unwrap()();
+        }
+        self.0.write_at(offset, parts)
+    }
+
+    fn read_at(&self, offset: u64, into: &mut [u8]) -> frieze_disk::Result<usize> {
+        self.0.read_at(offset, into)
+    }
+
+    fn punch(&self, offset: u64, len: u64) -> frieze_disk::Result<u64> {
+        self.0.punch(offset, len)
+    }
+
+    fn sync(&self) -> frieze_disk::Result<()> {
+        self.0.sync()
+    }
+}
+
+#[test]
+fn nobody_is_granted_what_a_file_was_while_a_write_to_it_is_being_published() {
+    let machine = Machine::new();
+    let meanwhile = Arc::new(Meanwhile::default());
+    let disk = Arc::new(HookedDisk(machine.disk.clone(), meanwhile.clone()));
+    let engine = Arc::new(machine.open_on(disk, Box::new(machine.store.clone())).unwrap());
+    let mut writer = machine.connect(engine.clone(), Caller::root());
+    let file = writer.make("/f");
+    writer.make("/g");
+    let believer = Arc::new(Mutex::new(Believer::new(&machine, &engine)));
+    let looking = believer.clone();
+    let look = move || ["/f", "/g"].into_iter().for_each(|path| looking.lock().unwrap().look(Target::path(path)));
+    assert!(meanwhile.act.set(Box::new(look)).is_ok());
+    meanwhile.armed.store(true, Ordering::Relaxed);
+    assert_eq!(engine.grants(), 0);
+    writer.write(&file, Some(0), b"bytes").expect("nobody is in the way of the answer");
+    assert!(!meanwhile.armed.load(Ordering::Relaxed), "the believer has looked");
+    assert_eq!(engine.grants(), 1, "of the other file only: this one was not yet what the answer tells of");
+    believer.lock().unwrap().look(Target::path("/f"));
+    assert_eq!(engine.grants(), 2, "now it is");
 }
