@@ -293,7 +293,6 @@ impl Grants {
                     }
                     None => dues.push(due),
                 }
-                holder.tell(out);
             }
             if let Some(dues) = self.dues.get_mut(key) {
                 for due in dues.iter_mut().filter(|due| due.session != by.0 && !due.by.contains(&by)) {
@@ -301,6 +300,10 @@ impl Grants {
                 }
             }
             self.heat(at, by.0, *key, others);
+        }
+        // All of it at once: what is told in two parts is acknowledged a round trip later.
+        for holder in self.holders.values_mut() {
+            holder.tell(out);
         }
     }
 

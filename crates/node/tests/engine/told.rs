@@ -83,13 +83,8 @@ impl Believer {
 
     /// Hears what it must not use any more, and drops it.
     fn forget(&mut self) {
-        let mut told = self.served.recalled(self.question);
-        assert!(told.is_some(), "there is something to tell");
-        // What one change takes may be told in several parts.
-        while let Some(recall) = told {
-            self.question = self.served.wait_for_recalls(recall.number, self.life);
-            told = self.served.recalled(self.question);
-        }
+        let recall = self.served.recalled(self.question).expect("there is something to tell");
+        self.question = self.served.wait_for_recalls(recall.number, self.life);
     }
 }
 
