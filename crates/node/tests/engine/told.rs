@@ -341,6 +341,10 @@ impl DiskFile for HookedFile {
         self.0.read_at(offset, into)
     }
 
+    fn read_medium_at(&self, offset: u64, into: &mut [u8]) -> frieze_disk::Result<usize> {
+        self.0.read_medium_at(offset, into)
+    }
+
     fn punch(&self, offset: u64, len: u64) -> frieze_disk::Result<u64> {
         self.0.punch(offset, len)
     }
