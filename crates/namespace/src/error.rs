@@ -23,10 +23,12 @@ pub enum Error {
         at: Hlc,
     },
     /// What it was at that instant was given up.
-    #[error("{}", forgotten(*at, *before, *stamp, *uid, *gone))]
+    #[error("{}", forgotten(path.as_deref(), *at, *before, *stamp, *uid, *gone))]
     Forgotten {
         /// The inode.
         inode: InodeId,
+        /// Its path or name, where the caller knows it.
+        path: Option<String>,
         /// The instant asked for; `None`: now.
         at: Option<Hlc>,
         /// The earliest instant that is kept.
@@ -283,19 +285,32 @@ impl Error {
         Error::IsDirectory { name: lossy(name) }
     }
 
+    /// With the path or name by which the caller came to what was forgotten.
+    pub(crate) fn called(mut self, name: &[u8]) -> Error {
+        if let Error::Forgotten { path, .. } = &mut self
+            && !name.is_empty()
+        {
+            *path = Some(lossy(name));
+        }
+        self
+    }
+
     pub(crate) fn denied(what: &str, name: &[u8]) -> Error {
         Error::AccessDenied { what: format!("{what} {:?}", String::from_utf8_lossy(name)) }
     }
 }
 
-fn forgotten(at: Option<Hlc>, before: Hlc, stamp: Hlc, uid: u32, gone: bool) -> String {
+fn forgotten(path: Option<&str>, at: Option<Hlc>, before: Hlc, stamp: Hlc, uid: u32, gone: bool) -> String {
+    let of = path.map_or(String::new(), |path| format!(" of {path}"));
     let asked = at.map_or("now".to_owned(), format_instant);
     let (before_text, stamp_text) = (format_instant(before), format_instant(stamp));
     let kept = match gone {
         true => format!("it had been deleted by then, and nothing of it is kept; {before} is the earliest that is"),
         false => format!("the earliest instant that is kept is {before_text}: ask for {before} or a later one"),
     };
-    format!("history is not kept at {asked}: user {uid} forgot what was before {before_text} at {stamp_text}; {kept}")
+    format!(
+        "history{of} is not kept at {asked}: user {uid} forgot what was before {before_text} at {stamp_text}; {kept}"
+    )
 }
 
 /// A name for a person to read; bytes that are not UTF-8 show as replacement characters.

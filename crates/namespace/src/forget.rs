@@ -172,11 +172,20 @@ impl Namespace {
         Ok(self.kept(id, at)?)
     }
 
+    /// As [`Namespace::check_kept`], and the words name `path`: the caller has to be allowed to know it.
+    ///
+    /// # Errors
+    /// As [`Namespace::check_kept`].
+    pub fn check_kept_called(&self, id: InodeId, at: Option<Hlc>, path: &[u8]) -> Result<(), Fault> {
+        Ok(self.kept(id, at).map_err(|error| error.called(path))?)
+    }
+
     pub(crate) fn kept(&self, id: InodeId, at: Option<Hlc>) -> Result<(), Error> {
         match self.horizons.expired(id, at) {
             None => Ok(()),
             Some(Forgotten { before, stamp, uid }) => Err(Error::Forgotten {
                 inode: id,
+                path: None,
                 at,
                 before: Hlc(before),
                 stamp: Hlc(stamp),

@@ -60,7 +60,7 @@ impl<'a> Walk<'a> {
         let Some(entry) = place.found else { return Err(Error::not_found(&place.name)) };
         let id = entry.inode();
         self.read(Cached::Inode(id));
-        let inode = self.look(id)?.into_owned();
+        let inode = self.look(id).map_err(|error| error.called(&target.path))?.into_owned();
         if place.slash && !inode.is_directory() {
             return Err(Error::not_directory(&place.name));
         }
@@ -91,7 +91,8 @@ impl<'a> Walk<'a> {
             let name = &path[from..end];
             let slash = end < path.len();
             let is_last = path[end..].iter().all(|&b| b == b'/');
-            let here = self.look(directory)?;
+            // What came before this name led here, and the caller has gone that way.
+            let here = self.look(directory).map_err(|error| error.called(way(&path[..from])))?;
             if !here.is_directory() {
                 return Err(Error::not_directory(name));
             }
@@ -217,6 +218,12 @@ impl<'a> Walk<'a> {
         let found = Some(Entry::new(id, inode.kind(), inode.from));
         Ok(Place { parent: inode.parent, name: Vec::new(), found, slash: false })
     }
+}
+
+/// A part of a path without the `/` at its end, unless it is all there is.
+fn way(path: &[u8]) -> &[u8] {
+    let end = path.iter().rposition(|&byte| byte != b'/').map_or(1, |last| last + 1);
+    &path[..end.min(path.len())]
 }
 
 fn check_path(path: &[u8]) -> Result<(), Error> {

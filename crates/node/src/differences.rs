@@ -28,6 +28,8 @@ pub(crate) struct Differences {
     pub(crate) all: Vec<Difference>,
     /// Something changed where the caller may not look.
     pub(crate) hidden: bool,
+    /// Something changed that was forgotten since.
+    pub(crate) left_out: bool,
 }
 
 /// What to do about a change that lies in what was forgotten.
@@ -35,7 +37,7 @@ pub(crate) struct Differences {
 pub(crate) enum IfForgotten {
     /// The question cannot be answered.
     Refuse,
-    /// It is not told.
+    /// It is not told, only that there is something.
     LeaveOut,
 }
 
@@ -68,6 +70,7 @@ struct Differ<'a> {
     engine: &'a Engine,
     scope: Scope,
     interval: Interval,
+    caller: &'a Caller,
     before: Cut<'a>,
     after: Cut<'a>,
     found: Differences,
@@ -95,6 +98,7 @@ impl Engine {
             engine: self,
             scope,
             interval,
+            caller,
             before: Cut::new(history, interval.after, caller),
             after: Cut::new(history, interval.upto, caller),
             found: Differences::default(),
@@ -215,7 +219,10 @@ impl Differ<'_> {
         }
         match self.if_forgotten {
             IfForgotten::Refuse => self.check_kept(ends.id, [before, after])?,
-            IfForgotten::LeaveOut if !self.is_kept(ends.id, [before, after]) => return Ok(()),
+            IfForgotten::LeaveOut if !self.is_kept(ends.id, [before, after]) => {
+                self.found.left_out = true;
+                return Ok(());
+            }
             IfForgotten::LeaveOut => {}
         }
         let sides = [
@@ -247,12 +254,17 @@ impl Differ<'_> {
     /// A name that went, came or stayed says what its directory held at the start; the inode, what it was.
     fn check_kept(&self, id: InodeId, names: [Option<&Named>; 2]) -> Result<(), Fault> {
         for named in names.into_iter().flatten() {
-            self.engine.check_kept(named.parent, Some(self.interval.after))?;
+            self.check_kept_then(named.parent)?;
         }
         match names {
             [None, _] => Ok(()),
-            [Some(_), _] => self.engine.check_kept(id, Some(self.interval.after)),
+            [Some(_), _] => self.check_kept_then(id),
         }
+    }
+
+    fn check_kept_then(&self, id: InodeId) -> Result<(), Fault> {
+        let Interval { after, upto } = self.interval;
+        self.engine.check_kept_naming(self.caller, id, after, [upto, after])
     }
 
     /// True if what the end of the interval holds was not forgotten.
@@ -320,7 +332,7 @@ impl Differ<'_> {
                 _ => all.push(difference),
             }
         }
-        Differences { all, hidden: self.found.hidden }
+        Differences { all, ..self.found }
     }
 }
 

@@ -319,6 +319,36 @@ impl Engine {
         self.meta.namespace().check_kept(id, at)
     }
 
+    /// As [`Engine::check_kept`], for what the caller did not name himself: the words name the path that it has at the first
+    /// of `instants` at which he may know it.
+    ///
+    /// # Errors
+    /// As [`Engine::check_kept`]; those of the store.
+    pub(crate) fn check_kept_naming(
+        &self,
+        caller: &Caller,
+        id: InodeId,
+        at: Hlc,
+        instants: [Hlc; 2],
+    ) -> Result<(), Fault> {
+        let Err(fault) = self.check_kept(id, Some(at)) else { return Ok(()) };
+        for instant in instants {
+            let mut cut = Cut::new(self.meta.versions(), instant, caller);
+            if id == InodeId::ROOT {
+                return self.meta.namespace().check_kept_called(id, Some(at), b"/");
+            }
+            for named in cut.names(id)? {
+                if cut.may_list(named.parent)?
+                    && let Some(directory) = cut.path(named.parent)?
+                {
+                    let path = [&directory[..], b"/", &named.name].concat();
+                    return self.meta.namespace().check_kept_called(id, Some(at), &path);
+                }
+            }
+        }
+        Err(fault)
+    }
+
     /// What is not told of an inode, because it was forgotten: of the file itself, or of the directory that it lies in.
     pub(crate) fn forgotten(&self, id: InodeId, inode: &Inode) -> Option<frieze_wire::forget::Forgotten> {
         let namespace = self.meta.namespace();

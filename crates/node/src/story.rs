@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use frieze_base::{Fault, InodeId, Reason, SessionId};
 use frieze_hlc::Hlc;
 use frieze_namespace::{Cut, Named, PastSession, Resolved, changes_of};
-use frieze_wire::message::{FileKind, View};
+use frieze_wire::message::{Answered, FileKind, View};
 use frieze_wire::timeline::{
     CONTENT, Diff, DiffReply, Difference, SessionInfo, Sessions, SessionsReply, Span, Story, StoryReply,
 };
@@ -29,13 +29,15 @@ const STAMPS_MAX: usize = 20_000;
 
 impl Engine {
     pub(crate) fn diff(&self, principal: &Principal, ask: &Diff) -> Result<DiffReply, Fault> {
-        let interval = Interval { after: Hlc(ask.from), upto: Hlc(ask.to) };
+        let mut interval = Interval { after: Hlc(ask.from), upto: Hlc(ask.to) };
         if interval.after > interval.upto {
             return Err(Fault::new(Reason::InvalidArgument, "the interval ends before it begins: swap its ends"));
         }
-        let ends = [self.answer(exact(interval.after))?, self.answer(exact(interval.upto))?];
+        let ends = [self.answer_start(interval.after)?, self.answer(exact(interval.upto))?];
+        // Older instants show what this one does: nothing.
+        interval.after = interval.after.max(self.earliest.previous());
         let found = match self.resolve_at(principal, &ask.target, interval.upto) {
-            Err(fault) if fault.reason == Reason::NotFound => {
+            Err(fault) if fault.reason == Reason::NotFound && interval.after >= self.earliest => {
                 self.resolve_at(principal, &ask.target, interval.after)?
             }
             found => found?,
@@ -61,6 +63,14 @@ impl Engine {
         })
     }
 
+    /// Closes the start of an interval. There is nothing to close before the file system was made: it did not exist.
+    pub(crate) fn answer_start(&self, after: Hlc) -> Result<Answered, Fault> {
+        match after < self.earliest {
+            true => Ok(Answered::default()),
+            false => self.answer(exact(after)),
+        }
+    }
+
     pub(crate) fn story(&self, principal: &Principal, ask: &Story, asking: &Asking) -> Result<StoryReply, Fault> {
         let mut whole = Interval { after: Hlc(ask.after), upto: Hlc(ask.upto) };
         self.answer(exact(whole.upto))?;
@@ -75,12 +85,12 @@ impl Engine {
         }
         let scope = scope_of(&found, ask.recursive);
         let max = page(ask.count_max);
-        let (mut events, upto, mut hidden) = self.transactions(&principal.caller, scope, whole, max)?;
+        let (mut events, upto, mut untold) = self.transactions(&principal.caller, scope, whole, max)?;
         // Writes of the same stretch of time; a page that they make too long ends earlier.
         let mut interval = Interval { upto, ..whole };
         let passing = Passing::of(&events);
         let writes = loop {
-            let (writes, some_hidden) = self.runs(&principal.caller, scope, interval, &passing)?;
+            let (writes, some_untold) = self.runs(&principal.caller, scope, interval, &passing)?;
             let mut stamps: Vec<(u64, usize)> =
                 events.iter().chain(&writes).map(|event| (event.stamp, bytes_of(event))).collect();
             stamps.sort_unstable();
@@ -91,7 +101,8 @@ impl Engine {
             });
             let Some(earlier) = over.map(|(_, (stamp, _))| Hlc(*stamp).previous()).filter(|at| *at > interval.after)
             else {
-                hidden |= some_hidden;
+                untold.hidden |= some_untold.hidden;
+                untold.left_out |= some_untold.left_out;
                 break writes;
             };
             interval.upto = earlier;
@@ -101,7 +112,8 @@ impl Engine {
         events.extend(writes);
         events.sort_by_key(|event| event.stamp);
         let sessions = self.infos(events.iter().map(|event| event.session))?;
-        Ok(StoryReply { events, upto: interval.upto.0, hidden, sessions, forgotten })
+        let Untold { hidden, left_out } = untold;
+        Ok(StoryReply { events, upto: interval.upto.0, hidden, sessions, forgotten, left_out })
     }
 
     /// The first `max` or more differences that single transactions made, oldest first, and up to when these are all.
@@ -111,13 +123,13 @@ impl Engine {
         scope: Scope,
         whole: Interval,
         max: usize,
-    ) -> Result<(Vec<Difference>, Hlc, bool), Fault> {
+    ) -> Result<(Vec<Difference>, Hlc, Untold), Fault> {
         let history = self.meta.versions();
         let stamps = match scope {
             Scope::Names(directory) => changes_of(history, directory, whole.after, whole.upto, STAMPS_MAX)?,
             Scope::Everything | Scope::Within(_) => self.stamps(whole, STAMPS_MAX)?,
         };
-        let (mut events, mut hidden) = (Vec::new(), false);
+        let (mut events, mut untold) = (Vec::new(), Untold::default());
         // All stamps were found, or they reach to the last of them.
         let mut upto = if stamps.len() < STAMPS_MAX { whole.upto } else { *stamps.last().expect("there are many") };
         for stamp in stamps {
@@ -128,10 +140,11 @@ impl Engine {
             let interval = Interval { after: stamp.previous(), upto: stamp };
             let changes = self.names_changed(scope, interval)?;
             let told = self.differences(caller, scope, interval, &changes, IfForgotten::LeaveOut)?;
-            hidden |= told.hidden;
+            untold.hidden |= told.hidden;
+            untold.left_out |= told.left_out;
             events.extend(told.all);
         }
-        Ok((events, upto, hidden))
+        Ok((events, upto, untold))
     }
 
     /// What sessions wrote, each as one event with the bytes of its run, in order of nothing.
@@ -143,15 +156,15 @@ impl Engine {
         scope: Scope,
         interval: Interval,
         passing: &Passing,
-    ) -> Result<(Vec<Difference>, bool), Fault> {
+    ) -> Result<(Vec<Difference>, Untold), Fault> {
         let (files, _) = self.files_changed(scope, interval, &|inode| passing.holds(inode))?;
-        let (mut events, mut hidden) = (Vec::new(), false);
+        let (mut events, mut untold) = (Vec::new(), Untold::default());
         for file in &files {
             for run in runs_of(file) {
-                self.tell_run(caller, scope, file.inode, &run, &mut events, &mut hidden)?;
+                self.tell_run(caller, scope, file.inode, &run, &mut events, &mut untold)?;
             }
         }
-        Ok((events, hidden))
+        Ok((events, untold))
     }
 
     /// Tells a run with its newest write at which the file had a name in the scope: it may have lost it, or been moved
@@ -163,7 +176,7 @@ impl Engine {
         inode: InodeId,
         run: &Run,
         events: &mut Vec<Difference>,
-        hidden: &mut bool,
+        untold: &mut Untold,
     ) -> Result<(), Fault> {
         let mut writes = run.writes.as_slice();
         let (last, mut cut, inside) = loop {
@@ -185,9 +198,12 @@ impl Engine {
         let spans = apart(writes.iter().map(|(_, span)| *span).collect());
         for named in inside {
             if [inode, named.parent].into_iter().any(|id| self.check_kept(id, Some(last)).is_err()) {
+                untold.left_out = true;
                 continue;
             }
-            let Some(side) = self.side(&mut cut, Some(&named), inode, Some(&version), hidden)? else { continue };
+            let Some(side) = self.side(&mut cut, Some(&named), inode, Some(&version), &mut untold.hidden)? else {
+                continue;
+            };
             let shown = if may_read { spans.len().min(SPANS_MAX) } else { 0 };
             events.push(Difference {
                 before: Some(side.clone()),
@@ -233,6 +249,15 @@ impl Engine {
         let last = wrote.max(changed).max(ended).unwrap_or_default();
         SessionInfo { id: id.0, uid, command, host, ended: ended.unwrap_or_default().0, last: last.0 }
     }
+}
+
+/// What is not told, and of which kind it is.
+#[derive(Clone, Copy, Debug, Default)]
+struct Untold {
+    /// Something happened where the caller may not look.
+    hidden: bool,
+    /// Something happened that was forgotten since.
+    left_out: bool,
 }
 
 /// What was within a scope for a part of an interval, perhaps at neither of its ends.

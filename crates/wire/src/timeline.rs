@@ -198,6 +198,9 @@ pub struct StoryReply {
     /// What the directory has forgotten: nothing before it is told.
     #[prost(message, optional, tag = "5")]
     pub forgotten: Option<crate::forget::Forgotten>,
+    /// True if something is not told because a file, or a directory that a name came from or went to, has forgotten it.
+    #[prost(bool, tag = "6")]
+    pub left_out: bool,
 }
 
 /// Looks for the newest instant at which a path existed.

@@ -438,6 +438,7 @@ fn replies() -> Vec<(&'static str, Reply)> {
                 hidden: true,
                 sessions: vec![session()],
                 forgotten: Some(forgotten()),
+                left_out: true,
             }),
         ),
         ("last_seen", Reply::LastSeen(LastSeenReply { at: AT, was: gone(), sessions: vec![session()] })),

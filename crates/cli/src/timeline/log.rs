@@ -194,13 +194,17 @@ fn kind_word(kind: VersionKind) -> &'static str {
 
 fn directory(run: &mut Run, args: &Log, fs: &Fs, path: &FsPath, whole: Interval) -> Result<()> {
     let (mut interval, mut left) = (whole, args.limit.unwrap_or(u64::MAX));
-    let (mut who, mut heading, mut told_hidden, mut told) = (Who::default(), !run.json(), false, false);
+    let (mut who, mut heading, mut told) = (Who::default(), !run.json(), false);
+    let (mut told_hidden, mut told_left_out) = (false, false);
     run.show(|wanted| Progress::items(wanted, "events"));
     while left > 0 && interval.after < interval.upto {
         let count_max = u32::try_from(left.min(PAGE_MAX)).expect("a page fits");
         let mut page = fs.story(&target(path, true), interval, args.recursive, count_max)?;
         if page.hidden && !std::mem::replace(&mut told_hidden, true) {
             run.say("something else happened in directories that you may not read");
+        }
+        if page.left_out && !std::mem::replace(&mut told_left_out, true) {
+            run.say("something else happened that a file or another directory has forgotten since");
         }
         if let Some(forgotten) = page.forgotten.filter(|_| !std::mem::replace(&mut told, true)) {
             tell_forgotten(run, &forgotten)?;

@@ -38,7 +38,10 @@ fn check(server: &Served, mount: Option<&Mount>, instants: &[String], kept: &str
         let said = server.run(&args);
         assert!(said.status != 0, "{args:?}: {said:?}");
         assert!(said.err.contains("forgot") && said.err.contains(horizon), "{args:?}: {}", said.err);
+        assert!(said.err.contains("history of /d"), "{args:?}: {}", said.err);
     }
+    let found = server.ok(&["find", "/other", "--changed-between", "2001-01-01T00:00:00Z", &instants[3]]);
+    assert!(found.contains("/other/f"), "{found}");
     let log = server.ok(&["log", "/d/f"]);
     assert!(log.contains("forgotten by"), "{log}");
     let told = server.json(&["log", "/d/f", "--json"]);

@@ -149,7 +149,7 @@ impl Engine {
                     if then == named || !span.held_then(*parent)? {
                         continue;
                     }
-                    self.check_kept(*parent, Some(at))?;
+                    self.check_kept_naming(&principal.caller, *parent, at, [now, at])?;
                     let key = (*parent, name.clone());
                     match (then, named) {
                         (Some(inode), now) => wanted.push(Wanted { key, inode, now, fate: span.fate(inode)? }),

@@ -16,6 +16,7 @@ use frieze_hlc::Hlc;
 use frieze_namespace::{Changed, Revision, Subject, SubjectChange};
 use frieze_wire::edit::{ActionKind, EditKind, Undo};
 use frieze_wire::message::{FileKind, VersionKind, View};
+use frieze_wire::txn::Caller;
 
 use self::bytes::{EventKind, FileEvents};
 use self::reach::Reach;
@@ -33,6 +34,8 @@ struct Actor<'a> {
     uid: Option<u32>,
     after: Hlc,
     upto: Hlc,
+    /// Who asks to take it back.
+    caller: &'a Caller,
 }
 
 impl Actor<'_> {
@@ -111,7 +114,7 @@ impl Engine {
         // A session made nothing before it was opened; its number is the stamp of that.
         let opened = ask.sessions.iter().min().map_or(0, |first| first.saturating_sub(1));
         let after = Hlc(ask.after.max(opened));
-        let actor = Actor { sessions: &ask.sessions, uid: ask.uid, after, upto };
+        let actor = Actor { sessions: &ask.sessions, uid: ask.uid, after, upto, caller: &principal.caller };
         let mut plan = Plan::new(EditKind::Undo, now, Hlc::ZERO);
         if after >= now {
             return Ok(plan);
@@ -137,7 +140,7 @@ impl Engine {
                 continue;
             }
             // What was there before the first change is what comes back.
-            self.check_kept_before(key.0, change, after)?;
+            self.check_kept_before(&actor, key.0, change, now)?;
             undo_name(&actor, &mut plan, &mut paths, key, change)?;
         }
         plan.displaced.retain(|id| !changes.made_by(&actor, *id));
@@ -223,7 +226,7 @@ impl Engine {
         let version = self.meta.namespace().inode(self.meta.versions(), id, Some(plan.now))?;
         if let Some(change) = changes.inodes.get(&id) {
             if change.revisions.iter().any(|revision| actor.made(revision)) {
-                self.check_kept_before(id, change, actor.after)?;
+                self.check_kept_before(actor, id, change, plan.now)?;
             }
             undo_attributes(actor, plan, paths, id, &version, change)?;
         }
@@ -237,11 +240,10 @@ impl Engine {
     }
 
     /// Refuses if the state before the first of some changes was forgotten.
-    fn check_kept_before(&self, id: InodeId, change: &SubjectChange, after: Hlc) -> Result<(), Fault> {
-        match change.revisions.first() {
-            Some(first) => self.check_kept(id, Some(first.stamp.previous().max(after))),
-            None => Ok(()),
-        }
+    fn check_kept_before(&self, actor: &Actor<'_>, id: InodeId, change: &SubjectChange, now: Hlc) -> Result<(), Fault> {
+        let Some(first) = change.revisions.first() else { return Ok(()) };
+        let at = first.stamp.previous().max(actor.after);
+        self.check_kept_naming(actor.caller, id, at, [now, at])
     }
 
     /// A file that the actor made and others changed keeps its last name.

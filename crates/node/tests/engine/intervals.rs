@@ -6,7 +6,7 @@ use frieze_wire::edit::{ActionKind, Undo};
 use frieze_wire::timeline::{CONTENT, Story, StoryReply};
 
 impl Served {
-    fn story(&mut self, path: &str, after: u64, upto: u64, count_max: u32) -> StoryReply {
+    pub(crate) fn story(&mut self, path: &str, after: u64, upto: u64, count_max: u32) -> StoryReply {
         let view = View { at: Some(upto), user_at: None };
         let ask = Story { target: Target::path(path), view, after, upto, recursive: false, count_max };
         match self.ask(Request::Story(ask)) {
