@@ -12,6 +12,7 @@ use frieze_wire::message::{HelloReply, Reply, Request, RequestBody, Txn, TxnRepl
 use frieze_wire::txn::{Caller, CloseSession, Op, OpenSession};
 use frieze_wire::{FrameHeader, FrameKind, Holds};
 
+use crate::closing::{Closed, Closing};
 use crate::connection::{Answer, Connection, name_of};
 use crate::grants::Writers;
 use crate::holding::Granted;
@@ -28,6 +29,7 @@ pub(crate) struct Shared {
     near: Option<ServerAddr>,
     pub(crate) sequence: Arc<Sequence>,
     pub(crate) writers: Writers,
+    pub(crate) closing: Closing,
     pool: Pool,
     /// 0 until a session was needed.
     session: AtomicU64,
@@ -90,6 +92,7 @@ impl Shared {
             near,
             sequence: Arc::default(),
             writers: Writers::default(),
+            closing: Closing::default(),
             session: AtomicU64::new(0),
             opening: Mutex::new(()),
             newest: AtomicU64::new(0),
@@ -228,12 +231,12 @@ impl Shared {
 
     /// Sends a transaction whose answer nobody waits for: it is read before the next on that connection. False if no
     /// connection was idle. If it is lost, so is its effect; use it only where the end of the session does the same.
-    pub(crate) fn post(&self, caller: Option<&Caller>, op: Op) -> bool {
+    pub(crate) fn post(&self, caller: Option<&Caller>, op: &Op) -> bool {
         let session = SessionId(self.session.load(Ordering::Acquire));
         let Ok(mut place) = self.pool.take(mono()) else { return false };
         let Some(connection) = place.connection.as_mut() else { return false };
         let numbered = self.sequence.next_at_once();
-        let body = RequestBody { caller: caller.cloned(), request: Some(txn(Durability::Async, op)) };
+        let body = RequestBody { caller: caller.cloned(), request: Some(txn(Durability::Async, op.clone())) };
         let ask = Ask::new(body, session, numbered.seq, &[]);
         connection.set_limit(self.options.timeout);
         let sent = self.send(connection, &ask).map(|id| connection.owed.push((id, numbered)));
@@ -250,6 +253,23 @@ impl Shared {
                 false
             }
         }
+    }
+
+    /// True if several calls are under way: one more request takes from them what it costs. Where there are none, it costs
+    /// nobody anything, and the server is awake for the next.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.pool.busy() >= BUSY_CALLS
+    }
+
+    /// Settles files that were closed, without waiting for the answer where a connection is idle.
+    ///
+    /// # Errors
+    /// As any call, if it had to be waited for.
+    pub(crate) fn settle(&self, closed: &Closed) -> Result<(), Error> {
+        if self.post(closed.caller.as_ref(), &closed.op) {
+            return Ok(());
+        }
+        self.change(closed.caller.as_ref(), Durability::Async, closed.op.clone()).map(drop)
     }
 
     /// Sends a request until it is answered or its time is over. Returns the reply and how many bytes of `into` its
@@ -508,6 +528,7 @@ impl Shared {
             }
         };
         self.pool.close();
+        self.closing.end();
         match ended {
             // It has ended already: that is what was wanted.
             Err(Error::Refused(fault)) if fault.reason == Reason::UnknownSession => Ok(()),
@@ -515,6 +536,9 @@ impl Shared {
         }
     }
 }
+
+/// So many calls at a time, and they compete.
+const BUSY_CALLS: usize = 2;
 
 impl Drop for Shared {
     /// Ends the session if a connection is at hand and the server answers at once. Else it stays open, holding nothing

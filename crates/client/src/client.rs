@@ -1,6 +1,7 @@
 //! A connection to a frieze server as a program sees it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use frieze_base::SessionId;
 use frieze_hlc::{Hlc, Instant, ZonePolicy};
@@ -164,6 +165,21 @@ impl Client {
     pub fn delete_snapshot(&self, name: &str) -> Result<(), Error> {
         let op = Op::DeleteSnapshot(DeleteSnapshot { name: name.to_owned() });
         self.0.change(None, self.0.options.durability, op).map(|_| ())
+    }
+
+    /// Waits until a file was closed by [`File::close_later`](crate::File::close_later), for `moment` more so that others
+    /// may follow, and settles them. False once the client was closed. One thread calls it again and again.
+    pub fn settle_closed(&self, moment: Duration) -> bool {
+        if !self.0.closing.wait() {
+            return false;
+        }
+        self.0.pause(moment);
+        if let Some(closed) = self.0.closing.take()
+            && let Err(error) = self.0.settle(&closed)
+        {
+            tracing::debug!("files are settled at the end of the session: {error}");
+        }
+        true
     }
 
     /// Ends the session and every connection. Calls that wait end with `Closed`, as does everything afterwards.

@@ -340,13 +340,21 @@ impl File {
         }
     }
 
-    /// As [`File::close`], without waiting for the answer where a connection is idle. If it is lost with the connection,
-    /// the end of the session settles.
+    /// As [`File::close`], later, together with other files closed in the same moment: for who calls
+    /// [`Client::settle_closed`](crate::Client::settle_closed) all the time. If it is lost with the connection, the end of
+    /// the session settles.
     ///
     /// # Errors
-    /// As [`File::close`].
-    pub fn close_soon(mut self) -> Result<(), Error> {
+    /// As [`File::close`], for this file or those that were closed just before it.
+    pub fn close_later(mut self) -> Result<(), Error> {
         match self.release() {
+            // Others may write to a file of rows only when its writer has settled it.
+            Some((keep, _)) if !self.has_user_time() && self.shared.is_busy() => {
+                match self.shared.closing.add(self.caller.as_ref(), self.settling(keep)) {
+                    Some(closed) => self.shared.settle(&closed),
+                    None => Ok(()),
+                }
+            }
             Some((keep, _)) if !self.post_settle(keep) => self.settle(keep),
             _ => Ok(()),
         }
@@ -364,16 +372,15 @@ impl File {
     }
 
     fn settle(&self, keep: Keep) -> Result<(), Error> {
-        self.shared.change(self.caller.as_ref(), Durability::Async, self.settling(keep)).map(|_| ())
+        self.shared.change(self.caller.as_ref(), Durability::Async, Op::Settle(self.settling(keep))).map(|_| ())
     }
 
     fn post_settle(&self, keep: Keep) -> bool {
-        self.shared.post(self.caller.as_ref(), self.settling(keep))
+        self.shared.post(self.caller.as_ref(), &Op::Settle(self.settling(keep)))
     }
 
-    fn settling(&self, keep: Keep) -> Op {
-        let keep_grant = keep == Keep::Grant;
-        Op::Settle(Settle { inode: self.inode.0, keep_grant, stamp: 0, size: 0, mtime_ns: 0 })
+    fn settling(&self, keep: Keep) -> Settle {
+        Settle { inode: self.inode.0, keep_grant: keep == Keep::Grant, ..Settle::default() }
     }
 
     /// Proves the right to read or write.

@@ -25,6 +25,7 @@
 
 mod call;
 mod client;
+mod closing;
 mod connection;
 mod error;
 mod file;

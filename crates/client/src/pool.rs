@@ -117,6 +117,12 @@ impl Pool {
         self.closing.notify_all();
     }
 
+    /// Connections that calls have borrowed now.
+    pub(crate) fn busy(&self) -> usize {
+        let state = self.lock();
+        state.open - state.idle.len()
+    }
+
     /// True once [`Pool::close`] was called.
     pub(crate) fn is_closed(&self) -> bool {
         self.lock().closed

@@ -45,6 +45,12 @@ fn settles(world: &World) -> Vec<bool> {
         .collect()
 }
 
+fn wait_until(is_so: impl Fn() -> bool) {
+    while !is_so() {
+        thread::yield_now();
+    }
+}
+
 fn lens(seen: &[Seen]) -> Vec<usize> {
     seen.iter().map(|seen| seen.payload_len).collect()
 }
@@ -312,6 +318,41 @@ fn many_closes_without_an_answer_between_do_not_pile_up() {
     assert_eq!(settles(&world).len(), 100);
     let last = world.seen(|seen| seen.op().is_some()).pop().unwrap();
     assert!(last.header.seq.0 - last.header.acked.0 <= 17, "answers are read in time: {:?}", last.header);
+}
+
+#[test]
+fn files_closed_later_are_settled_one_by_one_where_nothing_else_is_under_way() {
+    let (world, _server, client, file) = begin();
+    file.write_at(0, b"x").unwrap();
+    file.close_later().unwrap();
+    client.status().unwrap();
+    assert_eq!(settles(&world), [false]);
+}
+
+#[test]
+fn files_closed_while_others_work_are_settled_together_after_a_moment() {
+    let (world, _server, client, _file) = begin();
+    let files: Vec<File> = (0..20).map(|i| create(&client, &format!("/{i}"))).collect();
+    let all = |world: &World| -> Vec<usize> {
+        let of = |op| if let Op::SettleAll(all) = op { Some(all.files.len()) } else { None };
+        world.ops().into_iter().filter_map(of).collect()
+    };
+    // Two calls that wait for their answers.
+    let asks_status = |seen: &Seen| matches!(seen.request, Request::Status(_));
+    world.plan_for(2, Act::RunThenHang, asks_status);
+    thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| client.status().unwrap_err());
+        }
+        wait_until(|| world.seen(asks_status).len() == 2);
+        files.into_iter().for_each(|file| file.close_later().unwrap());
+        wait_until(|| all(&world) == [16]);
+        assert!(client.settle_closed(Duration::from_millis(1)), "four wait");
+        wait_until(|| all(&world) == [16, 4]);
+        assert_eq!(settles(&world), [] as [bool; 0]);
+        client.close().unwrap();
+        assert!(!client.settle_closed(Duration::ZERO), "there will be no more");
+    });
 }
 
 #[test]

@@ -172,8 +172,8 @@ impl Tree {
     /// is lost here was promised; and whoever asks for the length before it is settled is told the same.
     pub(crate) fn close(&self, file: File) {
         let _touching = file.flags().write.then(|| self.whole.touch(file.inode()));
-        if let Err(error) = file.close_soon() {
-            tracing::debug!("the file is settled later: {error}");
+        if let Err(error) = file.close_later() {
+            tracing::debug!("files are settled at the end of the session: {error}");
         }
     }
 

@@ -21,6 +21,7 @@
 mod ahead;
 mod at;
 mod cache;
+mod closing;
 mod errno;
 mod error;
 mod files;
@@ -182,6 +183,7 @@ fn start(operations: Arc<Tree>, base: When, mountpoint: PathBuf, config: &Config
         let channel = session.as_fd().try_clone_to_owned().map_err(refused)?;
         operations.cache.begin(notify::Kernel::new(channel).map_err(refused)?);
         let (client, cache) = (operations.client.clone(), operations.cache.clone());
+        closing::watch(client.clone()).map_err(refused)?;
         recalls::watch(client, cache, operations.locking.clone()).map_err(refused)?;
     }
     mountpoint::read_ahead(&mountpoint, READ_AHEAD_KIB);

@@ -137,6 +137,7 @@ impl Namespace {
             Op::RemoveXattr(op) => self.remove_xattr(run, op),
             Op::Grant(op) => self.grant(run, op),
             Op::Settle(op) => self.settle(run, op),
+            Op::SettleAll(op) => self.settle_all(run, op),
             Op::MakeSnapshot(op) => self.make_snapshot(run, op),
             Op::DeleteSnapshot(op) => self.delete_snapshot(run, op),
             Op::Edit(op) => self.edit_tree(run, op),

@@ -5,7 +5,7 @@ use std::ops::Range;
 use frieze_base::{InodeId, Seq, SessionId};
 use frieze_hlc::{Hlc, check_snapshot_name};
 use frieze_wire::message::{FileKind, VersionKind};
-use frieze_wire::txn::{CloseSession, DeleteSnapshot, Format, Grant, MakeSnapshot, OpenSession, Settle};
+use frieze_wire::txn::{CloseSession, DeleteSnapshot, Format, Grant, MakeSnapshot, OpenSession, Settle, SettleAll};
 use prost::Message;
 
 use crate::apply::{Done, Run};
@@ -148,6 +148,13 @@ impl Namespace {
     pub(crate) fn settle(&mut self, run: &mut Run<'_>, op: &Settle) -> Result<Done, Error> {
         self.settle_one(run, op, op.keep_grant);
         Ok(Done { id: op.inode, ..Done::default() })
+    }
+
+    pub(crate) fn settle_all(&mut self, run: &mut Run<'_>, op: &SettleAll) -> Result<Done, Error> {
+        for settle in &op.files {
+            self.settle_one(run, settle, settle.keep_grant);
+        }
+        Ok(Done::default())
     }
 
     /// Without a grant of this session there is nothing to settle: a close that is repeated, or that never wrote.

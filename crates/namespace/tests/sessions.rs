@@ -10,7 +10,7 @@ use frieze_hlc::Hlc;
 use frieze_namespace::{MemoryHistory, Namespace, NoReadSet, OUTCOMES_REMEMBERED_MAX, Patch, Snapshot};
 use frieze_wire::txn::{
     CloseSession, DeleteSnapshot, Format, Grant, Make, MakeKind, MakeSnapshot, Op, Outcome, Remove, SetAttr, Settle,
-    Target, Transaction,
+    SettleAll, Target, Transaction,
 };
 
 fn make(path: &str) -> Op {
@@ -128,6 +128,28 @@ fn only_open_sessions_may_change_anything() {
     assert!(unknown(world.raw(other, 1, 0, root(), make("/f"))));
     assert_eq!(world.ns.sessions().count(), 1);
     assert_eq!(world.history.current().filter(|(key, ..)| key[0] == b'R').count(), 0);
+    assert_eq!(world.reloaded(), world.ns);
+}
+
+#[test]
+fn several_files_are_settled_in_one_transaction_at_one_stamp() {
+    let mut world = World::new();
+    let session = world.session;
+    let files = ["/a", "/b", "/c"].map(|path| world.make(path, 0o644, MakeKind::File(true)).unwrap());
+    let written = data(&world);
+    let all = vec![
+        settle(files[0], written, 10, false),
+        // Never there.
+        settle(InodeId(999), written, 5, false),
+        settle(files[1], written, 20, true),
+        settle(files[2], written, 30, false),
+    ];
+    world.run(&root(), Op::SettleAll(SettleAll { files: all })).unwrap();
+    let sizes = files.map(|file| world.ns.current(file).unwrap().size);
+    assert_eq!(sizes, [10, 20, 30]);
+    assert_eq!(world.ns.granted(session), [files[1]]);
+    let stamps = files.map(|file| world.ns.current(file).unwrap().from);
+    assert_eq!(stamps, [world.stamp; 3]);
     assert_eq!(world.reloaded(), world.ns);
 }
 

@@ -292,7 +292,8 @@ impl Engine {
         if !principal.privileged {
             self.doubt(principal, header.session, &mut op, asking)?;
         }
-        let settles = matches!(&op, Op::Settle(_)) || matches!(&op, Op::SetAttr(set) if set.size.is_some());
+        let settles =
+            matches!(&op, Op::Settle(_) | Op::SettleAll(_)) || matches!(&op, Op::SetAttr(set) if set.size.is_some());
         // Granted before it runs: what changes afterwards is recalled.
         if let Some(directory) = new_name_in(&op) {
             self.caching.give_names(asking, directory);
@@ -307,6 +308,17 @@ impl Engine {
             Op::Settle(settle) => {
                 let id = InodeId(settle.inode);
                 *settle = self.measure(id, settle.keep_grant)?;
+            }
+            Op::SettleAll(all) => {
+                if all.files.len() > SETTLED_MAX {
+                    return Err(Fault::new(
+                        Reason::TooLarge,
+                        format!("at most {SETTLED_MAX} files are settled at once"),
+                    ));
+                }
+                // What is gone needs no settling.
+                let measure = |settle: &Settle| self.measure(InodeId(settle.inode), settle.keep_grant).ok();
+                all.files = all.files.iter().filter_map(measure).collect();
             }
             Op::SetAttr(set) if set.size.is_some() => {
                 // What cannot be found may be a retry of what has run, and was renamed since: the transaction knows.
@@ -555,6 +567,9 @@ fn at_offset(fault: Fault, ask: &Write, id: InodeId) -> Fault {
     let place = if ask.append { "appended".to_owned() } else { format!("at offset {}", ask.offset) };
     Fault::new(fault.reason, format!("write {place} to inode {id} refused: {}", fault.message))
 }
+
+/// Files settled in one transaction.
+const SETTLED_MAX: usize = 256;
 
 /// A file of rows has one writing session at a time: a half row of one writer would be ended by another (protocols §8).
 fn check_one_writer(id: InodeId, inode: &Inode, session: SessionId) -> Result<(), Fault> {

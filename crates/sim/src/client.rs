@@ -306,6 +306,10 @@ impl Client {
                 (Op::Settle(Settle { inode, keep_grant: false, .. }), _) => {
                     self.handles.retain(|open| open.inode != inode);
                 }
+                (Op::SettleAll(all), _) => {
+                    let settled = |open: &Handle| all.files.iter().any(|settle| settle.inode == open.inode);
+                    self.handles.retain(|open| !settled(open));
+                }
                 _ => {}
             },
             (Step::Open { request, then }, Reply::Open(reply)) => {

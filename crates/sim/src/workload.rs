@@ -10,7 +10,7 @@ use frieze_hlc::Hlc;
 use frieze_wire::message::{FileKind, GetXattr, List, Log, Now, Open, ReadLink, Request, Snapshots, Stat, View};
 use frieze_wire::txn::{
     DeleteSnapshot, Link, Make, MakeKind, MakeSnapshot, Op, Remove, RemoveXattr, Rename, SetAttr, SetXattr, Settle,
-    Target, TimeValue,
+    SettleAll, Target, TimeValue,
 };
 
 use crate::client::{Client, Step, Then};
@@ -375,6 +375,11 @@ impl<'a> Workload<'a> {
 
     fn close(&mut self, client: &Client) -> Vec<Step> {
         match self.handle(client, true) {
+            Some(_) if self.rng.chance(3) => {
+                let of = |handle: &Handle| Settle { inode: handle.inode, ..Settle::default() };
+                let files = client.handles.iter().filter(|handle| handle.write).map(of).collect();
+                vec![Step::Txn { op: Box::new(Op::SettleAll(SettleAll { files })), sync: self.sync() }]
+            }
             Some(handle) => vec![self.settle(handle.inode, false)],
             None => self.open(client),
         }

@@ -260,6 +260,14 @@ pub struct MakeSnapshot {
     pub at: u64,
 }
 
+/// Settles several files at once.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct SettleAll {
+    /// The files, at most 256.
+    #[prost(message, repeated, tag = "1")]
+    pub files: Vec<Settle>,
+}
+
 /// Forgets the name of an instant.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct DeleteSnapshot {
@@ -313,6 +321,9 @@ pub enum Op {
     /// Makes the file system: root directory and layout. The first transaction of a metalog, and only that.
     #[prost(message, tag = "23")]
     Format(Format),
+    /// Settles several files that were closed one after the other.
+    #[prost(message, tag = "24")]
+    SettleAll(SettleAll),
     /// Many changes at one stamp: a clone, restore, undo or shared copy as the server has analysed it. Never taken from a
     /// client.
     #[prost(message, tag = "70")]
@@ -361,7 +372,7 @@ pub struct Transaction {
     #[prost(uint64, tag = "5")]
     pub must_see: u64,
     /// What to do.
-    #[prost(oneof = "Op", tags = "10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 70, 74")]
+    #[prost(oneof = "Op", tags = "10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 70, 74")]
     pub op: Option<Op>,
 }
 

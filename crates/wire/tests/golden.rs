@@ -146,6 +146,7 @@ fn ops() -> Vec<(&'static str, Op)> {
         ("remove_xattr", Op::RemoveXattr(RemoveXattr { target: file(), name: b"user.c".to_vec() })),
         ("grant", Op::Grant(Grant { inode: 77, first: 3, count: 16 })),
         ("settle", Op::Settle(settle())),
+        ("settle_all", Op::SettleAll(SettleAll { files: vec![settle(); 2] })),
         ("make_snapshot", Op::MakeSnapshot(MakeSnapshot { name: "release-1".into(), at: AT })),
         ("delete_snapshot", Op::DeleteSnapshot(DeleteSnapshot { name: "release-1".into() })),
         ("edit", Op::Edit(edit())),

@@ -9,7 +9,9 @@ use std::process::Command;
 use frieze_base::{InodeId, Reason, SessionId};
 use frieze_client::{Client, CreateMode, Key, Options, SetAttr, Target};
 use frieze_wire::message::{Hello, List, Open, Ping, Prove, Read, Reply, Request, Stat, Status, View, Write};
-use frieze_wire::txn::{Caller, CloseSession, DeleteSnapshot, Format, Grant, Make, MakeKind, Op, OpenSession, Settle};
+use frieze_wire::txn::{
+    Caller, CloseSession, DeleteSnapshot, Format, Grant, Make, MakeKind, Op, OpenSession, Settle, SettleAll,
+};
 use rustix::process::{Gid, Uid};
 
 use super::raw::{Raw, txn};
@@ -136,7 +138,10 @@ fn a_stranger_is_who_the_kernel_says_whatever_its_frames_say() {
         assert_eq!(fault.reason, Reason::AccessDenied, "{fault}");
         // What a settled size is, the server measures itself.
         let settle = Settle { inode: owned.inode, keep_grant: false, stamp: u64::MAX - 1, size: 1 << 40, mtime_ns: 1 };
-        let _ = raw.ask(txn(Op::Settle(settle)));
+        let _ = raw.ask(txn(Op::Settle(settle.clone())));
+        let _ = raw.ask(txn(Op::SettleAll(SettleAll { files: vec![settle.clone(); 2] })));
+        let all = SettleAll { files: vec![settle; 257] };
+        assert_eq!(refused(&mut raw, None, txn(Op::SettleAll(all))).reason, Reason::TooLarge);
         // Another file system in place of this one.
         let format = Format { chunk_bytes: 1 << 16, chain_count: 1, uid: STRANGER, gid: STRANGER, mode: 0o777 };
         assert_eq!(refused(&mut raw, None, txn(Op::Format(format))).reason, Reason::NotPermitted);

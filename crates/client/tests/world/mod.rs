@@ -421,6 +421,10 @@ impl State {
             Op::Settle(settle) if !settle.keep_grant => {
                 self.grants.retain(|&(of, inode, _)| (of, inode) != (session, settle.inode))
             }
+            Op::SettleAll(all) => {
+                let settled: Vec<u64> = all.files.iter().map(|settle| settle.inode).collect();
+                self.grants.retain(|(of, inode, _)| *of != session || !settled.contains(inode));
+            }
             Op::SetAttr(SetAttr { target, size: Some(size), .. }) => {
                 let inode = self.find(&target)?;
                 self.files.entry(inode).or_default().set_len(size);

@@ -3,7 +3,7 @@
 use frieze_base::{Fault, Reason};
 use frieze_disk::CrashKind;
 use frieze_wire::message::{Durability, Log, Open, Punch, PunchReply, Reply, Request, Seek, VersionKind, View};
-use frieze_wire::txn::{Op, SetAttr, Settle, Target};
+use frieze_wire::txn::{Op, Remove, SetAttr, Settle, SettleAll, Target};
 
 use crate::{Machine, Served, pattern};
 
@@ -152,6 +152,30 @@ fn punching_needs_a_file_open_for_writing_and_gets_its_own_grants() {
     let now = served.punch(&file, 0, 1).unwrap().stamp;
     let Reply::Open(past) = served.ask(Request::Open(Open { view: view(now), ..open })).unwrap() else { panic!() };
     assert_eq!(served.punch(&past.capability, 0, 1).unwrap_err().reason, Reason::ReadOnly);
+}
+
+#[test]
+fn files_closed_together_are_settled_to_what_they_hold_and_what_is_gone_is_passed_over() {
+    let machine = Machine::new();
+    let mut served = machine.serve();
+    let paths = ["/a", "/b", "/gone"];
+    let (mut files, mut handles) = (Vec::new(), Vec::new());
+    for (at, path) in paths.into_iter().enumerate() {
+        let file = served.make(path);
+        served.grant(path, 0, 1);
+        served.write(&file, Some(0), &pattern(100 * (at + 1), 1)).unwrap();
+        let inode = served.stat(path, View::NOW).unwrap().attr.inode;
+        files.push(Settle { inode, ..Settle::default() });
+        handles.push(file);
+    }
+    files.push(Settle { inode: 12_345, ..Settle::default() });
+    served.txn(Op::Remove(Remove { target: Target::path("/gone"), directory: false })).unwrap();
+    served.txn(Op::SettleAll(SettleAll { files: files.clone() })).unwrap();
+    let sizes = ["/a", "/b"].map(|path| served.stat(path, View::NOW).unwrap().attr.size);
+    assert_eq!(sizes, [100, 200]);
+    assert!(served.write(&handles[0], Some(0), b"x").is_err(), "the right to write is given back");
+    let many = SettleAll { files: vec![Settle::default(); 257] };
+    assert_eq!(served.txn(Op::SettleAll(many)).unwrap_err().reason, Reason::TooLarge);
 }
 
 #[test]

@@ -92,7 +92,8 @@ impl Model {
             Op::DeleteSnapshot(op) if !self.snapshots.contains_key(&op.name) => Err(Reason::NotFound),
             Op::Grant(op) if self.tree.node(op.inode, Hlc::MAX).is_none() => Err(Reason::StaleHandle),
             Op::Grant(op) if self.tree.kept(op.inode, Hlc::MAX).is_err() => Err(Reason::HistoryExpired),
-            Op::CloseSession(_) | Op::MakeSnapshot(_) | Op::DeleteSnapshot(_) | Op::Grant(_) | Op::Settle(_) => Ok(()),
+            Op::CloseSession(_) | Op::MakeSnapshot(_) | Op::DeleteSnapshot(_) | Op::Grant(_) => Ok(()),
+            Op::Settle(_) | Op::SettleAll(_) => Ok(()),
             Op::Forget(_) => Ok(()),
             op => self.tree.decide(op).map(|_| ()),
         })
@@ -158,6 +159,14 @@ impl Model {
                     state.grants.remove(&op.inode);
                 }
                 Done { id: op.inode, existed: false }
+            }
+            Op::SettleAll(op) => {
+                if let Some(state) = self.sessions.get_mut(&session) {
+                    for settle in op.files.iter().filter(|settle| !settle.keep_grant) {
+                        state.grants.remove(&settle.inode);
+                    }
+                }
+                Done { id: 0, existed: false }
             }
             op => {
                 let change = self.tree.decide(op).expect("it was previewed");
