@@ -15,7 +15,7 @@ use std::path::PathBuf;
 use clap::parser::ValueSource;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
-pub(crate) use care::Scrub;
+pub(crate) use care::{Fsck, Scrub};
 pub(crate) use files::{Cat, Cp, Du, Get, Ln, Ls, Mkdir, Mv, Put, Rm, Stat};
 pub(crate) use instants::{Now, Snapshot, Time};
 pub(crate) use sharing::{CloneTree, Forget, Restore, Undo};
@@ -183,6 +183,7 @@ pub(crate) enum Command {
     Sync(Sync),
     Status(Status),
     Scrub(Scrub),
+    Fsck(Fsck),
     Bench(Bench),
 }
 

@@ -42,6 +42,18 @@ impl fmt::Display for Reported {
 
 impl std::error::Error for Reported {}
 
+/// What was to be looked at could not be: nothing is known of it, exit status 2.
+#[derive(Debug)]
+pub(crate) struct NotLooked(pub(crate) String);
+
+impl fmt::Display for NotLooked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for NotLooked {}
+
 /// The process that was started to do the work failed with this exit status and said why.
 #[derive(Debug)]
 pub(crate) struct ChildFailed(pub(crate) u8);

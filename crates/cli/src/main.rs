@@ -15,6 +15,7 @@ mod entry;
 mod failure;
 mod forget;
 mod format;
+mod fsck;
 mod history;
 mod list;
 mod mount;
@@ -38,12 +39,12 @@ use anyhow::{Error, Result};
 use tracing_subscriber::EnvFilter;
 
 use crate::args::{Cli, Command};
-use crate::failure::{ChildFailed, OutputClosed, Reported, Usage};
+use crate::failure::{ChildFailed, NotLooked, OutputClosed, Reported, Usage};
 use crate::run::Run;
 
 /// Something failed.
 const EXIT_FAILURE: u8 = 1;
-/// The command line is wrong; clap ends with the same.
+/// The command line is wrong, and clap ends with the same; or nothing could be looked at.
 const EXIT_USAGE: u8 = 2;
 
 fn main() -> ExitCode {
@@ -93,6 +94,7 @@ fn run(cli: Cli) -> Result<()> {
         Command::Time(command) => server::time(&mut run, command),
         Command::Sync(args) => server::sync(&mut run, args),
         Command::Status(_) => server::status(&mut run),
+        Command::Fsck(args) => fsck::fsck(&mut run, args),
         Command::Scrub(args) => scrub::scrub(&mut run, args),
         Command::Bench(args) => bench::bench(&mut run, args),
     };
@@ -121,7 +123,7 @@ fn exit_status(command: &str, error: &Error) -> u8 {
     let hint = if usage { format!("\nTry 'frieze {command} --help'.") } else { String::new() };
     // If standard error is closed there is nobody to tell.
     let _ = writeln!(io::stderr(), "frieze: {command}: {}{hint}", failure::words(error));
-    if usage { EXIT_USAGE } else { EXIT_FAILURE }
+    if usage || error.is::<NotLooked>() { EXIT_USAGE } else { EXIT_FAILURE }
 }
 
 impl Command {
@@ -156,6 +158,7 @@ impl Command {
             Command::Time(_) => "time",
             Command::Sync(_) => "sync",
             Command::Status(_) => "status",
+            Command::Fsck(_) => "fsck",
             Command::Scrub(_) => "scrub",
             Command::Bench(_) => "bench",
         }

@@ -65,7 +65,8 @@ fn wait(run: &mut Run, client: &frieze_client::Client) -> Result<()> {
 /// How often the server is asked how far it is.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
-fn line(finding: &Finding) -> String {
+/// A finding in a line.
+pub(crate) fn line(finding: &Finding) -> String {
     let at = |stamp: u64| format!("{} ({})", format::time_of(Hlc(stamp)), Hlc(stamp));
     let place = format!("segment {} at byte {}", finding.segment, finding.at);
     let unread = match finding.unread.as_str() {
@@ -160,7 +161,8 @@ fn to_json(reply: &ScrubReply) -> Value {
     })
 }
 
-fn finding_to_json(finding: &Finding) -> Value {
+/// A finding as JSON.
+pub(crate) fn finding_to_json(finding: &Finding) -> Value {
     let known = |stamp: u64| (stamp != 0).then_some(Hlc(stamp));
     let text = |stamp: u64| known(stamp).map(|stamp| stamp.to_string());
     let time = |stamp: u64| known(stamp).map(format::time_of);

@@ -16,6 +16,8 @@ mod damage;
 mod directories;
 #[path = "hostile/frames.rs"]
 mod frames;
+#[path = "hostile/fsck.rs"]
+mod fsck;
 #[path = "hostile/full.rs"]
 mod full;
 #[path = "hostile/raw.rs"]

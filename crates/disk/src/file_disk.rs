@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 use std::fs::File;
-use std::io::{IoSlice, Read, Write};
+use std::io::{IoSlice, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -133,29 +133,7 @@ impl FileDisk {
 
 impl Disk for FileDisk {
     fn list(&self) -> Result<Vec<String>> {
-        let here = self.path.display().to_string();
-        let mut names = Vec::new();
-        for entry in Dir::read_from(&self.dir).map_err(io(Op::List, &here))? {
-            let entry = entry.map_err(io(Op::List, &here))?;
-            let Ok(name) = entry.file_name().to_str() else { continue };
-            if check_name(name).is_err() {
-                continue;
-            }
-            let is_file = match entry.file_type() {
-                FileType::RegularFile => true,
-                FileType::Unknown => {
-                    let stat = rustix::fs::statat(&self.dir, name, AtFlags::SYMLINK_NOFOLLOW);
-                    let stat = stat.map_err(io(Op::List, name))?;
-                    FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
-                }
-                _ => false,
-            };
-            if is_file {
-                names.push(name.to_owned());
-            }
-        }
-        names.sort();
-        Ok(names)
+        names_in(&self.dir, &self.path.display().to_string())
     }
 
     fn create(&self, name: &str, len: u64) -> Result<Arc<dyn DiskFile>> {
@@ -253,24 +231,7 @@ impl DiskFile for OpenFile {
     }
 
     fn read_medium_at(&self, offset: u64, into: &mut [u8]) -> Result<usize> {
-        let Some(direct) = self.direct.get_or_init(|| open_direct(&self.fd).ok()) else {
-            return self.read_at(offset, into);
-        };
-        // The kernel moves whole pages to aligned memory, or nothing.
-        let start = offset / PAGE_BYTES * PAGE_BYTES;
-        let skip = (offset - start) as usize;
-        let len = (skip + into.len()).next_multiple_of(PAGE_BYTES as usize);
-        let mut pages = vec![0u8; len + PAGE_BYTES as usize];
-        let aligned = pages.as_ptr().align_offset(PAGE_BYTES as usize);
-        match read_all(direct, start, &mut pages[aligned..aligned + len], SECTOR_BYTES) {
-            Ok(read) => {
-                let found = read.saturating_sub(skip).min(into.len());
-                into[..found].copy_from_slice(&pages[aligned + skip..aligned + skip + found]);
-                Ok(found)
-            }
-            Err(Errno::INVAL) => self.read_at(offset, into),
-            Err(errno) => Err(io(Op::Read, &self.name)(errno)),
-        }
+        read_direct(&self.fd, &self.direct, offset, into).map_err(io(Op::Read, &self.name))
     }
 
     fn punch(&self, offset: u64, len: u64) -> Result<u64> {
@@ -310,8 +271,39 @@ fn allocated(stat: &rustix::fs::Stat) -> u64 {
     stat.st_blocks as u64 * 512
 }
 
+/// The files of a directory that can be those of a device, sorted.
+pub(crate) fn names_in(dir: &OwnedFd, here: &str) -> Result<Vec<String>> {
+    let mut names = Vec::new();
+    for entry in Dir::read_from(dir).map_err(io(Op::List, here))? {
+        let entry = entry.map_err(io(Op::List, here))?;
+        let Ok(name) = entry.file_name().to_str() else { continue };
+        if check_name(name).is_err() {
+            continue;
+        }
+        let is_file = match entry.file_type() {
+            FileType::RegularFile => true,
+            FileType::Unknown => {
+                let stat = rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW);
+                let stat = stat.map_err(io(Op::List, name))?;
+                FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
+            }
+            _ => false,
+        };
+        if is_file {
+            names.push(name.to_owned());
+        }
+    }
+    names.sort();
+    Ok(names)
+}
+
 /// Reads until `into` is full, or the file ends: at 0 bytes, or at a part of a sector.
-fn read_all(fd: &OwnedFd, offset: u64, into: &mut [u8], sector_bytes: usize) -> std::result::Result<usize, Errno> {
+pub(crate) fn read_all(
+    fd: &OwnedFd,
+    offset: u64,
+    into: &mut [u8],
+    sector_bytes: usize,
+) -> std::result::Result<usize, Errno> {
     let mut done = 0;
     while done < into.len() {
         match rustix::io::pread(fd, &mut into[done..], offset + done as u64) {
@@ -327,13 +319,40 @@ fn read_all(fd: &OwnedFd, offset: u64, into: &mut [u8], sector_bytes: usize) -> 
     Ok(done)
 }
 
+/// As [`read_all`], past the page cache where the file system lets us; `direct` keeps the file opened for it.
+pub(crate) fn read_direct(
+    fd: &OwnedFd,
+    direct: &OnceLock<Option<OwnedFd>>,
+    offset: u64,
+    into: &mut [u8],
+) -> std::result::Result<usize, Errno> {
+    let Some(direct) = direct.get_or_init(|| open_direct(fd).ok()) else {
+        return read_all(fd, offset, into, 1);
+    };
+    // The kernel moves whole pages to aligned memory, or nothing.
+    let start = offset / PAGE_BYTES * PAGE_BYTES;
+    let skip = (offset - start) as usize;
+    let len = (skip + into.len()).next_multiple_of(PAGE_BYTES as usize);
+    let mut pages = vec![0u8; len + PAGE_BYTES as usize];
+    let aligned = pages.as_ptr().align_offset(PAGE_BYTES as usize);
+    match read_all(direct, start, &mut pages[aligned..aligned + len], SECTOR_BYTES) {
+        Ok(read) => {
+            let found = read.saturating_sub(skip).min(into.len());
+            into[..found].copy_from_slice(&pages[aligned + skip..aligned + skip + found]);
+            Ok(found)
+        }
+        Err(Errno::INVAL) => read_all(fd, offset, into, 1),
+        Err(errno) => Err(errno),
+    }
+}
+
 /// The same file once more, past the page cache.
 fn open_direct(fd: &OwnedFd) -> std::result::Result<OwnedFd, Errno> {
     let path = format!("/proc/self/fd/{}", fd.as_raw_fd());
     retry(|| rustix::fs::openat(CWD, &path, OFlags::RDONLY | OFlags::CLOEXEC | OFlags::DIRECT, Mode::empty()))
 }
 
-fn open_directory(path: &Path) -> std::result::Result<OwnedFd, Errno> {
+pub(crate) fn open_directory(path: &Path) -> std::result::Result<OwnedFd, Errno> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     retry(|| rustix::fs::openat(CWD, path, flags, Mode::empty()))
 }
@@ -347,9 +366,7 @@ fn lock_directory(dir: &OwnedFd, path: &Path) -> Result<File> {
     match retry(|| rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive)) {
         Ok(()) => {}
         Err(Errno::WOULDBLOCK) => {
-            let mut text = String::new();
-            let pid = lock.read_to_string(&mut text).ok().and_then(|_| text.trim().parse().ok());
-            return Err(Error::InUse { dir: shown, pid });
+            return Err(refuse_in_use(&lock.into(), shown));
         }
         Err(errno) => return Err(io(Op::OpenDisk, &shown)(errno)),
     }
@@ -359,6 +376,14 @@ fn lock_directory(dir: &OwnedFd, path: &Path) -> Result<File> {
         lock.write_all(format!("{pid}\n").as_bytes())
     });
     Ok(lock)
+}
+
+/// Who has the lock, as far as it says.
+pub(crate) fn refuse_in_use(lock: &OwnedFd, dir: String) -> Error {
+    let mut text = [0u8; 32];
+    let len = read_all(lock, 0, &mut text, 1).unwrap_or(0);
+    let pid = std::str::from_utf8(&text[..len]).ok().and_then(|text| text.trim().parse().ok());
+    Error::InUse { dir, pid }
 }
 
 /// Reserves `len` bytes that read as zero.
@@ -388,7 +413,7 @@ fn write_zeroes(fd: &OwnedFd, len: u64) -> std::result::Result<(), Errno> {
 }
 
 /// Runs a system call again when a signal interrupted it.
-fn retry<T>(mut call: impl FnMut() -> std::result::Result<T, Errno>) -> std::result::Result<T, Errno> {
+pub(crate) fn retry<T>(mut call: impl FnMut() -> std::result::Result<T, Errno>) -> std::result::Result<T, Errno> {
     loop {
         match call() {
             Err(Errno::INTR) => {}
@@ -397,7 +422,7 @@ fn retry<T>(mut call: impl FnMut() -> std::result::Result<T, Errno>) -> std::res
     }
 }
 
-fn io(op: Op, name: &str) -> impl Fn(Errno) -> Error {
+pub(crate) fn io(op: Op, name: &str) -> impl Fn(Errno) -> Error {
     move |errno| Error::Io { op, name: name.to_owned(), errno }
 }
 

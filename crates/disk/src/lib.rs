@@ -12,6 +12,7 @@ mod file_disk;
 mod sim_disk;
 mod state_file;
 mod time;
+mod view;
 
 pub use device::{Disk, DiskFile, PAGE_BYTES, Space};
 pub use error::{Error, Op, Result};
@@ -19,5 +20,6 @@ pub use file_disk::{FileDisk, FileDiskSettings};
 pub use sim_disk::{CrashKind, SimDisk};
 pub use state_file::{STATE_BYTES_MAX, StateFile};
 pub use time::{MachineTime, SimTime, TimeSource};
+pub use view::{TreeCopy, ViewDisk};
 
 pub use frieze_hlc::Reading;

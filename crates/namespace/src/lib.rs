@@ -19,6 +19,7 @@
 
 mod apply;
 mod attributes;
+mod check;
 mod cut;
 mod edit;
 mod error;
@@ -41,6 +42,7 @@ mod walk;
 
 pub use apply::OUTCOMES_REMEMBERED_MAX;
 pub use attributes::PLUGIN_XATTR;
+pub use check::{CheckCounts, check_history};
 pub use cut::Cut;
 pub use edit::EDIT_STEPS_MAX;
 pub use error::Error;

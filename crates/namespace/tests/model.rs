@@ -10,6 +10,7 @@ use std::fmt::Write;
 use common::{World, dump, root};
 use frieze_base::{InodeId, Reason, Rng};
 use frieze_hlc::Hlc;
+use frieze_namespace::check_history;
 use frieze_wire::message::FileKind;
 use frieze_wire::txn::{
     Grant, Link, Make, MakeKind, Op, Remove, RemoveXattr, Rename, SetAttr, SetXattr, Settle, Target, TimeValue,
@@ -443,6 +444,9 @@ proptest! {
             let at = Hlc(rng.between(past[0].0.0, world.stamp.0 + 5000));
             let (_, expected) = &past[past.partition_point(|(stamp, _)| *stamp <= at) - 1];
             prop_assert_eq!(&text(&world, Some(at)), expected, "at {}", at);
+            let mut wrong = Vec::new();
+            check_history(&world.history, at, &mut |words| wrong.push(words)).expect("the history can be read");
+            prop_assert!(wrong.is_empty(), "at {}: {:?}", at, wrong);
         }
     }
 

@@ -21,6 +21,7 @@ mod durability;
 mod edits;
 mod engine;
 mod forget;
+mod fsck;
 mod gone;
 mod grants;
 mod held;
@@ -45,6 +46,7 @@ mod views;
 
 pub use durability::no_wake;
 pub use engine::{Engine, ProcessStats, Responder, SOFTWARE, Scratch, Seams};
+pub use fsck::{CheckProgress, Checkup, fsck};
 pub use identity::{FORMAT_VERSION, FORMAT_VERSION_MIN};
 pub use plugin::{BINDING_XATTR, TimePlugin};
 pub use serve::Server;

@@ -24,7 +24,7 @@ use frieze_base::{Fault, MonoTime, Reason, SegmentId};
 use frieze_disk::{Disk, DiskFile, PAGE_BYTES, StateFile};
 use frieze_hlc::Hlc;
 use frieze_multilog::{Damage, DamageKind, SegmentBytes, Unread};
-use frieze_wire::scrub::{FindingKind, ScrubState};
+use frieze_wire::scrub::{FindingKind, ScrubReply, ScrubState};
 use prost::Message;
 
 use crate::engine::Engine;
@@ -266,6 +266,22 @@ impl Engine {
                 return Ok(());
             }
         }
+    }
+
+    /// Scrubs everything, now and to the end, and tells what is damaged.
+    ///
+    /// # Errors
+    /// As [`Engine::scrub`].
+    pub(crate) fn scrub_everything(
+        &self,
+        bytes_per_s: u64,
+        pause: &dyn Fn(Duration) -> bool,
+    ) -> Result<ScrubReply, Fault> {
+        // One that a server had begun is not this one.
+        self.scrub.stop(self.clock.newest());
+        self.scrub.start(self.clock.newest(), bytes_per_s);
+        self.scrub(pause)?;
+        self.scrub_reply(true)
     }
 
     fn scrub_segment(&self, run: u64, segment: SegmentId, pause: &dyn Fn(Duration) -> bool) -> Result<(), Unread> {

@@ -28,6 +28,7 @@ use tracing::{debug, error, info, warn};
 use crate::clock::NodeClock;
 use crate::durability::Wake;
 use crate::engine::{Engine, ProcessStats, Responder, Scratch, Seams};
+use crate::fsck::STORE_DIRECTORY;
 use crate::session::{Conn, KeyRight};
 use crate::settings::{KeySettings, Settings};
 use crate::store::LsmStore;
@@ -38,8 +39,6 @@ const STACK_BYTES: usize = 512 << 10;
 const TEND_EVERY_NS: u64 = 500_000_000;
 /// How soon a scrub that is asked for begins.
 const SCRUB_LOOK_EVERY: Duration = Duration::from_millis(100);
-/// Directory of the namespace's store within the data directory.
-const STORE_DIRECTORY: &str = "namespace";
 /// Socket within the data directory.
 const SOCKET: &str = "socket";
 /// Payload buffer that an idle connection keeps.
@@ -469,7 +468,7 @@ fn uid_of(name: &str) -> Result<u32, Fault> {
 }
 
 /// Names the boot of the machine; empty where the kernel does not tell, which then counts as a new boot each time.
-fn boot_id() -> String {
+pub(crate) fn boot_id() -> String {
     let read = std::fs::read_to_string(Path::new("/proc/sys/kernel/random/boot_id"));
     read.map(|text| text.trim().to_owned()).unwrap_or_default()
 }

@@ -266,6 +266,14 @@ impl Machine {
         self.engine()?.reclaim()
     }
 
+    /// What is wrong with what is stored, in words.
+    pub(crate) fn check_up(&self) -> Vec<String> {
+        let Some(engine) = &self.engine else { return Vec::new() };
+        let checkup = engine.check_up();
+        let damaged = checkup.scrub.findings.iter().map(|finding| format!("{finding:?}"));
+        checkup.wrong.into_iter().chain(damaged).collect()
+    }
+
     /// True if somebody waits for a flush, or something is dirty.
     pub(crate) fn wants_flush(&self) -> (bool, bool) {
         let dirty = self.engine.as_ref().is_some_and(Engine::is_dirty);

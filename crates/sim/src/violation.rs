@@ -25,6 +25,8 @@ pub enum Rule {
     Live,
     /// Every error is one that the interface promises here; corrupt bytes are never returned.
     PromisedErrors,
+    /// What is stored fits together: bytes and checksums, names and inodes, writes and files.
+    Whole,
     /// The server starts again after every crash.
     Restarts,
     /// Nothing panics.

@@ -494,6 +494,10 @@ impl World {
             for place in 0..self.witness.memory.len() {
                 self.auditor.ask_again(&mut self.witness, place)?;
             }
+            let wrong = self.witness.machine.check_up().into_iter().next();
+            if let Some(wrong) = wrong.filter(|_| !self.witness.machine.is_dying()) {
+                return broken(Rule::Whole, wrong);
+            }
             if round == 0 {
                 self.witness.stop()?;
                 self.witness.die(CrashKind::Process);

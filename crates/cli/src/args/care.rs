@@ -1,4 +1,6 @@
-//! `scrub`.
+//! `scrub` and `fsck`.
+
+use std::path::PathBuf;
 
 use clap::Args;
 
@@ -42,4 +44,28 @@ pub(crate) struct Scrub {
     /// End the scrub that is under way; what it found stays known.
     #[arg(long, conflicts_with = "rate")]
     pub(crate) stop: bool,
+}
+
+/// Check the directory of a server that does not run.
+///
+/// Does what a server does at its start, in memory; then reads every byte stored and compares it with its checksums, reads
+/// every version of every name and inode, and compares names, inodes and writes with each other. It changes nothing, and
+/// keeps servers away while it runs. A directory that a crash left, with torn ends and a gap, is in order.
+///
+/// Nothing is mended: there is one copy of everything. A server serves all that is whole, and refuses what is damaged.
+///
+/// Exits with 0 if nothing is wrong, 1 if something is, 2 if it could not look: the directory is in use, is not there, or is
+/// none of a server's.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  frieze fsck /srv/frieze
+  frieze fsck /srv/frieze --json | jq .wrong
+
+JSON: clean, found, wrong (a list of sentences), wrong_more, notes, inodes, names, versions, bytes, records, damaged, findings
+(as 'frieze scrub' has them).")]
+pub(crate) struct Fsck {
+    /// Data directory of the server.
+    #[arg(value_name = "DIR")]
+    pub(crate) dir: PathBuf,
 }

@@ -40,7 +40,7 @@ impl Engine {
         principal.caller.uid == 0 || principal.caller.uid == self.owner_uid
     }
 
-    fn scrub_reply(&self, with_findings: bool) -> Result<ScrubReply, Fault> {
+    pub(super) fn scrub_reply(&self, with_findings: bool) -> Result<ScrubReply, Fault> {
         let all_bytes = self.stored_bytes();
         let (mut reply, found) = {
             let state = self.scrub.lock();

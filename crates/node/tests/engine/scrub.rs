@@ -345,3 +345,25 @@ fn what_is_forgotten_while_a_scrub_reads_is_no_damage() {
     assert!(forgotten.get() > 2_000_000, "{}", forgotten.get());
     assert_eq!(served.scrub_state().damaged, 0);
 }
+
+#[test]
+fn writes_to_an_inode_that_never_was_and_names_of_it_are_found_by_a_checkup() {
+    let machine = Machine::new();
+    let mut served = machine.serve();
+    let file = served.make("/f");
+    served.write(&file, Some(0), &noise(1000, 1)).unwrap();
+    served.engine.stop().unwrap();
+    assert_eq!(served.engine.check_up().wrong, Vec::<String>::new());
+    let inode = served.stat("/f", View::NOW).unwrap().attr.inode;
+    drop(served);
+    // Every version of the inode goes: its number lies behind the letter, zeros escaped.
+    let prefix = [&b"I"[..], &[0, 0xff].repeat(7), &[inode as u8]].concat();
+    let versions: Vec<Vec<u8>> =
+        machine.store.items(&prefix, &[&prefix[..], &[0xff; 20]].concat()).map(|item| item.unwrap().0).collect();
+    assert!(!versions.is_empty());
+    machine.store.commit(Vec::new(), versions, machine.store.applied().unwrap()).unwrap();
+    let wrong = machine.serve().engine.check_up().wrong;
+    let all = wrong.join("\n");
+    assert!(all.contains(&format!("there are writes to inode {inode}, which there never was")), "{all}");
+    assert!(all.contains(&format!("names inode {inode}, which there is not")), "{all}");
+}

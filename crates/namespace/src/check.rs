@@ -1,0 +1,257 @@
+//! Whether what is stored of names and inodes can be true: for `fsck`.
+//!
+//! Guarantees: every version is read; the tree of an instant is compared with itself from both sides. Nothing is changed,
+//! and memory does not grow with it.
+//! Leaves to others: bytes of files (`multilog`), what a finding means for whoever wants it mended.
+
+use std::sync::Arc;
+
+use frieze_base::{Fault, InodeId, Reason};
+use frieze_hlc::Hlc;
+use frieze_wire::forget::decode_ids;
+use frieze_wire::message::FileKind;
+
+use crate::error::Error;
+use crate::history::History;
+use crate::inode::Inode;
+use crate::key::{Key, keeps_versions};
+use crate::patch::PatchSource;
+use crate::stored::{
+    StoredEntry, StoredForgotten, StoredForgottenInodes, StoredFormat, StoredInode, StoredSession, StoredSnapshot,
+    StoredXattr, decode,
+};
+use crate::timeline::{entry_at, names_at};
+
+/// A key, and what its value reads as.
+type Next<T> = (Vec<u8>, Option<T>);
+
+/// How many of each there are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CheckCounts {
+    /// Versions of everything.
+    pub versions: u64,
+    /// Inodes at the instant, those without a name included.
+    pub inodes: u64,
+    /// Names at the instant.
+    pub names: u64,
+}
+
+/// Reads every version, and compares names and inodes at `at` with each other. What cannot be true is told to `wrong`, a
+/// sentence each.
+///
+/// # Errors
+/// Those of the history: what lies behind is not looked at.
+///
+/// # Cost
+/// A pass over all versions, and some lookups for each name and inode of the instant.
+pub fn check_history(history: &dyn History, at: Hlc, wrong: &mut dyn FnMut(String)) -> Result<CheckCounts, Fault> {
+    let mut check = Check { history, at, wrong, counts: CheckCounts::default() };
+    check.versions()?;
+    check.inodes()?;
+    check.names()?;
+    Ok(check.counts)
+}
+
+struct Check<'a> {
+    history: &'a dyn History,
+    at: Hlc,
+    wrong: &'a mut dyn FnMut(String),
+    counts: CheckCounts,
+}
+
+impl Check<'_> {
+    fn versions(&mut self) -> Result<(), Fault> {
+        let Check { history, wrong, counts, .. } = self;
+        for letter in b'A'..=b'Z' {
+            // The index of time has its own form, and can be made again.
+            if letter == b'T' || !keeps_versions(&[letter]) {
+                continue;
+            }
+            history.versions(&[letter], &[], Hlc::ZERO, Hlc::MAX, &mut |key, stamp, value| {
+                counts.versions += 1;
+                if let Err(error) = read(key, stamp, value) {
+                    wrong(format!("{} at {stamp} cannot be read: {error}", shown(key)));
+                }
+                true
+            })?;
+        }
+        // Its pages say themselves when they are damaged.
+        history.changed(Hlc::ZERO, Hlc::MAX, &mut |_, _| true).map(drop)
+    }
+
+    fn inode(&self, id: InodeId, at: Hlc) -> Result<Option<Inode>, Fault> {
+        match self.history.newest(&Key::Inode(id).encode(), at)? {
+            // One that cannot be read was told already.
+            Some((from, Some(value))) => Ok(StoredInode::read(from, &value, Arc::new).ok().map(|(inode, _)| inode)),
+            _ => Ok(None),
+        }
+    }
+
+    fn inodes(&mut self) -> Result<(), Fault> {
+        let mut after = Vec::new();
+        while let Some((key, inode)) = self
+            .next(b'I', &after, |stamp, value| StoredInode::read(stamp, value, Arc::new).ok().map(|(inode, _)| inode))?
+        {
+            if let (Some(Key::Inode(id)), Some(inode)) = (Key::decode(&key), inode) {
+                self.counts.inodes += 1;
+                self.one_inode(id, &inode)?;
+            }
+            after = key;
+        }
+        Ok(())
+    }
+
+    fn one_inode(&mut self, id: InodeId, inode: &Inode) -> Result<(), Fault> {
+        let names = names_at(self.history, id, self.at)?;
+        let count = names.len() as u64;
+        let should = match (id, inode.orphaned(), inode.is_directory()) {
+            (InodeId::ROOT, ..) | (_, Some(_), _) => 0,
+            (_, None, true) => 1,
+            (_, None, false) => u64::from(inode.links),
+        };
+        if count != should {
+            (self.wrong)(format!("inode {id} has {count} names, and should have {should}"));
+        }
+        for named in &names {
+            let entry = match entry_at(self.history, named.parent, &named.name, self.at) {
+                // Told with the versions.
+                Err(fault) if fault.reason == Reason::Corrupt => None,
+                entry => entry?,
+            };
+            if entry != Some(id) {
+                let name = String::from_utf8_lossy(&named.name).into_owned();
+                (self.wrong)(format!("inode {id} should be called {name:?} in directory {}, and is not", named.parent));
+            }
+        }
+        if inode.is_directory() && inode.orphaned().is_none() {
+            self.one_directory(id, inode, names.first().map(|named| named.parent))?;
+        }
+        for patch in inode.patches() {
+            if let PatchSource::Shared { inode: source, at, .. } = patch.source
+                && self.inode(source, at)?.is_none()
+            {
+                (self.wrong)(format!("inode {id} shares bytes of inode {source} at {at}, where there was none"));
+            }
+        }
+        Ok(())
+    }
+
+    fn one_directory(&mut self, id: InodeId, inode: &Inode, named_in: Option<InodeId>) -> Result<(), Fault> {
+        if named_in.is_some_and(|parent| parent != inode.parent) {
+            (self.wrong)(format!("directory {id} lies in another directory than it says, {}", inode.parent));
+        }
+        let mut directories = 0;
+        let prefix = Key::Entry(id, b"").encode();
+        self.history.scan(&prefix, &[], self.at, &mut |_, _, value| {
+            let kind = decode::<StoredEntry>(value, "name").map(|entry| entry.kind());
+            directories += u64::from(kind == Ok(FileKind::Directory));
+            true
+        })?;
+        if u64::from(inode.links) != directories + 2 {
+            let links = inode.links;
+            (self.wrong)(format!("directory {id} counts {links} links, and has {directories} directories in it"));
+        }
+        let (mut here, mut steps) = (inode.parent, 0);
+        while here != InodeId::ROOT && id != InodeId::ROOT {
+            let above = self.inode(here, self.at)?.filter(|above| above.is_directory() && above.orphaned().is_none());
+            match above {
+                Some(above) if here != id && steps < DEPTH_MAX => (here, steps) = (above.parent, steps + 1),
+                _ => {
+                    (self.wrong)(format!("directory {id} does not lie below the root"));
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn names(&mut self) -> Result<(), Fault> {
+        let mut after = Vec::new();
+        let mut directory: Option<InodeId> = None;
+        while let Some((key, entry)) = self.next(b'E', &after, |_, value| decode::<StoredEntry>(value, "name").ok())? {
+            if let (Some(Key::Entry(parent, name)), Some(entry)) = (Key::decode(&key), entry) {
+                self.counts.names += 1;
+                if directory.replace(parent) != Some(parent) {
+                    let lives = |inode: &Inode| inode.is_directory() && inode.orphaned().is_none();
+                    if !self.inode(parent, self.at)?.as_ref().is_some_and(lives) {
+                        (self.wrong)(format!("there are names in inode {parent}, which is no directory"));
+                    }
+                }
+                self.one_name(parent, name, &entry)?;
+            }
+            after = key;
+        }
+        Ok(())
+    }
+
+    fn one_name(&mut self, parent: InodeId, name: &[u8], entry: &StoredEntry) -> Result<(), Fault> {
+        let id = InodeId(entry.inode);
+        let shown = String::from_utf8_lossy(name).into_owned();
+        match self.inode(id, self.at)? {
+            None => (self.wrong)(format!("{shown:?} in directory {parent} names inode {id}, which there is not")),
+            Some(inode) if inode.kind() != entry.kind() || inode.orphaned().is_some() => (self.wrong)(format!(
+                "{shown:?} in directory {parent} names inode {id}, which is of another kind or has no name"
+            )),
+            Some(_) => {}
+        }
+        let link = self.history.newest(&Key::Link(id, parent, name).encode(), self.at)?;
+        if link.is_none_or(|(_, value)| value.is_none()) {
+            (self.wrong)(format!("inode {id} does not know that it is called {shown:?} in directory {parent}"));
+        }
+        Ok(())
+    }
+
+    /// The first key of a letter above `after` that has a value at the instant, and what `read` makes of it. One at a time:
+    /// nothing may be asked of a history while it shows something.
+    fn next<T>(
+        &self,
+        letter: u8,
+        after: &[u8],
+        mut read: impl FnMut(Hlc, &[u8]) -> Option<T>,
+    ) -> Result<Option<Next<T>>, Fault> {
+        let mut found = None;
+        self.history.scan(&[letter], after, self.at, &mut |key, stamp, value| {
+            found = Some((key.to_vec(), read(stamp, value)));
+            false
+        })?;
+        Ok(found)
+    }
+}
+
+/// Reads one version and forgets it.
+fn read(key: &[u8], stamp: Hlc, value: Option<&[u8]>) -> Result<(), Error> {
+    let key = Key::decode(key).ok_or(Error::Corrupt { what: "key" })?;
+    let Some(value) = value else { return Ok(()) };
+    match key {
+        Key::Entry(..) => decode::<StoredEntry>(value, "name").and_then(|entry| match entry.inode {
+            0 => Err(Error::Corrupt { what: "name" }),
+            _ => Ok(()),
+        }),
+        Key::Format => decode::<StoredFormat>(value, "format").map(drop),
+        Key::Forgotten(_, 0) => decode::<StoredForgotten>(value, "forgotten instant").map(drop),
+        Key::Forgotten(..) => {
+            let stored: StoredForgottenInodes = decode(value, "forgotten inodes")?;
+            let whole = decode_ids(&stored.named).is_some() && decode_ids(&stored.nameless).is_some();
+            if whole { Ok(()) } else { Err(Error::Corrupt { what: "forgotten inodes" }) }
+        }
+        Key::Inode(_) => StoredInode::read(stamp, value, Arc::new).map(drop),
+        Key::Link(..) | Key::Outcome(..) => Ok(()),
+        Key::Snapshot(_) => decode::<StoredSnapshot>(value, "snapshot").map(drop),
+        Key::Session(_) => decode::<StoredSession>(value, "session").map(drop),
+        Key::Xattr(..) => decode::<StoredXattr>(value, "extended attribute").map(drop),
+    }
+}
+
+/// A key in words.
+fn shown(key: &[u8]) -> String {
+    match Key::decode(key) {
+        Some(Key::Entry(parent, name)) => format!("the name {:?} in directory {parent}", String::from_utf8_lossy(name)),
+        Some(Key::Inode(id)) => format!("inode {id}"),
+        Some(Key::Xattr(id, name)) => format!("attribute {:?} of inode {id}", String::from_utf8_lossy(name)),
+        Some(key) => format!("{key:?}"),
+        None => format!("the key {key:02x?}"),
+    }
+}
+
+/// Directories are not deeper than this.
+const DEPTH_MAX: u32 = 65_536;

@@ -1,0 +1,200 @@
+//! Checking a data directory that no server uses.
+//!
+//! Guarantees: nothing in the directory is changed; no server starts on it meanwhile. What a server would do with it at its
+//! start is done with a view of it, in memory; then every byte stored is read and compared as by a scrub, every version of
+//! every name and inode is read, and names, inodes and records are compared with each other.
+//! Leaves to others: mending. There is one copy; what is whole is served as it is.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use frieze_base::{Fault, Reason};
+use frieze_disk::{Disk, MachineTime, TimeSource, TreeCopy, ViewDisk};
+use frieze_hlc::Hlc;
+use frieze_namespace::{CheckCounts, History, check_history};
+use frieze_wire::scrub::ScrubReply;
+use frieze_wire::txn::Caller;
+
+use crate::durability::no_wake;
+use crate::engine::{Engine, ProcessStats, Seams};
+use crate::identity::Identity;
+use crate::settings::Settings;
+use crate::store::{LsmStore, VersionStore};
+
+/// Sentences that are kept; of more it is known how many.
+const WRONG_MAX: usize = 1000;
+/// Directory of the namespace's store within the data directory.
+pub(crate) const STORE_DIRECTORY: &str = "namespace";
+/// Faster than any device.
+const NO_RATE: u64 = 1 << 40;
+
+/// What a check has found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Checkup {
+    /// What is wrong, a sentence each, at most 1,000.
+    pub wrong: Vec<String>,
+    /// How many more there are.
+    pub wrong_more: u64,
+    /// Damaged places of the stored bytes, by file where one is known; nothing if the logs could not be read at all.
+    pub scrub: ScrubReply,
+    /// What a server would say at its start; nothing of it is wrong by itself.
+    pub notes: Vec<String>,
+    /// How many names and inodes there are.
+    pub counts: CheckCounts,
+}
+
+impl Checkup {
+    /// Number of findings.
+    pub fn found(&self) -> u64 {
+        self.wrong.len() as u64 + self.wrong_more + self.scrub.damaged
+    }
+
+    fn add(&mut self, words: impl Into<String>) {
+        match self.wrong.len() < WRONG_MAX {
+            true => self.wrong.push(words.into()),
+            false => self.wrong_more += 1,
+        }
+    }
+}
+
+/// How far a check is: bytes of the device looked at, and to look at.
+pub type CheckProgress<'a> = dyn Fn(u64, u64) + 'a;
+
+/// Checks the data directory `dir`.
+///
+/// # Errors
+/// What kept it from being checked: it is in use (`Busy`), it is not there or not a data directory (`NotFound`), it may not
+/// be read, or there is no room for a copy of the small parts of the store of names where temporary files are kept.
+///
+/// # Cost
+/// Reads everything stored. Memory as a server has it after its start.
+pub fn fsck(dir: &Path, progress: &CheckProgress<'_>) -> Result<Checkup, Fault> {
+    let view = || ViewDisk::open(dir).map_err(Fault::from);
+    let disk = view()?;
+    let names = disk.list()?;
+    let is_ours = |name: &String| *name == crate::identity::STATE_FILE || name.starts_with("seg-");
+    if !names.iter().any(is_ours) {
+        return Err(Fault::new(
+            Reason::NotFound,
+            format!("{} is no data directory of a server: it holds neither its state nor a segment", dir.display()),
+        ));
+    }
+    // Tables are written once; what else the store has, it may change when it is opened.
+    let is_table = |path: &Path| path.parent().is_some_and(|above| above.ends_with("tables"));
+    let mut checkup = Checkup::default();
+    match Identity::load(&disk) {
+        Ok(Some(_)) => {}
+        Ok(None) => {
+            checkup.notes.push("the directory was made and never used".to_owned());
+            return Ok(checkup);
+        }
+        Err(fault) => {
+            checkup.add(fault.message);
+            return Ok(checkup);
+        }
+    }
+    let store_dir = dir.join(STORE_DIRECTORY);
+    let mut copy = TreeCopy::of(&store_dir, &is_table)?;
+    let opened = open_store(copy.path()).and_then(|store| open(Arc::new(disk), store, false));
+    let engine = match opened {
+        Ok(engine) => engine,
+        Err(fault) => {
+            checkup.add(format!("a server refuses to start: {}", fault.message));
+            // What is left of it may still tell where the damage is. The view is new: nothing that was tried counts.
+            let disk = view()?;
+            copy = TreeCopy::of(&store_dir, &is_table)?;
+            match open_store(copy.path()).and_then(|store| open(Arc::new(disk), store, true)) {
+                Ok(engine) => engine,
+                Err(fault) => {
+                    checkup.add(format!("what is left cannot be served either: {}", fault.message));
+                    return Ok(checkup);
+                }
+            }
+        }
+    };
+    check_engine(&engine, &mut checkup, progress);
+    drop(engine);
+    drop(copy);
+    Ok(checkup)
+}
+
+impl Engine {
+    /// As [`fsck`], of what this engine serves, while it serves nobody: for tests of simulated machines.
+    pub fn check_up(&self) -> Checkup {
+        let mut checkup = Checkup::default();
+        check_engine(self, &mut checkup, &|_, _| ());
+        checkup
+    }
+}
+
+fn check_engine(engine: &Engine, checkup: &mut Checkup, progress: &CheckProgress<'_>) {
+    for note in engine.notes() {
+        // What a start says of torn ends and lost intervals is as it should be after a crash.
+        match ["corrupt", "damaged", "missing"].iter().any(|word| note.contains(word)) {
+            true => checkup.add(note.clone()),
+            false => checkup.notes.push(note.clone()),
+        }
+    }
+    let goes_on = |_: Duration| {
+        let (_, _, done) = engine.scrub.summary();
+        progress(done.unwrap_or(0), engine.stored_bytes());
+        true
+    };
+    match engine.scrub_everything(NO_RATE, &goes_on) {
+        Ok(reply) => checkup.scrub = reply,
+        Err(fault) => checkup.add(format!("stored bytes could not be looked at: {}", fault.message)),
+    }
+    let mut wrong = Vec::new();
+    let mut more = 0;
+    let mut tell = |words: String| match wrong.len() < WRONG_MAX {
+        true => wrong.push(words),
+        false => more += 1,
+    };
+    match check_history(engine.meta.versions(), Hlc::MAX, &mut tell) {
+        Ok(counts) => checkup.counts = counts,
+        Err(fault) => tell(format!("names and inodes cannot be read: {}", fault.message)),
+    }
+    if let Err(fault) = check_records(engine, &mut tell) {
+        tell(format!("records cannot be compared with inodes: {}", fault.message));
+    }
+    wrong.into_iter().for_each(|words| checkup.add(words));
+    checkup.wrong_more += more;
+}
+
+/// Every file that has records has to have been there.
+fn check_records(engine: &Engine, tell: &mut dyn FnMut(String)) -> Result<(), Fault> {
+    let (files, _) = engine.data.device().log().touched(Hlc::ZERO, Hlc::MAX);
+    let history = engine.meta.versions();
+    for id in files {
+        let key = [&b"I"[..], &id.0.to_be_bytes()].concat();
+        if history.newest(&key, Hlc::MAX)?.is_none() {
+            tell(format!("there are writes to inode {id}, which there never was"));
+        }
+    }
+    Ok(())
+}
+
+fn open_store(dir: &Path) -> Result<Box<dyn VersionStore>, Fault> {
+    LsmStore::open(dir).map(|store| Box::new(store) as Box<dyn VersionStore>)
+}
+
+/// Does what a server does at its start.
+fn open(disk: Arc<dyn Disk>, store: Box<dyn VersionStore>, serve_damaged: bool) -> Result<Engine, Fault> {
+    let settings = Settings { dir: "a view".into(), serve_damaged, ..Settings::default() };
+    let time: Arc<dyn TimeSource> = Arc::new(MachineTime::new());
+    let seams = Seams {
+        disk,
+        time,
+        store,
+        boot: crate::serve::boot_id(),
+        // Nobody will serve with it.
+        entropy: [0; 64],
+        wake: no_wake(),
+        process: Box::new(ProcessStats::default),
+        keys: BTreeMap::new(),
+        owner: Caller::root(),
+    };
+    Engine::open(settings, seams)
+}
