@@ -5,18 +5,20 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use frieze_base::{ChainEpoch, Fault, MonoTime, Reason, Seq, SessionId};
+use frieze_base::{ChainEpoch, MonoTime, Reason, Seq, SessionId};
 use frieze_hlc::Hlc;
 use frieze_net::{Payload, ServerAddr, mono};
 use frieze_wire::message::{HelloReply, Reply, Request, RequestBody, Txn, TxnReply};
 use frieze_wire::txn::{Caller, CloseSession, Op, OpenSession};
 use frieze_wire::{FrameHeader, FrameKind, Holds};
 
-use crate::closing::{Closed, Closing};
+use crate::closing::Closing;
 use crate::connection::{Answer, Connection, name_of};
 use crate::grants::Writers;
 use crate::holding::Granted;
+use crate::patience::{Patience, is_passing, is_worth_repeating};
 use crate::pool::{NoPlace, Place, Pool};
+use crate::posting::{BEHIND_MAX, CATCH_UP_EVERY};
 use crate::session::{Numbered, Sequence};
 use crate::{Durability, Error, Options};
 
@@ -30,7 +32,7 @@ pub(crate) struct Shared {
     pub(crate) sequence: Arc<Sequence>,
     pub(crate) writers: Writers,
     pub(crate) closing: Closing,
-    pool: Pool,
+    pub(crate) pool: Pool,
     /// 0 until a session was needed.
     session: AtomicU64,
     /// Held while a session is opened, so that there is one.
@@ -72,14 +74,6 @@ pub(crate) enum Attempt<T> {
     Again(Error),
 }
 
-/// When a call gives up, and how it waits between attempts.
-#[derive(Debug)]
-pub(crate) struct Patience {
-    began: MonoTime,
-    deadline: MonoTime,
-    pause: Duration,
-}
-
 impl Shared {
     pub(crate) fn connect(options: Options) -> Result<Shared, Error> {
         let (connection, hello) = Connection::open(&options, "", options.timeout)?;
@@ -110,6 +104,11 @@ impl Shared {
     /// The newest stamp seen in any answer.
     pub(crate) fn newest(&self) -> Hlc {
         Hlc(self.newest.load(Ordering::Relaxed))
+    }
+
+    /// An answer carried this stamp: later requests relay it.
+    pub(crate) fn saw(&self, stamp: Hlc) {
+        self.newest.fetch_max(stamp.0, Ordering::Relaxed);
     }
 
     /// The session, opened when it is first needed: reading the past of a path needs none.
@@ -229,49 +228,6 @@ impl Shared {
         }
     }
 
-    /// Sends a transaction whose answer nobody waits for: it is read before the next on that connection. False if no
-    /// connection was idle. If it is lost, so is its effect; use it only where the end of the session does the same.
-    pub(crate) fn post(&self, caller: Option<&Caller>, op: &Op) -> bool {
-        let session = SessionId(self.session.load(Ordering::Acquire));
-        let Ok(mut place) = self.pool.take(mono()) else { return false };
-        let Some(connection) = place.connection.as_mut() else { return false };
-        let numbered = self.sequence.next_at_once();
-        let body = RequestBody { caller: caller.cloned(), request: Some(txn(Durability::Async, op.clone())) };
-        let ask = Ask::new(body, session, numbered.seq, &[]);
-        connection.set_limit(self.options.timeout);
-        let sent = self.send(connection, &ask).map(|id| connection.owed.push((id, numbered)));
-        let settled =
-            sent.and_then(|()| if connection.owed.len() < OWED_MAX { Ok(()) } else { self.collect_owed(connection) });
-        match settled {
-            Ok(()) => {
-                place.give_back();
-                true
-            }
-            Err(error) => {
-                tracing::debug!(%error, "a request that nobody waits for was lost");
-                self.bury(place);
-                false
-            }
-        }
-    }
-
-    /// True if several calls are under way: one more request takes from them what it costs. Where there are none, it costs
-    /// nobody anything, and the server is awake for the next.
-    pub(crate) fn is_busy(&self) -> bool {
-        self.pool.busy() >= BUSY_CALLS
-    }
-
-    /// Settles files that were closed, without waiting for the answer where a connection is idle.
-    ///
-    /// # Errors
-    /// As any call, if it had to be waited for.
-    pub(crate) fn settle(&self, closed: &Closed) -> Result<(), Error> {
-        if self.post(closed.caller.as_ref(), &closed.op) {
-            return Ok(());
-        }
-        self.change(closed.caller.as_ref(), Durability::Async, closed.op.clone()).map(drop)
-    }
-
     /// Sends a request until it is answered or its time is over. Returns the reply and how many bytes of `into` its
     /// payload filled.
     pub(crate) fn ask(&self, ask: &Ask<'_>, into: &mut [u8]) -> Result<(Reply, usize), Error> {
@@ -375,22 +331,6 @@ impl Shared {
         })
     }
 
-    /// Reads the answers that wait on idle connections. The pool gives out the connection used last, so one that is rarely
-    /// needed would keep its answers for ever, and with them the server what it remembers for retries.
-    fn catch_up(&self) {
-        while let Some(mut place) = self.pool.take_owing() {
-            let Some(connection) = place.connection.as_mut() else { continue };
-            connection.set_limit(self.options.timeout);
-            match self.collect_owed(connection) {
-                Ok(()) => place.give_back(),
-                Err(error) => {
-                    tracing::debug!(%error, "answers that nobody waited for were lost");
-                    self.bury(place);
-                }
-            }
-        }
-    }
-
     /// The connection of a place, opened if it has none, with the time that is left.
     pub(crate) fn opened<'p>(
         &self,
@@ -453,7 +393,7 @@ impl Shared {
     pub(crate) fn receive_any(&self, connection: &mut Connection) -> Result<Answer, Error> {
         loop {
             let answer = connection.receive()?;
-            self.newest.fetch_max(answer.header.hlc.0, Ordering::Relaxed);
+            self.saw(answer.header.hlc);
             self.epoch.fetch_max(answer.header.epoch.0, Ordering::Relaxed);
             let id = answer.header.request_id;
             if let (0, Err(fault)) = (id, &answer.result) {
@@ -465,23 +405,6 @@ impl Shared {
                 Some(at) => drop(connection.owed.swap_remove(at)),
             }
         }
-    }
-
-    /// Receives the answers that nobody waited for.
-    fn collect_owed(&self, connection: &mut Connection) -> Result<(), Error> {
-        while let Some(id) = connection.owed.first().map(|(id, _)| *id) {
-            let answer = connection.receive()?;
-            self.newest.fetch_max(answer.header.hlc.0, Ordering::Relaxed);
-            match connection.owed.iter().position(|(owed, _)| *owed == answer.header.request_id) {
-                Some(at) => drop(connection.owed.swap_remove(at)),
-                None => {
-                    let found = format!("request {}", answer.header.request_id);
-                    tracing::debug!(expected = id, found, "an answer to nothing asked");
-                    return Err(Error::Protocol { server: self.server(), asked: "another request", found });
-                }
-            }
-        }
-        Ok(())
     }
 
     /// Ends a connection that failed. What it owed is lost.
@@ -537,9 +460,6 @@ impl Shared {
     }
 }
 
-/// So many calls at a time, and they compete.
-const BUSY_CALLS: usize = 2;
-
 impl Drop for Shared {
     /// Ends the session if a connection is at hand and the server answers at once. Else it stays open, holding nothing
     /// but what its files hold.
@@ -565,40 +485,6 @@ impl Drop for Shared {
     }
 }
 
-impl Patience {
-    /// Waits before the next attempt: not at all before the second, then longer and longer.
-    ///
-    /// # Errors
-    /// `Unanswered` when the time is over.
-    pub(crate) fn wait(&mut self, shared: &Shared, last: Error) -> Result<(), Error> {
-        if self.left() <= self.pause {
-            return Err(Error::Unanswered { server: shared.server(), waited: self.waited(), last: last.to_string() });
-        }
-        if self.pause.is_zero() {
-            tracing::debug!(error = %last, "asking again");
-        }
-        shared.pool.pause(self.pause);
-        if shared.pool.is_closed() {
-            return Err(Error::Closed);
-        }
-        self.pause = (self.pause * 2).clamp(PAUSE_MIN, PAUSE_MAX);
-        Ok(())
-    }
-
-    /// There was progress: the time begins again.
-    pub(crate) fn renew(&mut self, shared: &Shared) {
-        *self = shared.patience();
-    }
-
-    pub(crate) fn left(&self) -> Duration {
-        Duration::from_nanos(self.deadline.since_ns(mono()))
-    }
-
-    fn waited(&self) -> Duration {
-        Duration::from_nanos(mono().since_ns(self.began))
-    }
-}
-
 /// The door that the server offers to callers from its machine, if it leads to the same server and it takes the caller for
 /// the same there.
 fn near(options: &Options, hello: &HelloReply) -> Option<ServerAddr> {
@@ -611,7 +497,7 @@ fn near(options: &Options, hello: &HelloReply) -> Option<ServerAddr> {
     is_same.then_some(near)
 }
 
-fn txn(durability: Durability, op: Op) -> Request {
+pub(crate) fn txn(durability: Durability, op: Op) -> Request {
     Request::Txn(Txn { durability: durability as i32, op: Some(op) })
 }
 
@@ -622,32 +508,5 @@ fn expect_txn(shared: &Shared, reply: Reply) -> Result<TxnReply, Error> {
     }
 }
 
-/// True if the server says that it will be able to answer soon.
-pub(crate) fn is_passing(fault: &Fault) -> bool {
-    matches!(fault.reason, Reason::Unavailable | Reason::Overloaded | Reason::StaleEpoch | Reason::NotYetClosed)
-}
-
-/// True if the request may be answered on another connection.
-pub(crate) fn is_worth_repeating(error: &Error) -> bool {
-    match error {
-        Error::Refused(fault) => is_passing(fault),
-        Error::Transport(error) => match error {
-            frieze_net::Error::Frame { fault, .. } => fault.reason != Reason::WrongVersion,
-            frieze_net::Error::Address { .. } | frieze_net::Error::Key => false,
-            _ => true,
-        },
-        _ => false,
-    }
-}
-
-/// Pauses between attempts: short at first, for a server that restarts in a blink, then gentle.
-const PAUSE_MIN: Duration = Duration::from_millis(5);
-const PAUSE_MAX: Duration = Duration::from_millis(500);
 /// How long the last handle waits for its session to end.
 const FAREWELL: Duration = Duration::from_secs(1);
-/// Numbers given since the first unanswered one before idle connections are read: a quarter of what the server remembers.
-const BEHIND_MAX: u64 = 1024;
-/// How often who waits for an older number looks for answers that nobody reads.
-const CATCH_UP_EVERY: Duration = Duration::from_millis(20);
-/// Answers that may wait unread on a connection: far below what a socket buffer holds.
-const OWED_MAX: usize = 16;

@@ -8,9 +8,9 @@ use frieze_hlc::Hlc;
 use frieze_wire::frame::PAYLOAD_BYTES_MAX;
 use frieze_wire::message::Reply;
 
-use crate::call::{Patience, is_passing, is_worth_repeating};
 use crate::connection::Connection;
 use crate::file::{Place as WritePlace, REQUEST_BYTES, check_range, expect_read, is_without_grant};
+use crate::patience::{Patience, is_passing, is_worth_repeating};
 use crate::pool::Place;
 use crate::{Error, File};
 

@@ -19,6 +19,7 @@
 //! [`node`], errno in [`errno`].
 
 mod ahead;
+mod asking;
 mod at;
 mod cache;
 mod closing;
@@ -29,6 +30,7 @@ mod handle;
 mod kernel;
 mod listing;
 mod locking;
+mod looking;
 mod mountpoint;
 mod moving;
 mod node;

@@ -1,21 +1,21 @@
 //! The mounted tree: every call of the kernel, answered by the client.
 //!
-//! Guarantees: what a program reads of the present is what the server holds when it asks (nothing of the present is
-//! cached by name or attribute, bytes only while the server says they are unchanged), what it reads at an exact instant
-//! never changes, and nothing is written below `.at`. A call that changes something is answered when the server has
-//! acknowledged it: no write waits here.
-//! Leaves to others: rights (the kernel checks, then the server), what a name in `.at` means ([`crate::at`]).
+//! Guarantees: what a program reads of the present is what the server holds when it asks, or what the server granted the
+//! mount to go on using and has not recalled; what it reads at an exact instant never changes, and nothing is written below
+//! `.at`. A call that changes something is answered when the server has acknowledged it: no write waits here.
+//! Leaves to others: how the server is asked ([`crate::asking`]), what a name stands for ([`crate::looking`]), rights (the
+//! kernel checks, then the server), what a name in `.at` means ([`crate::at`]).
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-use frieze_base::{InodeId, Reason};
-use frieze_client::{Attr, Caller, Client, FileKind, Fs, LockKind, LockRange, SetAttr, Special, Target, TimeValue};
+use frieze_base::InodeId;
+use frieze_client::{Attr, Client, FileKind, Fs, LockKind, LockRange, SetAttr, Special, Target, TimeValue};
 use frieze_client::{CreateMode, OpenFlags, RenameMode, XattrMode};
 use nix::errno::Errno;
 
-use crate::ahead::{Ahead, Asked, Next};
+use crate::ahead::Ahead;
 use crate::at::AT_NAME;
 use crate::cache::{Asking, Cache, Holding, Promise};
 use crate::errno::answer;
@@ -29,16 +29,15 @@ use crate::operations::{
     Opened, Operations, RenameHow, SeekFor, Space, Who, WriteHow,
 };
 use crate::pages::Pages;
-use crate::process::groups_of;
 use crate::whole::{Change, Whole};
 
 /// A mounted file system.
 pub(crate) struct Tree {
     pub(crate) client: Client,
     /// What the mount shows; now, unless it is a mount of an instant.
-    base: When,
+    pub(crate) base: When,
     /// True: the server lets this mount speak for the calling users. False: everything is done as the session's user.
-    impersonates: bool,
+    pub(crate) impersonates: bool,
     pub(crate) nodes: Nodes,
     pub(crate) moving: Moving,
     /// What the kernel may go on using.
@@ -86,106 +85,6 @@ impl Tree {
         self.nodes.find(id).ok_or(Errno::ESTALE)
     }
 
-    /// Asks the server as the caller, in a view. If it refuses for want of a right, asks once more with the caller's
-    /// supplementary groups, which are not looked up before they matter (protocols §6).
-    pub(crate) fn ask<T>(
-        &self,
-        who: Who,
-        when: When,
-        call: impl Fn(&Fs) -> Result<T, frieze_client::Error>,
-    ) -> Result<T, Errno> {
-        self.ask_noting(who, when, None, call)
-    }
-
-    /// The same, asking for the right to cache the answer.
-    pub(crate) fn ask_noting<T>(
-        &self,
-        who: Who,
-        when: When,
-        asking: Option<&Asking>,
-        call: impl Fn(&Fs) -> Result<T, frieze_client::Error>,
-    ) -> Result<T, Errno> {
-        let view = match asking {
-            Some(asking) => self.view(when).noting(asking.granted.clone()),
-            None => self.view(when),
-        };
-        if !self.impersonates {
-            return call(&view).map_err(|error| answer(&error.into()));
-        }
-        let caller = Caller { uid: who.uid, gid: who.gid, groups: Vec::new() };
-        match call(&view.as_caller(caller)) {
-            Err(error) if who.uid != 0 && for_want_of_a_right(error.reason()) => {
-                let groups = groups_of(who.thread);
-                if groups.is_empty() {
-                    return Err(answer(&error.into()));
-                }
-                self.ask_with_groups(who, groups, when, call)
-            }
-            Err(error) => Err(answer(&error.into())),
-            Ok(value) => Ok(value),
-        }
-    }
-
-    /// The same with the supplementary groups from the start: where a missing one is no refusal but another result.
-    fn ask_knowing_groups<T>(
-        &self,
-        who: Who,
-        when: When,
-        call: impl Fn(&Fs) -> Result<T, frieze_client::Error>,
-    ) -> Result<T, Errno> {
-        if !self.impersonates || who.uid == 0 {
-            return self.ask(who, when, call);
-        }
-        self.ask_with_groups(who, groups_of(who.thread), when, call)
-    }
-
-    /// Asks to make a file: whether it may be a program of its directory's group depends on the groups of who asks.
-    fn ask_to_make<T>(
-        &self,
-        who: Who,
-        mode: u32,
-        asking: Option<&Asking>,
-        call: impl Fn(&Fs) -> Result<T, frieze_client::Error>,
-    ) -> Result<T, Errno> {
-        match mode & SET_GROUP_ID {
-            0 => self.ask_noting(who, self.base, asking, call),
-            _ => self.ask_knowing_groups(who, self.base, call),
-        }
-    }
-
-    fn ask_with_groups<T>(
-        &self,
-        who: Who,
-        groups: Vec<u32>,
-        when: When,
-        call: impl Fn(&Fs) -> Result<T, frieze_client::Error>,
-    ) -> Result<T, Errno> {
-        let caller = Caller { uid: who.uid, gid: who.gid, groups };
-        call(&self.view(when).as_caller(caller)).map_err(|error| answer(&error.into()))
-    }
-
-    /// Asks as the superuser where the mount may speak for others, else as the session's user.
-    pub(crate) fn ask_as_mount<T>(
-        &self,
-        when: When,
-        call: impl FnOnce(&Fs) -> Result<T, frieze_client::Error>,
-    ) -> Result<T, Errno> {
-        let fs = self.view(when);
-        let fs = if self.impersonates { fs.as_caller(Caller::root()) } else { fs };
-        call(&fs).map_err(|error| answer(&error.into()))
-    }
-
-    fn view(&self, when: When) -> Fs {
-        let mut fs = self.client.fs();
-        if let Some(at) = when.at {
-            fs = fs.at(at);
-        }
-        if let Some(user_at) = when.user_at {
-            fs = fs.user_at(user_at);
-        }
-        fs
-    }
-
     /// The directory or file to change, or `EROFS`.
     fn writable(&self, id: NodeId) -> Result<InodeId, Errno> {
         let node = self.node(id)?;
@@ -211,99 +110,6 @@ impl Tree {
             return Err(Errno::EROFS);
         }
         Ok(Target::under(directory, name))
-    }
-
-    /// Asks to change something, and for the right to cache what is answered.
-    fn asking(&self) -> Option<Asking> {
-        self.cache.ask().filter(|_| !self.base.is_past())
-    }
-
-    /// The answer about a file just made or changed under a name of `directory`, if it has one; asks for its attributes
-    /// only if the server did not send them.
-    fn made(
-        &self,
-        who: Who,
-        attr: Option<Attr>,
-        target: &Target,
-        asking: Option<&Asking>,
-        directory: Option<NodeId>,
-    ) -> Result<Entry, Errno> {
-        let (attr, asking) = match attr {
-            Some(attr) => (attr, asking),
-            None => (self.ask(who, self.base, |fs| fs.stat(target))?.attr, None),
-        };
-        let inode = Some(InodeId(attr.inode));
-        let promise = asking.map(|asking| match directory {
-            Some(directory) => self.granted(asking, InodeId(directory.0), inode),
-            None => asking.promise(None, inode),
-        });
-        Ok(Entry { promise, ..self.entry(NodeId(attr.inode), &attr, self.base) })
-    }
-
-    /// What a name in a directory of the tree stands for; the kernel holds one more reference to it.
-    pub(crate) fn find(&self, who: Who, dir: &Node, name: &[u8]) -> Result<Entry, Errno> {
-        match self.look_up(who, dir, name)? {
-            Found::Entry(entry) => Ok(entry),
-            Found::Absent(_) => Err(Errno::ENOENT),
-        }
-    }
-
-    fn look_up(&self, who: Who, dir: &Node, name: &[u8]) -> Result<Found, Errno> {
-        if !dir.when.is_past()
-            && let Some(promise) = self.whole.is_absent(&self.cache, dir.inode, name)
-        {
-            return Ok(Found::Absent(promise));
-        }
-        if !dir.when.is_past()
-            && let Some((attr, promise)) = self.look_ahead(who, dir, name)
-        {
-            let node = self.nodes.refer_beside(dir, InodeId(attr.inode)).map_err(too_many)?;
-            return Ok(Found::Entry(Entry { promise: Some(promise), ..self.entry(node, &attr, dir.when) }));
-        }
-        let asking = self.asking().filter(|_| !dir.when.is_past());
-        let found = self.ask_noting(who, dir.when, asking.as_ref(), |fs| fs.stat(&Target::under(dir.inode, name)));
-        match (found, asking) {
-            (Ok(found), asking) => {
-                let inode = InodeId(found.attr.inode);
-                let node = self.nodes.refer_beside(dir, inode).map_err(too_many)?;
-                let promise = asking.map(|asking| self.granted(&asking, dir.inode, Some(inode)));
-                Ok(Found::Entry(Entry { promise, ..self.entry(node, &found.attr, dir.when) }))
-            }
-            (Err(Errno::ENOENT), Some(asking)) => Ok(Found::Absent(self.granted(&asking, dir.inode, None))),
-            (Err(errno), _) => Err(errno),
-        }
-    }
-
-    /// What is known of a name because a program walks through its directory.
-    fn look_ahead(&self, who: Who, dir: &Node, name: &[u8]) -> Option<(Attr, Promise)> {
-        let own = &self.whole.own;
-        let (after, names) = match self.ahead.next(&self.cache, own, dir.inode, name) {
-            Next::Ask => return None,
-            Next::Known(known) => return Some(*known),
-            Next::List { after, names } => (after, names),
-        };
-        let still = own.still()?;
-        let asking = self.asking()?;
-        let list = |fs: &Fs| fs.list(&Target::inode(dir.inode), &after, names, true);
-        let Ok(page) = self.ask_noting(who, dir.when, Some(&asking), list) else {
-            self.ahead.give_up(dir.inode);
-            return None;
-        };
-        let promise = self.granted(&asking, dir.inode, None);
-        let asked = Asked { who, directory: dir.inode, name, after, still };
-        self.ahead.found(&self.cache, asked, page, promise)
-    }
-
-    /// The promise of an answer about a name, which also prolongs what is known of its directory.
-    fn granted(&self, asking: &Asking, directory: InodeId, inode: Option<InodeId>) -> Promise {
-        let promise = asking.promise(Some(directory), inode);
-        self.whole.prolong(&self.cache, &promise);
-        promise
-    }
-
-    /// An entry for a file of the tree.
-    pub(crate) fn entry(&self, node: NodeId, attr: &Attr, when: When) -> Entry {
-        Entry { attributes: attributes(node, attr), valid: valid(when), promise: None }
     }
 }
 
@@ -772,10 +578,6 @@ pub(crate) fn valid(when: When) -> Duration {
 pub(crate) fn too_many(_: Full) -> Errno {
     tracing::warn!("too many instants are in use by the kernel at once; drop its caches or unmount");
     Errno::ENFILE
-}
-
-fn for_want_of_a_right(reason: Reason) -> bool {
-    matches!(reason, Reason::AccessDenied | Reason::NotPermitted)
 }
 
 fn time_value(time: NewTime) -> TimeValue {

@@ -1,0 +1,73 @@
+//! How long a call goes on trying, and after which errors.
+
+use std::time::Duration;
+
+use frieze_base::{Fault, MonoTime, Reason};
+use frieze_net::mono;
+
+use crate::Error;
+use crate::call::Shared;
+
+/// When a call gives up, and how it waits between attempts.
+#[derive(Debug)]
+pub(crate) struct Patience {
+    pub(crate) began: MonoTime,
+    pub(crate) deadline: MonoTime,
+    pub(crate) pause: Duration,
+}
+
+impl Patience {
+    /// Waits before the next attempt: not at all before the second, then longer and longer.
+    ///
+    /// # Errors
+    /// `Unanswered` when the time is over.
+    pub(crate) fn wait(&mut self, shared: &Shared, last: Error) -> Result<(), Error> {
+        if self.left() <= self.pause {
+            return Err(Error::Unanswered { server: shared.server(), waited: self.waited(), last: last.to_string() });
+        }
+        if self.pause.is_zero() {
+            tracing::debug!(error = %last, "asking again");
+        }
+        shared.pause(self.pause);
+        if shared.is_closed() {
+            return Err(Error::Closed);
+        }
+        self.pause = (self.pause * 2).clamp(PAUSE_MIN, PAUSE_MAX);
+        Ok(())
+    }
+
+    /// There was progress: the time begins again.
+    pub(crate) fn renew(&mut self, shared: &Shared) {
+        *self = shared.patience();
+    }
+
+    pub(crate) fn left(&self) -> Duration {
+        Duration::from_nanos(self.deadline.since_ns(mono()))
+    }
+
+    pub(crate) fn waited(&self) -> Duration {
+        Duration::from_nanos(mono().since_ns(self.began))
+    }
+}
+
+/// True if the server says that it will be able to answer soon.
+pub(crate) fn is_passing(fault: &Fault) -> bool {
+    matches!(fault.reason, Reason::Unavailable | Reason::Overloaded | Reason::StaleEpoch | Reason::NotYetClosed)
+}
+
+/// True if the request may be answered on another connection.
+pub(crate) fn is_worth_repeating(error: &Error) -> bool {
+    match error {
+        Error::Refused(fault) => is_passing(fault),
+        Error::Transport(error) => match error {
+            frieze_net::Error::Frame { fault, .. } => fault.reason != Reason::WrongVersion,
+            frieze_net::Error::Address { .. } | frieze_net::Error::Key => false,
+            _ => true,
+        },
+        _ => false,
+    }
+}
+
+/// Pauses between attempts: short at first, for a server that restarts in a blink, then gentle.
+const PAUSE_MIN: Duration = Duration::from_millis(5);
+const PAUSE_MAX: Duration = Duration::from_millis(500);
