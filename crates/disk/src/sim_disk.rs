@@ -48,6 +48,9 @@ struct State {
     fuse: Option<u64>,
     changes: u64,
     sync_errors: u32,
+    /// Writes that go well before some fail, and how many do.
+    write_errors: (u32, u32),
+    read_errors: u32,
 }
 
 type FileId = u64;
@@ -108,6 +111,8 @@ impl SimDisk {
             fuse: None,
             changes: 0,
             sync_errors: 0,
+            write_errors: (0, 0),
+            read_errors: 0,
         };
         SimDisk { shared: Arc::new(Mutex::new(state)) }
     }
@@ -127,6 +132,7 @@ impl SimDisk {
         let mut state = self.state();
         state.crashed = false;
         state.fuse = None;
+        (state.write_errors, state.read_errors) = ((0, 0), 0);
         state.incarnation += 1;
         for file in state.files.values_mut() {
             file.sync_failed = false;
@@ -145,6 +151,17 @@ impl SimDisk {
     /// every later sync too, until a restart.
     pub fn fail_syncs(&self, count: u32) {
         self.state().sync_errors = count;
+    }
+
+    /// Lets `count` writes fail with an input/output error after `after` that go well. Of each that fails a part is written:
+    /// nothing, some or all of it.
+    pub fn fail_writes(&self, after: u32, count: u32) {
+        self.state().write_errors = (after, count);
+    }
+
+    /// Lets the next `count` reads fail with an input/output error; the bytes are there.
+    pub fn fail_reads(&self, count: u32) {
+        self.state().read_errors = count;
     }
 
     /// Sets how many bytes all files together may take.
@@ -301,7 +318,13 @@ impl DiskFile for SimHandle {
             return Err(Error::Beyond { name: self.name.clone(), offset, len, file_bytes: self.len });
         }
         let cut = state.change();
-        let mut left = if cut { state.rng.between(0, len) } else { len };
+        let fails = state.write_fails();
+        let mut left = match (cut, fails) {
+            (false, false) => len,
+            // Often nothing of it, or all.
+            (false, true) if state.rng.chance(2) => len * state.rng.below(2),
+            _ => state.rng.between(0, len),
+        };
         let mut at = offset;
         let file = state.file(self.id);
         for part in parts {
@@ -310,12 +333,17 @@ impl DiskFile for SimHandle {
             at += part.len() as u64;
             left -= part.len() as u64;
         }
-        state.alive(Op::Write, &self.name)
+        state.alive(Op::Write, &self.name)?;
+        if fails { Err(io(Op::Write, &self.name, Errno::IO)) } else { Ok(()) }
     }
 
     fn read_at(&self, offset: u64, into: &mut [u8]) -> Result<usize> {
         let mut state = self.alive(Op::Read)?;
         let len = (into.len() as u64).min(self.len.saturating_sub(offset)) as usize;
+        if state.read_errors > 0 {
+            state.read_errors -= 1;
+            return Err(io(Op::Read, &self.name, Errno::IO));
+        }
         let file = state.file(self.id);
         if len > 0 && file.unreadable.range(sectors_of(offset, len as u64)).next().is_some() {
             return Err(io(Op::Read, &self.name, Errno::IO));
@@ -394,6 +422,18 @@ impl State {
         *left -= 1;
         self.crashed = *left == 0;
         self.crashed
+    }
+
+    /// Counts a write; true if it is to fail.
+    fn write_fails(&mut self) -> bool {
+        let (after, count) = &mut self.write_errors;
+        if *after > 0 {
+            *after -= 1;
+            return false;
+        }
+        let fails = *count > 0;
+        *count = count.saturating_sub(1);
+        fails
     }
 
     fn file(&mut self, id: FileId) -> &mut SimFile {

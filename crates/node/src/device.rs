@@ -23,6 +23,8 @@ const STEP_BYTES: usize = 256 << 10;
 const SPARE: &str = "spare-segment";
 /// What a footer ends with.
 const TRAILER_BYTES: u64 = 128;
+/// How often in a row a device is asked to undo what it refused.
+const UNDO_TRIES: usize = 4;
 /// Bytes appended between two checkpoints of the open segment.
 const CHECKPOINT_BYTES: u64 = 8 << 20;
 
@@ -41,6 +43,8 @@ pub(crate) struct Device {
     since_checkpoint: AtomicU64,
     /// Appends and reads so far.
     served: AtomicU64,
+    /// Where a group that was refused may still lie, and why it could not be erased.
+    refused: Mutex<Option<(SegmentId, u64, Fault)>>,
 }
 
 #[derive(Default)]
@@ -188,6 +192,7 @@ impl Device {
             dirty_bytes: AtomicU64::new(0),
             since_checkpoint: AtomicU64::new(0),
             served: AtomicU64::new(0),
+            refused: Mutex::default(),
         };
         Ok(Recovered { device, end: report.end, newest, notes })
     }
@@ -216,6 +221,7 @@ impl Device {
         block_crcs: &[Vec<u32>],
     ) -> Result<LogPosition, Fault> {
         self.served.fetch_add(1, Ordering::Relaxed);
+        self.erase_refused()?;
         let lens: Vec<u32> = metas.iter().map(|meta| meta.payload_len()).collect();
         let placed = self.log.write().unwrap_or_else(PoisonError::into_inner).place(&lens);
         let written = self.write_group(&placed, metas, payloads, block_crcs);
@@ -230,10 +236,34 @@ impl Device {
                 Ok(placed.spots.last().expect("a group has at least one record").end)
             }
             Err(fault) => {
+                let first = placed.spots.first().expect("a group has at least one record");
+                self.erase(first.segment, first.offset);
                 log.abandon(placed);
                 Err(fault)
             }
         }
+    }
+
+    /// What there is of a group that was refused goes. A process that died before its room is used again would else find it
+    /// at its restart, and show what it said it had not written.
+    fn erase(&self, segment: SegmentId, offset: u64) {
+        // A segment that could not be made holds nothing.
+        let Ok(file) = self.file(segment) else { return };
+        let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+        *refused = erase_header(&*file, offset).err().map(|why| (segment, offset, why));
+        self.dirty.lock().unwrap_or_else(PoisonError::into_inner).segments.insert(segment);
+    }
+
+    /// Before anything is appended or made durable: what was refused is gone.
+    ///
+    /// # Errors
+    /// The disk's.
+    fn erase_refused(&self) -> Result<(), Fault> {
+        let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some((segment, offset, why)) = &*refused else { return Ok(()) };
+        erase_header(&*self.file(*segment)?, *offset).map_err(|_| why.clone())?;
+        *refused = None;
+        Ok(())
     }
 
     fn write_group(
@@ -260,9 +290,10 @@ impl Device {
     fn add_segment(&self, id: SegmentId, header: &[u8]) -> Result<(), Fault> {
         let spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner).take();
         let file = match spare {
-            Some(file) => {
+            Some(_) => {
                 self.disk.rename(SPARE, &segment_name(id))?;
-                file
+                // By its new name, which is what its errors say.
+                self.disk.open(&segment_name(id))?
             }
             None => {
                 self.check_room()?;
@@ -425,6 +456,7 @@ impl Device {
     /// # Errors
     /// The disk's. What failed to reach the disk may be lost: the caller must refuse writes from then on.
     pub(crate) fn flush(&self) -> Result<LogPosition, Fault> {
+        self.erase_refused()?;
         // The count before the position: what it counts was published before, so the position covers it.
         let bytes = self.dirty_bytes.load(Ordering::Acquire);
         let end = self.log().end();
@@ -597,6 +629,22 @@ fn wipe(file: &dyn DiskFile, offset: u64, len: usize) -> Result<(), Fault> {
         file.sync()?;
     }
     Ok(())
+}
+
+/// Takes a record's header away, so that recovery ends before it.
+fn erase_header(file: &dyn DiskFile, offset: u64) -> Result<(), Fault> {
+    write_surely(file, offset, &[0; RECORD_HEADER_BYTES])
+}
+
+/// Writes what undoes a write that has failed: a device that has just refused one may refuse more.
+pub(crate) fn write_surely(file: &dyn DiskFile, offset: u64, bytes: &[u8]) -> Result<(), Fault> {
+    let mut written = file.write_at(offset, &[bytes]);
+    for _ in 1..UNDO_TRIES {
+        if written.is_err() {
+            written = file.write_at(offset, &[bytes]);
+        }
+    }
+    Ok(written?)
 }
 
 fn read_exactly(file: &dyn DiskFile, segment: SegmentId, offset: u64, into: &mut [u8]) -> Result<(), Fault> {

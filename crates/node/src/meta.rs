@@ -20,7 +20,7 @@ use prost::Message;
 
 use crate::caching::{Caching, Gate};
 use crate::clock::{Keeper, NodeClock};
-use crate::device::{Device, not_whole};
+use crate::device::{Device, not_whole, write_surely};
 use crate::reading::{NAMESPACE, Reading};
 use crate::store::{VersionStore, Versions};
 
@@ -372,7 +372,7 @@ impl MetaPlane {
             }
             Effect::Erase { segment, offset, len } => {
                 if let Some(file) = core.files.get(&segment) {
-                    file.write_at(offset, &[&vec![0u8; len as usize]])?;
+                    write_surely(&**file, offset, &vec![0u8; len as usize])?;
                     core.dirty.insert(segment);
                 }
             }

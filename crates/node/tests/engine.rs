@@ -4,6 +4,8 @@
 
 #[path = "engine/edges.rs"]
 mod edges;
+#[path = "engine/faults.rs"]
+mod faults;
 #[path = "engine/forget.rs"]
 mod forget;
 #[path = "engine/holes.rs"]

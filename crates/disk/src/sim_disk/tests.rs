@@ -264,3 +264,25 @@ fn a_worn_sector_fails_every_read_of_it_until_it_is_written() {
     assert_eq!(file.read_at(600, &mut bytes), Ok(512));
     assert!(disk.wear_out("b", 0..1).is_err());
 }
+
+#[test]
+fn reads_and_writes_fail_as_often_as_they_are_told_to() {
+    let disk = with_file(1, 4);
+    let file = disk.open("a").unwrap();
+    disk.fail_reads(1);
+    let mut bytes = [0; 4];
+    assert_eq!(file.read_at(0, &mut bytes).unwrap_err().reason(), Reason::InputOutput);
+    assert_eq!(file.read_at(0, &mut bytes), Ok(4));
+    let mut lens = std::collections::BTreeSet::new();
+    for _ in 0..40 {
+        file.write_at(0, &[&[0; 100]]).unwrap();
+        disk.fail_writes(1, 1);
+        file.write_at(200, &[b"goes well"]).unwrap();
+        assert_eq!(file.write_at(0, &[&[1; 100]]).unwrap_err().reason(), Reason::InputOutput);
+        let found = bytes_of(&disk, "a");
+        let written = found[..100].iter().take_while(|byte| **byte == 1).count();
+        assert!(found[written..100].iter().all(|byte| *byte == 0), "what is written is the beginning");
+        lens.insert(written);
+    }
+    assert!(lens.contains(&0) && lens.contains(&100) && lens.len() > 5, "{lens:?}");
+}

@@ -1,0 +1,201 @@
+//! A device that fails while it serves: an error in words, no lost durable write, no wrong byte, now and after a restart.
+
+use frieze_base::Rng;
+
+use super::*;
+
+/// Every file as it is, and states of before that were answered.
+#[derive(Default)]
+struct Model {
+    now: BTreeMap<String, Vec<u8>>,
+    /// Stamp, path and what was answered: it never changes.
+    past: Vec<(u64, String, Vec<u8>)>,
+}
+
+const FILES: [&str; 3] = ["/a", "/b", "/c"];
+/// Two chunks and a part of a third.
+const LEN_MAX: u64 = 150_000;
+
+fn is_of_the_device(fault: &Fault) -> bool {
+    let words = &fault.message;
+    matches!(fault.reason, Reason::InputOutput | Reason::Unavailable) && words.len() > 10
+}
+
+impl Model {
+    /// One thing that a client does; what fails has no effect.
+    fn step(&mut self, served: &mut Served, capabilities: &BTreeMap<&str, Vec<u8>>, rng: &mut Rng) {
+        let path = *rng.choose(&FILES);
+        match rng.below(8) {
+            0..=4 => {
+                let (offset, len) = (rng.below(LEN_MAX - 40_000), rng.between(1, 40_000));
+                let bytes = noise(len as usize, rng.next());
+                match served.write(&capabilities[path], Some(offset), &bytes) {
+                    Ok(_) => {
+                        let file = self.now.get_mut(path).unwrap();
+                        file.resize(file.len().max((offset + len) as usize), 0);
+                        file[offset as usize..(offset + len) as usize].copy_from_slice(&bytes);
+                    }
+                    Err(fault) => assert!(is_of_the_device(&fault), "{fault:?}"),
+                }
+            }
+            5 => match served.try_cut(path, 70_000) {
+                Ok(_) => self.now.get_mut(path).unwrap().resize(70_000, 0),
+                Err(fault) => assert!(is_of_the_device(&fault), "{fault:?}"),
+            },
+            6 => match served.read(path, View::NOW) {
+                Ok(bytes) => assert!(bytes == self.now[path], "{path} shows bytes that nobody wrote"),
+                Err(fault) => assert!(is_of_the_device(&fault), "{fault:?}"),
+            },
+            _ => {
+                let stamp = served.engine.newest().0;
+                match served.at(path, stamp) {
+                    Ok(bytes) => {
+                        assert!(bytes == self.now[path], "{path} at {stamp}");
+                        self.past.push((stamp, path.to_owned(), bytes));
+                    }
+                    Err(fault) => assert!(is_of_the_device(&fault), "{fault:?}"),
+                }
+            }
+        }
+    }
+
+    fn check(&self, seed: u64, served: &mut Served) {
+        for (path, bytes) in &self.now {
+            let found = served.read(path, View::NOW).unwrap();
+            let differs = found.iter().zip(bytes).position(|(is, was)| is != was);
+            let (is, was) = (found.len(), bytes.len());
+            assert!(found == *bytes, "{seed}: {path} now has {is} bytes, had {was}, differs at {differs:?}");
+        }
+        for (stamp, path, bytes) in &self.past {
+            assert!(served.at(path, *stamp).unwrap() == *bytes, "{path} at {stamp}");
+        }
+    }
+}
+
+impl Served {
+    fn try_cut(&mut self, path: &str, size: u64) -> Result<u64, Fault> {
+        let set = SetAttr { target: Target::path(path), size: Some(size), ..SetAttr::default() };
+        self.txn(Op::SetAttr(set)).map(|reply| reply.stamp)
+    }
+}
+
+fn noise(len: usize, seed: u64) -> Vec<u8> {
+    let mut rng = Rng::new(seed);
+    (0..len).map(|_| rng.next() as u8).collect()
+}
+
+/// A server with three files, and the right to write to them.
+fn with_files(machine: &Machine) -> (Served, BTreeMap<&'static str, Vec<u8>>, Model) {
+    let mut served = machine.serve();
+    let mut model = Model::default();
+    let mut capabilities = BTreeMap::new();
+    for path in FILES {
+        served.make(path);
+        capabilities.insert(path, served.open(path).unwrap());
+        model.now.insert(path.to_owned(), Vec::new());
+    }
+    (served, capabilities, model)
+}
+
+#[test]
+fn whatever_fails_nothing_wrong_is_read_and_what_was_answered_stays() {
+    let (mut refused, mut read_only) = (0, 0);
+    for seed in 0..150 {
+        let mut machine = Machine::new();
+        machine.disk = SimDisk::new(seed);
+        let mut rng = Rng::new(seed);
+        let (mut served, capabilities, mut model) = with_files(&machine);
+        for _ in 0..40 {
+            match rng.below(10) {
+                0 => machine.disk.fail_writes(rng.below(3) as u32, rng.between(1, 3) as u32),
+                1 => machine.disk.fail_reads(1),
+                2 if seed % 3 == 0 && rng.chance(4) => machine.disk.fail_syncs(1),
+                3 => {
+                    let flushed = served.engine.flush();
+                    read_only += u32::from(flushed.is_err());
+                }
+                _ => {}
+            }
+            let before = model.now.clone();
+            model.step(&mut served, &capabilities, &mut rng);
+            refused += u32::from(before == model.now);
+        }
+        // Faults stop. What was acknowledged survives the death of the process, and what was refused stays away.
+        machine.disk.crash(CrashKind::Process);
+        drop(served);
+        machine.disk.fail_syncs(0);
+        machine.disk.restart();
+        machine.time.advance_us(1_000_000);
+        let mut served = machine.serve();
+        model.check(seed, &mut served);
+        assert_eq!(served.engine.check_up().found(), 0, "seed {seed}: {:?}", served.engine.check_up());
+    }
+    assert!(refused > 500 && read_only > 20, "{refused} changes were refused, {read_only} flushes");
+}
+
+#[test]
+fn a_write_that_the_device_refused_does_not_come_back_after_a_crash() {
+    for seed in 0..60 {
+        let mut machine = Machine::new();
+        machine.disk = SimDisk::new(seed);
+        let (mut served, capabilities, _) = with_files(&machine);
+        served.write(&capabilities["/a"], Some(0), b"first").unwrap();
+        // A write over two chunks has two records: the first, the second or the last part of one fails.
+        machine.disk.fail_writes((seed % 2) as u32, 1);
+        let fault = served.write(&capabilities["/a"], Some(60_000), &noise(10_000, seed)).unwrap_err();
+        assert_eq!(fault.reason, Reason::InputOutput);
+        assert!(fault.message.contains("cannot write"), "{}", fault.message);
+        let stamp = served.engine.newest().0;
+        assert_eq!(served.at("/a", stamp).unwrap(), b"first");
+        machine.disk.crash(CrashKind::Process);
+        drop(served);
+        machine.disk.restart();
+        let mut served = machine.serve();
+        assert!(served.at("/a", stamp).unwrap() == b"first", "seed {seed}: an answer at an instant has changed");
+        assert!(served.read("/a", View::NOW).unwrap() == b"first", "seed {seed}");
+    }
+}
+
+#[test]
+fn a_read_that_the_device_refuses_is_told_harms_no_other_and_works_again() {
+    let machine = Machine::new();
+    let (mut served, capabilities, _) = with_files(&machine);
+    let bytes = noise(60_000, 1);
+    served.write(&capabilities["/a"], Some(0), &bytes).unwrap();
+    served.write(&capabilities["/b"], Some(0), b"other").unwrap();
+    let (name, at) = machine.find(&bytes[..64]);
+    machine.disk.wear_out(&name, at + 20_000..at + 20_001).unwrap();
+    for _ in 0..2 {
+        let fault = served.read("/a", View::NOW).unwrap_err();
+        assert_eq!(fault.reason, Reason::InputOutput);
+        assert!(fault.message.contains("cannot read seg-"), "{}", fault.message);
+        assert_eq!(served.read("/b", View::NOW).unwrap(), b"other");
+    }
+    // Written again, it is whole.
+    served.write(&capabilities["/a"], Some(0), &bytes).unwrap();
+    assert!(served.read("/a", View::NOW).unwrap() == bytes);
+}
+
+#[test]
+fn a_device_that_cannot_be_read_at_a_start_is_told_and_nothing_is_changed() {
+    let machine = Machine::new();
+    let (mut served, capabilities, _) = with_files(&machine);
+    let bytes = noise(60_000, 1);
+    served.write(&capabilities["/a"], Some(0), &bytes).unwrap();
+    served.fsync();
+    drop(served);
+    let meta = machine.disk.list().unwrap().into_iter().find(|name| name.starts_with("meta-")).unwrap();
+    for (name, bytes_of) in [("seg-0000000000000001", 0..1), (meta.as_str(), 0..1), ("state", 0..8192)] {
+        let before = machine.disk.open(name).unwrap();
+        let mut all = vec![0; before.len().unwrap() as usize];
+        before.read_at(0, &mut all).unwrap();
+        machine.disk.wear_out(name, bytes_of.clone()).unwrap();
+        let fault = machine.try_serve().err().expect("it cannot serve what it cannot read");
+        assert_eq!(fault.reason, Reason::InputOutput, "{name}: {}", fault.message);
+        assert!(fault.message.contains(name), "{name}: {}", fault.message);
+        // The device can be read again: written as it was.
+        machine.disk.open(name).unwrap().write_at(0, &[&all[..bytes_of.end as usize]]).unwrap();
+        let mut served = machine.serve();
+        assert!(served.read("/a", View::NOW).unwrap() == bytes, "{name}");
+    }
+}
