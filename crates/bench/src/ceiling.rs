@@ -130,6 +130,23 @@ pub(crate) fn disk(directory: &Path, bytes: u64, synced: bool) -> Result<f64> {
     Ok(count as f64 / 1024.0 / watch.seconds())
 }
 
+/// Sequential reads of 1 MiB of a file in `directory` that is not in memory, GiB/s.
+pub(crate) fn cold_read(directory: &Path, bytes: u64) -> Result<f64> {
+    let file = preallocated(directory, bytes)?;
+    let mut buffer = vec![7u8; 1 << 20];
+    let count = bytes >> 20;
+    for i in 0..count {
+        file.write_all_at(&buffer, i << 20)?;
+    }
+    file.sync_all()?;
+    rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed)?;
+    let watch = Stopwatch::start();
+    for i in 0..count {
+        file.read_exact_at(&mut buffer, i << 20)?;
+    }
+    Ok(count as f64 / 1024.0 / watch.seconds())
+}
+
 /// Sees to it that the page cache has `bytes` of memory that was used before. A virtual machine gives unused memory back
 /// to its host, and what it takes again costs ten times as much as writing to it: that would be measured instead.
 pub(crate) fn warm_memory(directory: &Path, bytes: u64) -> Result<()> {

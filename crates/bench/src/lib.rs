@@ -109,6 +109,8 @@ enum Scenario {
     Restore,
     /// The changes of a session undone in such a tree.
     Undo,
+    /// Five million writes (10 GiB), `kill -9`, and the time until the server answers again from a cold disk.
+    Restart,
 }
 
 const EVERY: [Scenario; 14] = [
@@ -176,6 +178,7 @@ fn one(scenario: Scenario, options: &Options) -> Result<Report> {
         Scenario::Diff => scenarios::diff(options),
         Scenario::Restore => scenarios::restore(options),
         Scenario::Undo => scenarios::undo(options),
+        Scenario::Restart => scenarios::restart(options),
         Scenario::All | Scenario::Ceilings => unreachable!("expanded by run"),
     }
 }

@@ -14,7 +14,7 @@ pub(crate) struct Target {
     address: String,
     durability: Durability,
     server: Option<Child>,
-    _directory: Option<tempfile::TempDir>,
+    directory: Option<tempfile::TempDir>,
 }
 
 /// What the server has used up to a moment.
@@ -37,15 +37,56 @@ impl Target {
     pub(crate) fn start_with(options: &Options, config: &str) -> Result<Target> {
         let durability = if options.sync { Durability::Sync } else { Durability::Async };
         if let Some(address) = &options.server {
-            return Ok(Target { address: address.clone(), durability, server: None, _directory: None });
+            return Ok(Target { address: address.clone(), durability, server: None, directory: None });
         }
         let base = options.dir.clone().unwrap_or_else(std::env::temp_dir);
         let directory = tempfile::Builder::new().prefix("frieze-bench-").tempdir_in(&base)?;
-        let program = std::env::current_exe().context("cannot find this program to start it as a server")?;
-        let config_file = directory.path().join("bench.toml");
-        std::fs::write(&config_file, config)?;
-        let (server, address) = serve(&program, &directory.path().join("data"), &config_file)?;
-        Ok(Target { address, durability, server: Some(server), _directory: Some(directory) })
+        std::fs::write(directory.path().join(CONFIG), config)?;
+        let (server, address) = serve(directory.path())?;
+        Ok(Target { address, durability, server: Some(server), directory: Some(directory) })
+    }
+
+    /// Kills the server as the kernel would: nothing is flushed.
+    pub(crate) fn kill(&mut self) -> Result<()> {
+        if let Some(mut server) = self.server.take() {
+            server.kill()?;
+            server.wait()?;
+        }
+        Ok(())
+    }
+
+    /// Starts the server that was killed, on its directory.
+    pub(crate) fn start_again(&mut self) -> Result<()> {
+        let (server, address) = serve(self.own_directory()?)?;
+        (self.server, self.address) = (Some(server), address);
+        Ok(())
+    }
+
+    /// Takes everything in the data directory out of the page cache, as a loss of power would.
+    pub(crate) fn forget_cached(&self) -> Result<()> {
+        let mut directories = vec![self.own_directory()?.join(DATA)];
+        while let Some(directory) = directories.pop() {
+            for entry in std::fs::read_dir(directory)? {
+                let entry = entry?;
+                if entry.file_type()?.is_dir() {
+                    directories.push(entry.path());
+                } else if entry.file_type()?.is_file() {
+                    let file = std::fs::File::open(entry.path())?;
+                    rustix::fs::fdatasync(&file)?;
+                    rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// How fast the disk reads `bytes` that are not in memory, one after the other, GiB/s.
+    pub(crate) fn read_cold(&self, bytes: u64) -> Result<f64> {
+        crate::ceiling::cold_read(self.own_directory()?, bytes)
+    }
+
+    fn own_directory(&self) -> Result<&Path> {
+        Ok(self.directory.as_ref().context("the server is not of this program")?.path())
     }
 
     /// Where it listens.
@@ -77,12 +118,13 @@ impl Target {
     }
 }
 
-fn serve(program: &Path, directory: &Path, config: &Path) -> Result<(Child, String)> {
+fn serve(directory: &Path) -> Result<(Child, String)> {
+    let program = std::env::current_exe().context("cannot find this program to start it as a server")?;
     let mut server = Command::new(program)
         .args(["serve", "--listen", "127.0.0.1:0", "--dir"])
-        .arg(directory)
+        .arg(directory.join(DATA))
         .arg("--config")
-        .arg(config)
+        .arg(directory.join(CONFIG))
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .spawn()
@@ -107,3 +149,7 @@ impl Drop for Target {
         }
     }
 }
+
+/// In the directory of a server of our own: its data, and its configuration.
+const DATA: &str = "data";
+const CONFIG: &str = "bench.toml";

@@ -38,6 +38,7 @@ mod settings;
 mod tests;
 
 pub use error::Error;
-pub use message::{AppendToken, Effect, Input, LogEnd, Moment, Replayed, RequestId, WriteDone, WriteRequest};
+pub use memory::SessionMemory;
+pub use message::{AppendToken, Effect, Input, LogEnd, Moment, Replayed, RequestId, Resumed, WriteDone, WriteRequest};
 pub use replica::{Remembered, RememberedState, Replica};
 pub use settings::Settings;

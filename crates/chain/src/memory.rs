@@ -8,6 +8,7 @@
 use std::collections::BTreeMap;
 
 use frieze_base::Seq;
+use frieze_hlc::Hlc;
 
 use crate::message::WriteDone;
 
@@ -18,6 +19,15 @@ pub(crate) struct Memory {
     floor: Seq,
     /// By number and part: the parts of a group may lie on one chain.
     requests: BTreeMap<(Seq, u8), Run>,
+}
+
+/// What is remembered of a session whose requests are all committed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SessionMemory {
+    /// Every number below it is forgotten.
+    pub floor: Seq,
+    /// Number, part, and what was done, by number and part.
+    pub done: Vec<(Seq, u8, WriteDone)>,
 }
 
 /// How far a request has come.
@@ -61,6 +71,15 @@ impl Memory {
             self.requests.insert((seq, part), Run::Done(done));
             self.follow(seq, remembered_max);
         }
+    }
+
+    /// What it remembers of records stamped up to `upto`.
+    pub(crate) fn upto(&self, upto: Hlc) -> SessionMemory {
+        let done = self.requests.iter().filter_map(|(&(seq, part), run)| match run {
+            Run::Done(done) if done.stamp <= upto => Some((seq, part, *done)),
+            Run::Done(_) | Run::InFlight { .. } => None,
+        });
+        SessionMemory { floor: self.floor, done: done.collect() }
     }
 
     /// The request has no record after all: when it comes again it runs.

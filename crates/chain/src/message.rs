@@ -164,6 +164,21 @@ pub struct WriteDone {
     pub offset: u32,
 }
 
+/// The last of the records that a replica does not see at a restart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Resumed {
+    /// Configuration it was written under.
+    pub epoch: ChainEpoch,
+    /// Number in the chain.
+    pub n: u64,
+    /// Stamp.
+    pub stamp: Hlc,
+    /// Session that wrote it.
+    pub session: SessionId,
+    /// Number of the request in the session.
+    pub seq: Seq,
+}
+
 /// What a replica takes from the header of a recovered record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Replayed {

@@ -7,8 +7,11 @@ use frieze_hlc::{Hlc, UserTime};
 use frieze_wire::message::Durability;
 
 use crate::error::Error;
+use crate::memory::SessionMemory;
 use crate::memory::{Forgotten, Memory, Run};
-use crate::message::{AppendToken, Effect, Input, LogEnd, Moment, Replayed, RequestId, WriteDone, WriteRequest};
+use crate::message::{
+    AppendToken, Effect, Input, LogEnd, Moment, Replayed, RequestId, Resumed, WriteDone, WriteRequest,
+};
 use crate::settings::Settings;
 
 /// One member of a chain; today the only one, head and tail at once.
@@ -125,6 +128,34 @@ impl Replica {
             sessions: BTreeMap::new(),
             tokens: 0,
         }
+    }
+
+    /// Takes what stands for all records of this chain up to one: that record, instead of a [`Replica::replay`] of each. What
+    /// it remembers of their requests comes by [`Replica::recollect`]. Only before the first `replay` and `step`.
+    pub fn resume(&mut self, last: &Resumed) {
+        assert!(self.last == 0 && self.tokens == 0, "a chain resumes before anything else");
+        (self.last, self.appended, self.clean) = (last.n, last.n, last.n);
+        (self.newest, self.newest_group) = (last.stamp, (last.session, last.seq));
+        self.last_epoch = last.epoch;
+        self.epoch = self.epoch.max(last.epoch);
+    }
+
+    /// What is remembered of requests whose records are stamped up to `upto`, by session: so much has to be kept for a
+    /// restart that does not see those records. `None` while one of them is not committed.
+    pub fn memories(&self, upto: Hlc) -> Option<Vec<(SessionId, SessionMemory)>> {
+        if self.first_dirty().is_some_and(|stamp| stamp <= upto) {
+            return None;
+        }
+        Some(self.sessions.iter().map(|(session, memory)| (*session, memory.upto(upto))).collect())
+    }
+
+    /// Takes back what [`Replica::memories`] gave for a session.
+    pub fn recollect(&mut self, session: SessionId, remembered: &SessionMemory) {
+        let memory = self.sessions.entry(session).or_default();
+        for &(seq, part, done) in &remembered.done {
+            memory.replay(seq, part, done, self.settings.remembered_max);
+        }
+        memory.acknowledge(remembered.floor);
     }
 
     /// Takes the next recovered record: sequence, stamps and memory go on from it. Only before the first `step`, in

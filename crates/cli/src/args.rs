@@ -237,6 +237,10 @@ pub(crate) struct Serve {
     /// Settings file (TOML).
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
+
+    /// Memory for the index of history, in MiB [default: 1024]. What is not in use of a larger one stays on disk.
+    #[arg(long, value_name = "MIB")]
+    pub(crate) index_memory: Option<u64>,
 }
 
 /// Mount the file system.
@@ -313,8 +317,8 @@ Examples:
 
 JSON: health, healthy, fenced, server, software, cluster, uptime_ms, clock_error_us, newest, newest_time, earliest,
 earliest_time, stable, stable_time, durable, durable_time, dirty_bytes, dirty_age_ms, capacity_bytes, free_bytes,
-log_bytes, forgotten_bytes, forgotten_waiting_bytes, index_bytes, records, inodes, sessions, connections,
-metalog_index, resident_bytes, resident_bytes_peak, cpu_ns, damaged, scrubbed, scrubbed_time, last_whole, last_whole_time, gaps (a list of from, from_time, to, to_time).")]
+log_bytes, forgotten_bytes, forgotten_waiting_bytes, index_bytes, index_bytes_max, shelved_records, shelf_bytes, records,
+inodes, sessions, connections, metalog_index, resident_bytes, resident_bytes_peak, cpu_ns, damaged, scrubbed, scrubbed_time, last_whole, last_whole_time, gaps (a list of from, from_time, to, to_time).")]
 pub(crate) struct Status {}
 
 /// Measure the file system beside the machine's own ceiling.

@@ -19,6 +19,9 @@ pub(crate) fn serve(run: &mut Run, args: &Serve) -> Result<()> {
     if !args.listen.is_empty() {
         settings.listen.clone_from(&args.listen);
     }
+    if let Some(mib) = args.index_memory {
+        settings.index_bytes_max = mib.saturating_mul(1 << 20);
+    }
     // Told whole: the message names the directory, the address or the setting.
     let server = Server::start(settings).map_err(|fault| Error::msg(fault.message))?;
     let addresses = server.addresses();

@@ -93,6 +93,9 @@ fn status_to_json(server: &str, status: &StatusReply, healthy: bool) -> Value {
         "forgotten_bytes": status.forgotten_bytes,
         "forgotten_waiting_bytes": status.forgotten_waiting_bytes,
         "index_bytes": status.index_bytes,
+        "index_bytes_max": status.index_bytes_max,
+        "shelved_records": status.shelved_records,
+        "shelf_bytes": status.shelf_bytes,
         "records": status.records,
         "inodes": status.inodes,
         "sessions": status.sessions,
@@ -135,13 +138,17 @@ fn status_table(server: &str, status: &StatusReply) -> Table {
     row(
         "history",
         format!(
-            "{} in {} records, index {}, metalog at {}",
+            "{} in {} records, metalog at {}",
             format::size(status.log_bytes),
             status.records,
-            format::size(status.index_bytes),
             status.metalog_index
         ),
     );
+    let memory = format!("{} of {} of memory", format::size(status.index_bytes), format::size(status.index_bytes_max));
+    let over =
+        if status.index_bytes > status.index_bytes_max { " (more than it may: see index_bytes_max)" } else { "" };
+    let shelved = format!("{} on disk for {} records", format::size(status.shelf_bytes), status.shelved_records);
+    row("index", format!("{memory}{over}, {shelved}"));
     if status.forgotten_bytes > 0 {
         let waiting = match status.forgotten_waiting_bytes {
             0 => String::new(),

@@ -41,6 +41,8 @@ pub struct Sealed {
     pub footer_at: u64,
     /// Length of the segment in bytes.
     pub bytes: u64,
+    /// Stamp of its last record.
+    pub stamp: Hlc,
 }
 
 impl MultiLog {
@@ -49,7 +51,7 @@ impl MultiLog {
     /// # Cost
     /// A pass over the file's records in memory.
     pub fn graves(&self, inode: InodeId, upto: Hlc, live: &BTreeSet<(SegmentId, u64)>) -> Vec<Grave> {
-        let Some(file) = self.files.get(&inode) else { return Vec::new() };
+        let Some(file) = self.file(inode) else { return Vec::new() };
         let dead = file.kept_upto(upto).map(|record| self.grave_of(record));
         dead.filter(|grave| !live.contains(&(grave.segment, grave.start))).collect()
     }
@@ -59,6 +61,7 @@ impl MultiLog {
     /// # Cost
     /// As [`MultiLog::graves`].
     pub fn bury(&mut self, inode: InodeId, upto: Hlc, graves: &[Grave]) {
+        assert!(!self.is_away(inode), "inode {inode} is asked for while it is away");
         let places: BTreeSet<(SegmentId, u64)> = graves.iter().map(|grave| (grave.segment, grave.start)).collect();
         let MultiLog { files, segments, .. } = self;
         if let Some(file) = files.get_mut(&inode) {
@@ -97,23 +100,28 @@ impl MultiLog {
             end: segment.end,
             footer_at: bytes - footer_bytes,
             bytes,
+            stamp: segment.stamp,
         })
     }
 
     /// True if these bytes are the last footer of a sealed segment, naming every record of it: recovery will not look at
     /// the records themselves.
     pub fn vouched_by(&self, id: SegmentId, footer: &[u8]) -> bool {
-        let Ok(at) = self.segments.binary_search_by_key(&id, |segment| segment.header.id) else { return false };
+        self.footer_entries(id, footer).is_some()
+    }
+
+    /// The record headers in the last footer of a sealed segment; `None` if these bytes are not that footer, whole.
+    pub(crate) fn footer_entries<'a>(&self, id: SegmentId, footer: &'a [u8]) -> Option<&'a [u8]> {
+        let at = self.segments.binary_search_by_key(&id, |segment| segment.header.id).ok()?;
         let segment = &self.segments[at];
-        let Some(entries_len) = footer.len().checked_sub(TRAILER_BYTES) else { return false };
-        let (entries, trailer) = footer.split_at(entries_len);
-        Trailer::decode(trailer).is_some_and(|trailer| {
-            trailer.header == segment.header
-                && (trailer.records, trailer.end) == (segment.records, segment.end)
-                && entries_len as u64 == trailer.records * RECORD_HEADER_BYTES as u64
-                && crc32c(entries) == trailer.entries_crc
-                // Another segment may not follow yet: the footer itself has to say that nothing comes after it.
-                && (trailer.closed || at + 1 < self.segments.len())
-        })
+        let (entries, trailer) = footer.split_at(footer.len().checked_sub(TRAILER_BYTES)?);
+        let trailer = Trailer::decode(trailer)?;
+        let whole = trailer.header == segment.header
+            && (trailer.records, trailer.end) == (segment.records, segment.end)
+            && entries.len() as u64 == trailer.records * RECORD_HEADER_BYTES as u64
+            && crc32c(entries) == trailer.entries_crc
+            // Another segment may not follow yet: the footer itself has to say that nothing comes after it.
+            && (trailer.closed || at + 1 < self.segments.len());
+        whole.then_some(entries)
     }
 }

@@ -2,6 +2,8 @@
 
 use frieze_base::{ErrorKind, Fault, Reason, SegmentId};
 
+use crate::ShelfKey;
+
 /// The log could not be recovered. Damage to single records or segments is no error: it is in the report.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
@@ -19,6 +21,12 @@ pub enum Error {
         expected: u8,
         /// The version in the header.
         found: u8,
+    },
+    /// A shelf is not what was written: it is made anew from the footers of its segments.
+    #[error("the index of segments {shelf} is damaged")]
+    DamagedShelf {
+        /// Its name.
+        shelf: ShelfKey,
     },
     /// Two files claim to be the same segment.
     #[error("files {first} and {second} both hold segment {segment}: one is a copy that does not belong here")]
@@ -38,7 +46,7 @@ impl Error {
         match self {
             Error::Source(fault) => fault.reason,
             Error::WrongVersion { .. } => Reason::WrongVersion,
-            Error::DoubleSegment { .. } => Reason::Corrupt,
+            Error::DoubleSegment { .. } | Error::DamagedShelf { .. } => Reason::Corrupt,
         }
     }
 

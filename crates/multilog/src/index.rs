@@ -25,7 +25,7 @@ mod touched;
 
 use std::mem::size_of;
 
-pub(crate) use archive::Writers;
+pub(crate) use archive::{Writer, Writers};
 pub(crate) use chunk::Record;
 pub(crate) use file::File;
 pub(crate) use touched::Touched;

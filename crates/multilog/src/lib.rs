@@ -29,6 +29,8 @@ mod plan;
 mod record;
 mod recover;
 mod segment;
+mod shelf;
+mod varint;
 
 pub use bury::{Grave, Sealed};
 pub use check::{Checked, Content, Damage, DamageKind, SegmentBytes, Unread};
@@ -37,5 +39,6 @@ pub use index::UserCut;
 pub use log::{ChainState, MultiLog, Settings, Stats, Tail};
 pub use plan::{Piece, Source, Stored};
 pub use record::{RECORD_HEADER_BYTES, RecordKind, RecordMeta, block_crcs};
-pub use recover::{Corruption, Cut, CutReason, Report, SegmentKey, SegmentSource};
+pub use recover::{Corruption, Cut, CutReason, Recovered, Report, SegmentKey, SegmentSource};
 pub use segment::{LogPosition, NewSegment, Placed, SEGMENT_HEADER_BYTES, Seal, Spot};
+pub use shelf::{ChainTip, Fetch, Merge, Shelf, ShelfBuilder, ShelfKey, ShelfSink, ShelfSource};

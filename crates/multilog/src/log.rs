@@ -6,11 +6,11 @@ use std::ops::RangeInclusive;
 use frieze_base::{ByteRange, ChainId, ChunkId, FastMap, InodeId, Rng, SegmentId, SessionId};
 use frieze_hlc::{Hlc, UserTime};
 
-use crate::index::{File, Touched, Writers};
+use crate::index::{File, Touched, Writer, Writers};
 use crate::plan::Planner;
 use crate::record::{self, Header, RECORD_HEADER_BYTES};
 use crate::segment::{self, Link, NewSegment, Segment, SegmentHeader, SegmentState};
-use crate::{LogPosition, Piece, Placed, RecordMeta, Seal, Spot, UserCut};
+use crate::{LogPosition, Piece, Placed, RecordMeta, Seal, Shelf, Spot, UserCut};
 
 /// How a log is laid out.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,6 +61,14 @@ pub struct Stats {
     pub footer_bytes: u64,
     /// Segments in use.
     pub segments: u64,
+    /// Shelves in use.
+    pub shelves: u64,
+    /// Records that they index: their files need not be in memory.
+    pub shelved_records: u64,
+    /// Bytes that they take on the device.
+    pub shelf_bytes: u64,
+    /// Files that are in memory, wholly or in part.
+    pub files: u64,
 }
 
 /// The log of a device.
@@ -78,15 +86,23 @@ pub struct MultiLog {
     /// Segments before this position are closed.
     closed: usize,
     pub(crate) files: FastMap<InodeId, File>,
-    writers: Writers,
-    touched: Touched,
+    pub(crate) writers: Writers,
+    pub(crate) touched: Touched,
     /// Stamp of the newest record of every session.
-    newest_of: FastMap<SessionId, Hlc>,
-    chains: BTreeMap<ChainId, ChainState>,
-    records: u64,
-    log_bytes: u64,
+    pub(crate) newest_of: FastMap<SessionId, Hlc>,
+    pub(crate) chains: BTreeMap<ChainId, ChainState>,
+    pub(crate) records: u64,
+    pub(crate) log_bytes: u64,
     /// Memory of all files, the maps of this struct not counted.
-    files_bytes: u64,
+    pub(crate) files_bytes: u64,
+    /// The index of the oldest segments, oldest first.
+    pub(crate) shelves: Vec<Shelf>,
+    /// Segments before this position are shelved.
+    pub(crate) shelved: usize,
+    /// The largest file on a shelf: larger ones are in memory.
+    pub(crate) shelved_inode: InodeId,
+    /// Counts the files that came from the shelves.
+    pub(crate) tick: u32,
 }
 
 impl MultiLog {
@@ -113,6 +129,10 @@ impl MultiLog {
             records: 0,
             log_bytes: 0,
             files_bytes: 0,
+            shelves: Vec::new(),
+            shelved: 0,
+            shelved_inode: InodeId(0),
+            tick: 0,
         }
     }
 
@@ -251,7 +271,7 @@ impl MultiLog {
     pub fn plan(&self, chunk: ChunkId, range: ByteRange, at: Hlc, after: Hlc, out: &mut Vec<Piece>) {
         assert!(range.end() <= 1 << 32, "{range} is beyond any chunk");
         let mut planner = Planner::new(&self.segments, range.start(), out);
-        if let Some(file) = self.files.get(&chunk.inode).filter(|_| !range.is_empty()) {
+        if let Some(file) = self.file(chunk.inode).filter(|_| !range.is_empty()) {
             file.plan(chunk.index, range, at, after, &mut planner);
         }
         planner.hole(range.end());
@@ -262,7 +282,7 @@ impl MultiLog {
     /// # Cost
     /// O(log records) for each chunk that has any.
     pub fn newest_in(&self, inode: InodeId, chunks: RangeInclusive<u32>, after: Hlc, upto: Hlc) -> Tail {
-        self.files.get(&inode).map_or(Tail::default(), |file| file.newest_in(chunks, after, upto))
+        self.file(inode).map_or(Tail::default(), |file| file.newest_in(chunks, after, upto))
     }
 
     /// Bytes among the first `upto` of a chunk that hold data at `at`, where no record of the chunk is hidden.
@@ -274,29 +294,34 @@ impl MultiLog {
     /// # Cost
     /// O(log records).
     pub fn live_in(&self, chunk: ChunkId, upto: u64, at: Hlc, after: Hlc) -> Result<u64, u64> {
-        self.files.get(&chunk.inode).map_or(Ok(0), |file| file.live_in(chunk.index, upto, at, after))
+        self.file(chunk.inode).map_or(Ok(0), |file| file.live_in(chunk.index, upto, at, after))
     }
 
     /// The chunks of a file among these that have a record, in order; the others are holes at every instant.
     pub fn chunks_in(&self, inode: InodeId, chunks: RangeInclusive<u32>) -> impl Iterator<Item = u32> + '_ {
-        self.files.get(&inode).into_iter().flat_map(move |file| file.chunks_in(chunks.clone()))
+        self.file(inode).into_iter().flat_map(move |file| file.chunks_in(chunks.clone()))
     }
 
     /// Records of a file stamped in `(after, upto]`, oldest first, those of one stamp by chunk, at most `max`. To go on,
     /// ask again after the last stamp; a group is in one answer unless `max` cuts it, so leave room for its parts.
     pub fn versions(&self, inode: InodeId, after: Hlc, upto: Hlc, max: usize) -> Vec<RecordMeta> {
-        self.files.get(&inode).map_or(Vec::new(), |file| file.versions(inode, after, upto, max, &self.writers))
+        self.file(inode).map_or(Vec::new(), |file| file.versions(inode, after, upto, max, &self.writers))
     }
 
-    /// Files with records stamped in `(after, upto]`, by number, and how many entries of the index of time that took.
+    /// Files with records stamped in `(after, upto]`, by number, and perhaps some without any ([`MultiLog::has_records`]
+    /// tells), and how many entries of the index of time that took.
     ///
     /// # Cost
     /// The records of the interval, and at most 512 beside them: not those of other files or times.
     pub fn touched(&self, after: Hlc, upto: Hlc) -> (Vec<InodeId>, u64) {
         let mut files = Vec::new();
         let looked_at = self.touched.files(after, upto, &mut files);
-        files.retain(|inode| self.files.get(inode).is_some_and(|file| file.has_records(after, upto)));
         (files, looked_at)
+    }
+
+    /// True if a record of the file is stamped in `(after, upto]`.
+    pub fn has_records(&self, inode: InodeId, after: Hlc, upto: Hlc) -> bool {
+        self.file(inode).is_some_and(|file| file.has_records(after, upto))
     }
 
     /// Stamp of the newest record that a session wrote; `None` if it wrote none.
@@ -309,23 +334,23 @@ impl MultiLog {
     /// # Cost
     /// A pass over the file's records in memory.
     pub fn written_bytes(&self, inode: InodeId) -> u64 {
-        self.files.get(&inode).map_or(0, File::written_bytes)
+        self.file(inode).map_or(0, File::written_bytes)
     }
 
     /// The stamp at which the file is read to see it at user time `user`, among records stamped up to `upto`. `None` if
     /// none of them has a user time.
     pub fn by_user_time(&self, inode: InodeId, user: UserTime, upto: Hlc) -> Option<UserCut> {
-        self.files.get(&inode)?.by_user_time(user, upto)
+        self.file(inode)?.by_user_time(user, upto)
     }
 
     /// Newest user time in a file, of records stamped up to `upto`.
     pub fn newest_user_time(&self, inode: InodeId, upto: Hlc) -> Option<UserTime> {
-        self.files.get(&inode)?.newest_user_time(upto)
+        self.file(inode)?.newest_user_time(upto)
     }
 
     /// Newest version of a chunk, 0 without records.
     pub fn chunk_version(&self, chunk: ChunkId) -> u64 {
-        self.files.get(&chunk.inode).map_or(0, |file| file.chunk_version(chunk.index))
+        self.file(chunk.inode).map_or(0, |file| file.chunk_version(chunk.index))
     }
 
     /// The newest number and stamp of a chain.
@@ -345,13 +370,18 @@ impl MultiLog {
         let segments = self.segments.capacity() * size_of::<Segment>();
         let sessions = self.newest_of.capacity() * (size_of::<(SessionId, Hlc)>() + 1) * 8 / 7;
         let who_and_when = sessions + self.writers.heap_bytes() + self.touched.heap_bytes();
-        let maps = self.files.capacity() * entry + who_and_when + footers + segments;
+        let shelves: usize = self.shelves.iter().map(Shelf::heap_bytes).sum();
+        let maps = self.files.capacity() * entry + who_and_when + footers + segments + shelves;
         Stats {
             records: self.records,
             log_bytes: self.log_bytes,
             index_bytes: self.files_bytes + maps as u64,
             footer_bytes: footers as u64,
             segments: self.segments.len() as u64,
+            shelves: self.shelves.len() as u64,
+            shelved_records: self.shelves.iter().map(Shelf::records).sum(),
+            shelf_bytes: self.shelves.iter().map(Shelf::bytes).sum(),
+            files: self.files.len() as u64,
         }
     }
 
@@ -370,6 +400,25 @@ impl MultiLog {
         self.files.get(&meta.chunk.inode).and_then(|file| file.refuses(meta))
     }
 
+    /// True if a shelf may say something of a file.
+    pub(crate) fn may_be_shelved(&self, inode: InodeId) -> bool {
+        self.shelved > 0 && inode <= self.shelved_inode
+    }
+
+    /// What is known of a file, if there is anything.
+    ///
+    /// # Panics
+    /// If it is away: an answer without what is on the shelves would be a wrong one.
+    pub(crate) fn file(&self, inode: InodeId) -> Option<&File> {
+        let Some(file) = self.files.get(&inode) else {
+            assert!(!self.may_be_shelved(inode), "inode {inode} is asked for while it is away");
+            return None;
+        };
+        assert!(!file.is_partial(), "inode {inode} is asked for while most of it is away");
+        file.touch(self.tick);
+        Some(file)
+    }
+
     /// Takes in a record that is whole, as the next of the last segment.
     pub(crate) fn admit(&mut self, meta: &RecordMeta, entry: &[u8; RECORD_HEADER_BYTES], end: u64) {
         let slot = self.segments.len() - 1;
@@ -381,8 +430,10 @@ impl MultiLog {
         self.records += 1;
         self.touched.push(meta.chunk.inode, meta.stamp);
         self.newest_of.insert(meta.session, meta.stamp);
-        let file = self.files.entry(meta.chunk.inode).or_default();
-        self.files_bytes += file.push(meta, slot as u32, at, &mut self.writers) as u64;
+        let (writer, inode) = (self.writers.number_of(Writer::of(meta)), meta.chunk.inode);
+        let away = self.may_be_shelved(inode);
+        let file = self.files.entry(inode).or_insert_with(|| if away { File::partial() } else { File::default() });
+        self.files_bytes += file.push(meta, slot as u32, at, writer) as u64;
         let chain = self.chains.entry(meta.chain).or_default();
         *chain = ChainState { n: chain.n.max(meta.n), stamp: chain.stamp.max(meta.stamp) };
     }

@@ -11,19 +11,22 @@
 //! record by record, payloads verified, and the one after it is taken if its header names exactly where the scan ended
 //! and the stamp of the record there. The first thing that does not fit ends the log.
 //!
+//! The oldest of the durable segments need not even be read by their footers: shelves say the same ([`shelved`]).
+//!
 //! Why both: an unverified tail would show torn records, and a scan of everything would take as long as the history is.
 
 mod read;
+mod shelved;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use frieze_base::{Fault, SegmentId, crc32c};
+use frieze_base::{Fault, Reason, SegmentId, crc32c};
 use frieze_hlc::Hlc;
 
 use crate::log::{MultiLog, Settings};
 use crate::record::{Header, RECORD_HEADER_BYTES, record_bytes};
 use crate::segment::{FORMAT_VERSION, NoHeader, Segment, SegmentState, TRAILER_BYTES};
-use crate::{Error, LogPosition, RecordMeta};
+use crate::{ChainTip, Error, LogPosition, RecordMeta, ShelfKey};
 use read::{Candidate, Found, Reader};
 
 /// The driver's name of a segment file, such as the number in the file's name. Not the segment id: files are recycled.
@@ -37,6 +40,33 @@ pub trait SegmentSource {
 
     /// Reads from `offset` and returns how many bytes were read: fewer than asked only at the end of the file.
     fn read(&mut self, key: SegmentKey, offset: u64, into: &mut [u8]) -> Result<usize, Fault>;
+
+    /// Every shelf file, in any order. None without more ado: segments are enough.
+    fn shelves(&mut self) -> Result<Vec<ShelfKey>, Fault> {
+        Ok(Vec::new())
+    }
+
+    /// Reads a shelf file as [`SegmentSource::read`] reads a segment.
+    fn read_shelf(&mut self, key: ShelfKey, offset: u64, into: &mut [u8]) -> Result<usize, Fault> {
+        let _ = (offset, into);
+        Err(Fault::new(Reason::NotFound, format!("there is no shelf {key}")))
+    }
+}
+
+/// What recovery shows its driver, in this order.
+#[derive(Clone, Copy, Debug)]
+pub enum Recovered<'a> {
+    /// Once, if there are shelves: records that are not shown one by one.
+    Shelved {
+        /// The last record of each chain.
+        chains: &'a [ChainTip],
+        /// Stamp of the last record.
+        newest: Hlc,
+        /// What the driver gave to [`crate::ShelfBuilder::finish`] for the last of them.
+        companion: &'a [u8],
+    },
+    /// The next record.
+    Record(&'a RecordMeta),
 }
 
 /// What recovery found.
@@ -59,6 +89,10 @@ pub struct Report {
     pub files: BTreeMap<SegmentId, SegmentKey>,
     /// Files that hold nothing of the log and may be recycled or removed.
     pub free: Vec<SegmentKey>,
+    /// Records that were not read: shelves index them.
+    pub shelved_records: u64,
+    /// Shelves that are not in use: they may be removed. What is wrong with them, if they were not merged into others.
+    pub free_shelves: Vec<(ShelfKey, Option<&'static str>)>,
 }
 
 /// The end of the log, where it is not a clean one.
@@ -106,7 +140,7 @@ pub struct Corruption {
 }
 
 impl MultiLog {
-    /// Rebuilds a log from its segments; `on_record` sees every record in log order.
+    /// Rebuilds a log from its segments; `on_record` sees every record in log order, those on shelves left out.
     ///
     /// The log goes on where the recovered one ends. Before anything recovered counts as durable the driver syncs the
     /// files of [`Report::files`]: after a killed process they may be in the page cache only. Free files are removed or
@@ -123,7 +157,12 @@ impl MultiLog {
         source: &mut dyn SegmentSource,
         on_record: &mut dyn FnMut(&RecordMeta),
     ) -> Result<(MultiLog, Report), Error> {
-        MultiLog::recover_upto(settings, source, Hlc::MAX, on_record)
+        let mut on_recovered = |recovered: Recovered<'_>| {
+            if let Recovered::Record(meta) = recovered {
+                on_record(meta);
+            }
+        };
+        MultiLog::recover_upto(settings, source, Hlc::MAX, &mut on_recovered)
     }
 
     /// As [`MultiLog::recover`], but ends the log before the first record stamped after `upto` that no footer vouches
@@ -136,7 +175,7 @@ impl MultiLog {
         settings: Settings,
         source: &mut dyn SegmentSource,
         upto: Hlc,
-        on_record: &mut dyn FnMut(&RecordMeta),
+        on_recovered: &mut dyn FnMut(Recovered<'_>),
     ) -> Result<(MultiLog, Report), Error> {
         let mut recovery = Recovery {
             upto,
@@ -147,7 +186,7 @@ impl MultiLog {
             damaged: Vec::new(),
             lost_durable: false,
             short: BTreeSet::new(),
-            on_record,
+            on_recovered,
         };
         recovery.find_segments()?;
         recovery.take_durable()?;
@@ -170,7 +209,7 @@ struct Recovery<'a> {
     lost_durable: bool,
     /// Segments whose files are shorter than they were made.
     short: BTreeSet<SegmentId>,
-    on_record: &'a mut dyn FnMut(&RecordMeta),
+    on_recovered: &'a mut dyn FnMut(Recovered<'_>),
 }
 
 /// How a scan treats what does not fit.
@@ -239,7 +278,8 @@ impl Recovery<'_> {
                 next = sealed_before(&self.candidates, before);
             }
         }
-        for (at, id) in order.iter().enumerate().rev() {
+        let shelved = self.take_shelves(&order)?;
+        for (at, id) in order.iter().enumerate().rev().skip(shelved) {
             let candidate = self.candidates.remove(id).expect("the order holds candidates, each once: links lead down");
             self.open(&candidate);
             let footer = self.take_footer(&candidate)?;
@@ -412,7 +452,7 @@ impl Recovery<'_> {
             return;
         }
         self.log.admit(meta, entry, end);
-        (self.on_record)(meta);
+        (self.on_recovered)(Recovered::Record(meta));
         self.report.records += 1;
     }
 

@@ -115,13 +115,13 @@ impl Engine {
         let place = || {
             let namespace = self.meta.namespace();
             let inode = namespace.current(id).ok_or(Fault::from(Reason::StaleHandle))?;
-            let offset = if ask.append { self.current_extent(id, inode).0 } else { ask.offset };
+            let offset = if ask.append { self.current_extent(id, inode)?.0 } else { ask.offset };
             let spread = split(offset, payload.len(), layout)?;
             check_granted(id, inode, header.session, spread.parts.iter().map(|part| part.chunk))?;
             let origin = inode.origin();
             let inode = rows.map(|plugin| (plugin, inode.clone()));
             drop(namespace);
-            let inherited = self.inherited_user_time(id, origin);
+            let inherited = self.inherited_user_time(id, origin)?;
             let user_time = match inode {
                 Some((plugin, inode)) => self.newest_row(plugin, id, inode, offset, payload, inherited)?,
                 None => record_time,
@@ -166,7 +166,7 @@ impl Engine {
     /// Sees to it that the session may write the chunks an append of `len` bytes will touch.
     fn grant_tail(&self, principal: &Principal, session: SessionId, id: InodeId, len: u64) -> Result<(), Fault> {
         let inode = self.current(id)?;
-        let (size, _, _) = self.current_extent(id, &inode);
+        let (size, _, _) = self.current_extent(id, &inode)?;
         let chunk_bytes = inode.chunk_bytes();
         let first = (size / chunk_bytes) as u32;
         // One chunk more than it needs now: another appender may push the end over a boundary meanwhile.
@@ -435,7 +435,7 @@ impl Engine {
     /// The length and modification time of a file as the data plane knows them now.
     fn measure(&self, id: InodeId, keep_grant: bool) -> Result<Settle, Fault> {
         let inode = self.current(id)?;
-        let (size, mtime_ns, data) = self.current_extent(id, &inode);
+        let (size, mtime_ns, data) = self.current_extent(id, &inode)?;
         let newer = data.is_some_and(|data| data > inode.mtime_stamp);
         Ok(Settle {
             inode: id.0,

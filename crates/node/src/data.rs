@@ -4,6 +4,7 @@
 //! is one group with one stamp, seen wholly or not at all; a retry runs once; a read at a closed instant never changes.
 //! Leaves to others: who may write and where the end of the file is (`engine`), when to flush (`durability`).
 
+mod memory;
 mod spread;
 
 use std::collections::BTreeMap;
@@ -22,8 +23,9 @@ use crate::caching::Caching;
 use crate::clock::NodeClock;
 use crate::device::{Device, block_checksums};
 
-use spread::fits_one_chunk;
+pub(crate) use memory::resume;
 pub(crate) use spread::{HOLE_PARTS_MAX, Layout, Spread, file_bytes_max, split, split_hole};
+use spread::{Part, fits_one_chunk};
 
 /// Retries that wait for one request; one more is told to come later.
 const RETRIES_MAX: usize = 16;
@@ -224,6 +226,10 @@ impl DataPlane {
             }
             ahead = Some(crcs);
         }
+        // Fetched before others have to wait for it.
+        if let Err(fault) = self.device.log_of([ask.inode]).map(drop) {
+            return reply(Err(fault));
+        }
         let mut done = Vec::new();
         {
             let mut appender = self.hold_writes();
@@ -293,6 +299,12 @@ impl DataPlane {
                 }
             }
         }
+        let (newest_user_time, chunk_versions) = {
+            let log = try_or_reply!(self.device.log_of([ask.inode]));
+            let newest = user_time.and_then(|_| log.newest_user_time(ask.inode, Hlc::MAX).or(inherited));
+            let version = |part: &Part| log.chunk_version(ChunkId { inode: ask.inode, index: part.chunk });
+            (newest, parts.iter().map(version).collect::<Vec<u64>>())
+        };
         let moment = Moment { mono: self.clock.reading().mono, hlc: try_or_reply!(self.clock.tick_many(1)) };
         // The parts of a group become visible together: where one has to wait for the disk behind another's `sync` write,
         // all do.
@@ -319,10 +331,6 @@ impl DataPlane {
         let mut metas = Vec::with_capacity(parts.len());
         let mut tokens = Vec::with_capacity(parts.len());
         let mut payloads = Vec::with_capacity(parts.len());
-        let newest_user_time = match user_time {
-            Some(_) => self.device.log().newest_user_time(ask.inode, Hlc::MAX).or(inherited),
-            None => None,
-        };
         for (index, part) in parts.iter().enumerate() {
             let chunk = ChunkId { inode: ask.inode, index: part.chunk };
             let chain = ask.layout.chain(part.chunk);
@@ -342,7 +350,7 @@ impl DataPlane {
                 user_time,
                 uid: ask.uid,
                 durability,
-                chunk_version: self.device.log().chunk_version(chunk),
+                chunk_version: chunk_versions[index],
                 newest_user_time,
             };
             effects.clear();
@@ -453,6 +461,12 @@ impl DataPlane {
     pub(crate) fn end_session(&self, session: SessionId) {
         self.feed_all(|| Input::EndSession(session));
         self.hold_writes().acked.remove(&session);
+    }
+
+    /// What has to be kept of the chains' memory for records stamped up to `upto`, of sessions that live. `None` while one
+    /// of those records is not committed.
+    pub(crate) fn keep_memory(&self, upto: Hlc, lives: &dyn Fn(SessionId) -> bool) -> Option<Vec<u8>> {
+        memory::keep(&self.hold_writes().chains, upto, lives)
     }
 
     fn feed_all(&self, input: impl Fn() -> Input) {

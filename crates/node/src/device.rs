@@ -4,6 +4,9 @@
 //! append leaves nothing visible. The index is asked under a short lock, bytes are moved outside of it.
 //! Leaves to others: order and stamps (`chain`, through `data`), where a record goes (`multilog`).
 
+mod recover;
+mod shelves;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
@@ -11,11 +14,11 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use frieze_base::{Fault, InodeId, Reason, SegmentId, crc32c, crc32c_combine};
 use frieze_disk::{Disk, DiskFile};
 use frieze_multilog::{
-    CutReason, Grave, LogPosition, MultiLog, Piece, RECORD_HEADER_BYTES, RecordMeta, Report, SEGMENT_HEADER_BYTES,
-    Seal, SegmentKey, SegmentSource, Source, Stored,
+    Grave, LogPosition, MultiLog, Piece, RECORD_HEADER_BYTES, RecordMeta, Seal, ShelfKey, Source, Stored,
 };
 
 use crate::reading::{LOG, Reading};
+pub(crate) use recover::{Budget, Reach, not_whole};
 
 /// Bytes moved between two looks at the checksum: stays in the second-level cache of a core.
 const STEP_BYTES: usize = 256 << 10;
@@ -32,7 +35,7 @@ const CHECKPOINT_BYTES: u64 = 8 << 20;
 pub(crate) struct Device {
     disk: Arc<dyn Disk>,
     settings: frieze_multilog::Settings,
-    reserve_bytes: u64,
+    budget: Budget,
     log: RwLock<MultiLog>,
     files: RwLock<BTreeMap<SegmentId, Arc<dyn DiskFile>>>,
     dirty: Mutex<Dirty>,
@@ -45,6 +48,15 @@ pub(crate) struct Device {
     served: AtomicU64,
     /// Where a group that was refused may still lie, and why it could not be erased.
     refused: Mutex<Option<(SegmentId, u64, Fault)>>,
+    shelves: RwLock<BTreeMap<ShelfKey, Arc<dyn DiskFile>>>,
+    /// Held by who makes or replaces shelves.
+    shelving: Mutex<()>,
+    /// Held by who gives memory back, or keeps others from it.
+    evicting: Mutex<()>,
+    /// What was last kept beside a shelf.
+    companion: Mutex<Vec<u8>>,
+    /// What was found damaged in shelves and mended, in words.
+    mended: Mutex<Vec<String>>,
 }
 
 #[derive(Default)]
@@ -61,142 +73,7 @@ fn segment_of(name: &str) -> Option<SegmentId> {
     u64::from_str_radix(name.strip_prefix("seg-")?, 16).ok().map(SegmentId)
 }
 
-/// Reads segments for recovery.
-struct Segments<'a> {
-    disk: &'a dyn Disk,
-    files: BTreeMap<SegmentKey, Arc<dyn DiskFile>>,
-}
-
-impl SegmentSource for Segments<'_> {
-    fn segments(&mut self) -> Result<Vec<(SegmentKey, u64)>, Fault> {
-        let mut found = Vec::new();
-        for id in self.disk.list()?.iter().filter_map(|name| segment_of(name)) {
-            let file = self.disk.open(&segment_name(id))?;
-            found.push((SegmentKey(id.0), file.len()?));
-            self.files.insert(SegmentKey(id.0), file);
-        }
-        Ok(found)
-    }
-
-    fn read(&mut self, key: SegmentKey, offset: u64, into: &mut [u8]) -> Result<usize, Fault> {
-        let file = self.files.get(&key).expect("only segments that were listed are read");
-        Ok(file.read_at(offset, into)?)
-    }
-}
-
-/// How far recovery is to reach.
-#[derive(Clone, Copy)]
-pub(crate) struct Reach {
-    /// Records stamped later are cut off, where nothing vouches for them; `MAX` for none.
-    pub(crate) upto: frieze_hlc::Hlc,
-    /// The log was on stable storage up to here.
-    pub(crate) durable: LogPosition,
-    /// Serve what is left.
-    pub(crate) serve_damaged: bool,
-}
-
-/// What recovery found.
-pub(crate) struct Recovered {
-    /// The device, ready to append.
-    pub(crate) device: Device,
-    /// End of the last whole record.
-    pub(crate) end: LogPosition,
-    /// Stamp of the last whole record; zero if there is none.
-    pub(crate) newest: frieze_hlc::Hlc,
-    /// What was cut or found corrupt, in words.
-    pub(crate) notes: Vec<String>,
-}
-
 impl Device {
-    /// Recovers the log on `disk`; `on_record` sees every record in log order. What nobody vouches for and is stamped
-    /// after `upto` is cut off for good.
-    ///
-    /// # Errors
-    /// The disk's; `Corrupt` if a segment header is not of this format, or records are missing that were durable: nothing
-    /// is changed then.
-    pub(crate) fn recover(
-        disk: Arc<dyn Disk>,
-        settings: frieze_multilog::Settings,
-        reserve_bytes: u64,
-        reach: &Reach,
-        on_record: &mut dyn FnMut(&RecordMeta),
-    ) -> Result<Recovered, Fault> {
-        let mut newest = frieze_hlc::Hlc::ZERO;
-        let mut source = Segments { disk: &*disk, files: BTreeMap::new() };
-        let (log, report) = MultiLog::recover_upto(settings.clone(), &mut source, reach.upto, &mut |meta| {
-            newest = newest.max(meta.stamp);
-            on_record(meta);
-        })?;
-        let mut notes: Vec<String> = report.corrupt.iter().map(|damage| damage.what.clone()).collect();
-        if let Some(loss) = loss_in(&report, reach) {
-            notes.push(not_whole(reach.serve_damaged, "device log", &loss)?);
-        }
-        if let Some(cut) = &report.cut {
-            notes.push(format!("the device log ends at byte {} of segment {}: {:?}", cut.offset, cut.segment, cut.why));
-        }
-        let mut files = BTreeMap::new();
-        for (segment, key) in &report.files {
-            let file = source.files.remove(key).expect("recovery names only files it was shown");
-            files.insert(*segment, file);
-        }
-        if let Some(next) = report.next
-            && let Some(file) = files.get(&next.segment)
-        {
-            wipe(&**file, next.offset, RECORD_HEADER_BYTES)?;
-        }
-        // What holds nothing of the log would be in the way of a segment to come: one becomes the spare, the rest goes.
-        drop(source);
-        let mut spare = match disk.list()?.iter().any(|name| name == SPARE) {
-            true => Some(disk.open(SPARE)?).filter(|file| file.len().is_ok_and(|len| len == settings.segment_bytes)),
-            false => None,
-        };
-        let lost_before = report.cut.as_ref().is_some_and(|cut| cut.why == CutReason::LostBeforeLaterSegment);
-        for key in &report.free {
-            let name = segment_name(SegmentId(key.0));
-            let file = disk.open(&name)?;
-            if lost_before {
-                // Something of the log lies in it that nothing leads to any more: kept for whoever wants to look.
-                disk.rename(&name, &format!("lost-{name}"))?;
-            } else if spare.is_none() && file.len()? == settings.segment_bytes {
-                disk.rename(&name, SPARE)?;
-                spare = Some(file);
-            } else {
-                disk.remove(&name)?;
-            }
-        }
-        if let Some(file) = &spare {
-            // Also of one that had this name already: it may have been a segment whose new name was lost. An old header
-            // must not come back over new records, nor an old trailer vouch for them.
-            wipe(&**file, 0, SEGMENT_HEADER_BYTES)?;
-            wipe(&**file, settings.segment_bytes - TRAILER_BYTES, TRAILER_BYTES as usize)?;
-        }
-        let named_apart = report.files.iter().any(|(segment, key)| segment.0 != key.0);
-        if named_apart {
-            return Err(Fault::new(
-                Reason::Corrupt,
-                "a segment file of the device log holds another segment than its name says: files were moved by hand",
-            ));
-        }
-        if !report.free.is_empty() {
-            disk.sync_dir()?;
-        }
-        let device = Device {
-            disk,
-            settings,
-            reserve_bytes,
-            log: RwLock::new(log),
-            // What recovery read may be in the page cache only: the first flush makes sure.
-            dirty: Mutex::new(Dirty { segments: files.keys().copied().collect(), directory: true }),
-            files: RwLock::new(files),
-            spare: Mutex::new(spare),
-            dirty_bytes: AtomicU64::new(0),
-            since_checkpoint: AtomicU64::new(0),
-            served: AtomicU64::new(0),
-            refused: Mutex::default(),
-        };
-        Ok(Recovered { device, end: report.end, newest, notes })
-    }
-
     /// The index, for questions.
     pub(crate) fn log(&self) -> Reading<'_, MultiLog> {
         Reading::of(&self.log, &LOG)
@@ -312,7 +189,7 @@ impl Device {
 
     fn check_room(&self) -> Result<(), Fault> {
         let space = self.disk.space()?;
-        let needed = self.settings.segment_bytes + self.reserve_bytes;
+        let needed = self.settings.segment_bytes + self.budget.reserve_bytes;
         if space.free_bytes < needed {
             return Err(Fault::new(
                 Reason::NoSpace,
@@ -320,7 +197,7 @@ impl Device {
                     "no space for data: {} MiB free of {} MiB, and {} MiB are kept back so that removing, forgetting and restarting work. To free space: `frieze du --history /` shows where history is, `frieze forget --before 7d-ago PATH` gives it up, `frieze snapshot delete NAME` lets go of what a snapshot holds; or make the device larger",
                     space.free_bytes >> 20,
                     space.capacity_bytes >> 20,
-                    self.reserve_bytes >> 20
+                    self.budget.reserve_bytes >> 20
                 ),
             ));
         }
@@ -527,8 +404,20 @@ impl Device {
     }
 
     /// Records that no read needs any more: their bytes may go.
-    pub(crate) fn bury(&self, inode: InodeId, upto: frieze_hlc::Hlc, graves: &[Grave]) {
-        self.log.write().unwrap_or_else(PoisonError::into_inner).bury(inode, upto, graves);
+    ///
+    /// # Errors
+    /// As [`Device::log_of`].
+    pub(crate) fn bury(&self, inode: InodeId, upto: frieze_hlc::Hlc, graves: &[Grave]) -> Result<(), Fault> {
+        let _kept = self.evicting.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            let mut log = self.log.write().unwrap_or_else(PoisonError::into_inner);
+            if !log.is_away(inode) {
+                log.bury(inode, upto, graves);
+                return Ok(());
+            }
+            drop(log);
+            self.fetch(inode)?;
+        }
     }
 
     /// The next append goes into a new segment. The caller keeps writers out meanwhile.
@@ -577,36 +466,6 @@ impl Device {
     }
 }
 
-/// What is missing from the device log, in words.
-fn loss_in(report: &Report, reach: &Reach) -> Option<String> {
-    if let Some(damage) = report.corrupt.iter().find(|damage| damage.loses) {
-        return Some(format!("{} at byte {}: {}", segment_name(SegmentId(damage.key.0)), damage.offset, damage.what));
-    }
-    let (end, durable) = (report.end, reach.durable);
-    (reach.upto == frieze_hlc::Hlc::MAX && end < durable).then(|| {
-        format!(
-            "it ends at byte {} of segment {}, and was on stable storage up to byte {} of segment {}",
-            end.offset, end.segment, durable.offset, durable.segment
-        )
-    })
-}
-
-/// What to do about a log of which something is missing: refuse, or say so and go on.
-///
-/// # Errors
-/// `Corrupt`, unless damaged directories are to be served.
-pub(crate) fn not_whole(serve_damaged: bool, log: &str, loss: &str) -> Result<String, Fault> {
-    if serve_damaged {
-        return Ok(format!("the {log} is corrupt and served all the same: {loss}"));
-    }
-    Err(Fault::new(
-        Reason::Corrupt,
-        format!(
-            "the {log} is corrupt, records are missing: {loss}. Put back what is missing, or set serve_damaged = true to serve what is left, where bytes that are gone read as zeros or as older ones"
-        ),
-    ))
-}
-
 /// The checksums of the blocks of `payload`, and of all of it.
 pub(crate) fn block_checksums(payload: &[u8], block_bytes: usize) -> (Vec<u32>, u32) {
     let mut crcs = Vec::with_capacity(payload.len().div_ceil(block_bytes));
@@ -617,18 +476,6 @@ pub(crate) fn block_checksums(payload: &[u8], block_bytes: usize) -> (Vec<u32>, 
         crcs.push(crc);
     }
     (crcs, whole)
-}
-
-/// Makes durable that nothing stands here. A header that a loss of power has torn could else be made whole by the next
-/// one: the same record, sent again to the same place, has the same bytes but for its stamp.
-fn wipe(file: &dyn DiskFile, offset: u64, len: usize) -> Result<(), Fault> {
-    let mut left = vec![0u8; len];
-    file.read_at(offset, &mut left)?;
-    if left.iter().any(|&byte| byte != 0) {
-        file.write_at(offset, &[&vec![0u8; len]])?;
-        file.sync()?;
-    }
-    Ok(())
 }
 
 /// Takes a record's header away, so that recovery ends before it.

@@ -264,7 +264,7 @@ impl Engine {
         // Held until it has run: no write falls between what was seen of a file and what is decided about it.
         let held = self.data.hold_writes();
         let written = {
-            let log = self.data.device().log();
+            let log = self.data.device().log_of(decided.iter().copied())?;
             decided.iter().any(|&id| log.newest_in(id, 0..=u32::MAX, now, Hlc::MAX).newest.is_some())
         };
         if written {
@@ -302,7 +302,7 @@ impl Engine {
             return Ok(vec![direct]);
         }
         let sources = self.sources(&seen.inode, range.start(), range.end())?;
-        let origins = self.look().origins(seen, &sources, range)?;
+        let origins = self.look_through(&[seen], &[&sources])?.origins(seen, &sources, range)?;
         let depth = origins.iter().map(|origin| origin.depth).max().unwrap_or(0);
         if depth < DEPTH_MAX && origins.len() > ORIGINS_FEW {
             return Ok(vec![direct]);

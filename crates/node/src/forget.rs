@@ -111,7 +111,7 @@ impl Engine {
                 biggest.truncate(BIGGEST_MAX);
             }
             if !ask.dry_run {
-                self.bury(&mut state, id, &dead);
+                self.bury(&mut state, id, &dead)?;
             }
         }
         reply.biggest = self.biggest(&below, &biggest, before)?;

@@ -42,7 +42,7 @@ impl Engine {
         let interval = Interval { after: at, upto: now };
         self.answer(exact(at))?;
         self.answer(exact(now))?;
-        let (touched, _) = self.data.device().log().touched(at, now);
+        let (touched, _) = self.data.device().touched(at, now)?;
         let mut files: BTreeSet<InodeId> = touched.into_iter().collect();
         let mut held = Held::default();
         let changed = Changed::read(self.meta.versions(), at, now, CHANGES_MAX, &mut |subject| {
@@ -95,7 +95,7 @@ impl Engine {
         let seen = Seen::at(id, inode.clone(), Some(at));
         let sources = self.sources(inode, range.start(), range.end())?;
         let mut pieces = Vec::new();
-        self.look().plan(&seen, &sources, range, &mut pieces)?;
+        self.look_through(&[&seen], &[&sources])?.plan(&seen, &sources, range, &mut pieces)?;
         let data = pieces.iter().filter(|piece| matches!(piece.source, Source::Data(_)));
         Ok(data.map(|piece| u64::from(piece.len)).sum())
     }

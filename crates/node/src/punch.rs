@@ -153,8 +153,8 @@ impl Engine {
     /// `shared`: what [`Engine::once_shared`] told.
     fn spread_of_hole(&self, id: InodeId, inode: &Inode, ask: &Punch, shared: &[(u64, u64)]) -> Result<Spread, Fault> {
         let layout = layout_of(id, inode);
+        let log = self.data.device().log_of([id])?;
         split_hole(ask.offset, ask.len, layout, |chunks| {
-            let log = self.data.device().log();
             let mut found: BTreeSet<u32> = log.chunks_in(id, chunks.clone()).take(HOLE_PARTS_MAX).collect();
             // What the file shares shows where it wrote nothing itself.
             let bytes = |chunk: u32| u64::from(chunk) * layout.chunk_bytes;

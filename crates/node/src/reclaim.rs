@@ -21,7 +21,7 @@ use frieze_multilog::{Grave, RECORD_HEADER_BYTES, Source};
 use frieze_namespace::{Horizons, Inode, SharedState, shared_states};
 
 use crate::engine::Engine;
-use crate::seen::{Layer, Look, parts};
+use crate::seen::{Layer, Look, Seen, parts};
 
 /// The open segment is closed early if this much of it is to be given back, or this part of it.
 const CLOSE_EARLY_BYTES: u64 = 256 << 10;
@@ -239,7 +239,7 @@ impl Engine {
         let gone = horizons.is_gone(id);
         let upto = if gone { Hlc::MAX } else { Hlc(forgotten.before) };
         let none = BTreeSet::new();
-        if self.data.device().log().graves(id, upto, &none).is_empty() {
+        if self.data.device().log_of([id])?.graves(id, upto, &none).is_empty() {
             return Ok(Dead::default());
         }
         let mut live = BTreeSet::new();
@@ -247,7 +247,7 @@ impl Engine {
             self.add_places(id, Some(upto), &[(0, u64::MAX)], &mut live)?;
             self.add_places(id, None, &[(0, u64::MAX)], &mut live)?;
         }
-        let free = self.data.device().log().graves(id, upto, &live);
+        let free = self.data.device().log_of([id])?.graves(id, upto, &live);
         for pin in horizons.pins(id) {
             self.add_places(id, Some(pin), &[(0, u64::MAX)], &mut live)?;
         }
@@ -273,7 +273,7 @@ impl Engine {
             Err(fault) if fault.reason == Reason::NotFound => return Ok(()),
             inode => inode?,
         };
-        let look = self.look();
+        let look = self.look(&[&Seen::at(id, inode.clone(), at)])?;
         for &(start, end) in ranges {
             look.own_places(id, &inode, at.unwrap_or(Hlc::MAX), (start, end), places);
         }
@@ -281,11 +281,15 @@ impl Engine {
     }
 
     /// Buries what an inode gives up: it is not planned any more, and its space is due. [`Reclaim::note`] tells of it.
-    pub(crate) fn bury(&self, state: &mut State, id: InodeId, dead: &Dead) {
+    ///
+    /// # Errors
+    /// Of the device, where the index of the inode has to be fetched.
+    pub(crate) fn bury(&self, state: &mut State, id: InodeId, dead: &Dead) -> Result<(), Fault> {
         if !dead.graves.is_empty() {
-            self.data.device().bury(id, dead.upto, &dead.graves);
+            self.data.device().bury(id, dead.upto, &dead.graves)?;
             state.add(&dead.graves);
         }
+        Ok(())
     }
 
     /// Gives back what is due, as far as segments are closed. Returns by how many bytes the device has more.
@@ -302,9 +306,7 @@ impl Engine {
         let open = device.log().end().segment;
         let worth = CLOSE_EARLY_BYTES.min(device.segment_bytes() / CLOSE_EARLY_PART);
         if state.due.get(&open).is_some_and(|bytes| *bytes >= worth) {
-            let held = self.data.hold_writes();
-            device.close_open();
-            drop(held);
+            self.close_segment();
             self.flush()?;
         }
         let due: Vec<SegmentId> = state.due.keys().copied().collect();
@@ -356,6 +358,33 @@ impl Engine {
         Ok(())
     }
 
+    /// Shelves the index of sealed segments, or merges shelves, if there is something to do, and gives memory back. To be
+    /// called about twice a second, on a thread that may take long, and again while it says true: there may be more.
+    ///
+    /// # Errors
+    /// The disk's: everything is as before, and the next call tries again.
+    pub fn shelve(&self) -> Result<bool, Fault> {
+        if self.durability.failure().is_some() {
+            return Ok(false);
+        }
+        let device = self.data.device();
+        let lives = |session| self.meta.namespace().session(session).is_some();
+        let kept = device.to_shelve().and_then(|upto| Some((upto, self.data.keep_memory(upto, &lives)?)));
+        device.shelve(kept)
+    }
+
+    /// The next write begins a new segment, so that what was written can be shelved or given back after the next flushes.
+    /// What is left of the old one is not used.
+    pub fn close_segment(&self) {
+        let _held = self.data.hold_writes();
+        self.data.device().close_open();
+    }
+
+    /// What was found damaged in the index on disk and made anew since the last call, in words.
+    pub fn mended(&self) -> Vec<String> {
+        self.data.device().take_mended()
+    }
+
     /// Keeps edits out. A clone of a snapshot that has gone since it was planned has to be over, so that `needs` sees what
     /// it shares; one that is planned later is refused what went. While one is under way the work is put off, some times;
     /// then it is waited for.
@@ -388,7 +417,7 @@ impl Engine {
         let needs = self.needs(&horizons)?;
         for id in horizons.inodes() {
             let dead = self.dead_of(&horizons, &needs, id)?;
-            self.bury(&mut state, id, &dead);
+            self.bury(&mut state, id, &dead)?;
         }
         self.reclaim.note(&state);
         self.reclaim.known.store(true, Ordering::Release);

@@ -257,11 +257,25 @@ pub(crate) fn not_fetched() -> Fault {
 }
 
 impl Engine {
-    /// Held for questions only, and for as long as they belong together: it keeps writers from publishing.
-    pub(crate) fn look(&self) -> Look<'_> {
+    /// A look at these files. Held for questions only, and for as long as they belong together: it keeps writers from
+    /// publishing.
+    ///
+    /// # Errors
+    /// Of the device, where the index of a file has to be fetched.
+    pub(crate) fn look(&self, seen: &[&Seen]) -> Result<Look<'_>, Fault> {
+        self.look_through(seen, &[])
+    }
+
+    /// The same, and at what they share.
+    ///
+    /// # Errors
+    /// As [`Engine::look`].
+    pub(crate) fn look_through(&self, seen: &[&Seen], sources: &[&Sources]) -> Result<Look<'_>, Fault> {
+        let files = seen.iter().filter(|seen| seen.inode.kind() == FileKind::File).map(|seen| seen.id);
+        let shared = sources.iter().flat_map(|sources| sources.keys()).map(|(inode, _)| *inode);
         // In this order: what is published is hidden before, if it has to be.
-        let log = self.data.device().log();
-        Look { log, cuts: self.data.cuts() }
+        let log = self.data.device().log_of(files.chain(shared))?;
+        Ok(Look { log, cuts: self.data.cuts() })
     }
 
     /// Every state that `start..end` of a file may show.
@@ -303,9 +317,12 @@ impl Engine {
     /// Length and modification time of a file with all that was written to it, and its newest record that is not settled:
     /// where an append goes and what a settled size is made of. A `sync` write on its way to the disk counts here, though
     /// readers do not see it yet: an append must not cover it, and a settled size must not forget it.
-    pub(crate) fn current_extent(&self, id: InodeId, inode: &Inode) -> (u64, i64, Option<Hlc>) {
+    ///
+    /// # Errors
+    /// As [`Engine::look`].
+    pub(crate) fn current_extent(&self, id: InodeId, inode: &Inode) -> Result<(u64, i64, Option<Hlc>), Fault> {
         let seen = Seen::at(id, inode.clone(), Some(Hlc::MAX));
-        let extent = self.look().extent(&seen);
-        (extent.size, extent.mtime_ns, extent.data)
+        let extent = self.look(&[&seen])?.extent(&seen);
+        Ok((extent.size, extent.mtime_ns, extent.data))
     }
 }

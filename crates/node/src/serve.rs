@@ -233,15 +233,17 @@ fn flush_loop(shared: &Shared) {
     }
 }
 
-/// Gives back what was forgotten, beside everything else: it may look at all of the history.
+/// Gives back what was forgotten and shelves the index of what is old, beside everything else: both may look at all of
+/// the history.
 fn reclaim_loop(shared: &Shared) {
-    let mut said = None;
+    let (mut said, mut trouble) = (None, None);
     while !shared.stopping.load(Ordering::Acquire) {
         let found = shared.engine.reclaim().err();
         if let Some(fault) = found.as_ref().filter(|fault| said.as_ref() != Some(*fault)) {
             warn!("giving back what was forgotten failed: {fault}");
         }
         said = found;
+        shelve(shared, &mut trouble);
         shared.rest.wait(Duration::from_nanos(TEND_EVERY_NS));
     }
 }
@@ -261,6 +263,30 @@ fn scrub_loop(shared: &Shared) {
             warn!("scrubbing failed: {fault}");
         }
         said = found;
+    }
+}
+
+/// Moves the index of old records to the disk, as far as there is something to do.
+fn shelve(shared: &Shared, said: &mut Option<Fault>) {
+    loop {
+        let found = shared.engine.shelve();
+        for words in shared.engine.mended() {
+            warn!("{words}");
+        }
+        match found {
+            Ok(true) if !shared.stopping.load(Ordering::Acquire) => {}
+            Ok(_) => {
+                *said = None;
+                return;
+            }
+            Err(fault) => {
+                if said.as_ref() != Some(&fault) {
+                    warn!("moving the index to the disk failed: {fault}");
+                }
+                *said = Some(fault);
+                return;
+            }
+        }
     }
 }
 

@@ -65,6 +65,14 @@ pub struct Settings {
     /// Bytes a second that `frieze scrub` reads at most, unless it is told another rate. Default 64 MiB. More: it is done
     /// sooner; less: others notice less of it. While others are served it takes a quarter of its time at most.
     pub scrub_bytes_per_s: u64,
+    /// Most bytes of memory for the index of what was written when. Default 1 GiB: about 20 million writes, and more than
+    /// enough for what is in use of any number. What is not is on disk and comes back when it is asked for, which costs a
+    /// read of the disk or two. Files being written, what was forgotten, and a few bytes a thousand records stay in memory
+    /// whatever is set here.
+    pub index_bytes_max: u64,
+    /// Full segments whose index goes to the disk together. Default 4. More: less is merged later; less: less of the index
+    /// has to be in memory, and less is read at a restart.
+    pub shelve_segments: u32,
     /// Most open connections. Default 4,096; one more is refused with words. Each costs about 40 KiB.
     pub connections_max: u32,
     /// How long a session lives without a connection. Default 60 s.
@@ -95,6 +103,8 @@ impl Default for Settings {
             serve_damaged: false,
             reserve_bytes: 128 << 20,
             scrub_bytes_per_s: 64 << 20,
+            index_bytes_max: 1 << 30,
+            shelve_segments: 4,
             connections_max: 4096,
             session_timeout: Duration::from_secs(60),
             max_clock_offset: Duration::from_millis(500),
@@ -103,6 +113,8 @@ impl Default for Settings {
     }
 }
 
+/// Smallest memory for the index: below it little is left but fetching.
+const INDEX_BYTES_MIN: u64 = 64 << 10;
 /// Smallest chunk: a payload of 4 MiB then never spans more parts than a group can count.
 const CHUNK_BYTES_MIN: u64 = 64 << 10;
 /// Largest chunk: offsets in a chunk are 32 bits.
@@ -151,6 +163,8 @@ impl Settings {
             return wrong(format!("setting chunk_bytes = {}: must be a power of two", self.chunk_bytes));
         }
         within("chain_count", self.chain_count.into(), 1, 65_536)?;
+        within("shelve_segments", self.shelve_segments.into(), 1, 1024)?;
+        within("index_bytes_max", self.index_bytes_max, INDEX_BYTES_MIN, 1 << 44)?;
         within("dirty_bytes_max", self.dirty_bytes_max, 8 << 20, 1 << 40)?;
         within("scrub_bytes_per_s", self.scrub_bytes_per_s, 64 << 10, 1 << 40)?;
         within("connections_max", self.connections_max.into(), 1, 100_000)?;
@@ -221,6 +235,7 @@ mod tests {
             ("", "give one with --dir"),
             ("dir = \"d\"\nchunk_bytes = 100000", "must be a power of two"),
             ("dir = \"d\"\nsegment_bytes = 1", "must be between"),
+            ("dir = \"d\"\nindex_bytes_max = 1000", "must be between"),
             ("dir = \"d\"\nflush_delay = 5", "string"),
             ("dir = \"d\"\nflush_delay = \"5 parsecs\"", "is not a duration"),
             ("dir = \"d\"\ncolour = 1", "unknown field `colour`"),

@@ -43,13 +43,16 @@ impl Engine {
         let (mut id, mut inode, mut at, mut open) = (id, inode, at, None);
         let mut asked = None;
         loop {
-            let cut = self.data.device().log().by_user_time(id, user, at.unwrap_or(Hlc::MAX));
+            let cut = self.data.device().log_of([id])?.by_user_time(id, user, at.unwrap_or(Hlc::MAX));
             // Before its own first user time a clone is what it was cloned from.
             let is_before = cut.is_none_or(|cut| cut.stamp == Hlc::ZERO);
-            let below = inode.origin().filter(|_| is_before).and_then(|origin| {
-                let newest = self.data.device().log().newest_user_time(origin.0, origin.1)?;
-                Some((origin, newest))
-            });
+            let below = match inode.origin().filter(|_| is_before) {
+                None => None,
+                Some(origin) => {
+                    let log = self.data.device().log_of([origin.0])?;
+                    log.newest_user_time(origin.0, origin.1).map(|newest| (origin, newest))
+                }
+            };
             let Some(((from, then), newest)) = below else {
                 let seen = match (cut, &rows) {
                     (None, _) => return Err(no_user_time(id, user)),
@@ -78,21 +81,31 @@ impl Engine {
     }
 
     /// The newest user time that a clone has from its origin, while it has none of its own.
-    pub(crate) fn inherited_user_time(&self, id: InodeId, origin: Option<(InodeId, Hlc)>) -> Option<UserTime> {
-        let (from, then) = origin?;
-        let log = self.data.device().log();
-        match log.newest_user_time(id, Hlc::MAX) {
+    ///
+    /// # Errors
+    /// Of the device, where the index of a file has to be fetched.
+    pub(crate) fn inherited_user_time(
+        &self,
+        id: InodeId,
+        origin: Option<(InodeId, Hlc)>,
+    ) -> Result<Option<UserTime>, Fault> {
+        let Some((from, then)) = origin else { return Ok(None) };
+        let log = self.data.device().log_of([id, from])?;
+        Ok(match log.newest_user_time(id, Hlc::MAX) {
             Some(_) => None,
             None => log.newest_user_time(from, then),
-        }
+        })
     }
 
     /// Where the user times of a clone of `seen` at `at` begin: in the file itself, or where its own begin.
-    pub(crate) fn time_origin(&self, seen: &Seen, at: Hlc) -> Option<(InodeId, Hlc)> {
-        match self.data.device().log().newest_user_time(seen.id, at) {
+    ///
+    /// # Errors
+    /// Of the device, where the index of the file has to be fetched.
+    pub(crate) fn time_origin(&self, seen: &Seen, at: Hlc) -> Result<Option<(InodeId, Hlc)>, Fault> {
+        Ok(match self.data.device().log_of([seen.id])?.newest_user_time(seen.id, at) {
             Some(_) => Some((seen.id, at)),
             None => seen.inode.origin(),
-        }
+        })
     }
 
     /// The user time of the last row that ends in a write of `payload` at `offset`; `None` if no row does. Called while
@@ -109,10 +122,10 @@ impl Engine {
         payload: &[u8],
         inherited: Option<UserTime>,
     ) -> Result<Option<UserTime>, Fault> {
-        let newest = self.data.device().log().newest_user_time(id, Hlc::MAX).or(inherited);
+        let newest = self.data.device().log_of([id])?.newest_user_time(id, Hlc::MAX).or(inherited);
         // With what is on its way to the disk: the row may have begun there.
         let seen = Seen::at(id, inode, Some(Hlc::MAX));
-        let size = self.look().extent(&seen).size;
+        let size = self.look(&[&seen])?.extent(&seen).size;
         if offset > size {
             return Err(Fault::new(
                 Reason::InvalidArgument,
@@ -164,7 +177,7 @@ impl Engine {
             return Ok(Seen { empty: true, user_time_open: open, ..Seen::at(id, inode, Some(stamp)) });
         }
         let seen = Seen::at(id, self.inode_at(id, Some(stamp))?, Some(stamp));
-        let size = self.look().extent(&seen).size;
+        let size = self.look(&[&seen])?.extent(&seen).size;
         // A row that is not whole yet belongs to the write that ends it.
         let begun = self.row_begun(&seen, size, scratch)?.len() as u64;
         Ok(Seen { size_max: Some(size - begun), user_time_open: open, ..seen })
@@ -183,7 +196,7 @@ impl Engine {
     ) -> Result<Option<Seen>, Fault> {
         let seen = Seen::at(id, self.inode_at(id, Some(next))?, Some(next));
         let chunk_bytes = seen.inode.chunk_bytes();
-        let records = self.data.device().log().versions(id, next.previous(), next, PARTS_MAX);
+        let records = self.data.device().log_of([id])?.versions(id, next.previous(), next, PARTS_MAX);
         let offset_of = |record: &frieze_multilog::RecordMeta| {
             u64::from(record.chunk.index) * chunk_bytes + u64::from(record.offset)
         };
@@ -192,7 +205,7 @@ impl Engine {
         let (Some(start), Some(end)) = (start, end) else { return Ok(None) };
         let before = Seen::at(id, self.inode_at(id, Some(next.previous()))?, Some(next.previous()));
         let appended = {
-            let look = self.look();
+            let look = self.look(&[&before, &seen])?;
             start >= look.extent(&before).size && end == look.extent(&seen).size
         };
         if !appended {

@@ -141,7 +141,7 @@ impl Engine {
         also: &dyn Fn(InodeId) -> bool,
     ) -> Result<(Vec<FileChange>, u64), Fault> {
         let history = self.meta.versions();
-        let (touched, mut entries_read) = self.data.device().log().touched(interval.after, interval.upto);
+        let (touched, mut entries_read) = self.data.device().touched(interval.after, interval.upto)?;
         let mut within = Within::new(history, scope, interval);
         let mut files = Vec::new();
         for inode in touched {
@@ -186,7 +186,8 @@ impl Engine {
         // The layout of a file is that of its birth.
         let version = self.meta.namespace().inode(self.meta.versions(), inode, None)?;
         let chunk_bytes = version.chunk_bytes();
-        let records = self.data.device().log().versions(inode, interval.after, interval.upto, RECORDS_MAX + 1);
+        let records =
+            self.data.device().log_of([inode])?.versions(inode, interval.after, interval.upto, RECORDS_MAX + 1);
         if records.len() > RECORDS_MAX {
             return Err(Fault::new(
                 Reason::Overloaded,

@@ -127,7 +127,7 @@ impl Engine {
             Ok(seen) => {
                 open = seen.user_time_open;
                 let sources = self.sources(&seen.inode, 0, u64::MAX)?;
-                let look = self.look();
+                let look = self.look_through(&[&seen], &[&sources])?;
                 let extent = look.extent(&seen);
                 let bytes_live = look.bytes_live(&seen, &sources, extent.size)?;
                 (extent, bytes_live)
@@ -361,7 +361,7 @@ impl Engine {
         let asked_end = ask.offset.saturating_add(ask.len.into());
         let sources = self.sources(&seen.inode, ask.offset, asked_end)?;
         // Length and places in one look, over however many chunks: the answer is one state.
-        let look = self.look();
+        let look = self.look_through(&[seen], &[&sources])?;
         let size = look.extent(seen).size;
         let (start, end) = (ask.offset.min(size), asked_end.min(size));
         look.plan(seen, &sources, ByteRange::new(start, end), &mut scratch.pieces)?;
@@ -440,7 +440,7 @@ impl Engine {
         // some of its parts.
         let parts_max = ((u64::from(PAYLOAD_BYTES_MAX) / chunk_bytes) as usize + 2).max(HOLE_PARTS_MAX);
         let records_max = parts_max * (max + 1);
-        let records = self.data.device().log().versions(found.id, after, Hlc::MAX, records_max);
+        let records = self.data.device().log_of([found.id])?.versions(found.id, after, Hlc::MAX, records_max);
         more |= records.len() == records_max;
         let mut last: Option<(Hlc, usize)> = None;
         for record in &records {
@@ -524,6 +524,9 @@ impl Engine {
             uptime_ms: now.since_ns(self.started) / 1_000_000,
             metalog_index: self.meta.appended().0,
             index_bytes: stats.index_bytes,
+            index_bytes_max: self.settings.index_bytes_max,
+            shelved_records: stats.shelved_records,
+            shelf_bytes: stats.shelf_bytes,
             last_whole,
             forgotten_bytes,
             forgotten_waiting_bytes,

@@ -35,6 +35,8 @@ use frieze_wire::txn::{Caller, Make, MakeKind, Op, OpenSession, Remove, Rename, 
 
 #[path = "engine/sharing.rs"]
 mod sharing;
+#[path = "engine/shelves.rs"]
+mod shelves;
 #[path = "engine/told.rs"]
 mod told;
 

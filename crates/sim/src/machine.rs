@@ -274,6 +274,17 @@ impl Machine {
         checkup.wrong.into_iter().chain(damaged).collect()
     }
 
+    pub(crate) fn close_segment(&mut self) {
+        if let Ok(engine) = self.engine() {
+            engine.close_segment();
+        }
+    }
+
+    pub(crate) fn shelve(&mut self) -> Result<(), Fault> {
+        while self.engine()?.shelve()? {}
+        Ok(())
+    }
+
     /// True if somebody waits for a flush, or something is dirty.
     pub(crate) fn wants_flush(&self) -> (bool, bool) {
         let dirty = self.engine.as_ref().is_some_and(Engine::is_dirty);

@@ -1,6 +1,7 @@
 //! Scenarios with names: corners that were once wrong, or that no seed should have to find.
 
 mod forgetting;
+mod shelves;
 
 use frieze_base::Reason;
 use frieze_disk::{CrashKind, Disk};
@@ -8,6 +9,8 @@ use frieze_hlc::Hlc;
 use frieze_wire::txn::{Grant, Op};
 
 use forgetting::{crash_at_every_effect_of_a_forgetting, truncate_in_a_forgotten_directory};
+
+use shelves::{crash_at_every_effect_of_a_shelving, retry_of_a_write_that_was_shelved, rot_in_a_shelf};
 
 use crate::caches::recalls_lost_and_crossed;
 use crate::client::Step;
@@ -62,6 +65,9 @@ scenarios! {
     crash_at_every_effect_of_an_edit,
     crash_at_every_effect_of_a_forgetting,
     truncate_in_a_forgotten_directory,
+    crash_at_every_effect_of_a_shelving,
+    retry_of_a_write_that_was_shelved,
+    rot_in_a_shelf,
 }
 
 const BOTH: [CrashKind; 2] = [CrashKind::Process, CrashKind::Power];

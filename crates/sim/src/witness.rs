@@ -218,9 +218,10 @@ impl Witness {
         let expired = self.sessions.expired(self.now(), SESSION_TIMEOUT_NS);
         let result = self.machine.tend();
         let given_back = self.machine.reclaim();
+        let shelved = self.machine.shelve();
         let after = self.machine.marks();
         self.fenced = before.fenced || after.fenced;
-        self.trace.line(|| format!("tend {result:?}, give back {given_back:?}"));
+        self.trace.line(|| format!("tend {result:?}, give back {given_back:?}, shelve {shelved:?}"));
         let ended = (after.index - before.index) as usize;
         if ended > expired.len() || (result.is_ok() && ended < expired.len()) {
             return broken(Rule::Once, format!("{ended} sessions ended, {} were due: {expired:?}", expired.len()));
@@ -242,6 +243,7 @@ impl Witness {
         self.newest_stamp = self.newest_stamp.max(if ended > 0 { after.newest } else { Hlc::ZERO });
         self.excuse("looking after clock and sessions", result)?;
         self.excuse("giving back what was forgotten", given_back)?;
+        self.excuse("moving the index to the disk", shelved)?;
         self.judge_answers(None)
     }
 

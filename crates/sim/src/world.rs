@@ -130,6 +130,9 @@ pub(crate) fn settings() -> Settings {
     Settings {
         dir: "sim".into(),
         segment_bytes: SEGMENT_BYTES,
+        // Little enough that files are away more often than not.
+        shelve_segments: 1,
+        index_bytes_max: 64 << 10,
         chunk_bytes: CHUNK_BYTES,
         chain_count: 4,
         dirty_bytes_max: 8 << 20,
@@ -269,6 +272,10 @@ impl World {
                 }
             }
             Event::Tend => {
+                // Segments end as if they were full, so that a short run has many.
+                if self.rng.chance(3) {
+                    self.witness.machine.close_segment();
+                }
                 self.witness.tend()?;
                 self.after(500_000, Event::Tend);
             }

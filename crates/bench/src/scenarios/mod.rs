@@ -5,6 +5,7 @@ mod diff;
 mod history;
 mod metadata;
 mod mount;
+mod restart;
 
 use std::io::Write;
 
@@ -21,6 +22,7 @@ pub(crate) use diff::{diff, restore, undo};
 pub(crate) use history::{memory, snapshots};
 pub(crate) use metadata::{append, create, list, stat};
 pub(crate) use mount::{mount, mount_seq, mount_tree};
+pub(crate) use restart::restart;
 
 /// Bytes of a large request.
 const LARGE: usize = 1 << 20;

@@ -4,6 +4,7 @@ use frieze_base::{ChainEpoch, ChainId, FastMap, Seq, SessionId};
 use frieze_hlc::UserTime;
 
 use super::{heap_bytes, push_slim, reserve_slim};
+use crate::RecordMeta;
 
 /// Who wrote, through which chain: the same for long runs of records, so records keep a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -12,6 +13,13 @@ pub(crate) struct Writer {
     pub(crate) uid: u32,
     pub(crate) chain: ChainId,
     pub(crate) epoch: ChainEpoch,
+}
+
+impl Writer {
+    pub(crate) fn of(meta: &RecordMeta) -> Writer {
+        let RecordMeta { session, uid, chain, epoch, .. } = *meta;
+        Writer { session, uid, chain, epoch }
+    }
 }
 
 /// All writers by number.

@@ -156,6 +156,12 @@ impl Chunk {
         Versions { records: self.records[from..to].iter(), archive: self.archive.read_from(from as u32) }
     }
 
+    /// The records in segments from position `slot` on, in order.
+    pub(super) fn versions_from(&self, slot: usize) -> Versions<'_> {
+        let from = self.records.partition_point(|record| record.slot() < slot);
+        Versions { records: self.records[from..].iter(), archive: self.archive.read_from(from as u32) }
+    }
+
     /// The records stamped up to `upto` that are not buried.
     pub(super) fn kept_upto(&self, upto: Hlc) -> impl Iterator<Item = &Record> {
         self.records[..self.count_upto(upto)].iter().filter(|record| !record.is_buried())

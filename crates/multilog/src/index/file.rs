@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::ops::RangeInclusive;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use frieze_base::{ByteRange, ChunkId, InodeId};
 use frieze_hlc::{Hlc, UserTime};
@@ -21,6 +22,17 @@ pub(crate) struct File {
     chunks: Vec<(u32, Box<Chunk>)>,
     /// Stamp and user time of every record that has one; both rise.
     marks: Vec<(Hlc, UserTime)>,
+    /// Memory of all of that.
+    heap_bytes: u64,
+    /// Position of the segment of its oldest record.
+    oldest_slot: u32,
+    /// Only its young records are here: the others are on shelves.
+    partial: bool,
+    /// Records of it are buried, which no shelf says.
+    has_buried: bool,
+    /// When it came from the shelves, and when it was last asked for, counted in files that came.
+    fetched: u32,
+    used: AtomicU32,
 }
 
 impl File {
@@ -40,12 +52,67 @@ impl File {
         None
     }
 
+    /// A file of which older records are on shelves.
+    pub(crate) fn partial() -> File {
+        File { partial: true, ..File::default() }
+    }
+
+    /// True if older records are on shelves: only the young ones are here.
+    pub(crate) fn is_partial(&self) -> bool {
+        self.partial
+    }
+
+    /// True if memory can be had from it, with segments before position `shelved` on shelves.
+    pub(crate) fn can_leave(&self, shelved: u32) -> bool {
+        (self.chunks.is_empty() || self.oldest_slot < shelved) && !self.has_buried
+    }
+
+    /// Memory held, in bytes.
+    pub(crate) fn heap_bytes(&self) -> u64 {
+        self.heap_bytes
+    }
+
+    /// It came from the shelves at `tick`.
+    pub(crate) fn fetched(&mut self, tick: u32) {
+        self.fetched = tick;
+        self.used = AtomicU32::new(tick);
+    }
+
+    /// It is asked for at `tick`.
+    pub(crate) fn touch(&self, tick: u32) {
+        // Most find what they would write: a line of the cache that nobody writes is everybody's.
+        if self.used.load(Ordering::Relaxed) != tick {
+            self.used.store(tick, Ordering::Relaxed);
+        }
+    }
+
+    /// For how long nobody has asked for it, in files that came meanwhile; `bonus` less if somebody did after it came.
+    pub(crate) fn idle(&self, now: u32, bonus: u32) -> u32 {
+        let used = self.used.load(Ordering::Relaxed);
+        let again = used != self.fetched;
+        now.wrapping_sub(used).saturating_add(if again { 0 } else { bonus })
+    }
+
+    /// The records in segments from position `slot` on, by stamp, each with the position of its segment and its place there.
+    pub(crate) fn records_from(&self, id: InodeId, slot: u32, writers: &Writers) -> Vec<(RecordMeta, u32, u32)> {
+        let mut found = Vec::new();
+        for (index, chunk) in &self.chunks {
+            let chunk_id = ChunkId { inode: id, index: *index };
+            let young = chunk.versions_from(slot as usize);
+            found.extend(young.map(|(record, archived)| {
+                (whole(chunk_id, record, archived, writers), record.slot() as u32, record.at)
+            }));
+        }
+        // The order of the log: by segment and place.
+        found.sort_by_key(|(_, slot, at)| (*slot, *at));
+        found
+    }
+
     /// Takes in the next record and returns by how much the memory grew.
-    pub(crate) fn push(&mut self, meta: &RecordMeta, slot: u32, at: u32, writers: &mut Writers) -> usize {
-        let (session, uid, chain, epoch) = (meta.session, meta.uid, meta.chain, meta.epoch);
+    pub(crate) fn push(&mut self, meta: &RecordMeta, slot: u32, at: u32, writer: u32) -> usize {
         let record = Record::new(meta.kind, meta.stamp, slot, at, meta.offset, meta.len);
         let archived = Archived {
-            writer: writers.number_of(Writer { session, uid, chain, epoch }),
+            writer,
             n: meta.n,
             version: meta.version,
             seq: meta.seq,
@@ -53,6 +120,9 @@ impl File {
             part: meta.part,
             parts: meta.parts,
         };
+        if self.chunks.is_empty() {
+            self.oldest_slot = slot;
+        }
         let mut grown = 0;
         let position = self.position_of(meta.chunk.index);
         if self.chunks.get(position).is_none_or(|(index, _)| *index != meta.chunk.index) {
@@ -66,6 +136,7 @@ impl File {
         {
             grown += push_slim(&mut self.marks, mark);
         }
+        self.heap_bytes += grown as u64;
         grown
     }
 
@@ -159,6 +230,7 @@ impl File {
 
     /// Buries the records stamped up to `upto` that `dead` says to.
     pub(crate) fn bury(&mut self, upto: Hlc, dead: &mut dyn FnMut(&Record) -> bool) {
+        self.has_buried = true;
         for (_, chunk) in &mut self.chunks {
             chunk.bury(upto, dead);
         }

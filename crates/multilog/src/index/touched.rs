@@ -4,6 +4,7 @@ use frieze_base::InodeId;
 use frieze_hlc::Hlc;
 
 use super::{heap_bytes, push_slim, reserve_slim};
+use crate::varint;
 
 /// The files of every run of 256 records, each once, sorted and as differences: about a byte or two a record, and one a
 /// run where a file is streamed. Records come in the order of their stamps.
@@ -53,8 +54,8 @@ impl Touched {
             let end = self.runs.get(number + 1).map_or(self.files.len(), |next| next.at as usize);
             let mut rest = &self.files[run.at as usize..end];
             let mut inode = 0;
-            while !rest.is_empty() {
-                inode += take(&mut rest);
+            while let Some(more) = varint::take(&mut rest) {
+                inode += more;
                 out.push(InodeId(inode));
             }
         }
@@ -76,36 +77,59 @@ impl Touched {
             + heap_bytes(self.open.capacity() * size_of::<InodeId>())
     }
 
-    fn close(&mut self) {
+    /// Adds what another one says of later records. Nothing is open in either.
+    pub(crate) fn append(&mut self, later: &Touched) {
+        assert!(self.open_records == 0 && later.open_records == 0, "the index of time of a part is closed");
+        let before = self.files.len() as u64;
+        reserve_slim(&mut self.runs, later.runs.len());
+        self.runs.extend(later.runs.iter().map(|run| Run { at: before + run.at, ..*run }));
+        reserve_slim(&mut self.files, later.files.len());
+        self.files.extend_from_slice(&later.files);
+    }
+
+    /// As bytes; what is open is left out.
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(10 + 4 * self.runs.len() + self.files.len());
+        varint::put(&mut bytes, self.runs.len() as u64);
+        let (mut first, mut at) = (0, 0);
+        for run in &self.runs {
+            varint::put_difference(&mut bytes, first, run.first.0);
+            varint::put(&mut bytes, run.at - at);
+            (first, at) = (run.first.0, run.at);
+        }
+        bytes.extend_from_slice(&self.files);
+        bytes
+    }
+
+    /// From bytes; `None` if they are none.
+    pub(crate) fn decode(mut bytes: &[u8]) -> Option<Touched> {
+        let mut touched = Touched::default();
+        let (mut first, mut at) = (0, 0u64);
+        for _ in 0..varint::take(&mut bytes)? {
+            first = varint::take_difference(&mut bytes, first)?;
+            at = at.checked_add(varint::take(&mut bytes)?)?;
+            push_slim(&mut touched.runs, Run { first: Hlc(first), at });
+        }
+        touched.files = bytes.to_vec();
+        (at <= touched.files.len() as u64).then_some(touched)
+    }
+
+    /// Ends the run that is not full.
+    pub(crate) fn close(&mut self) {
+        if self.open_records == 0 {
+            return;
+        }
         push_slim(&mut self.runs, Run { first: self.open_first, at: self.files.len() as u64 });
         self.open.sort_unstable();
         self.open.dedup();
         reserve_slim(&mut self.files, self.open.len() * 10);
         let mut last = 0;
         for inode in self.open.drain(..) {
-            let mut rest = inode.0 - last;
+            varint::put(&mut self.files, inode.0 - last);
             last = inode.0;
-            while rest >= 0x80 {
-                self.files.push(rest as u8 | 0x80);
-                rest >>= 7;
-            }
-            self.files.push(rest as u8);
         }
         self.open_records = 0;
     }
-}
-
-fn take(from: &mut &[u8]) -> u64 {
-    let (mut value, mut shift) = (0, 0);
-    while let Some((&byte, rest)) = from.split_first() {
-        *from = rest;
-        value |= u64::from(byte & 0x7f) << shift;
-        if byte < 0x80 {
-            break;
-        }
-        shift += 7;
-    }
-    value
 }
 
 /// Records in a run: more cost a look at a short interval, fewer cost memory.

@@ -1,12 +1,13 @@
 //! Reading segments and single records, whatever the bytes are.
 
-use frieze_base::crc32c;
+use frieze_base::{Fault, crc32c};
 use frieze_hlc::Hlc;
 
 use super::{SegmentKey, SegmentSource};
-use crate::Error;
 use crate::record::{self, Header, RECORD_HEADER_BYTES, RecordMeta, begins_record, payload_at, record_bytes};
 use crate::segment::{NoHeader, SEGMENT_HEADER_BYTES, SegmentHeader, TRAILER_BYTES, Trailer};
+use crate::shelf::{Contents, read_contents};
+use crate::{Error, Shelf, ShelfKey, ShelfSource};
 
 /// A file that holds a segment.
 #[derive(Clone, Copy, Debug)]
@@ -51,6 +52,15 @@ impl<'a> Reader<'a> {
         let mut segments = self.source.segments().map_err(Error::Source)?;
         segments.sort_unstable();
         Ok(segments)
+    }
+
+    pub(super) fn shelves(&mut self) -> Result<Vec<ShelfKey>, Error> {
+        self.source.shelves().map_err(Error::Source)
+    }
+
+    /// What a shelf says beside its files.
+    pub(super) fn shelf(&mut self, key: ShelfKey) -> Result<(Shelf, Contents), Error> {
+        read_contents(&mut Shelves(self.source), key)
     }
 
     /// `len` bytes from `offset`, fewer if the file ends before.
@@ -143,6 +153,15 @@ impl<'a> Reader<'a> {
         let read = self.source.read(key, offset, &mut bytes).map_err(Error::Source)?;
         bytes.truncate(read);
         Ok(bytes)
+    }
+}
+
+/// The shelves beside the segments.
+struct Shelves<'a>(&'a mut dyn SegmentSource);
+
+impl ShelfSource for Shelves<'_> {
+    fn read(&mut self, key: ShelfKey, offset: u64, into: &mut [u8]) -> Result<usize, Fault> {
+        self.0.read_shelf(key, offset, into)
     }
 }
 

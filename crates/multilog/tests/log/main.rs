@@ -5,4 +5,5 @@ mod cost;
 mod golden;
 mod model;
 mod recovery;
+mod shelves;
 mod support;

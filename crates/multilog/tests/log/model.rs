@@ -10,8 +10,8 @@ const CHUNK_BYTES: u32 = 300 << 10;
 
 /// Every record ever, replayed for each question.
 #[derive(Default)]
-struct Model {
-    records: Vec<RecordMeta>,
+pub(crate) struct Model {
+    pub(crate) records: Vec<RecordMeta>,
 }
 
 impl Model {
@@ -62,7 +62,7 @@ impl Model {
 
 /// One group: a write that may cross into the next chunk, or a punch.
 #[derive(Clone, Copy, Debug)]
-struct Op {
+pub(crate) struct Op {
     inode: u64,
     index: u32,
     offset: u32,
@@ -71,7 +71,7 @@ struct Op {
     user_time: bool,
 }
 
-fn any_op() -> impl Strategy<Value = Op> {
+pub(crate) fn any_op() -> impl Strategy<Value = Op> {
     let len = prop_oneof![
         4 => 1u32..600,
         4 => Just(4096u32),
@@ -93,7 +93,7 @@ fn any_op() -> impl Strategy<Value = Op> {
 }
 
 /// Runs operations on a device and the model; stamps rise by 10.
-fn run(ops: &[Op], device: &mut Device, model: &mut Model, rng: &mut Rng) {
+pub(crate) fn run(ops: &[Op], device: &mut Device, model: &mut Model, rng: &mut Rng) {
     for op in ops {
         let stamp = model.records.last().map_or(10, |record| record.stamp.0 + 10);
         let mut first = write_of(op.inode, op.index, stamp, op.offset, op.len.min(CHUNK_BYTES - op.offset));
@@ -139,7 +139,7 @@ fn any_instant(rng: &mut Rng, newest: Hlc) -> Hlc {
 }
 
 /// Asks a device and the model the same questions.
-fn compare(device: &Device, model: &Model, rng: &mut Rng, questions: usize) {
+pub(crate) fn compare(device: &Device, model: &Model, rng: &mut Rng, questions: usize) {
     let newest = model.records.last().map_or(Hlc::ZERO, |record| record.stamp);
     for _ in 0..questions {
         let chunk = ChunkId { inode: InodeId(rng.between(1, 3)), index: rng.below(4) as u32 };

@@ -2,7 +2,7 @@
 
 use frieze_base::{ByteRange, ChunkId, InodeId, Reason};
 use frieze_hlc::Hlc;
-use frieze_multilog::{CutReason, Error, LogPosition, MultiLog, RecordMeta, SegmentKey};
+use frieze_multilog::{CutReason, Error, LogPosition, MultiLog, RecordMeta, Recovered, SegmentKey};
 
 use crate::support::{Device, Files, payload_of, recover, settings, with_payload, write_of};
 
@@ -240,7 +240,8 @@ fn a_log_recovered_up_to_a_stamp_ends_before_the_next_record_unless_a_footer_vou
     let mut device = device_with(5);
     let upto = |mut files: Files, limit| {
         let mut seen = Vec::new();
-        let recovered = MultiLog::recover_upto(settings(SEGMENT_BYTES), &mut files, Hlc(limit), &mut |meta| {
+        let recovered = MultiLog::recover_upto(settings(SEGMENT_BYTES), &mut files, Hlc(limit), &mut |recovered| {
+            let Recovered::Record(meta) = recovered else { panic!("there are no shelves") };
             seen.push(meta.stamp.0);
         });
         let (log, report) = recovered.expect("readable files");

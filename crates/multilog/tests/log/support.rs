@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use frieze_base::{ByteRange, ChainEpoch, ChainId, ChunkId, Fault, InodeId, SegmentId, Seq, SessionId};
 use frieze_hlc::Hlc;
 use frieze_multilog::{
-    LogPosition, MultiLog, Piece, RecordKind, RecordMeta, Report, Seal, SegmentKey, SegmentSource, Settings, Source,
-    block_crcs,
+    Error, LogPosition, Merge, MultiLog, Piece, RecordKind, RecordMeta, Report, Seal, SegmentKey, SegmentSource,
+    Settings, Shelf, ShelfBuilder, ShelfKey, ShelfSource, Source, block_crcs,
 };
 
 /// Small blocks, so that small records have several.
@@ -21,6 +21,7 @@ pub(crate) fn settings(segment_bytes: u64) -> Settings {
 pub(crate) struct Files {
     pub(crate) bytes: BTreeMap<SegmentKey, Vec<u8>>,
     pub(crate) keys: BTreeMap<SegmentId, SegmentKey>,
+    pub(crate) shelves: BTreeMap<ShelfKey, Vec<u8>>,
 }
 
 impl Files {
@@ -45,17 +46,34 @@ impl Files {
     }
 }
 
+fn read_from(bytes: &[u8], offset: u64, into: &mut [u8]) -> usize {
+    let from = (offset as usize).min(bytes.len());
+    let len = into.len().min(bytes.len() - from);
+    into[..len].copy_from_slice(&bytes[from..from + len]);
+    len
+}
+
+impl ShelfSource for Files {
+    fn read(&mut self, key: ShelfKey, offset: u64, into: &mut [u8]) -> Result<usize, Fault> {
+        Ok(read_from(&self.shelves[&key], offset, into))
+    }
+}
+
 impl SegmentSource for Files {
     fn segments(&mut self) -> Result<Vec<(SegmentKey, u64)>, Fault> {
         Ok(self.bytes.iter().map(|(key, bytes)| (*key, bytes.len() as u64)).collect())
     }
 
     fn read(&mut self, key: SegmentKey, offset: u64, into: &mut [u8]) -> Result<usize, Fault> {
-        let bytes = &self.bytes[&key];
-        let from = (offset as usize).min(bytes.len());
-        let len = into.len().min(bytes.len() - from);
-        into[..len].copy_from_slice(&bytes[from..from + len]);
-        Ok(len)
+        Ok(read_from(&self.bytes[&key], offset, into))
+    }
+
+    fn shelves(&mut self) -> Result<Vec<ShelfKey>, Fault> {
+        Ok(self.shelves.keys().copied().collect())
+    }
+
+    fn read_shelf(&mut self, key: ShelfKey, offset: u64, into: &mut [u8]) -> Result<usize, Fault> {
+        Ok(read_from(&self.shelves[&key], offset, into))
     }
 }
 
@@ -105,6 +123,85 @@ impl Device {
         seals.len()
     }
 
+    /// The bytes of a shelf of these segments; `None` if one has no footer that is whole.
+    pub(crate) fn make_shelf(&self, segments: &[SegmentId], companion: &[u8]) -> Option<(Shelf, Vec<u8>)> {
+        let mut builder = ShelfBuilder::default();
+        for &id in segments {
+            let sealed = self.log.sealed(id)?;
+            let footer = &self.files.bytes[&self.files.keys[&id]][sealed.footer_at as usize..];
+            if !self.log.add_to_shelf(id, footer, &mut builder) {
+                return None;
+            }
+        }
+        builder.finish(companion)
+    }
+
+    /// Shelves up to `max` sealed segments. Returns how many.
+    pub(crate) fn shelve(&mut self, max: usize, companion: &[u8]) -> usize {
+        let mut segments = self.log.to_shelve();
+        segments.truncate(max);
+        let Some((shelf, bytes)) = self.make_shelf(&segments, companion) else { return 0 };
+        assert_eq!(shelf.bytes(), bytes.len() as u64);
+        self.files.shelves.insert(shelf.key(), bytes);
+        self.log.add_shelf(shelf);
+        segments.len()
+    }
+
+    /// Makes these shelves one; the old ones are kept for `keep`.
+    pub(crate) fn merge(&mut self, keys: &[ShelfKey], keep: bool) -> Result<(), Error> {
+        let merge = Merge::begin(&mut self.files, keys)?;
+        let mut bytes = vec![0; merge.bytes_max() as usize];
+        let mut sink = |offset: u64, part: &[u8]| {
+            bytes[offset as usize..offset as usize + part.len()].copy_from_slice(part);
+            Ok(())
+        };
+        let shelf = merge.run(&mut self.files, &mut sink)?;
+        if !keep {
+            keys.iter().for_each(|key| drop(self.files.shelves.remove(key)));
+        }
+        self.files.shelves.insert(shelf.key(), bytes);
+        self.log.replace_shelves(keys, vec![shelf]);
+        Ok(())
+    }
+
+    /// Brings a file into memory. Damaged shelves are made anew.
+    pub(crate) fn fetch(&mut self, inode: InodeId) {
+        while self.log.is_away(inode) {
+            let mut fetch = self.log.fetch(inode);
+            let mut damaged = None;
+            while let Some((key, offset, len)) = fetch.next_read() {
+                let mut bytes = vec![0; len];
+                let read = read_from(&self.files.shelves[&key], offset, &mut bytes);
+                if fetch.take(&bytes[..read]).is_err() {
+                    damaged = Some(key);
+                    break;
+                }
+            }
+            if let Some(key) = damaged {
+                self.mend(key);
+                continue;
+            }
+            assert!(self.log.number(&mut fetch));
+            fetch.build();
+            assert!(self.log.put_back(fetch));
+        }
+    }
+
+    /// Makes a shelf anew from the footers of its segments: two, where it has several.
+    pub(crate) fn mend(&mut self, key: ShelfKey) {
+        let segments = self.log.segments_of(key);
+        let (first, second) = segments.split_at(segments.len().div_ceil(2));
+        let halves = [first, second].into_iter().filter(|half| !half.is_empty());
+        let made: Vec<_> = halves.map(|half| self.make_shelf(half, b"mended").expect("sound footers")).collect();
+        self.files.shelves.remove(&key);
+        let mut shelves = Vec::new();
+        for (shelf, bytes) in made {
+            self.files.shelves.insert(shelf.key(), bytes);
+            shelves.push(shelf);
+        }
+        self.log.replace_shelves(&[key], shelves);
+    }
+
     /// The same device after a stop, and what recovery said.
     pub(crate) fn restarted(&self) -> (Device, Report, Vec<RecordMeta>) {
         recover(self.files.clone(), self.log.settings().clone())
@@ -127,14 +224,14 @@ impl Device {
             match piece.source {
                 Source::Hole => bytes.resize(bytes.len() + piece.len as usize, None),
                 Source::Punched => bytes.resize(bytes.len() + piece.len as usize, Some(0)),
-                Source::Data(_) => bytes.extend(self.fetch(piece)?.into_iter().map(Some)),
+                Source::Data(_) => bytes.extend(self.stored(piece)?.into_iter().map(Some)),
             }
         }
         assert_eq!(bytes.len() as u64, range.len(), "pieces cover the range");
         Some(bytes)
     }
 
-    fn fetch(&self, piece: &Piece) -> Option<Vec<u8>> {
+    fn stored(&self, piece: &Piece) -> Option<Vec<u8>> {
         let Source::Data(stored) = piece.source else { panic!("a hole has no bytes") };
         let file = &self.files.bytes[&self.files.keys[&stored.segment]];
         let data = file.get(stored.data_offset as usize..)?.get(..stored.record_len as usize)?;
@@ -151,7 +248,7 @@ pub(crate) fn recover(mut files: Files, settings: Settings) -> (Device, Report, 
     let (log, report) =
         MultiLog::recover(settings, &mut files, &mut |meta| seen.push(meta.clone())).expect("readable files");
     files.keys = report.files.clone();
-    assert_eq!(report.records as usize, seen.len());
+    assert_eq!((report.records - report.shelved_records) as usize, seen.len());
     let free = report.free.clone();
     (Device { log, files, free }, report, seen)
 }

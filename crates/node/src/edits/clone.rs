@@ -139,12 +139,12 @@ impl Engine {
                 Fault::new(fault.reason, format!("{}: {}", String::from_utf8_lossy(path), fault.message))
             })?;
         }
-        let extent = self.look().extent(&seen);
+        let extent = self.look(&[&seen])?.extent(&seen);
         let (size, shares) = match kind {
             FileKind::File => (extent.size, self.shares(&seen, ByteRange::new(0, extent.size), 0)?),
             _ => (0, Vec::new()),
         };
-        let (origin, origin_at) = self.time_origin(&seen, at).unwrap_or_default();
+        let (origin, origin_at) = self.time_origin(&seen, at)?.unwrap_or_default();
         let mut xattrs = Vec::new();
         let namespace = self.meta.namespace();
         for name in namespace.xattr_names(self.meta.versions(), id, Some(at), caller)? {

@@ -26,7 +26,7 @@ impl Engine {
         let at = source.at().unwrap_or(now);
         let mut plan = Plan::new(EditKind::CopyRange, now, at);
         let seen = self.seen_at(source.inode, at)?;
-        let size = self.look().extent(&seen).size;
+        let size = self.look(&[&seen])?.extent(&seen).size;
         let start = ask.source_offset.min(size);
         let range = ByteRange::new(start, ask.source_offset.saturating_add(ask.len).min(size).max(start));
         if range.is_empty() {
@@ -45,7 +45,7 @@ impl Engine {
             Fault::new(Reason::TooLarge, format!("a file holds at most {bytes_max} bytes: the range ends beyond"))
         })?;
         let shares = self.shares(&seen, range, ask.target_offset)?;
-        let grows = end > self.look().extent(&into).size;
+        let grows = end > self.look(&[&into])?.extent(&into).size;
         let state = plan.state(target.inode, &into.inode);
         state.shares = shares;
         state.size = grows.then_some(end);

@@ -27,7 +27,7 @@ impl Engine {
             of_a.clear();
             of_b.clear();
             {
-                let look = self.look();
+                let look = self.look_through(&[a, b], &[&sources_a, &sources_b])?;
                 look.plan(a, &sources_a, *range, &mut of_a)?;
                 look.plan(b, &sources_b, *range, &mut of_b)?;
             }

@@ -307,7 +307,7 @@ impl Engine {
         let Some(copy) = copy else { return Ok(false) };
         let (then, copy) = (self.seen_at(inode, at)?, self.seen_at(copy, now)?);
         let (extent, extent_now) = {
-            let look = self.look();
+            let look = self.look(&[&then, &copy])?;
             (look.extent(&then), look.extent(&copy))
         };
         let alike = then.inode.kind() == FileKind::File
@@ -388,7 +388,7 @@ impl Engine {
         let (then, now) = (self.seen_at(id, plan.at)?, self.seen_at(id, plan.now)?);
         let (old, new) = (&then.inode, &now.inode);
         let (extent_then, extent_now) = {
-            let look = self.look();
+            let look = self.look(&[&then, &now])?;
             (look.extent(&then), look.extent(&now))
         };
         let is_file = old.kind() == FileKind::File;

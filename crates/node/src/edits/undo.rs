@@ -205,7 +205,7 @@ impl Engine {
     ) -> Result<BTreeMap<InodeId, FileEvents>, Fault> {
         let Interval { after, upto } = reach.interval;
         let mut ids: BTreeSet<InodeId> = inodes.keys().copied().collect();
-        for id in self.data.device().log().touched(after, upto).0 {
+        for id in self.data.device().touched(after, upto)?.0 {
             if reach.holds_inode(id)? {
                 ids.insert(id);
             }

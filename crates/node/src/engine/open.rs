@@ -6,6 +6,7 @@ use frieze_base::{ChunkId, Fault, LogIndex, MonoTime, SessionId};
 use frieze_disk::{Disk, StateFile, TimeSource};
 use frieze_hlc::{Clock, ClockSettings, Hlc, format_instant};
 use frieze_metalog::DataEnd;
+use frieze_multilog::Recovered;
 use frieze_wire::txn::{self, Caller, Op, Transaction};
 
 use super::{Engine, Seams};
@@ -13,7 +14,7 @@ use crate::caching::Caching;
 use crate::capability::Mint;
 use crate::clock::{Keeper, NodeClock};
 use crate::data::{self, DataPlane};
-use crate::device::{Device, Reach};
+use crate::device::{Budget, Device, Reach};
 use crate::durability::{Durability, Ticket};
 use crate::grants::GrantSettings;
 use crate::identity::{FORMAT_VERSION, Identity, STATE_FILE};
@@ -216,11 +217,22 @@ impl Recovery<'_> {
         let mut refused = None;
         let mut missing_records = 0;
         let mut tail = Vec::new();
-        let (log_settings, reserve_bytes) = (self.log_settings.clone(), self.settings.reserve_bytes);
+        let log_settings = self.log_settings.clone();
+        let Settings { reserve_bytes, index_bytes_max, shelve_segments, .. } = *self.settings;
+        let budget = Budget { reserve_bytes, index_bytes_max, shelve_segments: shelve_segments as usize };
         let serve_damaged = self.settings.serve_damaged;
         let durable = self.identity.durable();
         let reach = Reach { upto, durable: durable.data, serve_damaged };
-        let recovered = Device::recover(disk.clone(), log_settings, reserve_bytes, &reach, &mut |meta| {
+        let recovered = Device::recover(disk.clone(), log_settings, budget, &reach, &mut |recovered| {
+            let meta = match recovered {
+                Recovered::Record(meta) => meta,
+                Recovered::Shelved { chains: tips, companion, .. } => {
+                    // Footers vouched for all of that, and are written once the metadata before them is durable: nothing
+                    // of it depends on what was lost.
+                    refused = data::resume(&mut chains, tips, companion).err();
+                    return;
+                }
+            };
             if self.went_down && meta.stamp > Hlc(self.identity.frontier) {
                 tail.push((meta.stamp, meta.session, meta.chunk));
             }

@@ -12,7 +12,7 @@ use frieze_wire::txn::Caller;
 
 use super::Found;
 use crate::engine::Engine;
-use crate::seen::{Layer, parts};
+use crate::seen::{Layer, Seen, parts};
 use crate::session::Principal;
 
 impl Engine {
@@ -104,7 +104,10 @@ impl Engine {
         let last = orphaned.map_or(now, Hlc::previous);
         finding.path = self.path_of(id, &[last, Hlc(found.stamp)])?;
         let shows = |at: Hlc| -> Result<bool, Fault> {
-            Ok(inode_at(at)?.is_some_and(|inode| self.shows(id, &inode, at, (start, finding.end), &found)))
+            match inode_at(at)? {
+                Some(inode) => self.shows(id, &inode, at, (start, finding.end), &found),
+                None => Ok(false),
+            }
         };
         if found.bytes > 0 && !shows(now)? {
             // What a file's own records hide stays hidden: the first instant that hides it is found by halving.
@@ -119,16 +122,16 @@ impl Engine {
     }
 
     /// True if the file shows at `at` any byte of `range` as the record of this stamp left it.
-    fn shows(&self, id: InodeId, inode: &Inode, at: Hlc, range: (u64, u64), found: &Found) -> bool {
-        let look = self.look();
+    fn shows(&self, id: InodeId, inode: &Inode, at: Hlc, range: (u64, u64), found: &Found) -> Result<bool, Fault> {
+        let look = self.look(&[&Seen::at(id, inode.clone(), Some(at))])?;
         let layer = Layer { id, inode, upto: Some(at) };
         let mut pieces = Vec::new();
         for (start, end, patch) in parts(inode, range.0, range.1) {
             look.plan_own(layer, start, end, patch.map_or(Hlc::ZERO, |patch| patch.at), &mut pieces);
         }
-        pieces.iter().any(|piece| match &piece.source {
+        Ok(pieces.iter().any(|piece| match &piece.source {
             Source::Data(stored) => stored.stamp.0 == found.stamp && stored.segment.0 == found.segment,
             Source::Hole | Source::Punched => false,
-        })
+        }))
     }
 }

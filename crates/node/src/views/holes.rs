@@ -19,7 +19,7 @@ impl Engine {
         let inode = self.inode_at(capability.inode, capability.at())?;
         let seen = self.seen(capability.inode, inode, capability.view)?;
         let sources = self.sources(&seen.inode, ask.offset, u64::MAX)?;
-        let look = self.look();
+        let look = self.look_through(&[&seen], &[&sources])?;
         let size = look.extent(&seen).size;
         if ask.offset >= size {
             return Err(Fault::new(Reason::NotFound, "the offset lies at or beyond the end of the file"));

@@ -109,6 +109,15 @@ pub struct StatusReply {
     /// See `scrub_done_bytes`; 0 if none is.
     #[prost(uint64, tag = "103")]
     pub scrub_all_bytes: u64,
+    /// Most bytes of memory that the index may hold.
+    #[prost(uint64, tag = "40")]
+    pub index_bytes_max: u64,
+    /// Records whose index is on disk too: their files need not be in memory.
+    #[prost(uint64, tag = "41")]
+    pub shelved_records: u64,
+    /// Bytes that the index takes on disk.
+    #[prost(uint64, tag = "42")]
+    pub shelf_bytes: u64,
 }
 
 /// An interval whose unflushed records a crash lost.

@@ -67,7 +67,7 @@ impl Engine {
         Interval { after, upto }: Interval,
         change: Option<&SubjectChange>,
     ) -> Result<FileEvents, Fault> {
-        let records = self.data.device().log().versions(id, after, upto, RECORDS_MAX + 1);
+        let records = self.data.device().log_of([id])?.versions(id, after, upto, RECORDS_MAX + 1);
         if records.len() > RECORDS_MAX {
             return Err(Fault::new(
                 Reason::Overloaded,
@@ -124,7 +124,7 @@ impl Engine {
         };
         let now = self.seen_at(id, plan.now)?;
         let (extent_base, extent_now) = {
-            let look = self.look();
+            let look = self.look(&[&base, &now])?;
             (look.extent(&base), look.extent(&now))
         };
         let path = paths.of_inode(id)?;

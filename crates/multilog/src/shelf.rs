@@ -1,0 +1,315 @@
+//! Shelves: the index of sealed segments on disk, sorted by file, so that memory holds what is in use and a restart reads
+//! little.
+//!
+//! Guarantees: a shelf says of its segments what their footers say, record for record; it is immutable and checked by
+//! checksums, what it says of a file when that file is fetched; a shelf that is missing, damaged, or of other segments
+//! costs time and nothing else.
+//! Leaves to others: files, reading and writing (`node`), when to shelve and how much memory there is (`node`).
+//!
+//! # The algorithm
+//! Segments are shelved in the order of the log, a few at a time: their footers are read back, the records sorted by file
+//! and written as one shelf. Shelves of like size are merged into one, so there are about as many as the logarithm of the
+//! log is long. What is shelved is the beginning of the log without a hole; what comes after it, the *young* part, is always
+//! in memory. A file whose older records are on shelves only is *away*: it has to be fetched before it is asked for, by one
+//! search in the directory of each shelf and one read of each that may hold it.
+//!
+//! # The bytes
+//! A head of 128 bytes, blocks, contents. All numbers little-endian, `v` a variable-length integer.
+//!
+//! | offset | bytes | field of the head |
+//! |---|---|---|
+//! | 0 | 4 | magic `FRZI` |
+//! | 4 | 1 | format version, 1 |
+//! | 5 | 3 | reserved, 0 |
+//! | 8 | 8 | id of the first segment |
+//! | 16 | 8 | id of the last |
+//! | 24 | 8 | length of the blocks, which begin at 128 |
+//! | 32 | 8 | length of the contents, which follow them |
+//! | 40 | 8 | records |
+//! | 48 | 8 | bytes that they take in segments |
+//! | 56 | 4 | CRC32C of the contents |
+//! | 60 | 64 | reserved, 0 |
+//! | 124 | 4 | CRC32C of bytes 0..124 |
+//!
+//! A block holds whole files, sorted: inode (v), length of its pieces (v), the pieces; a piece is its length (v) and entries
+//! ([`piece`]). The contents: of each segment its header, end (8), stamp of its last record (8), number of its records (8),
+//! before them their count (v); of each block first inode (v, as difference), length (v), CRC32C (4), before them their count
+//! (v) and the largest inode (v); sessions (count v) with the stamp of their newest record (v, v, by session); chains (count
+//! v) with their last record (chain, epoch, n, stamp, session, seq, each v); the index of time (length v); and what the driver
+//! gave to be kept (the rest).
+//!
+//! # Source
+//! LSM trees (O'Neil et al., 1996) with tiered merging; a table's blocks and its directory are those of LevelDB's SSTables.
+//! The log itself stays where it is: only its index is sorted and merged.
+
+mod build;
+mod fetch;
+mod merge;
+pub(crate) mod piece;
+
+use frieze_base::{ChainEpoch, ChainId, InodeId, SegmentId, Seq, SessionId, crc32c};
+use frieze_hlc::Hlc;
+
+pub use build::ShelfBuilder;
+pub use fetch::Fetch;
+pub(crate) use merge::read_contents;
+pub use merge::{Merge, ShelfSink, ShelfSource};
+
+use crate::index::Touched;
+use crate::record::{long, word};
+use crate::segment::{SEGMENT_HEADER_BYTES, Segment, SegmentHeader};
+use crate::varint::{put, put_difference, take, take_bytes, take_difference, take_word};
+
+/// Which segments a shelf is about: its name.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ShelfKey {
+    /// The first.
+    pub first: SegmentId,
+    /// The last.
+    pub last: SegmentId,
+}
+
+impl std::fmt::Display for ShelfKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}-{}", self.first, self.last)
+    }
+}
+
+/// The last record of a chain among those shelved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChainTip {
+    /// The chain.
+    pub chain: ChainId,
+    /// Its configuration then.
+    pub epoch: ChainEpoch,
+    /// Number in the chain.
+    pub n: u64,
+    /// Stamp.
+    pub stamp: Hlc,
+    /// Who wrote it.
+    pub session: SessionId,
+    /// The session's number of that request.
+    pub seq: Seq,
+}
+
+/// A shelf as it is kept in memory: its directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shelf {
+    key: ShelfKey,
+    segments: usize,
+    records: u64,
+    last_inode: InodeId,
+    blocks: Vec<Block>,
+    blocks_bytes: u64,
+    contents_bytes: u64,
+}
+
+/// Where a block lies, and which is the first file in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Block {
+    first: InodeId,
+    offset: u64,
+    len: u32,
+    crc: u32,
+}
+
+impl Shelf {
+    /// Its name.
+    pub fn key(&self) -> ShelfKey {
+        self.key
+    }
+
+    /// Records that it indexes.
+    pub fn records(&self) -> u64 {
+        self.records
+    }
+
+    /// Bytes that it takes on the device.
+    pub fn bytes(&self) -> u64 {
+        HEAD_BYTES as u64 + self.blocks_bytes + self.contents_bytes
+    }
+
+    /// Memory held, in bytes.
+    pub(crate) fn heap_bytes(&self) -> usize {
+        self.blocks.capacity() * size_of::<Block>()
+    }
+
+    pub(crate) fn segments(&self) -> usize {
+        self.segments
+    }
+}
+
+/// What a shelf says of a segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Facts {
+    pub(crate) header: SegmentHeader,
+    pub(crate) end: u64,
+    pub(crate) stamp: Hlc,
+    pub(crate) records: u64,
+}
+
+impl Facts {
+    pub(crate) fn of(segment: &Segment) -> Facts {
+        let Segment { header, end, stamp, records, .. } = *segment;
+        Facts { header, end, stamp, records }
+    }
+}
+
+/// What a shelf says beside its files.
+#[derive(Debug, Default)]
+pub(crate) struct Contents {
+    pub(crate) facts: Vec<Facts>,
+    pub(crate) sessions: Vec<(SessionId, Hlc)>,
+    pub(crate) chains: Vec<ChainTip>,
+    pub(crate) touched: Touched,
+    pub(crate) companion: Vec<u8>,
+    pub(crate) log_bytes: u64,
+}
+
+/// The head as decoded.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Head {
+    key: ShelfKey,
+    blocks_bytes: u64,
+    pub(crate) contents_bytes: u64,
+    records: u64,
+    log_bytes: u64,
+    contents_crc: u32,
+}
+
+impl Head {
+    /// `None` if there is no sound head of this version in these bytes.
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Head> {
+        let sound = bytes.len() == HEAD_BYTES && bytes[..4] == MAGIC && crc32c(&bytes[..124]) == word(bytes, 124);
+        (sound && bytes[4] == FORMAT_VERSION).then(|| Head {
+            key: ShelfKey { first: SegmentId(long(bytes, 8)), last: SegmentId(long(bytes, 16)) },
+            blocks_bytes: long(bytes, 24),
+            contents_bytes: long(bytes, 32),
+            records: long(bytes, 40),
+            log_bytes: long(bytes, 48),
+            contents_crc: word(bytes, 56),
+        })
+    }
+
+    pub(crate) fn contents_at(&self) -> u64 {
+        HEAD_BYTES as u64 + self.blocks_bytes
+    }
+
+    fn encode(&self) -> [u8; HEAD_BYTES] {
+        let mut bytes = [0; HEAD_BYTES];
+        bytes[..4].copy_from_slice(&MAGIC);
+        bytes[4] = FORMAT_VERSION;
+        let longs =
+            [self.key.first.0, self.key.last.0, self.blocks_bytes, self.contents_bytes, self.records, self.log_bytes];
+        for (at, value) in longs.into_iter().enumerate() {
+            bytes[8 + 8 * at..16 + 8 * at].copy_from_slice(&value.to_le_bytes());
+        }
+        bytes[56..60].copy_from_slice(&self.contents_crc.to_le_bytes());
+        let crc = crc32c(&bytes[..124]);
+        bytes[124..].copy_from_slice(&crc.to_le_bytes());
+        bytes
+    }
+}
+
+/// Reads what a shelf says beside its files; `None` if the bytes are damaged.
+pub(crate) fn open(head: &Head, bytes: &[u8]) -> Option<(Shelf, Contents)> {
+    if bytes.len() as u64 != head.contents_bytes || crc32c(bytes) != head.contents_crc {
+        return None;
+    }
+    let rest = &mut &*bytes;
+    let mut contents = Contents { log_bytes: head.log_bytes, ..Contents::default() };
+    for _ in 0..take(rest)? {
+        let header = SegmentHeader::decode(take_bytes(rest, SEGMENT_HEADER_BYTES)?).ok()?;
+        let facts = take_bytes(rest, 24)?;
+        contents.facts.push(Facts {
+            header,
+            end: long(facts, 0),
+            stamp: Hlc(long(facts, 8)),
+            records: long(facts, 16),
+        });
+    }
+    let (count, last_inode) = (take(rest)?, InodeId(take(rest)?));
+    let (mut blocks, mut first, mut offset) = (Vec::new(), 0, HEAD_BYTES as u64);
+    for _ in 0..count {
+        first = take_difference(rest, first)?;
+        let (len, crc) = (u32::try_from(take(rest)?).ok()?, take_word(rest)?);
+        blocks.push(Block { first: InodeId(first), offset, len, crc });
+        offset += u64::from(len);
+    }
+    for _ in 0..take(rest)? {
+        contents.sessions.push((SessionId(take(rest)?), Hlc(take(rest)?)));
+    }
+    for _ in 0..take(rest)? {
+        contents.chains.push(ChainTip {
+            chain: ChainId(u32::try_from(take(rest)?).ok()?),
+            epoch: ChainEpoch(take(rest)?),
+            n: take(rest)?,
+            stamp: Hlc(take(rest)?),
+            session: SessionId(take(rest)?),
+            seq: Seq(take(rest)?),
+        });
+    }
+    let touched_bytes = usize::try_from(take(rest)?).ok()?;
+    contents.touched = Touched::decode(take_bytes(rest, touched_bytes)?)?;
+    contents.companion = rest.to_vec();
+    blocks.shrink_to_fit();
+    let shelf = Shelf {
+        key: head.key,
+        segments: contents.facts.len(),
+        records: head.records,
+        last_inode,
+        blocks,
+        blocks_bytes: head.blocks_bytes,
+        contents_bytes: head.contents_bytes,
+    };
+    let named = contents.facts.first().zip(contents.facts.last());
+    let sound = offset == head.contents_at()
+        && named.is_some_and(|(first, last)| (first.header.id, last.header.id) == (head.key.first, head.key.last))
+        && contents.facts.iter().map(|facts| facts.records).sum::<u64>() == head.records;
+    sound.then_some((shelf, contents))
+}
+
+impl Contents {
+    fn encode(&self, blocks: &[Block], last_inode: InodeId) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        put(&mut bytes, self.facts.len() as u64);
+        for Facts { header, end, stamp, records } in &self.facts {
+            bytes.extend_from_slice(&header.encode());
+            for value in [*end, stamp.0, *records] {
+                bytes.extend_from_slice(&value.to_le_bytes());
+            }
+        }
+        put(&mut bytes, blocks.len() as u64);
+        put(&mut bytes, last_inode.0);
+        let mut before = 0;
+        for block in blocks {
+            put_difference(&mut bytes, before, block.first.0);
+            before = block.first.0;
+            put(&mut bytes, block.len.into());
+            bytes.extend_from_slice(&block.crc.to_le_bytes());
+        }
+        put(&mut bytes, self.sessions.len() as u64);
+        for (session, newest) in &self.sessions {
+            put(&mut bytes, session.0);
+            put(&mut bytes, newest.0);
+        }
+        put(&mut bytes, self.chains.len() as u64);
+        for tip in &self.chains {
+            for value in [tip.chain.0.into(), tip.epoch.0, tip.n, tip.stamp.0, tip.session.0, tip.seq.0] {
+                put(&mut bytes, value);
+            }
+        }
+        let touched = self.touched.encode();
+        put(&mut bytes, touched.len() as u64);
+        bytes.extend_from_slice(&touched);
+        bytes.extend_from_slice(&self.companion);
+        bytes
+    }
+}
+
+/// Length of the head in bytes.
+pub(crate) const HEAD_BYTES: usize = 128;
+/// A block is closed when it has so many bytes: one read of the device, and one search for a small file.
+const BLOCK_BYTES: usize = 16 << 10;
+const FORMAT_VERSION: u8 = 1;
+const MAGIC: [u8; 4] = *b"FRZI";

@@ -1,0 +1,159 @@
+//! Making a shelf: from footers, or from files that come sorted.
+
+use std::collections::BTreeMap;
+
+use frieze_base::{Fault, InodeId, crc32c};
+
+use super::piece::{self, Placed};
+use super::{BLOCK_BYTES, Block, ChainTip, Contents, Facts, HEAD_BYTES, Head, Shelf, ShelfKey, ShelfSink};
+use crate::RecordMeta;
+use crate::record::{Header, RECORD_HEADER_BYTES, record_bytes};
+use crate::segment::SEGMENT_HEADER_BYTES;
+use crate::varint::put;
+
+/// Collects the records of some segments for a shelf.
+#[derive(Debug, Default)]
+pub struct ShelfBuilder {
+    records: Vec<Placed>,
+    contents: Contents,
+}
+
+impl ShelfBuilder {
+    /// Takes in the next segment by the entries of its footer, which were checked. False if they are none.
+    pub(crate) fn add(&mut self, facts: &Facts, entries: &[u8]) -> bool {
+        let before = self.records.len();
+        let mut at = SEGMENT_HEADER_BYTES as u64;
+        for entry in entries.as_chunks::<RECORD_HEADER_BYTES>().0 {
+            let Some(Header { meta, block_bytes, .. }) = Header::decode(entry) else {
+                self.records.truncate(before);
+                return false;
+            };
+            let end = at + record_bytes(meta.payload_len(), block_bytes);
+            self.contents.log_bytes += end - at;
+            self.records.push(Placed { meta, segment: facts.header.id, at: at as u32 });
+            at = end;
+        }
+        self.contents.facts.push(*facts);
+        true
+    }
+
+    /// Records taken in so far.
+    pub fn records(&self) -> usize {
+        self.records.len()
+    }
+
+    /// The shelf and its bytes. `companion` is kept beside them: what the driver wants to find again at a restart that has
+    /// no need of these records. `None` without a segment.
+    ///
+    /// # Cost
+    /// Sorts the records: about 200 ns each.
+    pub fn finish(mut self, companion: &[u8]) -> Option<(Shelf, Vec<u8>)> {
+        self.contents.facts.first()?;
+        let mut sessions = BTreeMap::new();
+        let mut chains = BTreeMap::new();
+        for Placed { meta, .. } in &self.records {
+            sessions.insert(meta.session, meta.stamp);
+            chains.insert(meta.chain, tip_of(meta));
+            self.contents.touched.push(meta.chunk.inode, meta.stamp);
+        }
+        self.contents.touched.close();
+        self.contents.sessions = sessions.into_iter().collect();
+        self.contents.chains = chains.into_values().collect();
+        self.contents.companion = companion.to_vec();
+        // Stable: the records of a file stay in the order of the log.
+        self.records.sort_by_key(|record| record.meta.chunk.inode);
+        let mut bytes = Vec::new();
+        let mut sink = |offset: u64, part: &[u8]| {
+            let (from, end) = (offset as usize, offset as usize + part.len());
+            bytes.resize(bytes.len().max(end), 0);
+            bytes[from..end].copy_from_slice(part);
+            Ok(())
+        };
+        let mut writer = Writer::new(&mut sink);
+        let mut encoded = Vec::new();
+        for file in self.records.chunk_by(|a, b| a.meta.chunk.inode == b.meta.chunk.inode) {
+            encoded.clear();
+            piece::encode(file.iter(), &mut encoded);
+            writer.add(file[0].meta.chunk.inode, &[&encoded]).ok()?;
+        }
+        let shelf = writer.finish(&self.contents).ok()?;
+        Some((shelf, bytes))
+    }
+}
+
+pub(super) fn tip_of(meta: &RecordMeta) -> ChainTip {
+    let RecordMeta { chain, epoch, n, stamp, session, seq, .. } = *meta;
+    ChainTip { chain, epoch, n, stamp, session, seq }
+}
+
+/// Writes a shelf from its files in order.
+pub(super) struct Writer<'a> {
+    sink: &'a mut ShelfSink<'a>,
+    blocks: Vec<Block>,
+    open: Vec<u8>,
+    open_first: InodeId,
+    last_inode: InodeId,
+    offset: u64,
+}
+
+impl<'a> Writer<'a> {
+    pub(super) fn new(sink: &'a mut ShelfSink<'a>) -> Writer<'a> {
+        let (open_first, last_inode) = (InodeId(0), InodeId(0));
+        Writer { sink, blocks: Vec::new(), open: Vec::new(), open_first, last_inode, offset: HEAD_BYTES as u64 }
+    }
+
+    /// Adds the pieces of the next file.
+    pub(super) fn add(&mut self, inode: InodeId, pieces: &[&[u8]]) -> Result<(), Fault> {
+        if self.open.is_empty() {
+            self.open_first = inode;
+        }
+        self.last_inode = inode;
+        let mut all = Vec::with_capacity(pieces.iter().map(|piece| piece.len() + 5).sum());
+        for piece in pieces {
+            put(&mut all, piece.len() as u64);
+            all.extend_from_slice(piece);
+        }
+        put(&mut self.open, inode.0);
+        put(&mut self.open, all.len() as u64);
+        self.open.extend_from_slice(&all);
+        if self.open.len() >= BLOCK_BYTES { self.close_block() } else { Ok(()) }
+    }
+
+    fn close_block(&mut self) -> Result<(), Fault> {
+        let (len, crc) = (self.open.len() as u32, crc32c(&self.open));
+        self.blocks.push(Block { first: self.open_first, offset: self.offset, len, crc });
+        (self.sink)(self.offset, &self.open)?;
+        self.offset += u64::from(len);
+        self.open.clear();
+        Ok(())
+    }
+
+    /// Writes contents and head.
+    pub(super) fn finish(mut self, contents: &Contents) -> Result<Shelf, Fault> {
+        if !self.open.is_empty() {
+            self.close_block()?;
+        }
+        let bytes = contents.encode(&self.blocks, self.last_inode);
+        let of = |facts: Option<&Facts>| facts.expect("a shelf has segments").header.id;
+        let head = Head {
+            key: ShelfKey { first: of(contents.facts.first()), last: of(contents.facts.last()) },
+            blocks_bytes: self.offset - HEAD_BYTES as u64,
+            contents_bytes: bytes.len() as u64,
+            records: contents.facts.iter().map(|facts| facts.records).sum(),
+            log_bytes: contents.log_bytes,
+            contents_crc: crc32c(&bytes),
+        };
+        (self.sink)(self.offset, &bytes)?;
+        (self.sink)(0, &head.encode())?;
+        self.blocks.shrink_to_fit();
+        Ok(Shelf {
+            key: head.key,
+            segments: contents.facts.len(),
+            records: head.records,
+            last_inode: self.last_inode,
+            blocks: self.blocks,
+            blocks_bytes: head.blocks_bytes,
+            contents_bytes: head.contents_bytes,
+        })
+    }
+}

@@ -1,0 +1,299 @@
+//! What is in memory of the shelved part, and how the rest comes back.
+
+use frieze_base::{FastMap, InodeId, SegmentId, crc32c};
+
+use super::merge::{file_at, pieces_of};
+use super::piece::{self, Placed};
+use super::{Block, Contents, Facts, Shelf, ShelfBuilder, ShelfKey};
+use crate::Error;
+use crate::index::{File, Writer};
+use crate::log::MultiLog;
+use crate::segment::SegmentState;
+
+/// A file on its way from the shelves to memory: [`MultiLog::fetch`], then [`Fetch::take`] for each read that it asks for,
+/// [`MultiLog::number`], [`Fetch::build`], [`MultiLog::put_back`].
+#[derive(Debug)]
+pub struct Fetch {
+    inode: InodeId,
+    /// Segments that were shelved when it began: once there are more, it is begun anew.
+    shelved: usize,
+    reads: Vec<Read>,
+    taken: usize,
+    records: Vec<Placed>,
+    /// For each record the position of its segment and the number of its writer.
+    numbers: Vec<(u32, u32)>,
+    file: File,
+}
+
+/// The block of a shelf that may hold the file.
+#[derive(Debug)]
+struct Read {
+    shelf: ShelfKey,
+    block: Block,
+}
+
+impl Fetch {
+    /// The next bytes it needs: of which shelf, from where, how many. `None` if it has all.
+    pub fn next_read(&self) -> Option<(ShelfKey, u64, usize)> {
+        let Read { shelf, block } = self.reads.get(self.taken)?;
+        Some((*shelf, block.offset, block.len as usize))
+    }
+
+    /// Takes in what [`Fetch::next_read`] asked for.
+    ///
+    /// # Errors
+    /// `DamagedShelf` if it is not what was written.
+    ///
+    /// # Panics
+    /// If nothing was asked for.
+    pub fn take(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        let Read { shelf, block } = &self.reads[self.taken];
+        let damaged = || Error::DamagedShelf { shelf: *shelf };
+        if bytes.len() != block.len as usize || crc32c(bytes) != block.crc {
+            return Err(damaged());
+        }
+        let mut at = 0;
+        while at < bytes.len() {
+            let (inode, range) = file_at(bytes, at).ok_or_else(damaged)?;
+            at = range.end;
+            if inode < self.inode {
+                continue;
+            }
+            if inode == self.inode {
+                let mut pieces = Vec::new();
+                pieces_of(&bytes[range], &mut pieces).ok_or_else(damaged)?;
+                for piece in pieces {
+                    piece::decode(inode, piece, &mut self.records).ok_or_else(damaged)?;
+                }
+            }
+            break;
+        }
+        self.taken += 1;
+        Ok(())
+    }
+
+    /// Makes what was taken in the index of the file. To be called with no lock held, after [`MultiLog::number`].
+    ///
+    /// # Cost
+    /// About half a microsecond a record.
+    pub fn build(&mut self) {
+        assert_eq!(self.numbers.len(), self.records.len(), "records are numbered before they are built");
+        for (record, &(slot, writer)) in self.records.iter().zip(&self.numbers) {
+            // The log left it out too.
+            if self.file.refuses(&record.meta).is_none() {
+                self.file.push(&record.meta, slot, record.at, writer);
+            }
+        }
+        self.records = Vec::new();
+    }
+}
+
+impl MultiLog {
+    /// True if records of the file are on shelves only: it has to be fetched before it is asked for.
+    pub fn is_away(&self, inode: InodeId) -> bool {
+        match self.files.get(&inode) {
+            Some(file) => file.is_partial(),
+            None => self.may_be_shelved(inode),
+        }
+    }
+
+    /// Begins to fetch a file that is away.
+    pub fn fetch(&self, inode: InodeId) -> Fetch {
+        let reads = self.shelves.iter().filter_map(|shelf| {
+            let at = shelf.blocks.partition_point(|block| block.first <= inode).checked_sub(1)?;
+            (inode <= shelf.last_inode).then(|| Read { shelf: shelf.key, block: shelf.blocks[at] })
+        });
+        let (reads, shelved) = (reads.collect(), self.shelved);
+        let (records, numbers, file) = (Vec::new(), Vec::new(), File::default());
+        Fetch { inode, shelved, reads, taken: 0, records, numbers, file }
+    }
+
+    /// Numbers the segments and writers of what was fetched. False if it names a segment that is not in the log.
+    pub fn number(&mut self, fetch: &mut Fetch) -> bool {
+        let mut slots: FastMap<SegmentId, u32> = FastMap::default();
+        fetch.numbers.clear();
+        for Placed { meta, segment, .. } in &fetch.records {
+            let slot = match slots.get(segment) {
+                Some(&slot) => slot,
+                None => {
+                    let Ok(slot) = self.segments.binary_search_by_key(segment, |known| known.header.id) else {
+                        return false;
+                    };
+                    slots.insert(*segment, slot as u32);
+                    slot as u32
+                }
+            };
+            let writer = self.writers.number_of(Writer::of(meta));
+            fetch.numbers.push((slot, writer));
+        }
+        true
+    }
+
+    /// Makes a fetched file known. False if it has to be begun anew, since more was shelved meanwhile.
+    pub fn put_back(&mut self, fetch: Fetch) -> bool {
+        if !self.is_away(fetch.inode) {
+            return true;
+        }
+        if fetch.shelved != self.shelved {
+            return false;
+        }
+        let mut file = fetch.file;
+        if let Some(young) = self.take_file(fetch.inode) {
+            for (meta, slot, at) in young.records_from(fetch.inode, self.shelved as u32, &self.writers) {
+                // As all of it together would have said when it was recovered.
+                if file.refuses(&meta).is_none() {
+                    let writer = self.writers.number_of(Writer::of(&meta));
+                    file.push(&meta, slot, at, writer);
+                }
+            }
+        }
+        self.tick = self.tick.wrapping_add(1);
+        file.fetched(self.tick);
+        self.files_bytes += file.heap_bytes();
+        self.files.insert(fetch.inode, file);
+        true
+    }
+
+    /// Files whose memory can be given back until at most `bytes_max` are held, those first that were fetched once and not
+    /// asked for again since, then those not asked for the longest. None if no more is held.
+    ///
+    /// # Cost
+    /// A pass over the files in memory.
+    pub fn to_evict(&self, bytes_max: u64) -> Vec<InodeId> {
+        let held = self.stats().index_bytes;
+        let Some(mut surplus) = held.checked_sub(bytes_max).filter(|surplus| *surplus > 0) else { return Vec::new() };
+        let shelved = self.shelved as u32;
+        let bonus = (self.files.len() as u32).saturating_mul(8);
+        let entry = (size_of::<(InodeId, File)>() + 1) as u64;
+        let mut candidates: Vec<(u32, u64, InodeId)> = (self.files.iter())
+            .filter(|(_, file)| file.can_leave(shelved))
+            .map(|(inode, file)| (file.idle(self.tick, bonus), file.heap_bytes() + entry, *inode))
+            .collect();
+        candidates.sort_unstable_by(|a, b| b.cmp(a));
+        let mut chosen = Vec::new();
+        for (_, bytes, inode) in candidates {
+            if surplus == 0 {
+                break;
+            }
+            surplus = surplus.saturating_sub(bytes);
+            chosen.push(inode);
+        }
+        chosen
+    }
+
+    /// Forgets these files but for their young records; they are away from then on. Those with buried records stay.
+    pub fn evict(&mut self, inodes: &[InodeId]) {
+        for &inode in inodes {
+            let shelved = self.shelved as u32;
+            if !self.files.get(&inode).is_some_and(|file| file.can_leave(shelved)) {
+                continue;
+            }
+            let Some(file) = self.take_file(inode) else { continue };
+            let young = file.records_from(inode, shelved, &self.writers);
+            if young.is_empty() {
+                continue;
+            }
+            let mut part = File::partial();
+            for (meta, slot, at) in young {
+                let writer = self.writers.number_of(Writer::of(&meta));
+                part.push(&meta, slot, at, writer);
+            }
+            self.files_bytes += part.heap_bytes();
+            self.files.insert(inode, part);
+        }
+        if self.files.capacity() > 4 * self.files.len() + 1024 {
+            self.files.shrink_to(2 * self.files.len());
+        }
+    }
+
+    /// Takes a file out of memory.
+    fn take_file(&mut self, inode: InodeId) -> Option<File> {
+        let file = self.files.remove(&inode)?;
+        self.files_bytes -= file.heap_bytes();
+        Some(file)
+    }
+
+    /// Sealed segments that are not shelved yet, oldest first. Their footers may still be on their way to the disk.
+    pub fn to_shelve(&self) -> Vec<SegmentId> {
+        let sealed = self.segments[self.shelved..].iter().take_while(|segment| segment.state == SegmentState::Closed);
+        sealed.map(|segment| segment.header.id).collect()
+    }
+
+    /// The segments of a shelf, oldest first.
+    pub fn segments_of(&self, key: ShelfKey) -> Vec<SegmentId> {
+        let ids = self.segments.iter().map(|segment| segment.header.id);
+        ids.filter(|id| (key.first..=key.last).contains(id)).collect()
+    }
+
+    /// Adds a segment to a shelf in the making, by its footer as read back from stable storage. False if the footer is not
+    /// whole: then nothing was added.
+    pub fn add_to_shelf(&self, id: SegmentId, footer: &[u8], shelf: &mut ShelfBuilder) -> bool {
+        let Some(entries) = self.footer_entries(id, footer) else { return false };
+        let Ok(at) = self.segments.binary_search_by_key(&id, |segment| segment.header.id) else { return false };
+        shelf.add(&Facts::of(&self.segments[at]), entries)
+    }
+
+    /// From now on these segments are shelved: they follow what was shelved before, and the shelf is on stable storage.
+    ///
+    /// # Panics
+    /// If they do not.
+    pub fn add_shelf(&mut self, shelf: Shelf) {
+        let first = self.segments.get(self.shelved).map(|segment| segment.header.id);
+        assert_eq!(first, Some(shelf.key.first), "shelves follow each other");
+        let last = self.segments.get(self.shelved + shelf.segments - 1).map(|segment| segment.header.id);
+        assert_eq!(last, Some(shelf.key.last), "a shelf of other segments");
+        self.shelved += shelf.segments;
+        self.shelved_inode = self.shelved_inode.max(shelf.last_inode);
+        self.shelves.push(shelf);
+    }
+
+    /// Shelves that are better made one, as they follow each other; `None` if there is nothing to gain.
+    pub fn to_merge(&self) -> Option<Vec<ShelfKey>> {
+        let sizes: Vec<u64> = self.shelves.iter().map(Shelf::records).collect();
+        let mut from = sizes.len().checked_sub(MERGE_MIN)?;
+        let newer = |from: usize| sizes[from + 1..].iter().sum::<u64>();
+        if sizes[from] > 2 * newer(from) {
+            return None;
+        }
+        while from > 0 && sizes[from - 1] <= sizes[from..].iter().sum() {
+            from -= 1;
+        }
+        Some(self.shelves[from..].iter().map(Shelf::key).collect())
+    }
+
+    /// Puts shelves that say the same of the same segments in the place of others, all of which follow each other.
+    ///
+    /// # Panics
+    /// If they are not there, or of other segments.
+    pub fn replace_shelves(&mut self, old: &[ShelfKey], new: Vec<Shelf>) {
+        let at = self.shelves.iter().position(|shelf| Some(&shelf.key) == old.first()).expect("shelves that are there");
+        let segments = |shelves: &[Shelf]| shelves.iter().map(Shelf::segments).sum::<usize>();
+        let held: Vec<ShelfKey> = self.shelves[at..at + old.len()].iter().map(Shelf::key).collect();
+        assert_eq!(held, old, "shelves that follow each other");
+        assert_eq!(segments(&self.shelves[at..at + old.len()]), segments(&new), "shelves of other segments");
+        self.shelves.splice(at..at + old.len(), new);
+    }
+
+    /// The shelves in use, oldest first.
+    pub fn shelves(&self) -> impl Iterator<Item = &Shelf> {
+        self.shelves.iter()
+    }
+
+    /// Takes in what a shelf says, as recovery does: its segments are in the log already.
+    pub(crate) fn take_contents(&mut self, contents: &Contents) {
+        for (session, newest) in &contents.sessions {
+            let known = self.newest_of.entry(*session).or_default();
+            *known = (*newest).max(*known);
+        }
+        for tip in &contents.chains {
+            let chain = self.chains.entry(tip.chain).or_default();
+            (chain.n, chain.stamp) = (chain.n.max(tip.n), chain.stamp.max(tip.stamp));
+        }
+        self.touched.append(&contents.touched);
+        self.records += contents.facts.iter().map(|facts| facts.records).sum::<u64>();
+        self.log_bytes += contents.log_bytes;
+    }
+}
+
+/// So many shelves of like size become one: fewer write more often what was written before, more have to be searched.
+const MERGE_MIN: usize = 4;

@@ -1,0 +1,213 @@
+//! Several shelves made one, and reading shelves file by file.
+
+use std::collections::BTreeMap;
+
+use frieze_base::{Fault, InodeId, SessionId, crc32c};
+use frieze_hlc::Hlc;
+
+use super::build::Writer;
+use super::piece;
+use super::{BLOCK_BYTES, Block, ChainTip, Contents, HEAD_BYTES, Head, Shelf, ShelfKey, open};
+use crate::Error;
+use crate::varint::{take, take_bytes};
+
+/// Shelves as the driver can read them.
+pub trait ShelfSource {
+    /// Reads from `offset` and returns how many bytes were read: fewer than asked only at the end of the file.
+    ///
+    /// # Errors
+    /// The disk's.
+    fn read(&mut self, key: ShelfKey, offset: u64, into: &mut [u8]) -> Result<usize, Fault>;
+}
+
+/// Takes the bytes of a shelf as they are made, each with its offset; not in order.
+pub type ShelfSink<'a> = dyn FnMut(u64, &[u8]) -> Result<(), Fault> + 'a;
+
+/// Shelves that follow each other, about to become one.
+#[derive(Debug)]
+pub struct Merge {
+    inputs: Vec<Input>,
+    contents: Contents,
+    bytes_max: u64,
+}
+
+#[derive(Debug)]
+struct Input {
+    shelf: Shelf,
+    /// Blocks read so far.
+    blocks: usize,
+    block: Vec<u8>,
+    at: usize,
+    /// The next file and its pieces in `block`.
+    next: Option<(InodeId, std::ops::Range<usize>)>,
+}
+
+/// Reads head and contents of a shelf.
+///
+/// # Errors
+/// The source's; `DamagedShelf`.
+pub(crate) fn read_contents(source: &mut dyn ShelfSource, key: ShelfKey) -> Result<(Shelf, Contents), Error> {
+    let damaged = Error::DamagedShelf { shelf: key };
+    let head = read_exactly(source, key, 0, HEAD_BYTES as u64)?;
+    let head = Head::decode(&head).filter(|head| head.key == key).ok_or_else(|| damaged.clone())?;
+    let contents = read_exactly(source, key, head.contents_at(), head.contents_bytes)?;
+    open(&head, &contents).ok_or(damaged)
+}
+
+/// As many bytes as there are, up to `len`.
+fn read_exactly(source: &mut dyn ShelfSource, key: ShelfKey, offset: u64, len: u64) -> Result<Vec<u8>, Error> {
+    // A length that rotted must not take all memory: bytes come as far as there are any.
+    let mut bytes = Vec::new();
+    while (bytes.len() as u64) < len {
+        let from = bytes.len();
+        bytes.resize(from + (len - from as u64).min(READ_BYTES) as usize, 0);
+        let read = source.read(key, offset + from as u64, &mut bytes[from..]).map_err(Error::Source)?;
+        bytes.truncate(from + read);
+        if read == 0 {
+            break;
+        }
+    }
+    Ok(bytes)
+}
+
+impl Merge {
+    /// Reads what the shelves say beside their files.
+    ///
+    /// # Errors
+    /// The source's; `DamagedShelf` with the one that has to be made anew.
+    ///
+    /// # Panics
+    /// Without a key.
+    pub fn begin(source: &mut dyn ShelfSource, keys: &[ShelfKey]) -> Result<Merge, Error> {
+        assert!(!keys.is_empty(), "a merge of no shelves");
+        let mut contents = Contents::default();
+        let mut sessions: BTreeMap<SessionId, Hlc> = BTreeMap::new();
+        let mut chains: BTreeMap<_, ChainTip> = BTreeMap::new();
+        let (mut inputs, mut blocks_bytes, mut contents_bytes) = (Vec::new(), 0, 0);
+        for &key in keys {
+            let (shelf, own) = read_contents(source, key)?;
+            blocks_bytes += shelf.blocks_bytes;
+            contents_bytes += shelf.contents_bytes;
+            contents.facts.extend(own.facts);
+            sessions.extend(own.sessions);
+            chains.extend(own.chains.into_iter().map(|tip| (tip.chain, tip)));
+            contents.touched.append(&own.touched);
+            contents.companion = own.companion;
+            contents.log_bytes += own.log_bytes;
+            inputs.push(Input { shelf, blocks: 0, block: Vec::new(), at: 0, next: None });
+        }
+        contents.sessions = sessions.into_iter().collect();
+        contents.chains = chains.into_values().collect();
+        // Blocks are cut anew; what a directory says of one has at most 19 bytes.
+        let directory_max = (blocks_bytes / BLOCK_BYTES as u64 + 2) * 24;
+        let bytes_max = HEAD_BYTES as u64 + blocks_bytes + contents_bytes + directory_max + 64;
+        Ok(Merge { inputs, contents, bytes_max })
+    }
+
+    /// The most bytes that the shelf will have.
+    pub fn bytes_max(&self) -> u64 {
+        self.bytes_max
+    }
+
+    /// Writes the shelf that says what the others say.
+    ///
+    /// # Errors
+    /// The source's and the sink's; `DamagedShelf` with the one that has to be made anew.
+    ///
+    /// # Cost
+    /// Reads all and writes as much; memory for a block of each, or the largest file.
+    pub fn run(mut self, source: &mut dyn ShelfSource, sink: &mut ShelfSink<'_>) -> Result<Shelf, Error> {
+        for input in &mut self.inputs {
+            input.advance(source)?;
+        }
+        let mut offered = |offset: u64, bytes: &[u8]| sink(offset, bytes);
+        let mut writer = Writer::new(&mut offered);
+        while let Some(inode) = self.inputs.iter().filter_map(|input| Some(input.next.as_ref()?.0)).min() {
+            let mut holders: Vec<&mut Input> = self
+                .inputs
+                .iter_mut()
+                .filter(|input| input.next.as_ref().is_some_and(|next| next.0 == inode))
+                .collect();
+            let mut pieces: Vec<&[u8]> = Vec::new();
+            for input in &holders {
+                pieces_of(input.next_bytes(), &mut pieces).ok_or(Error::DamagedShelf { shelf: input.shelf.key })?;
+            }
+            let joined = join(inode, &pieces);
+            let written = match &joined {
+                Some(joined) => writer.add(inode, &[joined]),
+                None => writer.add(inode, &pieces),
+            };
+            written.map_err(Error::Source)?;
+            for input in &mut holders {
+                input.advance(source)?;
+            }
+        }
+        writer.finish(&self.contents).map_err(Error::Source)
+    }
+}
+
+/// Small pieces as one, where that is shorter.
+fn join(inode: InodeId, pieces: &[&[u8]]) -> Option<Vec<u8>> {
+    let bytes: usize = pieces.iter().map(|piece| piece.len()).sum();
+    if pieces.len() < 2 || bytes > JOIN_BYTES_MAX {
+        return None;
+    }
+    let mut records = Vec::new();
+    for piece in pieces {
+        piece::decode(inode, piece, &mut records)?;
+    }
+    let mut joined = Vec::with_capacity(bytes);
+    piece::encode(records.iter(), &mut joined);
+    (joined.len() < bytes).then_some(joined)
+}
+
+/// Splits the pieces of a file; `None` if they are damaged.
+pub(super) fn pieces_of<'a>(mut bytes: &'a [u8], pieces: &mut Vec<&'a [u8]>) -> Option<()> {
+    while !bytes.is_empty() {
+        let len = usize::try_from(take(&mut bytes)?).ok()?;
+        pieces.push(take_bytes(&mut bytes, len)?);
+    }
+    Some(())
+}
+
+/// The file at `at` of a block: its inode, and where its pieces are. `None` if the block is damaged.
+pub(super) fn file_at(block: &[u8], at: usize) -> Option<(InodeId, std::ops::Range<usize>)> {
+    let mut rest = block.get(at..)?;
+    let inode = InodeId(take(&mut rest)?);
+    let len = usize::try_from(take(&mut rest)?).ok()?;
+    let start = block.len() - rest.len();
+    (len <= rest.len()).then_some((inode, start..start + len))
+}
+
+/// Reads a block, checked.
+fn read_block(source: &mut dyn ShelfSource, key: ShelfKey, block: &Block) -> Result<Vec<u8>, Error> {
+    let bytes = read_exactly(source, key, block.offset, block.len.into())?;
+    let sound = bytes.len() == block.len as usize && crc32c(&bytes) == block.crc;
+    if sound { Ok(bytes) } else { Err(Error::DamagedShelf { shelf: key }) }
+}
+
+impl Input {
+    fn next_bytes(&self) -> &[u8] {
+        self.next.as_ref().map_or(&[], |(_, range)| &self.block[range.clone()])
+    }
+
+    fn advance(&mut self, source: &mut dyn ShelfSource) -> Result<(), Error> {
+        if self.at == self.block.len() {
+            let Some(block) = self.shelf.blocks.get(self.blocks) else {
+                self.next = None;
+                return Ok(());
+            };
+            self.block = read_block(source, self.shelf.key, block)?;
+            (self.blocks, self.at) = (self.blocks + 1, 0);
+        }
+        let next = file_at(&self.block, self.at).ok_or(Error::DamagedShelf { shelf: self.shelf.key })?;
+        self.at = next.1.end;
+        self.next = Some(next);
+        Ok(())
+    }
+}
+
+/// Most bytes of a file's pieces that are made one: more would take long, and have little to gain.
+const JOIN_BYTES_MAX: usize = 64 << 10;
+/// What is read at a time of what is long.
+const READ_BYTES: u64 = 4 << 20;

@@ -1,0 +1,85 @@
+//! What the chains remember, as it is kept beside a shelf: at a restart the records on shelves are not looked at, and a
+//! retry of one of their requests must still be answered with its first run.
+
+use frieze_base::{ChunkId, Fault, InodeId, Reason, Seq, SessionId};
+use frieze_chain::{Replica, Resumed, SessionMemory, WriteDone};
+use frieze_hlc::Hlc;
+use frieze_multilog::ChainTip;
+use prost::Message;
+
+/// Everything the chains remember.
+#[derive(Clone, PartialEq, Message)]
+struct Kept {
+    #[prost(message, repeated, tag = "1")]
+    sessions: Vec<KeptSession>,
+}
+
+/// What one chain remembers of one session.
+#[derive(Clone, PartialEq, Message)]
+struct KeptSession {
+    #[prost(uint32, tag = "1")]
+    chain: u32,
+    #[prost(uint64, tag = "2")]
+    session: u64,
+    #[prost(uint64, tag = "3")]
+    floor: u64,
+    /// Of each request: number, part, stamp, inode, index of the chunk, offset in it.
+    #[prost(uint64, repeated, tag = "4")]
+    done: Vec<u64>,
+}
+
+/// Numbers that one request takes.
+const REQUEST: usize = 6;
+
+/// What the chains remember of records stamped up to `upto`, of sessions that live. `None` while one of those records is
+/// not committed.
+pub(super) fn keep(chains: &[Replica], upto: Hlc, lives: &dyn Fn(SessionId) -> bool) -> Option<Vec<u8>> {
+    let mut kept = Kept::default();
+    for replica in chains {
+        for (session, memory) in replica.memories(upto)? {
+            if !lives(session) {
+                continue;
+            }
+            let request = |(seq, part, done): &(Seq, u8, WriteDone)| {
+                [seq.0, u64::from(*part), done.stamp.0, done.chunk.inode.0, done.chunk.index.into(), done.offset.into()]
+            };
+            kept.sessions.push(KeptSession {
+                chain: replica.chain().0,
+                session: session.0,
+                floor: memory.floor.0,
+                done: memory.done.iter().flat_map(request).collect(),
+            });
+        }
+    }
+    Some(kept.encode_to_vec())
+}
+
+/// Lets fresh chains go on from the records on shelves: the last of each chain, and what [`keep`] gave.
+///
+/// # Errors
+/// `Corrupt` if these are not what was kept, or of a chain that this directory has not.
+pub(crate) fn resume(chains: &mut [Replica], tips: &[ChainTip], kept: &[u8]) -> Result<(), Fault> {
+    let corrupt = |what: String| Fault::new(Reason::Corrupt, format!("the index of the device log is corrupt: {what}"));
+    let count = chains.len();
+    let unknown = |chain: u32| corrupt(format!("it tells of chain {chain}, and there are {count}"));
+    for tip in tips {
+        let ChainTip { chain, epoch, n, stamp, session, seq } = *tip;
+        let replica = chains.get_mut(chain.0 as usize).ok_or_else(|| unknown(chain.0))?;
+        replica.resume(&Resumed { epoch, n, stamp, session, seq });
+    }
+    let kept = Kept::decode(kept).map_err(|error| corrupt(error.to_string()))?;
+    for session in &kept.sessions {
+        let replica = chains.get_mut(session.chain as usize).ok_or_else(|| unknown(session.chain))?;
+        let (requests, rest) = session.done.as_chunks::<REQUEST>();
+        if !rest.is_empty() {
+            return Err(corrupt("a remembered request is cut short".to_owned()));
+        }
+        let done = requests.iter().map(|&[seq, part, stamp, inode, index, offset]| {
+            let chunk = ChunkId { inode: InodeId(inode), index: index as u32 };
+            (Seq(seq), part as u8, WriteDone { stamp: Hlc(stamp), chunk, offset: offset as u32 })
+        });
+        let memory = SessionMemory { floor: Seq(session.floor), done: done.collect() };
+        replica.recollect(SessionId(session.session), &memory);
+    }
+    Ok(())
+}

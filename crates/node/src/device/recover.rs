@@ -1,0 +1,240 @@
+//! Opening a device: recovery reads what is there, and what is in the way of segments to come is cleared.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex, RwLock};
+
+use frieze_base::{Fault, Reason, SegmentId};
+use frieze_disk::{Disk, DiskFile};
+use frieze_hlc::Hlc;
+use frieze_multilog::{
+    CutReason, LogPosition, MultiLog, RECORD_HEADER_BYTES, Report, SEGMENT_HEADER_BYTES, SegmentKey, SegmentSource,
+    ShelfKey,
+};
+
+use super::shelves::{remove_unfinished, shelf_name, shelf_of};
+use super::{Device, Dirty, SPARE, TRAILER_BYTES, segment_name, segment_of};
+
+/// Reads segments for recovery.
+struct Segments<'a> {
+    disk: &'a dyn Disk,
+    files: BTreeMap<SegmentKey, Arc<dyn DiskFile>>,
+    shelves: BTreeMap<ShelfKey, Arc<dyn DiskFile>>,
+}
+
+impl SegmentSource for Segments<'_> {
+    fn segments(&mut self) -> Result<Vec<(SegmentKey, u64)>, Fault> {
+        let mut found = Vec::new();
+        for id in self.disk.list()?.iter().filter_map(|name| segment_of(name)) {
+            let file = self.disk.open(&segment_name(id))?;
+            found.push((SegmentKey(id.0), file.len()?));
+            self.files.insert(SegmentKey(id.0), file);
+        }
+        Ok(found)
+    }
+
+    fn read(&mut self, key: SegmentKey, offset: u64, into: &mut [u8]) -> Result<usize, Fault> {
+        let file = self.files.get(&key).expect("only segments that were listed are read");
+        Ok(file.read_at(offset, into)?)
+    }
+
+    fn shelves(&mut self) -> Result<Vec<ShelfKey>, Fault> {
+        for key in self.disk.list()?.iter().filter_map(|name| shelf_of(name)) {
+            self.shelves.insert(key, self.disk.open(&shelf_name(key))?);
+        }
+        Ok(self.shelves.keys().copied().collect())
+    }
+
+    fn read_shelf(&mut self, key: ShelfKey, offset: u64, into: &mut [u8]) -> Result<usize, Fault> {
+        let file = self.shelves.get(&key).expect("only shelves that were listed are read");
+        Ok(file.read_at(offset, into)?)
+    }
+}
+
+/// How far recovery is to reach.
+#[derive(Clone, Copy)]
+pub(crate) struct Reach {
+    /// Records stamped later are cut off, where nothing vouches for them; `MAX` for none.
+    pub(crate) upto: Hlc,
+    /// The log was on stable storage up to here.
+    pub(crate) durable: LogPosition,
+    /// Serve what is left.
+    pub(crate) serve_damaged: bool,
+}
+
+/// How much a device may take for itself.
+#[derive(Clone, Copy)]
+pub(crate) struct Budget {
+    /// Bytes of the disk that are kept back from data.
+    pub(crate) reserve_bytes: u64,
+    /// Most bytes of memory for the index.
+    pub(crate) index_bytes_max: u64,
+    /// Full segments whose index goes to the disk together.
+    pub(crate) shelve_segments: usize,
+}
+
+/// What recovery found.
+pub(crate) struct Recovered {
+    /// The device, ready to append.
+    pub(crate) device: Device,
+    /// End of the last whole record.
+    pub(crate) end: LogPosition,
+    /// Stamp of the last whole record; zero if there is none.
+    pub(crate) newest: Hlc,
+    /// What was cut or found corrupt, in words.
+    pub(crate) notes: Vec<String>,
+}
+
+impl Device {
+    /// Recovers the log on `disk`; `on_recovered` sees what it finds in log order. What nobody vouches for and is stamped
+    /// after `upto` is cut off for good.
+    ///
+    /// # Errors
+    /// The disk's; `Corrupt` if a segment header is not of this format, or records are missing that were durable: nothing
+    /// is changed then.
+    pub(crate) fn recover(
+        disk: Arc<dyn Disk>,
+        settings: frieze_multilog::Settings,
+        budget: Budget,
+        reach: &Reach,
+        on_recovered: &mut dyn FnMut(frieze_multilog::Recovered<'_>),
+    ) -> Result<Recovered, Fault> {
+        let mut newest = Hlc::ZERO;
+        let mut last_companion = Vec::new();
+        remove_unfinished(&*disk)?;
+        let mut source = Segments { disk: &*disk, files: BTreeMap::new(), shelves: BTreeMap::new() };
+        let (log, report) = MultiLog::recover_upto(settings.clone(), &mut source, reach.upto, &mut |recovered| {
+            newest = newest.max(match recovered {
+                frieze_multilog::Recovered::Record(meta) => meta.stamp,
+                frieze_multilog::Recovered::Shelved { newest, companion, .. } => {
+                    last_companion = companion.to_vec();
+                    newest
+                }
+            });
+            on_recovered(recovered);
+        })?;
+        let mut notes: Vec<String> = report.corrupt.iter().map(|damage| damage.what.clone()).collect();
+        if let Some(loss) = loss_in(&report, reach) {
+            notes.push(not_whole(reach.serve_damaged, "device log", &loss)?);
+        }
+        if let Some(cut) = &report.cut {
+            notes.push(format!("the device log ends at byte {} of segment {}: {:?}", cut.offset, cut.segment, cut.why));
+        }
+        let mut files = BTreeMap::new();
+        for (segment, key) in &report.files {
+            let file = source.files.remove(key).expect("recovery names only files it was shown");
+            files.insert(*segment, file);
+        }
+        if let Some(next) = report.next
+            && let Some(file) = files.get(&next.segment)
+        {
+            wipe(&**file, next.offset, RECORD_HEADER_BYTES)?;
+        }
+        let mut shelves = std::mem::take(&mut source.shelves);
+        for (key, why) in &report.free_shelves {
+            shelves.remove(key);
+            disk.remove(&shelf_name(*key))?;
+            if let Some(why) = why {
+                notes.push(format!("the index of segments {key} is made anew: {why}; their footers were read instead"));
+            }
+        }
+        // What holds nothing of the log would be in the way of a segment to come: one becomes the spare, the rest goes.
+        drop(source);
+        let mut spare = match disk.list()?.iter().any(|name| name == SPARE) {
+            true => Some(disk.open(SPARE)?).filter(|file| file.len().is_ok_and(|len| len == settings.segment_bytes)),
+            false => None,
+        };
+        let lost_before = report.cut.as_ref().is_some_and(|cut| cut.why == CutReason::LostBeforeLaterSegment);
+        for key in &report.free {
+            let name = segment_name(SegmentId(key.0));
+            let file = disk.open(&name)?;
+            if lost_before {
+                // Something of the log lies in it that nothing leads to any more: kept for whoever wants to look.
+                disk.rename(&name, &format!("lost-{name}"))?;
+            } else if spare.is_none() && file.len()? == settings.segment_bytes {
+                disk.rename(&name, SPARE)?;
+                spare = Some(file);
+            } else {
+                disk.remove(&name)?;
+            }
+        }
+        if let Some(file) = &spare {
+            // Also of one that had this name already: it may have been a segment whose new name was lost. An old header
+            // must not come back over new records, nor an old trailer vouch for them.
+            wipe(&**file, 0, SEGMENT_HEADER_BYTES)?;
+            wipe(&**file, settings.segment_bytes - TRAILER_BYTES, TRAILER_BYTES as usize)?;
+        }
+        let named_apart = report.files.iter().any(|(segment, key)| segment.0 != key.0);
+        if named_apart {
+            return Err(Fault::new(
+                Reason::Corrupt,
+                "a segment file of the device log holds another segment than its name says: files were moved by hand",
+            ));
+        }
+        if !report.free.is_empty() {
+            disk.sync_dir()?;
+        }
+        let device = Device {
+            disk,
+            settings,
+            budget,
+            log: RwLock::new(log),
+            // What recovery read may be in the page cache only: the first flush makes sure.
+            dirty: Mutex::new(Dirty { segments: files.keys().copied().collect(), directory: true }),
+            files: RwLock::new(files),
+            spare: Mutex::new(spare),
+            dirty_bytes: AtomicU64::new(0),
+            since_checkpoint: AtomicU64::new(0),
+            served: AtomicU64::new(0),
+            refused: Mutex::default(),
+            shelves: RwLock::new(shelves),
+            shelving: Mutex::default(),
+            evicting: Mutex::default(),
+            companion: Mutex::new(last_companion),
+            mended: Mutex::default(),
+        };
+        Ok(Recovered { device, end: report.end, newest, notes })
+    }
+}
+
+/// What is missing from the device log, in words.
+fn loss_in(report: &Report, reach: &Reach) -> Option<String> {
+    if let Some(damage) = report.corrupt.iter().find(|damage| damage.loses) {
+        return Some(format!("{} at byte {}: {}", segment_name(SegmentId(damage.key.0)), damage.offset, damage.what));
+    }
+    let (end, durable) = (report.end, reach.durable);
+    (reach.upto == Hlc::MAX && end < durable).then(|| {
+        format!(
+            "it ends at byte {} of segment {}, and was on stable storage up to byte {} of segment {}",
+            end.offset, end.segment, durable.offset, durable.segment
+        )
+    })
+}
+
+/// What to do about a log of which something is missing: refuse, or say so and go on.
+///
+/// # Errors
+/// `Corrupt`, unless damaged directories are to be served.
+pub(crate) fn not_whole(serve_damaged: bool, log: &str, loss: &str) -> Result<String, Fault> {
+    if serve_damaged {
+        return Ok(format!("the {log} is corrupt and served all the same: {loss}"));
+    }
+    Err(Fault::new(
+        Reason::Corrupt,
+        format!(
+            "the {log} is corrupt, records are missing: {loss}. Put back what is missing, or set serve_damaged = true to serve what is left, where bytes that are gone read as zeros or as older ones"
+        ),
+    ))
+}
+
+/// Makes durable that nothing stands here. A header that a loss of power has torn could else be made whole by the next
+/// one: the same record, sent again to the same place, has the same bytes but for its stamp.
+fn wipe(file: &dyn DiskFile, offset: u64, len: usize) -> Result<(), Fault> {
+    let mut left = vec![0u8; len];
+    file.read_at(offset, &mut left)?;
+    if left.iter().any(|&byte| byte != 0) {
+        file.write_at(offset, &[&vec![0u8; len]])?;
+        file.sync()?;
+    }
+    Ok(())
+}
