@@ -20,6 +20,8 @@ mod frames;
 mod fsck;
 #[path = "hostile/full.rs"]
 mod full;
+#[path = "hostile/power.rs"]
+mod power;
 #[path = "hostile/raw.rs"]
 mod raw;
 #[path = "hostile/requests.rs"]

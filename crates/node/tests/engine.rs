@@ -12,6 +12,8 @@ mod forget;
 mod holes;
 #[path = "engine/intervals.rs"]
 mod intervals;
+#[path = "engine/power.rs"]
+mod power;
 #[path = "engine/races.rs"]
 mod races;
 #[path = "engine/rows.rs"]

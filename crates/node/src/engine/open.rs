@@ -77,13 +77,15 @@ impl Engine {
             logs = recovery.recover(&seams.disk, &seams.time, logs.meta.into_store(), orphan.previous())?;
             notes.append(&mut logs.notes);
         }
+        let newest_whole = logs.newest_whole();
         let Logs { clock, device, chains, meta, .. } = logs;
         let data = DataPlane::new(device, clock.clone(), chains);
         keeper.update(|identity| {
             if went_down {
-                // The machine went down with the server: what was not flushed may be lost. Each log is whole up to its
-                // last record, and both are whole up to the frontier.
-                let whole = Hlc(identity.frontier);
+                // The machine went down with the server: what was not flushed may be lost. Both logs are whole up to the
+                // frontier. Each is whole up to its last record, too, unless damage is to be served.
+                let frontier = Hlc(identity.frontier);
+                let whole = if settings.serve_damaged { frontier } else { frontier.max(newest_whole) };
                 identity.add_gap(whole.min(bound), bound);
                 identity.last_whole = whole.0;
                 identity.inode_floor = identity.inode_bound;
@@ -200,6 +202,8 @@ struct Logs {
     /// Every stamp so far lies at or below it.
     bound: Hlc,
     notes: Vec<String>,
+    /// Stamp of the last record of the device log.
+    newest_record: Hlc,
     /// Records that may be younger than the end of the metalog.
     tail: Vec<(Hlc, SessionId, ChunkId)>,
 }
@@ -268,11 +272,21 @@ impl Recovery<'_> {
             &MetaReach { durable: if upto == Hlc::MAX { durable.meta } else { LogIndex(0) }, serve_damaged },
         )?;
         notes.extend(cuts);
-        Ok(Logs { clock, device, chains, meta, bound, notes, tail })
+        let newest_record = recovered.newest;
+        Ok(Logs { clock, device, chains, meta, bound, notes, newest_record, tail })
     }
 }
 
 impl Logs {
+    /// Newest stamp up to which nothing can be missing: what a log lost is newer than all that it has. When the file system
+    /// was made there was nothing else.
+    fn newest_whole(&self) -> Hlc {
+        let namespace = self.meta.namespace();
+        let made = namespace.current(frieze_base::InodeId::ROOT).map_or(Hlc::ZERO, |root| root.born);
+        drop(namespace);
+        self.newest_record.min(self.meta.newest()).max(made)
+    }
+
     /// Stamp of the first record that depends on metadata that is lost: what is left gives its session no right to
     /// write there. Older records than the end of the metalog had their grants when they were written.
     fn first_orphan(&self) -> Option<Hlc> {

@@ -1,0 +1,237 @@
+//! What applications count on when the power goes: write-then-rename, append-and-sync, a write-ahead log. And `last-whole`:
+//! the instant before the gap, at which everything is as it was.
+
+use std::cell::RefCell;
+
+use frieze_base::Rng;
+use frieze_wire::message::{Now, NowReply, StatusReply};
+
+use super::*;
+
+const SEEDS: u64 = 120;
+
+impl Served {
+    fn try_fsync(&mut self) -> Result<(), Fault> {
+        let id = self.send(Request::Sync(Sync { inode: 0 }), &[], 0);
+        // Whether it went well is in the answer.
+        let _ = self.engine.flush();
+        self.answer(id).expect("answered by the flush").0.map(drop)
+    }
+
+    fn now_named(&mut self, name: &str) -> Result<NowReply, Fault> {
+        match self.ask(Request::Now(Now { name: name.to_owned() }))? {
+            Reply::Now(reply) => Ok(reply),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn health_of_all(&mut self) -> StatusReply {
+        match self.ask(Request::Status(Status {})) {
+            Ok(Reply::Status(status)) => status,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// A file with these bytes, where none was.
+    fn try_put(&mut self, path: &str, bytes: &[u8]) -> Result<(), Fault> {
+        let make = Make { target: Target::path(path), mode: 0o644, or_open: true, kind: Some(MakeKind::File(true)) };
+        self.txn(Op::Make(make))?;
+        let capability = self.open(path)?;
+        self.write(&capability, Some(0), bytes).map(drop)
+    }
+}
+
+/// Bytes that say which version they are, all of them.
+fn version(n: u64) -> Vec<u8> {
+    let mut rng = Rng::new(n);
+    let len = rng.between(1, 90_000) as usize;
+    [&n.to_le_bytes()[..], &(0..len).map(|_| rng.next() as u8).collect::<Vec<u8>>()].concat()
+}
+
+/// Which version these bytes are; `None` if they are whole as none.
+fn version_of(bytes: &[u8]) -> Option<u64> {
+    let n = u64::from_le_bytes(*bytes.first_chunk()?);
+    (bytes == version(n)).then_some(n)
+}
+
+/// Works until the power goes in the middle of something, and returns what comes back.
+fn until_the_power_goes(
+    seed: u64,
+    begin: &dyn Fn(&mut Served),
+    work: &mut dyn FnMut(&mut Served, &mut Rng) -> Result<(), Fault>,
+) -> Served {
+    let mut machine = Machine::new();
+    machine.disk = SimDisk::new(seed);
+    let mut rng = Rng::new(seed);
+    let mut served = machine.serve();
+    begin(&mut served);
+    served.fsync();
+    machine.disk.fail_after(rng.between(1, 60));
+    while !machine.disk.is_crashed() {
+        machine.time.advance_us(1000);
+        // An error says that the device is gone, or is about to be.
+        let _ = work(&mut served, &mut rng);
+        if rng.chance(4) {
+            let _ = served.engine.flush();
+        }
+    }
+    drop(served);
+    machine.lose_power();
+    machine.time.advance_us(1_000_000);
+    let served = machine.serve();
+    assert_eq!(served.engine.check_up().found(), 0, "seed {seed}: {:?}", served.engine.check_up());
+    served
+}
+
+#[test]
+fn a_file_replaced_by_rename_is_the_old_or_the_new_one_whole() {
+    for seed in 0..SEEDS {
+        let (mut n, mut durable) = (1, 1);
+        let begin = |served: &mut Served| served.try_put("/f", &version(1)).unwrap();
+        let mut served = until_the_power_goes(seed, &begin, &mut |served, rng| {
+            n += 1;
+            served.try_put("/f.tmp", &version(n))?;
+            served.rename("/f.tmp", "/f")?;
+            if rng.chance(3) {
+                served.try_fsync()?;
+                durable = n;
+            }
+            Ok(())
+        });
+        let found = served.read("/f", View::NOW).unwrap();
+        let found = version_of(&found).unwrap_or_else(|| panic!("seed {seed}: {} bytes of no version", found.len()));
+        assert!((durable..=n).contains(&found), "seed {seed}: version {found}, of {n}, {durable} was synced");
+    }
+}
+
+#[test]
+fn a_file_appended_to_is_a_prefix_that_holds_all_that_was_synced() {
+    for seed in 0..SEEDS {
+        let (mut written, mut durable) = (Vec::new(), 0);
+        let mut n = 0;
+        let begin = |served: &mut Served| drop(served.make("/log"));
+        let mut served = until_the_power_goes(seed, &begin, &mut |served, rng| {
+            let capability = served.open("/log")?;
+            n += 1;
+            let record = version(n);
+            written.extend_from_slice(&record);
+            served.write(&capability, None, &record)?;
+            if rng.chance(2) {
+                served.try_fsync()?;
+                durable = written.len();
+            }
+            Ok(())
+        });
+        let found = served.read("/log", View::NOW).unwrap();
+        assert!(found.len() >= durable, "seed {seed}: {} bytes, {durable} were synced", found.len());
+        assert!(written.starts_with(&found), "seed {seed}: bytes that were not appended");
+    }
+}
+
+#[test]
+fn a_write_ahead_log_never_misses_what_the_table_holds() {
+    for seed in 0..SEEDS {
+        // The table has ten places of one version number each; the log says which got which.
+        let (mut n, mut committed) = (0u64, 0);
+        let begin = |served: &mut Served| {
+            served.try_put("/table", &[0; 80]).unwrap();
+            served.make("/wal");
+        };
+        let sync = seed % 2 == 0;
+        let mut served = until_the_power_goes(seed, &begin, &mut |served, _| {
+            n += 1;
+            let wal = served.open("/wal")?;
+            served.write(&wal, None, &n.to_le_bytes())?;
+            if sync {
+                served.try_fsync()?;
+                committed = n;
+            }
+            let table = served.open("/table")?;
+            served.write(&table, Some(n % 10 * 8), &n.to_le_bytes()).map(drop)
+        });
+        let numbers =
+            |bytes: &[u8]| -> Vec<u64> { bytes.as_chunks().0.iter().map(|n| u64::from_le_bytes(*n)).collect() };
+        let wal = numbers(&served.read("/wal", View::NOW).unwrap());
+        let expected: Vec<u64> = (1..=wal.len() as u64).collect();
+        assert_eq!(wal, expected, "seed {seed}");
+        assert!(wal.len() as u64 >= committed, "seed {seed}: {} of {committed} committed", wal.len());
+        for (place, n) in numbers(&served.read("/table", View::NOW).unwrap()).into_iter().enumerate() {
+            let logged = n == 0 || (n <= wal.len() as u64 && n % 10 == place as u64);
+            assert!(logged, "seed {seed}: the table holds {n} at {place}, the log ends with {}", wal.len());
+        }
+    }
+}
+
+#[test]
+fn last_whole_is_the_newest_state_before_the_gap_and_answers_inside_say_so() {
+    let mut lost = 0;
+    for seed in 0..SEEDS {
+        let mut n = 0;
+        let states = RefCell::new(vec![(0, Vec::new())]);
+        let file = RefCell::new(Vec::new());
+        let mut directories = Vec::new();
+        let begin = |served: &mut Served| {
+            let capability = served.make("/f");
+            let (stamp, _) = served.write(&capability, Some(0), b"first").unwrap();
+            states.borrow_mut().push((stamp, b"first".to_vec()));
+            *file.borrow_mut() = capability;
+            // Names come after bytes, bytes after names.
+            served.mkdir("/d");
+        };
+        let mut served = until_the_power_goes(seed, &begin, &mut |served, rng| {
+            n += 1;
+            // Names and bytes that have nothing to do with each other: of either log the end may be missing.
+            let kind = Some(MakeKind::Directory(true));
+            let path = format!("/d/{n}");
+            let make = Make { target: Target::path(path.as_str()), mode: 0o755, or_open: false, kind };
+            directories.push((served.txn(Op::Make(make))?.stamp, path));
+            let mut bytes = version(n);
+            bytes.resize(1000, n as u8);
+            let (stamp, _) = served.write(&file.borrow(), Some(0), &bytes)?;
+            states.borrow_mut().push((stamp, bytes));
+            if rng.chance(3) { served.try_fsync() } else { Ok(()) }
+        });
+        let states = states.into_inner();
+        let status = served.health_of_all();
+        let [gap] = status.gaps[..] else { panic!("seed {seed}: {:?}", status.gaps) };
+        let whole = served.now_named("last-whole").unwrap().at;
+        assert_eq!((whole, gap.from), (status.last_whole, status.last_whole), "seed {seed}");
+        // Everything acknowledged up to it is there, as it was.
+        let (_, expected) = states.iter().rev().find(|(stamp, _)| *stamp <= whole).unwrap();
+        assert!(served.at("/f", whole).unwrap() == *expected, "seed {seed}: not as it was at {whole}");
+        for (_, path) in directories.iter().filter(|(stamp, _)| *stamp <= whole) {
+            let there = served.stat(path, View { at: Some(whole), user_at: None });
+            assert!(there.is_ok(), "seed {seed}: {path} is missing at {whole}");
+        }
+        let incomplete = |served: &mut Served, at: u64| {
+            served.stat("/f", View { at: Some(at), user_at: None }).unwrap().answered.incomplete
+        };
+        assert!(!incomplete(&mut served, whole), "seed {seed}");
+        if gap.to > gap.from + 1 {
+            assert!(incomplete(&mut served, gap.from + 1) && incomplete(&mut served, gap.to - 1), "seed {seed}");
+        }
+        assert!(!incomplete(&mut served, gap.to), "seed {seed}");
+        // Put back, it is as it was then, and what was there before stays readable.
+        let (before, newest) = (served.read("/f", View::NOW).unwrap(), served.engine.newest().0);
+        lost += u64::from(before != states.last().unwrap().1);
+        served.restore("/f", whole, true).unwrap();
+        assert!(served.read("/f", View::NOW).unwrap() == *expected, "seed {seed}");
+        assert!(served.at("/f", newest).unwrap() == before, "seed {seed}");
+    }
+    assert!(lost > SEEDS / 10, "{lost} of {SEEDS} runs lost anything");
+}
+
+#[test]
+fn without_a_loss_of_power_everything_is_whole_up_to_now() {
+    let machine = Machine::new();
+    let mut served = machine.serve();
+    let file = served.make("/f");
+    served.write(&file, Some(0), b"here").unwrap();
+    machine.disk.crash(CrashKind::Process);
+    drop(served);
+    machine.disk.restart();
+    let mut served = machine.serve();
+    assert!(served.health_of_all().gaps.is_empty() && served.health_of_all().last_whole == 0);
+    let whole = served.now_named("last-whole").unwrap().at;
+    assert_eq!(served.at("/f", whole).unwrap(), b"here");
+}
