@@ -25,6 +25,7 @@ BASELINES = ROOT / "bench" / "baselines"
 SCENARIOS = {
     "seq-write": ["seq-write"],
     "seq-read": ["seq-read"],
+    "visible": ["visible"],
     "rand-write": ["rand-write"],
     "rand-read": ["rand-read"],
     "latency": ["latency"],

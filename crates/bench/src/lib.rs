@@ -79,7 +79,9 @@ enum Scenario {
     SeqWrite,
     /// One client reads in 1 MiB requests.
     SeqRead,
-    /// Random 4 KiB writes.
+    /// One client writes 4 KiB after 4 KiB, each visible to readers at once: one at a time, then 16 in flight.
+    Visible,
+    /// Random 4 KiB writes, 32 in flight.
     RandWrite,
     /// Random 4 KiB reads.
     RandRead,
@@ -113,9 +115,10 @@ enum Scenario {
     Restart,
 }
 
-const EVERY: [Scenario; 14] = [
+const EVERY: [Scenario; 15] = [
     Scenario::SeqWrite,
     Scenario::SeqRead,
+    Scenario::Visible,
     Scenario::RandWrite,
     Scenario::RandRead,
     Scenario::Latency,
@@ -163,6 +166,7 @@ fn one(scenario: Scenario, options: &Options) -> Result<Report> {
     match scenario {
         Scenario::SeqWrite => scenarios::seq_write(options),
         Scenario::SeqRead => scenarios::seq_read(options),
+        Scenario::Visible => scenarios::visible(options),
         Scenario::RandWrite => scenarios::rand_write(options),
         Scenario::RandRead => scenarios::rand_read(options),
         Scenario::Latency => scenarios::latency(options),

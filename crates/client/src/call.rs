@@ -363,9 +363,22 @@ impl Shared {
 
     /// Sends a request with everything a header carries. Returns the request's id.
     pub(crate) fn send(&self, connection: &mut Connection, ask: &Ask<'_>) -> Result<u64, Error> {
-        let id = self.last_request.fetch_add(1, Ordering::Relaxed) + 1;
-        let header = FrameHeader {
-            request_id: id,
+        let header = self.header(ask);
+        let payload = if ask.payload.is_empty() { Payload::None } else { Payload::Bytes(ask.payload) };
+        connection.send(header, &ask.body, payload)?;
+        Ok(header.request_id)
+    }
+
+    /// Adds a small request to those that go out with [`Connection::send_together`]. Returns its id.
+    pub(crate) fn put(&self, connection: &mut Connection, ask: &Ask<'_>) -> u64 {
+        let header = self.header(ask);
+        connection.put(header, &ask.body, ask.payload);
+        header.request_id
+    }
+
+    fn header(&self, ask: &Ask<'_>) -> FrameHeader {
+        FrameHeader {
+            request_id: self.last_request.fetch_add(1, Ordering::Relaxed) + 1,
             session: ask.session,
             seq: ask.seq,
             acked: if ask.seq == Seq(0) { Seq(0) } else { self.sequence.acked() },
@@ -373,10 +386,7 @@ impl Shared {
             hlc: self.newest(),
             holds: if ask.granted.is_some() { Holds::ASKED } else { Holds::NONE },
             ..FrameHeader::of(FrameKind::Request)
-        };
-        let payload = if ask.payload.is_empty() { Payload::None } else { Payload::Bytes(ask.payload) };
-        connection.send(header, &ask.body, payload)?;
-        Ok(id)
+        }
     }
 
     /// Receives the answer to `id`.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use frieze_base::{Fault, Reason};
-use frieze_net::{FrameReader, FrameWriter, Limits, Payload, ServerAddr, Stream, random_nonce};
+use frieze_net::{FrameReader, FrameWriter, Limits, Payload, ServerAddr, Stream, encode_frame, random_nonce};
 use frieze_wire::message::{Hello, HelloReply, Prove, Refusal, Reply, ReplyBody, Request, RequestBody};
 use frieze_wire::{FrameHeader, FrameKind};
 use prost::Message;
@@ -18,6 +18,8 @@ pub(crate) struct Connection {
     writer: FrameWriter,
     server: String,
     sent: Vec<u8>,
+    /// Requests that go out together.
+    together: Vec<u8>,
     received: Vec<u8>,
     /// Requests whose answers nobody waits for, and their numbers, which count as answered when the connection ends.
     pub(crate) owed: Vec<(u64, Numbered)>,
@@ -51,6 +53,7 @@ impl Connection {
             writer: FrameWriter::new(stream, Limits { frame: options.timeout, ..limits }),
             server: server.to_string(),
             sent: Vec::new(),
+            together: Vec::new(),
             received: Vec::new(),
             owed: Vec::new(),
         };
@@ -103,6 +106,25 @@ impl Connection {
         // A Vec grows as needed, so encoding into it cannot fail.
         body.encode_raw(&mut self.sent);
         Ok(self.writer.send(header, &self.sent, payload)?)
+    }
+
+    /// Adds a small request to those that [`Connection::send_together`] sends.
+    pub(crate) fn put(&mut self, header: FrameHeader, body: &RequestBody, payload: &[u8]) {
+        self.sent.clear();
+        body.encode_raw(&mut self.sent);
+        encode_frame(header, &self.sent, payload, &mut self.together);
+    }
+
+    /// Sends the requests put so far.
+    pub(crate) fn send_together(&mut self) -> Result<(), Error> {
+        let sent = self.writer.send_encoded(&self.together);
+        self.together.clear();
+        Ok(sent?)
+    }
+
+    /// True if the next answer is here: receiving it does not wait.
+    pub(crate) fn has_answer(&self) -> bool {
+        self.reader.has_frame()
     }
 
     /// Receives the next reply. Its payload is taken by [`Connection::take_payload`], or passed over.

@@ -1,4 +1,5 @@
-//! Many bytes: requests of 1 MiB, several in flight on one connection.
+//! Many bytes, or many small writes: several requests in flight on one connection. Small ones travel together, and so do
+//! their answers: a system call and a wake-up of the other side cost more than a small request.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -16,6 +17,8 @@ use crate::{Error, File};
 
 /// Requests in flight unless told otherwise: with 4 the server always has the next when it is done with one.
 pub(crate) const DEPTH: usize = 4;
+/// Up to this size requests are copied together and sent at once.
+const SMALL_BYTES: usize = 16 << 10;
 /// More would only fill socket buffers.
 const DEPTH_MAX: usize = 64;
 
@@ -169,6 +172,37 @@ impl File {
         Ok((at - offset, run.finish()?))
     }
 
+    /// Makes many writes, each where `next` says, with `depth` in flight (1 to 64; 32 small ones keep both sides busy). Those
+    /// in flight together may run in any order: they should not overlap. `next` fills the empty buffer and returns where its bytes go, or `None` after the last. Each write is
+    /// atomic within a chunk and visible once the server has it, whatever becomes of those after it. Returns the bytes
+    /// written and the newest stamp.
+    ///
+    /// # Errors
+    /// As [`File::write_at`], and what `next` fails with. Some of the writes in flight may have happened.
+    pub fn write_many<E: From<Error>>(
+        &self,
+        depth: usize,
+        mut next: impl FnMut(&mut Vec<u8>) -> Result<Option<u64>, E>,
+    ) -> Result<(u64, Hlc), E> {
+        self.must_write()?;
+        let mut run = WriteRun::new(self, depth);
+        let mut written = 0;
+        loop {
+            let mut buffer = run.spare.pop().unwrap_or_default();
+            buffer.clear();
+            let Some(at) = next(&mut buffer)? else { return Ok((written, run.finish()?)) };
+            let len = buffer.len();
+            check_range(at, len as u64)?;
+            if len > self.piece_bytes_max() {
+                return Err(too_large(len).into());
+            }
+            if len > 0 {
+                run.push(at, Cow::Owned(buffer))?;
+            }
+            written += len as u64;
+        }
+    }
+
     /// A large write, straight from `data`.
     pub(crate) fn write_at_wide(&self, offset: u64, data: &[u8]) -> Result<Hlc, Error> {
         if self.has_user_time() {
@@ -192,6 +226,8 @@ struct WriteRun<'f, 'd> {
     place: Option<Place<'f>>,
     flight: VecDeque<Piece<'d>>,
     depth: usize,
+    /// How many of them are still to be sent.
+    unsent: usize,
     patience: Patience,
     newest: Hlc,
     /// Buffers of writes that are done.
@@ -216,6 +252,7 @@ impl<'f, 'd> WriteRun<'f, 'd> {
             place: None,
             flight: VecDeque::with_capacity(depth),
             depth,
+            unsent: 0,
             patience,
             newest: Hlc::ZERO,
             spare: Vec::new(),
@@ -225,7 +262,7 @@ impl<'f, 'd> WriteRun<'f, 'd> {
     /// Sends one more write, once there is room for it.
     fn push(&mut self, offset: u64, data: Cow<'d, [u8]>) -> Result<(), Error> {
         while self.flight.len() >= self.depth {
-            self.settle_one()?;
+            self.settle_some()?;
         }
         if !self.file.is_granted(offset, data.len()) {
             // The grant is asked for over another connection, and there may be only one.
@@ -234,8 +271,12 @@ impl<'f, 'd> WriteRun<'f, 'd> {
         }
         self.file.note_dirty();
         let seq = self.file.shared.sequence.take();
+        let is_small = data.len() <= SMALL_BYTES;
         self.flight.push_back(Piece { offset, data, seq, id: None });
-        self.send_unsent()
+        self.unsent += 1;
+        // While the server is busy with those before, others may join it.
+        let is_busy = self.flight.len() > self.unsent;
+        if is_small && is_busy && self.unsent < self.depth.div_ceil(2) { Ok(()) } else { self.send_unsent() }
     }
 
     /// Waits for all writes and gives the connection back. Returns the newest stamp.
@@ -269,10 +310,26 @@ impl<'f, 'd> WriteRun<'f, 'd> {
         }
         let place = self.place.as_mut().expect("just taken");
         let connection = shared.opened(place, &self.patience)?;
+        if self.unsent == 0 {
+            return Ok(());
+        }
+        let mut together = 0;
         for piece in self.flight.iter_mut().filter(|piece| piece.id.is_none()) {
             let ask = file.ask_write(piece.offset, &piece.data, WritePlace::At, piece.seq);
+            if piece.data.len() <= SMALL_BYTES {
+                piece.id = Some(shared.put(connection, &ask));
+                together += 1;
+                continue;
+            }
+            if std::mem::take(&mut together) > 0 {
+                connection.send_together()?;
+            }
             piece.id = Some(shared.send(connection, &ask)?);
         }
+        if together > 0 {
+            connection.send_together()?;
+        }
+        self.unsent = 0;
         Ok(())
     }
 
@@ -282,10 +339,25 @@ impl<'f, 'd> WriteRun<'f, 'd> {
             self.file.shared.bury(place);
         }
         self.flight.iter_mut().for_each(|piece| piece.id = None);
+        self.unsent = self.flight.len();
         if !is_worth_repeating(&error) {
             return Err(error);
         }
         self.patience.wait(&self.file.shared, error)
+    }
+
+    /// Waits until a write is answered, and takes the answers that came with it.
+    fn settle_some(&mut self) -> Result<(), Error> {
+        self.settle_one()?;
+        let has_answer = |run: &Self| {
+            let connection = run.place.as_ref().and_then(|place| place.connection.as_ref());
+            connection.is_some_and(Connection::has_answer)
+        };
+        // Those that go out again are waited for with the rest.
+        while self.unsent == 0 && !self.flight.is_empty() && has_answer(self) {
+            self.settle_one()?;
+        }
+        Ok(())
     }
 
     /// Waits until one write is answered.
@@ -323,6 +395,7 @@ impl<'f, 'd> WriteRun<'f, 'd> {
                 }
                 Err(fault) if is_passing(&fault) => {
                     self.flight[at].id = None;
+                    self.unsent += 1;
                     self.patience.wait(shared, Error::Refused(fault))?;
                 }
                 Err(fault) if is_without_grant(&fault) => {

@@ -190,6 +190,81 @@ fn a_stream_of_writes_over_connections_that_break_writes_every_byte_once() {
 }
 
 #[test]
+fn many_small_writes_land_where_they_were_meant_once_each_over_connections_that_break() {
+    for act in [Act::RunThenClose, Act::Close, Act::RunThenHalf, Act::Refuse(Reason::Overloaded)] {
+        for depth in [1, 32] {
+            let (world, _server, _client, file) = begin();
+            let mut count = 0;
+            let planned = act.clone();
+            world.plan(move |seen| {
+                count += usize::from(seen.is_write());
+                if seen.is_write() && count % 197 == 13 { planned.clone() } else { Act::Answer }
+            });
+            // From the end to the start, and now and then one that is not small behind them.
+            let mut expect = vec![0; 500 * 1000 + 10 * 30_000];
+            let mut round = 0;
+            let (written, stamp) = file
+                .write_many(depth, |bytes| {
+                    round += 1;
+                    let (at, len) = match round % 50 {
+                        0 => (500_000 + (round / 50 - 1) * 30_000, 30_000),
+                        _ => ((500 - round.min(500)) * 1000, 1000),
+                    };
+                    bytes.resize(len, round as u8);
+                    if round <= 500 {
+                        expect[at..at + len].fill(round as u8);
+                    }
+                    Ok::<_, Error>((round <= 500).then_some(at as u64))
+                })
+                .unwrap();
+            assert_eq!(written, 490 * 1000 + 10 * 30_000, "{act:?}");
+            assert!(world.file("/f") == expect, "{act:?} {depth}");
+            let runs = world.with(|state| state.runs.clone());
+            assert!(runs.values().all(|&runs| runs == 1), "{act:?} {depth}");
+            assert!(world.seen(|seen| seen.is_write() && seen.again).len() >= 2, "{act:?} {depth}");
+            assert!(stamp.0 > 1000);
+        }
+    }
+}
+
+#[test]
+fn many_small_writes_that_lose_their_grants_ask_for_them_and_go_on() {
+    let (world, _server, _client, file) = begin();
+    let mut at = 0;
+    file.write_many(16, |bytes| {
+        if at == 30 || at == 77 {
+            world.drop_grants();
+        }
+        bytes.resize(100, at as u8);
+        at += 1;
+        Ok::<_, Error>((at <= 100).then(|| (at - 1) * 100))
+    })
+    .unwrap();
+    let expect: Vec<u8> = (0..100u8).flat_map(|i| vec![i; 100]).collect();
+    assert!(world.file("/f") == expect);
+}
+
+#[test]
+fn a_refusal_among_many_small_writes_ends_them_with_the_servers_reason() {
+    let (world, _server, client, file) = begin();
+    world.plan_for(1, Act::Refuse(Reason::NoSpace), |seen| seen.is_write() && seen.header.seq.0 > 40);
+    let mut at = 0;
+    let outcome = file.write_many(16, |bytes| {
+        bytes.resize(100, 1);
+        at += 100;
+        Ok::<_, Error>(Some(at))
+    });
+    assert_eq!(outcome.unwrap_err().reason(), Reason::NoSpace);
+    client.status().unwrap();
+    let outcome = file.write_many(16, |bytes| {
+        bytes.resize(5 << 20, 1);
+        Ok::<_, Error>(Some(0))
+    });
+    assert!(matches!(outcome.unwrap_err(), Error::RecordTooLarge { .. }));
+    file.write_at(0, b"x").unwrap();
+}
+
+#[test]
 fn a_stream_of_writes_that_loses_its_grants_asks_for_them_and_goes_on() {
     let (world, _server, _client, file) = begin();
     let mut at = 0;

@@ -59,6 +59,8 @@ pub struct FrameReader {
     eager: Eager,
     /// When the frame being received began; taken only when it needs more than one receive.
     began: Option<MonoTime>,
+    /// The last frame was a small one: the next receive takes in as many as there are.
+    is_small: bool,
 }
 
 impl FrameReader {
@@ -82,6 +84,7 @@ impl FrameReader {
             pending_crc: 0,
             eager: Eager::default(),
             began: None,
+            is_small: false,
         })
     }
 
@@ -93,6 +96,19 @@ impl FrameReader {
     /// The connection.
     pub fn stream(&self) -> &Stream {
         &self.stream
+    }
+
+    /// True if the next frame is here as a whole: reading it does not wait.
+    pub fn has_frame(&self) -> bool {
+        let here = &self.buffer[self.start..self.end];
+        let Some(first) = here.get(self.pending..).and_then(|next| next.first_chunk::<FRAME_HEADER_BYTES>()) else {
+            return false;
+        };
+        // What is malformed is told when it is read.
+        FrameHeader::decode(first).is_ok_and(|header| {
+            let len = FRAME_HEADER_BYTES + header.body_len as usize + header.payload_len as usize;
+            here.len() - self.pending >= len
+        })
     }
 
     /// Receives a header and its body, which replaces what `body` held; `None` if the peer ended the connection between
@@ -120,6 +136,7 @@ impl FrameReader {
         self.read_body(&header, body)?;
         self.pending = header.payload_len as usize;
         self.pending_crc = header.payload_crc;
+        self.is_small = self.pending < LARGE_LOOK_BYTES;
         Ok(Some(header))
     }
 
@@ -190,8 +207,9 @@ impl FrameReader {
         let mut waiting_since = None;
         (self.start, self.end) = (0, 0);
         loop {
-            let FrameReader { stream, buffer, eager, .. } = &mut *self;
-            let buffer = RefCell::new(buffer);
+            let FrameReader { stream, buffer, eager, is_small, .. } = &mut *self;
+            let room = if *is_small { BUFFER_BYTES } else { LARGE_LOOK_BYTES };
+            let buffer = RefCell::new(&mut buffer[..room]);
             let look = || match stream.receive(&mut buffer.borrow_mut(), RecvFlags::DONTWAIT) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => None,
                 done => Some(done),
@@ -325,6 +343,8 @@ struct Writing {
 #[derive(Debug, Default)]
 struct Posted {
     bytes: Vec<u8>,
+    /// More will be posted in a moment, and goes out together.
+    is_held: bool,
     /// A thread is sending what is posted, or is about to.
     has_sender: bool,
 }
@@ -380,35 +400,85 @@ impl FrameWriter {
             self.0.stream.shutdown();
             return Err(Error::NotReading { peer: self.0.stream.peer().to_owned(), limit: self.0.limit });
         }
+        if posted.is_held {
+            posted.bytes.extend(header.iter().chain(body));
+            return Ok(());
+        }
         let mut sent = 0;
         let turn = self.0.turn.try_lock();
         if turn.is_ok() && posted.bytes.is_empty() {
-            let pieces = [IoSlice::new(&header), IoSlice::new(body)];
-            match self.0.stream.send(&pieces, SendFlags::DONTWAIT) {
-                Ok(count) => sent = count,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                Err(source) => {
-                    self.0.stream.shutdown();
-                    return Err(broken(&self.0.stream, "sending", source));
-                }
-            }
+            sent = self.send_at_once(&[IoSlice::new(&header), IoSlice::new(body)])?;
         }
         if sent == header.len() + body.len() {
             return Ok(());
         }
         let rest = header.iter().chain(body).skip(sent).copied();
         posted.bytes.extend(rest);
-        if turn.is_ok() && !posted.has_sender {
-            posted.has_sender = true;
-            let writer = self.clone();
-            let spawned =
-                std::thread::Builder::new().name("frieze-post".to_owned()).spawn(move || writer.send_as_thread());
-            if spawned.is_err() {
+        if turn.is_ok() { self.leave_to_thread(&mut posted) } else { Ok(()) }
+    }
+
+    /// From now on posted frames wait for [`FrameWriter::release`], to go out with one system call. Only for a moment, and
+    /// by one thread.
+    pub fn hold(&self) {
+        lock(&self.0.posted).is_held = true;
+    }
+
+    /// Sends what was posted since [`FrameWriter::hold`], as [`FrameWriter::post`] does.
+    ///
+    /// # Errors
+    /// As [`FrameWriter::post`].
+    pub fn release(&self) -> Result<(), Error> {
+        let mut posted = lock(&self.0.posted);
+        posted.is_held = false;
+        if posted.bytes.is_empty() {
+            return Ok(());
+        }
+        // Whoever has the turn looks again after it.
+        let Ok(_turn) = self.0.turn.try_lock() else { return Ok(()) };
+        let sent = self.send_at_once(&[IoSlice::new(&posted.bytes)])?;
+        posted.bytes.drain(..sent);
+        if posted.bytes.is_empty() { Ok(()) } else { self.leave_to_thread(&mut posted) }
+    }
+
+    /// Sends several frames with as few system calls as the socket allows, and waits as [`FrameWriter::send`] does.
+    ///
+    /// # Errors
+    /// As [`FrameWriter::send`].
+    pub fn send_encoded(&self, frames: &[u8]) -> Result<(), Error> {
+        let turn = lock(&self.0.turn);
+        let sent = self.send_posted().and_then(|()| self.send_all(&mut [IoSlice::new(frames)]));
+        drop(turn);
+        let sent = sent.and_then(|()| self.send_left());
+        if sent.is_err() {
+            self.0.stream.shutdown();
+        }
+        sent
+    }
+
+    /// Sends as much as the socket takes without waiting. The caller has the turn.
+    fn send_at_once(&self, pieces: &[IoSlice<'_>]) -> Result<usize, Error> {
+        match self.0.stream.send(pieces, SendFlags::DONTWAIT) {
+            Ok(count) => Ok(count),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(0),
+            Err(source) => {
                 self.0.stream.shutdown();
-                return Err(Error::NotReading { peer: self.0.stream.peer().to_owned(), limit: self.0.limit });
+                Err(broken(&self.0.stream, "sending", source))
             }
         }
-        Ok(())
+    }
+
+    /// What the socket did not take is sent by a thread of its own.
+    fn leave_to_thread(&self, posted: &mut Posted) -> Result<(), Error> {
+        if posted.has_sender {
+            return Ok(());
+        }
+        posted.has_sender = true;
+        let writer = self.clone();
+        let spawned = std::thread::Builder::new().name("frieze-post".to_owned()).spawn(move || writer.send_as_thread());
+        spawned.map(drop).map_err(|_| {
+            self.0.stream.shutdown();
+            Error::NotReading { peer: self.0.stream.peer().to_owned(), limit: self.0.limit }
+        })
     }
 
     /// The life of the thread that sends what a full socket left behind.
@@ -498,6 +568,17 @@ impl FrameWriter {
     }
 }
 
+/// Appends a frame to `frames`, for [`FrameWriter::send_encoded`].
+///
+/// # Panics
+/// If the body or payload is longer than a frame may hold.
+pub fn encode_frame(header: FrameHeader, body: &[u8], payload: &[u8], frames: &mut Vec<u8>) {
+    let payload_crc = if payload.is_empty() { 0 } else { crc32c(payload) };
+    frames.extend_from_slice(&filled(header, body, payload.len(), payload_crc).encode());
+    frames.extend_from_slice(body);
+    frames.extend_from_slice(payload);
+}
+
 /// The header with the lengths and checksums of what follows it.
 fn filled(header: FrameHeader, body: &[u8], payload_len: usize, payload_crc: u32) -> FrameHeader {
     assert!(body.len() <= frieze_wire::frame::BODY_BYTES_MAX as usize, "a body of {} bytes", body.len());
@@ -516,8 +597,10 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Small frames come in with one receive, as many as fit.
+const BUFFER_BYTES: usize = 64 << 10;
 /// Header, body and a payload of 8 KiB come in with one receive; of a larger payload at most this much is copied twice.
-const BUFFER_BYTES: usize = 16 << 10;
+const LARGE_LOOK_BYTES: usize = 16 << 10;
 /// Step in which a buffer grows as promised bytes arrive.
 const GROW_BYTES: usize = 256 << 10;
 /// Posted bytes that may wait for a peer before it is given up.

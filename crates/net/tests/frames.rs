@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use frieze_base::{Reason, Seq, SessionId, crc32c};
 use frieze_hlc::Hlc;
-use frieze_net::{Error, FrameReader, FrameWriter, Limits, Payload, Stream, mono};
+use frieze_net::{Error, FrameReader, FrameWriter, Limits, Payload, Stream, encode_frame, mono};
 use frieze_wire::{FRAME_HEADER_BYTES, FrameHeader, FrameKind};
 use proptest::prelude::*;
 
@@ -280,6 +280,68 @@ fn what_is_posted_while_a_frame_is_on_its_way_follows_it() {
     assert_eq!(reader.read_frame(&mut body).unwrap().unwrap().request_id, 2);
     assert_eq!(body, b"posted");
     sending.join().unwrap();
+}
+
+#[test]
+fn what_is_held_goes_out_when_it_is_released_and_not_before() {
+    let (writer, mut reader) = ends(SHORT);
+    let mut body = Vec::new();
+    writer.hold();
+    writer.post(header(1), b"one").unwrap();
+    writer.post(header(2), b"two").unwrap();
+    let error = reader.read_frame(&mut body).unwrap_err();
+    assert!(matches!(error, Error::Silent { .. }), "{error}");
+    writer.release().unwrap();
+    assert_eq!(reader.read_frame(&mut body).unwrap().unwrap().request_id, 1);
+    assert!(reader.has_frame(), "both came at once");
+    assert_eq!(reader.read_frame(&mut body).unwrap().unwrap().request_id, 2);
+    assert_eq!(body, b"two");
+    assert!(!reader.has_frame());
+    writer.release().unwrap();
+    writer.post(header(3), b"three").unwrap();
+    assert_eq!(reader.read_frame(&mut body).unwrap().unwrap().request_id, 3);
+    // A frame that is sent takes along what is held.
+    writer.hold();
+    writer.post(header(4), b"").unwrap();
+    writer.send(header(5), b"", Payload::Bytes(b"payload")).unwrap();
+    assert_eq!(reader.read_frame(&mut body).unwrap().unwrap().request_id, 4);
+    assert_eq!(reader.read_frame(&mut body).unwrap().unwrap().request_id, 5);
+}
+
+#[test]
+fn more_than_the_socket_takes_is_released_to_a_slow_peer_whole_and_in_order() {
+    let (writer, mut reader) = ends(LONG);
+    let content = pattern(40_000);
+    writer.hold();
+    (0..50).for_each(|id| writer.post(header(id), &content).unwrap());
+    writer.release().unwrap();
+    let mut body = Vec::new();
+    for id in 0..50 {
+        assert_eq!(reader.read_frame(&mut body).unwrap().unwrap().request_id, id);
+        assert!(body == content, "{id}");
+    }
+}
+
+#[test]
+fn frames_encoded_together_arrive_one_by_one_and_a_reader_knows_which_are_whole() {
+    let (writer, mut reader) = ends(LONG);
+    let mut frames = Vec::new();
+    for id in 0..5u64 {
+        encode_frame(header(id), &pattern(id as usize), &pattern(4096), &mut frames);
+    }
+    // All but the last byte of the last.
+    let last = frames.pop().unwrap();
+    writer.send_encoded(&frames).unwrap();
+    let (mut body, mut payload) = (Vec::new(), Vec::new());
+    for id in 0..4 {
+        assert_eq!(reader.read_frame(&mut body).unwrap().unwrap().request_id, id);
+        assert_eq!(reader.has_frame(), id < 3, "{id}: its own payload is passed over");
+        assert!(*reader.read_payload_reusing(&mut payload).unwrap() == *pattern(4096));
+        assert_eq!(reader.has_frame(), id < 3, "{id}");
+    }
+    writer.send_encoded(&[last]).unwrap();
+    assert_eq!(reader.read_frame(&mut body).unwrap().unwrap().request_id, 4);
+    assert!(*reader.read_payload_reusing(&mut payload).unwrap() == *pattern(4096));
 }
 
 #[test]

@@ -411,9 +411,21 @@ fn serve(shared: &Shared, stream: &Stream) {
     shared.engine.disconnected(&conn);
 }
 
+/// However a conversation ends, the answers that were held go out.
+struct Held(FrameWriter);
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        if let Err(fault) = self.0.release() {
+            debug!("answers were not delivered: {fault}");
+        }
+    }
+}
+
 fn converse(shared: &Shared, stream: &Stream, conn: &Conn) -> Result<(), frieze_net::Error> {
     let mut reader = FrameReader::new(stream.clone(), Limits::HANDSHAKE)?;
     let writer = FrameWriter::new(stream.clone(), Limits::SERVING);
+    let answers = Held(writer.clone());
     let responder: Arc<dyn Responder> =
         Arc::new(Answers { writer, clock: shared.engine.clock.clone(), epoch: shared.engine.data.epoch() });
     let (mut body, mut payload) = (Vec::new(), Vec::new());
@@ -426,12 +438,19 @@ fn converse(shared: &Shared, stream: &Stream, conn: &Conn) -> Result<(), frieze_
             responder.respond(&header, Err(fault), &[], 0);
             return Ok(());
         }
+        // The answers to requests that came together go out together.
+        if reader.has_frame() {
+            answers.0.hold();
+        }
         match RequestBody::decode(body.as_slice()) {
             Ok(request) => shared.engine.handle(conn, &header, request, bytes, &responder, &mut scratch),
             Err(error) => {
                 let fault = Fault::new(Reason::BadFrame, format!("malformed frame: the body is no request: {error}"));
                 responder.respond(&header, Err(fault), &[], 0);
             }
+        }
+        if !reader.has_frame() {
+            answers.0.release()?;
         }
         if !greeted {
             greeted = true;

@@ -109,6 +109,65 @@ pub(crate) fn seq_read(options: &Options) -> Result<Report> {
     Ok(per_gib("seq-read", bytes, &spent, ceiling, "loopback, 1 MiB messages", Vec::new()))
 }
 
+/// Requests in flight of all random writers together.
+const IN_FLIGHT: usize = 32;
+/// Requests in flight of the writer whose every record is seen at once.
+const VISIBLE_DEPTH: usize = 16;
+/// So often another client looks for the record that was written last.
+const LOOK_EVERY: u64 = 1000;
+
+/// One writer, many small records, each readable by others when it is acknowledged (HDFS: `hflush` after each).
+pub(crate) fn visible(options: &Options) -> Result<Report> {
+    let ops = options.scaled(options.ops, 200_000);
+    let target = Target::start(options)?;
+    let (client, other) = (target.client()?, target.client()?);
+    let (request, reply) = (SMALL + 200, 120);
+    let (_, round_us) = ceiling::ping_pong(request, reply, 1, CEILING_ROUNDS)?;
+    let record = |at: u64| [(at % 251) as u8; SMALL];
+    let look = |name: &str, at: u64| -> Result<()> {
+        let mut seen = [0u8; SMALL];
+        let file = other.fs().open(&Path::path(name), OpenFlags { read: true, write: false })?;
+        let read = file.read_at(at * SMALL as u64, &mut seen)?;
+        anyhow::ensure!(read == SMALL && seen == record(at), "record {at} of {name} was acknowledged and is not seen");
+        Ok(())
+    };
+    let one = make(&client, "/one")?;
+    let alone = ops / 4;
+    let bar = progress("visible, one at a time", alone);
+    let watch = Stopwatch::start();
+    for at in 0..alone {
+        one.write_at(at * SMALL as u64, &record(at))?;
+        if at % LOOK_EVERY == 0 {
+            look("/one", at)?;
+        }
+        bar.inc(1);
+    }
+    let alone_s = watch.seconds();
+    bar.finish_and_clear();
+    let many = make(&client, "/many")?;
+    let bar = progress("visible, 16 in flight", ops);
+    let spent = spend(&target, &client, || {
+        let mut at = 0;
+        many.write_many::<frieze_client::Error>(VISIBLE_DEPTH, |bytes| {
+            bytes.extend_from_slice(&record(at));
+            bar.inc(1);
+            at += 1;
+            Ok((at <= ops).then(|| (at - 1) * SMALL as u64))
+        })?;
+        Ok(())
+    })?;
+    bar.finish_and_clear();
+    look("/many", ops - 1)?;
+    let mib = |ops: u64, seconds: f64| (ops * SMALL as u64) as f64 / (1 << 20) as f64 / seconds;
+    let ceiling = SMALL as f64 / (1 << 20) as f64 / (round_us / 1e6);
+    let mut report = per_thousand("visible", ops, &spent, ceiling, "ping-pong of the same sizes, one at a time");
+    report.value = mib(ops, spent.seconds);
+    report.unit = "MiB/s";
+    report.more =
+        vec![("one_at_a_time_mib_s", mib(alone, alone_s), "MiB/s"), ("ops_s", ops as f64 / spent.seconds, "ops/s")];
+    Ok(report)
+}
+
 /// Bytes of the file that random loads go to.
 const RANDOM_FILE_BYTES: u64 = 1 << 30;
 
@@ -130,7 +189,8 @@ fn per_thousand(scenario: &'static str, ops: u64, spent: &Spent, ceiling: f64, c
 fn random(options: &Options, writes: bool) -> Result<Report> {
     let scenario = if writes { "rand-write" } else { "rand-read" };
     let ops = options.scaled(options.ops, 200_000);
-    let clients = options.clients.unwrap_or(8);
+    let clients = options.clients.unwrap_or(if writes { 2 } else { 8 });
+    let depth = if writes { (IN_FLIGHT / clients).max(1) } else { 1 };
     let target = Target::start(options)?;
     let client = target.client()?;
     let file = make(&client, "/random")?;
@@ -138,7 +198,8 @@ fn random(options: &Options, writes: bool) -> Result<Report> {
     file.close()?;
     settle(&client)?;
     let (request, reply) = if writes { (SMALL + 200, 120) } else { (200, SMALL + 120) };
-    let (ceiling, _) = ceiling::ping_pong(request, reply, clients, CEILING_ROUNDS / clients as u64)?;
+    let pairs = clients * depth;
+    let (ceiling, _) = ceiling::ping_pong(request, reply, pairs, CEILING_ROUNDS / pairs as u64)?;
     let pages = options.scaled(None, RANDOM_FILE_BYTES) / SMALL as u64;
     let each = ops / clients as u64;
     let bar = progress(scenario, each * clients as u64);
@@ -147,14 +208,20 @@ fn random(options: &Options, writes: bool) -> Result<Report> {
             let file = client.fs().open(&Path::path("/random"), OpenFlags { read: !writes, write: writes })?;
             let mut rng = Rng::new(index as u64);
             let mut buffer = vec![index as u8; SMALL];
-            for _ in 0..each {
+            let mut left = each;
+            if writes {
+                let written = file.write_many::<frieze_client::Error>(depth, |bytes| {
+                    bytes.extend_from_slice(&buffer);
+                    bar.inc(1);
+                    left = left.wrapping_sub(1);
+                    Ok((left != u64::MAX).then(|| rng.below(pages) * SMALL as u64))
+                })?;
+                anyhow::ensure!(written.0 == each * SMALL as u64, "wrote {} bytes", written.0);
+            }
+            for _ in 0..if writes { 0 } else { each } {
                 let offset = rng.below(pages) * SMALL as u64;
-                if writes {
-                    file.write_at(offset, &buffer)?;
-                } else {
-                    let read = file.read_at(offset, &mut buffer)?;
-                    anyhow::ensure!(read == SMALL, "read {read} bytes at {offset}");
-                }
+                let read = file.read_at(offset, &mut buffer)?;
+                anyhow::ensure!(read == SMALL, "read {read} bytes at {offset}");
                 bar.inc(1);
             }
             file.close().context("closing")
@@ -166,7 +233,7 @@ fn random(options: &Options, writes: bool) -> Result<Report> {
         each * clients as u64,
         &spent,
         ceiling,
-        "ping-pong of the same sizes, as many connections",
+        "ping-pong of the same sizes, a connection for each in flight",
     ))
 }
 

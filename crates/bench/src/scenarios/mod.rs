@@ -17,7 +17,7 @@ use crate::stopwatch::Stopwatch;
 use crate::target::{Target, Usage};
 use crate::{Options, ceiling};
 
-pub(crate) use bytes::{latency, rand_read, rand_write, seq_read, seq_write};
+pub(crate) use bytes::{latency, rand_read, rand_write, seq_read, seq_write, visible};
 pub(crate) use diff::{diff, restore, undo};
 pub(crate) use history::{memory, snapshots};
 pub(crate) use metadata::{append, create, list, stat};
