@@ -51,6 +51,8 @@ const SHOWN_TIME: &str = "2013-07-04T16:00:00Z";
 struct Airport {
     name: &'static str,
     table: Table,
+    /// When its first line was appended.
+    header: Hlc,
     stamps: Vec<Hlc>,
 }
 
@@ -169,7 +171,7 @@ fn append(
     let target = file(&args.directory, name);
     let file =
         client.fs().create(&target, 0o644, CreateMode::Exclusive).with_context(|| format!("cannot make {target:?}"))?;
-    file.append(table.header().as_bytes())?;
+    let header = Hlc(file.append(table.header().as_bytes())?.stamp);
     let mut stamps = Vec::with_capacity(table.count());
     for row in 0..table.count().min(args.rows) {
         stamps.push(Hlc(file.append(table.row(row).as_bytes())?.stamp));
@@ -179,7 +181,7 @@ fn append(
     }
     file.close()?;
     client.close()?;
-    Ok(Airport { name, table, stamps })
+    Ok(Airport { name, table, header, stamps })
 }
 
 fn user_time(text: &str) -> anyhow::Result<UserTime> {
@@ -240,7 +242,9 @@ fn compare(
             }
         }
         let by_user_time = fs.view().user_at.is_some();
-        let wanted = if count == 0 && by_user_time { "" } else { airport.table.first(count) };
+        // Made, and still without its first line.
+        let is_new = fs.view().at.is_some_and(|at| at < airport.header.0);
+        let wanted = if count == 0 && (by_user_time || is_new) { "" } else { airport.table.first(count) };
         if bytes != wanted.as_bytes() {
             bail!(
                 "{} holds {} bytes in {:?}, the table says {count} rows of {} bytes",
