@@ -278,8 +278,8 @@ impl Engine {
         pause: &dyn Fn(Duration) -> bool,
     ) -> Result<ScrubReply, Fault> {
         // One that a server had begun is not this one.
-        self.scrub.stop(self.clock.newest());
-        self.scrub.start(self.clock.newest(), bytes_per_s);
+        self.scrub.stop(self.clock.now());
+        self.scrub.start(self.clock.now(), bytes_per_s);
         self.scrub(pause)?;
         self.scrub_reply(true)
     }
@@ -295,7 +295,7 @@ impl Engine {
             let graves = self.reclaim.lock().graves_in(segment);
             hit.places.retain(|damage| !lies_in(&graves, damage));
         }
-        let now = self.clock.newest();
+        let now = self.clock.now();
         let mut state = self.scrub.lock();
         let kept = &mut state.kept;
         if kept.run != run || kept.state() != ScrubState::Running {
@@ -339,7 +339,7 @@ impl Engine {
     }
 
     fn finish_scrub(&self, run: u64) {
-        let now = self.clock.newest();
+        let now = self.clock.now();
         let mut state = self.scrub.lock();
         let kept = &mut state.kept;
         if kept.run != run || kept.state() != ScrubState::Running {
@@ -426,6 +426,8 @@ struct Medium<'a> {
     windows: [Window; 2],
     /// Requests that the device had served when it was last looked.
     served: u64,
+    /// When it went on after the last pause.
+    resumed: MonoTime,
 }
 
 /// Bytes of a file that were read.
@@ -459,11 +461,14 @@ impl<'a> Medium<'a> {
         pause: &'a dyn Fn(Duration) -> bool,
     ) -> Medium<'a> {
         let served = engine.data.device().served();
-        Medium { engine, run, file, pause, end, windows: Default::default(), served }
+        let resumed = engine.clock.reading().mono;
+        Medium { engine, run, file, pause, end, windows: Default::default(), served, resumed }
     }
 
     /// Waits for as long as reading `bytes` may take, or longer while others are served.
-    fn pace(&mut self, bytes: u64, took: Duration) -> Result<(), Unread> {
+    fn pace(&mut self, bytes: u64) -> Result<(), Unread> {
+        // Reading it, and looking at what was read before.
+        let took = Duration::from_nanos(self.engine.clock.reading().mono.since_ns(self.resumed));
         let rate = match self.engine.scrub.under_way() {
             Some((run, rate)) if run == self.run => rate,
             _ => return Err(Unread::Stop),
@@ -473,7 +478,9 @@ impl<'a> Medium<'a> {
         let busy = served != self.served;
         self.served = served;
         let due = if busy { due.max(took * PART_WHEN_BUSY) } else { due };
-        if (self.pause)(due.saturating_sub(took)) { Ok(()) } else { Err(Unread::Stop) }
+        let goes_on = (self.pause)(due.saturating_sub(took));
+        self.resumed = self.engine.clock.reading().mono;
+        if goes_on { Ok(()) } else { Err(Unread::Stop) }
     }
 }
 
@@ -483,17 +490,15 @@ impl SegmentBytes for Medium<'_> {
         let end = offset + len as u64;
         if !self.windows[which].holds(offset, end) {
             let (file, window) = (self.file, &mut self.windows[which]);
-            let before = self.engine.clock.reading().mono;
             let region_end = if which == 0 { self.end } else { u64::MAX };
             let upto = (offset + WINDOW_BYTES as u64).min(region_end).max(end);
             // Of a window with a bad sector in it, only what is asked for is read again.
             let filled = window.fill(file, offset, upto).or_else(|_| window.fill(file, offset, end));
             let bytes = window.bytes.len() as u64;
-            let took = Duration::from_nanos(self.engine.clock.reading().mono.since_ns(before));
             if which == 0 {
                 self.engine.scrub.within.store(offset, Ordering::Relaxed);
             }
-            self.pace(bytes, took)?;
+            self.pace(bytes)?;
             if let Err(fault) = filled {
                 return Err(Unread::Failed(fault));
             }

@@ -37,6 +37,8 @@ use crate::store::LsmStore;
 const STACK_BYTES: usize = 512 << 10;
 /// How often clocks and sessions are looked after.
 const TEND_EVERY_NS: u64 = 500_000_000;
+/// Whoever serves goes first where there are not enough processors.
+const SCRUB_NICE: i32 = 15;
 /// How soon a scrub that is asked for begins.
 const SCRUB_LOOK_EVERY: Duration = Duration::from_millis(100);
 /// Socket within the data directory.
@@ -250,6 +252,8 @@ fn reclaim_loop(shared: &Shared) {
 
 /// Looks at everything stored, when somebody asks for it.
 fn scrub_loop(shared: &Shared) {
+    // Of this thread alone. Without it, it only yields by waiting.
+    let _ = rustix::process::nice(SCRUB_NICE);
     let goes_on = |wait: Duration| {
         if !wait.is_zero() {
             shared.breath.wait(wait);

@@ -29,8 +29,8 @@ impl Engine {
         };
         match ask.action() {
             ScrubAction::Look => {}
-            ScrubAction::Start => self.scrub.start(self.clock.newest(), rate),
-            ScrubAction::Stop => self.scrub.stop(self.clock.newest()),
+            ScrubAction::Start => self.scrub.start(self.clock.now(), rate),
+            ScrubAction::Stop => self.scrub.stop(self.clock.now()),
         }
         self.scrub_reply(ask.with_findings)
     }
