@@ -132,19 +132,42 @@ pub(crate) fn disk(directory: &Path, bytes: u64, synced: bool) -> Result<f64> {
 
 /// Sequential reads of 1 MiB of a file in `directory` that is not in memory, GiB/s.
 pub(crate) fn cold_read(directory: &Path, bytes: u64) -> Result<f64> {
-    let file = preallocated(directory, bytes)?;
+    let file = cold_file(directory, bytes)?;
     let mut buffer = vec![7u8; 1 << 20];
     let count = bytes >> 20;
-    for i in 0..count {
-        file.write_all_at(&buffer, i << 20)?;
-    }
-    file.sync_all()?;
-    rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed)?;
     let watch = Stopwatch::start();
     for i in 0..count {
         file.read_exact_at(&mut buffer, i << 20)?;
     }
     Ok(count as f64 / 1024.0 / watch.seconds())
+}
+
+/// Median of `count` random reads of `len` bytes of such a file, milliseconds.
+pub(crate) fn random_read_ms(directory: &Path, bytes: u64, len: usize, count: u64) -> Result<f64> {
+    let file = cold_file(directory, bytes)?;
+    let mut rng = frieze_base::Rng::new(11);
+    let mut buffer = vec![7u8; len];
+    let mut times = Vec::new();
+    for _ in 0..count {
+        let at = rng.below(bytes / len as u64) * len as u64;
+        let one = Stopwatch::start();
+        file.read_exact_at(&mut buffer, at)?;
+        times.push(one.seconds() * 1e3);
+    }
+    times.sort_by(f64::total_cmp);
+    Ok(times[times.len() / 2])
+}
+
+/// A file of `bytes` on the disk and not in memory.
+fn cold_file(directory: &Path, bytes: u64) -> Result<File> {
+    let file = preallocated(directory, bytes)?;
+    let buffer = vec![7u8; 1 << 20];
+    for i in 0..bytes >> 20 {
+        file.write_all_at(&buffer, i << 20)?;
+    }
+    file.sync_all()?;
+    rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed)?;
+    Ok(file)
 }
 
 /// Sees to it that the page cache has `bytes` of memory that was used before. A virtual machine gives unused memory back

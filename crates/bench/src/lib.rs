@@ -113,6 +113,8 @@ enum Scenario {
     Undo,
     /// Five million writes (10 GiB), `kill -9`, and the time until the server answers again from a cold disk.
     Restart,
+    /// Half a million writes of 32 KiB into one chunk (15 GiB), then 64 KiB of random old states from a cold disk.
+    Beyond,
 }
 
 const EVERY: [Scenario; 15] = [
@@ -183,6 +185,7 @@ fn one(scenario: Scenario, options: &Options) -> Result<Report> {
         Scenario::Restore => scenarios::restore(options),
         Scenario::Undo => scenarios::undo(options),
         Scenario::Restart => scenarios::restart(options),
+        Scenario::Beyond => scenarios::beyond(options),
         Scenario::All | Scenario::Ceilings => unreachable!("expanded by run"),
     }
 }

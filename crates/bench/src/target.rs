@@ -85,6 +85,11 @@ impl Target {
         crate::ceiling::cold_read(self.own_directory()?, bytes)
     }
 
+    /// Median of random reads of `len` bytes of a file of `bytes` that is not in memory, milliseconds.
+    pub(crate) fn random_read_ms(&self, bytes: u64, len: usize, count: u64) -> Result<f64> {
+        crate::ceiling::random_read_ms(self.own_directory()?, bytes, len, count)
+    }
+
     fn own_directory(&self) -> Result<&Path> {
         Ok(self.directory.as_ref().context("the server is not of this program")?.path())
     }

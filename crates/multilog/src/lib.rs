@@ -41,4 +41,4 @@ pub use plan::{Piece, Source, Stored};
 pub use record::{RECORD_HEADER_BYTES, RecordKind, RecordMeta, block_crcs};
 pub use recover::{Corruption, Cut, CutReason, Recovered, Report, SegmentKey, SegmentSource};
 pub use segment::{LogPosition, NewSegment, Placed, SEGMENT_HEADER_BYTES, Seal, Spot};
-pub use shelf::{ChainTip, Fetch, Merge, Shelf, ShelfBuilder, ShelfKey, ShelfSink, ShelfSource};
+pub use shelf::{ChainTip, Fetch, Merge, Shelf, ShelfBuilder, ShelfKey, ShelfSink, ShelfSource, check_shelf};

@@ -53,7 +53,7 @@ use frieze_hlc::Hlc;
 pub use build::ShelfBuilder;
 pub use fetch::Fetch;
 pub(crate) use merge::read_contents;
-pub use merge::{Merge, ShelfSink, ShelfSource};
+pub use merge::{Merge, ShelfSink, ShelfSource, check_shelf};
 
 use crate::index::Touched;
 use crate::record::{long, word};

@@ -146,6 +146,14 @@ fn check_engine(engine: &Engine, checkup: &mut Checkup, progress: &CheckProgress
         Ok(reply) => checkup.scrub = reply,
         Err(fault) => checkup.add(format!("stored bytes could not be looked at: {}", fault.message)),
     }
+    match engine.data.device().damaged_shelves() {
+        Ok(damaged) => damaged.iter().for_each(|key| {
+            checkup.add(format!(
+                "the index of segments {key} is damaged: a server makes it anew from their footers when it needs it"
+            ));
+        }),
+        Err(fault) => checkup.add(format!("the index of old segments cannot be read: {}", fault.message)),
+    }
     let mut wrong = Vec::new();
     let mut more = 0;
     let mut tell = |words: String| match wrong.len() < WRONG_MAX {

@@ -1,5 +1,6 @@
 //! The loads.
 
+mod beyond;
 mod bytes;
 mod diff;
 mod history;
@@ -17,6 +18,7 @@ use crate::stopwatch::Stopwatch;
 use crate::target::{Target, Usage};
 use crate::{Options, ceiling};
 
+pub(crate) use beyond::beyond;
 pub(crate) use bytes::{latency, rand_read, rand_write, seq_read, seq_write, visible};
 pub(crate) use diff::{diff, restore, undo};
 pub(crate) use history::{memory, snapshots};

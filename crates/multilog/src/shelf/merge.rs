@@ -54,6 +54,31 @@ pub(crate) fn read_contents(source: &mut dyn ShelfSource, key: ShelfKey) -> Resu
     open(&head, &contents).ok_or(damaged)
 }
 
+/// Reads all of a shelf as a merge or a fetch would.
+///
+/// # Errors
+/// The source's; `DamagedShelf` if a part of it is not what was written.
+pub fn check_shelf(source: &mut dyn ShelfSource, key: ShelfKey) -> Result<(), Error> {
+    let damaged = || Error::DamagedShelf { shelf: key };
+    let (shelf, _) = read_contents(source, key)?;
+    let mut records = Vec::new();
+    for block in &shelf.blocks {
+        let bytes = read_block(source, key, block)?;
+        let mut at = 0;
+        while at < bytes.len() {
+            let (inode, range) = file_at(&bytes, at).ok_or_else(damaged)?;
+            at = range.end;
+            let mut pieces = Vec::new();
+            pieces_of(&bytes[range], &mut pieces).ok_or_else(damaged)?;
+            for piece in pieces {
+                records.clear();
+                piece::decode(inode, piece, &mut records).ok_or_else(damaged)?;
+            }
+        }
+    }
+    Ok(())
+}
+
 /// As many bytes as there are, up to `len`.
 fn read_exactly(source: &mut dyn ShelfSource, key: ShelfKey, offset: u64, len: u64) -> Result<Vec<u8>, Error> {
     // A length that rotted must not take all memory: bytes come as far as there are any.

@@ -10,7 +10,7 @@ use std::sync::{Arc, PoisonError};
 use frieze_base::{Fault, InodeId, Reason, SegmentId};
 use frieze_disk::{Disk, DiskFile};
 use frieze_hlc::Hlc;
-use frieze_multilog::{Error, Merge, MultiLog, Shelf, ShelfBuilder, ShelfKey, ShelfSource};
+use frieze_multilog::{Error, Merge, MultiLog, Shelf, ShelfBuilder, ShelfKey, ShelfSource, check_shelf};
 
 use super::Device;
 use crate::reading::Reading;
@@ -316,6 +316,23 @@ impl Device {
             self.disk.remove(&shelf_name(*key))?;
         }
         Ok(())
+    }
+
+    /// Reads every shelf and returns those that are not what was written.
+    ///
+    /// # Errors
+    /// The disk's.
+    pub(crate) fn damaged_shelves(&self) -> Result<Vec<ShelfKey>, Fault> {
+        let _one = self.shelving.lock().unwrap_or_else(PoisonError::into_inner);
+        let keys: Vec<ShelfKey> = self.log().shelves().map(Shelf::key).collect();
+        let mut damaged = Vec::new();
+        for key in keys {
+            match check_shelf(&mut &*self, key) {
+                Err(Error::DamagedShelf { shelf }) => damaged.push(shelf),
+                sound => sound?,
+            }
+        }
+        Ok(damaged)
     }
 
     fn shelf_file(&self, key: ShelfKey) -> Option<Arc<dyn DiskFile>> {

@@ -146,7 +146,10 @@ fn a_damaged_shelf_is_made_anew_and_said() {
         machine.disk.flip_bit(name, 1000, 3).unwrap();
     }
     let mut served = machine.serve();
+    let wrong = served.engine.check_up().wrong;
+    assert_eq!(wrong.len(), names.len(), "a check names each: {wrong:?}");
     assert!(answers(&mut served, &stamps[..3]) == found, "the same answers");
+    assert_eq!(served.engine.check_up().wrong, [""; 0], "and none once they are mended");
     let words = served.engine.mended();
     assert_eq!(words.len(), names.len(), "{words:?}");
     assert!(words[0].contains("made anew"), "{words:?}");
