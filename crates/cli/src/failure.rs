@@ -113,12 +113,11 @@ pub(crate) fn words(error: &Error) -> String {
 
 /// Reasons whose words say it all. The message of the server mostly repeats them with names of its own.
 fn of_fault(fault: &Fault) -> String {
-    use Reason::{
-        AccessDenied, Exists, IsDirectory, NotDirectory, NotEmpty, NotFound, NotPermitted, SymlinkLoop, TooManyLinks,
-    };
+    use Reason::{AccessDenied, Exists, IsDirectory, NotDirectory, NotEmpty, NotFound, SymlinkLoop, TooManyLinks};
     match fault.reason {
-        NotFound | Exists | NotDirectory | IsDirectory | NotEmpty | SymlinkLoop | TooManyLinks | AccessDenied
-        | NotPermitted => fault.reason.words().to_owned(),
+        NotFound | Exists | NotDirectory | IsDirectory | NotEmpty | SymlinkLoop | TooManyLinks | AccessDenied => {
+            fault.reason.words().to_owned()
+        }
         _ => fault.message.clone(),
     }
 }

@@ -193,7 +193,7 @@ fn the_command_of_a_stranger_is_refused_in_words() {
         (&["cat", "/private/secret"][..], "frieze: cat: /private/secret: permission denied\n"),
         (&["cat", "/private/secret", "--at", &at], "frieze: cat: /private/secret: permission denied\n"),
         (&["ls", "/private"], "frieze: ls: /private: permission denied\n"),
-        (&["rm", "/kept"], "frieze: rm: /kept: operation not permitted\n"),
+        (&["rm", "/kept"], "frieze: rm: /kept: operation not permitted: the directory is sticky: only the owner may take a name from it\n"),
         (&["mv", "/kept", "/taken"], "frieze: mv: /kept: operation not permitted\n"),
         (&["cp", "/kept", "/private/copy"], "frieze: cp: /private/copy: permission denied\n"),
     ] {
