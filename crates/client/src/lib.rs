@@ -32,7 +32,6 @@ mod file;
 mod fs;
 mod grants;
 mod holding;
-mod open_files;
 mod options;
 mod patience;
 mod pool;

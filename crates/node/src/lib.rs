@@ -29,7 +29,6 @@ mod holding;
 mod identity;
 mod locks;
 mod meta;
-mod opened;
 mod plugin;
 mod punch;
 mod reading;

@@ -8,10 +8,7 @@ use frieze_disk::{CrashKind, Disk};
 use frieze_hlc::Hlc;
 use frieze_wire::txn::{Grant, Op};
 
-use forgetting::{
-    crash_at_every_effect_of_a_forgetting, forgetting_beside_a_reader_of_a_deleted_file,
-    truncate_in_a_forgotten_directory,
-};
+use forgetting::{crash_at_every_effect_of_a_forgetting, truncate_in_a_forgotten_directory};
 
 use shelves::{crash_at_every_effect_of_a_shelving, retry_of_a_write_that_was_shelved, rot_in_a_shelf};
 
@@ -71,7 +68,6 @@ scenarios! {
     crash_at_every_effect_of_a_shelving,
     retry_of_a_write_that_was_shelved,
     rot_in_a_shelf,
-    forgetting_beside_a_reader_of_a_deleted_file,
 }
 
 const BOTH: [CrashKind; 2] = [CrashKind::Process, CrashKind::Power];

@@ -121,10 +121,6 @@ pub(crate) struct Witness {
     pub(crate) lost: u64,
     /// The newest number that the server has seen of each session: the older ones are acknowledged.
     newest_seq: BTreeMap<u64, u64>,
-    /// Files that sessions have opened in this life of the server.
-    opened: BTreeMap<u64, BTreeSet<u64>>,
-    /// Sessions of before: they may have any file open.
-    unheard: BTreeSet<u64>,
     /// Every inode number that was ever given.
     made: BTreeSet<u64>,
     /// The next may leave some out: power was lost.
@@ -155,8 +151,6 @@ impl Witness {
             said: Vec::new(),
             read_only: false,
             lost: 0,
-            opened: BTreeMap::new(),
-            unheard: BTreeSet::new(),
             newest_seq: BTreeMap::new(),
             made: BTreeSet::new(),
             skips_ids: false,
@@ -299,10 +293,8 @@ impl Witness {
             for place in (0..waiting.len()).rev() {
                 verdict = self.judge(&waiting[place], answer, key == Some(of));
                 if verdict.is_ok() {
-                    match (waiting.remove(place), &answer.result) {
-                        (Some(asked), Ok(Reply::Txn(reply))) => self.follow_session(answer.conn, &asked.ask, reply.id),
-                        (Some(asked), Ok(Reply::Open(reply))) => self.note_open(&asked.ask, reply.attr.inode),
-                        _ => {}
+                    if let (Some(asked), Ok(Reply::Txn(reply))) = (waiting.remove(place), &answer.result) {
+                        self.follow_session(answer.conn, &asked.ask, reply.id);
                     }
                     break;
                 }

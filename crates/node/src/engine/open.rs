@@ -20,7 +20,6 @@ use crate::grants::GrantSettings;
 use crate::identity::{FORMAT_VERSION, Identity, STATE_FILE};
 use crate::locks::Locks;
 use crate::meta::{MetaPlane, MetaReach};
-use crate::opened::Opened;
 use crate::reclaim::Reclaim;
 use crate::scrub::Scrub;
 use crate::session::Sessions;
@@ -131,7 +130,6 @@ impl Engine {
             sessions: Sessions::default(),
             caching,
             locks: Mutex::new(locks),
-            opened: Opened::default(),
             reclaim: Reclaim::default(),
             scrub,
             owner_uid: seams.owner.uid,
@@ -150,7 +148,6 @@ impl Engine {
             for (session, _) in namespace.sessions() {
                 engine.sessions.found(session, started);
             }
-            engine.opened.found(namespace.sessions().map(|(session, _)| session));
             namespace.current(frieze_base::InodeId::ROOT).map_or(Hlc::ZERO, |root| root.born)
         };
         engine.flush()?;

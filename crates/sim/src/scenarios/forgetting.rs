@@ -5,8 +5,7 @@ use frieze_hlc::Hlc;
 use frieze_wire::txn::{DeleteSnapshot, Grant, MakeSnapshot, Op, Remove, SetAttr, Target};
 
 use super::{BOTH, tree_of_two_times};
-use crate::client::Step;
-use crate::stage::{Stage, clone_tree, forget, late, make_directory, read, settle, target, txn, unlink};
+use crate::stage::{Stage, clone_tree, forget, late, make_directory, read, target, txn, unlink};
 use crate::violation::{Rule, Verdict, broken};
 
 /// A forgetting is in force wholly or not at all, and once told stays; what is kept reads as before wherever the disk
@@ -85,41 +84,4 @@ pub(super) fn truncate_in_a_forgotten_directory(seed: u64) -> Verdict {
     stage.expect(0, read(&file, 10_000), None)?;
     stage.look()?;
     stage.crash(CrashKind::Process)
-}
-
-/// Who reads a deleted file goes on reading it, whatever is forgotten and whether the server dies, until he closes it.
-pub(super) fn forgetting_beside_a_reader_of_a_deleted_file(seed: u64) -> Verdict {
-    for crash in [None, Some(CrashKind::Process), Some(CrashKind::Power)] {
-        let mut stage = Stage::new(seed, 2)?;
-        stage.expect(0, txn(make_directory("/d")), None)?;
-        let file = stage.make(0, "/d/f")?;
-        for _ in 0..2 {
-            let step = stage.write(&file, Some(0), 50_000, false);
-            stage.expect(0, step, None)?;
-        }
-        stage.expect(0, txn(settle(&file, false)), None)?;
-        let reader = stage.open(1, "/d/f")?;
-        stage.expect(0, txn(unlink("/d/f")), None)?;
-        stage.expect(0, Step::CloseSession, None)?;
-        stage.expect(0, Step::OpenSession, None)?;
-        stage.barrier()?;
-        let before = stage.witness.newest_stamp();
-        stage.expect(0, forget("/d", before), None)?;
-        stage.expect(1, read(&reader, 60_000), None)?;
-        if let Some(kind) = crash {
-            stage.crash(kind)?;
-            // What it has open is not known any more: it may be anything.
-            stage.expect(0, forget("/d", before), None)?;
-            stage.expect(1, read(&reader, 60_000), None)?;
-            continue;
-        }
-        stage.expect(1, Step::CloseSession, None)?;
-        stage.expect(0, forget("/d", before), None)?;
-        stage.witness.tend()?;
-        if stage.witness.machine.status().forgotten_bytes < 100_000 {
-            return broken(Rule::Live, "a file that nobody reads any more keeps its bytes");
-        }
-        stage.look()?;
-    }
-    Ok(())
 }

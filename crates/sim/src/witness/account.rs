@@ -1,11 +1,9 @@
 //! What a call did, read off the ends of the two logs, and what it may be answered.
 
-use std::collections::BTreeSet;
-
 use frieze_base::Reason;
 use frieze_hlc::Hlc;
 use frieze_wire::message::{Reply, Request, Stat, View};
-use frieze_wire::txn::{MakeKind, Op, Target};
+use frieze_wire::txn::{Op, Target};
 
 use super::{Ask, Expect, Handle, Witness};
 use crate::journal::{Act, Effect, LogPlace};
@@ -53,9 +51,6 @@ impl Witness {
             self.check_stamp(after.newest)?;
         }
         let made = if preview == Err(Ok(())) { self.number_of_made(op)? } else { 0 };
-        if made != 0 && matches!(op, Op::Make(make) if matches!(make.kind, Some(MakeKind::File(_)))) {
-            self.opened.entry(session).or_default().insert(made);
-        }
         self.journal.effects.push(Effect { made, ..effect });
         let ran = self.model.run(session, seq, acked, op, after.newest);
         Ok(Expect::Txn { logged, did: Ok(ran) })
@@ -107,20 +102,6 @@ impl Witness {
             Some(Op::CloseSession(_)) => self.sessions.forget(ask.header.session.0),
             _ => {}
         }
-    }
-
-    /// Remembers what a session has opened, now and not at an instant.
-    pub(super) fn note_open(&mut self, ask: &Ask, inode: u64) {
-        if matches!(&ask.body.request, Some(Request::Open(open)) if open.view.at.is_none()) {
-            self.opened.entry(ask.header.session.0).or_default().insert(inode);
-        }
-    }
-
-    /// True if a session that lives has a file open, or may have.
-    pub(super) fn may_be_open(&self, inode: u64) -> bool {
-        let alive = |session: &u64| self.model.sessions.contains_key(session);
-        let opened = |(session, files): (&u64, &BTreeSet<u64>)| alive(session) && files.contains(&inode);
-        self.unheard.iter().any(alive) || self.opened.iter().any(opened)
     }
 
     /// Why no change through this handle is to be taken, whatever it is; `None` if it is new and may be.

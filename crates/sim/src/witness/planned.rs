@@ -50,7 +50,7 @@ impl Witness {
             Ok(root) if root == op.root => {}
             other => return wrong(format!("is about inode {}, expected {other:?}", op.root)),
         }
-        self.model.tree.check_horizon(op, CHUNK_BYTES, &|inode| self.may_be_open(inode)).or_else(wrong)
+        self.model.tree.check_horizon(op, CHUNK_BYTES).or_else(wrong)
     }
 
     /// The file or directory that a forgetting is about.

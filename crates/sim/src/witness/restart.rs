@@ -50,8 +50,6 @@ impl Witness {
         }
         let now = self.now();
         self.reconcile()?;
-        self.opened.clear();
-        self.unheard = self.model.sessions.keys().copied().collect();
         self.sessions.idle_since = self.model.sessions.keys().map(|session| (*session, now)).collect();
         Ok(true)
     }

@@ -155,18 +155,10 @@ impl Tree {
     }
 
     /// Checks that a horizon says what lay below its root: everything that is not forgotten already, but for files that
-    /// have nothing to lose. Of a deleted file that is open what it is now is kept.
-    pub(crate) fn check_horizon(
-        &self,
-        op: &Horizon,
-        chunk_bytes: u64,
-        may_be_open: &dyn Fn(u64) -> bool,
-    ) -> Result<(), String> {
+    /// have nothing to lose.
+    pub(crate) fn check_horizon(&self, op: &Horizon, chunk_bytes: u64) -> Result<(), String> {
         let before = Hlc(op.before);
-        let mut below = self.below(op.root, before);
-        for (id, gone) in below.inodes.iter_mut().filter(|(id, _)| !below.directories.contains(id)) {
-            *gone &= !may_be_open(*id);
-        }
+        let below = self.below(op.root, before);
         let ids = |bytes: &[u8]| frieze_wire::forget::decode_ids(bytes).unwrap_or_default();
         let told: BTreeMap<u64, bool> = ids(&op.named)
             .into_iter()
