@@ -107,6 +107,10 @@ fn words(reply: &ForgetReply, dry_run: bool) -> Vec<String> {
         let left = format::count(reply.left, "file");
         lines.push(format!("{left} left alone: of others, or with a name elsewhere too"));
     }
+    if reply.open > 0 {
+        let open = format::count(reply.open, "deleted file");
+        lines.push(format!("{open} may still be open: forget again when nobody reads them any more"));
+    }
     lines
 }
 
@@ -135,6 +139,7 @@ fn to_json(reply: &ForgetReply, dry_run: bool) -> Value {
         "held_bytes": reply.held_bytes,
         "snapshots": reply.snapshots,
         "left": reply.left,
+        "open": reply.open,
         "trouble": (!reply.trouble.is_empty()).then_some(&reply.trouble),
         "dry_run": dry_run,
     })

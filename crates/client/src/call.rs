@@ -16,6 +16,7 @@ use crate::closing::Closing;
 use crate::connection::{Answer, Connection, name_of};
 use crate::grants::Writers;
 use crate::holding::Granted;
+use crate::open_files::OpenFiles;
 use crate::patience::{Patience, is_passing, is_worth_repeating};
 use crate::pool::{NoPlace, Place, Pool};
 use crate::posting::{BEHIND_MAX, CATCH_UP_EVERY};
@@ -32,6 +33,7 @@ pub(crate) struct Shared {
     pub(crate) sequence: Arc<Sequence>,
     pub(crate) writers: Writers,
     pub(crate) closing: Closing,
+    pub(crate) open_files: OpenFiles,
     pub(crate) pool: Pool,
     /// 0 until a session was needed.
     session: AtomicU64,
@@ -87,6 +89,7 @@ impl Shared {
             sequence: Arc::default(),
             writers: Writers::default(),
             closing: Closing::default(),
+            open_files: OpenFiles::default(),
             session: AtomicU64::new(0),
             opening: Mutex::new(()),
             newest: AtomicU64::new(0),

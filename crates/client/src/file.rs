@@ -43,6 +43,10 @@ impl File {
     pub(crate) fn new(shared: Arc<Shared>, reply: OpenReply, flags: OpenFlags, fs: &Fs) -> File {
         let OpenReply { attr, capability, answered } = reply;
         let inode = InodeId(attr.inode);
+        let view = fs.view();
+        if view.at.is_none() {
+            shared.open_files.add(inode, &capability);
+        }
         let chunk_bytes = if attr.chunk_bytes == 0 { shared.hello.chunk_bytes } else { attr.chunk_bytes };
         File {
             session: shared.current_session(),
@@ -50,7 +54,7 @@ impl File {
             answered,
             capability,
             flags,
-            view: fs.view(),
+            view,
             caller: fs.caller().cloned(),
             durability: AtomicI32::new(fs.durability() as i32),
             chunk_bytes: chunk_bytes.max(1),
@@ -411,6 +415,9 @@ impl Drop for File {
     fn drop(&mut self) {
         if let Some((keep, _)) = self.release() {
             self.post_settle(keep);
+        }
+        if self.view.at.is_none() {
+            self.shared.open_files.remove(self.inode);
         }
     }
 }

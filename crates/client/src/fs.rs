@@ -247,6 +247,7 @@ impl Fs {
         if flags.write {
             self.must_be_now("opening for writing")?;
         }
+        let _opening = self.shared.open_files.begin();
         let open = Open { target: target.clone(), view: self.view, read: flags.read, write: flags.write, made_at: 0 };
         match self.open_asking(open)? {
             Reply::Open(reply) => Ok(self.file(reply, flags)),
@@ -262,6 +263,7 @@ impl Fs {
 
     /// As [`Fs::create`], opened for `flags` only.
     pub fn create_with(&self, target: &Target, mode: u32, create: CreateMode, flags: OpenFlags) -> Result<File, Error> {
+        let _opening = self.shared.open_files.begin();
         let made = self.make(target, mode, create == CreateMode::OpenExisting, MakeKind::File(flags.write))?;
         let inode = InodeId(made.id);
         match made.attr {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use frieze_base::{Reason, Seq};
 use frieze_wire::Holds;
 use frieze_wire::holding::{CancelLock, Lock, LockOutcome, LockRange, Recalls, RecallsReply, TestLock};
-use frieze_wire::message::{Attr, Reply, Request, RequestBody, TxnReply};
+use frieze_wire::message::{Attr, Read, Reply, Request, RequestBody, TxnReply};
 
 use crate::call::{Ask, Shared};
 use crate::connection::Connection;
@@ -65,6 +65,17 @@ impl Client {
         Recaller { shared: self.shared(), connection: None }
     }
 
+    /// Tells a server that was started anew which files are open, so that a forgetting leaves them. False if it could not be
+    /// told: try again.
+    pub fn claim_open_files(&self) -> bool {
+        let shared = self.shared();
+        shared.open_files.proofs().into_iter().all(|capability| {
+            let read = Request::Read(Read { capability, offset: 0, len: 0 });
+            // One that is refused is not open any more, as far as the server is concerned.
+            matches!(shared.query_in_session(None, read), Ok(_) | Err(Error::Refused(_)))
+        })
+    }
+
     /// Locks or unlocks a range of a file. `wait` not 0: waits in line under that number, and [`RecallsReply::locked`]
     /// tells when it is held. `again`: it was held in an earlier life of the server.
     ///
@@ -114,7 +125,8 @@ impl Recaller {
             return Err(Error::Closed);
         }
         let session = self.shared.session()?;
-        let request = Request::Recalls(Recalls { acked, life });
+        let (list, open) = self.shared.open_files.list();
+        let request = Request::Recalls(Recalls { acked, life, list, open });
         let body = RequestBody { caller: None, request: Some(request) };
         match self.exchange(&Ask::new(body, session, Seq(0), &[])) {
             Err(Error::Refused(fault)) if fault.reason == Reason::UnknownSession => {

@@ -32,6 +32,7 @@ mod file;
 mod fs;
 mod grants;
 mod holding;
+mod open_files;
 mod options;
 mod patience;
 mod pool;

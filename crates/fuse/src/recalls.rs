@@ -22,7 +22,7 @@ pub(crate) fn watch(client: Client, cache: Arc<Cache>, locking: Arc<Locking>) ->
 fn obey(mut recaller: Recaller, client: &Client, cache: &Cache, locking: &Locking) {
     let (mut acked, mut life) = (0, 0);
     let mut pause = PAUSE_MIN;
-    // Locks that the server may not know of any more, or that it could not tell of.
+    // Locks and open files that the server may not know of any more, or that it could not tell of.
     let mut is_behind = false;
     loop {
         let sent = mono();
@@ -33,7 +33,7 @@ fn obey(mut recaller: Recaller, client: &Client, cache: &Cache, locking: &Lockin
                 locking.served(&reply.locked);
                 is_behind |= is_new;
                 if is_behind {
-                    is_behind = !locking.ask_again(client);
+                    is_behind = !(locking.ask_again(client) && client.claim_open_files());
                 }
                 if !is_behind {
                     life = reply.life;

@@ -381,6 +381,7 @@ impl Engine {
             reply.empty_ms = if names.is_empty() { names_ms.into() } else { 0 };
         }
         if makes_file && !outcome.existed {
+            self.opened.add(header.session, id);
             let capability =
                 Capability { session: header.session, inode: id, read: true, write: true, view: View::NOW };
             reply.capability = self.mint.seal(&capability);

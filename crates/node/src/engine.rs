@@ -26,6 +26,7 @@ use crate::holding::tells_of_now;
 use crate::identity::Identity;
 use crate::locks::Locks;
 use crate::meta::MetaPlane;
+use crate::opened::Opened;
 use crate::reclaim::Reclaim;
 use crate::scrub::Scrub;
 use crate::session::{Conn, KeyRight, Principal, Sessions};
@@ -96,6 +97,7 @@ pub struct Engine {
     pub(crate) sessions: Sessions,
     pub(crate) caching: Arc<Caching>,
     pub(crate) locks: Mutex<Locks>,
+    pub(crate) opened: Opened,
     pub(crate) reclaim: Reclaim,
     pub(crate) scrub: Scrub,
     /// The user that the server runs as.

@@ -66,8 +66,17 @@ impl Engine {
         let mut state = self.reclaim.lock();
         let progress = self.reclaim.progress();
         let _under_way = progress.begin();
-        let below = self.below(found.id, before, &principal.caller)?;
+        let mut below = self.below(found.id, before, &principal.caller)?;
         reply.left = below.left;
+        for (id, nameless) in
+            below.inodes.iter_mut().filter(|(id, nameless)| **nameless && !below.directories.contains(id))
+        {
+            // Who reads it goes on: what it is now stays, until it is forgotten again.
+            if self.opened.holds(*id) {
+                *nameless = false;
+                reply.open += 1;
+            }
+        }
         // Each was found, is asked what it has to lose, and what it gives up.
         progress.expect(3 * below.inodes.len() as u64);
         let wanted = self.losing(&below, before)?;
@@ -282,13 +291,8 @@ impl Engine {
     ) -> Result<Vec<ForgottenFile>, Fault> {
         let file = |&(bytes, id, writes): &(u64, InodeId, u64)| {
             let deleted = below.inodes[&id];
-            let named = match deleted {
-                true => {
-                    let version = self.meta.namespace().inode(self.meta.versions(), id, Some(before))?;
-                    version.orphaned().map_or(before, Hlc::previous)
-                }
-                false => before,
-            };
+            let version = self.meta.namespace().inode(self.meta.versions(), id, Some(before))?;
+            let named = version.orphaned().map_or(before, Hlc::previous);
             Ok(ForgottenFile { path: self.path_of(id, &[named])?, bytes, writes, deleted })
         };
         biggest.iter().map(file).collect()

@@ -84,9 +84,11 @@ impl Engine {
             })?;
         }
         if ask.life == self.caching.life() {
-            // It has heard of this life of the server, and asked again for the locks it held.
+            // It has heard of this life of the server, asked again for the locks it held, and named what it has open.
             self.locks().settled(header.session);
+            self.opened.settled(header.session);
         }
+        self.opened.told(header.session, ask.list, &ask.open);
         self.caching.poll(header, ask.acked, ask.life, responder);
         Ok(())
     }
@@ -125,6 +127,7 @@ impl Engine {
         let mut served = Served::new();
         self.locks().ended(session, &mut served);
         self.caching.ended(session);
+        self.opened.ended(session);
         self.caching.tell_locked(&served);
     }
 

@@ -29,6 +29,7 @@ mod holding;
 mod identity;
 mod locks;
 mod meta;
+mod opened;
 mod plugin;
 mod punch;
 mod reading;

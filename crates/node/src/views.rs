@@ -308,6 +308,9 @@ impl Engine {
         self.seen(found.id, found.inode.clone(), ask.view)?;
         let (attr, open) = self.attr(found.id, &found.inode, ask.view)?;
         answered.user_time_open = open;
+        if ask.view.at.is_none() {
+            self.opened.add(session, found.id);
+        }
         let capability = Capability { session, inode: found.id, read: ask.read, write: ask.write, view: ask.view };
         Ok(OpenReply { attr, capability: self.mint.seal(&capability), answered })
     }
@@ -331,6 +334,10 @@ impl Engine {
         }
         let mut answered = self.answer(capability.view)?;
         let id = capability.inode;
+        if ask.len == 0 && capability.view.at.is_none() {
+            // So a session says that it still has the file open after a restart of the server.
+            self.opened.add(session, id);
+        }
         for attempt in 0.. {
             let before = self.inode_at(id, capability.at())?;
             let version = before.from;

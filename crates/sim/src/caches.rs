@@ -297,7 +297,7 @@ impl Play {
         if believer.asked.is_some_and(|(_, sent_us)| self.now_us - sent_us < LOST_US) {
             return;
         }
-        let request = Request::Recalls(Recalls { acked: believer.acked, life: believer.life });
+        let request = Request::Recalls(Recalls { acked: believer.acked, life: believer.life, ..Recalls::default() });
         let sent_us = self.now_us;
         let id = self.send(who, 0, request, Asked::Recalls { sent_us });
         self.believers[who].asked = Some((id, sent_us));

@@ -79,6 +79,9 @@ pub struct ForgetReply {
     /// The server-made answer to a request that had run.
     #[prost(bool, tag = "14")]
     pub repeated: bool,
+    /// Deleted files that somebody has open, or may: of each what it was at the instant and is now stays.
+    #[prost(uint64, tag = "15")]
+    pub open: u64,
 }
 
 /// The transaction of a forget, as the server has worked it out. Never taken from a client.

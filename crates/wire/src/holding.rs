@@ -5,7 +5,7 @@
 //! more, and the next [`Recalls`] says that it is not.
 
 /// Renews the lease of the session's grants and waits for recalls, a second at most.
-#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+#[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct Recalls {
     /// Everything recalled under numbers up to it is dropped, and used no more.
     #[prost(uint64, tag = "1")]
@@ -13,6 +13,12 @@ pub struct Recalls {
     /// Life of the server that gave `acked`; 0 at first. A server of another life recalls everything.
     #[prost(uint64, tag = "2")]
     pub life: u64,
+    /// Number of the list `open`, which rises from list to list; 0: there is none.
+    #[prost(uint64, tag = "3")]
+    pub list: u64,
+    /// Every file that the session has open: what it opened and does not name is closed.
+    #[prost(uint64, repeated, tag = "4")]
+    pub open: Vec<u64>,
 }
 
 /// What is recalled.

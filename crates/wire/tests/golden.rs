@@ -258,7 +258,7 @@ fn requests() -> Vec<(&'static str, Request)> {
                 len: 1 << 40,
             }),
         ),
-        ("recalls", Request::Recalls(Recalls { acked: 3, life: 9 })),
+        ("recalls", Request::Recalls(Recalls { acked: 3, life: 9, list: 2, open: vec![7, 300] })),
         ("lock", Request::Lock(Lock { range: lock_range(), wait: 5, again: true })),
         ("test_lock", Request::TestLock(TestLock { range: lock_range() })),
         ("cancel_lock", Request::CancelLock(CancelLock { wait: 5 })),
@@ -519,6 +519,7 @@ fn replies() -> Vec<(&'static str, Reply)> {
                 left: 10,
                 trouble: "t".into(),
                 repeated: true,
+                open: 11,
             }),
         ),
         (

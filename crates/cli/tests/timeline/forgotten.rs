@@ -2,6 +2,7 @@
 //! it was.
 
 use std::fs;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use nix::sys::signal::Signal;
@@ -119,4 +120,31 @@ fn what_was_forgotten_is_refused_everywhere_and_what_was_kept_is_as_before() {
         server.restart(signal);
         check(&server, None, &instants, "kept");
     }
+}
+
+#[test]
+fn a_program_goes_on_reading_a_deleted_file_that_was_forgotten() {
+    let mut server = Served::start();
+    server.ok(&["mkdir", "/d"]);
+    server.put("/d/f", state(1));
+    server.put("/d/f", state(2));
+    let Some(mount) = Mount::of(&server) else { return };
+    let file = fs::File::open(mount.path("d/f")).unwrap();
+    fs::remove_file(mount.path("d/f")).unwrap();
+    let before = server.now();
+    let forget = |server: &Served| server.json(&["forget", "--before", &before, "/d", "--json"]).pop().unwrap();
+    let done = forget(&server);
+    assert_eq!((&done["open"], &done["bytes"]), (&1.into(), &300_000.into()), "{done}");
+    server.restart(Signal::SIGKILL);
+    assert_eq!(forget(&server)["open"], 1);
+    let mut read = vec![0; 400_000];
+    let len = file.read_at(&mut read, 0).unwrap();
+    assert!(read[..len] == state(2), "{len} bytes");
+    drop(file);
+    // The mount says with its next question that it is closed, and with the one after that the server believes it.
+    let freed = (0..2000).find_map(|_| {
+        let done = forget(&server);
+        (done["open"] == 0).then_some(done)
+    });
+    assert_eq!(freed.expect("it is closed")["bytes"], 300_000);
 }

@@ -20,6 +20,7 @@ use crate::grants::GrantSettings;
 use crate::identity::{FORMAT_VERSION, Identity, STATE_FILE};
 use crate::locks::Locks;
 use crate::meta::{MetaPlane, MetaReach};
+use crate::opened::Opened;
 use crate::reclaim::Reclaim;
 use crate::scrub::Scrub;
 use crate::session::Sessions;
@@ -115,6 +116,7 @@ impl Engine {
         let mut locks = Locks::default();
         let granted = GrantSettings::default();
         locks.found(cached.iter().copied(), MonoTime(started.0 + granted.lease_ns));
+        let telling = cached.clone();
         let caching = Arc::new(Caching::new(clock.clone(), life, granted, cached));
         meta.watch(caching.clone());
         data.watch(caching.clone());
@@ -130,6 +132,7 @@ impl Engine {
             sessions: Sessions::default(),
             caching,
             locks: Mutex::new(locks),
+            opened: Opened::default(),
             reclaim: Reclaim::default(),
             scrub,
             owner_uid: seams.owner.uid,
@@ -148,6 +151,7 @@ impl Engine {
             for (session, _) in namespace.sessions() {
                 engine.sessions.found(session, started);
             }
+            engine.opened.found(telling);
             namespace.current(frieze_base::InodeId::ROOT).map_or(Hlc::ZERO, |root| root.born)
         };
         engine.flush()?;

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use super::sharing::{Model, check_states, play};
 use super::*;
 use frieze_wire::forget::{Forget, ForgetReply};
+use frieze_wire::holding::Recalls;
 use frieze_wire::txn::{CloseSession, DeleteSnapshot, MakeSnapshot};
 
 impl Served {
@@ -305,4 +306,66 @@ fn any_history_reads_as_before_where_it_is_kept_and_never_wrongly() {
         check_states(&mut served, &model, &mut rng, 25);
     }
     assert!(freed > 2 << 20, "{freed} bytes were freed");
+}
+
+/// Opens a file for reading only.
+fn open_to_read(reader: &mut Served, path: &str) -> Vec<u8> {
+    reader.open_session();
+    let open = Open { target: Target::path(path), view: View::NOW, read: true, write: false, made_at: 0 };
+    let Reply::Open(open) = reader.ask(Request::Open(open)).unwrap() else { panic!("no open file") };
+    open.capability
+}
+
+fn read_open(reader: &mut Served, capability: &[u8], len: u32) -> Result<Vec<u8>, Fault> {
+    let id = reader.send(Request::Read(Read { capability: capability.to_vec(), offset: 0, len }), &[], 0);
+    let (reply, payload) = reader.answer(id).unwrap();
+    reply.map(|_| payload)
+}
+
+#[test]
+fn a_deleted_file_that_somebody_reads_stays_until_he_has_closed_it() {
+    let machine = Machine::new();
+    let mut served = machine.serve();
+    served.mkdir("/d");
+    for seed in [1, 2] {
+        served.write_all("/d/f", &pattern(60_000, seed));
+    }
+    served.close();
+    let mut reader = machine.connect(served.engine.clone(), Caller::root());
+    let capability = open_to_read(&mut reader, "/d/f");
+    let ask = |life, list, open: &[u64]| Request::Recalls(Recalls { acked: 0, life, list, open: open.to_vec() });
+    let inode = served.stat("/d/f", View::NOW).unwrap().attr.inode;
+    reader.send(ask(0, 1, &[inode]), &[], 0);
+    served.txn(Op::Remove(Remove { target: Target::path("/d/f"), directory: false })).unwrap();
+    let before = served.engine.newest().0;
+    let reply = served.forget("/d", before);
+    assert_eq!((reply.open, reply.files, reply.deleted_files), (1, 1, 0), "{reply:?}");
+    assert_eq!(read_open(&mut reader, &capability, 1 << 20).unwrap(), pattern(60_000, 2));
+
+    // What it has open is not known to the next life of the server until it has said so.
+    served.close();
+    let session = reader.session;
+    drop(reader);
+    drop(served);
+    let mut served = machine.serve();
+    let mut reader = machine.connect(served.engine.clone(), Caller::root());
+    reader.session = session;
+    let hello = reader.send(ask(0, 0, &[]), &[], 0);
+    let Some((Ok(Reply::Recalls(hello)), _)) = reader.answer(hello) else { panic!("told at once the first time") };
+    read_open(&mut reader, &capability, 0).unwrap();
+    let heard = Recalls { acked: hello.number, life: hello.life, ..Recalls::default() };
+    reader.send(Request::Recalls(heard), &[], 0);
+    served.forget("/d", before);
+    assert_eq!(
+        read_open(&mut reader, &capability, 1 << 20).unwrap(),
+        pattern(60_000, 2),
+        "it is among what it has open"
+    );
+
+    for list in [1, 2] {
+        reader.send(ask(hello.life, list, &[]), &[], 0);
+    }
+    let reply = served.forget("/d", before);
+    assert_eq!((reply.open, reply.deleted_files), (0, 1), "{reply:?}");
+    assert!(read_open(&mut reader, &capability, 1 << 20).is_err(), "it has said that it is closed");
 }

@@ -31,7 +31,7 @@ impl Served {
 
     /// Keeps a question for recalls waiting, which acknowledges those before it.
     fn wait_for_recalls(&mut self, acked: u64, life: u64) -> u64 {
-        self.send(Request::Recalls(Recalls { acked, life }), &[], 0)
+        self.send(Request::Recalls(Recalls { acked, life, ..Recalls::default() }), &[], 0)
     }
 
     fn recalled(&self, question: u64) -> Option<frieze_wire::holding::RecallsReply> {
