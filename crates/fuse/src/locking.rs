@@ -9,7 +9,7 @@
 //! programs that wait are looked at ten times a second.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::thread;
 use std::time::Duration;
 
@@ -25,7 +25,12 @@ pub(crate) type Answer = Box<dyn FnOnce(Result<(), Errno>) + Send>;
 
 /// The locks of one mount.
 #[derive(Default)]
-pub(crate) struct Locking(Mutex<State>);
+pub(crate) struct Locking {
+    state: Mutex<State>,
+    /// Shared by who unlocks; alone by who asks again for what is held: what is unlocked meanwhile would be locked again
+    /// behind it, and nobody would unlock it any more.
+    unlocking: RwLock<()>,
+}
 
 #[derive(Default)]
 struct State {
@@ -121,23 +126,26 @@ impl Locking {
 
     /// The server has started anew: asks again for what is held and waited for. False if it could not be asked.
     pub(crate) fn ask_again(&self, client: &Client) -> bool {
-        let (held, waits) = {
-            let state = self.lock();
-            let held: Vec<LockRange> = state.held.values().flatten().copied().collect();
-            let waits: Vec<(u64, LockRange)> =
-                state.waiting.iter().map(|(number, waiting)| (*number, waiting.range)).collect();
-            (held, waits)
-        };
-        for range in held {
-            match client.lock(range, 0, true) {
-                Ok(LockOutcome::Held) => {}
-                Ok(outcome) => tracing::warn!(?outcome, inode = range.inode, "a lock was lost with the server"),
-                Err(error) => {
-                    tracing::debug!(%error, "locks are asked for again later");
-                    return false;
+        let _alone = self.unlocking.write().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            let held = self.held();
+            for range in &held {
+                match client.lock(*range, 0, true) {
+                    Ok(LockOutcome::Held) => {}
+                    Ok(outcome) => tracing::warn!(?outcome, inode = range.inode, "a lock was lost with the server"),
+                    Err(error) => {
+                        tracing::debug!(%error, "locks are asked for again later");
+                        return false;
+                    }
                 }
             }
+            // A lock that was changed meanwhile was perhaps changed back by this.
+            if self.held() == held {
+                break;
+            }
         }
+        let waits: Vec<(u64, LockRange)> =
+            self.lock().waiting.iter().map(|(number, waiting)| (*number, waiting.range)).collect();
         for (number, range) in waits {
             match client.lock(range, number, true) {
                 Ok(LockOutcome::Waiting) => {}
@@ -173,7 +181,14 @@ impl Locking {
         }
     }
 
+    fn held(&self) -> Vec<LockRange> {
+        self.lock().held.values().flatten().copied().collect()
+    }
+
     fn ask(&self, client: &Client, range: LockRange, wait: u64) -> Result<LockOutcome, Errno> {
+        // New locks are not kept waiting: the server refuses them while other mounts may ask again, and they for us.
+        let unlocks = range.kind() == LockKind::Unlock;
+        let _unlocking = unlocks.then(|| self.unlocking.read().unwrap_or_else(PoisonError::into_inner));
         let outcome = client.lock(range, wait, false).map_err(|error| answer(&error.into()))?;
         if outcome == LockOutcome::Held {
             self.note(range);
@@ -214,7 +229,7 @@ impl Locking {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

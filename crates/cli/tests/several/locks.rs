@@ -4,6 +4,8 @@ use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::Duration;
 
 use rustix::fs::{FlockOperation, fcntl_lock, flock};
@@ -114,4 +116,39 @@ fn locks_outlive_a_restart_of_the_server() {
     wait_held(&mut waiter);
     drop(waiter.stdin.take());
     waiter.wait().unwrap();
+}
+
+#[test]
+fn a_lock_given_back_while_the_server_restarts_is_held_by_nobody() {
+    let Some(mut world) = World::new(2) else { return };
+    let names: Vec<String> = (0..8).map(|n| format!("file{n}")).collect();
+    let is_over = AtomicBool::new(false);
+    let paths: Vec<_> = names.iter().map(|name| world.path(0, name)).collect();
+    thread::scope(|scope| {
+        for path in &paths {
+            let (file, is_over) = (open(path), &is_over);
+            scope.spawn(move || {
+                while !is_over.load(Ordering::Relaxed) {
+                    flock(&file, FlockOperation::LockExclusive).unwrap();
+                    flock(&file, FlockOperation::Unlock).unwrap();
+                }
+            });
+        }
+        for _ in 0..6 {
+            crate::pass(Duration::from_millis(100));
+            world.stop_server();
+            world.start_server();
+        }
+        crate::pass(Duration::from_millis(500));
+        is_over.store(true, Ordering::Relaxed);
+    });
+    for name in &names {
+        let there = open(&world.path(1, name));
+        // Refused for a moment after a start of the server, and never because somebody holds it.
+        let began = clock();
+        while let Err(error) = flock(&there, FlockOperation::NonBlockingLockExclusive) {
+            assert!(clock() - began < Duration::from_secs(15), "{name}: {error}");
+            crate::pass(Duration::from_millis(20));
+        }
+    }
 }
