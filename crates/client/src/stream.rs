@@ -173,9 +173,9 @@ impl File {
     }
 
     /// Makes many writes, each where `next` says, with `depth` in flight (1 to 64; 32 small ones keep both sides busy). Those
-    /// in flight together may run in any order: they should not overlap. `next` fills the empty buffer and returns where its bytes go, or `None` after the last. Each write is
-    /// atomic within a chunk and visible once the server has it, whatever becomes of those after it. Returns the bytes
-    /// written and the newest stamp.
+    /// in flight together may run in any order: they should not overlap. `next` fills the empty buffer and returns where its
+    /// bytes go, or `None` after the last. Each write is atomic within a chunk and visible once the server has it, whatever
+    /// becomes of those after it. Returns the bytes written and the newest stamp.
     ///
     /// # Errors
     /// As [`File::write_at`], and what `next` fails with. Some of the writes in flight may have happened.
