@@ -12,7 +12,7 @@ pub enum Error {
     Source(Fault),
     /// A segment was written by another version of the format.
     #[error(
-        "segment {segment} has format version {found}, this program reads version {expected}: use the program that wrote it"
+        "segment {segment} has format version {found}, this frieze reads {expected}: use the version that wrote it"
     )]
     WrongVersion {
         /// The segment.

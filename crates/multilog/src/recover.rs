@@ -137,6 +137,9 @@ pub struct Corruption {
     /// Records are missing because of it: without them files read as they never were. Other damage is noticed when what
     /// it hit is read.
     pub loses: bool,
+    /// It looks as a footer does that was being written when the server ended. What is lost of it is time: the records
+    /// that it names are read instead, and it is written anew. The driver knows whether it can have been.
+    pub may_be_torn: bool,
 }
 
 impl MultiLog {
@@ -321,6 +324,7 @@ impl Recovery<'_> {
                     offset,
                     "the segment's footer is damaged; its records are read instead".to_owned(),
                 );
+                self.report.corrupt.last_mut().expect("just noted").may_be_torn = true;
                 return Ok(false);
             }
         };
@@ -476,10 +480,10 @@ impl Recovery<'_> {
     }
 
     fn corrupt(&mut self, key: SegmentKey, segment: Option<SegmentId>, offset: u64, what: String) {
-        self.report.corrupt.push(Corruption { key, segment, offset, what, loses: false });
+        self.report.corrupt.push(Corruption { key, segment, offset, what, loses: false, may_be_torn: false });
     }
 
     fn lose(&mut self, key: SegmentKey, segment: Option<SegmentId>, offset: u64, what: String) {
-        self.report.corrupt.push(Corruption { key, segment, offset, what, loses: true });
+        self.report.corrupt.push(Corruption { key, segment, offset, what, loses: true, may_be_torn: false });
     }
 }

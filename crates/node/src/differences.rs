@@ -281,8 +281,10 @@ impl Differ<'_> {
         if before.kind() != FileKind::File || !touched {
             return Ok((Vec::new(), flags));
         }
-        if self.engine.check_kept(ends.id, Some(self.interval.after)).is_err() {
-            // Told or refused where it is known whether it belongs to the question.
+        let is_kept = |at: Hlc| self.engine.check_kept(ends.id, Some(at)).is_ok();
+        if !is_kept(self.interval.after) || !is_kept(self.interval.upto) {
+            // Told or refused where it is known whether it belongs to the question. What a snapshot alone shows of a deleted
+            // file has a name at the start only: that it went is all there is to tell.
             return Ok((Vec::new(), flags | CONTENT));
         }
         let old = self.engine.size_at(ends.id, before, self.interval.after)?;

@@ -8,8 +8,8 @@ use frieze_base::{Fault, Reason, SegmentId};
 use frieze_disk::{Disk, DiskFile};
 use frieze_hlc::Hlc;
 use frieze_multilog::{
-    CutReason, LogPosition, MultiLog, RECORD_HEADER_BYTES, Report, SEGMENT_HEADER_BYTES, SegmentKey, SegmentSource,
-    ShelfKey,
+    Corruption, CutReason, LogPosition, MultiLog, RECORD_HEADER_BYTES, Report, SEGMENT_HEADER_BYTES, SegmentKey,
+    SegmentSource, ShelfKey,
 };
 
 use super::shelves::{remove_unfinished, shelf_name, shelf_of};
@@ -58,6 +58,8 @@ pub(crate) struct Reach {
     pub(crate) upto: Hlc,
     /// The log was on stable storage up to here.
     pub(crate) durable: LogPosition,
+    /// Footers of this segment and of later ones may have been written and not been synced when the server ended.
+    pub(crate) footers_from: SegmentId,
     /// Serve what is left.
     pub(crate) serve_damaged: bool,
 }
@@ -113,7 +115,7 @@ impl Device {
             });
             on_recovered(recovered);
         })?;
-        let mut notes: Vec<String> = report.corrupt.iter().map(|damage| damage.what.clone()).collect();
+        let mut notes: Vec<String> = report.corrupt.iter().map(|damage| words_of(damage, reach)).collect();
         if let Some(loss) = loss_in(&report, reach) {
             notes.push(not_whole(reach.serve_damaged, "device log", &loss)?);
         }
@@ -194,6 +196,16 @@ impl Device {
             mended: Mutex::default(),
         };
         Ok(Recovered { device, end: report.end, newest, notes })
+    }
+}
+
+/// What was found damaged. Of a footer that was being written it is said, and is as it should be after a crash.
+fn words_of(damage: &Corruption, reach: &Reach) -> String {
+    match damage.segment.filter(|segment| damage.may_be_torn && *segment >= reach.footers_from) {
+        Some(segment) => format!(
+            "the footer of segment {segment} was being written when the server ended: its records are read instead"
+        ),
+        None => damage.what.clone(),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, OnceLock, RwLock};
 
-use frieze_base::{ChunkId, Fault, LogIndex, MonoTime, SessionId};
+use frieze_base::{ChunkId, Fault, LogIndex, MonoTime, SegmentId, SessionId};
 use frieze_disk::{Disk, StateFile, TimeSource};
 use frieze_hlc::{Clock, ClockSettings, Hlc, format_instant};
 use frieze_metalog::DataEnd;
@@ -230,7 +230,7 @@ impl Recovery<'_> {
         let budget = Budget { reserve_bytes, index_bytes_max, shelve_segments: shelve_segments as usize };
         let serve_damaged = self.settings.serve_damaged;
         let durable = self.identity.durable();
-        let reach = Reach { upto, durable: durable.data, serve_damaged };
+        let reach = Reach { upto, durable: durable.data, footers_from: self.footers_from(), serve_damaged };
         let recovered = Device::recover(disk.clone(), log_settings, budget, &reach, &mut |recovered| {
             let meta = match recovered {
                 Recovered::Record(meta) => meta,
@@ -278,6 +278,16 @@ impl Recovery<'_> {
         notes.extend(cuts);
         let newest_record = recovered.newest;
         Ok(Logs { clock, device, chains, meta, bound, notes, newest_record, tail })
+    }
+
+    /// The first segment whose footer may have been written without being synced. A footer is synced by the flush after the
+    /// one that wrote it, so it lies no further back than two flushes can reach.
+    fn footers_from(&self) -> SegmentId {
+        if self.identity.clean {
+            return SegmentId(u64::MAX);
+        }
+        let flushed = 2 * self.settings.dirty_bytes_max / self.log_settings.segment_bytes + 2;
+        SegmentId(self.identity.durable().data.segment.0.saturating_sub(flushed))
     }
 }
 

@@ -4,7 +4,7 @@ use super::*;
 use frieze_wire::timeline::{Diff, DiffReply, Difference};
 
 impl Served {
-    fn diff(&mut self, path: &str, from: u64, to: u64) -> Result<DiffReply, Fault> {
+    pub(crate) fn diff(&mut self, path: &str, from: u64, to: u64) -> Result<DiffReply, Fault> {
         let ask = Diff { target: Target::path(path), from, to, skip: 0, count_max: 0 };
         match self.ask(Request::Diff(ask))? {
             Reply::Diff(reply) => Ok(reply),

@@ -122,6 +122,35 @@ fn what_was_before_is_refused_and_its_space_comes_back() {
 }
 
 #[test]
+fn a_file_that_only_a_snapshot_shows_is_told_as_gone_since_then() {
+    let machine = Machine::new();
+    let mut served = machine.serve();
+    served.mkdir("/d");
+    let kept = served.write_all("/d/f", &pattern(1000, 1));
+    served.write_all("/d/f", &pattern(2000, 2));
+    served.remove("/d/f", false).unwrap();
+    served.close();
+    let before = served.write_all("/other", &pattern(10, 1));
+    served.close();
+    served.txn(Op::MakeSnapshot(MakeSnapshot { name: "kept".into(), at: kept })).unwrap();
+    served.forget("/d", before);
+    let now = served.engine.newest().0;
+    for path in ["/", "/d"] {
+        let reply = served.diff(path, kept, now).unwrap();
+        let told = |side: &frieze_wire::timeline::Side| String::from_utf8_lossy(&side.path).into_owned();
+        let gone: Vec<String> = reply
+            .differences
+            .iter()
+            .filter(|one| one.after.is_none())
+            .filter_map(|one| one.before.as_ref())
+            .map(told)
+            .collect();
+        assert_eq!(gone, ["/d/f"], "below {path}");
+    }
+    assert_eq!(served.diff("/d", kept + 1, now).unwrap_err().reason, Reason::HistoryExpired);
+}
+
+#[test]
 fn a_snapshot_and_what_shares_bytes_keep_theirs() {
     let mut machine = Machine::new();
     let mut served = machine.serve();
