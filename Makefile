@@ -4,10 +4,10 @@ export PATH := $(HOME)/.cargo/bin:$(PATH)
 CARGO ?= cargo
 
 .DEFAULT_GOAL := help
-.PHONY: help demo build check test linearizability soak bench
+.PHONY: help demo build check test linearizability soak kill-cycles long-run bench
 
 help: ## show this list
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
 
 demo: ## install what is missing, build, and show the wave and a rescued directory (under 4 minutes after the build)
 	@scripts/demo.sh
@@ -29,6 +29,13 @@ linearizability: ## load on three mounts, and Porcupine over what they saw (need
 
 soak: ## ten minutes of stress-ng on two mounts of one server (SECONDS_EACH=600; needs stress-ng; not in CI)
 	@SECONDS_EACH=$${SECONDS_EACH:-600} tests/soak/run.sh
+
+kill-cycles: ## kill -9 the server under mixed load, CYCLES=500 times, and hold it to everything it said (SEED= for another plan)
+	FRIEZE_PATIENCE=600 FRIEZE_KILLS=$(or $(CYCLES),500) FRIEZE_SEED=$(or $(SEED),20261121) $(CARGO) test --release --package frieze-cli --test kill \
+		what_clients_were_told_is_so_after_any_number_of_kills -- --nocapture
+
+long-run: ## 30 minutes of writes and reads of the past with two restarts: memory flat, scrub clean (SECONDS=1800)
+	FRIEZE_PATIENCE=600 FRIEZE_SECONDS=$(or $(SECONDS),1800) $(CARGO) test --release --package frieze-cli --test long -- --nocapture
 
 bench: build ## measure everything beside the machine's ceilings and bench/baselines/ (BENCH=--help for options)
 	@scripts/bench.py $(BENCH)

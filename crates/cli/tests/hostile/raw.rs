@@ -9,7 +9,7 @@ use frieze_wire::txn::{Caller, Op, OpenSession};
 use frieze_wire::{FRAME_HEADER_BYTES, FrameHeader, FrameKind};
 use prost::Message;
 
-use crate::support::PATIENCE;
+use crate::support::patience;
 
 /// One TCP connection.
 pub(crate) struct Raw {
@@ -23,7 +23,7 @@ impl Raw {
     pub(crate) fn connect(address: &str) -> Raw {
         let stream = TcpStream::connect(address).unwrap();
         // A server that does not answer fails the test instead of holding it up.
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(patience())).unwrap();
         stream.set_nodelay(true).unwrap();
         Raw { stream, session: SessionId(0), last_request: 0 }
     }

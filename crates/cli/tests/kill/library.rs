@@ -8,11 +8,10 @@ use frieze_client::{Client, CreateMode, Durability, Hlc, InodeId, OpenFlags, Rea
 use nix::sys::signal::Signal;
 
 use crate::loads::{EndOfLoads, Load, Loads, State};
-use crate::support::served::Served;
+use crate::past::{check_gone, come_and_go, remember};
+use crate::support::served::{Served, frieze};
 use crate::support::{client, scrambled};
-use crate::{SETTINGS, number_of, seed, version};
-
-const KILLS: u64 = 8;
+use crate::{SETTINGS, kills, number_of, seed, version};
 
 /// A write that was acknowledged, or a truncate (without a stamp).
 struct Change {
@@ -98,7 +97,7 @@ fn whole_log(client: &Client, path: &str) -> Vec<(u64, u64, u64)> {
     }
 }
 
-fn read(client: &Client, path: &str, at: Option<Hlc>) -> Vec<u8> {
+pub(crate) fn read(client: &Client, path: &str, at: Option<Hlc>) -> Vec<u8> {
     let fs = at.map_or(client.fs(), |at| client.fs().at(at));
     let file = fs.open(&Target::path(path), OpenFlags::READ).unwrap();
     let mut bytes = vec![0; file.attr().size as usize];
@@ -228,6 +227,10 @@ fn juggle(load: &Load<'_>, client: &Client, directory: &str, mut rng: Rng) -> Ve
                 names.swap_remove(index);
             }
         }
+        if rng.chance(20) {
+            // Also so that it does not run away from those that wait for the disk.
+            fs.sync_all().unwrap();
+        }
         if !load.goes_on() {
             names.sort();
             return names;
@@ -267,18 +270,32 @@ fn what_clients_were_told_is_so_after_any_number_of_kills() {
         let names_rng = rng.split();
         let juggler = loads.start(move |load| juggle(&load, &juggling, "/names", names_rng));
 
-        state.kill_again_and_again(&mut server, &mut rng, KILLS, 4000);
+        let (coming, remembering) = (connect(), connect());
+        let (coming_rng, remembering_rng) = (rng.split(), rng.split());
+        let comer = loads.start(move |load| come_and_go(&load, &coming, "/coming", coming_rng));
+        let rememberer = loads.start(move |load| remember(&load, &remembering, remembering_rng));
+
+        // A few gigabytes at most, however often it is killed.
+        let answers_max = (ANSWERS_OF_ALL / kills()).min(4000);
+        let starts = state.kill_again_and_again(&mut server, &mut rng, kills(), answers_max);
         let overwritten: Vec<_> = writers.into_iter().map(|(path, load)| (path, load.join().unwrap())).collect();
         let appended: BTreeMap<u32, Vec<u64>> = appenders.into_iter().map(|load| load.join().unwrap()).collect();
         let replaced = replacer.join().unwrap();
         watcher.join().unwrap();
         let names = juggler.join().unwrap();
+        let gone = comer.join().unwrap();
+        let memories = rememberer.join().unwrap();
 
         // By a client that knows nothing, of a server that was killed once more.
         let answers = state.progress();
-        eprintln!("answers: {answers:?}");
+        eprintln!("answers: {answers:?}, {} instants remembered, {} files gone", memories.len(), gone.removed());
+        eprintln!("{starts}");
         assert_eq!(server.restart(Signal::SIGKILL), None);
         let client = connect();
+        for memory in &memories {
+            memory.check(&client);
+        }
+        check_gone(&client, &gone, &mut rng);
         for (path, changes) in &overwritten {
             check_overwritten(&client, path, changes, &mut rng);
         }
@@ -298,5 +315,15 @@ fn what_clients_were_told_is_so_after_any_number_of_kills() {
         let status = client.status().unwrap();
         assert_eq!(status.health, "healthy");
         assert!(status.gaps.is_empty(), "the machine has not gone down: nothing was lost: {:?}", status.gaps);
+        assert_eq!(status.damaged, 0);
     });
+    let scrubbed = server.run(&["scrub", "--rate", "100000"]);
+    assert!(scrubbed.status == 0 && scrubbed.out().contains("no damage is known"), "{scrubbed:?}");
+    assert_eq!(server.end(Signal::SIGKILL), None);
+    let checked = frieze(&["fsck".as_ref(), server.data().as_os_str()]).output().unwrap();
+    assert!(checked.status.success(), "{checked:?}");
+    eprintln!("{}{}", scrubbed.out(), String::from_utf8_lossy(&checked.stdout));
 }
+
+/// Answers that all the loads get together between all the kills, at most; on average it is half of them.
+const ANSWERS_OF_ALL: u64 = 250_000;

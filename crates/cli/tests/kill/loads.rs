@@ -2,12 +2,13 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::ScopedJoinHandle;
+use std::time::Duration;
 
 use frieze_base::Rng;
 use nix::sys::signal::Signal;
 
-use crate::support::eventually;
 use crate::support::served::Served;
+use crate::support::{clock, eventually};
 
 /// Runs loads while the server is killed again and again.
 pub(crate) struct Loads<'scope, 'env> {
@@ -78,8 +79,16 @@ impl State {
         });
     }
 
-    /// Kills the server at random moments, sometimes while it recovers; ends the loads after the last recovery.
-    pub(crate) fn kill_again_and_again(&self, server: &mut Served, rng: &mut Rng, kills: u64, answers_max: u64) {
+    /// Kills the server at random moments, sometimes while it recovers; ends the loads after the last recovery. Tells how
+    /// long the starts took.
+    pub(crate) fn kill_again_and_again(
+        &self,
+        server: &mut Served,
+        rng: &mut Rng,
+        kills: u64,
+        answers_max: u64,
+    ) -> Starts {
+        let mut starts = Starts::default();
         for round in 0..kills {
             self.await_answers(rng.below(answers_max));
             assert_eq!(server.end(Signal::SIGKILL), None, "it ran until it was killed");
@@ -89,10 +98,32 @@ impl State {
                 std::thread::park_timeout(std::time::Duration::from_micros(rng.below(400_000)));
                 assert_eq!(server.end(Signal::SIGKILL), None, "it ran until it was killed");
             }
+            let began = clock();
             server.start_again();
+            starts.took.push(clock() - began);
+            if round % 25 == 24 {
+                eprintln!("{} kills, answers {:?}, {starts}", round + 1, self.progress());
+            }
         }
         self.await_answers(1);
         self.over.store(true, Ordering::Relaxed);
+        starts
+    }
+}
+
+/// How long starts took, from the first instruction to the line that says the server is ready.
+#[derive(Default)]
+pub(crate) struct Starts {
+    took: Vec<Duration>,
+}
+
+impl std::fmt::Display for Starts {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut took = self.took.clone();
+        took.sort_unstable();
+        let (median, last) = (took.get(took.len() / 2), took.last());
+        let ms = |took: Option<&Duration>| took.map_or(0, Duration::as_millis);
+        write!(f, "{} starts, median {} ms, longest {} ms", took.len(), ms(median), ms(last))
     }
 }
 

@@ -15,8 +15,12 @@ use rustix::time::{ClockId, clock_gettime};
 
 use served::Served;
 
-/// How long a test waits for something that takes far less on any machine.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+/// How long a test waits for something that takes far less on any machine: 60 s, or `FRIEZE_PATIENCE` seconds, for runs that
+/// take long on machines that have other things to do.
+pub(crate) fn patience() -> Duration {
+    let told = std::env::var("FRIEZE_PATIENCE").ok().and_then(|text| text.parse().ok());
+    Duration::from_secs(told.unwrap_or(60))
+}
 
 /// Time since some moment in the past.
 pub(crate) fn clock() -> Duration {
@@ -24,7 +28,7 @@ pub(crate) fn clock() -> Duration {
     Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
 }
 
-/// Looks again and again until `look` finds something, for at most [`PATIENCE`].
+/// Looks again and again until `look` finds something, for at most [`patience`].
 ///
 /// The one place where the acceptance tests let time pass: what they wait for happens in another process, whose state can
 /// only be looked at.
@@ -35,7 +39,7 @@ pub(crate) fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> 
         if let Some(found) = look() {
             return found;
         }
-        assert!(clock() - began < PATIENCE, "{what}: not within {PATIENCE:?}");
+        assert!(clock() - began < patience(), "{what}: not within {:?}", patience());
         std::thread::park_timeout(Duration::from_millis(1));
     }
 }
@@ -43,7 +47,7 @@ pub(crate) fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> 
 /// A client of `address` that rides out restarts.
 pub(crate) fn client(address: &str) -> Client {
     let server = address.parse().unwrap();
-    Client::connect(Options { server, timeout: PATIENCE, ..Options::default() }).unwrap()
+    Client::connect(Options { server, timeout: patience(), ..Options::default() }).unwrap()
 }
 
 /// A mount by a process of its own, as a user has it.
@@ -66,7 +70,7 @@ impl Mount {
         }
         let path = server.local(name);
         fs::create_dir(&path).unwrap();
-        let timeout = PATIENCE.as_secs().to_string();
+        let timeout = patience().as_secs().to_string();
         let mut command = server.command(&["mount", "--foreground", "--timeout", &timeout, name]);
         let mut process = command.stdout(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
