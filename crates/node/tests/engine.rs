@@ -12,6 +12,8 @@ mod forget;
 mod holes;
 #[path = "engine/intervals.rs"]
 mod intervals;
+#[path = "engine/metamorphic.rs"]
+mod metamorphic;
 #[path = "engine/power.rs"]
 mod power;
 #[path = "engine/races.rs"]
@@ -41,6 +43,8 @@ mod sharing;
 mod shelves;
 #[path = "engine/told.rs"]
 mod told;
+#[path = "engine/versions.rs"]
+mod versions;
 
 /// An answer and its payload.
 type Answer = (Result<Reply, Fault>, Vec<u8>);
