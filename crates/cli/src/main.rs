@@ -7,6 +7,9 @@
 //! A subcommand is a function of [`run::Run`] and its arguments from [`args`]. It parses every path and instant first,
 //! so that a wrong command line does nothing; then it goes through its paths, reporting failures one by one.
 
+// What `status` tells as JSON has more fields than the macro that writes them goes deep by default.
+#![recursion_limit = "256"]
+
 mod args;
 mod bench;
 mod change;

@@ -79,6 +79,11 @@ pub(crate) fn line(finding: &Finding) -> String {
             FindingKind::Footer => {
                 "the footer of the segment: its writes can be read, and are found without it".to_owned()
             }
+            FindingKind::Index => {
+                "the index on disk of the writes from this segment on, and a footer from which it could be \
+                 made anew: the files written to there cannot be read"
+                    .to_owned()
+            }
             _ => format!("{} of writes, and nothing tells of which files", format::size(finding.len)),
         };
         return format!("damaged: {what}; {place}{unread}");
@@ -124,6 +129,10 @@ fn words(reply: &ScrubReply) -> Vec<String> {
     if unnamed > 0 {
         lines.push(format!("{} more, too many to be remembered one by one", format::count(unnamed, "damaged place")));
     }
+    if reply.mended > 0 {
+        let pieces = format::count(reply.mended, "piece");
+        lines.push(format!("{pieces} of the index on disk had to be made anew; nothing of it is lost"));
+    }
     lines.push(match reply.damaged {
         0 => "no damage is known".to_owned(),
         places => format!("{} known", format::count(places, "damaged place")),
@@ -145,6 +154,7 @@ fn to_json(reply: &ScrubReply) -> Value {
             ScrubState::Stopped => "stopped",
             ScrubState::Finished => "finished",
         },
+        "mended": reply.mended,
         "started": stamp(reply.started),
         "started_time": time(reply.started),
         "ended": stamp(reply.ended),
@@ -175,6 +185,7 @@ pub(crate) fn finding_to_json(finding: &Finding) -> Value {
             FindingKind::SegmentHeader => "segment_header",
             FindingKind::Footer => "footer",
             FindingKind::Records => "records",
+            FindingKind::Index => "index",
         },
         "path": of_file.then(|| String::from_utf8_lossy(&finding.path)),
         "deleted": text(finding.deleted),

@@ -105,6 +105,9 @@ fn status_to_json(server: &str, status: &StatusReply, healthy: bool) -> Value {
         "resident_bytes_peak": status.resident_bytes_peak,
         "cpu_ns": status.cpu_ns,
         "damaged": status.damaged,
+        "corrupt_reads": status.corrupt_reads,
+        "scrub_due": known(status.scrub_due).map(stamp),
+        "scrub_due_time": known(status.scrub_due).map(time),
         "scrubbed": known(status.scrubbed).map(stamp),
         "scrubbed_time": known(status.scrubbed).map(time),
         "last_whole": known(status.last_whole).map(stamp),
@@ -160,8 +163,24 @@ fn status_table(server: &str, status: &StatusReply) -> Table {
         let (done, all) = (status.scrub_done_bytes, status.scrub_all_bytes);
         row("scrub", format!("under way, {} of {} looked at", format::size(done), format::size(all)));
     }
-    if status.scrubbed != 0 {
-        row("scrubbed", at(status.scrubbed));
+    let next = match status.scrub_due {
+        0 => String::new(),
+        due => format!(", the next begins by {}", format::time_of(Hlc(due))),
+    };
+    match (status.scrubbed, next.is_empty()) {
+        (0, true) => {}
+        (0, false) => row("scrubbed", format!("never{next}")),
+        (scrubbed, _) => {
+            let found = match status.damaged {
+                0 => "no damage is known".to_owned(),
+                places => format!("{} known", format::count(places, "damaged place")),
+            };
+            row("scrubbed", format!("{}, {found}{next}", at(scrubbed)));
+        }
+    }
+    if status.corrupt_reads > 0 {
+        let reads = format::count(status.corrupt_reads, "read");
+        row("refused", format!("{reads} since the start, because what is stored is damaged"));
     }
     row("files", format!("{} inodes", status.inodes));
     row(

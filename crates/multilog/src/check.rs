@@ -61,6 +61,8 @@ pub enum DamageKind {
     Footer = 4,
     /// Records that no footer names: which ones, nobody can tell.
     Records = 5,
+    /// A shelf and a footer below it: the files that it indexes cannot be read. Told by the driver, who reads shelves.
+    Index = 6,
 }
 
 /// A damaged place.

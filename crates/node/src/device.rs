@@ -18,6 +18,7 @@ use frieze_multilog::{
 };
 
 use crate::reading::{LOG, Reading};
+use crate::scrub::Noticed;
 pub(crate) use recover::{Budget, Reach, not_whole};
 
 /// Bytes moved between two looks at the checksum: stays in the second-level cache of a core.
@@ -57,6 +58,7 @@ pub(crate) struct Device {
     companion: Mutex<Vec<u8>>,
     /// What was found damaged in shelves and mended, in words.
     mended: Mutex<Vec<String>>,
+    noticed: Noticed,
 }
 
 #[derive(Default)]
@@ -244,7 +246,10 @@ impl Device {
                     target.fill(0);
                     crc32c(target)
                 }
-                Source::Data(source) => self.read_record(source, target, scratch)?,
+                Source::Data(source) => {
+                    let read = self.read_record(source, target, scratch);
+                    read.inspect_err(|fault| self.noticed.note(source.segment, fault))?
+                }
             };
             crc = if from == 0 { piece_crc } else { crc32c_combine(crc, piece_crc, piece.len.into()) };
         }
@@ -383,6 +388,11 @@ impl Device {
             self.dirty.lock().unwrap_or_else(PoisonError::into_inner).segments.insert(seal.segment);
         }
         Ok(())
+    }
+
+    /// Where readers met damage.
+    pub(crate) fn noticed(&self) -> &Noticed {
+        &self.noticed
     }
 
     /// The file of a segment, to be looked at as it lies on the medium.

@@ -138,7 +138,7 @@ fn check_engine(engine: &Engine, checkup: &mut Checkup, progress: &CheckProgress
         }
     }
     let goes_on = |_: Duration| {
-        let (_, _, done) = engine.scrub.summary();
+        let done = engine.scrub.summary().done_bytes;
         progress(done.unwrap_or(0), engine.stored_bytes());
         true
     };

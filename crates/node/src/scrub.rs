@@ -13,6 +13,10 @@
 //! ZFS and btrfs scrub: online, at low priority, progress and findings kept on disk, resumed after a restart; the list of
 //! damaged files is the operator's answer to *what did I lose*. Ours adds the instants at which the bytes show.
 
+mod kept;
+mod medium;
+mod noticed;
+mod periodic;
 mod told;
 
 use std::collections::BTreeMap;
@@ -20,27 +24,19 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use frieze_base::{Fault, MonoTime, Reason, SegmentId};
-use frieze_disk::{Disk, DiskFile, PAGE_BYTES, StateFile};
+use frieze_base::{Fault, MonoTime, SegmentId};
+use frieze_disk::{Disk, StateFile};
 use frieze_hlc::Hlc;
-use frieze_multilog::{Damage, DamageKind, SegmentBytes, Unread};
-use frieze_wire::scrub::{FindingKind, ScrubReply, ScrubState};
+use frieze_multilog::{Damage, DamageKind, Unread};
+use frieze_wire::scrub::{ScrubReply, ScrubState};
 use prost::Message;
 
+use self::kept::{FILE, FINDINGS_MAX, Kept, SLOT_BYTES, found, read_kept};
+use self::medium::{Medium, Pace};
 use crate::engine::Engine;
 
-/// File that holds what a scrub has found.
-const FILE: &str = "scrub";
-/// Damaged places that are remembered; of more it is known how many.
-const FINDINGS_MAX: usize = 500;
-/// Holds as many findings, each with the longest words of a device.
-const SLOT_BYTES: usize = 128 << 10;
-/// Longest words of a device that are kept.
-const WORDS_MAX: usize = 120;
-/// Read at once.
-const WINDOW_BYTES: usize = 1 << 20;
-/// While others are served, a scrub takes one part in this many of the time.
-const PART_WHEN_BUSY: u32 = 4;
+pub(crate) use self::noticed::Noticed;
+
 /// How often progress is put on disk, at most: a restart repeats what was read since.
 const KEEP_EVERY_NS: u64 = 10_000_000_000;
 
@@ -60,71 +56,6 @@ struct State {
     written: MonoTime,
     /// Why it could not be.
     trouble: Option<Fault>,
-}
-
-/// As it is stored.
-#[derive(Clone, PartialEq, Eq, prost::Message)]
-struct Kept {
-    #[prost(enumeration = "ScrubState", tag = "1")]
-    state: i32,
-    /// Number of the newest scrub.
-    #[prost(uint64, tag = "2")]
-    run: u64,
-    #[prost(uint64, tag = "3")]
-    started: u64,
-    #[prost(uint64, tag = "4")]
-    ended: u64,
-    /// The last segment that was looked at.
-    #[prost(uint64, tag = "5")]
-    segment: u64,
-    #[prost(uint64, tag = "6")]
-    bytes_per_s: u64,
-    #[prost(uint64, tag = "7")]
-    done_bytes: u64,
-    #[prost(uint64, tag = "8")]
-    records: u64,
-    #[prost(message, repeated, tag = "9")]
-    found: Vec<Found>,
-    /// Places found by the newest scrub that are not in `found`.
-    #[prost(uint64, tag = "10")]
-    more: u64,
-    /// The same of the one before, until the newest has finished.
-    #[prost(uint64, tag = "11")]
-    more_before: u64,
-    #[prost(uint64, tag = "12")]
-    finished: u64,
-}
-
-/// A damaged place as it is stored. Names and instants are looked up when it is told.
-#[derive(Clone, PartialEq, Eq, prost::Message)]
-struct Found {
-    #[prost(uint32, tag = "1")]
-    kind: u32,
-    #[prost(uint64, tag = "2")]
-    segment: u64,
-    #[prost(uint64, tag = "3")]
-    at: u64,
-    #[prost(uint64, tag = "4")]
-    len: u64,
-    /// 0: no record is known.
-    #[prost(uint64, tag = "5")]
-    inode: u64,
-    #[prost(uint32, tag = "6")]
-    chunk: u32,
-    /// In the chunk.
-    #[prost(uint64, tag = "7")]
-    start: u64,
-    #[prost(uint64, tag = "8")]
-    bytes: u64,
-    #[prost(uint64, tag = "9")]
-    stamp: u64,
-    /// The scrub that found it last.
-    #[prost(uint64, tag = "10")]
-    run: u64,
-    #[prost(uint64, tag = "11")]
-    found: u64,
-    #[prost(string, tag = "12")]
-    unread: String,
 }
 
 impl Scrub {
@@ -195,47 +126,28 @@ impl Scrub {
         state.trouble = done.err().map(Fault::from);
     }
 
-    /// Damaged places known; when everything was last looked at; of a scrub under way, bytes looked at.
-    pub(crate) fn summary(&self) -> (u64, Hlc, Option<u64>) {
+    /// What is told of it to everybody.
+    pub(crate) fn summary(&self) -> Summary {
         let state = self.lock();
         let kept = &state.kept;
         let running = kept.state() == ScrubState::Running;
-        let done = running.then(|| kept.done_bytes + self.within.load(Ordering::Relaxed));
-        (kept.damaged(), Hlc(kept.finished), done)
-    }
-}
-
-impl Kept {
-    fn damaged(&self) -> u64 {
-        self.found.len() as u64 + self.more.max(self.more_before)
-    }
-
-    /// Takes in a place, known or new. Where there is no room left, it is counted; one of the scrub before goes first.
-    fn add(&mut self, found: Found) {
-        let place = |found: &Found| (found.segment, found.at, found.kind);
-        if let Some(known) = self.found.iter_mut().find(|known| place(known) == place(&found)) {
-            *known = found;
-            return;
-        }
-        if self.found.len() < FINDINGS_MAX {
-            self.found.push(found);
-        } else if let Some(older) = self.found.iter_mut().find(|known| known.run < self.run) {
-            *older = found;
-            self.more_before += 1;
-        } else {
-            self.more += 1;
+        Summary {
+            damaged: kept.damaged(),
+            finished: Hlc(kept.finished),
+            done_bytes: running.then(|| kept.done_bytes + self.within.load(Ordering::Relaxed)),
         }
     }
 }
 
-fn read_kept(disk: &dyn Disk) -> Result<Option<(Kept, StateFile)>, Fault> {
-    if !disk.list()?.iter().any(|name| name == FILE) {
-        return Ok(None);
-    }
-    let file = StateFile::open_or_create_sized(disk, FILE, SLOT_BYTES)?;
-    let kept = file.read().map_or(Ok(Kept::default()), |bytes| Kept::decode(bytes.as_slice()));
-    let kept = kept.map_err(|error| Fault::new(Reason::Corrupt, format!("the {FILE} file is malformed: {error}")))?;
-    Ok(Some((kept, file)))
+/// What is known of damage, in numbers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Summary {
+    /// Damaged places known.
+    pub(crate) damaged: u64,
+    /// When everything was last looked at; zero for never.
+    pub(crate) finished: Hlc,
+    /// Of a scrub under way, bytes looked at.
+    pub(crate) done_bytes: Option<u64>,
 }
 
 impl Engine {
@@ -246,19 +158,26 @@ impl Engine {
     /// # Errors
     /// Those of the store, while it is found out what was forgotten: the next call tries again.
     pub fn scrub(&self, pause: &dyn Fn(Duration) -> bool) -> Result<(), Fault> {
-        let Some((run, _)) = self.scrub.under_way() else { return Ok(()) };
+        self.start_scrub_if_due();
+        let met = self.data.device().noticed().waits(self.clock.reading().mono);
+        if self.scrub.under_way().is_none() && !met {
+            return Ok(());
+        }
         // What was forgotten before this start is zeros in places: that has to be known first.
         if !self.reclaim.is_known() {
             self.reclaim()?;
         }
-        if !self.reclaim.is_known() {
+        if !self.reclaim.is_known() || self.look_at_what_readers_met(pause).is_err() {
             return Ok(());
         }
+        let Some((run, _)) = self.scrub.under_way() else { return Ok(()) };
         loop {
             let after = SegmentId(self.scrub.lock().kept.segment);
             let next = self.data.device().log().segment_after(after);
             let Some(segment) = next else {
-                self.finish_scrub(run);
+                if self.scrub_shelves(run, pause)? {
+                    self.finish_scrub(run);
+                }
                 return Ok(());
             };
             if self.scrub_segment(run, segment, pause).is_err() {
@@ -285,16 +204,7 @@ impl Engine {
     }
 
     fn scrub_segment(&self, run: u64, segment: SegmentId, pause: &dyn Fn(Duration) -> bool) -> Result<(), Unread> {
-        let mut hit = self.check_segment(run, segment, pause)?;
-        if hit.has_footer() && self.flush().is_ok() {
-            // It may have been handed out a moment ago and not be written yet.
-            hit = self.check_segment(run, segment, pause)?;
-        }
-        if !hit.places.is_empty() {
-            // Forgotten meanwhile, and given back: no loss.
-            let graves = self.reclaim.lock().graves_in(segment);
-            hit.places.retain(|damage| !lies_in(&graves, damage));
-        }
+        let hit = self.look_at(Some(run), segment, pause)?;
         let now = self.clock.now();
         let mut state = self.scrub.lock();
         let kept = &mut state.kept;
@@ -318,7 +228,27 @@ impl Engine {
         Ok(())
     }
 
-    fn check_segment(&self, run: u64, segment: SegmentId, pause: &dyn Fn(Duration) -> bool) -> Result<Hit, Unread> {
+    /// What is damaged in a segment, looked at twice where it may only have seemed so.
+    fn look_at(&self, run: Option<u64>, segment: SegmentId, pause: &dyn Fn(Duration) -> bool) -> Result<Hit, Unread> {
+        let mut hit = self.check_segment(run, segment, pause)?;
+        if hit.has_footer() && self.flush().is_ok() {
+            // It may have been handed out a moment ago and not be written yet.
+            hit = self.check_segment(run, segment, pause)?;
+        }
+        if !hit.places.is_empty() {
+            // Forgotten meanwhile, and given back: no loss.
+            let graves = self.reclaim.lock().graves_in(segment);
+            hit.places.retain(|damage| !lies_in(&graves, damage));
+        }
+        Ok(hit)
+    }
+
+    fn check_segment(
+        &self,
+        run: Option<u64>,
+        segment: SegmentId,
+        pause: &dyn Fn(Duration) -> bool,
+    ) -> Result<Hit, Unread> {
         let device = self.data.device();
         // Before the records are looked at: what is forgotten later is asked for again.
         let graves = self.reclaim.lock().graves_in(segment);
@@ -327,7 +257,7 @@ impl Engine {
         hit.bytes = content.end();
         match device.medium(segment) {
             Ok(file) => {
-                let mut medium = Medium::new(self, run, content.end(), &*file, pause);
+                let mut medium = Medium::new(Pace::new(self, run, pause), &*file, content.end());
                 hit.records = content.check(&graves, &mut medium, &mut |damage| hit.add(damage))?.records;
             }
             Err(fault) => {
@@ -336,6 +266,31 @@ impl Engine {
             }
         }
         Ok(hit)
+    }
+
+    /// Reads the shelves; one that is damaged is made anew. False if it was told to stop.
+    ///
+    /// # Errors
+    /// Those of the disk while one is made anew: the next call tries again.
+    fn scrub_shelves(&self, run: u64, pause: &dyn Fn(Duration) -> bool) -> Result<bool, Fault> {
+        let mut pace = Pace::new(self, Some(run), pause);
+        let mut goes_on = true;
+        let shelves = self.data.device().check_shelves(&mut |bytes| {
+            goes_on = pace.wait(bytes).is_ok();
+            goes_on
+        })?;
+        if !goes_on {
+            return Ok(false);
+        }
+        let now = self.clock.now();
+        let mut state = self.scrub.lock();
+        state.kept.mended = shelves.mended;
+        for (key, unread) in shelves.lost {
+            let (kind, segment) = (DamageKind::Index, key.first);
+            let damage = Damage { kind, segment, at: 0, len: 0, record: None, skip: 0, unread: Some(unread) };
+            state.kept.add(found(damage, run, now));
+        }
+        Ok(true)
     }
 
     fn finish_scrub(&self, run: u64) {
@@ -379,132 +334,4 @@ impl Hit {
 fn lies_in(graves: &BTreeMap<u64, u64>, damage: &Damage) -> bool {
     let grave = graves.range(..=damage.at).next_back();
     grave.is_some_and(|(_, &end)| damage.at + damage.len <= end)
-}
-
-fn found(damage: Damage, run: u64, now: Hlc) -> Found {
-    let is_data = damage.kind == DamageKind::Data;
-    let unread = damage.unread.map_or(String::new(), |fault| fault.message.chars().take(WORDS_MAX).collect());
-    let mut found = Found {
-        kind: kind_of(damage.kind) as u32,
-        segment: damage.segment.0,
-        at: damage.at,
-        len: damage.len,
-        run,
-        found: now.0,
-        unread,
-        ..Found::default()
-    };
-    if let Some(record) = damage.record {
-        found.inode = record.chunk.inode.0;
-        found.chunk = record.chunk.index;
-        found.stamp = record.stamp.0;
-        found.start = u64::from(record.offset) + u64::from(damage.skip);
-        found.bytes = if is_data { damage.len } else { record.len.into() };
-    }
-    found
-}
-
-fn kind_of(kind: DamageKind) -> FindingKind {
-    match kind {
-        DamageKind::Data => FindingKind::Data,
-        DamageKind::Header => FindingKind::Header,
-        DamageKind::SegmentHeader => FindingKind::SegmentHeader,
-        DamageKind::Footer => FindingKind::Footer,
-        DamageKind::Records => FindingKind::Records,
-    }
-}
-
-/// A segment's file as it lies on the medium, read through windows and no faster than it may be.
-struct Medium<'a> {
-    engine: &'a Engine,
-    run: u64,
-    file: &'a dyn DiskFile,
-    pause: &'a dyn Fn(Duration) -> bool,
-    /// End of the records: what lies behind is the footer, which is read beside them.
-    end: u64,
-    /// Of the records, and of the footer.
-    windows: [Window; 2],
-    /// Requests that the device had served when it was last looked.
-    served: u64,
-    /// When it went on after the last pause.
-    resumed: MonoTime,
-}
-
-/// Bytes of a file that were read.
-#[derive(Default)]
-struct Window {
-    start: u64,
-    bytes: Vec<u8>,
-}
-
-impl Window {
-    fn holds(&self, offset: u64, end: u64) -> bool {
-        self.start <= offset && end <= self.start + self.bytes.len() as u64
-    }
-
-    /// Reads what lies in the pages of these bytes.
-    fn fill(&mut self, file: &dyn DiskFile, offset: u64, end: u64) -> Result<(), Fault> {
-        self.start = offset / PAGE_BYTES * PAGE_BYTES;
-        self.bytes.resize((end.next_multiple_of(PAGE_BYTES) - self.start) as usize, 0);
-        let read = file.read_medium_at(self.start, &mut self.bytes);
-        self.bytes.truncate(*read.as_ref().unwrap_or(&0));
-        read.map(drop).map_err(Fault::from)
-    }
-}
-
-impl<'a> Medium<'a> {
-    fn new(
-        engine: &'a Engine,
-        run: u64,
-        end: u64,
-        file: &'a dyn DiskFile,
-        pause: &'a dyn Fn(Duration) -> bool,
-    ) -> Medium<'a> {
-        let served = engine.data.device().served();
-        let resumed = engine.clock.reading().mono;
-        Medium { engine, run, file, pause, end, windows: Default::default(), served, resumed }
-    }
-
-    /// Waits for as long as reading `bytes` may take, or longer while others are served.
-    fn pace(&mut self, bytes: u64) -> Result<(), Unread> {
-        // Reading it, and looking at what was read before.
-        let took = Duration::from_nanos(self.engine.clock.reading().mono.since_ns(self.resumed));
-        let rate = match self.engine.scrub.under_way() {
-            Some((run, rate)) if run == self.run => rate,
-            _ => return Err(Unread::Stop),
-        };
-        let due = Duration::from_nanos((u128::from(bytes) * 1_000_000_000 / u128::from(rate)) as u64);
-        let served = self.engine.data.device().served();
-        let busy = served != self.served;
-        self.served = served;
-        let due = if busy { due.max(took * PART_WHEN_BUSY) } else { due };
-        let goes_on = (self.pause)(due.saturating_sub(took));
-        self.resumed = self.engine.clock.reading().mono;
-        if goes_on { Ok(()) } else { Err(Unread::Stop) }
-    }
-}
-
-impl SegmentBytes for Medium<'_> {
-    fn bytes(&mut self, offset: u64, len: usize) -> Result<&[u8], Unread> {
-        let which = usize::from(offset >= self.end);
-        let end = offset + len as u64;
-        if !self.windows[which].holds(offset, end) {
-            let (file, window) = (self.file, &mut self.windows[which]);
-            let region_end = if which == 0 { self.end } else { u64::MAX };
-            let upto = (offset + WINDOW_BYTES as u64).min(region_end).max(end);
-            // Of a window with a bad sector in it, only what is asked for is read again.
-            let filled = window.fill(file, offset, upto).or_else(|_| window.fill(file, offset, end));
-            let bytes = window.bytes.len() as u64;
-            if which == 0 {
-                self.engine.scrub.within.store(offset, Ordering::Relaxed);
-            }
-            self.pace(bytes)?;
-            if let Err(fault) = filled {
-                return Err(Unread::Failed(fault));
-            }
-        }
-        let window = &self.windows[which];
-        let from = ((offset - window.start) as usize).min(window.bytes.len());
-        Ok(&window.bytes[from..window.bytes.len().min(from + len)])
-    }
 }

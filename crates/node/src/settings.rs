@@ -65,6 +65,11 @@ pub struct Settings {
     /// Bytes a second that `frieze scrub` reads at most, unless it is told another rate. Default 64 MiB. More: it is done
     /// sooner; less: others notice less of it. While others are served it takes a quarter of its time at most.
     pub scrub_bytes_per_s: u64,
+    /// How often everything stored is scrubbed where nobody asks for it: so long after the last scrub ended, at a rate at
+    /// which it takes an eighth of this time, 1 MiB/s at least. Default `"7d"`; `"0s"` for never. More: damage is found later;
+    /// less: the disk reads more.
+    #[serde(with = "duration_text")]
+    pub scrub_every: Duration,
     /// Most bytes of memory for the index of what was written when. Default 1 GiB: about 20 million writes, and more than
     /// enough for what is in use of any number. What is not is on disk and comes back when it is asked for, which costs a
     /// read of the disk or two. Files being written, what was forgotten, and a few bytes a thousand records stay in memory
@@ -103,6 +108,7 @@ impl Default for Settings {
             serve_damaged: false,
             reserve_bytes: 128 << 20,
             scrub_bytes_per_s: 64 << 20,
+            scrub_every: Duration::from_secs(7 * 86_400),
             index_bytes_max: 1 << 30,
             shelve_segments: 4,
             connections_max: 4096,
@@ -170,6 +176,9 @@ impl Settings {
         within("connections_max", self.connections_max.into(), 1, 100_000)?;
         within("flush_delay (ms)", self.flush_delay.as_millis() as u64, 1, 10_000)?;
         within("dirty_age_max (ms)", self.dirty_age_max.as_millis() as u64, 10, 600_000)?;
+        if !self.scrub_every.is_zero() {
+            within("scrub_every (s)", self.scrub_every.as_secs(), 60, 10 * 365 * 86_400)?;
+        }
         within("max_clock_offset (ms)", self.max_clock_offset.as_millis() as u64, 1, 60_000)?;
         if self.listen.is_empty() {
             return wrong("setting listen is empty: name at least one address such as 127.0.0.1:7470".to_owned());
@@ -190,11 +199,13 @@ mod duration_text {
 
     use serde::{Deserialize, Deserializer, Serializer, de::Error};
 
-    const UNITS: [(&str, u64); 4] = [("us", 1), ("ms", 1_000), ("s", 1_000_000), ("m", 60_000_000)];
+    const UNITS: [(&str, u64); 6] =
+        [("us", 1), ("ms", 1_000), ("s", 1_000_000), ("m", 60_000_000), ("h", 3_600_000_000), ("d", 86_400_000_000)];
 
     pub(super) fn serialize<S: Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
         let micros = duration.as_micros() as u64;
-        let (unit, scale) = UNITS.iter().rev().find(|unit| micros.is_multiple_of(unit.1)).unwrap_or(&UNITS[0]);
+        let fits = |unit: &&(&str, u64)| micros >= unit.1 && micros.is_multiple_of(unit.1);
+        let (unit, scale) = UNITS.iter().rev().find(fits).unwrap_or(&UNITS[2]);
         serializer.serialize_str(&format!("{}{unit}", micros / scale))
     }
 
@@ -205,7 +216,7 @@ mod duration_text {
         match (digits.parse::<u64>(), unit) {
             (Ok(count), Some((_, micros))) => Ok(Duration::from_micros(count.saturating_mul(*micros))),
             _ => Err(D::Error::custom(format!(
-                "{text:?} is not a duration: write for instance \"50ms\", \"5s\" or \"1m\""
+                "{text:?} is not a duration: write for instance \"50ms\", \"5s\", \"1m\" or \"7d\""
             ))),
         }
     }
@@ -226,7 +237,11 @@ mod tests {
         let settings = parse("dir = \"d\"\nflush_delay = \"20ms\"\ndirty_age_max = \"2s\"").expect("valid");
         assert_eq!(settings.flush_delay, Duration::from_millis(20));
         let printed = toml::to_string(&settings).expect("prints");
-        assert!(printed.contains("flush_delay = \"20ms\"") && printed.contains("dirty_age_max = \"2s\""), "{printed}");
+        for line in ["flush_delay = \"20ms\"", "dirty_age_max = \"2s\"", "scrub_every = \"7d\""] {
+            assert!(printed.contains(line), "{printed}");
+        }
+        let never = toml::to_string(&parse("dir = \"d\"\nscrub_every = \"0s\"").expect("valid")).expect("prints");
+        assert!(never.contains("scrub_every = \"0s\"") && parse(&never).is_ok(), "{never}");
     }
 
     #[test]

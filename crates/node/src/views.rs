@@ -21,6 +21,7 @@ use crate::capability::Capability;
 use crate::data::HOLE_PARTS_MAX;
 use crate::engine::{Engine, SOFTWARE, Scratch, unknown_session};
 use crate::grants::Key;
+use crate::scrub::Summary;
 use crate::seen::{Extent, Seen};
 use crate::session::Principal;
 
@@ -493,7 +494,7 @@ impl Engine {
             (gaps, identity.cluster_id(), identity.last_whole)
         });
         let failure = self.durability.failure();
-        let (damaged, scrubbed, scrub_done) = self.scrub.summary();
+        let Summary { damaged, finished, done_bytes: scrub_done } = self.scrub.summary();
         let (scrub_done_bytes, scrub_all_bytes) =
             scrub_done.map_or((0, 0), |done| (done, self.stored_bytes().max(done).max(1)));
         let (forgotten_bytes, forgotten_waiting_bytes) = self.reclaim.bytes();
@@ -540,9 +541,11 @@ impl Engine {
             forgetting_looked_at,
             forgetting_to_look_at,
             damaged,
-            scrubbed: scrubbed.0,
+            scrubbed: finished.0,
             scrub_done_bytes,
             scrub_all_bytes,
+            corrupt_reads: self.data.device().noticed().reads(),
+            scrub_due: self.scrub_due().map_or(0, |due| due.0),
         }
     }
 }

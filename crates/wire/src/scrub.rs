@@ -76,6 +76,9 @@ pub struct ScrubReply {
     /// Why findings are kept in memory only, if they are.
     #[prost(string, tag = "11")]
     pub trouble: String,
+    /// Pieces of the index on disk that this scrub found damaged and made anew: nothing is lost.
+    #[prost(uint64, tag = "12")]
+    pub mended: u64,
 }
 
 /// A damaged place.
@@ -138,4 +141,6 @@ pub enum FindingKind {
     Footer = 4,
     /// Writes, and nobody can tell which.
     Records = 5,
+    /// The index of writes from this segment on, on disk, and a footer from which it could be made anew.
+    Index = 6,
 }

@@ -14,6 +14,7 @@ use frieze_multilog::{
 
 use super::shelves::{remove_unfinished, shelf_name, shelf_of};
 use super::{Device, Dirty, SPARE, TRAILER_BYTES, segment_name, segment_of};
+use crate::scrub::Noticed;
 
 /// Reads segments for recovery.
 struct Segments<'a> {
@@ -194,6 +195,7 @@ impl Device {
             evicting: Mutex::default(),
             companion: Mutex::new(last_companion),
             mended: Mutex::default(),
+            noticed: Noticed::default(),
         };
         Ok(Recovered { device, end: report.end, newest, notes })
     }

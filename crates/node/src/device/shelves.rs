@@ -7,7 +7,7 @@
 
 use std::sync::{Arc, PoisonError};
 
-use frieze_base::{Fault, InodeId, Reason, SegmentId};
+use frieze_base::{ErrorKind, Fault, InodeId, Reason, SegmentId};
 use frieze_disk::{Disk, DiskFile};
 use frieze_hlc::Hlc;
 use frieze_multilog::{Error, Merge, MultiLog, Shelf, ShelfBuilder, ShelfKey, ShelfSource, check_shelf};
@@ -335,6 +335,36 @@ impl Device {
         Ok(damaged)
     }
 
+    /// Reads every shelf as it lies on the medium, and makes anew what is damaged. `pace` is told how many bytes were read,
+    /// and says whether to go on.
+    ///
+    /// # Errors
+    /// The disk's, where a shelf cannot be written.
+    pub(crate) fn check_shelves(&self, pace: &mut dyn FnMut(u64) -> bool) -> Result<CheckedShelves, Fault> {
+        let mut checked = CheckedShelves::default();
+        let keys: Vec<ShelfKey> = self.log().shelves().map(Shelf::key).collect();
+        for key in keys {
+            let _one = self.shelving.lock().unwrap_or_else(PoisonError::into_inner);
+            // Merged meanwhile: what it became is looked at by the next scrub.
+            let Some(file) = self.shelf_file(key) else { continue };
+            let mut medium = ShelfOnMedium { file: &*file, pace, stopped: false };
+            let found = check_shelf(&mut medium, key);
+            if medium.stopped {
+                break;
+            }
+            let Err(Error::DamagedShelf { .. } | Error::Source(_)) = found else {
+                found?;
+                continue;
+            };
+            match self.mend(key) {
+                Ok(()) => checked.mended += 1,
+                Err(fault) if fault.kind() == ErrorKind::Corrupt => checked.lost.push((key, fault)),
+                Err(fault) => return Err(fault),
+            }
+        }
+        Ok(checked)
+    }
+
     fn shelf_file(&self, key: ShelfKey) -> Option<Arc<dyn DiskFile>> {
         self.shelves.read().unwrap_or_else(PoisonError::into_inner).get(&key).cloned()
     }
@@ -342,6 +372,30 @@ impl Device {
     /// What was found damaged and mended since the last call, in words.
     pub(crate) fn take_mended(&self) -> Vec<String> {
         std::mem::take(&mut *self.mended.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// What a look at all shelves found.
+#[derive(Default)]
+pub(crate) struct CheckedShelves {
+    /// Damaged and made anew.
+    pub(crate) mended: u64,
+    /// Damaged, and their footers too.
+    pub(crate) lost: Vec<(ShelfKey, Fault)>,
+}
+
+/// A shelf's file, past the copies in memory.
+struct ShelfOnMedium<'a> {
+    file: &'a dyn DiskFile,
+    pace: &'a mut dyn FnMut(u64) -> bool,
+    stopped: bool,
+}
+
+impl ShelfSource for ShelfOnMedium<'_> {
+    fn read(&mut self, _: ShelfKey, offset: u64, into: &mut [u8]) -> Result<usize, Fault> {
+        let read = self.file.read_medium_at(offset, into)?;
+        self.stopped |= !(self.pace)(into.len() as u64);
+        if self.stopped { Err(Reason::Unavailable.into()) } else { Ok(read) }
     }
 }
 

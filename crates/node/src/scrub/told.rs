@@ -10,7 +10,7 @@ use frieze_namespace::{Cut, Inode};
 use frieze_wire::scrub::{Finding, Scrub, ScrubAction, ScrubReply, ScrubState};
 use frieze_wire::txn::Caller;
 
-use super::Found;
+use super::kept::Found;
 use crate::engine::Engine;
 use crate::seen::{Layer, Seen, parts};
 use crate::session::Principal;
@@ -58,6 +58,7 @@ impl Engine {
                 damaged: kept.damaged(),
                 findings: Vec::new(),
                 finished: kept.finished,
+                mended: kept.mended,
                 trouble: state.trouble.as_ref().map_or(String::new(), |fault| fault.message.clone()),
             };
             (reply, if with_findings { kept.found.clone() } else { Vec::new() })

@@ -14,6 +14,13 @@ pub struct LsmStore {
 const APPLIED_KEY: &[u8] = b"applied";
 /// Blocks of history kept in RAM: enough for the directories somebody is looking at, small beside the data.
 const CACHE_BYTES: u64 = 32 << 20;
+/// Versions that wait in RAM to be written into a table. Of directories made before this was set it is 64 MiB.
+const WAITING_BYTES: u64 = 16 << 20;
+/// The applied index alone: it waits no longer than the versions do, or it would hold back their journal.
+const PROGRESS_BYTES: u64 = 1 << 20;
+/// What is read again at each start, at most, beside a journal of 64 MB that is being filled: the least that the store takes.
+/// With its default, 512 MiB, a start takes some seconds for this alone.
+const JOURNALS_BYTES: u64 = 64 << 20;
 
 fn store_fault(doing: &'static str) -> impl Fn(fjall::Error) -> Fault {
     move |error| {
@@ -31,12 +38,14 @@ impl LsmStore {
         let failed = store_fault("opening");
         let database = fjall::Database::builder(directory)
             .cache_size(CACHE_BYTES)
+            .max_journaling_size(JOURNALS_BYTES)
             .manual_journal_persist(true)
             .worker_threads(1)
             .open()
             .map_err(&failed)?;
-        let versions = database.keyspace("versions", fjall::KeyspaceCreateOptions::default).map_err(&failed)?;
-        let progress = database.keyspace("progress", fjall::KeyspaceCreateOptions::default).map_err(&failed)?;
+        let waiting = |bytes: u64| move || fjall::KeyspaceCreateOptions::default().max_memtable_size(bytes);
+        let versions = database.keyspace("versions", waiting(WAITING_BYTES)).map_err(&failed)?;
+        let progress = database.keyspace("progress", waiting(PROGRESS_BYTES)).map_err(&failed)?;
         Ok(LsmStore { database, versions, progress })
     }
 }

@@ -367,3 +367,153 @@ fn writes_to_an_inode_that_never_was_and_names_of_it_are_found_by_a_checkup() {
     assert!(all.contains(&format!("there are writes to inode {inode}, which there never was")), "{all}");
     assert!(all.contains(&format!("names inode {inode}, which there is not")), "{all}");
 }
+
+/// The shelves of a machine that makes one for each segment, over files with writes in two segments.
+fn shelved(machine: &Machine) -> (Served, Vec<String>) {
+    let mut served = machine.serve();
+    for round in 0..2 {
+        for name in ["/a", "/b"] {
+            let file = match round {
+                0 => served.make(name),
+                _ => served.open(name).unwrap(),
+            };
+            served.write(&file, Some(round * 100_000), &noise(50_000, round + 7)).unwrap();
+        }
+        served.engine.close_segment();
+        served.fsync();
+        served.fsync();
+        while served.engine.shelve().unwrap() {}
+    }
+    let names = machine.disk.list().unwrap().into_iter().filter(|name| name.starts_with("shelf-")).collect();
+    (served, names)
+}
+
+#[test]
+fn a_scrub_reads_the_index_on_disk_and_makes_anew_what_is_damaged_of_it() {
+    let mut machine = Machine::new();
+    machine.settings.shelve_segments = 1;
+    let (mut served, names) = shelved(&machine);
+    let before = [served.read("/a", View::NOW).unwrap(), served.read("/b", View::NOW).unwrap()];
+    assert_eq!(served.scrub().mended, 0);
+    // Rot in a block of one, a sector of another that cannot be read.
+    machine.disk.flip_bit(&names[0], 300, 2).unwrap();
+    if let Some(other) = names.get(1) {
+        machine.disk.wear_out(other, 0..512).unwrap();
+    }
+    let reply = served.scrub();
+    assert_eq!((reply.mended, reply.damaged), (names.len() as u64, 0), "{reply:?}");
+    assert_eq!(served.engine.mended().len(), names.len());
+    let reply = served.scrub();
+    assert_eq!((reply.mended, reply.damaged), (0, 0), "{reply:?}");
+    assert!(before == [served.read("/a", View::NOW).unwrap(), served.read("/b", View::NOW).unwrap()]);
+    // With the footer of its segment gone too there is nothing to make it of: said, and it does not keep a scrub from ending.
+    let names: Vec<String> =
+        machine.disk.list().unwrap().into_iter().filter(|name| name.starts_with("shelf-")).collect();
+    machine.disk.flip_bit(&names[0], 300, 2).unwrap();
+    let len = machine.disk.open(FIRST_SEGMENT).unwrap().len().unwrap();
+    machine.disk.flip_bit(FIRST_SEGMENT, len - 200, 1).unwrap();
+    let reply = served.scrub();
+    let mut kinds: Vec<FindingKind> = reply.findings.iter().map(Finding::kind).collect();
+    kinds.sort_unstable();
+    assert_eq!((reply.mended, kinds), (0, vec![FindingKind::Footer, FindingKind::Index]), "{reply:?}");
+}
+
+#[test]
+fn what_a_reader_meets_is_looked_at_and_told_without_a_scrub() {
+    let machine = Machine::new();
+    let mut served = machine.serve();
+    served.make("/f");
+    let (file, bytes) = (served.open("/f").unwrap(), noise(100_000, 3));
+    let (stamp, _) = served.write(&file, Some(5000), &bytes).unwrap();
+    served.fsync();
+    machine.rot(&bytes, 70_000);
+    let reads = |served: &mut Served| match served.ask(Request::Status(Status {})) {
+        Ok(Reply::Status(status)) => (status.corrupt_reads, status.damaged),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(reads(&mut served), (0, 0));
+    for count in 1..=3 {
+        assert_eq!(served.read("/f", View::NOW).unwrap_err().reason, Reason::Corrupt);
+        assert_eq!(reads(&mut served), (count, 0), "nobody has looked yet");
+    }
+    // As the thread that scrubs does it, told to stop at first.
+    served.engine.scrub(&|_| false).unwrap();
+    assert_eq!(reads(&mut served).1, 0);
+    let looks = Cell::new(0);
+    let look = |_| {
+        looks.set(looks.get() + 1);
+        true
+    };
+    served.engine.scrub(&look).unwrap();
+    let reply = served.scrub_state();
+    assert_eq!((reply.state(), reply.damaged), (ScrubState::Never, 1), "{reply:?}");
+    let finding = &reply.findings[0];
+    assert_eq!(
+        (finding.kind(), &finding.path[..], finding.from),
+        (FindingKind::Data, &b"/f"[..], stamp),
+        "{finding:?}"
+    );
+    assert!(finding.start <= 75_000 && 75_000 < finding.end, "{finding:?}");
+    // Readers come back: it is not looked at again at once.
+    looks.set(0);
+    assert_eq!(served.read("/f", View::NOW).unwrap_err().reason, Reason::Corrupt);
+    served.engine.scrub(&look).unwrap();
+    assert_eq!((looks.get(), reads(&mut served)), (0, (4, 1)));
+    // Known over a restart, until a scrub has found it whole.
+    drop(served);
+    let mut served = machine.serve();
+    assert_eq!(reads(&mut served), (0, 1));
+    machine.rot(&bytes, 70_000);
+    assert_eq!(served.scrub().damaged, 0);
+}
+
+#[test]
+fn a_scrub_begins_by_itself_once_in_a_while_and_reads_slowly() {
+    let mut machine = Machine::new();
+    machine.settings.scrub_every = Duration::from_secs(3600);
+    let mut served = machine.serve();
+    served.make("/f");
+    let file = served.open("/f").unwrap();
+    for _ in 0..15 {
+        served.write(&file, Some(0), &noise(200_000, 1)).unwrap();
+    }
+    let due = |served: &mut Served| match served.ask(Request::Status(Status {})) {
+        Ok(Reply::Status(status)) => frieze_hlc::Hlc(status.scrub_due).micros(),
+        other => panic!("{other:?}"),
+    };
+    let first = due(&mut served);
+    let now = served.engine.newest().micros();
+    assert!(first > now + 3_500_000_000 && first <= now + 3_600_000_000, "{first} at {now}");
+    served.engine.scrub(&|_| true).unwrap();
+    assert_eq!(served.scrub_state().state(), ScrubState::Never);
+    machine.time.advance_us(3_601_000_000);
+    // It is told to stop after a while, and goes on with the next call.
+    served.engine.scrub(&|_| false).unwrap();
+    let reply = served.scrub_state();
+    assert_eq!((reply.state(), reply.bytes_per_s), (ScrubState::Running, 1 << 20), "{reply:?}");
+    assert_eq!(due(&mut served), 0);
+    let waited = Cell::new(Duration::ZERO);
+    let pace = |wait: Duration| {
+        waited.set(waited.get() + wait);
+        machine.time.advance_us(wait.as_micros() as u64);
+        true
+    };
+    served.engine.scrub(&pace).unwrap();
+    assert_eq!(served.scrub_state().state(), ScrubState::Finished);
+    assert!(waited.get() > Duration::from_secs(2), "{:?}", waited.get());
+    let next = due(&mut served);
+    assert!(next > first + 3_600_000_000, "{next}");
+    // Ended by somebody: the next is due as late as after one that finished.
+    machine.time.advance_us(3_700_000_000);
+    served.engine.scrub(&|_| false).unwrap();
+    served.scrub_asked(ScrubAction::Stop).unwrap();
+    served.engine.scrub(&|_| true).unwrap();
+    assert_eq!(served.scrub_state().state(), ScrubState::Stopped);
+    drop(served);
+    // And never where it is not wanted.
+    machine.settings.scrub_every = Duration::ZERO;
+    let mut served = machine.serve();
+    machine.time.advance_us(100_000_000_000);
+    served.engine.scrub(&|_| true).unwrap();
+    assert_eq!((served.scrub_state().state(), due(&mut served)), (ScrubState::Stopped, 0));
+}

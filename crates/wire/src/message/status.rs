@@ -109,6 +109,12 @@ pub struct StatusReply {
     /// See `scrub_done_bytes`; 0 if none is.
     #[prost(uint64, tag = "103")]
     pub scrub_all_bytes: u64,
+    /// Reads refused because what is stored is damaged, since the server started.
+    #[prost(uint64, tag = "104")]
+    pub corrupt_reads: u64,
+    /// When the next scrub begins by itself; 0 if none does, or one is under way.
+    #[prost(uint64, tag = "105")]
+    pub scrub_due: u64,
     /// Most bytes of memory that the index may hold.
     #[prost(uint64, tag = "40")]
     pub index_bytes_max: u64,

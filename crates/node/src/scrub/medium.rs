@@ -1,0 +1,120 @@
+//! What lies on the medium, read no faster than it may be.
+//!
+//! Guarantees: reads pass by the page cache, keep to a rate, and give way to requests.
+//! Leaves to others: what the bytes should be (`multilog`).
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use frieze_base::{Fault, MonoTime};
+use frieze_disk::{DiskFile, PAGE_BYTES};
+use frieze_multilog::{SegmentBytes, Unread};
+
+use crate::engine::Engine;
+
+/// Read at once.
+const WINDOW_BYTES: usize = 1 << 20;
+/// While others are served, a scrub takes one part in this many of the time.
+const PART_WHEN_BUSY: u32 = 4;
+
+/// Waits between reads.
+pub(super) struct Pace<'a> {
+    engine: &'a Engine,
+    /// The scrub that reads; none for a look at what a reader met.
+    run: Option<u64>,
+    pause: &'a dyn Fn(Duration) -> bool,
+    /// Requests that the device had served when it was last looked.
+    served: u64,
+    /// When it went on after the last pause.
+    resumed: MonoTime,
+}
+
+impl<'a> Pace<'a> {
+    pub(super) fn new(engine: &'a Engine, run: Option<u64>, pause: &'a dyn Fn(Duration) -> bool) -> Pace<'a> {
+        let served = engine.data.device().served();
+        let resumed = engine.clock.reading().mono;
+        Pace { engine, run, pause, served, resumed }
+    }
+
+    /// Waits for as long as reading `bytes` may take, or longer while others are served.
+    pub(super) fn wait(&mut self, bytes: u64) -> Result<(), Unread> {
+        // Reading it, and looking at what was read before.
+        let took = Duration::from_nanos(self.engine.clock.reading().mono.since_ns(self.resumed));
+        let rate = match (self.run, self.engine.scrub.under_way()) {
+            (None, _) => self.engine.settings.scrub_bytes_per_s,
+            (Some(run), Some((now, rate))) if run == now => rate,
+            _ => return Err(Unread::Stop),
+        };
+        let due = Duration::from_nanos((u128::from(bytes) * 1_000_000_000 / u128::from(rate)) as u64);
+        let served = self.engine.data.device().served();
+        let busy = served != self.served;
+        self.served = served;
+        let due = if busy { due.max(took * PART_WHEN_BUSY) } else { due };
+        let goes_on = (self.pause)(due.saturating_sub(took));
+        self.resumed = self.engine.clock.reading().mono;
+        if goes_on { Ok(()) } else { Err(Unread::Stop) }
+    }
+}
+
+/// A segment's file as it lies on the medium, read through windows.
+pub(super) struct Medium<'a> {
+    pace: Pace<'a>,
+    file: &'a dyn DiskFile,
+    /// End of the records: what lies behind is the footer, which is read beside them.
+    end: u64,
+    /// Of the records, and of the footer.
+    windows: [Window; 2],
+}
+
+/// Bytes of a file that were read.
+#[derive(Default)]
+struct Window {
+    start: u64,
+    bytes: Vec<u8>,
+}
+
+impl Window {
+    fn holds(&self, offset: u64, end: u64) -> bool {
+        self.start <= offset && end <= self.start + self.bytes.len() as u64
+    }
+
+    /// Reads what lies in the pages of these bytes.
+    fn fill(&mut self, file: &dyn DiskFile, offset: u64, end: u64) -> Result<(), Fault> {
+        self.start = offset / PAGE_BYTES * PAGE_BYTES;
+        self.bytes.resize((end.next_multiple_of(PAGE_BYTES) - self.start) as usize, 0);
+        let read = file.read_medium_at(self.start, &mut self.bytes);
+        self.bytes.truncate(*read.as_ref().unwrap_or(&0));
+        read.map(drop).map_err(Fault::from)
+    }
+}
+
+impl<'a> Medium<'a> {
+    pub(super) fn new(pace: Pace<'a>, file: &'a dyn DiskFile, end: u64) -> Medium<'a> {
+        Medium { pace, file, end, windows: Default::default() }
+    }
+}
+
+impl SegmentBytes for Medium<'_> {
+    fn bytes(&mut self, offset: u64, len: usize) -> Result<&[u8], Unread> {
+        let which = usize::from(offset >= self.end);
+        let end = offset + len as u64;
+        if !self.windows[which].holds(offset, end) {
+            let (file, window) = (self.file, &mut self.windows[which]);
+            let region_end = if which == 0 { self.end } else { u64::MAX };
+            let upto = (offset + WINDOW_BYTES as u64).min(region_end).max(end);
+            // Of a window with a bad sector in it, only what is asked for is read again.
+            let filled = window.fill(file, offset, upto).or_else(|_| window.fill(file, offset, end));
+            let bytes = window.bytes.len() as u64;
+            if which == 0 && self.pace.run.is_some() {
+                self.pace.engine.scrub.within.store(offset, Ordering::Relaxed);
+            }
+            self.pace.wait(bytes)?;
+            if let Err(fault) = filled {
+                return Err(Unread::Failed(fault));
+            }
+        }
+        let window = &self.windows[which];
+        let from = ((offset - window.start) as usize).min(window.bytes.len());
+        Ok(&window.bytes[from..window.bytes.len().min(from + len)])
+    }
+}
