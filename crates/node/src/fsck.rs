@@ -137,6 +137,15 @@ fn check_engine(engine: &Engine, checkup: &mut Checkup, progress: &CheckProgress
             false => checkup.notes.push(note.clone()),
         }
     }
+    // Before the scrub, which makes them anew.
+    match engine.data.device().damaged_shelves() {
+        Ok(damaged) => damaged.iter().for_each(|key| {
+            checkup.add(format!(
+                "the index of segments {key} is damaged: a server makes it anew from their footers when it needs it"
+            ));
+        }),
+        Err(fault) => checkup.add(format!("the index of old segments cannot be read: {}", fault.message)),
+    }
     let goes_on = |_: Duration| {
         let done = engine.scrub.summary().done_bytes;
         progress(done.unwrap_or(0), engine.stored_bytes());
@@ -145,14 +154,6 @@ fn check_engine(engine: &Engine, checkup: &mut Checkup, progress: &CheckProgress
     match engine.scrub_everything(NO_RATE, &goes_on) {
         Ok(reply) => checkup.scrub = reply,
         Err(fault) => checkup.add(format!("stored bytes could not be looked at: {}", fault.message)),
-    }
-    match engine.data.device().damaged_shelves() {
-        Ok(damaged) => damaged.iter().for_each(|key| {
-            checkup.add(format!(
-                "the index of segments {key} is damaged: a server makes it anew from their footers when it needs it"
-            ));
-        }),
-        Err(fault) => checkup.add(format!("the index of old segments cannot be read: {}", fault.message)),
     }
     let mut wrong = Vec::new();
     let mut more = 0;

@@ -24,6 +24,8 @@ use crate::views::page;
 
 /// Bytes of paths and spans in one answer: far below the largest body of a frame.
 const ANSWER_BYTES_MAX: usize = 3 << 20;
+/// Writes of one run that are looked at for one that is not forgotten.
+const LOST_MAX: usize = 256;
 /// Transactions looked at for one page of a story, whoever may see them.
 const STAMPS_MAX: usize = 20_000;
 
@@ -167,8 +169,8 @@ impl Engine {
         Ok((events, untold))
     }
 
-    /// Tells a run with its newest write at which the file had a name in the scope: it may have lost it, or been moved
-    /// away, while the session went on writing.
+    /// Tells a run with its newest write at which the file had a name in the scope that is not forgotten: it may have lost
+    /// it, or been moved away, while the session went on writing; or a snapshot keeps what it was in the middle of the run.
     fn tell_run(
         &self,
         caller: &Caller,
@@ -179,17 +181,26 @@ impl Engine {
         untold: &mut Untold,
     ) -> Result<(), Fault> {
         let mut writes = run.writes.as_slice();
+        let mut lost = 0;
         let (last, mut cut, inside) = loop {
             let Some((&(last, _), before)) = writes.split_last() else { return Ok(()) };
             let mut cut = Cut::new(self.meta.versions(), last, caller);
             let mut inside = Vec::new();
             for named in cut.names(inode)? {
-                if scope.holds(&mut cut, &named)? {
-                    inside.push(named);
+                if !scope.holds(&mut cut, &named)? {
+                    continue;
+                }
+                match [inode, named.parent].into_iter().all(|id| self.check_kept(id, Some(last)).is_ok()) {
+                    true => inside.push(named),
+                    false => untold.left_out = true,
                 }
             }
             if !inside.is_empty() {
                 break (last, cut, inside);
+            }
+            lost += usize::from(untold.left_out);
+            if lost > LOST_MAX {
+                return Ok(());
             }
             writes = before;
         };
@@ -197,10 +208,6 @@ impl Engine {
         let may_read = cut.allows(inode, frieze_namespace::MAY_READ)?;
         let spans = apart(writes.iter().map(|(_, span)| *span).collect());
         for named in inside {
-            if [inode, named.parent].into_iter().any(|id| self.check_kept(id, Some(last)).is_err()) {
-                untold.left_out = true;
-                continue;
-            }
             let Some(side) = self.side(&mut cut, Some(&named), inode, Some(&version), &mut untold.hidden)? else {
                 continue;
             };

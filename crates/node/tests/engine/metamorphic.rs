@@ -13,8 +13,11 @@ use frieze_wire::txn::{DeleteSnapshot, Link, MakeSnapshot};
 
 use super::*;
 
+type Way = fn(&mut Settings);
+type Event = fn(&mut Machine, Served) -> Served;
+
 /// How a server keeps things. All of them have the same answers.
-const WAYS: &[(&str, fn(&mut Settings))] = &[
+const WAYS: &[(&str, Way)] = &[
     ("all of the index in memory, no shelf", |settings| settings.shelve_segments = 1000),
     ("little memory, a shelf for each segment", |settings| {
         (settings.index_bytes_max, settings.shelve_segments) = (64 << 10, 1);
@@ -25,7 +28,7 @@ const WAYS: &[(&str, fn(&mut Settings))] = &[
 ];
 
 /// What happens to a server between two questions, and changes no answer.
-const EVENTS: &[(&str, fn(&mut Machine, Served) -> Served)] = &[
+const EVENTS: &[(&str, Event)] = &[
     ("asked once more", |_, served| served),
     ("stopped and started", |machine, served| {
         served.engine.stop().unwrap();
@@ -82,7 +85,7 @@ pub(crate) struct History {
 
 impl History {
     /// A machine of this way, and a server on it with the history of a seed.
-    pub(crate) fn live(seed: u64, set: fn(&mut Settings), forgets: bool) -> (Machine, Served, History) {
+    pub(crate) fn live(seed: u64, set: Way, forgets: bool) -> (Machine, Served, History) {
         let mut machine = Machine::new();
         set(&mut machine.settings);
         machine.settings.session_timeout = std::time::Duration::from_secs(100_000);
