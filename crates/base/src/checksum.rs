@@ -33,6 +33,21 @@ pub fn crc32c_combine(crc_a: u32, crc_b: u32, len_b: u64) -> u32 {
     shifted ^ crc_b
 }
 
+/// The CRC32C of `len` zero bytes, without looking at any.
+pub fn crc32c_zeros(len: u64) -> u32 {
+    let one = crc32c(&[0]);
+    let (mut crc, mut done) = (0, 0);
+    for bit in (0..u64::BITS - len.leading_zeros()).rev() {
+        crc = crc32c_combine(crc, crc, done);
+        done *= 2;
+        if len >> bit & 1 == 1 {
+            crc = crc32c_combine(crc, one, 1);
+            done += 1;
+        }
+    }
+    crc
+}
+
 static SHIFTS: OnceLock<Vec<Shift>> = OnceLock::new();
 
 /// What appending 2^k zero bytes does to a checksum. That is linear over the bits of the checksum, so a table for each of
@@ -109,6 +124,13 @@ mod tests {
         for cut in [0, 1, 4096, 65_537, 100_000] {
             let (a, b) = whole.split_at(cut);
             assert_eq!(crc32c_combine(crc32c(a), crc32c(b), b.len() as u64), crc32c(&whole), "cut at {cut}");
+        }
+    }
+
+    #[test]
+    fn the_checksum_of_zeros_is_that_of_zeros() {
+        for len in [0usize, 1, 2, 3, 4095, 4096, 100_001, 1 << 20] {
+            assert_eq!(crc32c_zeros(len as u64), crc32c(&vec![0; len]), "{len}");
         }
     }
 

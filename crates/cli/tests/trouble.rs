@@ -8,11 +8,14 @@ mod support;
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Read, Write};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use frieze_base::{ByteRange, Reason};
+use frieze_client::{CreateMode, Target};
 use support::served::Served;
 use support::{Mount, eventually, is_installed};
 
@@ -235,4 +238,50 @@ fn a_restore_over_a_directory_in_use_leaves_its_users_their_files() {
     let output = shell.wait_with_output().unwrap();
     assert_eq!(String::from_utf8(output.stdout).unwrap(), "gone\nkept\n");
     assert_eq!(read(one.path("d/new")), "mine\n");
+}
+
+#[test]
+fn a_large_read_of_damaged_bytes_says_what_is_damaged() {
+    let data = tempfile::tempdir().unwrap();
+    let server = Served::on(data.path(), "", "127.0.0.1:0");
+    let by_tcp = server.addresses.iter().find(|address| !address.starts_with("unix:")).unwrap();
+    let client = support::client(by_tcp);
+    let file = client.fs().create(&Target::path("/film"), 0o644, CreateMode::Exclusive).unwrap();
+    let bytes = support::scrambled(5, 3 << 20);
+    file.write_at(0, &bytes).unwrap();
+    file.sync().unwrap();
+    let mut read = vec![0; bytes.len()];
+    assert_eq!(file.read_at(0, &mut read).unwrap(), bytes.len());
+    assert!(read == bytes);
+
+    // A byte in the middle of the second mebibyte, under the running server.
+    let at = (1 << 20) + 700_000;
+    let needle = &bytes[at..at + 64];
+    let segment = fs::read_dir(data.path()).unwrap().map(|entry| entry.unwrap().path()).find_map(|path| {
+        let stored = path.is_file().then(|| fs::read(&path).unwrap())?;
+        let found = stored.windows(64).position(|window| window == needle)?;
+        Some((path, found))
+    });
+    let (segment, found) = segment.unwrap();
+    let stored = OpenOptions::new().write(true).open(segment).unwrap();
+    stored.write_all_at(&[needle[0] ^ 1], found as u64).unwrap();
+
+    let refused = |result: Result<usize, frieze_client::Error>| match result {
+        Err(frieze_client::Error::Refused(fault)) => fault,
+        other => panic!("{other:?}"),
+    };
+    // As a piece of several, as one request, and as a stream.
+    for range in [0..3 << 20, 1 << 20..2 << 20] {
+        let fault = refused(file.read_at(range.start, &mut read[..(range.end - range.start) as usize]));
+        assert_eq!(fault.reason, Reason::Corrupt, "{fault}");
+        assert!(fault.message.contains("fails its checksum"), "{fault}");
+    }
+    let mut seen = 0;
+    let streamed = file.read_stream(ByteRange::new(0, 3 << 20), 4, |piece| {
+        assert!(piece == &bytes[seen..seen + piece.len()], "what is handed over is sound");
+        seen += piece.len();
+        Ok::<(), frieze_client::Error>(())
+    });
+    assert_eq!((streamed.unwrap_err().to_string().contains("fails its checksum"), seen), (true, 1 << 20));
+    assert_eq!(file.read_at(2 << 20, &mut read[..1 << 20]).unwrap(), 1 << 20, "the rest is there");
 }

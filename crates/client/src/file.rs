@@ -109,13 +109,13 @@ impl File {
     pub fn read_at(&self, offset: u64, into: &mut [u8]) -> Result<usize, Error> {
         self.must_read()?;
         check_range(offset, into.len() as u64)?;
-        if into.len() > REQUEST_BYTES {
+        if into.len() >= WIDE_BYTES {
             return self.read_at_wide(offset, into);
         }
         let mut filled = 0;
         while filled < into.len() {
             let rest = &mut into[filled..];
-            let ask = self.ask_read(offset + filled as u64, rest.len());
+            let ask = self.ask_read(offset + filled as u64, rest.len(), false);
             let (reply, count) = match self.shared.ask(&ask, rest)? {
                 (Reply::Read(reply), count) => (reply, count),
                 (other, _) => return Err(self.shared.unexpected("file content", &other)),
@@ -128,8 +128,9 @@ impl File {
         Ok(filled)
     }
 
-    pub(crate) fn ask_read(&self, offset: u64, len: usize) -> Ask<'static> {
-        let read = Read { capability: self.capability.clone(), offset, len: len as u32 };
+    /// `in_steps`: the answer may begin before all of it is verified, and end in the middle if that fails.
+    pub(crate) fn ask_read(&self, offset: u64, len: usize, in_steps: bool) -> Ask<'static> {
+        let read = Read { capability: self.capability.clone(), offset, len: len as u32, in_steps };
         self.ask(Request::Read(read), Seq(0), &[])
     }
 
@@ -473,6 +474,8 @@ fn empty_set_attr() -> SetAttr {
 /// Bytes of one request of a stream: large enough that the cost of a call is lost in that of its bytes (1 MiB at 5 GB/s
 /// is 200 us), small enough that buffers stay in the cache.
 pub(crate) const REQUEST_BYTES: usize = 1 << 20;
+/// A read of so much is worth an answer that comes while it is read.
+const WIDE_BYTES: usize = 256 << 10;
 /// Number of the last chunk of the largest file.
 const CHUNK_MAX: u32 = u32::MAX - 1;
 /// How often a write asks for its grant again before it believes that it may not.

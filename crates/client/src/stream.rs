@@ -38,7 +38,7 @@ impl File {
         check_range(range.start(), range.len())?;
         // One buffer for all pieces stays in the cache.
         let mut buffer = vec![0; REQUEST_BYTES.min(range.len() as usize)];
-        self.read_pieces(range, depth, |connection, _, len| {
+        self.read_pieces(range, false, depth, |connection, _, len| {
             connection.take_payload(&mut buffer[..len]).map_err(Failure::Ours)?;
             sink(&buffer[..len]).map_err(Failure::Theirs)
         })
@@ -47,58 +47,62 @@ impl File {
     /// A large read, straight into `into`.
     pub(crate) fn read_at_wide(&self, offset: u64, into: &mut [u8]) -> Result<usize, Error> {
         let range = ByteRange::new(offset, offset + into.len() as u64);
-        let count = self.read_pieces::<Error>(range, DEPTH, |connection, at, len| {
+        // Up to 1 MiB is one request, so that it is one state of the file.
+        let is_one = into.len() <= REQUEST_BYTES;
+        let count = self.read_pieces::<Error>(range, is_one, DEPTH, |connection, at, len| {
             let start = (at - offset) as usize;
             connection.take_payload(&mut into[start..start + len]).map_err(Failure::Ours)
         })?;
         Ok(count as usize)
     }
 
-    /// Reads a range piece by piece in order; `take` receives the payload of each from the connection.
+    /// Reads a range piece by piece in order, or as one; `take` receives the payload of each from the connection.
     fn read_pieces<E: From<Error>>(
         &self,
         range: ByteRange,
+        is_one: bool,
         depth: usize,
         mut take: impl FnMut(&mut Connection, u64, usize) -> Result<(), Failure<E>>,
     ) -> Result<u64, E> {
         let depth = depth.clamp(1, DEPTH_MAX);
         let mut patience = self.shared.patience();
-        let mut done = range.start();
+        let mut run = ReadRun { done: range.start(), end: range.end(), is_one, depth, in_steps: true };
         loop {
             let mut place = self.shared.take(&patience)?;
-            match self.read_on(&mut place, &mut patience, &mut done, range.end(), depth, &mut take) {
+            match self.read_on(&mut place, &mut patience, &mut run, &mut take) {
                 Ok(()) => {
                     place.give_back();
-                    return Ok(done - range.start());
+                    return Ok(run.done - range.start());
                 }
                 Err(Failure::Theirs(error)) => return Err(error),
                 Err(Failure::Ours(error)) if is_worth_repeating(&error) => {
                     self.shared.bury(place);
                     patience.wait(&self.shared, error)?;
+                    // It may have ended for what was found damaged: asked so, the server says what.
+                    run.in_steps = false;
                 }
                 Err(Failure::Ours(error)) => return Err(error.into()),
             }
         }
     }
 
-    /// Reads on over one connection until the end or a failure; `done` tells how far it came.
+    /// Reads on over one connection until the end or a failure; `run.done` tells how far it came.
     fn read_on<E>(
         &self,
         place: &mut Place<'_>,
         patience: &mut Patience,
-        done: &mut u64,
-        end: u64,
-        depth: usize,
+        run: &mut ReadRun,
         take: &mut impl FnMut(&mut Connection, u64, usize) -> Result<(), Failure<E>>,
     ) -> Result<(), Failure<E>> {
         let shared = &self.shared;
         let connection = shared.opened(place, patience).map_err(Failure::Ours)?;
-        let mut next = *done;
-        let mut flight: VecDeque<(u64, u64, usize)> = VecDeque::with_capacity(depth);
+        let mut next = run.done;
+        let mut flight: VecDeque<(u64, u64, usize)> = VecDeque::with_capacity(run.depth);
         loop {
-            while flight.len() < depth && next < end {
-                let len = piece_len(next, end - next);
-                let id = shared.send(connection, &self.ask_read(next, len)).map_err(Failure::Ours)?;
+            while flight.len() < run.depth && next < run.end {
+                let left = run.end - next;
+                let len = if run.is_one { left as usize } else { piece_len(next, left) };
+                let id = shared.send(connection, &self.ask_read(next, len, run.in_steps)).map_err(Failure::Ours)?;
                 flight.push_back((id, next, len));
                 next += len as u64;
             }
@@ -114,7 +118,7 @@ impl File {
                 return Err(Failure::Ours(Error::Protocol { server: shared.server(), asked, found }));
             }
             take(connection, at, count)?;
-            *done = at + count as u64;
+            run.done = at + count as u64;
             patience.renew(shared);
             connection.set_limit(patience.left());
             if count < len {
@@ -126,7 +130,7 @@ impl File {
                 if reply.end_of_file || count == 0 {
                     return Ok(());
                 }
-                next = *done;
+                next = run.done;
             }
         }
     }
@@ -218,6 +222,18 @@ impl File {
         }
         run.finish()
     }
+}
+
+/// A range that is being read.
+struct ReadRun {
+    /// Everything before it has been handed over.
+    done: u64,
+    end: u64,
+    /// It is one request.
+    is_one: bool,
+    depth: usize,
+    /// Answers may come before they are verified as a whole.
+    in_steps: bool,
 }
 
 /// A run of writes in flight on one connection.

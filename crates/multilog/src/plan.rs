@@ -18,6 +18,23 @@ pub struct Piece {
     pub source: Source,
 }
 
+impl Piece {
+    /// First byte behind it.
+    pub fn end(&self) -> u64 {
+        self.at + u64::from(self.len)
+    }
+
+    /// The part of it within `start..end`, which it overlaps.
+    pub fn part(&self, start: u64, end: u64) -> Piece {
+        let (from, to) = (self.at.max(start), self.end().min(end));
+        let source = match self.source {
+            Source::Data(stored) => Source::Data(Stored { skip: stored.skip + (from - self.at) as u32, ..stored }),
+            zeros => zeros,
+        };
+        Piece { at: from, len: (to - from) as u32, source }
+    }
+}
+
 /// Where the bytes of a piece come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {

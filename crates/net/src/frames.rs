@@ -278,7 +278,12 @@ impl FrameReader {
             self.start += count;
             return Ok(count);
         }
-        receive(&self.stream, &self.limits, &mut self.began, into)
+        // Of a small payload the sender is done before anybody could be in its way.
+        let large = |left: usize| if left >= LARGE_BYTES { left } else { 0 };
+        self.stream.expect(large(into.len()));
+        let received = receive(&self.stream, &self.limits, &mut self.began, into);
+        self.stream.expect(large(into.len() - received.as_ref().map_or(into.len(), |count| *count)));
+        received
     }
 
     fn skip_payload(&mut self) -> Result<(), Error> {
@@ -381,6 +386,42 @@ impl FrameWriter {
         drop(turn);
         // What was posted while this frame held the turn found it taken: it is sent here.
         let sent = sent.and_then(|()| self.send_left());
+        if sent.is_err() {
+            self.0.stream.shutdown();
+        }
+        sent
+    }
+
+    /// Sends a frame whose payload of `len` bytes, with checksum `crc`, is not in memory as a whole: `fill` brings it piece
+    /// by piece. What is small is still in the cache of the core when it is sent, and the peer takes it while the next is
+    /// read. Other frames wait meanwhile.
+    ///
+    /// # Errors
+    /// As [`FrameWriter::send`], and what `fill` fails with. The connection is shut down then.
+    ///
+    /// # Panics
+    /// If `fill` brings more bytes than it promised, or fewer without failing.
+    pub fn send_in_steps<E: From<Error>>(
+        &self,
+        header: FrameHeader,
+        body: &[u8],
+        (len, crc): (usize, u32),
+        fill: impl FnOnce(&mut dyn FnMut(&[u8]) -> Result<(), Error>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let turn = lock(&self.0.turn);
+        let header = filled(header, body, len, crc).encode();
+        let (mut left, mut head) = (len, Some([header.as_slice(), body]));
+        let mut step = |bytes: &[u8]| -> Result<(), Error> {
+            assert!(bytes.len() <= left, "more than the {len} bytes that were promised");
+            left -= bytes.len();
+            let [header, body] = head.take().unwrap_or_default();
+            let more = if left > 0 { SendFlags::MORE } else { SendFlags::empty() };
+            self.send_pieces(&mut [IoSlice::new(header), IoSlice::new(body), IoSlice::new(bytes)], more)
+        };
+        let sent = self.send_posted().map_err(E::from).and_then(|()| fill(&mut step));
+        assert!(sent.is_err() || left == 0, "{left} of {len} bytes are missing");
+        drop(turn);
+        let sent = sent.and_then(|()| Ok(self.send_left()?));
         if sent.is_err() {
             self.0.stream.shutdown();
         }
@@ -544,14 +585,18 @@ impl FrameWriter {
     }
 
     /// Sends all pieces, waiting for the peer up to the limit.
-    fn send_all(&self, mut pieces: &mut [IoSlice<'_>]) -> Result<(), Error> {
+    fn send_all(&self, pieces: &mut [IoSlice<'_>]) -> Result<(), Error> {
+        self.send_pieces(pieces, SendFlags::empty())
+    }
+
+    fn send_pieces(&self, mut pieces: &mut [IoSlice<'_>], flags: SendFlags) -> Result<(), Error> {
         let stream = &self.0.stream;
         let mut began = None;
         IoSlice::advance_slices(&mut pieces, 0); // drops empty pieces in front
         while !pieces.is_empty() {
             // The system takes at most 1,024 pieces at once (IOV_MAX).
             let some = &pieces[..pieces.len().min(1024)];
-            match stream.send(some, SendFlags::empty()) {
+            match stream.send(some, flags) {
                 Ok(count) => IoSlice::advance_slices(&mut pieces, count),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 Err(source) => return Err(broken(stream, "sending", source)),
@@ -601,6 +646,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 const BUFFER_BYTES: usize = 64 << 10;
 /// Header, body and a payload of 8 KiB come in with one receive; of a larger payload at most this much is copied twice.
 const LARGE_LOOK_BYTES: usize = 16 << 10;
+/// From here on it is worth two system calls to be woken less often.
+const LARGE_BYTES: usize = 128 << 10;
 /// Step in which a buffer grows as promised bytes arrive.
 const GROW_BYTES: usize = 256 << 10;
 /// Posted bytes that may wait for a peer before it is given up.

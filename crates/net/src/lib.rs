@@ -12,6 +12,7 @@ mod error;
 mod frames;
 mod key;
 mod listener;
+mod low_water;
 mod mono;
 mod proof;
 mod stream;

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-use frieze_base::{Fault, InodeId, Reason, SegmentId, crc32c, crc32c_combine};
+use frieze_base::{Fault, InodeId, Reason, SegmentId, crc32c, crc32c_combine, crc32c_zeros};
 use frieze_disk::{Disk, DiskFile};
 use frieze_multilog::{
     Grave, LogPosition, MultiLog, Piece, RECORD_HEADER_BYTES, RecordMeta, Seal, ShelfKey, Source, Stored,
@@ -254,6 +254,38 @@ impl Device {
             crc = if from == 0 { piece_crc } else { crc32c_combine(crc, piece_crc, piece.len.into()) };
         }
         Ok(crc)
+    }
+
+    /// The CRC32C of all bytes of `pieces`, made of the checksums that are stored, without a look at the bytes. `None` where
+    /// a piece begins or ends within a block.
+    ///
+    /// # Errors
+    /// The disk's; `Corrupt` if a segment is cut short.
+    pub(crate) fn stored_crc(&self, pieces: &[Piece]) -> Result<Option<u32>, Fault> {
+        let mut crc = 0;
+        let mut bytes = Vec::new();
+        for piece in pieces {
+            let stored = match &piece.source {
+                Source::Hole | Source::Punched => {
+                    crc = crc32c_combine(crc, crc32c_zeros(piece.len.into()), piece.len.into());
+                    continue;
+                }
+                Source::Data(stored) => stored,
+            };
+            let (block, upto) = (stored.block_bytes, stored.skip + piece.len);
+            if stored.skip % block != 0 || upto % block != 0 && upto != stored.record_len {
+                return Ok(None);
+            }
+            let (first, last) = (stored.skip / block, upto.div_ceil(block));
+            bytes.resize(4 * (last - first) as usize, 0);
+            let offset = stored.crcs_offset + 4 * u64::from(first);
+            read_exactly(&*self.file(stored.segment)?, stored.segment, offset, &mut bytes)?;
+            for (index, of_block) in (first..last).zip(bytes.as_chunks().0) {
+                let len = (upto - index * block).min(block);
+                crc = crc32c_combine(crc, u32::from_le_bytes(*of_block), len.into());
+            }
+        }
+        Ok(Some(crc))
     }
 
     /// Reads `out.len()` bytes of one record from `source.skip` on, whole blocks verified.

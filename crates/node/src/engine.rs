@@ -31,6 +31,7 @@ use crate::reclaim::Reclaim;
 use crate::scrub::Scrub;
 use crate::session::{Conn, KeyRight, Principal, Sessions};
 use crate::settings::Settings;
+use crate::steps::{Steps, Unread};
 use crate::store::VersionStore;
 
 /// What the simulator replaces.
@@ -72,6 +73,19 @@ pub struct ProcessStats {
 pub trait Responder: Send + Sync {
     /// Sends the answer to `request`. `payload_crc` is the CRC32C of `payload`.
     fn respond(&self, request: &FrameHeader, result: Result<Reply, Fault>, payload: &[u8], payload_crc: u32);
+
+    /// Sends an answer whose payload `steps` brings piece by piece. If that fails half-way the connection ends.
+    fn respond_in_steps(&self, request: &FrameHeader, reply: Reply, steps: &mut Steps<'_>) {
+        let mut payload = Vec::with_capacity(steps.len);
+        let brought = steps.bring(&mut |bytes| {
+            payload.extend_from_slice(bytes);
+            Ok(())
+        });
+        match brought {
+            Ok(()) => self.respond(request, Ok(reply), &payload, steps.crc),
+            Err(fault) => self.respond(request, Err(fault), &[], 0),
+        }
+    }
 }
 
 /// Buffers of one connection, used again for every request.
@@ -84,6 +98,10 @@ pub struct Scratch {
     pub(crate) pieces: Vec<frieze_multilog::Piece>,
     /// What the request may let its session cache.
     pub(crate) asking: Asking,
+    /// The answer may go out before all of it is read.
+    pub(crate) may_step: bool,
+    /// The payload is still to be read, as `pieces` say.
+    pub(crate) unread: Option<Unread>,
 }
 
 /// The server.
@@ -158,6 +176,9 @@ impl Engine {
         let ungated = tells_of_now && gate.is_none();
         let responder = gate.as_ref().unwrap_or(responder);
         scratch.asking = Asking::of(header, reads);
+        // An answer that has to wait for others is kept whole.
+        scratch.may_step = ungated && matches!(&body.request, Some(Request::Read(ask)) if ask.in_steps);
+        scratch.unread = None;
         let answer = match body.request {
             Some(Request::Hello(hello)) => conn.hello(hello, self.greeting()).map(Reply::Hello),
             Some(Request::Prove(prove)) => conn.prove(&prove, &self.keys, self.greeting()).map(Reply::Hello),
@@ -174,11 +195,22 @@ impl Engine {
             )),
         };
         let header = FrameHeader { holds: scratch.asking.holds, ..*header };
+        let late = self.late_gate(&header, responder).filter(|_| ungated);
+        let answer = match (answer, scratch.unread.take()) {
+            (Ok(reply), Some(unread)) => {
+                let mut steps = Steps::of(self.data.device(), unread, scratch);
+                return match late {
+                    Some(gate) => gate.respond_in_steps(&header, reply, &mut steps),
+                    None => responder.respond_in_steps(&header, reply, &mut steps),
+                };
+            }
+            (answer, _) => answer,
+        };
         let (payload, crc): (&[u8], u32) = match &answer {
             Ok(Reply::Read(_)) => (&scratch.payload, scratch.payload_crc),
             _ => (&[], 0),
         };
-        match self.late_gate(&header, responder).filter(|_| ungated) {
+        match late {
             Some(gate) => gate.respond(&header, answer, payload, crc),
             None => responder.respond(&header, answer, payload, crc),
         }

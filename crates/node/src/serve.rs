@@ -31,6 +31,7 @@ use crate::engine::{Engine, ProcessStats, Responder, Scratch, Seams};
 use crate::fsck::STORE_DIRECTORY;
 use crate::session::{Conn, KeyRight};
 use crate::settings::{KeySettings, Settings};
+use crate::steps::Steps;
 use crate::store::LsmStore;
 
 /// Stack of a connection's thread: the deepest request (a listing of the past) uses a quarter of it.
@@ -362,13 +363,9 @@ struct Answers {
     epoch: ChainEpoch,
 }
 
-impl Responder for Answers {
-    fn respond(&self, request: &FrameHeader, result: Result<Reply, Fault>, payload: &[u8], payload_crc: u32) {
-        let (kind, body) = match result {
-            Ok(reply) => (FrameKind::Reply, ReplyBody { reply: Some(reply) }.encode_to_vec()),
-            Err(fault) => (FrameKind::Refusal, Refusal::from(fault).encode_to_vec()),
-        };
-        let header = FrameHeader {
+impl Answers {
+    fn header(&self, request: &FrameHeader, kind: FrameKind) -> FrameHeader {
+        FrameHeader {
             request_id: request.request_id,
             session: request.session,
             seq: request.seq,
@@ -377,7 +374,17 @@ impl Responder for Answers {
             // What the engine put in place of the question.
             holds: request.holds,
             ..FrameHeader::of(kind)
+        }
+    }
+}
+
+impl Responder for Answers {
+    fn respond(&self, request: &FrameHeader, result: Result<Reply, Fault>, payload: &[u8], payload_crc: u32) {
+        let (kind, body) = match result {
+            Ok(reply) => (FrameKind::Reply, ReplyBody { reply: Some(reply) }.encode_to_vec()),
+            Err(fault) => (FrameKind::Refusal, Refusal::from(fault).encode_to_vec()),
         };
+        let header = self.header(request, kind);
         let sent = if payload.is_empty() {
             self.writer.post(header, &body)
         } else {
@@ -385,6 +392,17 @@ impl Responder for Answers {
         };
         if let Err(fault) = sent {
             debug!("an answer was not delivered: {fault}");
+        }
+    }
+
+    fn respond_in_steps(&self, request: &FrameHeader, reply: Reply, steps: &mut Steps<'_>) {
+        let body = ReplyBody { reply: Some(reply) }.encode_to_vec();
+        let header = self.header(request, FrameKind::Reply);
+        let sent = self.writer.send_in_steps(header, &body, (steps.len, steps.crc), |step| {
+            steps.bring(&mut |bytes| step(bytes).map_err(Fault::from))
+        });
+        if let Err(fault) = sent {
+            debug!("an answer was not delivered whole: {fault}");
         }
     }
 }

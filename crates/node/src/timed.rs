@@ -290,7 +290,7 @@ impl Engine {
         out: &mut Vec<u8>,
     ) -> Result<(), Fault> {
         if start < end {
-            let ask = Read { capability: Vec::new(), offset: start, len: (end - start) as u32 };
+            let ask = Read { capability: Vec::new(), offset: start, len: (end - start) as u32, in_steps: false };
             self.read_seen(seen, &ask, scratch)?;
             out.extend_from_slice(&scratch.payload);
         }

@@ -24,6 +24,7 @@ use crate::grants::Key;
 use crate::scrub::Summary;
 use crate::seen::{Extent, Seen};
 use crate::session::Principal;
+use crate::steps::{STEP_BYTES, Unread};
 
 /// Entries of a listing and versions of a log in one answer, unless the client asks for fewer.
 const PAGE: usize = 1000;
@@ -316,7 +317,8 @@ impl Engine {
         Ok(OpenReply { attr, capability: self.mint.seal(&capability), answered })
     }
 
-    /// Reads into `scratch.payload`; returns the reply and the CRC32C of the bytes.
+    /// Reads into `scratch.payload`; returns the reply and the CRC32C of the bytes. If the answer may go out in steps, what
+    /// is to be read is left in `scratch.unread` instead.
     pub(crate) fn read(
         &self,
         session: SessionId,
@@ -375,6 +377,12 @@ impl Engine {
         look.plan(seen, &sources, ByteRange::new(start, end), &mut scratch.pieces)?;
         drop(look);
         let len = (end - start) as usize;
+        if scratch.may_step && len >= 2 * STEP_BYTES {
+            scratch.unread = self.data.device().stored_crc(&scratch.pieces)?.map(|crc| Unread { start, len, crc });
+            if scratch.unread.is_some() {
+                return Ok((asked_end >= size, 0));
+            }
+        }
         if scratch.payload.len() < len {
             scratch.payload.resize(len, 0);
         }

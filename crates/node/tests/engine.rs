@@ -41,6 +41,8 @@ use frieze_wire::txn::{Caller, Make, MakeKind, Op, OpenSession, Remove, Rename, 
 mod sharing;
 #[path = "engine/shelves.rs"]
 mod shelves;
+#[path = "engine/steps.rs"]
+mod steps;
 #[path = "engine/told.rs"]
 mod told;
 #[path = "engine/versions.rs"]
@@ -226,7 +228,7 @@ impl Served {
         self.open_session();
         let open = Open { target: Target::path(path), view, read: true, write: false, made_at: 0 };
         let Reply::Open(open) = self.ask(Request::Open(open))? else { panic!("no open file") };
-        let read = Read { capability: open.capability, offset: 0, len: 1 << 20 };
+        let read = Read { capability: open.capability, offset: 0, len: 1 << 20, in_steps: false };
         let id = self.send(Request::Read(read), &[], 0);
         let (reply, payload) = self.answer(id).expect("answered at once");
         reply.map(|_| payload)
@@ -473,7 +475,7 @@ fn rights_are_those_of_the_proven_user_and_sessions_are_their_owners() {
     assert_eq!(root.read("/secret", View::NOW).unwrap_err().reason, Reason::AccessDenied);
     // With the other's session and capability: not without being its owner.
     root.session = session;
-    let stolen = Read { capability: file, offset: 0, len: 10 };
+    let stolen = Read { capability: file, offset: 0, len: 10, in_steps: false };
     let id = root.send(Request::Read(stolen), &[], 0);
     assert_eq!(root.answer(id).unwrap().0.unwrap_err().reason, Reason::UnknownSession);
 }

@@ -141,14 +141,18 @@ impl Auditor {
         let mut offset = 0;
         // A file with a far write is mostly hole: both its ends are looked at.
         if size > WHOLE_BYTES {
-            let ask =
-                Read { capability: handle.capability.clone(), offset: size - WHOLE_BYTES, len: WHOLE_BYTES as u32 };
+            let ask = Read {
+                capability: handle.capability.clone(),
+                offset: size - WHOLE_BYTES,
+                len: WHOLE_BYTES as u32,
+                in_steps: true,
+            };
             if self.ask(witness, Request::Read(ask), Some(handle.clone()))?.is_none() {
                 return Ok(false);
             }
         }
         while offset <= size.min(WHOLE_BYTES) {
-            let ask = Read { capability: handle.capability.clone(), offset, len: STEP_BYTES };
+            let ask = Read { capability: handle.capability.clone(), offset, len: STEP_BYTES, in_steps: true };
             if self.ask(witness, Request::Read(ask), Some(handle.clone()))?.is_none() {
                 return Ok(false);
             }
@@ -243,7 +247,7 @@ impl Auditor {
                     write: false,
                     capability: reply.capability.clone(),
                 };
-                let read = Read { capability: reply.capability, offset: *offset, len: *len };
+                let read = Read { capability: reply.capability, offset: *offset, len: *len, in_steps: true };
                 let Some(answer) = self.ask(witness, Request::Read(read), Some(handle))? else { return Ok(None) };
                 return Ok(Some(told(&answer.result, &answer.payload)));
             }

@@ -206,7 +206,7 @@ fn requests() -> Vec<(&'static str, Request)> {
         ("access", Request::Access(Access { target: target.clone(), view, mask: 6 })),
         ("get_xattr", Request::GetXattr(GetXattr { target: target.clone(), view, name: b"user.c".to_vec() })),
         ("open", Request::Open(Open { target: target.clone(), view: View::NOW, read: true, write: true, made_at: AT })),
-        ("read", Request::Read(Read { capability: vec![1, 2, 3], offset: 1 << 40, len: 1 << 20 })),
+        ("read", Request::Read(Read { capability: vec![1, 2, 3], offset: 1 << 40, len: 1 << 20, in_steps: true })),
         (
             "write",
             Request::Write(Write {
@@ -463,6 +463,8 @@ fn replies() -> Vec<(&'static str, Reply)> {
             "status",
             Reply::Status(StatusReply {
                 health: "healthy".into(),
+                corrupt_reads: 5,
+                scrub_due: AT,
                 clock_error_us: 1,
                 fenced: true,
                 newest: 2,
@@ -533,6 +535,7 @@ fn replies() -> Vec<(&'static str, Reply)> {
                 records: 6,
                 bytes_per_s: 7,
                 damaged: 8,
+                mended: 3,
                 findings: vec![Finding {
                     kind: FindingKind::Data as i32,
                     segment: 2,

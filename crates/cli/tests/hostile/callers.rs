@@ -118,7 +118,7 @@ fn a_stranger_is_who_the_kernel_says_whatever_its_frames_say() {
 
         // With the capability of another, or a made-up one.
         for capability in [owned.capability.clone(), vec![7; owned.capability.len()], Vec::new()] {
-            let read = Request::Read(Read { capability: capability.clone(), offset: 0, len: 10 });
+            let read = Request::Read(Read { capability: capability.clone(), offset: 0, len: 10, in_steps: false });
             let fault = refused(&mut raw, None, read);
             assert_eq!(fault.reason, Reason::StaleHandle);
             assert!(fault.message.contains("open the file again"), "{fault}");
@@ -163,7 +163,7 @@ fn a_stranger_is_who_the_kernel_says_whatever_its_frames_say() {
     assert_eq!(get(&root, "/private/secret"), b"secret");
     assert_eq!(root.snapshots().unwrap().len(), 1);
     let mut owner = owned.raw;
-    let read = Request::Read(Read { capability: owned.capability, offset: 0, len: 10 });
+    let read = Request::Read(Read { capability: owned.capability, offset: 0, len: 10, in_steps: false });
     assert!(owner.ask(read).is_ok(), "the session of its owner goes on");
     check_well(&mut server);
 }

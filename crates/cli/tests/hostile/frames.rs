@@ -159,7 +159,7 @@ fn requests_with_random_bytes_changed_never_harm_the_server() {
         Request::Access(Access { target: target(), view, mask: 4 }),
         Request::GetXattr(GetXattr { target: target(), view, name: b"user.x".to_vec() }),
         Request::Open(Open { target: target(), view: View::NOW, read: true, write: true, made_at: 0 }),
-        Request::Read(Read { capability: vec![9; 51], offset: 1 << 40, len: 1 << 20 }),
+        Request::Read(Read { capability: vec![9; 51], offset: 1 << 40, len: 1 << 20, in_steps: true }),
         Request::Write(Write { capability: vec![9; 51], offset: 3, append: true, ..Write::default() }),
         Request::Sync(Sync { inode: 5 }),
         Request::Seek(Seek { capability: vec![9; 51], offset: 1, data: true }),

@@ -53,7 +53,7 @@ impl Served {
         self.txn(Op::SetAttr(op)).unwrap();
     }
 
-    fn grant(&mut self, path: &str, first: u32, count: u32) {
+    pub(crate) fn grant(&mut self, path: &str, first: u32, count: u32) {
         let inode = self.stat(path, View::NOW).unwrap().attr.inode;
         self.txn(Op::Grant(frieze_wire::txn::Grant { inode, first, count })).unwrap();
     }

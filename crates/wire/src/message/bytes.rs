@@ -60,6 +60,11 @@ pub struct Read {
     /// Bytes wanted, at most `PAYLOAD_BYTES_MAX`.
     #[prost(uint32, tag = "3")]
     pub len: u32,
+    /// The answer may begin before all of it has been read and verified, its checksum taken from those that are stored. If
+    /// stored bytes then prove damaged, the connection ends in the middle of the payload: ask again without this, to be told
+    /// what is damaged.
+    #[prost(bool, tag = "4")]
+    pub in_steps: bool,
 }
 
 /// The payload holds the bytes.

@@ -1,0 +1,92 @@
+//! Large answers that go out while they are read.
+//!
+//! A payload that is read, verified and sent a piece at a time stays in the cache of the core that does it, and the client
+//! takes the first bytes while the last are still on disk. Its checksum has to be in the header: it is made of those that
+//! are stored, and what is read is held against it.
+//!
+//! Guarantees: a client never takes damaged bytes for data. Where a step fails the payload ends early, or its checksum does
+//! not match the header: either ends the connection.
+
+use frieze_base::{Fault, Reason, crc32c_combine};
+use frieze_multilog::{Piece, Source};
+
+use crate::device::Device;
+use crate::engine::Scratch;
+
+/// Bytes of one step. The buffer, what it is read from and what it is sent into share the second-level cache of a core.
+pub(crate) const STEP_BYTES: usize = 128 << 10;
+
+/// A payload that is planned and not read yet.
+pub(crate) struct Unread {
+    /// Offset in the file of its first byte.
+    pub(crate) start: u64,
+    /// Bytes.
+    pub(crate) len: usize,
+    /// Their CRC32C, if they are what was stored.
+    pub(crate) crc: u32,
+}
+
+/// Brings a payload piece by piece.
+pub struct Steps<'a> {
+    /// Bytes of the payload.
+    pub(crate) len: usize,
+    /// Their CRC32C, as it was stored.
+    pub(crate) crc: u32,
+    start: u64,
+    device: &'a Device,
+    pieces: &'a [Piece],
+    buffer: &'a mut Vec<u8>,
+    block: &'a mut Vec<u8>,
+}
+
+impl<'a> Steps<'a> {
+    pub(crate) fn of(device: &'a Device, Unread { start, len, crc }: Unread, scratch: &'a mut Scratch) -> Steps<'a> {
+        let Scratch { pieces, payload: buffer, block, .. } = scratch;
+        Steps { len, crc, start, device, pieces, buffer, block }
+    }
+
+    /// Hands every byte to `sink`, in order.
+    ///
+    /// # Errors
+    /// `Corrupt` if stored bytes fail their checksum, before they are handed over; the disk's; what `sink` fails with.
+    pub(crate) fn bring(&mut self, sink: &mut dyn FnMut(&[u8]) -> Result<(), Fault>) -> Result<(), Fault> {
+        let (mut crc, mut at) = (0, self.start);
+        let end = self.start + self.len as u64;
+        let mut window = Vec::new();
+        while at < end {
+            let upto = step_end(self.pieces, at, end);
+            cut(self.pieces, at, upto, &mut window);
+            let len = (upto - at) as usize;
+            if self.buffer.len() < len {
+                self.buffer.resize(len, 0);
+            }
+            let bytes = &mut self.buffer[..len];
+            let step = self.device.read(&window, at, bytes, self.block)?;
+            crc = if at == self.start { step } else { crc32c_combine(crc, step, len as u64) };
+            if upto == end && crc != self.crc {
+                let words = "stored data is corrupt: checksums changed while they were read; nothing of it is data";
+                return Err(Fault::new(Reason::Corrupt, words));
+            }
+            sink(bytes)?;
+            at = upto;
+        }
+        Ok(())
+    }
+}
+
+/// Where a step that begins at `at` ends: at the end of a block where it cuts a record, so that no block is read twice.
+fn step_end(pieces: &[Piece], at: u64, end: u64) -> u64 {
+    let wanted = (at + STEP_BYTES as u64).min(end);
+    let cuts = pieces.get(pieces.partition_point(|piece| piece.end() <= wanted)).filter(|piece| piece.at < wanted);
+    let Some(Piece { at: begins, source: Source::Data(stored), .. }) = cuts else { return wanted };
+    let in_record = u64::from(stored.skip) + (wanted - begins);
+    let back = in_record % u64::from(stored.block_bytes);
+    if wanted - back > at { wanted - back } else { wanted }
+}
+
+/// The parts of `pieces` within `at..upto`.
+fn cut(pieces: &[Piece], at: u64, upto: u64, into: &mut Vec<Piece>) {
+    let first = pieces.partition_point(|piece| piece.end() <= at);
+    into.clear();
+    into.extend(pieces[first..].iter().take_while(|piece| piece.at < upto).map(|piece| piece.part(at, upto)));
+}
