@@ -213,6 +213,8 @@ impl Engine {
             };
             entries.push(DirEntry { name: entry.name, inode: entry.inode.0, kind: entry.kind as i32, attr });
         }
+        // Forgotten meanwhile: a page whose attributes went under it would be neither of before that nor of after it.
+        self.check_kept(found.id, at)?;
         Ok(ListReply { entries, more, answered, inode: found.id.0, parent: found.inode.parent.0 })
     }
 

@@ -1,6 +1,7 @@
 //! Scenarios with names: corners that were once wrong, or that no seed should have to find.
 
 mod forgetting;
+mod rot;
 mod shelves;
 
 use frieze_base::Reason;
@@ -10,6 +11,7 @@ use frieze_wire::txn::{Grant, Op};
 
 use forgetting::{crash_at_every_effect_of_a_forgetting, truncate_in_a_forgotten_directory};
 
+use rot::{rot_in_a_footer, rot_in_the_metalog};
 use shelves::{crash_at_every_effect_of_a_shelving, retry_of_a_write_that_was_shelved, rot_in_a_shelf};
 
 use crate::caches::recalls_lost_and_crossed;
@@ -68,6 +70,8 @@ scenarios! {
     crash_at_every_effect_of_a_shelving,
     retry_of_a_write_that_was_shelved,
     rot_in_a_shelf,
+    rot_in_a_footer,
+    rot_in_the_metalog,
 }
 
 const BOTH: [CrashKind; 2] = [CrashKind::Process, CrashKind::Power];
