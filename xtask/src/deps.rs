@@ -51,7 +51,12 @@ const PLACES: &[Place] = &[
         &["frieze-node", "frieze-fuse", "frieze-bench", "frieze-client", "frieze-wire", "frieze-hlc", "frieze-base"],
     ),
     place("doors", "frieze-fuse", CLIENTS),
-    place("evidence", "frieze-bench", &["frieze-node", "frieze-client", "frieze-wire", "frieze-hlc", "frieze-base"]),
+    // It counts what the kernel keeps of a server's files.
+    place(
+        "evidence",
+        "frieze-bench",
+        &["frieze-node", "frieze-client", "frieze-disk", "frieze-wire", "frieze-hlc", "frieze-base"],
+    ),
     place("clients", "frieze-client", &["frieze-net", "frieze-wire", "frieze-hlc", "frieze-base"]),
     place(
         "servers",
@@ -63,6 +68,7 @@ const PLACES: &[Place] = &[
             "frieze-namespace",
             "frieze-chain",
             "frieze-multilog",
+            "frieze-tier",
             "frieze-wire",
             "frieze-hlc",
             "frieze-base",
@@ -74,6 +80,7 @@ const PLACES: &[Place] = &[
     place("cores", "frieze-namespace", WORDS),
     place("cores", "frieze-chain", WORDS),
     place("cores", "frieze-multilog", WORDS),
+    place("cores", "frieze-tier", WORDS),
     place("words", "frieze-wire", &["frieze-hlc", "frieze-base"]),
     place("ground", "frieze-hlc", &["frieze-base"]),
     place("ground", "frieze-base", &[]),

@@ -80,6 +80,12 @@ impl Target {
         Ok(())
     }
 
+    /// Bytes of the data directory's files that the kernel keeps in memory.
+    pub(crate) fn cached_bytes(&self) -> Result<f64> {
+        let cached = frieze_disk::cached_below(&self.own_directory()?.join(DATA))?;
+        Ok(cached.context("this kernel does not tell what it keeps in memory (Linux 6.5 does)")? as f64)
+    }
+
     /// How fast the disk reads `bytes` that are not in memory, one after the other, GiB/s.
     pub(crate) fn read_cold(&self, bytes: u64) -> Result<f64> {
         crate::ceiling::cold_read(self.own_directory()?, bytes)

@@ -238,7 +238,13 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
 
-    /// Memory for the index of history, in MiB [default: 1024]. What is not in use of a larger one stays on disk.
+    /// Memory for everything, copies of files that the kernel keeps included, in MiB [default: half of the machine's]. With
+    /// less, more is read from the disk; with too little the server says how much it needs. `frieze status` shows who uses it.
+    #[arg(long, value_name = "MIB")]
+    pub(crate) memory: Option<u64>,
+
+    /// How much of it is for the index of history, in MiB [default: a quarter, 1024 at most]. What is not in use of a larger
+    /// one stays on disk.
     #[arg(long, value_name = "MIB")]
     pub(crate) index_memory: Option<u64>,
 }
@@ -317,7 +323,9 @@ Examples:
 
 JSON: health, healthy, fenced, server, software, cluster, uptime_ms, clock_error_us, newest, newest_time, earliest,
 earliest_time, stable, stable_time, durable, durable_time, dirty_bytes, dirty_age_ms, capacity_bytes, free_bytes,
-log_bytes, forgotten_bytes, forgotten_waiting_bytes, index_bytes, index_bytes_max, shelved_records, shelf_bytes, records,
+log_bytes, forgotten_bytes, forgotten_waiting_bytes, index_bytes, index_bytes_max, shelved_records, shelf_bytes, memory (an
+object of bytes: bytes_max, and for its parts what they may hold, *_bytes_max, and hold, *_bytes; what of older records was
+found in memory, *_hit_bytes, and not, *_missed_bytes; admitted, evicted, refused, healed, unbounded), records,
 inodes, sessions, connections, metalog_index, resident_bytes, resident_bytes_peak, cpu_ns, damaged, corrupt_reads, scrub_due, scrub_due_time, scrubbed, scrubbed_time, last_whole, last_whole_time, gaps (a list of from, from_time, to, to_time).")]
 pub(crate) struct Status {}
 

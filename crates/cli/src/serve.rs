@@ -19,6 +19,9 @@ pub(crate) fn serve(run: &mut Run, args: &Serve) -> Result<()> {
     if !args.listen.is_empty() {
         settings.listen.clone_from(&args.listen);
     }
+    if let Some(mib) = args.memory {
+        settings.memory_bytes_max = mib.saturating_mul(1 << 20);
+    }
     if let Some(mib) = args.index_memory {
         settings.index_bytes_max = mib.saturating_mul(1 << 20);
     }

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 
 use anyhow::{Error, Result};
 use frieze_base::{Fault, Reason};
-use frieze_client::{FileKind, Hlc, StatusReply, XattrMode};
+use frieze_client::{FileKind, Hlc, MemoryUse, StatusReply, XattrMode};
 use serde_json::{Value, json};
 
 use crate::args;
@@ -68,7 +68,7 @@ fn status_to_json(server: &str, status: &StatusReply, healthy: bool) -> Value {
             json!({ "from": stamp(gap.from), "from_time": time(gap.from), "to": stamp(gap.to), "to_time": time(gap.to) })
         })
         .collect();
-    json!({
+    let mut item = json!({
         "health": status.health,
         "healthy": healthy,
         "fenced": status.fenced,
@@ -113,7 +113,73 @@ fn status_to_json(server: &str, status: &StatusReply, healthy: bool) -> Value {
         "last_whole": known(status.last_whole).map(stamp),
         "last_whole_time": known(status.last_whole).map(time),
         "gaps": gaps,
+    });
+    item["memory"] = json!(status.memory.as_deref().map(memory_to_json));
+    item
+}
+
+fn memory_to_json(memory: &MemoryUse) -> Value {
+    json!({
+        "bytes_max": memory.bytes_max,
+        "program_bytes_max": memory.program_bytes_max,
+        "store_bytes_max": memory.store_bytes_max,
+        "files_bytes_max": memory.files_bytes_max,
+        "files_bytes": memory.files_bytes,
+        "dirty_bytes_max": memory.dirty_bytes_max,
+        "young_bytes_max": memory.young_bytes_max,
+        "young_bytes": memory.young_bytes,
+        "old_bytes_max": memory.old_bytes_max,
+        "old_bytes": memory.old_bytes,
+        "wanted_hit_bytes": memory.wanted_hit_bytes,
+        "wanted_missed_bytes": memory.wanted_missed_bytes,
+        "scanned_hit_bytes": memory.scanned_hit_bytes,
+        "scanned_missed_bytes": memory.scanned_missed_bytes,
+        "ahead_bytes": memory.ahead_bytes,
+        "admitted": memory.admitted,
+        "evicted": memory.evicted,
+        "refused": memory.refused,
+        "healed": memory.healed,
+        "unbounded": memory.unbounded,
     })
+}
+
+/// What a person wants to know of the memory: what it may be, what is in it, and whether that is of use.
+fn memory_rows(memory: &MemoryUse) -> Vec<(&'static str, String)> {
+    let size = format::size;
+    let unbounded = if memory.unbounded { "; the system does not let go of all it should" } else { "" };
+    let parts = format!(
+        "not yet on disk {}, names {}, program {}",
+        size(memory.dirty_bytes_max),
+        size(memory.store_bytes_max + memory.files_bytes_max),
+        size(memory.program_bytes_max)
+    );
+    let found = |hit: u64, missed: u64| match hit + missed {
+        0 => "nothing asked for".to_owned(),
+        all => format!("{:.1} % of {} found there", hit as f64 * 100.0 / all as f64, size(all)),
+    };
+    let mut rows = vec![
+        ("memory", format!("{} at most{unbounded}: {parts}", size(memory.bytes_max))),
+        ("young", format!("{} of {} of the newest records", size(memory.young_bytes), size(memory.young_bytes_max))),
+        (
+            "old",
+            format!(
+                "{} of {}, {}; by scans {}, {} ahead",
+                size(memory.old_bytes),
+                size(memory.old_bytes_max),
+                found(memory.wanted_hit_bytes, memory.wanted_missed_bytes),
+                found(memory.scanned_hit_bytes, memory.scanned_missed_bytes),
+                size(memory.ahead_bytes)
+            ),
+        ),
+    ];
+    if memory.refused > 0 {
+        rows.push(("refused", format!("{} parts of older records: their share is too small", memory.refused)));
+    }
+    if memory.healed > 0 {
+        let times = format::count(memory.healed, "time");
+        rows.push(("healed", format!("memory held wrong bytes {times}, the disk the right ones: test the memory")));
+    }
+    rows
 }
 
 fn status_table(server: &str, status: &StatusReply) -> Table {
@@ -152,6 +218,11 @@ fn status_table(server: &str, status: &StatusReply) -> Table {
         if status.index_bytes > status.index_bytes_max { " (more than it may: see index_bytes_max)" } else { "" };
     let shelved = format!("{} on disk for {} records", format::size(status.shelf_bytes), status.shelved_records);
     row("index", format!("{memory}{over}, {shelved}"));
+    if let Some(memory) = &status.memory {
+        for (name, value) in memory_rows(memory) {
+            row(name, value);
+        }
+    }
     if status.forgotten_bytes > 0 {
         let waiting = match status.forgotten_waiting_bytes {
             0 => String::new(),

@@ -94,6 +94,32 @@ pub trait DiskFile: Send + Sync {
     /// `InputOutput`.
     fn read_medium_at(&self, offset: u64, into: &mut [u8]) -> Result<usize>;
 
+    /// Begins to read these bytes into memory and does not wait for them: whoever asks for them next waits less. As far as
+    /// the system does such a thing; the bytes themselves are the same either way.
+    ///
+    /// # Errors
+    /// `InputOutput`. Nothing is lost: a read says what is wrong.
+    fn prefetch(&self, offset: u64, len: u64) -> Result<()>;
+
+    /// Gives back the memory of copies of the whole pages within `offset..offset + len`, as far as they are on the medium
+    /// and nobody reads them just now. A later read brings them back.
+    ///
+    /// # Errors
+    /// `Unsupported` where the system keeps copies as it likes; `InputOutput`.
+    fn let_go(&self, offset: u64, len: u64) -> Result<()>;
+
+    /// From now on a read brings just the pages into memory that it asks for, none that may be asked for next.
+    ///
+    /// # Errors
+    /// As [`DiskFile::let_go`].
+    fn expect_random_reads(&self) -> Result<()>;
+
+    /// Bytes of copies in memory, in whole pages; `None` where the system does not tell.
+    ///
+    /// # Errors
+    /// `InputOutput`.
+    fn cached_bytes(&self) -> Result<Option<u64>>;
+
     /// Gives back the space of the whole pages of [`PAGE_BYTES`] within `offset..offset + len`, which read as zero from then
     /// on; the rest of the range stays. Returns how many bytes the device has more than before: none for what was given back
     /// already. A loss of power before the next [`DiskFile::sync`] may bring old bytes back.

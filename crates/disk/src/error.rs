@@ -26,6 +26,8 @@ pub enum Op {
     Sync,
     /// Giving back the space of a part of a file.
     Punch,
+    /// Saying which parts of a file need not stay in memory.
+    LetGo,
     /// Renaming a file.
     Rename,
     /// Removing a file.
@@ -48,6 +50,7 @@ impl fmt::Display for Op {
             Op::Write => "write",
             Op::Sync => "sync",
             Op::Punch => "free a part of",
+            Op::LetGo => "advise the system about",
             Op::Rename => "rename",
             Op::Remove => "remove",
             Op::SyncDir => "sync directory",

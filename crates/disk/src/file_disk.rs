@@ -6,13 +6,14 @@
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{IoSlice, Write};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use rustix::fs::{AtFlags, CWD, Dir, FallocateFlags, FileType, FlockOperation, Mode, OFlags};
+use rustix::fs::{Advice, AtFlags, CWD, Dir, FallocateFlags, FileType, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 
+use crate::cached::cached_bytes;
 use crate::device::{LOCK_NAME, PAGE_BYTES, check_name, pages_within};
 use crate::{Disk, DiskFile, Error, Op, Result, Space};
 
@@ -232,6 +233,29 @@ impl DiskFile for OpenFile {
 
     fn read_medium_at(&self, offset: u64, into: &mut [u8]) -> Result<usize> {
         read_direct(&self.fd, &self.direct, offset, into).map_err(io(Op::Read, &self.name))
+    }
+
+    fn prefetch(&self, offset: u64, len: u64) -> Result<()> {
+        let Some(len) = std::num::NonZeroU64::new(len) else { return Ok(()) };
+        match retry(|| rustix::fs::fadvise(&self.fd, offset, Some(len), Advice::WillNeed)) {
+            // A file system that takes no advice reads when it is asked to.
+            Ok(()) | Err(Errno::INVAL | Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
+            Err(errno) => Err(io(Op::Read, &self.name)(errno)),
+        }
+    }
+
+    fn let_go(&self, offset: u64, len: u64) -> Result<()> {
+        // The kernel lets go of pages that are wholly within, and takes a length of 0 for all the rest.
+        let Some(len) = std::num::NonZeroU64::new(len) else { return Ok(()) };
+        retry(|| rustix::fs::fadvise(&self.fd, offset, Some(len), Advice::DontNeed)).map_err(io(Op::LetGo, &self.name))
+    }
+
+    fn expect_random_reads(&self) -> Result<()> {
+        retry(|| rustix::fs::fadvise(&self.fd, 0, None, Advice::Random)).map_err(io(Op::LetGo, &self.name))
+    }
+
+    fn cached_bytes(&self) -> Result<Option<u64>> {
+        cached_bytes(self.fd.as_fd()).map_err(io(Op::Read, &self.name))
     }
 
     fn punch(&self, offset: u64, len: u64) -> Result<u64> {

@@ -6,6 +6,7 @@
 //! Leaves to others: formats and checksums of what is stored (`multilog`, `metalog`), threads (`node`).
 
 mod adjtime;
+mod cached;
 mod device;
 mod error;
 mod file_disk;
@@ -14,6 +15,7 @@ mod state_file;
 mod time;
 mod view;
 
+pub use cached::{cached_below, let_go_below};
 pub use device::{Disk, DiskFile, PAGE_BYTES, Space};
 pub use error::{Error, Op, Result};
 pub use file_disk::{FileDisk, FileDiskSettings};

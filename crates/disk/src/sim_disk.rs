@@ -8,7 +8,9 @@
 //! A file is a sparse map of sectors as they read now, and beside it, for each sector written since the last sync, what
 //! it was before. Sync forgets the old ones; a loss of power brings some of them back.
 
-use std::collections::{BTreeMap, BTreeSet};
+mod file;
+
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use frieze_base::Rng;
@@ -16,6 +18,8 @@ use rustix::io::Errno;
 
 use crate::device::{PAGE_BYTES, check_name, pages_within};
 use crate::{Disk, DiskFile, Error, Op, Result, Space};
+
+use file::{SECTOR_BYTES, SimFile, blank, sectors_of};
 
 /// What a crash takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,6 +55,8 @@ struct State {
     /// Writes that go well before some fail, and how many do.
     write_errors: (u32, u32),
     read_errors: u32,
+    /// Times that the medium was asked for a run of pages that no copy in memory had.
+    fetches: u64,
 }
 
 type FileId = u64;
@@ -59,27 +65,6 @@ enum NameChange {
     Create { name: String, id: FileId },
     Rename { from: String, to: String },
     Remove { name: String },
-}
-
-#[derive(Default)]
-struct SimFile {
-    len: u64,
-    sectors: BTreeMap<u64, Sector>,
-    /// Sectors written since the last sync, in the order of their first write, with what they were before.
-    unsynced: BTreeMap<u64, Unsynced>,
-    writes: u64,
-    /// Pages whose space was given back, until they are written again.
-    holes: BTreeSet<u64>,
-    sync_failed: bool,
-    /// Sectors that cannot be read.
-    unreadable: BTreeSet<u64>,
-}
-
-type Sector = Box<[u8; SECTOR_BYTES]>;
-
-struct Unsynced {
-    order: u64,
-    before: Option<Sector>,
 }
 
 struct SimHandle {
@@ -113,6 +98,7 @@ impl SimDisk {
             sync_errors: 0,
             write_errors: (0, 0),
             read_errors: 0,
+            fetches: 0,
         };
         SimDisk { shared: Arc::new(Mutex::new(state)) }
     }
@@ -187,6 +173,25 @@ impl SimDisk {
             unsynced.before.get_or_insert_with(blank)[within] ^= 1 << bit;
         }
         Ok(())
+    }
+
+    /// Flips bit `bit` (0 to 7) of the byte at `offset` in the copy in memory, until the copy is let go: the medium is whole.
+    ///
+    /// # Errors
+    /// `NotFound`.
+    pub fn stain(&self, name: &str, offset: u64, bit: u8) -> Result<()> {
+        assert!(bit < 8, "a byte has 8 bits");
+        let mut state = self.state();
+        let id = *state.names.get(name).ok_or_else(|| io(Op::Open, name, Errno::NOENT))?;
+        let file = state.file(id);
+        file.copies.insert(offset / PAGE_BYTES);
+        *file.stains.entry(offset).or_default() ^= 1 << bit;
+        Ok(())
+    }
+
+    /// Times so far that the medium was asked for pages that no copy in memory had: a run of them counts once.
+    pub fn fetches(&self) -> u64 {
+        self.state().fetches
     }
 
     /// Lets the sectors of these bytes of a file fail every read with an input/output error until they are written again,
@@ -338,22 +343,37 @@ impl DiskFile for SimHandle {
     }
 
     fn read_at(&self, offset: u64, into: &mut [u8]) -> Result<usize> {
-        let mut state = self.alive(Op::Read)?;
-        let len = (into.len() as u64).min(self.len.saturating_sub(offset)) as usize;
-        if state.read_errors > 0 {
-            state.read_errors -= 1;
-            return Err(io(Op::Read, &self.name, Errno::IO));
-        }
-        let file = state.file(self.id);
-        if len > 0 && file.unreadable.range(sectors_of(offset, len as u64)).next().is_some() {
-            return Err(io(Op::Read, &self.name, Errno::IO));
-        }
-        file.read(offset, &mut into[..len]);
-        Ok(len)
+        self.read_either(offset, into, true)
     }
 
     fn read_medium_at(&self, offset: u64, into: &mut [u8]) -> Result<usize> {
-        self.read_at(offset, into)
+        self.read_either(offset, into, false)
+    }
+
+    fn prefetch(&self, offset: u64, len: u64) -> Result<()> {
+        let mut state = self.alive(Op::Read)?;
+        let len = len.min(self.len.saturating_sub(offset));
+        // What cannot be read is no copy: whoever asks for it is told.
+        if state.file(self.id).unreadable.range(sectors_of(offset, len)).next().is_none() {
+            state.fetch(self.id, offset, len);
+        }
+        Ok(())
+    }
+
+    fn let_go(&self, offset: u64, len: u64) -> Result<()> {
+        let mut state = self.alive(Op::LetGo)?;
+        let (start, end) = pages_within(offset, len);
+        state.file(self.id).let_go(start / PAGE_BYTES..end / PAGE_BYTES);
+        Ok(())
+    }
+
+    fn expect_random_reads(&self) -> Result<()> {
+        // It never reads more than it is asked for.
+        self.alive(Op::LetGo).map(drop)
+    }
+
+    fn cached_bytes(&self) -> Result<Option<u64>> {
+        Ok(Some(self.alive(Op::Read)?.file(self.id).copies.len() as u64 * PAGE_BYTES))
     }
 
     fn punch(&self, offset: u64, len: u64) -> Result<u64> {
@@ -371,6 +391,8 @@ impl DiskFile for SimHandle {
             freed += if file.holes.contains(&page) { 0 } else { PAGE_BYTES };
             file.write(page * PAGE_BYTES, &[0; PAGE_BYTES as usize]);
             file.holes.insert(page);
+            file.copies.remove(&page);
+            file.stains.retain(|at, _| at / PAGE_BYTES != page);
         }
         state.alive(Op::Punch, &self.name)?;
         Ok(freed)
@@ -400,6 +422,26 @@ impl DiskFile for SimHandle {
 }
 
 impl SimHandle {
+    /// Reads the copy in memory, which is there from then on, or the medium.
+    fn read_either(&self, offset: u64, into: &mut [u8], is_copy: bool) -> Result<usize> {
+        let mut state = self.alive(Op::Read)?;
+        let len = (into.len() as u64).min(self.len.saturating_sub(offset)) as usize;
+        if state.read_errors > 0 {
+            state.read_errors -= 1;
+            return Err(io(Op::Read, &self.name, Errno::IO));
+        }
+        let file = state.file(self.id);
+        if len > 0 && file.unreadable.range(sectors_of(offset, len as u64)).next().is_some() {
+            return Err(io(Op::Read, &self.name, Errno::IO));
+        }
+        file.read(offset, &mut into[..len]);
+        if is_copy {
+            file.stain(offset, &mut into[..len]);
+            state.fetch(self.id, offset, len as u64);
+        }
+        Ok(len)
+    }
+
     fn alive(&self, op: Op) -> Result<MutexGuard<'_, State>> {
         let state = lock(&self.shared);
         state.alive(op, &self.name)?;
@@ -413,6 +455,21 @@ impl SimHandle {
 impl State {
     fn alive(&self, op: Op, name: &str) -> Result<()> {
         if self.crashed { Err(Error::Crashed { op, name: name.to_owned() }) } else { Ok(()) }
+    }
+
+    /// Pages of these bytes come into memory.
+    fn fetch(&mut self, id: FileId, offset: u64, len: u64) {
+        if len == 0 {
+            return;
+        }
+        let file = self.file(id);
+        let (mut runs, mut was_missing) = (0, false);
+        for page in offset / PAGE_BYTES..=(offset + len - 1) / PAGE_BYTES {
+            let missing = file.copies.insert(page);
+            runs += u64::from(missing && !was_missing);
+            was_missing = missing;
+        }
+        self.fetches += runs;
     }
 
     /// Counts a changing operation; true if the device stops in the middle of it.
@@ -498,92 +555,11 @@ impl NameChange {
     }
 }
 
-impl SimFile {
-    /// What it takes of the capacity.
-    fn taken_bytes(&self) -> u64 {
-        self.len.saturating_sub(self.holes.len() as u64 * PAGE_BYTES)
-    }
-
-    fn write(&mut self, offset: u64, bytes: &[u8]) {
-        if !self.holes.is_empty() && !bytes.is_empty() {
-            for page in offset / PAGE_BYTES..=(offset + bytes.len() as u64 - 1) / PAGE_BYTES {
-                self.holes.remove(&page);
-            }
-        }
-        let mut done = 0;
-        while done < bytes.len() {
-            let (sector, within, len) = piece(offset + done as u64, bytes.len() - done);
-            self.unreadable.remove(&sector);
-            self.writes += 1;
-            let order = self.writes;
-            let current = self.sectors.get(&sector);
-            self.unsynced.entry(sector).or_insert_with(|| Unsynced { order, before: current.cloned() });
-            let bytes_of_sector = self.sectors.entry(sector).or_insert_with(blank);
-            bytes_of_sector[within..within + len].copy_from_slice(&bytes[done..done + len]);
-            done += len;
-        }
-    }
-
-    fn read(&self, offset: u64, into: &mut [u8]) {
-        let mut done = 0;
-        while done < into.len() {
-            let (sector, within, len) = piece(offset + done as u64, into.len() - done);
-            match self.sectors.get(&sector) {
-                Some(bytes) => into[done..done + len].copy_from_slice(&bytes[within..within + len]),
-                None => into[done..done + len].fill(0),
-            }
-            done += len;
-        }
-    }
-
-    /// Brings some of the unsynced sectors back to what they were.
-    fn lose_power(&mut self, rng: &mut Rng) {
-        let unsynced = std::mem::take(&mut self.unsynced);
-        // The shapes that break real code: nothing survives, all does, a prefix does, any subset does.
-        let shape = rng.below(4);
-        let oldest = unsynced.values().map(|sector| sector.order).min().unwrap_or(0);
-        let prefix_end = rng.between(oldest, self.writes + 1);
-        for (sector, Unsynced { order, before }) in unsynced {
-            let survives = match shape {
-                0 => false,
-                1 => true,
-                2 => order < prefix_end,
-                _ => rng.chance(2),
-            };
-            match before {
-                _ if survives => {}
-                Some(bytes) => {
-                    self.holes.remove(&(sector * SECTOR_BYTES as u64 / PAGE_BYTES));
-                    self.sectors.insert(sector, bytes);
-                }
-                None => {
-                    self.sectors.remove(&sector);
-                }
-            }
-        }
-    }
-}
-
 impl std::fmt::Debug for SimDisk {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let state = self.state();
         f.debug_struct("SimDisk").field("files", &state.names.len()).field("crashed", &state.crashed).finish()
     }
-}
-
-/// The part of `len` bytes from `offset` that lies in the first sector: sector, offset within it, length.
-fn piece(offset: u64, len: usize) -> (u64, usize, usize) {
-    let within = (offset % SECTOR_BYTES as u64) as usize;
-    (offset / SECTOR_BYTES as u64, within, len.min(SECTOR_BYTES - within))
-}
-
-/// The sectors that `len` bytes from `offset` lie in.
-fn sectors_of(offset: u64, len: u64) -> std::ops::Range<u64> {
-    offset / SECTOR_BYTES as u64..(offset + len).div_ceil(SECTOR_BYTES as u64)
-}
-
-fn blank() -> Sector {
-    Box::new([0; SECTOR_BYTES])
 }
 
 fn io(op: Op, name: &str, errno: Errno) -> Error {
@@ -593,9 +569,6 @@ fn io(op: Op, name: &str, errno: Errno) -> Error {
 fn lock(shared: &Mutex<State>) -> MutexGuard<'_, State> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
-
-/// What a device writes at once.
-const SECTOR_BYTES: usize = 512;
 
 #[cfg(test)]
 mod tests;

@@ -197,6 +197,23 @@ impl DiskFile for ViewFile {
         self.read_base(offset, into, |fd, into| read_direct(fd, &self.direct, offset, into))
     }
 
+    // What is only looked at is read from the medium: there are no copies to speak of.
+    fn prefetch(&self, _offset: u64, _len: u64) -> Result<()> {
+        Ok(())
+    }
+
+    fn let_go(&self, _offset: u64, _len: u64) -> Result<()> {
+        Ok(())
+    }
+
+    fn expect_random_reads(&self) -> Result<()> {
+        Ok(())
+    }
+
+    fn cached_bytes(&self) -> Result<Option<u64>> {
+        Ok(None)
+    }
+
     fn punch(&self, _offset: u64, _len: u64) -> Result<u64> {
         // There is no space to give back.
         Err(io(Op::Punch, &self.name)(Errno::OPNOTSUPP))

@@ -4,25 +4,26 @@
 //! append leaves nothing visible. The index is asked under a short lock, bytes are moved outside of it.
 //! Leaves to others: order and stamps (`chain`, through `data`), where a record goes (`multilog`).
 
+mod read;
 mod recover;
 mod shelves;
+mod tiers;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-use frieze_base::{Fault, InodeId, Reason, SegmentId, crc32c, crc32c_combine, crc32c_zeros};
+use frieze_base::{Fault, InodeId, Reason, SegmentId, crc32c, crc32c_combine};
 use frieze_disk::{Disk, DiskFile};
-use frieze_multilog::{
-    Grave, LogPosition, MultiLog, Piece, RECORD_HEADER_BYTES, RecordMeta, Seal, ShelfKey, Source, Stored,
-};
+use frieze_multilog::{Grave, LogPosition, MultiLog, RECORD_HEADER_BYTES, RecordMeta, Seal, ShelfKey};
+
+use frieze_tier::Shares;
 
 use crate::reading::{LOG, Reading};
 use crate::scrub::Noticed;
 pub(crate) use recover::{Budget, Reach, not_whole};
+pub(crate) use tiers::{FileKey, Lease, ReaderKey, Span, Tiers};
 
-/// Bytes moved between two looks at the checksum: stays in the second-level cache of a core.
-const STEP_BYTES: usize = 256 << 10;
 /// Name of the segment made ahead of need.
 const SPARE: &str = "spare-segment";
 /// What a footer ends with.
@@ -39,6 +40,8 @@ pub(crate) struct Device {
     budget: Budget,
     log: RwLock<MultiLog>,
     files: RwLock<BTreeMap<SegmentId, Arc<dyn DiskFile>>>,
+    /// What of the files is in memory.
+    tiers: Tiers,
     dirty: Mutex<Dirty>,
     spare: Mutex<Option<Arc<dyn DiskFile>>>,
     /// Bytes appended and not yet on stable storage.
@@ -225,143 +228,33 @@ impl Device {
         })
     }
 
-    /// Fills `out` with the bytes of `pieces`, which cover it from chunk offset `start` on. Returns their CRC32C.
-    ///
-    /// # Errors
-    /// `Corrupt` if a block fails its checksum: the bytes are not returned, the message names segment and offset.
-    pub(crate) fn read(
-        &self,
-        pieces: &[Piece],
-        start: u64,
-        out: &mut [u8],
-        scratch: &mut Vec<u8>,
-    ) -> Result<u32, Fault> {
-        self.served.fetch_add(1, Ordering::Relaxed);
-        let mut crc = 0;
-        for piece in pieces {
-            let from = (piece.at - start) as usize;
-            let target = &mut out[from..from + piece.len as usize];
-            let piece_crc = match &piece.source {
-                Source::Hole | Source::Punched => {
-                    target.fill(0);
-                    crc32c(target)
-                }
-                Source::Data(source) => {
-                    let read = self.read_record(source, target, scratch);
-                    read.inspect_err(|fault| self.noticed.note(source.segment, fault))?
-                }
-            };
-            crc = if from == 0 { piece_crc } else { crc32c_combine(crc, piece_crc, piece.len.into()) };
-        }
-        Ok(crc)
+    /// What of the files is in memory.
+    pub(crate) fn tiers(&self) -> &Tiers {
+        &self.tiers
     }
 
-    /// The CRC32C of all bytes of `pieces`, made of the checksums that are stored, without a look at the bytes. `None` where
-    /// a piece begins or ends within a block.
-    ///
-    /// # Errors
-    /// The disk's; `Corrupt` if a segment is cut short.
-    pub(crate) fn stored_crc(&self, pieces: &[Piece]) -> Result<Option<u32>, Fault> {
-        let mut crc = 0;
-        let mut bytes = Vec::new();
-        for piece in pieces {
-            let stored = match &piece.source {
-                Source::Hole | Source::Punched => {
-                    crc = crc32c_combine(crc, crc32c_zeros(piece.len.into()), piece.len.into());
-                    continue;
-                }
-                Source::Data(stored) => stored,
-            };
-            let (block, upto) = (stored.block_bytes, stored.skip + piece.len);
-            if stored.skip % block != 0 || upto % block != 0 && upto != stored.record_len {
-                return Ok(None);
-            }
-            let (first, last) = (stored.skip / block, upto.div_ceil(block));
-            bytes.resize(4 * (last - first) as usize, 0);
-            let offset = stored.crcs_offset + 4 * u64::from(first);
-            read_exactly(&*self.file(stored.segment)?, stored.segment, offset, &mut bytes)?;
-            for (index, of_block) in (first..last).zip(bytes.as_chunks().0) {
-                let len = (upto - index * block).min(block);
-                crc = crc32c_combine(crc, u32::from_le_bytes(*of_block), len.into());
-            }
-        }
-        Ok(Some(crc))
+    /// What memory may be used for.
+    pub(crate) fn shares(&self) -> &Shares {
+        &self.budget.shares
     }
 
-    /// Reads `out.len()` bytes of one record from `source.skip` on, whole blocks verified.
-    fn read_record(&self, source: &Stored, out: &mut [u8], scratch: &mut Vec<u8>) -> Result<u32, Fault> {
-        let file = self.file(source.segment)?;
-        let block = source.block_bytes as usize;
-        let (skip, len, record) = (source.skip as usize, out.len(), source.record_len as usize);
-        let (first, last) = (skip / block, (skip + len).div_ceil(block));
-        // Checksums of the blocks touched, then the blocks.
-        let mut crc_bytes = [0u8; 64];
-        let mut crcs_from = usize::MAX;
-        let mut crc_at = |index: usize| -> Result<u32, Fault> {
-            const BATCH: usize = 16;
-            if crcs_from == usize::MAX || index < crcs_from || index >= crcs_from + BATCH {
-                crcs_from = index;
-                let count = BATCH.min(last - index);
-                read_exactly(
-                    &*file,
-                    source.segment,
-                    source.crcs_offset + 4 * index as u64,
-                    &mut crc_bytes[..4 * count],
-                )?;
-            }
-            let at = 4 * (index - crcs_from);
-            Ok(u32::from_le_bytes([crc_bytes[at], crc_bytes[at + 1], crc_bytes[at + 2], crc_bytes[at + 3]]))
-        };
-        let corrupt = |index: usize| {
-            Fault::new(
-                Reason::Corrupt,
-                format!(
-                    "stored data is corrupt: block {index} of the record stamped {} in segment {} at byte {} fails its checksum; it is not returned",
-                    source.stamp, source.segment, source.data_offset
-                ),
-            )
-        };
-        let mut crc = 0;
-        let mut done = 0;
-        let mut index = first;
-        while index < last {
-            let block_start = index * block;
-            let block_end = (block_start + block).min(record);
-            if block_start >= skip + done && block_end <= skip + len {
-                // Whole blocks go straight to where they are wanted, a cache-sized step at a time.
-                let blocks = (STEP_BYTES / block).max(1).min(last - index);
-                let mut step_end = (block_start + blocks * block).min(record);
-                if step_end > skip + len {
-                    step_end = (skip + len) / block * block;
-                }
-                let target = &mut out[done..done + step_end - block_start];
-                read_exactly(&*file, source.segment, source.data_offset + block_start as u64, target)?;
-                for piece in target.chunks(block) {
-                    let found = crc32c(piece);
-                    if found != crc_at(index)? {
-                        return Err(corrupt(index));
-                    }
-                    crc = if done == 0 { found } else { crc32c_combine(crc, found, piece.len() as u64) };
-                    done += piece.len();
-                    index += 1;
-                }
-            } else {
-                // A block wanted in part: read it whole, verify, copy the part.
-                scratch.resize(block_end - block_start, 0);
-                read_exactly(&*file, source.segment, source.data_offset + block_start as u64, scratch)?;
-                if crc32c(scratch) != crc_at(index)? {
-                    return Err(corrupt(index));
-                }
-                let part =
-                    &scratch[(skip + done).max(block_start) - block_start..(skip + len).min(block_end) - block_start];
-                out[done..done + part.len()].copy_from_slice(part);
-                let found = crc32c(part);
-                crc = if done == 0 { found } else { crc32c_combine(crc, found, part.len() as u64) };
-                done += part.len();
-                index += 1;
-            }
+    /// An immutable file.
+    fn file_of(&self, key: FileKey) -> Option<Arc<dyn DiskFile>> {
+        match key {
+            FileKey::Segment(segment) => self.file(segment).ok(),
+            FileKey::Shelf(shelf) => self.shelf_file(shelf),
         }
-        Ok(crc)
+    }
+
+    /// What is not among the youngest records any more leaves memory, as far as it is durable.
+    pub(crate) fn keep_young(&self, durable: LogPosition) {
+        let end = self.log().end();
+        self.tiers.advance(end, durable, &|key| self.file_of(key));
+    }
+
+    /// Looks for copies of files in memory that nobody knows of, and lets go of them.
+    pub(crate) fn sweep(&self) {
+        self.tiers.sweep(&|key| self.file_of(key));
     }
 
     /// Makes everything appended so far durable. Returns the position that is durable now: once the metadata that it
@@ -416,6 +309,8 @@ impl Device {
         for seal in seals {
             let file = self.file(seal.segment)?;
             file.write_at(seal.offset, &[&seal.footer])?;
+            // It may be written behind the edge of what is young.
+            self.tiers.touched(FileKey::Segment(seal.segment));
             // Durable with a later flush; until then recovery scans the segment instead.
             self.dirty.lock().unwrap_or_else(PoisonError::into_inner).segments.insert(seal.segment);
         }
@@ -483,6 +378,7 @@ impl Device {
         file.sync()?;
         let mut footer = vec![0; (sealed.bytes - sealed.footer_at) as usize];
         let found = file.read_at(sealed.footer_at, &mut footer)?;
+        self.tiers.touched(FileKey::Segment(segment));
         if found != footer.len() || !self.log().vouched_by(segment, &footer) {
             return Ok(None);
         }
@@ -534,18 +430,4 @@ pub(crate) fn write_surely(file: &dyn DiskFile, offset: u64, bytes: &[u8]) -> Re
         }
     }
     Ok(written?)
-}
-
-fn read_exactly(file: &dyn DiskFile, segment: SegmentId, offset: u64, into: &mut [u8]) -> Result<(), Fault> {
-    let found = file.read_at(offset, into)?;
-    if found == into.len() {
-        return Ok(());
-    }
-    Err(Fault::new(
-        Reason::Corrupt,
-        format!(
-            "stored data is corrupt: segment {segment} ends at byte {} where a record should go on: its file was cut",
-            offset + found as u64
-        ),
-    ))
 }

@@ -154,6 +154,7 @@ impl Durability {
         // lost: the metalog holds it, and the next flush tries again.
         *self.store_trouble.lock().unwrap_or_else(PoisonError::into_inner) =
             self.hand_over(state, meta, index).and_then(|()| data.device().prepare_spare()).err();
+        data.device().keep_young(end);
         let reached = Ticket { data: end, meta: index };
         clock.look(stamp, reached)?;
         Ok(reached)

@@ -7,6 +7,7 @@
 mod open;
 
 use std::collections::BTreeMap;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, OnceLock, RwLock};
 use std::time::Duration;
 
@@ -118,6 +119,8 @@ pub struct Engine {
     pub(crate) opened: Opened,
     pub(crate) reclaim: Reclaim,
     pub(crate) scrub: Scrub,
+    /// See [`Engine::files_cached`].
+    pub(crate) files_cached: AtomicU64,
     /// The user that the server runs as.
     pub(crate) owner_uid: u32,
     /// Held by edits while they are planned and run, and by a forgetting against them.

@@ -185,8 +185,11 @@ fn check_records(engine: &Engine, tell: &mut dyn FnMut(String)) -> Result<(), Fa
     Ok(())
 }
 
+/// Memory for the store of a directory that is looked at.
+const STORE_BYTES: u64 = 96 << 20;
+
 fn open_store(dir: &Path) -> Result<Box<dyn VersionStore>, Fault> {
-    LsmStore::open(dir).map(|store| Box::new(store) as Box<dyn VersionStore>)
+    LsmStore::open(dir, STORE_BYTES).map(|store| Box::new(store) as Box<dyn VersionStore>)
 }
 
 /// Does what a server does at its start.

@@ -416,6 +416,25 @@ impl MetaPlane {
         self.feed(Input::Persisted { index: through })
     }
 
+    /// Gives back copies of the log in the kernel's memory, if they are more than `bytes_max`. Returns how many bytes there
+    /// are; 0 where nobody knows. Nobody reads the log but the next start.
+    ///
+    /// # Errors
+    /// The disk's: more is in memory than should be, and nothing else.
+    pub(crate) fn keep_cached(&self, bytes_max: u64) -> Result<u64, Fault> {
+        let files: Vec<_> = self.lock_core().files.values().cloned().collect();
+        let mut cached = 0;
+        for file in &files {
+            cached += file.cached_bytes()?.unwrap_or(0);
+        }
+        if cached > bytes_max {
+            for file in &files {
+                file.let_go(0, file.len()?)?;
+            }
+        }
+        Ok(cached)
+    }
+
     /// The store holds everything up to `through`, durably: the log may use its space again.
     pub(crate) fn truncate(&self, through: LogIndex) -> Result<(), Fault> {
         self.feed(Input::Truncate { through })

@@ -29,6 +29,7 @@ use crate::clock::NodeClock;
 use crate::durability::Wake;
 use crate::engine::{Engine, ProcessStats, Responder, Scratch, Seams};
 use crate::fsck::STORE_DIRECTORY;
+use crate::memory::machine_bytes;
 use crate::session::{Conn, KeyRight};
 use crate::settings::{KeySettings, Settings};
 use crate::steps::Steps;
@@ -77,6 +78,7 @@ impl Server {
     /// What is wrong with settings, directory or addresses, and what to do.
     pub fn start(settings: Settings) -> Result<Server, Fault> {
         settings.validate()?;
+        let settings = settings.with_memory_divided(machine_bytes())?;
         let addresses = addresses(&settings)?;
         let keys = keys(&settings.keys)?;
         if let Some(open) = addresses.iter().find(|address| !address.is_loopback())
@@ -92,7 +94,7 @@ impl Server {
         let directory = settings.dir.clone();
         let capacity_bytes_max = (settings.capacity_bytes_max > 0).then_some(settings.capacity_bytes_max);
         let disk = FileDisk::open(&directory, FileDiskSettings { capacity_bytes_max })?;
-        let store = LsmStore::open(&directory.join(STORE_DIRECTORY))?;
+        let store = LsmStore::open(&directory.join(STORE_DIRECTORY), settings.memory(0)?.store)?;
         let wake = Arc::new(Wake::default());
         let waker = wake.clone();
         let connections = Arc::new(AtomicU64::new(0));
@@ -239,7 +241,7 @@ fn flush_loop(shared: &Shared) {
 /// Gives back what was forgotten and shelves the index of what is old, beside everything else: both may look at all of
 /// the history.
 fn reclaim_loop(shared: &Shared) {
-    let (mut said, mut trouble) = (None, None);
+    let (mut said, mut trouble, mut untidy) = (None, None, None);
     while !shared.stopping.load(Ordering::Acquire) {
         let found = shared.engine.reclaim().err();
         if let Some(fault) = found.as_ref().filter(|fault| said.as_ref() != Some(*fault)) {
@@ -247,6 +249,11 @@ fn reclaim_loop(shared: &Shared) {
         }
         said = found;
         shelve(shared, &mut trouble);
+        let found = shared.engine.keep_to_memory().err();
+        if let Some(fault) = found.as_ref().filter(|fault| untidy.as_ref() != Some(*fault)) {
+            warn!("giving memory back failed: {fault}");
+        }
+        untidy = found;
         shared.rest.wait(Duration::from_nanos(TEND_EVERY_NS));
     }
 }

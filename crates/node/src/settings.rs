@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use frieze_base::{Fault, Reason};
+use frieze_tier::{Shares, TooLittle, Wishes};
 use serde::{Deserialize, Serialize};
 
 /// A key that proves a caller where the kernel cannot.
@@ -46,8 +47,18 @@ pub struct Settings {
     pub chunk_bytes: u64,
     /// Chains that chunks are spread over. Default 8. Fixed when the data directory is made.
     pub chain_count: u32,
-    /// Most bytes acknowledged and not yet on stable storage. Default 1 GiB. More: longer bursts at memory speed; less:
-    /// less to lose with the power.
+    /// Most bytes of memory for everything: of the process, and of copies of its files that the kernel keeps. 0, the default,
+    /// is half of what the machine (or the control group) has, or as much as the settings below need. More: more of what is
+    /// read is in memory. What of it is for what, `frieze status` shows.
+    pub memory_bytes_max: u64,
+    /// How much of it for the youngest records, which stay until as many were written after them. 0, the default, is half of
+    /// what the rest leaves. More: readers of what was just written never wait for the disk; less: more of older history is
+    /// in memory.
+    pub young_bytes_max: u64,
+    /// How much of it for older records that are in use. 0, the default, is the other half.
+    pub old_bytes_max: u64,
+    /// How much of it for what is acknowledged and not yet on stable storage. 0, the default, is an eighth, 1 GiB at most.
+    /// More: longer bursts at memory speed; less: less to lose with the power.
     pub dirty_bytes_max: u64,
     /// Oldest that such bytes may become before writers wait. Default 5 s.
     #[serde(with = "duration_text")]
@@ -70,8 +81,8 @@ pub struct Settings {
     /// less: the disk reads more.
     #[serde(with = "duration_text")]
     pub scrub_every: Duration,
-    /// Most bytes of memory for the index of what was written when. Default 1 GiB: about 20 million writes, and more than
-    /// enough for what is in use of any number. What is not is on disk and comes back when it is asked for, which costs a
+    /// How much of the memory is for the index of what was written when. 0, the default, is a quarter, 1 GiB at most: that
+    /// is about 20 million writes, and more than enough for what is in use of any number. What is not is on disk and comes back when it is asked for, which costs a
     /// read of the disk or two. Files being written, what was forgotten, and a few bytes a thousand records stay in memory
     /// whatever is set here.
     pub index_bytes_max: u64,
@@ -101,7 +112,10 @@ impl Default for Settings {
             segment_bytes: 64 << 20,
             chunk_bytes: 64 << 20,
             chain_count: 8,
-            dirty_bytes_max: 1 << 30,
+            memory_bytes_max: 0,
+            young_bytes_max: 0,
+            old_bytes_max: 0,
+            dirty_bytes_max: 0,
             dirty_age_max: Duration::from_secs(5),
             flush_delay: Duration::from_millis(50),
             capacity_bytes_max: 0,
@@ -109,7 +123,7 @@ impl Default for Settings {
             reserve_bytes: 128 << 20,
             scrub_bytes_per_s: 64 << 20,
             scrub_every: Duration::from_secs(7 * 86_400),
-            index_bytes_max: 1 << 30,
+            index_bytes_max: 0,
             shelve_segments: 4,
             connections_max: 4096,
             session_timeout: Duration::from_secs(60),
@@ -121,6 +135,8 @@ impl Default for Settings {
 
 /// Smallest memory for the index: below it little is left but fetching.
 const INDEX_BYTES_MIN: u64 = 64 << 10;
+/// Smallest memory for records, young or old: a page or a few. Little of it makes reads slow and nothing else.
+const RECORDS_BYTES_MIN: u64 = 4096;
 /// Smallest chunk: a payload of 4 MiB then never spans more parts than a group can count.
 const CHUNK_BYTES_MIN: u64 = 64 << 10;
 /// Largest chunk: offsets in a chunk are 32 bits.
@@ -142,6 +158,50 @@ impl Settings {
         })?;
         toml::from_str(&text).map_err(|error| {
             Fault::new(Reason::InvalidArgument, format!("the configuration {} is wrong: {error}", path.display()))
+        })
+    }
+
+    /// The memory of the server, divided. `machine_bytes`: what the machine has, 0 if nobody knows.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if it is not enough, with the least that would do.
+    pub fn memory(&self, machine_bytes: u64) -> Result<Shares, Fault> {
+        let wish = |bytes: u64| (bytes > 0).then_some(bytes);
+        let wishes = Wishes {
+            total: wish(self.memory_bytes_max),
+            machine: machine_bytes,
+            index: wish(self.index_bytes_max),
+            dirty: wish(self.dirty_bytes_max),
+            young: wish(self.young_bytes_max),
+            old: wish(self.old_bytes_max),
+        };
+        wishes.divide().map_err(|TooLittle { total, needed }| {
+            let mib = |bytes: u64| bytes.div_ceil(1 << 20);
+            Fault::new(
+                Reason::InvalidArgument,
+                format!(
+                    "{} MiB of memory are too little for a server with these settings: give at least {} MiB (--memory {}, or memory_bytes_max = {needed}), or less to index_bytes_max, dirty_bytes_max, young_bytes_max or old_bytes_max, where they are set",
+                    mib(total),
+                    mib(needed),
+                    mib(needed)
+                ),
+            )
+        })
+    }
+
+    /// The same settings with every share of the memory named.
+    ///
+    /// # Errors
+    /// As [`Settings::memory`].
+    pub(crate) fn with_memory_divided(self, machine_bytes: u64) -> Result<Settings, Fault> {
+        let shares = self.memory(machine_bytes)?;
+        Ok(Settings {
+            memory_bytes_max: shares.total,
+            index_bytes_max: shares.index,
+            dirty_bytes_max: shares.dirty,
+            young_bytes_max: shares.young,
+            old_bytes_max: shares.old,
+            ..self
         })
     }
 
@@ -170,8 +230,15 @@ impl Settings {
         }
         within("chain_count", self.chain_count.into(), 1, 65_536)?;
         within("shelve_segments", self.shelve_segments.into(), 1, 1024)?;
-        within("index_bytes_max", self.index_bytes_max, INDEX_BYTES_MIN, 1 << 44)?;
-        within("dirty_bytes_max", self.dirty_bytes_max, 8 << 20, 1 << 40)?;
+        let automatic_or_within = |name: &str, value: u64, low: u64, high: u64| match value {
+            0 => Ok(()),
+            _ => within(name, value, low, high),
+        };
+        automatic_or_within("memory_bytes_max", self.memory_bytes_max, 1, 1 << 50)?;
+        automatic_or_within("young_bytes_max", self.young_bytes_max, RECORDS_BYTES_MIN, 1 << 50)?;
+        automatic_or_within("old_bytes_max", self.old_bytes_max, RECORDS_BYTES_MIN, 1 << 50)?;
+        automatic_or_within("index_bytes_max", self.index_bytes_max, INDEX_BYTES_MIN, 1 << 44)?;
+        automatic_or_within("dirty_bytes_max", self.dirty_bytes_max, 8 << 20, 1 << 40)?;
         within("scrub_bytes_per_s", self.scrub_bytes_per_s, 64 << 10, 1 << 40)?;
         within("connections_max", self.connections_max.into(), 1, 100_000)?;
         within("flush_delay (ms)", self.flush_delay.as_millis() as u64, 1, 10_000)?;
@@ -229,6 +296,7 @@ mod tests {
     fn parse(text: &str) -> Result<Settings, String> {
         let settings: Settings = toml::from_str(text).map_err(|error| error.to_string())?;
         settings.validate().map_err(|fault| fault.message)?;
+        settings.memory(0).map_err(|fault| fault.message)?;
         Ok(settings)
     }
 
@@ -251,6 +319,8 @@ mod tests {
             ("dir = \"d\"\nchunk_bytes = 100000", "must be a power of two"),
             ("dir = \"d\"\nsegment_bytes = 1", "must be between"),
             ("dir = \"d\"\nindex_bytes_max = 1000", "must be between"),
+            ("dir = \"d\"\nmemory_bytes_max = 1000000", "give at least 99 MiB (--memory 99"),
+            ("dir = \"d\"\nmemory_bytes_max = 200000000\nindex_bytes_max = 1073741824", "give at least 1"),
             ("dir = \"d\"\nflush_delay = 5", "string"),
             ("dir = \"d\"\nflush_delay = \"5 parsecs\"", "is not a duration"),
             ("dir = \"d\"\ncolour = 1", "unknown field `colour`"),

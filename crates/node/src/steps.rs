@@ -10,7 +10,7 @@
 use frieze_base::{Fault, Reason, crc32c_combine};
 use frieze_multilog::{Piece, Source};
 
-use crate::device::Device;
+use crate::device::{Device, Lease};
 use crate::engine::Scratch;
 
 /// Bytes of one step. The buffer, what it is read from and what it is sent into share the second-level cache of a core.
@@ -24,6 +24,8 @@ pub(crate) struct Unread {
     pub(crate) len: usize,
     /// Their CRC32C, if they are what was stored.
     pub(crate) crc: u32,
+    /// What has been made ready of it.
+    pub(crate) lease: Lease,
 }
 
 /// Brings a payload piece by piece.
@@ -37,12 +39,18 @@ pub struct Steps<'a> {
     pieces: &'a [Piece],
     buffer: &'a mut Vec<u8>,
     block: &'a mut Vec<u8>,
+    lease: Lease,
+    failed: bool,
 }
 
 impl<'a> Steps<'a> {
-    pub(crate) fn of(device: &'a Device, Unread { start, len, crc }: Unread, scratch: &'a mut Scratch) -> Steps<'a> {
+    pub(crate) fn of(
+        device: &'a Device,
+        Unread { start, len, crc, lease }: Unread,
+        scratch: &'a mut Scratch,
+    ) -> Steps<'a> {
         let Scratch { pieces, payload: buffer, block, .. } = scratch;
-        Steps { len, crc, start, device, pieces, buffer, block }
+        Steps { len, crc, start, device, pieces, buffer, block, lease, failed: false }
     }
 
     /// Hands every byte to `sink`, in order.
@@ -61,7 +69,9 @@ impl<'a> Steps<'a> {
                 self.buffer.resize(len, 0);
             }
             let bytes = &mut self.buffer[..len];
-            let step = self.device.read(&window, at, bytes, self.block)?;
+            let step = self.device.read(&window, at, bytes, self.block);
+            self.failed |= step.is_err();
+            let step = step?;
             crc = if at == self.start { step } else { crc32c_combine(crc, step, len as u64) };
             if upto == end && crc != self.crc {
                 let words = "stored data is corrupt: checksums changed while they were read; nothing of it is data";
@@ -71,6 +81,12 @@ impl<'a> Steps<'a> {
             at = upto;
         }
         Ok(())
+    }
+}
+
+impl Drop for Steps<'_> {
+    fn drop(&mut self) {
+        self.device.done(std::mem::take(&mut self.lease), self.failed);
     }
 }
 

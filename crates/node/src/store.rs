@@ -41,6 +41,12 @@ pub trait VersionStore: Send + Sync {
     fn applied(&self) -> Result<LogIndex, Fault>;
     /// Makes every commit so far durable.
     fn persist(&self) -> Result<(), Fault>;
+    /// Gives back copies of its files that the kernel keeps, if they are more than `bytes_max`. Returns how many bytes there
+    /// are; 0 where nobody knows, or there are none.
+    fn keep_cached(&self, bytes_max: u64) -> Result<u64, Fault> {
+        let _ = bytes_max;
+        Ok(0)
+    }
 }
 
 /// Takes a key, the stamp of its newest version, and the value.
@@ -241,6 +247,10 @@ impl Versions {
     }
 
     /// Makes the store durable up to what was settled.
+    pub(crate) fn keep_cached(&self, bytes_max: u64) -> Result<u64, Fault> {
+        self.store.keep_cached(bytes_max)
+    }
+
     pub(crate) fn persist(&self) -> Result<(), Fault> {
         self.store.persist()
     }

@@ -291,7 +291,7 @@ impl Engine {
     ) -> Result<(), Fault> {
         if start < end {
             let ask = Read { capability: Vec::new(), offset: start, len: (end - start) as u32, in_steps: false };
-            self.read_seen(seen, &ask, scratch)?;
+            self.read_seen(seen, &ask, None, scratch)?;
             out.extend_from_slice(&scratch.payload);
         }
         Ok(())

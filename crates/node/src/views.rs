@@ -4,34 +4,30 @@
 //! asked; an answer of now is one state, not a mixture of two.
 
 mod holes;
+mod read;
 
-use frieze_base::{ByteRange, Fault, InodeId, Reason, SessionId};
+use frieze_base::{Fault, InodeId, Reason, SessionId};
 use frieze_hlc::{Hlc, format_instant};
 use frieze_namespace::{Cached, Inode, NoReadSet, ReadSet, Resolved};
 use frieze_wire::frame::PAYLOAD_BYTES_MAX;
 use frieze_wire::message::{
-    Access, Answered, Attr, BytesReply, DirEntry, FileKind, Gap, GetXattr, List, ListReply, Log, LogReply, Now,
-    NowReply, Open, OpenReply, Read, ReadLink, ReadReply, Snapshot, Snapshots, SnapshotsReply, Stat, StatReply,
-    StatusReply, Version, VersionKind, View,
+    Access, Answered, Attr, BytesReply, DirEntry, FileKind, GetXattr, List, ListReply, Log, LogReply, Now, NowReply,
+    Open, OpenReply, ReadLink, Snapshot, Snapshots, SnapshotsReply, Stat, StatReply, Version, VersionKind, View,
 };
 use frieze_wire::txn::Target;
 
 use crate::caching::Asking;
 use crate::capability::Capability;
 use crate::data::HOLE_PARTS_MAX;
-use crate::engine::{Engine, SOFTWARE, Scratch, unknown_session};
+use crate::engine::{Engine, unknown_session};
 use crate::grants::Key;
-use crate::scrub::Summary;
 use crate::seen::{Extent, Seen};
 use crate::session::Principal;
-use crate::steps::{STEP_BYTES, Unread};
 
 /// Entries of a listing and versions of a log in one answer, unless the client asks for fewer.
 const PAGE: usize = 1000;
 /// Most that it can ask for.
 const PAGE_MAX: usize = 10_000;
-/// Times a read of now starts again because the file was truncated meanwhile, before it keeps writers out.
-const MIXED_MAX: u32 = 8;
 
 pub(crate) fn page(count_max: u32) -> usize {
     if count_max == 0 { PAGE } else { (count_max as usize).min(PAGE_MAX) }
@@ -319,81 +315,6 @@ impl Engine {
         Ok(OpenReply { attr, capability: self.mint.seal(&capability), answered })
     }
 
-    /// Reads into `scratch.payload`; returns the reply and the CRC32C of the bytes. If the answer may go out in steps, what
-    /// is to be read is left in `scratch.unread` instead.
-    pub(crate) fn read(
-        &self,
-        session: SessionId,
-        ask: &Read,
-        scratch: &mut Scratch,
-    ) -> Result<(ReadReply, u32), Fault> {
-        let capability = self.mint.open(&ask.capability, session)?;
-        if !capability.read {
-            return Err(Fault::new(Reason::AccessDenied, "the file was not opened for reading"));
-        }
-        if ask.len > PAYLOAD_BYTES_MAX {
-            return Err(Fault::new(
-                Reason::InvalidArgument,
-                format!("a read of {} bytes; at most {PAYLOAD_BYTES_MAX} at once", ask.len),
-            ));
-        }
-        let mut answered = self.answer(capability.view)?;
-        let id = capability.inode;
-        if ask.len == 0 && capability.view.at.is_none() {
-            // So a session says that it still has the file open after a restart of the server.
-            self.opened.add(session, id);
-        }
-        for attempt in 0.. {
-            let before = self.inode_at(id, capability.at())?;
-            let version = before.from;
-            let seen = self.seen(id, before, capability.view)?;
-            answered.user_time_open = seen.user_time_open;
-            // A reader that truncates keep overtaking reads with writers kept out.
-            let held = (attempt >= MIXED_MAX).then(|| self.data.hold_writes());
-            let read = self.read_seen(&seen, ask, scratch);
-            drop(held);
-            if read.is_err() {
-                // It may have been forgotten since the question was asked, and the bytes given back.
-                self.check_kept(id, capability.at())?;
-            }
-            let (end_of_file, crc) = read?;
-            // The plan and the version it was made under belong together only if no truncate came between.
-            let unchanged = capability.view.is_past()
-                || attempt > MIXED_MAX
-                || self.meta.namespace().current(id).is_some_and(|now| now.from == version);
-            if unchanged {
-                return Ok((ReadReply { end_of_file, answered }, crc));
-            }
-        }
-        Err(Fault::new(Reason::Internal, "a read never ended"))
-    }
-
-    pub(crate) fn read_seen(&self, seen: &Seen, ask: &Read, scratch: &mut Scratch) -> Result<(bool, u32), Fault> {
-        scratch.pieces.clear();
-        let asked_end = ask.offset.saturating_add(ask.len.into());
-        let sources = self.sources(&seen.inode, ask.offset, asked_end)?;
-        // Length and places in one look, over however many chunks: the answer is one state.
-        let look = self.look_through(&[seen], &[&sources])?;
-        let size = look.extent(seen).size;
-        let (start, end) = (ask.offset.min(size), asked_end.min(size));
-        look.plan(seen, &sources, ByteRange::new(start, end), &mut scratch.pieces)?;
-        drop(look);
-        let len = (end - start) as usize;
-        if scratch.may_step && len >= 2 * STEP_BYTES {
-            scratch.unread = self.data.device().stored_crc(&scratch.pieces)?.map(|crc| Unread { start, len, crc });
-            if scratch.unread.is_some() {
-                return Ok((asked_end >= size, 0));
-            }
-        }
-        if scratch.payload.len() < len {
-            scratch.payload.resize(len, 0);
-        }
-        scratch.payload.truncate(len);
-        let target = &mut scratch.payload[..];
-        let crc = self.data.device().read(&scratch.pieces, start, target, &mut scratch.block)?;
-        Ok((asked_end >= size, crc))
-    }
-
     pub(crate) fn now(&self, ask: &Now) -> Result<NowReply, Fault> {
         let at = match ask.name.as_str() {
             "" => self.clock.now(),
@@ -490,77 +411,4 @@ impl Engine {
         let sessions = self.infos(versions.iter().map(|version| version.session))?;
         Ok(LogReply { versions, more, sessions, forgotten })
     }
-
-    pub(crate) fn status(&self) -> StatusReply {
-        let health = self.clock.health();
-        let process = (self.process)();
-        let stats = self.data.device().log().stats();
-        let space = self.data.device().space().unwrap_or_default();
-        let counts = self.meta.namespace().counts();
-        let now = self.clock.reading().mono;
-        let dirty = self.durability.is_dirty(&self.data, &self.meta);
-        let (gaps, cluster, last_whole) = self.keeper.with(|identity| {
-            let gaps = identity.gaps().map(|(from, to)| Gap { from: from.0, to: to.0 }).collect();
-            (gaps, identity.cluster_id(), identity.last_whole)
-        });
-        let failure = self.durability.failure();
-        let Summary { damaged, finished, done_bytes: scrub_done } = self.scrub.summary();
-        let (scrub_done_bytes, scrub_all_bytes) =
-            scrub_done.map_or((0, 0), |done| (done, self.stored_bytes().max(done).max(1)));
-        let (forgotten_bytes, forgotten_waiting_bytes) = self.reclaim.bytes();
-        let (forgetting_looked_at, forgetting_to_look_at) = self.reclaim.progress().now();
-        let words = match (&failure, &health.fenced, self.durability.store_trouble()) {
-            (Some(fault), _, _) => format!("read-only after a failed flush: {}", fault.message),
-            (None, Some(fence), _) => format!("fenced, reads only: {fence}"),
-            (None, None, Some(fault)) => format!("names are kept in memory and in the metalog only: {}", fault.message),
-            (None, None, None) if damaged > 0 => damaged_words(damaged),
-            (None, None, None) => "healthy".to_owned(),
-        };
-        StatusReply {
-            health: words,
-            clock_error_us: health.error_us.unwrap_or(u64::MAX),
-            fenced: health.fenced.is_some(),
-            newest: self.clock.newest().0,
-            earliest: self.earliest.0,
-            stable: self.data.closed().min(self.meta.closed()).0,
-            durable: self.durability.durable_stamp().0,
-            dirty_bytes: self.data.device().dirty_bytes(),
-            dirty_age_ms: self.durability.dirty_age_ns(now, dirty) / 1_000_000,
-            capacity_bytes: space.capacity_bytes,
-            free_bytes: space.free_bytes.saturating_sub(self.settings.reserve_bytes),
-            log_bytes: stats.log_bytes,
-            records: stats.records,
-            inodes: counts.inodes,
-            sessions: counts.sessions,
-            connections: process.connections,
-            resident_bytes: process.resident_bytes,
-            resident_bytes_peak: process.resident_bytes_peak,
-            cpu_ns: process.cpu_ns,
-            gaps,
-            software: SOFTWARE.to_owned(),
-            cluster: cluster.to_string(),
-            uptime_ms: now.since_ns(self.started) / 1_000_000,
-            metalog_index: self.meta.appended().0,
-            index_bytes: stats.index_bytes,
-            index_bytes_max: self.settings.index_bytes_max,
-            shelved_records: stats.shelved_records,
-            shelf_bytes: stats.shelf_bytes,
-            last_whole,
-            forgotten_bytes,
-            forgotten_waiting_bytes,
-            forgetting_looked_at,
-            forgetting_to_look_at,
-            damaged,
-            scrubbed: finished.0,
-            scrub_done_bytes,
-            scrub_all_bytes,
-            corrupt_reads: self.data.device().noticed().reads(),
-            scrub_due: self.scrub_due().map_or(0, |due| due.0),
-        }
-    }
-}
-
-fn damaged_words(damaged: u64) -> String {
-    let places = if damaged == 1 { "1 place".to_owned() } else { format!("{damaged} places") };
-    format!("stored data is damaged in {places}, which are not given out: `frieze scrub --status` names them")
 }

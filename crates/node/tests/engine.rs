@@ -43,6 +43,8 @@ mod sharing;
 mod shelves;
 #[path = "engine/steps.rs"]
 mod steps;
+#[path = "engine/tiers.rs"]
+mod tiers;
 #[path = "engine/told.rs"]
 mod told;
 #[path = "engine/versions.rs"]

@@ -210,6 +210,22 @@ impl DiskFile for LyingFile {
         self.0.read_medium_at(offset, into)
     }
 
+    fn prefetch(&self, offset: u64, len: u64) -> Result<()> {
+        self.0.prefetch(offset, len)
+    }
+
+    fn let_go(&self, offset: u64, len: u64) -> Result<()> {
+        self.0.let_go(offset, len)
+    }
+
+    fn expect_random_reads(&self) -> Result<()> {
+        self.0.expect_random_reads()
+    }
+
+    fn cached_bytes(&self) -> Result<Option<u64>> {
+        self.0.cached_bytes()
+    }
+
     fn punch(&self, offset: u64, len: u64) -> Result<u64> {
         self.0.punch(offset, if self.1 == Lie::Holes { len + HOLE_TOO_LONG_BYTES } else { len })
     }

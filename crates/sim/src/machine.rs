@@ -282,7 +282,7 @@ impl Machine {
 
     pub(crate) fn shelve(&mut self) -> Result<(), Fault> {
         while self.engine()?.shelve()? {}
-        Ok(())
+        self.engine()?.keep_to_memory()
     }
 
     /// True if somebody waits for a flush, or something is dirty.

@@ -133,6 +133,9 @@ pub(crate) fn settings() -> Settings {
         // Little enough that files are away more often than not.
         shelve_segments: 1,
         index_bytes_max: 64 << 10,
+        // Most reads of the past find nothing in memory.
+        young_bytes_max: 64 << 10,
+        old_bytes_max: 256 << 10,
         chunk_bytes: CHUNK_BYTES,
         chain_count: 4,
         dirty_bytes_max: 8 << 20,

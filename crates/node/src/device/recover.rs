@@ -13,7 +13,9 @@ use frieze_multilog::{
 };
 
 use super::shelves::{remove_unfinished, shelf_name, shelf_of};
-use super::{Device, Dirty, SPARE, TRAILER_BYTES, segment_name, segment_of};
+use frieze_tier::Shares;
+
+use super::{Device, Dirty, FileKey, SPARE, TRAILER_BYTES, Tiers, segment_name, segment_of};
 use crate::scrub::Noticed;
 
 /// Reads segments for recovery.
@@ -74,6 +76,8 @@ pub(crate) struct Budget {
     pub(crate) index_bytes_max: u64,
     /// Full segments whose index goes to the disk together.
     pub(crate) shelve_segments: usize,
+    /// Memory, and what for.
+    pub(crate) shares: Shares,
 }
 
 /// What recovery found.
@@ -177,8 +181,17 @@ impl Device {
         if !report.free.is_empty() {
             disk.sync_dir()?;
         }
+        let tiers = Tiers::new(&budget.shares, settings.segment_bytes, report.end);
+        // What recovery has read, and what an earlier life has left in memory, but for the youngest records.
+        for (id, file) in &files {
+            tiers.let_go_file(FileKey::Segment(*id), &**file, settings.segment_bytes);
+        }
+        for (key, file) in &shelves {
+            tiers.let_go_file(FileKey::Shelf(*key), &**file, file.len()?);
+        }
         let device = Device {
             disk,
+            tiers,
             settings,
             budget,
             log: RwLock::new(log),

@@ -12,8 +12,9 @@ use frieze_disk::{Disk, DiskFile};
 use frieze_hlc::Hlc;
 use frieze_multilog::{Error, Merge, MultiLog, Shelf, ShelfBuilder, ShelfKey, ShelfSource, check_shelf};
 
-use super::Device;
+use super::{Device, FileKey, Lease, Span};
 use crate::reading::Reading;
+use frieze_tier::Heat;
 
 /// Most segments and records of one shelf as it is first made: what is sorted in memory at once.
 const SHELVE_SEGMENTS_MAX: usize = 16;
@@ -46,7 +47,8 @@ pub(super) fn remove_unfinished(disk: &dyn Disk) -> Result<(), Fault> {
 impl ShelfSource for &Device {
     fn read(&mut self, key: ShelfKey, offset: u64, into: &mut [u8]) -> Result<usize, Fault> {
         let file = self.shelf_file(key).ok_or_else(|| Fault::new(Reason::NotFound, format!("shelf {key} is gone")))?;
-        Ok(file.read_at(offset, into)?)
+        // All of it, once: merged, or looked at.
+        self.read_shelf(key, &*file, offset, into, Heat::Scan)
     }
 }
 
@@ -120,7 +122,7 @@ impl Device {
                 // Merged meanwhile: what it said is said by another.
                 let Some(file) = self.shelf_file(key) else { continue 'anew };
                 bytes.resize(len, 0);
-                let read = file.read_at(offset, &mut bytes)?;
+                let read = self.read_shelf(key, &*file, offset, &mut bytes, Heat::Wanted)?;
                 if fetch.take(&bytes[..read]).is_err() {
                     let one = self.shelving.lock().unwrap_or_else(PoisonError::into_inner);
                     self.mend(key)?;
@@ -209,6 +211,7 @@ impl Device {
             file.sync()?;
             let mut footer = vec![0; (sealed.bytes - sealed.footer_at) as usize];
             let found = file.read_at(sealed.footer_at, &mut footer)?;
+            self.tiers.touched(FileKey::Segment(id));
             if found != footer.len() || !self.log().add_to_shelf(id, &footer, &mut builder) {
                 break;
             }
@@ -233,6 +236,7 @@ impl Device {
         write(&*file)?;
         let shelf = shelf(&*file)?;
         file.sync()?;
+        self.tiers.let_go_file(FileKey::Shelf(shelf.key()), &*file, file.len()?);
         let name = shelf_name(shelf.key());
         self.disk.rename(UNFINISHED, &name)?;
         // By its new name, which is what its errors say.
@@ -313,6 +317,7 @@ impl Device {
         self.log.write().unwrap_or_else(PoisonError::into_inner).replace_shelves(old, new);
         for key in old.iter().filter(|key| !keys.contains(key)) {
             self.shelves.write().unwrap_or_else(PoisonError::into_inner).remove(key);
+            self.tiers.gone(FileKey::Shelf(*key));
             self.disk.remove(&shelf_name(*key))?;
         }
         Ok(())
@@ -333,6 +338,25 @@ impl Device {
             }
         }
         Ok(damaged)
+    }
+
+    /// Reads a part of a shelf, of which only what is asked for again stays in memory.
+    fn read_shelf(
+        &self,
+        key: ShelfKey,
+        file: &dyn DiskFile,
+        offset: u64,
+        into: &mut [u8],
+        heat: Heat,
+    ) -> Result<usize, Fault> {
+        let mut lease = Lease::default();
+        let (key, end) = (FileKey::Shelf(key), offset + into.len() as u64);
+        if !into.is_empty() {
+            self.tiers.ready(&[Span { key, file, old_end: u64::MAX, start: offset, end }], heat, &mut lease);
+        }
+        let read = file.read_at(offset, into);
+        self.done(lease, read.is_err());
+        Ok(read?)
     }
 
     /// Reads every shelf as it lies on the medium, and makes anew what is damaged. `pace` is told how many bytes were read,
@@ -365,7 +389,7 @@ impl Device {
         Ok(checked)
     }
 
-    fn shelf_file(&self, key: ShelfKey) -> Option<Arc<dyn DiskFile>> {
+    pub(super) fn shelf_file(&self, key: ShelfKey) -> Option<Arc<dyn DiskFile>> {
         self.shelves.read().unwrap_or_else(PoisonError::into_inner).get(&key).cloned()
     }
 

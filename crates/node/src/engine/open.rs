@@ -1,5 +1,6 @@
 //! A server's state, made or found: what is on the disk comes back, clock first, then the logs, then what they say.
 
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, OnceLock, RwLock};
 
 use frieze_base::{ChunkId, Fault, LogIndex, MonoTime, SegmentId, SessionId};
@@ -34,6 +35,7 @@ impl Engine {
     /// `WrongVersion`, `Corrupt`, `NoSpace`, and the disk's, each with what to do.
     pub fn open(settings: Settings, seams: Seams) -> Result<Engine, Fault> {
         settings.validate()?;
+        let settings = settings.with_memory_divided(0)?;
         let (identity, file, fresh) = match Identity::load(&*seams.disk)? {
             Some((identity, file)) => (identity, file, false),
             None => {
@@ -135,6 +137,7 @@ impl Engine {
             opened: Opened::default(),
             reclaim: Reclaim::default(),
             scrub,
+            files_cached: AtomicU64::new(0),
             owner_uid: seams.owner.uid,
             forgetting: RwLock::default(),
             mint,
@@ -227,7 +230,8 @@ impl Recovery<'_> {
         let mut tail = Vec::new();
         let log_settings = self.log_settings.clone();
         let Settings { reserve_bytes, index_bytes_max, shelve_segments, .. } = *self.settings;
-        let budget = Budget { reserve_bytes, index_bytes_max, shelve_segments: shelve_segments as usize };
+        let shares = self.settings.memory(0)?;
+        let budget = Budget { reserve_bytes, index_bytes_max, shelve_segments: shelve_segments as usize, shares };
         let serve_damaged = self.settings.serve_damaged;
         let durable = self.identity.durable();
         let reach = Reach { upto, durable: durable.data, footers_from: self.footers_from(), serve_damaged };

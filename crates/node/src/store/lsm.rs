@@ -1,5 +1,7 @@
 //! The store of a real server: an LSM tree in a directory of its own.
 
+use std::path::{Path, PathBuf};
+
 use frieze_base::{Fault, LogIndex, Reason};
 
 use super::{Item, VersionStore};
@@ -9,13 +11,14 @@ pub struct LsmStore {
     database: fjall::Database,
     versions: fjall::Keyspace,
     progress: fjall::Keyspace,
+    directory: PathBuf,
+    waiting_bytes_max: u64,
 }
 
 const APPLIED_KEY: &[u8] = b"applied";
-/// Blocks of history kept in RAM: enough for the directories somebody is looking at, small beside the data.
-const CACHE_BYTES: u64 = 32 << 20;
-/// Versions that wait in RAM to be written into a table. Of directories made before this was set it is 64 MiB.
-const WAITING_BYTES: u64 = 16 << 20;
+/// Versions that wait in RAM to be written into a table: more of them make fewer, larger tables, and a longer start.
+const WAITING_BYTES_MAX: u64 = 16 << 20;
+const WAITING_BYTES_MIN: u64 = 1 << 20;
 /// The applied index alone: it waits no longer than the versions do, or it would hold back their journal.
 const PROGRESS_BYTES: u64 = 1 << 20;
 /// What is read again at each start, at most, beside a journal of 64 MB that is being filled: the least that the store takes.
@@ -33,20 +36,22 @@ fn store_fault(doing: &'static str) -> impl Fn(fjall::Error) -> Fault {
 }
 
 impl LsmStore {
-    /// Opens or makes the store in `directory`.
-    pub fn open(directory: &std::path::Path) -> Result<LsmStore, Fault> {
+    /// Opens or makes the store in `directory`, to use about `memory_bytes`: a third for blocks of history, enough for the
+    /// directories somebody is looking at; the rest for what is not written yet, some of it on its way.
+    pub fn open(directory: &Path, memory_bytes: u64) -> Result<LsmStore, Fault> {
         let failed = store_fault("opening");
+        let waiting_bytes_max = (memory_bytes / 3).clamp(WAITING_BYTES_MIN, WAITING_BYTES_MAX);
         let database = fjall::Database::builder(directory)
-            .cache_size(CACHE_BYTES)
+            .cache_size(memory_bytes / 3)
             .max_journaling_size(JOURNALS_BYTES)
             .manual_journal_persist(true)
             .worker_threads(1)
             .open()
             .map_err(&failed)?;
         let waiting = |bytes: u64| move || fjall::KeyspaceCreateOptions::default().max_memtable_size(bytes);
-        let versions = database.keyspace("versions", waiting(WAITING_BYTES)).map_err(&failed)?;
+        let versions = database.keyspace("versions", waiting(waiting_bytes_max)).map_err(&failed)?;
         let progress = database.keyspace("progress", waiting(PROGRESS_BYTES)).map_err(&failed)?;
-        Ok(LsmStore { database, versions, progress })
+        Ok(LsmStore { database, versions, progress, directory: directory.to_owned(), waiting_bytes_max })
     }
 }
 
@@ -75,7 +80,13 @@ impl VersionStore for LsmStore {
             batch.remove(&self.versions, key);
         }
         batch.insert(&self.progress, APPLIED_KEY, applied.0.to_be_bytes());
-        batch.commit().map_err(store_fault("committing"))
+        batch.commit().map_err(store_fault("committing"))?;
+        // The database has a bound of its own, which stays what it was when the store was made. One at a time: what is on its
+        // way to the disk counts too.
+        if self.database.write_buffer_size() > self.waiting_bytes_max && self.versions.sealed_memtable_count() == 0 {
+            self.versions.rotate_memtable().map_err(store_fault("writing tables"))?;
+        }
+        Ok(())
     }
 
     fn applied(&self) -> Result<LogIndex, Fault> {
@@ -85,6 +96,18 @@ impl VersionStore for LsmStore {
             Fault::new(Reason::Corrupt, "the namespace's store holds a malformed applied index".to_owned())
         })?;
         Ok(LogIndex(u64::from_be_bytes(bytes)))
+    }
+
+    fn keep_cached(&self, bytes_max: u64) -> Result<u64, Fault> {
+        // The kernel's copies are beside the store's own: most of what it asks for again it has.
+        match frieze_disk::cached_below(&self.directory)? {
+            Some(bytes) if bytes <= bytes_max => Ok(bytes),
+            Some(_) => {
+                frieze_disk::let_go_below(&self.directory)?;
+                Ok(frieze_disk::cached_below(&self.directory)?.unwrap_or(0))
+            }
+            None => frieze_disk::let_go_below(&self.directory).map(|()| 0).map_err(Fault::from),
+        }
     }
 
     fn persist(&self) -> Result<(), Fault> {

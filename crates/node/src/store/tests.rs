@@ -18,7 +18,7 @@ fn scan(versions: &Versions, prefix: &[u8], after: &[u8], at: u64) -> Vec<(Vec<u
 fn both(test: impl Fn(Versions)) {
     test(Versions::new(Box::new(MemoryStore::default())));
     let directory = tempfile::tempdir().expect("a directory");
-    test(Versions::new(Box::new(LsmStore::open(directory.path()).expect("opens"))));
+    test(Versions::new(Box::new(LsmStore::open(directory.path(), 32 << 20).expect("opens"))));
 }
 
 #[test]

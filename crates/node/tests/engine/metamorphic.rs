@@ -25,6 +25,13 @@ const WAYS: &[(&str, Way)] = &[
     ("little memory, a shelf for three segments", |settings| {
         (settings.index_bytes_max, settings.shelve_segments) = (64 << 10, 3);
     }),
+    ("a page of records in memory", |settings| {
+        (settings.young_bytes_max, settings.old_bytes_max) = (4096, 4096);
+        (settings.index_bytes_max, settings.shelve_segments) = (64 << 10, 1);
+    }),
+    ("some records in memory", |settings| {
+        (settings.young_bytes_max, settings.old_bytes_max) = (64 << 10, 128 << 10);
+    }),
 ];
 
 /// What happens to a server between two questions, and changes no answer.
@@ -46,6 +53,11 @@ const EVENTS: &[(&str, Event)] = &[
         drop(served);
         machine.lose_power();
         machine.serve()
+    }),
+    ("swept", |_, mut served| {
+        served.fsync();
+        served.engine.keep_to_memory().unwrap();
+        served
     }),
     ("shelved", |_, mut served| {
         tidy_up(&mut served);

@@ -345,6 +345,22 @@ impl DiskFile for HookedFile {
         self.0.read_medium_at(offset, into)
     }
 
+    fn prefetch(&self, offset: u64, len: u64) -> frieze_disk::Result<()> {
+        self.0.prefetch(offset, len)
+    }
+
+    fn let_go(&self, offset: u64, len: u64) -> frieze_disk::Result<()> {
+        self.0.let_go(offset, len)
+    }
+
+    fn expect_random_reads(&self) -> frieze_disk::Result<()> {
+        self.0.expect_random_reads()
+    }
+
+    fn cached_bytes(&self) -> frieze_disk::Result<Option<u64>> {
+        self.0.cached_bytes()
+    }
+
     fn punch(&self, offset: u64, len: u64) -> frieze_disk::Result<u64> {
         self.0.punch(offset, len)
     }

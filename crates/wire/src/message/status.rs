@@ -124,6 +124,74 @@ pub struct StatusReply {
     /// Bytes that the index takes on disk.
     #[prost(uint64, tag = "42")]
     pub shelf_bytes: u64,
+    /// Who may use how much memory, and does.
+    #[prost(message, optional, boxed, tag = "120")]
+    pub memory: Option<Box<MemoryUse>>,
+}
+
+/// Who may use how much of a server's memory, and does. All but the counts are bytes.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct MemoryUse {
+    /// Everything: the process, and copies of its files that the kernel keeps.
+    #[prost(uint64, tag = "1")]
+    pub bytes_max: u64,
+    /// Code, threads, buffers of connections.
+    #[prost(uint64, tag = "2")]
+    pub program_bytes_max: u64,
+    /// The store of the namespace's history.
+    #[prost(uint64, tag = "3")]
+    pub store_bytes_max: u64,
+    /// Copies of files that are neither segments nor shelves.
+    #[prost(uint64, tag = "4")]
+    pub files_bytes_max: u64,
+    /// Those there are.
+    #[prost(uint64, tag = "5")]
+    pub files_bytes: u64,
+    /// Acknowledged and not yet on stable storage.
+    #[prost(uint64, tag = "6")]
+    pub dirty_bytes_max: u64,
+    /// The youngest records.
+    #[prost(uint64, tag = "7")]
+    pub young_bytes_max: u64,
+    /// Those there are.
+    #[prost(uint64, tag = "8")]
+    pub young_bytes: u64,
+    /// Older records that are in use.
+    #[prost(uint64, tag = "9")]
+    pub old_bytes_max: u64,
+    /// Those there are.
+    #[prost(uint64, tag = "10")]
+    pub old_bytes: u64,
+    /// Older records that were asked for here and there, and were in memory.
+    #[prost(uint64, tag = "11")]
+    pub wanted_hit_bytes: u64,
+    /// Those that had to be read.
+    #[prost(uint64, tag = "12")]
+    pub wanted_missed_bytes: u64,
+    /// Older records that were asked for by who reads on and on, or ahead of him, and were in memory.
+    #[prost(uint64, tag = "13")]
+    pub scanned_hit_bytes: u64,
+    /// Those that had to be read.
+    #[prost(uint64, tag = "14")]
+    pub scanned_missed_bytes: u64,
+    /// Bytes of files that were asked for ahead of their readers.
+    #[prost(uint64, tag = "15")]
+    pub ahead_bytes: u64,
+    /// Parts of older records that came into memory.
+    #[prost(uint64, tag = "16")]
+    pub admitted: u64,
+    /// Those that had to leave for others.
+    #[prost(uint64, tag = "17")]
+    pub evicted: u64,
+    /// Those that could not stay, as there is too little room.
+    #[prost(uint64, tag = "18")]
+    pub refused: u64,
+    /// Copies in memory that failed their checksum and were whole on the disk.
+    #[prost(uint64, tag = "19")]
+    pub healed: u64,
+    /// The system keeps copies of files as it likes: more may be in memory than `bytes_max`.
+    #[prost(bool, tag = "20")]
+    pub unbounded: bool,
 }
 
 /// An interval whose unflushed records a crash lost.

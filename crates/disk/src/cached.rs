@@ -1,0 +1,144 @@
+//! What of a file the kernel keeps in memory.
+
+#![expect(unsafe_code, reason = "cachestat has no wrapper in rustix, nix or libc; this file is all of it")]
+
+use std::fs;
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustix::fs::{Advice, Mode, OFlags};
+use rustix::io::Errno;
+
+use crate::device::PAGE_BYTES;
+use crate::file_disk::{io, retry};
+use crate::{Op, Result};
+
+/// The same on every architecture that has it; Linux 6.5 is the first.
+const CACHESTAT: libc::c_long = 451;
+
+#[repr(C)]
+struct Range {
+    offset: u64,
+    /// 0: to the end.
+    len: u64,
+}
+
+#[repr(C)]
+#[derive(Default)]
+struct Counts {
+    cached: u64,
+    dirty: u64,
+    writeback: u64,
+    evicted: u64,
+    recently_evicted: u64,
+}
+
+/// The kernel has said that it knows no such call: it is not asked again.
+static UNKNOWN: AtomicBool = AtomicBool::new(false);
+
+/// Bytes of a file that are in the page cache; `None` if the kernel does not tell.
+pub(crate) fn cached_bytes(fd: BorrowedFd<'_>) -> std::result::Result<Option<u64>, Errno> {
+    if UNKNOWN.load(Ordering::Relaxed) {
+        return Ok(None);
+    }
+    let range = Range { offset: 0, len: 0 };
+    let mut counts = Counts::default();
+    // SAFETY: both pointers are to live values of the layout that the call defines (`linux/mman.h`), the second one
+    // borrowed exclusively; it fills that and keeps neither.
+    let answer = unsafe { libc::syscall(CACHESTAT, fd.as_raw_fd(), &raw const range, &raw mut counts, 0u32) };
+    if answer == 0 {
+        return Ok(Some(counts.cached * page_bytes()));
+    }
+    match std::io::Error::last_os_error().raw_os_error().map_or(Errno::IO, Errno::from_raw_os_error) {
+        // Too old a kernel, one behind a filter, or a file system that keeps its pages elsewhere.
+        Errno::NOSYS | Errno::PERM => {
+            UNKNOWN.store(true, Ordering::Relaxed);
+            Ok(None)
+        }
+        Errno::OPNOTSUPP | Errno::INVAL => Ok(None),
+        errno => Err(errno),
+    }
+}
+
+/// What the kernel counts in, which need not be what frieze does.
+fn page_bytes() -> u64 {
+    (rustix::param::page_size() as u64).max(PAGE_BYTES)
+}
+
+/// Bytes of all files below a directory that are in the page cache; `None` if the kernel does not tell. Files that come and
+/// go meanwhile count or do not.
+///
+/// # Errors
+/// `InputOutput`, `AccessDenied`.
+pub fn cached_below(directory: &Path) -> Result<Option<u64>> {
+    let mut sum = Some(0);
+    each_file_below(directory, &mut |fd, shown| {
+        let one = cached_bytes(rustix::fd::AsFd::as_fd(fd)).map_err(io(Op::Read, shown))?;
+        sum = sum.zip(one).map(|(sum, one)| sum + one);
+        Ok(())
+    })?;
+    Ok(sum)
+}
+
+/// Gives back the memory of copies of all files below a directory, as far as they are on the medium.
+///
+/// # Errors
+/// `Unsupported` where the system keeps copies as it likes; `InputOutput`, `AccessDenied`.
+pub fn let_go_below(directory: &Path) -> Result<()> {
+    each_file_below(directory, &mut |fd, shown| {
+        retry(|| rustix::fs::fadvise(fd, 0, None, Advice::DontNeed)).map_err(io(Op::LetGo, shown))
+    })
+}
+
+fn each_file_below(directory: &Path, visit: &mut dyn FnMut(&OwnedFd, &str) -> Result<()>) -> Result<()> {
+    let failed = |shown: String| {
+        move |error: std::io::Error| io(Op::List, &shown)(Errno::from_io_error(&error).unwrap_or(Errno::IO))
+    };
+    let shown = directory.display().to_string();
+    for entry in fs::read_dir(directory).map_err(failed(shown.clone()))? {
+        let entry = entry.map_err(failed(shown.clone()))?;
+        let path = entry.path();
+        let shown = path.display().to_string();
+        match entry.file_type() {
+            Ok(kind) if kind.is_dir() => match each_file_below(&path, visit) {
+                Err(error) if error.kind() == frieze_base::ErrorKind::NotFound => {}
+                visited => visited?,
+            },
+            Ok(kind) if kind.is_file() => {
+                let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+                match retry(|| rustix::fs::open(&path, flags, Mode::empty())) {
+                    Ok(fd) => visit(&fd, &shown)?,
+                    // Gone since it was listed.
+                    Err(Errno::NOENT) => {}
+                    Err(errno) => return Err(io(Op::Open, &shown)(errno)),
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_in_memory_until_it_is_let_go() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir(dir.path().join("below")).unwrap();
+        fs::write(dir.path().join("a"), vec![1u8; 1 << 20]).unwrap();
+        fs::write(dir.path().join("below/b"), vec![2u8; 1 << 20]).unwrap();
+        let Some(before) = cached_below(dir.path()).unwrap() else { return };
+        assert!(before >= 2 << 20, "{before}");
+        for name in ["a", "below/b"] {
+            fs::File::open(dir.path().join(name)).unwrap().sync_all().unwrap();
+        }
+        let_go_below(dir.path()).unwrap();
+        // A file system that lives in memory keeps all of it.
+        let after = cached_below(dir.path()).unwrap().unwrap();
+        assert!(after == 0 || after >= 2 << 20, "{after}");
+        assert!(cached_below(&dir.path().join("nowhere")).is_err());
+    }
+}

@@ -1,0 +1,140 @@
+//! A file of a simulated device: its sectors as they read now, what they were, and which of them memory has copies of.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use frieze_base::Rng;
+
+use crate::device::PAGE_BYTES;
+
+#[derive(Default)]
+pub(super) struct SimFile {
+    pub(super) len: u64,
+    pub(super) sectors: BTreeMap<u64, Sector>,
+    /// Sectors written since the last sync, in the order of their first write, with what they were before.
+    pub(super) unsynced: BTreeMap<u64, Unsynced>,
+    pub(super) writes: u64,
+    /// Pages whose space was given back, until they are written again.
+    pub(super) holes: BTreeSet<u64>,
+    pub(super) sync_failed: bool,
+    /// Sectors that cannot be read.
+    pub(super) unreadable: BTreeSet<u64>,
+    /// Pages that memory has a copy of.
+    pub(super) copies: BTreeSet<u64>,
+    /// Bits that are wrong in a copy in memory only, by the byte.
+    pub(super) stains: BTreeMap<u64, u8>,
+}
+
+pub(super) type Sector = Box<[u8; SECTOR_BYTES]>;
+
+pub(super) struct Unsynced {
+    pub(super) order: u64,
+    pub(super) before: Option<Sector>,
+}
+
+impl SimFile {
+    /// What it takes of the capacity.
+    pub(super) fn taken_bytes(&self) -> u64 {
+        self.len.saturating_sub(self.holes.len() as u64 * PAGE_BYTES)
+    }
+
+    pub(super) fn write(&mut self, offset: u64, bytes: &[u8]) {
+        if !bytes.is_empty() {
+            self.copies.extend(offset / PAGE_BYTES..=(offset + bytes.len() as u64 - 1) / PAGE_BYTES);
+        }
+        if !self.holes.is_empty() && !bytes.is_empty() {
+            for page in offset / PAGE_BYTES..=(offset + bytes.len() as u64 - 1) / PAGE_BYTES {
+                self.holes.remove(&page);
+            }
+        }
+        let mut done = 0;
+        while done < bytes.len() {
+            let (sector, within, len) = piece(offset + done as u64, bytes.len() - done);
+            self.unreadable.remove(&sector);
+            self.writes += 1;
+            let order = self.writes;
+            let current = self.sectors.get(&sector);
+            self.unsynced.entry(sector).or_insert_with(|| Unsynced { order, before: current.cloned() });
+            let bytes_of_sector = self.sectors.entry(sector).or_insert_with(blank);
+            bytes_of_sector[within..within + len].copy_from_slice(&bytes[done..done + len]);
+            done += len;
+        }
+    }
+
+    pub(super) fn read(&self, offset: u64, into: &mut [u8]) {
+        let mut done = 0;
+        while done < into.len() {
+            let (sector, within, len) = piece(offset + done as u64, into.len() - done);
+            match self.sectors.get(&sector) {
+                Some(bytes) => into[done..done + len].copy_from_slice(&bytes[within..within + len]),
+                None => into[done..done + len].fill(0),
+            }
+            done += len;
+        }
+    }
+
+    /// Shows what is wrong in copies.
+    pub(super) fn stain(&self, offset: u64, into: &mut [u8]) {
+        for (at, bits) in self.stains.range(offset..offset + into.len() as u64) {
+            into[(at - offset) as usize] ^= bits;
+        }
+    }
+
+    /// Copies of these pages leave memory where they are on the medium.
+    pub(super) fn let_go(&mut self, pages: std::ops::Range<u64>) {
+        let sectors = PAGE_BYTES / SECTOR_BYTES as u64;
+        let there: Vec<u64> = self.copies.range(pages).copied().collect();
+        for page in there {
+            if self.unsynced.range(page * sectors..(page + 1) * sectors).next().is_none() {
+                self.copies.remove(&page);
+                self.stains.retain(|at, _| at / PAGE_BYTES != page);
+            }
+        }
+    }
+
+    /// Brings some of the unsynced sectors back to what they were.
+    pub(super) fn lose_power(&mut self, rng: &mut Rng) {
+        self.copies.clear();
+        self.stains.clear();
+        let unsynced = std::mem::take(&mut self.unsynced);
+        // The shapes that break real code: nothing survives, all does, a prefix does, any subset does.
+        let shape = rng.below(4);
+        let oldest = unsynced.values().map(|sector| sector.order).min().unwrap_or(0);
+        let prefix_end = rng.between(oldest, self.writes + 1);
+        for (sector, Unsynced { order, before }) in unsynced {
+            let survives = match shape {
+                0 => false,
+                1 => true,
+                2 => order < prefix_end,
+                _ => rng.chance(2),
+            };
+            match before {
+                _ if survives => {}
+                Some(bytes) => {
+                    self.holes.remove(&(sector * SECTOR_BYTES as u64 / PAGE_BYTES));
+                    self.sectors.insert(sector, bytes);
+                }
+                None => {
+                    self.sectors.remove(&sector);
+                }
+            }
+        }
+    }
+}
+
+/// The part of `len` bytes from `offset` that lies in the first sector: sector, offset within it, length.
+pub(super) fn piece(offset: u64, len: usize) -> (u64, usize, usize) {
+    let within = (offset % SECTOR_BYTES as u64) as usize;
+    (offset / SECTOR_BYTES as u64, within, len.min(SECTOR_BYTES - within))
+}
+
+/// The sectors that `len` bytes from `offset` lie in.
+pub(super) fn sectors_of(offset: u64, len: u64) -> std::ops::Range<u64> {
+    offset / SECTOR_BYTES as u64..(offset + len).div_ceil(SECTOR_BYTES as u64)
+}
+
+pub(super) fn blank() -> Sector {
+    Box::new([0; SECTOR_BYTES])
+}
+
+/// What a device writes at once.
+pub(super) const SECTOR_BYTES: usize = 512;

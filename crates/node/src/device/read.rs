@@ -1,0 +1,244 @@
+//! Reading records: what is missing is asked for at once, every block is checked, what fails in memory is read from the medium.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use frieze_base::{Fault, Reason, SegmentId, crc32c, crc32c_combine, crc32c_zeros};
+use frieze_disk::{DiskFile, PAGE_BYTES};
+use frieze_multilog::{Piece, Source, Stored};
+use frieze_tier::Heat;
+
+use super::{Device, FileKey, Lease, Span};
+
+impl Device {
+    /// True if something of `pieces` may have to be read from the disk.
+    pub(crate) fn concerns_tiers(&self, pieces: &[Piece]) -> bool {
+        pieces.iter().any(|piece| match &piece.source {
+            Source::Data(source) => self.tiers.concerns(source.segment, source.data_offset),
+            Source::Hole | Source::Punched => false,
+        })
+    }
+
+    /// Sees to it that `pieces` come into memory, without waiting. To be given back to [`Device::done`] when they are read.
+    pub(crate) fn ready(&self, pieces: &[Piece], heat: Heat) -> Lease {
+        let mut lease = Lease::default();
+        let sources = pieces.iter().filter_map(|piece| match &piece.source {
+            Source::Data(source) if self.tiers.concerns(source.segment, source.data_offset) => {
+                self.file(source.segment).ok().map(|file| (source, piece.len, file))
+            }
+            _ => None,
+        });
+        let sources: Vec<(&Stored, u32, Arc<dyn DiskFile>)> = sources.collect();
+        if sources.is_empty() {
+            return lease;
+        }
+        let mut spans = Vec::with_capacity(sources.len());
+        for (source, len, file) in &sources {
+            let (key, old_end) = (FileKey::Segment(source.segment), self.tiers.old_end(source.segment));
+            let block = u64::from(source.block_bytes);
+            let (skip, skip_end) = (u64::from(source.skip), u64::from(source.skip) + u64::from(*len));
+            let (first, last) = (skip / block, skip_end.div_ceil(block));
+            let end = source.data_offset + (last * block).min(source.record_len.into());
+            let (crcs, data) = (source.crcs_offset + 4 * first, source.data_offset + first * block);
+            // What checks the blocks lies just before the first: one read for both, unless the blocks are far behind.
+            let is_near = data - crcs <= NEAR_BYTES;
+            if !is_near {
+                let end = source.crcs_offset + 4 * last;
+                spans.push(Span { key, file: &**file, old_end, start: crcs, end });
+            }
+            let start = if is_near { crcs } else { data };
+            spans.push(Span { key, file: &**file, old_end, start, end });
+        }
+        self.tiers.ready(&spans, heat, &mut lease);
+        lease
+    }
+
+    /// What was made ready is read, or could not be.
+    pub(crate) fn done(&self, lease: Lease, failed: bool) {
+        self.tiers.done(lease, failed, &|key| self.file_of(key));
+    }
+
+    /// The CRC32C of all bytes of `pieces`, made of the checksums that are stored, without a look at the bytes. `None` where
+    /// a piece begins or ends within a block.
+    ///
+    /// # Errors
+    /// The disk's; `Corrupt` if a segment is cut short.
+    pub(crate) fn stored_crc(&self, pieces: &[Piece]) -> Result<Option<u32>, Fault> {
+        let mut crc = 0;
+        let mut bytes = Vec::new();
+        for piece in pieces {
+            let stored = match &piece.source {
+                Source::Hole | Source::Punched => {
+                    crc = crc32c_combine(crc, crc32c_zeros(piece.len.into()), piece.len.into());
+                    continue;
+                }
+                Source::Data(stored) => stored,
+            };
+            let (block, upto) = (stored.block_bytes, stored.skip + piece.len);
+            if stored.skip % block != 0 || upto % block != 0 && upto != stored.record_len {
+                return Ok(None);
+            }
+            let (first, last) = (stored.skip / block, upto.div_ceil(block));
+            bytes.resize(4 * (last - first) as usize, 0);
+            let offset = stored.crcs_offset + 4 * u64::from(first);
+            read_exactly(&*self.file(stored.segment)?, stored.segment, offset, &mut bytes)?;
+            for (index, of_block) in (first..last).zip(bytes.as_chunks().0) {
+                let len = (upto - index * block).min(block);
+                crc = crc32c_combine(crc, u32::from_le_bytes(*of_block), len.into());
+            }
+        }
+        Ok(Some(crc))
+    }
+
+    /// Fills `out` with the bytes of `pieces`, which cover it from chunk offset `start` on. Returns their CRC32C.
+    ///
+    /// # Errors
+    /// `Corrupt` if a block fails its checksum: the bytes are not returned, the message names segment and offset.
+    pub(crate) fn read(
+        &self,
+        pieces: &[Piece],
+        start: u64,
+        out: &mut [u8],
+        scratch: &mut Vec<u8>,
+    ) -> Result<u32, Fault> {
+        self.served.fetch_add(1, Ordering::Relaxed);
+        let mut crc = 0;
+        for piece in pieces {
+            let from = (piece.at - start) as usize;
+            let target = &mut out[from..from + piece.len as usize];
+            let piece_crc = match &piece.source {
+                Source::Hole | Source::Punched => {
+                    target.fill(0);
+                    crc32c(target)
+                }
+                Source::Data(source) => {
+                    let read = self.read_record(source, target, scratch);
+                    read.inspect_err(|fault| self.noticed.note(source.segment, fault))?
+                }
+            };
+            crc = if from == 0 { piece_crc } else { crc32c_combine(crc, piece_crc, piece.len.into()) };
+        }
+        Ok(crc)
+    }
+
+    /// Reads `out.len()` bytes of one record from `source.skip` on, whole blocks verified.
+    fn read_record(&self, source: &Stored, out: &mut [u8], scratch: &mut Vec<u8>) -> Result<u32, Fault> {
+        let file = self.file(source.segment)?;
+        let block = source.block_bytes as usize;
+        let (skip, len, record) = (source.skip as usize, out.len(), source.record_len as usize);
+        let (first, last) = (skip / block, (skip + len).div_ceil(block));
+        // Checksums of the blocks touched, then the blocks.
+        let mut crc_bytes = [0u8; 64];
+        let mut crcs_from = usize::MAX;
+        let mut crc_at = |index: usize| -> Result<u32, Fault> {
+            const BATCH: usize = 16;
+            if crcs_from == usize::MAX || index < crcs_from || index >= crcs_from + BATCH {
+                crcs_from = index;
+                let count = BATCH.min(last - index);
+                read_exactly(
+                    &*file,
+                    source.segment,
+                    source.crcs_offset + 4 * index as u64,
+                    &mut crc_bytes[..4 * count],
+                )?;
+            }
+            let at = 4 * (index - crcs_from);
+            Ok(u32::from_le_bytes([crc_bytes[at], crc_bytes[at + 1], crc_bytes[at + 2], crc_bytes[at + 3]]))
+        };
+        let corrupt = |index: usize| {
+            Fault::new(
+                Reason::Corrupt,
+                format!(
+                    "stored data is corrupt: block {index} of the record stamped {} in segment {} at byte {} fails its checksum; it is not returned",
+                    source.stamp, source.segment, source.data_offset
+                ),
+            )
+        };
+        let mut crc = 0;
+        let mut done = 0;
+        let mut index = first;
+        while index < last {
+            let block_start = index * block;
+            let block_end = (block_start + block).min(record);
+            if block_start >= skip + done && block_end <= skip + len {
+                // Whole blocks go straight to where they are wanted, a cache-sized step at a time.
+                let blocks = (STEP_BYTES / block).max(1).min(last - index);
+                let mut step_end = (block_start + blocks * block).min(record);
+                if step_end > skip + len {
+                    step_end = (skip + len) / block * block;
+                }
+                let target = &mut out[done..done + step_end - block_start];
+                read_exactly(&*file, source.segment, source.data_offset + block_start as u64, target)?;
+                for piece in target.chunks_mut(block) {
+                    let mut found = crc32c(piece);
+                    if found != crc_at(index)? {
+                        found = self.read_medium(&*file, source, index, piece)?.ok_or_else(|| corrupt(index))?;
+                    }
+                    crc = if done == 0 { found } else { crc32c_combine(crc, found, piece.len() as u64) };
+                    done += piece.len();
+                    index += 1;
+                }
+            } else {
+                // A block wanted in part: read it whole, verify, copy the part.
+                scratch.resize(block_end - block_start, 0);
+                read_exactly(&*file, source.segment, source.data_offset + block_start as u64, scratch)?;
+                if crc32c(scratch) != crc_at(index)? {
+                    self.read_medium(&*file, source, index, scratch)?.ok_or_else(|| corrupt(index))?;
+                }
+                let part =
+                    &scratch[(skip + done).max(block_start) - block_start..(skip + len).min(block_end) - block_start];
+                out[done..done + part.len()].copy_from_slice(part);
+                let found = crc32c(part);
+                crc = if done == 0 { found } else { crc32c_combine(crc, found, part.len() as u64) };
+                done += part.len();
+                index += 1;
+            }
+        }
+        Ok(crc)
+    }
+
+    /// Reads a block whose copy in memory failed its checksum as it lies on the medium, and returns that checksum; `None` if it
+    /// fails there too. The copy leaves memory.
+    fn read_medium(
+        &self,
+        file: &dyn DiskFile,
+        source: &Stored,
+        index: usize,
+        into: &mut [u8],
+    ) -> Result<Option<u32>, Fault> {
+        let at = source.data_offset + index as u64 * u64::from(source.block_bytes);
+        let crc_at = source.crcs_offset + 4 * index as u64;
+        for (offset, len) in [(at, into.len() as u64), (crc_at, 4)] {
+            let page = offset / PAGE_BYTES * PAGE_BYTES;
+            // Where the system does not let go of it, the medium is read all the same.
+            let _ = file.let_go(page, (offset + len).next_multiple_of(PAGE_BYTES) - page);
+        }
+        let mut expected = [0; 4];
+        let read = file.read_medium_at(at, into)? + file.read_medium_at(crc_at, &mut expected)?;
+        let found = crc32c(into);
+        let is_whole = read == into.len() + expected.len() && found == u32::from_le_bytes(expected);
+        if is_whole {
+            self.tiers.healed();
+        }
+        Ok(is_whole.then_some(found))
+    }
+}
+
+fn read_exactly(file: &dyn DiskFile, segment: SegmentId, offset: u64, into: &mut [u8]) -> Result<(), Fault> {
+    let found = file.read_at(offset, into)?;
+    if found == into.len() {
+        return Ok(());
+    }
+    Err(Fault::new(
+        Reason::Corrupt,
+        format!(
+            "stored data is corrupt: segment {segment} ends at byte {} where a record should go on: its file was cut",
+            offset + found as u64
+        ),
+    ))
+}
+
+/// Bytes moved between two looks at the checksum: stays in the second-level cache of a core.
+const STEP_BYTES: usize = 256 << 10;
+/// What lies between the checksums and the blocks that are wanted is read with them up to this: as fast as a second read.
+const NEAR_BYTES: u64 = 32 << 10;

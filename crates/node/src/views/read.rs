@@ -1,0 +1,147 @@
+//! Reading bytes: one state of the file, its pieces from memory or the disk, and what is read next on its way.
+
+use frieze_base::{ByteRange, Fault, Reason, SessionId};
+use frieze_multilog::Piece;
+use frieze_tier::{Habit, Heat};
+use frieze_wire::frame::PAYLOAD_BYTES_MAX;
+use frieze_wire::message::{Read, ReadReply};
+
+use crate::device::{Lease, ReaderKey};
+use crate::engine::{Engine, Scratch};
+use crate::seen::Seen;
+use crate::steps::{STEP_BYTES, Unread};
+
+impl Engine {
+    /// Reads into `scratch.payload`; returns the reply and the CRC32C of the bytes. If the answer may go out in steps, what
+    /// is to be read is left in `scratch.unread` instead.
+    pub(crate) fn read(
+        &self,
+        session: SessionId,
+        ask: &Read,
+        scratch: &mut Scratch,
+    ) -> Result<(ReadReply, u32), Fault> {
+        let capability = self.mint.open(&ask.capability, session)?;
+        if !capability.read {
+            return Err(Fault::new(Reason::AccessDenied, "the file was not opened for reading"));
+        }
+        if ask.len > PAYLOAD_BYTES_MAX {
+            return Err(Fault::new(
+                Reason::InvalidArgument,
+                format!("a read of {} bytes; at most {PAYLOAD_BYTES_MAX} at once", ask.len),
+            ));
+        }
+        let mut answered = self.answer(capability.view)?;
+        let id = capability.inode;
+        if ask.len == 0 && capability.view.at.is_none() {
+            // So a session says that it still has the file open after a restart of the server.
+            self.opened.add(session, id);
+        }
+        for attempt in 0.. {
+            let before = self.inode_at(id, capability.at())?;
+            let version = before.from;
+            let seen = self.seen(id, before, capability.view)?;
+            answered.user_time_open = seen.user_time_open;
+            // A reader that truncates keep overtaking reads with writers kept out.
+            let held = (attempt >= MIXED_MAX).then(|| self.data.hold_writes());
+            let view = capability.view;
+            let who = ReaderKey { session, inode: id, at: (view.at, view.user_at) };
+            let read = self.read_seen(&seen, ask, Some(who), scratch);
+            drop(held);
+            if read.is_err() {
+                // It may have been forgotten since the question was asked, and the bytes given back.
+                self.check_kept(id, capability.at())?;
+            }
+            let (end_of_file, crc) = read?;
+            // The plan and the version it was made under belong together only if no truncate came between.
+            let unchanged = capability.view.is_past()
+                || attempt > MIXED_MAX
+                || self.meta.namespace().current(id).is_some_and(|now| now.from == version);
+            if unchanged {
+                return Ok((ReadReply { end_of_file, answered }, crc));
+            }
+        }
+        Err(Fault::new(Reason::Internal, "a read never ended"))
+    }
+
+    /// Reads into `scratch.payload`; returns whether the file ends there, and the CRC32C of the bytes. `who` is known by
+    /// what he reads, so that what he reads next is on its way.
+    pub(crate) fn read_seen(
+        &self,
+        seen: &Seen,
+        ask: &Read,
+        who: Option<ReaderKey>,
+        scratch: &mut Scratch,
+    ) -> Result<(bool, u32), Fault> {
+        let device = self.data.device();
+        if let Some(before) = scratch.unread.take() {
+            // Of a plan that was overtaken.
+            device.done(before.lease, false);
+        }
+        scratch.pieces.clear();
+        let asked_end = ask.offset.saturating_add(ask.len.into());
+        let (range, size) = self.plan_seen(seen, ask.offset, asked_end, &mut scratch.pieces)?;
+        let lease = self.make_ready(seen, range, who, &scratch.pieces);
+        let len = range.len() as usize;
+        if scratch.may_step && len >= 2 * STEP_BYTES {
+            match device.stored_crc(&scratch.pieces) {
+                Ok(Some(crc)) => {
+                    scratch.unread = Some(Unread { start: range.start(), len, crc, lease });
+                    return Ok((asked_end >= size, 0));
+                }
+                Ok(None) => {}
+                Err(fault) => {
+                    device.done(lease, true);
+                    return Err(fault);
+                }
+            }
+        }
+        if scratch.payload.len() < len {
+            scratch.payload.resize(len, 0);
+        }
+        scratch.payload.truncate(len);
+        let read = device.read(&scratch.pieces, range.start(), &mut scratch.payload, &mut scratch.block);
+        device.done(lease, read.is_err());
+        Ok((asked_end >= size, read?))
+    }
+
+    /// What of `pieces`, which are `range` of a file, is not in memory is asked for, and what `who` reads next, if he reads on
+    /// and on. The answer is for [`Device::done`](crate::device::Device::done), when they are read.
+    fn make_ready(&self, seen: &Seen, range: ByteRange, who: Option<ReaderKey>, pieces: &[Piece]) -> Lease {
+        let device = self.data.device();
+        // What is young needs nobody to look ahead.
+        if !device.concerns_tiers(pieces) {
+            return Lease::default();
+        }
+        let habit = who.map_or(Habit::default(), |who| device.tiers().observe(who, range));
+        let lease = device.ready(pieces, if habit.is_sequential { Heat::Scan } else { Heat::Wanted });
+        if let Some(ahead) = habit.ahead {
+            self.read_ahead(seen, ahead);
+        }
+        lease
+    }
+
+    /// Appends to `out` what a read of `start..end` has to fetch, as far as the file reaches. Returns the range that it
+    /// covers, and the size of the file.
+    fn plan_seen(&self, seen: &Seen, start: u64, end: u64, out: &mut Vec<Piece>) -> Result<(ByteRange, u64), Fault> {
+        let sources = self.sources(&seen.inode, start, end)?;
+        // Length and places in one look, over however many chunks: the answer is one state.
+        let look = self.look_through(&[seen], &[&sources])?;
+        let size = look.extent(seen).size;
+        let range = ByteRange::new(start.min(size), end.min(size));
+        look.plan(seen, &sources, range, out)?;
+        Ok((range, size))
+    }
+
+    /// Sees to it that what somebody is about to ask for is on its way into memory. What fails here fails when it is asked for.
+    fn read_ahead(&self, seen: &Seen, ahead: ByteRange) {
+        let mut pieces = Vec::new();
+        let Ok((range, _)) = self.plan_seen(seen, ahead.start(), ahead.end(), &mut pieces) else { return };
+        let device = self.data.device();
+        let lease = device.ready(&pieces, Heat::Scan);
+        device.tiers().read_ahead(range.len());
+        device.done(lease, false);
+    }
+}
+
+/// Times a read of now starts again because the file was truncated meanwhile, before it keeps writers out.
+const MIXED_MAX: u32 = 8;

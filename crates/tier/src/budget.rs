@@ -1,0 +1,170 @@
+//! One number of bytes for all of a server's memory, divided among those who use it.
+
+/// What somebody wants of a server's memory. All numbers are bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Wishes {
+    /// Memory for everything; `None`: half of what the machine has, or what the rest of this needs, if that is more.
+    pub total: Option<u64>,
+    /// What the machine has; 0 if nobody knows.
+    pub machine: u64,
+    /// For the index of what was written when; `None`: a quarter, 1 GiB at most.
+    pub index: Option<u64>,
+    /// Acknowledged and not yet on stable storage; `None`: an eighth, 1 GiB at most.
+    pub dirty: Option<u64>,
+    /// For the youngest records; `None`: half of what is left, or all that `old` leaves of it.
+    pub young: Option<u64>,
+    /// For older records that are in use; `None`: half of what is left, or all that `young` leaves of it.
+    pub old: Option<u64>,
+}
+
+/// Who may use how much, in bytes. What counts is memory of the process and pages of its files that the kernel keeps.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Shares {
+    /// All of it: the sum of what follows.
+    pub total: u64,
+    /// Code, threads, buffers of connections, and what nobody else was given.
+    pub program: u64,
+    /// The namespace's store: blocks that it keeps, and what it has not written yet.
+    pub store: u64,
+    /// The index of what was written when.
+    pub index: u64,
+    /// Pages of files that are neither segments nor shelves: the log of metadata, tables of the store.
+    pub files: u64,
+    /// Written and not yet on stable storage.
+    pub dirty: u64,
+    /// The youngest records.
+    pub young: u64,
+    /// Parts of older history that are in use.
+    pub old: u64,
+}
+
+/// There is less memory than a server needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{total} bytes of memory are too little: with these settings at least {needed} are needed")]
+pub struct TooLittle {
+    /// What it was given, in bytes.
+    pub total: u64,
+    /// Least that would do, in bytes, a multiple of 1 MiB.
+    pub needed: u64,
+}
+
+impl Wishes {
+    /// Divides the memory.
+    ///
+    /// # Errors
+    /// `TooLittle`, with what would do: give that much, or wish for less.
+    ///
+    /// # Examples
+    /// ```
+    /// let shares = frieze_tier::Wishes { total: Some(512 << 20), ..Default::default() }.divide()?;
+    /// assert_eq!(shares.index, 128 << 20);
+    /// assert!(frieze_tier::Wishes { total: Some(1 << 20), ..Default::default() }.divide().is_err());
+    /// # Ok::<(), frieze_tier::TooLittle>(())
+    /// ```
+    pub fn divide(&self) -> Result<Shares, TooLittle> {
+        let half = if self.machine == 0 { UNKNOWN_MACHINE_BYTES / 2 } else { self.machine / 2 };
+        match self.total {
+            Some(total) => self.shares(total).ok_or_else(|| TooLittle { total, needed: self.smallest() }),
+            None => Ok(self.shares(half).or_else(|| self.shares(self.smallest())).unwrap_or_default()),
+        }
+    }
+
+    /// Shares of `total`, if it is enough.
+    fn shares(&self, total: u64) -> Option<Shares> {
+        let program = (32 * MIB + total / 64).min(256 * MIB);
+        let store = (total / 16).clamp(8 * MIB, 128 * MIB);
+        let files = (total / 32).clamp(4 * MIB, 256 * MIB);
+        let index = self.index.unwrap_or((total / 4).min(1 << 30));
+        let dirty = self.dirty.unwrap_or((total / 8).clamp(8 * MIB, 1 << 30));
+        let taken = [program, store, files, index, dirty].into_iter().try_fold(0u64, u64::checked_add)?;
+        let rest = total.checked_sub(taken)?;
+        let enough = |bytes: &u64| *bytes >= RECORDS_BYTES_MIN;
+        let (young, old) = match (self.young, self.old) {
+            (Some(young), Some(old)) => (young, old),
+            (Some(young), None) => (young, rest.checked_sub(young).filter(enough)?),
+            (None, Some(old)) => (rest.checked_sub(old).filter(enough)?, old),
+            // Half and half: neither readers of now nor those of the past go without.
+            (None, None) => (rest / 2, rest.checked_sub(rest / 2).filter(enough)?),
+        };
+        let program = program + rest.checked_sub(young.checked_add(old)?)?;
+        Some(Shares { total, program, store, index, files, dirty, young, old })
+    }
+
+    /// The least that can be divided, in whole MiB.
+    fn smallest(&self) -> u64 {
+        // Shares grow slower than the total: what can be divided once can be divided from there on.
+        let (mut low, mut high) = (0, u64::MAX / MIB);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            match self.shares(middle * MIB) {
+                Some(_) => high = middle,
+                None => low = middle + 1,
+            }
+        }
+        low.saturating_mul(MIB)
+    }
+}
+
+const MIB: u64 = 1 << 20;
+/// Of young and of old records each: some requests of the largest size.
+const RECORDS_BYTES_MIN: u64 = 8 * MIB;
+/// What a machine is taken to have that does not say.
+const UNKNOWN_MACHINE_BYTES: u64 = 8 << 30;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sum(shares: &Shares) -> u64 {
+        shares.program + shares.store + shares.index + shares.files + shares.dirty + shares.young + shares.old
+    }
+
+    #[test]
+    fn shares_are_the_whole_and_grow_with_it() {
+        let mut before = Shares::default();
+        for mib in [99u64, 128, 512, 2048, 16 << 10, 1 << 20] {
+            let shares = Wishes { total: Some(mib * MIB), ..Wishes::default() }.divide().unwrap();
+            assert_eq!((shares.total, sum(&shares)), (mib * MIB, mib * MIB));
+            assert!(shares.young >= before.young && shares.old >= before.old && shares.index >= before.index);
+            assert!(shares.young >= RECORDS_BYTES_MIN && shares.old >= RECORDS_BYTES_MIN);
+            before = shares;
+        }
+    }
+
+    #[test]
+    fn too_little_is_refused_with_the_least_that_would_do() {
+        for index in [None, Some(64 << 10), Some(3 << 30)] {
+            let wishes = |total| Wishes { total: Some(total), index, ..Wishes::default() };
+            let needed = wishes(1).divide().unwrap_err().needed;
+            assert!(wishes(needed).divide().is_ok(), "{needed} with an index of {index:?}");
+            assert!(wishes(needed - MIB).divide().is_err(), "{needed} with an index of {index:?}");
+        }
+        assert_eq!(wishes_of_all(u64::MAX).divide().unwrap_err().needed, u64::MAX / MIB * MIB);
+    }
+
+    #[test]
+    fn who_names_his_part_gets_just_that() {
+        let wishes = Wishes { total: Some(1 << 30), ..Wishes::default() };
+        let shares = Wishes { young: Some(64 << 10), old: Some(4096), ..wishes }.divide().unwrap();
+        assert_eq!((shares.young, shares.old, sum(&shares)), (64 << 10, 4096, 1 << 30));
+        let shares = Wishes { old: Some(4096), ..wishes }.divide().unwrap();
+        assert_eq!((shares.old, sum(&shares)), (4096, 1 << 30));
+        assert!(Wishes { young: Some(1 << 30), ..wishes }.divide().is_err());
+    }
+
+    fn wishes_of_all(bytes: u64) -> Wishes {
+        Wishes { total: Some(1 << 30), index: Some(bytes), dirty: Some(bytes), ..Wishes::default() }
+    }
+
+    #[test]
+    fn without_a_number_it_is_half_of_the_machine_or_what_is_needed() {
+        let machine = 16 << 30;
+        assert_eq!(Wishes { machine, ..Wishes::default() }.divide().unwrap().total, machine / 2);
+        assert_eq!(Wishes::default().divide().unwrap().total, UNKNOWN_MACHINE_BYTES / 2);
+        let wishes = Wishes { machine, dirty: Some(32 << 30), ..Wishes::default() };
+        let shares = wishes.divide().unwrap();
+        assert!(shares.total > 32 << 30 && shares.dirty == 32 << 30, "{shares:?}");
+        let tiny = Wishes { machine: 64 << 20, ..Wishes::default() }.divide().unwrap();
+        assert!(tiny.total >= 64 << 20 && sum(&tiny) == tiny.total, "{tiny:?}");
+    }
+}
