@@ -48,6 +48,9 @@ pub struct Options {
     /// Operations, where a scenario counts them.
     #[arg(long, value_name = "COUNT")]
     ops: Option<u64>,
+    /// images: bytes of one write (1024).
+    #[arg(long, value_name = "BYTES")]
+    write_bytes: Option<u64>,
     /// Connections, where a scenario uses several.
     #[arg(long, value_name = "COUNT")]
     clients: Option<usize>,
@@ -115,6 +118,9 @@ enum Scenario {
     Restart,
     /// Half a million writes of 32 KiB into one chunk (15 GiB), then 64 KiB of random old states from a cold disk.
     Beyond,
+    /// Random small writes into one chunk (300,000 of 1 KiB), then 64 KiB of random old states from a cold disk: with images
+    /// of pages that consist of many pieces, and without.
+    Images,
 }
 
 const EVERY: [Scenario; 15] = [
@@ -186,6 +192,7 @@ fn one(scenario: Scenario, options: &Options) -> Result<Report> {
         Scenario::Undo => scenarios::undo(options),
         Scenario::Restart => scenarios::restart(options),
         Scenario::Beyond => scenarios::beyond(options),
+        Scenario::Images => scenarios::images(options),
         Scenario::All | Scenario::Ceilings => unreachable!("expanded by run"),
     }
 }

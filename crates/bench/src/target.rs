@@ -62,6 +62,13 @@ impl Target {
         Ok(())
     }
 
+    /// Kills the server and starts one on its directory with these lines of configuration.
+    pub(crate) fn start_with_config(&mut self, config: &str) -> Result<()> {
+        self.kill()?;
+        std::fs::write(self.own_directory()?.join(CONFIG), config)?;
+        self.start_again()
+    }
+
     /// Takes everything in the data directory out of the page cache, as a loss of power would.
     pub(crate) fn forget_cached(&self) -> Result<()> {
         let mut directories = vec![self.own_directory()?.join(DATA)];

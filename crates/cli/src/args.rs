@@ -247,6 +247,15 @@ pub(crate) struct Serve {
     /// one stays on disk.
     #[arg(long, value_name = "MIB")]
     pub(crate) index_memory: Option<u64>,
+
+    /// Space for images of pages that were written in many small pieces, in percent of the history [default: 10]; 0 for
+    /// none. They make reads of such states quick.
+    #[arg(long, value_name = "PERCENT")]
+    pub(crate) image_space: Option<u32>,
+
+    /// Of how many pieces a page of 64 KiB may consist at any instant before it gets an image [default: 16].
+    #[arg(long, value_name = "COUNT")]
+    pub(crate) image_pieces: Option<u32>,
 }
 
 /// Mount the file system.
@@ -325,8 +334,8 @@ JSON: health, healthy, fenced, server, software, cluster, uptime_ms, clock_error
 earliest_time, stable, stable_time, durable, durable_time, dirty_bytes, dirty_age_ms, capacity_bytes, free_bytes,
 log_bytes, forgotten_bytes, forgotten_waiting_bytes, index_bytes, index_bytes_max, shelved_records, shelf_bytes, memory (an
 object of bytes: bytes_max, and for its parts what they may hold, *_bytes_max, and hold, *_bytes; what of older records was
-found in memory, *_hit_bytes, and not, *_missed_bytes; admitted, evicted, refused, healed, unbounded), records,
-inodes, sessions, connections, metalog_index, resident_bytes, resident_bytes_peak, cpu_ns, damaged, corrupt_reads, scrub_due, scrub_due_time, scrubbed, scrubbed_time, last_whole, last_whole_time, gaps (a list of from, from_time, to, to_time).")]
+found in memory, *_hit_bytes, and not, *_missed_bytes; admitted, evicted, refused, healed, unbounded), images (count, bytes, bytes_max, pieces_max, pieces_most, looked_upto,
+looked_upto_time, wishes, lost), records, inodes, sessions, connections, metalog_index, resident_bytes, resident_bytes_peak, cpu_ns, damaged, corrupt_reads, scrub_due, scrub_due_time, scrubbed, scrubbed_time, last_whole, last_whole_time, gaps (a list of from, from_time, to, to_time).")]
 pub(crate) struct Status {}
 
 /// Measure the file system beside the machine's own ceiling.

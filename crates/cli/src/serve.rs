@@ -25,6 +25,8 @@ pub(crate) fn serve(run: &mut Run, args: &Serve) -> Result<()> {
     if let Some(mib) = args.index_memory {
         settings.index_bytes_max = mib.saturating_mul(1 << 20);
     }
+    settings.image_percent = args.image_space.unwrap_or(settings.image_percent);
+    settings.image_pieces_max = args.image_pieces.unwrap_or(settings.image_pieces_max);
     // Told whole: the message names the directory, the address or the setting.
     let server = Server::start(settings).map_err(|fault| Error::msg(fault.message))?;
     let addresses = server.addresses();

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 
 use anyhow::{Error, Result};
 use frieze_base::{Fault, Reason};
-use frieze_client::{FileKind, Hlc, MemoryUse, StatusReply, XattrMode};
+use frieze_client::{FileKind, Hlc, ImageStatus, MemoryUse, StatusReply, XattrMode};
 use serde_json::{Value, json};
 
 use crate::args;
@@ -68,6 +68,18 @@ fn status_to_json(server: &str, status: &StatusReply, healthy: bool) -> Value {
             json!({ "from": stamp(gap.from), "from_time": time(gap.from), "to": stamp(gap.to), "to_time": time(gap.to) })
         })
         .collect();
+    let told = status.images.as_deref().copied().unwrap_or_default();
+    let images = json!({
+        "count": told.count,
+        "bytes": told.bytes,
+        "bytes_max": told.bytes_max,
+        "pieces_max": told.pieces_max,
+        "pieces_most": told.pieces_most,
+        "looked_upto": known(told.looked_upto).map(stamp),
+        "looked_upto_time": known(told.looked_upto).map(time),
+        "wishes": told.wishes,
+        "lost": told.lost,
+    });
     let mut item = json!({
         "health": status.health,
         "healthy": healthy,
@@ -114,6 +126,7 @@ fn status_to_json(server: &str, status: &StatusReply, healthy: bool) -> Value {
         "last_whole_time": known(status.last_whole).map(time),
         "gaps": gaps,
     });
+    item["images"] = images;
     item["memory"] = json!(status.memory.as_deref().map(memory_to_json));
     item
 }
@@ -223,6 +236,7 @@ fn status_table(server: &str, status: &StatusReply) -> Table {
             row(name, value);
         }
     }
+    row("images", images(&status.images.as_deref().copied().unwrap_or_default()));
     if status.forgotten_bytes > 0 {
         let waiting = match status.forgotten_waiting_bytes {
             0 => String::new(),
@@ -274,6 +288,28 @@ fn status_table(server: &str, status: &StatusReply) -> Table {
         row("gap", format!("{} to {}", at(gap.from), at(gap.to)));
     }
     table
+}
+
+/// How many images there are, what they cost, and of how many pieces a page consists at most.
+fn images(told: &ImageStatus) -> String {
+    let space = format!("{} of {}", format::size(told.bytes), format::size(told.bytes_max));
+    let mut words = format!("{} in {space}", told.count);
+    if told.looked_upto != 0 {
+        let (most, wanted) = (told.pieces_most, told.pieces_max);
+        let upto = format::time_of(Hlc(told.looked_upto));
+        words += &format!("; no page consists of more than {most} pieces at any instant up to {upto}");
+        words += &match most > wanted {
+            true => format!(" ({wanted} are wanted: there is not space enough for all images)"),
+            false => format!(" ({wanted} are wanted)"),
+        };
+    }
+    if told.wishes > 0 {
+        words += &format!("; {} wanted by readers", told.wishes);
+    }
+    if told.lost > 0 {
+        words += &format!("; {} found damaged and given up, with no loss", told.lost);
+    }
+    words
 }
 
 /// `frieze time`.

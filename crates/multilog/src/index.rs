@@ -16,6 +16,7 @@
 mod archive;
 mod chunk;
 mod file;
+mod imaged;
 mod page;
 mod peaks;
 mod stamps;
@@ -28,6 +29,9 @@ use std::mem::size_of;
 pub(crate) use archive::{Writer, Writers};
 pub(crate) use chunk::Record;
 pub(crate) use file::File;
+pub(crate) use imaged::Through;
+pub use imaged::{Crowded, Looked, Looking};
+pub(crate) use page::PAGE_BYTES;
 pub(crate) use touched::Touched;
 
 use frieze_hlc::Hlc;

@@ -272,7 +272,7 @@ impl MultiLog {
         assert!(range.end() <= 1 << 32, "{range} is beyond any chunk");
         let mut planner = Planner::new(&self.segments, range.start(), out);
         if let Some(file) = self.file(chunk.inode).filter(|_| !range.is_empty()) {
-            file.plan(chunk.index, range, at, after, &mut planner);
+            file.plan(chunk.index, range, at, after, None, &mut planner);
         }
         planner.hole(range.end());
     }
@@ -356,6 +356,11 @@ impl MultiLog {
     /// The newest number and stamp of a chain.
     pub fn chain_state(&self, chain: ChainId) -> ChainState {
         self.chains.get(&chain).copied().unwrap_or_default()
+    }
+
+    /// Bytes that the records take in segments.
+    pub fn log_bytes(&self) -> u64 {
+        self.log_bytes
     }
 
     /// End of the last published record; segment 0 in an empty log.

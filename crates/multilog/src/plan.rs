@@ -3,6 +3,7 @@
 use frieze_base::SegmentId;
 use frieze_hlc::Hlc;
 
+use crate::image::{ImageKey, ImagePlace};
 use crate::index::Record;
 use crate::record::{RECORD_HEADER_BYTES, payload_at};
 use crate::segment::Segment;
@@ -29,7 +30,8 @@ impl Piece {
         let (from, to) = (self.at.max(start), self.end().min(end));
         let source = match self.source {
             Source::Data(stored) => Source::Data(Stored { skip: stored.skip + (from - self.at) as u32, ..stored }),
-            zeros => zeros,
+            Source::Image(image) => Source::Image(Imaged { skip: image.skip + (from - self.at) as u32, ..image }),
+            Source::Hole | Source::Punched => self.source,
         };
         Piece { at: from, len: (to - from) as u32, source }
     }
@@ -44,6 +46,20 @@ pub enum Source {
     Punched,
     /// Bytes of a record.
     Data(Stored),
+    /// Bytes of records, as an image of their page has them. Only plans made to be read have these
+    /// ([`crate::MultiLog::plan_to_read`]).
+    Image(Imaged),
+}
+
+/// A span of an image.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Imaged {
+    /// Which image: what its place has to hold when it is read.
+    pub key: ImageKey,
+    /// Where it lies.
+    pub place: ImagePlace,
+    /// Bytes of the page before the piece.
+    pub skip: u32,
 }
 
 /// A span of a stored record. Its bytes are at `data_offset + skip`; to verify them, read whole blocks of `block_bytes`
@@ -106,6 +122,23 @@ impl<'a> Planner<'a> {
             stamp: record.stamp,
         });
         self.out.push(Piece { at: start, len, source });
+    }
+
+    /// Bytes `start..end` are those of an image of their page.
+    pub(crate) fn image(&mut self, start: u64, end: u64, image: Imaged) {
+        self.hole(start);
+        let len = (end - start) as u32;
+        self.cursor = end;
+        self.last_record = None;
+        match self.out.last_mut() {
+            // Other records of the same image go on.
+            Some(Piece { len: before, source: Source::Image(last), .. })
+                if last.place == image.place && last.skip + *before == image.skip =>
+            {
+                *before += len;
+            }
+            _ => self.out.push(Piece { at: start, len, source: Source::Image(image) }),
+        }
     }
 
     /// Bytes `start..end` were punched.

@@ -4,6 +4,7 @@
 //! append leaves nothing visible. The index is asked under a short lock, bytes are moved outside of it.
 //! Leaves to others: order and stamps (`chain`, through `data`), where a record goes (`multilog`).
 
+mod images;
 mod read;
 mod recover;
 mod shelves;
@@ -21,6 +22,7 @@ use frieze_tier::Shares;
 
 use crate::reading::{LOG, Reading};
 use crate::scrub::Noticed;
+pub(crate) use images::{IMAGE_SLOT_BYTES, ImageBudget};
 pub(crate) use recover::{Budget, Reach, not_whole};
 pub(crate) use tiers::{FileKey, Lease, ReaderKey, Span, Tiers};
 
@@ -62,6 +64,7 @@ pub(crate) struct Device {
     /// What was found damaged in shelves and mended, in words.
     mended: Mutex<Vec<String>>,
     noticed: Noticed,
+    images: images::ImageStore,
 }
 
 #[derive(Default)]
@@ -178,7 +181,12 @@ impl Device {
                 self.disk.open(&segment_name(id))?
             }
             None => {
-                self.check_room()?;
+                while let Err(full) = self.check_room() {
+                    // Images are worth less than what is to be written.
+                    if !self.make_room_of_images()? {
+                        return Err(full);
+                    }
+                }
                 self.disk.create(&segment_name(id), self.settings.segment_bytes)?
             }
         };

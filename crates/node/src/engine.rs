@@ -97,6 +97,7 @@ pub struct Scratch {
     pub(crate) payload_crc: u32,
     pub(crate) block: Vec<u8>,
     pub(crate) pieces: Vec<frieze_multilog::Piece>,
+    pub(crate) crowded: Vec<frieze_multilog::Crowded>,
     /// What the request may let its session cache.
     pub(crate) asking: Asking,
     /// The answer may go out before all of it is read.

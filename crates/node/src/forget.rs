@@ -123,6 +123,10 @@ impl Engine {
                 self.bury(&mut state, id, &dead)?;
             }
         }
+        if !ask.dry_run {
+            // Nobody reads it from an image either, whatever happens next.
+            self.data.device().forget_images(below.inodes.keys().copied())?;
+        }
         reply.biggest = self.biggest(&below, &biggest, before)?;
         reply.snapshots = {
             let namespace = self.meta.namespace();

@@ -146,6 +146,8 @@ fn check_engine(engine: &Engine, checkup: &mut Checkup, progress: &CheckProgress
         }),
         Err(fault) => checkup.add(format!("the index of old segments cannot be read: {}", fault.message)),
     }
+    // Of before: a reader that met a device's error, for instance.
+    engine.data.device().take_lost_images();
     let goes_on = |_: Duration| {
         let done = engine.scrub.summary().done_bytes;
         progress(done.unwrap_or(0), engine.stored_bytes());
@@ -155,6 +157,8 @@ fn check_engine(engine: &Engine, checkup: &mut Checkup, progress: &CheckProgress
         Ok(reply) => checkup.scrub = reply,
         Err(fault) => checkup.add(format!("stored bytes could not be looked at: {}", fault.message)),
     }
+    // The scrub gave damaged images up, in the view of the directory that it has.
+    engine.data.device().take_lost_images().into_iter().for_each(|words| checkup.add(words));
     let mut wrong = Vec::new();
     let mut more = 0;
     let mut tell = |words: String| match wrong.len() < WRONG_MAX {

@@ -27,6 +27,7 @@ mod grants;
 mod held;
 mod holding;
 mod identity;
+mod imaging;
 mod locks;
 mod memory;
 mod meta;

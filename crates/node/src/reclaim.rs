@@ -380,9 +380,10 @@ impl Engine {
         self.data.device().close_open();
     }
 
-    /// What was found damaged in the index on disk and made anew since the last call, in words.
+    /// What was found damaged in the index on disk and made anew, or in images and given up, since the last call, in words.
     pub fn mended(&self) -> Vec<String> {
-        self.data.device().take_mended()
+        let device = self.data.device();
+        [device.take_mended(), device.take_lost_images()].concat()
     }
 
     /// Keeps edits out. A clone of a snapshot that has gone since it was planned has to be over, so that `needs` sees what
@@ -419,6 +420,7 @@ impl Engine {
             let dead = self.dead_of(&horizons, &needs, id)?;
             self.bury(&mut state, id, &dead)?;
         }
+        self.data.device().forget_images(horizons.inodes())?;
         self.reclaim.note(&state);
         self.reclaim.known.store(true, Ordering::Release);
         self.give_back(&mut state).map(drop)
@@ -442,7 +444,7 @@ impl Look<'_> {
                 self.plan_own(layer, start, end, patch.map_or(Hlc::ZERO, |patch| patch.at), &mut pieces);
                 places.extend(pieces.iter().filter_map(|piece| match &piece.source {
                     Source::Data(stored) => Some((stored.segment, stored.crcs_offset - RECORD_HEADER_BYTES as u64)),
-                    Source::Hole | Source::Punched => None,
+                    Source::Hole | Source::Punched | Source::Image(_) => None,
                 }));
             }
         }

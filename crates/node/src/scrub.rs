@@ -27,12 +27,13 @@ use std::time::Duration;
 use frieze_base::{Fault, MonoTime, SegmentId};
 use frieze_disk::{Disk, StateFile};
 use frieze_hlc::Hlc;
-use frieze_multilog::{Damage, DamageKind, Unread};
+use frieze_multilog::{Damage, DamageKind, SegmentBytes, Unread};
 use frieze_wire::scrub::{ScrubReply, ScrubState};
 use prost::Message;
 
 use self::kept::{FILE, FINDINGS_MAX, Kept, SLOT_BYTES, found, read_kept};
 use self::medium::{Medium, Pace};
+use crate::device::IMAGE_SLOT_BYTES;
 use crate::engine::Engine;
 
 pub(crate) use self::noticed::Noticed;
@@ -175,7 +176,7 @@ impl Engine {
             let after = SegmentId(self.scrub.lock().kept.segment);
             let next = self.data.device().log().segment_after(after);
             let Some(segment) = next else {
-                if self.scrub_shelves(run, pause)? {
+                if self.scrub_shelves(run, pause)? && self.scrub_images(run, pause).is_ok() {
                     self.finish_scrub(run);
                 }
                 return Ok(());
@@ -291,6 +292,22 @@ impl Engine {
             state.kept.add(found(damage, run, now));
         }
         Ok(true)
+    }
+
+    /// Compares images with their checksums. One that is damaged is given up, which loses nothing: it is no finding.
+    fn scrub_images(&self, run: u64, pause: &dyn Fn(Duration) -> bool) -> Result<(), Unread> {
+        let device = self.data.device();
+        for (number, file) in device.image_files() {
+            let mut medium = Medium::new(Pace::new(self, Some(run), pause), &*file, u64::MAX);
+            for (image, at) in device.images_in(number) {
+                match medium.bytes(at, IMAGE_SLOT_BYTES) {
+                    Err(Unread::Stop) => return Err(Unread::Stop),
+                    Err(Unread::Failed(fault)) => device.check_image(&image, Err(fault)),
+                    Ok(bytes) => device.check_image(&image, Ok(bytes)),
+                }
+            }
+        }
+        Ok(())
     }
 
     fn finish_scrub(&self, run: u64) {

@@ -9,7 +9,7 @@ use std::ops::RangeInclusive;
 
 use frieze_base::{ByteRange, ChunkId, Fault, InodeId, Reason};
 use frieze_hlc::Hlc;
-use frieze_multilog::{MultiLog, Piece, Source};
+use frieze_multilog::{Crowded, Images, MultiLog, Piece, Source};
 use frieze_namespace::{Inode, PatchSource};
 use frieze_wire::message::FileKind;
 
@@ -49,6 +49,13 @@ pub(crate) type Sources = BTreeMap<(InodeId, Hlc), Inode>;
 pub(crate) struct Look<'a> {
     pub(crate) log: Reading<'a, MultiLog>,
     pub(crate) cuts: Cuts<'a>,
+}
+
+/// What a plan that is to be read makes use of.
+pub(crate) struct ThroughImages<'a> {
+    pub(crate) images: &'a Images,
+    /// Pages that consist of too many pieces.
+    pub(crate) crowded: &'a mut Vec<Crowded>,
 }
 
 /// How far a file's bytes reach.
@@ -156,7 +163,23 @@ impl Look<'_> {
         range: ByteRange,
         pieces: &mut Vec<Piece>,
     ) -> Result<(), Fault> {
-        self.plan_layer(seen.layer(), sources, range, range.start(), pieces)
+        self.plan_layer(seen.layer(), sources, range, range.start(), &mut None, pieces)
+    }
+
+    /// The same to be read: pages that consist of many pieces are taken from images, those that consist of too many all the
+    /// same are told.
+    ///
+    /// # Errors
+    /// As [`Look::plan`].
+    pub(crate) fn plan_to_read(
+        &self,
+        seen: &Seen,
+        sources: &Sources,
+        range: ByteRange,
+        through: ThroughImages<'_>,
+        pieces: &mut Vec<Piece>,
+    ) -> Result<(), Fault> {
+        self.plan_layer(seen.layer(), sources, range, range.start(), &mut Some(through), pieces)
     }
 
     /// Plans `range` of one file; its first byte goes to `out_at` of the file asked for.
@@ -166,12 +189,13 @@ impl Look<'_> {
         sources: &Sources,
         range: ByteRange,
         out_at: u64,
+        through: &mut Option<ThroughImages<'_>>,
         pieces: &mut Vec<Piece>,
     ) -> Result<(), Fault> {
         let mut own = Vec::new();
         for (start, end, patch) in parts(layer.inode, range.start(), range.end()) {
             own.clear();
-            self.plan_own(layer, start, end, patch.map_or(Hlc::ZERO, |patch| patch.at), &mut own);
+            self.plan_own_through(layer, (start, end), patch.map_or(Hlc::ZERO, |patch| patch.at), through, &mut own);
             for piece in own.drain(..) {
                 let out = out_at + (piece.at - range.start());
                 match (piece.source, patch.map(|patch| (patch.start, patch.source))) {
@@ -180,7 +204,7 @@ impl Look<'_> {
                         let below = Layer { id: inode, inode: version, upto: Some(at) };
                         let first = offset + (piece.at - from);
                         let shared = ByteRange::new(first, first + u64::from(piece.len));
-                        self.plan_layer(below, sources, shared, out, pieces)?;
+                        self.plan_layer(below, sources, shared, out, through, pieces)?;
                     }
                     (source, _) => pieces.push(Piece { at: out, source, ..piece }),
                 }
@@ -234,6 +258,17 @@ impl Look<'_> {
 
     /// What the file's own records stamped from `after` on say of `start..end`.
     pub(crate) fn plan_own(&self, layer: Layer<'_>, start: u64, end: u64, after: Hlc, pieces: &mut Vec<Piece>) {
+        self.plan_own_through(layer, (start, end), after, &mut None, pieces);
+    }
+
+    fn plan_own_through(
+        &self,
+        layer: Layer<'_>,
+        (start, end): (u64, u64),
+        after: Hlc,
+        through: &mut Option<ThroughImages<'_>>,
+        pieces: &mut Vec<Piece>,
+    ) {
         let layout = layout_of(layer.id, layer.inode);
         let mut from = start;
         while from < end {
@@ -243,7 +278,13 @@ impl Look<'_> {
             let at = self.shown_upto_of(layer, index);
             let first = pieces.len();
             let range = ByteRange::new(from - chunk_start, upto - chunk_start);
-            self.log.plan(ChunkId { inode: layer.id, index }, range, at, after, pieces);
+            let chunk = ChunkId { inode: layer.id, index };
+            match through {
+                None => self.log.plan(chunk, range, at, after, pieces),
+                Some(ThroughImages { images, crowded }) => {
+                    self.log.plan_to_read(images, chunk, range, (at, after), pieces, crowded);
+                }
+            }
             for piece in &mut pieces[first..] {
                 piece.at += chunk_start;
             }

@@ -64,6 +64,8 @@ struct Shared {
     rest: Arc<Wake>,
     /// What the thread that scrubs waits on between two reads.
     breath: Arc<Wake>,
+    /// What the thread that makes images waits on.
+    leisure: Arc<Wake>,
     stopping: AtomicBool,
     connections: Arc<AtomicU64>,
     connections_max: u64,
@@ -132,6 +134,7 @@ impl Server {
             wake,
             rest: Arc::default(),
             breath: Arc::default(),
+            leisure: Arc::default(),
             stopping: AtomicBool::new(false),
             connections,
             connections_max,
@@ -149,6 +152,10 @@ impl Server {
         threads.push(spawn("scrub", {
             let shared = shared.clone();
             move || scrub_loop(&shared)
+        })?);
+        threads.push(spawn("image", {
+            let shared = shared.clone();
+            move || image_loop(&shared)
         })?);
         for listener in &listeners {
             let (shared, listener) = (shared.clone(), listener.clone());
@@ -187,6 +194,7 @@ impl Server {
         self.shared.wake.wake();
         self.shared.rest.wake();
         self.shared.breath.wake();
+        self.shared.leisure.wake();
         for thread in self.threads.drain(..) {
             if thread.join().is_err() {
                 error!("a server thread panicked");
@@ -275,6 +283,32 @@ fn scrub_loop(shared: &Shared) {
             warn!("scrubbing failed: {fault}");
         }
         said = found;
+    }
+}
+
+/// Makes images of pages that consist of many pieces, beside everything else.
+fn image_loop(shared: &Shared) {
+    // As scrubbing: of this thread alone.
+    let _ = rustix::process::nice(SCRUB_NICE);
+    let goes_on = |wait: Duration| {
+        if !wait.is_zero() {
+            shared.leisure.wait(wait);
+        }
+        !shared.stopping.load(Ordering::Acquire)
+    };
+    let mut said = None;
+    while goes_on(Duration::from_nanos(TEND_EVERY_NS)) {
+        loop {
+            let found = shared.engine.image(&goes_on);
+            if let Some(fault) = found.as_ref().err().filter(|fault| said.as_ref() != Some(*fault)) {
+                warn!("making images of old states failed: {fault}");
+            }
+            let more = matches!(found, Ok(true));
+            said = found.err();
+            if !more || !goes_on(Duration::ZERO) {
+                break;
+            }
+        }
     }
 }
 

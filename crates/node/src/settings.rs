@@ -89,6 +89,17 @@ pub struct Settings {
     /// Full segments whose index goes to the disk together. Default 4. More: less is merged later; less: less of the index
     /// has to be in memory, and less is read at a restart.
     pub shelve_segments: u32,
+    /// Space for images, in hundredths of the bytes of the log, at most 10,000. Default 10; 0 for none. An image is a page
+    /// of 64 KiB in one place, as it was at an instant when it consisted of many small writes, so that it is read at once.
+    /// More: more old states are read quickly; less: less of the device.
+    pub image_percent: u32,
+    /// Of how many places of the device a page of 64 KiB may consist at any instant before it gets an image. Default 16, at
+    /// least 2. More: fewer images; less: reads of pages that were written in small pieces go to fewer places.
+    pub image_pieces_max: u32,
+    /// How long what was written stays without images, unless it is read in too many pieces. Default 10 s. More: what is
+    /// overwritten at once needs fewer looks; less: old states are quick sooner.
+    #[serde(with = "duration_text")]
+    pub image_delay: Duration,
     /// Most open connections. Default 4,096; one more is refused with words. Each costs about 40 KiB.
     pub connections_max: u32,
     /// How long a session lives without a connection. Default 60 s.
@@ -125,6 +136,9 @@ impl Default for Settings {
             scrub_every: Duration::from_secs(7 * 86_400),
             index_bytes_max: 0,
             shelve_segments: 4,
+            image_percent: 10,
+            image_pieces_max: 16,
+            image_delay: Duration::from_secs(10),
             connections_max: 4096,
             session_timeout: Duration::from_secs(60),
             max_clock_offset: Duration::from_millis(500),
@@ -239,6 +253,8 @@ impl Settings {
         automatic_or_within("old_bytes_max", self.old_bytes_max, RECORDS_BYTES_MIN, 1 << 50)?;
         automatic_or_within("index_bytes_max", self.index_bytes_max, INDEX_BYTES_MIN, 1 << 44)?;
         automatic_or_within("dirty_bytes_max", self.dirty_bytes_max, 8 << 20, 1 << 40)?;
+        within("image_percent", self.image_percent.into(), 0, 10_000)?;
+        within("image_pieces_max", self.image_pieces_max.into(), 2, 16_384)?;
         within("scrub_bytes_per_s", self.scrub_bytes_per_s, 64 << 10, 1 << 40)?;
         within("connections_max", self.connections_max.into(), 1, 100_000)?;
         within("flush_delay (ms)", self.flush_delay.as_millis() as u64, 1, 10_000)?;

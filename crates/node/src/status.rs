@@ -19,6 +19,7 @@ impl Engine {
             (gaps, identity.cluster_id(), identity.last_whole)
         });
         let failure = self.durability.failure();
+        let images = self.data.device().image_stats();
         let Summary { damaged, finished, done_bytes: scrub_done } = self.scrub.summary();
         let (scrub_done_bytes, scrub_all_bytes) =
             scrub_done.map_or((0, 0), |done| (done, self.stored_bytes().max(done).max(1)));
@@ -56,7 +57,7 @@ impl Engine {
             cluster: cluster.to_string(),
             uptime_ms: now.since_ns(self.started) / 1_000_000,
             metalog_index: self.meta.appended().0,
-            index_bytes: stats.index_bytes,
+            index_bytes: stats.index_bytes + images.heap_bytes,
             index_bytes_max: self.data.device().shares().index,
             shelved_records: stats.shelved_records,
             shelf_bytes: stats.shelf_bytes,
@@ -72,6 +73,7 @@ impl Engine {
             corrupt_reads: self.data.device().noticed().reads(),
             scrub_due: self.scrub_due().map_or(0, |due| due.0),
             memory: Some(Box::new(self.memory_use())),
+            images: Some(Box::new(images.told())),
         }
     }
 

@@ -10,6 +10,8 @@ mod faults;
 mod forget;
 #[path = "engine/holes.rs"]
 mod holes;
+#[path = "engine/images.rs"]
+mod images;
 #[path = "engine/intervals.rs"]
 mod intervals;
 #[path = "engine/metamorphic.rs"]

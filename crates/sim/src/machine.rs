@@ -285,6 +285,11 @@ impl Machine {
         self.engine()?.keep_to_memory()
     }
 
+    pub(crate) fn image(&mut self) -> Result<(), Fault> {
+        while self.engine()?.image(&|_| true)? {}
+        Ok(())
+    }
+
     /// True if somebody waits for a flush, or something is dirty.
     pub(crate) fn wants_flush(&self) -> (bool, bool) {
         let dirty = self.engine.as_ref().is_some_and(Engine::is_dirty);

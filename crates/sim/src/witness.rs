@@ -219,9 +219,10 @@ impl Witness {
         let result = self.machine.tend();
         let given_back = self.machine.reclaim();
         let shelved = self.machine.shelve();
+        let imaged = self.machine.image();
         let after = self.machine.marks();
         self.fenced = before.fenced || after.fenced;
-        self.trace.line(|| format!("tend {result:?}, give back {given_back:?}, shelve {shelved:?}"));
+        self.trace.line(|| format!("tend {result:?}, give back {given_back:?}, shelve {shelved:?}, image {imaged:?}"));
         let ended = (after.index - before.index) as usize;
         if ended > expired.len() || (result.is_ok() && ended < expired.len()) {
             return broken(Rule::Once, format!("{ended} sessions ended, {} were due: {expired:?}", expired.len()));
@@ -244,6 +245,7 @@ impl Witness {
         self.excuse("looking after clock and sessions", result)?;
         self.excuse("giving back what was forgotten", given_back)?;
         self.excuse("moving the index to the disk", shelved)?;
+        self.excuse("making images", imaged)?;
         self.judge_answers(None)
     }
 

@@ -136,6 +136,10 @@ pub(crate) fn settings() -> Settings {
         // Most reads of the past find nothing in memory.
         young_bytes_max: 64 << 10,
         old_bytes_max: 256 << 10,
+        // Of all pages that consist of more than an image and a record.
+        image_percent: 10_000,
+        image_pieces_max: 2,
+        image_delay: std::time::Duration::from_millis(500),
         chunk_bytes: CHUNK_BYTES,
         chain_count: 4,
         dirty_bytes_max: 8 << 20,

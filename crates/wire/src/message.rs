@@ -13,7 +13,7 @@ pub use bytes::{Durability, Open, OpenReply, Punch, PunchReply, Read, ReadReply,
 pub use hello::{Done, Hello, HelloReply, Ping, Prove};
 pub use instants::{Log, LogReply, Now, NowReply, Snapshot, Snapshots, SnapshotsReply, Version, VersionKind};
 pub use names::{Access, BytesReply, DirEntry, GetXattr, List, ListReply, ReadLink, Stat, StatReply};
-pub use status::{Gap, MemoryUse, Status, StatusReply};
+pub use status::{Gap, ImageStatus, MemoryUse, Status, StatusReply};
 
 use crate::holding::{CancelLock, Lock, LockReply, Recalls, RecallsReply, TestLock, TestLockReply};
 use crate::timeline::{

@@ -4,12 +4,13 @@ use frieze_base::ByteRange;
 use frieze_hlc::Hlc;
 
 use super::archive::{Archive, Archived, Reader};
+use super::imaged::Through;
 use super::page::{Fragment, PAGE_BYTES, Slot};
 use super::peaks::Peaks;
 use super::stamps::Stamps;
 use super::{push_slim, reserve_slim};
 use crate::RecordKind;
-use crate::plan::Planner;
+use crate::plan::{Imaged, Planner};
 
 /// Where and when: the part of a record that reads need.
 #[derive(Clone, Copy, Debug)]
@@ -56,12 +57,12 @@ impl Record {
 #[derive(Debug, Default)]
 pub(super) struct Chunk {
     /// In the order of their stamps.
-    records: Vec<Record>,
+    pub(super) records: Vec<Record>,
     stamps: Stamps,
     reaches: Peaks,
     archive: Archive,
     /// By page number; pages never touched are not there.
-    pages: Vec<(u32, Slot)>,
+    pub(super) pages: Vec<(u32, Slot)>,
     version: u64,
     /// Bytes that hold data after the last record.
     live: i64,
@@ -113,27 +114,45 @@ impl Chunk {
         if exact { Ok(live) } else { Err(if last.stamp <= at { live } else { upto.min(reach.into()) }) }
     }
 
-    /// Plans `range` as it was after every record stamped up to `at`; those stamped below `after` are hidden.
-    pub(super) fn plan(&self, range: ByteRange, at: Hlc, after: Hlc, planner: &mut Planner<'_>) {
+    /// Plans `range` as it was after every record stamped up to `at`; those stamped below `after` are hidden. With
+    /// `through`, pages of many pieces come from images.
+    pub(super) fn plan(
+        &self,
+        range: ByteRange,
+        at: Hlc,
+        after: Hlc,
+        mut through: Option<&mut Through<'_>>,
+        planner: &mut Planner<'_>,
+    ) {
         if self.newest() < after {
             return;
         }
         let count = self.count_upto(at) as u32;
-        let mut scratch = Vec::new();
+        let (mut scratch, mut shown) = (Vec::new(), Vec::new());
         let mut pages = self.pages[self.position_of((range.start() / PAGE_BYTES) as u32)..].iter().peekable();
         while let Some((number, page)) = pages.next_if(|(number, _)| u64::from(*number) * PAGE_BYTES < range.end()) {
             let page_start = u64::from(*number) * PAGE_BYTES;
             let part = range.intersect(ByteRange::new(page_start, page_start + PAGE_BYTES));
             let (start, last) = ((part.start() - page_start) as u16, (part.end() - 1 - page_start) as u16);
-            for fragment in page.visible(count, start, last, &mut scratch) {
+            shown.clear();
+            // What a later record cut off may lie outside of the range; what is stamped below `after` is hidden.
+            shown.extend(page.visible(count, start, last, &mut scratch).filter(|fragment| {
+                fragment.start <= fragment.last && self.records[fragment.record() as usize].stamp >= after
+            }));
+            let image = through.as_deref_mut().and_then(|through| through.choose(self, (*number, page), &shown, at));
+            let leave_out = through.as_ref().is_some_and(|through| through.is_for_image());
+            for fragment in &shown {
                 let record = &self.records[fragment.record() as usize];
                 let start = page_start + u64::from(fragment.start);
                 let end = page_start + u64::from(fragment.last) + 1;
-                match fragment.is_punch() {
-                    // What a later record cut off may lie outside of the range.
-                    _ if record.stamp < after || start >= end => {}
-                    true => planner.punched(start, end),
-                    false => planner.data(start, end, fragment.record(), record),
+                match (fragment.is_punch(), &image) {
+                    (true, _) => planner.punched(start, end),
+                    // A buried record is not shown by an image, should anybody ask for it: its bytes are forgotten.
+                    (false, _) if leave_out && record.is_buried() => planner.hole(end),
+                    (false, Some(image)) if record.stamp <= image.key.stamp && !record.is_buried() => {
+                        planner.image(start, end, Imaged { skip: fragment.start.into(), ..*image });
+                    }
+                    (false, _) => planner.data(start, end, fragment.record(), record),
                 }
             }
         }
@@ -195,12 +214,12 @@ impl Chunk {
     }
 
     /// How many records are stamped up to `at`.
-    fn count_upto(&self, at: Hlc) -> usize {
+    pub(super) fn count_upto(&self, at: Hlc) -> usize {
         self.stamps.count_upto(at, &self.records)
     }
 
     /// Index in `pages` of a page, or of the first after it.
-    fn position_of(&self, number: u32) -> usize {
+    pub(super) fn position_of(&self, number: u32) -> usize {
         // Without holes every page is at its number.
         match self.pages.get(number as usize) {
             Some((found, _)) if *found == number => number as usize,

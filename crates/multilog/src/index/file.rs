@@ -10,6 +10,7 @@ use frieze_hlc::{Hlc, UserTime};
 
 use super::archive::{Archived, Writer, Writers};
 use super::chunk::{Chunk, Record, Versions};
+use super::imaged::Through;
 use super::{UserCut, heap_bytes, push_slim, reserve_slim};
 use crate::RecordMeta;
 use crate::log::Tail;
@@ -19,7 +20,7 @@ use crate::plan::Planner;
 #[derive(Debug, Default)]
 pub(crate) struct File {
     /// By index; chunks never written are not there.
-    chunks: Vec<(u32, Box<Chunk>)>,
+    pub(super) chunks: Vec<(u32, Box<Chunk>)>,
     /// Stamp and user time of every record that has one; both rise.
     marks: Vec<(Hlc, UserTime)>,
     /// Memory of all of that.
@@ -141,9 +142,17 @@ impl File {
     }
 
     /// Plans a range of a chunk.
-    pub(crate) fn plan(&self, chunk: u32, range: ByteRange, at: Hlc, after: Hlc, planner: &mut Planner<'_>) {
+    pub(crate) fn plan(
+        &self,
+        chunk: u32,
+        range: ByteRange,
+        at: Hlc,
+        after: Hlc,
+        through: Option<&mut Through<'_>>,
+        planner: &mut Planner<'_>,
+    ) {
         if let Some(chunk) = self.chunk(chunk) {
-            chunk.plan(range, at, after, planner);
+            chunk.plan(range, at, after, through, planner);
         }
     }
 
@@ -246,12 +255,12 @@ impl File {
         self.chunk(index).map_or(0, Chunk::version)
     }
 
-    fn chunk(&self, index: u32) -> Option<&Chunk> {
+    pub(super) fn chunk(&self, index: u32) -> Option<&Chunk> {
         let (found, chunk) = self.chunks.get(self.position_of(index))?;
         (*found == index).then_some(&**chunk)
     }
 
-    fn position_of(&self, index: u32) -> usize {
+    pub(super) fn position_of(&self, index: u32) -> usize {
         match self.chunks.get(index as usize) {
             Some((found, _)) if *found == index => index as usize,
             _ => self.chunks.partition_point(|(other, _)| *other < index),

@@ -3,7 +3,7 @@
 use super::{heap_bytes, push_slim, reserve_slim};
 
 /// Bytes in a page: positions within one fit in 16 bits.
-pub(super) const PAGE_BYTES: u64 = 64 << 10;
+pub(crate) const PAGE_BYTES: u64 = 64 << 10;
 
 /// Bytes of a page that belong to one record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,7 +84,7 @@ pub(super) struct Page {
     /// What is visible after all deltas, by offset.
     now: Vec<Fragment>,
     /// One for each record that touches the page, in the order of the records.
-    deltas: Vec<Fragment>,
+    pub(super) deltas: Vec<Fragment>,
     /// Leaves in order. Before the first, the page starts from nothing.
     leaves: Vec<Leaf>,
     /// The fragments of the leaves, leaf after leaf.
@@ -123,7 +123,13 @@ impl Page {
     }
 
     /// The fragments that have bytes in `start..=last` after the records numbered below `records`, by offset.
-    fn visible<'a>(&'a self, records: u32, start: u16, last: u16, scratch: &'a mut Vec<Fragment>) -> &'a [Fragment] {
+    pub(super) fn visible<'a>(
+        &'a self,
+        records: u32,
+        start: u16,
+        last: u16,
+        scratch: &'a mut Vec<Fragment>,
+    ) -> &'a [Fragment] {
         if self.deltas.last().is_none_or(|newest| newest.record() < records) {
             return within(&self.now, start, last);
         }
@@ -158,7 +164,7 @@ fn within(fragments: &[Fragment], start: u16, last: u16) -> &[Fragment] {
 
 /// Lays `new` over sorted fragments; what lies under it goes, cut at its edges. Returns how many bytes of data were
 /// covered.
-fn overlay(fragments: &mut Vec<Fragment>, new: Fragment) -> u32 {
+pub(super) fn overlay(fragments: &mut Vec<Fragment>, new: Fragment) -> u32 {
     let from = fragments.partition_point(|fragment| fragment.last < new.start);
     let under = &fragments[from..];
     let under = &under[..under.partition_point(|fragment| fragment.start <= new.last)];

@@ -3,6 +3,7 @@
 mod check;
 mod cost;
 mod golden;
+mod images;
 mod model;
 mod recovery;
 mod shelves;

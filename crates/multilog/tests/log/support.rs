@@ -225,14 +225,15 @@ impl Device {
                 Source::Hole => bytes.resize(bytes.len() + piece.len as usize, None),
                 Source::Punched => bytes.resize(bytes.len() + piece.len as usize, Some(0)),
                 Source::Data(_) => bytes.extend(self.stored(piece)?.into_iter().map(Some)),
+                Source::Image(_) => panic!("a plan without images has one"),
             }
         }
         assert_eq!(bytes.len() as u64, range.len(), "pieces cover the range");
         Some(bytes)
     }
 
-    fn stored(&self, piece: &Piece) -> Option<Vec<u8>> {
-        let Source::Data(stored) = piece.source else { panic!("a hole has no bytes") };
+    pub(crate) fn stored(&self, piece: &Piece) -> Option<Vec<u8>> {
+        let Source::Data(stored) = piece.source else { panic!("only records have these") };
         let file = &self.files.bytes[&self.files.keys[&stored.segment]];
         let data = file.get(stored.data_offset as usize..)?.get(..stored.record_len as usize)?;
         let crcs = file.get(stored.crcs_offset as usize..stored.data_offset as usize)?;

@@ -15,7 +15,7 @@ impl Device {
     pub(crate) fn concerns_tiers(&self, pieces: &[Piece]) -> bool {
         pieces.iter().any(|piece| match &piece.source {
             Source::Data(source) => self.tiers.concerns(source.segment, source.data_offset),
-            Source::Hole | Source::Punched => false,
+            Source::Hole | Source::Punched | Source::Image(_) => false,
         })
     }
 
@@ -73,6 +73,8 @@ impl Device {
                     continue;
                 }
                 Source::Data(stored) => stored,
+                // An image may turn out to be of no use, and is read before anything is said.
+                Source::Image(_) => return Ok(None),
             };
             let (block, upto) = (stored.block_bytes, stored.skip + piece.len);
             if stored.skip % block != 0 || upto % block != 0 && upto != stored.record_len {
@@ -90,7 +92,8 @@ impl Device {
         Ok(Some(crc))
     }
 
-    /// Fills `out` with the bytes of `pieces`, which cover it from chunk offset `start` on. Returns their CRC32C.
+    /// Fills `out` with the bytes of `pieces`, which cover it from chunk offset `start` on, but for what
+    /// [`Device::read_images`] has filled already. Returns their CRC32C.
     ///
     /// # Errors
     /// `Corrupt` if a block fails its checksum: the bytes are not returned, the message names segment and offset.
@@ -102,6 +105,17 @@ impl Device {
         scratch: &mut Vec<u8>,
     ) -> Result<u32, Fault> {
         self.served.fetch_add(1, Ordering::Relaxed);
+        self.read_pieces(pieces, start, out, scratch)
+    }
+
+    /// As [`Device::read`], of nobody who waits.
+    pub(super) fn read_pieces(
+        &self,
+        pieces: &[Piece],
+        start: u64,
+        out: &mut [u8],
+        scratch: &mut Vec<u8>,
+    ) -> Result<u32, Fault> {
         let mut crc = 0;
         for piece in pieces {
             let from = (piece.at - start) as usize;
@@ -115,6 +129,8 @@ impl Device {
                     let read = self.read_record(source, target, scratch);
                     read.inspect_err(|fault| self.noticed.note(source.segment, fault))?
                 }
+                // It is there already.
+                Source::Image(_) => crc32c(target),
             };
             crc = if from == 0 { piece_crc } else { crc32c_combine(crc, piece_crc, piece.len.into()) };
         }

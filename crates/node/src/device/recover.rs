@@ -12,6 +12,7 @@ use frieze_multilog::{
     SegmentSource, ShelfKey,
 };
 
+use super::images::{ImageBudget, ImageStore};
 use super::shelves::{remove_unfinished, shelf_name, shelf_of};
 use frieze_tier::Shares;
 
@@ -78,6 +79,8 @@ pub(crate) struct Budget {
     pub(crate) shelve_segments: usize,
     /// Memory, and what for.
     pub(crate) shares: Shares,
+    /// What images may take.
+    pub(crate) images: ImageBudget,
 }
 
 /// What recovery found.
@@ -189,6 +192,7 @@ impl Device {
         for (key, file) in &shelves {
             tiers.let_go_file(FileKey::Shelf(*key), &**file, file.len()?);
         }
+        let images = ImageStore::recover(&*disk, budget.images, &mut notes)?;
         let device = Device {
             disk,
             tiers,
@@ -209,6 +213,7 @@ impl Device {
             companion: Mutex::new(last_companion),
             mended: Mutex::default(),
             noticed: Noticed::default(),
+            images,
         };
         Ok(Recovered { device, end: report.end, newest, notes })
     }

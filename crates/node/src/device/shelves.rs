@@ -145,13 +145,15 @@ impl Device {
 
     /// Gives memory back if the index holds more than it may, but none of files that `keep` says are wanted now.
     pub(crate) fn keep_to_budget(&self, keep: impl Fn(InodeId) -> bool) {
-        if self.log().stats().index_bytes <= self.budget.index_bytes_max {
+        // Images are of the index too, but do not leave memory.
+        let bytes_max = self.budget.index_bytes_max.saturating_sub(self.images().heap_bytes());
+        if self.log().stats().index_bytes <= bytes_max {
             return;
         }
         // Somebody does it already.
         let Ok(_one) = self.evicting.try_lock() else { return };
         // A little more than asked for, so that not every fetch looks at all files.
-        let mut leave = self.log().to_evict(self.budget.index_bytes_max / 8 * 7);
+        let mut leave = self.log().to_evict(bytes_max / 8 * 7);
         leave.retain(|inode| !keep(*inode));
         for some in leave.chunks(EVICT_AT_ONCE) {
             self.log.write().unwrap_or_else(PoisonError::into_inner).evict(some);
@@ -220,7 +222,7 @@ impl Device {
     }
 
     /// True if there is room for a file that is not data.
-    fn has_room(&self, bytes: u64) -> bool {
+    pub(super) fn has_room(&self, bytes: u64) -> bool {
         self.disk.space().is_ok_and(|space| space.free_bytes >= self.budget.reserve_bytes + bytes)
     }
 

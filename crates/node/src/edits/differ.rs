@@ -63,6 +63,8 @@ fn compare(start: u64, a: &[Piece], b: &[Piece]) -> Vec<ByteRange> {
 /// Where byte `at` lies on the device; `None` for a zero.
 fn place(piece: &Piece, at: u64) -> Option<(u64, u64)> {
     match &piece.source {
+        // Of what plans made to be read consist: this is none.
+        Source::Image(_) => None,
         Source::Hole | Source::Punched => None,
         Source::Data(stored) => Some((stored.segment.0, stored.data_offset + u64::from(stored.skip) + (at - piece.at))),
     }

@@ -15,7 +15,7 @@ use crate::caching::Caching;
 use crate::capability::Mint;
 use crate::clock::{Keeper, NodeClock};
 use crate::data::{self, DataPlane};
-use crate::device::{Budget, Device, Reach};
+use crate::device::{Budget, Device, ImageBudget, Reach};
 use crate::durability::{Durability, Ticket};
 use crate::grants::GrantSettings;
 use crate::identity::{FORMAT_VERSION, Identity, STATE_FILE};
@@ -229,9 +229,12 @@ impl Recovery<'_> {
         let mut missing_records = 0;
         let mut tail = Vec::new();
         let log_settings = self.log_settings.clone();
-        let Settings { reserve_bytes, index_bytes_max, shelve_segments, .. } = *self.settings;
+        let Settings { reserve_bytes, index_bytes_max, shelve_segments, image_percent, image_pieces_max, .. } =
+            *self.settings;
         let shares = self.settings.memory(0)?;
-        let budget = Budget { reserve_bytes, index_bytes_max, shelve_segments: shelve_segments as usize, shares };
+        let images = ImageBudget { pieces_max: image_pieces_max, percent: image_percent };
+        let budget =
+            Budget { reserve_bytes, index_bytes_max, shelve_segments: shelve_segments as usize, shares, images };
         let serve_damaged = self.settings.serve_damaged;
         let durable = self.identity.durable();
         let reach = Reach { upto, durable: durable.data, footers_from: self.footers_from(), serve_damaged };

@@ -1,14 +1,14 @@
 //! Reading bytes: one state of the file, its pieces from memory or the disk, and what is read next on its way.
 
 use frieze_base::{ByteRange, Fault, Reason, SessionId};
-use frieze_multilog::Piece;
+use frieze_multilog::{Crowded, Piece};
 use frieze_tier::{Habit, Heat};
 use frieze_wire::frame::PAYLOAD_BYTES_MAX;
 use frieze_wire::message::{Read, ReadReply};
 
 use crate::device::{Lease, ReaderKey};
 use crate::engine::{Engine, Scratch};
-use crate::seen::Seen;
+use crate::seen::{Seen, ThroughImages};
 use crate::steps::{STEP_BYTES, Unread};
 
 impl Engine {
@@ -77,9 +77,22 @@ impl Engine {
             // Of a plan that was overtaken.
             device.done(before.lease, false);
         }
-        scratch.pieces.clear();
         let asked_end = ask.offset.saturating_add(ask.len.into());
-        let (range, size) = self.plan_seen(seen, ask.offset, asked_end, &mut scratch.pieces)?;
+        let (range, size) = loop {
+            scratch.pieces.clear();
+            scratch.crowded.clear();
+            let (range, size) =
+                self.plan_seen(seen, ask.offset, asked_end, &mut scratch.pieces, Some(&mut scratch.crowded))?;
+            let len = range.len() as usize;
+            if scratch.payload.len() < len {
+                scratch.payload.resize(len, 0);
+            }
+            // An image that could not be used is not planned again.
+            if device.read_images(&scratch.pieces, &mut scratch.payload[..len], &mut scratch.block) {
+                break (range, size);
+            }
+        };
+        device.want_images(&scratch.crowded);
         let lease = self.make_ready(seen, range, who, &scratch.pieces);
         let len = range.len() as usize;
         if scratch.may_step && len >= 2 * STEP_BYTES {
@@ -94,9 +107,6 @@ impl Engine {
                     return Err(fault);
                 }
             }
-        }
-        if scratch.payload.len() < len {
-            scratch.payload.resize(len, 0);
         }
         scratch.payload.truncate(len);
         let read = device.read(&scratch.pieces, range.start(), &mut scratch.payload, &mut scratch.block);
@@ -121,21 +131,38 @@ impl Engine {
     }
 
     /// Appends to `out` what a read of `start..end` has to fetch, as far as the file reaches. Returns the range that it
-    /// covers, and the size of the file.
-    fn plan_seen(&self, seen: &Seen, start: u64, end: u64, out: &mut Vec<Piece>) -> Result<(ByteRange, u64), Fault> {
+    /// covers, and the size of the file. With `crowded`, pages of many pieces come from images, and those that have too many
+    /// all the same are added to it.
+    fn plan_seen(
+        &self,
+        seen: &Seen,
+        start: u64,
+        end: u64,
+        out: &mut Vec<Piece>,
+        crowded: Option<&mut Vec<Crowded>>,
+    ) -> Result<(ByteRange, u64), Fault> {
         let sources = self.sources(&seen.inode, start, end)?;
         // Length and places in one look, over however many chunks: the answer is one state.
         let look = self.look_through(&[seen], &[&sources])?;
         let size = look.extent(seen).size;
         let range = ByteRange::new(start.min(size), end.min(size));
-        look.plan(seen, &sources, range, out)?;
+        match crowded {
+            Some(crowded) => {
+                let images = self.data.device().images();
+                look.plan_to_read(seen, &sources, range, ThroughImages { images: &images, crowded }, out)?;
+            }
+            None => look.plan(seen, &sources, range, out)?,
+        }
         Ok((range, size))
     }
 
     /// Sees to it that what somebody is about to ask for is on its way into memory. What fails here fails when it is asked for.
     fn read_ahead(&self, seen: &Seen, ahead: ByteRange) {
         let mut pieces = Vec::new();
-        let Ok((range, _)) = self.plan_seen(seen, ahead.start(), ahead.end(), &mut pieces) else { return };
+        let Ok((range, _)) = self.plan_seen(seen, ahead.start(), ahead.end(), &mut pieces, Some(&mut Vec::new()))
+        else {
+            return;
+        };
         let device = self.data.device();
         let lease = device.ready(&pieces, Heat::Scan);
         device.tiers().read_ahead(range.len());

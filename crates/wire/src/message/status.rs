@@ -115,6 +115,9 @@ pub struct StatusReply {
     /// When the next scrub begins by itself; 0 if none does, or one is under way.
     #[prost(uint64, tag = "105")]
     pub scrub_due: u64,
+    /// Images: pages that are stored in one place.
+    #[prost(message, optional, boxed, tag = "110")]
+    pub images: Option<Box<ImageStatus>>,
     /// Most bytes of memory that the index may hold.
     #[prost(uint64, tag = "40")]
     pub index_bytes_max: u64,
@@ -192,6 +195,36 @@ pub struct MemoryUse {
     /// The system keeps copies of files as it likes: more may be in memory than `bytes_max`.
     #[prost(bool, tag = "20")]
     pub unbounded: bool,
+}
+
+/// Images: pages of 64 KiB, as they were at some instant, that are stored in one place.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct ImageStatus {
+    /// How many there are.
+    #[prost(uint64, tag = "1")]
+    pub count: u64,
+    /// Bytes that they take on the device.
+    #[prost(uint64, tag = "2")]
+    pub bytes: u64,
+    /// Most bytes that they may take.
+    #[prost(uint64, tag = "3")]
+    pub bytes_max: u64,
+    /// Of how many places of the device a page is to consist, at most, at any instant.
+    #[prost(uint64, tag = "4")]
+    pub pieces_max: u64,
+    /// Of how many it does at most, at the instants up to `looked_upto`: more than are wanted where there was no space for
+    /// images.
+    #[prost(uint64, tag = "5")]
+    pub pieces_most: u64,
+    /// Every state up to this stamp has been looked at; 0 for none.
+    #[prost(uint64, tag = "6")]
+    pub looked_upto: u64,
+    /// Images that were found damaged since the server started: the records said the same.
+    #[prost(uint64, tag = "7")]
+    pub lost: u64,
+    /// Pages that readers found in too many places, and that will get an image.
+    #[prost(uint64, tag = "8")]
+    pub wishes: u64,
 }
 
 /// An interval whose unflushed records a crash lost.

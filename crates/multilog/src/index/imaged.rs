@@ -1,0 +1,315 @@
+//! Which pages come from images, and which images are due: the one walk along the records of a page.
+
+use frieze_base::ChunkId;
+use frieze_hlc::Hlc;
+
+use super::File;
+use super::chunk::Chunk;
+use super::page::{Fragment, Page, Slot, overlay};
+use crate::image::{Digest, ImageKey, Images, MadeOf};
+use crate::plan::Imaged;
+
+/// A page that is read in more pieces than it should be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Crowded {
+    /// The chunk.
+    pub chunk: ChunkId,
+    /// Which 64 KiB of it.
+    pub page: u32,
+    /// The instant that was read.
+    pub at: Hlc,
+}
+
+/// Where a look for images goes on within a file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Looking {
+    chunk: u32,
+    page: u32,
+    record: u32,
+}
+
+/// What a look for images found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Looked {
+    /// Images to be made, in the order in which each makes use of the one before.
+    pub due: Vec<ImageKey>,
+    /// Most pieces of any page looked at, at any instant, once those are made.
+    pub pieces_most: usize,
+    /// There is more to look at, from here on, once those are made.
+    pub next: Option<Looking>,
+}
+
+/// A plan that uses images.
+#[derive(Debug)]
+pub(crate) struct Through<'a> {
+    pub(crate) images: &'a Images,
+    pub(crate) chunk: ChunkId,
+    /// Pages that consist of too many pieces all the same are added here. Without it, the plan is of an image to be made:
+    /// nothing of buried records.
+    pub(crate) crowded: Option<&'a mut Vec<Crowded>>,
+}
+
+impl Through<'_> {
+    pub(super) fn is_for_image(&self) -> bool {
+        self.crowded.is_none()
+    }
+
+    /// The image that the fragments of a page are taken from, if they are many.
+    pub(super) fn choose(
+        &mut self,
+        chunk: &Chunk,
+        (number, page): (u32, &Slot),
+        shown: &[Fragment],
+        at: Hlc,
+    ) -> Option<Imaged> {
+        let pieces_max = self.images.pieces_max();
+        let Slot::Often(page) = page else { return None };
+        if shown.len() <= pieces_max || chunk.pieces(shown, Hlc::ZERO) <= pieces_max {
+            return None;
+        }
+        let made_of = |stamp| chunk.made_of(page, stamp);
+        let found = self.images.newest(self.chunk, number, at, made_of);
+        let left = found.map_or(usize::MAX, |(stamp, _)| chunk.pieces(shown, stamp.next()) + 1);
+        if let Some(crowded) = self.crowded.as_deref_mut() {
+            if left > pieces_max {
+                let newest = chunk.records.last().map_or(Hlc::ZERO, |record| record.stamp);
+                crowded.push(Crowded { chunk: self.chunk, page: number, at: at.min(newest) });
+            }
+            if let Some((_, image)) = found {
+                self.images.touch(image);
+            }
+        }
+        let (stamp, image) = found?;
+        let key = ImageKey { chunk: self.chunk, page: number, stamp };
+        Some(Imaged { key, place: image.place, skip: 0 })
+    }
+}
+
+impl Chunk {
+    /// Of how many places of the device these fragments consist that are stamped from `after` on. Zeros and what is buried
+    /// take none.
+    fn pieces(&self, fragments: &[Fragment], after: Hlc) -> usize {
+        let kept = fragments.iter().filter(|fragment| {
+            let record = &self.records[fragment.record() as usize];
+            !fragment.is_punch() && record.stamp >= after && !record.is_buried()
+        });
+        let mut records: Vec<u32> = kept.map(|fragment| fragment.record()).collect();
+        records.sort_unstable();
+        records.dedup();
+        records.len()
+    }
+
+    /// What a page consists of as of a stamp.
+    fn made_of(&self, page: &Page, stamp: Hlc) -> MadeOf {
+        let (mut all, mut left_out) = (Digest::new(), Digest::new());
+        for fragment in page.visible(self.count_upto(stamp) as u32, 0, u16::MAX, &mut Vec::new()) {
+            let record = &self.records[fragment.record() as usize];
+            let place =
+                u64::from(fragment.start) << 32 | u64::from(fragment.last) << 1 | u64::from(fragment.is_punch());
+            let add = |digest: &mut Digest| [record.stamp.0, place].into_iter().for_each(|part| digest.add(part));
+            add(&mut all);
+            if record.is_buried() && !fragment.is_punch() {
+                add(&mut left_out);
+            }
+        }
+        MadeOf { digest: all.value(), left_out: left_out.value() as u32 }
+    }
+
+    fn page(&self, number: u32) -> Option<&Page> {
+        match self.pages.get(self.position_of(number))? {
+            (found, Slot::Often(page)) if *found == number => Some(page),
+            _ => None,
+        }
+    }
+
+    fn stamp_of(&self, fragment: Fragment) -> Hlc {
+        self.records[fragment.record() as usize].stamp
+    }
+}
+
+/// One walk along the records of a page.
+struct Walk<'a> {
+    chunk: &'a Chunk,
+    page: &'a Page,
+    /// Stamps of the images that it has.
+    have: Vec<Hlc>,
+    pieces_max: usize,
+    /// Images may be made.
+    make: bool,
+}
+
+/// Where a walk ended.
+struct Walked {
+    due: Vec<Hlc>,
+    pieces_most: usize,
+    /// The record that it did not come to.
+    next: Option<u32>,
+    /// What it cost: entries looked at, about.
+    steps: usize,
+}
+
+fn lay(fragments: &mut Vec<Fragment>, group: &[Fragment]) {
+    for delta in group {
+        overlay(fragments, *delta);
+    }
+}
+
+impl Walk<'_> {
+    /// Walks over the records numbered `from..to`, `steps_max` of them and a group at most.
+    fn run(&self, from: u32, to: u32, steps_max: usize) -> Walked {
+        let deltas = &self.page.deltas;
+        let at = |record: u32| deltas.partition_point(|delta| delta.record() < record);
+        let (first, end) = (at(from), at(to));
+        let mut last = first.checked_sub(1).map(|before| self.chunk.stamp_of(deltas[before]));
+        let mut image = last.and_then(|last| self.have.iter().rev().find(|stamp| **stamp <= last)).copied();
+        // What comes after the image.
+        let mut young: Vec<Fragment> = Vec::new();
+        if last.is_some() {
+            let kept = image.map_or(Hlc::ZERO, Hlc::next);
+            let shown = self.page.visible(from, 0, u16::MAX, &mut Vec::new()).to_vec();
+            young.extend(shown.into_iter().filter(|fragment| self.chunk.stamp_of(*fragment) >= kept));
+        }
+        let mut walked = Walked { due: Vec::new(), pieces_most: 0, next: None, steps: young.len() };
+        let mut pieces = self.pieces(&young, image, 0);
+        if let Some(stamp) = last.filter(|_| self.make && pieces > self.pieces_max) {
+            walked.due.push(stamp);
+            image = Some(stamp);
+            young.clear();
+            pieces = 1;
+        }
+        walked.pieces_most = pieces;
+        for group in deltas[first..end].chunk_by(|a, b| self.chunk.stamp_of(*a) == self.chunk.stamp_of(*b)) {
+            // One group at least, or it would never come further.
+            let moved = group[0].record() != deltas[first].record();
+            if moved && (walked.steps >= steps_max || walked.due.len() >= DUE_MAX) {
+                walked.next = Some(group[0].record());
+                break;
+            }
+            walked.steps += group.len();
+            let stamp = self.chunk.stamp_of(group[0]);
+            lay(&mut young, group);
+            let known = if self.make { self.pieces_max.min(walked.pieces_most) } else { walked.pieces_most };
+            pieces = self.pieces(&young, image, known);
+            if let Some(before) = last.filter(|_| self.make && pieces > self.pieces_max) {
+                walked.due.push(before);
+                image = Some(before);
+                young.clear();
+                lay(&mut young, group);
+                pieces = self.pieces(&young, image, 0);
+            }
+            walked.pieces_most = walked.pieces_most.max(pieces);
+            if self.have.binary_search(&stamp).is_ok() {
+                image = Some(stamp);
+                young.clear();
+            }
+            last = Some(stamp);
+        }
+        walked
+    }
+
+    /// Pieces of a page of an image and what came after it; not counted where they can be no more than `known`.
+    fn pieces(&self, young: &[Fragment], image: Option<Hlc>, known: usize) -> usize {
+        let image = usize::from(image.is_some());
+        match young.len() + image <= known {
+            true => 0,
+            false => self.chunk.pieces(young, Hlc::ZERO) + image,
+        }
+    }
+}
+
+impl File {
+    /// What a page is made of as of a stamp; `None` if one record or none touched it.
+    pub(crate) fn made_of(&self, key: &ImageKey) -> Option<MadeOf> {
+        let chunk = self.chunk(key.chunk.index)?;
+        Some(chunk.made_of(chunk.page(key.page)?, key.stamp))
+    }
+
+    /// Looks for the images that the states made by records stamped in `(after, upto]` need.
+    pub(crate) fn look_for_images(
+        &self,
+        images: &Images,
+        id: frieze_base::InodeId,
+        (after, upto): (Hlc, Hlc),
+        looking: Looking,
+        make: bool,
+    ) -> Looked {
+        let mut looked = Looked::default();
+        let mut left = STEPS_MAX;
+        let place = (looking.chunk, looking.page);
+        for (index, chunk) in &self.chunks[self.position_of(looking.chunk)..] {
+            let (from, to) = (chunk.count_upto(after) as u32, chunk.count_upto(upto) as u32);
+            if from >= to {
+                continue;
+            }
+            let first = if *index == looking.chunk { looking.page } else { 0 };
+            let id = ChunkId { inode: id, index: *index };
+            for (number, slot) in &chunk.pages[chunk.position_of(first)..] {
+                let next = Looking { chunk: *index, page: *number, record: from };
+                if left == 0 || looked.due.len() >= DUE_MAX {
+                    looked.next = Some(next);
+                    return looked;
+                }
+                // One record is one piece.
+                let Slot::Often(page) = slot else {
+                    looked.pieces_most = looked.pieces_most.max(1);
+                    continue;
+                };
+                let from = if (*index, *number) == place { looking.record.max(from) } else { from };
+                if page.deltas.last().is_none_or(|newest| newest.record() < from) {
+                    continue;
+                }
+                let have = images.stamps(id, *number).collect();
+                let walk = Walk { chunk, page, have, pieces_max: images.pieces_max(), make };
+                let walked = walk.run(from, to, left);
+                left = left.saturating_sub(walked.steps.max(1));
+                looked.pieces_most = looked.pieces_most.max(walked.pieces_most);
+                let key = |stamp| ImageKey { chunk: id, page: *number, stamp };
+                looked.due.extend(walked.due.into_iter().map(key));
+                if let Some(record) = walked.next {
+                    looked.next = Some(Looking { record, ..next });
+                    return looked;
+                }
+            }
+        }
+        looked
+    }
+
+    /// The image that a read of a page was in want of, if it still is.
+    pub(crate) fn image_for(&self, images: &Images, crowded: &Crowded) -> Option<ImageKey> {
+        let chunk = self.chunk(crowded.chunk.index)?;
+        let page = chunk.page(crowded.page)?;
+        let to = chunk.count_upto(crowded.at) as u32;
+        let end = page.deltas.partition_point(|delta| delta.record() < to);
+        let have: Vec<Hlc> = images.stamps(crowded.chunk, crowded.page).collect();
+        let newest = have.iter().rev().find(|stamp| **stamp <= crowded.at);
+        let imaged = newest.map_or(0, |stamp| chunk.count_upto(*stamp) as u32);
+        // From the image before, or from not so far before that the walk is long.
+        let from = page.deltas[end.saturating_sub(STEPS_MAX)..end].first()?.record().max(imaged);
+        let walk = Walk { chunk, page, have, pieces_max: images.pieces_max(), make: true };
+        let mut walked = walk.run(from, to, usize::MAX);
+        let mut due = walked.due.pop();
+        while let Some(next) = walked.next {
+            // So many are missing that not all of them were told: only the last is wanted.
+            let have = due.into_iter().collect();
+            let rest = Walk { chunk, page, have, pieces_max: images.pieces_max(), make: true };
+            walked = rest.run(next, to, usize::MAX);
+            due = walked.due.pop().or(due);
+        }
+        due.map(|stamp| ImageKey { chunk: crowded.chunk, page: crowded.page, stamp })
+    }
+
+    /// Most pieces of a page at the instants in `[from, before)`.
+    pub(crate) fn pieces_between(&self, images: &Images, chunk: ChunkId, page: u32, from: Hlc, before: Hlc) -> usize {
+        let Some(chunk_index) = self.chunk(chunk.index) else { return 0 };
+        let Some(found) = chunk_index.page(page) else { return 0 };
+        let have = images.stamps(chunk, page).collect();
+        let walk = Walk { chunk: chunk_index, page: found, have, pieces_max: images.pieces_max(), make: false };
+        let (first, end) = (chunk_index.count_upto(from) as u32, chunk_index.count_upto(before.previous()) as u32);
+        walk.run(first, end, STEPS_MAX).pieces_most
+    }
+}
+
+/// Records that one look walks over, at most, about a millisecond: writers wait for it.
+const STEPS_MAX: usize = 4096;
+/// Images that one look names, at most.
+const DUE_MAX: usize = 32;
