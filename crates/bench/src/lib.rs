@@ -78,10 +78,14 @@ enum Scenario {
     All,
     /// The machine alone: loopback, disk, memory, ping-pong.
     Ceilings,
-    /// One client writes in 1 MiB requests.
+    /// One client writes in 1 MiB requests; with --sync each waits for the disk, 8 in flight.
     SeqWrite,
     /// One client reads in 1 MiB requests.
     SeqRead,
+    /// Writes at 0.7 of the top rate, with the data on disk and in memory: what persistence costs (FFFS §7.3).
+    Persist,
+    /// Writes of 128 KiB: how large the flushes are.
+    Flush,
     /// One client writes 4 KiB after 4 KiB, each visible to readers at once: one at a time, then 16 in flight.
     Visible,
     /// Random 4 KiB writes, 32 in flight.
@@ -123,9 +127,11 @@ enum Scenario {
     Images,
 }
 
-const EVERY: [Scenario; 15] = [
+const EVERY: [Scenario; 17] = [
     Scenario::SeqWrite,
     Scenario::SeqRead,
+    Scenario::Persist,
+    Scenario::Flush,
     Scenario::Visible,
     Scenario::RandWrite,
     Scenario::RandRead,
@@ -174,6 +180,8 @@ fn one(scenario: Scenario, options: &Options) -> Result<Report> {
     match scenario {
         Scenario::SeqWrite => scenarios::seq_write(options),
         Scenario::SeqRead => scenarios::seq_read(options),
+        Scenario::Persist => scenarios::persist(options),
+        Scenario::Flush => scenarios::flush(options),
         Scenario::Visible => scenarios::visible(options),
         Scenario::RandWrite => scenarios::rand_write(options),
         Scenario::RandRead => scenarios::rand_read(options),

@@ -46,6 +46,23 @@ impl Target {
         Ok(Target { address, durability, server: Some(server), directory: Some(directory) })
     }
 
+    /// CPU seconds that the thread of the server with this name has used; 0 where it cannot be told.
+    pub(crate) fn thread_cpu_s(&self, name: &str) -> f64 {
+        let Some(server) = &self.server else { return 0.0 };
+        let Ok(tasks) = std::fs::read_dir(format!("/proc/{}/task", server.id())) else { return 0.0 };
+        let of_task = |task: &Path| -> Option<f64> {
+            let is_it = std::fs::read_to_string(task.join("comm")).ok()?.trim_end() == name;
+            let spent = std::fs::read_to_string(task.join("schedstat")).ok()?;
+            is_it.then(|| spent.split(' ').next()?.parse::<f64>().ok().map(|ns| ns / 1e9)).flatten()
+        };
+        tasks.flatten().filter_map(|task| of_task(&task.path())).sum()
+    }
+
+    /// Where its data lies.
+    pub(crate) fn data(&self) -> Result<std::path::PathBuf> {
+        Ok(self.own_directory()?.join(DATA))
+    }
+
     /// Kills the server as the kernel would: nothing is flushed.
     pub(crate) fn kill(&mut self) -> Result<()> {
         if let Some(mut server) = self.server.take() {

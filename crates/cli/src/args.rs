@@ -331,8 +331,8 @@ Examples:
   frieze status --json | jq .dirty_bytes
 
 JSON: health, healthy, fenced, server, software, cluster, uptime_ms, clock_error_us, newest, newest_time, earliest,
-earliest_time, stable, stable_time, durable, durable_time, dirty_bytes, dirty_age_ms, capacity_bytes, free_bytes,
-log_bytes, forgotten_bytes, forgotten_waiting_bytes, index_bytes, index_bytes_max, shelved_records, shelf_bytes, memory (an
+earliest_time, stable, stable_time, durable, durable_time, dirty_bytes, dirty_age_ms, flushes,
+flush_bytes_median, capacity_bytes, free_bytes, log_bytes, forgotten_bytes, forgotten_waiting_bytes, index_bytes, index_bytes_max, shelved_records, shelf_bytes, memory (an
 object of bytes: bytes_max, and for its parts what they may hold, *_bytes_max, and hold, *_bytes; what of older records was
 found in memory, *_hit_bytes, and not, *_missed_bytes; admitted, evicted, refused, healed, unbounded), images (count, bytes, bytes_max, pieces_max, pieces_most, looked_upto,
 looked_upto_time, wishes, lost), records, inodes, sessions, connections, metalog_index, resident_bytes, resident_bytes_peak, cpu_ns, damaged, corrupt_reads, scrub_due, scrub_due_time, scrubbed, scrubbed_time, last_whole, last_whole_time, gaps (a list of from, from_time, to, to_time).")]

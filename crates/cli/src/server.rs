@@ -99,6 +99,8 @@ fn status_to_json(server: &str, status: &StatusReply, healthy: bool) -> Value {
         "durable_time": time(status.durable),
         "dirty_bytes": status.dirty_bytes,
         "dirty_age_ms": status.dirty_age_ms,
+        "flushes": status.flushes,
+        "flush_bytes_median": status.flush_bytes_median,
         "capacity_bytes": status.capacity_bytes,
         "free_bytes": status.free_bytes,
         "log_bytes": status.log_bytes,

@@ -29,7 +29,7 @@ struct Connected {
     peer: String,
     /// How long one receive waits, nanoseconds; 0 is for ever.
     receive_tick_ns: AtomicU64,
-    /// So many bytes have to be there before a TCP receive that waits is woken.
+    /// So many bytes have to be there before a TCP receive that waits is woken; 0 until that is first set.
     low_water: AtomicUsize,
 }
 
@@ -86,7 +86,7 @@ impl Stream {
             socket,
             peer,
             receive_tick_ns: AtomicU64::new(0),
-            low_water: AtomicUsize::new(1),
+            low_water: AtomicUsize::new(0),
         })))
     }
 
@@ -135,10 +135,18 @@ impl Stream {
     /// both more than the bytes (`bench seq-read`: 0.15 and 0.28 s of processor a GiB, so 0.10 and 0.23).
     pub(crate) fn expect(&self, left: usize) {
         let wanted = left.clamp(1, LOW_WATER_BYTES);
-        if !self.is_unix() && self.0.low_water.swap(wanted, Ordering::Relaxed) != wanted {
-            // Refused, it only costs time.
-            let _ = set_low_water(self.fd(), wanted);
+        let before = self.0.low_water.load(Ordering::Relaxed);
+        if self.is_unix() || before.max(1) == wanted {
+            return;
         }
+        self.0.low_water.store(wanted, Ordering::Relaxed);
+        // Refused, it only costs time.
+        if before == 0 {
+            // The kernel makes room for as much as is waited for, and no more. With just that much room the sender may stop
+            // a few bytes short of it, and go on when its timer of 200 ms tells it to: so there is room for a frame.
+            let _ = set_low_water(self.fd(), ROOM_BYTES);
+        }
+        let _ = set_low_water(self.fd(), wanted);
     }
 
     /// Receives what is there, waiting for at least a byte. 0: the peer has ended its direction.
@@ -231,5 +239,29 @@ fn connect_unix(path: &Path, timeout: Duration) -> io::Result<UnixStream> {
 
 /// Large enough that a payload of 1 MiB takes four wake-ups, small enough that it is received while the rest is sent.
 const LOW_WATER_BYTES: usize = 256 << 10;
+/// Room that a TCP connection has for what is not received yet, once something large has come: a frame of 1 MiB.
+const ROOM_BYTES: usize = 1 << 20;
 /// A frame of 1 MiB fits, so that its sender goes on to the next while the receiver copies.
 const UNIX_BUFFER_BYTES: usize = 2 << 20;
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    #[test]
+    fn there_is_room_for_far_more_than_is_waited_for() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let stream = Stream::of(Socket::Tcp(near), "nobody".to_owned()).unwrap();
+        let room = || sockopt::socket_recv_buffer_size(stream.fd()).unwrap();
+        // Nothing large is to come: everything stays as it is.
+        let before = room();
+        stream.expect(0);
+        assert_eq!(room(), before);
+        stream.expect(600_000);
+        assert!(room() > before && room() >= 4 * LOW_WATER_BYTES, "{} after {before}", room());
+        stream.expect(0);
+    }
+}

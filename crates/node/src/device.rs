@@ -8,6 +8,7 @@ mod images;
 mod read;
 mod recover;
 mod shelves;
+mod sizes;
 mod tiers;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,6 +23,8 @@ use frieze_tier::Shares;
 
 use crate::reading::{LOG, Reading};
 use crate::scrub::Noticed;
+use sizes::Sizes;
+
 pub(crate) use images::{IMAGE_SLOT_BYTES, ImageBudget};
 pub(crate) use recover::{Budget, Reach, not_whole};
 pub(crate) use tiers::{FileKey, Lease, ReaderKey, Span, Tiers};
@@ -61,6 +64,8 @@ pub(crate) struct Device {
     evicting: Mutex<()>,
     /// What was last kept beside a shelf.
     companion: Mutex<Vec<u8>>,
+    /// How much each flush brought to stable storage.
+    flushed: Mutex<Sizes>,
     /// What was found damaged in shelves and mended, in words.
     mended: Mutex<Vec<String>>,
     noticed: Noticed,
@@ -85,6 +90,12 @@ impl Device {
     /// The index, for questions.
     pub(crate) fn log(&self) -> Reading<'_, MultiLog> {
         Reading::of(&self.log, &LOG)
+    }
+
+    /// How many flushes there were, and the median of their bytes.
+    pub(crate) fn flushes(&self) -> (u64, u64) {
+        let flushed = self.flushed.lock().unwrap_or_else(PoisonError::into_inner);
+        (flushed.count(), flushed.median())
     }
 
     /// Size of a checksummed block in bytes.
@@ -283,6 +294,7 @@ impl Device {
             self.file(*segment)?.sync()?;
         }
         self.dirty_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        self.flushed.lock().unwrap_or_else(PoisonError::into_inner).add(bytes);
         Ok(end)
     }
 

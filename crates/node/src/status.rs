@@ -20,6 +20,7 @@ impl Engine {
         });
         let failure = self.durability.failure();
         let images = self.data.device().image_stats();
+        let (flushes, flush_bytes_median) = self.data.device().flushes();
         let Summary { damaged, finished, done_bytes: scrub_done } = self.scrub.summary();
         let (scrub_done_bytes, scrub_all_bytes) =
             scrub_done.map_or((0, 0), |done| (done, self.stored_bytes().max(done).max(1)));
@@ -61,6 +62,8 @@ impl Engine {
             index_bytes_max: self.data.device().shares().index,
             shelved_records: stats.shelved_records,
             shelf_bytes: stats.shelf_bytes,
+            flushes,
+            flush_bytes_median,
             last_whole,
             forgotten_bytes,
             forgotten_waiting_bytes,

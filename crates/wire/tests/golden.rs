@@ -464,6 +464,8 @@ fn replies() -> Vec<(&'static str, Reply)> {
             Reply::Status(StatusReply {
                 health: "healthy".into(),
                 corrupt_reads: 5,
+                flushes: 6,
+                flush_bytes_median: 7,
                 scrub_due: AT,
                 clock_error_us: 1,
                 fenced: true,

@@ -4,6 +4,7 @@ use anyhow::{Context, Result};
 use frieze_base::{ByteRange, Rng};
 use frieze_client::{Client, CreateMode, File, OpenFlags, Target as Path};
 
+use super::persistence::seq_write_synced;
 use super::{CEILING_BYTES, CEILING_ROUNDS, LARGE, SMALL, Spent, on_clients, progress, settle, spend};
 use crate::ceiling::{self, GIB};
 use crate::report::Report;
@@ -13,7 +14,7 @@ use crate::{Options, stopwatch::Stopwatch};
 /// Requests in flight of a sequential load.
 const DEPTH: usize = 4;
 
-fn per_gib(
+pub(super) fn per_gib(
     scenario: &'static str,
     bytes: u64,
     spent: &Spent,
@@ -37,7 +38,7 @@ fn per_gib(
 }
 
 /// Writes `bytes` from the start of the file: the client cuts what it is given into requests of 1 MiB, several in flight.
-fn write_all(file: &File, data: &[u8], bytes: u64, what: &str) -> Result<()> {
+pub(super) fn write_all(file: &File, data: &[u8], bytes: u64, what: &str) -> Result<()> {
     let bar = progress(what, bytes);
     let mut at = 0;
     while at < bytes {
@@ -50,14 +51,17 @@ fn write_all(file: &File, data: &[u8], bytes: u64, what: &str) -> Result<()> {
     Ok(())
 }
 
-fn make(client: &Client, name: &str) -> Result<File> {
+pub(super) fn make(client: &Client, name: &str) -> Result<File> {
     Ok(client.fs().create(&Path::path(name), 0o644, CreateMode::OpenExisting)?)
 }
 
 /// Bytes written before the measurement starts.
-const WARM_BYTES: u64 = 64 << 20;
+pub(super) const WARM_BYTES: u64 = 64 << 20;
 
 pub(crate) fn seq_write(options: &Options) -> Result<Report> {
+    if options.sync {
+        return seq_write_synced(options);
+    }
     let bytes = options.scaled(options.mib, 4096) << 20;
     // What is measured is the way into the server; the disk behind it has its own figures below.
     let dirty = options.dirty_mib.map_or(bytes + WARM_BYTES, |mib| mib << 20);

@@ -14,12 +14,15 @@ use crate::{Options, stopwatch::Stopwatch};
 const CHUNK_BYTES: u64 = 64 << 20;
 /// Its writes.
 const WRITE_BYTES: usize = 32 << 10;
-/// States read back.
-const STATES: u64 = 50;
+/// One state in so many is read back.
+const WRITES_PER_STATE: u64 = 200;
+/// The slowest and the fastest states are told without the slowest and fastest of a hundred, which are the machine's.
+const EDGE: f64 = 0.01;
 
 /// Random 32 KiB writes into one chunk, then its states: each read twice, the first time against the second.
 pub(crate) fn snapshots(options: &Options) -> Result<Report> {
-    let writes = options.scaled(options.ops, 20_000);
+    let writes = options.scaled(options.ops, 100_000);
+    let states = (writes / WRITES_PER_STATE).max(2);
     let target = Target::start(options)?;
     let client = target.client()?;
     let file = client.fs().create(&Path::path("/chunk"), 0o644, CreateMode::OpenExisting)?;
@@ -41,17 +44,29 @@ pub(crate) fn snapshots(options: &Options) -> Result<Report> {
     }
     bar.finish_and_clear();
     file.close()?;
+    // A chunk that was written once, front to back.
+    let plain = client.fs().create(&Path::path("/plain"), 0o644, CreateMode::OpenExisting)?;
+    let mut written = 0;
+    plain.write_stream::<frieze_client::Error>(0, 4, |buffer| {
+        buffer.resize(LARGE, 2);
+        written += LARGE as u64;
+        Ok(written < CHUNK_BYTES)
+    })?;
     settle(&client)?;
     let ceiling = ceiling::loopback(LARGE, options.scaled(None, CEILING_BYTES))?;
-    let (mut first, mut second) = (Vec::new(), Vec::new());
-    let bar = progress("reading", STATES);
+    let (mut first, mut second, mut plainly) = (Vec::new(), Vec::new(), Vec::new());
+    let bar = progress("reading", states);
     let spent = spend(&target, &client, || {
-        for i in 0..STATES {
-            let at = stamps[(i * (writes - 1) / (STATES - 1)) as usize];
-            for times in [&mut first, &mut second] {
+        for i in 0..states {
+            let at = stamps[(i * (writes - 1) / (states - 1).max(1)) as usize];
+            for (times, plain) in [(&mut first, None), (&mut second, None), (&mut plainly, Some(&plain))] {
                 let past = client.fs().at(at).open(&Path::path("/chunk"), OpenFlags { read: true, write: false })?;
                 let watch = Stopwatch::start();
-                let read = past.read_stream::<frieze_client::Error>(ByteRange::new(0, CHUNK_BYTES), 4, |_| Ok(()))?;
+                let read = plain.unwrap_or(&past).read_stream::<frieze_client::Error>(
+                    ByteRange::new(0, CHUNK_BYTES),
+                    4,
+                    |_| Ok(()),
+                )?;
                 times.push(watch.seconds());
                 anyhow::ensure!(read == CHUNK_BYTES, "state {at} has {read} bytes");
             }
@@ -64,8 +79,10 @@ pub(crate) fn snapshots(options: &Options) -> Result<Report> {
         times.sort_by(f64::total_cmp);
         CHUNK_BYTES as f64 / GIB / times[((times.len() - 1) as f64 * share) as usize]
     };
-    let gib = 2.0 * STATES as f64 * CHUNK_BYTES as f64 / GIB;
+    let gib = 3.0 * states as f64 * CHUNK_BYTES as f64 / GIB;
     let (first_speed, second_speed) = (speed(&mut first, 0.5), speed(&mut second, 0.5));
+    let plain_speed = speed(&mut plainly, 0.5);
+    let (slowest, fastest) = (speed(&mut first, 1.0 - EDGE), speed(&mut first, EDGE));
     Ok(Report {
         scenario: "snapshots",
         value: first_speed,
@@ -78,50 +95,84 @@ pub(crate) fn snapshots(options: &Options) -> Result<Report> {
         server_peak_mib: spent.after.peak_mib,
         more: vec![
             ("first_over_second", first_speed / second_speed, "(first read of a state over the second)"),
-            ("slowest_state_gib_s", speed(&mut first, 1.0), "GiB/s"),
-            ("fastest_state_gib_s", speed(&mut first, 0.0), "GiB/s"),
+            ("slowest_over_fastest", slowest / fastest, "(states, without the slowest and fastest of a hundred)"),
+            ("over_plain", first_speed / plain_speed, "(a state over a chunk without history)"),
+            ("plain_gib_s", plain_speed, "GiB/s"),
+            ("slowest_state_gib_s", slowest, "GiB/s"),
+            ("fastest_state_gib_s", fastest, "GiB/s"),
         ],
     })
 }
 
-/// Memory for random 4 KiB writes. Records lie in the page cache and on disk, so they are counted beside the server's
-/// own memory: everything that a byte written costs while nothing is evicted.
+/// Sizes of the random writes of `memory`, and what each is called there.
+const MEMORY_SIZES: [(usize, &str); 8] = [
+    (512, "x_512_b"),
+    (1 << 10, "x_1_kib"),
+    (2 << 10, "x_2_kib"),
+    (4 << 10, "x_4_kib"),
+    (8 << 10, "x_8_kib"),
+    (16 << 10, "x_16_kib"),
+    (32 << 10, "x_32_kib"),
+    (64 << 10, "x_64_kib"),
+];
+/// Writes in flight, so that many small ones take no time.
+const MEMORY_DEPTH: usize = 32;
+
+/// Memory for random writes of 512 B to 64 KiB and for sequential ones. Records lie in the page cache and on disk, so they
+/// are counted beside the server's own memory: everything that a byte written costs while nothing is evicted. The figure is
+/// the worst from 4 KiB up.
 pub(crate) fn memory(options: &Options) -> Result<Report> {
     let bytes = options.scaled(options.mib, 256) << 20;
-    let ops = bytes / SMALL as u64;
-    let target = Target::start(options)?;
-    let client = target.client()?;
-    let file = client.fs().create(&Path::path("/memory"), 0o644, CreateMode::OpenExisting)?;
-    file.write_at(CHUNK_BYTES - 1, &[1])?;
-    let mut rng = Rng::new(3);
-    let data = vec![9u8; SMALL];
-    let bar = progress("memory", ops);
-    let spent = spend(&target, &client, || {
-        for _ in 0..ops {
-            file.write_at(rng.below(CHUNK_BYTES / SMALL as u64) * SMALL as u64, &data)?;
-            bar.inc(1);
+    let (mut more, mut worst) = (Vec::new(), 0.0f64);
+    let (mut client_s, mut server_s, mut peak_mib) = (0.0, 0.0, 0.0f64);
+    for (size, name) in MEMORY_SIZES.into_iter().chain([(LARGE, "x_sequential")]) {
+        // Each begins with a server that has used no memory yet.
+        let target = Target::start(options)?;
+        let client = target.client()?;
+        let file = client.fs().create(&Path::path("/memory"), 0o644, CreateMode::OpenExisting)?;
+        file.write_at(CHUNK_BYTES - 1, &[1])?;
+        let mut rng = Rng::new(3);
+        let data = vec![9u8; size];
+        let bar = progress(name, bytes);
+        let spent = spend(&target, &client, || {
+            let mut written = 0;
+            file.write_many::<frieze_client::Error>(if size == LARGE { 4 } else { MEMORY_DEPTH }, |buffer| {
+                buffer.extend_from_slice(&data);
+                let at = if size == LARGE { written } else { rng.below(CHUNK_BYTES / size as u64) * size as u64 };
+                written += size as u64;
+                bar.inc(size as u64);
+                Ok((written <= bytes).then_some(at))
+            })?;
+            Ok(())
+        })?;
+        bar.finish_and_clear();
+        file.close()?;
+        let grown = (spent.after.resident_bytes - spent.before.resident_bytes).max(0.0);
+        let logged = spent.after.log_bytes - spent.before.log_bytes;
+        let ratio = (grown + logged) / bytes as f64;
+        more.push((name, ratio, "x"));
+        if size == SMALL {
+            let indexed = spent.after.index_bytes - spent.before.index_bytes;
+            more.push(("index_bytes_per_4_kib_write", indexed / (bytes / size as u64) as f64, "bytes"));
         }
-        Ok(())
-    })?;
-    bar.finish_and_clear();
-    file.close()?;
-    let grown = (spent.after.resident_bytes - spent.before.resident_bytes).max(0.0);
-    let logged = spent.after.log_bytes - spent.before.log_bytes;
-    let indexed = spent.after.index_bytes - spent.before.index_bytes;
+        if size >= SMALL {
+            worst = worst.max(ratio);
+        }
+        client_s += spent.client_s;
+        server_s += spent.server_s;
+        peak_mib = peak_mib.max(spent.after.peak_mib);
+    }
+    let gib = 9.0 * bytes as f64 / GIB;
     Ok(Report {
         scenario: "memory",
-        value: (grown + logged) / bytes as f64,
+        value: worst,
         unit: "x",
         ceiling: 1.0,
         ceiling_name: "the bytes themselves",
-        cpu_client_s: spent.client_s * 1000.0 / ops as f64,
-        cpu_server_s: spent.server_s * 1000.0 / ops as f64,
-        cpu_per: "1,000 operations",
-        server_peak_mib: spent.after.peak_mib,
-        more: vec![
-            ("rss_over_bytes", grown / bytes as f64, "x (growth of the server's own memory)"),
-            ("log_over_bytes", logged / bytes as f64, "x (records in the page cache and on disk)"),
-            ("index_bytes_per_write", indexed / ops as f64, "bytes"),
-        ],
+        cpu_client_s: client_s / gib,
+        cpu_server_s: server_s / gib,
+        cpu_per: "GiB",
+        server_peak_mib: peak_mib,
+        more,
     })
 }

@@ -7,6 +7,7 @@ mod history;
 mod images;
 mod metadata;
 mod mount;
+mod persistence;
 mod restart;
 
 use std::io::Write;
@@ -26,6 +27,7 @@ pub(crate) use history::{memory, snapshots};
 pub(crate) use images::images;
 pub(crate) use metadata::{append, create, list, stat};
 pub(crate) use mount::{mount, mount_seq, mount_tree};
+pub(crate) use persistence::{flush, persist};
 pub(crate) use restart::restart;
 
 /// Bytes of a large request.

@@ -214,6 +214,7 @@ impl Device {
             mended: Mutex::default(),
             noticed: Noticed::default(),
             images,
+            flushed: Mutex::default(),
         };
         Ok(Recovered { device, end: report.end, newest, notes })
     }

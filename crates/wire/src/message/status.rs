@@ -130,6 +130,12 @@ pub struct StatusReply {
     /// Who may use how much memory, and does.
     #[prost(message, optional, boxed, tag = "120")]
     pub memory: Option<Box<MemoryUse>>,
+    /// Flushes of records to stable storage since the server started.
+    #[prost(uint64, tag = "140")]
+    pub flushes: u64,
+    /// Median of the bytes that one of them brought there, to within an eighth; 0 if there was none.
+    #[prost(uint64, tag = "141")]
+    pub flush_bytes_median: u64,
 }
 
 /// Who may use how much of a server's memory, and does. All but the counts are bytes.

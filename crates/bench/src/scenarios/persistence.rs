@@ -1,0 +1,190 @@
+//! Loads on the way to stable storage: what waits for it, what does not, and in how large pieces it is written.
+
+use anyhow::{Context, Result};
+use frieze_client::File;
+
+use super::bytes::{WARM_BYTES, make, per_gib, write_all};
+use super::{LARGE, Spent, progress, settle, spend};
+use crate::ceiling::{self, GIB};
+use crate::report::Report;
+use crate::target::Target;
+use crate::{Options, stopwatch::Stopwatch};
+
+/// Requests in flight of a writer whose every request waits for the disk.
+const SYNCED_DEPTH: usize = 8;
+
+/// Each request is answered when it is on stable storage; those in flight together share a flush.
+pub(super) fn seq_write_synced(options: &Options) -> Result<Report> {
+    let bytes = options.scaled(options.mib, 2048) << 20;
+    let target = Target::start(options)?;
+    let client = target.client()?;
+    let directory = options.dir.clone().unwrap_or_else(std::env::temp_dir);
+    ceiling::warm_memory(&directory, bytes)?;
+    let ceiling = ceiling::disk_direct(&directory, bytes, SYNCED_DEPTH as u64)?;
+    let file = make(&client, "/seq")?;
+    let data = ceiling::cold_data();
+    let bar = progress("seq-write, synced", bytes);
+    let spent = spend(&target, &client, || {
+        let mut at = 0;
+        file.write_stream::<frieze_client::Error>(0, SYNCED_DEPTH, |buffer| {
+            let from = at as usize % data.len();
+            buffer.extend_from_slice(&data[from..from + LARGE]);
+            at += LARGE as u64;
+            bar.inc(LARGE as u64);
+            Ok(at < bytes)
+        })?;
+        Ok(())
+    })?;
+    bar.finish_and_clear();
+    file.close()?;
+    Ok(per_gib("seq-write", bytes, &spent, ceiling, "raw direct writes of 1 MiB, 8 in flight", Vec::new()))
+}
+
+/// Of the rate that the server takes at most, what it is asked for while its latency is looked at.
+const SHARE_OF_TOP: f64 = 0.7;
+
+/// Writes at 0.7 of the top rate, with the data on disk and with the data in memory: what persistence costs a client, and
+/// what it costs the server.
+pub(crate) fn persist(options: &Options) -> Result<Report> {
+    let bytes = options.scaled(options.mib, 3072) << 20;
+    let config = format!("dirty_bytes_max = {}\n", 3 * bytes);
+    let memory = Options { dir: Some("/dev/shm".into()), server: None, ..options.clone() };
+    let disk = Options { server: None, ..options.clone() };
+    let mut interval = 0.0;
+    let mut runs = Vec::new();
+    for place in [&memory, &disk] {
+        let target = Target::start_with(place, &config)?;
+        let client = target.client()?;
+        let file = make(&client, "/paced")?;
+        let data = ceiling::cold_data();
+        ceiling::warm_memory(place.dir.as_deref().unwrap_or(&std::env::temp_dir()), bytes)?;
+        write_all(&file, &data, WARM_BYTES, "warming up")?;
+        settle(&client)?;
+        if runs.is_empty() {
+            let top = paced(&file, &data, bytes / 4, 0.0)?;
+            interval = top.seconds / (bytes / 4) as f64 * LARGE as f64 / SHARE_OF_TOP;
+            settle(&client)?;
+        }
+        let flushed = target.thread_cpu_s("frieze-flush");
+        let mut run = None;
+        let spent = spend(&target, &client, || {
+            run = Some(paced(&file, &data, bytes, interval)?);
+            Ok(())
+        })?;
+        settle(&client)?;
+        let flush_s = target.thread_cpu_s("frieze-flush") - flushed;
+        runs.push((run.context("it was not run")?, spent, flush_s));
+    }
+    let gib = bytes as f64 / GIB;
+    let [(without, ..), (with, spent, flush_s)] = &runs[..] else { anyhow::bail!("two runs") };
+    let more = vec![
+        ("p99_ms", with.p99_ms, "ms"),
+        ("p99_without_ms", without.p99_ms, "ms"),
+        ("p50_ms", with.p50_ms, "ms"),
+        ("p50_without_ms", without.p50_ms, "ms"),
+        ("flush_cpu_s_per_gib", flush_s / gib, "s (the thread that flushes)"),
+    ];
+    let without = gib / without.seconds;
+    let with_persistence = Spent { seconds: with.seconds, ..*spent };
+    Ok(per_gib("persist", bytes, &with_persistence, without, "the same rate asked for, data in memory", more))
+}
+
+struct Paced {
+    seconds: f64,
+    p50_ms: f64,
+    p99_ms: f64,
+}
+
+/// Writes of 1 MiB one after the other, each begun `interval` seconds after the one before, or when that is done.
+fn paced(file: &File, data: &[u8], bytes: u64, interval: f64) -> Result<Paced> {
+    let bar = progress("paced", bytes);
+    let watch = Stopwatch::start();
+    let mut times = Vec::new();
+    for index in 0..bytes / LARGE as u64 {
+        let due = index as f64 * interval - watch.seconds();
+        if due > 0.0 {
+            std::thread::park_timeout(std::time::Duration::from_secs_f64(due));
+        }
+        let one = Stopwatch::start();
+        let from = index as usize * LARGE % data.len();
+        file.write_at(index * LARGE as u64, &data[from..from + LARGE])?;
+        times.push(one.seconds() * 1e3);
+        bar.inc(LARGE as u64);
+    }
+    let seconds = watch.seconds();
+    bar.finish_and_clear();
+    times.sort_by(f64::total_cmp);
+    let at = |share: f64| times[((times.len() - 1) as f64 * share) as usize];
+    Ok(Paced { seconds, p50_ms: at(0.5), p99_ms: at(0.99) })
+}
+
+/// Bytes of the writes that flushes are made of.
+const FLUSHED_WRITE_BYTES: usize = 128 << 10;
+/// Of them so many are in flight.
+const FLUSHED_DEPTH: usize = 16;
+
+/// How large the flushes are that writes of 128 KiB end in.
+pub(crate) fn flush(options: &Options) -> Result<Report> {
+    let bytes = options.scaled(options.mib, 4096) << 20;
+    let target = Target::start(options)?;
+    let client = target.client()?;
+    let file = make(&client, "/flushed")?;
+    let directory = options.dir.clone().unwrap_or_else(std::env::temp_dir);
+    ceiling::warm_memory(&directory, bytes.min(2 << 30))?;
+    let device = Device::of(&target.data()?);
+    let before = device.as_ref().and_then(Device::written);
+    let bar = progress("flush", bytes);
+    let data = ceiling::cold_data();
+    let spent = spend(&target, &client, || {
+        let mut at = 0;
+        file.write_stream::<frieze_client::Error>(0, FLUSHED_DEPTH, |buffer| {
+            let from = at as usize % data.len();
+            buffer.extend_from_slice(&data[from..from + FLUSHED_WRITE_BYTES]);
+            at += FLUSHED_WRITE_BYTES as u64;
+            bar.inc(FLUSHED_WRITE_BYTES as u64);
+            Ok(at < bytes)
+        })?;
+        settle(&client)?;
+        Ok(())
+    })?;
+    bar.finish_and_clear();
+    let after = device.as_ref().and_then(Device::written);
+    let per_request = match (before, after) {
+        (Some((requests, sectors)), Some((requests_after, sectors_after))) if requests_after > requests => {
+            (sectors_after - sectors) as f64 / 2048.0 / (requests_after - requests) as f64
+        }
+        _ => 0.0,
+    };
+    let status = client.status()?;
+    let mut report =
+        per_gib("flush", bytes, &spent, 2.0, "2 MiB, below which an SSD is not filled (FFFS §5.2)", Vec::new());
+    report.more = vec![
+        ("gib_s", report.value, "GiB/s"),
+        ("flushes", status.flushes as f64, "flushes since the server started"),
+        ("mib_per_device_request", per_request, "MiB a request that the device saw, mean, others' included"),
+    ];
+    report.value = status.flush_bytes_median as f64 / f64::from(1 << 20);
+    report.unit = "MiB";
+    file.close()?;
+    Ok(report)
+}
+
+/// The block device that a directory is on, as the kernel counts its requests.
+struct Device(std::path::PathBuf);
+
+impl Device {
+    fn of(directory: &std::path::Path) -> Option<Device> {
+        let device = rustix::fs::stat(directory).ok()?.st_dev;
+        let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+        let path = std::path::PathBuf::from(format!("/sys/dev/block/{major}:{minor}/stat"));
+        path.exists().then_some(Device(path))
+    }
+
+    /// Requests and sectors written so far.
+    fn written(&self) -> Option<(u64, u64)> {
+        let stat = std::fs::read_to_string(&self.0).ok()?;
+        let mut fields = stat.split_whitespace().skip(4);
+        let requests = fields.next()?.parse().ok()?;
+        Some((requests, fields.nth(1)?.parse().ok()?))
+    }
+}
