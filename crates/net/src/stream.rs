@@ -151,8 +151,17 @@ impl Stream {
 
     /// Receives what is there, waiting for at least a byte. 0: the peer has ended its direction.
     pub(crate) fn receive(&self, into: &mut [u8], flags: RecvFlags) -> io::Result<usize> {
-        if !self.is_unix() || flags.contains(RecvFlags::DONTWAIT) {
+        if flags.contains(RecvFlags::DONTWAIT) {
             return self.receive_once(into, flags);
+        }
+        if !self.is_unix() {
+            if self.0.low_water.load(Ordering::Relaxed) <= 1 {
+                return self.receive_once(into, flags);
+            }
+            // Who sleeps in recv(2) with a part of what it waits for in hand is woken when as much again has come, which may
+            // be never. Who sleeps in poll(2) has taken nothing yet.
+            self.await_bytes()?;
+            return self.receive_once(into, flags | RecvFlags::DONTWAIT);
         }
         // Who sleeps in recv(2) on a Unix socket is woken as well when the peer takes what was sent to it, only to sleep
         // again: two switches of threads a request. Who sleeps in poll(2) is not.
@@ -263,5 +272,30 @@ mod tests {
         stream.expect(600_000);
         assert!(room() > before && room() >= 4 * LOW_WATER_BYTES, "{} after {before}", room());
         stream.expect(0);
+    }
+
+    #[test]
+    fn what_comes_in_two_parts_is_received_when_both_are_there() {
+        use std::io::Write;
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (mut far, _) = listener.accept().unwrap();
+        let stream = Stream::of(Socket::Tcp(stream), "nobody".to_owned()).unwrap();
+        let tick = Duration::from_secs(20);
+        stream.set_ticks(tick, tick).unwrap();
+        stream.expect(160_000);
+        far.write_all(&[1; 100_000]).unwrap();
+        std::thread::scope(|scope| {
+            let receiver = scope.spawn(|| stream.receive(&mut [0; 160_000], RecvFlags::empty()));
+            let began = mono();
+            // Time for it to go to sleep, as far as it gets.
+            (0..1000).for_each(|_| std::thread::yield_now());
+            far.write_all(&[2; 60_000]).unwrap();
+            assert_eq!(receiver.join().unwrap().unwrap(), 160_000);
+            assert!(
+                mono().since_ns(began) < tick.as_nanos() as u64,
+                "it was woken by the clock, not by the second part"
+            );
+        });
     }
 }
