@@ -24,7 +24,10 @@ BASELINES = ROOT / "bench" / "baselines"
 # Name of the baseline, arguments of `frieze bench`.
 SCENARIOS = {
     "seq-write": ["seq-write"],
+    "seq-write-sync": ["seq-write", "--sync"],
     "seq-read": ["seq-read"],
+    "persist": ["persist"],
+    "flush": ["flush"],
     "visible": ["visible"],
     "rand-write": ["rand-write"],
     "rand-read": ["rand-read"],
