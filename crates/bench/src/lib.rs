@@ -38,7 +38,8 @@ pub struct Options {
     /// Measure an existing server instead of one of its own.
     #[arg(long, value_name = "ADDR")]
     server: Option<String>,
-    /// Bytes to move, in MiB, where a scenario moves bytes (seq-*: 4096, memory: 256, mount-seq: 1024).
+    /// Bytes to move, in MiB, where a scenario moves bytes (seq-*: 4096, with --sync 2048, persist: 3072, flush:
+    /// 4096, memory: 256 for each size, mount-seq: 1024).
     #[arg(long, value_name = "MIB")]
     mib: Option<u64>,
     /// seq-write: bytes the server may hold that are not on disk yet, in MiB (default: all that is written; a server's own
@@ -96,7 +97,7 @@ enum Scenario {
     Latency,
     /// Random 32 KiB writes into one chunk, then reads of its states (FFFS §7.4).
     Snapshots,
-    /// Memory for random 4 KiB writes (FFFS figure 12).
+    /// Memory for random writes of 512 B to 64 KiB and for sequential ones (FFFS figure 12).
     Memory,
     /// Many connections make and close empty files, a directory each.
     Create,

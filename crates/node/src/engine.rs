@@ -208,7 +208,11 @@ impl Engine {
                     None => responder.respond_in_steps(&header, reply, &mut steps),
                 };
             }
-            (answer, _) => answer,
+            (answer, None) => answer,
+            (Err(fault), Some(unread)) => {
+                self.data.device().done(unread.lease, true);
+                Err(fault)
+            }
         };
         let (payload, crc): (&[u8], u32) = match &answer {
             Ok(Reply::Read(_)) => (&scratch.payload, scratch.payload_crc),
