@@ -41,15 +41,28 @@ pub(crate) fn cold_data() -> Vec<u8> {
 /// processor's cache, taken as they come, as `iperf3 --length` does it. The best of three rounds: what disturbs one only
 /// ever lowers it, and a ceiling is what the machine can do.
 pub(crate) fn loopback(message: usize, bytes: u64) -> Result<f64> {
+    best_direction(message, bytes, None)
+}
+
+/// The same over connections that are not paced, as those of frieze within a machine.
+pub(crate) fn loopback_unpaced(message: usize, bytes: u64) -> Result<f64> {
+    best_direction(message, bytes, Some("reno"))
+}
+
+fn best_direction(message: usize, bytes: u64, congestion: Option<&str>) -> Result<f64> {
     let mut best = 0.0;
     for _ in 0..3 {
-        best = f64::max(best, one_direction(message, bytes)?);
+        best = f64::max(best, one_direction(message, bytes, congestion)?);
     }
     Ok(best)
 }
 
-fn one_direction(message: usize, bytes: u64) -> Result<f64> {
+fn one_direction(message: usize, bytes: u64, congestion: Option<&str>) -> Result<f64> {
     let (mut near, mut far) = pair()?;
+    if let Some(congestion) = congestion {
+        rustix::net::sockopt::set_tcp_congestion(&near, congestion)?;
+        rustix::net::sockopt::set_tcp_congestion(&far, congestion)?;
+    }
     let count = bytes / message as u64;
     let receiver = other_end(move || -> std::io::Result<()> {
         let mut buffer = vec![0u8; message];

@@ -45,6 +45,7 @@ pub(crate) fn ceilings(options: &Options) -> Result<()> {
     let bytes = options.scaled(None, CEILING_BYTES);
     let figures = [
         ("loopback 1 MiB messages", ceiling::loopback(LARGE, bytes)?, "GiB/s"),
+        ("the same, not paced by the system", ceiling::loopback_unpaced(LARGE, bytes)?, "GiB/s"),
         ("disk, sequential, not synced", ceiling::disk(&directory, 1 << 30, false)?, "GiB/s"),
         ("disk, sequential, each MiB synced", ceiling::disk(&directory, 256 << 20, true)?, "GiB/s"),
         ("memcpy", ceiling::memcpy(), "GiB/s"),
