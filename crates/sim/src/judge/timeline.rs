@@ -143,8 +143,9 @@ impl Witness {
             let names = self.names(at, root);
             let below = |parent: &u64| names.within.contains(parent);
             names.all.keys().any(|(parent, _, id)| {
-                // A rename tells where the name was before.
-                let told = || self.model.tree.homes(*id, from).into_iter().chain([*parent, *id]);
+                // A rename tells where the name was before, and that it was not yet where it is after.
+                let homes = || [from, to].into_iter().flat_map(|end| self.model.tree.homes(*id, end));
+                let told = || homes().chain([*parent, *id]);
                 (below(parent) || *id == root) && told().any(|id| horizons.expired(id, from))
             })
         };
