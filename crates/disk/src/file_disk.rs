@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use rustix::fs::{Advice, AtFlags, CWD, Dir, FallocateFlags, FileType, FlockOperation, Mode, OFlags};
+use rustix::fs::{Advice, AtFlags, CWD, Dir, FallocateFlags, FileType, FlockOperation, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 
 use crate::cached::cached_bytes;
@@ -31,8 +31,10 @@ pub struct FileDisk {
     path: PathBuf,
     dir: OwnedFd,
     settings: FileDiskSettings,
-    /// Bytes that all files take, and the lock that lets only one create, rename, remove or punch at a time.
+    /// Bytes that all files take, and the lock that lets only one rename, remove or punch at a time.
     used_bytes: Arc<Mutex<u64>>,
+    /// Held by who makes a file: there is one name for what is not finished.
+    making: Mutex<()>,
     /// Files whose sync has failed.
     sync_failed: FailedFiles,
     /// Keeps the directory ours.
@@ -82,6 +84,7 @@ impl FileDisk {
             dir,
             settings,
             used_bytes: Arc::default(),
+            making: Mutex::default(),
             sync_failed: FailedFiles::default(),
             _lock: lock,
         };
@@ -106,7 +109,15 @@ impl FileDisk {
         let flags = OFlags::CREATE | OFlags::TRUNC | FILE_FLAGS;
         let fd = retry(|| rustix::fs::openat(&self.dir, MAKING_NAME, flags, Mode::from_raw_mode(0o600)))?;
         reserve(&fd, len)?;
-        retry(|| rustix::fs::renameat(&self.dir, MAKING_NAME, &self.dir, name))?;
+        // Somebody may have given another file that name meanwhile.
+        let flags = RenameFlags::NOREPLACE;
+        match retry(|| rustix::fs::renameat_with(&self.dir, MAKING_NAME, &self.dir, name, flags)) {
+            // A file system that does not know how; nobody takes a name that others make.
+            Err(Errno::INVAL | Errno::NOSYS) => {
+                retry(|| rustix::fs::renameat(&self.dir, MAKING_NAME, &self.dir, name))?
+            }
+            done => done?,
+        }
         Ok(fd)
     }
 
@@ -139,24 +150,28 @@ impl Disk for FileDisk {
 
     fn create(&self, name: &str, len: u64) -> Result<Arc<dyn DiskFile>> {
         check_name(name)?;
-        let mut used_bytes = self.used();
-        // Nobody else makes files here, so what is looked up under this lock stays true.
+        let _making = self.making.lock().unwrap_or_else(PoisonError::into_inner);
         match retry(|| rustix::fs::statat(&self.dir, name, AtFlags::SYMLINK_NOFOLLOW)) {
             Err(Errno::NOENT) => {}
             Ok(_) => return Err(io(Op::Create, name)(Errno::EXIST)),
             Err(errno) => return Err(io(Op::Create, name)(errno)),
         }
-        let free_bytes = self.settings.capacity_bytes_max.unwrap_or(u64::MAX).saturating_sub(*used_bytes);
-        if len > free_bytes {
-            return Err(Error::Full { name: name.to_owned(), wanted_bytes: len, free_bytes });
+        {
+            let mut used_bytes = self.used();
+            let free_bytes = self.settings.capacity_bytes_max.unwrap_or(u64::MAX).saturating_sub(*used_bytes);
+            if len > free_bytes {
+                return Err(Error::Full { name: name.to_owned(), wanted_bytes: len, free_bytes });
+            }
+            // Spoken for before it is taken: a file system may need long to find it, and others go on meanwhile.
+            *used_bytes += len;
         }
         // Made under another name first: a crash in between leaves no file that is shorter than it should be.
         let made = self.make(name, len).map_err(|errno| {
+            *self.used() -= len;
             // Best effort: the failure that matters is the one reported.
             let _ = rustix::fs::unlinkat(&self.dir, MAKING_NAME, AtFlags::empty());
             io(Op::Create, name)(errno)
         })?;
-        *used_bytes += len;
         self.handle(name, made, Op::Create)
     }
 

@@ -9,6 +9,7 @@ mod read;
 mod recover;
 mod shelves;
 mod sizes;
+mod spares;
 mod tiers;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,13 +25,12 @@ use frieze_tier::Shares;
 use crate::reading::{LOG, Reading};
 use crate::scrub::Noticed;
 use sizes::Sizes;
+use spares::Spares;
 
 pub(crate) use images::{IMAGE_SLOT_BYTES, ImageBudget};
 pub(crate) use recover::{Budget, Reach, not_whole};
 pub(crate) use tiers::{FileKey, Lease, ReaderKey, Span, Tiers};
 
-/// Name of the segment made ahead of need.
-const SPARE: &str = "spare-segment";
 /// What a footer ends with.
 const TRAILER_BYTES: u64 = 128;
 /// How often in a row a device is asked to undo what it refused.
@@ -48,7 +48,7 @@ pub(crate) struct Device {
     /// What of the files is in memory.
     tiers: Tiers,
     dirty: Mutex<Dirty>,
-    spare: Mutex<Option<Arc<dyn DiskFile>>>,
+    spares: Spares,
     /// Bytes appended and not yet on stable storage.
     dirty_bytes: AtomicU64,
     /// Bytes appended since the last checkpoint of the open segment.
@@ -184,15 +184,10 @@ impl Device {
     }
 
     fn add_segment(&self, id: SegmentId, header: &[u8]) -> Result<(), Fault> {
-        let spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let file = match spare {
-            Some(_) => {
-                self.disk.rename(SPARE, &segment_name(id))?;
-                // By its new name, which is what its errors say.
-                self.disk.open(&segment_name(id))?
-            }
+        let file = match self.spares.take(&*self.disk, &segment_name(id))? {
+            Some(file) => file,
             None => {
-                while let Err(full) = self.check_room() {
+                while let Err(full) = self.check_room(1) {
                     // Images are worth less than what is to be written.
                     if !self.make_room_of_images()? {
                         return Err(full);
@@ -211,9 +206,9 @@ impl Device {
         Ok(())
     }
 
-    fn check_room(&self) -> Result<(), Fault> {
+    fn check_room(&self, segments: u64) -> Result<(), Fault> {
         let space = self.disk.space()?;
-        let needed = self.settings.segment_bytes + self.budget.reserve_bytes;
+        let needed = segments * self.settings.segment_bytes + self.budget.reserve_bytes;
         if space.free_bytes < needed {
             return Err(Fault::new(
                 Reason::NoSpace,
@@ -228,14 +223,17 @@ impl Device {
         Ok(())
     }
 
-    /// Makes the next segment ahead of need, if it is missing and there is room. Called off the critical path.
-    pub(crate) fn prepare_spare(&self) -> Result<(), Fault> {
-        if self.spare.lock().unwrap_or_else(PoisonError::into_inner).is_some() || self.check_room().is_err() {
-            return Ok(());
-        }
-        let file = self.disk.create(SPARE, self.settings.segment_bytes)?;
-        *self.spare.lock().unwrap_or_else(PoisonError::into_inner) = Some(file);
-        Ok(())
+    /// Makes the next segments ahead of need, where they are missing and there is room. Called off the critical path.
+    ///
+    /// # Errors
+    /// The disk's: the next call tries again.
+    pub(crate) fn prepare_spares(&self) -> Result<(), Fault> {
+        self.spares.fill(&*self.disk, self.settings.segment_bytes, &|segments| self.check_room(segments).is_ok())
+    }
+
+    /// The segments made ahead of need.
+    pub(crate) fn spares(&self) -> &Spares {
+        &self.spares
     }
 
     fn file(&self, segment: SegmentId) -> Result<Arc<dyn DiskFile>, Fault> {

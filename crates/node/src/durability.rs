@@ -153,7 +153,7 @@ impl Durability {
         // What follows makes the next start and the next segment quick. It can fail (a full disk) without anything being
         // lost: the metalog holds it, and the next flush tries again.
         *self.store_trouble.lock().unwrap_or_else(PoisonError::into_inner) =
-            self.hand_over(state, meta, index).and_then(|()| data.device().prepare_spare()).err();
+            self.hand_over(state, meta, index).and_then(|()| data.device().prepare_spares()).err();
         data.device().keep_young(end);
         let reached = Ticket { data: end, meta: index };
         clock.look(stamp, reached)?;

@@ -406,6 +406,21 @@ impl Engine {
         })
     }
 
+    /// Makes segments ahead of need as soon as one is taken, or after `timeout` at the latest. To be called again and again,
+    /// on a thread of its own; what fails is told by the next flush, which does the same.
+    pub fn stock(&self, timeout: Duration) {
+        let device = self.data.device();
+        device.spares().await_taken(timeout);
+        if self.durability.failure().is_none() {
+            let _told_by_flush = device.prepare_spares();
+        }
+    }
+
+    /// Ends the wait of [`Engine::stock`].
+    pub fn stop_stocking(&self) {
+        self.data.device().spares().wake();
+    }
+
     /// How long after a write its flush begins.
     pub fn flush_delay(&self) -> Duration {
         self.settings.flush_delay

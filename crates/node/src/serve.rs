@@ -145,6 +145,14 @@ impl Server {
             let shared = shared.clone();
             move || flush_loop(&shared)
         })?];
+        threads.push(spawn("stock", {
+            let shared = shared.clone();
+            move || {
+                while !shared.stopping.load(Ordering::Acquire) {
+                    shared.engine.stock(Duration::from_nanos(TEND_EVERY_NS));
+                }
+            }
+        })?);
         threads.push(spawn("reclaim", {
             let shared = shared.clone();
             move || reclaim_loop(&shared)
@@ -195,6 +203,7 @@ impl Server {
         self.shared.rest.wake();
         self.shared.breath.wake();
         self.shared.leisure.wake();
+        self.shared.engine.stop_stocking();
         for thread in self.threads.drain(..) {
             if thread.join().is_err() {
                 error!("a server thread panicked");

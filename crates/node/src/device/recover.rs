@@ -8,15 +8,14 @@ use frieze_base::{Fault, Reason, SegmentId};
 use frieze_disk::{Disk, DiskFile};
 use frieze_hlc::Hlc;
 use frieze_multilog::{
-    Corruption, CutReason, LogPosition, MultiLog, RECORD_HEADER_BYTES, Report, SEGMENT_HEADER_BYTES, SegmentKey,
-    SegmentSource, ShelfKey,
+    Corruption, CutReason, LogPosition, MultiLog, RECORD_HEADER_BYTES, Report, SegmentKey, SegmentSource, ShelfKey,
 };
 
 use super::images::{ImageBudget, ImageStore};
 use super::shelves::{remove_unfinished, shelf_name, shelf_of};
 use frieze_tier::Shares;
 
-use super::{Device, Dirty, FileKey, SPARE, TRAILER_BYTES, Tiers, segment_name, segment_of};
+use super::{Device, Dirty, FileKey, Spares, Tiers, segment_name, segment_of};
 use crate::scrub::Noticed;
 
 /// Reads segments for recovery.
@@ -148,31 +147,18 @@ impl Device {
                 notes.push(format!("the index of segments {key} is made anew: {why}; their footers were read instead"));
             }
         }
-        // What holds nothing of the log would be in the way of a segment to come: one becomes the spare, the rest goes.
+        // What holds nothing of the log would be in the way of a segment to come: it becomes a spare, or goes.
         drop(source);
-        let mut spare = match disk.list()?.iter().any(|name| name == SPARE) {
-            true => Some(disk.open(SPARE)?).filter(|file| file.len().is_ok_and(|len| len == settings.segment_bytes)),
-            false => None,
-        };
+        let spares = Spares::recover(&*disk, settings.segment_bytes)?;
         let lost_before = report.cut.as_ref().is_some_and(|cut| cut.why == CutReason::LostBeforeLaterSegment);
         for key in &report.free {
             let name = segment_name(SegmentId(key.0));
-            let file = disk.open(&name)?;
             if lost_before {
                 // Something of the log lies in it that nothing leads to any more: kept for whoever wants to look.
                 disk.rename(&name, &format!("lost-{name}"))?;
-            } else if spare.is_none() && file.len()? == settings.segment_bytes {
-                disk.rename(&name, SPARE)?;
-                spare = Some(file);
-            } else {
+            } else if !spares.put(&*disk, &name, settings.segment_bytes)? {
                 disk.remove(&name)?;
             }
-        }
-        if let Some(file) = &spare {
-            // Also of one that had this name already: it may have been a segment whose new name was lost. An old header
-            // must not come back over new records, nor an old trailer vouch for them.
-            wipe(&**file, 0, SEGMENT_HEADER_BYTES)?;
-            wipe(&**file, settings.segment_bytes - TRAILER_BYTES, TRAILER_BYTES as usize)?;
         }
         let named_apart = report.files.iter().any(|(segment, key)| segment.0 != key.0);
         if named_apart {
@@ -202,7 +188,7 @@ impl Device {
             // What recovery read may be in the page cache only: the first flush makes sure.
             dirty: Mutex::new(Dirty { segments: files.keys().copied().collect(), directory: true }),
             files: RwLock::new(files),
-            spare: Mutex::new(spare),
+            spares,
             dirty_bytes: AtomicU64::new(0),
             since_checkpoint: AtomicU64::new(0),
             served: AtomicU64::new(0),
@@ -262,7 +248,7 @@ pub(crate) fn not_whole(serve_damaged: bool, log: &str, loss: &str) -> Result<St
 
 /// Makes durable that nothing stands here. A header that a loss of power has torn could else be made whole by the next
 /// one: the same record, sent again to the same place, has the same bytes but for its stamp.
-fn wipe(file: &dyn DiskFile, offset: u64, len: usize) -> Result<(), Fault> {
+pub(super) fn wipe(file: &dyn DiskFile, offset: u64, len: usize) -> Result<(), Fault> {
     let mut left = vec![0u8; len];
     file.read_at(offset, &mut left)?;
     if left.iter().any(|&byte| byte != 0) {
