@@ -87,6 +87,18 @@ pub trait DiskFile: Send + Sync {
     /// `InputOutput`.
     fn read_at(&self, offset: u64, into: &mut [u8]) -> Result<usize>;
 
+    /// As [`DiskFile::read_at`] of `first` and then, behind it, of `second`: one question for both, where the system has such.
+    ///
+    /// # Errors
+    /// `InputOutput`.
+    fn read_two_at(&self, offset: u64, first: &mut [u8], second: &mut [u8]) -> Result<usize> {
+        let found = self.read_at(offset, first)?;
+        if found < first.len() {
+            return Ok(found);
+        }
+        Ok(found + self.read_at(offset + found as u64, second)?)
+    }
+
     /// As [`DiskFile::read_at`], but what lies on the medium, not a copy of it in memory, and without pushing other copies
     /// out of memory. What was written before is seen. Cheapest where offset and length are multiples of [`PAGE_BYTES`].
     ///

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 use std::fs::File;
-use std::io::{IoSlice, Write};
+use std::io::{IoSlice, IoSliceMut, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -244,6 +244,17 @@ impl DiskFile for OpenFile {
 
     fn read_at(&self, offset: u64, into: &mut [u8]) -> Result<usize> {
         read_all(&self.fd, offset, into, 1).map_err(io(Op::Read, &self.name))
+    }
+
+    fn read_two_at(&self, offset: u64, first: &mut [u8], second: &mut [u8]) -> Result<usize> {
+        let wanted = first.len() + second.len();
+        let read = rustix::io::preadv(&self.fd, &mut [IoSliceMut::new(first), IoSliceMut::new(second)], offset);
+        if read == Ok(wanted) {
+            return Ok(wanted);
+        }
+        // It ends within, was interrupted, or failed: which it was is told by one read after the other.
+        let found = self.read_at(offset, first)?;
+        Ok(found + if found < first.len() { 0 } else { self.read_at(offset + found as u64, second)? })
     }
 
     fn read_medium_at(&self, offset: u64, into: &mut [u8]) -> Result<usize> {

@@ -243,3 +243,18 @@ fn what_lies_on_the_medium_is_what_was_written_wherever_a_read_begins() {
         assert_eq!(found[..read], bytes[from..len.min(from + want)], "{want} bytes from {from}");
     }
 }
+
+#[test]
+fn two_parts_read_at_once_are_what_lies_there_wherever_the_file_ends() {
+    let (_dir, disk) = new_disk();
+    let file = disk.create("a", 100).unwrap();
+    let bytes: Vec<u8> = (1..=100).collect();
+    file.write_at(0, &[&bytes]).unwrap();
+    for (from, one, two) in [(0, 10, 20), (7, 0, 5), (7, 5, 0), (80, 10, 10), (80, 10, 30), (90, 30, 5), (100, 1, 1)] {
+        let (mut first, mut second) = (vec![0; one], vec![0; two]);
+        let found = file.read_two_at(from as u64, &mut first, &mut second).unwrap();
+        assert_eq!(found, (one + two).min(100 - from), "{one} and {two} bytes from {from}");
+        first.extend(second);
+        assert_eq!(first[..found], bytes[from..from + found], "{one} and {two} bytes from {from}");
+    }
+}

@@ -140,27 +140,10 @@ impl Device {
     /// Reads `out.len()` bytes of one record from `source.skip` on, whole blocks verified.
     fn read_record(&self, source: &Stored, out: &mut [u8], scratch: &mut Vec<u8>) -> Result<u32, Fault> {
         let file = self.file(source.segment)?;
+        let mut stored = Blocks::of(&*file, source);
         let block = source.block_bytes as usize;
         let (skip, len, record) = (source.skip as usize, out.len(), source.record_len as usize);
         let (first, last) = (skip / block, (skip + len).div_ceil(block));
-        // Checksums of the blocks touched, then the blocks.
-        let mut crc_bytes = [0u8; 64];
-        let mut crcs_from = usize::MAX;
-        let mut crc_at = |index: usize| -> Result<u32, Fault> {
-            const BATCH: usize = 16;
-            if crcs_from == usize::MAX || index < crcs_from || index >= crcs_from + BATCH {
-                crcs_from = index;
-                let count = BATCH.min(last - index);
-                read_exactly(
-                    &*file,
-                    source.segment,
-                    source.crcs_offset + 4 * index as u64,
-                    &mut crc_bytes[..4 * count],
-                )?;
-            }
-            let at = 4 * (index - crcs_from);
-            Ok(u32::from_le_bytes([crc_bytes[at], crc_bytes[at + 1], crc_bytes[at + 2], crc_bytes[at + 3]]))
-        };
         let corrupt = |index: usize| {
             Fault::new(
                 Reason::Corrupt,
@@ -184,10 +167,10 @@ impl Device {
                     step_end = (skip + len) / block * block;
                 }
                 let target = &mut out[done..done + step_end - block_start];
-                read_exactly(&*file, source.segment, source.data_offset + block_start as u64, target)?;
+                stored.read(index, target)?;
                 for piece in target.chunks_mut(block) {
                     let mut found = crc32c(piece);
-                    if found != crc_at(index)? {
+                    if found != stored.crc(index, last)? {
                         found = self.read_medium(&*file, source, index, piece)?.ok_or_else(|| corrupt(index))?;
                     }
                     crc = if done == 0 { found } else { crc32c_combine(crc, found, piece.len() as u64) };
@@ -197,8 +180,8 @@ impl Device {
             } else {
                 // A block wanted in part: read it whole, verify, copy the part.
                 scratch.resize(block_end - block_start, 0);
-                read_exactly(&*file, source.segment, source.data_offset + block_start as u64, scratch)?;
-                if crc32c(scratch) != crc_at(index)? {
+                stored.read(index, scratch)?;
+                if crc32c(scratch) != stored.crc(index, last)? {
                     self.read_medium(&*file, source, index, scratch)?.ok_or_else(|| corrupt(index))?;
                 }
                 let part =
@@ -240,9 +223,53 @@ impl Device {
     }
 }
 
+/// The blocks of a record and their checksums.
+struct Blocks<'a> {
+    file: &'a dyn DiskFile,
+    source: &'a Stored,
+    /// The checksums of the blocks from number `from` on, up to `upto`.
+    crcs: [u8; CRCS_BYTES],
+    from: usize,
+    upto: usize,
+}
+
+impl<'a> Blocks<'a> {
+    fn of(file: &'a dyn DiskFile, source: &'a Stored) -> Blocks<'a> {
+        Blocks { file, source, crcs: [0; CRCS_BYTES], from: 0, upto: 0 }
+    }
+
+    /// Fills `into` with what is stored from block `index` on. With the first block come the checksums, which lie before it.
+    fn read(&mut self, index: usize, into: &mut [u8]) -> Result<(), Fault> {
+        let Stored { segment, crcs_offset, data_offset, block_bytes, .. } = *self.source;
+        let before = (data_offset - crcs_offset) as usize;
+        if index > 0 || before > self.crcs.len() {
+            let at = data_offset + index as u64 * u64::from(block_bytes);
+            return ends_behind(segment, at, self.file.read_at(at, into)?, into.len());
+        }
+        (self.from, self.upto) = (0, before / 4);
+        let found = self.file.read_two_at(crcs_offset, &mut self.crcs[..before], into)?;
+        ends_behind(segment, crcs_offset, found, before + into.len())
+    }
+
+    /// The stored checksum of block `index`; of those before `last` more are fetched with it.
+    fn crc(&mut self, index: usize, last: usize) -> Result<u32, Fault> {
+        if !(self.from..self.upto).contains(&index) {
+            (self.from, self.upto) = (index, last.min(index + CRCS_BYTES / 4));
+            let offset = self.source.crcs_offset + 4 * index as u64;
+            let bytes = &mut self.crcs[..4 * (self.upto - index)];
+            read_exactly(self.file, self.source.segment, offset, bytes)?;
+        }
+        Ok(u32::from_le_bytes(self.crcs.as_chunks().0[index - self.from]))
+    }
+}
+
 fn read_exactly(file: &dyn DiskFile, segment: SegmentId, offset: u64, into: &mut [u8]) -> Result<(), Fault> {
-    let found = file.read_at(offset, into)?;
-    if found == into.len() {
+    ends_behind(segment, offset, file.read_at(offset, into)?, into.len())
+}
+
+/// Of `wanted` bytes at `offset` so many were `found`.
+fn ends_behind(segment: SegmentId, offset: u64, found: usize, wanted: usize) -> Result<(), Fault> {
+    if found == wanted {
         return Ok(());
     }
     Err(Fault::new(
@@ -256,5 +283,7 @@ fn read_exactly(file: &dyn DiskFile, segment: SegmentId, offset: u64, into: &mut
 
 /// Bytes moved between two looks at the checksum: stays in the second-level cache of a core.
 const STEP_BYTES: usize = 256 << 10;
+/// Checksums that are read at once: those of a record of 1 MiB.
+const CRCS_BYTES: usize = 256;
 /// What lies between the checksums and the blocks that are wanted is read with them up to this: as fast as a second read.
 const NEAR_BYTES: u64 = 32 << 10;
