@@ -145,9 +145,9 @@ impl SimDisk {
         self.state().write_errors = (after, count);
     }
 
-    /// Lets the next `count` reads fail with an input/output error; the bytes are there.
-    pub fn fail_reads(&self, count: u32) {
-        self.state().read_errors = count;
+    /// Lets the next `count` reads fail with an input/output error; the bytes are there. Returns how many were to fail before.
+    pub fn fail_reads(&self, count: u32) -> u32 {
+        std::mem::replace(&mut self.state().read_errors, count)
     }
 
     /// Sets how many bytes all files together may take.

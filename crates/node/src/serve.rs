@@ -39,6 +39,8 @@ use crate::store::LsmStore;
 const STACK_BYTES: usize = 512 << 10;
 /// How often clocks and sessions are looked after.
 const TEND_EVERY_NS: u64 = 500_000_000;
+/// What the allocator holds and nobody uses is given back so often.
+const TRIM_EVERY_NS: u64 = 10_000_000_000;
 /// Whoever serves goes first where there are not enough processors.
 const SCRUB_NICE: i32 = 15;
 /// How soon a scrub that is asked for begins.
@@ -259,6 +261,7 @@ fn flush_loop(shared: &Shared) {
 /// the history.
 fn reclaim_loop(shared: &Shared) {
     let (mut said, mut trouble, mut untidy) = (None, None, None);
+    let mut trimmed = frieze_net::mono();
     while !shared.stopping.load(Ordering::Acquire) {
         let found = shared.engine.reclaim().err();
         if let Some(fault) = found.as_ref().filter(|fault| said.as_ref() != Some(*fault)) {
@@ -271,6 +274,10 @@ fn reclaim_loop(shared: &Shared) {
             warn!("giving memory back failed: {fault}");
         }
         untidy = found;
+        if frieze_net::mono().since_ns(trimmed) > TRIM_EVERY_NS {
+            trimmed = frieze_net::mono();
+            frieze_disk::give_back_free_memory();
+        }
         shared.rest.wait(Duration::from_nanos(TEND_EVERY_NS));
     }
 }

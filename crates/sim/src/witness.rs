@@ -81,7 +81,7 @@ pub(crate) struct Excuses {
     pub(crate) clock: bool,
     /// The disk is nearly full.
     pub(crate) full: bool,
-    /// Syncs were made to fail.
+    /// Syncs, writes or reads were made to fail.
     pub(crate) device: bool,
     /// Stored bits are flipped.
     pub(crate) rot: bool,

@@ -4,7 +4,7 @@ use anyhow::{Context, Result};
 use frieze_base::{ByteRange, Rng};
 use frieze_client::{Client, CreateMode, File, OpenFlags, Target as Path};
 
-use super::persistence::seq_write_synced;
+use super::persistence::{RAW_DIRECT, SYNCED_DEPTH, seq_write_synced};
 use super::{CEILING_BYTES, CEILING_ROUNDS, LARGE, SMALL, Spent, on_clients, progress, settle, spend};
 use crate::ceiling::{self, GIB};
 use crate::report::Report;
@@ -73,8 +73,13 @@ pub(crate) fn seq_write(options: &Options) -> Result<Report> {
     write_all(&warm, &data, WARM_BYTES, "warming up")?;
     settle(&client)?;
     let file = make(&client, "/seq")?;
-    let ceiling = ceiling::loopback(LARGE, options.scaled(None, CEILING_BYTES))?;
     let directory = options.dir.clone().unwrap_or_else(std::env::temp_dir);
+    let loopback = ceiling::loopback(LARGE, options.scaled(None, CEILING_BYTES))?;
+    // With little memory for what is not on disk yet, a stream comes to the disk's rate.
+    let (ceiling, ceiling_name) = match options.dirty_mib {
+        None => (loopback, "loopback, 1 MiB messages"),
+        Some(_) => (ceiling::disk_direct(&directory, bytes, SYNCED_DEPTH as u64)?, RAW_DIRECT),
+    };
     let disk_synced = ceiling::disk(&directory, 256 << 20, true)?;
     let disk = ceiling::disk(&directory, 1 << 30, false)?;
     ceiling::warm_memory(&directory, bytes)?;
@@ -89,7 +94,7 @@ pub(crate) fn seq_write(options: &Options) -> Result<Report> {
         ("memcpy_gib_s", ceiling::memcpy(), "GiB/s"),
         ("fsync_after_s", flush_s, "s"),
     ];
-    Ok(per_gib("seq-write", bytes, &spent, ceiling, "loopback, 1 MiB messages", more))
+    Ok(per_gib("seq-write", bytes, &spent, ceiling, ceiling_name, more))
 }
 
 pub(crate) fn seq_read(options: &Options) -> Result<Report> {

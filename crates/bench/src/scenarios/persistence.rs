@@ -11,7 +11,9 @@ use crate::target::Target;
 use crate::{Options, stopwatch::Stopwatch};
 
 /// Requests in flight of a writer whose every request waits for the disk.
-const SYNCED_DEPTH: usize = 8;
+pub(super) const SYNCED_DEPTH: usize = 8;
+/// What they are held against.
+pub(super) const RAW_DIRECT: &str = "raw direct writes of 1 MiB, 8 in flight";
 
 /// Each request is answered when it is on stable storage; those in flight together share a flush.
 pub(super) fn seq_write_synced(options: &Options) -> Result<Report> {
@@ -37,7 +39,7 @@ pub(super) fn seq_write_synced(options: &Options) -> Result<Report> {
     })?;
     bar.finish_and_clear();
     file.close()?;
-    Ok(per_gib("seq-write", bytes, &spent, ceiling, "raw direct writes of 1 MiB, 8 in flight", Vec::new()))
+    Ok(per_gib("seq-write", bytes, &spent, ceiling, RAW_DIRECT, Vec::new()))
 }
 
 /// Of the rate that the server takes at most, what it is asked for while its latency is looked at.

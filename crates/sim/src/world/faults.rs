@@ -23,13 +23,15 @@ enum Fault {
     ClockJump,
     Pause,
     FailedSync,
+    RefusedWrites,
+    RefusedReads,
     FullDisk,
     Rot,
     StopInOrder,
     SlowFlusher,
 }
 
-const FAULTS: [Fault; 17] = [
+const FAULTS: [Fault; 19] = [
     Fault::CrashAtEffect,
     Fault::CrashAtEffect,
     Fault::CrashAtEffect,
@@ -43,6 +45,8 @@ const FAULTS: [Fault; 17] = [
     Fault::ClockJump,
     Fault::Pause,
     Fault::FailedSync,
+    Fault::RefusedWrites,
+    Fault::RefusedReads,
     Fault::FullDisk,
     Fault::Rot,
     Fault::StopInOrder,
@@ -76,12 +80,20 @@ impl World {
                 self.now_us += pause;
             }
             Fault::FailedSync if up => {
-                self.witness.excuses.device = true;
                 let count = self.rng.between(1, 3) as u32;
                 self.witness.machine.disk.fail_syncs(count);
-                // Should nobody notice, the next start does away with it.
-                let delay = self.rng.between(1_000_000, 5_000_000);
-                self.after(delay, Event::Restart);
+                self.suspect_device();
+            }
+            Fault::RefusedWrites if up => {
+                // Of each some part is written, and the rest not.
+                let (after, count) = (self.rng.below(20) as u32, self.rng.between(1, 3) as u32);
+                self.witness.machine.disk.fail_writes(after, count);
+                self.suspect_device();
+            }
+            Fault::RefusedReads if up => {
+                let count = self.rng.between(1, 3) as u32;
+                self.witness.machine.disk.fail_reads(count);
+                self.suspect_device();
             }
             Fault::FullDisk => {
                 self.witness.excuses.full = true;
@@ -106,6 +118,13 @@ impl World {
             _ => self.jump_clock(),
         }
         Ok(())
+    }
+
+    /// The device may refuse something from now on. Should nobody notice, the next start does away with it.
+    fn suspect_device(&mut self) {
+        self.witness.excuses.device = true;
+        let delay = self.rng.between(1_000_000, 5_000_000);
+        self.after(delay, Event::Restart);
     }
 
     fn jump_clock(&mut self) {
