@@ -145,9 +145,14 @@ impl SimDisk {
         self.state().write_errors = (after, count);
     }
 
-    /// Lets the next `count` reads fail with an input/output error; the bytes are there. Returns how many were to fail before.
-    pub fn fail_reads(&self, count: u32) -> u32 {
-        std::mem::replace(&mut self.state().read_errors, count)
+    /// Lets the next `count` reads fail with an input/output error; the bytes are there.
+    pub fn fail_reads(&self, count: u32) {
+        self.state().read_errors = count;
+    }
+
+    /// How many reads are still to fail; none from now on.
+    pub fn spare_reads(&self) -> u32 {
+        std::mem::take(&mut self.state().read_errors)
     }
 
     /// Sets how many bytes all files together may take.

@@ -366,7 +366,7 @@ impl SegmentSource for LogFiles<'_> {
     fn read(&mut self, segment: SegmentId, offset: u64, into: &mut [u8]) -> Result<usize, Fault> {
         let file = self.files.get(&segment).ok_or(frieze_base::Reason::NotFound)?;
         // Who looks over the server's shoulder is not meant by what its device refuses.
-        let to_fail = self.disk.fail_reads(0);
+        let to_fail = self.disk.spare_reads();
         let found = file.read_at(offset, into);
         self.disk.fail_reads(to_fail);
         Ok(found?)
