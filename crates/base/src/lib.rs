@@ -10,7 +10,7 @@ mod ids;
 mod range;
 mod rng;
 
-pub use checksum::{Crc, crc32c, crc32c_combine, crc32c_zeros};
+pub use checksum::{CRC32C_BEHIND, Crc, crc32c, crc32c_combine};
 pub use error::{ErrorKind, Fault, Reason};
 pub use fast::{FastMap, FastSet, FixedHasher};
 pub use ids::{

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use frieze_base::{Fault, Reason};
-use frieze_net::{FrameReader, FrameWriter, Limits, Payload, ServerAddr, Stream, encode_frame, random_nonce};
+use frieze_net::{
+    CRC_BYTES, FrameReader, FrameWriter, Limits, Payload, ServerAddr, Stream, encode_frame, random_nonce,
+};
 use frieze_wire::message::{Hello, HelloReply, Prove, Refusal, Reply, ReplyBody, Request, RequestBody};
 use frieze_wire::{FrameHeader, FrameKind};
 use prost::Message;
@@ -21,6 +23,8 @@ pub(crate) struct Connection {
     /// Requests that go out together.
     together: Vec<u8>,
     received: Vec<u8>,
+    /// The payload of the last reply ends in its checksum.
+    crc_behind: bool,
     /// Requests whose answers nobody waits for, and their numbers, which count as answered when the connection ends.
     pub(crate) owed: Vec<(u64, Numbered)>,
 }
@@ -55,6 +59,7 @@ impl Connection {
             sent: Vec::new(),
             together: Vec::new(),
             received: Vec::new(),
+            crc_behind: false,
             owed: Vec::new(),
         };
         let hello = connection.shake_hands(options, cluster)?;
@@ -130,7 +135,7 @@ impl Connection {
     /// Receives the next reply. Its payload is taken by [`Connection::take_payload`], or passed over.
     pub(crate) fn receive(&mut self) -> Result<Answer, Error> {
         let closed = || frieze_net::Error::Closed { peer: self.server.clone() };
-        let Some(header) = self.reader.read_frame(&mut self.received)? else { return Err(closed().into()) };
+        let Some(mut header) = self.reader.read_frame(&mut self.received)? else { return Err(closed().into()) };
         let wrong = |what: String| {
             Error::Transport(frieze_net::Error::Frame {
                 peer: self.server.clone(),
@@ -150,12 +155,19 @@ impl Connection {
             }
             FrameKind::Request => return Err(wrong("a request came from the server".to_owned())),
         };
+        self.crc_behind = matches!(&result, Ok(Reply::Read(read)) if read.crc_behind);
+        if self.crc_behind {
+            let without = header.payload_len.checked_sub(CRC_BYTES as u32);
+            header.payload_len = without.ok_or_else(|| wrong("a payload shorter than its checksum".to_owned()))?;
+        }
         Ok(Answer { header, result })
     }
 
     /// Receives the payload of the last reply.
     pub(crate) fn take_payload(&mut self, into: &mut [u8]) -> Result<(), Error> {
-        Ok(self.reader.read_payload(into)?)
+        let taken =
+            if self.crc_behind { self.reader.read_payload_before_crc(into) } else { self.reader.read_payload(into) };
+        Ok(taken?)
     }
 
     fn unexpected(&self, asked: &'static str, found: &Reply) -> Error {

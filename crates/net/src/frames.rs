@@ -5,7 +5,7 @@ use std::io::{self, IoSlice};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use frieze_base::{Crc, MonoTime, crc32c};
+use frieze_base::{CRC32C_BEHIND, Crc, MonoTime, crc32c};
 use frieze_wire::{FRAME_HEADER_BYTES, FrameHeader};
 use rustix::net::{RecvFlags, SendFlags};
 
@@ -150,6 +150,28 @@ impl FrameReader {
     pub fn read_payload(&mut self, into: &mut [u8]) -> Result<(), Error> {
         assert_eq!(into.len(), self.pending, "the payload's length is that of the header");
         let mut crc = Crc::default();
+        self.receive_all(into, &mut crc)?;
+        self.pending = 0;
+        check(&self.stream, "payload", self.pending_crc, crc.value())
+    }
+
+    /// As [`FrameReader::read_payload`], of a payload whose last 4 bytes are the checksum of those before them.
+    ///
+    /// # Errors
+    /// As [`FrameReader::read_payload`].
+    ///
+    /// # Panics
+    /// If `into` is not 4 bytes shorter than the header's `payload_len`, or the payload was taken already.
+    pub fn read_payload_before_crc(&mut self, into: &mut [u8]) -> Result<(), Error> {
+        assert_eq!(into.len() + CRC_BYTES, self.pending, "the payload's length is that of the header");
+        let mut crc = Crc::default();
+        self.receive_all(into, &mut crc)?;
+        self.receive_all(&mut [0; CRC_BYTES], &mut crc)?;
+        self.pending = 0;
+        check(&self.stream, "payload", self.pending_crc, crc.value())
+    }
+
+    fn receive_all(&mut self, into: &mut [u8], crc: &mut Crc) -> Result<(), Error> {
         let mut filled = 0;
         while filled < into.len() {
             let count = self.receive_payload(&mut into[filled..])?;
@@ -157,8 +179,7 @@ impl FrameReader {
             crc.update(&into[filled..filled + count]);
             filled += count;
         }
-        self.pending = 0;
-        check(&self.stream, "payload", self.pending_crc, crc.value())
+        Ok(())
     }
 
     /// Receives the payload of the frame just read into `buffer`, which only ever grows, and as bytes arrive: a peer
@@ -392,31 +413,37 @@ impl FrameWriter {
         sent
     }
 
-    /// Sends a frame whose payload of `len` bytes, with checksum `crc`, is not in memory as a whole: `fill` brings it piece
-    /// by piece. What is small is still in the cache of the core when it is sent, and the peer takes it while the next is
-    /// read. Other frames wait meanwhile.
+    /// Sends a frame whose payload of `len` bytes is not in memory as a whole: `fill` brings it piece by piece, and with the
+    /// last the checksum of all, which goes behind them ([`FrameReader::read_payload_before_crc`]). What is small is still in
+    /// the cache of the core when it is sent, and the peer takes it while the next is read. Other frames wait meanwhile.
     ///
     /// # Errors
     /// As [`FrameWriter::send`], and what `fill` fails with. The connection is shut down then.
     ///
     /// # Panics
-    /// If `fill` brings more bytes than it promised, or fewer without failing.
+    /// If `fill` brings more bytes than it promised, or fewer without failing, or the checksum with any but the last.
     pub fn send_in_steps<E: From<Error>>(
         &self,
         header: FrameHeader,
         body: &[u8],
-        (len, crc): (usize, u32),
-        fill: impl FnOnce(&mut dyn FnMut(&[u8]) -> Result<(), Error>) -> Result<(), E>,
+        len: usize,
+        fill: impl FnOnce(&mut dyn FnMut(&[u8], Option<u32>) -> Result<(), Error>) -> Result<(), E>,
     ) -> Result<(), E> {
         let turn = lock(&self.0.turn);
-        let header = filled(header, body, len, crc).encode();
+        let header = filled(header, body, len + CRC_BYTES, CRC32C_BEHIND).encode();
         let (mut left, mut head) = (len, Some([header.as_slice(), body]));
-        let mut step = |bytes: &[u8]| -> Result<(), Error> {
+        let mut step = |bytes: &[u8], crc: Option<u32>| -> Result<(), Error> {
             assert!(bytes.len() <= left, "more than the {len} bytes that were promised");
             left -= bytes.len();
+            assert_eq!(left == 0, crc.is_some(), "the checksum comes with the last of {len} bytes");
             let [header, body] = head.take().unwrap_or_default();
-            let more = if left > 0 { SendFlags::MORE } else { SendFlags::empty() };
-            self.send_pieces(&mut [IoSlice::new(header), IoSlice::new(body), IoSlice::new(bytes)], more)
+            let behind = crc.map(u32::to_le_bytes);
+            let (behind, more) = match &behind {
+                Some(crc) => (crc.as_slice(), SendFlags::empty()),
+                None => (&[][..], SendFlags::MORE),
+            };
+            let pieces = [header, body, bytes, behind];
+            self.send_pieces(&mut pieces.map(IoSlice::new), more)
         };
         let sent = self.send_posted().map_err(E::from).and_then(|()| fill(&mut step));
         assert!(sent.is_err() || left == 0, "{left} of {len} bytes are missing");
@@ -642,6 +669,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Bytes of a checksum behind a payload.
+pub const CRC_BYTES: usize = 4;
 /// Small frames come in with one receive, as many as fit.
 const BUFFER_BYTES: usize = 64 << 10;
 /// Header, body and a payload of 8 KiB come in with one receive; of a larger payload at most this much is copied twice.

@@ -19,7 +19,7 @@ mod stream;
 
 pub use addr::ServerAddr;
 pub use error::Error;
-pub use frames::{FrameReader, FrameWriter, Limits, Payload, encode_frame};
+pub use frames::{CRC_BYTES, FrameReader, FrameWriter, Limits, Payload, encode_frame};
 pub use key::{Key, MAC_BYTES, NONCE_BYTES, random_nonce};
 pub use listener::Listener;
 pub use mono::mono;

@@ -88,6 +88,39 @@ fn a_payload_in_pieces_arrives_in_one() {
 }
 
 #[test]
+fn a_payload_whose_checksum_is_behind_it_arrives_or_is_found_damaged() {
+    for damage in [None, Some(0), Some(299_999)] {
+        let (writer, mut reader) = ends(LONG);
+        let whole = pattern(300_000);
+        let mut damaged = whole.clone();
+        damage.into_iter().for_each(|at: usize| damaged[at] ^= 0x10);
+        let crc = crc32c(&whole);
+        let sent = thread::spawn(move || {
+            let steps = damaged.chunks(70_000);
+            let last = steps.len() - 1;
+            writer.send_in_steps::<Error>(header(1), b"body", damaged.len(), |step| {
+                steps.enumerate().try_for_each(|(number, bytes)| step(bytes, (number == last).then_some(crc)))
+            })?;
+            writer.send(header(2), b"", Payload::None)
+        });
+        let mut body = Vec::new();
+        let got = reader.read_frame(&mut body).unwrap().unwrap();
+        assert_eq!((body.as_slice(), got.payload_len), (&b"body"[..], 300_004));
+        let mut into = vec![0; 300_000];
+        let taken = reader.read_payload_before_crc(&mut into);
+        sent.join().unwrap().unwrap();
+        match damage {
+            None => {
+                taken.unwrap();
+                assert_eq!(into, whole);
+                assert_eq!(reader.read_frame(&mut body).unwrap().unwrap().request_id, 2);
+            }
+            Some(_) => assert!(matches!(taken.unwrap_err(), Error::Checksum { part: "payload", .. })),
+        }
+    }
+}
+
+#[test]
 fn a_payload_that_nobody_takes_is_passed_over() {
     let (writer, mut reader) = ends(LONG);
     let sent = thread::spawn(move || {

@@ -77,13 +77,14 @@ pub trait Responder: Send + Sync {
 
     /// Sends an answer whose payload `steps` brings piece by piece. If that fails half-way the connection ends.
     fn respond_in_steps(&self, request: &FrameHeader, reply: Reply, steps: &mut Steps<'_>) {
-        let mut payload = Vec::with_capacity(steps.len);
-        let brought = steps.bring(&mut |bytes| {
+        let (mut payload, mut crc) = (Vec::with_capacity(steps.len), 0);
+        let brought = steps.bring(&mut |bytes, of_all| {
             payload.extend_from_slice(bytes);
+            crc = of_all.unwrap_or(0);
             Ok(())
         });
         match brought {
-            Ok(()) => self.respond(request, Ok(reply), &payload, steps.crc),
+            Ok(()) => self.respond(request, Ok(reply), &payload, crc),
             Err(fault) => self.respond(request, Err(fault), &[], 0),
         }
     }

@@ -452,11 +452,14 @@ impl Responder for Answers {
         }
     }
 
-    fn respond_in_steps(&self, request: &FrameHeader, reply: Reply, steps: &mut Steps<'_>) {
+    fn respond_in_steps(&self, request: &FrameHeader, mut reply: Reply, steps: &mut Steps<'_>) {
+        if let Reply::Read(read) = &mut reply {
+            read.crc_behind = true;
+        }
         let body = ReplyBody { reply: Some(reply) }.encode_to_vec();
         let header = self.header(request, FrameKind::Reply);
-        let sent = self.writer.send_in_steps(header, &body, (steps.len, steps.crc), |step| {
-            steps.bring(&mut |bytes| step(bytes).map_err(Fault::from))
+        let sent = self.writer.send_in_steps(header, &body, steps.len, |step| {
+            steps.bring(&mut |bytes, crc| step(bytes, crc).map_err(Fault::from))
         });
         if let Err(fault) = sent {
             debug!("an answer was not delivered whole: {fault}");

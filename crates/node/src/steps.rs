@@ -1,20 +1,22 @@
 //! Large answers that go out while they are read.
 //!
 //! A payload that is read, verified and sent a piece at a time stays in the cache of the core that does it, and the client
-//! takes the first bytes while the last are still on disk. Its checksum has to be in the header: it is made of those that
-//! are stored, and what is read is held against it.
+//! takes the first bytes while the last are still on disk. Its checksum goes behind it, and makes that of the whole payload
+//! one that the header can say before a byte is read ([`CRC32C_BEHIND`](frieze_base::CRC32C_BEHIND)).
 //!
-//! Guarantees: a client never takes damaged bytes for data. Where a step fails the payload ends early, or its checksum does
-//! not match the header: either ends the connection.
+//! Guarantees: a client never takes damaged bytes for data. Every block is verified before it is handed over; where one fails
+//! the payload ends early, which ends the connection.
 
-use frieze_base::{Fault, Reason, crc32c_combine};
+use frieze_base::{Fault, crc32c_combine};
 use frieze_multilog::{Piece, Source};
+use frieze_net::CRC_BYTES;
+use frieze_wire::frame::PAYLOAD_BYTES_MAX;
 
 use crate::device::{Device, Lease};
 use crate::engine::Scratch;
 
 /// Bytes of one step. The buffer, what it is read from and what it is sent into share the second-level cache of a core.
-pub(crate) const STEP_BYTES: usize = 128 << 10;
+const STEP_BYTES: usize = 128 << 10;
 
 /// A payload that is planned and not read yet.
 pub(crate) struct Unread {
@@ -22,18 +24,17 @@ pub(crate) struct Unread {
     pub(crate) start: u64,
     /// Bytes.
     pub(crate) len: usize,
-    /// Their CRC32C, if they are what was stored.
-    pub(crate) crc: u32,
     /// What has been made ready of it.
     pub(crate) lease: Lease,
 }
 
+/// Takes bytes, and with the last ones the CRC32C of all.
+type Sink<'a> = dyn FnMut(&[u8], Option<u32>) -> Result<(), Fault> + 'a;
+
 /// Brings a payload piece by piece.
 pub struct Steps<'a> {
-    /// Bytes of the payload.
+    /// Bytes, without the checksum.
     pub(crate) len: usize,
-    /// Their CRC32C, as it was stored.
-    pub(crate) crc: u32,
     start: u64,
     device: &'a Device,
     pieces: &'a [Piece],
@@ -44,20 +45,16 @@ pub struct Steps<'a> {
 }
 
 impl<'a> Steps<'a> {
-    pub(crate) fn of(
-        device: &'a Device,
-        Unread { start, len, crc, lease }: Unread,
-        scratch: &'a mut Scratch,
-    ) -> Steps<'a> {
+    pub(crate) fn of(device: &'a Device, Unread { start, len, lease }: Unread, scratch: &'a mut Scratch) -> Steps<'a> {
         let Scratch { pieces, payload: buffer, block, .. } = scratch;
-        Steps { len, crc, start, device, pieces, buffer, block, lease, failed: false }
+        Steps { len, start, device, pieces, buffer, block, lease, failed: false }
     }
 
-    /// Hands every byte to `sink`, in order.
+    /// Hands every byte to `sink`, in order, and with the last ones the CRC32C of all.
     ///
     /// # Errors
     /// `Corrupt` if stored bytes fail their checksum, before they are handed over; the disk's; what `sink` fails with.
-    pub(crate) fn bring(&mut self, sink: &mut dyn FnMut(&[u8]) -> Result<(), Fault>) -> Result<(), Fault> {
+    pub(crate) fn bring(&mut self, sink: &mut Sink<'_>) -> Result<(), Fault> {
         let (mut crc, mut at) = (0, self.start);
         let end = self.start + self.len as u64;
         let mut window = Vec::new();
@@ -73,11 +70,7 @@ impl<'a> Steps<'a> {
             self.failed |= step.is_err();
             let step = step?;
             crc = if at == self.start { step } else { crc32c_combine(crc, step, len as u64) };
-            if upto == end && crc != self.crc {
-                let words = "stored data is corrupt: checksums changed while they were read; nothing of it is data";
-                return Err(Fault::new(Reason::Corrupt, words));
-            }
-            sink(bytes)?;
+            sink(bytes, (upto == end).then_some(crc))?;
             at = upto;
         }
         Ok(())
@@ -88,6 +81,13 @@ impl Drop for Steps<'_> {
     fn drop(&mut self) {
         self.device.done(std::mem::take(&mut self.lease), self.failed);
     }
+}
+
+/// True if a payload of `len` bytes that consists of `pieces` is worth several steps. An image may turn out to be of no use, and
+/// is read before anything is said.
+pub(crate) fn can_step(pieces: &[Piece], len: usize) -> bool {
+    let fits = (2 * STEP_BYTES..=PAYLOAD_BYTES_MAX as usize - CRC_BYTES).contains(&len);
+    fits && !pieces.iter().any(|piece| matches!(piece.source, Source::Image(_)))
 }
 
 /// Where a step that begins at `at` ends: at the end of a block where it cuts a record, so that no block is read twice.

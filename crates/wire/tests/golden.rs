@@ -365,7 +365,7 @@ fn replies() -> Vec<(&'static str, Reply)> {
         ),
         ("bytes", Reply::Bytes(BytesReply { value: vec![0, 1, 254] })),
         ("open", Reply::Open(OpenReply { attr: attr(), capability: vec![1, 2, 3], answered: answered() })),
-        ("read", Reply::Read(ReadReply { end_of_file: true, answered: answered() })),
+        ("read", Reply::Read(ReadReply { end_of_file: true, answered: answered(), crc_behind: true })),
         ("write", Reply::Write(WriteReply { stamp: AT, offset: 1 << 40 })),
         ("seek", Reply::Seek(1 << 50)),
         (

@@ -343,7 +343,11 @@ impl State {
             Request::Read(read) => {
                 let file = &self.files[&inode_of(&read.capability)];
                 let end = read.offset + u64::from(read.len);
-                let reply = Reply::Read(ReadReply { end_of_file: end >= file.len(), answered: Answered::default() });
+                let reply = Reply::Read(ReadReply {
+                    end_of_file: end >= file.len(),
+                    answered: Answered::default(),
+                    crc_behind: false,
+                });
                 return Ok((reply, file.read(read.offset..end)));
             }
             Request::Write(write) => {

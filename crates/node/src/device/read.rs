@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use frieze_base::{Fault, Reason, SegmentId, crc32c, crc32c_combine, crc32c_zeros};
+use frieze_base::{Fault, Reason, SegmentId, crc32c, crc32c_combine};
 use frieze_disk::{DiskFile, PAGE_BYTES};
 use frieze_multilog::{Piece, Source, Stored};
 use frieze_tier::Heat;
@@ -56,40 +56,6 @@ impl Device {
     /// What was made ready is read, or could not be.
     pub(crate) fn done(&self, lease: Lease, failed: bool) {
         self.tiers.done(lease, failed, &|key| self.file_of(key));
-    }
-
-    /// The CRC32C of all bytes of `pieces`, made of the checksums that are stored, without a look at the bytes. `None` where
-    /// a piece begins or ends within a block.
-    ///
-    /// # Errors
-    /// The disk's; `Corrupt` if a segment is cut short.
-    pub(crate) fn stored_crc(&self, pieces: &[Piece]) -> Result<Option<u32>, Fault> {
-        let mut crc = 0;
-        let mut bytes = Vec::new();
-        for piece in pieces {
-            let stored = match &piece.source {
-                Source::Hole | Source::Punched => {
-                    crc = crc32c_combine(crc, crc32c_zeros(piece.len.into()), piece.len.into());
-                    continue;
-                }
-                Source::Data(stored) => stored,
-                // An image may turn out to be of no use, and is read before anything is said.
-                Source::Image(_) => return Ok(None),
-            };
-            let (block, upto) = (stored.block_bytes, stored.skip + piece.len);
-            if stored.skip % block != 0 || upto % block != 0 && upto != stored.record_len {
-                return Ok(None);
-            }
-            let (first, last) = (stored.skip / block, upto.div_ceil(block));
-            bytes.resize(4 * (last - first) as usize, 0);
-            let offset = stored.crcs_offset + 4 * u64::from(first);
-            read_exactly(&*self.file(stored.segment)?, stored.segment, offset, &mut bytes)?;
-            for (index, of_block) in (first..last).zip(bytes.as_chunks().0) {
-                let len = (upto - index * block).min(block);
-                crc = crc32c_combine(crc, u32::from_le_bytes(*of_block), len.into());
-            }
-        }
-        Ok(Some(crc))
     }
 
     /// Fills `out` with the bytes of `pieces`, which cover it from chunk offset `start` on, but for what

@@ -9,7 +9,7 @@ use frieze_wire::message::{Read, ReadReply};
 use crate::device::{Lease, ReaderKey};
 use crate::engine::{Engine, Scratch};
 use crate::seen::{Seen, ThroughImages};
-use crate::steps::{STEP_BYTES, Unread};
+use crate::steps::{Unread, can_step};
 
 impl Engine {
     /// Reads into `scratch.payload`; returns the reply and the CRC32C of the bytes. If the answer may go out in steps, what
@@ -57,7 +57,7 @@ impl Engine {
                 || attempt > MIXED_MAX
                 || self.meta.namespace().current(id).is_some_and(|now| now.from == version);
             if unchanged {
-                return Ok((ReadReply { end_of_file, answered }, crc));
+                return Ok((ReadReply { end_of_file, answered, crc_behind: false }, crc));
             }
         }
         Err(Fault::new(Reason::Internal, "a read never ended"))
@@ -95,18 +95,9 @@ impl Engine {
         device.want_images(&scratch.crowded);
         let lease = self.make_ready(seen, range, who, &scratch.pieces);
         let len = range.len() as usize;
-        if scratch.may_step && len >= 2 * STEP_BYTES {
-            match device.stored_crc(&scratch.pieces) {
-                Ok(Some(crc)) => {
-                    scratch.unread = Some(Unread { start: range.start(), len, crc, lease });
-                    return Ok((asked_end >= size, 0));
-                }
-                Ok(None) => {}
-                Err(fault) => {
-                    device.done(lease, true);
-                    return Err(fault);
-                }
-            }
+        if scratch.may_step && can_step(&scratch.pieces, len) {
+            scratch.unread = Some(Unread { start: range.start(), len, lease });
+            return Ok((asked_end >= size, 0));
         }
         scratch.payload.truncate(len);
         let read = device.read(&scratch.pieces, range.start(), &mut scratch.payload, &mut scratch.block);

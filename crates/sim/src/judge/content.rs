@@ -152,7 +152,7 @@ impl Witness {
         let mut expected = String::new();
         for without in self.choices(id, view) {
             match (self.shown(id, node, view, &without), result) {
-                (Ok(shown), Ok(Reply::Read(ReadReply { end_of_file, answered }))) => {
+                (Ok(shown), Ok(Reply::Read(ReadReply { end_of_file, answered, .. }))) => {
                     let bytes = shown.read(offset, len);
                     let ends = offset.saturating_add(len) >= shown.size();
                     if bytes == payload && ends == *end_of_file {

@@ -60,10 +60,10 @@ pub struct Read {
     /// Bytes wanted, at most `PAYLOAD_BYTES_MAX`.
     #[prost(uint32, tag = "3")]
     pub len: u32,
-    /// The answer may begin before all of it has been read and verified, its checksum taken from those that are stored. If
-    /// stored bytes then prove damaged, the connection ends in the middle of the payload: ask again without this, to be told
-    /// what is damaged.
-    #[prost(bool, tag = "4")]
+    /// The answer may begin before all of it has been read and verified, its checksum then behind it
+    /// ([`ReadReply::crc_behind`]). If stored bytes prove damaged, the connection ends in the middle of the payload: ask again
+    /// without this, to be told what is damaged. (Number 4 asked for the same with the checksum in the header.)
+    #[prost(bool, tag = "5")]
     pub in_steps: bool,
 }
 
@@ -76,6 +76,10 @@ pub struct ReadReply {
     /// About the answer.
     #[prost(message, required, tag = "2")]
     pub answered: Answered,
+    /// The last 4 bytes of the payload are not the file's, but the CRC32C of all before them, little-endian; that of the whole
+    /// payload, which the header has, is the same for any.
+    #[prost(bool, tag = "3")]
+    pub crc_behind: bool,
 }
 
 /// Writes the payload.
