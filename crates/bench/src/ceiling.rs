@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::num::NonZeroU64;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 use std::thread;
@@ -11,8 +12,16 @@ use anyhow::{Context, Result};
 
 use crate::stopwatch::Stopwatch;
 
+mod scattered;
+
+pub(crate) use scattered::{Scattered, scattered};
+
 /// What direct I/O wants its buffers aligned to, on any disk of today.
 const DIRECT_ALIGN: usize = 4096;
+/// What every system has, and what paces nothing.
+const UNPACED: &str = "reno";
+/// Reads of a disk in flight: more make it no faster.
+const AHEAD: usize = 64;
 /// GiB in bytes.
 pub(crate) const GIB: f64 = 1073741824.0;
 
@@ -27,6 +36,15 @@ fn pair() -> Result<(TcpStream, TcpStream)> {
     let (far, _) = listener.accept()?;
     near.set_nodelay(true)?;
     far.set_nodelay(true)?;
+    Ok((near, far))
+}
+
+fn pair_with(congestion: Option<&str>) -> Result<(TcpStream, TcpStream)> {
+    let (near, far) = pair()?;
+    if let Some(congestion) = congestion {
+        rustix::net::sockopt::set_tcp_congestion(&near, congestion)?;
+        rustix::net::sockopt::set_tcp_congestion(&far, congestion)?;
+    }
     Ok((near, far))
 }
 
@@ -46,7 +64,7 @@ pub(crate) fn loopback(message: usize, bytes: u64) -> Result<f64> {
 
 /// The same over connections that are not paced, as those of frieze within a machine.
 pub(crate) fn loopback_unpaced(message: usize, bytes: u64) -> Result<f64> {
-    best_direction(message, bytes, Some("reno"))
+    best_direction(message, bytes, Some(UNPACED))
 }
 
 fn best_direction(message: usize, bytes: u64, congestion: Option<&str>) -> Result<f64> {
@@ -58,11 +76,7 @@ fn best_direction(message: usize, bytes: u64, congestion: Option<&str>) -> Resul
 }
 
 fn one_direction(message: usize, bytes: u64, congestion: Option<&str>) -> Result<f64> {
-    let (mut near, mut far) = pair()?;
-    if let Some(congestion) = congestion {
-        rustix::net::sockopt::set_tcp_congestion(&near, congestion)?;
-        rustix::net::sockopt::set_tcp_congestion(&far, congestion)?;
-    }
+    let (mut near, mut far) = pair_with(congestion)?;
     let count = bytes / message as u64;
     let receiver = other_end(move || -> std::io::Result<()> {
         let mut buffer = vec![0u8; message];
@@ -203,6 +217,23 @@ pub(crate) fn random_read_ms(directory: &Path, bytes: u64, len: usize, count: u6
     }
     times.sort_by(f64::total_cmp);
     Ok(times[times.len() / 2])
+}
+
+/// GiB/s of such reads where the next [`AHEAD`] are always asked for already.
+pub(crate) fn random_reads(directory: &Path, bytes: u64, len: usize, count: usize) -> Result<f64> {
+    let file = cold_file(directory, bytes)?;
+    rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::Random)?;
+    let mut rng = frieze_base::Rng::new(13);
+    let places: Vec<u64> = (0..count).map(|_| rng.below(bytes / len as u64) * len as u64).collect();
+    let ask = |at: u64| rustix::fs::fadvise(&file, at, NonZeroU64::new(len as u64), rustix::fs::Advice::WillNeed);
+    let mut buffer = vec![7u8; len];
+    let watch = Stopwatch::start();
+    places.iter().take(AHEAD).try_for_each(|at| ask(*at))?;
+    for (number, at) in places.iter().enumerate() {
+        places.get(number + AHEAD).map_or(Ok(()), |at| ask(*at))?;
+        file.read_exact_at(&mut buffer, *at)?;
+    }
+    Ok(count as f64 * len as f64 / GIB / watch.seconds())
 }
 
 /// A file of `bytes` on the disk and not in memory.

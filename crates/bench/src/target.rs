@@ -120,6 +120,20 @@ impl Target {
         crate::ceiling::random_read_ms(self.own_directory()?, bytes, len, count)
     }
 
+    /// GiB/s of the same, many in flight.
+    pub(crate) fn random_reads(&self, bytes: u64, len: usize, count: usize) -> Result<f64> {
+        crate::ceiling::random_reads(self.own_directory()?, bytes, len, count)
+    }
+
+    /// What a bare program gets out of pieces all over the page cache, beside the same bytes in one place.
+    pub(crate) fn scattered(&self, bytes: u64, piece: usize, writes: u64) -> Result<crate::ceiling::Scattered> {
+        let directory = match &self.directory {
+            Some(directory) => directory.path().to_owned(),
+            None => std::env::temp_dir(),
+        };
+        crate::ceiling::scattered(&directory, bytes, piece, writes)
+    }
+
     fn own_directory(&self) -> Result<&Path> {
         Ok(self.directory.as_ref().context("the server is not of this program")?.path())
     }

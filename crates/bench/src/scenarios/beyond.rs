@@ -24,6 +24,8 @@ const READS: u64 = 400;
 const READ_BYTES: usize = 64 << 10;
 /// What is in use: 12.5 MiB of records, in 200 places of as many states.
 const HOT: usize = 200;
+/// Reads that show what the disk can give a scan: half a gigabyte.
+const SCAN_READS: usize = 16_384;
 const SCAN_STEP: usize = 1 << 20;
 
 /// The memory of the server, looked at now and then.
@@ -69,6 +71,7 @@ pub(crate) fn beyond(options: &Options) -> Result<Report> {
     let stamps = write(&client, writes, &mut rng, &mut watch)?;
     let before = target.usage(&client)?;
     let one_ms = target.random_read_ms(1 << 30, WRITE_BYTES as usize, READS)?;
+    let many = target.random_reads(1 << 30, WRITE_BYTES as usize, SCAN_READS)?;
     target.forget_cached()?;
     let mut times = Vec::new();
     let bar = progress("reading", READS);
@@ -137,6 +140,7 @@ pub(crate) fn beyond(options: &Options) -> Result<Report> {
             ("hot_after_scan_p50_ms", afterwards.p50_ms, "ms"),
             ("scan_gib", scanned as f64 / ceiling::GIB, "GiB"),
             ("scan_gib_s", scanned as f64 / ceiling::GIB / scan_s, "GiB/s"),
+            ("disk_random_gib_s", many, "GiB/s (random reads of 32 KiB, 64 in flight)"),
         ],
     })
 }

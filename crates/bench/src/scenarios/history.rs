@@ -54,6 +54,8 @@ pub(crate) fn snapshots(options: &Options) -> Result<Report> {
     })?;
     settle(&client)?;
     let ceiling = ceiling::loopback(LARGE, options.scaled(None, CEILING_BYTES))?;
+    // Of as much history as makes no difference any more: each slot about ten times.
+    let bare = target.scattered(CHUNK_BYTES, WRITE_BYTES, writes.min(20_000))?;
     let (mut first, mut second, mut plainly) = (Vec::new(), Vec::new(), Vec::new());
     let bar = progress("reading", states);
     let spent = spend(&target, &client, || {
@@ -97,6 +99,9 @@ pub(crate) fn snapshots(options: &Options) -> Result<Report> {
             ("first_over_second", first_speed / second_speed, "(first read of a state over the second)"),
             ("slowest_over_fastest", slowest / fastest, "(states, without the slowest and fastest of a hundred)"),
             ("over_plain", first_speed / plain_speed, "(a state over a chunk without history)"),
+            ("bare_over_plain", bare.pieces / bare.plain, "(the same of a bare program: pread and send, no checksums)"),
+            ("bare_pieces_gib_s", bare.pieces, "GiB/s"),
+            ("bare_plain_gib_s", bare.plain, "GiB/s"),
             ("plain_gib_s", plain_speed, "GiB/s"),
             ("slowest_state_gib_s", slowest, "GiB/s"),
             ("fastest_state_gib_s", fastest, "GiB/s"),
