@@ -26,8 +26,8 @@ use samples::Samples;
 use support::clock;
 use support::served::{Served, frieze};
 
-/// Little memory for the index, so that it is full soon and shelves are read and merged all the time.
-const SETTINGS: &str = "segment_bytes = 16777216\nchunk_bytes = 4194304\nindex_bytes_max = 8388608\nshelve_segments = 2\nsession_timeout = \"20m\"\n";
+/// Little memory, and of that little for the index: all of it is full soon, and shelves are read and merged all the time.
+const SETTINGS: &str = "segment_bytes = 16777216\nchunk_bytes = 4194304\nindex_bytes_max = 8388608\nmemory_bytes_max = 134217728\nshelve_segments = 2\nsession_timeout = \"20m\"\n";
 /// Below this many seconds memory is not judged: caches are still filling.
 const JUDGED_FROM_S: u64 = 600;
 const SAMPLES: u32 = 60;

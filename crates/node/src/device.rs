@@ -358,16 +358,22 @@ impl Device {
         self.settings.segment_bytes
     }
 
-    /// Records that no read needs any more: their bytes may go.
+    /// Records that no read needs any more: their bytes may go, and with `thin` their places in the index.
     ///
     /// # Errors
     /// As [`Device::log_of`].
-    pub(crate) fn bury(&self, inode: InodeId, upto: frieze_hlc::Hlc, graves: &[Grave]) -> Result<(), Fault> {
+    pub(crate) fn bury(
+        &self,
+        inode: InodeId,
+        upto: frieze_hlc::Hlc,
+        graves: &[Grave],
+        thin: bool,
+    ) -> Result<(), Fault> {
         let _kept = self.evicting.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
             let mut log = self.log.write().unwrap_or_else(PoisonError::into_inner);
             if !log.is_away(inode) {
-                log.bury(inode, upto, graves);
+                log.bury(inode, upto, graves, thin);
                 return Ok(());
             }
             drop(log);

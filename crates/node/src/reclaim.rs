@@ -107,6 +107,8 @@ pub(crate) struct Dead {
     pub(crate) upto: Hlc,
     /// Bytes that would be given up but for snapshots and shared ranges.
     pub(crate) held_bytes: u64,
+    /// No snapshot and no shared range shows an instant before `upto`.
+    pub(crate) is_past: bool,
 }
 
 impl Dead {
@@ -151,6 +153,11 @@ impl Reclaim {
 impl State {
     fn add(&mut self, graves: &[Grave]) {
         for grave in graves {
+            // A file that is gone and left memory is told again when it is looked at again.
+            let runs = self.graves.entry(grave.segment).or_default();
+            if runs.range(..=grave.start).next_back().is_some_and(|(_, &until)| until >= grave.end) {
+                continue;
+            }
             *self.due.entry(grave.segment).or_default() += grave.end - grave.start;
             let runs = self.graves.entry(grave.segment).or_default();
             let (mut start, mut end) = (grave.start, grave.end);
@@ -258,7 +265,8 @@ impl Engine {
             free.iter().filter(|grave| !live.contains(&(grave.segment, grave.start))).copied().collect();
         let bytes = |graves: &[Grave]| graves.iter().map(|grave| u64::from(grave.bytes)).sum::<u64>();
         let held_bytes = bytes(&free) - bytes(&graves);
-        Ok(Dead { graves, upto, held_bytes })
+        let is_past = horizons.pins(id).is_empty() && !needs.contains_key(&id);
+        Ok(Dead { graves, upto, held_bytes, is_past })
     }
 
     /// Adds where the records lie that ranges of a file show at an instant (`None`: now).
@@ -286,7 +294,7 @@ impl Engine {
     /// Of the device, where the index of the inode has to be fetched.
     pub(crate) fn bury(&self, state: &mut State, id: InodeId, dead: &Dead) -> Result<(), Fault> {
         if !dead.graves.is_empty() {
-            self.data.device().bury(id, dead.upto, &dead.graves)?;
+            self.data.device().bury(id, dead.upto, &dead.graves, dead.is_past)?;
             state.add(&dead.graves);
         }
         Ok(())

@@ -66,7 +66,11 @@ pub(super) struct Chunk {
     version: u64,
     /// Bytes that hold data after the last record.
     live: i64,
+    heap_bytes: u64,
 }
+
+/// A chunk is made anew without what is buried if that is one record in so many.
+const THIN_PART: usize = 4;
 
 impl Chunk {
     /// Takes in the next record and returns by how much the memory grew.
@@ -98,7 +102,43 @@ impl Chunk {
             }
         }
         self.live += live;
+        self.heap_bytes += grown as u64;
         grown
+    }
+
+    /// Memory held by what it points to.
+    pub(super) fn heap_bytes(&self) -> u64 {
+        self.heap_bytes
+    }
+
+    /// Lets go of buried writes stamped up to `upto`, where nobody asks for an instant before that any more. What lies under
+    /// one of them is shown by nobody: at every instant that is asked for, what a plan shows is kept, and what it hides by
+    /// a stamp stays hidden. Stays what else is asked of records: the newest, and for each stamp the farthest reach since.
+    /// Punches stay: a plan shows them without naming them.
+    pub(super) fn thin(&mut self, upto: Hlc) {
+        let count = self.count_upto(upto);
+        let mut farthest = 0;
+        let mut goes: Vec<bool> = (0..count)
+            .rev()
+            .map(|number| {
+                let record = &self.records[number];
+                let is_needed = number + 1 == count || record.reach() > farthest;
+                farthest = farthest.max(record.reach());
+                record.is_buried() && record.kind() == RecordKind::Write && !is_needed
+            })
+            .collect();
+        goes.reverse();
+        if goes.iter().filter(|goes| **goes).count() * THIN_PART < self.records.len().max(1) {
+            return;
+        }
+        let mut thin = Chunk::default();
+        for (number, (record, archived)) in self.versions(Hlc::ZERO, Hlc::MAX).enumerate() {
+            if !goes.get(number).is_some_and(|goes| *goes) {
+                thin.push(record, archived);
+            }
+        }
+        thin.version = self.version;
+        *self = thin;
     }
 
     /// Bytes that hold data after every record stamped up to `at`, among the first `upto` of the chunk; records stamped

@@ -31,6 +31,8 @@ pub(crate) struct File {
     partial: bool,
     /// Records of it are buried, which no shelf says.
     has_buried: bool,
+    /// All of it is buried: nobody asks for it.
+    is_gone: bool,
     /// When it came from the shelves, and when it was last asked for, counted in files that came.
     fetched: u32,
     used: AtomicU32,
@@ -65,7 +67,7 @@ impl File {
 
     /// True if memory can be had from it, with segments before position `shelved` on shelves.
     pub(crate) fn can_leave(&self, shelved: u32) -> bool {
-        (self.chunks.is_empty() || self.oldest_slot < shelved) && !self.has_buried
+        (self.chunks.is_empty() || self.oldest_slot < shelved) && (!self.has_buried || self.is_gone)
     }
 
     /// Memory held, in bytes.
@@ -124,6 +126,7 @@ impl File {
         if self.chunks.is_empty() {
             self.oldest_slot = slot;
         }
+        self.is_gone = false;
         let mut grown = 0;
         let position = self.position_of(meta.chunk.index);
         if self.chunks.get(position).is_none_or(|(index, _)| *index != meta.chunk.index) {
@@ -237,11 +240,18 @@ impl File {
         self.chunks.iter().flat_map(move |(_, chunk)| chunk.kept_upto(upto))
     }
 
-    /// Buries the records stamped up to `upto` that `dead` says to.
-    pub(crate) fn bury(&mut self, upto: Hlc, dead: &mut dyn FnMut(&Record) -> bool) {
+    /// Buries the records stamped up to `upto` that `dead` says to. With `thin`, nobody asks for an instant before `upto`, and
+    /// they need not be kept in memory.
+    pub(crate) fn bury(&mut self, upto: Hlc, thin: bool, dead: &mut dyn FnMut(&Record) -> bool) {
         self.has_buried = true;
+        self.is_gone = thin && upto == Hlc::MAX;
         for (_, chunk) in &mut self.chunks {
+            let before = chunk.heap_bytes();
             chunk.bury(upto, dead);
+            if thin {
+                chunk.thin(upto);
+            }
+            self.heap_bytes = self.heap_bytes + chunk.heap_bytes() - before;
         }
     }
 

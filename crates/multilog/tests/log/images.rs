@@ -294,7 +294,7 @@ fn images_of_what_is_buried_are_named_and_made_without_it() {
         places.collect()
     };
     let graves = device.log.graves(InodeId(1), Hlc(1500), &live);
-    device.log.bury(InodeId(1), Hlc(1500), &graves);
+    device.log.bury(InodeId(1), Hlc(1500), &graves, false);
     let named = device.log.images_of_buried(&stored.images, InodeId(1));
     assert!(named.len() > 5 && named.iter().all(|key| key.stamp < Hlc(1500)), "{named:?}");
     assert_eq!(device.log.images_of_buried(&stored.images, InodeId(2)), []);

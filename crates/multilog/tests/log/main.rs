@@ -1,5 +1,6 @@
 //! The multi-log through its public interface, on files in memory.
 
+mod burying;
 mod check;
 mod cost;
 mod golden;

@@ -243,7 +243,7 @@ fn memory_of_what_is_shelved_is_given_back_and_buried_records_keep_theirs() {
     let mut device = device_with(4000);
     while device.shelve(8, b"") > 0 {}
     let graves = device.log.graves(InodeId(1), Hlc(100), &std::collections::BTreeSet::new());
-    device.log.bury(InodeId(1), Hlc(100), &graves);
+    device.log.bury(InodeId(1), Hlc(100), &graves, false);
     let before = device.log.stats().index_bytes;
     device.log.evict(&device.log.to_evict(0));
     let after = device.log.stats().index_bytes;
