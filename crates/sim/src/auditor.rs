@@ -12,7 +12,7 @@ use frieze_wire::txn::{Op, OpenSession, Target};
 use prost::Message;
 
 use crate::machine::{Answer, ConnId};
-use crate::memory::{Asks, Question, Told};
+use crate::memory::{Asks, Question, Told, entries_of};
 use crate::violation::{Rule, Verdict, broken};
 use crate::witness::{Ask, Handle, Witness};
 
@@ -280,14 +280,7 @@ pub(crate) fn told(result: &Result<Reply, frieze_base::Fault>, payload: &[u8]) -
 
 /// True if two listings differ only in that the second tells nothing of some entries but their names.
 fn is_less_of_a_list(before: &Told, now: &Told) -> bool {
-    let entries = |told: &Told| {
-        let (mut entries, mut rest) = (Vec::new(), told.as_deref().unwrap_or_default());
-        while let Ok(entry) = DirEntry::decode_length_delimited(&mut rest) {
-            entries.push(entry);
-        }
-        entries
-    };
-    let (before, now) = (entries(before), entries(now));
+    let (before, now) = (entries_of(before), entries_of(now));
     let less = |(before, now): (&DirEntry, &DirEntry)| match now.attr {
         Some(_) => before == now,
         None => (&before.name, before.inode, before.kind) == (&now.name, now.inode, now.kind),

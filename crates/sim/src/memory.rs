@@ -1,8 +1,9 @@
 //! Answers about exact instants, remembered word for word, to be asked for again after more has happened.
 
 use frieze_base::{Reason, Rng};
-use frieze_wire::message::View;
+use frieze_wire::message::{DirEntry, View};
 use frieze_wire::txn::Target;
+use prost::Message;
 
 /// A question about an instant.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,13 +66,26 @@ impl Memory {
         self.answers[place].1 = told;
     }
 
-    /// A forgetting was lost before anybody was told of it: what it refused is answered again.
+    /// A forgetting was lost before anybody was told of it: what it refused, or left out of a listing, is answered again.
     pub(crate) fn forget_refusals(&mut self) {
-        self.answers.retain(|(_, told)| *told != Err(Reason::HistoryExpired as u32));
+        self.answers.retain(|(question, told)| {
+            let lists = question.what == Asks::List;
+            let leaves_out = lists && entries_of(told).iter().any(|entry| entry.attr.is_none());
+            *told != Err(Reason::HistoryExpired as u32) && !leaves_out
+        });
     }
 
     /// What was lost takes user times along, and those answers name no instant that could be called incomplete.
     pub(crate) fn forget_by_user_time(&mut self) {
         self.answers.retain(|(question, _)| question.view.at.is_some());
     }
+}
+
+/// The entries of a listing as it is remembered.
+pub(crate) fn entries_of(told: &Told) -> Vec<DirEntry> {
+    let (mut entries, mut rest) = (Vec::new(), told.as_deref().unwrap_or_default());
+    while let Ok(entry) = DirEntry::decode_length_delimited(&mut rest) {
+        entries.push(entry);
+    }
+    entries
 }

@@ -201,12 +201,13 @@ impl ImageStore {
     }
 }
 
-/// The head of a file, or whether nothing was written there.
+/// The head of a file, or whether the file holds nothing yet: a head that is torn stands before a directory without entries.
 fn read_head(file: &dyn DiskFile, number: u32) -> Result<ImageFile, bool> {
-    let mut bytes = [0; HEAD_BYTES];
-    let blank = file.read_at(0, &mut bytes).is_ok() && bytes == [0; HEAD_BYTES];
+    const DIRECTORY_AT: usize = frieze_disk::PAGE_BYTES as usize;
+    let mut first = [0; 2 * DIRECTORY_AT];
+    let blank = file.read_at(0, &mut first).is_ok() && first[DIRECTORY_AT..].iter().all(|&byte| byte == 0);
     let len = file.len().unwrap_or(0);
-    ImageFile::decode(&bytes).filter(|head| head.file == number && head.bytes() == len).ok_or(blank)
+    ImageFile::decode(&first[..HEAD_BYTES]).filter(|head| head.file == number && head.bytes() == len).ok_or(blank)
 }
 
 impl Device {
