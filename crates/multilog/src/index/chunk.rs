@@ -66,6 +66,8 @@ pub(super) struct Chunk {
     version: u64,
     /// Bytes that hold data after the last record.
     live: i64,
+    /// Stamp of the first record there was, should it be here no more.
+    first: Option<Hlc>,
     heap_bytes: u64,
 }
 
@@ -102,6 +104,7 @@ impl Chunk {
             }
         }
         self.live += live;
+        self.first = self.first.or(Some(record.stamp));
         self.heap_bytes += grown as u64;
         grown
     }
@@ -131,13 +134,14 @@ impl Chunk {
         if goes.iter().filter(|goes| **goes).count() * THIN_PART < self.records.len().max(1) {
             return;
         }
-        let mut thin = Chunk::default();
+        let mut thin = Chunk { first: self.first, ..Chunk::default() };
         for (number, (record, archived)) in self.versions(Hlc::ZERO, Hlc::MAX).enumerate() {
             if !goes.get(number).is_some_and(|goes| *goes) {
                 thin.push(record, archived);
             }
         }
-        thin.version = self.version;
+        // Of a file that is deleted and open as before: it holds what it held.
+        (thin.version, thin.live) = (self.version, self.live);
         *self = thin;
     }
 
@@ -145,12 +149,12 @@ impl Chunk {
     /// below `after` may be hidden. `Err` with the most it can be, where only a plan can tell.
     pub(super) fn live(&self, upto: u64, at: Hlc, after: Hlc) -> Result<u64, u64> {
         let live = (self.live as u64).min(upto);
-        let (Some(first), Some(last)) = (self.records.first(), self.records.last()) else { return Ok(0) };
-        if first.stamp > at {
+        let (Some(first), Some(last)) = (self.first, self.records.last()) else { return Ok(0) };
+        if first > at {
             return Ok(0);
         }
         let reach = self.reaches.largest(0, self.records.len(), |at| self.records[at].reach());
-        let exact = first.stamp >= after && last.stamp <= at && u64::from(reach) <= upto;
+        let exact = first >= after && last.stamp <= at && u64::from(reach) <= upto;
         if exact { Ok(live) } else { Err(if last.stamp <= at { live } else { upto.min(reach.into()) }) }
     }
 
