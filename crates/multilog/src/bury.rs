@@ -15,7 +15,7 @@ use frieze_hlc::Hlc;
 
 use crate::index::Record;
 use crate::log::MultiLog;
-use crate::record::{RECORD_HEADER_BYTES, record_bytes};
+use crate::record::blocks;
 use crate::segment::{SegmentState, TRAILER_BYTES, Trailer};
 use crate::{LogPosition, RecordKind};
 
@@ -26,6 +26,8 @@ pub struct Grave {
     pub segment: SegmentId,
     /// Its first byte.
     pub start: u64,
+    /// Where its block checksums begin: by this a plan names it ([`crate::Stored::crcs_offset`]).
+    pub place: u64,
     /// The first byte after it.
     pub end: u64,
     /// Bytes of payload.
@@ -46,14 +48,14 @@ pub struct Sealed {
 }
 
 impl MultiLog {
-    /// The records of a file stamped up to `upto` that are not buried and begin at none of the places `live`.
+    /// The records of a file stamped up to `upto` that are not buried and none of `live`: segments and places, as [`Grave::place`].
     ///
     /// # Cost
     /// A pass over the file's records in memory.
     pub fn graves(&self, inode: InodeId, upto: Hlc, live: &BTreeSet<(SegmentId, u64)>) -> Vec<Grave> {
         let Some(file) = self.file(inode) else { return Vec::new() };
         let dead = file.kept_upto(upto).map(|record| self.grave_of(record));
-        dead.filter(|grave| !live.contains(&(grave.segment, grave.start))).collect()
+        dead.filter(|grave| !live.contains(&(grave.segment, grave.place))).collect()
     }
 
     /// Buries records that [`MultiLog::graves`] told. No plan of a read that is still answered may name one. `thin`: no instant
@@ -63,7 +65,7 @@ impl MultiLog {
     /// As [`MultiLog::graves`].
     pub fn bury(&mut self, inode: InodeId, upto: Hlc, graves: &[Grave], thin: bool) {
         assert!(!self.is_away(inode), "inode {inode} is asked for while it is away");
-        let places: BTreeSet<(SegmentId, u64)> = graves.iter().map(|grave| (grave.segment, grave.start)).collect();
+        let places: BTreeSet<(SegmentId, u64)> = graves.iter().map(|grave| (grave.segment, grave.place)).collect();
         let MultiLog { files, segments, files_bytes, .. } = self;
         if let Some(file) = files.get_mut(&inode) {
             *files_bytes -= file.heap_bytes();
@@ -80,8 +82,9 @@ impl MultiLog {
             RecordKind::Write => record.len,
             RecordKind::Punch => 0,
         };
-        let start = u64::from(record.at);
-        Grave { segment: header.id, start, end: start + record_bytes(bytes, header.block_bytes), bytes }
+        let place = u64::from(record.at);
+        let end = place + 4 * u64::from(blocks(bytes, header.block_bytes)) + u64::from(bytes);
+        Grave { segment: header.id, start: place - u64::from(record.head()), place, end, bytes }
     }
 
     /// Lets the open segment take no more records, so that [`MultiLog::sealable`] gives its footer once it is durable. The
@@ -99,12 +102,10 @@ impl MultiLog {
     /// ([`MultiLog::vouched_by`]) before it gives anything back.
     pub fn sealed(&self, id: SegmentId) -> Option<Sealed> {
         let segment = &self.segments[self.segments.binary_search_by_key(&id, |segment| segment.header.id).ok()?];
-        let footer_bytes = TRAILER_BYTES as u64 + segment.records * RECORD_HEADER_BYTES as u64;
-        let bytes = segment.header.bytes;
         (segment.state == SegmentState::Closed).then_some(Sealed {
             end: segment.end,
-            footer_at: bytes - footer_bytes,
-            bytes,
+            footer_at: segment.footer_at(),
+            bytes: segment.header.bytes,
             stamp: segment.stamp,
         })
     }
@@ -123,7 +124,7 @@ impl MultiLog {
         let trailer = Trailer::decode(trailer)?;
         let whole = trailer.header == segment.header
             && (trailer.records, trailer.end) == (segment.records, segment.end)
-            && entries.len() as u64 == trailer.records * RECORD_HEADER_BYTES as u64
+            && (entries.len() as u64, trailer.entries_bytes) == (segment.entries_bytes, segment.entries_bytes)
             && crc32c(entries) == trailer.entries_crc
             // Another segment may not follow yet: the footer itself has to say that nothing comes after it.
             && (trailer.closed || at + 1 < self.segments.len());

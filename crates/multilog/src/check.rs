@@ -12,10 +12,12 @@
 use std::collections::BTreeMap;
 
 use frieze_base::{Crc, Fault, SegmentId, crc32c};
+use frieze_hlc::Hlc;
 
+use crate::RecordMeta;
+use crate::entry::{self, Cursor, ENTRY_BYTES_MAX, Entries, Found, Head, Listed, RECORD_HEAD_BYTES_MAX};
 use crate::log::MultiLog;
-use crate::record::{self, Header, RECORD_HEADER_BYTES, RecordMeta, begins_record, blocks, payload_at, record_bytes};
-use crate::segment::{SEGMENT_HEADER_BYTES, SegmentHeader, SegmentState, TRAILER_BYTES, Trailer};
+use crate::segment::{SEGMENT_HEADER_BYTES, Segment, SegmentHeader, SegmentState, TRAILER_BYTES, Trailer};
 
 /// What the log says that a segment holds.
 #[derive(Clone, Debug)]
@@ -23,7 +25,9 @@ pub struct Content {
     header: SegmentHeader,
     end: u64,
     records: u64,
-    /// The records' headers, where no footer has them yet.
+    /// Bytes of their entries.
+    entries_bytes: u64,
+    /// Those, where no footer has them yet.
     entries: Option<Vec<u8>>,
 }
 
@@ -155,7 +159,8 @@ impl MultiLog {
     pub fn content(&self, id: SegmentId) -> Option<Content> {
         let segment = &self.segments[self.segments.binary_search_by_key(&id, |segment| segment.header.id).ok()?];
         let entries = (segment.state != SegmentState::Closed).then(|| segment.entries.clone());
-        Some(Content { header: segment.header, end: segment.end, records: segment.records, entries })
+        let Segment { header, end, records, entries_bytes, .. } = *segment;
+        Some(Content { header, end, records, entries_bytes, entries })
     }
 }
 
@@ -179,15 +184,17 @@ struct Check<'a> {
 impl Check<'_> {
     /// Where the footer's record headers begin, if the footer is whole.
     fn footer(&mut self) -> Result<Option<u64>, Unread> {
-        let Content { header, end, records, .. } = *self.content;
-        let entries_len = records * RECORD_HEADER_BYTES as u64;
+        let Content { header, end, records, entries_bytes: entries_len, .. } = *self.content;
         let trailer_at = header.bytes - TRAILER_BYTES as u64;
         let footer_at = trailer_at - entries_len;
         let trailer = match self.whole(trailer_at, TRAILER_BYTES)? {
             Ok(bytes) => Trailer::decode(bytes).ok_or(None),
             Err(fault) => Err(fault),
         };
-        let fits = |trailer: &Trailer| trailer.header == header && (trailer.records, trailer.end) == (records, end);
+        let said = (records, end, entries_len);
+        let fits = |trailer: &Trailer| {
+            trailer.header == header && (trailer.records, trailer.end, trailer.entries_bytes) == said
+        };
         let trailer = trailer.and_then(|trailer| if fits(&trailer) { Ok(trailer) } else { Err(None) });
         let mut found = Err(None);
         match trailer {
@@ -227,62 +234,82 @@ impl Check<'_> {
 
     /// Compares every record with what is named of it.
     fn compare(&mut self, named: &Named<'_>) -> Result<(), Unread> {
-        let mut at = SEGMENT_HEADER_BYTES as u64;
-        for number in 0..self.content.records {
-            let from = number * RECORD_HEADER_BYTES as u64;
-            let entry = match named {
-                Named::Here(entries) => entries.get(from as usize..).and_then(<[u8]>::first_chunk).copied(),
-                Named::InFooter(footer_at) => match self.whole(footer_at + from, RECORD_HEADER_BYTES)? {
-                    Ok(bytes) => bytes.first_chunk().copied(),
-                    Err(_) => None,
-                },
-                Named::Nowhere => None,
+        let header = self.content.header;
+        let mut cursor = Cursor::new(&header);
+        let mut from = 0;
+        for _ in 0..self.content.records {
+            let bytes = match named {
+                Named::Here(entries) => {
+                    let rest = entries.get(from..).unwrap_or_default();
+                    rest[..rest.len().min(ENTRY_BYTES_MAX)].to_vec()
+                }
+                Named::InFooter(footer_at) => {
+                    let left = (self.content.entries_bytes as usize).saturating_sub(from);
+                    self.whole(footer_at + from as u64, left.min(ENTRY_BYTES_MAX))?.unwrap_or_default().to_vec()
+                }
+                Named::Nowhere => Vec::new(),
             };
-            let Some((entry, header)) = entry.and_then(|entry| Some((entry, Header::decode(&entry)?))) else {
+            let mut entries = Entries::from(&header, &bytes, cursor.clone());
+            let Some(listed) = entries.next() else {
                 // It was whole a moment ago.
-                self.tell(DamageKind::Records, at, self.content.end.saturating_sub(at), None);
+                self.tell(DamageKind::Records, cursor.at, self.content.end.saturating_sub(cursor.at), None);
                 return Ok(());
             };
-            let end = at + record_bytes(header.meta.payload_len(), header.block_bytes);
-            if !self.is_buried(at) {
-                self.record(at, &entry, &header)?;
+            from += listed.entry.bytes().len();
+            if !self.is_buried(listed.span.start) {
+                self.record(&listed, cursor.stamp)?;
                 self.checked.records += 1;
             }
-            at = end;
+            cursor = entries.cursor;
         }
-        if at != self.content.end {
-            let (low, high) = (at.min(self.content.end), at.max(self.content.end));
+        if cursor.at != self.content.end {
+            let (low, high) = (cursor.at.min(self.content.end), cursor.at.max(self.content.end));
             self.tell(DamageKind::Records, low, high - low, None);
         }
         Ok(())
     }
 
-    /// Goes from header to header, where nothing names the records.
+    /// Goes from record to record, where nothing names them; behind a head that is damaged, from the next one that is told
+    /// alone.
     fn walk(&mut self) -> Result<(), Unread> {
+        let header = self.content.header;
         let end = self.content.end;
         let mut at = SEGMENT_HEADER_BYTES as u64;
+        // What the next record is told by, if the last was whole.
+        let mut behind = Some(Cursor::new(&header));
         let mut lost: Option<(u64, Option<Fault>)> = None;
         while at < end {
             if let Some(buried_end) = self.buried_end(at) {
                 at = buried_end;
+                behind = None;
                 continue;
             }
-            let head = self.whole(at, RECORD_HEADER_BYTES)?;
-            let head = head.map(|bytes| bytes.first_chunk::<RECORD_HEADER_BYTES>().copied());
-            let found = match head {
-                Ok(Some(entry)) if begins_record(&entry, self.content.header.id) => self.sound_header(at, &entry)?,
-                _ => None,
+            let head = self.whole(at, RECORD_HEAD_BYTES_MAX.min((end - at) as usize))?.map(<[u8]>::to_vec);
+            let found = head.as_deref().ok().and_then(|bytes| {
+                let next = behind.as_ref().filter(|cursor| cursor.at == at).map(|cursor| cursor.read(&header, bytes));
+                match next {
+                    Some(Head::Found(found)) => Some(found),
+                    _ => entry::read_alone(&header, at, bytes),
+                }
+            });
+            let found = match found {
+                Some(found) => self.sound(at, found)?,
+                None => None,
             };
             match found {
-                Some((entry, header)) => {
+                Some((listed, previous)) => {
                     if let Some((from, unread)) = lost.take() {
                         self.tell(DamageKind::Records, from, at - from, unread);
                     }
-                    self.record(at, &entry, &header)?;
+                    self.record(&listed, previous)?;
                     self.checked.records += 1;
-                    at += record_bytes(header.meta.payload_len(), header.block_bytes);
+                    let mut cursor = Cursor::at(listed.span.start);
+                    cursor.pass(&header, &listed.meta, &listed.entry);
+                    at = cursor.at;
+                    behind = Some(cursor);
                 }
                 None => {
+                    behind = None;
                     let unread = head.err().flatten();
                     // What cannot be read is passed over in larger steps.
                     let step = if unread.is_some() { UNREAD_STEP_BYTES } else { 1 };
@@ -297,39 +324,30 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// A record header whose checksum is right.
-    fn sound_header(
-        &mut self,
-        at: u64,
-        entry: &[u8; RECORD_HEADER_BYTES],
-    ) -> Result<Option<([u8; RECORD_HEADER_BYTES], Header)>, Unread> {
+    /// A head at `at` whose checksum is right, with the stamp of the record before it.
+    fn sound(&mut self, at: u64, found: Found) -> Result<Option<(Listed, Hlc)>, Unread> {
         let segment = self.content.header;
-        let Some(header) = Header::decode(entry) else { return Ok(None) };
-        let end = at + record_bytes(header.meta.payload_len(), header.block_bytes);
-        if header.block_bytes != segment.block_bytes || end > self.content.end {
+        let span = Cursor::at(at).span(&segment, &found.meta, &found.entry);
+        if span.end > self.content.end {
             return Ok(None);
         }
-        let array = 4 * blocks(header.meta.payload_len(), header.block_bytes) as usize;
-        let Ok(bytes) = self.whole(at + RECORD_HEADER_BYTES as u64, array)? else { return Ok(None) };
-        let sound = record::checksum(segment.id, segment.tag, entry, bytes) == header.crc;
-        let mut entry = *entry;
-        entry[record::CRC_AT..].fill(0);
-        Ok(sound.then_some((entry, header)))
+        let Ok(array) = self.whole(span.place, (span.data - span.place) as usize)? else { return Ok(None) };
+        let sound = found.is_sound(&segment, array);
+        Ok(sound.then_some((Listed { meta: found.meta, entry: found.entry, span }, found.previous)))
     }
 
-    /// Checks the record at `at`, whose header should be `entry`.
-    fn record(&mut self, at: u64, entry: &[u8; RECORD_HEADER_BYTES], header: &Header) -> Result<(), Unread> {
+    /// Checks a record that follows one stamped `previous`.
+    fn record(&mut self, listed: &Listed, previous: Hlc) -> Result<(), Unread> {
         let segment = self.content.header;
-        let meta = &header.meta;
-        let (payload_len, block_bytes) = (meta.payload_len(), header.block_bytes);
-        let head_len = payload_at(payload_len, block_bytes);
+        let Listed { meta, entry, span } = listed;
+        let (payload_len, block_bytes) = (meta.payload_len(), segment.block_bytes);
+        let (at, head_len) = (span.start, span.data - span.start);
         let head = match self.whole(at, head_len as usize)? {
             Ok(bytes) => {
-                let (found, array) = bytes.split_at(RECORD_HEADER_BYTES);
-                let found: &[u8; RECORD_HEADER_BYTES] = found.try_into().expect("split there");
-                let sound = found[..record::CRC_AT] == entry[..record::CRC_AT]
-                    && record::checksum(segment.id, segment.tag, found, array) == record::word(found, record::CRC_AT);
-                Ok((array.to_vec(), sound))
+                let array = bytes[(span.place - at) as usize..].to_vec();
+                let crcs: Vec<u32> = array.as_chunks().0.iter().map(|crc| u32::from_le_bytes(*crc)).collect();
+                let sound = *bytes == entry::head(&segment, at, meta, previous, entry, &crcs);
+                Ok((array, sound))
             }
             Err(unread) => Err(unread),
         };

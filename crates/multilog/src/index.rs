@@ -27,7 +27,7 @@ mod touched;
 use std::mem::size_of;
 
 pub(crate) use archive::{Writer, Writers};
-pub(crate) use chunk::Record;
+pub(crate) use chunk::{Place, Record};
 pub(crate) use file::File;
 pub(crate) use imaged::Through;
 pub use imaged::{Crowded, Looked, Looking};
@@ -49,7 +49,7 @@ pub struct UserCut {
 
 /// Makes room for `additional` items and returns by how many bytes the memory of `vec` grew. Grows by an eighth rather
 /// than doubling: the index is most of a server's memory, and slack of a factor of two would be half of it.
-fn reserve_slim<T>(vec: &mut Vec<T>, additional: usize) -> usize {
+pub(crate) fn reserve_slim<T>(vec: &mut Vec<T>, additional: usize) -> usize {
     if vec.capacity() - vec.len() >= additional {
         return 0;
     }

@@ -22,6 +22,7 @@
 
 mod bury;
 mod check;
+mod entry;
 mod error;
 pub mod image;
 mod imaging;
@@ -36,13 +37,14 @@ mod varint;
 
 pub use bury::{Grave, Sealed};
 pub use check::{Checked, Content, Damage, DamageKind, SegmentBytes, Unread};
+pub use entry::RECORD_MARK_BYTES;
 pub use error::Error;
 pub use image::{ImageKey, ImagePlace, Images, MadeOf};
 pub use imaging::PlannedImage;
 pub use index::{Crowded, Looked, Looking, UserCut};
 pub use log::{ChainState, MultiLog, Settings, Stats, Tail};
 pub use plan::{Imaged, Piece, Source, Stored};
-pub use record::{RECORD_HEADER_BYTES, RecordKind, RecordMeta, block_crcs};
+pub use record::{RecordKind, RecordMeta, block_crcs};
 pub use recover::{Corruption, Cut, CutReason, Recovered, Report, SegmentKey, SegmentSource};
-pub use segment::{LogPosition, NewSegment, Placed, SEGMENT_HEADER_BYTES, Seal, Spot};
+pub use segment::{FIXED_HEADERS, FORMAT_VERSION, LogPosition, NewSegment, Placed, SEGMENT_HEADER_BYTES, Seal, Spot};
 pub use shelf::{ChainTip, Fetch, Merge, Shelf, ShelfBuilder, ShelfKey, ShelfSink, ShelfSource, check_shelf};

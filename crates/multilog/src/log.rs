@@ -6,10 +6,11 @@ use std::ops::RangeInclusive;
 use frieze_base::{ByteRange, ChainId, ChunkId, FastMap, InodeId, Rng, SegmentId, SessionId};
 use frieze_hlc::{Hlc, UserTime};
 
-use crate::index::{File, Touched, Writer, Writers};
+use crate::entry::{self, Entry, Span};
+use crate::index::{File, Place, Touched, Writer, Writers};
 use crate::plan::Planner;
-use crate::record::{self, Header, RECORD_HEADER_BYTES};
-use crate::segment::{self, Link, NewSegment, Segment, SegmentHeader, SegmentState};
+use crate::record;
+use crate::segment::{self, FORMAT_VERSION, Link, NewSegment, Segment, SegmentHeader, SegmentState};
 use crate::{LogPosition, Piece, Placed, RecordMeta, Seal, Shelf, Spot, UserCut};
 
 /// How a log is laid out.
@@ -22,11 +23,14 @@ pub struct Settings {
     pub block_bytes: u32,
     /// Drawn anew at each start, so that nobody can write bytes that would pass for a record of a coming segment.
     pub seed: u64,
+    /// Format version of the segments that are made: [`crate::FORMAT_VERSION`]. Only for tests of what older servers left is it
+    /// another, such as [`crate::FIXED_HEADERS`].
+    pub version: u8,
 }
 
 impl Default for Settings {
     fn default() -> Settings {
-        Settings { segment_bytes: 64 << 20, block_bytes: 16 << 10, seed: 0 }
+        Settings { segment_bytes: 64 << 20, block_bytes: 16 << 10, seed: 0, version: FORMAT_VERSION }
     }
 }
 
@@ -57,7 +61,7 @@ pub struct Stats {
     pub log_bytes: u64,
     /// Memory of the index and of footers not yet written, allocator overhead included.
     pub index_bytes: u64,
-    /// How much of that is for footers: at most 3 % of the segments that are not sealed.
+    /// How much of that is for footers not yet written, about 10 bytes a record of the segments that are not sealed.
     pub footer_bytes: u64,
     /// Segments in use.
     pub segments: u64,
@@ -136,56 +140,41 @@ impl MultiLog {
         }
     }
 
-    /// Finds room for a group of records with these payload lengths (0 for a punch), adjacent in one segment.
+    /// Finds room for a group of records, adjacent in one segment.
     ///
-    /// The next calls are [`MultiLog::encode`] and [`MultiLog::publish`] for each record in order, or
+    /// The next calls are [`MultiLog::encode`] for each record and [`MultiLog::publish`] for each in order, or
     /// [`MultiLog::abandon`].
     ///
     /// # Panics
     /// If the group placed before is neither published nor abandoned, or if no segment can hold the group.
-    pub fn place(&mut self, lens: &[u32]) -> Placed {
+    pub fn place(&mut self, metas: &[RecordMeta]) -> Placed {
         assert_eq!(self.outstanding, 0, "a group is placed while another is being written");
-        assert!(!lens.is_empty(), "a group has at least one record");
+        assert!(!metas.is_empty(), "a group has at least one record");
+        self.outstanding = metas.len();
         let open = self.segments.last().filter(|segment| segment.state == SegmentState::Open);
-        let roll = if open.is_some_and(|segment| segment.fits(lens)) { None } else { Some(self.roll()) };
-        let segment = self.segments.last().expect("there is a segment, or one was just made");
-        assert!(segment.fits(lens), "a group of {lens:?} bytes does not fit in a segment of {:?}", self.settings);
-        self.outstanding = lens.len();
-        let mut offset = segment.end;
-        let spots = lens.iter().map(|&len| {
-            let block_bytes = segment.header.block_bytes;
-            let end = offset + record::record_bytes(len, block_bytes);
-            let spot = Spot {
-                segment: segment.header.id,
-                offset,
-                data_offset: offset + record::payload_at(len, block_bytes),
-                end: LogPosition { segment: segment.header.id, offset: end },
-            };
-            offset = end;
-            spot
-        });
-        Placed { roll, spots: spots.collect() }
+        if let Some(spots) = open.and_then(|open| open.place(metas)) {
+            return Placed { roll: None, spots };
+        }
+        let roll = Some(self.roll());
+        let segment = self.segments.last().expect("one was just made");
+        let Some(spots) = segment.place(metas) else {
+            panic!("a group of {} records does not fit in a segment of {:?}: {metas:?}", metas.len(), self.settings);
+        };
+        Placed { roll, spots }
     }
 
-    /// The bytes that go before the payload: header and block checksums. `block_crcs` are those of
+    /// The bytes that go before the payload: head and block checksums. `block_crcs` are those of
     /// [`crate::block_crcs`], none for a punch.
     ///
     /// # Panics
     /// If the meta, the checksums and the spot do not belong together.
     pub fn encode(&self, meta: &RecordMeta, spot: &Spot, block_crcs: &[u32]) -> Vec<u8> {
         let segment = self.segments.last().expect("the spot's segment");
-        let SegmentHeader { id, tag, block_bytes, .. } = segment.header;
+        let SegmentHeader { id, block_bytes, .. } = segment.header;
         assert_eq!(spot.segment, id, "a spot in a segment that is not the open one");
         assert_eq!(block_crcs.len(), record::blocks(meta.payload_len(), block_bytes) as usize, "one checksum a block");
-        let len = (spot.data_offset - spot.offset) as usize;
-        assert_eq!(len, RECORD_HEADER_BYTES + 4 * block_crcs.len(), "the spot is for another length");
-        let mut bytes = Vec::with_capacity(len);
-        let mut header = Header::encode(meta, self.stamp_before(meta), &segment.header);
-        bytes.extend_from_slice(&header);
-        bytes.extend(block_crcs.iter().flat_map(|crc| crc.to_le_bytes()));
-        let crc = record::checksum(id, tag, &header, &bytes[RECORD_HEADER_BYTES..]);
-        header[record::CRC_AT..].copy_from_slice(&crc.to_le_bytes());
-        bytes[..RECORD_HEADER_BYTES].copy_from_slice(&header);
+        let bytes = entry::head(&segment.header, spot.offset, meta, self.stamp_before(meta), &spot.entry, block_crcs);
+        assert_eq!(bytes.len() as u64, spot.data_offset - spot.offset, "the spot is for another record");
         bytes
     }
 
@@ -208,9 +197,7 @@ impl MultiLog {
             panic!("the record with stamp {} of chunk {} cannot be published: {why}", meta.stamp, meta.chunk);
         }
         self.outstanding -= 1;
-        let segment = &self.segments.last().expect("just looked at").header;
-        let entry = Header::encode(meta, self.stamp_before(meta), segment);
-        self.admit(meta, &entry, spot.end.offset);
+        self.admit(meta, &spot.entry);
     }
 
     /// Gives back the room of the group placed last: writing it failed. If the whole group may have reached the file,
@@ -248,7 +235,7 @@ impl MultiLog {
     /// A footer of the open segment for the records that are durable by `durable`; `None` if the last one named them all.
     ///
     /// Until a footer vouches for a record, recovery must take damage to it for the torn end of the log. So a driver
-    /// writes one at a clean stop, after the last sync, and once in a while: it costs 112 bytes a record of the segment.
+    /// writes one at a clean stop, after the last sync, and once in a while: it costs about 10 bytes a record of the segment.
     pub fn checkpoint(&mut self, durable: LogPosition) -> Option<Seal> {
         let open = self.segments.last_mut().filter(|open| open.state == SegmentState::Open)?;
         if durable.segment != open.header.id {
@@ -425,12 +412,13 @@ impl MultiLog {
     }
 
     /// Takes in a record that is whole, as the next of the last segment.
-    pub(crate) fn admit(&mut self, meta: &RecordMeta, entry: &[u8; RECORD_HEADER_BYTES], end: u64) {
+    pub(crate) fn admit(&mut self, meta: &RecordMeta, entry: &Entry) {
         let slot = self.segments.len() - 1;
         let segment = &mut self.segments[slot];
-        let at = segment.end as u32;
-        self.log_bytes += end - segment.end;
-        segment.add(entry, end, meta.stamp);
+        let Span { start, place, end, .. } = segment.cursor.span(&segment.header, meta, entry);
+        let place = Place { slot: slot as u32, at: place as u32, head: (place - start) as u8 };
+        self.log_bytes += end - start;
+        segment.add(meta, entry);
         self.tip = segment.link();
         self.records += 1;
         self.touched.push(meta.chunk.inode, meta.stamp);
@@ -438,7 +426,7 @@ impl MultiLog {
         let (writer, inode) = (self.writers.number_of(Writer::of(meta)), meta.chunk.inode);
         let away = self.may_be_shelved(inode);
         let file = self.files.entry(inode).or_insert_with(|| if away { File::partial() } else { File::default() });
-        self.files_bytes += file.push(meta, slot as u32, at, writer) as u64;
+        self.files_bytes += file.push(meta, place, writer) as u64;
         let chain = self.chains.entry(meta.chain).or_default();
         *chain = ChainState { n: chain.n.max(meta.n), stamp: chain.stamp.max(meta.stamp) };
     }
@@ -451,6 +439,7 @@ impl MultiLog {
         let id = self.next_segment;
         self.next_segment = SegmentId(id.0 + 1);
         let header = SegmentHeader {
+            version: self.settings.version,
             id,
             tag: Rng::new(self.settings.seed ^ id.0.rotate_left(32)).next(),
             bytes: self.settings.segment_bytes,

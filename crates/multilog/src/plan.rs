@@ -5,7 +5,7 @@ use frieze_hlc::Hlc;
 
 use crate::image::{ImageKey, ImagePlace};
 use crate::index::Record;
-use crate::record::{RECORD_HEADER_BYTES, payload_at};
+use crate::record::blocks;
 use crate::segment::Segment;
 
 /// One part of a planned range.
@@ -114,10 +114,10 @@ impl<'a> Planner<'a> {
         let header = &self.segments[record.slot()].header;
         let source = Source::Data(Stored {
             segment: header.id,
-            data_offset: u64::from(record.at) + payload_at(record.len, header.block_bytes),
+            data_offset: u64::from(record.at) + 4 * u64::from(blocks(record.len, header.block_bytes)),
             record_len: record.len,
             skip: (start - u64::from(record.offset)) as u32,
-            crcs_offset: u64::from(record.at) + RECORD_HEADER_BYTES as u64,
+            crcs_offset: u64::from(record.at),
             block_bytes: header.block_bytes,
             stamp: record.stamp,
         });

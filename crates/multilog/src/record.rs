@@ -1,4 +1,5 @@
-//! The record as it lies in a segment: fixed header, array of block checksums, payload.
+//! The record: its fixed header, array of block checksums, payload. So it lies in segments of format version 1; in those of
+//! version 2 what is left of the header is told as differences ([`crate::entry`]), and its checksum is over what it says in full.
 //!
 //! | offset | bytes | field (little-endian) |
 //! |---|---|---|
@@ -30,13 +31,13 @@
 //! id and tag *and* it names the stamp of the record before it: bytes of an earlier use of the file, or of records that
 //! an earlier recovery cut off, fail one or the other, so a chance alignment cannot bring them back.
 
-use frieze_base::{ChainEpoch, ChainId, ChunkId, Crc, InodeId, SegmentId, Seq, SessionId};
+use frieze_base::{ChainEpoch, ChainId, ChunkId, InodeId, SegmentId, Seq, SessionId};
 use frieze_hlc::{Hlc, UserTime};
 
 use crate::segment::SegmentHeader;
 
 /// Length of the fixed header of a record in bytes.
-pub const RECORD_HEADER_BYTES: usize = 112;
+pub(crate) const RECORD_HEADER_BYTES: usize = 112;
 
 /// What a record does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -46,6 +47,16 @@ pub enum RecordKind {
     Write = 1,
     /// A range reads as zeros from now on; it carries no payload and extends nothing.
     Punch = 2,
+}
+
+impl RecordKind {
+    pub(crate) fn of(byte: u8) -> Option<RecordKind> {
+        match byte {
+            1 => Some(RecordKind::Write),
+            2 => Some(RecordKind::Punch),
+            _ => None,
+        }
+    }
 }
 
 /// Everything about a record but its bytes.
@@ -103,16 +114,6 @@ pub(crate) fn blocks(payload_len: u32, block_bytes: u32) -> u32 {
     payload_len.div_ceil(block_bytes)
 }
 
-/// Bytes from the start of a record to its payload.
-pub(crate) fn payload_at(payload_len: u32, block_bytes: u32) -> u64 {
-    RECORD_HEADER_BYTES as u64 + 4 * u64::from(blocks(payload_len, block_bytes))
-}
-
-/// Bytes of a whole record.
-pub(crate) fn record_bytes(payload_len: u32, block_bytes: u32) -> u64 {
-    payload_at(payload_len, block_bytes) + u64::from(payload_len)
-}
-
 /// A record's header as decoded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Header {
@@ -120,8 +121,6 @@ pub(crate) struct Header {
     /// Stamp of the record before it in the log.
     pub(crate) previous: Hlc,
     pub(crate) block_bytes: u32,
-    /// Checksum as stored; 0 in a footer, whose own checksum covers it.
-    pub(crate) crc: u32,
 }
 
 impl Header {
@@ -154,15 +153,10 @@ impl Header {
         bytes
     }
 
-    /// Reads the fields; `None` if they cannot be those of a record. The checksum is for [`checksum`] to verify.
+    /// Reads the fields; `None` if they cannot be those of a record. The checksum is for others to verify.
     pub(crate) fn decode(bytes: &[u8; RECORD_HEADER_BYTES]) -> Option<Header> {
-        let kind = match bytes[100] {
-            1 => RecordKind::Write,
-            2 => RecordKind::Punch,
-            _ => return None,
-        };
         let meta = RecordMeta {
-            kind,
+            kind: RecordKind::of(bytes[100])?,
             chain: ChainId(word(bytes, 28)),
             epoch: ChainEpoch(long(bytes, 32)),
             n: long(bytes, 40),
@@ -178,27 +172,16 @@ impl Header {
             part: bytes[102],
             parts: bytes[103],
         };
-        let header =
-            Header { previous: Hlc(long(bytes, 8)), block_bytes: word(bytes, 104), crc: word(bytes, 108), meta };
+        let header = Header { previous: Hlc(long(bytes, 8)), block_bytes: word(bytes, 104), meta };
         let meta = &header.meta;
         let sound = meta.part < meta.parts && meta.offset.checked_add(meta.len).is_some() && header.block_bytes > 0;
         sound.then_some(header)
     }
 }
 
-/// True if the bytes begin as a record of this segment does, whole or torn.
+/// True if the bytes begin as a record of this segment does that has a fixed header, whole or torn.
 pub(crate) fn begins_record(bytes: &[u8], segment: SegmentId) -> bool {
     bytes[..4] == MAGIC && word(bytes, 4) == segment.0 as u32
-}
-
-/// The checksum of a record's header and block array in a segment.
-pub(crate) fn checksum(segment: SegmentId, tag: u64, header: &[u8; RECORD_HEADER_BYTES], block_array: &[u8]) -> u32 {
-    let mut crc = Crc::default();
-    crc.update(&segment.0.to_le_bytes());
-    crc.update(&tag.to_le_bytes());
-    crc.update(&header[..CRC_AT]);
-    crc.update(block_array);
-    crc.value()
 }
 
 /// The little-endian `u32` at an offset.

@@ -24,10 +24,10 @@ use frieze_base::{Fault, Reason, SegmentId, crc32c};
 use frieze_hlc::Hlc;
 
 use crate::log::{MultiLog, Settings};
-use crate::record::{Header, RECORD_HEADER_BYTES, record_bytes};
-use crate::segment::{FORMAT_VERSION, NoHeader, Segment, SegmentState, TRAILER_BYTES};
+use crate::entry::{Entries, Entry};
+use crate::segment::{FORMAT_VERSION, NoHeader, Segment, SegmentState};
 use crate::{ChainTip, Error, LogPosition, RecordMeta, ShelfKey};
-use read::{Candidate, Found, Reader};
+use read::{Candidate, Next, Read, Reader};
 
 /// The driver's name of a segment file, such as the number in the file's name. Not the segment id: files are recycled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -80,9 +80,10 @@ pub struct Report {
     pub cut: Option<Cut>,
     /// End of the recovered log.
     pub end: LogPosition,
-    /// Where the next record goes, if a segment that is there has room for it. The driver wipes what is left of a header
-    /// there: torn once more, the same record sent again could make it whole.
-    pub next: Option<LogPosition>,
+    /// Where the last record ends, and how many bytes are free there, if the last segment takes more. The driver wipes what is
+    /// left of a head there, up to [`crate::RECORD_MARK_BYTES`]: torn once more, the same record sent again could make it
+    /// whole.
+    pub next: Option<(LogPosition, u64)>,
     /// Damage that is no torn tail: the rest of the log is there.
     pub corrupt: Vec<Corruption>,
     /// Which file holds which segment of the log.
@@ -311,26 +312,22 @@ impl Recovery<'_> {
     fn take_footer(&mut self, candidate: &Candidate) -> Result<bool, Error> {
         let Some(trailer) = candidate.trailer else { return Ok(false) };
         let id = candidate.header.id;
-        let len = trailer.records as usize * RECORD_HEADER_BYTES;
-        let offset = candidate.header.bytes - (len + TRAILER_BYTES) as u64;
+        let (len, offset) = (trailer.entries_bytes as usize, trailer.footer_at());
         let entries = self.reader.bytes(candidate.key, offset, len)?.to_vec();
-        let headers: Option<Vec<Header>> = entries.as_chunks().0.iter().map(Header::decode).collect();
-        let headers = match headers {
-            Some(headers) if entries.len() == len && crc32c(&entries) == trailer.entries_crc => headers,
-            _ => {
-                self.corrupt(
-                    candidate.key,
-                    Some(id),
-                    offset,
-                    "the segment's footer is damaged; its records are read instead".to_owned(),
-                );
-                self.report.corrupt.last_mut().expect("just noted").may_be_torn = true;
-                return Ok(false);
-            }
+        let whole = entries.len() == len && crc32c(&entries) == trailer.entries_crc;
+        let listed = Entries::new(&candidate.header, &entries).all(trailer.records).filter(|_| whole);
+        let Some(listed) = listed else {
+            self.corrupt(
+                candidate.key,
+                Some(id),
+                offset,
+                "the segment's footer is damaged; its records are read instead".to_owned(),
+            );
+            self.report.corrupt.last_mut().expect("just noted").may_be_torn = true;
+            return Ok(false);
         };
-        for (header, entry) in headers.iter().zip(entries.as_chunks().0) {
-            let end = self.segment().end + record_bytes(header.meta.payload_len(), header.block_bytes);
-            self.take(candidate.key, &header.meta, entry, end);
+        for listed in listed {
+            self.take(candidate.key, &listed.meta, &listed.entry);
         }
         self.segment().vouch_for_all();
         Ok(true)
@@ -385,50 +382,54 @@ impl Recovery<'_> {
     /// Reads the records of the last segment from where it ends. Returns why it stopped if that was not the clean end.
     fn scan(&mut self, candidate: &Candidate, mode: Mode) -> Result<Option<CutReason>, Error> {
         let Candidate { key, header: segment, .. } = *candidate;
-        let mut group: Vec<([u8; RECORD_HEADER_BYTES], RecordMeta, u64)> = Vec::new();
+        let mut group: Vec<Read> = Vec::new();
+        let mut cursor = self.segment().cursor.clone();
         let why = loop {
-            let (mut at, mut stamp) = (self.segment().end, self.segment().stamp);
-            if let Some((_, meta, end)) = group.last() {
-                (at, stamp) = (*end, meta.stamp);
-            }
-            if matches!(mode, Mode::Durable { end, .. } if end == at) && group.is_empty() {
+            if matches!(mode, Mode::Durable { end, .. } if end == cursor.at) && group.is_empty() {
                 return Ok(None);
             }
-            let (entry, meta, end) = match self.reader.record(key, &segment, at, stamp)? {
-                Found::End if group.is_empty() => break None,
-                Found::End => break Some(CutReason::IncompleteGroup),
-                Found::TornHeader => break Some(CutReason::TornHeader),
-                Found::TornPayload { .. } if mode == Mode::Tail => break Some(CutReason::TornPayload),
-                Found::TornPayload { entry, meta, end } => {
-                    let what = format!(
-                        "{} bytes of chunk {} at offset {} written at {} are damaged",
-                        meta.len, meta.chunk, meta.offset, meta.stamp
-                    );
-                    self.corrupt(key, Some(segment.id), at, what);
-                    (entry, meta, end)
-                }
-                Found::Record { entry, meta, end } => (entry, meta, end),
+            let (read, whole) = match self.reader.record(key, &segment, &cursor)? {
+                Next::End if group.is_empty() => break None,
+                Next::End => break Some(CutReason::IncompleteGroup),
+                Next::TornHead => break Some(CutReason::TornHeader),
+                Next::TornPayload(_) if mode == Mode::Tail => break Some(CutReason::TornPayload),
+                Next::TornPayload(read) => (read, false),
+                Next::Record(read) => (read, true),
             };
-            self.report.scanned_bytes += end - at;
-            let first = group.first().map_or(&meta, |(_, first, _)| first);
+            let Read { meta, entry, span } = &read;
+            if !whole {
+                let what = format!(
+                    "{} bytes of chunk {} at offset {} written at {} are damaged",
+                    meta.len, meta.chunk, meta.offset, meta.stamp
+                );
+                self.corrupt(key, Some(segment.id), span.start, what);
+            }
+            self.report.scanned_bytes += span.end - span.start;
+            cursor.pass(&segment, meta, entry);
+            let first = group.first().map_or(meta, |read| &read.meta);
             if usize::from(meta.part) != group.len() || (meta.parts, meta.stamp) != (first.parts, first.stamp) {
                 break Some(CutReason::IncompleteGroup);
             }
             let parts = usize::from(meta.parts);
-            group.push((entry, meta, end));
+            group.push(read);
             if group.len() < parts {
                 continue;
             }
-            if mode == Mode::Tail && group.iter().any(|(_, meta, _)| self.log.refuses(meta).is_some()) {
+            if mode == Mode::Tail && group.iter().any(|read| self.log.refuses(&read.meta).is_some()) {
                 break Some(CutReason::Contradiction);
             }
-            if mode == Mode::Tail && group.iter().any(|(_, meta, _)| meta.stamp > self.upto) {
+            if mode == Mode::Tail && group.iter().any(|read| read.meta.stamp > self.upto) {
                 break Some(CutReason::BeyondLimit);
             }
-            for (entry, meta, end) in group.drain(..) {
-                self.take(key, &meta, &entry, end);
+            for Read { meta, entry, .. } in group.drain(..) {
+                self.take(key, &meta, &entry);
             }
         };
+        let tip = self.segment().link();
+        if mode == Mode::Tail && self.candidates.values().any(|next| next.header.previous == tip) {
+            // A segment says that this one ended here: what lies behind are bytes of an earlier use, or of what was given up.
+            return Ok(None);
+        }
         if let Mode::Durable { end, stamp } = mode {
             let at = self.segment().end;
             self.lose(
@@ -446,16 +447,16 @@ impl Recovery<'_> {
     }
 
     /// Takes in a record of the last segment; one that contradicts those before it was durable and is left out.
-    fn take(&mut self, key: SegmentKey, meta: &RecordMeta, entry: &[u8; RECORD_HEADER_BYTES], end: u64) {
+    fn take(&mut self, key: SegmentKey, meta: &RecordMeta, entry: &Entry) {
         if let Some(why) = self.log.refuses(meta) {
             let segment = self.segment();
             let (id, at) = (segment.header.id, segment.end);
-            segment.add(entry, end, meta.stamp);
+            segment.add(meta, entry);
             self.log.tip = self.segment().link();
             self.lose(key, Some(id), at, format!("a record of chunk {} is left out: {why}", meta.chunk));
             return;
         }
-        self.log.admit(meta, entry, end);
+        self.log.admit(meta, entry);
         (self.on_recovered)(Recovered::Record(meta));
         self.report.records += 1;
     }
@@ -474,8 +475,15 @@ impl Recovery<'_> {
         self.report.free.extend(self.candidates.values().map(|candidate| candidate.key));
         self.report.free.sort_unstable();
         self.report.end = self.log.end();
-        let open = self.log.segments.last().filter(|last| last.state == SegmentState::Open && last.fits(&[1]));
-        self.report.next = open.map(|open| LogPosition { segment: open.header.id, offset: open.end });
+        let version = self.log.settings().version;
+        if let Some(open) = self.log.segments.last_mut().filter(|last| last.state == SegmentState::Open) {
+            let end = LogPosition { segment: open.header.id, offset: open.end };
+            self.report.next = open.footer_at().checked_sub(open.end).map(|free| (end, free));
+            if open.header.version != version {
+                // It gets its footer, and no more records: they would have to be told as they were.
+                open.state = SegmentState::Full;
+            }
+        }
         (self.log, self.report)
     }
 

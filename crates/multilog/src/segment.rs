@@ -6,7 +6,7 @@
 //! | offset | bytes | field |
 //! |---|---|---|
 //! | 0 | 4 | magic `FRZS` |
-//! | 4 | 1 | format version, 1 |
+//! | 4 | 1 | format version: 2, or 1 where records have fixed headers |
 //! | 5 | 3 | reserved, 0 |
 //! | 8 | 8 | segment id: rises with each use of a file |
 //! | 16 | 8 | tag: nobody who writes files can guess it |
@@ -18,25 +18,31 @@
 //! | 60 | 4 | CRC32C of bytes 0..60 |
 //!
 //! The footer is written once the segment is full *and durable*, or earlier as a checkpoint of the records that are
-//! durable by then: it vouches for those and for the segments before. It holds each record's header (112 bytes, checksum
-//! 0) in order, then the trailer, the segment's last 128 bytes. Room for it is kept free as records are placed.
+//! durable by then: it vouches for those and for the segments before. It holds each record's entry ([`crate::entry`]; in
+//! format version 1 its header of 112 bytes, checksum 0) in order, then the trailer, the segment's last 128 bytes. Room for
+//! it is kept free as records are placed.
 //!
 //! | offset | bytes | field |
 //! |---|---|---|
 //! | 0 | 64 | the segment's header again: a damaged one is replaced by it |
 //! | 64 | 4 | magic `FRZF` |
-//! | 68 | 4 | CRC32C of the record headers in the footer |
+//! | 68 | 4 | CRC32C of the entries in the footer |
 //! | 72 | 8 | end of the last record in the footer |
 //! | 80 | 8 | number of records in the footer |
 //! | 88 | 8 | stamp of the last record in the footer |
 //! | 96 | 1 | 1 if no record will follow those of the footer |
-//! | 97 | 27 | reserved, 0 |
+//! | 97 | 7 | reserved, 0 |
+//! | 104 | 8 | length of the entries; 0 in format version 1 |
+//! | 112 | 12 | reserved, 0 |
 //! | 124 | 4 | CRC32C of bytes 0..124 |
 
 use frieze_base::{SegmentId, crc32c};
 use frieze_hlc::Hlc;
 
-use crate::record::{Header, RECORD_HEADER_BYTES, long, record_bytes, word};
+use crate::RecordMeta;
+use crate::index::reserve_slim;
+use crate::entry::{Cursor, Entries, Entry, Span};
+use crate::record::{RECORD_HEADER_BYTES, long, word};
 
 /// Length of a segment's header in bytes; the first record follows it.
 pub const SEGMENT_HEADER_BYTES: usize = 64;
@@ -61,6 +67,15 @@ pub struct Spot {
     pub data_offset: u64,
     /// The log's end once this record is in.
     pub end: LogPosition,
+    /// What it will say in footers.
+    pub(crate) entry: Entry,
+}
+
+impl Spot {
+    pub(crate) fn new(header: &SegmentHeader, span: &Span, entry: Entry) -> Spot {
+        let end = LogPosition { segment: header.id, offset: span.end };
+        Spot { segment: header.id, offset: span.start, data_offset: span.data, end, entry }
+    }
 }
 
 /// A segment to be made before the records placed with it are written.
@@ -105,6 +120,7 @@ pub(crate) struct Link {
 /// A segment's header as decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SegmentHeader {
+    pub(crate) version: u8,
     pub(crate) id: SegmentId,
     pub(crate) tag: u64,
     pub(crate) bytes: u64,
@@ -127,7 +143,7 @@ impl SegmentHeader {
     pub(crate) fn encode(&self) -> [u8; SEGMENT_HEADER_BYTES] {
         let mut bytes = [0u8; SEGMENT_HEADER_BYTES];
         bytes[0..4].copy_from_slice(&HEADER_MAGIC);
-        bytes[4] = FORMAT_VERSION;
+        bytes[4] = self.version;
         bytes[8..16].copy_from_slice(&self.id.0.to_le_bytes());
         bytes[16..24].copy_from_slice(&self.tag.to_le_bytes());
         bytes[24..32].copy_from_slice(&self.bytes.to_le_bytes());
@@ -149,10 +165,11 @@ impl SegmentHeader {
             return Err(NoHeader::Unreadable);
         }
         let id = SegmentId(long(bytes, 8));
-        if bytes[4] != FORMAT_VERSION {
+        if !(FIXED_HEADERS..=FORMAT_VERSION).contains(&bytes[4]) {
             return Err(NoHeader::WrongVersion { segment: id, found: bytes[4] });
         }
         let header = SegmentHeader {
+            version: bytes[4],
             id,
             tag: long(bytes, 16),
             bytes: long(bytes, 24),
@@ -174,6 +191,7 @@ impl SegmentHeader {
 pub(crate) struct Trailer {
     pub(crate) header: SegmentHeader,
     pub(crate) entries_crc: u32,
+    pub(crate) entries_bytes: u64,
     pub(crate) end: u64,
     pub(crate) records: u64,
     pub(crate) stamp: Hlc,
@@ -191,6 +209,9 @@ impl Trailer {
         bytes[80..88].copy_from_slice(&self.records.to_le_bytes());
         bytes[88..96].copy_from_slice(&self.stamp.0.to_le_bytes());
         bytes[96] = u8::from(self.closed);
+        if self.header.version != FIXED_HEADERS {
+            bytes[104..112].copy_from_slice(&self.entries_bytes.to_le_bytes());
+        }
         let crc = crc32c(&bytes[..124]);
         bytes[124..128].copy_from_slice(&crc.to_le_bytes());
         bytes
@@ -202,17 +223,27 @@ impl Trailer {
             return None;
         }
         let header = SegmentHeader::decode(&bytes[..SEGMENT_HEADER_BYTES]).ok()?;
+        let records = long(bytes, 80);
+        let entries_bytes = match header.version {
+            FIXED_HEADERS => records.checked_mul(RECORD_HEADER_BYTES as u64)?,
+            _ => long(bytes, 104),
+        };
         let trailer = Trailer {
             header,
             entries_crc: word(bytes, 68),
+            entries_bytes,
             end: long(bytes, 72),
-            records: long(bytes, 80),
+            records,
             stamp: Hlc(long(bytes, 88)),
             closed: bytes[96] == 1,
         };
-        let footer_bytes =
-            trailer.records.checked_mul(RECORD_HEADER_BYTES as u64)?.checked_add(TRAILER_BYTES as u64)?;
+        let footer_bytes = entries_bytes.checked_add(TRAILER_BYTES as u64)?;
         (trailer.end.checked_add(footer_bytes)? <= header.bytes).then_some(trailer)
+    }
+
+    /// Where the footer begins.
+    pub(crate) fn footer_at(&self) -> u64 {
+        self.header.bytes - TRAILER_BYTES as u64 - self.entries_bytes
     }
 }
 
@@ -237,45 +268,74 @@ pub(crate) struct Segment {
     /// Stamp of the last published record of the log up to here.
     pub(crate) stamp: Hlc,
     pub(crate) records: u64,
-    /// The headers of its records as a footer holds them, until it is closed.
+    /// The entries of its records, until it is closed.
     pub(crate) entries: Vec<u8>,
+    /// How many bytes they take or took.
+    pub(crate) entries_bytes: u64,
+    /// Behind its last record, until it is closed.
+    pub(crate) cursor: Cursor,
     /// What the newest footer names.
     vouched: Vouched,
 }
 
-/// The records that a footer names: how many, where they end, and the stamp of the last.
-#[derive(Clone, Copy, Debug)]
+/// The records that a footer names: how many, the bytes of their entries, and the place behind the last.
+#[derive(Clone, Debug)]
 struct Vouched {
     records: u64,
-    end: u64,
-    stamp: Hlc,
+    entries_bytes: usize,
+    cursor: Cursor,
 }
 
 impl Segment {
     pub(crate) fn new(header: SegmentHeader) -> Segment {
-        let (records, end, stamp) = (0, SEGMENT_HEADER_BYTES as u64, header.previous.stamp);
-        let vouched = Vouched { records, end, stamp };
-        Segment { header, state: SegmentState::Open, end, stamp, records, entries: Vec::new(), vouched }
+        let cursor = Cursor::new(&header);
+        Segment {
+            header,
+            state: SegmentState::Open,
+            end: cursor.at,
+            stamp: cursor.stamp,
+            records: 0,
+            entries: Vec::new(),
+            entries_bytes: 0,
+            vouched: Vouched { records: 0, entries_bytes: 0, cursor: cursor.clone() },
+            cursor,
+        }
     }
 
-    /// True if records with these payloads fit behind the last one, with room left for their part of the footer.
-    pub(crate) fn fits(&self, lens: &[u32]) -> bool {
-        let new: u64 = lens.iter().map(|&len| record_bytes(len, self.header.block_bytes)).sum();
-        let records = self.records + lens.len() as u64;
-        self.end + new + records * RECORD_HEADER_BYTES as u64 + TRAILER_BYTES as u64 <= self.header.bytes
+    /// Where these records go behind the last one, with their entries; `None` if there is no room for them and for their
+    /// part of the footer.
+    pub(crate) fn place(&self, metas: &[RecordMeta]) -> Option<Vec<Spot>> {
+        let mut cursor = self.cursor.clone();
+        let mut entries_bytes = self.entries_bytes;
+        let mut spots = Vec::with_capacity(metas.len());
+        for meta in metas {
+            let entry = cursor.encode(&self.header, meta);
+            spots.push(Spot::new(&self.header, &cursor.span(&self.header, meta, &entry), entry));
+            entries_bytes += entry.bytes().len() as u64;
+            cursor.pass(&self.header, meta, &entry);
+        }
+        (cursor.at + entries_bytes + TRAILER_BYTES as u64 <= self.header.bytes).then_some(spots)
     }
 
     /// Takes in a record that is whole.
-    pub(crate) fn add(&mut self, entry: &[u8; RECORD_HEADER_BYTES], end: u64, stamp: Hlc) {
-        self.end = end;
-        self.stamp = stamp;
+    pub(crate) fn add(&mut self, meta: &RecordMeta, entry: &Entry) {
+        self.cursor.pass(&self.header, meta, entry);
+        self.end = self.cursor.at;
+        self.stamp = meta.stamp;
         self.records += 1;
-        self.entries.extend_from_slice(entry);
+        self.entries_bytes += entry.bytes().len() as u64;
+        reserve_slim(&mut self.entries, entry.bytes().len());
+        self.entries.extend_from_slice(entry.bytes());
     }
 
     /// How the next segment follows this one.
     pub(crate) fn link(&self) -> Link {
         Link { end: LogPosition { segment: self.header.id, offset: self.end }, stamp: self.stamp }
+    }
+
+    /// Where its footer begins once all records are in.
+    pub(crate) fn footer_at(&self) -> u64 {
+        self.header.bytes - TRAILER_BYTES as u64 - self.entries_bytes
     }
 
     /// Closes the segment and gives its footer.
@@ -294,34 +354,39 @@ impl Segment {
 
     /// The footer written last, or the one about to be, names all records.
     pub(crate) fn vouch_for_all(&mut self) {
-        self.vouched = Vouched { records: self.records, end: self.end, stamp: self.stamp };
+        let (records, entries_bytes) = (self.records, self.entries.len());
+        self.vouched = Vouched { records, entries_bytes, cursor: self.cursor.clone() };
     }
 
     /// A footer of the records that end by `durable`; `None` if the last footer has them all. Ends with a whole group.
     pub(crate) fn checkpoint(&mut self, durable: u64) -> Option<Seal> {
         let before = self.vouched.records;
-        let Vouched { mut records, mut end, .. } = self.vouched;
-        let new = self.entries.as_chunks().0[before as usize..].iter().map_while(Header::decode);
-        for Header { meta, block_bytes, .. } in new {
+        let Vouched { mut records, mut entries_bytes, .. } = self.vouched;
+        let mut new = Entries::from(&self.header, &self.entries[entries_bytes..], self.vouched.cursor.clone());
+        while let Some(listed) = new.next().filter(|listed| listed.span.end <= durable) {
             records += 1;
-            end += record_bytes(meta.payload_len(), block_bytes);
-            if end > durable {
-                break;
-            }
-            if meta.part + 1 == meta.parts {
-                self.vouched = Vouched { records, end, stamp: meta.stamp };
+            entries_bytes += listed.entry.bytes().len();
+            if listed.meta.part + 1 == listed.meta.parts {
+                self.vouched = Vouched { records, entries_bytes, cursor: new.cursor.clone() };
             }
         }
         (self.vouched.records > before).then(|| self.footer())
     }
 
     fn footer(&self) -> Seal {
-        let Vouched { records, end, stamp } = self.vouched;
-        let entries = &self.entries[..records as usize * RECORD_HEADER_BYTES];
-        let closed = self.state != SegmentState::Open;
-        let trailer = Trailer { header: self.header, entries_crc: crc32c(entries), end, records, stamp, closed };
+        let Vouched { records, entries_bytes, ref cursor } = self.vouched;
+        let entries = &self.entries[..entries_bytes];
+        let trailer = Trailer {
+            header: self.header,
+            entries_crc: crc32c(entries),
+            entries_bytes: entries_bytes as u64,
+            end: cursor.at,
+            records,
+            stamp: cursor.stamp,
+            closed: self.state != SegmentState::Open,
+        };
         let footer = [entries, &trailer.encode()].concat();
-        Seal { segment: self.header.id, offset: self.header.bytes - footer.len() as u64, footer }
+        Seal { segment: self.header.id, offset: trailer.footer_at(), footer }
     }
 }
 
@@ -333,7 +398,9 @@ pub(crate) const SEGMENT_BYTES_MAX: u64 = u32::MAX as u64;
 pub(crate) const SEGMENT_BYTES_MIN: u64 = 1024;
 /// Below it the checksums would outweigh the data.
 pub(crate) const BLOCK_BYTES_MIN: u32 = 512;
-/// The version of everything this crate stores.
-pub(crate) const FORMAT_VERSION: u8 = 1;
+/// The format version of the segments that are made.
+pub const FORMAT_VERSION: u8 = 2;
+/// The format version of segments whose records have fixed headers: they are read, and made only where the settings say so.
+pub const FIXED_HEADERS: u8 = 1;
 const HEADER_MAGIC: [u8; 4] = *b"FRZS";
 const TRAILER_MAGIC: [u8; 4] = *b"FRZF";

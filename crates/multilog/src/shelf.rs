@@ -19,7 +19,7 @@
 //! | offset | bytes | field of the head |
 //! |---|---|---|
 //! | 0 | 4 | magic `FRZI` |
-//! | 4 | 1 | format version, 1 |
+//! | 4 | 1 | format version: 2, or 1 where it was made by an older server |
 //! | 5 | 3 | reserved, 0 |
 //! | 8 | 8 | id of the first segment |
 //! | 16 | 8 | id of the last |
@@ -33,7 +33,7 @@
 //!
 //! A block holds whole files, sorted: inode (v), length of its pieces (v), the pieces; a piece is its length (v) and entries
 //! ([`piece`]). The contents: of each segment its header, end (8), stamp of its last record (8), number of its records (8),
-//! before them their count (v); of each block first inode (v, as difference), length (v), CRC32C (4), before them their count
+//! bytes of their entries in the footer (8; not in format version 1), before them their count (v); of each block first inode (v, as difference), length (v), CRC32C (4), before them their count
 //! (v) and the largest inode (v); sessions (count v) with the stamp of their newest record (v, v, by session); chains (count
 //! v) with their last record (chain, epoch, n, stamp, session, seq, each v); the index of time (length v); and what the driver
 //! gave to be kept (the rest).
@@ -53,11 +53,12 @@ use frieze_hlc::Hlc;
 pub use build::ShelfBuilder;
 pub use fetch::Fetch;
 pub(crate) use merge::read_contents;
+use piece::Form;
 pub use merge::{Merge, ShelfSink, ShelfSource, check_shelf};
 
 use crate::index::Touched;
-use crate::record::{long, word};
-use crate::segment::{SEGMENT_HEADER_BYTES, Segment, SegmentHeader};
+use crate::record::{RECORD_HEADER_BYTES, long, word};
+use crate::segment::{SEGMENT_HEADER_BYTES, Segment, SegmentHeader, TRAILER_BYTES};
 use crate::varint::{put, put_difference, take, take_bytes, take_difference, take_word};
 
 /// Which segments a shelf is about: its name.
@@ -96,6 +97,7 @@ pub struct ChainTip {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shelf {
     key: ShelfKey,
+    form: Form,
     segments: usize,
     records: u64,
     last_inode: InodeId,
@@ -146,12 +148,13 @@ pub(crate) struct Facts {
     pub(crate) end: u64,
     pub(crate) stamp: Hlc,
     pub(crate) records: u64,
+    pub(crate) entries_bytes: u64,
 }
 
 impl Facts {
     pub(crate) fn of(segment: &Segment) -> Facts {
-        let Segment { header, end, stamp, records, .. } = *segment;
-        Facts { header, end, stamp, records }
+        let Segment { header, end, stamp, records, entries_bytes, .. } = *segment;
+        Facts { header, end, stamp, records, entries_bytes }
     }
 }
 
@@ -170,6 +173,7 @@ pub(crate) struct Contents {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Head {
     key: ShelfKey,
+    form: Form,
     blocks_bytes: u64,
     pub(crate) contents_bytes: u64,
     records: u64,
@@ -181,7 +185,13 @@ impl Head {
     /// `None` if there is no sound head of this version in these bytes.
     pub(crate) fn decode(bytes: &[u8]) -> Option<Head> {
         let sound = bytes.len() == HEAD_BYTES && bytes[..4] == MAGIC && crc32c(&bytes[..124]) == word(bytes, 124);
-        (sound && bytes[4] == FORMAT_VERSION).then(|| Head {
+        let form = match bytes.get(4) {
+            Some(1) => Form::Fixed,
+            Some(2) => Form::Now,
+            _ => return None,
+        };
+        sound.then(|| Head {
+            form,
             key: ShelfKey { first: SegmentId(long(bytes, 8)), last: SegmentId(long(bytes, 16)) },
             blocks_bytes: long(bytes, 24),
             contents_bytes: long(bytes, 32),
@@ -221,12 +231,15 @@ pub(crate) fn open(head: &Head, bytes: &[u8]) -> Option<(Shelf, Contents)> {
     for _ in 0..take(rest)? {
         let header = SegmentHeader::decode(take_bytes(rest, SEGMENT_HEADER_BYTES)?).ok()?;
         let facts = take_bytes(rest, 24)?;
-        contents.facts.push(Facts {
-            header,
-            end: long(facts, 0),
-            stamp: Hlc(long(facts, 8)),
-            records: long(facts, 16),
-        });
+        let records = long(facts, 16);
+        let entries_bytes = match head.form {
+            Form::Fixed => records.checked_mul(RECORD_HEADER_BYTES as u64)?,
+            Form::Now => long(take_bytes(rest, 8)?, 0),
+        };
+        let (end, stamp) = (long(facts, 0), Hlc(long(facts, 8)));
+        // What lies behind the records is for the footer.
+        end.checked_add(entries_bytes)?.checked_add(TRAILER_BYTES as u64).filter(|upto| *upto <= header.bytes)?;
+        contents.facts.push(Facts { header, end, stamp, records, entries_bytes });
     }
     let (count, last_inode) = (take(rest)?, InodeId(take(rest)?));
     let (mut blocks, mut first, mut offset) = (Vec::new(), 0, HEAD_BYTES as u64);
@@ -255,6 +268,7 @@ pub(crate) fn open(head: &Head, bytes: &[u8]) -> Option<(Shelf, Contents)> {
     blocks.shrink_to_fit();
     let shelf = Shelf {
         key: head.key,
+        form: head.form,
         segments: contents.facts.len(),
         records: head.records,
         last_inode,
@@ -273,9 +287,9 @@ impl Contents {
     fn encode(&self, blocks: &[Block], last_inode: InodeId) -> Vec<u8> {
         let mut bytes = Vec::new();
         put(&mut bytes, self.facts.len() as u64);
-        for Facts { header, end, stamp, records } in &self.facts {
+        for Facts { header, end, stamp, records, entries_bytes } in &self.facts {
             bytes.extend_from_slice(&header.encode());
-            for value in [*end, stamp.0, *records] {
+            for value in [*end, stamp.0, *records, *entries_bytes] {
                 bytes.extend_from_slice(&value.to_le_bytes());
             }
         }
@@ -311,5 +325,5 @@ impl Contents {
 pub(crate) const HEAD_BYTES: usize = 128;
 /// A block is closed when it has so many bytes: one read of the device, and one search for a small file.
 const BLOCK_BYTES: usize = 16 << 10;
-const FORMAT_VERSION: u8 = 1;
+const FORMAT_VERSION: u8 = 2;
 const MAGIC: [u8; 4] = *b"FRZI";

@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use frieze_base::{Fault, InodeId, Reason, SegmentId, crc32c, crc32c_combine};
 use frieze_disk::{Disk, DiskFile};
-use frieze_multilog::{Grave, LogPosition, MultiLog, RECORD_HEADER_BYTES, RecordMeta, Seal, ShelfKey};
+use frieze_multilog::{Grave, LogPosition, MultiLog, RECORD_MARK_BYTES, RecordMeta, Seal, ShelfKey};
 
 use frieze_tier::Shares;
 
@@ -118,8 +118,7 @@ impl Device {
     ) -> Result<LogPosition, Fault> {
         self.served.fetch_add(1, Ordering::Relaxed);
         self.erase_refused()?;
-        let lens: Vec<u32> = metas.iter().map(|meta| meta.payload_len()).collect();
-        let placed = self.log.write().unwrap_or_else(PoisonError::into_inner).place(&lens);
+        let placed = self.log.write().unwrap_or_else(PoisonError::into_inner).place(metas);
         let written = self.write_group(&placed, metas, payloads, block_crcs);
         let mut log = self.log.write().unwrap_or_else(PoisonError::into_inner);
         match written {
@@ -440,9 +439,9 @@ pub(crate) fn block_checksums(payload: &[u8], block_bytes: usize) -> (Vec<u32>, 
     (crcs, whole)
 }
 
-/// Takes a record's header away, so that recovery ends before it.
+/// Takes the beginning of a record away, so that recovery ends before it.
 fn erase_header(file: &dyn DiskFile, offset: u64) -> Result<(), Fault> {
-    write_surely(file, offset, &[0; RECORD_HEADER_BYTES])
+    write_surely(file, offset, &[0; RECORD_MARK_BYTES])
 }
 
 /// Writes what undoes a write that has failed: a device that has just refused one may refuse more.

@@ -17,7 +17,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError, RwLockWriteGuard, TryLockError};
 
 use frieze_base::{Fault, InodeId, Reason, SegmentId};
 use frieze_hlc::Hlc;
-use frieze_multilog::{Grave, RECORD_HEADER_BYTES, Source};
+use frieze_multilog::{Grave, Source};
 use frieze_namespace::{Horizons, Inode, SharedState, shared_states};
 
 use crate::engine::Engine;
@@ -262,7 +262,7 @@ impl Engine {
             self.add_places(id, Some(*at), ranges, &mut live)?;
         }
         let graves: Vec<Grave> =
-            free.iter().filter(|grave| !live.contains(&(grave.segment, grave.start))).copied().collect();
+            free.iter().filter(|grave| !live.contains(&(grave.segment, grave.place))).copied().collect();
         let bytes = |graves: &[Grave]| graves.iter().map(|grave| u64::from(grave.bytes)).sum::<u64>();
         let held_bytes = bytes(&free) - bytes(&graves);
         let is_past = horizons.pins(id).is_empty() && !needs.contains_key(&id);
@@ -451,7 +451,7 @@ impl Look<'_> {
                 pieces.clear();
                 self.plan_own(layer, start, end, patch.map_or(Hlc::ZERO, |patch| patch.at), &mut pieces);
                 places.extend(pieces.iter().filter_map(|piece| match &piece.source {
-                    Source::Data(stored) => Some((stored.segment, stored.crcs_offset - RECORD_HEADER_BYTES as u64)),
+                    Source::Data(stored) => Some((stored.segment, stored.crcs_offset)),
                     Source::Hole | Source::Punched | Source::Image(_) => None,
                 }));
             }

@@ -112,6 +112,13 @@ pub struct Settings {
     /// Owner of the root directory when the data directory is made: the user who runs the server. Its mode is 0755,
     /// and 1777 when root runs it, so that everybody can begin.
     pub root_mode: Option<u32>,
+    /// Format version of the segments that are made. Not for operators: tests make directories of older servers with it.
+    #[serde(skip, default = "newest_segment_version")]
+    pub segment_version: u8,
+}
+
+fn newest_segment_version() -> u8 {
+    frieze_multilog::FORMAT_VERSION
 }
 
 impl Default for Settings {
@@ -143,6 +150,7 @@ impl Default for Settings {
             session_timeout: Duration::from_secs(60),
             max_clock_offset: Duration::from_millis(500),
             root_mode: None,
+            segment_version: newest_segment_version(),
         }
     }
 }

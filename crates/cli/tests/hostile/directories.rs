@@ -39,13 +39,13 @@ fn listing(directory: &Path) -> Vec<(String, u64)> {
     listing
 }
 
-/// A state file whose slots say another format version than 3.
+/// A state file whose slots say another format version than 4.
 fn of_version(whole: &[u8], version: u8) -> Vec<u8> {
     let mut other = whole.to_vec();
     let mut changed = 0;
     for slot in other.chunks_mut(SLOT).filter(|slot| slot.starts_with(b"FRZS")) {
         // The version is the first field of the record: tag 1, a small number.
-        assert_eq!(slot[20..22], [8, 3]);
+        assert_eq!(slot[20..22], [8, 4]);
         slot[21] = version;
         let len = u32::from_le_bytes(slot[4..8].try_into().unwrap()) as usize;
         let crc = crc32c(&[&slot[..16], &slot[20..20 + len]].concat());
@@ -56,9 +56,9 @@ fn of_version(whole: &[u8], version: u8) -> Vec<u8> {
     other
 }
 
-/// Version 2 is version 3 in which nothing was ever forgotten: it becomes 3 before anything is written, and can forget.
+/// Version 2 is a later one in which nothing was ever forgotten: it becomes 4 before anything is written, and can forget.
 #[test]
-fn a_directory_of_format_version_2_is_read_and_becomes_3() {
+fn a_directory_of_format_version_2_is_read_and_becomes_4() {
     let mut server = server("", "127.0.0.1:0");
     server.put("/f", vec![1; 100_000]);
     let old = server.now();
@@ -77,7 +77,7 @@ fn a_directory_of_format_version_2_is_read_and_becomes_3() {
     let after = fs::read(&path).unwrap();
     let newest = after.chunks(SLOT).filter(|slot| slot.starts_with(b"FRZS"));
     let newest = newest.max_by_key(|slot| u64::from_le_bytes(slot[8..16].try_into().unwrap())).unwrap();
-    assert_eq!(newest[20..22], [8, 3], "a server that reads 1 and 2 only is warned off");
+    assert_eq!(newest[20..22], [8, 4], "an older server is warned off");
     server.start_again();
     assert!(server.fails(1, &["cat", "/f", "--at", &old]).contains("forgot"));
     assert!(server.run(&["cat", "/f"]).bytes == vec![2; 100_000]);
@@ -90,8 +90,8 @@ fn a_directory_of_another_format_version_is_refused_with_both_versions() {
     assert_eq!(server.end(Signal::SIGTERM), Some(0));
     let path = server.data().join("state");
     let whole = fs::read(&path).unwrap();
-    fs::write(&path, of_version(&whole, 4)).unwrap();
-    check_refused(&server, &["format version 4", "this server reads 1 to 3"]);
+    fs::write(&path, of_version(&whole, 5)).unwrap();
+    check_refused(&server, &["format version 5", "this server reads 1 to 4"]);
     fs::write(&path, &whole).unwrap();
     server.start_again();
     check_well(&mut server);

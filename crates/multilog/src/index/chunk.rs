@@ -12,13 +12,25 @@ use super::{push_slim, reserve_slim};
 use crate::RecordKind;
 use crate::plan::{Imaged, Planner};
 
+/// Where a record lies on the device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Place {
+    /// Which segment, counted from the oldest.
+    pub(crate) slot: u32,
+    /// Offset of the block checksums in it.
+    pub(crate) at: u32,
+    /// Bytes from the start of the record to there.
+    pub(crate) head: u8,
+}
+
 /// Where and when: the part of a record that reads need.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Record {
     pub(crate) stamp: Hlc,
-    /// Which segment, counted from the oldest; in the top bits whether the record is a punch, and whether it is buried.
+    /// Which segment, counted from the oldest; above it the bytes of its head; in the top bits whether the record is a punch,
+    /// and whether it is buried.
     tagged_slot: u32,
-    /// Offset of the header in the segment.
+    /// Offset of the block checksums in the segment.
     pub(crate) at: u32,
     /// First byte in the chunk.
     pub(crate) offset: u32,
@@ -26,13 +38,25 @@ pub(crate) struct Record {
 }
 
 impl Record {
-    pub(crate) fn new(kind: RecordKind, stamp: Hlc, slot: u32, at: u32, offset: u32, len: u32) -> Record {
-        assert!(slot < BURIED, "more segments than a record can name");
-        Record { stamp, tagged_slot: if kind == RecordKind::Punch { slot | PUNCH } else { slot }, at, offset, len }
+    pub(crate) fn new(kind: RecordKind, stamp: Hlc, place: Place, offset: u32, len: u32) -> Record {
+        let Place { slot, at, head } = place;
+        assert!(slot < SLOTS_MAX, "more segments than a record can name");
+        assert!(head <= HEAD_MAX, "a head of {head} bytes");
+        let punch = if kind == RecordKind::Punch { PUNCH } else { 0 };
+        Record { stamp, tagged_slot: slot | u32::from(head) << SLOT_BITS | punch, at, offset, len }
     }
 
     pub(crate) fn slot(&self) -> usize {
-        (self.tagged_slot & !(PUNCH | BURIED)) as usize
+        (self.tagged_slot % SLOTS_MAX) as usize
+    }
+
+    /// Bytes from the start of the record to its block checksums.
+    pub(crate) fn head(&self) -> u8 {
+        (self.tagged_slot >> SLOT_BITS) as u8 & HEAD_MAX
+    }
+
+    pub(crate) fn place(&self) -> Place {
+        Place { slot: self.slot() as u32, at: self.at, head: self.head() }
     }
 
     /// True if no read needs its bytes any more: they may be gone.
@@ -299,3 +323,7 @@ fn pages_of(range: ByteRange) -> impl Iterator<Item = (u32, u16, u16)> {
 
 const PUNCH: u32 = 1 << 31;
 const BURIED: u32 = 1 << 30;
+/// Eight million segments, of 64 MiB half a pebibyte.
+const SLOT_BITS: u32 = 23;
+const SLOTS_MAX: u32 = 1 << SLOT_BITS;
+const HEAD_MAX: u8 = 127;

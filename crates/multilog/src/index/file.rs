@@ -9,7 +9,7 @@ use frieze_base::{ByteRange, ChunkId, InodeId};
 use frieze_hlc::{Hlc, UserTime};
 
 use super::archive::{Archived, Writer, Writers};
-use super::chunk::{Chunk, Record, Versions};
+use super::chunk::{Chunk, Place, Record, Versions};
 use super::imaged::Through;
 use super::{UserCut, heap_bytes, push_slim, reserve_slim};
 use crate::RecordMeta;
@@ -96,24 +96,24 @@ impl File {
         now.wrapping_sub(used).saturating_add(if again { 0 } else { bonus })
     }
 
-    /// The records in segments from position `slot` on, by stamp, each with the position of its segment and its place there.
-    pub(crate) fn records_from(&self, id: InodeId, slot: u32, writers: &Writers) -> Vec<(RecordMeta, u32, u32)> {
+    /// The records in segments from position `slot` on, by stamp, each with its place.
+    pub(crate) fn records_from(&self, id: InodeId, slot: u32, writers: &Writers) -> Vec<(RecordMeta, Place)> {
         let mut found = Vec::new();
         for (index, chunk) in &self.chunks {
             let chunk_id = ChunkId { inode: id, index: *index };
             let young = chunk.versions_from(slot as usize);
-            found.extend(young.map(|(record, archived)| {
-                (whole(chunk_id, record, archived, writers), record.slot() as u32, record.at)
-            }));
+            found.extend(
+                young.map(|(record, archived)| (whole(chunk_id, record, archived, writers), record.place())),
+            );
         }
         // The order of the log: by segment and place.
-        found.sort_by_key(|(_, slot, at)| (*slot, *at));
+        found.sort_by_key(|(_, place)| *place);
         found
     }
 
     /// Takes in the next record and returns by how much the memory grew.
-    pub(crate) fn push(&mut self, meta: &RecordMeta, slot: u32, at: u32, writer: u32) -> usize {
-        let record = Record::new(meta.kind, meta.stamp, slot, at, meta.offset, meta.len);
+    pub(crate) fn push(&mut self, meta: &RecordMeta, place: Place, writer: u32) -> usize {
+        let record = Record::new(meta.kind, meta.stamp, place, meta.offset, meta.len);
         let archived = Archived {
             writer,
             n: meta.n,
@@ -124,7 +124,7 @@ impl File {
             parts: meta.parts,
         };
         if self.chunks.is_empty() {
-            self.oldest_slot = slot;
+            self.oldest_slot = place.slot;
         }
         self.is_gone = false;
         let mut grown = 0;

@@ -33,6 +33,7 @@ const RUN: usize = 16;
 mod tests {
     use super::*;
     use crate::RecordKind;
+    use crate::index::Place;
 
     #[test]
     fn an_instant_counts_every_stamp_up_to_and_with_it() {
@@ -42,7 +43,7 @@ mod tests {
             // Pairs of equal stamps.
             let stamp = Hlc(number / 2 * 10 + 10);
             stamps.push(records.len(), stamp);
-            records.push(Record::new(RecordKind::Write, stamp, 0, 0, 0, 1));
+            records.push(Record::new(RecordKind::Write, stamp, Place { slot: 0, at: 0, head: 0 }, 0, 1));
             for at in [0, 9, 10, 11, 640, 645, number * 5, number * 5 + 10] {
                 let expect = records.iter().filter(|record| record.stamp.0 <= at).count();
                 assert_eq!(stamps.count_upto(Hlc(at), &records), expect, "{} stamps up to {at}", number + 1);

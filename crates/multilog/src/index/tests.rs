@@ -31,8 +31,9 @@ fn touched_max(records: u64, len: u64) -> usize {
     let mut rng = Rng::new(11);
     let mut log = MultiLog::new(Settings::default());
     for stamp in 1..=records {
-        let placed = log.place(&[len as u32]);
-        log.publish(&write(stamp, rng.below((1 << 20) - len) as u32, len as u32), &placed.spots[0]);
+        let record = write(stamp, rng.below((1 << 20) - len) as u32, len as u32);
+        let placed = log.place(std::slice::from_ref(&record));
+        log.publish(&record, &placed.spots[0]);
     }
     let (mut most, mut out) = (0, Vec::new());
     for _ in 0..2000 {

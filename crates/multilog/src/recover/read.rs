@@ -1,10 +1,10 @@
 //! Reading segments and single records, whatever the bytes are.
 
 use frieze_base::{Fault, crc32c};
-use frieze_hlc::Hlc;
 
 use super::{SegmentKey, SegmentSource};
-use crate::record::{self, Header, RECORD_HEADER_BYTES, RecordMeta, begins_record, payload_at, record_bytes};
+use crate::RecordMeta;
+use crate::entry::{Cursor, Entry, Head, RECORD_HEAD_BYTES_MAX, Span};
 use crate::segment::{NoHeader, SEGMENT_HEADER_BYTES, SegmentHeader, TRAILER_BYTES, Trailer};
 use crate::shelf::{Contents, read_contents};
 use crate::{Error, Shelf, ShelfKey, ShelfSource};
@@ -24,15 +24,23 @@ pub(super) struct Candidate {
 
 /// What is at a place where a record may be.
 #[derive(Debug)]
-pub(super) enum Found {
+pub(super) enum Next {
     /// No record was begun here.
     End,
-    /// A record was begun here and its header or block array is not whole.
-    TornHeader,
-    /// The header is that of the next record, the payload is not whole.
-    TornPayload { entry: [u8; RECORD_HEADER_BYTES], meta: RecordMeta, end: u64 },
+    /// A record was begun here and its head or block array is not whole.
+    TornHead,
+    /// The head is that of the next record, the payload is not whole.
+    TornPayload(Read),
     /// The next record.
-    Record { entry: [u8; RECORD_HEADER_BYTES], meta: RecordMeta, end: u64 },
+    Record(Read),
+}
+
+/// A record as read.
+#[derive(Debug)]
+pub(super) struct Read {
+    pub(super) meta: RecordMeta,
+    pub(super) entry: Entry,
+    pub(super) span: Span,
 }
 
 /// Reads through a window, so that small records do not cost a call each.
@@ -103,48 +111,37 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// The record at `at` of a segment, if it is the one that follows a record stamped `before`.
-    pub(super) fn record(
-        &mut self,
-        key: SegmentKey,
-        segment: &SegmentHeader,
-        at: u64,
-        before: Hlc,
-    ) -> Result<Found, Error> {
-        let Some(&entry) = self.bytes(key, at, RECORD_HEADER_BYTES)?.first_chunk::<RECORD_HEADER_BYTES>() else {
-            return Ok(Found::End);
+    /// The record behind `cursor`, if it is the one that follows what was before it.
+    pub(super) fn record(&mut self, key: SegmentKey, segment: &SegmentHeader, cursor: &Cursor) -> Result<Next, Error> {
+        let found = match cursor.read(segment, self.bytes(key, cursor.at, RECORD_HEAD_BYTES_MAX)?) {
+            Head::Nothing => return Ok(Next::End),
+            Head::Torn => return Ok(Next::TornHead),
+            Head::Found(found) => found,
         };
-        if !begins_record(&entry, segment.id) {
-            return Ok(Found::End);
+        let span = cursor.span(segment, &found.meta, &found.entry);
+        if span.end > segment.bytes {
+            return Ok(Next::TornHead);
         }
-        let Some(Header { meta, previous, block_bytes, crc }) = Header::decode(&entry) else {
-            return Ok(Found::TornHeader);
+        let whole = self.bytes(key, cursor.at, (span.end - span.start) as usize)?;
+        let Some((head, payload)) = whole.split_at_checked((span.data - span.start) as usize) else {
+            return Ok(Next::TornHead);
         };
-        let end = at + record_bytes(meta.payload_len(), block_bytes);
-        if block_bytes != segment.block_bytes || end > segment.bytes {
-            return Ok(Found::TornHeader);
+        let array = &head[(span.place - span.start) as usize..];
+        if !found.is_sound(segment, array) {
+            return Ok(Next::TornHead);
         }
-        let whole = self.bytes(key, at, (end - at) as usize)?;
-        let payload_from = payload_at(meta.payload_len(), block_bytes) as usize;
-        let Some((head, payload)) = whole.split_at_checked(payload_from) else { return Ok(Found::TornHeader) };
-        let array = &head[RECORD_HEADER_BYTES..];
-        if record::checksum(segment.id, segment.tag, &entry, array) != crc {
-            return Ok(Found::TornHeader);
-        }
-        if previous != before {
+        if found.previous != cursor.stamp {
             // A sound record that followed another one: cut off by an earlier recovery.
-            return Ok(Found::End);
+            return Ok(Next::End);
         }
-        let sound = payload.len() == meta.payload_len() as usize
-            && payload.chunks(block_bytes as usize).map(crc32c).eq(array
+        let sound = payload.len() == found.meta.payload_len() as usize
+            && payload.chunks(segment.block_bytes as usize).map(crc32c).eq(array
                 .as_chunks()
                 .0
                 .iter()
                 .map(|crc| u32::from_le_bytes(*crc)));
-        // A footer keeps headers without their checksum.
-        let mut entry = entry;
-        entry[record::CRC_AT..].fill(0);
-        Ok(if sound { Found::Record { entry, meta, end } } else { Found::TornPayload { entry, meta, end } })
+        let read = Read { meta: found.meta, entry: found.entry, span };
+        Ok(if sound { Next::Record(read) } else { Next::TornPayload(read) })
     }
 
     /// A read that leaves the window alone: looking at every file's ends should not read a window of each.

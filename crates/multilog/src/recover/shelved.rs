@@ -37,11 +37,12 @@ impl Recovery<'_> {
                 self.report.free_shelves.push((key, Some("it does not fit the segments")));
                 continue;
             }
-            for Facts { header, end, stamp, records } in &contents.facts {
+            for Facts { header, end, stamp, records, entries_bytes } in &contents.facts {
                 let candidate = self.candidates.remove(&header.id).expect("it fits the segments");
                 self.open(&candidate);
                 let segment = self.segment();
                 (segment.end, segment.stamp, segment.records) = (*end, *stamp, *records);
+                segment.entries_bytes = *entries_bytes;
                 segment.close();
                 self.log.tip = self.segment().link();
             }

@@ -4,11 +4,10 @@ use std::collections::BTreeMap;
 
 use frieze_base::{Fault, InodeId, crc32c};
 
-use super::piece::{self, Placed};
+use super::piece::{self, Form, Placed};
 use super::{BLOCK_BYTES, Block, ChainTip, Contents, Facts, HEAD_BYTES, Head, Shelf, ShelfKey, ShelfSink};
 use crate::RecordMeta;
-use crate::record::{Header, RECORD_HEADER_BYTES, record_bytes};
-use crate::segment::SEGMENT_HEADER_BYTES;
+use crate::entry::{Entries, Listed};
 use crate::varint::put;
 
 /// Collects the records of some segments for a shelf.
@@ -21,17 +20,11 @@ pub struct ShelfBuilder {
 impl ShelfBuilder {
     /// Takes in the next segment by the entries of its footer, which were checked. False if they are none.
     pub(crate) fn add(&mut self, facts: &Facts, entries: &[u8]) -> bool {
-        let before = self.records.len();
-        let mut at = SEGMENT_HEADER_BYTES as u64;
-        for entry in entries.as_chunks::<RECORD_HEADER_BYTES>().0 {
-            let Some(Header { meta, block_bytes, .. }) = Header::decode(entry) else {
-                self.records.truncate(before);
-                return false;
-            };
-            let end = at + record_bytes(meta.payload_len(), block_bytes);
-            self.contents.log_bytes += end - at;
-            self.records.push(Placed { meta, segment: facts.header.id, at: at as u32 });
-            at = end;
+        let Some(listed) = Entries::new(&facts.header, entries).all(facts.records) else { return false };
+        for Listed { meta, span, .. } in listed {
+            self.contents.log_bytes += span.end - span.start;
+            let head = (span.place - span.start) as u8;
+            self.records.push(Placed { meta, segment: facts.header.id, at: span.place as u32, head });
         }
         self.contents.facts.push(*facts);
         true
@@ -136,6 +129,7 @@ impl<'a> Writer<'a> {
         let bytes = contents.encode(&self.blocks, self.last_inode);
         let of = |facts: Option<&Facts>| facts.expect("a shelf has segments").header.id;
         let head = Head {
+            form: Form::Now,
             key: ShelfKey { first: of(contents.facts.first()), last: of(contents.facts.last()) },
             blocks_bytes: self.offset - HEAD_BYTES as u64,
             contents_bytes: bytes.len() as u64,
@@ -148,6 +142,7 @@ impl<'a> Writer<'a> {
         self.blocks.shrink_to_fit();
         Ok(Shelf {
             key: head.key,
+            form: Form::Now,
             segments: contents.facts.len(),
             records: head.records,
             last_inode: self.last_inode,

@@ -3,10 +3,10 @@
 use frieze_base::{FastMap, InodeId, SegmentId, crc32c};
 
 use super::merge::{file_at, pieces_of};
-use super::piece::{self, Placed};
+use super::piece::{self, Form, Placed};
 use super::{Block, Contents, Facts, Shelf, ShelfBuilder, ShelfKey};
 use crate::Error;
-use crate::index::{File, Writer};
+use crate::index::{File, Place, Writer};
 use crate::log::MultiLog;
 use crate::segment::SegmentState;
 
@@ -29,13 +29,14 @@ pub struct Fetch {
 #[derive(Debug)]
 struct Read {
     shelf: ShelfKey,
+    form: Form,
     block: Block,
 }
 
 impl Fetch {
     /// The next bytes it needs: of which shelf, from where, how many. `None` if it has all.
     pub fn next_read(&self) -> Option<(ShelfKey, u64, usize)> {
-        let Read { shelf, block } = self.reads.get(self.taken)?;
+        let Read { shelf, block, .. } = self.reads.get(self.taken)?;
         Some((*shelf, block.offset, block.len as usize))
     }
 
@@ -47,7 +48,7 @@ impl Fetch {
     /// # Panics
     /// If nothing was asked for.
     pub fn take(&mut self, bytes: &[u8]) -> Result<(), Error> {
-        let Read { shelf, block } = &self.reads[self.taken];
+        let Read { shelf, form, block } = &self.reads[self.taken];
         let damaged = || Error::DamagedShelf { shelf: *shelf };
         if bytes.len() != block.len as usize || crc32c(bytes) != block.crc {
             return Err(damaged());
@@ -63,7 +64,7 @@ impl Fetch {
                 let mut pieces = Vec::new();
                 pieces_of(&bytes[range], &mut pieces).ok_or_else(damaged)?;
                 for piece in pieces {
-                    piece::decode(inode, piece, &mut self.records).ok_or_else(damaged)?;
+                    piece::decode(inode, piece, *form, &mut self.records).ok_or_else(damaged)?;
                 }
             }
             break;
@@ -81,7 +82,8 @@ impl Fetch {
         for (record, &(slot, writer)) in self.records.iter().zip(&self.numbers) {
             // The log left it out too.
             if self.file.refuses(&record.meta).is_none() {
-                self.file.push(&record.meta, slot, record.at, writer);
+                let place = Place { slot, at: record.at, head: record.head };
+                self.file.push(&record.meta, place, writer);
             }
         }
         self.records = Vec::new();
@@ -101,7 +103,7 @@ impl MultiLog {
     pub fn fetch(&self, inode: InodeId) -> Fetch {
         let reads = self.shelves.iter().filter_map(|shelf| {
             let at = shelf.blocks.partition_point(|block| block.first <= inode).checked_sub(1)?;
-            (inode <= shelf.last_inode).then(|| Read { shelf: shelf.key, block: shelf.blocks[at] })
+            (inode <= shelf.last_inode).then(|| Read { shelf: shelf.key, form: shelf.form, block: shelf.blocks[at] })
         });
         let (reads, shelved) = (reads.collect(), self.shelved);
         let (records, numbers, file) = (Vec::new(), Vec::new(), File::default());
@@ -139,11 +141,11 @@ impl MultiLog {
         }
         let mut file = fetch.file;
         if let Some(young) = self.take_file(fetch.inode) {
-            for (meta, slot, at) in young.records_from(fetch.inode, self.shelved as u32, &self.writers) {
+            for (meta, place) in young.records_from(fetch.inode, self.shelved as u32, &self.writers) {
                 // As all of it together would have said when it was recovered.
                 if file.refuses(&meta).is_none() {
                     let writer = self.writers.number_of(Writer::of(&meta));
-                    file.push(&meta, slot, at, writer);
+                    file.push(&meta, place, writer);
                 }
             }
         }
@@ -194,9 +196,9 @@ impl MultiLog {
                 continue;
             }
             let mut part = File::partial();
-            for (meta, slot, at) in young {
+            for (meta, place) in young {
                 let writer = self.writers.number_of(Writer::of(&meta));
-                part.push(&meta, slot, at, writer);
+                part.push(&meta, place, writer);
             }
             self.files_bytes += part.heap_bytes();
             self.files.insert(inode, part);

@@ -1,13 +1,15 @@
 //! Records of one file in few bytes: each as what differs from the one before.
 //!
 //! An entry: flags (below); then as differences to the last entry n, seq, stamp, the offset (to where the last one ended)
-//! and the place of its header in the segment; then, if their flags say so, session, uid and epoch; version; user time;
+//! and the place of its block checksums in the segment, and one byte: how many from the start of the record to there (in
+//! format version 1 of a shelf the place of its header, and no such byte: there they are 112 behind it); then, if their flags say so, session, uid and epoch; version; user time;
 //! part and parts; chunk index and chain; segment; length. A piece begins from an entry of zeros.
 
 use frieze_base::{ChainEpoch, ChainId, ChunkId, InodeId, SegmentId, Seq, SessionId};
 use frieze_hlc::{Hlc, UserTime};
 
-use crate::varint::{put, put_difference, take, take_difference};
+use crate::record::RECORD_HEADER_BYTES;
+use crate::varint::{put, put_difference, take, take_bytes, take_difference};
 use crate::{RecordKind, RecordMeta};
 
 /// A record, and where it lies.
@@ -15,8 +17,19 @@ use crate::{RecordKind, RecordMeta};
 pub(crate) struct Placed {
     pub(crate) meta: RecordMeta,
     pub(crate) segment: SegmentId,
-    /// Offset of its header in the segment.
+    /// Offset of its block checksums in the segment.
     pub(crate) at: u32,
+    /// Bytes from its start to there.
+    pub(crate) head: u8,
+}
+
+/// How the pieces of a shelf are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// Of records with fixed headers, by the places of those.
+    Fixed,
+    /// As they are made now.
+    Now,
 }
 
 /// What the first entry of a piece differs from.
@@ -38,7 +51,7 @@ fn nothing(inode: InodeId) -> Placed {
         part: 0,
         parts: 1,
     };
-    Placed { meta, segment: SegmentId(0), at: 0 }
+    Placed { meta, segment: SegmentId(0), at: 0, head: 0 }
 }
 
 /// Appends a piece: records of one file in the order of the log.
@@ -64,6 +77,7 @@ pub(crate) fn encode<'a>(records: impl Iterator<Item = &'a Placed>, bytes: &mut 
         put_difference(bytes, before.stamp.0, meta.stamp.0);
         put_difference(bytes, end_of(before), meta.offset.into());
         put_difference(bytes, last.at.into(), record.at.into());
+        bytes.push(record.head);
         if flags & WRITER != 0 {
             put(bytes, meta.session.0);
             put(bytes, meta.uid.into());
@@ -94,7 +108,7 @@ pub(crate) fn encode<'a>(records: impl Iterator<Item = &'a Placed>, bytes: &mut 
 }
 
 /// Reads a piece; `None` if the bytes are none.
-pub(crate) fn decode(inode: InodeId, mut bytes: &[u8], records: &mut Vec<Placed>) -> Option<()> {
+pub(crate) fn decode(inode: InodeId, mut bytes: &[u8], form: Form, records: &mut Vec<Placed>) -> Option<()> {
     let mut last = nothing(inode);
     let mut user_time = 0;
     let bytes = &mut bytes;
@@ -107,6 +121,10 @@ pub(crate) fn decode(inode: InodeId, mut bytes: &[u8], records: &mut Vec<Placed>
         meta.stamp = Hlc(take_difference(bytes, before.stamp.0)?);
         meta.offset = u32::try_from(take_difference(bytes, end_of(before))?).ok()?;
         let at = u32::try_from(take_difference(bytes, last.at.into())?).ok()?;
+        let head = match form {
+            Form::Fixed => 0,
+            Form::Now => take_bytes(bytes, 1)?[0],
+        };
         if flags & WRITER != 0 {
             meta.session = SessionId(take(bytes)?);
             meta.uid = u32::try_from(take(bytes)?).ok()?;
@@ -140,8 +158,13 @@ pub(crate) fn decode(inode: InodeId, mut bytes: &[u8], records: &mut Vec<Placed>
             meta.len = u32::try_from(take(bytes)?).ok()?;
         }
         let sound = meta.part < meta.parts && meta.offset.checked_add(meta.len).is_some();
-        last = Placed { meta: sound.then_some(meta)?, segment, at };
-        records.push(last.clone());
+        last = Placed { meta: sound.then_some(meta)?, segment, at, head };
+        let mut found = last.clone();
+        if form == Form::Fixed {
+            found.at = at.checked_add(RECORD_HEADER_BYTES as u32)?;
+            found.head = RECORD_HEADER_BYTES as u8;
+        }
+        records.push(found);
     }
     Some(())
 }
@@ -188,19 +211,19 @@ mod tests {
                     (odd(1 << 32) as u32, odd(1 << 31) as u32, odd(1 << 31) as u32);
                 meta.part = odd(8) as u8;
                 meta.parts = meta.part + 1 + odd(3) as u8;
-                (record.segment, record.at) = (SegmentId(odd(u64::MAX)), odd(1 << 32) as u32);
+                (record.segment, record.at, record.head) = (SegmentId(odd(u64::MAX)), odd(1 << 32) as u32, odd(128) as u8);
                 record
             })
             .collect();
         let mut bytes = Vec::new();
         encode(records.iter(), &mut bytes);
         let mut read = Vec::new();
-        assert_eq!(decode(inode, &bytes, &mut read), Some(()));
+        assert_eq!(decode(inode, &bytes, Form::Now, &mut read), Some(()));
         assert_eq!(read, records);
         // Cut anywhere it is shorter or refused, and never reads beyond.
         for len in 0..bytes.len().min(3000) {
             read.clear();
-            let whole = decode(inode, &bytes[..len], &mut read);
+            let whole = decode(inode, &bytes[..len], Form::Now, &mut read);
             assert!(whole.is_none() || read[..] == records[..read.len()]);
         }
     }
@@ -222,6 +245,6 @@ mod tests {
             .collect();
         let mut bytes = Vec::new();
         encode(records.iter(), &mut bytes);
-        assert!(bytes.len() < 17 * records.len(), "{} bytes a record", bytes.len() / records.len());
+        assert!(bytes.len() < 18 * records.len(), "{} bytes a record", bytes.len() / records.len());
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use frieze_base::{ByteRange, ChunkId, InodeId, Rng, SegmentId};
 use frieze_hlc::Hlc;
-use frieze_multilog::{RECORD_HEADER_BYTES, RecordKind, Source};
+use frieze_multilog::{RecordKind, Source};
 
 use crate::support::{Device, settings, with_payload, write_of};
 
@@ -39,7 +39,7 @@ fn bury(device: &mut Device, horizon: Hlc, masks: [Hlc; 2], thin: bool) -> usize
         let mut pieces = Vec::new();
         device.log.plan(CHUNK, ByteRange::new(0, BYTES), at, after, &mut pieces);
         live.extend(pieces.iter().filter_map(|piece| match &piece.source {
-            Source::Data(stored) => Some((stored.segment, stored.crcs_offset - RECORD_HEADER_BYTES as u64)),
+            Source::Data(stored) => Some((stored.segment, stored.crcs_offset)),
             _ => None,
         }));
     }

@@ -2,17 +2,17 @@
 
 use std::collections::BTreeMap;
 
-use frieze_base::{Fault, Reason, SegmentId};
+use frieze_base::{Fault, InodeId, Reason, SegmentId};
+use frieze_hlc::Hlc;
 use frieze_multilog::{
-    Damage, DamageKind, LogPosition, RECORD_HEADER_BYTES, SEGMENT_HEADER_BYTES, SegmentBytes, Unread,
+    Damage, DamageKind, FIXED_HEADERS, FORMAT_VERSION, Grave, LogPosition, SEGMENT_HEADER_BYTES, SegmentBytes,
+    Settings, Unread,
 };
 
 use crate::support::{BLOCK_BYTES, Device, settings, with_payload, write_of};
 
 const SEGMENT: SegmentId = SegmentId(1);
 const LEN: u32 = 5 * BLOCK_BYTES - 100;
-/// A record's header and the checksums of its five blocks.
-const HEAD: u64 = RECORD_HEADER_BYTES as u64 + 20;
 const FIRST: u64 = SEGMENT_HEADER_BYTES as u64;
 
 /// The bytes of a file, of which some cannot be read.
@@ -35,8 +35,12 @@ impl SegmentBytes for Bytes<'_> {
 
 /// Six records of five blocks, each of a file of its own; sealed or still open.
 fn device(sealed: bool) -> Device {
-    let mut device = Device::new(settings(64 << 10));
-    for n in 1..=6 {
+    device_of(6, sealed, FORMAT_VERSION)
+}
+
+fn device_of(records: u64, sealed: bool, version: u8) -> Device {
+    let mut device = Device::new(Settings { version, ..settings(64 << 10) });
+    for n in 1..=records {
         device.write(&[with_payload(write_of(n, 0, n * 10, 7, LEN))]);
     }
     if sealed {
@@ -59,15 +63,25 @@ fn check(device: &Device) -> Vec<Damage> {
     check_with(device, &BTreeMap::new(), 0..0).0
 }
 
-/// Where the `n`-th record of [`device`] begins, from 1.
-fn record_at(n: u64) -> u64 {
-    FIRST + (n - 1) * (HEAD + u64::from(LEN))
+/// Where the `n`-th record of [`device`] lies, from 1.
+fn lies(device: &Device, n: u64) -> Grave {
+    device.log.graves(InodeId(n), Hlc::MAX, &Default::default())[0]
+}
+
+/// Where it begins.
+fn record_at(device: &Device, n: u64) -> u64 {
+    lies(device, n).start
+}
+
+/// Where its payload begins, behind its head and the checksums of five blocks.
+fn payload_at(device: &Device, n: u64) -> u64 {
+    lies(device, n).place + 20
 }
 
 #[test]
 fn a_sound_segment_has_no_damage_open_or_sealed() {
-    for sealed in [false, true] {
-        let device = device(sealed);
+    for (sealed, version) in [(false, FORMAT_VERSION), (true, FORMAT_VERSION), (false, FIXED_HEADERS), (true, FIXED_HEADERS)] {
+        let device = device_of(6, sealed, version);
         assert_eq!(check_with(&device, &BTreeMap::new(), 0..0), (vec![], 6), "sealed: {sealed}");
         assert_eq!(device.log.content(SEGMENT).unwrap().is_sealed(), sealed);
         let (restarted, ..) = device.restarted();
@@ -77,19 +91,20 @@ fn a_sound_segment_has_no_damage_open_or_sealed() {
 
 #[test]
 fn every_flipped_byte_of_what_is_stored_is_found_where_it_is() {
-    for sealed in [false, true] {
-        let mut device = device(sealed);
+    for (sealed, version) in [(false, FORMAT_VERSION), (true, FORMAT_VERSION), (false, FIXED_HEADERS), (true, FIXED_HEADERS)] {
+        let mut device = device_of(6, sealed, version);
         let content = device.log.content(SEGMENT).unwrap();
         let bytes = content.bytes();
-        let footer_at = bytes - 128 - 6 * RECORD_HEADER_BYTES as u64;
+        let footer_at = device.log.sealed(SEGMENT).map_or(bytes, |sealed| sealed.footer_at);
+        let heads: Vec<Grave> = (1..=6).map(|n| lies(&device, n)).collect();
         let stored = (0..content.end()).chain(if sealed { footer_at..bytes } else { 0..0 });
-        for at in stored.step_by(11) {
+        for at in stored.step_by(7) {
             device.files.of(SEGMENT)[at as usize] ^= 0x20;
             let found = check(&device);
             device.files.of(SEGMENT)[at as usize] ^= 0x20;
             let here = found.iter().filter(|damage| damage.at <= at && at < damage.at + damage.len).count();
             // A block whose checksum was hit cannot be read either.
-            let crc_hit = found[0].kind == DamageKind::Header && at >= found[0].at + RECORD_HEADER_BYTES as u64;
+            let crc_hit = heads.iter().any(|head| (head.place..head.place + 20).contains(&at));
             let expect = (1 + usize::from(crc_hit), 1);
             assert_eq!((found.len(), here), expect, "byte {at}, sealed: {sealed}: {found:?}");
         }
@@ -99,7 +114,7 @@ fn every_flipped_byte_of_what_is_stored_is_found_where_it_is() {
 #[test]
 fn damaged_bytes_are_named_by_record_and_block_and_neighbours_are_one() {
     let mut device = device(true);
-    let payload = record_at(3) + HEAD;
+    let payload = payload_at(&device, 3);
     for block in [1, 2, 4] {
         let at = payload + block * u64::from(BLOCK_BYTES) + 3;
         device.files.of(SEGMENT)[at as usize] ^= 1;
@@ -115,30 +130,36 @@ fn damaged_bytes_are_named_by_record_and_block_and_neighbours_are_one() {
 
 #[test]
 fn without_its_footer_a_segment_is_checked_all_the_same_and_what_is_lost_is_told() {
-    let mut device = device(true);
-    let bytes = device.log.content(SEGMENT).unwrap().bytes();
-    // The footer, the header of record 2, and a byte of record 4.
-    device.files.of(SEGMENT)[bytes as usize - 60] ^= 1;
-    device.files.of(SEGMENT)[record_at(2) as usize + 50] ^= 1;
-    device.files.of(SEGMENT)[(record_at(4) + HEAD) as usize] ^= 1;
-    let (found, records) = check_with(&device, &BTreeMap::new(), 0..0);
-    let told: Vec<_> = found.iter().map(|damage| (damage.kind, damage.at, damage.len)).collect();
-    assert_eq!(
-        told,
-        [
-            (DamageKind::Footer, bytes - 128, 128),
-            (DamageKind::Records, record_at(2), record_at(3) - record_at(2)),
-            (DamageKind::Data, record_at(4) + HEAD, 512),
-        ]
-    );
-    assert_eq!(records, 5);
+    // Behind a head that is damaged, records can be told from the next one that is told alone: at most 16 KiB further.
+    for (version, next) in [(FORMAT_VERSION, 8), (FIXED_HEADERS, 3)] {
+        let mut device = device_of(20, true, version);
+        let bytes = device.log.content(SEGMENT).unwrap().bytes();
+        let [second, next_at, tenth] = [2, next, 10].map(|n| record_at(&device, n));
+        let payload = payload_at(&device, 10);
+        assert!(next_at - second <= (16 << 10) && tenth > next_at);
+        // The footer, the head of record 2, and a byte of record 10.
+        device.files.of(SEGMENT)[bytes as usize - 60] ^= 1;
+        device.files.of(SEGMENT)[second as usize + 7] ^= 1;
+        device.files.of(SEGMENT)[payload as usize] ^= 1;
+        let (found, records) = check_with(&device, &BTreeMap::new(), 0..0);
+        let told: Vec<_> = found.iter().map(|damage| (damage.kind, damage.at, damage.len)).collect();
+        assert_eq!(
+            told,
+            [
+                (DamageKind::Footer, bytes - 128, 128),
+                (DamageKind::Records, second, next_at - second),
+                (DamageKind::Data, payload, 512),
+            ]
+        );
+        assert_eq!(records, 20 - (next - 2));
+    }
 }
 
 #[test]
 fn what_was_given_back_is_not_missed() {
     for footer in [true, false] {
         let mut device = device(true);
-        let (from, upto) = (record_at(2), record_at(4));
+        let (from, upto) = (record_at(&device, 2), record_at(&device, 4));
         device.files.of(SEGMENT)[from as usize..upto as usize].fill(0);
         let buried = BTreeMap::from([(from, upto)]);
         if !footer {
@@ -146,7 +167,10 @@ fn what_was_given_back_is_not_missed() {
             device.files.of(SEGMENT)[bytes as usize - 60] ^= 1;
         }
         let (found, records) = check_with(&device, &buried, 0..0);
-        assert_eq!((found.len(), records), (usize::from(!footer), 4), "{found:?}");
+        // Without the footer, nothing says what those behind them are told by.
+        let kinds: Vec<DamageKind> = found.iter().map(|damage| damage.kind).collect();
+        let expect = if footer { (vec![], 4) } else { (vec![DamageKind::Footer, DamageKind::Records], 1) };
+        assert_eq!((kinds, records), expect, "{found:?}");
         assert!(!check(&device).is_empty(), "it is missed where nobody gave it back");
     }
 }
@@ -154,23 +178,26 @@ fn what_was_given_back_is_not_missed() {
 #[test]
 fn what_the_device_cannot_read_is_damage_and_the_rest_is_checked() {
     let device = device(true);
-    let at = record_at(2) + HEAD + 600;
+    let at = payload_at(&device, 2) + 600;
     let (found, records) = check_with(&device, &BTreeMap::new(), at..at + 10);
     assert_eq!((found.len(), records), (1, 6));
     assert_eq!((found[0].kind, found[0].skip, found[0].len), (DamageKind::Data, 512, 512));
     assert_eq!(found[0].unread.as_ref().unwrap().message, "the device says no");
-    let (found, _) = check_with(&device, &BTreeMap::new(), record_at(5)..record_at(5) + 1);
+    let (found, _) = check_with(&device, &BTreeMap::new(), record_at(&device, 5)..record_at(&device, 5) + 1);
     let kinds: Vec<_> = found.iter().map(|damage| (damage.kind, damage.len)).collect();
-    assert_eq!(kinds, [(DamageKind::Header, HEAD), (DamageKind::Data, u64::from(LEN))]);
+    assert_eq!(kinds, [
+        (DamageKind::Header, payload_at(&device, 5) - record_at(&device, 5)),
+        (DamageKind::Data, u64::from(LEN))
+    ]);
 }
 
 #[test]
 fn a_file_that_was_cut_is_damaged_from_there_on() {
     let mut device = device(false);
-    let file = device.files.of(SEGMENT);
-    file.truncate(record_at(6) as usize + 10);
+    let (at, payload) = (record_at(&device, 6), payload_at(&device, 6));
+    device.files.of(SEGMENT).truncate(at as usize + 10);
     let kinds: Vec<_> = check(&device).iter().map(|damage| (damage.kind, damage.at)).collect();
-    assert_eq!(kinds, [(DamageKind::Header, record_at(6)), (DamageKind::Data, record_at(6) + HEAD)]);
+    assert_eq!(kinds, [(DamageKind::Header, at), (DamageKind::Data, payload)]);
 }
 
 #[test]

@@ -288,7 +288,7 @@ fn images_of_what_is_buried_are_named_and_made_without_it() {
             device.log.plan(chunk, ByteRange::new(0, 200_000), at, Hlc::ZERO, &mut pieces);
         }
         let places = pieces.iter().filter_map(|piece| match &piece.source {
-            Source::Data(stored) => Some((stored.segment, stored.crcs_offset - 112)),
+            Source::Data(stored) => Some((stored.segment, stored.crcs_offset)),
             _ => None,
         });
         places.collect()
@@ -305,7 +305,7 @@ fn images_of_what_is_buried_are_named_and_made_without_it() {
         log.plan(key.chunk, page, key.stamp, Hlc::ZERO, &mut pieces);
         pieces.iter().any(|piece| match &piece.source {
             Source::Data(stored) => {
-                graves.iter().any(|grave| (grave.segment, grave.start) == (stored.segment, stored.crcs_offset - 112))
+                graves.iter().any(|grave| (grave.segment, grave.place) == (stored.segment, stored.crcs_offset))
             }
             _ => false,
         })
@@ -322,7 +322,7 @@ fn images_of_what_is_buried_are_named_and_made_without_it() {
             match &piece.source {
                 Source::Data(stored) => graves
                     .iter()
-                    .all(|grave| (grave.segment, grave.start) != (stored.segment, stored.crcs_offset - 112)),
+                    .all(|grave| (grave.segment, grave.place) != (stored.segment, stored.crcs_offset)),
                 _ => true,
             }
         }));

@@ -13,7 +13,7 @@ use frieze_multilog::{
 pub(crate) const BLOCK_BYTES: u32 = 512;
 
 pub(crate) fn settings(segment_bytes: u64) -> Settings {
-    Settings { segment_bytes, block_bytes: BLOCK_BYTES, seed: 0x5eed }
+    Settings { segment_bytes, block_bytes: BLOCK_BYTES, seed: 0x5eed, ..Settings::default() }
 }
 
 /// The files of a device.
@@ -92,8 +92,8 @@ impl Device {
 
     /// Writes a group up to, but without, its publication; returns where its records went.
     pub(crate) fn store(&mut self, group: &[(RecordMeta, Vec<u8>)]) -> frieze_multilog::Placed {
-        let lens: Vec<u32> = group.iter().map(|(meta, _)| meta.payload_len()).collect();
-        let placed = self.log.place(&lens);
+        let metas: Vec<RecordMeta> = group.iter().map(|(meta, _)| meta.clone()).collect();
+        let placed = self.log.place(&metas);
         if let Some(new) = &placed.roll {
             self.files.make(new.id, new.bytes, &mut self.free);
             self.files.put(new.id, 0, &new.header);

@@ -8,7 +8,7 @@ use frieze_base::{Fault, Reason, SegmentId};
 use frieze_disk::{Disk, DiskFile};
 use frieze_hlc::Hlc;
 use frieze_multilog::{
-    Corruption, CutReason, LogPosition, MultiLog, RECORD_HEADER_BYTES, Report, SegmentKey, SegmentSource, ShelfKey,
+    Corruption, CutReason, LogPosition, MultiLog, RECORD_MARK_BYTES, Report, SegmentKey, SegmentSource, ShelfKey,
 };
 
 use super::images::{ImageBudget, ImageStore};
@@ -134,10 +134,10 @@ impl Device {
             let file = source.files.remove(key).expect("recovery names only files it was shown");
             files.insert(*segment, file);
         }
-        if let Some(next) = report.next
+        if let Some((next, free)) = report.next
             && let Some(file) = files.get(&next.segment)
         {
-            wipe(&**file, next.offset, RECORD_HEADER_BYTES)?;
+            wipe(&**file, next.offset, free.min(RECORD_MARK_BYTES as u64) as usize)?;
         }
         let mut shelves = std::mem::take(&mut source.shelves);
         for (key, why) in &report.free_shelves {
@@ -246,8 +246,8 @@ pub(crate) fn not_whole(serve_damaged: bool, log: &str, loss: &str) -> Result<St
     ))
 }
 
-/// Makes durable that nothing stands here. A header that a loss of power has torn could else be made whole by the next
-/// one: the same record, sent again to the same place, has the same bytes but for its stamp.
+/// Makes durable that nothing stands here. A head that a loss of power has torn could else be made whole by the next
+/// one: the same record, sent again to the same place, has the same bytes but for its stamp and its checksum, which goes.
 pub(super) fn wipe(file: &dyn DiskFile, offset: u64, len: usize) -> Result<(), Fault> {
     let mut left = vec![0u8; len];
     file.read_at(offset, &mut left)?;

@@ -123,7 +123,7 @@ impl History {
         self.stamps[self.rng.below(self.stamps.len() as u64) as usize]
     }
 
-    fn call(&mut self, served: &mut Served) {
+    pub(crate) fn call(&mut self, served: &mut Served) {
         served.open_session();
         if self.sessions.last() != Some(&served.session.0) {
             self.sessions.push(served.session.0);

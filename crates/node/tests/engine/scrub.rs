@@ -200,7 +200,7 @@ fn damage_of_the_log_itself_is_named_and_harms_no_reader() {
     assert_eq!(name, FIRST_SEGMENT);
     let checks = [
         (8u64, FindingKind::SegmentHeader),
-        (payload - 100, FindingKind::Header),
+        (payload - 20, FindingKind::Header),
         ((8 << 20) - 1, FindingKind::Footer),
     ];
     for (at, kind) in checks {
@@ -411,7 +411,7 @@ fn a_scrub_reads_the_index_on_disk_and_makes_anew_what_is_damaged_of_it() {
         machine.disk.list().unwrap().into_iter().filter(|name| name.starts_with("shelf-")).collect();
     machine.disk.flip_bit(&names[0], 300, 2).unwrap();
     let len = machine.disk.open(FIRST_SEGMENT).unwrap().len().unwrap();
-    machine.disk.flip_bit(FIRST_SEGMENT, len - 200, 1).unwrap();
+    machine.disk.flip_bit(FIRST_SEGMENT, len - 130, 1).unwrap();
     let reply = served.scrub();
     let mut kinds: Vec<FindingKind> = reply.findings.iter().map(Finding::kind).collect();
     kinds.sort_unstable();

@@ -41,9 +41,14 @@ fn version_said(disk: &SimDisk) -> u8 {
     slots.max_by_key(|slot| u64::from_le_bytes(slot[8..16].try_into().unwrap())).unwrap()[21]
 }
 
-/// Makes of a directory in which nothing was forgotten what a server of an older version would have left: footers that do not
-/// say whether they are the last, no shelves, no list of findings; before version 2 neither names by inode nor an index of time.
+/// Makes of a directory in which nothing was forgotten, with segments as older servers made them, what a server of an older
+/// version would have left: before version 3 footers that do not say whether they are the last, no shelves, no list of findings;
+/// before version 2 neither names by inode nor an index of time.
 fn age(machine: &Machine, version: u8) {
+    if version >= 3 {
+        say_version(&machine.disk, version);
+        return;
+    }
     let disk = &machine.disk;
     for name in names(disk, "seg-") {
         let (file, bytes) = bytes_of(disk, &name);
@@ -73,25 +78,41 @@ fn age(machine: &Machine, version: u8) {
 }
 
 #[test]
-fn directories_of_versions_1_and_2_are_read_become_3_and_answer_as_before() {
-    for version in [1, 2] {
+fn directories_of_versions_1_to_3_are_read_become_4_and_answer_as_before() {
+    for version in [1, 2, 3] {
         for seed in 1..=3 {
-            let (machine, mut served, mut history) =
-                History::live(seed, |settings| settings.shelve_segments = 1, false);
+            let older = |settings: &mut Settings| {
+                settings.shelve_segments = 1;
+                settings.segment_version = frieze_multilog::FIXED_HEADERS;
+            };
+            let (mut machine, mut served, mut history) = History::live(seed, older, false);
             let instants = some(&mut history);
-            let before = answers(&mut served, &instants);
+            let before_all = answers(&mut served, &instants);
             served.engine.stop().unwrap();
             drop(served);
             age(&machine, version);
+            machine.settings.segment_version = frieze_multilog::FORMAT_VERSION;
             for start in 0..2 {
                 let mut served = machine.serve();
                 assert_eq!(served.engine.check_up().found(), 0, "version {version}, seed {seed}");
-                check_same(&answers(&mut served, &instants), &before, &format!("version {version}, start {start}"));
-                assert_eq!(version_said(&machine.disk), 3, "an older server is warned off");
+                check_same(&answers(&mut served, &instants), &before_all, &format!("version {version}, start {start}"));
+                assert_eq!(version_said(&machine.disk), 4, "an older server is warned off");
             }
-            // What version 3 is for works on what was there before.
+            // It goes on, and what version 3 is for works on what was there before.
             let mut served = machine.serve();
             let before = *instants.last().unwrap();
+            for _ in 0..100 {
+                history.call(&mut served);
+            }
+            // Logs and how much there is of history go on.
+            let goes_on = |question: &str| {
+                ["Usage", "Snapshots", "Log", "Story", "Deleted"].iter().any(|name| question.starts_with(name))
+            };
+            let of_then = |told: &[(String, String)]| -> Vec<(String, String)> {
+                told.iter().filter(|(question, _)| !goes_on(question)).cloned().collect()
+            };
+            let (found, expect) = (of_then(&answers(&mut served, &instants)), of_then(&before_all));
+            check_same(&found, &expect, &format!("version {version}, written to"));
             served.forget("/", before);
             assert_eq!(served.at("/a/x", instants[0]).unwrap_err().reason, Reason::HistoryExpired);
             assert_eq!(served.engine.check_up().found(), 0, "version {version}, seed {seed}");
@@ -119,19 +140,20 @@ fn newer_versions_of_anything_are_refused_with_both_versions_and_what_to_do() {
     let before = answers(&mut served, &instants);
     served.engine.stop().unwrap();
     drop(served);
+    say_version(&machine.disk, 5);
+    check_refused(&machine, &["format version 5", "reads 1 to 4", "use the version of frieze that made it"]);
     say_version(&machine.disk, 4);
-    check_refused(&machine, &["format version 4", "reads 1 to 3", "use the version of frieze that made it"]);
-    say_version(&machine.disk, 3);
     // Of each log one header, with its checksum.
-    for prefix in ["seg-", "meta-"] {
+    for (prefix, version) in [("seg-", 2), ("meta-", 1)] {
         let name = names(&machine.disk, prefix).remove(0);
         let (file, whole) = bytes_of(&machine.disk, &name);
         let mut header = whole[..64].to_vec();
-        header[4] = 2;
+        header[4] = version + 1;
         let crc = crc32c(&header[..60]);
         header[60..].copy_from_slice(&crc.to_le_bytes());
         file.write_at(0, &[&header]).unwrap();
-        check_refused(&machine, &["format version 2", "frieze reads 1", "use the version that wrote it"]);
+        let words = [format!("format version {}", version + 1), format!("frieze reads {version}")];
+        check_refused(&machine, &[&words[0], &words[1], "use the version that wrote it"]);
         file.write_at(0, &[&whole[..64]]).unwrap();
     }
     // A shelf says nothing that the footers do not: one of another version is made anew.
