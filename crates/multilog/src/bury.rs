@@ -54,7 +54,7 @@ impl MultiLog {
     /// A pass over the file's records in memory.
     pub fn graves(&self, inode: InodeId, upto: Hlc, live: &BTreeSet<(SegmentId, u64)>) -> Vec<Grave> {
         let Some(file) = self.file(inode) else { return Vec::new() };
-        let dead = file.kept_upto(upto).map(|record| self.grave_of(record));
+        let dead = file.kept_upto(upto).map(|record| self.grave_of(&record));
         dead.filter(|grave| !live.contains(&(grave.segment, grave.place))).collect()
     }
 

@@ -288,7 +288,7 @@ impl Check<'_> {
             let found = head.as_deref().ok().and_then(|bytes| {
                 let next = behind.as_ref().filter(|cursor| cursor.at == at).map(|cursor| cursor.read(&header, bytes));
                 match next {
-                    Some(Head::Found(found)) => Some(found),
+                    Some(Head::Found(found)) => Some(*found),
                     _ => entry::read_alone(&header, at, bytes),
                 }
             });

@@ -109,7 +109,7 @@ pub(crate) enum Head {
     /// One was, and its head is not whole.
     Torn,
     /// A head; its checksum is for [`Found::is_sound`] to verify.
-    Found(Found),
+    Found(Box<Found>),
 }
 
 /// A head as read.
@@ -277,13 +277,14 @@ impl Cursor {
             let found = self.decode(header, bytes).and_then(|(meta, previous, entry)| {
                 Some(Found { meta, previous: previous?, entry, crc: word(bytes, record::CRC_AT) })
             });
-            return found.map_or(Head::Torn, Head::Found);
+            return found.map_or(Head::Torn, |found| Head::Found(Box::new(found)));
         }
         match bytes.split_first_chunk::<MARK_AND_CRC_BYTES>() {
             Some((&[a, b, c, d, e, f], rest)) if u16::from_le_bytes([a, b]) == mark(header, self.at, self.stamp) => {
                 match self.decode(header, rest) {
                     Some((meta, told, entry)) if told.is_none_or(|told| told == self.stamp) => {
-                        Head::Found(Found { meta, previous: self.stamp, entry, crc: u32::from_le_bytes([c, d, e, f]) })
+                        let crc = u32::from_le_bytes([c, d, e, f]);
+                        Head::Found(Box::new(Found { meta, previous: self.stamp, entry, crc }))
                     }
                     _ => Head::Torn,
                 }
@@ -328,7 +329,7 @@ pub(crate) fn read_alone(header: &SegmentHeader, at: u64, bytes: &[u8]) -> Optio
         cursor.stamp = previous?;
     }
     match cursor.read(header, bytes) {
-        Head::Found(found) => Some(found),
+        Head::Found(found) => Some(*found),
         Head::Nothing | Head::Torn => None,
     }
 }

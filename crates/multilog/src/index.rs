@@ -1,7 +1,7 @@
 //! What was where, when: answers any range at any instant without replaying the log.
 //!
 //! Guarantees: a plan for an old instant looks at no more entries than one for now, within a factor: in each page of 64
-//! KiB at most one base of the fragments visible then and half as many deltas (or 16). The
+//! KiB at most one base of the fragments visible then and as many deltas (or 16). The
 //! index only grows at its end: an answer for `t` never changes by records stamped above `t`.
 //! Leaves to others: where segments are (`segment`), reading bytes (the driver).
 //!
@@ -10,8 +10,8 @@
 //! by one binary search. The bytes of the chunk are cut into pages. A page keeps *deltas*, one for each record that
 //! touches it, and now and then a *leaf*: the fragments visible before the next delta, sorted by offset. To know the
 //! page at record number `r`, take the last leaf at or before `r` and lay the few deltas up to `r` over it. A new leaf
-//! is due when the deltas since the last are half as many as its fragments (at least 16), so leaves cost about 16 bytes a
-//! delta however the page is cut, and what the page shows now is always at hand.
+//! is due when the deltas since the last are as many as its fragments (at least 16), so leaves cost a fragment a delta however
+//! the page is cut, 3 to 8 bytes, and what the page shows now is always at hand. A delta is only the record's number.
 
 mod archive;
 mod chunk;
@@ -19,7 +19,7 @@ mod file;
 mod imaged;
 mod page;
 mod peaks;
-mod stamps;
+mod records;
 #[cfg(test)]
 mod tests;
 mod touched;

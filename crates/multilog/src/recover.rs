@@ -23,8 +23,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use frieze_base::{Fault, Reason, SegmentId, crc32c};
 use frieze_hlc::Hlc;
 
-use crate::log::{MultiLog, Settings};
 use crate::entry::{Entries, Entry};
+use crate::log::{MultiLog, Settings};
 use crate::segment::{FORMAT_VERSION, NoHeader, Segment, SegmentState};
 use crate::{ChainTip, Error, LogPosition, RecordMeta, ShelfKey};
 use read::{Candidate, Next, Read, Reader};

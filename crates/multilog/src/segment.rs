@@ -40,8 +40,8 @@ use frieze_base::{SegmentId, crc32c};
 use frieze_hlc::Hlc;
 
 use crate::RecordMeta;
-use crate::index::reserve_slim;
 use crate::entry::{Cursor, Entries, Entry, Span};
+use crate::index::reserve_slim;
 use crate::record::{RECORD_HEADER_BYTES, long, word};
 
 /// Length of a segment's header in bytes; the first record follows it.

@@ -53,8 +53,8 @@ use frieze_hlc::Hlc;
 pub use build::ShelfBuilder;
 pub use fetch::Fetch;
 pub(crate) use merge::read_contents;
-use piece::Form;
 pub use merge::{Merge, ShelfSink, ShelfSource, check_shelf};
+use piece::Form;
 
 use crate::index::Touched;
 use crate::record::{RECORD_HEADER_BYTES, long, word};

@@ -82,7 +82,7 @@ pub struct Settings {
     #[serde(with = "duration_text")]
     pub scrub_every: Duration,
     /// How much of the memory is for the index of what was written when. 0, the default, is a quarter, 1 GiB at most: that
-    /// is about 20 million writes, and more than enough for what is in use of any number. What is not is on disk and comes back when it is asked for, which costs a
+    /// is about 40 million writes, and more than enough for what is in use of any number. What is not is on disk and comes back when it is asked for, which costs a
     /// read of the disk or two. Files being written, what was forgotten, and a few bytes a thousand records stay in memory
     /// whatever is set here.
     pub index_bytes_max: u64,

@@ -65,8 +65,8 @@ pub(crate) struct Archived {
 /// The archived parts of a chunk's records, as differences from the record before. Every 64th is whole, so that one is
 /// found by reading at most 63 others.
 ///
-/// An entry: flags (1 writer differs, 2 version is not the next, 4 user time, 8 one of several parts), then as variable
-/// length integers n and seq as differences, then what the flags name: writer, version as a difference, user time as a
+/// An entry: flags (1 writer differs, 2 version is not the next, 4 user time, 8 one of several parts, 16 n is not the next, 32
+/// seq is not the next), then as variable length integers what the flags name: n and seq as differences, writer, version as a difference, user time as a
 /// difference to the last one, part and parts.
 #[derive(Debug, Default)]
 pub(super) struct Archive {
@@ -91,9 +91,15 @@ impl Archive {
         flags |= VERSION * u8::from(entry.version != last.version.wrapping_add(1));
         flags |= USER_TIME * u8::from(entry.user_time.is_some());
         flags |= PARTS * u8::from((entry.part, entry.parts) != (0, 1));
+        flags |= N * u8::from(entry.n != last.n.wrapping_add(1));
+        flags |= SEQ * u8::from(entry.seq.0 != last.seq.0.wrapping_add(1));
         self.bytes.push(flags);
-        self.put_difference(last.n, entry.n);
-        self.put_difference(last.seq.0, entry.seq.0);
+        if flags & N != 0 {
+            self.put_difference(last.n, entry.n);
+        }
+        if flags & SEQ != 0 {
+            self.put_difference(last.seq.0, entry.seq.0);
+        }
         if flags & WRITER != 0 {
             self.put_difference(0, entry.writer.into());
         }
@@ -173,8 +179,8 @@ impl Iterator for Reader<'_> {
         }
         let last = self.last;
         let flags = self.byte();
-        let n = self.difference(last.n);
-        let seq = Seq(self.difference(last.seq.0));
+        let n = if flags & N != 0 { self.difference(last.n) } else { last.n.wrapping_add(1) };
+        let seq = Seq(if flags & SEQ != 0 { self.difference(last.seq.0) } else { last.seq.0.wrapping_add(1) });
         let writer = if flags & WRITER != 0 { self.difference(0) as u32 } else { last.writer };
         let version = if flags & VERSION != 0 { self.difference(last.version) } else { last.version.wrapping_add(1) };
         let user_time = (flags & USER_TIME != 0)
@@ -195,6 +201,8 @@ const WRITER: u8 = 1;
 const VERSION: u8 = 2;
 const USER_TIME: u8 = 4;
 const PARTS: u8 = 8;
+const N: u8 = 16;
+const SEQ: u8 = 32;
 
 #[cfg(test)]
 mod tests {

@@ -7,8 +7,8 @@ use super::archive::{Archive, Archived, Reader};
 use super::imaged::Through;
 use super::page::{Fragment, PAGE_BYTES, Slot};
 use super::peaks::Peaks;
-use super::stamps::Stamps;
-use super::{push_slim, reserve_slim};
+use super::records::Records;
+use super::reserve_slim;
 use crate::RecordKind;
 use crate::plan::{Imaged, Planner};
 
@@ -24,7 +24,7 @@ pub(crate) struct Place {
 }
 
 /// Where and when: the part of a record that reads need.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Record {
     pub(crate) stamp: Hlc,
     /// Which segment, counted from the oldest; above it the bytes of its head; in the top bits whether the record is a punch,
@@ -59,6 +59,10 @@ impl Record {
         Place { slot: self.slot() as u32, at: self.at, head: self.head() }
     }
 
+    pub(super) fn bury(&mut self) {
+        self.tagged_slot |= BURIED;
+    }
+
     /// True if no read needs its bytes any more: they may be gone.
     pub(crate) fn is_buried(&self) -> bool {
         self.tagged_slot & BURIED != 0
@@ -80,9 +84,7 @@ impl Record {
 /// A chunk's history.
 #[derive(Debug, Default)]
 pub(super) struct Chunk {
-    /// In the order of their stamps.
-    pub(super) records: Vec<Record>,
-    stamps: Stamps,
+    pub(super) records: Records,
     reaches: Peaks,
     archive: Archive,
     /// By page number; pages never touched are not there.
@@ -103,11 +105,10 @@ impl Chunk {
     pub(super) fn push(&mut self, record: Record, archived: Archived) -> usize {
         let number = self.records.len() as u32;
         assert!(number < PUNCH, "more records in a chunk than the index can number");
-        let mut grown = self.stamps.push(self.records.len(), record.stamp) + push_slim(&mut self.records, record);
-        grown += self.archive.push(archived);
+        let mut grown = self.records.push(record) + self.archive.push(archived);
         self.version = self.version.max(archived.version);
         let records = &self.records;
-        grown += self.reaches.push(number as usize, record.reach(), |at| records[at].reach());
+        grown += self.reaches.push(number as usize, record.reach(), |at| records.get(at).reach());
 
         let punch = record.kind() == RecordKind::Punch;
         let range = ByteRange::new(record.offset.into(), u64::from(record.offset) + u64::from(record.len));
@@ -148,7 +149,7 @@ impl Chunk {
         let mut goes: Vec<bool> = (0..count)
             .rev()
             .map(|number| {
-                let record = &self.records[number];
+                let record = self.records.get(number);
                 let is_needed = number + 1 == count || record.reach() > farthest;
                 farthest = farthest.max(record.reach());
                 record.is_buried() && record.kind() == RecordKind::Write && !is_needed
@@ -177,7 +178,7 @@ impl Chunk {
         if first > at {
             return Ok(0);
         }
-        let reach = self.reaches.largest(0, self.records.len(), |at| self.records[at].reach());
+        let reach = self.reaches.largest(0, self.records.len(), |at| self.records.get(at).reach());
         let exact = first >= after && last.stamp <= at && u64::from(reach) <= upto;
         if exact { Ok(live) } else { Err(if last.stamp <= at { live } else { upto.min(reach.into()) }) }
     }
@@ -204,13 +205,14 @@ impl Chunk {
             let (start, last) = ((part.start() - page_start) as u16, (part.end() - 1 - page_start) as u16);
             shown.clear();
             // What a later record cut off may lie outside of the range; what is stamped below `after` is hidden.
-            shown.extend(page.visible(count, start, last, &mut scratch).filter(|fragment| {
-                fragment.start <= fragment.last && self.records[fragment.record() as usize].stamp >= after
+            let of = |record| self.fragment(*number, record);
+            shown.extend(page.visible(count, (start, last), &of, &mut scratch).filter(|fragment| {
+                fragment.start <= fragment.last && (after == Hlc::ZERO || self.stamp_of(*fragment) >= after)
             }));
             let image = through.as_deref_mut().and_then(|through| through.choose(self, (*number, page), &shown, at));
             let leave_out = through.as_ref().is_some_and(|through| through.is_for_image());
             for fragment in &shown {
-                let record = &self.records[fragment.record() as usize];
+                let record = &self.records.get(fragment.record() as usize);
                 let start = page_start + u64::from(fragment.start);
                 let end = page_start + u64::from(fragment.last) + 1;
                 match (fragment.is_punch(), &image) {
@@ -232,41 +234,42 @@ impl Chunk {
         if from >= to {
             return (None, None);
         }
-        let reach = self.reaches.largest(from, to, |at| self.records[at].reach());
-        ((reach > 0).then_some(reach), Some(self.records[to - 1].stamp))
+        let reach = self.reaches.largest(from, to, |at| self.records.get(at).reach());
+        ((reach > 0).then_some(reach), Some(self.records.stamp(to - 1)))
     }
 
     /// The records stamped in `(after, upto]`, in order.
     pub(super) fn versions(&self, after: Hlc, upto: Hlc) -> Versions<'_> {
         let (from, to) = (self.count_upto(after), self.count_upto(upto));
         let to = to.max(from);
-        Versions { records: self.records[from..to].iter(), archive: self.archive.read_from(from as u32) }
+        Versions { records: &self.records, next: from, to, archive: self.archive.read_from(from as u32) }
     }
 
     /// The records in segments from position `slot` on, in order.
     pub(super) fn versions_from(&self, slot: usize) -> Versions<'_> {
         let from = self.records.partition_point(|record| record.slot() < slot);
-        Versions { records: self.records[from..].iter(), archive: self.archive.read_from(from as u32) }
+        let to = self.records.len();
+        Versions { records: &self.records, next: from, to, archive: self.archive.read_from(from as u32) }
     }
 
     /// The records stamped up to `upto` that are not buried.
-    pub(super) fn kept_upto(&self, upto: Hlc) -> impl Iterator<Item = &Record> {
-        self.records[..self.count_upto(upto)].iter().filter(|record| !record.is_buried())
+    pub(super) fn kept_upto(&self, upto: Hlc) -> impl Iterator<Item = Record> {
+        self.records.range(0, self.count_upto(upto)).filter(|record| !record.is_buried())
     }
 
     /// Buries the records stamped up to `upto` that `dead` says to.
     pub(super) fn bury(&mut self, upto: Hlc, dead: &mut dyn FnMut(&Record) -> bool) {
-        let count = self.count_upto(upto);
-        for record in self.records[..count].iter_mut().filter(|record| !record.is_buried()) {
-            if dead(record) {
-                record.tagged_slot |= BURIED;
+        for number in 0..self.count_upto(upto) {
+            let record = self.records.get(number);
+            if !record.is_buried() && dead(&record) {
+                self.records.bury(number);
             }
         }
     }
 
     /// Bytes of all writes that are not buried.
     pub(super) fn written_bytes(&self) -> u64 {
-        let kept = self.records.iter().filter(|record| !record.is_buried());
+        let kept = self.records.range(0, self.records.len()).filter(|record| !record.is_buried());
         let writes = kept.filter(|record| record.kind() == RecordKind::Write);
         writes.map(|record| u64::from(record.len)).sum()
     }
@@ -283,7 +286,20 @@ impl Chunk {
 
     /// How many records are stamped up to `at`.
     pub(super) fn count_upto(&self, at: Hlc) -> usize {
-        self.stamps.count_upto(at, &self.records)
+        self.records.count_upto(at)
+    }
+
+    /// What a record touches of a page.
+    pub(super) fn fragment(&self, page: u32, number: u32) -> Fragment {
+        let record = self.records.get(number as usize);
+        let page_start = u64::from(page) * PAGE_BYTES;
+        let start = u64::from(record.offset).max(page_start) - page_start;
+        let end = (u64::from(record.offset) + u64::from(record.len)).min(page_start + PAGE_BYTES) - page_start;
+        Fragment::new(number, record.kind() == RecordKind::Punch, start as u16, (end - 1) as u16)
+    }
+
+    pub(super) fn stamp_of(&self, fragment: Fragment) -> Hlc {
+        self.records.stamp(fragment.record() as usize)
     }
 
     /// Index in `pages` of a page, or of the first after it.
@@ -299,7 +315,9 @@ impl Chunk {
 /// Records of a chunk with all that is known of them.
 #[derive(Debug)]
 pub(super) struct Versions<'a> {
-    records: std::slice::Iter<'a, Record>,
+    records: &'a Records,
+    next: usize,
+    to: usize,
     archive: Reader<'a>,
 }
 
@@ -307,7 +325,11 @@ impl Iterator for Versions<'_> {
     type Item = (Record, Archived);
 
     fn next(&mut self) -> Option<(Record, Archived)> {
-        Some((*self.records.next()?, self.archive.next()?))
+        if self.next == self.to {
+            return None;
+        }
+        self.next += 1;
+        Some((self.records.get(self.next - 1), self.archive.next()?))
     }
 }
 

@@ -102,9 +102,7 @@ impl File {
         for (index, chunk) in &self.chunks {
             let chunk_id = ChunkId { inode: id, index: *index };
             let young = chunk.versions_from(slot as usize);
-            found.extend(
-                young.map(|(record, archived)| (whole(chunk_id, record, archived, writers), record.place())),
-            );
+            found.extend(young.map(|(record, archived)| (whole(chunk_id, record, archived, writers), record.place())));
         }
         // The order of the log: by segment and place.
         found.sort_by_key(|(_, place)| *place);
@@ -236,7 +234,7 @@ impl File {
     }
 
     /// The records stamped up to `upto` that are not buried, chunk by chunk.
-    pub(crate) fn kept_upto(&self, upto: Hlc) -> impl Iterator<Item = &Record> {
+    pub(crate) fn kept_upto(&self, upto: Hlc) -> impl Iterator<Item = Record> {
         self.chunks.iter().flat_map(move |(_, chunk)| chunk.kept_upto(upto))
     }
 

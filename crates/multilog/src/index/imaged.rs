@@ -67,12 +67,12 @@ impl Through<'_> {
         if shown.len() <= pieces_max || chunk.pieces(shown, Hlc::ZERO) <= pieces_max {
             return None;
         }
-        let made_of = |stamp| chunk.made_of(page, stamp);
+        let made_of = |stamp| chunk.made_of((number, page), stamp);
         let found = self.images.newest(self.chunk, number, at, made_of);
         let left = found.map_or(usize::MAX, |(stamp, _)| chunk.pieces(shown, stamp.next()) + 1);
         if let Some(crowded) = self.crowded.as_deref_mut() {
             if left > pieces_max {
-                let newest = chunk.records.last().map_or(Hlc::ZERO, |record| record.stamp);
+                let newest = chunk.newest();
                 crowded.push(Crowded { chunk: self.chunk, page: number, at: at.min(newest) });
             }
             if let Some((_, image)) = found {
@@ -90,7 +90,7 @@ impl Chunk {
     /// take none.
     fn pieces(&self, fragments: &[Fragment], after: Hlc) -> usize {
         let kept = fragments.iter().filter(|fragment| {
-            let record = &self.records[fragment.record() as usize];
+            let record = self.records.get(fragment.record() as usize);
             !fragment.is_punch() && record.stamp >= after && !record.is_buried()
         });
         let mut records: Vec<u32> = kept.map(|fragment| fragment.record()).collect();
@@ -100,10 +100,11 @@ impl Chunk {
     }
 
     /// What a page consists of as of a stamp.
-    fn made_of(&self, page: &Page, stamp: Hlc) -> MadeOf {
+    fn made_of(&self, (number, page): (u32, &Page), stamp: Hlc) -> MadeOf {
         let (mut all, mut left_out) = (Digest::new(), Digest::new());
-        for fragment in page.visible(self.count_upto(stamp) as u32, 0, u16::MAX, &mut Vec::new()) {
-            let record = &self.records[fragment.record() as usize];
+        let of = |record| self.fragment(number, record);
+        for fragment in page.visible(self.count_upto(stamp) as u32, (0, u16::MAX), &of, &mut Vec::new()) {
+            let record = self.records.get(fragment.record() as usize);
             let place =
                 u64::from(fragment.start) << 32 | u64::from(fragment.last) << 1 | u64::from(fragment.is_punch());
             let add = |digest: &mut Digest| [record.stamp.0, place].into_iter().for_each(|part| digest.add(part));
@@ -121,15 +122,12 @@ impl Chunk {
             _ => None,
         }
     }
-
-    fn stamp_of(&self, fragment: Fragment) -> Hlc {
-        self.records[fragment.record() as usize].stamp
-    }
 }
 
 /// One walk along the records of a page.
 struct Walk<'a> {
     chunk: &'a Chunk,
+    number: u32,
     page: &'a Page,
     /// Stamps of the images that it has.
     have: Vec<Hlc>,
@@ -158,15 +156,17 @@ impl Walk<'_> {
     /// Walks over the records numbered `from..to`, `steps_max` of them and a group at most.
     fn run(&self, from: u32, to: u32, steps_max: usize) -> Walked {
         let deltas = &self.page.deltas;
-        let at = |record: u32| deltas.partition_point(|delta| delta.record() < record);
+        let at = |record: u32| deltas.partition_point(|delta| *delta < record);
         let (first, end) = (at(from), at(to));
-        let mut last = first.checked_sub(1).map(|before| self.chunk.stamp_of(deltas[before]));
+        let stamp_of = |delta: usize| self.chunk.records.stamp(deltas[delta] as usize);
+        let of = |record| self.chunk.fragment(self.number, record);
+        let mut last = first.checked_sub(1).map(stamp_of);
         let mut image = last.and_then(|last| self.have.iter().rev().find(|stamp| **stamp <= last)).copied();
         // What comes after the image.
         let mut young: Vec<Fragment> = Vec::new();
         if last.is_some() {
             let kept = image.map_or(Hlc::ZERO, Hlc::next);
-            let shown = self.page.visible(from, 0, u16::MAX, &mut Vec::new()).to_vec();
+            let shown = self.page.visible(from, (0, u16::MAX), &of, &mut Vec::new()).to_vec();
             young.extend(shown.into_iter().filter(|fragment| self.chunk.stamp_of(*fragment) >= kept));
         }
         let mut walked = Walked { due: Vec::new(), pieces_most: 0, next: None, steps: young.len() };
@@ -178,23 +178,29 @@ impl Walk<'_> {
             pieces = 1;
         }
         walked.pieces_most = pieces;
-        for group in deltas[first..end].chunk_by(|a, b| self.chunk.stamp_of(*a) == self.chunk.stamp_of(*b)) {
+        let mut upto = first;
+        let mut group: Vec<Fragment> = Vec::new();
+        while upto < end {
             // One group at least, or it would never come further.
-            let moved = group[0].record() != deltas[first].record();
-            if moved && (walked.steps >= steps_max || walked.due.len() >= DUE_MAX) {
-                walked.next = Some(group[0].record());
+            if upto > first && (walked.steps >= steps_max || walked.due.len() >= DUE_MAX) {
+                walked.next = Some(deltas[upto]);
                 break;
             }
+            let stamp = stamp_of(upto);
+            group.clear();
+            while upto < end && (group.is_empty() || stamp_of(upto) == stamp) {
+                group.push(of(deltas[upto]));
+                upto += 1;
+            }
             walked.steps += group.len();
-            let stamp = self.chunk.stamp_of(group[0]);
-            lay(&mut young, group);
+            lay(&mut young, &group);
             let known = if self.make { self.pieces_max.min(walked.pieces_most) } else { walked.pieces_most };
             pieces = self.pieces(&young, image, known);
             if let Some(before) = last.filter(|_| self.make && pieces > self.pieces_max) {
                 walked.due.push(before);
                 image = Some(before);
                 young.clear();
-                lay(&mut young, group);
+                lay(&mut young, &group);
                 pieces = self.pieces(&young, image, 0);
             }
             walked.pieces_most = walked.pieces_most.max(pieces);
@@ -221,7 +227,7 @@ impl File {
     /// What a page is made of as of a stamp; `None` if one record or none touched it.
     pub(crate) fn made_of(&self, key: &ImageKey) -> Option<MadeOf> {
         let chunk = self.chunk(key.chunk.index)?;
-        Some(chunk.made_of(chunk.page(key.page)?, key.stamp))
+        Some(chunk.made_of((key.page, chunk.page(key.page)?), key.stamp))
     }
 
     /// Looks for the images that the states made by records stamped in `(after, upto]` need.
@@ -255,11 +261,11 @@ impl File {
                     continue;
                 };
                 let from = if (*index, *number) == place { looking.record.max(from) } else { from };
-                if page.deltas.last().is_none_or(|newest| newest.record() < from) {
+                if page.deltas.last().is_none_or(|newest| *newest < from) {
                     continue;
                 }
                 let have = images.stamps(id, *number).collect();
-                let walk = Walk { chunk, page, have, pieces_max: images.pieces_max(), make };
+                let walk = Walk { chunk, number: *number, page, have, pieces_max: images.pieces_max(), make };
                 let walked = walk.run(from, to, left);
                 left = left.saturating_sub(walked.steps.max(1));
                 looked.pieces_most = looked.pieces_most.max(walked.pieces_most);
@@ -279,19 +285,19 @@ impl File {
         let chunk = self.chunk(crowded.chunk.index)?;
         let page = chunk.page(crowded.page)?;
         let to = chunk.count_upto(crowded.at) as u32;
-        let end = page.deltas.partition_point(|delta| delta.record() < to);
+        let end = page.deltas.partition_point(|delta| *delta < to);
         let have: Vec<Hlc> = images.stamps(crowded.chunk, crowded.page).collect();
         let newest = have.iter().rev().find(|stamp| **stamp <= crowded.at);
         let imaged = newest.map_or(0, |stamp| chunk.count_upto(*stamp) as u32);
         // From the image before, or from not so far before that the walk is long.
-        let from = page.deltas[end.saturating_sub(STEPS_MAX)..end].first()?.record().max(imaged);
-        let walk = Walk { chunk, page, have, pieces_max: images.pieces_max(), make: true };
+        let from = *page.deltas[end.saturating_sub(STEPS_MAX)..end].first()?.max(&imaged);
+        let walk = Walk { chunk, number: crowded.page, page, have, pieces_max: images.pieces_max(), make: true };
         let mut walked = walk.run(from, to, usize::MAX);
         let mut due = walked.due.pop();
         while let Some(next) = walked.next {
             // So many are missing that not all of them were told: only the last is wanted.
             let have = due.into_iter().collect();
-            let rest = Walk { chunk, page, have, pieces_max: images.pieces_max(), make: true };
+            let rest = Walk { chunk, number: crowded.page, page, have, pieces_max: images.pieces_max(), make: true };
             walked = rest.run(next, to, usize::MAX);
             due = walked.due.pop().or(due);
         }
@@ -303,7 +309,8 @@ impl File {
         let Some(chunk_index) = self.chunk(chunk.index) else { return 0 };
         let Some(found) = chunk_index.page(page) else { return 0 };
         let have = images.stamps(chunk, page).collect();
-        let walk = Walk { chunk: chunk_index, page: found, have, pieces_max: images.pieces_max(), make: false };
+        let walk =
+            Walk { chunk: chunk_index, number: page, page: found, have, pieces_max: images.pieces_max(), make: false };
         let (first, end) = (chunk_index.count_upto(from) as u32, chunk_index.count_upto(before.previous()) as u32);
         walk.run(first, end, STEPS_MAX).pieces_most
     }

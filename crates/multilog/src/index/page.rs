@@ -1,6 +1,7 @@
 //! One page of a chunk: 64 KiB whose every past state is a leaf and a few deltas away.
 
 use super::{heap_bytes, push_slim, reserve_slim};
+use crate::varint;
 
 /// Bytes in a page: positions within one fit in 16 bits.
 pub(crate) const PAGE_BYTES: u64 = 64 << 10;
@@ -28,6 +29,11 @@ impl Fragment {
 
     pub(super) fn is_punch(self) -> bool {
         self.tagged & PUNCH != 0
+    }
+
+    /// First byte after it.
+    fn end(self) -> u32 {
+        u32::from(self.last) + 1
     }
 
     fn clip(self, start: u16, last: u16) -> Fragment {
@@ -59,16 +65,17 @@ impl Slot {
         }
     }
 
-    /// The fragments of bytes `start..=last` visible after the records numbered below `records`, by offset.
+    /// The fragments of bytes `start..=last` visible after the records numbered below `records`, by offset. `of` tells what of
+    /// the page a record touched.
     pub(super) fn visible<'a>(
         &'a self,
         records: u32,
-        start: u16,
-        last: u16,
+        (start, last): (u16, u16),
+        of: &dyn Fn(u32) -> Fragment,
         scratch: &'a mut Vec<Fragment>,
     ) -> impl Iterator<Item = Fragment> + 'a {
         let shown = match self {
-            Slot::Often(page) => page.visible(records, start, last, scratch),
+            Slot::Often(page) => page.visible(records, (start, last), of, scratch),
             Slot::Once(first) if first.record() < records => within(std::slice::from_ref(first), start, last),
             Slot::Once(_) => &[],
         };
@@ -83,12 +90,14 @@ impl Slot {
 pub(super) struct Page {
     /// What is visible after all deltas, by offset.
     now: Vec<Fragment>,
-    /// One for each record that touches the page, in the order of the records.
-    pub(super) deltas: Vec<Fragment>,
+    /// The numbers of all records that touch the page, in order: what of it they touch, the records say.
+    pub(super) deltas: Vec<u32>,
     /// Leaves in order. Before the first, the page starts from nothing.
     leaves: Vec<Leaf>,
-    /// The fragments of the leaves, leaf after leaf.
-    bases: Vec<Fragment>,
+    /// The fragments of the leaves, leaf after leaf, in few bytes ([`put_base`]).
+    bases: Vec<u8>,
+    /// How many fragments the last leaf has.
+    last_base: u32,
 }
 
 /// A state of the page: `bases[base..next leaf's base]` before `deltas[delta]`, which is of `record`.
@@ -109,49 +118,120 @@ impl Leaf {
 impl Page {
     fn add(&mut self, fragment: Fragment) -> (u32, usize) {
         let mut grown = 0;
-        let (delta, base) = self.leaves.last().map_or((0, 0), Leaf::starts);
-        if self.deltas.len() - delta >= ((self.bases.len() - base) / 2).max(DELTAS_MIN) {
+        let delta = self.leaves.last().map_or(0, |leaf| leaf.starts().0);
+        if self.deltas.len() - delta >= (self.last_base as usize).max(DELTAS_MIN) {
             let (delta, base) = (self.deltas.len() as u32, self.bases.len() as u32);
             let leaf = Leaf { record: fragment.record(), delta, base };
             grown += push_slim(&mut self.leaves, leaf);
-            grown += reserve_slim(&mut self.bases, self.now.len());
-            self.bases.extend_from_slice(&self.now);
+            let mut bytes = Vec::with_capacity(4 * self.now.len());
+            put_base(&mut bytes, leaf.record, &self.now);
+            grown += reserve_slim(&mut self.bases, bytes.len());
+            self.bases.extend_from_slice(&bytes);
+            self.last_base = self.now.len() as u32;
         }
-        grown += push_slim(&mut self.deltas, fragment);
+        grown += push_slim(&mut self.deltas, fragment.record());
         grown += reserve_slim(&mut self.now, 2);
         (overlay(&mut self.now, fragment), grown)
     }
 
-    /// The fragments that have bytes in `start..=last` after the records numbered below `records`, by offset.
+    /// The fragments that have bytes in `start..=last` after the records numbered below `records`, by offset. `of` tells what
+    /// of the page a record touched.
     pub(super) fn visible<'a>(
         &'a self,
         records: u32,
-        start: u16,
-        last: u16,
+        (start, last): (u16, u16),
+        of: &dyn Fn(u32) -> Fragment,
         scratch: &'a mut Vec<Fragment>,
     ) -> &'a [Fragment] {
-        if self.deltas.last().is_none_or(|newest| newest.record() < records) {
+        if self.deltas.last().is_none_or(|newest| *newest < records) {
             return within(&self.now, start, last);
         }
         let next = self.leaves.partition_point(|leaf| leaf.record <= records);
         let ends = self.leaves.get(next).map_or((self.deltas.len(), self.bases.len()), Leaf::starts);
-        let starts = next.checked_sub(1).map_or((0, 0), |leaf| self.leaves[leaf].starts());
-        let deltas = &self.deltas[starts.0..ends.0];
-        let deltas = &deltas[..deltas.partition_point(|delta| delta.record() < records)];
-        // Nothing older than a record that covers the whole range can show.
-        let covering = deltas.iter().rposition(|delta| delta.start <= start && delta.last >= last);
-        scratch.clear();
-        if covering.is_none() {
-            // Before the first leaf there is nothing.
-            let base = if next == 0 { &[] } else { &self.bases[starts.1..ends.1] };
-            scratch.extend_from_slice(within(base, start, last));
+        let leaf = next.checked_sub(1).map(|leaf| &self.leaves[leaf]);
+        let starts = leaf.map_or((0, 0), Leaf::starts);
+        let numbers = &self.deltas[starts.0..ends.0];
+        let numbers = &numbers[..numbers.partition_point(|record| *record < records)];
+        // From the newest back: nothing older than a record that covers the whole range can show.
+        let mut deltas = Vec::with_capacity(numbers.len());
+        let mut covered = false;
+        for number in numbers.iter().rev() {
+            let delta = of(*number);
+            deltas.push(delta);
+            covered = delta.start <= start && delta.last >= last;
+            if covered {
+                break;
+            }
         }
-        let deltas = &deltas[covering.unwrap_or(0)..];
+        scratch.clear();
+        // Before the first leaf there is nothing.
+        if let Some(leaf) = leaf.filter(|_| !covered) {
+            let base = Base::new(leaf.record, &self.bases[starts.1..ends.1]);
+            scratch.extend(base.filter(|fragment| fragment.last >= start && fragment.start <= last));
+        }
         count_touched(scratch.len() + deltas.len());
-        for delta in deltas.iter().filter(|delta| delta.start <= last && delta.last >= start) {
+        for delta in deltas.iter().rev().filter(|delta| delta.start <= last && delta.last >= start) {
             overlay(scratch, *delta);
         }
         scratch
+    }
+}
+
+/// Appends the fragments of a leaf, sorted by offset: by how many bits lengths and gaps are shifted, and of each fragment how
+/// many records before the leaf its own is, times 8, plus 1 if it follows without a gap, 2 if it is as long as the one before,
+/// and 4 if it is a punch; then gap and length where that does not say them.
+fn put_base(bytes: &mut Vec<u8>, leaf: u32, fragments: &[Fragment]) {
+    let edges = fragments.iter().fold(0, |edges, fragment| edges | u32::from(fragment.start) | fragment.end());
+    let shift = edges.trailing_zeros().min(16);
+    bytes.push(shift as u8);
+    let (mut at, mut len) = (0, 0);
+    for fragment in fragments {
+        let (gap, own) = (u32::from(fragment.start) - at, fragment.end() - u32::from(fragment.start));
+        let mut flags = ADJACENT * u64::from(gap == 0);
+        flags |= SAME_LEN * u64::from(own == len);
+        flags |= IS_PUNCH * u64::from(fragment.is_punch());
+        varint::put(bytes, u64::from(leaf - fragment.record()) << 3 | flags);
+        if gap != 0 {
+            varint::put(bytes, u64::from(gap >> shift));
+        }
+        if own != len {
+            varint::put(bytes, u64::from(own >> shift));
+        }
+        (at, len) = (fragment.end(), own);
+    }
+}
+
+/// The fragments of a leaf.
+struct Base<'a> {
+    leaf: u32,
+    shift: u32,
+    rest: &'a [u8],
+    at: u32,
+    len: u32,
+}
+
+impl<'a> Base<'a> {
+    fn new(leaf: u32, bytes: &'a [u8]) -> Base<'a> {
+        let (shift, rest) = bytes.split_first().expect("a leaf has fragments");
+        Base { leaf, shift: (*shift).into(), rest, at: 0, len: 0 }
+    }
+}
+
+impl Iterator for Base<'_> {
+    type Item = Fragment;
+
+    fn next(&mut self) -> Option<Fragment> {
+        let head = varint::take(&mut self.rest)?;
+        if head & ADJACENT == 0 {
+            self.at += (varint::take(&mut self.rest)? as u32) << self.shift;
+        }
+        if head & SAME_LEN == 0 {
+            self.len = (varint::take(&mut self.rest)? as u32) << self.shift;
+        }
+        let start = self.at;
+        self.at += self.len;
+        let record = self.leaf - (head >> 3) as u32;
+        Some(Fragment::new(record, head & IS_PUNCH != 0, start as u16, (self.at - 1) as u16))
     }
 }
 
@@ -192,8 +272,11 @@ pub(super) fn overlay(fragments: &mut Vec<Fragment>, new: Fragment) -> u32 {
     covered
 }
 
-/// Deltas after which a leaf may be due: more cost reads, fewer cost memory (8 bytes a fragment and leaf).
+/// Deltas after which a leaf may be due: more cost reads, fewer cost memory (3 to 8 bytes a fragment and leaf).
 const DELTAS_MIN: usize = 16;
+const ADJACENT: u64 = 1;
+const SAME_LEN: u64 = 2;
+const IS_PUNCH: u64 = 4;
 const PUNCH: u32 = 1 << 31;
 
 #[cfg(test)]

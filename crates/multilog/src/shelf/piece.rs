@@ -211,7 +211,8 @@ mod tests {
                     (odd(1 << 32) as u32, odd(1 << 31) as u32, odd(1 << 31) as u32);
                 meta.part = odd(8) as u8;
                 meta.parts = meta.part + 1 + odd(3) as u8;
-                (record.segment, record.at, record.head) = (SegmentId(odd(u64::MAX)), odd(1 << 32) as u32, odd(128) as u8);
+                (record.segment, record.at, record.head) =
+                    (SegmentId(odd(u64::MAX)), odd(1 << 32) as u32, odd(128) as u8);
                 record
             })
             .collect();

@@ -80,7 +80,9 @@ fn payload_at(device: &Device, n: u64) -> u64 {
 
 #[test]
 fn a_sound_segment_has_no_damage_open_or_sealed() {
-    for (sealed, version) in [(false, FORMAT_VERSION), (true, FORMAT_VERSION), (false, FIXED_HEADERS), (true, FIXED_HEADERS)] {
+    for (sealed, version) in
+        [(false, FORMAT_VERSION), (true, FORMAT_VERSION), (false, FIXED_HEADERS), (true, FIXED_HEADERS)]
+    {
         let device = device_of(6, sealed, version);
         assert_eq!(check_with(&device, &BTreeMap::new(), 0..0), (vec![], 6), "sealed: {sealed}");
         assert_eq!(device.log.content(SEGMENT).unwrap().is_sealed(), sealed);
@@ -91,7 +93,9 @@ fn a_sound_segment_has_no_damage_open_or_sealed() {
 
 #[test]
 fn every_flipped_byte_of_what_is_stored_is_found_where_it_is() {
-    for (sealed, version) in [(false, FORMAT_VERSION), (true, FORMAT_VERSION), (false, FIXED_HEADERS), (true, FIXED_HEADERS)] {
+    for (sealed, version) in
+        [(false, FORMAT_VERSION), (true, FORMAT_VERSION), (false, FIXED_HEADERS), (true, FIXED_HEADERS)]
+    {
         let mut device = device_of(6, sealed, version);
         let content = device.log.content(SEGMENT).unwrap();
         let bytes = content.bytes();
@@ -185,10 +189,10 @@ fn what_the_device_cannot_read_is_damage_and_the_rest_is_checked() {
     assert_eq!(found[0].unread.as_ref().unwrap().message, "the device says no");
     let (found, _) = check_with(&device, &BTreeMap::new(), record_at(&device, 5)..record_at(&device, 5) + 1);
     let kinds: Vec<_> = found.iter().map(|damage| (damage.kind, damage.len)).collect();
-    assert_eq!(kinds, [
-        (DamageKind::Header, payload_at(&device, 5) - record_at(&device, 5)),
-        (DamageKind::Data, u64::from(LEN))
-    ]);
+    assert_eq!(
+        kinds,
+        [(DamageKind::Header, payload_at(&device, 5) - record_at(&device, 5)), (DamageKind::Data, u64::from(LEN))]
+    );
 }
 
 #[test]

@@ -320,9 +320,9 @@ fn images_of_what_is_buried_are_named_and_made_without_it() {
         let places: Vec<_> = planned.pieces.iter().filter(|piece| matches!(piece.source, Source::Data(_))).collect();
         assert!(places.iter().all(|piece| {
             match &piece.source {
-                Source::Data(stored) => graves
-                    .iter()
-                    .all(|grave| (grave.segment, grave.place) != (stored.segment, stored.crcs_offset)),
+                Source::Data(stored) => {
+                    graves.iter().all(|grave| (grave.segment, grave.place) != (stored.segment, stored.crcs_offset))
+                }
                 _ => true,
             }
         }));

@@ -198,11 +198,8 @@ fn damage_of_the_log_itself_is_named_and_harms_no_reader() {
     assert_eq!(served.scrub().damaged, 0);
     let (name, payload) = machine.find(&one[..64]);
     assert_eq!(name, FIRST_SEGMENT);
-    let checks = [
-        (8u64, FindingKind::SegmentHeader),
-        (payload - 20, FindingKind::Header),
-        ((8 << 20) - 1, FindingKind::Footer),
-    ];
+    let checks =
+        [(8u64, FindingKind::SegmentHeader), (payload - 20, FindingKind::Header), ((8 << 20) - 1, FindingKind::Footer)];
     for (at, kind) in checks {
         machine.disk.flip_bit(FIRST_SEGMENT, at, 1).unwrap();
         let reply = served.scrub();

@@ -9,7 +9,7 @@ use super::*;
 
 const FILES: u64 = 30;
 /// What the index of this load takes when all of it is in memory is some times as much.
-const INDEX_BYTES: u64 = 160 << 10;
+const INDEX_BYTES: u64 = 80 << 10;
 
 /// A machine that shelves early and has little memory.
 fn small() -> Machine {

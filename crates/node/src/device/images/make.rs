@@ -241,6 +241,7 @@ impl Device {
         let name = image_name(head.file);
         let file = self.disk.create(&name, head.bytes())?;
         file.write_at(0, &[&head.encode()])?;
+        file.sync()?;
         self.images.files.write().unwrap_or_else(PoisonError::into_inner).insert(head.file, (head, file));
         // The last is taken first.
         making.free.insert(head.file, (0..head.slots).rev().collect());
