@@ -44,8 +44,8 @@ pub(super) fn rot_in_a_footer(seed: u64) -> Verdict {
         }
         let segments = files(&stage, "seg-");
         let (name, len) = &segments[stage.rng.below(segments.len() as u64) as usize];
-        // Ten records of a header each, and the trailer.
-        let (offset, bit) = (len - 1 - stage.rng.below(128 + 10 * 112), stage.rng.below(8) as u8);
+        // The entries of ten records, and the trailer.
+        let (offset, bit) = (len - 1 - stage.rng.below(128 + 10 * 25), stage.rng.below(8) as u8);
         if stage.witness.machine.disk.flip_bit(name, offset, bit).is_err() {
             return broken(Rule::Restarts, "there is no segment to damage");
         }
