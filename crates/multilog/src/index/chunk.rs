@@ -165,7 +165,6 @@ impl Chunk {
                 thin.push(record, archived);
             }
         }
-        // Of a file that is deleted and open as before: it holds what it held.
         (thin.version, thin.live) = (self.version, self.live);
         *self = thin;
     }

@@ -242,11 +242,12 @@ impl File {
     /// they need not be kept in memory.
     pub(crate) fn bury(&mut self, upto: Hlc, thin: bool, dead: &mut dyn FnMut(&Record) -> bool) {
         self.has_buried = true;
+        // Of a file that is gone whole all may leave; who has it open is told what it held.
         self.is_gone = thin && upto == Hlc::MAX;
         for (_, chunk) in &mut self.chunks {
             let before = chunk.heap_bytes();
             chunk.bury(upto, dead);
-            if thin {
+            if thin && !self.is_gone {
                 chunk.thin(upto);
             }
             self.heap_bytes = self.heap_bytes + chunk.heap_bytes() - before;
