@@ -83,6 +83,8 @@ impl Server {
     pub fn start(settings: Settings) -> Result<Server, Fault> {
         settings.validate()?;
         let settings = settings.with_memory_divided(machine_bytes())?;
+        // Connections come and go, each on a thread of its own.
+        frieze_disk::use_few_arenas();
         let addresses = addresses(&settings)?;
         let keys = keys(&settings.keys)?;
         if let Some(open) = addresses.iter().find(|address| !address.is_loopback())
