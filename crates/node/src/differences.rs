@@ -53,6 +53,8 @@ struct Last {
 #[derive(Debug, Default)]
 struct Touch<'a> {
     last: Last,
+    /// The last bookkeeping: grants, settled lengths, names in a directory. It counts only where nothing else is known.
+    kept: Last,
     xattrs: bool,
     set_by_hand: bool,
     data: Option<&'a FileChange>,
@@ -123,7 +125,11 @@ fn touches(changes: &Changes) -> BTreeMap<InodeId, Touch<'_>> {
                     // Who puts a name changes what had it before and what has it now.
                     for state in [old, new].into_iter().flatten() {
                         if let State::Entry { inode, .. } = state {
-                            touches.entry(*inode).or_default().note(revision.stamp, revision.session, revision.uid);
+                            touches.entry(*inode).or_default().last.note(
+                                revision.stamp,
+                                revision.session,
+                                revision.uid,
+                            );
                         }
                     }
                     old = new;
@@ -131,11 +137,9 @@ fn touches(changes: &Changes) -> BTreeMap<InodeId, Touch<'_>> {
             }
             Subject::Inode(id) => {
                 let touch = touches.entry(*id).or_default();
-                // Bookkeeping (grants, settled lengths, names in a directory) counts only where nothing else is known.
                 for revision in &change.revisions {
-                    if !revision.causes.is_empty() || touch.last.stamp == Hlc::ZERO {
-                        touch.note(revision.stamp, revision.session, revision.uid);
-                    }
+                    let last = if revision.causes.is_empty() { &mut touch.kept } else { &mut touch.last };
+                    last.note(revision.stamp, revision.session, revision.uid);
                     let by_hand = frieze_wire::message::VersionKind::SetAttr;
                     touch.set_by_hand |= revision.causes.iter().any(|cause| cause.kind == by_hand);
                 }
@@ -152,16 +156,19 @@ fn touches(changes: &Changes) -> BTreeMap<InodeId, Touch<'_>> {
         let touch = touches.entry(file.inode).or_default();
         touch.data = Some(file);
         for write in &file.writes {
-            touch.note(write.last, write.session, write.uid);
+            touch.last.note(write.last, write.session, write.uid);
         }
+    }
+    for touch in touches.values_mut().filter(|touch| touch.last.stamp == Hlc::ZERO) {
+        touch.last = touch.kept;
     }
     touches
 }
 
-impl Touch<'_> {
+impl Last {
     fn note(&mut self, stamp: Hlc, session: SessionId, uid: u32) {
-        if stamp > self.last.stamp {
-            self.last = Last { stamp, session, uid };
+        if stamp > self.stamp {
+            *self = Last { stamp, session, uid };
         }
     }
 }
