@@ -2,6 +2,7 @@
 
 use anyhow::{Context, Result};
 use frieze_client::File;
+use indicatif::ProgressBar;
 
 use super::bytes::{WARM_BYTES, make, per_gib, write_all};
 use super::{LARGE, Spent, progress, settle, spend};
@@ -26,20 +27,23 @@ pub(super) fn seq_write_synced(options: &Options) -> Result<Report> {
     let file = make(&client, "/seq")?;
     let data = ceiling::cold_data();
     let bar = progress("seq-write, synced", bytes);
-    let spent = spend(&target, &client, || {
-        let mut at = 0;
-        file.write_stream::<frieze_client::Error>(0, SYNCED_DEPTH, |buffer| {
-            let from = at as usize % data.len();
-            buffer.extend_from_slice(&data[from..from + LARGE]);
-            at += LARGE as u64;
-            bar.inc(LARGE as u64);
-            Ok(at < bytes)
-        })?;
-        Ok(())
-    })?;
+    let spent = spend(&target, &client, || stream(&file, &data, LARGE, SYNCED_DEPTH, bytes, &bar))?;
     bar.finish_and_clear();
     file.close()?;
     Ok(per_gib("seq-write", bytes, &spent, ceiling, RAW_DIRECT, Vec::new()))
+}
+
+/// Writes `bytes` of `data`, over and over, in requests of `len`, so many in flight.
+fn stream(file: &File, data: &[u8], len: usize, depth: usize, bytes: u64, bar: &ProgressBar) -> Result<()> {
+    let mut at = 0;
+    file.write_stream::<frieze_client::Error>(0, depth, |buffer| {
+        let from = at as usize % data.len();
+        buffer.extend_from_slice(&data[from..from + len]);
+        at += len as u64;
+        bar.inc(len as u64);
+        Ok(at < bytes)
+    })?;
+    Ok(())
 }
 
 /// Of the rate that the server takes at most, what it is asked for while its latency is looked at.
@@ -139,16 +143,8 @@ pub(crate) fn flush(options: &Options) -> Result<Report> {
     let bar = progress("flush", bytes);
     let data = ceiling::cold_data();
     let spent = spend(&target, &client, || {
-        let mut at = 0;
-        file.write_stream::<frieze_client::Error>(0, FLUSHED_DEPTH, |buffer| {
-            let from = at as usize % data.len();
-            buffer.extend_from_slice(&data[from..from + FLUSHED_WRITE_BYTES]);
-            at += FLUSHED_WRITE_BYTES as u64;
-            bar.inc(FLUSHED_WRITE_BYTES as u64);
-            Ok(at < bytes)
-        })?;
-        settle(&client)?;
-        Ok(())
+        stream(&file, &data, FLUSHED_WRITE_BYTES, FLUSHED_DEPTH, bytes, &bar)?;
+        settle(&client).map(drop)
     })?;
     bar.finish_and_clear();
     let after = device.as_ref().and_then(Device::written);
