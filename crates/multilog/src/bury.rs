@@ -4,8 +4,8 @@
 //! every record, so that recovery finds all of them without the bytes that are gone.
 //! Leaves to others: which records no read needs (`node`, from horizons, pins and shared ranges), giving back the space.
 //!
-//! A buried record stays in the footer: order, numbers and stamps are as they were. Only its place in the segment, header
-//! and payload, has no meaning any more. It leaves the index where nothing is read that could tell the difference. So nothing is moved, and a crash at any moment leaves a log that
+//! A buried record stays in the index and in the footer: order, numbers and stamps are as they were. Only its place in the
+//! segment, header and payload, has no meaning any more. So nothing is moved, and a crash at any moment leaves a log that
 //! recovery reads like any other.
 
 use std::collections::BTreeSet;
@@ -58,21 +58,19 @@ impl MultiLog {
         dead.filter(|grave| !live.contains(&(grave.segment, grave.place))).collect()
     }
 
-    /// Buries records that [`MultiLog::graves`] told. No plan of a read that is still answered may name one. `thin`: no instant
-    /// before `upto` is read any more, so most of what is buried leaves memory.
+    /// Buries records that [`MultiLog::graves`] told. No plan of a read that is still answered may name one. `gone`: that is
+    /// all there is of the file, and it may leave memory.
     ///
     /// # Cost
     /// As [`MultiLog::graves`].
-    pub fn bury(&mut self, inode: InodeId, upto: Hlc, graves: &[Grave], thin: bool) {
+    pub fn bury(&mut self, inode: InodeId, upto: Hlc, graves: &[Grave], gone: bool) {
         assert!(!self.is_away(inode), "inode {inode} is asked for while it is away");
         let places: BTreeSet<(SegmentId, u64)> = graves.iter().map(|grave| (grave.segment, grave.place)).collect();
-        let MultiLog { files, segments, files_bytes, .. } = self;
+        let MultiLog { files, segments, .. } = self;
         if let Some(file) = files.get_mut(&inode) {
-            *files_bytes -= file.heap_bytes();
-            file.bury(upto, thin, &mut |record| {
+            file.bury(upto, gone, &mut |record| {
                 places.contains(&(segments[record.slot()].header.id, u64::from(record.at)))
             });
-            *files_bytes += file.heap_bytes();
         }
     }
 

@@ -357,7 +357,7 @@ impl Device {
         self.settings.segment_bytes
     }
 
-    /// Records that no read needs any more: their bytes may go, and with `thin` their places in the index.
+    /// Records that no read needs any more: their bytes may go, and with `gone` the file's index from memory.
     ///
     /// # Errors
     /// As [`Device::log_of`].
@@ -366,13 +366,13 @@ impl Device {
         inode: InodeId,
         upto: frieze_hlc::Hlc,
         graves: &[Grave],
-        thin: bool,
+        gone: bool,
     ) -> Result<(), Fault> {
         let _kept = self.evicting.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
             let mut log = self.log.write().unwrap_or_else(PoisonError::into_inner);
             if !log.is_away(inode) {
-                log.bury(inode, upto, graves, thin);
+                log.bury(inode, upto, graves, gone);
                 return Ok(());
             }
             drop(log);

@@ -107,8 +107,8 @@ pub(crate) struct Dead {
     pub(crate) upto: Hlc,
     /// Bytes that would be given up but for snapshots and shared ranges.
     pub(crate) held_bytes: u64,
-    /// No snapshot and no shared range shows an instant before `upto`.
-    pub(crate) is_past: bool,
+    /// It is all of them: the file is gone, and no snapshot and no shared range shows it.
+    pub(crate) is_all: bool,
 }
 
 impl Dead {
@@ -265,8 +265,8 @@ impl Engine {
             free.iter().filter(|grave| !live.contains(&(grave.segment, grave.place))).copied().collect();
         let bytes = |graves: &[Grave]| graves.iter().map(|grave| u64::from(grave.bytes)).sum::<u64>();
         let held_bytes = bytes(&free) - bytes(&graves);
-        let is_past = horizons.pins(id).is_empty() && !needs.contains_key(&id);
-        Ok(Dead { graves, upto, held_bytes, is_past })
+        let is_all = gone && horizons.pins(id).is_empty() && !needs.contains_key(&id);
+        Ok(Dead { graves, upto, held_bytes, is_all })
     }
 
     /// Adds where the records lie that ranges of a file show at an instant (`None`: now).
@@ -294,7 +294,7 @@ impl Engine {
     /// Of the device, where the index of the inode has to be fetched.
     pub(crate) fn bury(&self, state: &mut State, id: InodeId, dead: &Dead) -> Result<(), Fault> {
         if !dead.graves.is_empty() {
-            self.data.device().bury(id, dead.upto, &dead.graves, dead.is_past)?;
+            self.data.device().bury(id, dead.upto, &dead.graves, dead.is_all)?;
             state.add(&dead.graves);
         }
         Ok(())

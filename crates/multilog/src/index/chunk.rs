@@ -92,13 +92,7 @@ pub(super) struct Chunk {
     version: u64,
     /// Bytes that hold data after the last record.
     live: i64,
-    /// Stamp of the first record there was, should it be here no more.
-    first: Option<Hlc>,
-    heap_bytes: u64,
 }
-
-/// A chunk is made anew without what is buried if that is one record in so many.
-const THIN_PART: usize = 4;
 
 impl Chunk {
     /// Takes in the next record and returns by how much the memory grew.
@@ -129,56 +123,20 @@ impl Chunk {
             }
         }
         self.live += live;
-        self.first = self.first.or(Some(record.stamp));
-        self.heap_bytes += grown as u64;
         grown
-    }
-
-    /// Memory held by what it points to.
-    pub(super) fn heap_bytes(&self) -> u64 {
-        self.heap_bytes
-    }
-
-    /// Lets go of buried writes stamped up to `upto`, where nobody asks for an instant before that any more. What lies under
-    /// one of them is shown by nobody: at every instant that is asked for, what a plan shows is kept, and what it hides by
-    /// a stamp stays hidden. Stays what else is asked of records: the newest, and for each stamp the farthest reach since.
-    /// Punches stay: a plan shows them without naming them.
-    pub(super) fn thin(&mut self, upto: Hlc) {
-        let count = self.count_upto(upto);
-        let mut farthest = 0;
-        let mut goes: Vec<bool> = (0..count)
-            .rev()
-            .map(|number| {
-                let record = self.records.get(number);
-                let is_needed = number + 1 == count || record.reach() > farthest;
-                farthest = farthest.max(record.reach());
-                record.is_buried() && record.kind() == RecordKind::Write && !is_needed
-            })
-            .collect();
-        goes.reverse();
-        if goes.iter().filter(|goes| **goes).count() * THIN_PART < self.records.len().max(1) {
-            return;
-        }
-        let mut thin = Chunk { first: self.first, ..Chunk::default() };
-        for (number, (record, archived)) in self.versions(Hlc::ZERO, Hlc::MAX).enumerate() {
-            if !goes.get(number).is_some_and(|goes| *goes) {
-                thin.push(record, archived);
-            }
-        }
-        (thin.version, thin.live) = (self.version, self.live);
-        *self = thin;
     }
 
     /// Bytes that hold data after every record stamped up to `at`, among the first `upto` of the chunk; records stamped
     /// below `after` may be hidden. `Err` with the most it can be, where only a plan can tell.
     pub(super) fn live(&self, upto: u64, at: Hlc, after: Hlc) -> Result<u64, u64> {
         let live = (self.live as u64).min(upto);
-        let (Some(first), Some(last)) = (self.first, self.records.last()) else { return Ok(0) };
-        if first > at {
+        let Some(last) = self.records.last() else { return Ok(0) };
+        let first = self.records.get(0);
+        if first.stamp > at {
             return Ok(0);
         }
         let reach = self.reaches.largest(0, self.records.len(), |at| self.records.get(at).reach());
-        let exact = first >= after && last.stamp <= at && u64::from(reach) <= upto;
+        let exact = first.stamp >= after && last.stamp <= at && u64::from(reach) <= upto;
         if exact { Ok(live) } else { Err(if last.stamp <= at { live } else { upto.min(reach.into()) }) }
     }
 

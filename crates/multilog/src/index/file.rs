@@ -238,19 +238,12 @@ impl File {
         self.chunks.iter().flat_map(move |(_, chunk)| chunk.kept_upto(upto))
     }
 
-    /// Buries the records stamped up to `upto` that `dead` says to. With `thin`, nobody asks for an instant before `upto`, and
-    /// they need not be kept in memory.
-    pub(crate) fn bury(&mut self, upto: Hlc, thin: bool, dead: &mut dyn FnMut(&Record) -> bool) {
+    /// Buries the records stamped up to `upto` that `dead` says to. `gone`: it is all of them, and nobody asks for any.
+    pub(crate) fn bury(&mut self, upto: Hlc, gone: bool, dead: &mut dyn FnMut(&Record) -> bool) {
         self.has_buried = true;
-        // Of a file that is gone whole all may leave; who has it open is told what it held.
-        self.is_gone = thin && upto == Hlc::MAX;
+        self.is_gone = gone;
         for (_, chunk) in &mut self.chunks {
-            let before = chunk.heap_bytes();
             chunk.bury(upto, dead);
-            if thin && !self.is_gone {
-                chunk.thin(upto);
-            }
-            self.heap_bytes = self.heap_bytes + chunk.heap_bytes() - before;
         }
     }
 
