@@ -22,6 +22,7 @@ mod peaks;
 mod records;
 #[cfg(test)]
 mod tests;
+mod thin;
 mod touched;
 
 use std::mem::size_of;
@@ -32,6 +33,7 @@ pub(crate) use file::File;
 pub(crate) use imaged::Through;
 pub use imaged::{Crowded, Looked, Looking};
 pub(crate) use page::PAGE_BYTES;
+pub use thin::Thin;
 pub(crate) use touched::Touched;
 
 use frieze_hlc::Hlc;

@@ -35,13 +35,13 @@ mod segment;
 mod shelf;
 mod varint;
 
-pub use bury::{Grave, Sealed};
+pub use bury::{Grave, Lost, Sealed};
 pub use check::{Checked, Content, Damage, DamageKind, SegmentBytes, Unread};
 pub use entry::RECORD_MARK_BYTES;
 pub use error::Error;
 pub use image::{ImageKey, ImagePlace, Images, MadeOf};
 pub use imaging::PlannedImage;
-pub use index::{Crowded, Looked, Looking, UserCut};
+pub use index::{Crowded, Looked, Looking, Thin, UserCut};
 pub use log::{ChainState, MultiLog, Settings, Stats, Tail};
 pub use plan::{Imaged, Piece, Source, Stored};
 pub use record::{RecordKind, RecordMeta, block_crcs};

@@ -18,6 +18,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use frieze_base::{Fault, InodeId, Reason, SegmentId, crc32c, crc32c_combine};
 use frieze_disk::{Disk, DiskFile};
+use frieze_hlc::Hlc;
 use frieze_multilog::{Grave, LogPosition, MultiLog, RECORD_MARK_BYTES, RecordMeta, Seal, ShelfKey};
 
 use frieze_tier::Shares;
@@ -357,26 +358,37 @@ impl Device {
         self.settings.segment_bytes
     }
 
-    /// Records that no read needs any more: their bytes may go, and with `gone` the file's index from memory.
+    /// Records that no read needs any more: their bytes may go, and with `gone` the file's index from memory. Up to the last of
+    /// `kept` only these instants are asked for: what is buried up to then leaves memory.
     ///
     /// # Errors
     /// As [`Device::log_of`].
     pub(crate) fn bury(
         &self,
         inode: InodeId,
-        upto: frieze_hlc::Hlc,
+        upto: Hlc,
         graves: &[Grave],
         gone: bool,
+        kept: &[Hlc],
     ) -> Result<(), Fault> {
+        // Nothing of it leaves meanwhile: it is made anew from what is there.
         let _kept = self.evicting.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
             let mut log = self.log.write().unwrap_or_else(PoisonError::into_inner);
             if !log.is_away(inode) {
                 log.bury(inode, upto, graves, gone);
-                return Ok(());
+                break;
             }
             drop(log);
             self.fetch(inode)?;
+        }
+        // Most of the work while no lock is held: writers go on.
+        let mut from = 0;
+        loop {
+            let Some(mut thin) = self.log().thin(inode, from, kept) else { return Ok(()) };
+            thin.build();
+            self.log.write().unwrap_or_else(PoisonError::into_inner).put_thin(&mut thin);
+            from = thin.next_chunk();
         }
     }
 

@@ -428,7 +428,7 @@ mod tests {
             session: SessionId(1),
             uid: 0,
         };
-        FileChange { inode: InodeId(2), writes: writes.iter().map(written).collect() }
+        FileChange { inode: InodeId(2), writes: writes.iter().map(written).collect(), lost: false }
     }
 
     #[test]

@@ -109,6 +109,9 @@ pub(crate) struct Dead {
     pub(crate) held_bytes: u64,
     /// It is all of them: the file is gone, and no snapshot and no shared range shows it.
     pub(crate) is_all: bool,
+    /// The instants up to `upto` that can be asked for, in order. None of a file that is gone: who has it open is told what it
+    /// held.
+    pub(crate) kept: Vec<Hlc>,
 }
 
 impl Dead {
@@ -255,7 +258,8 @@ impl Engine {
             self.add_places(id, None, &[(0, u64::MAX)], &mut live)?;
         }
         let free = self.data.device().log_of([id])?.graves(id, upto, &live);
-        for pin in horizons.pins(id) {
+        let pins = horizons.pins(id);
+        for &pin in &pins {
             self.add_places(id, Some(pin), &[(0, u64::MAX)], &mut live)?;
         }
         for (at, ranges) in needs.get(&id).into_iter().flatten() {
@@ -265,8 +269,14 @@ impl Engine {
             free.iter().filter(|grave| !live.contains(&(grave.segment, grave.place))).copied().collect();
         let bytes = |graves: &[Grave]| graves.iter().map(|grave| u64::from(grave.bytes)).sum::<u64>();
         let held_bytes = bytes(&free) - bytes(&graves);
-        let is_all = gone && horizons.pins(id).is_empty() && !needs.contains_key(&id);
-        Ok(Dead { graves, upto, held_bytes, is_all })
+        let is_all = gone && pins.is_empty() && !needs.contains_key(&id);
+        let mut kept = BTreeSet::new();
+        if !gone {
+            let shared = needs.get(&id).into_iter().flat_map(|needs| needs.keys().copied());
+            kept.extend(shared.chain(pins).filter(|at| *at < upto));
+            kept.insert(upto);
+        }
+        Ok(Dead { graves, upto, held_bytes, is_all, kept: kept.into_iter().collect() })
     }
 
     /// Adds where the records lie that ranges of a file show at an instant (`None`: now).
@@ -294,7 +304,7 @@ impl Engine {
     /// Of the device, where the index of the inode has to be fetched.
     pub(crate) fn bury(&self, state: &mut State, id: InodeId, dead: &Dead) -> Result<(), Fault> {
         if !dead.graves.is_empty() {
-            self.data.device().bury(id, dead.upto, &dead.graves, dead.is_all)?;
+            self.data.device().bury(id, dead.upto, &dead.graves, dead.is_all, &dead.kept)?;
             state.add(&dead.graves);
         }
         Ok(())

@@ -162,6 +162,7 @@ impl Engine {
         let (files, _) = self.files_changed(scope, interval, &|inode| passing.holds(inode))?;
         let (mut events, mut untold) = (Vec::new(), Untold::default());
         for file in &files {
+            untold.left_out |= file.lost;
             for run in runs_of(file) {
                 self.tell_run(caller, scope, file.inode, &run, &mut events, &mut untold)?;
             }

@@ -66,6 +66,8 @@ pub(crate) struct FileChange {
     pub(crate) inode: InodeId,
     /// In order of stamp; with [`Detail::Runs`], what one session appended to its own last write is one.
     pub(crate) writes: Vec<Written>,
+    /// There may be more, of which only that is known any more: the file has forgotten what it was then.
+    pub(crate) lost: bool,
 }
 
 /// Bytes that one session wrote one after the other, or punched out.
@@ -186,8 +188,11 @@ impl Engine {
         // The layout of a file is that of its birth.
         let version = self.meta.namespace().inode(self.meta.versions(), inode, None)?;
         let chunk_bytes = version.chunk_bytes();
-        let records =
-            self.data.device().log_of([inode])?.versions(inode, interval.after, interval.upto, RECORDS_MAX + 1);
+        let (records, lost) = {
+            let log = self.data.device().log_of([inode])?;
+            let records = log.versions(inode, interval.after, interval.upto, RECORDS_MAX + 1);
+            (records, !log.lost(inode, interval.after, interval.upto).is_empty())
+        };
         if records.len() > RECORDS_MAX {
             return Err(Fault::new(
                 Reason::Overloaded,
@@ -205,7 +210,7 @@ impl Engine {
                 _ => writes.push(next),
             }
         }
-        Ok((FileChange { inode, writes }, records.len() as u64))
+        Ok((FileChange { inode, writes, lost }, records.len() as u64))
     }
 }
 

@@ -73,7 +73,7 @@ impl Record {
     }
 
     /// Where the file reaches at least because of this record, in bytes of the chunk; 0 if it extends nothing.
-    fn reach(&self) -> u32 {
+    pub(super) fn reach(&self) -> u32 {
         match self.kind() {
             RecordKind::Write if self.len > 0 => self.offset + self.len,
             _ => 0,
@@ -92,6 +92,9 @@ pub(super) struct Chunk {
     version: u64,
     /// Bytes that hold data after the last record.
     live: i64,
+    /// Stamp of the first record there ever was: it may be here no more ([`super::thin`]).
+    first: Option<Hlc>,
+    heap_bytes: u64,
 }
 
 impl Chunk {
@@ -123,20 +126,36 @@ impl Chunk {
             }
         }
         self.live += live;
+        self.first = self.first.or(Some(record.stamp));
+        self.heap_bytes += grown as u64;
         grown
+    }
+
+    /// Memory held by what it points to.
+    pub(super) fn heap_bytes(&self) -> u64 {
+        self.heap_bytes
+    }
+
+    /// Puts in its place a chunk made of its first `taken` records, some of them left out; the others are taken over.
+    pub(super) fn replace(&mut self, mut thin: Chunk, taken: usize) -> Chunk {
+        assert!(taken <= self.records.len(), "records went from a chunk that was being made anew");
+        for (record, archived) in self.versions_of(taken, self.records.len()) {
+            thin.push(record, archived);
+        }
+        (thin.version, thin.live, thin.first) = (self.version, self.live, self.first);
+        std::mem::replace(self, thin)
     }
 
     /// Bytes that hold data after every record stamped up to `at`, among the first `upto` of the chunk; records stamped
     /// below `after` may be hidden. `Err` with the most it can be, where only a plan can tell.
     pub(super) fn live(&self, upto: u64, at: Hlc, after: Hlc) -> Result<u64, u64> {
         let live = (self.live as u64).min(upto);
-        let Some(last) = self.records.last() else { return Ok(0) };
-        let first = self.records.get(0);
-        if first.stamp > at {
+        let (Some(first), Some(last)) = (self.first, self.records.last()) else { return Ok(0) };
+        if first > at {
             return Ok(0);
         }
         let reach = self.reaches.largest(0, self.records.len(), |at| self.records.get(at).reach());
-        let exact = first.stamp >= after && last.stamp <= at && u64::from(reach) <= upto;
+        let exact = first >= after && last.stamp <= at && u64::from(reach) <= upto;
         if exact { Ok(live) } else { Err(if last.stamp <= at { live } else { upto.min(reach.into()) }) }
     }
 
@@ -198,15 +217,18 @@ impl Chunk {
     /// The records stamped in `(after, upto]`, in order.
     pub(super) fn versions(&self, after: Hlc, upto: Hlc) -> Versions<'_> {
         let (from, to) = (self.count_upto(after), self.count_upto(upto));
-        let to = to.max(from);
+        self.versions_of(from, to.max(from))
+    }
+
+    /// The records numbered `from..to`.
+    pub(super) fn versions_of(&self, from: usize, to: usize) -> Versions<'_> {
         Versions { records: &self.records, next: from, to, archive: self.archive.read_from(from as u32) }
     }
 
     /// The records in segments from position `slot` on, in order.
     pub(super) fn versions_from(&self, slot: usize) -> Versions<'_> {
         let from = self.records.partition_point(|record| record.slot() < slot);
-        let to = self.records.len();
-        Versions { records: &self.records, next: from, to, archive: self.archive.read_from(from as u32) }
+        self.versions_of(from, self.records.len())
     }
 
     /// The records stamped up to `upto` that are not buried.

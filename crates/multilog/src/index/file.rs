@@ -11,6 +11,7 @@ use frieze_hlc::{Hlc, UserTime};
 use super::archive::{Archived, Writer, Writers};
 use super::chunk::{Chunk, Place, Record, Versions};
 use super::imaged::Through;
+use super::thin::{Loss, Losses};
 use super::{UserCut, heap_bytes, push_slim, reserve_slim};
 use crate::RecordMeta;
 use crate::log::Tail;
@@ -23,8 +24,10 @@ pub(crate) struct File {
     pub(super) chunks: Vec<(u32, Box<Chunk>)>,
     /// Stamp and user time of every record that has one; both rise.
     marks: Vec<(Hlc, UserTime)>,
+    /// When records were written that are not here any more: nobody may ask for an instant up to then.
+    pub(super) lost: Losses,
     /// Memory of all of that.
-    heap_bytes: u64,
+    pub(super) heap_bytes: u64,
     /// Position of the segment of its oldest record.
     oldest_slot: u32,
     /// Only its young records are here: the others are on shelves.
@@ -174,8 +177,16 @@ impl File {
         tail
     }
 
-    /// True if a record is stamped in `(after, upto]`.
+    /// When records were written that are not here any more, if some of them may be stamped in `(after, upto]`.
+    pub(crate) fn lost_within(&self, after: Hlc, upto: Hlc) -> impl Iterator<Item = &Loss> {
+        self.lost.within(after, upto)
+    }
+
+    /// True if a record is stamped in `(after, upto]`. Before the instants that are kept it may be said of one that is near.
     pub(crate) fn has_records(&self, after: Hlc, upto: Hlc) -> bool {
+        if self.lost_within(after, upto).next().is_some() {
+            return true;
+        }
         let newer = self.chunks.iter().filter(|(_, chunk)| chunk.newest() > after);
         newer.map(|(_, chunk)| chunk.newest_in(after, upto)).any(|(_, newest)| newest.is_some())
     }

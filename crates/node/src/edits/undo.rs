@@ -40,10 +40,15 @@ struct Actor<'a> {
 
 impl Actor<'_> {
     fn did(&self, stamp: Hlc, session: SessionId, uid: u32) -> bool {
+        self.may_have_done((stamp, stamp), session, uid)
+    }
+
+    /// True if of several changes, of which only the first and the last stamp are known, the actor may have made one.
+    fn may_have_done(&self, (first, last): (Hlc, Hlc), session: SessionId, uid: u32) -> bool {
         (self.sessions.is_empty() || self.sessions.contains(&session.0))
             && self.uid.is_none_or(|wanted| wanted == uid)
-            && stamp > self.after
-            && stamp <= self.upto
+            && last > self.after
+            && first <= self.upto
     }
 
     fn made(&self, revision: &Revision) -> bool {

@@ -121,6 +121,57 @@ fn what_was_before_is_refused_and_its_space_comes_back() {
     assert_eq!(served.status().forgotten_waiting_bytes, 0);
 }
 
+/// Writes `/d/f` again and again by a session of its own each time; returns their numbers and an instant after each.
+fn overwritten(served: &mut Served, times: u8) -> Vec<(u64, u64)> {
+    let write = |number: u8| {
+        let after = served.write_all("/d/f", &pattern(1000, number));
+        let session = served.session.0;
+        served.close();
+        (session, after)
+    };
+    (1..=times).map(write).collect()
+}
+
+#[test]
+fn what_changed_before_the_horizon_is_refused_though_the_index_says_no_more_what_it_was() {
+    let machine = Machine::new();
+    let mut served = machine.serve();
+    served.mkdir("/d");
+    let written = overwritten(&mut served, 40);
+    let other = served.write_all("/other", &pattern(10, 1));
+    served.close();
+    let index = served.status().index_bytes;
+    let horizon = written[35].1;
+    assert_eq!(served.forget("/d/f", horizon).writes, 35);
+    assert!(served.status().index_bytes < index, "{} bytes of index were {index}", served.status().index_bytes);
+    let check = |served: &mut Served| {
+        let refused = |result: Result<(), Fault>| result.unwrap_err().reason == Reason::HistoryExpired;
+        for (from, to) in [(3, 4), (0, 34), (10, 35), (20, 39)] {
+            let (from, to) = (written[from].1, written[to].1);
+            assert!(refused(served.diff("/", from, to).map(drop)), "({from}, {to}]");
+            assert!(refused(served.diff("/d", from, to).map(drop)), "({from}, {to}]");
+        }
+        let told = |served: &mut Served, from| served.diff("/", from, other).unwrap().differences.len();
+        assert_eq!(told(served, horizon), 2, "the file and another one");
+        assert_eq!(told(served, written[39].1), 1);
+        let story = served.story("/d", 0, other, 0);
+        assert!(story.left_out, "some writes are not told, and that is said");
+        assert!(story.events.iter().any(|event| event.stamp > horizon), "{story:?}");
+        // Who wrote then cannot be undone, who wrote later can.
+        assert!(refused(served.undo(&[written[5].0]).map(drop)));
+        assert!(refused(served.undo(&[written[34].0]).map(drop)));
+        assert_eq!(served.at("/d/f", horizon).unwrap(), pattern(1000, 36));
+    };
+    check(&mut served);
+    served.engine.stop().unwrap();
+    let mut served = machine.serve();
+    check(&mut served);
+    served.engine.reclaim().unwrap();
+    check(&mut served);
+    served.undo(&[written[39].0]).unwrap();
+    assert_eq!(served.read("/d/f", View::NOW).unwrap(), pattern(1000, 39));
+}
+
 #[test]
 fn a_file_that_only_a_snapshot_shows_is_told_as_gone_since_then() {
     let machine = Machine::new();

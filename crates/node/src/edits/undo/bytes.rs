@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use frieze_base::{ByteRange, Fault, InodeId, Reason};
+use frieze_base::{ByteRange, Fault, InodeId, Reason, SessionId};
 use frieze_hlc::Hlc;
-use frieze_namespace::{Inode, PATCHES_MAX, State, SubjectChange};
+use frieze_multilog::Lost;
+use frieze_namespace::{Inode, PATCHES_MAX, SNAPSHOTS_MAX, State, SubjectChange};
 use frieze_wire::edit::{ActionKind, Share};
 use frieze_wire::message::FileKind;
 
@@ -56,6 +57,8 @@ struct Bytes {
 #[derive(Default)]
 pub(super) struct FileEvents {
     pub(super) events: Vec<Event>,
+    /// Stamp of the first write that may be the actor's and is not known any more: the file has forgotten what it was then.
+    lost: Option<Hlc>,
 }
 
 impl Engine {
@@ -67,7 +70,10 @@ impl Engine {
         Interval { after, upto }: Interval,
         change: Option<&SubjectChange>,
     ) -> Result<FileEvents, Fault> {
-        let records = self.data.device().log_of([id])?.versions(id, after, upto, RECORDS_MAX + 1);
+        let (records, gone) = {
+            let log = self.data.device().log_of([id])?;
+            (log.versions(id, after, upto, RECORDS_MAX + 1), log.lost(id, after, upto))
+        };
         if records.len() > RECORDS_MAX {
             return Err(Fault::new(
                 Reason::Overloaded,
@@ -102,8 +108,26 @@ impl Engine {
                 add(EventKind::Mtime(inode.mtime_ns));
             }
         }
+        let mut lost = None;
+        for Lost { by, first, last } in gone {
+            // Nobody knows which bytes: that somebody wrote is what counts.
+            let kind = EventKind::Bytes { start: 0, end: 0, extends: false };
+            let own = match by {
+                Some((session, uid)) => actor.may_have_done((first, last), session, uid),
+                None => true,
+            };
+            let (_, uid) = by.unwrap_or((SessionId(0), actor.caller.uid));
+            if own {
+                let since = first.max(after.next());
+                lost = Some(lost.map_or(since, |before: Hlc| before.min(since)));
+                events.push(Event { stamp: since, by_actor: true, uid, kind });
+            }
+            if !own || by.is_none() {
+                events.push(Event { stamp: last, by_actor: false, uid, kind });
+            }
+        }
         events.sort_by_key(|event| event.stamp);
-        Ok(FileEvents { events })
+        Ok(FileEvents { events, lost })
     }
 
     pub(super) fn undo_bytes(
@@ -115,6 +139,11 @@ impl Engine {
         found: &FileEvents,
     ) -> Result<(), Fault> {
         let Some(first) = found.events.iter().find(|event| event.by_actor) else { return Ok(()) };
+        if let Some(lost) = found.lost {
+            // Snapshots may show single instants from then.
+            let instants = (lost.previous().0..=plan.now.0).map(Hlc).take(SNAPSHOTS_MAX + 1);
+            instants.into_iter().try_for_each(|at| self.check_kept(id, Some(at)))?;
+        }
         let base_at = first.stamp.previous();
         let base = match self.seen_at(id, base_at) {
             Ok(seen) => seen,

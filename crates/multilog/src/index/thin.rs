@@ -1,0 +1,155 @@
+//! Chunks without what no instant shows: what is buried need not be in memory for ever.
+//!
+//! Guarantees: at every instant that is kept, a plan, the end of the file and what was written since any other instant are as
+//! before; of what is not here any more it is known who wrote it and when at the earliest and latest, so that who asks for
+//! an instant that is not kept is refused as before. What is on disk stays as it is.
+//! Leaves to others: which instants are kept (`node`).
+//!
+//! # Why a plan is the same
+//! At an instant that is kept a buried write shows nothing: it is covered by later ones, or hidden by a stamp. If what covers it
+//! is buried too, that is covered or hidden in turn; at the end of this stands a write that shows and stays, a punch, which
+//! stays, or a stamp that hides all that is older. So what lay below it does not come to light.
+
+use frieze_base::InodeId;
+use frieze_hlc::Hlc;
+
+use super::File;
+use super::archive::Archived;
+use super::chunk::{Chunk, Record};
+use super::reserve_slim;
+use crate::RecordKind;
+
+/// A chunk on its way to be without most of its buried records: [`crate::MultiLog::thin`], [`Thin::build`] with no lock held,
+/// [`crate::MultiLog::put_thin`].
+#[derive(Debug)]
+pub struct Thin {
+    pub(crate) inode: InodeId,
+    chunk: u32,
+    /// So many records the chunk had.
+    taken: usize,
+    /// Of these, what stays.
+    stays: Vec<(Record, Archived)>,
+    lost: Losses,
+    made: Chunk,
+}
+
+impl Thin {
+    /// Makes the chunk anew.
+    ///
+    /// # Cost
+    /// About half a microsecond for each record that stays.
+    pub fn build(&mut self) {
+        for (record, archived) in std::mem::take(&mut self.stays) {
+            self.made.push(record, archived);
+        }
+    }
+
+    /// The chunk after it: where the next look begins.
+    pub fn next_chunk(&self) -> u32 {
+        self.chunk.saturating_add(1)
+    }
+}
+
+/// When records were written that are not here any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Loss {
+    /// Number of who wrote them; of several, where there are too many to keep apart.
+    pub(crate) writer: Option<u32>,
+    /// Stamp of the first.
+    pub(crate) first: Hlc,
+    /// Stamp of the last.
+    pub(crate) last: Hlc,
+}
+
+/// The losses of a file.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Losses(Vec<Loss>);
+
+impl Losses {
+    /// Those that may be of records stamped in `(after, upto]`.
+    pub(crate) fn within(&self, after: Hlc, upto: Hlc) -> impl Iterator<Item = &Loss> {
+        self.0.iter().filter(move |loss| loss.last > after && loss.first <= upto)
+    }
+
+    /// Notes some, and returns by how much the memory grew.
+    fn add(&mut self, new: Loss) -> usize {
+        if let Some(known) = self.0.iter_mut().find(|known| known.writer == new.writer) {
+            (known.first, known.last) = (known.first.min(new.first), known.last.max(new.last));
+            return 0;
+        }
+        let grown = reserve_slim(&mut self.0, 1);
+        self.0.push(new);
+        if self.0.len() > WRITERS_MAX {
+            // Who has not written for the longest is asked about the least.
+            let named = self.0.iter().enumerate().filter(|(_, loss)| loss.writer.is_some());
+            let oldest = named.min_by_key(|(_, loss)| loss.last).map_or(0, |(at, _)| at);
+            let loss = self.0.swap_remove(oldest);
+            return grown + self.add(Loss { writer: None, ..loss });
+        }
+        grown
+    }
+}
+
+impl File {
+    /// Looks for the first chunk from `from` on of which enough is buried, and copies what stays of it. `kept`: the instants
+    /// that are asked for up to the last of them, in order, and all after it.
+    pub(crate) fn thin(&self, id: InodeId, from: u32, kept: &[Hlc]) -> Option<Thin> {
+        let from = self.chunks.partition_point(|(index, _)| *index < from);
+        self.chunks[from..].iter().find_map(|(index, chunk)| chunk.thin(id, *index, kept))
+    }
+
+    /// Puts a chunk in its place that was made anew, and that of before into `thin`.
+    pub(crate) fn put_thin(&mut self, thin: &mut Thin) {
+        let position = self.position_of(thin.chunk);
+        let Some((_, chunk)) = self.chunks.get_mut(position).filter(|(index, _)| *index == thin.chunk) else { return };
+        self.heap_bytes -= chunk.heap_bytes();
+        thin.made = chunk.replace(std::mem::take(&mut thin.made), thin.taken);
+        let more: usize = thin.lost.0.drain(..).map(|loss| self.lost.add(loss)).sum();
+        self.heap_bytes += chunk.heap_bytes() + more as u64;
+    }
+}
+
+impl Chunk {
+    /// Buried writes go. Stays what else is asked of records: the newest up to each instant, and the farthest reach from any
+    /// stamp up to each. Punches stay: a plan shows them without naming them.
+    fn thin(&self, inode: InodeId, index: u32, kept: &[Hlc]) -> Option<Thin> {
+        let upto = *kept.last()?;
+        let count = self.count_upto(upto);
+        let mut later = kept.len();
+        let (mut farthest, mut newest) = (0, true);
+        let mut goes = vec![false; count];
+        for number in (0..count).rev() {
+            let record = self.records.get(number);
+            while later > 0 && record.stamp <= kept[later - 1] {
+                later -= 1;
+                (farthest, newest) = (0, true);
+            }
+            let needed = newest || record.reach() > farthest || record.stamp == upto;
+            farthest = farthest.max(record.reach());
+            newest = false;
+            goes[number] = !needed && record.is_buried() && record.kind() == RecordKind::Write;
+        }
+        let going = goes.iter().filter(|goes| **goes).count();
+        if going == 0 || going * THIN_PART < self.records.len() {
+            return None;
+        }
+        let taken = self.records.len();
+        let mut thin =
+            Thin { inode, chunk: index, taken, stays: Vec::new(), lost: Losses::default(), made: Chunk::default() };
+        thin.stays.reserve_exact(taken - going);
+        for (number, (record, archived)) in self.versions_of(0, taken).enumerate() {
+            if goes.get(number) == Some(&true) {
+                let stamp = record.stamp;
+                thin.lost.add(Loss { writer: Some(archived.writer), first: stamp, last: stamp });
+            } else {
+                thin.stays.push((record, archived));
+            }
+        }
+        Some(thin)
+    }
+}
+
+/// A chunk is made anew if one in so many of its records goes: made anew more often, each record costs more.
+const THIN_PART: usize = 4;
+/// So many writers of records that are gone are kept apart: 24 bytes each, for each file.
+const WRITERS_MAX: usize = 16;
