@@ -8,7 +8,7 @@
 //! and payload, has no meaning any more. So nothing is moved, and a crash at any moment leaves a log that recovery reads like
 //! any other. The index in memory is made anew without most of them ([`MultiLog::thin`]).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use frieze_base::{InodeId, SegmentId, SessionId, crc32c};
 use frieze_hlc::Hlc;
@@ -58,6 +58,31 @@ pub struct Lost {
     pub last: Hlc,
 }
 
+/// Files of which all is buried, as runs of numbers: first and last.
+#[derive(Debug, Default)]
+pub(crate) struct Gone(BTreeMap<InodeId, InodeId>);
+
+impl Gone {
+    pub(crate) fn holds(&self, id: InodeId) -> bool {
+        self.0.range(..=id).next_back().is_some_and(|(_, last)| *last >= id)
+    }
+
+    fn add(&mut self, id: InodeId) {
+        if self.holds(id) {
+            return;
+        }
+        let before = self.0.range(..id).next_back().filter(|(_, last)| last.0 + 1 == id.0);
+        let first = before.map_or(id, |(first, _)| *first);
+        let last = self.0.remove(&InodeId(id.0.saturating_add(1))).unwrap_or(id);
+        self.0.insert(first, last);
+    }
+
+    /// Memory held, in bytes: about that of its entries in the tree.
+    pub(crate) fn heap_bytes(&self) -> usize {
+        self.0.len() * 2 * size_of::<(InodeId, InodeId)>()
+    }
+}
+
 impl MultiLog {
     /// The records of a file stamped up to `upto` that are not buried and none of `live`: segments and places, as [`Grave::place`].
     ///
@@ -69,8 +94,8 @@ impl MultiLog {
         dead.filter(|grave| !live.contains(&(grave.segment, grave.place))).collect()
     }
 
-    /// Buries records that [`MultiLog::graves`] told. No plan of a read that is still answered may name one. `gone`: that is
-    /// all there is of the file, and it may leave memory.
+    /// Buries records that [`MultiLog::graves`] told. No plan of a read that is still answered may name one. `gone`: with them
+    /// all there is of the file is buried, and nothing will be written to it; it may leave memory, and comes back buried.
     ///
     /// # Cost
     /// As [`MultiLog::graves`].
@@ -78,11 +103,19 @@ impl MultiLog {
         assert!(!self.is_away(inode), "inode {inode} is asked for while it is away");
         let places: BTreeSet<(SegmentId, u64)> = graves.iter().map(|grave| (grave.segment, grave.place)).collect();
         let MultiLog { files, segments, .. } = self;
+        if gone {
+            self.gone.add(inode);
+        }
         if let Some(file) = files.get_mut(&inode) {
             file.bury(upto, gone, &mut |record| {
                 places.contains(&(segments[record.slot()].header.id, u64::from(record.at)))
             });
         }
+    }
+
+    /// True if all of a file was buried since the start: there is no grave to be told of it.
+    pub fn is_gone(&self, inode: InodeId) -> bool {
+        self.gone.holds(inode)
     }
 
     /// Begins to make a chunk of a file anew without its buried records: the first from `from` on of which enough is buried;

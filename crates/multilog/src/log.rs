@@ -6,6 +6,7 @@ use std::ops::RangeInclusive;
 use frieze_base::{ByteRange, ChainId, ChunkId, FastMap, InodeId, Rng, SegmentId, SessionId};
 use frieze_hlc::{Hlc, UserTime};
 
+use crate::bury::Gone;
 use crate::entry::{self, Entry, Span};
 use crate::index::{File, Place, Touched, Writer, Writers};
 use crate::plan::Planner;
@@ -105,6 +106,8 @@ pub struct MultiLog {
     pub(crate) shelved: usize,
     /// The largest file on a shelf: larger ones are in memory.
     pub(crate) shelved_inode: InodeId,
+    /// Files of which all is buried.
+    pub(crate) gone: Gone,
     /// Counts the files that came from the shelves.
     pub(crate) tick: u32,
 }
@@ -136,6 +139,7 @@ impl MultiLog {
             shelves: Vec::new(),
             shelved: 0,
             shelved_inode: InodeId(0),
+            gone: Gone::default(),
             tick: 0,
         }
     }
@@ -361,7 +365,7 @@ impl MultiLog {
         let footers: usize = self.segments[self.closed..].iter().map(|segment| segment.entries.capacity()).sum();
         let segments = self.segments.capacity() * size_of::<Segment>();
         let sessions = self.newest_of.capacity() * (size_of::<(SessionId, Hlc)>() + 1) * 8 / 7;
-        let who_and_when = sessions + self.writers.heap_bytes() + self.touched.heap_bytes();
+        let who_and_when = sessions + self.writers.heap_bytes() + self.touched.heap_bytes() + self.gone.heap_bytes();
         let shelves: usize = self.shelves.iter().map(Shelf::heap_bytes).sum();
         let maps = self.files.capacity() * entry + who_and_when + footers + segments + shelves;
         Stats {

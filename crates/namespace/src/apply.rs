@@ -266,7 +266,7 @@ impl Namespace {
         let inode = self.edit(run, id);
         inode.links = 0;
         inode.extra_mut().orphaned = stamp;
-        self.orphans.insert((stamp, id));
+        self.keep_orphan(stamp, id);
         self.alive -= 1;
     }
 }

@@ -20,6 +20,7 @@ use prost::Message;
 use crate::apply::{Done, Run};
 use crate::error::Error;
 use crate::history::History;
+use crate::inode::Inode;
 use crate::key::Key;
 use crate::namespace::Namespace;
 use crate::patch::PatchSource;
@@ -229,6 +230,13 @@ impl Namespace {
             run.change(Key::Forgotten(run.stamp, page), Some(stored.encode_to_vec()));
         }
         self.horizons.add(run.stamp, forgetting, &named, &nameless);
+        for id in nameless {
+            // Nobody is answered about it any more.
+            if let Some(since) = self.inodes.get(id).and_then(Inode::orphaned) {
+                self.orphans.remove(&(since, id));
+                self.forget_if_done(id);
+            }
+        }
         Ok(Done { id: op.root, ..Done::default() })
     }
 

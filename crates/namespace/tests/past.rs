@@ -8,6 +8,7 @@ use common::{World, root, user};
 use frieze_base::{InodeId, Reason};
 use frieze_hlc::Hlc;
 use frieze_namespace::{MAY_READ, Namespace, NoReadSet, ORPHANS_KEPT_MAX};
+use frieze_wire::forget::{Horizon, encode_ids};
 use frieze_wire::message::VersionKind;
 use frieze_wire::txn::{Caller, Grant, MakeKind, Op, SetAttr, SetXattr, Settle, Target};
 
@@ -220,6 +221,39 @@ fn the_log_tells_who_made_named_truncated_and_unnamed_a_file() {
     let rest = world.ns.log(&world.history, file, Hlc(page[2].stamp), Hlc::MAX, 2).unwrap();
     assert_eq!(rest[0].kind(), VersionKind::Truncate);
     assert_eq!(world.ns.log(&world.history, file, Hlc::ZERO, made, 100).unwrap().len(), 1);
+}
+
+#[test]
+fn a_file_that_is_forgotten_whole_leaves_memory_and_is_refused_as_before() {
+    let mut world = World::new();
+    let ids = ["/gone", "/written", "/left"].map(|path| world.make(path, 0o644, MakeKind::File(true)).unwrap());
+    let [gone, written, left] = ids;
+    let xattr = SetXattr { target: Target::path("/gone"), name: b"user.a".to_vec(), value: vec![1], flags: 0 };
+    world.run(&root(), Op::SetXattr(xattr)).unwrap();
+    for (path, id) in [("/gone", gone), ("/written", written), ("/left", left)] {
+        world.remove(path, false).unwrap();
+        if id != written {
+            world.run(&root(), Op::Settle(Settle { inode: id.0, ..Settle::default() })).unwrap();
+        }
+    }
+    assert!(ids.iter().all(|id| world.ns.current(*id).is_some()));
+    let horizon = Horizon {
+        before: world.stamp.0,
+        root: InodeId::ROOT.0,
+        path: b"/".to_vec(),
+        named: Vec::new(),
+        nameless: encode_ids([gone.0, written.0].into_iter()),
+    };
+    world.run(&root(), Op::Forget(horizon)).unwrap();
+    assert!(world.ns.current(gone).is_none(), "nobody is answered about it");
+    assert!(world.ns.current(written).is_some(), "it has a writer: only its past is forgotten");
+    assert!(world.ns.current(left).is_some(), "it was not asked for");
+    assert_eq!(world.reloaded(), world.ns);
+    let set = SetAttr { mode: Some(0), ..set_attr(Target::inode(gone)) };
+    assert_eq!(world.run(&root(), Op::SetAttr(set)), Err(Reason::HistoryExpired));
+    assert_eq!(world.ns.inode(&world.history, gone, None).unwrap().links, 0, "the history has it");
+    world.run(&root(), Op::Settle(Settle { inode: written.0, ..Settle::default() })).unwrap();
+    assert_eq!(world.reloaded(), world.ns);
 }
 
 #[test]

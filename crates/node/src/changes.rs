@@ -114,6 +114,7 @@ impl Engine {
         }
         let place = || {
             let namespace = self.meta.namespace();
+            namespace.check_kept(id, None)?;
             let inode = namespace.current(id).ok_or(Fault::from(Reason::StaleHandle))?;
             let offset = if ask.append { self.current_extent(id, inode)?.0 } else { ask.offset };
             let spread = split(offset, payload.len(), layout)?;
@@ -160,7 +161,13 @@ impl Engine {
     }
 
     pub(crate) fn current(&self, id: InodeId) -> Result<Inode, Fault> {
-        self.meta.namespace().current(id).cloned().ok_or_else(|| Reason::StaleHandle.into())
+        let namespace = self.meta.namespace();
+        match namespace.current(id) {
+            Some(inode) => Ok(inode.clone()),
+            // Forgotten whole: it is not in memory any more, and who has it open is told the same as before.
+            None if namespace.horizons().is_gone(id) => namespace.inode(self.meta.versions(), id, None),
+            None => Err(Reason::StaleHandle.into()),
+        }
     }
 
     /// Sees to it that the session may write the chunks an append of `len` bytes will touch.

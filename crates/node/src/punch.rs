@@ -64,6 +64,7 @@ impl Engine {
         let layout = layout_of(id, &inode);
         let place = || {
             let namespace = self.meta.namespace();
+            namespace.check_kept(id, None)?;
             let inode = namespace.current(id).ok_or(Fault::from(Reason::StaleHandle))?;
             let spread = self.spread_of_hole(id, inode, ask, &shared)?;
             check_granted(id, inode, header.session, spread.parts.iter().map(|part| part.chunk))?;

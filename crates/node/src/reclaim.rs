@@ -107,7 +107,7 @@ pub(crate) struct Dead {
     pub(crate) upto: Hlc,
     /// Bytes that would be given up but for snapshots and shared ranges.
     pub(crate) held_bytes: u64,
-    /// It is all of them: the file is gone, and no snapshot and no shared range shows it.
+    /// With it all of the file is buried: it is gone, and no snapshot and no shared range shows it.
     pub(crate) is_all: bool,
     /// The instants up to `upto` that can be asked for, in order. None of a file that is gone: who has it open is told what it
     /// held.
@@ -156,11 +156,6 @@ impl Reclaim {
 impl State {
     fn add(&mut self, graves: &[Grave]) {
         for grave in graves {
-            // A file that is gone and left memory is told again when it is looked at again.
-            let runs = self.graves.entry(grave.segment).or_default();
-            if runs.range(..=grave.start).next_back().is_some_and(|(_, &until)| until >= grave.end) {
-                continue;
-            }
             *self.due.entry(grave.segment).or_default() += grave.end - grave.start;
             let runs = self.graves.entry(grave.segment).or_default();
             let (mut start, mut end) = (grave.start, grave.end);
@@ -248,9 +243,14 @@ impl Engine {
         let Some(forgotten) = horizons.of(id) else { return Ok(Dead::default()) };
         let gone = horizons.is_gone(id);
         let upto = if gone { Hlc::MAX } else { Hlc(forgotten.before) };
+        if gone && self.data.device().log().is_gone(id) {
+            return Ok(Dead::default());
+        }
+        let pins = horizons.pins(id);
+        let is_all = gone && pins.is_empty() && !needs.contains_key(&id);
         let none = BTreeSet::new();
         if self.data.device().log_of([id])?.graves(id, upto, &none).is_empty() {
-            return Ok(Dead::default());
+            return Ok(Dead { is_all, ..Dead::default() });
         }
         let mut live = BTreeSet::new();
         if !gone {
@@ -258,7 +258,6 @@ impl Engine {
             self.add_places(id, None, &[(0, u64::MAX)], &mut live)?;
         }
         let free = self.data.device().log_of([id])?.graves(id, upto, &live);
-        let pins = horizons.pins(id);
         for &pin in &pins {
             self.add_places(id, Some(pin), &[(0, u64::MAX)], &mut live)?;
         }
@@ -269,7 +268,6 @@ impl Engine {
             free.iter().filter(|grave| !live.contains(&(grave.segment, grave.place))).copied().collect();
         let bytes = |graves: &[Grave]| graves.iter().map(|grave| u64::from(grave.bytes)).sum::<u64>();
         let held_bytes = bytes(&free) - bytes(&graves);
-        let is_all = gone && pins.is_empty() && !needs.contains_key(&id);
         let mut kept = BTreeSet::new();
         if !gone {
             let shared = needs.get(&id).into_iter().flat_map(|needs| needs.keys().copied());
@@ -303,7 +301,7 @@ impl Engine {
     /// # Errors
     /// Of the device, where the index of the inode has to be fetched.
     pub(crate) fn bury(&self, state: &mut State, id: InodeId, dead: &Dead) -> Result<(), Fault> {
-        if !dead.graves.is_empty() {
+        if !dead.graves.is_empty() || dead.is_all {
             self.data.device().bury(id, dead.upto, &dead.graves, dead.is_all, &dead.kept)?;
             state.add(&dead.graves);
         }

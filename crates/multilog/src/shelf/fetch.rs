@@ -1,6 +1,7 @@
 //! What is in memory of the shelved part, and how the rest comes back.
 
 use frieze_base::{FastMap, InodeId, SegmentId, crc32c};
+use frieze_hlc::Hlc;
 
 use super::merge::{file_at, pieces_of};
 use super::piece::{self, Form, Placed};
@@ -148,6 +149,9 @@ impl MultiLog {
                     file.push(&meta, place, writer);
                 }
             }
+        }
+        if self.gone.holds(fetch.inode) {
+            file.bury(Hlc::MAX, true, &mut |_| true);
         }
         self.tick = self.tick.wrapping_add(1);
         file.fetched(self.tick);

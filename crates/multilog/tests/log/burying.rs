@@ -204,6 +204,9 @@ fn a_file_of_which_all_is_buried_may_leave_and_come_back() {
     assert_eq!(device.log.live_in(CHUNK, 1 << 20, Hlc::MAX, Hlc::ZERO), live);
     device.log.evict(&device.log.to_evict(0));
     assert!(device.log.is_away(FILE), "nobody asks for it");
+    assert!(device.log.is_gone(FILE) && !device.log.is_gone(InodeId(2)));
     device.fetch(FILE);
     assert_eq!(device.log.chunk_version(CHUNK), 400);
+    assert_eq!(device.log.graves(FILE, Hlc::MAX, &BTreeSet::new()), [], "it came back buried");
+    assert_eq!(device.log.written_bytes(FILE), 0);
 }
