@@ -9,7 +9,6 @@
 //! Who does not walk on pays one request and is left alone.
 //! Leaves to others: whether a grant still holds ([`crate::cache`]), asking the server ([`crate::tree`]).
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -18,51 +17,7 @@ use frieze_client::{Attr, ListReply, mono};
 
 use crate::cache::{Cache, Promise};
 use crate::operations::Who;
-
-/// This mount's own changes, of names, attributes and bytes.
-#[derive(Debug, Default)]
-pub(crate) struct Own {
-    begun: AtomicU64,
-    ended: AtomicU64,
-}
-
-/// A change of this mount's own that is under way.
-#[derive(Debug)]
-pub(crate) struct Touching<'a>(&'a Own);
-
-/// Where the mount's own changes stood when none was under way.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Still(u64);
-
-impl Own {
-    /// To be called before a change is sent; it is over when this is dropped.
-    pub(crate) fn touch(&self) -> Touching<'_> {
-        self.begin();
-        Touching(self)
-    }
-
-    pub(crate) fn begin(&self) {
-        self.begun.fetch_add(1, Ordering::AcqRel);
-    }
-
-    pub(crate) fn end(&self) {
-        self.ended.fetch_add(1, Ordering::AcqRel);
-    }
-
-    /// `None` while a change is under way.
-    pub(crate) fn still(&self) -> Option<Still> {
-        // In this order: what ends between the two looks is taken for under way.
-        let ended = self.ended.load(Ordering::Acquire);
-        let begun = self.begun.load(Ordering::Acquire);
-        (begun == ended).then_some(Still(begun))
-    }
-}
-
-impl Drop for Touching<'_> {
-    fn drop(&mut self) {
-        self.0.end();
-    }
-}
+use crate::own::{Own, Still};
 
 /// The directories that are walked through. Bounded by [`DIRECTORIES_MAX`] times [`NAMES_MAX`].
 #[derive(Debug, Default)]

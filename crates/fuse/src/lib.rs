@@ -36,6 +36,7 @@ mod moving;
 mod node;
 mod notify;
 mod operations;
+mod own;
 mod pages;
 mod past;
 mod process;

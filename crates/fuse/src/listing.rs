@@ -29,6 +29,10 @@ pub(crate) struct Listing {
     marks: Vec<(u64, Vec<u8>)>,
     /// The first page was fetched when the directory was opened and has not been shown yet.
     fresh: bool,
+    /// The page was fetched for the walk that goes on.
+    is_new: bool,
+    /// The largest offset shown so far.
+    shown: u64,
 }
 
 const DOTS: u64 = 2;
@@ -46,16 +50,24 @@ impl Listing {
         self.parent
     }
 
+    /// True, while [`Listing::walk`] shows, if the page was fetched since that began.
+    pub(crate) fn is_new(&self) -> bool {
+        self.is_new
+    }
+
     /// Shows lines from `offset` until `show(line, cookie)` says that it is full, or until the end. `fetch(name)` asks
-    /// the server for the page after a name.
+    /// the server for the page after a name. `is_good`: what the page at hand says is as good as if it were fetched now;
+    /// if not, what was not shown of it is fetched anew, but after a step back, where offsets must stay what they were.
     pub(crate) fn walk<E>(
         &mut self,
         offset: u64,
+        is_good: bool,
         mut fetch: impl FnMut(&[u8]) -> Result<ListReply, E>,
         mut show: impl FnMut(&Listing, Line<'_>, u64) -> bool,
     ) -> Result<(), E> {
+        self.is_new = false;
         if offset == 0 {
-            if !self.fresh {
+            if !(self.fresh && is_good) {
                 let reply = fetch(b"")?;
                 self.start(reply);
             }
@@ -70,6 +82,8 @@ impl Listing {
         let mut next = offset.max(DOTS);
         if next < self.first {
             self.go_back(next, &mut fetch)?;
+        } else if !is_good && !self.is_new && next == self.shown {
+            self.renew(next, &mut fetch)?;
         }
         loop {
             while let Some(entry) = self.page.get((next - self.first) as usize) {
@@ -77,6 +91,7 @@ impl Listing {
                     return Ok(());
                 }
                 next += 1;
+                self.shown = self.shown.max(next);
             }
             let Some(last) = self.page.last().filter(|_| self.more) else { return Ok(()) };
             let after = last.name.clone();
@@ -92,6 +107,7 @@ impl Listing {
     fn start(&mut self, reply: ListReply) {
         self.marks.clear();
         self.marks.push((DOTS, Vec::new()));
+        self.shown = DOTS;
         self.turn(DOTS, reply);
     }
 
@@ -100,6 +116,24 @@ impl Listing {
         self.more = reply.more && !reply.entries.is_empty();
         self.page = reply.entries;
         self.parent = reply.parent;
+        self.is_new = true;
+    }
+
+    /// Fetches the entries from `offset` on anew, if the page has any.
+    fn renew<E>(&mut self, offset: u64, fetch: &mut impl FnMut(&[u8]) -> Result<ListReply, E>) -> Result<(), E> {
+        let at = (offset - self.first) as usize;
+        if at >= self.page.len() {
+            return Ok(());
+        }
+        let before = at.checked_sub(1).and_then(|before| self.page.get(before)).map(|entry| entry.name.clone());
+        let mark = self.marks.last().filter(|(first, _)| *first == offset).map(|(_, name)| name.clone());
+        let Some(after) = before.or(mark) else { return Ok(()) };
+        let reply = fetch(&after)?;
+        if self.marks.last().is_none_or(|(first, _)| *first < offset) {
+            self.marks.push((offset, after));
+        }
+        self.turn(offset, reply);
+        Ok(())
     }
 
     fn go_back<E>(&mut self, offset: u64, fetch: &mut impl FnMut(&[u8]) -> Result<ListReply, E>) -> Result<(), E> {
@@ -131,10 +165,16 @@ mod tests {
 
     /// Reads `count` lines from `offset`: their names and the cookie of the last.
     fn read(listing: &mut Listing, names: &Names, offset: u64, count: usize) -> (Vec<String>, u64) {
+        read_if(listing, names, (offset, true), count)
+    }
+
+    fn read_if(listing: &mut Listing, names: &Names, from: (u64, bool), count: usize) -> (Vec<String>, u64) {
+        let (offset, is_good) = from;
         let (mut lines, mut cookie) = (Vec::new(), offset);
         listing
             .walk(
                 offset,
+                is_good,
                 |after| Ok::<_, ()>(page(names, after)),
                 |_, line, next| {
                     if lines.len() == count {
@@ -214,6 +254,35 @@ mod tests {
         assert_eq!(read(&mut listing, &names, 0, 9).0.len(), 3);
         names.clear();
         assert_eq!(read(&mut listing, &names, 0, 9).0, [".", ".."]);
+    }
+
+    #[test]
+    fn what_is_not_good_any_more_is_read_anew_and_nothing_is_skipped_or_shown_twice() {
+        for count in 1..14 {
+            let mut names = ten();
+            let mut listing = opened(&names);
+            // While the page was kept, before anything was shown of it.
+            names.remove(&b"f0"[..]);
+            let (mut all, mut offset) = (Vec::new(), 0);
+            loop {
+                let (lines, cookie) = read_if(&mut listing, &names, (offset, false), count);
+                if lines.is_empty() {
+                    break;
+                }
+                all.extend(lines);
+                offset = cookie;
+                // Under the eyes of who reads: the last of all goes, if it was not shown.
+                if offset >= 5 {
+                    names.remove(&b"f9"[..]);
+                }
+            }
+            let was_gone = all.last().is_some_and(|last| last == "f8");
+            assert!(was_gone || count >= 11, "buffers of {count}: {all:?}");
+            assert_eq!(all.len(), if was_gone { 10 } else { 11 }, "buffers of {count}: {all:?}");
+            assert!(all[2..].is_sorted(), "buffers of {count}: {all:?}");
+            // After a step back the offsets mean what they meant.
+            assert_eq!(read_if(&mut listing, &names, (4, false), 2).0, ["f3", "f4"], "buffers of {count}");
+        }
     }
 
     #[test]

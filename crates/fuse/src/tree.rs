@@ -303,7 +303,9 @@ impl Operations for Tree {
             self.whole.forget_all_attributes();
         }
         match how {
-            RenameHow::Exchange => changing.done(&[], parents),
+            RenameHow::Exchange => {
+                changing.done(&[(left, Change::Swaps(old)), (entered, Change::Swaps(new))], parents);
+            }
             // In this order, for a name that was moved to itself.
             _ => changing.done(&[(left, Change::Removes(old)), (entered, Change::Adds(new))], parents),
         }

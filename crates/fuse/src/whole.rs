@@ -22,8 +22,8 @@ use std::time::Duration;
 use frieze_base::{FastMap, FastSet, InodeId, NAME_BYTES_MAX};
 use frieze_client::{Attr, FileKind};
 
-use crate::ahead::{Own, Still, Touching};
 use crate::cache::{Cache, Promise};
+use crate::own::{Own, Still, Touching};
 
 /// The directories. Bounded by [`NAMES_MAX`].
 #[derive(Default)]
@@ -70,6 +70,8 @@ pub(crate) enum Change<'a> {
     Adds(&'a [u8]),
     /// It is not.
     Removes(&'a [u8]),
+    /// It stands for something else.
+    Swaps(&'a [u8]),
 }
 
 /// A change that is under way; dropped without [`Changing::done`] it is one of which nobody knows whether it ran.
@@ -132,7 +134,7 @@ impl Whole {
 
     /// A change of an inode by other means than its names: to be called before it is sent, over when this is dropped.
     pub(crate) fn touch(&self, id: InodeId) -> Touching<'_> {
-        let touching = self.own.touch();
+        let touching = self.own.touch(id);
         self.forget_attributes(id);
         touching
     }
@@ -164,11 +166,13 @@ impl Whole {
 
     /// This inode was changed by other means than its names, or has gone.
     pub(crate) fn forget_attributes(&self, id: InodeId) {
+        self.own.changed_inode(id);
         self.lock().attributes.remove(&id);
     }
 
     /// Directories were moved or replaced.
     pub(crate) fn forget_all_attributes(&self) {
+        self.own.changed_something();
         self.lock().attributes.clear();
     }
 
@@ -223,7 +227,12 @@ impl Changing<'_> {
                 state.keep(attr, promise);
             }
         }
+        for directory in self.directories.into_iter().flatten() {
+            self.whole.own.changed_inode(directory);
+        }
         for (directory, change) in changes {
+            let (Change::Adds(name) | Change::Removes(name) | Change::Swaps(name)) = change;
+            self.whole.own.changed_name(*directory, name);
             let Some(known) = state.directories.get_mut(directory) else { continue };
             match change {
                 Change::Adds(name) => {
@@ -236,6 +245,7 @@ impl Changing<'_> {
                         state.names -= 1;
                     }
                 }
+                Change::Swaps(_) => {}
             }
         }
         if state.names > NAMES_MAX {
@@ -255,6 +265,7 @@ impl Drop for Changing<'_> {
             state.forget(directory);
             // Of the file whose name it is about nobody knows either.
             state.attributes.clear();
+            self.whole.own.changed_something();
             state.changed_by_us(directory);
         }
         drop(state);

@@ -6,7 +6,7 @@ use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::os::unix::ffi::OsStringExt;
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, symlink};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt, symlink};
 
 use rustix::fs::{OFlags, SeekFrom};
 use rustix::io::Errno;
@@ -209,4 +209,35 @@ fn a_file_that_never_had_a_name_is_refused_or_works() {
     let bytes = scrambled(9, 70_000);
     (&temporary).write_all(&bytes).unwrap();
     assert_eq!((temporary.metadata().unwrap().len(), temporary.metadata().unwrap().nlink()), (70_000, 0));
+}
+
+#[test]
+fn what_is_changed_between_opening_a_directory_and_reading_it_is_shown_as_it_is() {
+    let Some(world) = World::new() else { return };
+    let dir = world.path("d");
+    fs::create_dir(&dir).unwrap();
+    for name in ["deleted", "left", "made-again", "moved", "other-mode", "taken", "written"] {
+        fs::write(dir.join(name), b"1234").unwrap();
+    }
+    fs::set_permissions(dir.join("other-mode"), fs::Permissions::from_mode(0o500)).unwrap();
+    let open = fs::read_dir(&dir).unwrap();
+    fs::remove_file(dir.join("deleted")).unwrap();
+    fs::remove_file(dir.join("made-again")).unwrap();
+    fs::write(dir.join("made-again"), b"123456").unwrap();
+    fs::rename(dir.join("moved"), dir.join("taken")).unwrap();
+    fs::set_permissions(dir.join("other-mode"), fs::Permissions::from_mode(0o200)).unwrap();
+    fs::write(dir.join("written"), b"12345678").unwrap();
+    let inode = |name: &str| fs::metadata(dir.join(name)).map(|found| found.ino());
+    let (taken, again) = (inode("taken").unwrap(), inode("made-again").unwrap());
+
+    // The names may be those of the moment of opening; but reading them must not bring back what has gone.
+    assert!(open.count() >= 4);
+    assert!(inode("deleted").is_err() && inode("moved").is_err());
+    assert_eq!((inode("taken").unwrap(), inode("made-again").unwrap()), (taken, again));
+    let mode = fs::metadata(dir.join("other-mode")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o200);
+    assert_eq!(fs::metadata(dir.join("written")).unwrap().len(), 8);
+    assert_eq!(fs::read(dir.join("made-again")).unwrap(), b"123456");
+    fs::OpenOptions::new().create(true).write(true).truncate(false).open(dir.join("deleted")).unwrap();
+    assert!(inode("deleted").is_ok(), "it is a new file");
 }

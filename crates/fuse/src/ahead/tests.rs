@@ -136,8 +136,8 @@ fn what_is_known_is_said_once() {
 #[test]
 fn nothing_is_known_after_what_may_have_changed_it() {
     let changes: [fn(&World); 5] = [
-        |world| drop(world.own.touch()),
-        |world| std::mem::forget(world.own.touch()),
+        |world| drop(world.own.touch(InodeId(77))),
+        |world| std::mem::forget(world.own.touch(InodeId(77))),
         |world| world.take(RecallsReply { number: 1, directories: vec![DIR.0], ..RecallsReply::default() }),
         |world| world.take(RecallsReply { number: 1, files: vec![104], ..RecallsReply::default() }),
         |world| world.take(RecallsReply { number: 1, everything: true, ..RecallsReply::default() }),
@@ -175,7 +175,7 @@ fn a_name_that_is_not_there_is_asked_for() {
 fn still_is_only_what_nobody_changes() {
     let own = Own::default();
     let before = own.still().unwrap();
-    let touching = own.touch();
+    let touching = own.touch(InodeId(77));
     assert_eq!(own.still(), None);
     drop(touching);
     assert_ne!(own.still(), Some(before));
@@ -207,6 +207,6 @@ fn who_has_just_walked_through_all_of_a_directory_need_not_ask_to_list_it() {
     assert_eq!(listing(&world, 0, USER), None, "the first name is missing");
     assert_eq!(listing(&world, 2, USER), Some(FILES));
     assert_eq!(listing(&world, 2, Who { uid: 7, ..USER }), None, "another has other rights");
-    drop(world.own.touch());
+    drop(world.own.touch(InodeId(77)));
     assert_eq!(listing(&world, 2, USER), None);
 }
