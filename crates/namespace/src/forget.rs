@@ -12,7 +12,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use frieze_base::{FastMap, Fault, InodeId};
+use frieze_base::{Fault, InodeId};
 use frieze_hlc::Hlc;
 use frieze_wire::forget::{Forgotten, Horizon, decode_ids, encode_ids};
 use prost::Message;
@@ -59,7 +59,45 @@ struct Lost {
 pub struct Horizons {
     /// By the stamp of the transaction.
     forgettings: BTreeMap<Hlc, Forgetting>,
-    inodes: FastMap<InodeId, Arc<Lost>>,
+    inodes: Runs,
+}
+
+/// What inodes have forgotten, those that follow each other and have forgotten the same as one: first, last. Files that come and
+/// go are forgotten together, and for ever.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Runs(BTreeMap<InodeId, (InodeId, Arc<Lost>)>);
+
+impl Runs {
+    fn run_of(&self, id: InodeId) -> Option<(InodeId, InodeId, &Arc<Lost>)> {
+        let (&first, (last, lost)) = self.0.range(..=id).next_back()?;
+        (*last >= id).then_some((first, *last, lost))
+    }
+
+    fn get(&self, id: InodeId) -> Option<&Arc<Lost>> {
+        self.run_of(id).map(|(_, _, lost)| lost)
+    }
+
+    fn set(&mut self, id: InodeId, lost: Arc<Lost>) {
+        let (before, after) = (InodeId(id.0.saturating_sub(1)), InodeId(id.0.saturating_add(1)));
+        if let Some((first, last, old)) = self.run_of(id).map(|(first, last, old)| (first, last, Arc::clone(old))) {
+            self.0.remove(&first);
+            if first < id {
+                self.0.insert(first, (before, Arc::clone(&old)));
+            }
+            if id < last {
+                self.0.insert(after, (last, old));
+            }
+        }
+        let (mut first, mut last) = (id, id);
+        if let Some((start, _, _)) = self.run_of(before).filter(|(_, _, same)| **same == lost) {
+            first = start;
+        }
+        if let Some((_, end, _)) = self.run_of(after).filter(|(_, _, same)| **same == lost) {
+            last = end;
+            self.0.remove(&after);
+        }
+        self.0.insert(first, (last, lost));
+    }
 }
 
 /// Answers alike, however it came to be.
@@ -72,18 +110,18 @@ impl PartialEq for Horizons {
 impl Horizons {
     /// True if nothing was ever forgotten.
     pub fn is_empty(&self) -> bool {
-        self.inodes.is_empty()
+        self.inodes.0.is_empty()
     }
 
     /// Why an inode cannot be read at an instant (`None`: now); `None` if it can.
     ///
     /// # Cost
-    /// One look into a map; nothing while nothing was ever forgotten.
+    /// A search in the runs of inodes that forgot the same; nothing while nothing was ever forgotten.
     pub fn expired(&self, id: InodeId, at: Option<Hlc>) -> Option<Forgotten> {
-        if self.inodes.is_empty() {
+        if self.inodes.0.is_empty() {
             return None;
         }
-        let lost = self.inodes.get(&id)?;
+        let lost = self.inodes.get(id)?;
         let newest = lost.by.last();
         let refused = |stamp: &Hlc| {
             let forgetting = &self.forgettings[stamp];
@@ -96,24 +134,24 @@ impl Horizons {
 
     /// What an inode has forgotten.
     pub fn of(&self, id: InodeId) -> Option<Forgotten> {
-        self.inodes.get(&id).map(|lost| self.told(lost))
+        self.inodes.get(id).map(|lost| self.told(lost))
     }
 
     /// True if nothing of the inode is left but what snapshots show.
     pub fn is_gone(&self, id: InodeId) -> bool {
-        self.inodes.get(&id).is_some_and(|lost| lost.gone)
+        self.inodes.get(id).is_some_and(|lost| lost.gone)
     }
 
     /// The instants before its horizon at which an inode is readable all the same.
     pub fn pins(&self, id: InodeId) -> BTreeSet<Hlc> {
-        let Some(lost) = self.inodes.get(&id) else { return BTreeSet::new() };
+        let Some(lost) = self.inodes.get(id) else { return BTreeSet::new() };
         let all = lost.by.iter().flat_map(|stamp| &self.forgettings[stamp].pins);
         all.filter(|pin| self.expired(id, Some(**pin)).is_none()).copied().collect()
     }
 
-    /// Every inode that has forgotten something, in no order.
+    /// Every inode that has forgotten something, by number.
     pub fn inodes(&self) -> impl Iterator<Item = InodeId> + '_ {
-        self.inodes.keys().copied()
+        self.inodes.0.iter().flat_map(|(first, (last, _))| (first.0..=last.0).map(InodeId))
     }
 
     /// Every forgetting, by stamp.
@@ -133,7 +171,7 @@ impl Horizons {
         let new = &forgettings[&stamp];
         let mut made: BTreeMap<Option<Arc<Lost>>, Arc<Lost>> = BTreeMap::new();
         for &id in ids {
-            let old = inodes.get(&id).cloned();
+            let old = inodes.get(id).cloned();
             if old.as_ref().is_some_and(|lost| lost.gone) {
                 continue;
             }
@@ -148,7 +186,7 @@ impl Horizons {
                 by.push(stamp);
                 Arc::new(Lost { by, gone })
             });
-            inodes.insert(id, Arc::clone(lost));
+            inodes.set(id, Arc::clone(lost));
         }
     }
 
@@ -327,4 +365,33 @@ pub fn shared_states(history: &dyn History) -> Result<BTreeMap<InodeId, Vec<Shar
     })?;
     broken?;
     Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use frieze_base::Rng;
+
+    use super::*;
+
+    #[test]
+    fn runs_say_of_each_inode_what_was_last_set_and_are_as_few_as_can_be() {
+        let mut rng = Rng::new(5);
+        let losts: Vec<Arc<Lost>> =
+            (1..4).map(|stamp| Arc::new(Lost { by: vec![Hlc(stamp)], gone: stamp == 3 })).collect();
+        for _ in 0..20 {
+            let (mut runs, mut known) = (Runs::default(), BTreeMap::new());
+            for _ in 0..300 {
+                let (id, lost) = (InodeId(1 + rng.below(40)), rng.choose(&losts));
+                // Equal, though not the same.
+                runs.set(id, Arc::new(Lost::clone(lost)));
+                known.insert(id, Arc::clone(lost));
+                for id in (1..=42).map(InodeId) {
+                    assert_eq!(runs.get(id), known.get(&id), "{id}");
+                }
+                let ids: Vec<InodeId> = known.keys().copied().collect();
+                let joins = |pair: &[InodeId]| pair[0].0 + 1 == pair[1].0 && known[&pair[0]] == known[&pair[1]];
+                assert_eq!(runs.0.len(), ids.len() - ids.windows(2).filter(|pair| joins(pair)).count(), "{runs:?}");
+            }
+        }
+    }
 }

@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use fjall::config::FilterPolicy;
+
 use frieze_base::{Fault, LogIndex, Reason};
 
 use super::{Item, VersionStore};
@@ -48,7 +50,10 @@ impl LsmStore {
             .worker_threads(1)
             .open()
             .map_err(&failed)?;
-        let waiting = |bytes: u64| move || fjall::KeyspaceCreateOptions::default().max_memtable_size(bytes);
+        // No version is asked for by its whole key, so nothing would ask a filter; and while tables are merged, a filter in the
+        // making takes 8 bytes for each key. It stays what it was when the store was made.
+        let unfiltered = || fjall::KeyspaceCreateOptions::default().filter_policy(FilterPolicy::disabled());
+        let waiting = |bytes: u64| move || unfiltered().max_memtable_size(bytes);
         let versions = database.keyspace("versions", waiting(waiting_bytes_max)).map_err(&failed)?;
         let progress = database.keyspace("progress", waiting(PROGRESS_BYTES)).map_err(&failed)?;
         Ok(LsmStore { database, versions, progress, directory: directory.to_owned(), waiting_bytes_max })
