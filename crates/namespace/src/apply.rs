@@ -266,7 +266,8 @@ impl Namespace {
         let inode = self.edit(run, id);
         inode.links = 0;
         inode.extra_mut().orphaned = stamp;
-        self.keep_orphan(stamp, id);
+        let is_directory = inode.is_directory();
+        self.keep_orphan(stamp, id, is_directory);
         self.alive -= 1;
     }
 }

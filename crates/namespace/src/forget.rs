@@ -270,7 +270,8 @@ impl Namespace {
         self.horizons.add(run.stamp, forgetting, &named, &nameless);
         for id in nameless {
             // Nobody is answered about it any more.
-            if let Some(since) = self.inodes.get(id).and_then(Inode::orphaned) {
+            let file = self.inodes.get(id).filter(|inode| !inode.is_directory());
+            if let Some(since) = file.and_then(Inode::orphaned) {
                 self.orphans.remove(&(since, id));
                 self.forget_if_done(id);
             }

@@ -207,7 +207,7 @@ impl Namespace {
             self.granted.entry(grant.session).or_default().insert(id);
         }
         match inode.orphaned() {
-            Some(since) => self.keep_orphan(since, id),
+            Some(since) => self.keep_orphan(since, id, inode.is_directory()),
             None => self.alive += 1,
         }
         self.inodes.insert(id, inode);
@@ -382,9 +382,10 @@ impl Namespace {
         shared
     }
 
-    /// An inode without a name stays in memory for a while, unless it is forgotten whole: then nobody is answered about it.
-    pub(crate) fn keep_orphan(&mut self, since: Hlc, id: InodeId) {
-        if !self.horizons.is_gone(id) {
+    /// An inode without a name stays in memory for a while, unless it is a file that is forgotten whole: then nobody is answered
+    /// about it. The way up from a file that somebody has open may lead through such a directory.
+    pub(crate) fn keep_orphan(&mut self, since: Hlc, id: InodeId, is_directory: bool) {
+        if is_directory || !self.horizons.is_gone(id) {
             self.orphans.insert((since, id));
         }
     }

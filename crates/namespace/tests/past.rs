@@ -257,6 +257,22 @@ fn a_file_that_is_forgotten_whole_leaves_memory_and_is_refused_as_before() {
 }
 
 #[test]
+fn a_file_that_is_open_in_a_directory_that_is_forgotten_whole_is_changed_as_before() {
+    let mut world = World::new();
+    let directory = world.directory("/d");
+    let open = world.make("/d/open", 0o644, MakeKind::File(true)).unwrap();
+    world.remove("/d/open", false).unwrap();
+    world.remove("/d", true).unwrap();
+    let nameless = encode_ids([directory.0].into_iter());
+    let before = world.stamp.0;
+    let horizon = Horizon { before, root: InodeId::ROOT.0, path: b"/".to_vec(), named: Vec::new(), nameless };
+    world.run(&root(), Op::Forget(horizon)).unwrap();
+    let set = SetAttr { mode: Some(0o600), ..set_attr(Target::inode(open)) };
+    world.run(&root(), Op::SetAttr(set)).unwrap();
+    assert_eq!(world.reloaded(), world.ns);
+}
+
+#[test]
 fn files_long_without_a_name_leave_memory_and_stay_readable() {
     let mut world = World::new();
     let first = world.file("/first");

@@ -22,7 +22,7 @@ impl Namespace {
         let stamp = run.stamp;
         for (id, (mut inode, xattrs)) in brought {
             inode.layout = self.share(Layout::clone(&inode.layout));
-            self.keep_orphan(inode.orphaned().unwrap_or(Hlc::ZERO), id);
+            self.keep_orphan(inode.orphaned().unwrap_or(Hlc::ZERO), id, inode.is_directory());
             self.inodes.insert(id, inode);
             if !xattrs.is_empty() {
                 self.xattrs.insert(id, xattrs);
