@@ -14,9 +14,11 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 use std::thread;
 use std::time::Duration;
 
-use crate::notify::Kernel;
 use frieze_base::{FastMap, InodeId, MonoTime};
 use frieze_client::{Attr, Granted, Holds, Parents, RecallsReply};
+
+use crate::notify::Kernel;
+use crate::own::{Count, Own};
 
 /// What the kernel was given, and for how long.
 #[derive(Default)]
@@ -57,6 +59,7 @@ pub(crate) type Holding<'a> = dyn Fn(&Promise) -> (Duration, Duration) + 'a;
 pub(crate) struct Asking {
     began: u64,
     sent: MonoTime,
+    own: Count,
     pub(crate) granted: Arc<Granted>,
 }
 
@@ -69,6 +72,8 @@ pub(crate) struct Promise {
     directory: Option<InodeId>,
     inode: Option<InodeId>,
     holds: Holds,
+    /// The mount's own changes that it knows of.
+    own: Count,
 }
 
 impl Asking {
@@ -76,7 +81,7 @@ impl Asking {
     pub(crate) fn promise_of_empty(&self, directory: InodeId, names_ms: u32) -> Promise {
         let names_ms = u16::try_from(names_ms).unwrap_or(u16::MAX);
         let holds = Holds { names_ms, ..Holds::NONE };
-        Promise { began: self.began, sent: self.sent, directory: Some(directory), inode: None, holds }
+        Promise { holds, ..self.promise(Some(directory), None) }
     }
 
     /// The directories that a change of names has changed: their attributes, and the promises of them.
@@ -93,7 +98,8 @@ impl Asking {
 
     /// The promise of an answer about a name in `directory` and about `inode`, where it has them.
     pub(crate) fn promise(&self, directory: Option<InodeId>, inode: Option<InodeId>) -> Promise {
-        Promise { began: self.began, sent: self.sent, directory, inode, holds: self.granted.holds() }
+        let (began, sent, own) = (self.began, self.sent, self.own);
+        Promise { began, sent, directory, inode, holds: self.granted.holds(), own }
     }
 }
 
@@ -101,8 +107,18 @@ impl Promise {
     /// That of a listing asked for now.
     #[cfg(test)]
     pub(crate) fn of_listing(cache: &Cache, directory: InodeId, holds: Holds) -> Promise {
-        let asking = cache.ask().expect("the cache has a lease");
+        let asking = cache.ask(&Own::default()).expect("the cache has a lease");
         Promise { holds, ..asking.promise(Some(directory), None) }
+    }
+
+    /// The mount's own changes that it knows of.
+    pub(crate) fn own(&self) -> Count {
+        self.own
+    }
+
+    /// That of an answer to a change of the mount's own, which has ended.
+    pub(crate) fn after(self, own: &Own) -> Promise {
+        Promise { own: own.count(), ..self }
     }
 
     /// The directory whose names it is about.
@@ -129,20 +145,23 @@ impl Cache {
     }
 
     /// To be called before a request is sent; `None` if its answer could not be cached.
-    pub(crate) fn ask(&self) -> Option<Asking> {
+    pub(crate) fn ask(&self, own: &Own) -> Option<Asking> {
         self.kernel.get()?;
+        let own = own.count();
         let (state, sent) = (self.lock(), now());
-        (sent < state.lease_until).then(|| Asking { began: state.recalls, sent, granted: Arc::default() })
+        (sent < state.lease_until).then(|| Asking { began: state.recalls, sent, own, granted: Arc::default() })
     }
 
     /// Hands an answer to the kernel by `answer`, which asks how long names and attributes hold: no recall is taken
-    /// meanwhile, so nothing in it may wait for the server.
-    pub(crate) fn giving(&self, answer: &mut dyn FnMut(&Holding<'_>)) {
+    /// meanwhile, so nothing in it may wait for the server. What one of the mount's own changes has overtaken holds for no time:
+    /// of a directory in which a name was changed the kernel forgets what it knew, but not what is on its way.
+    pub(crate) fn giving(&self, own: &Own, answer: &mut dyn FnMut(&Holding<'_>)) {
         let _giving = self.giving.read().unwrap_or_else(PoisonError::into_inner);
         answer(&|promise| {
             let (names, files) = self.lock().holds(promise);
             let has_epochs = self.kernel.get().is_some_and(|kernel| kernel.has_epochs);
-            (if has_epochs { names } else { Duration::ZERO }, files)
+            let is_overtaken = promise.inode.is_some_and(|inode| own.has_changed_inode(promise.own, inode));
+            (if has_epochs { names } else { Duration::ZERO }, if is_overtaken { Duration::ZERO } else { files })
         });
     }
 
@@ -298,13 +317,13 @@ mod tests {
     }
 
     fn asking(cache: &Cache) -> Promise {
-        let asking = cache.ask().unwrap();
+        let asking = cache.ask(&Own::default()).unwrap();
         Promise { holds: Holds { names_ms: 3000, files_ms: 3000 }, ..asking.promise(Some(DIR), Some(FILE)) }
     }
 
     fn given(cache: &Cache, promise: &Promise) -> (u64, u64) {
         let mut held = (0, 0);
-        cache.giving(&mut |holding| {
+        cache.giving(&Own::default(), &mut |holding| {
             let (names, files) = holding(promise);
             held = (names.as_millis().div_ceil(100) as u64 * 100, files.as_millis().div_ceil(100) as u64 * 100);
         });
@@ -327,7 +346,7 @@ mod tests {
         assert!(names <= 800 && files <= 800, "{names} {files}");
         cache.take(&reply(), MonoTime(now().0 - 6_000_000_000), false);
         assert_eq!(given(&cache, &promise), (0, 0));
-        assert!(cache.ask().is_none());
+        assert!(cache.ask(&Own::default()).is_none());
     }
 
     #[test]
@@ -343,6 +362,30 @@ mod tests {
     }
 
     #[test]
+    fn what_the_mount_itself_has_changed_since_it_was_asked_for_holds_for_no_time() {
+        let (cache, own) = (cache(), Own::default());
+        let held = |promise: &Promise| {
+            let mut held = (true, true);
+            cache.giving(&own, &mut |holding| {
+                let (names, files) = holding(promise);
+                held = (!names.is_zero(), !files.is_zero());
+            });
+            held
+        };
+        let ask = || {
+            let promise = cache.ask(&own).unwrap().promise(Some(DIR), Some(FILE));
+            Promise { holds: Holds { names_ms: 3000, files_ms: 3000 }, ..promise }
+        };
+        let promise = ask();
+        drop(own.touch(InodeId(77)));
+        assert_eq!(held(&promise), (true, true));
+        drop(own.touch(FILE));
+        assert_eq!(held(&promise), (true, false));
+        assert_eq!(held(&promise.after(&own)), (true, true), "the change's own answer");
+        assert_eq!(held(&ask()), (true, true));
+    }
+
+    #[test]
     fn a_server_of_another_life_recalls_everything() {
         let cache = cache();
         let promise = asking(&cache);
@@ -353,9 +396,9 @@ mod tests {
 
     #[test]
     fn without_a_lease_nothing_is_asked_for() {
-        assert!(Cache::default().ask().is_none());
+        assert!(Cache::default().ask(&Own::default()).is_none());
         let cache = Cache::default();
         cache.begin(Kernel::deaf());
-        assert!(cache.ask().is_none());
+        assert!(cache.ask(&Own::default()).is_none());
     }
 }

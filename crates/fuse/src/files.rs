@@ -13,7 +13,6 @@ use crate::errno::answer;
 use crate::listing::{Line, Listing};
 use crate::node::{Node, NodeId, Place, When};
 use crate::operations::{Allocate, Attributes, DirLine, Entry, NodeKind, OpenHow, Opened, SeekFor, Who, WriteHow};
-use crate::own::Count;
 use crate::tree::{SET_GROUP_ID, SET_USER_ID, Tree, node_kind, too_many};
 
 /// An open file.
@@ -36,21 +35,13 @@ pub(crate) struct OpenFile {
 pub(crate) struct OpenDir {
     pub(crate) node: Node,
     listing: Mutex<Listing>,
-    page: Mutex<Page>,
-}
-
-/// Of the page of an open directory that is being shown.
-#[derive(Clone, Copy)]
-struct Page {
-    /// What its entries may be cached for.
-    promise: Option<Promise>,
-    /// The mount's own changes when it was asked for.
-    own: Count,
+    /// What the entries of the page that is being shown may be cached for.
+    promise: Mutex<Option<Promise>>,
 }
 
 impl OpenDir {
-    fn page(&self) -> Page {
-        *self.page.lock().unwrap_or_else(PoisonError::into_inner)
+    fn promise(&self) -> Option<Promise> {
+        *self.promise.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -283,7 +274,6 @@ impl Tree {
         // With attributes, which is what the kernel asks for first: names and attributes are one state of the directory.
         let looking = self.whole.look();
         let is_now = node.place == Place::Tree && !node.when.is_past();
-        let own = self.whole.own.count();
         let known = if is_now { self.ahead.listing(&self.cache, &self.whole.own, node.inode, who) } else { None };
         let (first, promise) = match known {
             Some((first, promise)) => (first, Some(promise)),
@@ -294,7 +284,7 @@ impl Tree {
         }
         drop(looking);
         let listing = Mutex::new(Listing::opened(first));
-        let opened = OpenDir { node, listing, page: Mutex::new(Page { promise, own }) };
+        let opened = OpenDir { node, listing, promise: Mutex::new(promise) };
         Ok(Opened { handle: self.dirs.insert(opened), keep_cache: false, no_flush: true, direct: false })
     }
 
@@ -311,14 +301,13 @@ impl Tree {
         let mut listing = open.listing.lock().unwrap_or_else(PoisonError::into_inner);
         let mut failed = None;
         let is_now = plus && dir.place == Place::Tree && !dir.when.is_past();
-        let is_good = !is_now || self.is_good(open.page());
+        let is_good = !is_now || self.is_good(open.promise());
         listing.walk(
             cookie,
             is_good,
             |after| {
-                let own = self.whole.own.count();
                 let (page, promise) = self.page(who, dir, after, plus, true)?;
-                *open.page.lock().unwrap_or_else(PoisonError::into_inner) = Page { promise, own };
+                *open.promise.lock().unwrap_or_else(PoisonError::into_inner) = promise;
                 Ok(page)
             },
             |listing, line, cookie| match line {
@@ -334,12 +323,14 @@ impl Tree {
                     if !plus {
                         return show(line, &no_attributes(node, line.kind));
                     }
-                    let Page { promise, own } = open.page();
+                    let promise = open.promise();
                     // The kernel takes for true now what it is told of names and files.
-                    let is_kept = |promise: Promise| self.cache.is_kept(&promise.about(inode));
-                    let is_overtaken = || self.whole.own.has_changed(own, dir.inode, &entry.name, inode);
-                    let is_good = || is_good && promise.is_some_and(is_kept) && !is_overtaken();
-                    let is_old = is_now && !listing.is_new() && !is_good();
+                    let is_overtaken = |promise: Promise| {
+                        let own = &self.whole.own;
+                        !self.cache.is_kept(&promise.about(inode))
+                            || own.has_changed(promise.own(), dir.inode, &entry.name, inode)
+                    };
+                    let is_old = is_now && !listing.is_new() && (!is_good || promise.is_none_or(is_overtaken));
                     let attr = entry.attr.as_ref().filter(|_| !is_old);
                     match self.entry_of(who, dir, &entry.name, attr, promise) {
                         Ok(found) => {
@@ -364,9 +355,11 @@ impl Tree {
     }
 
     /// True if nobody but this mount can have changed what a page says, and it knows what it has changed.
-    fn is_good(&self, page: Page) -> bool {
-        let is_kept = |promise: &Promise| !self.cache.names_left(promise).is_zero() && self.cache.is_kept(promise);
-        page.promise.as_ref().is_some_and(is_kept) && !self.whole.own.has_lost_count(page.own)
+    fn is_good(&self, page: Option<Promise>) -> bool {
+        page.is_some_and(|page| {
+            let is_kept = !self.cache.names_left(&page).is_zero() && self.cache.is_kept(&page);
+            is_kept && !self.whole.own.has_lost_count(page.own())
+        })
     }
 
     /// The entry of a name in a listing, with one more reference.
@@ -402,7 +395,7 @@ impl Tree {
         let count = PAGE_ENTRIES;
         match dir.place {
             Place::Tree => {
-                let asking = self.cache.ask().filter(|_| plus && !dir.when.is_past());
+                let asking = self.cache.ask(&self.whole.own).filter(|_| plus && !dir.when.is_past());
                 let page = self.ask_noting(who, dir.when, asking.as_ref(), |fs| match opened {
                     true => fs.list_opened(dir.inode, after, count, plus),
                     false => fs.list(&Target::inode(dir.inode), after, count, plus),

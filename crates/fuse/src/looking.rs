@@ -13,7 +13,7 @@ use crate::tree::{Tree, attributes, too_many, valid};
 impl Tree {
     /// Asks to change something, and for the right to cache what is answered.
     pub(crate) fn asking(&self) -> Option<Asking> {
-        self.cache.ask().filter(|_| !self.base.is_past())
+        self.cache.ask(&self.whole.own).filter(|_| !self.base.is_past())
     }
 
     /// The answer about a file just made or changed under a name of `directory`, if it has one; asks for its attributes
@@ -35,6 +35,8 @@ impl Tree {
             Some(directory) => self.granted(asking, InodeId(directory.0), inode),
             None => asking.promise(None, inode),
         });
+        // It is the answer to a change that has ended.
+        let promise = promise.map(|promise| promise.after(&self.whole.own));
         Ok(Entry { promise, ..self.entry(NodeId(attr.inode), &attr, self.base) })
     }
 

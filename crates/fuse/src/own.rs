@@ -2,7 +2,7 @@
 //!
 //! Nobody recalls a grant from who makes the change. So what was asked before a change and is told after it must be held
 //! against this list. What is told while a change is under way needs no more: the kernel lets nobody else use the names of a
-//! directory that it changes, and drops attributes that were asked for before a change that has ended since.
+//! directory that it changes, and forgets what it knew of what it has changed when the change has ended.
 //!
 //! Guarantees: [`Own::has_changed`] is true of every name and inode that a change has touched that ended after the count was
 //! taken; it may be true of others. [`Own::still`] is equal at two moments only if no change was under way at the first or
@@ -107,8 +107,15 @@ impl Own {
     /// True if what a name of a directory stands for, or the inode that it stood for, may have changed since.
     pub(crate) fn has_changed(&self, since: Count, directory: InodeId, name: &[u8], inode: InodeId) -> bool {
         let log = self.lock();
-        let is_newer = |touched| log.changed.get(&touched).is_some_and(|at| *at > since.0);
-        log.floor > since.0 || is_newer(Touched::Inode(inode)) || is_newer(Touched::name(directory, name))
+        log.floor > since.0
+            || log.is_newer(Touched::Inode(inode), since)
+            || log.is_newer(Touched::name(directory, name), since)
+    }
+
+    /// True if an inode may have changed since.
+    pub(crate) fn has_changed_inode(&self, since: Count, inode: InodeId) -> bool {
+        let log = self.lock();
+        log.floor > since.0 || log.is_newer(Touched::Inode(inode), since)
     }
 
     fn lock(&self) -> MutexGuard<'_, Log> {
@@ -117,6 +124,10 @@ impl Own {
 }
 
 impl Log {
+    fn is_newer(&self, touched: Touched, since: Count) -> bool {
+        self.changed.get(&touched).is_some_and(|at| *at > since.0)
+    }
+
     fn note(&mut self, touched: Touched) {
         if self.changed.len() >= CHANGED_MAX {
             self.note_all();

@@ -125,7 +125,7 @@ impl Operations for Tree {
     }
 
     fn giving(&self, answer: &mut dyn FnMut(&Holding<'_>)) {
-        self.cache.giving(answer);
+        self.cache.giving(&self.whole.own, answer);
     }
 
     fn forget(&self, node: NodeId, count: u64) {

@@ -221,14 +221,14 @@ impl Changing<'_> {
         for directory in self.directories.into_iter().flatten() {
             state.attributes.remove(&directory);
         }
+        for directory in self.directories.into_iter().flatten() {
+            self.whole.own.changed_inode(directory);
+        }
         for (attr, promise) in now {
             let directory = InodeId(attr.inode);
             if state.changing.get(&directory).is_some_and(|under_way| !under_way.is_mixed) {
-                state.keep(attr, promise);
+                state.keep(attr, promise.after(&self.whole.own));
             }
-        }
-        for directory in self.directories.into_iter().flatten() {
-            self.whole.own.changed_inode(directory);
         }
         for (directory, change) in changes {
             let (Change::Adds(name) | Change::Removes(name) | Change::Swaps(name)) = change;

@@ -27,7 +27,7 @@ impl World {
     }
 
     fn promise(&self, names_ms: u32) -> Promise {
-        self.cache.ask().unwrap().promise_of_empty(DIR, names_ms)
+        self.cache.ask(&self.whole.own).unwrap().promise_of_empty(DIR, names_ms)
     }
 
     fn list(&self) {
