@@ -90,7 +90,9 @@ impl Engine {
         let (mut events, upto, mut untold) = self.transactions(&principal.caller, scope, whole, max)?;
         // Writes of the same stretch of time; a page that they make too long ends earlier.
         let mut interval = Interval { upto, ..whole };
-        let passing = Passing::of(&events);
+        let mut passing = Passing::of(&events);
+        // What is left out may have brought a file here, and taken it away again.
+        passing.any |= untold.left_out;
         let writes = loop {
             let (writes, some_untold) = self.runs(&principal.caller, scope, interval, &passing)?;
             let mut stamps: Vec<(u64, usize)> =
@@ -186,20 +188,21 @@ impl Engine {
         let (last, mut cut, inside) = loop {
             let Some((&(last, _), before)) = writes.split_last() else { return Ok(()) };
             let mut cut = Cut::new(self.meta.versions(), last, caller);
-            let mut inside = Vec::new();
+            let (mut inside, mut is_forgotten) = (Vec::new(), false);
             for named in cut.names(inode)? {
                 if !scope.holds(&mut cut, &named)? {
                     continue;
                 }
                 match [inode, named.parent].into_iter().all(|id| self.check_kept(id, Some(last)).is_ok()) {
                     true => inside.push(named),
-                    false => untold.left_out = true,
+                    false => is_forgotten = true,
                 }
             }
+            untold.left_out |= is_forgotten;
             if !inside.is_empty() {
                 break (last, cut, inside);
             }
-            lost += usize::from(untold.left_out);
+            lost += usize::from(is_forgotten);
             if lost > LOST_MAX {
                 return Ok(());
             }

@@ -47,6 +47,28 @@ fn a_log_says_that_it_leaves_out_a_rename_whose_other_directory_has_forgotten() 
 }
 
 #[test]
+fn a_log_tells_of_a_write_to_a_file_that_was_there_between_two_renames_that_are_left_out() {
+    let machine = Machine::new();
+    let mut served = machine.serve();
+    two_directories(&mut served);
+    let began = served.engine.newest().0;
+    served.rename("/b/f", "/a/g").unwrap();
+    let file = served.open("/a/g").unwrap();
+    let (written, _) = served.write(&file, Some(0), b"bytes").unwrap();
+    let ended = served.rename("/a/g", "/b/f").unwrap();
+    // Out of the way of what is forgotten.
+    served.rename("/b/f", "/f").unwrap();
+    let told = |served: &mut Served| {
+        let story = served.story("/a", began, ended, 0);
+        (story.events.iter().any(|event| event.stamp == written), story.left_out)
+    };
+    assert_eq!(told(&mut served), (true, false));
+    let now = served.engine.newest().0;
+    served.forget("/b", now);
+    assert_eq!(told(&mut served), (true, true));
+}
+
+#[test]
 fn a_refusal_names_what_has_forgotten_to_whoever_may_know_it() {
     let machine = Machine::new();
     let mut served = machine.serve();
