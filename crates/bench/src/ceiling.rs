@@ -12,8 +12,10 @@ use anyhow::{Context, Result};
 
 use crate::stopwatch::Stopwatch;
 
+mod paced;
 mod scattered;
 
+pub(crate) use paced::paced;
 pub(crate) use scattered::{Scattered, scattered};
 
 /// What direct I/O wants its buffers aligned to, on any disk of today.

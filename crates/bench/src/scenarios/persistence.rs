@@ -82,11 +82,20 @@ pub(crate) fn persist(options: &Options) -> Result<Report> {
         let flush_s = target.thread_cpu_s("frieze-flush") - flushed;
         runs.push((run.context("it was not run")?, spent, flush_s));
     }
+    // What the same rate makes clients of a bare program wait, in the same two places.
+    let mut bare = Vec::new();
+    for place in [&memory, &disk] {
+        let directory = place.dir.clone().unwrap_or_else(std::env::temp_dir);
+        let data = &ceiling::cold_data()[..LARGE];
+        bare.push(ceiling::paced(&directory, data, bytes / LARGE as u64, interval)?);
+    }
     let gib = bytes as f64 / GIB;
     let [(without, ..), (with, spent, flush_s)] = &runs[..] else { anyhow::bail!("two runs") };
     let more = vec![
         ("p99_ms", with.p99_ms, "ms"),
         ("p99_without_ms", without.p99_ms, "ms"),
+        ("p99_bare_ms", at(&bare[1], 0.99), "ms (a bare program that stores on disk and flushes)"),
+        ("p99_bare_without_ms", at(&bare[0], 0.99), "ms (it stores in memory)"),
         ("p50_ms", with.p50_ms, "ms"),
         ("p50_without_ms", without.p50_ms, "ms"),
         ("flush_cpu_s_per_gib", flush_s / gib, "s (the thread that flushes)"),
@@ -121,8 +130,12 @@ fn paced(file: &File, data: &[u8], bytes: u64, interval: f64) -> Result<Paced> {
     let seconds = watch.seconds();
     bar.finish_and_clear();
     times.sort_by(f64::total_cmp);
-    let at = |share: f64| times[((times.len() - 1) as f64 * share) as usize];
-    Ok(Paced { seconds, p50_ms: at(0.5), p99_ms: at(0.99) })
+    Ok(Paced { seconds, p50_ms: at(&times, 0.5), p99_ms: at(&times, 0.99) })
+}
+
+/// What a share of the times does not exceed; they are in order, and there is one at least.
+fn at(times: &[f64], share: f64) -> f64 {
+    times[((times.len() - 1) as f64 * share) as usize]
 }
 
 /// Bytes of the writes that flushes are made of.

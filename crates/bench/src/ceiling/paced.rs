@@ -1,0 +1,79 @@
+//! What a bare program makes a client wait that writes at a given rate, while what it stored goes to the disk.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+
+use super::{UNPACED, pair_with, preallocated};
+use crate::stopwatch::Stopwatch;
+
+/// A flush is begun when so much waits for it: what a disk is filled by.
+const FLUSH_BYTES: u64 = 8 << 20;
+
+/// Sends `requests` of `data` (its length each) over a loopback connection, one after the other, each begun `interval` seconds
+/// after the one before or when that is done; a thread stores each in a file in `directory` and answers, another sees to it that
+/// what is stored goes to the disk. No checksum, no index, no log. Milliseconds that each took, in order of size.
+pub(crate) fn paced(directory: &Path, data: &[u8], requests: u64, interval: f64) -> Result<Vec<f64>> {
+    let len = data.len() as u64;
+    let file = preallocated(directory, requests * len)?;
+    let flushed = file.try_clone()?;
+    let (mut near, mut far) = pair_with(Some(UNPACED))?;
+    let (stored, over) = (AtomicU64::new(0), AtomicBool::new(false));
+    thread::scope(|scope| {
+        scope.spawn(|| flush(&flushed, &stored, &over));
+        let storing = scope.spawn(|| -> std::io::Result<()> {
+            let mut buffer = vec![0u8; data.len()];
+            for request in 0..requests {
+                near.read_exact(&mut buffer)?;
+                file.write_all_at(&buffer, request * len)?;
+                stored.store((request + 1) * len, Ordering::Release);
+                near.write_all(&[1])?;
+            }
+            Ok(())
+        });
+        let times = ask(&mut far, data, requests, interval);
+        // Who stores ends with the connection, whatever has happened.
+        drop(far);
+        let stored = storing.join();
+        over.store(true, Ordering::Release);
+        stored.ok().context("the storing end panicked")??;
+        times
+    })
+}
+
+fn ask(far: &mut std::net::TcpStream, data: &[u8], requests: u64, interval: f64) -> Result<Vec<f64>> {
+    let watch = Stopwatch::start();
+    let mut times = Vec::with_capacity(requests as usize);
+    for request in 0..requests {
+        let due = request as f64 * interval - watch.seconds();
+        if due > 0.0 {
+            thread::park_timeout(Duration::from_secs_f64(due));
+        }
+        let one = Stopwatch::start();
+        far.write_all(data)?;
+        far.read_exact(&mut [0u8])?;
+        times.push(one.seconds() * 1e3);
+    }
+    times.sort_by(f64::total_cmp);
+    Ok(times)
+}
+
+/// Flushes the file whenever enough of it waits. What fails shows in what is measured, which is of no use then.
+fn flush(file: &File, stored: &AtomicU64, over: &AtomicBool) {
+    let mut done = 0;
+    while !over.load(Ordering::Acquire) {
+        let now = stored.load(Ordering::Acquire);
+        if now - done >= FLUSH_BYTES {
+            let _ = rustix::fs::fdatasync(file);
+            done = now;
+        } else {
+            thread::park_timeout(Duration::from_millis(1));
+        }
+    }
+}
