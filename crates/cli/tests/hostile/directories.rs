@@ -9,8 +9,8 @@ use frieze_client::{Client, Options, Target};
 use nix::sys::signal::Signal;
 
 use super::{check_well, server};
-use crate::support::client;
 use crate::support::served::{Said, Served, frieze};
+use crate::support::{client, eventually};
 
 /// Length of each of the two slots of the `state` file.
 const SLOT: usize = 4096;
@@ -175,6 +175,13 @@ fn a_segment_of_another_format_version_is_refused_and_kept() {
 fn a_directory_in_use_is_refused_with_the_process_that_uses_it() {
     let mut server = server("", "127.0.0.1:0");
     let status = fs::read_to_string(server.data().join("lock")).unwrap();
+    // The one that runs makes what it keeps ready, and then nothing.
+    eventually("the segments kept ready", || {
+        let names: Vec<String> = listing(&server.data()).into_iter().map(|(name, _)| name).collect();
+        let has = |name: &str| names.iter().any(|one| one == name);
+        let ready = ["seg-0000000000000001", "spare-segment", "spare-segment-2"].into_iter().all(has);
+        (ready && !has(".making")).then_some(())
+    });
     check_refused(&server, &["in use by another server", status.trim()]);
     check_well(&mut server);
 }
