@@ -9,9 +9,9 @@ use frieze_client::{Client, CreateMode, OpenFlags, Target};
 use nix::errno::Errno;
 use nix::sys::signal::Signal;
 
-use super::{check_well, get, put, server};
+use super::{check_serves, check_well, get, put, server};
 use crate::support::served::Served;
-use crate::support::{Mount, client, scrambled};
+use crate::support::{Mount, client, eventually, scrambled};
 
 pub(super) const SETTINGS: &str = "chunk_bytes = 65536\nsegment_bytes = 8388608\n";
 /// Three files of it fill two segments and begin a third.
@@ -101,7 +101,11 @@ fn check_refused(server: &mut Served, path: &str, offset: usize) {
     let out = server.local("out");
     assert_eq!(server.run(&["get", path, out.to_str().unwrap()]).status, 1);
     assert!(server.run(&["cat", "/kept"]).status == 0);
-    check_well(server);
+    check_serves(server);
+    // Where a reader met damage, the server looks soon, and says what it found.
+    eventually("the damage is told", || {
+        client.status().unwrap().health.starts_with("stored data is damaged in 1 place,").then_some(())
+    });
 }
 
 #[test]
