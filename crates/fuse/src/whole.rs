@@ -220,8 +220,6 @@ impl Changing<'_> {
         let mut state = self.whole.lock();
         for directory in self.directories.into_iter().flatten() {
             state.attributes.remove(&directory);
-        }
-        for directory in self.directories.into_iter().flatten() {
             self.whole.own.changed_inode(directory);
         }
         for (attr, promise) in now {

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -11,7 +12,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 
 use super::{UNPACED, pair_with, preallocated};
-use crate::stopwatch::Stopwatch;
+use crate::stopwatch::at_intervals;
 
 /// A flush is begun when so much waits for it: what a disk is filled by.
 const FLUSH_BYTES: u64 = 8 << 20;
@@ -26,7 +27,7 @@ pub(crate) fn paced(directory: &Path, data: &[u8], requests: u64, interval: f64)
     let (mut near, mut far) = pair_with(Some(UNPACED))?;
     let (stored, over) = (AtomicU64::new(0), AtomicBool::new(false));
     thread::scope(|scope| {
-        scope.spawn(|| flush(&flushed, &stored, &over));
+        let flushing = scope.spawn(|| flush(&flushed, &stored, &over));
         let storing = scope.spawn(|| -> std::io::Result<()> {
             let mut buffer = vec![0u8; data.len()];
             for request in 0..requests {
@@ -42,38 +43,31 @@ pub(crate) fn paced(directory: &Path, data: &[u8], requests: u64, interval: f64)
         drop(far);
         let stored = storing.join();
         over.store(true, Ordering::Release);
+        let flushed = flushing.join();
         stored.ok().context("the storing end panicked")??;
+        flushed.ok().context("the flushing thread panicked")??;
         times
     })
 }
 
-fn ask(far: &mut std::net::TcpStream, data: &[u8], requests: u64, interval: f64) -> Result<Vec<f64>> {
-    let watch = Stopwatch::start();
-    let mut times = Vec::with_capacity(requests as usize);
-    for request in 0..requests {
-        let due = request as f64 * interval - watch.seconds();
-        if due > 0.0 {
-            thread::park_timeout(Duration::from_secs_f64(due));
-        }
-        let one = Stopwatch::start();
+fn ask(far: &mut TcpStream, data: &[u8], requests: u64, interval: f64) -> Result<Vec<f64>> {
+    at_intervals(requests, interval, |_| {
         far.write_all(data)?;
-        far.read_exact(&mut [0u8])?;
-        times.push(one.seconds() * 1e3);
-    }
-    times.sort_by(f64::total_cmp);
-    Ok(times)
+        Ok(far.read_exact(&mut [0u8])?)
+    })
 }
 
-/// Flushes the file whenever enough of it waits. What fails shows in what is measured, which is of no use then.
-fn flush(file: &File, stored: &AtomicU64, over: &AtomicBool) {
+/// Flushes the file whenever enough of it waits.
+fn flush(file: &File, stored: &AtomicU64, over: &AtomicBool) -> std::io::Result<()> {
     let mut done = 0;
     while !over.load(Ordering::Acquire) {
         let now = stored.load(Ordering::Acquire);
         if now - done >= FLUSH_BYTES {
-            let _ = rustix::fs::fdatasync(file);
+            rustix::fs::fdatasync(file)?;
             done = now;
         } else {
             thread::park_timeout(Duration::from_millis(1));
         }
     }
+    Ok(())
 }

@@ -6,10 +6,11 @@ use indicatif::ProgressBar;
 
 use super::bytes::{WARM_BYTES, make, per_gib, write_all};
 use super::{LARGE, Spent, progress, settle, spend};
+use crate::Options;
 use crate::ceiling::{self, GIB};
 use crate::report::Report;
+use crate::stopwatch::{Stopwatch, at_intervals};
 use crate::target::Target;
-use crate::{Options, stopwatch::Stopwatch};
 
 /// Requests in flight of a writer whose every request waits for the disk.
 pub(super) const SYNCED_DEPTH: usize = 8;
@@ -83,11 +84,10 @@ pub(crate) fn persist(options: &Options) -> Result<Report> {
         runs.push((run.context("it was not run")?, spent, flush_s));
     }
     // What the same rate makes clients of a bare program wait, in the same two places.
-    let mut bare = Vec::new();
+    let (mut bare, data) = (Vec::new(), vec![7u8; LARGE]);
     for place in [&memory, &disk] {
         let directory = place.dir.clone().unwrap_or_else(std::env::temp_dir);
-        let data = &ceiling::cold_data()[..LARGE];
-        bare.push(ceiling::paced(&directory, data, bytes / LARGE as u64, interval)?);
+        bare.push(ceiling::paced(&directory, &data, bytes / LARGE as u64, interval)?);
     }
     let gib = bytes as f64 / GIB;
     let [(without, ..), (with, spent, flush_s)] = &runs[..] else { anyhow::bail!("two runs") };
@@ -115,21 +115,14 @@ struct Paced {
 fn paced(file: &File, data: &[u8], bytes: u64, interval: f64) -> Result<Paced> {
     let bar = progress("paced", bytes);
     let watch = Stopwatch::start();
-    let mut times = Vec::new();
-    for index in 0..bytes / LARGE as u64 {
-        let due = index as f64 * interval - watch.seconds();
-        if due > 0.0 {
-            std::thread::park_timeout(std::time::Duration::from_secs_f64(due));
-        }
-        let one = Stopwatch::start();
+    let times = at_intervals(bytes / LARGE as u64, interval, |index| {
         let from = index as usize * LARGE % data.len();
         file.write_at(index * LARGE as u64, &data[from..from + LARGE])?;
-        times.push(one.seconds() * 1e3);
         bar.inc(LARGE as u64);
-    }
+        Ok(())
+    })?;
     let seconds = watch.seconds();
     bar.finish_and_clear();
-    times.sort_by(f64::total_cmp);
     Ok(Paced { seconds, p50_ms: at(&times, 0.5), p99_ms: at(&times, 0.99) })
 }
 
