@@ -1,6 +1,6 @@
-//! What of a file the kernel keeps in memory.
+//! What of a file the kernel keeps in memory, and when it brings that to the medium.
 
-#![expect(unsafe_code, reason = "cachestat has no wrapper in rustix, nix or libc; this file is all of it")]
+#![expect(unsafe_code, reason = "cachestat and sync_file_range have no wrapper in rustix or nix; this file is all of it")]
 
 use std::fs;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
@@ -39,6 +39,10 @@ static UNKNOWN: AtomicBool = AtomicBool::new(false);
 
 /// Bytes of a file that are in the page cache; `None` if the kernel does not tell.
 pub(crate) fn cached_bytes(fd: BorrowedFd<'_>) -> std::result::Result<Option<u64>, Errno> {
+    Ok(counts(fd)?.map(|counts| counts.cached * page_bytes()))
+}
+
+fn counts(fd: BorrowedFd<'_>) -> std::result::Result<Option<Counts>, Errno> {
     if UNKNOWN.load(Ordering::Relaxed) {
         return Ok(None);
     }
@@ -48,7 +52,7 @@ pub(crate) fn cached_bytes(fd: BorrowedFd<'_>) -> std::result::Result<Option<u64
     // borrowed exclusively; it fills that and keeps neither.
     let answer = unsafe { libc::syscall(CACHESTAT, fd.as_raw_fd(), &raw const range, &raw mut counts, 0u32) };
     if answer == 0 {
-        return Ok(Some(counts.cached * page_bytes()));
+        return Ok(Some(counts));
     }
     match std::io::Error::last_os_error().raw_os_error().map_or(Errno::IO, Errno::from_raw_os_error) {
         // Too old a kernel, one behind a filter, or a file system that keeps its pages elsewhere.
@@ -58,6 +62,18 @@ pub(crate) fn cached_bytes(fd: BorrowedFd<'_>) -> std::result::Result<Option<u64
         }
         Errno::OPNOTSUPP | Errno::INVAL => Ok(None),
         errno => Err(errno),
+    }
+}
+
+/// Has the kernel begin to write a range of a file to the medium, where it can. It waits for nothing and takes no error away
+/// from the `fdatasync` that follows: an error of the file is kept for that.
+pub(crate) fn begin_writeback(fd: BorrowedFd<'_>, offset: u64, len: u64) {
+    let (Ok(offset), Ok(len @ 1..)) = (i64::try_from(offset), i64::try_from(len)) else { return };
+    #[cfg(target_os = "linux")]
+    // SAFETY: it takes no pointer, and the descriptor is borrowed for the call.
+    unsafe {
+        // A file system that cannot does nothing, and the sync does it all.
+        libc::sync_file_range(fd.as_raw_fd(), offset, len, libc::SYNC_FILE_RANGE_WRITE);
     }
 }
 
@@ -140,5 +156,24 @@ mod tests {
         let after = cached_below(dir.path()).unwrap().unwrap();
         assert!(after == 0 || after >= 2 << 20, "{after}");
         assert!(cached_below(&dir.path().join("nowhere")).is_err());
+    }
+
+    #[test]
+    fn what_is_begun_comes_to_the_medium_by_itself() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = fs::File::create(dir.path().join("a")).unwrap();
+        std::os::unix::fs::FileExt::write_all_at(&file, &vec![1u8; 4 << 20], 0).unwrap();
+        let fd = rustix::fd::AsFd::as_fd(&file);
+        let dirty = || counts(fd).unwrap().map(|counts| counts.dirty);
+        let Some(before @ 1..) = dirty() else { return }; // an old kernel, or files that live in memory
+        begin_writeback(fd, u64::MAX, 1);
+        begin_writeback(fd, 0, 0);
+        begin_writeback(fd, 0, 4 << 20);
+        // By itself the kernel begins after some seconds.
+        let begun = std::time::Instant::now();
+        while dirty().unwrap() >= before {
+            assert!(begun.elapsed().as_secs() < 4, "nothing was begun");
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
     }
 }

@@ -113,6 +113,10 @@ pub trait DiskFile: Send + Sync {
     /// `InputOutput`. Nothing is lost: a read says what is wrong.
     fn prefetch(&self, offset: u64, len: u64) -> Result<()>;
 
+    /// Begins to bring the whole pages within `offset..offset + len` to the medium and does not wait for them: a later
+    /// [`DiskFile::sync`] waits less. Nothing is promised by it, and no trouble is lost: the sync tells it.
+    fn begin_sync(&self, _offset: u64, _len: u64) {}
+
     /// Gives back the memory of copies of the whole pages within `offset..offset + len`, as far as they are on the medium
     /// and nobody reads them just now. A later read brings them back.
     ///

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use rustix::fs::{Advice, AtFlags, CWD, Dir, FallocateFlags, FileType, FlockOperation, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 
-use crate::cached::cached_bytes;
+use crate::cached::{begin_writeback, cached_bytes};
 use crate::device::{LOCK_NAME, PAGE_BYTES, check_name, pages_within};
 use crate::{Disk, DiskFile, Error, Op, Result, Space};
 
@@ -268,6 +268,12 @@ impl DiskFile for OpenFile {
             Ok(()) | Err(Errno::INVAL | Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
             Err(errno) => Err(io(Op::Read, &self.name)(errno)),
         }
+    }
+
+    fn begin_sync(&self, offset: u64, len: u64) {
+        // A page in part would be written twice: what comes next goes into it as well.
+        let (start, end) = pages_within(offset, len);
+        begin_writeback(self.fd.as_fd(), start, end - start);
     }
 
     fn let_go(&self, offset: u64, len: u64) -> Result<()> {

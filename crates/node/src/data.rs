@@ -231,11 +231,11 @@ impl DataPlane {
             return reply(Err(fault));
         }
         let mut done = Vec::new();
-        {
-            let mut appender = self.hold_writes();
-            if let Err((reply, fault)) = self.write_held(&mut appender, ask, ahead, reply, &mut done) {
-                done.push((reply, Err(fault)));
-            }
+        let held = self.write_held(&mut self.hold_writes(), ask, ahead, reply, &mut done);
+        match held {
+            Ok(Some((end, len))) => self.device.begin_flush(end, len),
+            Ok(None) => {}
+            Err((reply, fault)) => done.push((reply, Err(fault))),
         }
         // Answered outside of the lock: a reply is a system call.
         for (reply, result) in done {
@@ -243,6 +243,7 @@ impl DataPlane {
         }
     }
 
+    /// Returns what was appended last, its end and bytes, if somebody waits until it is durable.
     fn write_held(
         &self,
         appender: &mut Appender,
@@ -250,7 +251,7 @@ impl DataPlane {
         ahead: Option<Vec<u32>>,
         reply: WriteReply,
         done: &mut Vec<(WriteReply, Result<Written, Fault>)>,
-    ) -> Result<(), (WriteReply, Fault)> {
+    ) -> Result<Option<(LogPosition, u64)>, (WriteReply, Fault)> {
         macro_rules! try_or_reply {
             ($result:expr) => {
                 match $result {
@@ -266,7 +267,7 @@ impl DataPlane {
                 return Err((reply, Reason::Overloaded.into()));
             }
             group.replies.push(reply);
-            return Ok(());
+            return Ok(None);
         }
         let floor = appender.acked.entry(ask.session).or_default();
         *floor = (*floor).max(ask.acked.min(ask.seq));
@@ -278,7 +279,7 @@ impl DataPlane {
         }
         if let Some(written) = appender.done_before(ask.session, ask.seq, ask.layout) {
             done.push((reply, Ok(written)));
-            return Ok(());
+            return Ok(None);
         }
         let Placed { spread: Spread { parts, end }, user_time, inherited } = try_or_reply!((ask.place)());
         // Before it is published: who sees the bytes sees what they recalled.
@@ -390,7 +391,7 @@ impl DataPlane {
                 // One part was refused: what the others were about to do is withdrawn.
                 self.withdraw(appender, &tokens, Reason::Busy, moment, done);
                 appender.finish(group_id, done);
-                return Ok(());
+                return Ok(None);
             }
         }
         if durability == Durability::Sync {
@@ -398,8 +399,8 @@ impl DataPlane {
             self.show(appender, tokens.iter().map(|(chain, _)| *chain));
         }
         match self.device.append(&metas, &payloads, &crcs) {
-            Ok(end) => {
-                let end = LogEnd { segment: end.segment, offset: end.offset };
+            Ok(position) => {
+                let end = LogEnd { segment: position.segment, offset: position.offset };
                 for (chain, token) in &tokens {
                     effects.clear();
                     let token = *token;
@@ -409,6 +410,8 @@ impl DataPlane {
                     }
                 }
                 self.show(appender, tokens.iter().map(|(chain, _)| *chain));
+                let last = payloads.last().map_or(0, |payload| payload.len() as u64);
+                Ok((durability == Durability::Sync).then_some((position, last)))
             }
             Err(fault) => {
                 if let Some(group) = appender.groups.get_mut(&group_id) {
@@ -416,9 +419,9 @@ impl DataPlane {
                 }
                 self.withdraw(appender, &tokens, fault.reason, moment, done);
                 appender.finish(group_id, done);
+                Ok(None)
             }
         }
-        Ok(())
     }
 
     fn withdraw(

@@ -87,6 +87,10 @@ fn segment_of(name: &str) -> Option<SegmentId> {
     u64::from_str_radix(name.strip_prefix("seg-")?, 16).ok().map(SegmentId)
 }
 
+/// From so many bytes on a write that somebody waits for goes to the medium by itself. Smaller ones are better off
+/// together, in the flush that they share.
+const EARLY_BYTES: u64 = 256 << 10;
+
 impl Device {
     /// The index, for questions.
     pub(crate) fn log(&self) -> Reading<'_, MultiLog> {
@@ -294,6 +298,16 @@ impl Device {
         self.dirty_bytes.fetch_sub(bytes, Ordering::Relaxed);
         self.flushed.lock().unwrap_or_else(PoisonError::into_inner).add(bytes);
         Ok(end)
+    }
+
+    /// Begins to bring the last `len` bytes up to `end` to the medium, if they are many: somebody waits for them, and a disk
+    /// that writes while more comes in is not idle between two flushes.
+    pub(crate) fn begin_flush(&self, end: LogPosition, len: u64) {
+        if len >= EARLY_BYTES
+            && let Ok(file) = self.file(end.segment)
+        {
+            file.begin_sync(end.offset.saturating_sub(len), len);
+        }
     }
 
     /// Vouches for what is durable in segments that are full, and now and then in the one that is not.
