@@ -14,9 +14,11 @@ use crate::stopwatch::Stopwatch;
 
 mod paced;
 mod scattered;
+mod streamed;
 
 pub(crate) use paced::paced;
 pub(crate) use scattered::{Scattered, scattered};
+pub(crate) use streamed::{served, stored};
 
 /// What direct I/O wants its buffers aligned to, on any disk of today.
 const DIRECT_ALIGN: usize = 4096;

@@ -58,7 +58,7 @@ fn ask(far: &mut TcpStream, data: &[u8], requests: u64, interval: f64) -> Result
 }
 
 /// Flushes the file whenever enough of it waits.
-fn flush(file: &File, stored: &AtomicU64, over: &AtomicBool) -> std::io::Result<()> {
+pub(super) fn flush(file: &File, stored: &AtomicU64, over: &AtomicBool) -> std::io::Result<()> {
     let mut done = 0;
     while !over.load(Ordering::Acquire) {
         let now = stored.load(Ordering::Acquire);

@@ -88,7 +88,11 @@ pub(crate) fn seq_write(options: &Options) -> Result<Report> {
     settle(&client)?;
     let flush_s = flush.seconds();
     file.close()?;
+    ceiling::warm_memory(&directory, bytes)?;
+    let bare = ceiling::stored(&directory, &data, bytes)?;
     let more = vec![
+        ("over_bare", bytes as f64 / GIB / spent.seconds / bare, "(of a bare program: receive, check, store)"),
+        ("bare_gib_s", bare, "GiB/s"),
         ("raw_disk_gib_s", disk, "GiB/s"),
         ("raw_disk_synced_gib_s", disk_synced, "GiB/s"),
         ("memcpy_gib_s", ceiling::memcpy(), "GiB/s"),
@@ -115,7 +119,13 @@ pub(crate) fn seq_read(options: &Options) -> Result<Report> {
         anyhow::ensure!(read == bytes, "read {read} of {bytes} bytes");
         Ok(())
     })?;
-    Ok(per_gib("seq-read", bytes, &spent, ceiling, "loopback, 1 MiB messages", Vec::new()))
+    let directory = options.dir.clone().unwrap_or_else(std::env::temp_dir);
+    let bare = ceiling::served(&directory, &ceiling::cold_data(), bytes)?;
+    let more = vec![
+        ("over_bare", bytes as f64 / GIB / spent.seconds / bare, "(of a bare program: read, check, send, check)"),
+        ("bare_gib_s", bare, "GiB/s"),
+    ];
+    Ok(per_gib("seq-read", bytes, &spent, ceiling, "loopback, 1 MiB messages", more))
 }
 
 /// Requests in flight of all random writers together.

@@ -248,7 +248,7 @@ fn ends_behind(segment: SegmentId, offset: u64, found: usize, wanted: usize) -> 
 }
 
 /// Bytes moved between two looks at the checksum: stays in the second-level cache of a core.
-const STEP_BYTES: usize = 256 << 10;
+const STEP_BYTES: usize = 512 << 10;
 /// Checksums that are read at once: those of a record of 1 MiB.
 const CRCS_BYTES: usize = 256;
 /// What lies between the checksums and the blocks that are wanted is read with them up to this: as fast as a second read.

@@ -1,0 +1,100 @@
+//! What a bare program moves that does with each mebibyte what a file server cannot leave out: compute its checksum where
+//! it is sent and again where it arrives, and put it into a file or get it out of one.
+
+use std::io::{Read, Write};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+
+use anyhow::{Context, Result};
+
+use super::paced::flush;
+use super::{GIB, UNPACED, pair_with, preallocated};
+use crate::stopwatch::Stopwatch;
+
+/// A message: its checksum, then so many bytes.
+const MESSAGE_BYTES: usize = 1 << 20;
+const CHECKSUM_BYTES: usize = 4;
+
+/// Streams `bytes` of `data`, over and over, into a file in `directory` that goes to the disk meanwhile, GiB/s. One
+/// connection, nobody waits for an answer but for the last.
+pub(crate) fn stored(directory: &Path, data: &[u8], bytes: u64) -> Result<f64> {
+    let file = preallocated(directory, bytes)?;
+    let flushed = file.try_clone()?;
+    let (mut near, mut far) = pair_with(Some(UNPACED))?;
+    let (reached, over) = (AtomicU64::new(0), AtomicBool::new(false));
+    let count = bytes / MESSAGE_BYTES as u64;
+    thread::scope(|scope| {
+        let flushing = scope.spawn(|| flush(&flushed, &reached, &over));
+        let storing = scope.spawn(|| -> Result<()> {
+            let mut message = vec![0u8; CHECKSUM_BYTES + MESSAGE_BYTES];
+            for number in 0..count {
+                near.read_exact(&mut message)?;
+                file.write_all_at(checked(&message)?, number * MESSAGE_BYTES as u64)?;
+                reached.store((number + 1) * MESSAGE_BYTES as u64, Ordering::Release);
+            }
+            Ok(near.write_all(&[1])?)
+        });
+        let watch = Stopwatch::start();
+        let mut pieces = data.chunks_exact(MESSAGE_BYTES).cycle();
+        let sent = (0..count).try_for_each(|_| -> Result<()> {
+            let piece = pieces.next().context("no data to send")?;
+            far.write_all(&frieze_base::crc32c(piece).to_le_bytes())?;
+            Ok(far.write_all(piece)?)
+        });
+        let answered = sent.and_then(|()| Ok(far.read_exact(&mut [0u8])?));
+        let seconds = watch.seconds();
+        drop(far);
+        let stored = storing.join();
+        over.store(true, Ordering::Release);
+        let flushed = flushing.join();
+        stored.ok().context("the storing end panicked")??;
+        flushed.ok().context("the flushing thread panicked")??;
+        answered?;
+        Ok(count as f64 * MESSAGE_BYTES as f64 / GIB / seconds)
+    })
+}
+
+/// Streams `bytes` out of a file in `directory` that is in memory, GiB/s: read, checked, sent; taken, checked.
+pub(crate) fn served(directory: &Path, data: &[u8], bytes: u64) -> Result<f64> {
+    let file = preallocated(directory, bytes)?;
+    let count = bytes / MESSAGE_BYTES as u64;
+    let mut sums = Vec::new();
+    for (number, piece) in (0..count).zip(data.chunks_exact(MESSAGE_BYTES).cycle()) {
+        file.write_all_at(piece, number * MESSAGE_BYTES as u64)?;
+        sums.push(frieze_base::crc32c(piece));
+    }
+    let (mut near, mut far) = pair_with(Some(UNPACED))?;
+    thread::scope(|scope| {
+        let serving = scope.spawn(move || -> Result<()> {
+            let mut message = vec![0u8; CHECKSUM_BYTES + MESSAGE_BYTES];
+            for (number, sum) in sums.into_iter().enumerate() {
+                let (head, piece) = message.split_at_mut(CHECKSUM_BYTES);
+                file.read_exact_at(piece, (number * MESSAGE_BYTES) as u64)?;
+                anyhow::ensure!(frieze_base::crc32c(piece) == sum, "what was stored is not what is there");
+                head.copy_from_slice(&sum.to_le_bytes());
+                near.write_all(&message)?;
+            }
+            Ok(())
+        });
+        let watch = Stopwatch::start();
+        let mut message = vec![0u8; CHECKSUM_BYTES + MESSAGE_BYTES];
+        let taken = (0..count).try_for_each(|_| -> Result<()> {
+            far.read_exact(&mut message)?;
+            checked(&message).map(drop)
+        });
+        let seconds = watch.seconds();
+        drop(far);
+        serving.join().ok().context("the serving end panicked")??;
+        taken?;
+        Ok(count as f64 * MESSAGE_BYTES as f64 / GIB / seconds)
+    })
+}
+
+/// The bytes of a message, if they are what was sent.
+fn checked(message: &[u8]) -> Result<&[u8]> {
+    let (head, piece) = message.split_at(CHECKSUM_BYTES);
+    anyhow::ensure!(frieze_base::crc32c(piece).to_le_bytes() == head, "what arrived is not what was sent");
+    Ok(piece)
+}
