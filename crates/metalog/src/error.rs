@@ -1,6 +1,6 @@
 //! Why the log refuses, or cannot be recovered.
 
-use frieze_base::{ErrorKind, Fault, LogIndex, Reason, SegmentId};
+use frieze_base::{ErrorKind, Fault, LogIndex, NodeId, Reason, SegmentId};
 use frieze_hlc::Hlc;
 
 use crate::message::DataEnd;
@@ -106,6 +106,54 @@ pub enum Error {
         /// Where the data log ends.
         found: DataEnd,
     },
+    /// Another member leads, or nobody does at the moment.
+    #[error("this member of the metalog does not lead{}", leader.map_or(": there is no leader now".to_owned(), |node| format!(": node {node} does")))]
+    NotLeader {
+        /// Whom to ask; `None`: try again in a moment.
+        leader: Option<NodeId>,
+    },
+    /// This server has been taken out of the metalog's members.
+    #[error("this server is no member of the metalog any more")]
+    NotMember,
+    /// The change of members makes no sense.
+    #[error("the members cannot be changed so: {what}")]
+    BadChange {
+        /// Why.
+        what: &'static str,
+    },
+    /// A change of members is under way.
+    #[error("the members are being changed: try again in a moment")]
+    Changing,
+    /// Nobody answered in time.
+    #[error("no majority of the metalog's members answered in time: try again")]
+    NoAnswer,
+    /// A message that no member sends.
+    #[error("node {from} sent a message that no member of the metalog sends: {what}")]
+    BadMessage {
+        /// The sender.
+        from: NodeId,
+        /// What is wrong with it.
+        what: &'static str,
+    },
+    /// The journal of this member does not hold what it should.
+    #[error("the metalog's journal is damaged at record {record}: {what}")]
+    BadRecord {
+        /// The record.
+        record: LogIndex,
+        /// What is wrong.
+        what: &'static str,
+    },
+    /// The journal holds no record: no flush ever ended, or it is gone.
+    #[error("the metalog's journal holds no record of this member")]
+    NeverBegun,
+    /// The journal does not reach to where the store is.
+    #[error("the store holds entries up to {applied}, but the metalog's journal ends at {last}: records are missing")]
+    JournalBehind {
+        /// Last entry in the store.
+        applied: LogIndex,
+        /// Last entry in the journal.
+        last: LogIndex,
+    },
     /// A segment could not be read at all.
     #[error("the metalog could not be read: {0}")]
     Source(Fault),
@@ -120,7 +168,14 @@ impl Error {
             Error::CloseFuture { .. } => Reason::Future,
             Error::AppendFailed { reason } | Error::DeviceFailed { reason } => *reason,
             Error::WrongVersion { .. } => Reason::WrongVersion,
-            Error::Missing { .. }
+            Error::NotLeader { .. } | Error::NotMember | Error::NoAnswer => Reason::Unavailable,
+            Error::BadChange { .. } => Reason::InvalidArgument,
+            Error::Changing => Reason::Busy,
+            Error::BadMessage { .. } => Reason::BadFrame,
+            Error::BadRecord { .. }
+            | Error::JournalBehind { .. }
+            | Error::NeverBegun
+            | Error::Missing { .. }
             | Error::NoSegment { .. }
             | Error::Damaged { .. }
             | Error::Truncated { .. }

@@ -1,4 +1,5 @@
-//! The ordered log of metadata batches. Today with one member: a write-ahead log with group commit.
+//! The ordered log of metadata batches: with one member a write-ahead log with group commit ([`Metalog`]), with several a
+//! Raft log on the same segments ([`Member`], see there for what differs).
 //!
 //! Every change of the namespace is a transaction in a batch, every batch one entry here, with one stamp; whoever
 //! executes the entries in order gets the same namespace. This crate decides order, place and durability; the driver
@@ -21,8 +22,7 @@
 //! - What recovery cut stays cut: it is erased before the log goes on.
 //! - Damage to an entry that was on stable storage is an error, never a shorter log.
 //!
-//! Leaves to others: what a batch means (`namespace`), files and flushes (`node`, `disk`), the clock (`hlc`). A Raft log
-//! of several members fills the same inputs and effects: `Committed` then comes with the majority.
+//! Leaves to others: what a batch means (`namespace`), files and flushes (`node`, `disk`), the clock (`hlc`).
 //!
 //! # Source
 //! CalvinFS (FAST'15) §2: one ordered log of batches. Protocols §6, §7 (*ordered*).
@@ -31,6 +31,7 @@ mod error;
 mod format;
 mod log;
 mod message;
+mod raft;
 mod recover;
 mod settings;
 #[cfg(test)]
@@ -40,5 +41,9 @@ pub use error::Error;
 pub use format::{ENTRY_HEADER_BYTES, EntryHeader, FORMAT_VERSION, SEGMENT_HEADER_BYTES, SegmentHeader};
 pub use log::Metalog;
 pub use message::{DataEnd, Effect, Entry, Input, NewSegment};
+pub use raft::{
+    Change, EntryKind, Member, MemberEffect, MemberFrom, MemberInput, MemberRecovered, MemberSettings, Members,
+    PeerEntry, PeerKind, PeerMessage, RECORD_VERSION, Role, SnapshotMeta,
+};
 pub use recover::{Cut, CutReason, Mend, RecoverFrom, Recovered, Report, SegmentSource};
 pub use settings::Settings;

@@ -1,0 +1,438 @@
+//! A member: its one `step`, and what can be asked of it.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
+
+use frieze_base::{LogIndex, NodeId, Reason, Rng};
+use frieze_hlc::Hlc;
+use raft::{ProgressState, RawNode, StateRole, Storage};
+
+use super::journal::Journal;
+use super::message::{Change, Effect, Input, Members, PeerKind, PeerMessage, Role, SnapshotMeta};
+use super::peer::{self, Seen};
+use super::record::{self, Base, Record};
+use super::settings::MemberSettings;
+use super::store::Store;
+use crate::error::Error;
+use crate::message::DataEnd;
+
+/// One member of the metalog.
+pub struct Member {
+    pub(super) id: NodeId,
+    pub(super) settings: MemberSettings,
+    pub(super) node: RawNode<Store>,
+    pub(super) journal: Journal,
+    /// Why nothing more is said.
+    pub(super) failed: Option<Error>,
+
+    /// Draws election timeouts.
+    rng: Rng,
+    /// The one in force, in ticks.
+    timeout: usize,
+    /// Term, role and ticks without a leader when it was last looked at.
+    looked: (u64, StateRole, usize),
+
+    /// What may be said only when records are on stable storage, oldest first.
+    pub(super) held_back: VecDeque<HeldBack>,
+    /// Newest stamp in the log, those of entries that were replaced included.
+    pub(super) newest: Hlc,
+    /// Newest stamp of a committed entry.
+    pub(super) committed_stamp: Hlc,
+    /// Committed entries up to here are in the state already.
+    pub(super) applied_before: u64,
+    /// Instants that wait for an entry to commit.
+    pub(super) closing: Vec<Hlc>,
+    /// Questions about reads, by their number.
+    pub(super) reads: BTreeMap<u64, Question>,
+    /// Sets this process's questions apart from those of the one before.
+    pub(super) read_salt: u64,
+    pub(super) last_read: u64,
+}
+
+/// What waits for a flush.
+#[derive(Debug)]
+pub(super) struct HeldBack {
+    /// The library's name for it.
+    pub(super) number: u64,
+    /// It waits for this record.
+    pub(super) record: u64,
+    pub(super) messages: Vec<PeerMessage>,
+    /// A state was installed with it: the last entry in it.
+    pub(super) installed: Option<u64>,
+}
+
+/// A question about reads.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Question {
+    pub(super) token: u64,
+    pub(super) ticks: u32,
+}
+
+impl Member {
+    /// The parts put together; see `recover` for the ways to get one.
+    pub(super) fn assemble(
+        id: NodeId,
+        settings: MemberSettings,
+        seed: u64,
+        node: RawNode<Store>,
+        journal: Journal,
+        newest: Hlc,
+    ) -> Member {
+        let mut rng = Rng::new(seed);
+        let read_salt = rng.next();
+        let looked = (node.raft.term, node.raft.state, 0);
+        let committed_stamp = node.store().base().stamp;
+        let mut member = Member {
+            id,
+            settings,
+            node,
+            journal,
+            failed: None,
+            rng,
+            timeout: 0,
+            looked,
+            held_back: VecDeque::new(),
+            newest,
+            committed_stamp,
+            applied_before: 0,
+            closing: Vec::new(),
+            reads: BTreeMap::new(),
+            read_salt,
+            last_read: 0,
+        };
+        member.draw_timeout();
+        member.settle_timeout();
+        member
+    }
+
+    /// Advances the member by one input; `out` receives what the driver has to do, in order. `at` is the node's clock: for
+    /// [`Input::Propose`] and [`Input::Close`] a fresh tick above [`Member::newest`], for `Propose` the first of as many as
+    /// the batch has transactions.
+    ///
+    /// # Panics
+    /// If the driver breaks its part: a proposal whose stamp is not above the log's newest, records completed out of order.
+    pub fn step(&mut self, at: Hlc, input: Input, out: &mut Vec<Effect>) {
+        if let Some(error) = &self.failed {
+            let asks = matches!(
+                input,
+                Input::Propose { .. }
+                    | Input::Close { .. }
+                    | Input::Read { .. }
+                    | Input::Change(_)
+                    | Input::Transfer { .. }
+            );
+            out.extend(asks.then(|| Effect::Refused(error.clone())));
+            return;
+        }
+        let taken = match input {
+            Input::Tick => {
+                self.on_tick(out);
+                Ok(())
+            }
+            Input::Receive(message) => self.on_receive(&message),
+            Input::Propose { body, count, data_end } => {
+                assert!(count > 0, "a batch holds at least one transaction");
+                self.propose(at, &body, count, data_end).map(|proposed| out.push(proposed))
+            }
+            Input::Appended { record } => {
+                self.journal.on_appended(record);
+                Ok(())
+            }
+            Input::Persisted { record } => {
+                self.journal.on_persisted(record, out);
+                Ok(())
+            }
+            Input::AppendFailed { reason, .. } => Err(Error::AppendFailed { reason }),
+            Input::DeviceFailed { reason } => Err(Error::DeviceFailed { reason }),
+            Input::Applied { index } => {
+                self.on_applied(index.0);
+                Ok(())
+            }
+            Input::Truncate { through } => self.on_truncate(through.0, out),
+            Input::Close { at: instant } => self.on_close(at, instant, out),
+            Input::Read { token } => self.on_read(token),
+            Input::Change(change) => self.on_change(change).map(|proposed| out.push(proposed)),
+            Input::Transfer { to } => self.on_transfer(to),
+            Input::Unreachable { peer } => {
+                self.node.report_unreachable(peer.0.into());
+                Ok(())
+            }
+            Input::SnapshotSent { to, whole } => {
+                let status = if whole { raft::SnapshotStatus::Finish } else { raft::SnapshotStatus::Failure };
+                self.node.report_snapshot(to.0.into(), status);
+                Ok(())
+            }
+        };
+        match taken {
+            Ok(()) => {}
+            Err(Error::AppendFailed { reason } | Error::DeviceFailed { reason }) => return self.fail(reason, out),
+            Err(error) => out.push(Effect::Refused(error)),
+        }
+        self.settle_timeout();
+        if let Err(error) = self.settle(out) {
+            self.failed = Some(error.clone());
+            out.push(Effect::Failed(error));
+        }
+        self.settle_timeout();
+        self.assert_whole();
+    }
+
+    /// This member's node id.
+    pub fn id(&self) -> NodeId {
+        self.id
+    }
+
+    /// What it is at the moment.
+    pub fn role(&self) -> Role {
+        match self.node.raft.state {
+            StateRole::Leader => Role::Leader,
+            StateRole::Follower => Role::Follower,
+            StateRole::Candidate | StateRole::PreCandidate => Role::Candidate,
+        }
+    }
+
+    /// Its term.
+    pub fn term(&self) -> u64 {
+        self.node.raft.term
+    }
+
+    /// Whom it takes for the leader.
+    pub fn leader(&self) -> Option<NodeId> {
+        Some(self.node.raft.leader_id).filter(|id| *id != 0).map(peer::node)
+    }
+
+    /// The members, as far as it knows.
+    pub fn members(&self) -> &Members {
+        self.node.store().members()
+    }
+
+    /// Last entry of its log, committed or not.
+    pub fn last(&self) -> LogIndex {
+        LogIndex(self.node.raft.raft_log.last_index())
+    }
+
+    /// Last entry that it knows to be committed.
+    pub fn committed(&self) -> LogIndex {
+        LogIndex(self.node.raft.raft_log.committed)
+    }
+
+    /// Last entry that it no longer holds: the state stands for it.
+    pub fn base(&self) -> &SnapshotMeta {
+        self.node.store().base()
+    }
+
+    /// Term of the entry at `index`; `None` if it is not held.
+    pub fn term_at(&self, index: LogIndex) -> Option<u64> {
+        let log = &self.node.raft.raft_log;
+        let held = index.0 >= log.first_index() - 1 && index.0 <= log.last_index();
+        if held { log.term(index.0).ok() } else { None }
+    }
+
+    /// Newest stamp in its log.
+    pub fn newest(&self) -> Hlc {
+        self.newest
+    }
+
+    /// The closed timestamp: whatever is stamped at or below it is committed, and known here to be.
+    pub fn closed(&self) -> Hlc {
+        self.committed_stamp
+    }
+
+    fn leads(&self) -> bool {
+        self.node.raft.state == StateRole::Leader
+    }
+
+    /// Refuses what only a leader can take, and says who is.
+    pub(super) fn check_leads(&self) -> Result<(), Error> {
+        if !self.members().contains(self.id) && !self.members().voters.is_empty() {
+            return Err(Error::NotMember);
+        }
+        if !self.leads() {
+            return Err(Error::NotLeader { leader: self.leader() });
+        }
+        match self.node.raft.lead_transferee {
+            Some(next) => Err(Error::NotLeader { leader: Some(peer::node(next)) }),
+            None => Ok(()),
+        }
+    }
+
+    pub(super) fn check_room(&self) -> Result<(), Error> {
+        let max = self.settings.records_in_flight_max;
+        if (self.journal.last() - self.journal.durable()) as usize >= max {
+            return Err(Error::Overloaded { what: "records of the metalog on their way to the disk", max: max as u64 });
+        }
+        Ok(())
+    }
+
+    pub(super) fn propose(&mut self, stamp: Hlc, body: &[u8], count: u32, data_end: DataEnd) -> Result<Effect, Error> {
+        self.check_leads()?;
+        self.check_room()?;
+        let max = u64::from(self.settings.body_bytes_max);
+        if body.len() as u64 > max {
+            return Err(Error::BatchTooLarge { len: body.len() as u64, max });
+        }
+        assert!(stamp > self.newest, "stamp {stamp} is not above {}, the newest of the log", self.newest);
+        self.node.propose(Vec::new(), record::encode_batch(stamp, count, data_end, body)).map_err(|_| {
+            let max = self.settings.uncommitted_bytes_max;
+            Error::Overloaded { what: "bytes of metadata on their way to a majority", max }
+        })?;
+        self.newest = crate::format::last_stamp(stamp, count);
+        Ok(Effect::Proposed { index: self.last(), term: self.term() })
+    }
+
+    fn on_receive(&mut self, message: &PeerMessage) -> Result<(), Error> {
+        let raft = &self.node.raft;
+        let seen = Seen {
+            me: self.id,
+            term: raft.term,
+            last: raft.raft_log.last_index(),
+            committed: raft.raft_log.committed,
+            leads: self.leads(),
+            data_bytes_max: u64::from(self.settings.body_bytes_max) + record::DATA_HEADER_BYTES as u64,
+            message_bytes: self.settings.message_bytes.into(),
+            term_at: &|index| self.term_at(LogIndex(index)),
+        };
+        peer::check(message, &seen)?;
+        if matches!(message.kind, PeerKind::Append | PeerKind::Snapshot) {
+            // The leader sends it again.
+            self.check_room()?;
+        }
+        if message.kind == PeerKind::TimeoutNow && self.is_alone() {
+            return Ok(());
+        }
+        // Those from nodes that are no members, or not any more, are refused: they change nothing.
+        let _ = self.node.step(peer::message_in(message));
+        Ok(())
+    }
+
+    /// Nobody else votes: it would lead at once, which is right only when its log is durable.
+    fn is_alone(&self) -> bool {
+        self.members().voters == [self.id] && !self.held_back.is_empty()
+    }
+
+    fn on_tick(&mut self, out: &mut Vec<Effect>) {
+        if self.leads() || !self.is_alone() {
+            self.node.tick();
+        }
+        let mut again = Vec::new();
+        for (number, question) in &mut self.reads {
+            question.ticks += 1;
+            if question.ticks.is_multiple_of(self.settings.election_ticks) {
+                again.push(*number);
+            }
+        }
+        let over = self.settings.read_ticks;
+        for (_, question) in self.reads.extract_if(.., |_, question| question.ticks >= over) {
+            out.push(Effect::ReadFailed { token: question.token, error: Error::NoAnswer });
+        }
+        for number in again.into_iter().filter(|number| self.reads.contains_key(number)) {
+            self.node.read_index(self.read_name(number));
+        }
+        self.promote();
+    }
+
+    /// Makes a learner that has caught up a voter.
+    fn promote(&mut self) {
+        let raft = &self.node.raft;
+        if !self.leads() || raft.has_pending_conf() || raft.lead_transferee.is_some() {
+            return;
+        }
+        let far = raft.raft_log.last_index().saturating_sub(self.settings.promote_lag);
+        let ready = self.members().learners.iter().copied().find(|learner| {
+            let progress = raft.prs().get(learner.0.into());
+            progress.is_some_and(|at| at.state != ProgressState::Snapshot && at.recent_active && at.matched >= far)
+        });
+        if let Some(learner) = ready {
+            // Refused only for want of room: the next tick tries again.
+            let _ = self.node.propose_conf_change(Vec::new(), peer::change_of(Change::Add(learner), true));
+        }
+    }
+
+    fn on_applied(&mut self, index: u64) {
+        let applied = self.node.store().applied();
+        if index <= applied {
+            return;
+        }
+        let stamp = self.newest_stamp(applied, index);
+        self.node.mut_store().apply(index, stamp);
+        if index > self.node.raft.raft_log.applied {
+            self.node.advance_apply_to(index);
+        }
+    }
+
+    /// Newest stamp of the entries in `after..=through`.
+    fn newest_stamp(&self, after: u64, through: u64) -> Hlc {
+        let store = self.node.store();
+        let data = (after + 1..=through).filter_map(|index| store.entry(index));
+        data.filter_map(|entry| record::stamp_of(&entry.data)).max().unwrap_or(Hlc::ZERO)
+    }
+
+    fn on_truncate(&mut self, through: u64, out: &mut Vec<Effect>) -> Result<(), Error> {
+        let store = self.node.store();
+        let through = through.min(store.applied());
+        if through <= store.base().index.0 {
+            return Ok(());
+        }
+        let stamp = store.base().stamp.max(self.newest_stamp(store.base().index.0, through));
+        let Some(meta) = store.meta_at(through, stamp) else { return Ok(()) };
+        let base = Base { meta: meta.clone(), anew: false, needed: 0 };
+        self.node.mut_store().compact(meta);
+        self.write(Record { base: Some(base), ..Record::default() }, out)
+    }
+
+    /// Writes a record with what the member may not forget.
+    pub(super) fn write(&mut self, record: Record, out: &mut Vec<Effect>) -> Result<(), Error> {
+        let state = self.node.raft.hard_state();
+        let whole = Record { term: state.term, vote: state.vote, commit: state.commit, ..record };
+        self.journal.append(whole, out).map(|_| ())
+    }
+
+    fn fail(&mut self, reason: Reason, out: &mut Vec<Effect>) {
+        let error = Error::DeviceFailed { reason };
+        self.failed = Some(error.clone());
+        self.held_back.clear();
+        for question in std::mem::take(&mut self.reads).into_values() {
+            out.push(Effect::ReadFailed { token: question.token, error: error.clone() });
+        }
+        let closing = self.closing.drain(..);
+        out.extend(closing.map(|at| Effect::NotClosed { at, error: error.clone() }));
+        out.push(Effect::Failed(error));
+    }
+
+    /// The library draws election timeouts from the thread's own numbers. Here they come from the seed: a new one wherever
+    /// the library may have drawn one, and ours is put in its place whether it has or not.
+    fn settle_timeout(&mut self) {
+        let raft = &self.node.raft;
+        let now = (raft.term, raft.state, raft.election_elapsed);
+        if (now.0, now.1) != (self.looked.0, self.looked.1) || now.2 < self.looked.2 {
+            self.draw_timeout();
+        }
+        self.looked = now;
+        self.node.raft.set_randomized_election_timeout(self.timeout);
+    }
+
+    fn draw_timeout(&mut self) {
+        let ticks = u64::from(self.settings.election_ticks);
+        self.timeout = (ticks + self.rng.below(ticks)) as usize;
+    }
+
+    /// What holds between any two inputs.
+    fn assert_whole(&self) {
+        let log = &self.node.raft.raft_log;
+        assert!(
+            log.applied <= log.committed && log.committed <= log.last_index(),
+            "applied, committed, last: in this order"
+        );
+        assert!(self.node.store().applied() <= log.committed, "only what is committed is applied");
+        assert!(self.committed_stamp <= self.newest, "what is committed is in the log");
+    }
+}
+
+impl fmt::Debug for Member {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("Member");
+        shown.field("id", &self.id).field("role", &self.role()).field("term", &self.term());
+        shown.field("last", &self.last()).field("committed", &self.committed()).field("members", self.members());
+        shown.field("first", &self.node.store().first_index().unwrap_or(0)).finish_non_exhaustive()
+    }
+}

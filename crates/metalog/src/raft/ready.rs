@@ -1,0 +1,158 @@
+//! What the library has ready, turned into effects in the order that keeps it safe.
+//!
+//! What a member may not forget is written before anything is said that rests on it: answers and votes are held back until
+//! the record is on stable storage. A leader's entries go to the others beside its own writing; it counts itself only when
+//! that is done.
+
+use frieze_base::LogIndex;
+use raft::eraftpb::{Entry as RaftEntry, EntryType, Message};
+use raft::{Ready, StateRole};
+
+use super::member::{HeldBack, Member};
+use super::message::{Effect, PeerEntry, PeerMessage};
+use super::peer;
+use super::record::{self, Base, Held, Record};
+use crate::error::Error;
+use crate::message::Entry;
+
+impl Member {
+    /// Brings out everything that is ready, until nothing more is. What is committed comes last: a state that is to be sent
+    /// is the one before it.
+    pub(super) fn settle(&mut self, out: &mut Vec<Effect>) -> Result<(), Error> {
+        let mut last = Vec::new();
+        loop {
+            while self.node.has_ready() {
+                let ready = self.node.ready();
+                self.take(ready, out, &mut last)?;
+            }
+            let durable = self.journal.durable();
+            let Some(held) = self.held_back.pop_front_if(|held| held.record <= durable) else { break };
+            self.node.on_persist_ready(held.number);
+            if let Some(index) = held.installed {
+                self.node.advance_apply_to(index);
+            }
+            for message in held.messages {
+                self.send(message, out);
+            }
+        }
+        out.append(&mut last);
+        Ok(())
+    }
+
+    fn take(&mut self, mut ready: Ready, out: &mut Vec<Effect>, last: &mut Vec<Effect>) -> Result<(), Error> {
+        for message in messages_out(ready.take_messages()) {
+            self.send(message, out);
+        }
+        if ready.ss().is_some() {
+            self.on_role(out);
+        }
+        for read in ready.take_read_states() {
+            if let Some(question) = self.take_read(&read.request_ctx) {
+                out.push(Effect::ReadAt { token: question.token, index: LogIndex(read.index) });
+            }
+        }
+
+        let mut record = Record::default();
+        let mut installed = None;
+        if !ready.snapshot().is_empty() {
+            let meta = peer::meta_of(ready.snapshot());
+            installed = Some(meta.index.0);
+            self.newest = self.newest.max(meta.stamp);
+            self.committed_stamp = self.committed_stamp.max(meta.stamp);
+            self.node.mut_store().install(meta.clone());
+            record.base = Some(Base { meta: meta.clone(), anew: true, needed: 0 });
+            let changed = Effect::Changed { index: meta.index, members: meta.members.clone() };
+            out.extend([Effect::Install { meta }, changed]);
+        }
+        let entries = ready.take_entries();
+        self.node.mut_store().append(&entries);
+        for entry in &entries {
+            self.newest = self.newest.max(record::stamp_of(&entry.data).unwrap_or_default());
+        }
+        record.entries = entries.iter().map(peer::entry_out).collect::<Vec<PeerEntry>>();
+        if ready.must_sync() {
+            self.write(record, out)?;
+        }
+        // Without a record of its own it waits for those before it: what it says may rest on them.
+        let messages = messages_out(ready.take_persisted_messages());
+        let held = HeldBack { number: ready.number(), record: self.journal.last(), messages, installed };
+        self.held_back.push_back(held);
+
+        let committed = ready.take_committed_entries();
+        self.node.advance_append_async(ready);
+        self.commit(&committed, last)
+    }
+
+    fn send(&self, message: PeerMessage, out: &mut Vec<Effect>) {
+        out.push(match message.snapshot.clone() {
+            Some(meta) => Effect::SendSnapshot { meta, message },
+            None => Effect::Send(message),
+        });
+    }
+
+    fn on_role(&mut self, out: &mut Vec<Effect>) {
+        out.push(Effect::Role { role: self.role(), term: self.term(), leader: self.leader() });
+        if self.node.raft.state != StateRole::Leader {
+            let error = Error::NotLeader { leader: self.leader() };
+            out.extend(self.closing.drain(..).map(|at| Effect::NotClosed { at, error: error.clone() }));
+        }
+    }
+
+    fn commit(&mut self, committed: &[RaftEntry], out: &mut Vec<Effect>) -> Result<(), Error> {
+        let Some(last) = committed.last() else { return Ok(()) };
+        let mut entries = Vec::new();
+        let mut changes = Vec::new();
+        for entry in committed {
+            match entry.get_entry_type() {
+                EntryType::EntryNormal => match record::decode_batch(entry.index, entry.term, &entry.data) {
+                    Held::Nothing => {}
+                    Held::Batch(batch) => {
+                        self.committed_stamp = self.committed_stamp.max(batch.last_stamp());
+                        if entry.index > self.applied_before && batch.count > 0 {
+                            entries.push(batch);
+                        }
+                    }
+                    Held::Unknown => {
+                        let what = "a committed entry was written by another version";
+                        return Err(Error::BadRecord { record: LogIndex(entry.index), what });
+                    }
+                },
+                EntryType::EntryConfChange | EntryType::EntryConfChangeV2 => changes.push(entry),
+            }
+        }
+        if last.index > self.applied_before {
+            out.push(Effect::Committed { through: LogIndex(last.index), entries });
+        }
+        let committed_stamp = self.committed_stamp;
+        out.extend(self.closing.extract_if(.., |at| *at <= committed_stamp).map(|at| Effect::Closed { at }));
+        for change in changes {
+            self.change_members(change, out);
+        }
+        Ok(())
+    }
+
+    fn change_members(&mut self, entry: &RaftEntry, out: &mut Vec<Effect>) {
+        // Every member reads the same bytes with the same members before it: all take it, or none does.
+        let Some(change) = peer::decode_change(&entry.data) else { return };
+        let Ok(state) = self.node.apply_conf_change(&change) else { return };
+        let members = peer::members_of(&state);
+        self.node.mut_store().change_members(entry.index, members.clone());
+        if !members.contains(self.id) && self.node.raft.state == StateRole::Leader {
+            // The library leaves a leader that is no member in office, and trips over it.
+            let term = self.node.raft.term;
+            self.node.raft.become_follower(term, 0);
+        }
+        out.push(Effect::Changed { index: LogIndex(entry.index), members });
+    }
+}
+
+fn messages_out(messages: Vec<Message>) -> Vec<PeerMessage> {
+    messages.iter().filter_map(peer::message_out).collect()
+}
+
+impl Entry {
+    /// Newest stamp of its transactions.
+    fn last_stamp(&self) -> frieze_hlc::Hlc {
+        crate::format::last_stamp(self.stamp, self.count)
+    }
+}

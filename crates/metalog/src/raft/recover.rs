@@ -1,0 +1,306 @@
+//! The ways to get a member: founded with others, about to join, or recovered from its journal.
+//!
+//! The journal says by itself where it begins: the newest base names the first record that is needed. Older segments
+//! may still be there, with or without gaps between them, for they go without a sync. So recovery tries the oldest
+//! segment first and, where the records from there on are not whole, the next. A gap among needed records cannot pass for
+//! such a one: the base that is found then needs what is missing.
+
+use std::collections::VecDeque;
+
+use frieze_base::{LogIndex, NodeId};
+use frieze_hlc::Hlc;
+use raft::eraftpb::{Entry as RaftEntry, HardState};
+use raft::{Config, RawNode};
+
+use super::journal::{self, Journal};
+use super::member::Member;
+use super::message::{Effect, SnapshotMeta};
+use super::peer;
+use super::record::{self, Base, Record};
+use super::settings::MemberSettings;
+use super::store::Store;
+use crate::error::Error;
+use crate::format::{SEGMENT_HEADER_BYTES, SegmentHeader, SegmentStart};
+use crate::log::Metalog;
+use crate::message::{DataEnd, Entry};
+use crate::recover::{Mend, RecoverFrom, Report, SegmentSource};
+
+/// What a member is recovered from, beside its journal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MemberFrom {
+    /// Its node id.
+    pub id: NodeId,
+    /// Election timeouts and the names of questions are drawn from it: another one at every start.
+    pub seed: u64,
+    /// Last entry whose effects the store holds durably; 0 for none.
+    pub applied: LogIndex,
+    /// The state installed last, as the store keeps it with its name; `None` if it never installed one.
+    pub installed: Option<SnapshotMeta>,
+}
+
+/// A recovered member.
+#[derive(Debug)]
+pub struct MemberRecovered {
+    /// The member, ready to go on.
+    pub member: Member,
+    /// What was found in the journal: its entries are records.
+    pub report: Report,
+    /// What the driver does, in order. It then syncs every segment and the directory before the first step, whether there
+    /// is something to mend or not: what was read counts as being on stable storage.
+    pub mend: Vec<Mend>,
+    /// What comes first.
+    pub effects: Vec<Effect>,
+}
+
+impl Member {
+    /// A founding member of a metalog whose state is `from`: empty, with entry 1 and term 1, or that of a machine that had no
+    /// other members so far, at its last entry. Every founding member is given the same.
+    ///
+    /// # Panics
+    /// If `from` has no entry, no term, or does not have `id` among its voters.
+    pub fn found(id: NodeId, settings: MemberSettings, seed: u64, from: SnapshotMeta) -> (Member, Vec<Effect>) {
+        assert!(from.index > LogIndex(0) && from.term > 0, "a founder begins after an entry");
+        assert!(from.members.voters.contains(&id), "a founder is a voter");
+        Member::begin(id, settings, seed, from)
+    }
+
+    /// A member that others will add: it waits for the state.
+    pub fn join(id: NodeId, settings: MemberSettings, seed: u64) -> (Member, Vec<Effect>) {
+        Member::begin(id, settings, seed, SnapshotMeta::default())
+    }
+
+    fn begin(id: NodeId, settings: MemberSettings, seed: u64, base: SnapshotMeta) -> (Member, Vec<Effect>) {
+        let journal = Journal::new(&settings);
+        let found = Found { base: Some(Base { meta: base, anew: true, needed: 1 }), ..Found::default() };
+        let mut effects = Vec::new();
+        let member = build(id, settings, seed, LogIndex(0), journal, found, true, &mut effects);
+        (member.expect("an empty journal takes its first record"), effects)
+    }
+
+    /// Recovers a member from its journal and the place of its store. It has everything that it ever spoke of.
+    ///
+    /// # Errors
+    /// `NeverBegun`: there is no record. If the machine knows that no flush of it ever ended, the member never spoke and can
+    /// be begun anew; else it is lost, like what follows.
+    /// `Damaged`, `Truncated`, `BadRecord`, `Missing`, `JournalBehind`: something that was on stable storage is lost. Do not
+    /// serve, and leave the files as they are; the member can be replaced by one with another id. `WrongVersion`, `Source`
+    /// as of [`Metalog::recover`].
+    pub fn recover(
+        settings: MemberSettings,
+        from: &MemberFrom,
+        source: &mut dyn SegmentSource,
+    ) -> Result<MemberRecovered, Error> {
+        let mut first_error = None;
+        for start in starts(source)? {
+            let mut found = Found { first_record: start, ..Found::default() };
+            let segments = journal::segment_settings(&settings);
+            let begin = RecoverFrom { applied: LogIndex(start - 1), data_end: DataEnd::default() };
+            let read = Metalog::recover(segments, begin, source, &mut |entry| found.see(&entry));
+            let recovered = read.and_then(|recovered| found.check().map(|()| recovered));
+            let recovered = match recovered {
+                Ok(recovered) => recovered,
+                Err(error @ (Error::Source(_) | Error::WrongVersion { .. } | Error::Truncated { .. })) => {
+                    return Err(error);
+                }
+                Err(error) => {
+                    first_error.get_or_insert(error);
+                    continue;
+                }
+            };
+            let mut journal = Journal::of(recovered.log);
+            for (number, record) in std::mem::take(&mut found.records) {
+                journal.see(number, &record);
+            }
+            let mut effects = Vec::new();
+            let last = LogIndex(journal.last());
+            // The driver syncs it before the first step.
+            journal.on_persisted(last, &mut effects);
+            let anew = found.install(from);
+            if from.applied > found.last() {
+                return Err(Error::JournalBehind { applied: from.applied, last: found.last() });
+            }
+            let base = found.base.as_ref().map_or(LogIndex(0), |base| base.meta.index);
+            if from.applied < base {
+                return Err(Error::Missing { applied: from.applied, found: base });
+            }
+            let member = build(from.id, settings, from.seed, from.applied, journal, found, anew, &mut effects)?;
+            return Ok(MemberRecovered { member, report: recovered.report, mend: recovered.mend, effects });
+        }
+        Err(first_error.unwrap_or(Error::NeverBegun))
+    }
+}
+
+/// The first record of every segment, oldest first.
+fn starts(source: &mut dyn SegmentSource) -> Result<Vec<u64>, Error> {
+    let mut segments = source.segments().map_err(Error::Source)?;
+    segments.sort();
+    let mut starts = Vec::new();
+    for (segment, _) in segments {
+        let mut bytes = [0; SEGMENT_HEADER_BYTES];
+        let len = source.read(segment, 0, &mut bytes).map_err(Error::Source)?;
+        match SegmentHeader::decode(&bytes[..len]) {
+            SegmentStart::Begun(header) if header.segment == segment && header.first.0 > 0 => {
+                starts.push(header.first.0);
+            }
+            _ => {}
+        }
+    }
+    starts.dedup();
+    Ok(starts)
+}
+
+/// What the records hold.
+#[derive(Default)]
+struct Found {
+    /// Where reading began.
+    first_record: u64,
+    state: HardState,
+    base: Option<Base>,
+    /// One after the other.
+    entries: VecDeque<RaftEntry>,
+    newest: Hlc,
+    /// The records without their entries' data.
+    records: Vec<(u64, Record)>,
+    wrong: Option<Error>,
+}
+
+impl Found {
+    fn see(&mut self, entry: &Entry) {
+        if self.wrong.is_some() {
+            return;
+        }
+        let number = entry.index.0;
+        let Some(mut record) = Record::decode(&entry.body) else {
+            self.wrong = Some(Error::BadRecord { record: entry.index, what: "it was written by another version" });
+            return;
+        };
+        self.state.term = record.term;
+        self.state.vote = record.vote;
+        self.state.commit = record.commit;
+        if let Some(base) = &record.base {
+            if base.anew || self.last() < base.meta.index {
+                self.entries.clear();
+            }
+            while self.entries.front().is_some_and(|entry| entry.index <= base.meta.index.0) {
+                self.entries.pop_front();
+            }
+            self.newest = self.newest.max(base.meta.stamp);
+            self.base = Some(base.clone());
+        }
+        for held in &mut record.entries {
+            self.newest = self.newest.max(record::stamp_of(&held.data).unwrap_or_default());
+            let made = peer::entry_in(held);
+            held.data = bytes::Bytes::new();
+            self.put(made);
+        }
+        self.records.push((number, record));
+    }
+
+    /// Puts an entry into the log, over those that it replaces. Before the first record that is needed anything may be
+    /// missing: then the log begins anew, and `check` sees whether that is too late.
+    fn put(&mut self, entry: RaftEntry) {
+        let first = self.entries.front().map_or(self.last().0 + 1, |entry| entry.index);
+        if entry.index < first || entry.index > self.last().0 + 1 {
+            self.entries.clear();
+        } else {
+            self.entries.truncate((entry.index - first) as usize);
+        }
+        self.entries.push_back(entry);
+    }
+
+    fn last(&self) -> LogIndex {
+        let base = self.base.as_ref().map_or(LogIndex(0), |base| base.meta.index);
+        self.entries.back().map_or(base, |entry| LogIndex(entry.index))
+    }
+
+    /// Is what is needed there?
+    fn check(&mut self) -> Result<(), Error> {
+        if let Some(error) = self.wrong.take() {
+            return Err(error);
+        }
+        let record = LogIndex(self.first_record);
+        if self.records.is_empty() {
+            return Err(Error::NeverBegun);
+        }
+        let Some(base) = &self.base else {
+            return Err(Error::BadRecord { record, what: "the journal does not say where the log begins" });
+        };
+        if base.needed < self.first_record {
+            return Err(Error::BadRecord { record, what: "records before it are needed and missing" });
+        }
+        let first = self.entries.front().map_or(base.meta.index.0 + 1, |entry| entry.index);
+        if first != base.meta.index.0 + 1 {
+            return Err(Error::BadRecord { record, what: "the log does not begin where the state ends" });
+        }
+        Ok(())
+    }
+
+    /// The store holds a state that was installed just before the crash, and the journal does not know: true if so.
+    fn install(&mut self, from: &MemberFrom) -> bool {
+        let Some(meta) = &from.installed else { return false };
+        let base = self.base.as_ref().map_or(LogIndex(0), |base| base.meta.index);
+        let place = meta.index.0.checked_sub(base.0 + 1);
+        let held = place.and_then(|place| self.entries.get(place as usize)).map(|entry| entry.term);
+        if meta.index <= base || held == Some(meta.term) {
+            return false;
+        }
+        self.entries.clear();
+        self.newest = self.newest.max(meta.stamp);
+        self.state.term = self.state.term.max(meta.term);
+        self.base = Some(Base { meta: meta.clone(), anew: true, needed: 0 });
+        true
+    }
+}
+
+/// Puts a member together. `anew`: its base is not in the journal yet.
+#[expect(clippy::too_many_arguments, reason = "the two ways to begin, in one place")]
+fn build(
+    id: NodeId,
+    settings: MemberSettings,
+    seed: u64,
+    applied: LogIndex,
+    journal: Journal,
+    found: Found,
+    anew: bool,
+    effects: &mut Vec<Effect>,
+) -> Result<Member, Error> {
+    let last = found.last().0;
+    let base = found.base.expect("checked, or made");
+    let mut state = found.state;
+    state.term = state.term.max(base.meta.term);
+    // What the store holds was committed, whether the last record says so or not.
+    state.commit = state.commit.max(base.meta.index.0).max(applied.0).min(last);
+    let newest = found.newest.max(base.meta.stamp);
+    let store = Store::new(base.meta.clone(), found.entries, state);
+    let logger = slog::Logger::root(slog::Discard, slog::o!());
+    let node = RawNode::new(&config(id, &settings, base.meta.index), store, &logger)
+        .map_err(|_| Error::BadRecord { record: LogIndex(journal.last()), what: "the members in it are no members" })?;
+    let mut member = Member::assemble(id, settings, seed, node, journal, newest);
+    member.applied_before = applied.0;
+    if anew {
+        member.write(Record { base: Some(base), ..Record::default() }, effects)?;
+    }
+    // Everything that is committed comes out at once, with the members that it makes.
+    member.settle(effects)?;
+    member.step(Hlc::ZERO, super::message::Input::Applied { index: applied }, effects);
+    Ok(member)
+}
+
+fn config(id: NodeId, settings: &MemberSettings, applied: LogIndex) -> Config {
+    let election_tick = settings.election_ticks as usize;
+    Config {
+        id: id.0.into(),
+        election_tick,
+        heartbeat_tick: settings.heartbeat_ticks as usize,
+        min_election_tick: election_tick,
+        max_election_tick: 2 * election_tick,
+        applied: applied.0,
+        max_size_per_msg: settings.message_bytes.into(),
+        max_inflight_msgs: settings.messages_in_flight,
+        max_uncommitted_size: settings.uncommitted_bytes_max.max(settings.message_bytes.into()),
+        // A leader that a majority does not hear stands down; a member that was cut off does not disturb those that go on.
+        check_quorum: true,
+        pre_vote: true,
+        ..Config::default()
+    }
+}

@@ -1,0 +1,109 @@
+//! What is asked of a member beside proposals: instants to close, positions to read at, other members, another leader.
+
+use frieze_base::NodeId;
+use frieze_hlc::Hlc;
+
+use super::member::{Member, Question};
+use super::message::{Change, Effect};
+use super::peer;
+use crate::error::Error;
+use crate::message::DataEnd;
+
+impl Member {
+    pub(super) fn on_close(&mut self, clock: Hlc, instant: Hlc, out: &mut Vec<Effect>) -> Result<(), Error> {
+        if instant <= self.committed_stamp {
+            out.push(Effect::Closed { at: instant });
+            return Ok(());
+        }
+        if instant > clock {
+            return Err(Error::CloseFuture { at: instant, clock });
+        }
+        self.check_leads()?;
+        let max = self.settings.closing_max;
+        if self.closing.len() >= max {
+            return Err(Error::Overloaded { what: "instants waiting to close", max: max as u64 });
+        }
+        // An entry without transactions: what comes after it is stamped above it, whoever leads then.
+        if self.newest < instant {
+            self.propose(clock, &[], 0, DataEnd::default())?;
+        }
+        self.closing.push(instant);
+        Ok(())
+    }
+
+    pub(super) fn on_read(&mut self, token: u64) -> Result<(), Error> {
+        if self.leader().is_none() {
+            return Err(Error::NotLeader { leader: None });
+        }
+        let max = self.settings.reads_max;
+        if self.reads.len() >= max {
+            return Err(Error::Overloaded { what: "questions about reads", max: max as u64 });
+        }
+        self.last_read += 1;
+        self.reads.insert(self.last_read, Question { token, ticks: 0 });
+        self.node.read_index(self.read_name(self.last_read));
+        Ok(())
+    }
+
+    /// What a question is called among the members: never the same twice.
+    pub(super) fn read_name(&self, number: u64) -> Vec<u8> {
+        let mut name = self.id.0.to_le_bytes().to_vec();
+        name.extend_from_slice(&self.read_salt.to_le_bytes());
+        name.extend_from_slice(&number.to_le_bytes());
+        name
+    }
+
+    /// The question that a name stands for, if it is one of this process.
+    pub(super) fn take_read(&mut self, name: &[u8]) -> Option<Question> {
+        let number = u64::from_le_bytes(name.get(12..20)?.try_into().ok()?);
+        if name != self.read_name(number).as_slice() {
+            return None;
+        }
+        self.reads.remove(&number)
+    }
+
+    pub(super) fn on_change(&mut self, change: Change) -> Result<Effect, Error> {
+        self.check_leads()?;
+        self.check_room()?;
+        let members = self.members();
+        match change {
+            Change::Add(NodeId(0)) => return Err(Error::BadChange { what: "0 is no node id" }),
+            Change::Add(node) if members.contains(node) => return Err(Error::BadChange { what: "it is a member" }),
+            Change::Remove(node) if !members.contains(node) => {
+                return Err(Error::BadChange { what: "it is no member" });
+            }
+            Change::Remove(node) if members.voters == [node] => {
+                return Err(Error::BadChange { what: "it is the only voter" });
+            }
+            Change::Add(_) | Change::Remove(_) => {}
+        }
+        if self.node.raft.has_pending_conf() {
+            return Err(Error::Changing);
+        }
+        if change == Change::Remove(self.id) {
+            // Whoever leads next can take it out; this one could not tell the others that it is done.
+            let next = self.next_leader().ok_or(Error::BadChange { what: "nobody else could lead" })?;
+            self.node.transfer_leader(next.0.into());
+            return Err(Error::NotLeader { leader: Some(next) });
+        }
+        let proposed = self.node.propose_conf_change(Vec::new(), peer::change_of(change, false));
+        proposed.map_err(|_| Error::Changing)?;
+        Ok(Effect::Proposed { index: self.last(), term: self.term() })
+    }
+
+    /// The other voter that has most of the log.
+    fn next_leader(&self) -> Option<NodeId> {
+        let prs = self.node.raft.prs();
+        let others = self.members().voters.iter().copied().filter(|voter| *voter != self.id);
+        others.max_by_key(|voter| prs.get(voter.0.into()).map(|at| (at.recent_active, at.matched)))
+    }
+
+    pub(super) fn on_transfer(&mut self, to: NodeId) -> Result<(), Error> {
+        self.check_leads()?;
+        if !self.members().voters.contains(&to) {
+            return Err(Error::BadChange { what: "only a voter can lead" });
+        }
+        self.node.transfer_leader(to.0.into());
+        Ok(())
+    }
+}

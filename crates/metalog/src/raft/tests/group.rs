@@ -1,0 +1,238 @@
+//! A few members whose messages arrive when the test says so, on disks that forget nothing but what they are told to.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use frieze_base::{Fault, LogIndex, NodeId, SegmentId};
+use frieze_hlc::Hlc;
+
+use crate::message::{DataEnd, Entry, NewSegment};
+use crate::raft::{
+    Change, Member, MemberEffect, MemberFrom, MemberInput, MemberRecovered, MemberSettings, Members, PeerMessage, Role,
+    SnapshotMeta,
+};
+use crate::{Error, Mend, SegmentSource};
+
+/// The files of one member.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Files(pub(super) BTreeMap<u64, Vec<u8>>);
+
+impl SegmentSource for Files {
+    fn segments(&mut self) -> Result<Vec<(SegmentId, u64)>, Fault> {
+        Ok(self.0.iter().map(|(id, bytes)| (SegmentId(*id), bytes.len() as u64)).collect())
+    }
+
+    fn read(&mut self, segment: SegmentId, offset: u64, into: &mut [u8]) -> Result<usize, Fault> {
+        let rest = &self.0[&segment.0][offset as usize..];
+        let len = rest.len().min(into.len());
+        into[..len].copy_from_slice(&rest[..len]);
+        Ok(len)
+    }
+}
+
+impl Files {
+    fn write(&mut self, roll: Option<NewSegment>, segment: SegmentId, offset: u64, bytes: &[u8]) {
+        if let Some(roll) = roll {
+            let mut file = roll.recycle.map_or(Vec::new(), |old| self.0.remove(&old.0).unwrap());
+            file.resize(roll.bytes as usize, 0);
+            file[..roll.header.len()].copy_from_slice(&roll.header);
+            self.0.insert(roll.segment.0, file);
+        }
+        let file = self.0.get_mut(&segment.0).unwrap();
+        file[offset as usize..offset as usize + bytes.len()].copy_from_slice(bytes);
+    }
+}
+
+/// One member and what it has done.
+pub(super) struct One {
+    pub(super) member: Member,
+    pub(super) files: Files,
+    /// Flushes end at once.
+    pub(super) flushes: bool,
+    pub(super) written: LogIndex,
+    pub(super) executed: Vec<Entry>,
+    pub(super) applied: LogIndex,
+    pub(super) installed: Option<SnapshotMeta>,
+    /// What it said, and was not for another member.
+    pub(super) said: Vec<MemberEffect>,
+}
+
+pub(super) struct Group {
+    pub(super) ones: BTreeMap<u32, One>,
+    pub(super) under_way: VecDeque<PeerMessage>,
+    pub(super) settings: MemberSettings,
+    stamp: u64,
+}
+
+pub(super) fn settings() -> MemberSettings {
+    MemberSettings { segment_bytes: 2048, promote_lag: 1, ..MemberSettings::default() }
+}
+
+pub(super) fn founders(count: u32) -> SnapshotMeta {
+    let members = Members { voters: (1..=count).map(NodeId).collect(), learners: Vec::new() };
+    SnapshotMeta { index: LogIndex(1), term: 1, stamp: Hlc(1), members }
+}
+
+impl Group {
+    pub(super) fn of(count: u32) -> Group {
+        let mut group = Group { ones: BTreeMap::new(), under_way: VecDeque::new(), settings: settings(), stamp: 100 };
+        for id in 1..=count {
+            let (member, effects) = Member::found(NodeId(id), settings(), id.into(), founders(count));
+            group.add(id, member, effects, Some(founders(count)));
+        }
+        group
+    }
+
+    fn add(&mut self, id: u32, member: Member, effects: Vec<MemberEffect>, from: Option<SnapshotMeta>) {
+        let applied = from.as_ref().map_or(LogIndex(0), |from| from.index);
+        let one = One {
+            member,
+            files: Files::default(),
+            flushes: true,
+            written: LogIndex(0),
+            executed: Vec::new(),
+            applied,
+            installed: from,
+            said: Vec::new(),
+        };
+        self.ones.insert(id, one);
+        self.obey(id, effects);
+    }
+
+    /// A member that waits to be added.
+    pub(super) fn join(&mut self, id: u32) {
+        let (member, effects) = Member::join(NodeId(id), settings(), id.into());
+        self.add(id, member, effects, None);
+    }
+
+    pub(super) fn give(&mut self, id: u32, input: MemberInput) {
+        self.stamp += 10;
+        let mut effects = Vec::new();
+        let one = self.ones.get_mut(&id).unwrap();
+        let stamp = Hlc(self.stamp).max(one.member.newest().next());
+        one.member.step(stamp, input, &mut effects);
+        self.obey(id, effects);
+    }
+
+    fn obey(&mut self, id: u32, effects: Vec<MemberEffect>) {
+        let mut inputs = Vec::new();
+        for effect in effects {
+            let one = self.ones.get_mut(&id).unwrap();
+            match effect {
+                MemberEffect::Append { record, roll, segment, offset, bytes } => {
+                    one.files.write(roll, segment, offset, &bytes);
+                    one.written = record;
+                    inputs.push(MemberInput::Appended { record });
+                    if one.flushes {
+                        inputs.push(MemberInput::Persisted { record });
+                    }
+                }
+                MemberEffect::Remove { segment } => drop(one.files.0.remove(&segment.0)),
+                MemberEffect::Send(message) | MemberEffect::SendSnapshot { message, .. } => {
+                    self.under_way.push_back(message);
+                }
+                MemberEffect::Committed { through, entries } => {
+                    one.executed.extend(entries);
+                    one.applied = through;
+                    inputs.push(MemberInput::Applied { index: through });
+                }
+                MemberEffect::Install { meta } => {
+                    one.applied = meta.index;
+                    one.installed = Some(meta.clone());
+                    one.said.push(MemberEffect::Install { meta });
+                }
+                other => one.said.push(other),
+            }
+        }
+        for input in inputs {
+            self.give(id, input);
+        }
+    }
+
+    /// Delivers everything under way but what `lost` says, until nothing is.
+    pub(super) fn deliver_but(&mut self, lost: impl Fn(&PeerMessage) -> bool) {
+        while let Some(message) = self.under_way.pop_front() {
+            let to = message.to.0;
+            let is_lost = lost(&message);
+            if is_lost && message.snapshot.is_some() {
+                self.give(message.from.0, MemberInput::SnapshotSent { to: message.to, whole: false });
+            }
+            if !is_lost && self.ones.contains_key(&to) {
+                self.give(to, MemberInput::Receive(message));
+            }
+        }
+    }
+
+    pub(super) fn deliver(&mut self) {
+        self.deliver_but(|_| false);
+    }
+
+    /// So many ticks of every member, with everything delivered in between but what `lost` says.
+    pub(super) fn ticks_but(&mut self, count: u32, lost: impl Fn(&PeerMessage) -> bool) {
+        for _ in 0..count {
+            for id in self.ones.keys().copied().collect::<Vec<_>>() {
+                self.give(id, MemberInput::Tick);
+            }
+            self.deliver_but(&lost);
+        }
+    }
+
+    pub(super) fn ticks(&mut self, count: u32) {
+        self.ticks_but(count, |_| false);
+    }
+
+    /// Waits for a leader whom all follow.
+    pub(super) fn elect(&mut self) -> u32 {
+        self.ticks(100);
+        self.leader().expect("a hundred ticks are enough")
+    }
+
+    pub(super) fn leader(&self) -> Option<u32> {
+        let leads = self.ones.iter().filter(|(_, one)| one.member.role() == Role::Leader);
+        leads.max_by_key(|(_, one)| one.member.term()).map(|(id, _)| *id)
+    }
+
+    pub(super) fn propose(&mut self, id: u32, words: &str) {
+        let body = words.as_bytes().to_vec();
+        self.give(id, MemberInput::Propose { body, count: 1, data_end: DataEnd::default() });
+    }
+
+    pub(super) fn change(&mut self, change: Change) {
+        let leader = self.leader().unwrap();
+        self.give(leader, MemberInput::Change(change));
+        self.deliver();
+        self.ticks(5);
+    }
+
+    /// What a member has executed, in words.
+    pub(super) fn words(&self, id: u32) -> Vec<String> {
+        let bodies = self.ones[&id].executed.iter();
+        bodies.map(|entry| String::from_utf8(entry.body.clone()).unwrap()).collect()
+    }
+
+    pub(super) fn said(&mut self, id: u32) -> Vec<MemberEffect> {
+        std::mem::take(&mut self.ones.get_mut(&id).unwrap().said)
+    }
+
+    /// Starts a member again from its files and a store that holds entries up to `applied`.
+    pub(super) fn restart(&mut self, id: u32, applied: LogIndex) -> Result<(), Error> {
+        let one = self.ones.get_mut(&id).unwrap();
+        let from = MemberFrom { id: NodeId(id), seed: 99, applied, installed: one.installed.clone() };
+        let MemberRecovered { member, report, mend, effects } =
+            Member::recover(self.settings.clone(), &from, &mut one.files)?;
+        for one_mend in mend {
+            match one_mend {
+                Mend::Erase { segment, offset, len } => {
+                    let file = one.files.0.get_mut(&segment.0).unwrap();
+                    file[offset as usize..(offset + len) as usize].fill(0);
+                }
+                Mend::Remove { segment } => drop(one.files.0.remove(&segment.0)),
+            }
+        }
+        one.member = member;
+        one.written = report.last;
+        one.executed.retain(|entry| entry.index <= applied);
+        one.applied = applied;
+        self.obey(id, effects);
+        Ok(())
+    }
+}

@@ -1,0 +1,6 @@
+//! Rules of a member, each by a few members in one place.
+
+mod group;
+mod messages;
+mod records;
+mod rules;

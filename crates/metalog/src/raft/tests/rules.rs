@@ -1,0 +1,334 @@
+//! One rule each.
+
+use frieze_base::{LogIndex, NodeId, Reason};
+use frieze_hlc::Hlc;
+
+use super::group::Group;
+use crate::Error;
+use crate::raft::{Change, MemberEffect, MemberInput, PeerKind, Role};
+
+#[test]
+fn what_a_majority_has_is_executed_by_all_in_one_order() {
+    let mut group = Group::of(3);
+    let leader = group.elect();
+    for words in ["a", "b", "c"] {
+        group.propose(leader, words);
+    }
+    group.deliver();
+    group.ticks(3);
+    for id in 1..=3 {
+        assert_eq!(group.words(id), ["a", "b", "c"], "member {id}");
+    }
+}
+
+#[test]
+fn one_member_alone_leads_and_commits() {
+    let mut group = Group::of(1);
+    let leader = group.elect();
+    group.propose(leader, "a");
+    assert_eq!(group.words(1), ["a"]);
+    group.give(1, MemberInput::Read { token: 7 });
+    let committed = group.ones[&1].member.committed();
+    assert!(group.said(1).contains(&MemberEffect::ReadAt { token: 7, index: committed }));
+}
+
+#[test]
+fn nothing_is_committed_before_a_majority_has_flushed_it() {
+    let mut group = Group::of(3);
+    let leader = group.elect();
+    group.ones.values_mut().for_each(|one| one.flushes = false);
+    group.propose(leader, "a");
+    group.ticks(3);
+    assert_eq!(group.words(leader), [""; 0], "written everywhere, durable nowhere");
+    let flush = |group: &mut Group, id: u32| {
+        let record = group.ones[&id].written;
+        group.give(id, MemberInput::Persisted { record });
+        group.deliver();
+    };
+    let other = (1..=3).find(|id| *id != leader).unwrap();
+    flush(&mut group, other);
+    assert_eq!(group.words(leader), [""; 0], "one of three");
+    flush(&mut group, leader);
+    assert_eq!(group.words(leader), ["a"]);
+}
+
+#[test]
+fn a_vote_is_told_only_when_it_is_durable() {
+    let mut group = Group::of(3);
+    group.ones.values_mut().for_each(|one| one.flushes = false);
+    let is_vote = |kind| matches!(kind, PeerKind::Vote | PeerKind::AskVote);
+    let spoken = std::cell::RefCell::new(Vec::new());
+    group.ticks_but(60, |message| {
+        spoken.borrow_mut().push(message.kind);
+        false
+    });
+    assert!(!spoken.borrow().iter().any(|kind| is_vote(*kind)), "nobody can say what it voted");
+    assert_eq!(group.leader(), None);
+}
+
+#[test]
+fn a_restarted_member_does_not_vote_twice_in_a_term() {
+    let mut group = Group::of(3);
+    group.elect();
+    let term = group.ones[&2].member.term();
+    let voted = |group: &mut Group, index| {
+        group.under_way.clear();
+        let mut ask = ask_vote(3, 2, term + 5);
+        ask.index = index;
+        ask.log_term = term;
+        group.give(2, MemberInput::Receive(ask));
+        group.under_way.pop_front().filter(|answer| answer.kind == PeerKind::Vote && !answer.reject).is_some()
+    };
+    // It has not heard a leader for long enough to listen.
+    for _ in 0..9 {
+        group.give(2, MemberInput::Tick);
+    }
+    group.restart(2, LogIndex(1)).unwrap();
+    assert!(voted(&mut group, LogIndex(50)));
+    group.restart(2, LogIndex(1)).unwrap();
+    assert_eq!(group.ones[&2].member.term(), term + 5);
+    let mut ask = ask_vote(1, 2, term + 5);
+    (ask.index, ask.log_term) = (LogIndex(60), term);
+    group.under_way.clear();
+    group.give(2, MemberInput::Receive(ask));
+    assert!(group.under_way.pop_front().is_some_and(|answer| answer.reject), "it voted for 3 in that term");
+}
+
+fn ask_vote(from: u32, to: u32, term: u64) -> crate::raft::PeerMessage {
+    crate::raft::PeerMessage {
+        kind: PeerKind::AskVote,
+        from: NodeId(from),
+        to: NodeId(to),
+        term,
+        log_term: 0,
+        index: LogIndex(0),
+        commit: LogIndex(0),
+        commit_term: 0,
+        reject: false,
+        hint: LogIndex(0),
+        context: Vec::new().into(),
+        entries: Vec::new(),
+        snapshot: None,
+    }
+}
+
+#[test]
+fn a_follower_names_the_leader_when_it_refuses() {
+    let mut group = Group::of(3);
+    let leader = group.elect();
+    let other = (1..=3).find(|id| *id != leader).unwrap();
+    group.said(other);
+    group.propose(other, "a");
+    let hint = Error::NotLeader { leader: Some(NodeId(leader)) };
+    assert_eq!(hint.reason(), Reason::Unavailable);
+    assert_eq!(group.said(other), [MemberEffect::Refused(hint)]);
+}
+
+#[test]
+fn a_leader_that_nobody_hears_stands_down_and_answers_no_read() {
+    let mut group = Group::of(3);
+    let leader = group.elect();
+    group.said(leader);
+    let cut = |message: &crate::raft::PeerMessage| message.from.0 == leader || message.to.0 == leader;
+    group.give(leader, MemberInput::Read { token: 1 });
+    group.ticks_but(50, cut);
+    assert_ne!(group.ones[&leader].member.role(), Role::Leader);
+    let said = group.said(leader);
+    assert!(said.iter().any(|effect| matches!(effect, MemberEffect::ReadFailed { token: 1, .. })), "{said:?}");
+    let next = group.leader().unwrap();
+    assert_ne!(next, leader, "the others go on");
+}
+
+#[test]
+fn a_follower_reads_what_the_leader_has_committed() {
+    let mut group = Group::of(3);
+    let leader = group.elect();
+    group.propose(leader, "a");
+    group.deliver();
+    let other = (1..=3).find(|id| *id != leader).unwrap();
+    group.give(other, MemberInput::Read { token: 5 });
+    group.deliver();
+    let index = group.ones[&leader].member.committed();
+    assert!(group.said(other).contains(&MemberEffect::ReadAt { token: 5, index }));
+}
+
+#[test]
+fn a_member_too_far_behind_gets_the_state() {
+    let mut group = Group::of(3);
+    let leader = group.elect();
+    let behind = (1..=3).find(|id| *id != leader).unwrap();
+    for round in 0..20 {
+        group.propose(leader, &format!("{round}"));
+        group.deliver_but(|message| message.to.0 == behind);
+    }
+    let through = group.ones[&leader].applied;
+    group.give(leader, MemberInput::Truncate { through });
+    assert_eq!(group.ones[&leader].member.base().index, through);
+    group.ticks(20);
+    let installed = group.ones[&behind].installed.clone().unwrap();
+    assert_eq!((installed.index, installed.members.voters.len()), (through, 3));
+    // It goes on from there, and after a restart too.
+    group.propose(leader, "after");
+    group.deliver();
+    group.ticks(3);
+    assert_eq!(group.words(behind).last().map(String::as_str), Some("after"));
+    let applied = group.ones[&behind].applied;
+    group.restart(behind, applied).unwrap();
+    group.propose(leader, "later");
+    group.deliver();
+    group.ticks(20);
+    assert_eq!(group.words(behind).last().map(String::as_str), Some("later"));
+}
+
+#[test]
+fn a_crash_between_state_and_journal_goes_on_from_the_state() {
+    let mut group = Group::of(3);
+    let leader = group.elect();
+    let behind = (1..=3).find(|id| *id != leader).unwrap();
+    for round in 0..20 {
+        group.propose(leader, &format!("{round}"));
+        group.deliver_but(|message| message.to.0 == behind);
+    }
+    let before = group.ones[&behind].files.clone();
+    let through = group.ones[&leader].applied;
+    group.give(leader, MemberInput::Truncate { through });
+    group.ticks(20);
+    // The store has the state, the journal's record of it is lost.
+    group.ones.get_mut(&behind).unwrap().files = before;
+    group.restart(behind, through).unwrap();
+    assert_eq!(group.ones[&behind].member.base().index, through);
+    group.propose(leader, "after");
+    group.deliver();
+    group.ticks(20);
+    assert_eq!(group.words(behind).last().map(String::as_str), Some("after"));
+}
+
+#[test]
+fn a_new_member_counts_when_it_has_caught_up() {
+    let mut group = Group::of(3);
+    let leader = group.elect();
+    group.propose(leader, "a");
+    group.join(4);
+    // It does not hear anything yet.
+    group.give(leader, MemberInput::Change(Change::Add(NodeId(4))));
+    group.ticks_but(20, |message| message.to.0 == 4);
+    let members = group.ones[&leader].member.members().clone();
+    assert_eq!((members.voters.len(), members.learners), (3, vec![NodeId(4)]));
+    group.ticks(20);
+    let members = group.ones[&leader].member.members().clone();
+    assert_eq!((members.voters.len(), members.learners.len()), (4, 0));
+    group.propose(leader, "b");
+    group.deliver();
+    group.ticks(3);
+    assert_eq!(group.words(4), ["b"], "what came before is in the state it got");
+}
+
+#[test]
+fn a_leader_that_is_to_go_hands_over_first() {
+    let mut group = Group::of(3);
+    let leader = group.elect();
+    group.said(leader);
+    group.change(Change::Remove(NodeId(leader)));
+    let refused = group.said(leader);
+    let handed =
+        refused.iter().any(|effect| matches!(effect, MemberEffect::Refused(Error::NotLeader { leader: Some(_) })));
+    assert!(handed, "{refused:?}");
+    let next = group.leader().unwrap();
+    assert_ne!(next, leader);
+    group.change(Change::Remove(NodeId(leader)));
+    assert_eq!(group.ones[&next].member.members().voters.len(), 2);
+    // Who is gone cannot disturb the others, and says so.
+    let term = group.ones[&next].member.term();
+    group.ticks(100);
+    assert_eq!(group.ones[&next].member.term(), term);
+    group.said(leader);
+    group.propose(leader, "a");
+    assert_eq!(group.said(leader), [MemberEffect::Refused(Error::NotMember)]);
+}
+
+#[test]
+fn a_change_that_makes_no_sense_is_refused() {
+    let mut group = Group::of(1);
+    group.elect();
+    for change in [Change::Add(NodeId(0)), Change::Add(NodeId(1)), Change::Remove(NodeId(9)), Change::Remove(NodeId(1))]
+    {
+        group.said(1);
+        group.give(1, MemberInput::Change(change));
+        let said = group.said(1);
+        assert!(matches!(said[..], [MemberEffect::Refused(Error::BadChange { .. })]), "{change:?}: {said:?}");
+    }
+}
+
+#[test]
+fn an_instant_is_closed_by_an_entry_above_it() {
+    let mut group = Group::of(3);
+    let leader = group.elect();
+    group.propose(leader, "a");
+    group.deliver();
+    let at = Hlc(group.ones[&leader].member.newest().0 + 3);
+    group.said(leader);
+    group.give(leader, MemberInput::Close { at });
+    assert_eq!(group.said(leader), [], "a majority has not heard of it");
+    group.deliver();
+    assert_eq!(group.said(leader), [MemberEffect::Closed { at }]);
+    group.ticks(3);
+    assert!((1..=3).all(|id| group.ones[&id].member.closed() >= at), "whoever leads next stamps above it");
+    assert_eq!(group.words(leader), ["a"], "it holds nothing to execute");
+}
+
+#[test]
+fn an_instant_in_the_future_is_not_closed() {
+    let mut group = Group::of(1);
+    group.elect();
+    group.said(1);
+    let at = Hlc(u64::MAX / 2);
+    group.give(1, MemberInput::Close { at });
+    let said = group.said(1);
+    assert!(matches!(said[..], [MemberEffect::Refused(Error::CloseFuture { .. })]), "{said:?}");
+}
+
+#[test]
+fn a_member_whose_device_failed_is_silent() {
+    let mut group = Group::of(3);
+    let leader = group.elect();
+    group.give(leader, MemberInput::DeviceFailed { reason: Reason::InputOutput });
+    group.said(leader);
+    group.propose(leader, "a");
+    let refused = Error::DeviceFailed { reason: Reason::InputOutput };
+    assert_eq!(group.said(leader), [MemberEffect::Refused(refused)]);
+    group.ticks_but(60, |message| {
+        assert_ne!(message.from.0, leader);
+        false
+    });
+    let next = group.ones.iter().filter(|(id, _)| **id != leader).find(|(_, one)| one.member.role() == Role::Leader);
+    assert!(next.is_some(), "the others elect another");
+}
+
+#[test]
+fn the_same_seed_gives_the_same_effects() {
+    let play = || {
+        let mut group = Group::of(5);
+        let mut seen = Vec::new();
+        for round in 0..400u32 {
+            // One after the other is cut off, so that elections come and go.
+            let alone = round / 40 % 5 + 1;
+            group.ticks_but(1, |message| message.from.0 == alone || message.to.0 == alone);
+            seen.push((group.leader(), group.ones.values().map(|one| one.member.term()).collect::<Vec<_>>()));
+        }
+        seen
+    };
+    let first = play();
+    assert!(first.last().unwrap().1.iter().any(|term| *term > 3), "there were elections");
+    assert_eq!(first, play());
+}
+
+#[test]
+fn a_proposal_too_large_is_refused() {
+    let mut group = Group::of(1);
+    group.elect();
+    group.said(1);
+    let body = vec![0; group.settings.body_bytes_max as usize + 1];
+    group.give(1, MemberInput::Propose { body, count: 1, data_end: crate::DataEnd::default() });
+    let said = group.said(1);
+    assert!(matches!(said[..], [MemberEffect::Refused(Error::BatchTooLarge { .. })]), "{said:?}");
+}
