@@ -12,7 +12,7 @@
 //!
 //! Where to look: `world` (what happens when, and `world::faults` what goes wrong), `client` and `workload` (who asks what), `witness` and `journal` (what
 //! the server did), `model` (what it should hold), `judge` (what it may answer), `memory` and `auditor` (what it said
-//! before), `machine` and `store` (what it runs on), `breakage` (how it is broken to test the tester).
+//! before), `metalog` (its members, by themselves), `machine` and `store` (what it runs on), `breakage` (how it is broken to test the tester).
 
 mod auditor;
 mod breakage;
@@ -22,6 +22,7 @@ mod journal;
 mod judge;
 mod machine;
 mod memory;
+mod metalog;
 mod model;
 mod plan;
 mod scenarios;
@@ -34,6 +35,7 @@ mod workload;
 mod world;
 
 pub use breakage::Break;
+pub use metalog::{MetalogBreak, MetalogOutcome, MetalogPlan, run_metalog};
 pub use plan::{Counts, Outcome, Plan};
 pub use scenarios::{SCENARIOS, Scenario};
 pub use violation::{Rule, Verdict, Violation};

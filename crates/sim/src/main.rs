@@ -2,9 +2,10 @@
 
 use std::process::ExitCode;
 
-use frieze_sim::{Plan, SCENARIOS, run};
+use frieze_sim::{MetalogBreak, MetalogPlan, Plan, SCENARIOS, run, run_metalog};
 
 const USAGE: &str = "usage: frieze-sim one_server [--seed 0x5eed] [--count N] [--trace]
+       frieze-sim metalog [--seed 0x5eed] [--count N] [--trace] [--mutants]
        frieze-sim SCENARIO [--seed 1]
        frieze-sim list";
 
@@ -23,13 +24,15 @@ struct Asked {
     seed: u64,
     count: u64,
     keep_trace: bool,
+    mutants: bool,
 }
 
 fn told(mut args: impl Iterator<Item = String>) -> Result<Asked, ()> {
-    let mut asked = Asked { what: args.next().ok_or(())?, seed: 0x5eed, count: 1, keep_trace: false };
+    let mut asked = Asked { what: args.next().ok_or(())?, seed: 0x5eed, count: 1, keep_trace: false, mutants: false };
     while let Some(arg) = args.next() {
         match arg.as_str() {
             "--trace" => asked.keep_trace = true,
+            "--mutants" => asked.mutants = true,
             "--seed" => asked.seed = number(&args.next().ok_or(())?)?,
             "--count" => asked.count = number(&args.next().ok_or(())?)?,
             _ => return Err(()),
@@ -49,11 +52,13 @@ fn number(text: &str) -> Result<u64, ()> {
 fn act(asked: &Asked) -> ExitCode {
     match asked.what.as_str() {
         "list" => {
-            println!("one_server");
+            println!("one_server\nmetalog");
             SCENARIOS.iter().for_each(|scenario| println!("{}", scenario.name));
             ExitCode::SUCCESS
         }
         "one_server" => simulate(asked),
+        "metalog" if asked.mutants => mutants(asked),
+        "metalog" => simulate_metalog(asked),
         name => match SCENARIOS.iter().find(|scenario| scenario.name == name) {
             Some(scenario) => match (scenario.play)(asked.seed) {
                 Ok(()) => ExitCode::SUCCESS,
@@ -83,4 +88,36 @@ fn simulate(asked: &Asked) -> ExitCode {
         }
     }
     ExitCode::SUCCESS
+}
+
+fn simulate_metalog(asked: &Asked) -> ExitCode {
+    for seed in asked.seed..asked.seed.saturating_add(asked.count) {
+        let outcome = run_metalog(&MetalogPlan { keep_trace: asked.keep_trace, ..MetalogPlan::of_seed(seed) });
+        for line in &outcome.trace {
+            println!("{line}");
+        }
+        println!("seed {seed:#x} trace {:016x} {}", outcome.trace_hash, outcome.counts());
+        if let Some(violation) = &outcome.violation {
+            println!("{violation}\nsee it again: cargo xtask sim metalog --seed {seed:#x} --trace");
+            return ExitCode::FAILURE;
+        }
+    }
+    ExitCode::SUCCESS
+}
+
+/// Plays members that are broken on purpose until each is noticed.
+fn mutants(asked: &Asked) -> ExitCode {
+    let mut missed = false;
+    for breakage in MetalogBreak::ALL {
+        let found = (asked.seed..asked.seed.saturating_add(asked.count)).find_map(|seed| {
+            let outcome = run_metalog(&MetalogPlan { breakage: Some(*breakage), ..MetalogPlan::of_seed(seed) });
+            outcome.violation.map(|violation| (seed, violation))
+        });
+        missed |= found.is_none();
+        match found {
+            Some((seed, violation)) => println!("{breakage:?}: noticed with seed {seed:#x}: {violation}"),
+            None => println!("{breakage:?}: NOT noticed in {} seeds", asked.count),
+        }
+    }
+    if missed { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }

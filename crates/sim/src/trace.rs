@@ -48,6 +48,14 @@ impl Trace {
         }
     }
 
+    /// Something that numbers tell, in words only if they are kept.
+    pub(crate) fn numbers(&mut self, numbers: &[u64], words: impl FnOnce() -> String) {
+        for number in numbers {
+            self.mix(&number.to_le_bytes());
+        }
+        self.keep(words);
+    }
+
     /// Something that is neither request nor answer.
     pub(crate) fn line(&mut self, words: impl FnOnce() -> String) {
         let words = words();

@@ -1,0 +1,134 @@
+//! Members that are broken on purpose, from outside: the judge has to notice every one.
+
+use std::collections::BTreeMap;
+
+use frieze_base::{LogIndex, NodeId};
+use frieze_metalog::{Members, PeerKind, PeerMessage};
+
+/// What is broken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MetalogBreak {
+    /// What is said to be on stable storage is not.
+    SyncLies,
+    /// It is said before the flush instead of after it.
+    SaysPersistedEarly,
+    /// A restarted member has forgotten whom it voted for.
+    VoteForgotten,
+    /// A member votes for whoever has enough of the log, though it voted for another in that term.
+    VotesTwice,
+    /// A member votes for whoever asks, whatever its log holds.
+    VotesForAll,
+    /// A leader takes an entry of an earlier term for committed because a majority has it.
+    CommitsEarlierTerm,
+    /// A leader does not wait for a majority.
+    CommitsAlone,
+    /// A member that was restarted has lost the end of its journal, and counts.
+    SuffixForgotten,
+    /// A leader answers reads without asking anybody.
+    ReadsAlone,
+    /// Any member does.
+    ReadsAnywhere,
+    /// Requests that come again are executed again.
+    RetriesRunAgain,
+    /// The state sent to a member is older than its name says.
+    SnapshotStale,
+    /// The state sent to a member has the members of the beginning in its name.
+    MembersForgotten,
+    /// The log is cut before the store holds what was in it.
+    TruncatesEarly,
+    /// A state that was received is not durable when the log goes on from it.
+    InstallForgotten,
+    /// An instant is closed by word alone.
+    ClosesEarly,
+    /// Elections take ten times as long.
+    ElectionsSlow,
+    /// Who asks somebody else than the leader is not told who leads, nor is it answered.
+    NoHints,
+}
+
+impl MetalogBreak {
+    /// Every one, for the test of the tester.
+    pub const ALL: &'static [MetalogBreak] = &[
+        MetalogBreak::SyncLies,
+        MetalogBreak::SaysPersistedEarly,
+        MetalogBreak::VoteForgotten,
+        MetalogBreak::VotesTwice,
+        MetalogBreak::VotesForAll,
+        MetalogBreak::CommitsEarlierTerm,
+        MetalogBreak::CommitsAlone,
+        MetalogBreak::SuffixForgotten,
+        MetalogBreak::ReadsAlone,
+        MetalogBreak::ReadsAnywhere,
+        MetalogBreak::RetriesRunAgain,
+        MetalogBreak::SnapshotStale,
+        MetalogBreak::MembersForgotten,
+        MetalogBreak::TruncatesEarly,
+        MetalogBreak::InstallForgotten,
+        MetalogBreak::ClosesEarly,
+        MetalogBreak::ElectionsSlow,
+        MetalogBreak::NoHints,
+    ];
+}
+
+/// What a broken host has to remember.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Memory {
+    /// How far each other member has the log, in this term.
+    matched: (u64, BTreeMap<NodeId, u64>),
+    /// The log of who asked for a vote last: its last term and index.
+    candidate: (u64, u64),
+    /// The term in which the process was restarted.
+    pub(super) restarted_in: Option<u64>,
+    /// The members at the beginning.
+    pub(super) founders: Members,
+}
+
+impl Memory {
+    /// Looks at what comes in.
+    pub(super) fn hear(&mut self, message: &PeerMessage) {
+        if message.kind == PeerKind::AskVote {
+            self.candidate = (message.log_term, message.index.0);
+        }
+        if message.kind != PeerKind::Appended || message.reject {
+            return;
+        }
+        if message.term != self.matched.0 {
+            self.matched = (message.term, BTreeMap::new());
+        }
+        let place = self.matched.1.entry(message.from).or_default();
+        *place = (*place).max(message.index.0);
+    }
+
+    /// Breaks what goes out. `own`: the last term and index of the sender's log.
+    pub(super) fn mangle(&self, broken: MetalogBreak, message: &mut PeerMessage, own: (u64, u64), members: &Members) {
+        let end = LogIndex(message.index.0 + message.entries.len() as u64);
+        match (broken, message.kind) {
+            (MetalogBreak::VotesForAll, PeerKind::Vote | PeerKind::PreVote) => message.reject = false,
+            (MetalogBreak::VotesTwice, PeerKind::Vote) if self.candidate >= own => message.reject = false,
+            (MetalogBreak::VoteForgotten, PeerKind::Vote)
+                if self.restarted_in == Some(message.term) && self.candidate >= own =>
+            {
+                message.reject = false;
+            }
+            (MetalogBreak::CommitsAlone, PeerKind::Append) => message.commit = end,
+            (MetalogBreak::CommitsEarlierTerm, PeerKind::Append) if self.matched.0 == message.term => {
+                let mut places: Vec<u64> =
+                    members.voters.iter().filter_map(|voter| self.matched.1.get(voter).copied()).collect();
+                places.push(own.1);
+                places.sort_unstable_by(|a, b| b.cmp(a));
+                let majority = places.get(members.voters.len() / 2).copied().unwrap_or(0);
+                message.commit = message.commit.max(LogIndex(majority).min(end));
+            }
+            (MetalogBreak::MembersForgotten, PeerKind::Snapshot) => {
+                if let Some(meta) = &mut message.snapshot {
+                    let mut founders = self.founders.clone();
+                    if !founders.contains(message.to) {
+                        founders.learners.push(message.to);
+                    }
+                    meta.members = founders;
+                }
+            }
+            _ => {}
+        }
+    }
+}

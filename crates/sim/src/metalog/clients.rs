@@ -1,0 +1,232 @@
+//! The clients, and who waits at a member for what.
+//!
+//! A client asks one thing at a time: put a request, read, close an instant. It asks whom it was told leads, else anybody, and
+//! asks again under the same number until it is answered.
+
+use std::collections::BTreeMap;
+
+use frieze_base::{LogIndex, NodeId};
+use frieze_hlc::Hlc;
+use frieze_metalog::{DataEnd, Error, MemberInput, Role};
+
+use super::breakage::MetalogBreak;
+use super::host::Doing;
+use super::state::{self, Ask};
+use super::world::{Event, World};
+use crate::violation::Verdict;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum What {
+    Put(Ask),
+    Read,
+    Close,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Answer {
+    Done(Ask),
+    Shown(LogIndex),
+    Closed,
+    Hint(Option<NodeId>),
+    Again,
+}
+
+#[derive(Debug)]
+pub(super) struct Client {
+    pub(super) host: NodeId,
+    pub(super) what: What,
+    pub(super) seq: u64,
+    pub(super) attempt: u64,
+    /// What had been told when this attempt began.
+    pub(super) floor: u64,
+    pub(super) left: u64,
+}
+
+/// Who waits at a host for what.
+#[derive(Debug, Default)]
+pub(super) struct Waiting {
+    pub(super) puts: BTreeMap<Ask, Vec<(u64, u64)>>,
+    pub(super) reads: BTreeMap<u64, (u64, u64)>,
+    pub(super) shows: Vec<(LogIndex, u64, u64)>,
+    pub(super) closes: Vec<(Hlc, u64, u64)>,
+}
+
+/// How long a client waits before it asks somebody else.
+const PATIENCE_US: u64 = 400_000;
+
+impl World {
+    pub(super) fn tell(&mut self, _from: NodeId, client: u64, attempt: u64, answer: Answer) {
+        for wait in self.faults.ways(&mut self.rng, self.quiet) {
+            self.after(wait, Event::Told { client, attempt, answer });
+        }
+    }
+
+    /// Answers reads that wait for what is executed now.
+    pub(super) fn show(&mut self, id: NodeId) {
+        let Some(host) = self.hosts.get(&id) else { return };
+        let applied = host.state.applied;
+        let waiting = self.waiting.entry(id).or_default();
+        let ready: Vec<_> = waiting.shows.extract_if(.., |show| show.0 <= applied).collect();
+        for (_, client, attempt) in ready {
+            self.tell(id, client, attempt, Answer::Shown(applied));
+        }
+    }
+
+    /// A member does not lead any more: who waits for it to order something asks elsewhere.
+    pub(super) fn let_go(&mut self, id: NodeId, leader: Option<NodeId>) {
+        let waiting = self.waiting.entry(id).or_default();
+        let puts = std::mem::take(&mut waiting.puts).into_values().flatten();
+        let closes = std::mem::take(&mut waiting.closes).into_iter().map(|(_, client, attempt)| (client, attempt));
+        for (client, attempt) in puts.chain(closes).collect::<Vec<_>>() {
+            self.tell(id, client, attempt, Answer::Hint(leader));
+        }
+    }
+
+    pub(super) fn asked(&mut self, id: NodeId, client: u64, attempt: u64, what: What) -> Verdict {
+        let now = self.now_us;
+        self.next_token += 1;
+        let token = self.next_token;
+        let Some(host) = self.hosts.get_mut(&id).filter(|host| host.member.is_some()) else { return Ok(()) };
+        let member = host.member.as_ref().expect("it is up");
+        let leads = member.role() == Role::Leader;
+        let input = match what {
+            // Retries may come when it is done.
+            What::Put(ask)
+                if host.state.done.contains_key(&ask) && self.breakage != Some(MetalogBreak::RetriesRunAgain) =>
+            {
+                self.tell(id, client, attempt, Answer::Done(ask));
+                return Ok(());
+            }
+            What::Put(ask) => {
+                let filling = self.rng.below(200) as usize;
+                MemberInput::Propose { body: state::encode(ask, filling), count: 1, data_end: DataEnd::default() }
+            }
+            What::Read => match self.breakage {
+                Some(MetalogBreak::ReadsAnywhere) => return self.show_at_once(id, client, attempt),
+                Some(MetalogBreak::ReadsAlone) if leads => return self.show_at_once(id, client, attempt),
+                _ => MemberInput::Read { token },
+            },
+            What::Close => {
+                let at = host.clock(now);
+                if self.breakage == Some(MetalogBreak::ClosesEarly) && leads {
+                    self.judge.closed(at);
+                    self.tell(id, client, attempt, Answer::Closed);
+                    return Ok(());
+                }
+                MemberInput::Close { at }
+            }
+        };
+        match (&input, what) {
+            (_, What::Put(ask)) => {
+                self.waiting.entry(id).or_default().puts.entry(ask).or_default().push((client, attempt));
+            }
+            (_, What::Read) => {
+                self.waiting.entry(id).or_default().reads.insert(token, (client, attempt));
+            }
+            (MemberInput::Close { at }, _) => self.waiting.entry(id).or_default().closes.push((*at, client, attempt)),
+            _ => {}
+        }
+        let host = self.hosts.get_mut(&id).expect("it is up");
+        let doings = host.input(now, input);
+        let refused = doings.iter().find_map(|doing| match doing {
+            Doing::Refused(error) => Some(error.clone()),
+            _ => None,
+        });
+        if let Some(error) = refused {
+            self.withdraw(id, client, attempt);
+            let answer = match error {
+                Error::NotLeader { leader } => Answer::Hint(leader),
+                _ => Answer::Again,
+            };
+            if self.breakage != Some(MetalogBreak::NoHints) {
+                self.tell(id, client, attempt, answer);
+            }
+        }
+        self.did(id, doings)
+    }
+
+    fn withdraw(&mut self, id: NodeId, client: u64, attempt: u64) {
+        let waiting = self.waiting.entry(id).or_default();
+        waiting.puts.values_mut().for_each(|waits| waits.retain(|wait| *wait != (client, attempt)));
+        waiting.reads.retain(|_, wait| *wait != (client, attempt));
+        waiting.closes.retain(|(_, c, a)| (*c, *a) != (client, attempt));
+    }
+
+    fn show_at_once(&mut self, id: NodeId, client: u64, attempt: u64) -> Verdict {
+        let applied = self.hosts.get(&id).map_or(LogIndex(0), |host| host.state.applied);
+        self.tell(id, client, attempt, Answer::Shown(applied));
+        Ok(())
+    }
+
+    pub(super) fn told(&mut self, number: u64, attempt: u64, answer: Answer) -> Verdict {
+        let Some(client) = self.clients.get(&number) else { return Ok(()) };
+        if client.attempt != attempt || client.left == 0 {
+            return Ok(());
+        }
+        self.trace.numbers(&[number, attempt, 81], || format!("client {number} is told {answer:?}"));
+        match answer {
+            Answer::Done(ask) => self.judge.answered(ask)?,
+            Answer::Shown(index) => self.judge.shown(index, client.floor)?,
+            Answer::Closed => {}
+            Answer::Hint(leader) => {
+                let next = leader.filter(|id| self.hosts.contains_key(id));
+                return self.ask_again(number, next);
+            }
+            Answer::Again => return self.ask_again(number, None),
+        }
+        self.answered += 1;
+        let pace = if self.quiet { 2_000 } else { 110_000 };
+        let wait = self.rng.below(pace);
+        let client = self.clients.get_mut(&number).expect("it was there");
+        client.left -= 1;
+        client.attempt += 1;
+        client.seq += 1;
+        let session = number + 1;
+        client.what = match self.rng.below(10) {
+            0..6 => What::Put((session, client.seq)),
+            6..9 => What::Read,
+            _ => What::Close,
+        };
+        let attempt = client.attempt;
+        if client.left > 0 {
+            self.after(wait, Event::Wake { client: number, attempt });
+        }
+        Ok(())
+    }
+
+    /// Asks in a moment: whom it was told to, or anybody.
+    fn ask_again(&mut self, number: u64, next: Option<NodeId>) -> Verdict {
+        let ids: Vec<NodeId> = self.hosts.keys().copied().collect();
+        let anybody = *self.rng.choose(&ids);
+        let wait = if next.is_some() { 500 } else { self.rng.between(5_000, 40_000) };
+        let client = self.clients.get_mut(&number).expect("it was there");
+        client.host = next.unwrap_or(anybody);
+        client.attempt += 1;
+        let attempt = client.attempt;
+        self.after(wait, Event::Wake { client: number, attempt });
+        Ok(())
+    }
+
+    /// Asks, or asks again, for nobody answered.
+    pub(super) fn wake(&mut self, number: u64, attempt: u64) -> Verdict {
+        let floor = self.judge.floor();
+        let ids: Vec<NodeId> = self.hosts.keys().copied().collect();
+        let anybody = *self.rng.choose(&ids);
+        let Some(client) = self.clients.get_mut(&number) else { return Ok(()) };
+        if client.attempt != attempt || client.left == 0 {
+            return Ok(());
+        }
+        client.attempt += 1;
+        client.floor = floor;
+        // Now and then any member is asked to read.
+        let host = if client.what == What::Read && attempt.is_multiple_of(3) { anybody } else { client.host };
+        let (what, attempt) = (client.what, client.attempt);
+        // If no answer comes, somebody else is asked.
+        client.host = anybody;
+        for wait in self.faults.ways(&mut self.rng, self.quiet) {
+            self.after(wait, Event::Asked { host, client: number, attempt, what });
+        }
+        self.after(PATIENCE_US, Event::Wake { client: number, attempt });
+        Ok(())
+    }
+}

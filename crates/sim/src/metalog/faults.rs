@@ -1,0 +1,253 @@
+//! What goes wrong: which kinds a seed has, how often, and what each does.
+
+use std::collections::BTreeSet;
+
+use frieze_base::{NodeId, Rng};
+use frieze_disk::CrashKind;
+use frieze_metalog::{Change, MemberInput};
+
+use super::world::{Event, World};
+use crate::violation::Verdict;
+
+/// The faults of a run. Each seed has some of the kinds.
+#[derive(Clone, Debug)]
+pub(super) struct Faults {
+    /// One message in so many is lost; 0: none.
+    loss: u64,
+    double: u64,
+    slow: u64,
+    kinds: Vec<Kind>,
+    skew: bool,
+    snapshots: bool,
+    /// Microseconds between two.
+    pause_us: u64,
+    /// Who has just voted loses its power, now and then.
+    blink_voters: bool,
+    /// How many there were.
+    pub(super) count: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Split,
+    OneWay,
+    Alone,
+    Kill,
+    Blink,
+    PowerOff,
+    AllPowerOff,
+    DiskStops,
+    SyncFails,
+    Pause,
+    Add,
+    Remove,
+    Transfer,
+}
+
+const KINDS: [Kind; 13] = [
+    Kind::Split,
+    Kind::OneWay,
+    Kind::Alone,
+    Kind::Kill,
+    Kind::Blink,
+    Kind::PowerOff,
+    Kind::AllPowerOff,
+    Kind::DiskStops,
+    Kind::SyncFails,
+    Kind::Pause,
+    Kind::Add,
+    Kind::Remove,
+    Kind::Transfer,
+];
+
+impl Faults {
+    /// Those of a seed.
+    pub(super) fn draw(rng: &mut Rng) -> Faults {
+        let mut often = |rates: &[u64]| if rng.chance(2) { *rng.choose(rates) } else { 0 };
+        let (loss, double, slow) = (often(&[5, 20, 100]), often(&[5, 20, 100]), often(&[5, 20, 100]));
+        let kinds: Vec<Kind> = KINDS.into_iter().filter(|_| rng.chance(2)).collect();
+        let calm = Faults { loss, double, skew: false, snapshots: false, ..Faults::none() };
+        match rng.below(6) {
+            // One election after the other, with restarts in the midst of them.
+            0 => {
+                let kinds = vec![Kind::Transfer, Kind::Alone, Kind::OneWay, Kind::Blink];
+                return Faults { kinds, slow: 4, pause_us: 60_000, blink_voters: true, ..calm };
+            }
+            // Members come and go, and get states instead of logs.
+            1 => {
+                let kinds = vec![Kind::Add, Kind::Remove, Kind::Transfer, Kind::Alone, Kind::Split, Kind::PowerOff];
+                return Faults { kinds, slow, pause_us: 120_000, snapshots: true, ..calm };
+            }
+            _ => {}
+        }
+        Faults {
+            loss,
+            double,
+            slow,
+            kinds,
+            skew: rng.chance(2),
+            snapshots: rng.chance(2),
+            pause_us: *rng.choose(&[100_000, 300_000, 800_000]),
+            blink_voters: false,
+            count: 0,
+        }
+    }
+
+    /// A network and machines that work.
+    pub(super) fn none() -> Faults {
+        Faults {
+            loss: 0,
+            double: 0,
+            slow: 0,
+            kinds: Vec::new(),
+            skew: false,
+            snapshots: false,
+            pause_us: 1_000_000,
+            blink_voters: false,
+            count: 0,
+        }
+    }
+
+    /// When copies of a message arrive.
+    pub(super) fn ways(&self, rng: &mut Rng, quiet: bool) -> Vec<u64> {
+        let once = |rng: &mut Rng| rng.between(100, 1_500);
+        if quiet {
+            return vec![once(rng)];
+        }
+        let hits = |rng: &mut Rng, rate: u64| rate > 0 && rng.chance(rate);
+        if hits(rng, self.loss) {
+            return Vec::new();
+        }
+        let mut first = once(rng);
+        if hits(rng, self.slow) {
+            first += rng.below(600_000);
+        }
+        let mut ways = vec![first];
+        if hits(rng, self.double) {
+            ways.push(rng.below(900_000));
+        }
+        ways
+    }
+
+    /// Does who has just voted lose its power?
+    pub(super) fn blinks(&self, rng: &mut Rng, quiet: bool) -> bool {
+        self.blink_voters && !quiet && rng.chance(3)
+    }
+
+    pub(super) fn flush_us(&self, rng: &mut Rng) -> u64 {
+        if rng.chance(20) { rng.between(3_000, 60_000) } else { rng.between(50, 2_000) }
+    }
+
+    /// How many entries a store keeps in the log, and when it is durable again.
+    pub(super) fn store(&self, rng: &mut Rng) -> (u64, u64) {
+        let kept = if self.snapshots { rng.below(12) } else { 10_000 };
+        (kept, rng.between(60_000, 600_000))
+    }
+
+    pub(super) fn skew_us(&self, rng: &mut Rng) -> i64 {
+        if self.skew { rng.below(800_000) as i64 - 400_000 } else { 0 }
+    }
+}
+
+impl World {
+    /// Something goes wrong, and the next time is set.
+    pub(super) fn fault(&mut self) -> Verdict {
+        if self.quiet {
+            return Ok(());
+        }
+        let wait = self.rng.below(2 * self.faults.pause_us) + 1_000;
+        self.after(wait, Event::Fault);
+        if self.faults.kinds.is_empty() {
+            return Ok(());
+        }
+        let kind = *self.rng.choose(&self.faults.kinds);
+        self.faults.count += 1;
+        let ids: Vec<NodeId> = self.hosts.keys().copied().collect();
+        let one = *self.rng.choose(&ids);
+        // Leaders have more to lose.
+        let one = if self.rng.chance(3) { self.leader().unwrap_or(one) } else { one };
+        self.trace.numbers(&[one.0.into(), 82, kind as u64], || format!("{kind:?} of {one}"));
+        match kind {
+            Kind::Split => {
+                let side: BTreeSet<NodeId> = ids.iter().copied().filter(|_| self.rng.chance(2)).collect();
+                self.cut(|from, to| side.contains(&from) != side.contains(&to));
+            }
+            Kind::OneWay => {
+                let out = self.rng.chance(2);
+                self.cut(|from, to| if out { from == one } else { to == one });
+            }
+            Kind::Alone => self.cut(|from, to| from == one || to == one),
+            Kind::Kill => self.down(one, CrashKind::Process, 1_500_000),
+            // Back at once, in the middle of whatever goes on: of an election, as often as not.
+            Kind::Blink => ids.iter().for_each(|id| {
+                if self.rng.chance(2) {
+                    self.down(*id, CrashKind::Power, 2_000);
+                }
+            }),
+            Kind::PowerOff => self.down(one, CrashKind::Power, 1_500_000),
+            Kind::AllPowerOff => ids.iter().for_each(|id| self.down(*id, CrashKind::Power, 1_500_000)),
+            Kind::DiskStops => {
+                let changes = self.rng.between(1, 6);
+                if let Some(host) = self.hosts.get_mut(&one).filter(|host| host.member.is_some()) {
+                    host.disk.fail_after(changes);
+                }
+            }
+            Kind::SyncFails => {
+                if let Some(host) = self.hosts.get_mut(&one).filter(|host| host.member.is_some()) {
+                    host.disk.fail_syncs(1);
+                }
+            }
+            Kind::Pause => {
+                let until = self.now_us + self.rng.between(20_000, 1_200_000);
+                self.paused.insert(one, until);
+            }
+            Kind::Add | Kind::Remove | Kind::Transfer => return self.change(kind, one),
+        }
+        Ok(())
+    }
+
+    fn change(&mut self, kind: Kind, one: NodeId) -> Verdict {
+        let (Some(leader), Some(members)) = (self.leader(), self.members()) else { return Ok(()) };
+        let count = members.voters.len() + members.learners.len();
+        let input = match kind {
+            Kind::Add if count < 6 => {
+                // One that waits already, or another.
+                let waits = self.hosts.keys().copied().find(|id| !members.contains(*id) && self.is_new(*id));
+                let id = match waits {
+                    Some(id) => id,
+                    None => self.add_host()?,
+                };
+                MemberInput::Change(Change::Add(id))
+            }
+            Kind::Remove if members.voters.len() > 3 => MemberInput::Change(Change::Remove(one)),
+            Kind::Transfer => MemberInput::Transfer { to: one },
+            _ => return Ok(()),
+        };
+        self.give(leader, input)
+    }
+
+    /// It was never a member.
+    fn is_new(&self, id: NodeId) -> bool {
+        self.hosts.get(&id).and_then(|host| host.member.as_ref()).is_some_and(|member| member.last().0 == 0)
+    }
+
+    fn cut(&mut self, is_cut: impl Fn(NodeId, NodeId) -> bool) {
+        let ids: Vec<NodeId> = self.hosts.keys().copied().collect();
+        let pairs = ids.iter().flat_map(|from| ids.iter().map(move |to| (*from, *to)));
+        let cut: BTreeSet<(NodeId, NodeId)> = pairs.filter(|(from, to)| from != to && is_cut(*from, *to)).collect();
+        let number = self.faults.count;
+        self.cuts.insert(number, cut);
+        let wait = self.rng.between(50_000, 1_500_000);
+        self.after(wait, Event::Heal { cut: number });
+    }
+
+    /// Takes a machine down, if it is up, for a while.
+    pub(super) fn down(&mut self, id: NodeId, kind: CrashKind, us_max: u64) {
+        if self.hosts.get(&id).is_none_or(|host| host.member.is_none()) {
+            return;
+        }
+        self.take_down(id, kind);
+        let wait = self.rng.between(500, us_max);
+        self.after(wait, Event::Restart { host: id });
+    }
+}

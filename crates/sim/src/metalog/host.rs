@@ -1,0 +1,472 @@
+//! One simulated machine with a member of the metalog: a disk, a store, a clock that runs a little wrong.
+//!
+//! What the member asks for is done at once, but for the flush, which takes as long as its caller says.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use frieze_base::{Fault, LogIndex, NodeId, Reason, SegmentId};
+use frieze_disk::{CrashKind, Disk, DiskFile, SimDisk};
+use frieze_hlc::Hlc;
+use frieze_metalog::{
+    Entry, Error, Member, MemberEffect, MemberFrom, MemberInput, MemberSettings, Members, Mend, NewSegment,
+    PeerMessage, Role, SegmentSource, SnapshotMeta,
+};
+
+use super::breakage::{Memory, MetalogBreak};
+use super::state::State;
+
+/// What a host did that others have to know.
+#[derive(Clone, Debug)]
+pub(super) enum Doing {
+    Sent(PeerMessage, Option<Rc<State>>),
+    /// It has executed everything up to here; its terms beside the entries that hold something.
+    Executed {
+        from: LogIndex,
+        after: Mark,
+        terms: Vec<Option<u64>>,
+        entries: Vec<Entry>,
+    },
+    Installed(Mark),
+    Role {
+        role: Role,
+        term: u64,
+        leader: Option<NodeId>,
+    },
+    Changed,
+    Refused(Error),
+    ReadAt {
+        token: u64,
+        index: LogIndex,
+    },
+    ReadFailed {
+        token: u64,
+    },
+    Closed(Hlc),
+    NotClosed,
+    /// The device stopped in the middle of something.
+    Died,
+    /// The member gave up.
+    Failed(Error),
+}
+
+/// What a state is known by: its place, its digest, and how many requests are in it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Mark {
+    pub(super) applied: LogIndex,
+    pub(super) digest: u64,
+    pub(super) count: u64,
+}
+
+/// What the store holds durably.
+#[derive(Clone, Debug, Default)]
+struct Stored {
+    state: State,
+    installed: Option<SnapshotMeta>,
+}
+
+pub(super) struct Host {
+    pub(super) id: NodeId,
+    pub(super) disk: SimDisk,
+    pub(super) member: Option<Member>,
+    settings: MemberSettings,
+    files: BTreeMap<SegmentId, Arc<dyn DiskFile>>,
+    dirty: BTreeSet<SegmentId>,
+    directory_dirty: bool,
+    /// The last record written.
+    written: LogIndex,
+    /// The last one that a flush has covered.
+    persisted: LogIndex,
+    pub(super) state: State,
+    stored: Stored,
+    /// States that came with snapshots, until they are installed.
+    received: BTreeMap<u64, Rc<State>>,
+    /// Microseconds that its wall clock is ahead.
+    pub(super) skew_us: i64,
+    stamp: Hlc,
+    /// Processes that it has been.
+    pub(super) life: u64,
+    /// A flush ended once: what a real machine keeps beside its identity.
+    begun: bool,
+    /// The log was cut once.
+    cut: bool,
+    breakage: Option<MetalogBreak>,
+    memory: Memory,
+    /// What a store that lags behind holds next.
+    lagging: Option<State>,
+}
+
+impl Host {
+    pub(super) fn new(id: NodeId, seed: u64, settings: MemberSettings, breakage: Option<MetalogBreak>) -> Host {
+        Host {
+            id,
+            disk: SimDisk::new(seed),
+            member: None,
+            settings,
+            files: BTreeMap::new(),
+            dirty: BTreeSet::new(),
+            directory_dirty: false,
+            written: LogIndex(0),
+            persisted: LogIndex(0),
+            state: State::default(),
+            stored: Stored::default(),
+            received: BTreeMap::new(),
+            skew_us: 0,
+            stamp: Hlc::ZERO,
+            life: 0,
+            begun: false,
+            cut: false,
+            breakage,
+            memory: Memory::default(),
+            lagging: None,
+        }
+    }
+
+    /// Founds the metalog together with others.
+    pub(super) fn found(&mut self, seed: u64, from: &SnapshotMeta) -> Vec<Doing> {
+        self.memory.founders = from.members.clone();
+        self.state.applied = from.index;
+        self.stored = Stored { state: self.state.clone(), installed: Some(from.clone()) };
+        let (member, effects) = Member::found(self.id, self.settings.clone(), seed, from.clone());
+        self.begin(member, effects)
+    }
+
+    /// Waits to be added to it.
+    pub(super) fn join(&mut self, seed: u64, founders: &Members) -> Vec<Doing> {
+        self.memory.founders = founders.clone();
+        let (member, effects) = Member::join(self.id, self.settings.clone(), seed);
+        self.begin(member, effects)
+    }
+
+    fn begin(&mut self, member: Member, effects: Vec<MemberEffect>) -> Vec<Doing> {
+        self.life += 1;
+        self.member = Some(member);
+        let (mut inputs, mut done) = (VecDeque::new(), Vec::new());
+        self.perform(effects, &mut inputs, &mut done);
+        for input in inputs {
+            self.feed(0, input, &mut done);
+        }
+        done
+    }
+
+    /// The process, or the power, is gone.
+    pub(super) fn crash(&mut self, kind: CrashKind) {
+        self.disk.crash(kind);
+        self.life += 1;
+        self.member = None;
+        self.files.clear();
+        self.dirty.clear();
+        self.received.clear();
+        self.state = State::default();
+    }
+
+    /// Starts it again.
+    pub(super) fn restart(&mut self, seed: u64) -> Result<Vec<Doing>, Error> {
+        self.disk.restart();
+        if self.breakage == Some(MetalogBreak::SuffixForgotten) {
+            self.forget_suffix();
+        }
+        self.state = self.stored.state.clone();
+        let from =
+            MemberFrom { id: self.id, seed, applied: self.state.applied, installed: self.stored.installed.clone() };
+        let mut source = Files { disk: &self.disk, files: BTreeMap::new() };
+        let mut recovered = match Member::recover(self.settings.clone(), &from, &mut source) {
+            // Nobody was told anything.
+            Err(Error::NeverBegun) if !self.begun => {
+                for name in self.disk.list().map_err(fault)? {
+                    self.disk.remove(&name).map_err(fault)?;
+                }
+                (self.written, self.persisted) = (LogIndex(0), LogIndex(0));
+                return Ok(match from.installed {
+                    Some(meta) => self.found(seed, &meta),
+                    None => self.join(seed, &self.memory.founders.clone()),
+                });
+            }
+            other => other?,
+        };
+        self.files = source.files;
+        let mended = self.mend(&recovered.mend);
+        mended.map_err(Error::Source)?;
+        (self.written, self.persisted) = (recovered.report.last, recovered.report.last);
+        self.memory.restarted_in = Some(recovered.member.term());
+        self.stamp = self.stamp.max(recovered.member.newest());
+        let effects = std::mem::take(&mut recovered.effects);
+        Ok(self.begin(recovered.member, effects))
+    }
+
+    fn mend(&mut self, mend: &[Mend]) -> Result<(), Fault> {
+        for one in mend {
+            match one {
+                Mend::Erase { segment, offset, len } => {
+                    let file = self.files.get(segment).ok_or(Reason::Internal)?;
+                    file.write_at(*offset, &[&vec![0; *len as usize]])?;
+                }
+                Mend::Remove { segment } => {
+                    self.files.remove(segment);
+                    self.disk.remove(&name(*segment))?;
+                }
+            }
+        }
+        for file in self.files.values() {
+            file.sync()?;
+        }
+        Ok(self.disk.sync_dir()?)
+    }
+
+    /// Takes the end off the newest segment.
+    fn forget_suffix(&mut self) {
+        let Ok(names) = self.disk.list() else { return };
+        let Some(last) = names.iter().filter(|name| name.starts_with("raft-")).max() else { return };
+        let Ok(file) = self.disk.open(last) else { return };
+        let Ok(len) = file.len() else { return };
+        let mut bytes = vec![0; len as usize];
+        let _ = file.read_at(0, &mut bytes);
+        let places = (64..bytes.len().saturating_sub(72)).step_by(8);
+        let heads: Vec<usize> = places.filter(|at| &bytes[*at..*at + 4] == b"FRZM").collect();
+        // All but what claims that the rest was there.
+        if heads.len() > 3 {
+            let from = heads[heads.len() - 2];
+            let _ = file.write_at(from as u64, &[&vec![0; bytes.len() - from]]);
+            let _ = file.sync();
+            // The store does not give it away.
+            if !self.cut && self.stored.installed.as_ref().is_some_and(|from| from.index == LogIndex(1)) {
+                self.stored.state = State { applied: LogIndex(1), ..State::default() };
+            }
+        }
+    }
+
+    /// Gives the member an input, and does what it asks for.
+    pub(super) fn input(&mut self, at_us: u64, input: MemberInput) -> Vec<Doing> {
+        let mut done = Vec::new();
+        if let MemberInput::Receive(message) = &input {
+            self.memory.hear(message);
+        }
+        self.feed(at_us, input, &mut done);
+        done
+    }
+
+    /// A message with the state that its snapshot names.
+    pub(super) fn receive(&mut self, at_us: u64, message: PeerMessage, state: Option<Rc<State>>) -> Vec<Doing> {
+        if let (Some(meta), Some(state)) = (&message.snapshot, state) {
+            self.received.insert(meta.index.0, state);
+        }
+        self.input(at_us, MemberInput::Receive(message))
+    }
+
+    /// One input after the other: what the doing of effects brings about comes after all of them are done.
+    fn feed(&mut self, at_us: u64, input: MemberInput, done: &mut Vec<Doing>) {
+        let mut inputs = VecDeque::from([input]);
+        while let Some(input) = inputs.pop_front() {
+            let Some(member) = &mut self.member else { return };
+            let wall = Hlc((at_us as i64 + self.skew_us).max(0) as u64 * 4096);
+            self.stamp = wall.max(self.stamp.next()).max(member.newest().next());
+            let mut effects = Vec::new();
+            member.step(self.stamp, input, &mut effects);
+            self.perform(effects, &mut inputs, done);
+        }
+    }
+
+    /// What its state is known by.
+    pub(super) fn mark(&self) -> Mark {
+        let State { applied, digest, count, .. } = self.state;
+        Mark { applied, digest, count }
+    }
+
+    /// Microseconds of real time between two ticks of its clock, which runs up to a tenth too fast or too slow.
+    pub(super) fn tick_us(&self) -> u64 {
+        self.settings.tick_us * (900 + u64::from(self.id.0 * 37 % 200)) / 1000
+    }
+
+    /// The stamp that its clock shows.
+    pub(super) fn clock(&self, at_us: u64) -> Hlc {
+        Hlc((at_us as i64 + self.skew_us).max(0) as u64 * 4096).max(self.stamp)
+    }
+
+    fn perform(&mut self, effects: Vec<MemberEffect>, inputs: &mut VecDeque<MemberInput>, done: &mut Vec<Doing>) {
+        for effect in effects {
+            if self.disk.is_crashed() {
+                done.push(Doing::Died);
+                return;
+            }
+            match effect {
+                MemberEffect::Append { record, roll, segment, offset, bytes } => {
+                    let input = match self.write(roll, segment, offset, &bytes) {
+                        Ok(()) => {
+                            self.written = record;
+                            MemberInput::Appended { record }
+                        }
+                        Err(_) if self.disk.is_crashed() => {
+                            done.push(Doing::Died);
+                            return;
+                        }
+                        Err(fault) => MemberInput::AppendFailed { record, reason: fault.reason },
+                    };
+                    inputs.push_back(input);
+                }
+                MemberEffect::Remove { segment } => {
+                    self.files.remove(&segment);
+                    self.dirty.remove(&segment);
+                    let _ = self.disk.remove(&name(segment));
+                    self.directory_dirty = true;
+                }
+                MemberEffect::Send(message) => self.send(message, None, done),
+                MemberEffect::SendSnapshot { meta, message } => {
+                    assert_eq!(self.state.applied, meta.index, "the state is where the member thinks it is");
+                    let stale = self.breakage == Some(MetalogBreak::SnapshotStale);
+                    let mut state = if stale { self.stored.state.clone() } else { self.state.clone() };
+                    state.applied = meta.index;
+                    self.send(message, Some(Rc::new(state)), done);
+                }
+                MemberEffect::Install { meta } => {
+                    let state = self.received.remove(&meta.index.0).expect("the state comes before its message");
+                    self.state = (*state).clone();
+                    if self.breakage != Some(MetalogBreak::InstallForgotten) {
+                        self.stored = Stored { state: self.state.clone(), installed: Some(meta.clone()) };
+                    }
+                    self.received.clear();
+                    done.push(Doing::Installed(self.mark()));
+                }
+                MemberEffect::Committed { through, entries } => {
+                    let from = self.state.applied;
+                    let member = self.member.as_ref().expect("it asked for this");
+                    let terms = (from.0 + 1..=through.0).map(|index| member.term_at(LogIndex(index))).collect();
+                    let again = self.breakage == Some(MetalogBreak::RetriesRunAgain);
+                    entries.iter().for_each(|entry| self.state.execute(entry, again));
+                    self.state.applied = through;
+                    done.push(Doing::Executed { from, after: self.mark(), terms, entries });
+                    inputs.push_back(MemberInput::Applied { index: through });
+                }
+                // Whoever proposed is answered when it is executed, or asks again.
+                MemberEffect::Proposed { .. } => {}
+                MemberEffect::Refused(error) => done.push(Doing::Refused(error)),
+                MemberEffect::ReadAt { token, index } => done.push(Doing::ReadAt { token, index }),
+                MemberEffect::ReadFailed { token, .. } => done.push(Doing::ReadFailed { token }),
+                MemberEffect::Closed { at } => done.push(Doing::Closed(at)),
+                MemberEffect::NotClosed { .. } => done.push(Doing::NotClosed),
+                MemberEffect::Role { role, term, leader } => done.push(Doing::Role { role, term, leader }),
+                MemberEffect::Changed { .. } => done.push(Doing::Changed),
+                MemberEffect::Failed(error) => done.push(Doing::Failed(error)),
+            }
+        }
+    }
+
+    fn send(&mut self, mut message: PeerMessage, state: Option<Rc<State>>, done: &mut Vec<Doing>) {
+        if let (Some(broken), Some(member)) = (self.breakage, &self.member) {
+            let own = (member.term_at(member.last()).unwrap_or(0), member.last().0);
+            self.memory.mangle(broken, &mut message, own, member.members());
+        }
+        done.push(Doing::Sent(message, state));
+    }
+
+    fn write(&mut self, roll: Option<NewSegment>, segment: SegmentId, offset: u64, bytes: &[u8]) -> Result<(), Fault> {
+        if let Some(roll) = roll {
+            let file = match roll.recycle {
+                Some(old) => {
+                    self.disk.rename(&name(old), &name(roll.segment))?;
+                    self.files.remove(&old);
+                    self.dirty.remove(&old);
+                    self.disk.open(&name(roll.segment))?
+                }
+                None => self.disk.create(&name(roll.segment), roll.bytes)?,
+            };
+            self.files.insert(roll.segment, file.clone());
+            self.dirty.insert(roll.segment);
+            self.directory_dirty = true;
+            file.write_at(0, &[&roll.header])?;
+        }
+        let file = self.files.get(&segment).ok_or(Reason::Internal)?;
+        file.write_at(offset, &[bytes])?;
+        self.dirty.insert(segment);
+        Ok(())
+    }
+
+    /// What a flush that begins now will cover: the last record written.
+    pub(super) fn flush_begins(&mut self, at_us: u64) -> (LogIndex, Vec<Doing>) {
+        let through = self.written;
+        let early = self.breakage == Some(MetalogBreak::SaysPersistedEarly);
+        let done = if early { self.input(at_us, MemberInput::Persisted { record: through }) } else { Vec::new() };
+        (through, done)
+    }
+
+    /// A flush that covers records up to `through` is done.
+    pub(super) fn flush_ends(&mut self, at_us: u64, through: LogIndex) -> Vec<Doing> {
+        let lies = self.breakage == Some(MetalogBreak::SyncLies);
+        let synced = if lies { Ok(()) } else { self.sync() };
+        let input = match synced {
+            Ok(()) => {
+                self.begun = true;
+                self.persisted = through;
+                MemberInput::Persisted { record: through }
+            }
+            Err(_) if self.disk.is_crashed() => return vec![Doing::Died],
+            Err(fault) => MemberInput::DeviceFailed { reason: fault.reason },
+        };
+        self.input(at_us, input)
+    }
+
+    fn sync(&mut self) -> Result<(), Fault> {
+        if std::mem::take(&mut self.directory_dirty) {
+            self.disk.sync_dir()?;
+        }
+        for segment in std::mem::take(&mut self.dirty) {
+            if let Some(file) = self.files.get(&segment) {
+                file.sync()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// True if there is something that no flush has covered.
+    pub(super) fn wants_flush(&self) -> bool {
+        self.written > self.persisted
+    }
+
+    /// The store makes its state durable; the log is cut but for its last `kept` entries.
+    pub(super) fn store_flush(&mut self, at_us: u64, kept: u64) -> Vec<Doing> {
+        if self.member.is_none() {
+            return Vec::new();
+        }
+        let next = match self.breakage {
+            Some(MetalogBreak::TruncatesEarly) => self.lagging.replace(self.state.clone()),
+            _ => Some(self.state.clone()),
+        };
+        self.stored.state = next.unwrap_or_else(|| self.stored.state.clone());
+        let through = LogIndex(self.state.applied.0.saturating_sub(kept));
+        self.cut |= through > LogIndex(1);
+        self.input(at_us, MemberInput::Truncate { through })
+    }
+}
+
+fn name(segment: SegmentId) -> String {
+    format!("raft-{:016x}", segment.0)
+}
+
+fn fault(error: frieze_disk::Error) -> Error {
+    Error::Source(error.into())
+}
+
+struct Files<'a> {
+    disk: &'a SimDisk,
+    files: BTreeMap<SegmentId, Arc<dyn DiskFile>>,
+}
+
+impl SegmentSource for Files<'_> {
+    fn segments(&mut self) -> Result<Vec<(SegmentId, u64)>, Fault> {
+        let mut found = Vec::new();
+        for name in self.disk.list()? {
+            let Some(id) = name.strip_prefix("raft-").and_then(|hex| u64::from_str_radix(hex, 16).ok()) else {
+                continue;
+            };
+            let file = self.disk.open(&name)?;
+            found.push((SegmentId(id), file.len()?));
+            self.files.insert(SegmentId(id), file);
+        }
+        Ok(found)
+    }
+
+    fn read(&mut self, segment: SegmentId, offset: u64, into: &mut [u8]) -> Result<usize, Fault> {
+        let file = self.files.get(&segment).expect("only segments that were listed are read");
+        Ok(file.read_at(offset, into)?)
+    }
+}

@@ -1,0 +1,174 @@
+//! What must hold of a metalog, whatever happens to its members.
+
+use std::collections::BTreeMap;
+
+use frieze_base::{LogIndex, NodeId};
+use frieze_hlc::Hlc;
+use frieze_metalog::Entry;
+
+use super::host::{Host, Mark};
+use super::state::{Ask, State, decode, mix};
+use crate::violation::{Rule, Verdict, broken};
+
+/// The one order of entries, as the first member to execute each saw it, and what clients were told.
+#[derive(Default)]
+pub(super) struct Judge {
+    /// Entries after `origin`: term, stamp, and a digest of what they hold.
+    canon: Vec<Canon>,
+    /// The founders' first entry is left out.
+    origin: u64,
+    /// The state after each of them: digest and count.
+    states: Vec<(u64, u64)>,
+    state: State,
+    leaders: BTreeMap<u64, NodeId>,
+    /// The place of everything that a client was told is done, and the newest place that anybody was shown.
+    told: u64,
+    done: BTreeMap<Ask, u64>,
+    /// Nothing may be stamped at or below it any more.
+    closed: Hlc,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Canon {
+    term: u64,
+    stamp: Hlc,
+    digest: u64,
+}
+
+impl Judge {
+    pub(super) fn new(origin: LogIndex) -> Judge {
+        Judge { origin: origin.0, ..Judge::default() }
+    }
+
+    /// Entries that are known to be committed.
+    pub(super) fn last(&self) -> u64 {
+        self.origin + self.canon.len() as u64
+    }
+
+    /// The newest place that anybody was told of: who asks from now on has to see it.
+    pub(super) fn floor(&self) -> u64 {
+        self.told
+    }
+
+    /// A member has executed entries.
+    pub(super) fn executed(
+        &mut self,
+        host: &Host,
+        (from, after): (LogIndex, Mark),
+        terms: &[Option<u64>],
+        entries: &[Entry],
+    ) -> Verdict {
+        let mut held = entries.iter().peekable();
+        for (index, term) in (from.0 + 1..=after.applied.0).zip(terms) {
+            let entry = held.next_if(|entry| entry.index.0 == index);
+            let found = Canon {
+                term: entry.map(|entry| entry.term).or(*term).unwrap_or(0),
+                stamp: entry.map_or(Hlc::ZERO, |entry| entry.stamp),
+                digest: entry.map_or(0, |entry| entry.body.iter().fold(1, |sum, byte| mix(sum, (*byte).into()))),
+            };
+            if index > self.last() + 1 {
+                return broken(
+                    Rule::Prefix,
+                    format!("member {} executes {index}, nobody has {}", host.id, self.last() + 1),
+                );
+            }
+            if index == self.last() + 1 {
+                if entry.is_some() && found.stamp <= self.closed {
+                    return broken(
+                        Rule::StampsRise,
+                        format!("entry {index} is stamped {}, {} is closed", found.stamp, self.closed),
+                    );
+                }
+                self.canon.push(found);
+                if let Some(entry) = entry {
+                    if entry.stamp <= self.state.stamp {
+                        return broken(
+                            Rule::StampsRise,
+                            format!("entry {index} is stamped {} after {}", entry.stamp, self.state.stamp),
+                        );
+                    }
+                    self.state.execute(entry, false);
+                    if let Some(ask) = decode(&entry.body) {
+                        self.done.entry(ask).or_insert(index);
+                    }
+                }
+                self.states.push((self.state.digest, self.state.count));
+                continue;
+            }
+            let known = self.canon[(index - self.origin - 1) as usize];
+            if known != found {
+                return broken(
+                    Rule::Durable,
+                    format!("entry {index} was {known:?}, member {} executes {found:?}", host.id),
+                );
+            }
+        }
+        self.same_state(host, after)
+    }
+
+    /// The state of a member is the one that its place calls for.
+    pub(super) fn same_state(&self, host: &Host, mark: Mark) -> Verdict {
+        let index = mark.applied.0;
+        if index <= self.origin {
+            return Ok(());
+        }
+        let Some((digest, count)) = self.states.get((index - self.origin - 1) as usize) else {
+            return broken(Rule::Prefix, format!("member {} is at {index}, nobody was there", host.id));
+        };
+        if (mark.digest, mark.count) != (*digest, *count) {
+            let what =
+                format!("member {} holds {} requests at {index}, there are {count}, or others", host.id, mark.count);
+            return broken(Rule::Once, what);
+        }
+        Ok(())
+    }
+
+    /// A member says that it leads.
+    pub(super) fn leads(&mut self, host: &Host, term: u64) -> Verdict {
+        let first = *self.leaders.entry(term).or_insert(host.id);
+        if first != host.id {
+            return broken(Rule::Whole, format!("members {first} and {} both lead in term {term}", host.id));
+        }
+        // It holds whatever was committed in terms before its own.
+        let before = self.canon.iter().rposition(|canon| canon.term < term);
+        let Some((index, canon)) = before.map(|at| (self.origin + 1 + at as u64, self.canon[at])) else {
+            return Ok(());
+        };
+        let member = host.member.as_ref().expect("it leads");
+        let held = member.term_at(LogIndex(index));
+        if index > member.base().index.0 && held != Some(canon.term) {
+            let what = format!(
+                "member {} leads in term {term} without entry {index} of term {}: {held:?}",
+                host.id, canon.term
+            );
+            return broken(Rule::Durable, what);
+        }
+        Ok(())
+    }
+
+    /// A client is told that its request is done.
+    pub(super) fn answered(&mut self, ask: Ask) -> Verdict {
+        let Some(index) = self.done.get(&ask) else {
+            return broken(Rule::Durable, format!("request {ask:?} is said to be done, and is nowhere"));
+        };
+        self.told = self.told.max(*index);
+        Ok(())
+    }
+
+    /// A client is shown a state; when it asked, everything up to `floor` had been told.
+    pub(super) fn shown(&mut self, index: LogIndex, floor: u64) -> Verdict {
+        if index.0 < floor {
+            return broken(
+                Rule::Linearizable,
+                format!("a read shows entry {index}, {floor} was told before it was asked"),
+            );
+        }
+        self.told = self.told.max(index.0);
+        Ok(())
+    }
+
+    /// An instant is closed: what is stamped up to it is committed.
+    pub(super) fn closed(&mut self, at: Hlc) {
+        self.closed = self.closed.max(at);
+    }
+}

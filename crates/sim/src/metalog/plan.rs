@@ -1,0 +1,100 @@
+//! What to play, and what came of it.
+
+use frieze_disk::CrashKind;
+
+use super::breakage::MetalogBreak;
+use super::faults::Faults;
+use super::world::World;
+use crate::violation::{Rule, Verdict, Violation, broken};
+
+/// What to play.
+#[derive(Clone, Debug)]
+pub struct MetalogPlan {
+    /// Everything is drawn from it.
+    pub seed: u64,
+    /// Keep the trace's lines.
+    pub keep_trace: bool,
+    /// How members are broken.
+    pub breakage: Option<MetalogBreak>,
+    /// Requests of each client.
+    pub asks: u64,
+}
+
+impl MetalogPlan {
+    /// The plan of a seed.
+    pub fn of_seed(seed: u64) -> MetalogPlan {
+        MetalogPlan { seed, keep_trace: false, breakage: None, asks: 80 }
+    }
+}
+
+/// What came of it.
+#[derive(Clone, Debug)]
+pub struct MetalogOutcome {
+    /// Two runs of one plan have the same.
+    pub trace_hash: u64,
+    /// The lines kept.
+    pub trace: Vec<String>,
+    /// Requests answered.
+    pub answered: u64,
+    /// Faults that came.
+    pub faults: u64,
+    /// Elections won.
+    pub elections: u64,
+    /// States installed instead of logs.
+    pub installs: u64,
+    /// Changes of members seen.
+    pub changes: u64,
+    /// The broken promise, if there is one.
+    pub violation: Option<Violation>,
+}
+
+impl MetalogOutcome {
+    /// How much happened, in words.
+    pub fn counts(&self) -> String {
+        let MetalogOutcome { answered, faults, elections, installs, changes, .. } = self;
+        format!("{answered} answers, {faults} faults, {elections} elections, {installs} installs, {changes} changes")
+    }
+}
+
+/// Plays a plan.
+pub fn run_metalog(plan: &MetalogPlan) -> MetalogOutcome {
+    let mut world = World::new(plan);
+    let violation = world.play().err();
+    MetalogOutcome {
+        trace_hash: world.trace.hash(),
+        trace: world.trace.take_lines(),
+        answered: world.answered,
+        faults: world.faults.count,
+        elections: world.elections,
+        installs: world.installs,
+        changes: world.changes,
+        violation,
+    }
+}
+
+/// Five members, no other fault: the leader loses its power, again and again. How long nobody acknowledges anything.
+pub(crate) fn leader_dies(seed: u64) -> Verdict {
+    let mut world = World::new(&MetalogPlan { asks: 400, ..MetalogPlan::of_seed(seed) });
+    world.faults = Faults::none();
+    world.run_for(2_000_000)?;
+    for _ in 0..8 {
+        let Some(leader) = world.leader() else {
+            return broken(Rule::Live, "there is no leader though nothing is wrong");
+        };
+        let before = world.answered;
+        world.take_down(leader, CrashKind::Power);
+        let down = world.now_us;
+        while world.answered < before + 4 {
+            world.run_for(1_000)?;
+            if world.now_us > down + GAP_US_MAX {
+                return broken(Rule::Live, format!("nothing is acknowledged {GAP_US_MAX} us after the leader died"));
+            }
+        }
+        world.start(leader)?;
+        world.run_for(500_000)?;
+    }
+    Ok(())
+}
+
+/// The write gap when the leader dies: half of a lease of 2 s.
+const GAP_US_MAX: u64 = 1_000_000;

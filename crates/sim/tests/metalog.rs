@@ -1,0 +1,50 @@
+//! The metalog of several members: seeds that end well, runs that repeat, and broken members that are noticed.
+
+use frieze_sim::{MetalogBreak, MetalogPlan, Rule, run_metalog};
+
+#[test]
+fn a_hundred_seeds_end_well() {
+    let (mut answered, mut faults, mut installs, mut changes) = (0, 0, 0, 0);
+    for seed in 0..100 {
+        let outcome = run_metalog(&MetalogPlan::of_seed(seed));
+        if let Some(violation) = outcome.violation {
+            panic!("seed {seed}: {violation}\n  see it again: cargo xtask sim metalog --seed {seed} --trace");
+        }
+        answered += outcome.answered;
+        faults += outcome.faults;
+        installs += outcome.installs;
+        changes += outcome.changes;
+    }
+    assert!(answered >= 30_000, "{answered} answers");
+    assert!(faults > 1000 && installs > 50 && changes > 50, "{faults} faults, {installs} installs, {changes} changes");
+}
+
+#[test]
+fn a_seed_is_the_same_run_every_time() {
+    for seed in 0..10 {
+        let [first, second] = [(); 2].map(|()| run_metalog(&MetalogPlan::of_seed(seed)).trace_hash);
+        assert_eq!(first, second, "seed {seed}");
+    }
+}
+
+/// Plays seeds until the break is noticed, and returns by which rule and after how many seeds.
+fn noticed(breakage: MetalogBreak, seeds: u64) -> Option<(Rule, u64)> {
+    (0..seeds).find_map(|seed| {
+        let outcome = run_metalog(&MetalogPlan { breakage: Some(breakage), ..MetalogPlan::of_seed(seed) });
+        outcome.violation.map(|violation| (violation.rule, seed + 1))
+    })
+}
+
+/// A forgotten vote does harm only where two candidates meet a restart within a millisecond: `--mutants` looks for it
+/// with as many seeds as that takes, and a rule of the core has a test of its own.
+#[test]
+fn every_broken_member_is_noticed_within_a_few_seeds() {
+    let mut missed = Vec::new();
+    for breakage in MetalogBreak::ALL.iter().filter(|one| **one != MetalogBreak::VoteForgotten) {
+        match noticed(*breakage, 1500) {
+            Some((rule, seeds)) => println!("{breakage:?}: {rule:?} after {seeds} seeds"),
+            None => missed.push(breakage),
+        }
+    }
+    assert!(missed.is_empty(), "not noticed: {missed:?}");
+}
