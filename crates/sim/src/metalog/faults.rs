@@ -42,9 +42,10 @@ enum Kind {
     Add,
     Remove,
     Transfer,
+    Contest,
 }
 
-const KINDS: [Kind; 13] = [
+const KINDS: [Kind; 14] = [
     Kind::Split,
     Kind::OneWay,
     Kind::Alone,
@@ -58,6 +59,7 @@ const KINDS: [Kind; 13] = [
     Kind::Add,
     Kind::Remove,
     Kind::Transfer,
+    Kind::Contest,
 ];
 
 impl Faults {
@@ -70,8 +72,8 @@ impl Faults {
         match rng.below(6) {
             // One election after the other, with restarts in the midst of them.
             0 => {
-                let kinds = vec![Kind::Transfer, Kind::Alone, Kind::OneWay, Kind::Blink];
-                return Faults { kinds, slow: 4, pause_us: 60_000, blink_voters: true, ..calm };
+                let kinds = vec![Kind::Contest, Kind::Contest, Kind::Contest, Kind::Alone, Kind::OneWay];
+                return Faults { kinds, slow: 4, pause_us: 150_000, blink_voters: true, ..calm };
             }
             // Members come and go, and get states instead of logs.
             1 => {
@@ -120,7 +122,7 @@ impl Faults {
         }
         let mut first = once(rng);
         if hits(rng, self.slow) {
-            first += rng.below(600_000);
+            first += if rng.chance(2) { rng.below(5_000) } else { rng.below(600_000) };
         }
         let mut ways = vec![first];
         if hits(rng, self.double) {
@@ -131,7 +133,7 @@ impl Faults {
 
     /// Does who has just voted lose its power?
     pub(super) fn blinks(&self, rng: &mut Rng, quiet: bool) -> bool {
-        self.blink_voters && !quiet && rng.chance(3)
+        self.blink_voters && !quiet && rng.chance(2)
     }
 
     pub(super) fn flush_us(&self, rng: &mut Rng) -> u64 {
@@ -201,7 +203,17 @@ impl World {
                 let until = self.now_us + self.rng.between(20_000, 1_200_000);
                 self.paused.insert(one, until);
             }
+            Kind::Contest => return self.contest(),
             Kind::Add | Kind::Remove | Kind::Transfer => return self.change(kind, one),
+        }
+        Ok(())
+    }
+
+    /// The leader steps aside for two at once: they stand in the same term.
+    fn contest(&mut self) -> Verdict {
+        let (Some(leader), Some(members)) = (self.leader(), self.members()) else { return Ok(()) };
+        for to in members.voters.into_iter().filter(|voter| *voter != leader).take(2) {
+            self.give(leader, MemberInput::Transfer { to })?;
         }
         Ok(())
     }
@@ -247,7 +259,7 @@ impl World {
             return;
         }
         self.take_down(id, kind);
-        let wait = self.rng.between(500, us_max);
+        let wait = self.rng.between(us_max / 8, us_max);
         self.after(wait, Event::Restart { host: id });
     }
 }

@@ -72,7 +72,7 @@ pub fn run_metalog(plan: &MetalogPlan) -> MetalogOutcome {
     }
 }
 
-/// Five members, no other fault: the leader loses its power, again and again. How long nobody acknowledges anything.
+/// No other fault: the leader loses its power, again and again. How long there is no leader, and nothing is acknowledged.
 pub(crate) fn leader_dies(seed: u64) -> Verdict {
     let mut world = World::new(&MetalogPlan { asks: 400, ..MetalogPlan::of_seed(seed) });
     world.faults = Faults::none();
@@ -84,6 +84,12 @@ pub(crate) fn leader_dies(seed: u64) -> Verdict {
         let before = world.answered;
         world.take_down(leader, CrashKind::Power);
         let down = world.now_us;
+        while world.leader().is_none() {
+            world.run_for(1_000)?;
+            if world.now_us > down + ELECTION_US_MAX {
+                return broken(Rule::Live, format!("no leader {ELECTION_US_MAX} us after the last one died"));
+            }
+        }
         while world.answered < before + 4 {
             world.run_for(1_000)?;
             if world.now_us > down + GAP_US_MAX {
@@ -96,5 +102,7 @@ pub(crate) fn leader_dies(seed: u64) -> Verdict {
     Ok(())
 }
 
-/// The write gap when the leader dies: half of a lease of 2 s.
-const GAP_US_MAX: u64 = 1_000_000;
+/// An election ends within half a lease of 2 s, so that no healthy server's lease ends by the loss of the leader.
+const ELECTION_US_MAX: u64 = 1_000_000;
+/// Four clients that have to find the new leader, some by asking the dead one first, are answered.
+const GAP_US_MAX: u64 = 2_000_000;

@@ -285,7 +285,7 @@ impl World {
                 _ => Ok(()),
             },
             Event::Blink { host } => {
-                self.down(host, CrashKind::Power, 2_000);
+                self.down(host, CrashKind::Power, 800);
                 Ok(())
             }
             Event::Fault => self.fault(),
