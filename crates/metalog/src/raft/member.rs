@@ -242,11 +242,15 @@ impl Member {
         self.node.raft.state == StateRole::Leader
     }
 
+    /// Refuses whatever is asked of a member that was taken out: nobody would answer it.
+    pub(super) fn check_belongs(&self) -> Result<(), Error> {
+        let members = self.members();
+        if members.contains(self.id) || members.voters.is_empty() { Ok(()) } else { Err(Error::NotMember) }
+    }
+
     /// Refuses what only a leader can take, and says who is.
     pub(super) fn check_leads(&self) -> Result<(), Error> {
-        if !self.members().contains(self.id) && !self.members().voters.is_empty() {
-            return Err(Error::NotMember);
-        }
+        self.check_belongs()?;
         if !self.leads() {
             return Err(Error::NotLeader { leader: self.leader() });
         }

@@ -32,6 +32,7 @@ impl Member {
     }
 
     pub(super) fn on_read(&mut self, token: u64) -> Result<(), Error> {
+        self.check_belongs()?;
         if self.leader().is_none() {
             return Err(Error::NotLeader { leader: None });
         }

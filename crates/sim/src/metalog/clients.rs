@@ -40,6 +40,8 @@ pub(super) struct Client {
     /// What had been told when this attempt began.
     pub(super) floor: u64,
     pub(super) left: u64,
+    /// Whom this attempt asks.
+    pub(super) asked: NodeId,
 }
 
 /// Who waits at a host for what.
@@ -179,6 +181,7 @@ impl World {
         let wait = self.rng.below(pace);
         let client = self.clients.get_mut(&number).expect("it was there");
         client.left -= 1;
+        client.host = client.asked;
         client.attempt += 1;
         client.seq += 1;
         let session = number + 1;
@@ -221,6 +224,7 @@ impl World {
         // Now and then any member is asked to read.
         let host = if client.what == What::Read && attempt.is_multiple_of(3) { anybody } else { client.host };
         let (what, attempt) = (client.what, client.attempt);
+        client.asked = host;
         // If no answer comes, somebody else is asked.
         client.host = anybody;
         for wait in self.faults.ways(&mut self.rng, self.quiet) {

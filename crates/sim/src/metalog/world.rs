@@ -124,7 +124,10 @@ impl World {
         for client in 0..CLIENTS {
             let host = *self.rng.choose(&self.founders.voters);
             let asks = self.asks;
-            self.clients.insert(client, Client { host, what: What::Read, seq: 0, attempt: 0, floor: 0, left: asks });
+            self.clients.insert(
+                client,
+                Client { host, what: What::Read, seq: 0, attempt: 0, floor: 0, left: asks, asked: host },
+            );
             let at = self.rng.below(400_000);
             self.after(at, Event::Wake { client, attempt: 0 });
         }

@@ -243,7 +243,9 @@ fn a_leader_that_is_to_go_hands_over_first() {
     assert_eq!(group.ones[&next].member.term(), term);
     group.said(leader);
     group.propose(leader, "a");
-    assert_eq!(group.said(leader), [MemberEffect::Refused(Error::NotMember)]);
+    group.give(leader, MemberInput::Read { token: 1 });
+    let refused = MemberEffect::Refused(Error::NotMember);
+    assert_eq!(group.said(leader), [refused.clone(), refused]);
 }
 
 #[test]
