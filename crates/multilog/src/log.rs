@@ -268,6 +268,16 @@ impl MultiLog {
         planner.hole(range.end());
     }
 
+    /// Bytes of `range` of `chunk` that hold data at `at`; records stamped below `after` are hidden. As many as the pieces with
+    /// data of a [`MultiLog::plan`] have, which is not made.
+    ///
+    /// # Cost
+    /// As a plan's, but no memory for it.
+    pub fn data_in(&self, chunk: ChunkId, range: ByteRange, at: Hlc, after: Hlc) -> u64 {
+        let file = self.file(chunk.inode).filter(|_| !range.is_empty());
+        file.map_or(0, |file| file.data_in(chunk.index, range, at, after))
+    }
+
     /// How far the records stamped in `(after, upto]` reach in these chunks.
     ///
     /// # Cost

@@ -194,23 +194,56 @@ impl Look<'_> {
     ) -> Result<(), Fault> {
         let mut own = Vec::new();
         for (start, end, patch) in parts(layer.inode, range.start(), range.end()) {
+            let after = patch.map_or(Hlc::ZERO, |patch| patch.at);
+            let out = |at: u64| out_at + (at - range.start());
+            let Some((from, (inode, offset, at))) = patch.and_then(|patch| Some((patch.start, shared(patch.source)?)))
+            else {
+                let first = pieces.len();
+                self.plan_own_through(layer, (start, end), after, through, pieces);
+                pieces[first..].iter_mut().for_each(|piece| piece.at = out(piece.at));
+                continue;
+            };
             own.clear();
-            self.plan_own_through(layer, (start, end), patch.map_or(Hlc::ZERO, |patch| patch.at), through, &mut own);
+            self.plan_own_through(layer, (start, end), after, through, &mut own);
             for piece in own.drain(..) {
-                let out = out_at + (piece.at - range.start());
-                match (piece.source, patch.map(|patch| (patch.start, patch.source))) {
-                    (Source::Hole, Some((from, PatchSource::Shared { inode, offset, at }))) => {
-                        let version = sources.get(&(inode, at)).ok_or_else(not_fetched)?;
-                        let below = Layer { id: inode, inode: version, upto: Some(at) };
-                        let first = offset + (piece.at - from);
-                        let shared = ByteRange::new(first, first + u64::from(piece.len));
-                        self.plan_layer(below, sources, shared, out, through, pieces)?;
-                    }
-                    (source, _) => pieces.push(Piece { at: out, source, ..piece }),
+                if piece.source != Source::Hole {
+                    pieces.push(Piece { at: out(piece.at), ..piece });
+                    continue;
                 }
+                let version = sources.get(&(inode, at)).ok_or_else(not_fetched)?;
+                let below = Layer { id: inode, inode: version, upto: Some(at) };
+                let first = offset + (piece.at - from);
+                let shared = ByteRange::new(first, first + u64::from(piece.len));
+                self.plan_layer(below, sources, shared, out(piece.at), through, pieces)?;
             }
         }
         Ok(())
+    }
+
+    /// Bytes of `start..end` of a file that hold data.
+    ///
+    /// # Errors
+    /// As [`Look::plan`].
+    ///
+    /// # Cost
+    /// As a plan's, and memory for one only where bytes are shared: this is asked for at every change of a file.
+    pub(crate) fn data_in(&self, layer: Layer<'_>, sources: &Sources, start: u64, end: u64) -> Result<u64, Fault> {
+        let mut bytes = 0;
+        for (start, end, patch) in parts(layer.inode, start, end) {
+            if patch.is_some_and(|patch| shared(patch.source).is_some()) {
+                let mut pieces = Vec::new();
+                self.plan_layer(layer, sources, ByteRange::new(start, end), start, &mut None, &mut pieces)?;
+                let data = pieces.iter().filter(|piece| matches!(piece.source, Source::Data(_)));
+                bytes += data.map(|piece| u64::from(piece.len)).sum::<u64>();
+                continue;
+            }
+            let after = patch.map_or(Hlc::ZERO, |patch| patch.at);
+            bytes += self
+                .by_chunk(layer, start, end)
+                .map(|(chunk, _, range, at)| self.log.data_in(chunk, range, at, after))
+                .sum::<u64>();
+        }
+        Ok(bytes)
     }
 
     /// The first byte from `from` on that may hold data, or `end`: before it nothing was ever written, by this file or one
@@ -269,16 +302,8 @@ impl Look<'_> {
         through: &mut Option<ThroughImages<'_>>,
         pieces: &mut Vec<Piece>,
     ) {
-        let layout = layout_of(layer.id, layer.inode);
-        let mut from = start;
-        while from < end {
-            let index = (from / layout.chunk_bytes) as u32;
-            let chunk_start = u64::from(index) * layout.chunk_bytes;
-            let upto = (chunk_start + layout.chunk_bytes).min(end);
-            let at = self.shown_upto_of(layer, index);
+        for (chunk, chunk_start, range, at) in self.by_chunk(layer, start, end) {
             let first = pieces.len();
-            let range = ByteRange::new(from - chunk_start, upto - chunk_start);
-            let chunk = ChunkId { inode: layer.id, index };
             match through {
                 None => self.log.plan(chunk, range, at, after, pieces),
                 Some(ThroughImages { images, crowded }) => {
@@ -288,8 +313,34 @@ impl Look<'_> {
             for piece in &mut pieces[first..] {
                 piece.at += chunk_start;
             }
-            from = upto;
         }
+    }
+
+    /// The chunks that `start..end` of a file reaches into: each with its first byte in the file, the range of it, and the
+    /// instant at which it is read.
+    fn by_chunk<'l>(
+        &'l self,
+        layer: Layer<'l>,
+        start: u64,
+        end: u64,
+    ) -> impl Iterator<Item = (ChunkId, u64, ByteRange, Hlc)> + 'l {
+        let chunk_bytes = layout_of(layer.id, layer.inode).chunk_bytes;
+        let chunks = start / chunk_bytes..end.div_ceil(chunk_bytes);
+        chunks.filter(move |_| start < end).map(move |index| {
+            let chunk_start = index * chunk_bytes;
+            let upto = (chunk_start + chunk_bytes).min(end);
+            let range = ByteRange::new(start.max(chunk_start) - chunk_start, upto - chunk_start);
+            let index = index as u32;
+            (ChunkId { inode: layer.id, index }, chunk_start, range, self.shown_upto_of(layer, index))
+        })
+    }
+}
+
+/// What a patch shares: the file, where in it, and the instant.
+fn shared(source: PatchSource) -> Option<(InodeId, u64, Hlc)> {
+    match source {
+        PatchSource::Hole => None,
+        PatchSource::Shared { inode, offset, at } => Some((inode, offset, at)),
     }
 }
 

@@ -159,6 +159,27 @@ impl Chunk {
         if exact { Ok(live) } else { Err(if last.stamp <= at { live } else { upto.min(reach.into()) }) }
     }
 
+    /// Bytes of `range` that hold data after every record stamped up to `at`; those stamped below `after` are hidden.
+    pub(super) fn data_in(&self, range: ByteRange, at: Hlc, after: Hlc) -> u64 {
+        if self.newest() < after {
+            return 0;
+        }
+        let count = self.count_upto(at) as u32;
+        let (mut scratch, mut bytes) = (Vec::new(), 0);
+        let mut pages = self.pages[self.position_of((range.start() / PAGE_BYTES) as u32)..].iter().peekable();
+        while let Some((number, page)) = pages.next_if(|(number, _)| u64::from(*number) * PAGE_BYTES < range.end()) {
+            let shown = part_of_page(range, *number);
+            let of = |record| self.fragment(*number, record);
+            let kept = page.visible(count, shown, &of, &mut scratch).filter(|fragment| {
+                fragment.start <= fragment.last
+                    && !fragment.is_punch()
+                    && (after == Hlc::ZERO || self.stamp_of(*fragment) >= after)
+            });
+            bytes += kept.map(|fragment| u64::from(fragment.last - fragment.start) + 1).sum::<u64>();
+        }
+        bytes
+    }
+
     /// Plans `range` as it was after every record stamped up to `at`; those stamped below `after` are hidden. With
     /// `through`, pages of many pieces come from images.
     pub(super) fn plan(
@@ -177,8 +198,7 @@ impl Chunk {
         let mut pages = self.pages[self.position_of((range.start() / PAGE_BYTES) as u32)..].iter().peekable();
         while let Some((number, page)) = pages.next_if(|(number, _)| u64::from(*number) * PAGE_BYTES < range.end()) {
             let page_start = u64::from(*number) * PAGE_BYTES;
-            let part = range.intersect(ByteRange::new(page_start, page_start + PAGE_BYTES));
-            let (start, last) = ((part.start() - page_start) as u16, (part.end() - 1 - page_start) as u16);
+            let (start, last) = part_of_page(range, *number);
             shown.clear();
             // What a later record cut off may lie outside of the range; what is stamped below `after` is hidden.
             let of = |record| self.fragment(*number, record);
@@ -316,10 +336,16 @@ impl Iterator for Versions<'_> {
 fn pages_of(range: ByteRange) -> impl Iterator<Item = (u32, u16, u16)> {
     let numbers = range.start() / PAGE_BYTES..range.end().div_ceil(PAGE_BYTES);
     numbers.filter(move |_| !range.is_empty()).map(move |number| {
-        let page_start = number * PAGE_BYTES;
-        let part = range.intersect(ByteRange::new(page_start, page_start + PAGE_BYTES));
-        (number as u32, (part.start() - page_start) as u16, (part.end() - 1 - page_start) as u16)
+        let (start, last) = part_of_page(range, number as u32);
+        (number as u32, start, last)
     })
+}
+
+/// The first and the last byte of a page that lie in a range, counted in the page. The range reaches into the page.
+fn part_of_page(range: ByteRange, number: u32) -> (u16, u16) {
+    let page_start = u64::from(number) * PAGE_BYTES;
+    let part = range.intersect(ByteRange::new(page_start, page_start + PAGE_BYTES));
+    ((part.start() - page_start) as u16, (part.end() - 1 - page_start) as u16)
 }
 
 const PUNCH: u32 = 1 << 31;

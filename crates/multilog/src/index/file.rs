@@ -160,6 +160,11 @@ impl File {
         }
     }
 
+    /// Bytes of a range of a chunk that hold data.
+    pub(crate) fn data_in(&self, chunk: u32, range: ByteRange, at: Hlc, after: Hlc) -> u64 {
+        self.chunk(chunk).map_or(0, |chunk| chunk.data_in(range, at, after))
+    }
+
     /// Bytes of a chunk that hold data, where that is known without a plan.
     pub(crate) fn live_in(&self, chunk: u32, upto: u64, at: Hlc, after: Hlc) -> Result<u64, u64> {
         self.chunk(chunk).map_or(Ok(0), |chunk| chunk.live(upto, at, after))

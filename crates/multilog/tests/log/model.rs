@@ -163,6 +163,14 @@ pub(crate) fn compare(device: &Device, model: &Model, rng: &mut Rng, questions: 
         device.log.plan(chunk, ByteRange::new(0, upto), at, after, &mut pieces);
         let data = pieces.iter().filter(|piece| matches!(piece.source, Source::Data(_)));
         assert_eq!(data.map(|piece| u64::from(piece.len)).sum::<u64>(), live);
+        let whole = device.log.data_in(chunk, ByteRange::new(0, upto), at, after);
+        let below = device.log.data_in(chunk, ByteRange::new(0, start.min(upto)), at, after);
+        let above = device.log.data_in(chunk, ByteRange::new(start.min(upto), upto), at, after);
+        assert_eq!(
+            (whole, below + above),
+            (live, live),
+            "of {upto} bytes of chunk {chunk} at {at}, hidden before {after}"
+        );
 
         let (after, upto) = (any_instant(rng, newest), any_instant(rng, newest));
         let first = rng.below(4) as u32;

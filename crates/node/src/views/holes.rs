@@ -58,7 +58,6 @@ impl Look<'_> {
             return Ok(size);
         }
         let mut budget = PLANNED_BYTES_MAX;
-        let mut pieces = Vec::new();
         let mut live = 0;
         let mut at = 0;
         while at < size {
@@ -72,9 +71,7 @@ impl Look<'_> {
                 Err(most) if budget == 0 => most,
                 Err(_) => {
                     budget = budget.saturating_sub(upto - at);
-                    pieces.clear();
-                    self.plan(seen, sources, ByteRange::new(at, upto), &mut pieces)?;
-                    pieces.iter().filter(|piece| is_data(piece)).map(|piece| u64::from(piece.len)).sum()
+                    self.data_in(seen.layer(), sources, at, upto)?
                 }
             };
             at = upto;

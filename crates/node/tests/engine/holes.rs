@@ -1,6 +1,6 @@
 //! Holes: punched, remembered, made durable, found, counted.
 
-use frieze_base::{Fault, Reason};
+use frieze_base::{Fault, Reason, Rng};
 use frieze_disk::CrashKind;
 use frieze_wire::message::{Durability, Log, Open, Punch, PunchReply, Reply, Request, Seek, VersionKind, View};
 use frieze_wire::txn::{Op, Remove, SetAttr, Settle, SettleAll, Target};
@@ -301,4 +301,50 @@ fn what_was_punched_where_a_clone_had_been_cut_off_is_not_brought_back_by_an_und
     expect[10..10 + 3 * CHUNK as usize].fill(0);
     let differs = bytes.iter().zip(&expect).position(|(found, expected)| found != expected);
     assert_eq!((bytes.len(), differs), (expect.len(), None), "only what nobody punched comes back");
+}
+
+#[test]
+fn live_bytes_are_those_that_lie_between_the_holes_also_where_they_are_shared_and_at_any_instant() {
+    let mut rng = Rng::new(8);
+    let machine = Machine::new();
+    let mut served = machine.serve();
+    let mut files = vec!["/f0".to_owned()];
+    served.make("/f0");
+    let mut instants = Vec::new();
+    for step in 0..120 {
+        let path = rng.choose(&files).clone();
+        machine.time.advance_us(10);
+        match rng.below(6) {
+            0 => served.truncate(&path, rng.below(4 * CHUNK)),
+            1 => {
+                let file = served.open(&path).unwrap();
+                served.punch(&file, rng.below(4 * CHUNK), rng.between(1, CHUNK)).unwrap();
+            }
+            2 if files.len() < 6 => {
+                let copy = format!("/f{}", files.len());
+                let at = if rng.chance(2) { 0 } else { *instants.last().unwrap_or(&0) };
+                if served.clone_tree(&path, at, &copy).is_ok() {
+                    files.push(copy);
+                }
+            }
+            _ => {
+                served.grant(&path, 0, 4);
+                let file = served.open(&path).unwrap();
+                let bytes = pattern(rng.between(1, 30_000) as usize, step);
+                instants.push(served.write(&file, Some(rng.below(4 * CHUNK - 30_000)), &bytes).unwrap().0);
+            }
+        }
+        let (first, last) = (instants.first().copied(), instants.last().copied());
+        let at = *rng.choose(&[View::NOW, view(first.unwrap_or(0)), view(last.unwrap_or(0))]);
+        let path = rng.choose(&files);
+        if at.at == Some(0) || served.stat(path, at).is_err() {
+            continue;
+        }
+        let borders = served.borders(path, at);
+        // Each stretch of data begins at one border and ends at the next, the last perhaps at the end of the file.
+        let size = served.stat(path, at).unwrap().attr.size;
+        let data = borders.chunks(2).map(|ends| ends.get(1).copied().unwrap_or(size) - ends[0]);
+        assert_eq!(served.live(path, at), data.sum::<u64>(), "{path} at {at:?}: {borders:?}");
+    }
+    assert!(files.len() > 3, "there are clones of clones");
 }
