@@ -2,26 +2,42 @@
 
 #![expect(unsafe_code, reason = "mallopt and malloc_trim have no wrappers; this file is all of it")]
 
-/// Lets the allocator keep no more arenas than there are processors, two at least. To be called before there are threads.
+/// Settles what the allocator may keep for later. To be called before there are threads.
 ///
-/// By itself glibc makes eight for each processor, and each keeps what its threads left behind: a server's memory becomes
-/// that of its connections so far. Small allocations go through a cache of each thread in either case. Elsewhere nothing
-/// happens.
-pub fn use_few_arenas() {
+/// *One arena for eight processors.* By itself glibc makes eight for each, and each keeps what its threads left behind: a
+/// server's memory becomes that of its connections so far. What is free in one is of no use to the threads of another, so even two
+/// hold much more than one: each is in the end as large as it ever had to be, and threads that come and go move what is needed
+/// from one to the other. Most small allocations go through a cache of each thread and take no arena's lock.
+///
+/// *Large pieces are mapped one by one, and unmapped when they are freed.* By itself glibc does so from 128 KiB on, but puts
+/// what is freed once, up to 32 MiB, into its arenas from then on. There the records of a shelf in the making, megabytes for
+/// some milliseconds, leave room that small pieces move into, and the next shelf is built behind them. A large piece costs
+/// the faults of its pages each time, about 0.4 us a KiB: what every request needs is kept by its connection and used again.
+///
+/// Elsewhere nothing happens.
+pub fn settle_allocator() {
     #[cfg(target_env = "gnu")]
     {
-        let processors = std::thread::available_parallelism().map_or(2, |count| count.get().clamp(2, 64));
-        // SAFETY: it takes no pointer, and nobody else sets this.
-        unsafe {
-            libc::mallopt(libc::M_ARENA_MAX, processors as libc::c_int);
+        let processors = std::thread::available_parallelism().map_or(1, |count| count.get());
+        let settings = [
+            (libc::M_ARENA_MAX, processors.div_ceil(PROCESSORS_EACH).min(ARENAS_MAX) as libc::c_int),
+            (libc::M_MMAP_THRESHOLD, MAPPED_BYTES_MIN),
+            // Else 128 KiB, and what lies at an arena's end goes and comes back all the time.
+            (libc::M_TRIM_THRESHOLD, KEPT_BYTES as libc::c_int),
+        ];
+        for (what, value) in settings {
+            // SAFETY: it takes no pointer, and nobody else sets these.
+            unsafe {
+                libc::mallopt(what, value);
+            }
         }
     }
 }
 
 /// Gives pages that the allocator holds and nobody uses back to the machine.
 ///
-/// glibc keeps an arena for every few threads and gives back by itself only what lies at the end of one: a server whose
-/// connections come and go grows by what each left behind. Elsewhere nothing happens.
+/// glibc gives back by itself only what lies at the end of an arena: a server whose connections come and go grows by what each
+/// left behind. Elsewhere nothing happens.
 ///
 /// # Cost
 /// Some milliseconds for each 100 MiB of heap, during which each arena in turn is locked; and the faults of whoever needs
@@ -34,6 +50,14 @@ pub fn give_back_free_memory() {
     }
 }
 
+/// Processors that share an arena.
+#[cfg(target_env = "gnu")]
+const PROCESSORS_EACH: usize = 8;
+#[cfg(target_env = "gnu")]
+const ARENAS_MAX: usize = 16;
+/// Pieces from here on are mapped.
+#[cfg(target_env = "gnu")]
+const MAPPED_BYTES_MIN: libc::c_int = 256 << 10;
 /// Left at the end of an arena, for what comes next.
 #[cfg(target_env = "gnu")]
 const KEPT_BYTES: usize = 1 << 20;

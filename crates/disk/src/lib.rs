@@ -20,7 +20,7 @@ pub use cached::{cached_below, let_go_below};
 pub use device::{Disk, DiskFile, PAGE_BYTES, Space};
 pub use error::{Error, Op, Result};
 pub use file_disk::{FileDisk, FileDiskSettings};
-pub use heap::{give_back_free_memory, use_few_arenas};
+pub use heap::{give_back_free_memory, settle_allocator};
 pub use sim_disk::{CrashKind, SimDisk};
 pub use state_file::{STATE_BYTES_MAX, StateFile};
 pub use time::{MachineTime, SimTime, TimeSource};

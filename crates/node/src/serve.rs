@@ -47,8 +47,11 @@ const SCRUB_NICE: i32 = 15;
 const SCRUB_LOOK_EVERY: Duration = Duration::from_millis(100);
 /// Socket within the data directory.
 const SOCKET: &str = "socket";
-/// Payload buffer that an idle connection keeps.
+/// Payload buffer that a connection keeps which sends none.
 const IDLE_BUFFER_BYTES: usize = 64 << 10;
+/// After so many requests without a payload it sends none: one file after the other takes a few between two writes, and a
+/// large buffer that is made anew takes a fault for each of its pages.
+const IDLE_REQUESTS: u64 = 16;
 
 /// A running server.
 pub struct Server {
@@ -84,7 +87,7 @@ impl Server {
         settings.validate()?;
         let settings = settings.with_memory_divided(machine_bytes())?;
         // Connections come and go, each on a thread of its own.
-        frieze_disk::use_few_arenas();
+        frieze_disk::settle_allocator();
         let addresses = addresses(&settings)?;
         let keys = keys(&settings.keys)?;
         if let Some(open) = addresses.iter().find(|address| !address.is_loopback())
@@ -514,7 +517,7 @@ fn converse(shared: &Shared, stream: &Stream, conn: &Conn) -> Result<(), frieze_
         Arc::new(Answers { writer, clock: shared.engine.clock.clone(), epoch: shared.engine.data.epoch() });
     let (mut body, mut payload) = (Vec::new(), Vec::new());
     let mut scratch = Scratch::default();
-    let mut greeted = false;
+    let (mut greeted, mut plain) = (false, 0u64);
     while let Some(header) = reader.read_frame(&mut body)? {
         let bytes: &[u8] = if header.payload_len > 0 { reader.read_payload_unchecked(&mut payload)? } else { &[] };
         if header.kind != FrameKind::Request {
@@ -543,7 +546,8 @@ fn converse(shared: &Shared, stream: &Stream, conn: &Conn) -> Result<(), frieze_
         if shared.stopping.load(Ordering::Acquire) {
             return Ok(());
         }
-        if payload.capacity() > IDLE_BUFFER_BYTES && header.payload_len == 0 {
+        plain = if header.payload_len > 0 { 0 } else { plain + 1 };
+        if plain == IDLE_REQUESTS && payload.capacity() > IDLE_BUFFER_BYTES {
             payload = Vec::new();
         }
     }
