@@ -1,6 +1,6 @@
 //! Why a replica refuses.
 
-use frieze_base::{ChainEpoch, ChainId, ErrorKind, Fault, Reason, Seq, SessionId};
+use frieze_base::{ChainEpoch, ChainId, ErrorKind, Fault, NodeId, Reason, Seq, SessionId};
 use frieze_hlc::{Hlc, UserTime};
 
 /// A refused request, or a record that recovery cannot take.
@@ -29,6 +29,14 @@ pub enum Error {
         current: ChainEpoch,
         /// The request's.
         found: ChainEpoch,
+    },
+    /// Writes enter at the head.
+    #[error("chain {chain} takes writes at {}, not here: ask for the chain's members and send it there", head.map_or_else(|| "no server just now".to_owned(), |head| format!("server {head}")))]
+    NotHead {
+        /// The chain.
+        chain: ChainId,
+        /// Its head.
+        head: Option<NodeId>,
     },
     /// A write without a session or a number cannot be told from its retry.
     #[error("a write needs a session and a request number, got session {session} and number {seq}")]
@@ -120,7 +128,7 @@ impl Error {
     pub fn reason(&self) -> Reason {
         match self {
             Error::StaleEpoch { .. } => Reason::StaleEpoch,
-            Error::Behind { .. } => Reason::Unavailable,
+            Error::Behind { .. } | Error::NotHead { .. } => Reason::Unavailable,
             Error::Unnumbered { .. } | Error::Empty => Reason::InvalidArgument,
             Error::SequenceTooOld { .. } => Reason::SequenceTooOld,
             Error::SeenFuture { .. } | Error::CloseFuture { .. } => Reason::Future,

@@ -21,15 +21,25 @@
 //! - A `sync` write is answered only while `Persisted` is handled, or later; what is answered stays answered the same.
 //! - After [`Input::AppendFailed`] it is as if the record had never been, but that its stamp is not used again.
 //!
+//! # Several members
+//! Every member runs the same [`Replica`]; a [`Configuration`] names them, head first. Records and promises go down
+//! ([`Message::Record`], [`Message::Promise`]), acknowledgements up ([`Message::Ack`]):
+//! - a record is sent on when it is whole here, so each log is a prefix of the one before it;
+//! - it is committed here when it is committed behind and, if its writer asked for it, durable here; the head's answer means all;
+//! - a promise counts from when the tail has acknowledged it: whoever becomes head knows it;
+//! - a read of now ([`Input::Look`]) that meets a record not known to be committed asks the tail;
+//! - every message carries its epoch, and those of another are passed over. What is lost is said again ([`Input::Again`]).
+//!
 //! Leaves to others: bytes, index and recovery (`multilog`), the clock (`hlc`), which sessions live (`namespace`), the
-//! device's durable frontier (`node`). With one member head and tail are the same replica and forwarding is absent;
-//! what a second member adds stands between `Appended` and the commit, and in who acknowledges a promise.
+//! device's durable frontier, leases and who is a member (`node`). With one member head and tail are the same replica and
+//! nothing is sent. A member that returns is not taken in yet.
 //!
 //! # Source
 //! Terrace and Freedman, CRAQ (USENIX ATC'09): clean and dirty, the tail commits. FFFS (SoCC'16) §5: stamps of a log.
-//! Closed timestamps follow protocols §3; departures: none.
+//! Closed timestamps follow protocols §3. One departure from §2, with its reason: docs/adr/0023-one-replica-every-role.md.
 
 mod error;
+mod link;
 mod memory;
 mod message;
 mod replica;
@@ -38,6 +48,7 @@ mod settings;
 mod tests;
 
 pub use error::Error;
+pub use link::{Configuration, Forwarded, Message};
 pub use memory::SessionMemory;
 pub use message::{AppendToken, Effect, Input, LogEnd, Moment, Replayed, RequestId, Resumed, WriteDone, WriteRequest};
 pub use replica::{Remembered, RememberedState, Replica};

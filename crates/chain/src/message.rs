@@ -1,8 +1,10 @@
 //! What can happen to a replica and what it can ask for: two closed enums, so that its whole life is one `match`.
 
-use frieze_base::{ChainEpoch, ChunkId, Fault, MonoTime, Reason, SegmentId, Seq, SessionId};
+use frieze_base::{ChainEpoch, ChunkId, Fault, MonoTime, NodeId, Reason, SegmentId, Seq, SessionId};
 use frieze_hlc::{Hlc, UserTime};
 use frieze_wire::message::Durability;
+
+use crate::link::{Configuration, Forwarded, Message};
 
 /// One look at the driver's clocks, taken once per input.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -110,10 +112,26 @@ pub enum Input {
         at: Hlc,
     },
     /// The control plane names a newer configuration. An older or equal one is a delayed message and changes nothing.
-    Configure {
-        /// Its number.
+    Configure(Configuration),
+    /// A member tells something. Its payload, if it is a record, waits with the driver; the driver's clock has taken in
+    /// [`Message::newest`], and [`Moment::hlc`] is a reading after that.
+    Receive {
+        /// The sender, as proven by the connection.
+        from: NodeId,
+        /// The sender's configuration.
         epoch: ChainEpoch,
+        /// What it tells.
+        message: Message,
     },
+    /// A read of now asks what it may see. Answered by [`Effect::Seen`]; after that, not before, the driver looks whether its
+    /// lease still holds.
+    Look {
+        /// Who is answered.
+        request: RequestId,
+    },
+    /// Something is unanswered for long ([`crate::Replica::waits`]), or a connection was lost: what may have been lost with it is
+    /// said again.
+    Again,
     /// The session is over: its numbers will not come again.
     EndSession(SessionId),
 }
@@ -136,6 +154,40 @@ pub enum Effect {
         version: u64,
         /// Its stamp.
         stamp: Hlc,
+    },
+    /// Append this record, which the predecessor has sent with its payload, and index it, then report [`Input::Appended`] or
+    /// [`Input::AppendFailed`].
+    Take {
+        /// Names the append.
+        token: AppendToken,
+        /// The record.
+        record: Box<Forwarded>,
+    },
+    /// Send this to another member; a record together with its payload. Messages to one member keep their order where the
+    /// network does; one that is lost is said again by [`Input::Again`].
+    Send {
+        /// The member.
+        to: NodeId,
+        /// The sender's configuration.
+        epoch: ChainEpoch,
+        /// What is told.
+        message: Message,
+    },
+    /// Answers [`Input::Look`]: what is stamped up to `cut` is committed, and it holds all that was committed when the read
+    /// began.
+    Seen {
+        /// Who is answered.
+        request: RequestId,
+        /// Inclusive.
+        cut: Hlc,
+    },
+    /// A member has told what cannot be so: its connection is to be closed and this told to whoever looks after the cluster.
+    /// Nothing was changed.
+    Distrust {
+        /// The member.
+        peer: NodeId,
+        /// What was wrong.
+        why: &'static str,
     },
     /// Answers a write, or refuses any request.
     Reply {

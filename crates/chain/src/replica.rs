@@ -1,26 +1,29 @@
 //! The replica: its state, its one `step`, and what can be asked of it.
 
+mod member;
+mod restart;
+
 use std::collections::{BTreeMap, VecDeque};
 
-use frieze_base::{ChainEpoch, ChainId, ChunkId, Reason, Seq, SessionId};
-use frieze_hlc::{Hlc, UserTime};
+use frieze_base::{ChainEpoch, ChainId, ChunkId, NodeId, Reason, Seq, SessionId};
+use frieze_hlc::Hlc;
 use frieze_wire::message::Durability;
 
 use crate::error::Error;
-use crate::memory::SessionMemory;
+use crate::link::{Configuration, Forwarded};
 use crate::memory::{Forgotten, Memory, Run};
-use crate::message::{
-    AppendToken, Effect, Input, LogEnd, Moment, Replayed, RequestId, Resumed, WriteDone, WriteRequest,
-};
+use crate::message::{AppendToken, Effect, Input, LogEnd, Moment, RequestId, WriteDone, WriteRequest};
 use crate::settings::Settings;
 
-/// One member of a chain; today the only one, head and tail at once.
+/// One member of a chain: head, tail, both, or between them.
 #[derive(Debug)]
 pub struct Replica {
     chain: ChainId,
+    /// Who this is among the members.
+    me: NodeId,
     settings: Settings,
-    /// Configuration in force; requests of another are refused.
-    epoch: ChainEpoch,
+    /// In force; requests and messages of another are refused.
+    configuration: Configuration,
     /// Configuration of the last record. With its number it orders logs of the chain against each other.
     last_epoch: ChainEpoch,
 
@@ -49,6 +52,9 @@ pub struct Replica {
     closed: Hlc,
     /// Who waits for an instant to close.
     closing: Vec<Closing>,
+    /// Who waits to hear from the tail what a read of now may see.
+    looking: Vec<RequestId>,
+    link: member::Link,
 
     sessions: BTreeMap<SessionId, Memory>,
     tokens: u64,
@@ -58,16 +64,7 @@ pub struct Replica {
 #[derive(Debug)]
 struct Record {
     token: AppendToken,
-    n: u64,
-    version: u64,
-    stamp: Hlc,
-    chunk: ChunkId,
-    offset: u32,
-    user_time: Option<UserTime>,
-    durability: Durability,
-    session: SessionId,
-    seq: Seq,
-    part: u8,
+    header: Forwarded,
     /// The request and its retries, all answered at the commit.
     waiting: Vec<RequestId>,
     /// Where it ends in the log, once it is whole there.
@@ -106,12 +103,18 @@ pub enum RememberedState {
 }
 
 impl Replica {
-    /// An empty replica of `chain` in configuration `epoch`.
+    /// An empty replica of `chain`, its only member, in configuration `epoch`.
     pub fn new(chain: ChainId, epoch: ChainEpoch, settings: Settings) -> Replica {
+        Replica::member(chain, NodeId::default(), Configuration::alone(epoch), settings)
+    }
+
+    /// An empty replica of `chain` on node `me`.
+    pub fn member(chain: ChainId, me: NodeId, configuration: Configuration, settings: Settings) -> Replica {
         Replica {
             chain,
+            me,
             settings,
-            epoch,
+            configuration,
             last_epoch: ChainEpoch(0),
             last: 0,
             appended: 0,
@@ -125,73 +128,11 @@ impl Replica {
             promises: VecDeque::new(),
             closed: Hlc::ZERO,
             closing: Vec::new(),
+            looking: Vec::new(),
+            link: member::Link::default(),
             sessions: BTreeMap::new(),
             tokens: 0,
         }
-    }
-
-    /// Takes what stands for all records of this chain up to one: that record, instead of a [`Replica::replay`] of each. What
-    /// it remembers of their requests comes by [`Replica::recollect`]. Only before the first `replay` and `step`.
-    pub fn resume(&mut self, last: &Resumed) {
-        assert!(self.last == 0 && self.tokens == 0, "a chain resumes before anything else");
-        (self.last, self.appended, self.clean) = (last.n, last.n, last.n);
-        (self.newest, self.newest_group) = (last.stamp, (last.session, last.seq));
-        self.last_epoch = last.epoch;
-        self.epoch = self.epoch.max(last.epoch);
-    }
-
-    /// What is remembered of requests whose records are stamped up to `upto`, by session: so much has to be kept for a
-    /// restart that does not see those records. `None` while one of them is not committed.
-    pub fn memories(&self, upto: Hlc) -> Option<Vec<(SessionId, SessionMemory)>> {
-        if self.first_dirty().is_some_and(|stamp| stamp <= upto) {
-            return None;
-        }
-        Some(self.sessions.iter().map(|(session, memory)| (*session, memory.upto(upto))).collect())
-    }
-
-    /// Takes back what [`Replica::memories`] gave for a session.
-    pub fn recollect(&mut self, session: SessionId, remembered: &SessionMemory) {
-        let memory = self.sessions.entry(session).or_default();
-        for &(seq, part, done) in &remembered.done {
-            memory.replay(seq, part, done, self.settings.remembered_max);
-        }
-        memory.acknowledge(remembered.floor);
-    }
-
-    /// Takes the next recovered record: sequence, stamps and memory go on from it. Only before the first `step`, in
-    /// the order of the log.
-    ///
-    /// Returns how many records of this chain are missing before it: 0 unless the log lost something in its middle.
-    /// A restart is a new configuration: afterwards the driver configures an epoch above [`Replica::epoch`], so that
-    /// the numbers of records that a crash lost are not used twice in one epoch.
-    ///
-    /// # Errors
-    /// `OutOfOrder` if number, stamp or epoch lie before those of the last record; the record is left out.
-    pub fn replay(&mut self, record: &Replayed) -> Result<u64, Error> {
-        assert!(self.dirty.is_empty() && self.tokens == 0, "records are replayed before the first step");
-        let group = (record.session, record.seq);
-        let stamp_rises = record.stamp > self.newest || self.is_further_part(record.stamp, group, record.part);
-        if record.n <= self.last || !stamp_rises || record.epoch < self.last_epoch {
-            return Err(Error::OutOfOrder {
-                chain: self.chain,
-                n: record.n,
-                stamp: record.stamp,
-                last_n: self.last,
-                last_stamp: self.newest,
-            });
-        }
-        let missing = record.n - self.last - 1;
-        self.last = record.n;
-        self.appended = record.n;
-        self.clean = record.n;
-        self.newest = record.stamp;
-        self.newest_group = group;
-        self.last_epoch = record.epoch;
-        self.epoch = self.epoch.max(record.epoch);
-        let done = WriteDone { stamp: record.stamp, chunk: record.chunk, offset: record.offset };
-        let memory = self.sessions.entry(record.session).or_default();
-        memory.replay(record.seq, record.part, done, self.settings.remembered_max);
-        Ok(missing)
     }
 
     /// Advances the replica by one input; `out` receives what the driver has to do, in order.
@@ -211,14 +152,22 @@ impl Replica {
                 let record = self.dirty.get_mut(next).expect("only a record that was asked for is appended");
                 assert_eq!(record.token, token, "appends complete in the order they were asked for");
                 record.end = Some(end);
-                self.appended = record.n;
+                self.appended = record.header.n;
                 self.acknowledge_promises();
+                self.forward(out);
                 self.commit(out);
             }
             Input::AppendFailed { token, reason } => {
-                self.withdraw(token, &Error::AppendFailed { reason }, out);
-                self.acknowledge_promises();
-                self.answer_closing(out);
+                if self.is_head() {
+                    self.withdraw(token, &Error::AppendFailed { reason }, out);
+                    self.acknowledge_promises();
+                    self.forward(out);
+                    self.answer_closing(out);
+                } else {
+                    // The members before it hold the record: without it this one is none of them any more.
+                    self.failed.get_or_insert(reason);
+                    self.refuse_waiting(reason, out);
+                }
             }
             Input::Persisted { through } => {
                 self.persisted = self.persisted.max(through);
@@ -229,17 +178,22 @@ impl Replica {
                 self.refuse_waiting(reason, out);
             }
             Input::Close { request, at: instant } => {
-                if let Err(error) = self.on_close(at, request, instant) {
+                if let Err(error) = self.on_close(at, request, instant, out) {
                     out.push(Effect::Reply { request, result: Err(error.into()) });
                 }
                 self.acknowledge_promises();
+                self.forward(out);
                 self.answer_closing(out);
             }
-            Input::Configure { epoch } => self.epoch = self.epoch.max(epoch),
+            Input::Configure(configuration) => self.configure(configuration, out),
+            Input::Receive { from, epoch, message } => self.on_message(at, from, epoch, message, out),
+            Input::Look { request } => self.on_look(request, out),
+            Input::Again => self.ask_again(out),
             Input::EndSession(session) => {
                 self.sessions.remove(&session);
             }
         }
+        self.tell_before(out);
         self.assert_whole();
     }
 
@@ -250,7 +204,7 @@ impl Replica {
 
     /// Configuration in force.
     pub fn epoch(&self) -> ChainEpoch {
-        self.epoch
+        self.configuration.epoch
     }
 
     /// Number of the last record given, committed or not.
@@ -331,35 +285,45 @@ impl Replica {
         let token = AppendToken(self.tokens);
         self.tokens += 1;
         self.last = n;
-        self.last_epoch = self.epoch;
+        self.last_epoch = self.configuration.epoch;
         let memory = self.sessions.get_mut(&write.session).expect("made above");
         memory.begin(write.seq, write.part, n, self.settings.remembered_max);
         self.dirty.push_back(Record {
             token,
-            n,
-            version,
-            stamp,
-            chunk: write.chunk,
-            offset: write.offset,
-            user_time: write.user_time,
-            durability: write.durability,
-            session: write.session,
-            seq: write.seq,
-            part: write.part,
+            header: Forwarded {
+                n,
+                epoch: self.configuration.epoch,
+                version,
+                stamp,
+                chunk: write.chunk,
+                offset: write.offset,
+                len: write.len,
+                user_time: write.user_time,
+                durability: write.durability,
+                session: write.session,
+                seq: write.seq,
+                acked: write.acked.min(write.seq),
+                part: write.part,
+                parts: write.parts,
+                uid: write.uid,
+            },
             waiting: vec![write.request],
             end: None,
         });
-        out.push(Effect::Append { token, request: write.request, n, epoch: self.epoch, version, stamp });
+        out.push(Effect::Append { token, request: write.request, n, epoch: self.configuration.epoch, version, stamp });
         Ok(())
     }
 
     fn check_request(&self, write: &WriteRequest) -> Result<(), Error> {
         assert!(write.part < write.parts, "part {} of a group of {}", write.part, write.parts);
-        if write.epoch < self.epoch {
-            return Err(Error::StaleEpoch { chain: self.chain, current: self.epoch, found: write.epoch });
+        if write.epoch < self.configuration.epoch {
+            return Err(Error::StaleEpoch { chain: self.chain, current: self.configuration.epoch, found: write.epoch });
         }
-        if write.epoch > self.epoch {
-            return Err(Error::Behind { chain: self.chain, current: self.epoch, found: write.epoch });
+        if write.epoch > self.configuration.epoch {
+            return Err(Error::Behind { chain: self.chain, current: self.configuration.epoch, found: write.epoch });
+        }
+        if !self.is_head() {
+            return Err(Error::NotHead { chain: self.chain, head: self.configuration.head() });
         }
         if write.session == SessionId(0) || write.seq == Seq(0) {
             return Err(Error::Unnumbered { session: write.session, seq: write.seq });
@@ -401,8 +365,8 @@ impl Replica {
     /// User time never goes backwards within a file; equal times are allowed (FFFS §6.4).
     fn check_user_time(&self, write: &WriteRequest) -> Result<(), Error> {
         let Some(found) = write.user_time else { return Ok(()) };
-        let same_file = self.appending().filter(|record| record.chunk.inode == write.chunk.inode);
-        let newest = same_file.filter_map(|record| record.user_time).chain(write.newest_user_time).max();
+        let same_file = self.appending().filter(|record| record.header.chunk.inode == write.chunk.inode);
+        let newest = same_file.filter_map(|record| record.header.user_time).chain(write.newest_user_time).max();
         match newest {
             Some(newest) if found < newest => {
                 Err(Error::BackwardUserTime { file_offset: write.file_offset, found, newest })
@@ -436,34 +400,37 @@ impl Replica {
 
     /// Newest version of `chunk` among the records that the index does not hold yet; 0 if there is none.
     fn newest_version_in_flight(&self, chunk: ChunkId) -> u64 {
-        let mut of_chunk = self.appending().filter(|record| record.chunk == chunk);
-        of_chunk.next().map_or(0, |record| record.version)
+        let mut of_chunk = self.appending().filter(|record| record.header.chunk == chunk);
+        of_chunk.next().map_or(0, |record| record.header.version)
     }
 
     /// The records that are not whole in the log, newest first.
     fn appending(&self) -> impl Iterator<Item = &Record> {
-        self.dirty.iter().rev().take_while(|record| record.n > self.appended)
+        self.dirty.iter().rev().take_while(|record| record.header.n > self.appended)
     }
 
-    /// Tail: commits every record that is whole and, if its writer asked for it, durable, and answers for it. Cumulative:
-    /// a record waits for those before it, so that what is clean is a prefix.
+    /// Commits every record that is whole here and at all behind and, if its writer asked for it, durable, and answers for
+    /// it. Cumulative: a record waits for those before it, so that what is clean is a prefix.
     fn commit(&mut self, out: &mut Vec<Effect>) {
-        if self.failed.is_some() {
+        if self.failed.is_some() || !self.is_member() {
             return;
         }
         while let Some(record) = self.dirty.front()
             && let Some(end) = record.end
-            && (record.durability == Durability::Async || end <= self.persisted)
+            && record.header.n <= self.behind()
+            && (record.header.durability == Durability::Async || end <= self.persisted)
         {
             let record = self.dirty.pop_front().expect("it was at the front");
-            assert_eq!(record.n, self.clean + 1, "records commit one after the other");
-            self.clean = record.n;
-            let done = WriteDone { stamp: record.stamp, chunk: record.chunk, offset: record.offset };
-            if let Some(memory) = self.sessions.get_mut(&record.session) {
-                memory.finish(record.seq, record.part, done);
+            assert_eq!(record.header.n, self.clean + 1, "records commit one after the other");
+            self.clean = record.header.n;
+            let done =
+                WriteDone { stamp: record.header.stamp, chunk: record.header.chunk, offset: record.header.offset };
+            if let Some(memory) = self.sessions.get_mut(&record.header.session) {
+                memory.finish(record.header.seq, record.header.part, done);
             }
             out.extend(record.waiting.into_iter().map(|request| Effect::Reply { request, result: Ok(done) }));
         }
+        self.answer_looking(out);
         self.answer_closing(out);
     }
 
@@ -475,13 +442,14 @@ impl Replica {
         };
         assert!(self.dirty[first].end.is_none(), "append {} was reported whole and then failed", token.0);
         for record in self.dirty.drain(first..) {
-            if let Some(memory) = self.sessions.get_mut(&record.session) {
-                memory.withdraw(record.seq, record.part);
+            if let Some(memory) = self.sessions.get_mut(&record.header.session) {
+                memory.withdraw(record.header.seq, record.header.part);
             }
             let refused = |request| Effect::Reply { request, result: Err(error.clone().into()) };
             out.extend(record.waiting.into_iter().map(refused));
         }
         self.last = self.clean + self.dirty.len() as u64;
+        assert!(self.link.sent.is_none_or(|sent| sent <= self.last), "only what is whole is sent on");
         for promise in &mut self.promises {
             promise.follows = promise.follows.min(self.last);
         }
@@ -489,7 +457,7 @@ impl Replica {
 
     /// Promises that nothing will be stamped at or below `instant`, and lets `request` wait until that is known and
     /// everything up to it is committed.
-    fn on_close(&mut self, at: Moment, request: RequestId, instant: Hlc) -> Result<(), Error> {
+    fn on_close(&mut self, at: Moment, request: RequestId, instant: Hlc, out: &mut Vec<Effect>) -> Result<(), Error> {
         if instant > at.hlc {
             return Err(Error::CloseFuture { at: instant, clock: at.hlc });
         }
@@ -500,20 +468,20 @@ impl Replica {
         if self.closing.len() >= max {
             return Err(Error::Overloaded { what: "instants waiting to close", max: max as u64 });
         }
-        if instant > self.promised {
-            self.promised = instant;
-            self.promises.push_back(Promise { follows: self.last, at: instant });
-        }
+        self.have_closed(instant, out);
         self.closing.push(Closing { at: instant, request });
         Ok(())
     }
 
-    /// Tail: a promise counts from when the record that it follows is held.
+    /// Tail: a promise counts from when the record that it follows is held. Whoever is not the tail hears of it from there.
     fn acknowledge_promises(&mut self) {
+        if !self.is_tail() {
+            return;
+        }
         while let Some(promise) = self.promises.front()
             && promise.follows <= self.appended
         {
-            self.closed = promise.at;
+            self.closed = self.closed.max(promise.at);
             self.promises.pop_front();
         }
     }
@@ -532,16 +500,11 @@ impl Replica {
 
     /// Refuses everybody who waits for a record that will not commit. The records stay dirty: they may be in the log.
     fn refuse_waiting(&mut self, reason: Reason, out: &mut Vec<Effect>) {
-        let writers = self.dirty.iter_mut().flat_map(|record| record.waiting.drain(..));
-        let readers = self.closing.drain(..).map(|closing| closing.request);
-        for request in writers.chain(readers) {
-            let error = Error::DeviceFailed { chain: self.chain, reason };
-            out.push(Effect::Reply { request, result: Err(error.into()) });
-        }
+        self.refuse_all(&Error::DeviceFailed { chain: self.chain, reason }, out);
     }
 
     fn first_dirty(&self) -> Option<Hlc> {
-        self.dirty.front().map(|record| record.stamp)
+        self.dirty.front().map(|record| record.header.stamp)
     }
 
     /// What holds between any two inputs. Each line costs O(1), so it stays on in release.
@@ -557,9 +520,9 @@ impl Replica {
             self.closed == self.promised,
             "the newest promise counts or is on its way"
         );
-        assert!(self.last_epoch <= self.epoch, "no record is of a newer configuration");
+        assert!(self.last_epoch <= self.configuration.epoch, "no record is of a newer configuration");
         if let Some(front) = self.dirty.front() {
-            assert_eq!(front.n, self.clean + 1, "numbers have no hole");
+            assert_eq!(front.header.n, self.clean + 1, "numbers have no hole");
         }
     }
 }

@@ -13,7 +13,8 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockRea
 
 use frieze_base::{ChainEpoch, ChainId, ChunkId, Fault, InodeId, Reason, Seq, SessionId};
 use frieze_chain::{
-    Effect, Input, LogEnd, Moment, Remembered, RememberedState, Replayed, Replica, RequestId, WriteRequest,
+    Configuration, Effect, Input, LogEnd, Moment, Remembered, RememberedState, Replayed, Replica, RequestId,
+    WriteRequest,
 };
 use frieze_hlc::{Hlc, UserTime};
 use frieze_multilog::{LogPosition, RecordKind, RecordMeta};
@@ -177,7 +178,7 @@ impl DataPlane {
         let epoch = ChainEpoch(last.0 + 1);
         let moment = Moment { mono: clock.reading().mono, hlc: clock.newest() };
         for chain in &mut chains {
-            chain.step(moment, Input::Configure { epoch }, &mut Vec::new());
+            chain.step(moment, Input::Configure(Configuration::alone(epoch)), &mut Vec::new());
         }
         let cuts = RwLock::new(chains.iter().map(Replica::now_cut).collect());
         let closed = chains.iter().map(|chain| chain.closed().0).min().unwrap_or(0);

@@ -8,7 +8,9 @@ use frieze_hlc::Hlc;
 use frieze_wire::message::Durability;
 use proptest::prelude::*;
 
-use crate::{AppendToken, Effect, Input, LogEnd, Moment, Replayed, Replica, RequestId, Settings, WriteRequest};
+use crate::{
+    AppendToken, Configuration, Effect, Input, LogEnd, Moment, Replayed, Replica, RequestId, Settings, WriteRequest,
+};
 
 #[derive(Clone, Debug)]
 enum Op {
@@ -139,7 +141,7 @@ impl World {
             }
             Op::Configure => {
                 let epoch = ChainEpoch(self.replica.epoch().0 + 1);
-                self.step(Input::Configure { epoch });
+                self.step(Input::Configure(Configuration::alone(epoch)));
             }
             Op::Crash { power, keep } => self.crash(power, keep as usize),
         }
@@ -190,7 +192,7 @@ impl World {
         self.clean = self.replica.clean();
         assert_eq!(self.clean, self.log.len() as u64, "what was recovered is committed");
         let epoch = ChainEpoch(self.replica.epoch().0 + 1);
-        self.step(Input::Configure { epoch });
+        self.step(Input::Configure(Configuration::alone(epoch)));
     }
 
     fn step(&mut self, input: Input) {
@@ -229,6 +231,9 @@ impl World {
                 assert!(matches!(self.waiting.remove(&request), Some(Waiting::Close(asked)) if asked == at));
                 assert!(self.appends.iter().all(|(_, record)| record.stamp > at), "closed above a record on its way");
                 self.closed = self.closed.max(at);
+            }
+            Effect::Take { .. } | Effect::Send { .. } | Effect::Seen { .. } | Effect::Distrust { .. } => {
+                panic!("a replica alone: {effect:?}")
             }
         }
     }

@@ -10,8 +10,8 @@ use frieze_hlc::{Hlc, UserTime};
 use frieze_wire::message::Durability;
 
 use crate::{
-    AppendToken, Effect, Input, LogEnd, Moment, Remembered, RememberedState, Replayed, Replica, RequestId, Settings,
-    WriteRequest,
+    AppendToken, Configuration, Effect, Input, LogEnd, Moment, Remembered, RememberedState, Replayed, Replica,
+    RequestId, Settings, WriteRequest,
 };
 
 macro_rules! stories {
@@ -159,7 +159,7 @@ fn input(words: &Words<'_>) -> Input {
         "persisted" => Input::Persisted { through: words.end() },
         "device-failed" => Input::DeviceFailed { reason: Reason::InputOutput },
         "close" => Input::Close { request: request(), at: Hlc(words.need("instant")) },
-        "configure" => Input::Configure { epoch: ChainEpoch(words.need("epoch")) },
+        "configure" => Input::Configure(Configuration::alone(ChainEpoch(words.need("epoch")))),
         "end" => Input::EndSession(SessionId(words.need("s"))),
         verb => panic!("no input is called {verb}"),
     }
@@ -177,6 +177,9 @@ fn show(effect: &Effect) -> String {
             format!("r {}: refused, {:?}: {fault}", request.0, fault.reason)
         }
         Effect::Closed { request, at } => format!("r {}: closed {}", request.0, at.0),
+        Effect::Take { .. } | Effect::Send { .. } | Effect::Seen { .. } | Effect::Distrust { .. } => {
+            panic!("a replica alone: {effect:?}")
+        }
     }
 }
 

@@ -1,0 +1,140 @@
+//! What members of a chain say to each other, and which of them there are.
+
+use frieze_base::{ChainEpoch, ChunkId, NodeId, Seq, SessionId};
+use frieze_hlc::{Hlc, UserTime};
+use frieze_wire::message::Durability;
+
+use crate::message::RequestId;
+
+/// The members of a chain, as the control plane has decided.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Configuration {
+    /// Its number. Members of an older one are fenced.
+    pub epoch: ChainEpoch,
+    /// Head first, tail last. Each one's log is a prefix of that of the one before it.
+    pub members: Vec<NodeId>,
+}
+
+impl Configuration {
+    /// A chain of one member, which is head and tail.
+    pub fn alone(epoch: ChainEpoch) -> Configuration {
+        Configuration { epoch, members: vec![NodeId::default()] }
+    }
+
+    /// Who stamps.
+    pub fn head(&self) -> Option<NodeId> {
+        self.members.first().copied()
+    }
+
+    /// Who commits.
+    pub fn tail(&self) -> Option<NodeId> {
+        self.members.last().copied()
+    }
+
+    /// True if `node` is one of the members.
+    pub fn holds(&self, node: NodeId) -> bool {
+        self.members.contains(&node)
+    }
+
+    /// Who comes before `node`.
+    pub fn before(&self, node: NodeId) -> Option<NodeId> {
+        let at = self.members.iter().position(|member| *member == node)?;
+        at.checked_sub(1).map(|before| self.members[before])
+    }
+
+    /// Who comes after `node`.
+    pub fn after(&self, node: NodeId) -> Option<NodeId> {
+        let at = self.members.iter().position(|member| *member == node)?;
+        self.members.get(at + 1).copied()
+    }
+}
+
+/// A record on its way down the chain. The payload travels beside it, by the driver.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Forwarded {
+    /// Number in the chain.
+    pub n: u64,
+    /// Configuration it was stamped under.
+    pub epoch: ChainEpoch,
+    /// Number in its chunk.
+    pub version: u64,
+    /// Its stamp.
+    pub stamp: Hlc,
+    /// Chunk written.
+    pub chunk: ChunkId,
+    /// First byte within the chunk.
+    pub offset: u32,
+    /// Bytes.
+    pub len: u32,
+    /// Time of the data.
+    pub user_time: Option<UserTime>,
+    /// When the writer is answered.
+    pub durability: Durability,
+    /// Session that wrote it.
+    pub session: SessionId,
+    /// Number of the request in its session.
+    pub seq: Seq,
+    /// Every number of the session below it has been answered.
+    pub acked: Seq,
+    /// Part of its group.
+    pub part: u8,
+    /// Parts of the group.
+    pub parts: u8,
+    /// On whose behalf.
+    pub uid: u32,
+}
+
+/// What one member tells another, always together with its epoch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Message {
+    /// To the successor: the next record.
+    Record(Box<Forwarded>),
+    /// To the successor: nothing will be stamped at or below `at` that is not record `follows` or before it.
+    Promise {
+        /// Number of the last record before the promise.
+        follows: u64,
+        /// The instant, inclusive.
+        at: Hlc,
+    },
+    /// To the predecessor, cumulative.
+    Ack {
+        /// Every record up to it is committed, and durable where that was asked, here and at all behind.
+        upto: u64,
+        /// The closed timestamp: the newest promise that all from here on know and the tail has acknowledged.
+        closed: Hlc,
+        /// Every record up to it is here or on its way into the log.
+        held: u64,
+    },
+    /// To the successor: say what you hold, to go on from there.
+    Greet,
+    /// To the tail: how far is it committed? On behalf of a read of now that met a record of which the asker does not know.
+    AskClean {
+        /// The asker's.
+        request: RequestId,
+    },
+    /// The tail's answer.
+    Clean {
+        /// From [`Message::AskClean`].
+        request: RequestId,
+        /// Its commit position.
+        upto: u64,
+    },
+    /// To the head: promise that nothing will be stamped at or below `at` any more.
+    AskClose {
+        /// The instant, inclusive.
+        at: Hlc,
+    },
+}
+
+impl Message {
+    /// The newest stamp in it. The driver's clock takes it in, or refuses the message as coming from the future, before the
+    /// message is given to [`crate::Replica::step`].
+    pub fn newest(&self) -> Hlc {
+        match self {
+            Message::Record(record) => record.stamp,
+            Message::Promise { at, .. } | Message::AskClose { at } => *at,
+            Message::Ack { closed, .. } => *closed,
+            Message::Greet | Message::AskClean { .. } | Message::Clean { .. } => Hlc::ZERO,
+        }
+    }
+}

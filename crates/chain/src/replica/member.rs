@@ -1,0 +1,340 @@
+//! What a replica does as one of several: sends on, acknowledges, and asks the tail and the head.
+//!
+//! Records and promises go down the chain, acknowledgements up. Everything said can be lost and is said again
+//! ([`Input::Again`](crate::Input::Again)): what a member holds already it passes over, what does not follow on what it holds it
+//! leaves to be sent again. So the order of arrival matters to speed only.
+//!
+//! Source: protocols §2 and §3; Terrace and Freedman, CRAQ (USENIX ATC'09) §2.
+
+use frieze_base::{ChainEpoch, NodeId};
+use frieze_hlc::Hlc;
+
+use super::{Closing, Promise, Record, Replica};
+use crate::error::Error;
+use crate::link::{Configuration, Forwarded, Message};
+use crate::memory::Forgotten;
+use crate::message::{AppendToken, Effect, Moment, RequestId};
+
+/// What is known of the neighbours under the configuration in force.
+#[derive(Debug, Default)]
+pub(super) struct Link {
+    /// Every record up to it was sent to the successor or is held there; `None` until it has said what it holds.
+    pub(super) sent: Option<u64>,
+    /// Newest promise sent to the successor.
+    promised: Hlc,
+    /// Every record up to it is committed at the successor.
+    acked: u64,
+    /// Commit position and closed timestamp that the predecessor was told last.
+    told: Option<(u64, Hlc)>,
+    /// Who has become the tail shows nothing of now before it has committed what it held then. The tail before it may have shown
+    /// a `sync` record that was on stable storage there, and is not yet here.
+    inherited: u64,
+}
+
+impl Replica {
+    /// The members, as far as they are known here.
+    pub fn configuration(&self) -> &Configuration {
+        &self.configuration
+    }
+
+    /// True if something is unanswered: where that lasts, [`crate::Input::Again`] is due.
+    pub fn waits(&self) -> bool {
+        let has_heard = self.successor().is_none() || self.link.sent.is_some();
+        !(self.dirty.is_empty()
+            && self.promises.is_empty()
+            && self.closing.is_empty()
+            && self.looking.is_empty()
+            && has_heard)
+    }
+
+    pub(super) fn is_member(&self) -> bool {
+        self.configuration.holds(self.me)
+    }
+
+    pub(super) fn is_head(&self) -> bool {
+        self.configuration.head() == Some(self.me)
+    }
+
+    pub(super) fn is_tail(&self) -> bool {
+        self.configuration.tail() == Some(self.me)
+    }
+
+    fn successor(&self) -> Option<NodeId> {
+        self.configuration.after(self.me)
+    }
+
+    /// Every record up to it is committed behind this member.
+    pub(super) fn behind(&self) -> u64 {
+        if self.is_tail() { u64::MAX } else { self.link.acked }
+    }
+
+    fn send(&self, to: NodeId, message: Message, out: &mut Vec<Effect>) {
+        out.push(Effect::Send { to, epoch: self.configuration.epoch, message });
+    }
+
+    /// Takes a newer configuration. Who is its tail commits all it has; who is its head stamps from now on; who is not in it is
+    /// none of the chain any more.
+    pub(super) fn configure(&mut self, configuration: Configuration, out: &mut Vec<Effect>) {
+        if configuration.epoch <= self.configuration.epoch {
+            return;
+        }
+        let (found, was_tail) = (self.configuration.epoch, self.is_tail());
+        self.configuration = configuration;
+        let inherited = if was_tail || !self.is_tail() { self.link.inherited } else { self.last };
+        self.link = Link { acked: self.clean, inherited, ..Link::default() };
+        if !self.is_member() {
+            let current = self.configuration.epoch;
+            return self.refuse_all(&Error::StaleEpoch { chain: self.chain, current, found }, out);
+        }
+        self.acknowledge_promises();
+        self.commit(out);
+        self.ask_again(out);
+    }
+
+    /// Says again what may have been lost.
+    pub(super) fn ask_again(&mut self, out: &mut Vec<Effect>) {
+        if !self.is_member() {
+            return;
+        }
+        self.link.told = None;
+        if let Some(to) = self.successor() {
+            (self.link.sent, self.link.promised) = (None, Hlc::ZERO);
+            self.send(to, Message::Greet, out);
+        }
+        for request in std::mem::take(&mut self.looking) {
+            self.on_look(request, out);
+        }
+        if let Some(newest) = self.closing.iter().map(|closing| closing.at).max() {
+            self.have_closed(newest, out);
+            self.acknowledge_promises();
+            self.answer_closing(out);
+        }
+    }
+
+    /// Tells the predecessor how far this member is, if that has changed.
+    pub(super) fn tell_before(&mut self, out: &mut Vec<Effect>) {
+        let now = (self.clean, self.closed);
+        if self.failed.is_some() || self.link.told == Some(now) {
+            return;
+        }
+        if let Some(to) = self.configuration.before(self.me) {
+            self.link.told = Some(now);
+            self.send(to, Message::Ack { upto: self.clean, closed: self.closed, held: self.last }, out);
+        }
+    }
+
+    /// Sends the successor what is whole here and was not sent yet, records and promises.
+    pub(super) fn forward(&mut self, out: &mut Vec<Effect>) {
+        let (Some(to), Some(sent)) = (self.successor(), self.link.sent) else { return };
+        if self.failed.is_some() {
+            return;
+        }
+        let epoch = self.configuration.epoch;
+        // What the successor holds is at least what is committed.
+        let rest = self.dirty.iter().skip((sent - self.clean) as usize);
+        for record in rest.take_while(|record| record.header.n <= self.appended) {
+            let message = Message::Record(Box::new(record.header.clone()));
+            out.push(Effect::Send { to, epoch, message });
+        }
+        let sent = sent.max(self.appended);
+        self.link.sent = Some(sent);
+        for &Promise { follows, at } in &self.promises {
+            if follows <= sent && at > self.link.promised {
+                self.link.promised = at;
+                out.push(Effect::Send { to, epoch, message: Message::Promise { follows, at } });
+            }
+        }
+    }
+
+    /// Sees to it that the head promises to stamp nothing at or below `instant`.
+    pub(super) fn have_closed(&mut self, instant: Hlc, out: &mut Vec<Effect>) {
+        if instant <= self.promised {
+            return;
+        }
+        if self.is_head() {
+            self.promised = instant;
+            self.promises.push_back(Promise { follows: self.last, at: instant });
+        } else if let Some(head) = self.configuration.head() {
+            self.send(head, Message::AskClose { at: instant }, out);
+        }
+    }
+
+    /// A read of now. Every committed record has passed through every member: who has none that is not committed knows enough.
+    pub(super) fn on_look(&mut self, request: RequestId, out: &mut Vec<Effect>) {
+        let max = self.settings.closing_max;
+        let refused = match (self.check_device(), self.is_member()) {
+            (Err(failed), _) => Some(failed),
+            (_, false) => Some(Error::NotHead { chain: self.chain, head: self.configuration.head() }),
+            _ if self.looking.len() >= max => {
+                Some(Error::Overloaded { what: "reads that ask the tail", max: max as u64 })
+            }
+            _ => None,
+        };
+        if let Some(error) = refused {
+            return out.push(Effect::Reply { request, result: Err(error.into()) });
+        }
+        match self.configuration.tail() {
+            Some(tail) if tail != self.me && !self.dirty.is_empty() => {
+                self.looking.push(request);
+                self.send(tail, Message::AskClean { request }, out);
+            }
+            _ if self.has_settled() => out.push(Effect::Seen { request, cut: self.now_cut() }),
+            _ => self.looking.push(request),
+        }
+    }
+
+    /// True unless this is a tail that has not committed all that it took over.
+    fn has_settled(&self) -> bool {
+        self.clean >= self.link.inherited
+    }
+
+    /// Answers the reads of now that wait for this member itself.
+    pub(super) fn answer_looking(&mut self, out: &mut Vec<Effect>) {
+        if self.is_tail() && self.has_settled() {
+            let cut = self.now_cut();
+            out.extend(self.looking.drain(..).map(|request| Effect::Seen { request, cut }));
+        }
+    }
+
+    /// A member tells something. What comes from another configuration is said again under this one, and what is told by who
+    /// has no business telling it is none.
+    pub(super) fn on_message(
+        &mut self,
+        at: Moment,
+        from: NodeId,
+        epoch: ChainEpoch,
+        message: Message,
+        out: &mut Vec<Effect>,
+    ) {
+        if epoch != self.configuration.epoch || self.failed.is_some() || !self.is_member() {
+            return;
+        }
+        let (before, after) = (self.configuration.before(self.me), self.successor());
+        let told = match message {
+            Message::Record(record) if before == Some(from) => self.on_record(*record, out),
+            Message::Promise { follows, at } if before == Some(from) => {
+                self.on_promise(follows, at, out);
+                Ok(())
+            }
+            Message::Greet if before == Some(from) => {
+                self.link.told = None;
+                Ok(())
+            }
+            Message::Ack { upto, closed, held } if after == Some(from) => self.on_ack(upto, closed, held, out),
+            Message::AskClean { request } if self.is_tail() && self.has_settled() && self.configuration.holds(from) => {
+                self.send(from, Message::Clean { request, upto: self.clean }, out);
+                Ok(())
+            }
+            Message::Clean { request, upto } if self.configuration.tail() == Some(from) => {
+                self.on_clean(request, upto, out)
+            }
+            // A clock that is too far ahead is not followed: who asks is refused in time.
+            Message::AskClose { at: instant } if self.configuration.holds(from) && instant <= at.hlc => {
+                if self.is_head() {
+                    self.have_closed(instant, out);
+                    self.acknowledge_promises();
+                    self.forward(out);
+                    self.answer_closing(out);
+                }
+                Ok(())
+            }
+            _ => Ok(()),
+        };
+        if let Err(why) = told {
+            out.push(Effect::Distrust { peer: from, why });
+        }
+    }
+
+    /// The next record, from the predecessor.
+    fn on_record(&mut self, header: Forwarded, out: &mut Vec<Effect>) -> Result<(), &'static str> {
+        if header.n != self.last + 1 {
+            // Held already, or one before it was lost and comes again.
+            return Ok(());
+        }
+        let group = (header.session, header.seq);
+        if header.stamp <= self.promised {
+            return Err("a record stamped at or below an instant that was promised to be closed");
+        }
+        if header.stamp <= self.newest && !self.is_further_part(header.stamp, group, header.part) {
+            return Err("a record whose stamp is not above that of the record before it");
+        }
+        if header.epoch < self.last_epoch || header.epoch > self.configuration.epoch {
+            return Err("a record of a configuration that cannot be");
+        }
+        if self.dirty.len() >= self.settings.in_flight_max {
+            return Err("more records in flight than its settings allow");
+        }
+        let memory = self.sessions.entry(header.session).or_default();
+        memory.acknowledge(header.acked);
+        match memory.recall(header.seq, header.part) {
+            Ok(None) => memory.begin(header.seq, header.part, header.n, self.settings.remembered_max),
+            Ok(Some(_)) => return Err("a second record of one request"),
+            // So old that its retry would be refused in any case.
+            Err(Forgotten { .. }) => {}
+        }
+        let token = AppendToken(self.tokens);
+        self.tokens += 1;
+        (self.last, self.last_epoch) = (header.n, header.epoch);
+        (self.newest, self.newest_group) = (header.stamp, group);
+        out.push(Effect::Take { token, record: Box::new(header.clone()) });
+        self.dirty.push_back(Record { token, header, waiting: Vec::new(), end: None });
+        Ok(())
+    }
+
+    /// A promise counts for who holds the record that it follows.
+    fn on_promise(&mut self, follows: u64, at: Hlc, out: &mut Vec<Effect>) {
+        if at <= self.promised || follows > self.last {
+            return;
+        }
+        self.promised = at;
+        self.promises.push_back(Promise { follows, at });
+        self.acknowledge_promises();
+        self.forward(out);
+        self.answer_closing(out);
+    }
+
+    /// How far the successor is, and all behind it.
+    fn on_ack(&mut self, upto: u64, closed: Hlc, held: u64, out: &mut Vec<Effect>) -> Result<(), &'static str> {
+        if held < self.clean {
+            // Of long ago: what is committed is held by all.
+            return Ok(());
+        }
+        if held > self.last || upto > held || upto > self.appended {
+            return Err("the successor acknowledges what it was not sent");
+        }
+        if closed > self.promised {
+            return Err("the successor acknowledges a promise that was not made");
+        }
+        self.link.sent.get_or_insert(held);
+        self.link.acked = self.link.acked.max(upto);
+        self.closed = self.closed.max(closed);
+        while self.promises.front().is_some_and(|promise| promise.at <= self.closed) {
+            self.promises.pop_front();
+        }
+        self.forward(out);
+        self.commit(out);
+        Ok(())
+    }
+
+    /// The tail's commit position, for a read of now. What is committed there is whole here.
+    fn on_clean(&mut self, request: RequestId, upto: u64, out: &mut Vec<Effect>) -> Result<(), &'static str> {
+        if upto > self.appended {
+            return Err("the tail has committed what it was not sent");
+        }
+        let Some(place) = self.looking.iter().position(|waiting| *waiting == request) else { return Ok(()) };
+        self.looking.swap_remove(place);
+        let first = self.dirty.iter().find(|record| record.header.n > upto);
+        let cut = first.map_or(Hlc::MAX, |record| record.header.stamp.previous());
+        out.push(Effect::Seen { request, cut });
+        Ok(())
+    }
+
+    /// Refuses everybody who waits. Records stay: they are in the log.
+    pub(super) fn refuse_all(&mut self, error: &Error, out: &mut Vec<Effect>) {
+        let writers = self.dirty.iter_mut().flat_map(|record| record.waiting.drain(..));
+        let readers = self.closing.drain(..).map(|Closing { request, .. }| request);
+        for request in writers.chain(readers).chain(self.looking.drain(..)) {
+            out.push(Effect::Reply { request, result: Err(error.clone().into()) });
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! What a replica takes from its log, and what it hands over to be kept, so that a restart need not see every record.
+
+use frieze_base::SessionId;
+use frieze_hlc::Hlc;
+
+use super::Replica;
+use crate::error::Error;
+use crate::memory::SessionMemory;
+use crate::message::{Replayed, Resumed, WriteDone};
+
+impl Replica {
+    /// Takes what stands for all records of this chain up to one: that record, instead of a [`Replica::replay`] of each. What
+    /// it remembers of their requests comes by [`Replica::recollect`]. Only before the first `replay` and `step`.
+    pub fn resume(&mut self, last: &Resumed) {
+        assert!(self.last == 0 && self.tokens == 0, "a chain resumes before anything else");
+        (self.last, self.appended, self.clean) = (last.n, last.n, last.n);
+        (self.newest, self.newest_group) = (last.stamp, (last.session, last.seq));
+        self.last_epoch = last.epoch;
+        self.configuration.epoch = self.configuration.epoch.max(last.epoch);
+    }
+
+    /// What is remembered of requests whose records are stamped up to `upto`, by session: so much has to be kept for a
+    /// restart that does not see those records. `None` while one of them is not committed.
+    pub fn memories(&self, upto: Hlc) -> Option<Vec<(SessionId, SessionMemory)>> {
+        if self.first_dirty().is_some_and(|stamp| stamp <= upto) {
+            return None;
+        }
+        Some(self.sessions.iter().map(|(session, memory)| (*session, memory.upto(upto))).collect())
+    }
+
+    /// Takes back what [`Replica::memories`] gave for a session.
+    pub fn recollect(&mut self, session: SessionId, remembered: &SessionMemory) {
+        let memory = self.sessions.entry(session).or_default();
+        for &(seq, part, done) in &remembered.done {
+            memory.replay(seq, part, done, self.settings.remembered_max);
+        }
+        memory.acknowledge(remembered.floor);
+    }
+
+    /// Takes the next recovered record: sequence, stamps and memory go on from it. Only before the first `step`, in
+    /// the order of the log.
+    ///
+    /// Returns how many records of this chain are missing before it: 0 unless the log lost something in its middle.
+    /// A restart is a new configuration: afterwards the driver configures an epoch above [`Replica::epoch`], so that
+    /// the numbers of records that a crash lost are not used twice in one epoch.
+    ///
+    /// # Errors
+    /// `OutOfOrder` if number, stamp or epoch lie before those of the last record; the record is left out.
+    pub fn replay(&mut self, record: &Replayed) -> Result<u64, Error> {
+        assert!(self.dirty.is_empty() && self.tokens == 0, "records are replayed before the first step");
+        let group = (record.session, record.seq);
+        let stamp_rises = record.stamp > self.newest || self.is_further_part(record.stamp, group, record.part);
+        if record.n <= self.last || !stamp_rises || record.epoch < self.last_epoch {
+            return Err(Error::OutOfOrder {
+                chain: self.chain,
+                n: record.n,
+                stamp: record.stamp,
+                last_n: self.last,
+                last_stamp: self.newest,
+            });
+        }
+        let missing = record.n - self.last - 1;
+        self.last = record.n;
+        self.appended = record.n;
+        self.clean = record.n;
+        self.newest = record.stamp;
+        self.newest_group = group;
+        self.last_epoch = record.epoch;
+        self.configuration.epoch = self.configuration.epoch.max(record.epoch);
+        let done = WriteDone { stamp: record.stamp, chunk: record.chunk, offset: record.offset };
+        let memory = self.sessions.entry(record.session).or_default();
+        memory.replay(record.seq, record.part, done, self.settings.remembered_max);
+        Ok(missing)
+    }
+}

@@ -1,0 +1,428 @@
+//! Random lives of chains of two to four members under a seed: messages are lost, doubled and out of order, clocks differ,
+//! members die or are taken out. The invariants of protocols §9 (1 to 4, 6, 8, 11) hold after every step.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use frieze_base::{ChainEpoch, ChainId, ChunkId, InodeId, NodeId, Rng, SegmentId, Seq, SessionId};
+use frieze_hlc::Hlc;
+use frieze_wire::message::Durability;
+
+use crate::{
+    AppendToken, Configuration, Effect, Forwarded, Input, LogEnd, Message, Moment, Replica, RequestId, Settings,
+    WriteRequest,
+};
+
+/// One member with its device.
+struct Node {
+    replica: Replica,
+    is_up: bool,
+    hlc: u64,
+    appends: VecDeque<(AppendToken, Forwarded)>,
+    log: Vec<Forwarded>,
+    persisted: usize,
+}
+
+#[derive(Clone, Copy)]
+enum Waiting {
+    /// Session and number.
+    Write(u64, u64),
+    Close(Hlc),
+    /// So many records had been acknowledged or seen when the read began.
+    Look(u64),
+}
+
+struct World {
+    rng: Rng,
+    nodes: Vec<Node>,
+    /// What the control plane has decided, newest last.
+    configurations: Vec<Configuration>,
+    net: Vec<(usize, usize, ChainEpoch, Message)>,
+    requests: u64,
+    waiting: BTreeMap<(usize, RequestId), Waiting>,
+    writes: BTreeMap<(usize, RequestId), WriteRequest>,
+    numbers: [u64; 3],
+    answered: BTreeMap<(u64, u64), (u64, Hlc)>,
+    /// Records that somebody knows to be there.
+    known: u64,
+    /// What was read at an instant: the last record.
+    past: BTreeMap<Hlc, u64>,
+    lossy: bool,
+    counts: Counts,
+}
+
+#[derive(Default)]
+struct Counts {
+    answered: u64,
+    looks: u64,
+    asked: u64,
+    closed: u64,
+    changes: u64,
+}
+
+const CHAIN: ChainId = ChainId(3);
+
+impl World {
+    fn new(seed: u64) -> World {
+        let mut rng = Rng::new(seed);
+        let count = rng.between(2, 4) as usize;
+        let members: Vec<NodeId> = (1..=count as u32).map(NodeId).collect();
+        let first = Configuration { epoch: ChainEpoch(1), members: members.clone() };
+        let settings = Settings { in_flight_max: 12, ..Settings::default() };
+        let node = |&me: &NodeId| Node {
+            replica: Replica::member(CHAIN, me, first.clone(), settings.clone()),
+            is_up: true,
+            hlc: 1000 + 10 * u64::from(me.0),
+            appends: VecDeque::new(),
+            log: Vec::new(),
+            persisted: 0,
+        };
+        let nodes = members.iter().map(node).collect();
+        let (lossy, configurations) = (rng.chance(2), vec![first.clone()]);
+        World {
+            rng,
+            nodes,
+            configurations,
+            net: Vec::new(),
+            requests: 0,
+            waiting: BTreeMap::new(),
+            writes: BTreeMap::new(),
+            numbers: [0; 3],
+            answered: BTreeMap::new(),
+            known: 0,
+            past: BTreeMap::new(),
+            lossy,
+            counts: Counts::default(),
+        }
+    }
+
+    fn pick(&mut self) -> usize {
+        self.rng.below(self.nodes.len() as u64) as usize
+    }
+
+    fn request(&mut self) -> RequestId {
+        self.requests += 1;
+        RequestId(self.requests)
+    }
+
+    fn current(&self) -> &Configuration {
+        self.configurations.last().expect("there is one from the start")
+    }
+
+    fn of(node: NodeId) -> usize {
+        node.0 as usize - 1
+    }
+
+    fn play(&mut self) {
+        let at = self.pick();
+        match self.rng.below(20) {
+            0..=3 => {
+                let head = Self::of(self.current().head().expect("a chain keeps a member"));
+                let (session, back) = (self.rng.below(3), self.rng.below(4));
+                let newest = &mut self.numbers[session as usize];
+                *newest += u64::from(back < 2);
+                let seq = newest.saturating_sub(back / 2).max(1);
+                *newest = (*newest).max(seq);
+                let to = if self.rng.chance(10) { at } else { head };
+                self.write(to, session + 1, seq);
+            }
+            4..=8 => self.complete(at),
+            9 => {
+                let more = self.rng.below(4) as usize;
+                let node = &mut self.nodes[at];
+                node.persisted = (node.persisted + more).min(node.log.len());
+                let through = end(node.persisted);
+                self.step(at, Input::Persisted { through });
+            }
+            10..=15 => self.deliver(),
+            16 => {
+                let request = self.request();
+                let instant = Hlc(self.nodes[at].hlc.saturating_sub(self.rng.below(60)));
+                self.waiting.insert((at, request), Waiting::Close(instant));
+                self.step(at, Input::Close { request, at: instant });
+            }
+            17 => {
+                let request = self.request();
+                self.waiting.insert((at, request), Waiting::Look(self.known));
+                self.step(at, Input::Look { request });
+            }
+            18 => self.step(at, Input::Again),
+            _ if self.rng.chance(6) => self.change(),
+            _ => self.install(at),
+        }
+        self.check();
+    }
+
+    fn write(&mut self, to: usize, session: u64, seq: u64) {
+        let request = self.request();
+        let chunk = ChunkId { inode: InodeId(7), index: self.rng.below(2) as u32 };
+        let index = &self.nodes[to].log;
+        let write = WriteRequest {
+            request,
+            session: SessionId(session),
+            seq: Seq(seq),
+            acked: Seq(0),
+            epoch: self.nodes[to].replica.epoch(),
+            seen: Hlc::ZERO,
+            chunk,
+            offset: 0,
+            len: 1,
+            file_offset: 0,
+            part: 0,
+            parts: 1,
+            user_time: None,
+            uid: 0,
+            durability: if self.rng.chance(3) { Durability::Sync } else { Durability::Async },
+            chunk_version: index.iter().rev().find(|record| record.chunk == chunk).map_or(0, |record| record.version),
+            newest_user_time: None,
+        };
+        self.waiting.insert((to, request), Waiting::Write(session, seq));
+        self.writes.insert((to, request), write.clone());
+        self.nodes[to].hlc += self.rng.between(1, 9);
+        self.step(to, Input::Write(write));
+    }
+
+    fn complete(&mut self, at: usize) {
+        if !self.nodes[at].is_up {
+            return;
+        }
+        let Some((token, record)) = self.nodes[at].appends.pop_front() else { return };
+        let node = &mut self.nodes[at];
+        assert_eq!(record.n, node.log.len() as u64 + 1, "a log has no hole");
+        node.log.push(record);
+        let end = end(node.log.len());
+        self.step(at, Input::Appended { token, end });
+    }
+
+    fn deliver(&mut self) {
+        if self.net.is_empty() {
+            return;
+        }
+        let which = if self.lossy { self.rng.below(self.net.len() as u64) as usize } else { 0 };
+        let (from, to, epoch, message) = self.net.remove(which);
+        if self.lossy && self.rng.chance(12) {
+            return;
+        }
+        if self.lossy && self.rng.chance(12) {
+            self.net.push((from, to, epoch, message.clone()));
+        }
+        let newest = message.newest().0;
+        self.nodes[to].hlc = self.nodes[to].hlc.max(newest);
+        self.step(to, Input::Receive { from: NodeId(from as u32 + 1), epoch, message });
+    }
+
+    /// A member dies, or is taken out and knows it before anybody else does.
+    fn change(&mut self) {
+        let mut next = self.current().clone();
+        if next.members.len() == 1 {
+            return;
+        }
+        let gone = next.members.remove(self.rng.below(next.members.len() as u64) as usize);
+        next.epoch = ChainEpoch(next.epoch.0 + 1);
+        self.counts.changes += 1;
+        let gone = Self::of(gone);
+        self.configurations.push(next.clone());
+        if self.rng.chance(3) {
+            self.step(gone, Input::Configure(next));
+        } else {
+            self.nodes[gone].is_up = false;
+            self.waiting.retain(|(at, _), _| *at != gone);
+        }
+    }
+
+    fn install(&mut self, at: usize) {
+        let next = self.current().clone();
+        self.step(at, Input::Configure(next));
+    }
+
+    fn step(&mut self, at: usize, input: Input) {
+        if !self.nodes[at].is_up {
+            // Nobody is there to answer.
+            if let Input::Write(WriteRequest { request, .. }) | Input::Close { request, .. } | Input::Look { request } =
+                input
+            {
+                self.waiting.remove(&(at, request));
+            }
+            return;
+        }
+        let mut out = Vec::new();
+        let hlc = Hlc(self.nodes[at].hlc);
+        self.nodes[at].replica.step(Moment { hlc, ..Moment::default() }, input, &mut out);
+        for effect in out {
+            self.take(at, effect);
+        }
+    }
+
+    fn take(&mut self, at: usize, effect: Effect) {
+        match effect {
+            Effect::Append { token, request, n, epoch, version, stamp } => {
+                let write = &self.writes[&(at, request)];
+                let record = Forwarded {
+                    n,
+                    epoch,
+                    version,
+                    stamp,
+                    chunk: write.chunk,
+                    offset: write.offset,
+                    len: write.len,
+                    user_time: None,
+                    durability: write.durability,
+                    session: write.session,
+                    seq: write.seq,
+                    acked: Seq(0),
+                    part: 0,
+                    parts: 1,
+                    uid: 0,
+                };
+                for node in self.living() {
+                    assert!(stamp > node.replica.closed(), "stamped {stamp}, and {} is closed", node.replica.closed());
+                }
+                self.nodes[at].appends.push_back((token, record));
+            }
+            Effect::Take { token, record } => self.nodes[at].appends.push_back((token, *record)),
+            Effect::Send { to, epoch, message } => self.net.push((at, Self::of(to), epoch, message)),
+            Effect::Reply { request, result } => {
+                let waiting = self.waiting.remove(&(at, request)).expect("answered once, and only who asked");
+                if let (Waiting::Write(session, seq), Ok(done)) = (waiting, result) {
+                    self.acknowledged(at, (session, seq), done.stamp);
+                }
+            }
+            Effect::Closed { request, at: instant } => {
+                assert!(matches!(self.waiting.remove(&(at, request)), Some(Waiting::Close(asked)) if asked == instant));
+                self.counts.closed += 1;
+                let last = last_upto(&self.nodes[at].log, instant);
+                let before = *self.past.entry(instant).or_insert(last);
+                assert_eq!(before, last, "what is read at {instant} changes");
+            }
+            Effect::Seen { request, cut } => {
+                let Some(Waiting::Look(floor)) = self.waiting.remove(&(at, request)) else { panic!("nobody looks") };
+                self.counts.looks += 1;
+                self.counts.asked += u64::from(cut != Hlc::MAX);
+                let seen = last_upto(&self.nodes[at].log, cut);
+                assert!(seen >= floor, "a read begun when {floor} records were known sees {seen}");
+                self.known = self.known.max(seen);
+            }
+            Effect::Distrust { peer, why } => panic!("member {} distrusts {peer}: {why}", at + 1),
+        }
+    }
+
+    fn acknowledged(&mut self, at: usize, name: (u64, u64), stamp: Hlc) {
+        let record = find(&self.nodes[at].log, name).expect("answered only when it is in the log").clone();
+        assert_eq!(record.stamp, stamp);
+        let before = self.answered.insert(name, (record.n, stamp));
+        assert!(before.is_none_or(|before| before == (record.n, stamp)), "a retry is answered as the first");
+        self.known = self.known.max(record.n);
+        self.counts.answered += 1;
+        for member in &self.nodes[at].replica.configuration().members {
+            let node = &self.nodes[Self::of(*member)];
+            // Who died since had it too, and who was taken out has no part in it.
+            assert!(node.log.len() as u64 >= record.n, "{member} does not hold record {}", record.n);
+            if record.durability == Durability::Sync && before.is_none() {
+                assert!(node.persisted as u64 >= record.n, "{member} holds it in memory only");
+            }
+        }
+    }
+
+    /// The members of the newest configuration, in order.
+    fn living(&self) -> impl Iterator<Item = &Node> {
+        self.current().members.iter().map(|member| &self.nodes[Self::of(*member)])
+    }
+
+    fn check(&self) {
+        let living: Vec<&Node> = self.living().collect();
+        for pair in living.windows(2) {
+            let (before, after) = (&pair[0].log, &pair[1].log);
+            assert!(
+                after.len() <= before.len() && after[..] == before[..after.len()],
+                "a log is no prefix of the one before"
+            );
+        }
+        let shortest = living.iter().map(|node| node.log.len()).min().expect("a chain keeps a member") as u64;
+        for node in &living {
+            assert!(node.log.is_sorted_by(|a, b| a.stamp < b.stamp && a.epoch <= b.epoch), "stamps rise");
+            assert!(node.replica.clean() <= shortest, "what is clean is held by all");
+        }
+        assert!(self.known <= shortest, "what somebody knows is held by all");
+    }
+
+    /// Faults stop: everybody is answered, and all logs are the same.
+    fn finish(&mut self) {
+        self.lossy = false;
+        for _ in 0..40 {
+            for at in 0..self.nodes.len() {
+                self.install(at);
+                while !self.nodes[at].appends.is_empty() && self.nodes[at].is_up {
+                    self.complete(at);
+                }
+                self.nodes[at].persisted = self.nodes[at].log.len();
+                let through = end(self.nodes[at].persisted);
+                self.step(at, Input::Persisted { through });
+                if self.nodes[at].replica.waits() {
+                    self.step(at, Input::Again);
+                }
+            }
+            while !self.net.is_empty() {
+                self.deliver();
+                self.check();
+            }
+        }
+        let members = self.current().members.clone();
+        let head = &self.nodes[Self::of(members[0])];
+        for node in self.living() {
+            assert!(node.log == head.log, "all logs are the same");
+            assert_eq!(node.replica.clean(), node.log.len() as u64, "everything is committed");
+            assert_eq!(node.replica.closed(), head.replica.closed(), "everybody knows what is closed");
+            assert!(!node.replica.waits());
+        }
+        let mut names: Vec<_> = head.log.iter().map(|record| (record.session, record.seq)).collect();
+        names.sort();
+        assert!(names.is_sorted_by(|a, b| a < b), "each request has one record");
+        for (name, (n, stamp)) in &self.answered {
+            let record = find(&head.log, *name).expect("nothing acknowledged is lost");
+            assert_eq!((record.n, record.stamp), (*n, *stamp));
+        }
+        for (instant, last) in &self.past {
+            assert_eq!(last_upto(&head.log, *instant), *last, "what was read at {instant} is so for ever");
+        }
+        let left: Vec<_> = self.waiting.keys().filter(|(at, _)| members.contains(&NodeId(*at as u32 + 1))).collect();
+        assert!(left.is_empty(), "nobody waits once faults stop: {left:?}");
+    }
+}
+
+fn end(records: usize) -> LogEnd {
+    LogEnd { segment: SegmentId(1), offset: records as u64 }
+}
+
+fn find(log: &[Forwarded], (session, seq): (u64, u64)) -> Option<&Forwarded> {
+    log.iter().find(|record| (record.session.0, record.seq.0) == (session, seq))
+}
+
+fn last_upto(log: &[Forwarded], cut: Hlc) -> u64 {
+    log.iter().rev().find(|record| record.stamp <= cut).map_or(0, |record| record.n)
+}
+
+#[test]
+fn every_life_of_a_chain_keeps_its_promises() {
+    let mut sum = Counts::default();
+    for seed in 0..3000 {
+        let mut world = World::new(seed);
+        for _ in 0..300 {
+            world.play();
+        }
+        world.finish();
+        let Counts { answered, looks, asked, closed, changes } = world.counts;
+        sum.answered += answered;
+        sum.looks += looks;
+        sum.asked += asked;
+        sum.closed += closed;
+        sum.changes += changes;
+    }
+    // What it is about has happened.
+    assert!(
+        sum.answered > 50_000 && sum.looks > 20_000 && sum.asked > 2_000,
+        "{} {} {}",
+        sum.answered,
+        sum.looks,
+        sum.asked
+    );
+    assert!(sum.closed > 20_000 && sum.changes > 1_000, "{} {}", sum.closed, sum.changes);
+}
