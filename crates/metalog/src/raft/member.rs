@@ -301,7 +301,13 @@ impl Member {
             // The leader sends it again.
             self.check_room()?;
         }
-        if message.kind == PeerKind::TimeoutNow && self.is_alone() {
+        let log = &self.node.raft.raft_log;
+        let stands = self.node.raft.state == StateRole::Candidate;
+        if message.kind == PeerKind::Vote && stands && log.persisted < log.last_index() {
+            // It asks only when what it has is durable; to lead before that would end it.
+            return Err(Error::BadMessage { from: message.from, what: "it votes for one who has not asked" });
+        }
+        if message.kind == PeerKind::TimeoutNow && self.waits_for_disk() {
             return Ok(());
         }
         // Those from nodes that are no members, or not any more, are refused: they change nothing.
@@ -309,13 +315,15 @@ impl Member {
         Ok(())
     }
 
-    /// Nobody else votes: it would lead at once, which is right only when its log is durable.
-    fn is_alone(&self) -> bool {
-        self.members().voters == [self.id] && !self.held_back.is_empty()
+    /// It does not stand for election before a flush ends. Alone it would lead at once, which is right only when its log is
+    /// durable; and after a state was installed the library counts it as applied only then, and trips over what is not there.
+    fn waits_for_disk(&self) -> bool {
+        let alone = self.members().voters == [self.id];
+        self.held_back.iter().any(|held| alone || held.installed.is_some())
     }
 
     fn on_tick(&mut self, out: &mut Vec<Effect>) {
-        if self.leads() || !self.is_alone() {
+        if self.leads() || !self.waits_for_disk() {
             self.node.tick();
         }
         let mut again = Vec::new();

@@ -223,6 +223,10 @@ fn check_entries(
     if message.log_term > message.term {
         return Err(wrong("its entries are from a term to come"));
     }
+    // The library takes term 0 for that of whatever lies beyond the end of the log.
+    if (message.log_term == 0) != (message.index == LogIndex(0)) {
+        return Err(wrong("only what comes before the first entry has no term"));
+    }
     // What an old leader sends may contradict what was committed since: the library does not look at it.
     let agrees = current && (seen.term_at)(message.index.0) == Some(message.log_term);
     let bytes: u64 = message.entries.iter().map(|entry| entry.data.len() as u64 + ENTRY_OVERHEAD_BYTES).sum();
@@ -230,7 +234,7 @@ fn check_entries(
         return Err(wrong("its entries are too many"));
     }
     for entry in &message.entries {
-        if entry.index.0 != before.0 + 1 || entry.term < before.1 || entry.term > message.term {
+        if entry.index.0 != before.0 + 1 || entry.term < before.1.max(1) || entry.term > message.term {
             return Err(wrong("its entries do not follow each other"));
         }
         let len = entry.data.len() as u64;
@@ -260,7 +264,7 @@ fn check_snapshot(
     if voters.is_empty() || !rises(voters) || !rises(learners) || !apart {
         return Err(wrong("the members in its snapshot are no members"));
     }
-    if meta.index == LogIndex(0) || meta.index.0 > INDEX_MAX || meta.term > message.term {
+    if meta.index == LogIndex(0) || meta.index.0 > INDEX_MAX || meta.term == 0 || meta.term > message.term {
         return Err(wrong("its snapshot is out of range"));
     }
     // A state before the end of the log agrees with it, if it is of committed entries, which it is.

@@ -19,6 +19,8 @@ pub(super) struct Faults {
     kinds: Vec<Kind>,
     skew: bool,
     snapshots: bool,
+    /// Flushes take longer than an election, now and then.
+    stalls: bool,
     /// Microseconds between two.
     pause_us: u64,
     /// Who has just voted loses its power, now and then.
@@ -78,7 +80,7 @@ impl Faults {
             // Members come and go, and get states instead of logs.
             1 => {
                 let kinds = vec![Kind::Add, Kind::Remove, Kind::Transfer, Kind::Alone, Kind::Split, Kind::PowerOff];
-                return Faults { kinds, slow, pause_us: 120_000, snapshots: true, ..calm };
+                return Faults { kinds, slow, pause_us: 120_000, snapshots: true, stalls: rng.chance(2), ..calm };
             }
             _ => {}
         }
@@ -89,6 +91,7 @@ impl Faults {
             kinds,
             skew: rng.chance(2),
             snapshots: rng.chance(2),
+            stalls: rng.chance(3),
             pause_us: *rng.choose(&[100_000, 300_000, 800_000]),
             blink_voters: false,
             count: 0,
@@ -104,6 +107,7 @@ impl Faults {
             kinds: Vec::new(),
             skew: false,
             snapshots: false,
+            stalls: false,
             pause_us: 1_000_000,
             blink_voters: false,
             count: 0,
@@ -136,7 +140,10 @@ impl Faults {
         self.blink_voters && !quiet && rng.chance(2)
     }
 
-    pub(super) fn flush_us(&self, rng: &mut Rng) -> u64 {
+    pub(super) fn flush_us(&self, rng: &mut Rng, quiet: bool) -> u64 {
+        if self.stalls && !quiet && rng.chance(12) {
+            return rng.between(100_000, 900_000);
+        }
         if rng.chance(20) { rng.between(3_000, 60_000) } else { rng.between(50, 2_000) }
     }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use frieze_base::{LogIndex, NodeId};
 use frieze_hlc::Hlc;
-use frieze_metalog::Entry;
+use frieze_metalog::{Entry, Member};
 
 use super::host::{Host, Mark};
 use super::state::{Ask, State, decode, mix};
@@ -19,6 +19,8 @@ pub(super) struct Judge {
     origin: u64,
     /// The state after each of them: digest and count.
     states: Vec<(u64, u64)>,
+    /// The term of the member that executed each of them first: it was committed in it or before.
+    terms: Vec<u64>,
     state: State,
     leaders: BTreeMap<u64, NodeId>,
     /// The place of everything that a client was told is done, and the newest place that anybody was shown.
@@ -93,6 +95,7 @@ impl Judge {
                     }
                 }
                 self.states.push((self.state.digest, self.state.count));
+                self.terms.push(host.member.as_ref().map_or(u64::MAX, Member::term));
                 continue;
             }
             let known = self.canon[(index - self.origin - 1) as usize];
@@ -129,8 +132,8 @@ impl Judge {
         if first != host.id {
             return broken(Rule::Whole, format!("members {first} and {} both lead in term {term}", host.id));
         }
-        // It holds whatever was committed in terms before its own.
-        let before = self.canon.iter().rposition(|canon| canon.term < term);
+        // It holds whatever was committed in terms before its own. (Votes can come so late that others have gone on.)
+        let before = self.terms.iter().rposition(|committed| *committed < term);
         let Some((index, canon)) = before.map(|at| (self.origin + 1 + at as u64, self.canon[at])) else {
             return Ok(());
         };

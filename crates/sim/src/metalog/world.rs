@@ -431,7 +431,7 @@ impl World {
             return Ok(());
         }
         let (life, (through, doings)) = (host.life, host.flush_begins(now));
-        let wait = self.faults.flush_us(&mut self.rng);
+        let wait = self.faults.flush_us(&mut self.rng, self.quiet);
         self.after(wait, Event::FlushEnds { host: id, life, through });
         if doings.is_empty() { Ok(()) } else { self.did(id, doings) }
     }

@@ -83,11 +83,19 @@ fn twisted(rng: &mut Rng, mut message: PeerMessage, other: PeerMessage) -> PeerM
 /// Plays with wrong messages between the right ones. Members may end up wherever lies bring them: but they are there.
 fn play(seed: u64, wrong_one_in: u64) -> u64 {
     let mut rng = Rng::new(seed);
-    let mut group = Group::of(3);
+    let count = rng.between(1, 4) as u32;
+    let mut group = Group::of(count);
     let mut refused = 0;
     for round in 0..120u64 {
-        for id in 1..=3 {
+        for id in 1..=count {
             group.give(id, MemberInput::Tick);
+            if rng.chance(20) {
+                let through = group.ones[&id].applied;
+                group.give(id, MemberInput::Truncate { through });
+            }
+            if rng.chance(40) {
+                group.ones.get_mut(&id).unwrap().flushes ^= true;
+            }
             let one = &group.ones[&id];
             let (last, term) = (one.member.last().0, one.member.term().min(1 << 50));
             if round.is_multiple_of(4) {
@@ -120,8 +128,8 @@ fn play(seed: u64, wrong_one_in: u64) -> u64 {
 
 #[test]
 fn no_message_however_wrong_ends_the_process() {
-    let refused: u64 = (0..150).map(|seed| play(seed, 2)).sum();
-    assert!(refused > 1000, "{refused}");
+    let refused: u64 = (0..2000).map(|seed| play(seed, 2)).sum();
+    assert!(refused > 10_000, "{refused}");
 }
 
 #[test]
@@ -138,4 +146,25 @@ fn a_commit_beyond_the_log_is_refused() {
     group.give(other, MemberInput::Receive(heartbeat));
     let said = group.said(other);
     assert!(matches!(said[..], [MemberEffect::Refused(crate::Error::BadMessage { .. })]), "{said:?}");
+}
+
+#[test]
+fn term_zero_does_not_stand_for_what_lies_beyond_the_log() {
+    let mut group = Group::of(3);
+    let leader = group.elect();
+    let other = (1..=3).find(|id| *id != leader).unwrap();
+    group.propose(leader, "a");
+    let append = group.under_way.iter().find(|message| message.kind == PeerKind::Append && message.to.0 == other);
+    let mut append = append.unwrap().clone();
+    append.entries[0].term = 0;
+    append.commit = append.entries[0].index;
+    let mut beyond = append.clone();
+    (beyond.index, beyond.log_term) = (LogIndex(append.index.0 + 9), 0);
+    beyond.entries.clear();
+    for message in [append, beyond] {
+        group.said(other);
+        group.give(other, MemberInput::Receive(message));
+        let said = group.said(other);
+        assert!(matches!(said[..], [MemberEffect::Refused(crate::Error::BadMessage { .. })]), "{said:?}");
+    }
 }

@@ -204,6 +204,33 @@ fn a_crash_between_state_and_journal_goes_on_from_the_state() {
 }
 
 #[test]
+fn nobody_stands_for_election_before_its_state_is_durable() {
+    let mut group = Group::of(3);
+    let leader = group.elect();
+    let behind = (1..=3).find(|id| *id != leader).unwrap();
+    for round in 0..20 {
+        group.propose(leader, &format!("{round}"));
+        group.deliver_but(|message| message.to.0 == behind);
+    }
+    let through = group.ones[&leader].applied;
+    group.give(leader, MemberInput::Truncate { through });
+    // The state is in the store; the flush of the journal takes long, and the leader is not heard any more.
+    group.ones.get_mut(&behind).unwrap().flushes = false;
+    group.ticks(20);
+    assert_eq!(group.ones[&behind].applied, through);
+    for _ in 0..60 {
+        group.give(behind, MemberInput::Tick);
+    }
+    assert_eq!(group.ones[&behind].member.role(), Role::Follower);
+    let record = group.ones[&behind].written;
+    group.give(behind, MemberInput::Persisted { record });
+    for _ in 0..60 {
+        group.give(behind, MemberInput::Tick);
+    }
+    assert_eq!(group.ones[&behind].member.role(), Role::Candidate);
+}
+
+#[test]
 fn a_new_member_counts_when_it_has_caught_up() {
     let mut group = Group::of(3);
     let leader = group.elect();
