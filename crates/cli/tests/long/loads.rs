@@ -38,8 +38,8 @@ impl Plan<'_> {
 
     /// Runs `call` again and again, at most so many times a second, with a new session now and then; the number of calls.
     fn again(&mut self, calls_per_s: u32, mut call: impl FnMut(&Client, &mut Rng)) -> u64 {
-        let mut calls = 0;
-        let began = clock();
+        let mut calls: u64 = 0;
+        let mut due = clock();
         while !self.over.load(Ordering::Relaxed) {
             let client = self.client();
             for _ in 0..self.rng.between(100, 1000) {
@@ -48,14 +48,18 @@ impl Plan<'_> {
                 }
                 call(&client, &mut self.rng);
                 calls += 1;
-                let due = began + Duration::from_secs(1) * calls / calls_per_s;
+                // What a pause of the machine or a restart kept it from is not made up for: the load is the same all the time.
+                due = (due + Duration::from_secs(1) / calls_per_s).max(clock().saturating_sub(CATCH_UP));
                 std::thread::park_timeout(due.saturating_sub(clock()).min(Duration::from_secs(1)));
             }
             client.close().unwrap();
         }
-        u64::from(calls)
+        calls
     }
 }
+
+/// So far a load may be behind its pace and still catch up.
+const CATCH_UP: Duration = Duration::from_secs(1);
 
 fn path_of(number: u64) -> Target {
     Target::path(format!("/over-{number}"))
