@@ -28,11 +28,13 @@
 //! - it is committed here when it is committed behind and, if its writer asked for it, durable here; the head's answer means all;
 //! - a promise counts from when the tail has acknowledged it: whoever becomes head knows it;
 //! - a read of now ([`Input::Look`]) that meets a record not known to be committed asks the tail;
-//! - every message carries its epoch, and those of another are passed over. What is lost is said again ([`Input::Again`]).
+//! - every message carries its epoch, and those of another are passed over. What is lost is said again ([`Input::Again`]);
+//! - who returns offers what its log consists of, discards what the chain does not have, gets what it lacks out of the tail's
+//!   log, joins as a tail that answers nothing yet, and serves when it has committed all that its predecessor held.
 //!
 //! Leaves to others: bytes, index and recovery (`multilog`), the clock (`hlc`), which sessions live (`namespace`), the
 //! device's durable frontier, leases and who is a member (`node`). With one member head and tail are the same replica and
-//! nothing is sent. A member that returns is not taken in yet.
+//! nothing is sent. Where records are gone from the log (retention), a difference by content takes the place of numbers: not yet.
 //!
 //! # Source
 //! Terrace and Freedman, CRAQ (USENIX ATC'09): clean and dirty, the tail commits. FFFS (SoCC'16) §5: stamps of a log.

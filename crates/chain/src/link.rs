@@ -13,12 +13,17 @@ pub struct Configuration {
     pub epoch: ChainEpoch,
     /// Head first, tail last. Each one's log is a prefix of that of the one before it.
     pub members: Vec<NodeId>,
+    /// Who is brought up to date behind the tail: it takes records, acknowledges none, serves nobody.
+    pub syncing: Option<NodeId>,
+    /// The tail is new: commits and promises need it, but it answers nothing, and must not be left alone with the chain, before
+    /// it has said that it is ready ([`crate::Effect::Ready`]).
+    pub joining: bool,
 }
 
 impl Configuration {
     /// A chain of one member, which is head and tail.
     pub fn alone(epoch: ChainEpoch) -> Configuration {
-        Configuration { epoch, members: vec![NodeId::default()] }
+        Configuration { epoch, members: vec![NodeId::default()], ..Configuration::default() }
     }
 
     /// Who stamps.
@@ -31,21 +36,24 @@ impl Configuration {
         self.members.last().copied()
     }
 
-    /// True if `node` is one of the members.
+    /// True if `node` is one of the members; who is syncing is none.
     pub fn holds(&self, node: NodeId) -> bool {
         self.members.contains(&node)
     }
 
     /// Who comes before `node`.
     pub fn before(&self, node: NodeId) -> Option<NodeId> {
+        if self.syncing == Some(node) {
+            return self.tail();
+        }
         let at = self.members.iter().position(|member| *member == node)?;
         at.checked_sub(1).map(|before| self.members[before])
     }
 
-    /// Who comes after `node`.
+    /// Who comes after `node`, behind the tail who is syncing.
     pub fn after(&self, node: NodeId) -> Option<NodeId> {
         let at = self.members.iter().position(|member| *member == node)?;
-        self.members.get(at + 1).copied()
+        self.members.get(at + 1).copied().or(self.syncing)
     }
 }
 
@@ -106,7 +114,22 @@ pub enum Message {
         held: u64,
     },
     /// To the successor: say what you hold, to go on from there.
-    Greet,
+    Greet {
+        /// The sender holds every record up to it.
+        held: u64,
+        /// The newest promise that the sender knows of. A tail that is none any more may have acknowledged it.
+        promised: Hlc,
+    },
+    /// From who is syncing to the tail: what its log consists of.
+    Offer {
+        /// Configurations under which its records were stamped, in order, with the number of the last record of each.
+        epochs: Vec<(ChainEpoch, u64)>,
+    },
+    /// The tail's answer: up to here both logs are the same, and nothing after it stays.
+    Keep {
+        /// Number of the last record that stays.
+        upto: u64,
+    },
     /// To the tail: how far is it committed? On behalf of a read of now that met a record of which the asker does not know.
     AskClean {
         /// The asker's.
@@ -133,8 +156,10 @@ impl Message {
         match self {
             Message::Record(record) => record.stamp,
             Message::Promise { at, .. } | Message::AskClose { at } => *at,
-            Message::Ack { closed, .. } => *closed,
-            Message::Greet | Message::AskClean { .. } | Message::Clean { .. } => Hlc::ZERO,
+            Message::Ack { closed: at, .. } | Message::Greet { promised: at, .. } => *at,
+            Message::Offer { .. } | Message::Keep { .. } | Message::AskClean { .. } | Message::Clean { .. } => {
+                Hlc::ZERO
+            }
         }
     }
 }

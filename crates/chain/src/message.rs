@@ -181,6 +181,33 @@ pub enum Effect {
         /// Inclusive.
         cut: Hlc,
     },
+    /// Send `to` the committed records after `after` up to `upto`, out of the log, as [`Message::Record`] each, in order.
+    Supply {
+        /// Who lacks them.
+        to: NodeId,
+        /// Number of the last record that it has.
+        after: u64,
+        /// Number of the last one to be sent.
+        upto: u64,
+    },
+    /// Take every record of this chain after `after` out of the log, durably: the chain does not have them. Then start the
+    /// replica anew from the log ([`crate::Replica::replay`]) and configure it again.
+    Discard {
+        /// Number of the last record that stays.
+        after: u64,
+    },
+    /// The tail tells the control plane: who is syncing holds all that is committed here.
+    CaughtUp {
+        /// Who it is.
+        node: NodeId,
+        /// Under this configuration.
+        epoch: ChainEpoch,
+    },
+    /// A joining tail tells the control plane: it has committed all that its predecessor held, and can serve.
+    Ready {
+        /// Under this configuration.
+        epoch: ChainEpoch,
+    },
     /// A member has told what cannot be so: its connection is to be closed and this told to whoever looks after the cluster.
     /// Nothing was changed.
     Distrust {

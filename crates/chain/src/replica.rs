@@ -50,6 +50,8 @@ pub struct Replica {
     promises: VecDeque<Promise>,
     /// Newest acknowledged promise: the closed timestamp.
     closed: Hlc,
+    /// The record that it follows.
+    closed_follows: u64,
     /// Who waits for an instant to close.
     closing: Vec<Closing>,
     /// Who waits to hear from the tail what a read of now may see.
@@ -58,6 +60,8 @@ pub struct Replica {
 
     sessions: BTreeMap<SessionId, Memory>,
     tokens: u64,
+    /// Configurations under which records were stamped, in order, with the number of the last of each; the newest of them.
+    epochs: VecDeque<(ChainEpoch, u64)>,
 }
 
 /// A record that is not committed yet.
@@ -127,11 +131,13 @@ impl Replica {
             promised: Hlc::ZERO,
             promises: VecDeque::new(),
             closed: Hlc::ZERO,
+            closed_follows: 0,
             closing: Vec::new(),
             looking: Vec::new(),
             link: member::Link::default(),
             sessions: BTreeMap::new(),
             tokens: 0,
+            epochs: VecDeque::new(),
         }
     }
 
@@ -286,6 +292,7 @@ impl Replica {
         self.tokens += 1;
         self.last = n;
         self.last_epoch = self.configuration.epoch;
+        self.note(self.last_epoch, n);
         let memory = self.sessions.get_mut(&write.session).expect("made above");
         memory.begin(write.seq, write.part, n, self.settings.remembered_max);
         self.dirty.push_back(Record {
@@ -412,7 +419,7 @@ impl Replica {
     /// Commits every record that is whole here and at all behind and, if its writer asked for it, durable, and answers for
     /// it. Cumulative: a record waits for those before it, so that what is clean is a prefix.
     fn commit(&mut self, out: &mut Vec<Effect>) {
-        if self.failed.is_some() || !self.is_member() {
+        if self.failed.is_some() || !(self.is_member() || self.is_syncing()) {
             return;
         }
         while let Some(record) = self.dirty.front()
@@ -449,6 +456,7 @@ impl Replica {
             out.extend(record.waiting.into_iter().map(refused));
         }
         self.last = self.clean + self.dirty.len() as u64;
+        self.forget_after(self.last);
         assert!(self.link.sent.is_none_or(|sent| sent <= self.last), "only what is whole is sent on");
         for promise in &mut self.promises {
             promise.follows = promise.follows.min(self.last);
@@ -460,6 +468,9 @@ impl Replica {
     fn on_close(&mut self, at: Moment, request: RequestId, instant: Hlc, out: &mut Vec<Effect>) -> Result<(), Error> {
         if instant > at.hlc {
             return Err(Error::CloseFuture { at: instant, clock: at.hlc });
+        }
+        if !self.is_member() {
+            return Err(Error::NotHead { chain: self.chain, head: self.configuration.head() });
         }
         if self.first_dirty().is_some_and(|stamp| stamp <= instant) {
             self.check_device()?;
@@ -475,13 +486,13 @@ impl Replica {
 
     /// Tail: a promise counts from when the record that it follows is held. Whoever is not the tail hears of it from there.
     fn acknowledge_promises(&mut self) {
-        if !self.is_tail() {
+        if !self.is_tail() && !self.is_syncing() {
             return;
         }
         while let Some(promise) = self.promises.front()
             && promise.follows <= self.appended
         {
-            self.closed = self.closed.max(promise.at);
+            (self.closed, self.closed_follows) = (promise.at, promise.follows);
             self.promises.pop_front();
         }
     }

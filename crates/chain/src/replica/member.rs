@@ -29,7 +29,18 @@ pub(super) struct Link {
     /// Who has become the tail shows nothing of now before it has committed what it held then. The tail before it may have shown
     /// a `sync` record that was on stable storage there, and is not yet here.
     inherited: u64,
+    /// Nor does it serve before it knows what was promised then: it may become head.
+    inherited_promise: Hlc,
+    /// Every record up to it was sent out of the log to a successor that lacked it.
+    supplied: u64,
+    /// Who is syncing knows that all it holds is the chain's.
+    is_sound: bool,
+    /// The tail has told that who is syncing has caught up, or a joining tail that it is ready.
+    has_told: bool,
 }
+
+/// Committed records that are sent out of the log at once to who lacks them, at most.
+const SUPPLY_MAX: u64 = 256;
 
 impl Replica {
     /// The members, as far as they are known here.
@@ -39,7 +50,8 @@ impl Replica {
 
     /// True if something is unanswered: where that lasts, [`crate::Input::Again`] is due.
     pub fn waits(&self) -> bool {
-        let has_heard = self.successor().is_none() || self.link.sent.is_some();
+        let is_new = self.is_syncing() && !self.link.is_sound || self.is_joining() && !self.link.has_told;
+        let has_heard = !is_new && (self.successor().is_none() || self.link.sent.is_some());
         !(self.dirty.is_empty()
             && self.promises.is_empty()
             && self.closing.is_empty()
@@ -59,13 +71,23 @@ impl Replica {
         self.configuration.tail() == Some(self.me)
     }
 
+    pub(super) fn is_syncing(&self) -> bool {
+        self.configuration.syncing == Some(self.me)
+    }
+
+    fn is_joining(&self) -> bool {
+        self.configuration.joining && self.is_tail()
+    }
+
+    /// Who is sent records.
     fn successor(&self) -> Option<NodeId> {
         self.configuration.after(self.me)
     }
 
     /// Every record up to it is committed behind this member.
     pub(super) fn behind(&self) -> u64 {
-        if self.is_tail() { u64::MAX } else { self.link.acked }
+        // Who is syncing commits by itself what the tail holds: nobody asks it, and nobody waits for it.
+        if self.is_tail() || self.is_syncing() { u64::MAX } else { self.link.acked }
     }
 
     fn send(&self, to: NodeId, message: Message, out: &mut Vec<Effect>) {
@@ -80,8 +102,20 @@ impl Replica {
         }
         let (found, was_tail) = (self.configuration.epoch, self.is_tail());
         self.configuration = configuration;
-        let inherited = if was_tail || !self.is_tail() { self.link.inherited } else { self.last };
-        self.link = Link { acked: self.clean, inherited, ..Link::default() };
+        let inherited = match (was_tail, self.is_tail()) {
+            // What the predecessor holds it has still to hear.
+            (false, true) if self.configuration.joining => u64::MAX,
+            (false, true) => self.last,
+            _ => self.link.inherited,
+        };
+        let inherited_promise = self.link.inherited_promise;
+        self.link = Link { acked: self.clean, inherited, inherited_promise, ..Link::default() };
+        if self.is_syncing() {
+            // What it promised as a head and nobody acknowledged is no promise of the chain's.
+            self.promises.clear();
+            self.promised = self.closed;
+            return self.ask_again(out);
+        }
         if !self.is_member() {
             let current = self.configuration.epoch;
             return self.refuse_all(&Error::StaleEpoch { chain: self.chain, current, found }, out);
@@ -93,13 +127,17 @@ impl Replica {
 
     /// Says again what may have been lost.
     pub(super) fn ask_again(&mut self, out: &mut Vec<Effect>) {
-        if !self.is_member() {
+        if !self.is_member() && !self.is_syncing() {
             return;
         }
         self.link.told = None;
+        if let (true, false, Some(tail)) = (self.is_syncing(), self.link.is_sound, self.configuration.tail()) {
+            return self.send(tail, Message::Offer { epochs: self.epochs.iter().copied().collect() }, out);
+        }
+        self.say_ready(out);
         if let Some(to) = self.successor() {
-            (self.link.sent, self.link.promised) = (None, Hlc::ZERO);
-            self.send(to, Message::Greet, out);
+            (self.link.sent, self.link.supplied, self.link.promised) = (None, 0, Hlc::ZERO);
+            self.send(to, Message::Greet { held: self.appended, promised: self.promised }, out);
         }
         for request in std::mem::take(&mut self.looking) {
             self.on_look(request, out);
@@ -113,13 +151,15 @@ impl Replica {
 
     /// Tells the predecessor how far this member is, if that has changed.
     pub(super) fn tell_before(&mut self, out: &mut Vec<Effect>) {
-        let now = (self.clean, self.closed);
-        if self.failed.is_some() || self.link.told == Some(now) {
+        // Who is syncing acknowledges nothing, it only says what it holds.
+        let now = if self.is_syncing() { (self.last, Hlc::ZERO) } else { (self.clean, self.closed) };
+        if self.failed.is_some() || self.link.told == Some(now) || self.is_syncing() && !self.link.is_sound {
             return;
         }
         if let Some(to) = self.configuration.before(self.me) {
             self.link.told = Some(now);
-            self.send(to, Message::Ack { upto: self.clean, closed: self.closed, held: self.last }, out);
+            let upto = if self.is_syncing() { 0 } else { self.clean };
+            self.send(to, Message::Ack { upto, closed: now.1, held: self.last }, out);
         }
     }
 
@@ -130,7 +170,7 @@ impl Replica {
             return;
         }
         let epoch = self.configuration.epoch;
-        // What the successor holds is at least what is committed.
+        // Who is up to date holds at least what is committed.
         let rest = self.dirty.iter().skip((sent - self.clean) as usize);
         for record in rest.take_while(|record| record.header.n <= self.appended) {
             let message = Message::Record(Box::new(record.header.clone()));
@@ -138,6 +178,12 @@ impl Replica {
         }
         let sent = sent.max(self.appended);
         self.link.sent = Some(sent);
+        // Who is new has to know what is closed already, for it may become head.
+        if self.closed > self.link.promised && self.closed_follows <= sent {
+            self.link.promised = self.closed;
+            let follows = self.closed_follows;
+            out.push(Effect::Send { to, epoch, message: Message::Promise { follows, at: self.closed } });
+        }
         for &Promise { follows, at } in &self.promises {
             if follows <= sent && at > self.link.promised {
                 self.link.promised = at;
@@ -185,11 +231,20 @@ impl Replica {
 
     /// True unless this is a tail that has not committed all that it took over.
     fn has_settled(&self) -> bool {
-        self.clean >= self.link.inherited
+        self.clean >= self.link.inherited && self.promised >= self.link.inherited_promise
+    }
+
+    /// A joining tail tells when it can serve.
+    fn say_ready(&mut self, out: &mut Vec<Effect>) {
+        if self.is_joining() && self.has_settled() && !self.link.has_told {
+            self.link.has_told = true;
+            out.push(Effect::Ready { epoch: self.configuration.epoch });
+        }
     }
 
     /// Answers the reads of now that wait for this member itself.
     pub(super) fn answer_looking(&mut self, out: &mut Vec<Effect>) {
+        self.say_ready(out);
         if self.is_tail() && self.has_settled() {
             let cut = self.now_cut();
             out.extend(self.looking.drain(..).map(|request| Effect::Seen { request, cut }));
@@ -206,18 +261,35 @@ impl Replica {
         message: Message,
         out: &mut Vec<Effect>,
     ) {
-        if epoch != self.configuration.epoch || self.failed.is_some() || !self.is_member() {
+        if epoch != self.configuration.epoch || self.failed.is_some() {
             return;
         }
         let (before, after) = (self.configuration.before(self.me), self.successor());
         let told = match message {
+            Message::Keep { upto } if self.is_syncing() && before == Some(from) => {
+                if upto < self.last {
+                    return out.push(Effect::Discard { after: upto });
+                }
+                self.link.is_sound = true;
+                Ok(())
+            }
+            // Before the logs are known to be one, nothing is added to this one.
+            _ if self.is_syncing() && !self.link.is_sound => Ok(()),
+            Message::Offer { epochs } if after == Some(from) && self.configuration.syncing == Some(from) => {
+                self.send(from, Message::Keep { upto: self.common(&epochs) }, out);
+                Ok(())
+            }
             Message::Record(record) if before == Some(from) => self.on_record(*record, out),
             Message::Promise { follows, at } if before == Some(from) => {
                 self.on_promise(follows, at, out);
                 Ok(())
             }
-            Message::Greet if before == Some(from) => {
+            Message::Greet { held, promised } if before == Some(from) => {
                 self.link.told = None;
+                if self.is_joining() && self.link.inherited == u64::MAX {
+                    (self.link.inherited, self.link.inherited_promise) = (held.max(self.last), promised);
+                    self.say_ready(out);
+                }
                 Ok(())
             }
             Message::Ack { upto, closed, held } if after == Some(from) => self.on_ack(upto, closed, held, out),
@@ -262,7 +334,8 @@ impl Replica {
             return Err("a record of a configuration that cannot be");
         }
         if self.dirty.len() >= self.settings.in_flight_max {
-            return Err("more records in flight than its settings allow");
+            // It comes again when there is room.
+            return Ok(());
         }
         let memory = self.sessions.entry(header.session).or_default();
         memory.acknowledge(header.acked);
@@ -274,6 +347,7 @@ impl Replica {
         }
         let token = AppendToken(self.tokens);
         self.tokens += 1;
+        self.note(header.epoch, header.n);
         (self.last, self.last_epoch) = (header.n, header.epoch);
         (self.newest, self.newest_group) = (header.stamp, group);
         out.push(Effect::Take { token, record: Box::new(header.clone()) });
@@ -290,13 +364,23 @@ impl Replica {
         self.promises.push_back(Promise { follows, at });
         self.acknowledge_promises();
         self.forward(out);
+        self.answer_looking(out);
         self.answer_closing(out);
     }
 
     /// How far the successor is, and all behind it.
     fn on_ack(&mut self, upto: u64, closed: Hlc, held: u64, out: &mut Vec<Effect>) -> Result<(), &'static str> {
         if held < self.clean {
-            // Of long ago: what is committed is held by all.
+            // Of long ago; or it is new, and what it lacks is in the log only.
+            if self.link.sent.is_none()
+                && held >= self.link.supplied
+                && let Some(to) = self.successor()
+            {
+                // Its last window may still be on its way into its log.
+                let window = SUPPLY_MAX.min(self.settings.in_flight_max as u64 / 2).max(1);
+                self.link.supplied = self.clean.min(held + window);
+                out.push(Effect::Supply { to, after: held, upto: self.link.supplied });
+            }
             return Ok(());
         }
         if held > self.last || upto > held || upto > self.appended {
@@ -306,9 +390,18 @@ impl Replica {
             return Err("the successor acknowledges a promise that was not made");
         }
         self.link.sent.get_or_insert(held);
+        if let (true, Some(node)) = (self.is_tail(), self.configuration.syncing) {
+            if !std::mem::replace(&mut self.link.has_told, true) {
+                out.push(Effect::CaughtUp { node, epoch: self.configuration.epoch });
+            }
+            self.forward(out);
+            return Ok(());
+        }
         self.link.acked = self.link.acked.max(upto);
-        self.closed = self.closed.max(closed);
-        while self.promises.front().is_some_and(|promise| promise.at <= self.closed) {
+        while let Some(promise) = self.promises.front()
+            && promise.at <= closed
+        {
+            (self.closed, self.closed_follows) = (promise.at, promise.follows);
             self.promises.pop_front();
         }
         self.forward(out);
@@ -337,4 +430,50 @@ impl Replica {
             out.push(Effect::Reply { request, result: Err(error.clone().into()) });
         }
     }
+
+    /// Record `n`, the last, was stamped under `epoch`.
+    pub(super) fn note(&mut self, epoch: ChainEpoch, n: u64) {
+        match self.epochs.back_mut() {
+            Some((newest, last)) if *newest == epoch => *last = n,
+            _ => self.epochs.push_back((epoch, n)),
+        }
+        if self.epochs.len() > EPOCHS_MAX {
+            self.epochs.pop_front();
+        }
+    }
+
+    /// The records after `n` are none.
+    pub(super) fn forget_after(&mut self, n: u64) {
+        while let Some((epoch, last)) = self.epochs.pop_back() {
+            let before = self.epochs.back().map_or(0, |(_, before)| *before);
+            if before < n {
+                self.epochs.push_back((epoch, last.min(n)));
+                return;
+            }
+        }
+    }
+
+    /// Number of the last record that this log and another have in common. Records of one number and one epoch are the same, for
+    /// an epoch has one head, and so are all before them.
+    fn common(&self, theirs: &[(ChainEpoch, u64)]) -> u64 {
+        let (mut common, mut before, mut before_theirs) = (0, 0, 0);
+        let mut others = theirs.iter().peekable();
+        for &(epoch, last) in &self.epochs {
+            while let Some(&&(other, their_last)) = others.peek()
+                && other <= epoch
+            {
+                let shared = last.min(their_last).min(self.appended);
+                if other == epoch && shared > before.max(before_theirs) {
+                    common = shared;
+                }
+                before_theirs = their_last;
+                others.next();
+            }
+            before = last;
+        }
+        common
+    }
 }
+
+/// Configurations that are remembered. A log that went apart longer ago is compared by its content.
+const EPOCHS_MAX: usize = 1024;

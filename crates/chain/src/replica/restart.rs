@@ -16,6 +16,7 @@ impl Replica {
         (self.last, self.appended, self.clean) = (last.n, last.n, last.n);
         (self.newest, self.newest_group) = (last.stamp, (last.session, last.seq));
         self.last_epoch = last.epoch;
+        self.note(last.epoch, last.n);
         self.configuration.epoch = self.configuration.epoch.max(last.epoch);
     }
 
@@ -66,6 +67,7 @@ impl Replica {
         self.newest = record.stamp;
         self.newest_group = group;
         self.last_epoch = record.epoch;
+        self.note(record.epoch, record.n);
         self.configuration.epoch = self.configuration.epoch.max(record.epoch);
         let done = WriteDone { stamp: record.stamp, chunk: record.chunk, offset: record.offset };
         let memory = self.sessions.entry(record.session).or_default();

@@ -1,5 +1,5 @@
 //! Random lives of chains of two to four members under a seed: messages are lost, doubled and out of order, clocks differ,
-//! members die or are taken out. The invariants of protocols §9 (1 to 4, 6, 8, 11) hold after every step.
+//! members die or are taken out, come back without what they had not flushed, and are brought up to date. The invariants of protocols §9 (1 to 4, 6, 8, 11) hold after every step.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -8,8 +8,8 @@ use frieze_hlc::Hlc;
 use frieze_wire::message::Durability;
 
 use crate::{
-    AppendToken, Configuration, Effect, Forwarded, Input, LogEnd, Message, Moment, Replica, RequestId, Settings,
-    WriteRequest,
+    AppendToken, Configuration, Effect, Forwarded, Input, LogEnd, Message, Moment, Replayed, Replica, RequestId,
+    Settings, WriteRequest,
 };
 
 /// One member with its device.
@@ -57,6 +57,9 @@ struct Counts {
     asked: u64,
     closed: u64,
     changes: u64,
+    returned: u64,
+    discarded: u64,
+    supplied: u64,
 }
 
 const CHAIN: ChainId = ChainId(3);
@@ -66,8 +69,8 @@ impl World {
         let mut rng = Rng::new(seed);
         let count = rng.between(2, 4) as usize;
         let members: Vec<NodeId> = (1..=count as u32).map(NodeId).collect();
-        let first = Configuration { epoch: ChainEpoch(1), members: members.clone() };
-        let settings = Settings { in_flight_max: 12, ..Settings::default() };
+        let first = Configuration { epoch: ChainEpoch(1), members: members.clone(), ..Configuration::default() };
+        let settings = settings();
         let node = |&me: &NodeId| Node {
             replica: Replica::member(CHAIN, me, first.clone(), settings.clone()),
             is_up: true,
@@ -146,7 +149,8 @@ impl World {
                 self.step(at, Input::Look { request });
             }
             18 => self.step(at, Input::Again),
-            _ if self.rng.chance(6) => self.change(),
+            _ if self.rng.chance(5) => self.change(),
+            _ if self.rng.chance(4) => self.come_back(at),
             _ => self.install(at),
         }
         self.check();
@@ -213,10 +217,20 @@ impl World {
     /// A member dies, or is taken out and knows it before anybody else does.
     fn change(&mut self) {
         let mut next = self.current().clone();
-        if next.members.len() == 1 {
+        // Who is joining cannot be left alone with the chain.
+        let full = next.members.len() - usize::from(next.joining);
+        let which = self.rng.below(next.members.len() as u64) as usize;
+        if full == 1 && which == 0 {
             return;
         }
-        let gone = next.members.remove(self.rng.below(next.members.len() as u64) as usize);
+        let gone = next.members.remove(which);
+        // Nor can it go on when the one it learns from is gone: it begins again.
+        if next.joining && which + 1 >= full {
+            if which < full {
+                next.syncing = next.members.pop();
+            }
+            next.joining = false;
+        }
         next.epoch = ChainEpoch(next.epoch.0 + 1);
         self.counts.changes += 1;
         let gone = Self::of(gone);
@@ -227,6 +241,39 @@ impl World {
             self.nodes[gone].is_up = false;
             self.waiting.retain(|(at, _), _| *at != gone);
         }
+    }
+
+    /// A member that died starts again with what its disk has; one that is out of the chain is brought up to date.
+    fn come_back(&mut self, at: usize) {
+        let mut next = self.current().clone();
+        let node = NodeId(at as u32 + 1);
+        if next.holds(node) || next.syncing.is_some() || next.joining {
+            return;
+        }
+        if !self.nodes[at].is_up {
+            let kept = self.rng.between(self.nodes[at].persisted as u64, self.nodes[at].log.len() as u64) as usize;
+            self.start(at, kept);
+        }
+        next.syncing = Some(node);
+        next.epoch = ChainEpoch(next.epoch.0 + 1);
+        self.configurations.push(next);
+        self.counts.returned += 1;
+    }
+
+    /// A server starts with the first `kept` records of its log.
+    fn start(&mut self, at: usize, kept: usize) {
+        let mut replica = Replica::member(CHAIN, NodeId(at as u32 + 1), Configuration::default(), settings());
+        let node = &mut self.nodes[at];
+        node.log.truncate(kept);
+        (node.persisted, node.is_up) = (kept, true);
+        node.appends.clear();
+        for record in &node.log {
+            let &Forwarded { epoch, n, stamp, session, seq, part, chunk, offset, .. } = record;
+            let record = Replayed { epoch, n, stamp, session, seq, part, chunk, offset };
+            assert_eq!(replica.replay(&record), Ok(0));
+        }
+        node.replica = replica;
+        self.waiting.retain(|(place, _), _| *place != at);
     }
 
     fn install(&mut self, at: usize) {
@@ -301,6 +348,36 @@ impl World {
                 assert!(seen >= floor, "a read begun when {floor} records were known sees {seen}");
                 self.known = self.known.max(seen);
             }
+            Effect::Supply { to, after, upto } => {
+                self.counts.supplied += 1;
+                let epoch = self.nodes[at].replica.epoch();
+                for record in &self.nodes[at].log[after as usize..upto as usize] {
+                    let message = Message::Record(Box::new(record.clone()));
+                    self.net.push((at, Self::of(to), epoch, message));
+                }
+            }
+            Effect::Discard { after } => {
+                self.counts.discarded += 1;
+                self.start(at, after as usize);
+            }
+            Effect::CaughtUp { node, epoch } => {
+                let mut next = self.current().clone();
+                if next.epoch == epoch {
+                    assert_eq!(next.syncing.take(), Some(node));
+                    next.members.push(node);
+                    next.joining = true;
+                    next.epoch = ChainEpoch(epoch.0 + 1);
+                    self.configurations.push(next);
+                }
+            }
+            Effect::Ready { epoch } => {
+                let mut next = self.current().clone();
+                if next.epoch == epoch {
+                    next.joining = false;
+                    next.epoch = ChainEpoch(epoch.0 + 1);
+                    self.configurations.push(next);
+                }
+            }
             Effect::Distrust { peer, why } => panic!("member {} distrusts {peer}: {why}", at + 1),
         }
     }
@@ -312,7 +389,9 @@ impl World {
         assert!(before.is_none_or(|before| before == (record.n, stamp)), "a retry is answered as the first");
         self.known = self.known.max(record.n);
         self.counts.answered += 1;
-        for member in &self.nodes[at].replica.configuration().members {
+        let now = self.current();
+        let full = &now.members[..now.members.len() - usize::from(now.joining)];
+        for member in self.nodes[at].replica.configuration().members.iter().filter(|member| full.contains(member)) {
             let node = &self.nodes[Self::of(*member)];
             // Who died since had it too, and who was taken out has no part in it.
             assert!(node.log.len() as u64 >= record.n, "{member} does not hold record {}", record.n);
@@ -336,7 +415,8 @@ impl World {
                 "a log is no prefix of the one before"
             );
         }
-        let shortest = living.iter().map(|node| node.log.len()).min().expect("a chain keeps a member") as u64;
+        let shortest = living[..living.len() - usize::from(self.current().joining)].iter().map(|node| node.log.len());
+        let shortest = shortest.min().expect("a chain keeps a member") as u64;
         for node in &living {
             assert!(node.log.is_sorted_by(|a, b| a.stamp < b.stamp && a.epoch <= b.epoch), "stamps rise");
             assert!(node.replica.clean() <= shortest, "what is clean is held by all");
@@ -347,8 +427,11 @@ impl World {
     /// Faults stop: everybody is answered, and all logs are the same.
     fn finish(&mut self) {
         self.lossy = false;
-        for _ in 0..40 {
+        for round in 0..60 {
             for at in 0..self.nodes.len() {
+                if round % 4 == 0 {
+                    self.come_back(at);
+                }
                 self.install(at);
                 while !self.nodes[at].appends.is_empty() && self.nodes[at].is_up {
                     self.complete(at);
@@ -366,10 +449,12 @@ impl World {
             }
         }
         let members = self.current().members.clone();
+        assert_eq!(members.len(), self.nodes.len(), "everybody is back");
         let head = &self.nodes[Self::of(members[0])];
         for node in self.living() {
             assert!(node.log == head.log, "all logs are the same");
             assert_eq!(node.replica.clean(), node.log.len() as u64, "everything is committed");
+            assert!(node.is_up);
             assert_eq!(node.replica.closed(), head.replica.closed(), "everybody knows what is closed");
             assert!(!node.replica.waits());
         }
@@ -400,6 +485,10 @@ fn last_upto(log: &[Forwarded], cut: Hlc) -> u64 {
     log.iter().rev().find(|record| record.stamp <= cut).map_or(0, |record| record.n)
 }
 
+fn settings() -> Settings {
+    Settings { in_flight_max: 12, ..Settings::default() }
+}
+
 #[test]
 fn every_life_of_a_chain_keeps_its_promises() {
     let mut sum = Counts::default();
@@ -409,12 +498,15 @@ fn every_life_of_a_chain_keeps_its_promises() {
             world.play();
         }
         world.finish();
-        let Counts { answered, looks, asked, closed, changes } = world.counts;
+        let Counts { answered, looks, asked, closed, changes, returned, discarded, supplied } = world.counts;
         sum.answered += answered;
         sum.looks += looks;
         sum.asked += asked;
         sum.closed += closed;
         sum.changes += changes;
+        sum.returned += returned;
+        sum.discarded += discarded;
+        sum.supplied += supplied;
     }
     // What it is about has happened.
     assert!(
@@ -425,4 +517,6 @@ fn every_life_of_a_chain_keeps_its_promises() {
         sum.asked
     );
     assert!(sum.closed > 20_000 && sum.changes > 1_000, "{} {}", sum.closed, sum.changes);
+    let Counts { returned, discarded, supplied, .. } = sum;
+    assert!(returned > 2_000 && discarded > 200 && supplied > 1_000, "{returned} {discarded} {supplied}");
 }

@@ -232,7 +232,14 @@ impl World {
                 assert!(self.appends.iter().all(|(_, record)| record.stamp > at), "closed above a record on its way");
                 self.closed = self.closed.max(at);
             }
-            Effect::Take { .. } | Effect::Send { .. } | Effect::Seen { .. } | Effect::Distrust { .. } => {
+            Effect::Take { .. }
+            | Effect::Send { .. }
+            | Effect::Seen { .. }
+            | Effect::Supply { .. }
+            | Effect::Discard { .. }
+            | Effect::CaughtUp { .. }
+            | Effect::Ready { .. }
+            | Effect::Distrust { .. } => {
                 panic!("a replica alone: {effect:?}")
             }
         }

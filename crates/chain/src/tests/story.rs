@@ -177,7 +177,14 @@ fn show(effect: &Effect) -> String {
             format!("r {}: refused, {:?}: {fault}", request.0, fault.reason)
         }
         Effect::Closed { request, at } => format!("r {}: closed {}", request.0, at.0),
-        Effect::Take { .. } | Effect::Send { .. } | Effect::Seen { .. } | Effect::Distrust { .. } => {
+        Effect::Take { .. }
+        | Effect::Send { .. }
+        | Effect::Seen { .. }
+        | Effect::Supply { .. }
+        | Effect::Discard { .. }
+        | Effect::CaughtUp { .. }
+        | Effect::Ready { .. }
+        | Effect::Distrust { .. } => {
             panic!("a replica alone: {effect:?}")
         }
     }
