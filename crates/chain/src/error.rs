@@ -38,6 +38,14 @@ pub enum Error {
         /// Its head.
         head: Option<NodeId>,
     },
+    /// Reads are answered by members.
+    #[error(
+        "this server is not one of chain {chain}'s just now: ask for the chain's members and read from one of them"
+    )]
+    NotMember {
+        /// The chain.
+        chain: ChainId,
+    },
     /// A write without a session or a number cannot be told from its retry.
     #[error("a write needs a session and a request number, got session {session} and number {seq}")]
     Unnumbered {
@@ -128,7 +136,7 @@ impl Error {
     pub fn reason(&self) -> Reason {
         match self {
             Error::StaleEpoch { .. } => Reason::StaleEpoch,
-            Error::Behind { .. } | Error::NotHead { .. } => Reason::Unavailable,
+            Error::Behind { .. } | Error::NotHead { .. } | Error::NotMember { .. } => Reason::Unavailable,
             Error::Unnumbered { .. } | Error::Empty => Reason::InvalidArgument,
             Error::SequenceTooOld { .. } => Reason::SequenceTooOld,
             Error::SeenFuture { .. } | Error::CloseFuture { .. } => Reason::Future,

@@ -470,7 +470,7 @@ impl Replica {
             return Err(Error::CloseFuture { at: instant, clock: at.hlc });
         }
         if !self.is_member() {
-            return Err(Error::NotHead { chain: self.chain, head: self.configuration.head() });
+            return Err(Error::NotMember { chain: self.chain });
         }
         if self.first_dirty().is_some_and(|stamp| stamp <= instant) {
             self.check_device()?;

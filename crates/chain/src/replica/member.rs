@@ -210,7 +210,7 @@ impl Replica {
         let max = self.settings.closing_max;
         let refused = match (self.check_device(), self.is_member()) {
             (Err(failed), _) => Some(failed),
-            (_, false) => Some(Error::NotHead { chain: self.chain, head: self.configuration.head() }),
+            (_, false) => Some(Error::NotMember { chain: self.chain }),
             _ if self.looking.len() >= max => {
                 Some(Error::Overloaded { what: "reads that ask the tail", max: max as u64 })
             }
