@@ -292,6 +292,12 @@ impl Device {
         if dirty.directory {
             self.disk.sync_dir()?;
         }
+        // All of them are under way before the first is waited for: else the disk would be idle between one and the next.
+        if dirty.segments.len() > 1 {
+            for segment in &dirty.segments {
+                self.file(*segment)?.begin_sync(0, self.settings.segment_bytes);
+            }
+        }
         for segment in &dirty.segments {
             self.file(*segment)?.sync()?;
         }
