@@ -109,7 +109,12 @@ impl Witness {
         let id = ask.header.session.0;
         let Some(session) = self.model.sessions.get(&id) else {
             // A connection that has spoken for it before is refused for want of a grant.
-            return Some(vec![Reason::UnknownSession, Reason::Busy, Reason::StaleHandle]);
+            let mut refusals = vec![Reason::UnknownSession, Reason::Busy, Reason::StaleHandle];
+            // Of a file that was forgotten meanwhile that may be said first: both are so.
+            if self.model.tree.kept(handle.inode, Hlc::MAX).is_err() {
+                refusals.push(Reason::HistoryExpired);
+            }
+            return Some(refusals);
         };
         let node = self.model.tree.node(handle.inode, Hlc::MAX);
         if handle.session != id || node.is_none_or(|node| node.born != handle.born) {
