@@ -30,7 +30,7 @@
 //! - a read of now ([`Input::Look`]) that meets a record not known to be committed asks the tail;
 //! - every message carries its epoch, and those of another are passed over. What is lost is said again ([`Input::Again`]);
 //! - who returns offers what its log consists of, discards what the chain does not have, gets what it lacks out of the tail's
-//!   log, joins as a tail that answers nothing yet, and serves when it has committed all that its predecessor held.
+//!   log, joins as a tail that answers no read of now yet, and serves when it has committed all that its predecessor held.
 //!
 //! Leaves to others: bytes, index and recovery (`multilog`), the clock (`hlc`), which sessions live (`namespace`), the
 //! device's durable frontier, leases and who is a member (`node`). With one member head and tail are the same replica and
@@ -38,7 +38,7 @@
 //!
 //! # Source
 //! Terrace and Freedman, CRAQ (USENIX ATC'09): clean and dirty, the tail commits. FFFS (SoCC'16) §5: stamps of a log.
-//! Closed timestamps follow protocols §3. One departure from §2, with its reason: docs/adr/0023-one-replica-every-role.md.
+//! Closed timestamps follow protocols §3. Where they depart from it or say more: docs/adr/0023-one-replica-every-role.md.
 
 mod error;
 mod link;

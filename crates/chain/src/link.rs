@@ -15,7 +15,7 @@ pub struct Configuration {
     pub members: Vec<NodeId>,
     /// Who is brought up to date behind the tail: it takes records, acknowledges none, serves nobody.
     pub syncing: Option<NodeId>,
-    /// The tail is new: commits and promises need it, but it answers nothing, and must not be left alone with the chain, before
+    /// The tail is new: commits and promises need it, but it answers no read of now, and must not be left alone with the chain, before
     /// it has said that it is ready ([`crate::Effect::Ready`]).
     pub joining: bool,
 }

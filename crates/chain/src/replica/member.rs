@@ -475,5 +475,5 @@ impl Replica {
     }
 }
 
-/// Configurations that are remembered. A log that went apart longer ago is compared by its content.
+/// Configurations that are remembered. A log that went apart longer ago has nothing in common that is known of: it is sent whole.
 const EPOCHS_MAX: usize = 1024;
