@@ -58,6 +58,18 @@ pub(super) fn make(client: &Client, name: &str) -> Result<File> {
 /// Bytes written before the measurement starts.
 pub(super) const WARM_BYTES: u64 = 64 << 20;
 
+/// GiB/s of a caller that hands over 4 MiB at a time and waits for each.
+fn write_in_calls(file: &File, data: &[u8], bytes: u64) -> Result<f64> {
+    let watch = Stopwatch::start();
+    for (number, piece) in (0..bytes / CALL_BYTES).zip(data.chunks_exact(CALL_BYTES as usize).cycle()) {
+        file.write_at(number * CALL_BYTES, piece)?;
+    }
+    Ok(bytes as f64 / GIB / watch.seconds())
+}
+
+/// What a caller of the second kind hands over at a time.
+const CALL_BYTES: u64 = 4 << 20;
+
 pub(crate) fn seq_write(options: &Options) -> Result<Report> {
     if options.sync {
         return seq_write_synced(options);
@@ -87,10 +99,13 @@ pub(crate) fn seq_write(options: &Options) -> Result<Report> {
     let flush = Stopwatch::start();
     settle(&client)?;
     let flush_s = flush.seconds();
+    let in_fours = write_in_calls(&file, &data, bytes)?;
+    settle(&client)?;
     file.close()?;
     ceiling::warm_memory(&directory, bytes)?;
     let bare = ceiling::stored(&directory, &data, bytes)?;
     let more = vec![
+        ("in_4_mib_writes", in_fours / ceiling, "(of the ceiling: calls of 4 MiB, one after the other)"),
         ("over_bare", bytes as f64 / GIB / spent.seconds / bare, "(of a bare program: receive, check, store)"),
         ("bare_gib_s", bare, "GiB/s"),
         ("raw_disk_gib_s", disk, "GiB/s"),
