@@ -104,6 +104,7 @@ reasons! {
     InputOutput = 39 => Unavailable, "input/output error";
     Internal = 40 => Internal, "internal error";
     Superseded = 41 => Conflict, "changed meanwhile";
+    Elsewhere = 42 => Unavailable, "another server of the cluster answers this";
 }
 
 /// A failed request as it travels between crates and processes: the reason and a sentence for a person.

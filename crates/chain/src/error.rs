@@ -136,7 +136,8 @@ impl Error {
     pub fn reason(&self) -> Reason {
         match self {
             Error::StaleEpoch { .. } => Reason::StaleEpoch,
-            Error::Behind { .. } | Error::NotHead { .. } | Error::NotMember { .. } => Reason::Unavailable,
+            Error::Behind { .. } => Reason::Unavailable,
+            Error::NotHead { .. } | Error::NotMember { .. } => Reason::Elsewhere,
             Error::Unnumbered { .. } | Error::Empty => Reason::InvalidArgument,
             Error::SequenceTooOld { .. } => Reason::SequenceTooOld,
             Error::SeenFuture { .. } | Error::CloseFuture { .. } => Reason::Future,

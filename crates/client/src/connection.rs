@@ -73,6 +73,7 @@ impl Connection {
             key_name: options.key.as_ref().map_or(String::new(), |key| key.name().to_owned()),
             nonce: nonce.to_vec(),
             cluster: cluster.to_owned(),
+            node: 0,
         };
         let reply = match self.ask_once(Request::Hello(hello))? {
             Reply::Hello(reply) => reply,
@@ -153,7 +154,9 @@ impl Connection {
                     .map_err(|error| wrong(format!("malformed refusal: {error}")))?;
                 Err(refusal.into())
             }
-            FrameKind::Request => return Err(wrong("a request came from the server".to_owned())),
+            FrameKind::Request | FrameKind::Told => {
+                return Err(wrong("the server sent what only clients and servers send to a server".to_owned()));
+            }
         };
         self.crc_behind = matches!(&result, Ok(Reply::Read(read)) if read.crc_behind);
         if self.crc_behind {

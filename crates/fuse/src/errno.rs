@@ -33,7 +33,9 @@ pub fn errno_of(reason: Reason) -> Errno {
         Reason::Busy | Reason::Superseded => Errno::EBUSY,
         Reason::Unsupported => Errno::EOPNOTSUPP,
         Reason::BadFrame | Reason::WrongVersion | Reason::WrongCluster => Errno::EPROTO,
-        Reason::StaleEpoch
+        // The client library goes to the right server: this comes through only if it finds none in time.
+        Reason::Elsewhere
+        | Reason::StaleEpoch
         | Reason::UnknownSession
         | Reason::SequenceTooOld
         | Reason::Unavailable

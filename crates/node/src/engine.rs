@@ -16,6 +16,7 @@ use frieze_disk::{Disk, TimeSource};
 use frieze_hlc::Hlc;
 use frieze_wire::frame::FrameHeader;
 use frieze_wire::message::{HelloReply, Reply, Request, RequestBody};
+use frieze_wire::peer::Told;
 use frieze_wire::txn::Caller;
 
 use crate::caching::{Asking, Caching};
@@ -28,6 +29,7 @@ use crate::identity::Identity;
 use crate::locks::Locks;
 use crate::meta::MetaPlane;
 use crate::opened::Opened;
+use crate::peers::{NodeKeys, Peers, Way};
 use crate::reclaim::Reclaim;
 use crate::scrub::Scrub;
 use crate::session::{Conn, KeyRight, Principal, Sessions};
@@ -133,6 +135,9 @@ pub struct Engine {
     /// Stamp of the file system's first transaction: nothing is older.
     pub(crate) earliest: Hlc,
     keys: BTreeMap<String, KeyRight>,
+    nodes: NodeKeys,
+    /// To the other nodes.
+    way: Arc<Way>,
     notes: Vec<String>,
     /// Where the server listens for callers on its machine, besides the addresses of its settings.
     pub(crate) socket: OnceLock<String>,
@@ -185,8 +190,10 @@ impl Engine {
         scratch.may_step = ungated && matches!(&body.request, Some(Request::Read(ask)) if ask.in_steps);
         scratch.unread = None;
         let answer = match body.request {
-            Some(Request::Hello(hello)) => conn.hello(hello, self.greeting()).map(Reply::Hello),
-            Some(Request::Prove(prove)) => conn.prove(&prove, &self.keys, self.greeting()).map(Reply::Hello),
+            Some(Request::Hello(hello)) => conn.hello(hello, &self.nodes, self.greeting()).map(Reply::Hello),
+            Some(Request::Prove(prove)) => {
+                conn.prove(&prove, &self.keys, &self.nodes, self.greeting()).map(Reply::Hello)
+            }
             Some(request) => match self.admit(conn, header, body.caller) {
                 Ok(principal) => match self.dispatch(conn, &principal, header, request, payload, responder, scratch) {
                     Some(answer) => answer,
@@ -237,7 +244,30 @@ impl Engine {
             may_impersonate: false,
             chunk_bytes,
             socket: self.socket.get().cloned().unwrap_or_default(),
+            proof: Vec::new(),
         }
+    }
+
+    /// Node `from`, as its connection has proven, tells something. `payload` is as it came: its checksum, in the header, is
+    /// left to who uses it.
+    ///
+    /// # Errors
+    /// `BadFrame` for a message of no meaning: the connection is to be closed. A clock too far ahead (`Future`): the message
+    /// is lost, and comes again when the clocks are right.
+    pub fn told(&self, from: NodeId, header: &FrameHeader, told: Told, payload: &[u8]) -> Result<(), Fault> {
+        self.clock.observe(header.hlc)?;
+        match told {
+            Told::Alive(_) if payload.is_empty() => Ok(()),
+            Told::Alive(_) => Err(Fault::new(
+                Reason::BadFrame,
+                format!("malformed frame: node {from} sent {} bytes with a sign of life", payload.len()),
+            )),
+        }
+    }
+
+    /// From now on this is the way to the other nodes. To be called once, before the first is told anything.
+    pub fn connect(&self, peers: Arc<dyn Peers>) {
+        self.way.open(peers);
     }
 
     /// Checks who speaks and for which session.

@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use frieze_base::{ChainEpoch, Fault, Reason};
+use frieze_base::{ChainEpoch, Fault, NodeId, Reason};
 use frieze_disk::{FileDisk, FileDiskSettings, MachineTime};
 use frieze_net::{
     FrameReader, FrameWriter, Key, Limits, Listener, Payload, Proof, ServerAddr, Stream, kernel_proof, random_nonce,
@@ -22,6 +22,7 @@ use frieze_net::{
 };
 use frieze_wire::frame::{FrameHeader, FrameKind};
 use frieze_wire::message::{Refusal, Reply, ReplyBody, RequestBody};
+use frieze_wire::peer::PeerBody;
 use prost::Message;
 use tracing::{debug, error, info, warn};
 
@@ -52,6 +53,11 @@ const IDLE_BUFFER_BYTES: usize = 64 << 10;
 /// After so many requests without a payload it sends none: one file after the other takes a few between two writes, and a
 /// large buffer that is made anew takes a fault for each of its pages.
 const IDLE_REQUESTS: u64 = 16;
+
+/// A node that hears nothing from another for so long ends the connection.
+const SILENT_MAX: Duration = Duration::from_secs(5);
+/// Of a connection on which another server tells: it is never silent for long.
+const LISTENING: Limits = Limits { idle: Some(SILENT_MAX), frame: Duration::from_secs(10) };
 
 /// A running server.
 pub struct Server {
@@ -520,6 +526,18 @@ fn converse(shared: &Shared, stream: &Stream, conn: &Conn) -> Result<(), frieze_
     let (mut greeted, mut plain) = (false, 0u64);
     while let Some(header) = reader.read_frame(&mut body)? {
         let bytes: &[u8] = if header.payload_len > 0 { reader.read_payload_unchecked(&mut payload)? } else { &[] };
+        if let (FrameKind::Told, Some(node)) = (header.kind, conn.node()) {
+            reader.set_limits(LISTENING);
+            if let Err(fault) = take_told(shared, node, &header, &body, bytes) {
+                warn!("node {node} is not listened to any more: {fault}");
+                refuse(stream, fault);
+                return Ok(());
+            }
+            if shared.stopping.load(Ordering::Acquire) {
+                return Ok(());
+            }
+            continue;
+        }
         if header.kind != FrameKind::Request {
             let fault = Fault::new(Reason::BadFrame, "malformed frame: a client sends requests, nothing else");
             responder.respond(&header, Err(fault), &[], 0);
@@ -552,6 +570,22 @@ fn converse(shared: &Shared, stream: &Stream, conn: &Conn) -> Result<(), frieze_
         }
     }
     Ok(())
+}
+
+/// Hands on what a node has told. What cannot be taken now is lost, and told again; what is malformed ends the connection.
+fn take_told(shared: &Shared, node: NodeId, header: &FrameHeader, body: &[u8], payload: &[u8]) -> Result<(), Fault> {
+    let malformed = |what: String| Fault::new(Reason::BadFrame, format!("malformed frame: {what}"));
+    let body = PeerBody::decode(body).map_err(|error| malformed(format!("the body is no message: {error}")))?;
+    // What a newer server tells and this one does not know it can do without.
+    let Some(told) = body.told else { return Ok(()) };
+    match shared.engine.told(node, header, told, payload) {
+        Err(fault) if fault.reason == Reason::BadFrame => Err(fault),
+        Err(fault) => {
+            debug!("what node {node} told is lost: {fault}");
+            Ok(())
+        }
+        Ok(()) => Ok(()),
+    }
 }
 
 /// A socket in the data directory, for clients on this machine that came by TCP. Without it they stay there: a directory

@@ -3,10 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
-use frieze_base::{Fault, MonoTime, Reason, SessionId};
+use frieze_base::{Fault, MonoTime, NodeId, Reason, SessionId};
 use frieze_net::{Key, NOBODY};
 use frieze_wire::message::{Hello, HelloReply, Prove};
 use frieze_wire::txn::Caller;
+
+use crate::peers::NodeKeys;
 
 /// A key and what its bearer may do.
 #[derive(Clone, Debug)]
@@ -32,6 +34,8 @@ struct ConnState {
     may_impersonate: bool,
     hello: Option<Hello>,
     session: Option<SessionId>,
+    /// The other end is this node of the cluster.
+    node: Option<NodeId>,
 }
 
 /// Who a request speaks for.
@@ -55,6 +59,7 @@ impl Conn {
             caller: caller.unwrap_or(nobody),
             hello: None,
             session: None,
+            node: None,
         };
         Conn { challenge, state: Mutex::new(state) }
     }
@@ -63,7 +68,7 @@ impl Conn {
     ///
     /// # Errors
     /// `WrongCluster` if the client expects another one.
-    pub(crate) fn hello(&self, hello: Hello, server: HelloReply) -> Result<HelloReply, Fault> {
+    pub(crate) fn hello(&self, hello: Hello, nodes: &NodeKeys, server: HelloReply) -> Result<HelloReply, Fault> {
         if !hello.cluster.is_empty() && hello.cluster != server.cluster {
             return Err(Fault::new(
                 Reason::WrongCluster,
@@ -72,7 +77,9 @@ impl Conn {
         }
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.greeted = true;
-        let wants_key = !hello.key_name.is_empty();
+        let is_node = hello.node != 0;
+        let wants_key = is_node || !hello.key_name.is_empty();
+        let proof = if is_node { nodes.prove_told(&self.challenge, &hello.nonce) } else { Vec::new() };
         state.hello = Some(hello);
         // Who is not on this machine has no use for a path of it, and need not know it.
         let socket = if state.proven { server.socket } else { String::new() };
@@ -81,6 +88,7 @@ impl Conn {
             challenge: if wants_key { self.challenge.to_vec() } else { Vec::new() },
             uid: state.caller.uid,
             may_impersonate: state.may_impersonate,
+            proof,
             ..server
         })
     }
@@ -93,12 +101,23 @@ impl Conn {
         &self,
         prove: &Prove,
         keys: &BTreeMap<String, KeyRight>,
+        nodes: &NodeKeys,
         server: HelloReply,
     ) -> Result<HelloReply, Fault> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let refused =
             || Fault::new(Reason::Unproven, "the key was not accepted: check its name and secret on both ends");
         let hello = state.hello.take().ok_or_else(refused)?;
+        if hello.node != 0 {
+            if !nodes.is_teller(&self.challenge, &hello.nonce, &prove.mac) {
+                return Err(Fault::new(
+                    Reason::Unproven,
+                    format!("node {} does not hold the secret of this cluster: it belongs to another", hello.node),
+                ));
+            }
+            state.node = Some(NodeId(hello.node));
+            return Ok(HelloReply { socket: String::new(), ..server });
+        }
         let right = keys.get(&hello.key_name).ok_or_else(refused)?;
         if !right.key.verify(&self.challenge, &hello.nonce, &prove.mac) {
             return Err(refused());
@@ -144,6 +163,11 @@ impl Conn {
             }
         };
         Ok(Principal { uid: state.caller.uid, caller, privileged: state.may_impersonate })
+    }
+
+    /// The node at the other end, if it has proven to be one.
+    pub(crate) fn node(&self) -> Option<NodeId> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).node
     }
 
     /// The session last found to belong to this connection's user.
@@ -228,9 +252,13 @@ mod tests {
         Caller { uid, gid: uid, groups: vec![50] }
     }
 
+    fn nodes() -> NodeKeys {
+        NodeKeys::of([5; 32])
+    }
+
     fn greeted(caller: Option<Caller>) -> Conn {
         let conn = Conn::new(caller, [7; 32]);
-        conn.hello(Hello::default(), HelloReply::default()).expect("greets");
+        conn.hello(Hello::default(), &nodes(), HelloReply::default()).expect("greets");
         conn
     }
 
@@ -250,12 +278,38 @@ mod tests {
         let right = KeyRight { key: key.clone(), caller: user(9), may_impersonate: false };
         let keys = BTreeMap::from([("k".to_owned(), right)]);
         let hello = Hello { key_name: "k".to_owned(), nonce: vec![1; 32], ..Hello::default() };
-        let reply = conn.hello(hello, HelloReply::default()).expect("greets");
+        let reply = conn.hello(hello, &nodes(), HelloReply::default()).expect("greets");
         assert_eq!(conn.principal(None).map(|p| p.uid).unwrap_err().reason, Reason::Unproven);
         let mac = key.prove(&reply.challenge, &[1; 32]).to_vec();
-        conn.prove(&Prove { mac: mac.clone() }, &keys, HelloReply::default()).expect("proves");
+        conn.prove(&Prove { mac: mac.clone() }, &keys, &nodes(), HelloReply::default()).expect("proves");
         assert_eq!(conn.principal(None).map(|p| p.uid), Ok(9));
-        assert!(conn.prove(&Prove { mac }, &keys, HelloReply::default()).is_err(), "an answer is good once");
+        assert!(conn.prove(&Prove { mac }, &keys, &nodes(), HelloReply::default()).is_err(), "an answer is good once");
+    }
+
+    #[test]
+    fn a_node_proves_itself_by_the_secret_of_the_cluster_and_is_proven_to() {
+        let (ours, others) = (nodes(), NodeKeys::of([6; 32]));
+        let (hello, challenge) = (Hello { node: 3, nonce: vec![1; 32], ..Hello::default() }, [7; 32]);
+        // Root on this machine is no node by that.
+        let conn = Conn::new(Some(Caller::root()), challenge);
+        let reply = conn.hello(hello.clone(), &ours, HelloReply::default()).expect("greets");
+        assert!(ours.is_told(&reply.challenge, &hello.nonce, &reply.proof));
+        assert!(!others.is_told(&reply.challenge, &hello.nonce, &reply.proof));
+        let wrong = others.prove_teller(&reply.challenge, &hello.nonce);
+        let told = conn.prove(&Prove { mac: wrong }, &BTreeMap::new(), &ours, HelloReply::default());
+        assert_eq!((told.map(drop).unwrap_err().reason, conn.node()), (Reason::Unproven, None));
+
+        let conn = Conn::new(None, challenge);
+        let reply = conn.hello(hello.clone(), &ours, HelloReply::default()).expect("greets");
+        // What the server has sent proves nobody to it.
+        let reflected = conn.prove(&Prove { mac: reply.proof }, &BTreeMap::new(), &ours, HelloReply::default());
+        assert_eq!((reflected.is_err(), conn.node()), (true, None));
+        let conn = Conn::new(None, challenge);
+        conn.hello(hello.clone(), &ours, HelloReply::default()).expect("greets");
+        let mac = ours.prove_teller(&challenge, &hello.nonce);
+        conn.prove(&Prove { mac }, &BTreeMap::new(), &ours, HelloReply::default()).expect("proves");
+        assert_eq!(conn.node(), Some(NodeId(3)));
+        assert!(conn.principal(None).is_err(), "a node asks for nobody");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! | offset | bytes | field |
 //! |---|---|---|
 //! | 0 | 4 | magic `FRZ1` |
-//! | 4 | 1 | kind: 1 request, 2 reply, 3 refusal |
+//! | 4 | 1 | kind: 1 request, 2 reply, 3 refusal, 4 told |
 //! | 5 | 1 | protocol version |
 //! | 6 | 2 | reserved, 0 |
 //! | 8 | 4 | body length |
@@ -42,6 +42,8 @@ pub enum FrameKind {
     Reply = 2,
     /// A [`crate::message::Refusal`]: the request failed, or the connection is about to be closed (request id 0).
     Refusal = 3,
+    /// A [`crate::peer::PeerBody`]: one server tells another, who does not answer.
+    Told = 4,
 }
 
 /// The header of a frame. Field meanings are in the module's table.
@@ -166,6 +168,7 @@ impl FrameHeader {
             1 => FrameKind::Request,
             2 => FrameKind::Reply,
             3 => FrameKind::Refusal,
+            4 => FrameKind::Told,
             other => return Err(bad(format!("unknown kind {other}"))),
         };
         let (body_len, payload_len) = (word(8), word(12));

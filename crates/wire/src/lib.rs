@@ -9,6 +9,7 @@ pub mod forget;
 pub mod frame;
 pub mod holding;
 pub mod message;
+pub mod peer;
 pub mod scrub;
 pub mod timeline;
 pub mod txn;

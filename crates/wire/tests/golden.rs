@@ -5,6 +5,9 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+#[path = "golden/peers.rs"]
+mod peers;
+
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::fmt::Write as _;
@@ -17,6 +20,7 @@ use frieze_wire::forget::{Forget, ForgetReply, Forgotten, ForgottenFile, Horizon
 use frieze_wire::frame::{BODY_BYTES_MAX, PAYLOAD_BYTES_MAX, PROTOCOL_VERSION};
 use frieze_wire::holding::*;
 use frieze_wire::message::*;
+use frieze_wire::peer::PeerBody;
 use frieze_wire::scrub::*;
 use frieze_wire::timeline::*;
 use frieze_wire::txn::*;
@@ -186,8 +190,10 @@ fn requests() -> Vec<(&'static str, Request)> {
                 key_name: "laptop".into(),
                 nonce: vec![7; 32],
                 cluster: "00ff".into(),
+                node: 0,
             }),
         ),
+        ("hello-of-a-node", Request::Hello(Hello { node: 3, ..Hello::default() })),
         ("prove", Request::Prove(Prove { mac: vec![8; 32] })),
         ("ping", Request::Ping(Ping {})),
         ("stat", Request::Stat(Stat { target: target.clone(), view })),
@@ -342,8 +348,10 @@ fn replies() -> Vec<(&'static str, Reply)> {
                 may_impersonate: true,
                 chunk_bytes: 64 << 20,
                 socket: String::new(),
+                proof: Vec::new(),
             }),
         ),
+        ("hello.to_a_node", Reply::Hello(HelloReply { node: 1, proof: vec![6; 32], ..HelloReply::default() })),
         (
             "hello.on_this_machine",
             Reply::Hello(HelloReply { node: 1, socket: "/srv/frieze/socket".into(), ..HelloReply::default() }),
@@ -720,6 +728,9 @@ fn every_message_reads_its_kept_bytes_and_writes_the_same() {
     for (name, reply) in replies() {
         golden.message(format!("reply.{name}"), &ReplyBody { reply: Some(reply) });
     }
+    for (name, told) in peers::told() {
+        golden.message(format!("told.{name}"), &PeerBody { told: Some(told) });
+    }
     golden.message("refusal".into(), &Refusal { reason: Reason::NoSpace as u32, message: "full".into() });
     for (name, op) in ops() {
         let transaction =
@@ -830,6 +841,7 @@ proptest! {
         let _ = RequestBody::decode(&bytes[..]);
         let _ = ReplyBody::decode(&bytes[..]);
         let _ = Refusal::decode(&bytes[..]);
+        let _ = PeerBody::decode(&bytes[..]);
         let _ = Batch::decode(&bytes[..]);
         let _ = Outcome::decode(&bytes[..]);
         if let Some(header) = bytes.first_chunk::<FRAME_HEADER_BYTES>() {

@@ -121,8 +121,13 @@ impl Raw {
 }
 
 pub(crate) fn hello() -> Request {
-    let hello =
-        Hello { software: "by hand".to_owned(), key_name: String::new(), nonce: vec![1; 32], cluster: String::new() };
+    let hello = Hello {
+        software: "by hand".to_owned(),
+        key_name: String::new(),
+        nonce: vec![1; 32],
+        cluster: String::new(),
+        node: 0,
+    };
     Request::Hello(hello)
 }
 

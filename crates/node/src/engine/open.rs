@@ -22,6 +22,7 @@ use crate::identity::{FORMAT_VERSION, Identity, STATE_FILE};
 use crate::locks::Locks;
 use crate::meta::{MetaPlane, MetaReach};
 use crate::opened::Opened;
+use crate::peers::{NodeKeys, Way};
 use crate::reclaim::Reclaim;
 use crate::scrub::Scrub;
 use crate::session::Sessions;
@@ -146,6 +147,8 @@ impl Engine {
             started,
             earliest: Hlc::ZERO,
             keys: seams.keys,
+            nodes: NodeKeys::of(identity.key()),
+            way: Arc::new(Way::default()),
             notes,
             socket: OnceLock::new(),
         };

@@ -15,6 +15,9 @@ pub struct Hello {
     /// Cluster the client expects, 32 hex digits; empty for any.
     #[prost(string, tag = "4")]
     pub cluster: String,
+    /// Node id of a server that will tell ([`crate::peer`]); 0 for a client, who asks.
+    #[prost(uint32, tag = "5")]
+    pub node: u32,
 }
 
 /// Answer to [`Hello`].
@@ -44,9 +47,14 @@ pub struct HelloReply {
     /// Path of a Unix socket of the same server, told to who calls from its machine: it costs less than TCP.
     #[prost(string, tag = "8")]
     pub socket: String,
+    /// To a node that will tell: the proof that this is a server of its cluster; empty to a client.
+    #[prost(bytes = "vec", tag = "9")]
+    pub proof: Vec<u8>,
 }
 
-/// Answers the server's challenge: BLAKE3 keyed by the secret over `challenge || client nonce || key name`.
+/// Answers the server's challenge: BLAKE3 keyed by the secret over `challenge || client nonce || key name`. A node that will
+/// tell answers by the cluster's own secret under the name `node`; the server proves itself to it by `client nonce || challenge`
+/// under the name `server`.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct Prove {
     /// 32 bytes.

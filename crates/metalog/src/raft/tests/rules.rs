@@ -120,7 +120,7 @@ fn a_follower_names_the_leader_when_it_refuses() {
     group.said(other);
     group.propose(other, "a");
     let hint = Error::NotLeader { leader: Some(NodeId(leader)) };
-    assert_eq!(hint.reason(), Reason::Unavailable);
+    assert_eq!(hint.reason(), Reason::Elsewhere);
     assert_eq!(group.said(other), [MemberEffect::Refused(hint)]);
 }
 

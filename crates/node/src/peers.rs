@@ -1,0 +1,89 @@
+//! The way to the other servers of a cluster, as the planes see it.
+
+use std::sync::{Arc, OnceLock};
+
+use bytes::Bytes;
+use frieze_base::NodeId;
+use frieze_net::Key;
+use frieze_wire::peer::Told;
+
+/// Tells other nodes. Never waits; keeps the order to one node while the connection to it lives; holds a bounded number of
+/// bytes for each and loses what is beyond, and what was under way when a connection breaks.
+pub trait Peers: Send + Sync {
+    /// Tells `to` something, with bytes beside it.
+    fn tell(&self, to: NodeId, told: Told, payload: PeerPayload);
+}
+
+/// Bytes beside a message; shared, not copied, on their way to several nodes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PeerPayload {
+    /// The bytes; at most [`frieze_wire::frame::PAYLOAD_BYTES_MAX`].
+    pub bytes: Bytes,
+    /// Their CRC32C, if the sender knows it already.
+    pub crc: Option<u32>,
+}
+
+impl PeerPayload {
+    /// No bytes.
+    pub fn none() -> PeerPayload {
+        PeerPayload::default()
+    }
+}
+
+/// What proves the nodes of a cluster to each other.
+pub(crate) struct NodeKeys {
+    /// By which who tells proves itself.
+    teller: Key,
+    /// By which who is told proves itself.
+    told: Key,
+}
+
+impl NodeKeys {
+    /// The keys of the cluster with this secret, which every node of it holds.
+    pub(crate) fn of(secret: [u8; 32]) -> NodeKeys {
+        let named = |name| Key::new(name, secret).expect("the name is legal and the secret long enough");
+        NodeKeys { teller: named("node"), told: named("server") }
+    }
+
+    /// What who tells sends.
+    #[cfg_attr(not(test), expect(dead_code, reason = "the connections on which a server tells come next"))]
+    pub(crate) fn prove_teller(&self, challenge: &[u8], nonce: &[u8]) -> Vec<u8> {
+        self.teller.prove(challenge, nonce).to_vec()
+    }
+
+    /// True if that was it.
+    pub(crate) fn is_teller(&self, challenge: &[u8], nonce: &[u8], proof: &[u8]) -> bool {
+        self.teller.verify(challenge, nonce, proof)
+    }
+
+    /// What who is told sends, before the other has proven itself: it says nothing of the other proof.
+    pub(crate) fn prove_told(&self, challenge: &[u8], nonce: &[u8]) -> Vec<u8> {
+        self.told.prove(nonce, challenge).to_vec()
+    }
+
+    /// True if that was it.
+    #[cfg_attr(not(test), expect(dead_code, reason = "the connections on which a server tells come next"))]
+    pub(crate) fn is_told(&self, challenge: &[u8], nonce: &[u8], proof: &[u8]) -> bool {
+        self.told.verify(nonce, challenge, proof)
+    }
+}
+
+/// The way to the others once there is one; until then nothing is told.
+#[derive(Default)]
+pub(crate) struct Way(OnceLock<Arc<dyn Peers>>);
+
+impl Way {
+    /// From now on it is this. Once only.
+    pub(crate) fn open(&self, peers: Arc<dyn Peers>) {
+        // A second one would be another network: nobody makes one.
+        let _ = self.0.set(peers);
+    }
+}
+
+impl Peers for Way {
+    fn tell(&self, to: NodeId, told: Told, payload: PeerPayload) {
+        if let Some(peers) = self.0.get() {
+            peers.tell(to, told, payload);
+        }
+    }
+}
