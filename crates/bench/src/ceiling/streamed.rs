@@ -18,13 +18,15 @@ const MESSAGE_BYTES: usize = 1 << 20;
 const CHECKSUM_BYTES: usize = 4;
 
 /// Streams `bytes` of `data`, over and over, into a file in `directory` that goes to the disk meanwhile, GiB/s. One
-/// connection, nobody waits for an answer but for the last.
-pub(crate) fn stored(directory: &Path, data: &[u8], bytes: u64) -> Result<f64> {
+/// connection; the sender waits for an answer to every `call_bytes`, or for the last one only.
+pub(crate) fn stored(directory: &Path, data: &[u8], bytes: u64, call_bytes: Option<u64>) -> Result<f64> {
     let file = preallocated(directory, bytes)?;
     let flushed = file.try_clone()?;
     let (mut near, mut far) = pair_with(Some(UNPACED))?;
     let (reached, over) = (AtomicU64::new(0), AtomicBool::new(false));
     let count = bytes / MESSAGE_BYTES as u64;
+    let call = call_bytes.map_or(count, |bytes| bytes / MESSAGE_BYTES as u64);
+    let is_answered = |number: u64| (number + 1).is_multiple_of(call) || number + 1 == count;
     thread::scope(|scope| {
         let flushing = scope.spawn(|| flush(&flushed, &reached, &over));
         let storing = scope.spawn(|| -> Result<()> {
@@ -33,17 +35,23 @@ pub(crate) fn stored(directory: &Path, data: &[u8], bytes: u64) -> Result<f64> {
                 near.read_exact(&mut message)?;
                 file.write_all_at(checked(&message)?, number * MESSAGE_BYTES as u64)?;
                 reached.store((number + 1) * MESSAGE_BYTES as u64, Ordering::Release);
+                if is_answered(number) {
+                    near.write_all(&[1])?;
+                }
             }
-            Ok(near.write_all(&[1])?)
+            Ok(())
         });
         let watch = Stopwatch::start();
         let mut pieces = data.chunks_exact(MESSAGE_BYTES).cycle();
-        let sent = (0..count).try_for_each(|_| -> Result<()> {
+        let sent = (0..count).try_for_each(|number| -> Result<()> {
             let piece = pieces.next().context("no data to send")?;
             far.write_all(&frieze_base::crc32c(piece).to_le_bytes())?;
-            Ok(far.write_all(piece)?)
+            far.write_all(piece)?;
+            if is_answered(number) {
+                far.read_exact(&mut [0u8])?;
+            }
+            Ok(())
         });
-        let answered = sent.and_then(|()| Ok(far.read_exact(&mut [0u8])?));
         let seconds = watch.seconds();
         drop(far);
         let stored = storing.join();
@@ -51,7 +59,7 @@ pub(crate) fn stored(directory: &Path, data: &[u8], bytes: u64) -> Result<f64> {
         let flushed = flushing.join();
         stored.ok().context("the storing end panicked")??;
         flushed.ok().context("the flushing thread panicked")??;
-        answered?;
+        sent?;
         Ok(count as f64 * MESSAGE_BYTES as f64 / GIB / seconds)
     })
 }

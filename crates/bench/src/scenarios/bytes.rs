@@ -99,13 +99,19 @@ pub(crate) fn seq_write(options: &Options) -> Result<Report> {
     let flush = Stopwatch::start();
     settle(&client)?;
     let flush_s = flush.seconds();
-    let in_fours = write_in_calls(&file, &data, bytes)?;
-    settle(&client)?;
     file.close()?;
+    let called = make(&client, "/calls")?;
     ceiling::warm_memory(&directory, bytes)?;
-    let bare = ceiling::stored(&directory, &data, bytes)?;
+    let in_calls = write_in_calls(&called, &data, bytes)?;
+    settle(&client)?;
+    called.close()?;
+    ceiling::warm_memory(&directory, bytes)?;
+    let bare = ceiling::stored(&directory, &data, bytes, None)?;
+    ceiling::warm_memory(&directory, bytes)?;
+    let bare_in_calls = ceiling::stored(&directory, &data, bytes, Some(CALL_BYTES))?;
     let more = vec![
-        ("in_4_mib_writes", in_fours / ceiling, "(of the ceiling: calls of 4 MiB, one after the other)"),
+        ("in_4_mib_writes", in_calls / ceiling, "(of the ceiling: calls of 4 MiB, one after the other)"),
+        ("in_4_mib_writes_over_bare", in_calls / bare_in_calls, "(of a bare program that waits for each 4 MiB)"),
         ("over_bare", bytes as f64 / GIB / spent.seconds / bare, "(of a bare program: receive, check, store)"),
         ("bare_gib_s", bare, "GiB/s"),
         ("raw_disk_gib_s", disk, "GiB/s"),
