@@ -465,6 +465,7 @@ impl State {
             may_impersonate: false,
             chunk_bytes: CHUNK,
             socket: String::new(),
+            proof: Vec::new(),
         }
     }
 }
