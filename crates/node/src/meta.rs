@@ -228,7 +228,8 @@ impl MetaPlane {
             return;
         }
         let transactions: Vec<Transaction> = slots.iter().map(|slot| slot.start()).collect();
-        let batch = Batch { transactions, ids_above: self.ids_above.load(Ordering::Acquire) };
+        let ids_above = self.ids_above.load(Ordering::Acquire);
+        let batch = Batch { transactions, ids_above, decisions: Vec::new() };
         match self.reserve_ids(new_inodes(&batch)).and_then(|()| self.order(core, &batch)) {
             Ok((index, stamp)) => {
                 let outcomes = {

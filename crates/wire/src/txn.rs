@@ -386,6 +386,9 @@ pub struct Batch {
     /// knows them must not meet another file.
     #[prost(uint64, tag = "2")]
     pub ids_above: u64,
+    /// Decisions of the control plane, executed after the transactions, in order.
+    #[prost(message, repeated, tag = "3")]
+    pub decisions: Vec<crate::control::Decision>,
 }
 
 /// What a transaction did. The same on every replica; remembered until acknowledged.

@@ -1,0 +1,325 @@
+//! Decisions and states as bytes: to and from the messages of `wire`.
+//!
+//! What comes from outside is checked as it is read: bytes that are no state are an error, a decision of a newer version is
+//! [`Decision::Unknown`], which has no effect anywhere.
+
+use frieze_base::{ChainEpoch, ChainId, ClusterId, NodeId};
+use frieze_wire::control as wire;
+use prost::Message;
+
+use crate::chain::{Chain, Resumed, Role, Target};
+use crate::decision::{ChainStep, Decision, NodeStep};
+use crate::error::Error;
+use crate::node::{Device, Newcomer, Node};
+use crate::state::State;
+
+impl Decision {
+    /// As it stands in a batch of the metalog.
+    pub fn to_wire(&self) -> wire::Decision {
+        let kind = match self {
+            Decision::Found { cluster, replicas, chain_count, epoch, first } => {
+                Some(wire::DecisionKind::Found(wire::Found {
+                    cluster: cluster.0.to_le_bytes().to_vec(),
+                    replicas: *replicas,
+                    chain_count: *chain_count,
+                    chain_epoch: epoch.0,
+                    first: Some(first.to_wire()),
+                }))
+            }
+            Decision::Join(newcomer) => Some(wire::DecisionKind::Join(newcomer.to_wire())),
+            Decision::Node { node, revision, step } => {
+                Some(wire::DecisionKind::Node(node_step_to_wire(*node, *revision, step)))
+            }
+            Decision::Chain { chain, revision, step } => {
+                Some(wire::DecisionKind::Chain(chain_step_to_wire(*chain, *revision, *step)))
+            }
+            Decision::Replicas { version, replicas } => {
+                let (version, replicas) = (*version, Some(*replicas));
+                Some(wire::DecisionKind::Adjust(wire::Adjust { version, replicas, balance: None }))
+            }
+            Decision::Balance { version, on } => {
+                let (version, balance) = (*version, Some(*on));
+                Some(wire::DecisionKind::Adjust(wire::Adjust { version, replicas: None, balance }))
+            }
+            Decision::Unknown => None,
+        };
+        wire::Decision { kind }
+    }
+
+    /// From a batch of the metalog. What cannot be read is [`Decision::Unknown`], on every node alike.
+    pub fn from_wire(decision: &wire::Decision) -> Decision {
+        let read = decision.kind.as_ref().and_then(|kind| match kind {
+            wire::DecisionKind::Found(found) => Some(Decision::Found {
+                cluster: cluster_from_wire(&found.cluster)?,
+                replicas: found.replicas,
+                chain_count: found.chain_count,
+                epoch: ChainEpoch(found.chain_epoch),
+                first: Newcomer::from_wire(found.first.as_ref()?)?,
+            }),
+            wire::DecisionKind::Join(newcomer) => Some(Decision::Join(Newcomer::from_wire(newcomer)?)),
+            wire::DecisionKind::Node(step) => Some(Decision::Node {
+                node: NodeId(step.node),
+                revision: step.revision,
+                step: node_step_from_wire(step)?,
+            }),
+            wire::DecisionKind::Chain(step) => Some(Decision::Chain {
+                chain: ChainId(step.chain),
+                revision: step.revision,
+                step: chain_step_from_wire(step)?,
+            }),
+            wire::DecisionKind::Adjust(wire::Adjust { version, replicas: Some(replicas), balance: None }) => {
+                Some(Decision::Replicas { version: *version, replicas: *replicas })
+            }
+            wire::DecisionKind::Adjust(wire::Adjust { version, replicas: None, balance: Some(on) }) => {
+                Some(Decision::Balance { version: *version, on: *on })
+            }
+            wire::DecisionKind::Adjust(_) => None,
+        });
+        read.unwrap_or(Decision::Unknown)
+    }
+}
+
+impl State {
+    /// As bytes, the same on every node at one position of the log.
+    pub fn encode(&self) -> Vec<u8> {
+        let stored = wire::Stored {
+            format: wire::STORED_FORMAT,
+            cluster: self.cluster.0.to_le_bytes().to_vec(),
+            version: self.version,
+            table_version: self.table_version,
+            next_node: self.next_node,
+            replicas: self.replicas,
+            is_balancing: self.is_balancing,
+            nodes: self.nodes.values().map(node_to_wire).collect(),
+            chains: self.chains.values().map(chain_to_wire).collect(),
+        };
+        stored.encode_to_vec()
+    }
+
+    /// The state of these bytes.
+    ///
+    /// # Errors
+    /// `BadState` if they are none, or of a newer version of frieze.
+    pub fn decode(bytes: &[u8]) -> Result<State, Error> {
+        let stored = wire::Stored::decode(bytes).map_err(|_| Error::BadState("these bytes are no message"))?;
+        if stored.format != wire::STORED_FORMAT {
+            return Err(Error::BadState("it was written by another version of frieze"));
+        }
+        let broken = Error::BadState("a field is missing");
+        let cluster = cluster_from_wire(&stored.cluster).ok_or(broken.clone())?;
+        let nodes = stored.nodes.iter().map(|node| node_from_wire(node).map(|node| (node.id, node)));
+        let chains = stored.chains.iter().map(|chain| chain_from_wire(chain).map(|chain| (chain.id, chain)));
+        Ok(State {
+            cluster,
+            version: stored.version,
+            table_version: stored.table_version,
+            next_node: stored.next_node,
+            replicas: stored.replicas,
+            is_balancing: stored.is_balancing,
+            nodes: nodes.collect::<Option<_>>().ok_or(broken.clone())?,
+            chains: chains.collect::<Option<_>>().ok_or(broken)?,
+        })
+    }
+}
+
+impl Newcomer {
+    /// As it is sent and stored.
+    pub fn to_wire(&self) -> wire::Newcomer {
+        wire::Newcomer {
+            name: self.name.clone(),
+            site: self.site.clone(),
+            address: self.address.clone(),
+            token: self.token.to_le_bytes().to_vec(),
+            incarnation: self.incarnation,
+            devices: self.devices.iter().map(device_to_wire).collect(),
+        }
+    }
+
+    /// `None` if the token has another length.
+    pub fn from_wire(newcomer: &wire::Newcomer) -> Option<Newcomer> {
+        Some(Newcomer {
+            name: newcomer.name.clone(),
+            site: newcomer.site.clone(),
+            address: newcomer.address.clone(),
+            token: u128::from_le_bytes(newcomer.token.as_slice().try_into().ok()?),
+            incarnation: newcomer.incarnation,
+            devices: newcomer.devices.iter().map(device_from_wire).collect(),
+        })
+    }
+}
+
+fn cluster_from_wire(bytes: &[u8]) -> Option<ClusterId> {
+    Some(ClusterId(u128::from_le_bytes(bytes.try_into().ok()?)))
+}
+
+fn device_to_wire(device: &Device) -> wire::Device {
+    let Device { device, capacity_bytes, has_failed } = *device;
+    wire::Device { device, capacity_bytes, has_failed }
+}
+
+pub(crate) fn device_from_wire(device: &wire::Device) -> Device {
+    let wire::Device { device, capacity_bytes, has_failed } = *device;
+    Device { device, capacity_bytes, has_failed }
+}
+
+fn node_step_to_wire(node: NodeId, revision: u64, step: &NodeStep) -> wire::NodeStep {
+    use wire::NodeStepKind as Kind;
+    let mut sent = wire::NodeStep { node: node.0, revision, ..wire::NodeStep::default() };
+    let kind = match step {
+        NodeStep::Return { incarnation, address, devices } => {
+            (sent.incarnation, sent.address) = (*incarnation, address.clone());
+            sent.devices = devices.iter().map(device_to_wire).collect();
+            Kind::Return
+        }
+        NodeStep::Offline => Kind::Offline,
+        NodeStep::Drain => Kind::Drain,
+        NodeStep::Undrain => Kind::Undrain,
+        NodeStep::DeclareDead => Kind::DeclareDead,
+        NodeStep::Remove => Kind::Remove,
+        NodeStep::AddDevice(device) => {
+            sent.devices = vec![device_to_wire(device)];
+            Kind::AddDevice
+        }
+        NodeStep::FailDevice(device) => {
+            sent.devices = vec![wire::Device { device: *device, ..wire::Device::default() }];
+            Kind::FailDevice
+        }
+    };
+    sent.set_kind(kind);
+    sent
+}
+
+fn node_step_from_wire(step: &wire::NodeStep) -> Option<NodeStep> {
+    use wire::NodeStepKind as Kind;
+    Some(match step.kind() {
+        Kind::Unknown => return None,
+        Kind::Return => NodeStep::Return {
+            incarnation: step.incarnation,
+            address: step.address.clone(),
+            devices: step.devices.iter().map(device_from_wire).collect(),
+        },
+        Kind::Offline => NodeStep::Offline,
+        Kind::Drain => NodeStep::Drain,
+        Kind::Undrain => NodeStep::Undrain,
+        Kind::DeclareDead => NodeStep::DeclareDead,
+        Kind::Remove => NodeStep::Remove,
+        Kind::AddDevice => NodeStep::AddDevice(device_from_wire(step.devices.first()?)),
+        Kind::FailDevice => NodeStep::FailDevice(step.devices.first()?.device),
+    })
+}
+
+fn chain_step_to_wire(chain: ChainId, revision: u64, step: ChainStep) -> wire::ChainStep {
+    use wire::ChainStepKind as Kind;
+    let node = step.node().0;
+    let mut sent = wire::ChainStep { chain: chain.0, revision, node, ..wire::ChainStep::default() };
+    let kind = match step {
+        ChainStep::Place { device, .. } => {
+            sent.device = device;
+            Kind::Place
+        }
+        ChainStep::Retire(_) => Kind::Retire,
+        ChainStep::Keep(_) => Kind::Keep,
+        ChainStep::Sync { incarnation, .. } => {
+            sent.incarnation = incarnation;
+            Kind::Sync
+        }
+        ChainStep::Join(_) => Kind::Join,
+        ChainStep::Serve(_) => Kind::Serve,
+        ChainStep::TakeOut(_) => Kind::TakeOut,
+        ChainStep::Left(_) => Kind::Left,
+        ChainStep::Drop(_) => Kind::Drop,
+        ChainStep::Resume { incarnation, is_missing, .. } => {
+            (sent.incarnation, sent.is_missing) = (incarnation, is_missing);
+            Kind::Resume
+        }
+    };
+    sent.set_kind(kind);
+    sent
+}
+
+fn chain_step_from_wire(step: &wire::ChainStep) -> Option<ChainStep> {
+    use wire::ChainStepKind as Kind;
+    let node = NodeId(step.node);
+    let wire::ChainStep { device, incarnation, is_missing, .. } = *step;
+    Some(match step.kind() {
+        Kind::Unknown => return None,
+        Kind::Place => ChainStep::Place { node, device },
+        Kind::Retire => ChainStep::Retire(node),
+        Kind::Keep => ChainStep::Keep(node),
+        Kind::Sync => ChainStep::Sync { node, incarnation },
+        Kind::Join => ChainStep::Join(node),
+        Kind::Serve => ChainStep::Serve(node),
+        Kind::TakeOut => ChainStep::TakeOut(node),
+        Kind::Left => ChainStep::Left(node),
+        Kind::Drop => ChainStep::Drop(node),
+        Kind::Resume => ChainStep::Resume { node, incarnation, is_missing },
+    })
+}
+
+fn node_to_wire(node: &Node) -> wire::StoredNode {
+    wire::StoredNode {
+        node: node.id.0,
+        revision: node.revision,
+        told: Some(node.told.to_wire()),
+        is_offline: node.is_offline,
+        is_draining: node.is_draining,
+        is_dead: node.is_dead,
+    }
+}
+
+fn node_from_wire(node: &wire::StoredNode) -> Option<Node> {
+    Some(Node {
+        id: NodeId(node.node),
+        revision: node.revision,
+        told: Newcomer::from_wire(node.told.as_ref()?)?,
+        is_offline: node.is_offline,
+        is_draining: node.is_draining,
+        is_dead: node.is_dead,
+    })
+}
+
+fn chain_to_wire(chain: &Chain) -> wire::StoredChain {
+    wire::StoredChain {
+        chain: chain.id.0,
+        chain_epoch: chain.epoch.0,
+        revision: chain.revision,
+        targets: chain.targets.iter().map(target_to_wire).collect(),
+        leaving: chain.leaving.iter().map(|node| node.0).collect(),
+        resumed_epoch: chain.resumed.map_or(0, |resumed| resumed.epoch.0),
+        resumed_missing: chain.resumed.is_some_and(|resumed| resumed.is_missing),
+    }
+}
+
+fn chain_from_wire(chain: &wire::StoredChain) -> Option<Chain> {
+    let resumed = Resumed { epoch: ChainEpoch(chain.resumed_epoch), is_missing: chain.resumed_missing };
+    Some(Chain {
+        id: ChainId(chain.chain),
+        epoch: ChainEpoch(chain.chain_epoch),
+        revision: chain.revision,
+        targets: chain.targets.iter().map(target_from_wire).collect::<Option<_>>()?,
+        leaving: chain.leaving.iter().map(|node| NodeId(*node)).collect(),
+        resumed: (resumed.epoch.0 > 0).then_some(resumed),
+    })
+}
+
+fn target_to_wire(target: &Target) -> wire::StoredTarget {
+    let role = match target.role {
+        Role::Serving => wire::StoredRole::Serving,
+        Role::Joining => wire::StoredRole::Joining,
+        Role::Syncing => wire::StoredRole::Syncing,
+        Role::Out => wire::StoredRole::Out,
+    };
+    let Target { node, device, incarnation, is_retiring, .. } = *target;
+    wire::StoredTarget { node: node.0, device, role: role as i32, incarnation, is_retiring }
+}
+
+fn target_from_wire(target: &wire::StoredTarget) -> Option<Target> {
+    let role = match wire::StoredRole::try_from(target.role).ok()? {
+        wire::StoredRole::Serving => Role::Serving,
+        wire::StoredRole::Joining => Role::Joining,
+        wire::StoredRole::Syncing => Role::Syncing,
+        wire::StoredRole::Out => Role::Out,
+    };
+    let wire::StoredTarget { node, device, incarnation, is_retiring, .. } = *target;
+    Some(Target { node: NodeId(node), device, role, incarnation, is_retiring })
+}

@@ -1,0 +1,214 @@
+//! Why the control plane refuses.
+
+use frieze_base::{ChainId, ClusterId, ErrorKind, Fault, NodeId, Reason};
+
+/// A decision without effect, a refused heartbeat, or an operator's request that cannot be met.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// There is no cluster yet.
+    #[error("this server is alone and no cluster: start another with --join and this one's address")]
+    NotFounded,
+    /// There is one already.
+    #[error("the cluster has been founded already")]
+    AlreadyFounded,
+    /// What the decision was based on has changed: look again.
+    #[error("{what} has changed meanwhile (it is at {found}, this was based on {based_on}): look again")]
+    Stale {
+        /// What has changed.
+        what: &'static str,
+        /// The revision that the decision names.
+        based_on: u64,
+        /// The revision that it has.
+        found: u64,
+    },
+    /// The decision makes no sense in this state.
+    #[error("chain {chain}, node {node}: {why}")]
+    DoesNotFit {
+        /// The chain.
+        chain: ChainId,
+        /// The node.
+        node: NodeId,
+        /// Why.
+        why: &'static str,
+    },
+    /// The last member that kept its memory would go.
+    #[error(
+        "node {node} is the last of chain {chain} that kept its memory: wait until another serves, or declare dead who will not come back"
+    )]
+    LastMember {
+        /// The chain.
+        chain: ChainId,
+        /// The node.
+        node: NodeId,
+    },
+    /// A decision of a newer version of frieze.
+    #[error("a decision that this version of frieze does not know: bring all nodes to the newest version")]
+    Unknown,
+    /// Another node has this name.
+    #[error("the name {name:?} belongs to node {node}: choose another with --name, or remove that node first")]
+    NameTaken {
+        /// The name.
+        name: String,
+        /// Who has it.
+        node: NodeId,
+    },
+    /// A name, site or address that cannot be one.
+    #[error("{what} {text:?}: 1 to 255 bytes, no spaces and no control characters, are wanted")]
+    BadName {
+        /// Of what kind.
+        what: &'static str,
+        /// As given.
+        text: String,
+    },
+    /// There is no such node.
+    #[error("there is no node {node} in this cluster")]
+    UnknownNode {
+        /// The node.
+        node: NodeId,
+    },
+    /// There was one, and it was removed.
+    #[error(
+        "node {node} was removed from this cluster: to bring the machine back, start it on an empty directory with --join"
+    )]
+    Removed {
+        /// The node.
+        node: NodeId,
+    },
+    /// There is no such device, or there is one already.
+    #[error("node {node}, device {device}: {why}")]
+    BadDevice {
+        /// The node.
+        node: NodeId,
+        /// Its device.
+        device: u32,
+        /// Why.
+        why: &'static str,
+    },
+    /// Only a node that is offline can be declared dead.
+    #[error("node {node} holds a lease: stop it first, or wait until it is offline")]
+    StillOnline {
+        /// The node.
+        node: NodeId,
+    },
+    /// It still has targets.
+    #[error(
+        "node {node} still has targets of {chains} chains: drain it first, or if it is gone for good remove it with --dead"
+    )]
+    StillUsed {
+        /// The node.
+        node: NodeId,
+        /// How many.
+        chains: usize,
+    },
+    /// Too few nodes would be left.
+    #[error(
+        "without node {node} only {left} nodes would be left for {replicas} replicas: add a node first, or ask for fewer replicas"
+    )]
+    TooFewNodes {
+        /// The node.
+        node: NodeId,
+        /// Nodes that would be left.
+        left: u32,
+        /// Replicas wanted.
+        replicas: u32,
+    },
+    /// A number that cannot be.
+    #[error("{what}: {found} is not within 1 to {max}")]
+    OutOfRange {
+        /// Of what.
+        what: &'static str,
+        /// As given.
+        found: u64,
+        /// The largest.
+        max: u64,
+    },
+    /// A limit is reached.
+    #[error("too many {what}: {max} at most")]
+    TooMany {
+        /// Of what.
+        what: &'static str,
+        /// The limit.
+        max: u64,
+    },
+    /// The sender belongs to another cluster.
+    #[error(
+        "this node belongs to cluster {found}, and here is cluster {expected}: check the address it was told to join"
+    )]
+    WrongCluster {
+        /// Of this cluster.
+        expected: ClusterId,
+        /// Of the sender.
+        found: ClusterId,
+    },
+    /// A newer process of the same node has spoken.
+    #[error(
+        "a newer process of node {node} has spoken (start {newest}, this is {found}): its directory is in use twice, perhaps as a copy; stop one"
+    )]
+    OldProcess {
+        /// The node.
+        node: NodeId,
+        /// The newest incarnation known.
+        newest: u64,
+        /// The sender's.
+        found: u64,
+    },
+    /// The sender's clock is too far from those of the others.
+    #[error(
+        "the clock of node {node} is {} ms {} those of the others, {} ms are allowed: set it (chrony, NTP), then it is taken back by itself",
+        offset_us.unsigned_abs() / 1000, if *offset_us > 0 { "ahead of" } else { "behind" }, max_us / 1000
+    )]
+    ClockOff {
+        /// The node.
+        node: NodeId,
+        /// Its clock less theirs, in microseconds.
+        offset_us: i64,
+        /// What is allowed, in microseconds.
+        max_us: u64,
+    },
+    /// This node does not lead.
+    #[error("this node does not lead the cluster{}", leader.map_or(": nobody does at the moment, try again".to_owned(), |node| format!(": node {node} does")))]
+    NotLeader {
+        /// Who does, if it is known.
+        leader: Option<NodeId>,
+    },
+    /// It has not come about in time.
+    #[error("this was not decided in time: ask again, it will not happen twice")]
+    NotDecided,
+    /// Stored bytes that are no state.
+    #[error("the stored state of the cluster cannot be read: {0}")]
+    BadState(&'static str),
+}
+
+impl Error {
+    /// Why, as doors map it.
+    pub fn reason(&self) -> Reason {
+        match self {
+            Error::NotFounded | Error::Unknown => Reason::Unsupported,
+            Error::AlreadyFounded | Error::NameTaken { .. } => Reason::Exists,
+            Error::Stale { .. } | Error::DoesNotFit { .. } => Reason::Superseded,
+            Error::LastMember { .. }
+            | Error::StillOnline { .. }
+            | Error::StillUsed { .. }
+            | Error::TooFewNodes { .. }
+            | Error::OldProcess { .. } => Reason::Busy,
+            Error::BadName { .. } | Error::OutOfRange { .. } | Error::BadDevice { .. } => Reason::InvalidArgument,
+            Error::UnknownNode { .. } | Error::Removed { .. } => Reason::NotFound,
+            Error::TooMany { .. } => Reason::Overloaded,
+            Error::WrongCluster { .. } => Reason::WrongCluster,
+            Error::ClockOff { .. } => Reason::Fenced,
+            Error::NotLeader { .. } | Error::NotDecided => Reason::Unavailable,
+            Error::BadState(_) => Reason::Corrupt,
+        }
+    }
+
+    /// What the caller does next.
+    pub fn kind(&self) -> ErrorKind {
+        self.reason().kind()
+    }
+}
+
+impl From<Error> for Fault {
+    fn from(error: Error) -> Fault {
+        Fault::new(error.reason(), error.to_string())
+    }
+}

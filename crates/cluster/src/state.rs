@@ -1,0 +1,222 @@
+//! The replicated state: nodes and chains after an entry of the log, and what each decision makes of it.
+
+mod nodes;
+mod steps;
+
+use std::collections::BTreeMap;
+
+use frieze_base::{ChainEpoch, ChainId, ClusterId, NodeId};
+
+use crate::chain::{Chain, Role, Target, TargetState};
+use crate::decision::{Change, Decision};
+use crate::error::Error;
+use crate::node::{Newcomer, Node, NodeState};
+
+/// Nodes and chains, as the log has decided. Every node executes every decision: at one position of the log all have the same.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct State {
+    pub(crate) cluster: ClusterId,
+    pub(crate) version: u64,
+    pub(crate) table_version: u64,
+    pub(crate) next_node: u32,
+    pub(crate) replicas: u32,
+    pub(crate) is_balancing: bool,
+    pub(crate) nodes: BTreeMap<NodeId, Node>,
+    pub(crate) chains: BTreeMap<ChainId, Chain>,
+}
+
+/// Nodes of a cluster at most.
+pub const NODES_MAX: usize = 1024;
+/// Chains of a cluster at most.
+pub const CHAINS_MAX: u32 = 65_536;
+/// Replicas of a chain at most.
+pub const REPLICAS_MAX: u32 = 8;
+/// Targets of a chain at most: all replicas, and as many that take their places.
+pub const TARGETS_MAX: usize = 2 * REPLICAS_MAX as usize;
+/// Devices of a node at most.
+pub const DEVICES_MAX: usize = 64;
+
+impl State {
+    /// Executes a decision. Deterministic: nothing but this state and the decision is looked at. Returns what has changed;
+    /// [`Change::NoEffect`] if it does not fit, and then nothing has.
+    pub fn apply(&mut self, decision: &Decision) -> Vec<Change> {
+        match self.try_apply(decision) {
+            Ok(changes) => {
+                let configured =
+                    changes.iter().any(|change| matches!(change, Change::Configured(..) | Change::Founded));
+                self.version += u64::from(!changes.is_empty());
+                self.table_version += u64::from(configured);
+                changes
+            }
+            Err(error) => vec![Change::NoEffect(error)],
+        }
+    }
+
+    fn try_apply(&mut self, decision: &Decision) -> Result<Vec<Change>, Error> {
+        match decision {
+            Decision::Found { cluster, replicas, chain_count, epoch, first } => {
+                self.found(*cluster, *replicas, *chain_count, *epoch, first)
+            }
+            _ if !self.is_founded() => Err(Error::NotFounded),
+            Decision::Join(newcomer) => self.join(newcomer),
+            Decision::Node { node, revision, step } => self.change_node(*node, *revision, step),
+            Decision::Chain { chain, revision, step } => self.change_chain(*chain, *revision, *step),
+            Decision::Replicas { version, replicas } => {
+                self.check_version(*version)?;
+                self.replicas = within("replicas", (*replicas).into(), REPLICAS_MAX.into())? as u32;
+                Ok(vec![Change::Wanted])
+            }
+            Decision::Balance { version, on } => {
+                self.check_version(*version)?;
+                self.is_balancing = *on;
+                Ok(vec![Change::Wanted])
+            }
+            Decision::Unknown => Err(Error::Unknown),
+        }
+    }
+
+    fn found(
+        &mut self,
+        cluster: ClusterId,
+        replicas: u32,
+        chain_count: u32,
+        epoch: ChainEpoch,
+        first: &Newcomer,
+    ) -> Result<Vec<Change>, Error> {
+        if self.is_founded() {
+            return Err(Error::AlreadyFounded);
+        }
+        let replicas = within("replicas", replicas.into(), REPLICAS_MAX.into())? as u32;
+        within("chains", chain_count.into(), CHAINS_MAX.into())?;
+        let id = NodeId(1);
+        let node = self.checked(id, first)?;
+        let role = Role::Serving;
+        let target = |device| Target { node: id, device, role, incarnation: first.incarnation, is_retiring: false };
+        let device = first.devices.first().map_or(0, |device| device.device);
+        let chain =
+            |id| Chain { id, epoch, revision: 1, targets: vec![target(device)], leaving: vec![], resumed: None };
+        self.chains = (0..chain_count).map(ChainId).map(|id| (id, chain(id))).collect();
+        (self.cluster, self.replicas, self.next_node) = (cluster, replicas, 2);
+        self.nodes.insert(id, node);
+        Ok(vec![Change::Founded, Change::Joined(id)])
+    }
+
+    /// True if there is a cluster. A machine that is alone has none, and needs none.
+    pub fn is_founded(&self) -> bool {
+        self.next_node > 0
+    }
+
+    /// The cluster's identity.
+    pub fn cluster(&self) -> ClusterId {
+        self.cluster
+    }
+
+    /// Decisions that had an effect. Whoever tells what is in here tells this with it, so that the older is never taken for the
+    /// newer.
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// Of the chain table: rises with every change of any configuration.
+    pub fn table_version(&self) -> u64 {
+        self.table_version
+    }
+
+    /// Replicas wanted of each chain, as far as there are nodes.
+    pub fn replicas(&self) -> u32 {
+        self.replicas
+    }
+
+    /// True while chains are moved until every node has its share.
+    pub fn is_balancing(&self) -> bool {
+        self.is_balancing
+    }
+
+    /// The nodes, by id.
+    pub fn nodes(&self) -> impl Iterator<Item = &Node> {
+        self.nodes.values()
+    }
+
+    /// The chains, by number.
+    pub fn chains(&self) -> impl Iterator<Item = &Chain> {
+        self.chains.values()
+    }
+
+    /// A node of the cluster.
+    ///
+    /// # Errors
+    /// `Removed` if it was one, `UnknownNode` if it never was.
+    pub fn node(&self, node: NodeId) -> Result<&Node, Error> {
+        self.nodes.get(&node).ok_or(match self.node_state(node) {
+            Some(_) => Error::Removed { node },
+            None => Error::UnknownNode { node },
+        })
+    }
+
+    /// In one word what a node is; `None` if there never was one of this id.
+    pub fn node_state(&self, node: NodeId) -> Option<NodeState> {
+        match self.nodes.get(&node) {
+            Some(node) => Some(node.state()),
+            None => (1..self.next_node).contains(&node.0).then_some(NodeState::Removed),
+        }
+    }
+
+    /// The node of this name.
+    pub fn node_named(&self, name: &str) -> Option<&Node> {
+        self.nodes.values().find(|node| node.told.name == name)
+    }
+
+    /// The node that joined with this token.
+    pub fn node_of_token(&self, token: u128) -> Option<&Node> {
+        self.nodes.values().find(|node| node.told.token == token)
+    }
+
+    /// A chain.
+    pub fn chain(&self, chain: ChainId) -> Option<&Chain> {
+        self.chains.get(&chain)
+    }
+
+    /// True if the target is played by the process that the log knows of: what it had in memory when it took its part it still
+    /// has.
+    pub fn kept_memory(&self, target: &Target) -> bool {
+        self.nodes.get(&target.node).is_some_and(|node| node.incarnation() == target.incarnation)
+    }
+
+    /// True if the target kept its memory and its node is not known to be gone.
+    pub fn is_alive(&self, target: &Target) -> bool {
+        self.kept_memory(target) && self.is_online(target.node)
+    }
+
+    /// True if the log does not know that the node's lease has ended.
+    pub fn is_online(&self, node: NodeId) -> bool {
+        self.nodes.get(&node).is_some_and(|node| !node.is_offline)
+    }
+
+    /// What people are told about a target.
+    pub fn target_state(&self, target: &Target) -> TargetState {
+        match target.role {
+            _ if !self.is_online(target.node) => TargetState::Offline,
+            Role::Serving => TargetState::Serving,
+            Role::Joining => TargetState::Joining,
+            Role::Syncing => TargetState::Syncing,
+            Role::Out => TargetState::Waiting,
+        }
+    }
+
+    /// Chains of which `node` has a target.
+    pub fn chains_of(&self, node: NodeId) -> impl Iterator<Item = (&Chain, &Target)> {
+        self.chains.values().filter_map(move |chain| Some((chain, chain.target(node)?)))
+    }
+
+    fn check_version(&self, based_on: u64) -> Result<(), Error> {
+        check_revision("the cluster", based_on, self.version)
+    }
+}
+
+fn check_revision(what: &'static str, based_on: u64, found: u64) -> Result<(), Error> {
+    if based_on == found { Ok(()) } else { Err(Error::Stale { what, based_on, found }) }
+}
+
+fn within(what: &'static str, found: u64, max: u64) -> Result<u64, Error> {
+    if (1..=max).contains(&found) { Ok(found) } else { Err(Error::OutOfRange { what, found, max }) }
+}

@@ -1,0 +1,124 @@
+//! Decisions about nodes.
+
+use std::collections::BTreeSet;
+
+use frieze_base::NodeId;
+
+use super::{DEVICES_MAX, NODES_MAX, State, check_revision, within};
+use crate::decision::{Change, NodeStep};
+use crate::error::Error;
+use crate::node::{Device, Newcomer, Node};
+
+impl State {
+    pub(super) fn join(&mut self, newcomer: &Newcomer) -> Result<Vec<Change>, Error> {
+        if let Some(node) = self.node_of_token(newcomer.token) {
+            return Ok(vec![Change::Joined(node.id)]);
+        }
+        if self.nodes.len() >= NODES_MAX {
+            return Err(Error::TooMany { what: "nodes", max: NODES_MAX as u64 });
+        }
+        let id = NodeId(self.next_node);
+        let node = self.checked(id, newcomer)?;
+        self.next_node += 1;
+        self.nodes.insert(id, node);
+        Ok(vec![Change::Joined(id)])
+    }
+
+    /// A node of what it tells of itself.
+    pub(super) fn checked(&self, id: NodeId, told: &Newcomer) -> Result<Node, Error> {
+        check_word("name", &told.name)?;
+        check_word("address", &told.address)?;
+        if !told.site.is_empty() {
+            check_word("site", &told.site)?;
+        }
+        if let Some(node) = self.node_named(&told.name) {
+            return Err(Error::NameTaken { name: told.name.clone(), node: node.id });
+        }
+        check_devices(id, &told.devices)?;
+        Ok(Node { id, revision: 1, told: told.clone(), is_offline: false, is_draining: false, is_dead: false })
+    }
+
+    pub(super) fn change_node(&mut self, id: NodeId, revision: u64, step: &NodeStep) -> Result<Vec<Change>, Error> {
+        let node = self.node(id)?;
+        check_revision("the node", revision, node.revision)?;
+        let mut next = Node { revision: revision + 1, ..node.clone() };
+        let mut is_gone = false;
+        match step {
+            NodeStep::Return { incarnation, address, devices } => {
+                if *incarnation < node.incarnation() {
+                    let newest = node.incarnation();
+                    return Err(Error::OldProcess { node: id, newest, found: *incarnation });
+                }
+                check_word("address", address)?;
+                check_devices(id, devices)?;
+                // Another process has no part in anything, so that nobody waits to hear from the one before.
+                is_gone = *incarnation > node.incarnation();
+                (next.told.incarnation, next.told.address) = (*incarnation, address.clone());
+                next.told.devices = merged(&node.told.devices, devices);
+                (next.is_offline, next.is_dead) = (false, false);
+            }
+            NodeStep::Offline => (next.is_offline, is_gone) = (true, true),
+            NodeStep::Drain => next.is_draining = true,
+            NodeStep::Undrain => next.is_draining = false,
+            NodeStep::DeclareDead if !node.is_offline => return Err(Error::StillOnline { node: id }),
+            NodeStep::DeclareDead => next.is_dead = true,
+            NodeStep::Remove => {
+                let chains = self.chains.values();
+                let chains = chains.filter(|chain| chain.target(id).is_some() || chain.leaving.contains(&id)).count();
+                if chains > 0 {
+                    return Err(Error::StillUsed { node: id, chains });
+                }
+                self.nodes.remove(&id);
+                return Ok(vec![Change::Removed(id)]);
+            }
+            NodeStep::AddDevice(device) => {
+                next.told.devices.push(device.clone());
+                check_devices(id, &next.told.devices)?;
+            }
+            NodeStep::FailDevice(device) => {
+                let unknown = Error::BadDevice { node: id, device: *device, why: "there is no such device" };
+                let mut devices = next.told.devices.iter_mut();
+                devices.find(|known| known.device == *device).ok_or(unknown)?.has_failed = true;
+            }
+        }
+        if next == (Node { revision: next.revision, ..node.clone() }) {
+            return Ok(Vec::new());
+        }
+        self.nodes.insert(id, next);
+        let mut changes = vec![Change::Node(id)];
+        if is_gone {
+            for chain in self.chains.values_mut().filter(|chain| chain.leaving.contains(&id)) {
+                chain.leaving.retain(|node| *node != id);
+                chain.revision += 1;
+                changes.push(Change::Chain(chain.id));
+            }
+        }
+        Ok(changes)
+    }
+}
+
+/// What a node tells of its devices when it returns; one that has failed has failed for ever.
+fn merged(known: &[Device], told: &[Device]) -> Vec<Device> {
+    let has_failed = |told: &Device| known.iter().any(|known| known.device == told.device && known.has_failed);
+    let merge = |told: &Device| Device { has_failed: told.has_failed || has_failed(told), ..told.clone() };
+    told.iter().map(merge).collect()
+}
+
+fn check_word(what: &'static str, text: &str) -> Result<(), Error> {
+    let is_word = (1..=255).contains(&text.len()) && !text.contains(|c: char| c.is_whitespace() || c.is_control());
+    if is_word { Ok(()) } else { Err(Error::BadName { what, text: text.chars().take(300).collect() }) }
+}
+
+fn check_devices(node: NodeId, devices: &[Device]) -> Result<(), Error> {
+    within("devices of a node", devices.len() as u64, DEVICES_MAX as u64)?;
+    let mut seen = BTreeSet::new();
+    for Device { device, capacity_bytes, .. } in devices {
+        if !seen.insert(device) {
+            return Err(Error::BadDevice { node, device: *device, why: "there is one of this number already" });
+        }
+        if *capacity_bytes == 0 {
+            return Err(Error::BadDevice { node, device: *device, why: "it holds nothing" });
+        }
+    }
+    Ok(())
+}

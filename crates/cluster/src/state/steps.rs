@@ -1,0 +1,144 @@
+//! Decisions about chains. What protects a chain's records is checked here, whoever proposed the step:
+//! - a full member goes only while another is there that kept its memory, so a tail that is joining is never alone;
+//! - one target at a time is taken in, and begins again when the member that it learns from goes;
+//! - who is taken out alive is *leaving* until it is known to know;
+//! - a chain goes on from a log alone only when every full member has restarted or was declared dead by an operator.
+//!
+//! What only the leader can know (leases, who has caught up, whose log is the longest) is [`crate::Overseer`]'s.
+
+use frieze_base::{ChainEpoch, ChainId, NodeId};
+
+use super::{State, TARGETS_MAX, check_revision};
+use crate::chain::{Chain, Resumed, Role, Target};
+use crate::decision::{ChainStep, Change};
+use crate::error::Error;
+
+impl State {
+    pub(super) fn change_chain(&mut self, id: ChainId, revision: u64, step: ChainStep) -> Result<Vec<Change>, Error> {
+        let node = step.node();
+        let chain = self.chains.get(&id).ok_or(Error::DoesNotFit { chain: id, node, why: "there is no such chain" })?;
+        check_revision("the chain", revision, chain.revision)?;
+        let mut next = chain.clone();
+        self.check_step(chain, step)?;
+        match step {
+            ChainStep::Place { node, device } => {
+                next.targets.push(Target { node, device, role: Role::Out, incarnation: 0, is_retiring: false });
+            }
+            ChainStep::Retire(_) => change(&mut next, node).is_retiring = true,
+            ChainStep::Keep(_) => change(&mut next, node).is_retiring = false,
+            ChainStep::Sync { incarnation, .. } => {
+                let target = change(&mut next, node);
+                (target.role, target.incarnation) = (Role::Syncing, incarnation);
+            }
+            ChainStep::Join(_) => change(&mut next, node).role = Role::Joining,
+            ChainStep::Serve(_) => change(&mut next, node).role = Role::Serving,
+            ChainStep::TakeOut(_) => self.take_out(&mut next, node),
+            ChainStep::Left(_) => next.leaving.retain(|leaving| *leaving != node),
+            ChainStep::Drop(_) => next.targets.retain(|target| target.node != node),
+            ChainStep::Resume { incarnation, is_missing, .. } => {
+                next.targets.retain(|target| target.node == node || !self.is_dead(target.node));
+                next.targets.iter_mut().for_each(|target| target.role = Role::Out);
+                let target = change(&mut next, node);
+                (target.role, target.incarnation) = (Role::Serving, incarnation);
+                next.resumed = Some(Resumed { epoch: ChainEpoch(next.epoch.0 + 1), is_missing });
+            }
+        }
+        next.arrange();
+        next.revision += 1;
+        let is_configured = !matches!(
+            step,
+            ChainStep::Place { .. }
+                | ChainStep::Retire(_)
+                | ChainStep::Keep(_)
+                | ChainStep::Left(_)
+                | ChainStep::Drop(_)
+        );
+        next.epoch.0 += u64::from(is_configured);
+        next.assert_whole();
+        let epoch = next.epoch;
+        self.chains.insert(id, next);
+        Ok(vec![if is_configured { Change::Configured(id, epoch) } else { Change::Chain(id) }])
+    }
+
+    /// Whether the step may be done in this state.
+    fn check_step(&self, chain: &Chain, step: ChainStep) -> Result<(), Error> {
+        let node = step.node();
+        let require = |holds: bool, why| {
+            if holds { Ok(()) } else { Err(Error::DoesNotFit { chain: chain.id, node, why }) }
+        };
+        let target = chain.target(node);
+        let role = target.map(|target| target.role);
+        let is_settled = chain.leaving.is_empty();
+        match step {
+            ChainStep::Place { device, .. } => {
+                let node = self.node(node)?;
+                require(target.is_none(), "it has a target already")?;
+                require(chain.targets.len() < TARGETS_MAX, "the chain has too many targets")?;
+                require(node.whole_devices().any(|known| known.device == device), "it has no such device that is whole")
+            }
+            ChainStep::Retire(_) | ChainStep::Keep(_) => require(target.is_some(), "it has no target"),
+            ChainStep::Sync { incarnation, .. } => {
+                let process = self.node(node)?.incarnation();
+                require(role == Some(Role::Out), "it has a part already, or no target")?;
+                require(self.is_online(node) && process == incarnation, "it is not there, or has restarted")?;
+                require(chain.newcomer().is_none(), "another one is being taken in")?;
+                require(chain.serving().any(|member| self.is_alive(member)), "nobody is there to learn from")?;
+                require(is_settled, "a member is leaving")
+            }
+            ChainStep::Join(_) => {
+                require(role == Some(Role::Syncing), "it is not syncing")?;
+                require(target.is_some_and(|target| self.is_alive(target)), "it is not there, or has restarted")?;
+                require(is_settled, "a member is leaving")
+            }
+            ChainStep::Serve(_) => {
+                require(role == Some(Role::Joining), "it is not joining")?;
+                require(target.is_some_and(|target| self.is_alive(target)), "it is not there, or has restarted")
+            }
+            ChainStep::TakeOut(_) => {
+                let target = target.ok_or(Error::DoesNotFit { chain: chain.id, node, why: "it has no target" })?;
+                require(target.role != Role::Out, "it has no part")?;
+                require(is_settled || !self.is_alive(target), "a member is leaving")?;
+                let mut others = chain.serving().filter(|member| member.node != node);
+                if target.role == Role::Serving && !others.any(|member| self.is_alive(member)) {
+                    return Err(Error::LastMember { chain: chain.id, node });
+                }
+                Ok(())
+            }
+            ChainStep::Left(_) => require(chain.leaving.contains(&node), "it is not leaving"),
+            ChainStep::Drop(_) => require(role == Some(Role::Out), "it has a part, or no target"),
+            ChainStep::Resume { incarnation, .. } => {
+                let process = self.node(node)?.incarnation();
+                require(self.is_online(node) && process == incarnation, "it is not there, or has restarted")?;
+                let has_ended = |member: &Target| !self.kept_memory(member) || self.is_dead(member.node);
+                require(chain.serving().all(has_ended), "a full member may have kept its memory")?;
+                let mut left = chain.serving().filter(|member| !self.is_dead(member.node)).peekable();
+                let is_last = left.peek().is_none() && target.is_some();
+                require(is_last || left.any(|member| member.node == node), "it was no full member to the last")
+            }
+        }
+    }
+
+    /// Takes a target's part away; whoever is joining behind it begins again.
+    fn take_out(&self, chain: &mut Chain, node: NodeId) {
+        let learned_from = chain.serving().last().map(|member| member.node);
+        let target = change(chain, node);
+        let was = std::mem::replace(&mut target.role, Role::Out);
+        let target = *target;
+        if was == Role::Serving && self.is_alive(&target) {
+            chain.leaving.push(node);
+        }
+        if learned_from == Some(node)
+            && let Some(joining) = chain.targets.iter_mut().find(|target| target.role == Role::Joining)
+        {
+            joining.role = Role::Syncing;
+        }
+    }
+
+    fn is_dead(&self, node: NodeId) -> bool {
+        self.nodes.get(&node).is_none_or(|node| node.is_dead)
+    }
+}
+
+fn change(chain: &mut Chain, node: NodeId) -> &mut Target {
+    chain.target_mut(node).expect("the step was checked")
+}

@@ -1,0 +1,4 @@
+//! Tests of the control plane.
+
+mod decisions;
+mod states;

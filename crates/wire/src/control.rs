@@ -1,0 +1,322 @@
+//! Decisions about nodes and chains as they stand in the metalog, and the state that they lead to.
+//!
+//! `cluster` executes a decision on every replica with the same result; nothing but the state before it is looked at. What a
+//! decision was based on stands in it: one that no longer fits has no effect.
+
+/// A device of a node.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct Device {
+    /// Its number within the node, from 0.
+    #[prost(uint32, tag = "1")]
+    pub device: u32,
+    /// Bytes it can hold.
+    #[prost(uint64, tag = "2")]
+    pub capacity_bytes: u64,
+    /// True: it has failed, and nothing is placed on it.
+    #[prost(bool, tag = "3")]
+    pub has_failed: bool,
+}
+
+/// A node that asks to be one of the cluster.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct Newcomer {
+    /// What people call it; unique in the cluster.
+    #[prost(string, tag = "1")]
+    pub name: String,
+    /// The site it stands at; empty where there is one only.
+    #[prost(string, tag = "2")]
+    pub site: String,
+    /// Where other nodes reach it.
+    #[prost(string, tag = "3")]
+    pub address: String,
+    /// 16 bytes drawn when its data directory was made: who asks twice is one node.
+    #[prost(bytes = "vec", tag = "4")]
+    pub token: Vec<u8>,
+    /// Number of its process: rises with each start.
+    #[prost(uint64, tag = "5")]
+    pub incarnation: u64,
+    /// Its devices.
+    #[prost(message, repeated, tag = "6")]
+    pub devices: Vec<Device>,
+}
+
+/// A machine that was alone becomes the first node of a cluster, and the only member of every chain.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct Found {
+    /// The cluster's identity, 16 bytes, little-endian.
+    #[prost(bytes = "vec", tag = "1")]
+    pub cluster: Vec<u8>,
+    /// Replicas wanted of each chain.
+    #[prost(uint32, tag = "2")]
+    pub replicas: u32,
+    /// Number of chains.
+    #[prost(uint32, tag = "3")]
+    pub chain_count: u32,
+    /// Their first configuration: above any that the machine alone has used.
+    #[prost(uint64, tag = "4")]
+    pub chain_epoch: u64,
+    /// The machine.
+    #[prost(message, optional, tag = "5")]
+    pub first: Option<Newcomer>,
+}
+
+/// What is decided about a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, prost::Enumeration)]
+#[repr(i32)]
+pub enum NodeStepKind {
+    /// None: of a newer version.
+    Unknown = 0,
+    /// It is there: a process with this incarnation, at this address, with these devices.
+    Return = 1,
+    /// Its lease has ended.
+    Offline = 2,
+    /// It is to give its chains away.
+    Drain = 3,
+    /// It may keep them after all.
+    Undrain = 4,
+    /// An operator says that what it alone has will not come back.
+    DeclareDead = 5,
+    /// It is none of the cluster any more.
+    Remove = 6,
+    /// It has one more device.
+    AddDevice = 7,
+    /// A device of it has failed.
+    FailDevice = 8,
+}
+
+/// A decision about a node.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct NodeStep {
+    /// The node.
+    #[prost(uint32, tag = "1")]
+    pub node: u32,
+    /// Its revision that this is based on.
+    #[prost(uint64, tag = "2")]
+    pub revision: u64,
+    /// What is decided.
+    #[prost(enumeration = "NodeStepKind", tag = "3")]
+    pub kind: i32,
+    /// Of its process, with `Return`.
+    #[prost(uint64, tag = "4")]
+    pub incarnation: u64,
+    /// Where it is reached, with `Return`.
+    #[prost(string, tag = "5")]
+    pub address: String,
+    /// With `Return` all that it has, with `AddDevice` the new one, with `FailDevice` the one that failed.
+    #[prost(message, repeated, tag = "6")]
+    pub devices: Vec<Device>,
+}
+
+/// What is decided about a chain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, prost::Enumeration)]
+#[repr(i32)]
+pub enum ChainStepKind {
+    /// None: of a newer version.
+    Unknown = 0,
+    /// The node gets a target.
+    Place = 1,
+    /// Its target is to go once others serve in its place.
+    Retire = 2,
+    /// It stays after all.
+    Keep = 3,
+    /// It is brought up to date behind the tail.
+    Sync = 4,
+    /// It has caught up and becomes the tail.
+    Join = 5,
+    /// The new tail is ready.
+    Serve = 6,
+    /// It is taken out.
+    TakeOut = 7,
+    /// It was taken out alive, and knows it.
+    Left = 8,
+    /// Its target is none any more.
+    Drop = 9,
+    /// Nobody has kept the memory: the chain goes on from its log.
+    Resume = 10,
+}
+
+/// A decision about a chain.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct ChainStep {
+    /// The chain.
+    #[prost(uint32, tag = "1")]
+    pub chain: u32,
+    /// Its revision that this is based on.
+    #[prost(uint64, tag = "2")]
+    pub revision: u64,
+    /// What is decided.
+    #[prost(enumeration = "ChainStepKind", tag = "3")]
+    pub kind: i32,
+    /// About whom.
+    #[prost(uint32, tag = "4")]
+    pub node: u32,
+    /// Its device, with `Place`.
+    #[prost(uint32, tag = "5")]
+    pub device: u32,
+    /// Of its process, with `Sync` and `Resume`.
+    #[prost(uint64, tag = "6")]
+    pub incarnation: u64,
+    /// With `Resume`: somebody who may have had more did not return.
+    #[prost(bool, tag = "7")]
+    pub is_missing: bool,
+}
+
+/// A decision about the cluster.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct Adjust {
+    /// Version of the state that this is based on.
+    #[prost(uint64, tag = "1")]
+    pub version: u64,
+    /// Replicas wanted of each chain.
+    #[prost(uint32, optional, tag = "2")]
+    pub replicas: Option<u32>,
+    /// Move chains until every node has its share.
+    #[prost(bool, optional, tag = "3")]
+    pub balance: Option<bool>,
+}
+
+/// What a decision is about.
+#[derive(Clone, PartialEq, Eq, prost::Oneof)]
+pub enum DecisionKind {
+    /// The first one.
+    #[prost(message, tag = "10")]
+    Found(Found),
+    /// A node joins; it gets the next id.
+    #[prost(message, tag = "11")]
+    Join(Newcomer),
+    /// About a node.
+    #[prost(message, tag = "12")]
+    Node(NodeStep),
+    /// About a chain.
+    #[prost(message, tag = "13")]
+    Chain(ChainStep),
+    /// About the cluster.
+    #[prost(message, tag = "14")]
+    Adjust(Adjust),
+}
+
+/// A decision of the control plane.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct Decision {
+    /// What is decided; none if it is of a newer version.
+    #[prost(oneof = "DecisionKind", tags = "10, 11, 12, 13, 14")]
+    pub kind: Option<DecisionKind>,
+}
+
+/// A node, in the stored state.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct StoredNode {
+    /// Its id.
+    #[prost(uint32, tag = "1")]
+    pub node: u32,
+    /// Changes of it.
+    #[prost(uint64, tag = "2")]
+    pub revision: u64,
+    /// What it told when it joined, and since.
+    #[prost(message, optional, tag = "3")]
+    pub told: Option<Newcomer>,
+    /// Its lease has ended.
+    #[prost(bool, tag = "4")]
+    pub is_offline: bool,
+    /// It is giving its chains away.
+    #[prost(bool, tag = "5")]
+    pub is_draining: bool,
+    /// What it alone has will not come back.
+    #[prost(bool, tag = "6")]
+    pub is_dead: bool,
+}
+
+/// A target's part in its chain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, prost::Enumeration)]
+#[repr(i32)]
+pub enum StoredRole {
+    /// None.
+    Out = 0,
+    /// A full member.
+    Serving = 1,
+    /// The new tail.
+    Joining = 2,
+    /// Behind the tail.
+    Syncing = 3,
+}
+
+/// A target, in the stored state.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct StoredTarget {
+    /// Its node.
+    #[prost(uint32, tag = "1")]
+    pub node: u32,
+    /// Its device there.
+    #[prost(uint32, tag = "2")]
+    pub device: u32,
+    /// Its part.
+    #[prost(enumeration = "StoredRole", tag = "3")]
+    pub role: i32,
+    /// Of the process that took this part.
+    #[prost(uint64, tag = "4")]
+    pub incarnation: u64,
+    /// It is to go.
+    #[prost(bool, tag = "5")]
+    pub is_retiring: bool,
+}
+
+/// A chain, in the stored state.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct StoredChain {
+    /// Its number.
+    #[prost(uint32, tag = "1")]
+    pub chain: u32,
+    /// Configuration in force.
+    #[prost(uint64, tag = "2")]
+    pub chain_epoch: u64,
+    /// Changes of it.
+    #[prost(uint64, tag = "3")]
+    pub revision: u64,
+    /// Its targets: members first, head to tail.
+    #[prost(message, repeated, tag = "4")]
+    pub targets: Vec<StoredTarget>,
+    /// Who was taken out alive and is not known to know it.
+    #[prost(uint32, repeated, tag = "5")]
+    pub leaving: Vec<u32>,
+    /// Configuration in which it last went on from a log alone; 0 if it never had to.
+    #[prost(uint64, tag = "6")]
+    pub resumed_epoch: u64,
+    /// Somebody who may have had more was missing then.
+    #[prost(bool, tag = "7")]
+    pub resumed_missing: bool,
+}
+
+/// The state of the control plane after an entry of the metalog.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct Stored {
+    /// Version of this format: [`STORED_FORMAT`].
+    #[prost(uint32, tag = "1")]
+    pub format: u32,
+    /// The cluster's identity, 16 bytes, little-endian.
+    #[prost(bytes = "vec", tag = "2")]
+    pub cluster: Vec<u8>,
+    /// Decisions that had an effect.
+    #[prost(uint64, tag = "3")]
+    pub version: u64,
+    /// Those among them that changed a configuration.
+    #[prost(uint64, tag = "4")]
+    pub table_version: u64,
+    /// Id of the next node that joins.
+    #[prost(uint32, tag = "5")]
+    pub next_node: u32,
+    /// Replicas wanted of each chain.
+    #[prost(uint32, tag = "6")]
+    pub replicas: u32,
+    /// Chains are moved until every node has its share.
+    #[prost(bool, tag = "7")]
+    pub is_balancing: bool,
+    /// The nodes, by id.
+    #[prost(message, repeated, tag = "8")]
+    pub nodes: Vec<StoredNode>,
+    /// The chains, by number.
+    #[prost(message, repeated, tag = "9")]
+    pub chains: Vec<StoredChain>,
+}
+
+/// Of [`Stored`].
+pub const STORED_FORMAT: u32 = 1;
