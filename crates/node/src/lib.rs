@@ -54,6 +54,7 @@ pub use durability::no_wake;
 pub use engine::{Engine, ProcessStats, Responder, SOFTWARE, Scratch, Seams};
 pub use fsck::{CheckProgress, Checkup, fsck};
 pub use identity::{FORMAT_VERSION, FORMAT_VERSION_MIN};
+pub use meta::{SegmentFiles, Unflushed};
 pub use peers::{PeerPayload, Peers};
 pub use plugin::{BINDING_XATTR, TimePlugin};
 pub use serve::Server;

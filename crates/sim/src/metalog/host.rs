@@ -2,17 +2,18 @@
 //!
 //! What the member asks for is done at once, but for the flush, which takes as long as its caller says.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use frieze_base::{Fault, LogIndex, NodeId, Reason, SegmentId};
-use frieze_disk::{CrashKind, Disk, DiskFile, SimDisk};
+use frieze_base::{LogIndex, NodeId};
+use frieze_disk::{CrashKind, Disk, SimDisk};
 use frieze_hlc::Hlc;
 use frieze_metalog::{
-    Entry, Error, Member, MemberEffect, MemberFrom, MemberInput, MemberSettings, Members, Mend, NewSegment,
-    PeerMessage, Role, SegmentSource, SnapshotMeta,
+    Entry, Error, Member, MemberEffect, MemberFrom, MemberInput, MemberSettings, Members, PeerMessage, Role,
+    SnapshotMeta,
 };
+use frieze_node::SegmentFiles;
 
 use super::breakage::{Memory, MetalogBreak};
 use super::state::State;
@@ -71,9 +72,7 @@ pub(super) struct Host {
     pub(super) disk: SimDisk,
     pub(super) member: Option<Member>,
     settings: MemberSettings,
-    files: BTreeMap<SegmentId, Arc<dyn DiskFile>>,
-    dirty: BTreeSet<SegmentId>,
-    directory_dirty: bool,
+    files: SegmentFiles,
     /// The last record written.
     written: LogIndex,
     /// The last one that a flush has covered.
@@ -99,14 +98,13 @@ pub(super) struct Host {
 
 impl Host {
     pub(super) fn new(id: NodeId, seed: u64, settings: MemberSettings, breakage: Option<MetalogBreak>) -> Host {
+        let disk = SimDisk::new(seed);
         Host {
             id,
-            disk: SimDisk::new(seed),
+            files: no_files(&disk),
+            disk,
             member: None,
             settings,
-            files: BTreeMap::new(),
-            dirty: BTreeSet::new(),
-            directory_dirty: false,
             written: LogIndex(0),
             persisted: LogIndex(0),
             state: State::default(),
@@ -155,8 +153,7 @@ impl Host {
         self.disk.crash(kind);
         self.life += 1;
         self.member = None;
-        self.files.clear();
-        self.dirty.clear();
+        self.files = no_files(&self.disk);
         self.received.clear();
         self.state = State::default();
     }
@@ -170,13 +167,11 @@ impl Host {
         self.state = self.stored.state.clone();
         let from =
             MemberFrom { id: self.id, seed, applied: self.state.applied, installed: self.stored.installed.clone() };
-        let mut source = Files { disk: &self.disk, files: BTreeMap::new() };
-        let mut recovered = match Member::recover(self.settings.clone(), &from, &mut source) {
+        let mut files = no_files(&self.disk);
+        let mut recovered = match Member::recover(self.settings.clone(), &from, &mut files) {
             // Nobody was told anything.
             Err(Error::NeverBegun) if !self.begun => {
-                for name in self.disk.list().map_err(fault)? {
-                    self.disk.remove(&name).map_err(fault)?;
-                }
+                self.files.remove_all().map_err(Error::Source)?;
                 (self.written, self.persisted) = (LogIndex(0), LogIndex(0));
                 return Ok(match from.installed {
                     Some(meta) => self.found(seed, &meta),
@@ -185,33 +180,14 @@ impl Host {
             }
             other => other?,
         };
-        self.files = source.files;
-        let mended = self.mend(&recovered.mend);
-        mended.map_err(Error::Source)?;
+        files.mend(&recovered.mend).map_err(Error::Source)?;
+        files.sync_all().map_err(Error::Source)?;
+        self.files = files;
         (self.written, self.persisted) = (recovered.report.last, recovered.report.last);
         self.memory.restarted_in = Some(recovered.member.term());
         self.stamp = self.stamp.max(recovered.member.newest());
         let effects = std::mem::take(&mut recovered.effects);
         Ok(self.begin(recovered.member, effects))
-    }
-
-    fn mend(&mut self, mend: &[Mend]) -> Result<(), Fault> {
-        for one in mend {
-            match one {
-                Mend::Erase { segment, offset, len } => {
-                    let file = self.files.get(segment).ok_or(Reason::Internal)?;
-                    file.write_at(*offset, &[&vec![0; *len as usize]])?;
-                }
-                Mend::Remove { segment } => {
-                    self.files.remove(segment);
-                    self.disk.remove(&name(*segment))?;
-                }
-            }
-        }
-        for file in self.files.values() {
-            file.sync()?;
-        }
-        Ok(self.disk.sync_dir()?)
     }
 
     /// Takes the end off the newest segment.
@@ -291,7 +267,7 @@ impl Host {
             }
             match effect {
                 MemberEffect::Append { record, roll, segment, offset, bytes } => {
-                    let input = match self.write(roll, segment, offset, &bytes) {
+                    let input = match self.files.write(roll, segment, offset, &bytes) {
                         Ok(()) => {
                             self.written = record;
                             MemberInput::Appended { record }
@@ -305,10 +281,7 @@ impl Host {
                     inputs.push_back(input);
                 }
                 MemberEffect::Remove { segment } => {
-                    self.files.remove(&segment);
-                    self.dirty.remove(&segment);
-                    let _ = self.disk.remove(&name(segment));
-                    self.directory_dirty = true;
+                    let _ = self.files.remove(segment);
                 }
                 MemberEffect::Send(message) => self.send(message, None, done),
                 MemberEffect::SendSnapshot { meta, message } => {
@@ -359,28 +332,6 @@ impl Host {
         done.push(Doing::Sent(message, state));
     }
 
-    fn write(&mut self, roll: Option<NewSegment>, segment: SegmentId, offset: u64, bytes: &[u8]) -> Result<(), Fault> {
-        if let Some(roll) = roll {
-            let file = match roll.recycle {
-                Some(old) => {
-                    self.disk.rename(&name(old), &name(roll.segment))?;
-                    self.files.remove(&old);
-                    self.dirty.remove(&old);
-                    self.disk.open(&name(roll.segment))?
-                }
-                None => self.disk.create(&name(roll.segment), roll.bytes)?,
-            };
-            self.files.insert(roll.segment, file.clone());
-            self.dirty.insert(roll.segment);
-            self.directory_dirty = true;
-            file.write_at(0, &[&roll.header])?;
-        }
-        let file = self.files.get(&segment).ok_or(Reason::Internal)?;
-        file.write_at(offset, &[bytes])?;
-        self.dirty.insert(segment);
-        Ok(())
-    }
-
     /// What a flush that begins now will cover: the last record written.
     pub(super) fn flush_begins(&mut self, at_us: u64) -> (LogIndex, Vec<Doing>) {
         let through = self.written;
@@ -392,7 +343,7 @@ impl Host {
     /// A flush that covers records up to `through` is done.
     pub(super) fn flush_ends(&mut self, at_us: u64, through: LogIndex) -> Vec<Doing> {
         let lies = self.breakage == Some(MetalogBreak::SyncLies);
-        let synced = if lies { Ok(()) } else { self.sync() };
+        let synced = if lies { Ok(()) } else { self.files.take_unflushed().flush() };
         let input = match synced {
             Ok(()) => {
                 self.begun = true;
@@ -403,18 +354,6 @@ impl Host {
             Err(fault) => MemberInput::DeviceFailed { reason: fault.reason },
         };
         self.input(at_us, input)
-    }
-
-    fn sync(&mut self) -> Result<(), Fault> {
-        if std::mem::take(&mut self.directory_dirty) {
-            self.disk.sync_dir()?;
-        }
-        for segment in std::mem::take(&mut self.dirty) {
-            if let Some(file) = self.files.get(&segment) {
-                file.sync()?;
-            }
-        }
-        Ok(())
     }
 
     /// True if there is something that no flush has covered.
@@ -438,35 +377,6 @@ impl Host {
     }
 }
 
-fn name(segment: SegmentId) -> String {
-    format!("raft-{:016x}", segment.0)
-}
-
-fn fault(error: frieze_disk::Error) -> Error {
-    Error::Source(error.into())
-}
-
-struct Files<'a> {
-    disk: &'a SimDisk,
-    files: BTreeMap<SegmentId, Arc<dyn DiskFile>>,
-}
-
-impl SegmentSource for Files<'_> {
-    fn segments(&mut self) -> Result<Vec<(SegmentId, u64)>, Fault> {
-        let mut found = Vec::new();
-        for name in self.disk.list()? {
-            let Some(id) = name.strip_prefix("raft-").and_then(|hex| u64::from_str_radix(hex, 16).ok()) else {
-                continue;
-            };
-            let file = self.disk.open(&name)?;
-            found.push((SegmentId(id), file.len()?));
-            self.files.insert(SegmentId(id), file);
-        }
-        Ok(found)
-    }
-
-    fn read(&mut self, segment: SegmentId, offset: u64, into: &mut [u8]) -> Result<usize, Fault> {
-        let file = self.files.get(&segment).expect("only segments that were listed are read");
-        Ok(file.read_at(offset, into)?)
-    }
+fn no_files(disk: &SimDisk) -> SegmentFiles {
+    SegmentFiles::new(Arc::new(disk.clone()), "raft-")
 }

@@ -1,0 +1,284 @@
+//! The metalog of a machine without others: a transaction is ordered, executed and answered by the thread that brings it.
+//!
+//! Batches form by themselves: whoever finds the log busy leaves its transaction in the queue, and whoever holds the log
+//! takes all that wait (group commit without a timer).
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use frieze_base::{Fault, LogIndex, Reason};
+use frieze_disk::Disk;
+use frieze_hlc::Hlc;
+use frieze_metalog::{DataEnd, Effect, Input, Metalog, RecoverFrom};
+use frieze_wire::txn::{Batch, Op, Outcome, Transaction};
+use prost::Message;
+
+use super::MetaReach;
+use super::segments::SegmentFiles;
+use super::slots::{Queue, Slot};
+use super::state::State;
+use crate::caching::Gate;
+use crate::clock::{Keeper, NodeClock};
+use crate::device::{Device, not_whole};
+
+/// How far the durable bound of inode numbers is kept ahead: one write of the identity for so many files made.
+const IDS_AHEAD: u64 = 65_536;
+/// What the files of its log are called.
+pub(super) const SEGMENT_PREFIX: &str = "meta-";
+
+/// See the module.
+pub(super) struct Alone {
+    clock: Arc<NodeClock>,
+    keeper: Arc<Keeper>,
+    device: Arc<Device>,
+    /// Inode numbers up to it are left out.
+    ids_above: AtomicU64,
+    /// No inode number above it is given before a larger bound is durable.
+    ids_bound: AtomicU64,
+    queue: Queue,
+    core: Mutex<Core>,
+    appended: AtomicU64,
+    closed: AtomicU64,
+}
+
+struct Core {
+    log: Metalog,
+    files: SegmentFiles,
+    effects: Vec<Effect>,
+}
+
+impl Alone {
+    /// Replays the log on `disk` on top of what the store holds, as far as the data log reaches. Also returns what was cut,
+    /// in words.
+    ///
+    /// # Errors
+    /// `Corrupt` if an entry cannot be decoded or the log does not reach back to what the store holds; the disk's.
+    #[expect(clippy::too_many_arguments, reason = "what recovery needs, handed over once")]
+    pub(super) fn recover(
+        clock: Arc<NodeClock>,
+        keeper: Arc<Keeper>,
+        device: Arc<Device>,
+        disk: Arc<dyn Disk>,
+        settings: frieze_metalog::Settings,
+        state: &State,
+        data_end: DataEnd,
+        reach: &MetaReach,
+    ) -> Result<(Alone, Vec<String>), Fault> {
+        let applied = state.versions.applied()?;
+        let mut files = SegmentFiles::new(disk, SEGMENT_PREFIX);
+        let mut failed: Option<Fault> = None;
+        let recovered = Metalog::recover(settings, RecoverFrom { applied, data_end }, &mut files, &mut |entry| {
+            if failed.is_none() {
+                failed = state.follow(&entry).err();
+            }
+        })
+        .map_err(Fault::from)?;
+        if let Some(fault) = failed {
+            return Err(fault);
+        }
+        let mut notes: Vec<String> =
+            recovered.report.cut.iter().map(|cut| format!("the metalog was cut: {cut:?}")).collect();
+        let last = recovered.log.last();
+        if last < reach.durable {
+            let loss = format!("it ends with entry {last}, and was on stable storage up to entry {}", reach.durable);
+            notes.push(not_whole(reach.serve_damaged, "metalog", &loss)?);
+        }
+        files.mend(&recovered.mend)?;
+        // What recovery read may be in the page cache only: the first flush makes sure.
+        files.doubt_all();
+        let log = recovered.log;
+        let alone = Alone {
+            clock,
+            keeper,
+            device,
+            ids_above: AtomicU64::new(0),
+            ids_bound: AtomicU64::new(0),
+            queue: Queue::default(),
+            appended: AtomicU64::new(log.last().0),
+            closed: AtomicU64::new(log.closed().0),
+            core: Mutex::new(Core { log, files, effects: Vec::new() }),
+        };
+        Ok((alone, notes))
+    }
+
+    pub(super) fn execute(
+        &self,
+        state: &State,
+        transaction: Transaction,
+        gate: Option<Arc<Gate>>,
+    ) -> Result<Outcome, Fault> {
+        let slot = self.queue.put(transaction, gate);
+        let mut core = self.lock();
+        // Whoever held the log before may have taken this transaction along.
+        while !slot.is_done() {
+            self.run_batch(&mut core, state);
+        }
+        drop(core);
+        slot.take()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Core> {
+        self.core.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn run_batch(&self, core: &mut Core, state: &State) {
+        let slots: Vec<Arc<Slot>> = self.queue.take();
+        if slots.is_empty() {
+            return;
+        }
+        let transactions: Vec<Transaction> = slots.iter().map(|slot| slot.start()).collect();
+        let ids_above = self.ids_above.load(Ordering::Acquire);
+        let batch = Batch { transactions, ids_above, decisions: Vec::new() };
+        match self.reserve_ids(state, new_inodes(&batch)).and_then(|()| self.order(core, &batch)) {
+            Ok((index, stamp)) => {
+                let reads = slots.iter().map(|slot| slot.reads());
+                let outcomes = state.run((index, stamp), &batch, reads);
+                self.appended.store(index.0, Ordering::Release);
+                for (slot, outcome) in slots.iter().zip(outcomes) {
+                    slot.finish(Ok(outcome));
+                }
+            }
+            Err(fault) => {
+                for slot in &slots {
+                    slot.finish(Err(fault.clone()));
+                }
+            }
+        }
+    }
+
+    /// Takes over from the identity which inode numbers may be given.
+    pub(super) fn begin_ids(&self) {
+        let (floor, bound) = self.keeper.with(|identity| (identity.inode_floor, identity.inode_bound));
+        self.ids_above.store(floor, Ordering::Release);
+        self.ids_bound.store(bound, Ordering::Release);
+    }
+
+    /// Sees to it that the numbers of `count` inodes lie within the durable bound.
+    fn reserve_ids(&self, state: &State, count: usize) -> Result<(), Fault> {
+        let last = state.read().last_id().0.max(self.ids_above.load(Ordering::Acquire)) + count as u64;
+        if last <= self.ids_bound.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let bound = last + IDS_AHEAD;
+        self.keeper.update(|identity| identity.inode_bound = identity.inode_bound.max(bound))?;
+        self.ids_bound.store(bound, Ordering::Release);
+        Ok(())
+    }
+
+    /// Puts a batch into the log.
+    fn order(&self, core: &mut Core, batch: &Batch) -> Result<(LogIndex, Hlc), Fault> {
+        let count = batch.transactions.len() as u32;
+        let stamp = self.clock.tick_many(count.into())?;
+        let end = self.device.log().end();
+        let data_end = DataEnd { segment: end.segment, offset: end.offset };
+        let proposal = Input::Propose { body: batch.encode_to_vec(), count, data_end };
+        let mut effects = std::mem::take(&mut core.effects);
+        core.log.step(stamp, proposal, &mut effects);
+        let mut ordered = Err(Fault::new(Reason::Internal, "the metalog did not answer a proposal"));
+        for effect in effects.drain(..) {
+            match effect {
+                Effect::Append { index, roll, segment, offset, bytes, .. } => {
+                    match core.files.write(roll, segment, offset, &bytes) {
+                        Ok(()) => ordered = Ok(index),
+                        Err(fault) => {
+                            core.withdraw(stamp, index, fault.reason)?;
+                            ordered = Err(fault);
+                        }
+                    }
+                }
+                Effect::Refused(fault) => ordered = Err(fault),
+                other => core.obey(other)?,
+            }
+        }
+        if let Ok(index) = ordered {
+            core.log.step(stamp, Input::Appended { index }, &mut effects);
+            for effect in effects.drain(..) {
+                core.obey(effect)?;
+            }
+        }
+        core.effects = effects;
+        ordered.map(|index| (index, stamp))
+    }
+
+    pub(super) fn newest(&self) -> Hlc {
+        self.lock().log.newest()
+    }
+
+    pub(super) fn appended(&self) -> LogIndex {
+        LogIndex(self.appended.load(Ordering::Acquire))
+    }
+
+    pub(super) fn sync(&self, through: LogIndex) -> Result<(), Fault> {
+        let unflushed = self.lock().files.take_unflushed();
+        unflushed.flush()?;
+        self.feed(Input::Persisted { index: through })
+    }
+
+    pub(super) fn truncate(&self, through: LogIndex) -> Result<(), Fault> {
+        self.feed(Input::Truncate { through })
+    }
+
+    pub(super) fn files(&self) -> Vec<Arc<dyn frieze_disk::DiskFile>> {
+        self.lock().files.files()
+    }
+
+    fn feed(&self, input: Input) -> Result<(), Fault> {
+        let mut core = self.lock();
+        let mut effects = Vec::new();
+        core.log.step(self.clock.newest(), input, &mut effects);
+        effects.into_iter().try_for_each(|effect| core.obey(effect))
+    }
+
+    pub(super) fn close(&self, at: Hlc) -> Result<bool, Fault> {
+        if at.0 <= self.closed.load(Ordering::Acquire) {
+            return Ok(true);
+        }
+        let mut core = self.lock();
+        self.clock.close(at)?;
+        let mut effects = Vec::new();
+        core.log.step(self.clock.newest(), Input::Close { at }, &mut effects);
+        // Every entry is appended and executed while the lock is held, so the promise is good at once.
+        if core.log.closed() < at {
+            return Err(Fault::new(Reason::NotYetClosed, format!("the metalog cannot close {at} yet")));
+        }
+        self.closed.fetch_max(at.0, Ordering::AcqRel);
+        Ok(false)
+    }
+
+    pub(super) fn closed(&self) -> Hlc {
+        Hlc(self.closed.load(Ordering::Acquire))
+    }
+}
+
+impl Core {
+    /// An entry could not be written: what there is of it goes, so that it cannot come back after a crash.
+    fn withdraw(&mut self, stamp: Hlc, index: LogIndex, reason: Reason) -> Result<(), Fault> {
+        let mut effects = Vec::new();
+        self.log.step(stamp, Input::AppendFailed { index, reason }, &mut effects);
+        for effect in effects {
+            if let Err(fault) = self.obey(effect) {
+                self.log.step(stamp, Input::DeviceFailed { reason: fault.reason }, &mut Vec::new());
+                return Err(fault);
+            }
+        }
+        Ok(())
+    }
+
+    /// Effects that need no answer.
+    fn obey(&mut self, effect: Effect) -> Result<(), Fault> {
+        match effect {
+            Effect::Remove { segment } => self.files.remove(segment),
+            Effect::Erase { segment, offset, len } => self.files.erase(segment, offset, len),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Most inodes that a batch can make.
+fn new_inodes(batch: &Batch) -> usize {
+    let made = |transaction: &Transaction| match &transaction.op {
+        Some(Op::Edit(edit)) => edit.new.len(),
+        _ => 1,
+    };
+    batch.transactions.iter().map(made).sum()
+}
