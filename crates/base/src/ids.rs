@@ -82,6 +82,16 @@ pub struct ChunkId {
     pub index: u32,
 }
 
+impl ChunkId {
+    /// The chain that it lies on, where a file's chunks are spread over `chain_count` chains, at least 1. Consecutive chunks
+    /// of a file go round the chains.
+    pub fn chain(self, chain_count: u32) -> ChainId {
+        // Fibonacci hashing spreads the consecutive numbers of new files over the chains.
+        let first = self.inode.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+        ChainId(((first + u64::from(self.index)) % u64::from(chain_count)) as u32)
+    }
+}
+
 impl fmt::Display for ChunkId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}.{}", self.inode, self.index)
@@ -129,6 +139,15 @@ mod tests {
         let cluster = ClusterId(0xfeed);
         assert_eq!(cluster.to_string().parse(), Ok(cluster));
         assert_eq!("12".parse(), Ok(SessionId(12)));
+    }
+
+    #[test]
+    fn the_chain_of_a_chunk_stays_what_it_was() {
+        // Stored data depends on it.
+        let chain = |inode, index, count| ChunkId { inode: InodeId(inode), index }.chain(count).0;
+        assert_eq!([1, 2, 3, 4].map(|inode| chain(inode, 0, 8)), [1, 2, 4, 5]);
+        assert_eq!([0, 1, 7, 8].map(|index| (chain(77, index, 8) + 8 - chain(77, 0, 8)) % 8), [0, 1, 7, 0]);
+        assert_eq!(chain(u64::MAX, u32::MAX, 1), 0);
     }
 
     #[test]

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use frieze_base::{ChainEpoch, MonoTime, Reason, Seq, SessionId};
 use frieze_hlc::Hlc;
-use frieze_net::{Payload, ServerAddr, mono};
-use frieze_wire::message::{HelloReply, Reply, Request, RequestBody, Txn, TxnReply};
+use frieze_net::{Payload, ServerAddr, mono, random_nonce};
+use frieze_wire::message::{ClusterMap, HelloReply, Reply, Request, RequestBody, Txn, TxnReply};
 use frieze_wire::txn::{Caller, CloseSession, Op, OpenSession};
 use frieze_wire::{FrameHeader, FrameKind, Holds};
 
@@ -20,6 +20,7 @@ use crate::open_files::OpenFiles;
 use crate::patience::{Patience, is_passing, is_worth_repeating};
 use crate::pool::{NoPlace, Place, Pool};
 use crate::posting::{BEHIND_MAX, CATCH_UP_EVERY};
+use crate::servers::{Age, Route, Servers};
 use crate::session::{Numbered, Sequence};
 use crate::{Durability, Error, Options};
 
@@ -28,13 +29,11 @@ use crate::{Durability, Error, Options};
 pub(crate) struct Shared {
     pub(crate) options: Options,
     pub(crate) hello: HelloReply,
-    /// Another door of the same server that is nearer.
-    near: Option<ServerAddr>,
     pub(crate) sequence: Arc<Sequence>,
     pub(crate) writers: Writers,
     pub(crate) closing: Closing,
     pub(crate) open_files: OpenFiles,
-    pub(crate) pool: Pool,
+    pub(crate) servers: Servers,
     /// 0 until a session was needed.
     session: AtomicU64,
     /// Held while a session is opened, so that there is one.
@@ -56,11 +55,17 @@ pub(crate) struct Ask<'a> {
     pub(crate) may_have_run: Cell<bool>,
     /// Asks for cache grants, and keeps what the answer says of them.
     pub(crate) granted: Option<&'a Granted>,
+    /// Who is to answer.
+    pub(crate) route: Route,
 }
 
 impl<'a> Ask<'a> {
     pub(crate) fn new(body: RequestBody, session: SessionId, seq: Seq, payload: &'a [u8]) -> Ask<'a> {
-        Ask { body, session, seq, payload, may_have_run: Cell::new(false), granted: None }
+        Ask { body, session, seq, payload, may_have_run: Cell::new(false), granted: None, route: Route::Lead }
+    }
+
+    pub(crate) fn to(self, route: Route) -> Ask<'a> {
+        Ask { route, ..self }
     }
 
     fn noting(self, granted: Option<&'a Granted>) -> Ask<'a> {
@@ -78,14 +83,15 @@ pub(crate) enum Attempt<T> {
 
 impl Shared {
     pub(crate) fn connect(options: Options) -> Result<Shared, Error> {
-        let (connection, hello) = Connection::open(&options, "", options.timeout)?;
-        let pool = Pool::new(options.connections_max);
+        let (connection, hello) = Connection::open_at(&options.server, &options, "", options.timeout)?;
         let near = options.prefers_socket.then(|| near(&options, &hello)).flatten();
         let connection = if near.is_none() { Some(connection) } else { None };
+        let home = Pool::new(options.server.clone(), near, options.connections_max);
+        let salt = random_nonce()?;
+        let salt = u32::from_le_bytes([salt[0], salt[1], salt[2], salt[3]]);
         let shared = Shared {
-            pool,
+            servers: Servers::new(home, options.connections_max, salt),
             hello,
-            near,
             sequence: Arc::default(),
             writers: Writers::default(),
             closing: Closing::default(),
@@ -97,9 +103,12 @@ impl Shared {
             last_request: AtomicU64::new(0),
             options,
         };
-        if let Ok(mut place) = shared.pool.take(mono()) {
+        if let Ok(mut place) = shared.servers.home().take(mono()) {
             place.connection = connection;
             place.give_back();
+        }
+        if shared.hello.map_version > 0 {
+            shared.look_around(Age::default(), shared.options.timeout);
         }
         Ok(shared)
     }
@@ -236,7 +245,8 @@ impl Shared {
     pub(crate) fn ask(&self, ask: &Ask<'_>, into: &mut [u8]) -> Result<(Reply, usize), Error> {
         let mut patience = self.patience();
         loop {
-            let mut place = self.take(&patience)?;
+            let age = self.servers.age();
+            let mut place = self.take(ask.route, &patience)?;
             let attempt = self.attempt(&mut place, ask, into, &patience);
             match attempt {
                 Attempt::Done(Ok(done)) => {
@@ -252,11 +262,7 @@ impl Shared {
                     return Err(error);
                 }
                 Attempt::Again(error) => {
-                    if matches!(error, Error::Refused(_)) {
-                        place.give_back();
-                    } else {
-                        self.bury(place);
-                    }
+                    self.leave(place, &error, age, &patience);
                     patience.wait(self, error)?;
                 }
             }
@@ -265,7 +271,7 @@ impl Shared {
 
     fn attempt(
         &self,
-        place: &mut Place<'_>,
+        place: &mut Place,
         ask: &Ask<'_>,
         into: &mut [u8],
         patience: &Patience,
@@ -319,12 +325,73 @@ impl Shared {
         }
     }
 
-    /// A place in the pool; waits for it as long as the call may take.
-    pub(crate) fn take(&self, patience: &Patience) -> Result<Place<'_>, Error> {
+    /// An attempt ended with `error`, made by a map of `age`: the place is given up, and where another server
+    /// may know better, it is asked who answers now.
+    pub(crate) fn leave(&self, place: Place, error: &Error, age: Age, patience: &Patience) {
+        let pool = place.pool().clone();
+        match error {
+            Error::Refused(_) => place.give_back(),
+            _ => self.bury(place),
+        }
+        self.look_after(&pool, error, age, patience);
+    }
+
+    /// The same where answers are still to come on the connection: it ends.
+    pub(crate) fn abandon(&self, place: Place, error: &Error, age: Age, patience: &Patience) {
+        let pool = place.pool().clone();
+        match error {
+            Error::Refused(_) => drop(place),
+            _ => self.bury(place),
+        }
+        self.look_after(&pool, error, age, patience);
+    }
+
+    fn look_after(&self, pool: &Pool, error: &Error, age: Age, patience: &Patience) {
+        let was_answered = match error {
+            _ if age.is_alone() => return,
+            Error::Refused(fault) if fault.reason == Reason::Overloaded => return,
+            Error::Refused(_) => true,
+            _ => false,
+        };
+        self.look_around(age, patience.left());
+        if !was_answered {
+            self.servers.was_silent(pool);
+        }
+    }
+
+    /// Asks the servers, one after the other, for a map that is newer than `age`, until one has it.
+    fn look_around(&self, age: Age, left: Duration) {
+        let Some(_asking) = self.servers.asking(age) else { return };
+        let body = RequestBody { caller: None, request: Some(Request::ClusterMap(ClusterMap {})) };
+        let ask = Ask::new(body, SessionId(0), Seq(0), &[]);
+        for pool in self.servers.all() {
+            // A connection of its own: those that are idle may be as dead as the one that failed.
+            let asked = self.open(&pool, left.min(MAP_WAIT)).and_then(|mut connection| {
+                let id = self.send(&mut connection, &ask)?;
+                self.receive(&mut connection, id)?.result.map_err(Error::Refused)
+            });
+            match asked {
+                Ok(Reply::ClusterMap(map)) => {
+                    self.servers.learn(&map);
+                    // Who lags behind does not know better.
+                    if Age::of(&map).is_newer_than(age) && map.leader != 0 {
+                        return;
+                    }
+                }
+                Ok(other) => {
+                    tracing::debug!(found = name_of(&other), server = %pool.address(), "no map of the cluster")
+                }
+                Err(error) => tracing::debug!(%error, server = %pool.address(), "no map of the cluster"),
+            }
+        }
+    }
+
+    /// A place for who is to answer; waits for it as long as the call may take.
+    pub(crate) fn take(&self, route: Route, patience: &Patience) -> Result<Place, Error> {
         if self.sequence.behind() > BEHIND_MAX {
             self.catch_up();
         }
-        self.pool.take(patience.deadline).map_err(|no_place| match no_place {
+        self.servers.pool(route).take(patience.deadline).map_err(|no_place| match no_place {
             NoPlace::Closed => Error::Closed,
             NoPlace::Busy => Error::Busy {
                 server: self.server(),
@@ -335,23 +402,21 @@ impl Shared {
     }
 
     /// The connection of a place, opened if it has none, with the time that is left.
-    pub(crate) fn opened<'p>(
-        &self,
-        place: &'p mut Place<'_>,
-        patience: &Patience,
-    ) -> Result<&'p mut Connection, Error> {
+    pub(crate) fn opened<'p>(&self, place: &'p mut Place, patience: &Patience) -> Result<&'p mut Connection, Error> {
         let left = patience.left();
         if place.connection.is_none() {
-            place.connection = Some(self.open(left)?);
+            // Of several servers one that does not answer is given up sooner.
+            let limit = if self.servers.age().is_alone() { left } else { left.min(MAP_WAIT) };
+            place.connection = Some(self.open(place.pool(), limit)?);
         }
         let connection = place.connection.as_mut().expect("just opened");
         connection.set_limit(left);
         Ok(connection)
     }
 
-    /// Opens a connection, by the near door if it is open.
-    pub(crate) fn open(&self, limit: Duration) -> Result<Connection, Error> {
-        if let Some(near) = &self.near {
+    /// Opens a connection to a server, by the near door if it is open.
+    pub(crate) fn open(&self, pool: &Pool, limit: Duration) -> Result<Connection, Error> {
+        if let Some(near) = pool.near() {
             match Connection::open_at(near, &self.options, &self.hello.cluster, limit) {
                 Ok((connection, _)) => return Ok(connection),
                 // Nobody is behind it, or another server.
@@ -361,7 +426,7 @@ impl Shared {
                 Err(error) => return Err(error),
             }
         }
-        Connection::open(&self.options, &self.hello.cluster, limit).map(|(connection, _)| connection)
+        Connection::open_at(pool.address(), &self.options, &self.hello.cluster, limit).map(|(connection, _)| connection)
     }
 
     /// Sends a request with everything a header carries. Returns the request's id.
@@ -385,7 +450,8 @@ impl Shared {
             session: ask.session,
             seq: ask.seq,
             acked: if ask.seq == Seq(0) { Seq(0) } else { self.sequence.acked() },
-            epoch: ChainEpoch(self.epoch.load(Ordering::Relaxed)),
+            // Every chain of a cluster counts for itself, and its head knows.
+            epoch: ChainEpoch(if self.servers.age().is_alone() { self.epoch.load(Ordering::Relaxed) } else { 0 }),
             hlc: self.newest(),
             holds: if ask.granted.is_some() { Holds::ASKED } else { Holds::NONE },
             ..FrameHeader::of(FrameKind::Request)
@@ -421,7 +487,7 @@ impl Shared {
     }
 
     /// Ends a connection that failed. What it owed is lost.
-    pub(crate) fn bury(&self, place: Place<'_>) {
+    pub(crate) fn bury(&self, place: Place) {
         if place.connection.is_some() {
             place.bury();
         }
@@ -443,17 +509,17 @@ impl Shared {
 
     /// True once the client was closed.
     pub(crate) fn is_closed(&self) -> bool {
-        self.pool.is_closed()
+        self.servers.is_closed()
     }
 
     /// Waits, and ends early when the client is closed.
     pub(crate) fn pause(&self, duration: Duration) {
-        self.pool.pause(duration);
+        self.servers.pause(duration);
     }
 
     /// Ends the session, once. Nothing can be asked afterwards.
     pub(crate) fn close(&self) -> Result<(), Error> {
-        if self.pool.is_closed() {
+        if self.servers.is_closed() {
             return Ok(());
         }
         let ended = match self.session.load(Ordering::Acquire) {
@@ -463,7 +529,7 @@ impl Shared {
                 self.change(None, Durability::Async, op).map(|_| ())
             }
         };
-        self.pool.close();
+        self.servers.close();
         self.closing.end();
         match ended {
             // It has ended already: that is what was wanted.
@@ -478,10 +544,10 @@ impl Drop for Shared {
     /// but what its files hold.
     fn drop(&mut self) {
         let session = self.current_session();
-        if self.pool.is_closed() || session == SessionId(0) {
+        if self.servers.is_closed() || session == SessionId(0) {
             return;
         }
-        let Ok(mut place) = self.pool.take(mono()) else { return };
+        let Ok(mut place) = self.servers.pool(Route::Lead).take(mono()) else { return };
         let Some(connection) = place.connection.as_mut() else { return };
         let op = Op::CloseSession(CloseSession { settled: Vec::new() });
         let body = RequestBody { caller: None, request: Some(txn(Durability::Async, op)) };
@@ -521,5 +587,7 @@ fn expect_txn(shared: &Shared, reply: Reply) -> Result<TxnReply, Error> {
     }
 }
 
+/// How long one of several servers may take to greet, or to say who answers for what.
+const MAP_WAIT: Duration = Duration::from_millis(500);
 /// How long the last handle waits for its session to end.
 const FAREWELL: Duration = Duration::from_secs(1);

@@ -38,11 +38,6 @@ pub(crate) struct Answer {
 
 impl Connection {
     /// Connects and shakes hands. `cluster` is the one expected, empty for any.
-    pub(crate) fn open(options: &Options, cluster: &str, limit: Duration) -> Result<(Connection, HelloReply), Error> {
-        Connection::open_at(&options.server, options, cluster, limit)
-    }
-
-    /// The same at another address of the server.
     pub(crate) fn open_at(
         server: &ServerAddr,
         options: &Options,
@@ -207,6 +202,7 @@ pub(crate) fn name_of(reply: &Reply) -> &'static str {
         Reply::Sessions(_) => "sessions",
         Reply::Usage(_) => "what history takes",
         Reply::Scrub(_) => "a scrub",
+        Reply::ClusterMap(_) => "a map of the cluster",
     }
 }
 

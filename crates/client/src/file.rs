@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 
-use frieze_base::{Fault, InodeId, Reason, Seq, SessionId};
+use frieze_base::{ChunkId, Fault, InodeId, Reason, Seq, SessionId};
 use frieze_hlc::Hlc;
 use frieze_wire::frame::PAYLOAD_BYTES_MAX;
 use frieze_wire::message::{
@@ -15,6 +15,7 @@ use frieze_wire::txn::{Caller, Grant, Op, SetAttr, Settle, Target};
 
 use crate::call::{Ask, Shared};
 use crate::grants::Writer;
+use crate::servers::Route;
 use crate::{Error, Fs, OpenFlags};
 
 /// An open file. Share it between threads as you like: every call is independent and takes its own offset.
@@ -114,8 +115,10 @@ impl File {
         }
         let mut filled = 0;
         while filled < into.len() {
-            let rest = &mut into[filled..];
-            let ask = self.ask_read(offset + filled as u64, rest.len(), false);
+            let at = offset + filled as u64;
+            let len = self.at_one_server(at, (into.len() - filled) as u64, Route::Read) as usize;
+            let rest = &mut into[filled..filled + len];
+            let ask = self.ask_read(at, len, false);
             let (reply, count) = match self.shared.ask(&ask, rest)? {
                 (Reply::Read(reply), count) => (reply, count),
                 (other, _) => return Err(self.shared.unexpected("file content", &other)),
@@ -131,7 +134,7 @@ impl File {
     /// `in_steps`: the answer may begin before all of it is verified, and end in the middle if that fails.
     pub(crate) fn ask_read(&self, offset: u64, len: usize, in_steps: bool) -> Ask<'static> {
         let read = Read { capability: self.capability.clone(), offset, len: len as u32, in_steps };
-        self.ask(Request::Read(read), Seq(0), &[])
+        self.ask(Request::Read(read), Seq(0), &[]).to(Route::Read(self.chunk_at(offset)))
     }
 
     /// Writes all of `data` at `offset`. Up to 1 MiB is one atomic write; more is several, sent one after the other
@@ -148,7 +151,9 @@ impl File {
         if data.is_empty() {
             return Ok(self.shared.newest());
         }
-        if data.len() > self.piece_bytes_max() {
+        let is_one =
+            self.has_user_time() || self.at_one_server(offset, data.len() as u64, Route::Write) == data.len() as u64;
+        if data.len() > self.piece_bytes_max() || !is_one {
             return self.write_at_wide(offset, data);
         }
         Ok(Hlc(self.write_once(offset, data, Place::At)?.stamp))
@@ -210,7 +215,22 @@ impl File {
             durability: self.durability.load(Ordering::Relaxed),
             uid: self.caller.as_ref().map_or(self.shared.hello.uid, |caller| caller.uid),
         };
-        self.ask(Request::Write(write), seq, data)
+        let at = if place == Place::End { self.end.load(Ordering::Relaxed) } else { offset };
+        self.ask(Request::Write(write), seq, data).to(Route::Write(self.chunk_at(at)))
+    }
+
+    /// The chunk that holds a byte.
+    pub(crate) fn chunk_at(&self, offset: u64) -> ChunkId {
+        ChunkId { inode: self.inode, index: self.chunks_of(offset, 1).start }
+    }
+
+    /// How many of `len` bytes from `offset` on go to one server: all where there is one, else those of the first chunk.
+    pub(crate) fn at_one_server(&self, offset: u64, len: u64, route: fn(ChunkId) -> Route) -> u64 {
+        let (first, last) = (self.chunk_at(offset), self.chunk_at(offset.saturating_add(len.max(1) - 1)));
+        if first == last || self.shared.servers.is_same(route(first), route(last)) {
+            return len;
+        }
+        len.min((u64::from(first.index) + 1) * self.chunk_bytes - offset)
     }
 
     /// The right to read or write is in the capability, so the caller is not named again.

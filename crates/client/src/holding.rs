@@ -11,6 +11,7 @@ use frieze_wire::message::{Attr, Read, Reply, Request, RequestBody, TxnReply};
 
 use crate::call::{Ask, Shared};
 use crate::connection::Connection;
+use crate::servers::Route;
 use crate::{Client, Error};
 
 /// How long the last answer may be used without asking again, and what else came with it.
@@ -148,7 +149,7 @@ impl Recaller {
 
     fn exchange(&mut self, ask: &Ask<'_>) -> Result<RecallsReply, Error> {
         if self.connection.is_none() {
-            self.connection = Some(self.shared.open(ANSWER_MAX)?);
+            self.connection = Some(self.shared.open(&self.shared.servers.pool(Route::Lead), ANSWER_MAX)?);
         }
         let connection = self.connection.as_mut().expect("just opened");
         connection.set_limit(ANSWER_MAX);

@@ -37,6 +37,7 @@ mod options;
 mod patience;
 mod pool;
 mod posting;
+mod servers;
 mod session;
 mod sharing;
 mod space;

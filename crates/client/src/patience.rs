@@ -52,7 +52,10 @@ impl Patience {
 
 /// True if the server says that it will be able to answer soon.
 pub(crate) fn is_passing(fault: &Fault) -> bool {
-    matches!(fault.reason, Reason::Unavailable | Reason::Overloaded | Reason::StaleEpoch | Reason::NotYetClosed)
+    matches!(
+        fault.reason,
+        Reason::Unavailable | Reason::Elsewhere | Reason::Overloaded | Reason::StaleEpoch | Reason::NotYetClosed
+    )
 }
 
 /// True if the request may be answered on another connection.

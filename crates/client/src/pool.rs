@@ -1,16 +1,19 @@
 //! Connections that calls borrow one at a time.
 
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use frieze_base::MonoTime;
-use frieze_net::mono;
+use frieze_net::{ServerAddr, mono};
 
 use crate::connection::Connection;
 
-/// A bounded set of connections. A call beyond the bound waits until another gives one back.
+/// A bounded set of connections to one server. A call beyond the bound waits until another gives one back.
 #[derive(Debug)]
 pub(crate) struct Pool {
+    address: ServerAddr,
+    /// Another door of the same server that is nearer.
+    near: Option<ServerAddr>,
     state: Mutex<State>,
     /// A connection or a place came free, or the pool was closed.
     freed: Condvar,
@@ -33,11 +36,13 @@ struct State {
 
 /// The right to one connection; gives its place back when dropped.
 #[derive(Debug)]
-pub(crate) struct Place<'a> {
-    pool: &'a Pool,
+pub(crate) struct Place {
+    pool: Arc<Pool>,
     generation: u64,
     /// The connection; `None` until it is opened.
     pub(crate) connection: Option<Connection>,
+    /// The place belongs to an idle connection now.
+    stays: bool,
 }
 
 /// Why there is no place.
@@ -50,8 +55,10 @@ pub(crate) enum NoPlace {
 }
 
 impl Pool {
-    pub(crate) fn new(connections_max: usize) -> Pool {
+    pub(crate) fn new(address: ServerAddr, near: Option<ServerAddr>, connections_max: usize) -> Pool {
         Pool {
+            address,
+            near,
             state: Mutex::default(),
             freed: Condvar::new(),
             closing: Condvar::new(),
@@ -59,8 +66,18 @@ impl Pool {
         }
     }
 
+    /// Where the server is.
+    pub(crate) fn address(&self) -> &ServerAddr {
+        &self.address
+    }
+
+    /// A nearer door of it.
+    pub(crate) fn near(&self) -> Option<&ServerAddr> {
+        self.near.as_ref()
+    }
+
     /// An idle connection, or the right to open one; waits for it until `deadline`.
-    pub(crate) fn take(&self, deadline: MonoTime) -> Result<Place<'_>, NoPlace> {
+    pub(crate) fn take(self: &Arc<Pool>, deadline: MonoTime) -> Result<Place, NoPlace> {
         let mut state = self.lock();
         loop {
             if state.closed {
@@ -68,11 +85,16 @@ impl Pool {
             }
             // The one used last: its thread and memory at the server are warm.
             if let Some(connection) = state.idle.pop() {
-                return Ok(Place { pool: self, generation: state.generation, connection: Some(connection) });
+                return Ok(Place {
+                    pool: self.clone(),
+                    generation: state.generation,
+                    connection: Some(connection),
+                    stays: false,
+                });
             }
             if state.open < self.connections_max {
                 state.open += 1;
-                return Ok(Place { pool: self, generation: state.generation, connection: None });
+                return Ok(Place { pool: self.clone(), generation: state.generation, connection: None, stays: false });
             }
             let left = deadline.since_ns(mono());
             if left == 0 {
@@ -85,11 +107,11 @@ impl Pool {
     }
 
     /// An idle connection on which answers wait that nobody reads.
-    pub(crate) fn take_owing(&self) -> Option<Place<'_>> {
+    pub(crate) fn take_owing(self: &Arc<Pool>) -> Option<Place> {
         let mut state = self.lock();
         let at = state.idle.iter().position(|connection| !connection.owed.is_empty())?;
         let connection = state.idle.remove(at);
-        Some(Place { pool: self, generation: state.generation, connection: Some(connection) })
+        Some(Place { pool: self.clone(), generation: state.generation, connection: Some(connection), stays: false })
     }
 
     /// Waits before another attempt; ends early when the pool is closed.
@@ -133,7 +155,12 @@ impl Pool {
     }
 }
 
-impl Place<'_> {
+impl Place {
+    /// The server.
+    pub(crate) fn pool(&self) -> &Arc<Pool> {
+        &self.pool
+    }
+
     /// Gives the connection back for the next call.
     pub(crate) fn give_back(mut self) {
         let Some(connection) = self.connection.take() else { return };
@@ -149,7 +176,7 @@ impl Place<'_> {
         if is_awaited {
             self.pool.freed.notify_one();
         }
-        std::mem::forget(self); // the place stays with the idle connection
+        self.stays = true;
     }
 
     /// The connection was found dead: so are, most likely, the idle ones of the same age.
@@ -167,8 +194,11 @@ impl Place<'_> {
     }
 }
 
-impl Drop for Place<'_> {
+impl Drop for Place {
     fn drop(&mut self) {
+        if self.stays {
+            return;
+        }
         self.connection = None;
         self.pool.lock().open -= 1;
         self.pool.freed.notify_one();

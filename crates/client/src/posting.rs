@@ -9,6 +9,7 @@ use frieze_wire::txn::{Caller, Op};
 use crate::call::{Ask, Shared, txn};
 use crate::closing::Closed;
 use crate::connection::Connection;
+use crate::servers::Route;
 use crate::{Durability, Error};
 
 impl Shared {
@@ -16,7 +17,7 @@ impl Shared {
     /// connection was idle. If it is lost, so is its effect; use it only where the end of the session does the same.
     pub(crate) fn post(&self, caller: Option<&Caller>, op: &Op) -> bool {
         let session = self.current_session();
-        let Ok(mut place) = self.pool.take(mono()) else { return false };
+        let Ok(mut place) = self.servers.pool(Route::Lead).take(mono()) else { return false };
         let Some(connection) = place.connection.as_mut() else { return false };
         let numbered = self.sequence.next_at_once();
         let body = RequestBody { caller: caller.cloned(), request: Some(txn(Durability::Async, op.clone())) };
@@ -41,7 +42,7 @@ impl Shared {
     /// True if several calls are under way: one more request takes from them what it costs. Where there are none, it costs
     /// nobody anything, and the server is awake for the next.
     pub(crate) fn is_busy(&self) -> bool {
-        self.pool.busy() >= BUSY_CALLS
+        self.servers.busy() >= BUSY_CALLS
     }
 
     /// Settles files that were closed, without waiting for the answer where a connection is idle.
@@ -58,7 +59,7 @@ impl Shared {
     /// Reads the answers that wait on idle connections. The pool gives out the connection used last, so one that is rarely
     /// needed would keep its answers for ever, and with them the server what it remembers for retries.
     pub(crate) fn catch_up(&self) {
-        while let Some(mut place) = self.pool.take_owing() {
+        while let Some(mut place) = self.servers.take_owing() {
             let Some(connection) = place.connection.as_mut() else { continue };
             connection.set_limit(self.options.timeout);
             match self.collect_owed(connection) {

@@ -13,6 +13,7 @@ use crate::connection::Connection;
 use crate::file::{Place as WritePlace, REQUEST_BYTES, check_range, expect_read, is_without_grant};
 use crate::patience::{Patience, is_passing, is_worth_repeating};
 use crate::pool::Place;
+use crate::servers::{Age, Route};
 use crate::{Error, File};
 
 /// Requests in flight unless told otherwise: with 4 the server always has the next when it is done with one.
@@ -68,15 +69,19 @@ impl File {
         let mut patience = self.shared.patience();
         let mut run = ReadRun { done: range.start(), end: range.end(), is_one, depth, in_steps: true };
         loop {
-            let mut place = self.shared.take(&patience)?;
+            let age = self.shared.servers.age();
+            let mut place = self.shared.take(Route::Read(self.chunk_at(run.done)), &patience)?;
+            run.end = run.done + self.at_one_server(run.done, range.end() - run.done, Route::Read);
             match self.read_on(&mut place, &mut patience, &mut run, &mut take) {
-                Ok(()) => {
+                Ok(reached) => {
                     place.give_back();
-                    return Ok(run.done - range.start());
+                    if reached == Reached::EndOfFile || run.done == range.end() {
+                        return Ok(run.done - range.start());
+                    }
                 }
                 Err(Failure::Theirs(error)) => return Err(error),
                 Err(Failure::Ours(error)) if is_worth_repeating(&error) => {
-                    self.shared.bury(place);
+                    self.shared.abandon(place, &error, age, &patience);
                     patience.wait(&self.shared, error)?;
                     // It may have ended for what was found damaged: asked so, the server says what.
                     run.in_steps = false;
@@ -89,11 +94,11 @@ impl File {
     /// Reads on over one connection until the end or a failure; `run.done` tells how far it came.
     fn read_on<E>(
         &self,
-        place: &mut Place<'_>,
+        place: &mut Place,
         patience: &mut Patience,
         run: &mut ReadRun,
         take: &mut impl FnMut(&mut Connection, u64, usize) -> Result<(), Failure<E>>,
-    ) -> Result<(), Failure<E>> {
+    ) -> Result<Reached, Failure<E>> {
         let shared = &self.shared;
         let connection = shared.opened(place, patience).map_err(Failure::Ours)?;
         let mut next = run.done;
@@ -107,7 +112,7 @@ impl File {
                 next += len as u64;
             }
             // A server answers the reads of one connection in the order they came.
-            let Some((id, at, len)) = flight.pop_front() else { return Ok(()) };
+            let Some((id, at, len)) = flight.pop_front() else { return Ok(Reached::EndOfRange) };
             let answer = shared.receive(connection, id).map_err(Failure::Ours)?;
             let reply = expect_read(shared, answer.result.map_err(|fault| Failure::Ours(Error::Refused(fault)))?)
                 .map_err(Failure::Ours)?;
@@ -128,7 +133,7 @@ impl File {
                     shared.receive(connection, id).map_err(Failure::Ours)?;
                 }
                 if reply.end_of_file || count == 0 {
-                    return Ok(());
+                    return Ok(Reached::EndOfFile);
                 }
                 next = run.done;
             }
@@ -216,12 +221,20 @@ impl File {
         let mut from = 0;
         while from < data.len() {
             let at = offset + from as u64;
-            let count = piece_len(at, (data.len() - from) as u64);
+            let left = self.at_one_server(at, (data.len() - from) as u64, Route::Write);
+            let count = piece_len(at, left);
             run.push(at, Cow::Borrowed(&data[from..from + count]))?;
             from += count;
         }
         run.finish()
     }
+}
+
+/// Where a reader came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reached {
+    EndOfRange,
+    EndOfFile,
 }
 
 /// A range that is being read.
@@ -239,7 +252,10 @@ struct ReadRun {
 /// A run of writes in flight on one connection.
 struct WriteRun<'f, 'd> {
     file: &'f File,
-    place: Option<Place<'f>>,
+    place: Option<Place>,
+    /// Who answers for the writes in flight, and how new the map was by which it was found.
+    route: Route,
+    age: Age,
     flight: VecDeque<Piece<'d>>,
     depth: usize,
     /// How many of them are still to be sent.
@@ -266,6 +282,8 @@ impl<'f, 'd> WriteRun<'f, 'd> {
         WriteRun {
             file,
             place: None,
+            route: Route::Lead,
+            age: Age::default(),
             flight: VecDeque::with_capacity(depth),
             depth,
             unsent: 0,
@@ -280,6 +298,12 @@ impl<'f, 'd> WriteRun<'f, 'd> {
         while self.flight.len() >= self.depth {
             self.settle_some()?;
         }
+        let route = Route::Write(self.file.chunk_at(offset));
+        if !self.file.shared.servers.is_same(self.route, route) {
+            // The rest goes to another server.
+            self.pause()?;
+        }
+        self.route = route;
         if !self.file.is_granted(offset, data.len()) {
             // The grant is asked for over another connection, and there may be only one.
             self.pause()?;
@@ -322,7 +346,8 @@ impl<'f, 'd> WriteRun<'f, 'd> {
     fn try_send(&mut self) -> Result<(), Error> {
         let (file, shared) = (self.file, &self.file.shared);
         if self.place.is_none() {
-            self.place = Some(shared.take(&self.patience)?);
+            self.age = shared.servers.age();
+            self.place = Some(shared.take(self.route, &self.patience)?);
         }
         let place = self.place.as_mut().expect("just taken");
         let connection = shared.opened(place, &self.patience)?;
@@ -352,7 +377,7 @@ impl<'f, 'd> WriteRun<'f, 'd> {
     /// The connection failed: everything unanswered is to be sent again, under the same numbers.
     fn lose(&mut self, error: Error) -> Result<(), Error> {
         if let Some(place) = self.place.take() {
-            self.file.shared.bury(place);
+            self.file.shared.abandon(place, &error, self.age, &self.patience);
         }
         self.flight.iter_mut().for_each(|piece| piece.id = None);
         self.unsent = self.flight.len();
@@ -409,6 +434,8 @@ impl<'f, 'd> WriteRun<'f, 'd> {
                     let error = shared.unexpected("a write", &other);
                     self.lose(error)?;
                 }
+                // Another server may answer this one, and those behind it.
+                Err(fault) if is_passing(&fault) && !self.age.is_alone() => self.lose(Error::Refused(fault))?,
                 Err(fault) if is_passing(&fault) => {
                     self.flight[at].id = None;
                     self.unsent += 1;

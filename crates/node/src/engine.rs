@@ -15,7 +15,7 @@ use frieze_base::{ClusterId, Fault, MonoTime, NodeId, Reason, Seq, SessionId};
 use frieze_disk::{Disk, TimeSource};
 use frieze_hlc::Hlc;
 use frieze_wire::frame::FrameHeader;
-use frieze_wire::message::{HelloReply, Reply, Request, RequestBody};
+use frieze_wire::message::{ClusterMapReply, HelloReply, Reply, Request, RequestBody};
 use frieze_wire::peer::Told;
 use frieze_wire::txn::Caller;
 
@@ -245,7 +245,14 @@ impl Engine {
             chunk_bytes,
             socket: self.socket.get().cloned().unwrap_or_default(),
             proof: Vec::new(),
+            map_version: self.cluster_map().version,
         }
+    }
+
+    /// Who answers for what, as far as this server knows.
+    fn cluster_map(&self) -> ClusterMapReply {
+        // One machine: it answers for everything.
+        ClusterMapReply::default()
     }
 
     /// Node `from`, as its connection has proven, tells something. `payload` is as it came: its checksum, in the header, is
@@ -332,6 +339,7 @@ impl Engine {
             Request::Snapshots(ask) => self.snapshots(&ask).map(Reply::Snapshots),
             Request::Log(ask) => self.log(principal, &ask, &scratch.asking).map(Reply::Log),
             Request::Status(_) => Ok(Reply::Status(self.status())),
+            Request::ClusterMap(_) => Ok(Reply::ClusterMap(self.cluster_map())),
             Request::Clone(ask) => self
                 .edit(principal, header, ask.dry_run, &|now| self.plan_clone(principal, &ask, now))
                 .map(Reply::Edited),

@@ -74,11 +74,9 @@ pub(crate) struct Layer<'a> {
     pub(crate) upto: Option<Hlc>,
 }
 
-/// The layout of a file: where its chunks begin in the chain table is a hash of its number.
+/// The layout of a file.
 pub(crate) fn layout_of(id: InodeId, inode: &Inode) -> Layout {
-    // Fibonacci hashing spreads the consecutive numbers of new files over the chains.
-    let seed = id.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
-    Layout { chunk_bytes: inode.layout.chunk_bytes, chain_count: inode.layout.chain_count.max(1), seed }
+    Layout { chunk_bytes: inode.layout.chunk_bytes, chain_count: inode.layout.chain_count.max(1), inode: id }
 }
 
 /// The parts of `start..end` that one patch, or none, decides.

@@ -4,12 +4,14 @@
 //! are [`crate::txn`] operations inside [`Request::Txn`].
 
 mod bytes;
+mod cluster;
 mod hello;
 mod instants;
 mod names;
 mod status;
 
 pub use bytes::{Durability, Open, OpenReply, Punch, PunchReply, Read, ReadReply, Seek, Sync, Write, WriteReply};
+pub use cluster::{ChainMembers, ClusterMap, ClusterMapReply, NodeAddress};
 pub use hello::{Done, Hello, HelloReply, Ping, Prove};
 pub use instants::{Log, LogReply, Now, NowReply, Snapshot, Snapshots, SnapshotsReply, Version, VersionKind};
 pub use names::{Access, BytesReply, DirEntry, GetXattr, List, ListReply, ReadLink, Stat, StatReply};
@@ -280,6 +282,9 @@ pub enum Request {
     /// What is damaged.
     #[prost(message, tag = "100")]
     Scrub(crate::scrub::Scrub),
+    /// Who answers for what.
+    #[prost(message, tag = "142")]
+    ClusterMap(ClusterMap),
 }
 
 /// Body of a request frame.
@@ -291,7 +296,7 @@ pub struct RequestBody {
     /// What is asked.
     #[prost(
         oneof = "Request",
-        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 40, 50, 51, 52, 53, 60, 61, 62, 63, 64, 65, 70, 71, 72, 73, 74, 100"
+        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 40, 50, 51, 52, 53, 60, 61, 62, 63, 64, 65, 70, 71, 72, 73, 74, 100, 142"
     )]
     pub request: Option<Request>,
 }
@@ -380,6 +385,9 @@ pub enum Reply {
     /// To [`Request::Scrub`].
     #[prost(message, tag = "100")]
     Scrub(crate::scrub::ScrubReply),
+    /// To [`ClusterMap`].
+    #[prost(message, tag = "142")]
+    ClusterMap(ClusterMapReply),
 }
 
 /// Body of a reply frame.
@@ -388,7 +396,7 @@ pub struct ReplyBody {
     /// The answer.
     #[prost(
         oneof = "Reply",
-        tags = "1, 2, 4, 5, 6, 9, 10, 11, 13, 14, 15, 16, 17, 18, 40, 50, 51, 52, 60, 61, 62, 63, 64, 65, 70, 74, 100"
+        tags = "1, 2, 4, 5, 6, 9, 10, 11, 13, 14, 15, 16, 17, 18, 40, 50, 51, 52, 60, 61, 62, 63, 64, 65, 70, 74, 100, 142"
     )]
     pub reply: Option<Reply>,
 }

@@ -282,6 +282,7 @@ fn requests() -> Vec<(&'static str, Request)> {
         ("hello-of-a-node", Request::Hello(Hello { node: 3, ..Hello::default() })),
         ("prove", Request::Prove(Prove { mac: vec![8; 32] })),
         ("ping", Request::Ping(Ping {})),
+        ("cluster-map", Request::ClusterMap(ClusterMap {})),
         ("stat", Request::Stat(Stat { target: target.clone(), view })),
         (
             "list",
@@ -424,6 +425,16 @@ fn gone() -> Gone {
 fn replies() -> Vec<(&'static str, Reply)> {
     vec![
         (
+            "cluster-map",
+            Reply::ClusterMap(ClusterMapReply {
+                version: 7,
+                leader: 2,
+                term: 9,
+                nodes: vec![NodeAddress { node: 2, address: "db2:7470".into() }],
+                chains: vec![ChainMembers { serving: vec![2, 300, 1] }],
+            }),
+        ),
+        (
             "hello",
             Reply::Hello(HelloReply {
                 software: "frieze/0.1.0".into(),
@@ -435,9 +446,13 @@ fn replies() -> Vec<(&'static str, Reply)> {
                 chunk_bytes: 64 << 20,
                 socket: String::new(),
                 proof: Vec::new(),
+                map_version: 0,
             }),
         ),
-        ("hello.to_a_node", Reply::Hello(HelloReply { node: 1, proof: vec![6; 32], ..HelloReply::default() })),
+        (
+            "hello.to_a_node",
+            Reply::Hello(HelloReply { node: 1, proof: vec![6; 32], map_version: 7, ..HelloReply::default() }),
+        ),
         (
             "hello.on_this_machine",
             Reply::Hello(HelloReply { node: 1, socket: "/srv/frieze/socket".into(), ..HelloReply::default() }),

@@ -28,6 +28,8 @@ pub const CHUNK: u64 = 4 << 20;
 /// One request as the server saw it.
 #[derive(Clone, Debug)]
 pub struct Seen {
+    /// Which server saw it.
+    pub node: u32,
     pub connection: usize,
     pub header: FrameHeader,
     pub request: Request,
@@ -96,6 +98,8 @@ pub struct State {
     pub key: Option<Key>,
     /// An append is granted the chunks it lands in.
     pub grants_appends: bool,
+    /// Who answers for what, as every server tells; none for a server that is alone.
+    pub map: Option<ClusterMapReply>,
     answers: BTreeMap<(u64, u64), Reply>,
     names: BTreeMap<Vec<u8>, u64>,
     grants: BTreeSet<(u64, u64, u32)>,
@@ -123,6 +127,7 @@ impl World {
             time_plugin: String::new(),
             key: None,
             grants_appends: true,
+            map: None,
             answers: BTreeMap::new(),
             names: BTreeMap::new(),
             grants: BTreeSet::new(),
@@ -173,6 +178,11 @@ impl World {
     }
 
     pub fn serve_at(&self, addr: &ServerAddr) -> Server {
+        self.serve_as(1, addr)
+    }
+
+    /// Serves as one of several servers, which share everything.
+    pub fn serve_as(&self, node: u32, addr: &ServerAddr) -> Server {
         let listener = Arc::new(Listener::bind(addr).unwrap());
         let streams = Arc::new(Mutex::new(Vec::new()));
         let server = Server {
@@ -186,13 +196,13 @@ impl World {
             while let Ok(Some(stream)) = listener.accept() {
                 streams.lock().unwrap().push(stream.clone());
                 let world = world.clone();
-                thread::spawn(move || world.converse(stream));
+                thread::spawn(move || world.converse(node, stream));
             }
         });
         server
     }
 
-    fn converse(&self, stream: Stream) {
+    fn converse(&self, node: u32, stream: Stream) {
         let number = self.with(|state| {
             state.connections += 1;
             state.connections_now += 1;
@@ -206,7 +216,7 @@ impl World {
         while let Ok(Some(header)) = reader.read_frame(&mut body) {
             let Ok(RequestBody { caller, request: Some(request) }) = RequestBody::decode(&body[..]) else { break };
             let Ok(payload) = reader.read_payload_reusing(&mut payload) else { break };
-            if !self.answer(&stream, &writer, number, header, caller, request, payload, &mut nonces) {
+            if !self.answer(&stream, &writer, (node, number), header, caller, request, payload, &mut nonces) {
                 break;
             }
         }
@@ -219,7 +229,7 @@ impl World {
         &self,
         stream: &Stream,
         writer: &FrameWriter,
-        connection: usize,
+        (node, connection): (u32, usize),
         header: FrameHeader,
         caller: Option<Caller>,
         request: Request,
@@ -232,7 +242,7 @@ impl World {
             };
             let again = state.seen.iter().any(numbered);
             let payload_len = payload.len();
-            let seen = Seen { connection, header, request: request.clone(), caller, payload_len, again };
+            let seen = Seen { node, connection, header, request: request.clone(), caller, payload_len, again };
             state.seen.push(seen.clone());
             let act = (state.plan)(&seen);
             let runs = matches!(act, Act::Answer | Act::RunThenClose | Act::RunThenHalf | Act::RunThenHang);
@@ -323,6 +333,7 @@ impl State {
                 *nonces = Some((challenge.clone(), hello.nonce));
                 Reply::Hello(HelloReply { challenge, uid: 65534, ..self.hello() })
             }
+            Request::ClusterMap(_) => Reply::ClusterMap(self.map.clone().unwrap_or_default()),
             Request::Prove(prove) => {
                 let (challenge, nonce) = nonces.clone().ok_or(Reason::Unproven)?;
                 let key = self.key.as_ref().ok_or(Reason::Unproven)?;
@@ -466,6 +477,7 @@ impl State {
             chunk_bytes: CHUNK,
             socket: String::new(),
             proof: Vec::new(),
+            map_version: self.map.as_ref().map_or(0, |map| map.version),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::ops::RangeInclusive;
 
-use frieze_base::{ChainId, Fault, Reason};
+use frieze_base::{ChainId, ChunkId, Fault, InodeId, Reason};
 
 /// How a file is spread over chunks and chains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,14 +11,14 @@ pub(crate) struct Layout {
     pub(crate) chunk_bytes: u64,
     /// Chains in the table.
     pub(crate) chain_count: u32,
-    /// Where this file begins in the table.
-    pub(crate) seed: u64,
+    /// The file: where it begins in the table is a hash of its number.
+    pub(crate) inode: InodeId,
 }
 
 impl Layout {
-    /// The chain of chunk `index`. The seed is a hash of the inode, so consecutive chunks go round the table.
+    /// The chain of chunk `index`.
     pub(crate) fn chain(&self, index: u32) -> ChainId {
-        ChainId(((self.seed.wrapping_add(index.into())) % u64::from(self.chain_count)) as u32)
+        ChunkId { inode: self.inode, index }.chain(self.chain_count)
     }
 }
 

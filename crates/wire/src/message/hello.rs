@@ -50,6 +50,9 @@ pub struct HelloReply {
     /// To a node that will tell: the proof that this is a server of its cluster; empty to a client.
     #[prost(bytes = "vec", tag = "9")]
     pub proof: Vec<u8>,
+    /// Version of the cluster's map ([`super::ClusterMapReply`]) at this server; 0 for one that is alone.
+    #[prost(uint64, tag = "10")]
+    pub map_version: u64,
 }
 
 /// Answers the server's challenge: BLAKE3 keyed by the secret over `challenge || client nonce || key name`. A node that will

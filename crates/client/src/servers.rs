@@ -1,0 +1,331 @@
+//! The servers of a cluster: which of them answers what, and the connections to each.
+//!
+//! Guarantees: a server that is alone costs nothing of this. The map is asked for when the first server says that there is
+//! one, when a server says that another answers, and when one does not answer; whichever server answers has it.
+//! Leaves to others: what a call does with an error (`call`), connections (`pool`).
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::Duration;
+
+use frieze_base::{ChainId, ChunkId, NodeId};
+use frieze_net::ServerAddr;
+use frieze_wire::message::ClusterMapReply;
+
+use crate::pool::Pool;
+
+/// Who is to answer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Route {
+    /// Names, sessions, locks: whoever leads.
+    #[default]
+    Lead,
+    /// Bytes of this chunk are written: the head of its chain.
+    Write(ChunkId),
+    /// Bytes of this chunk are read: any server of its chain.
+    Read(ChunkId),
+}
+
+/// How new a map is: its version, 0 where there is one server, and the term of the leader it names.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Age {
+    pub(crate) version: u64,
+    pub(crate) term: u64,
+}
+
+impl Age {
+    /// How new `map` is.
+    pub(crate) fn of(map: &ClusterMapReply) -> Age {
+        Age { version: map.version, term: map.term }
+    }
+
+    /// There is no map: the server is alone.
+    pub(crate) fn is_alone(self) -> bool {
+        self.version == 0
+    }
+
+    /// True if something in it may be newer than in `other`.
+    pub(crate) fn is_newer_than(self, other: Age) -> bool {
+        self.version > other.version || self.term > other.term
+    }
+}
+
+/// All servers that are known.
+#[derive(Debug)]
+pub(crate) struct Servers {
+    /// As the caller named it: asked first, and when nobody else is known.
+    home: Arc<Pool>,
+    connections_max: usize,
+    known: RwLock<Known>,
+    /// Held while the map is asked for, so that one call does it for all.
+    asking: Mutex<()>,
+    /// Spreads the readers of one chunk over its servers.
+    salt: u32,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    age: Age,
+    leader: Option<NodeId>,
+    pools: BTreeMap<NodeId, Arc<Pool>>,
+    chains: Vec<Vec<NodeId>>,
+    /// Servers that did not answer, until the next map.
+    silent: Vec<NodeId>,
+}
+
+impl Servers {
+    pub(crate) fn new(home: Pool, connections_max: usize, salt: u32) -> Servers {
+        Servers { home: Arc::new(home), connections_max, known: RwLock::default(), asking: Mutex::default(), salt }
+    }
+
+    /// The server that the caller named.
+    pub(crate) fn home(&self) -> &Arc<Pool> {
+        &self.home
+    }
+
+    /// How new the map is.
+    pub(crate) fn age(&self) -> Age {
+        self.read().age
+    }
+
+    /// The connections to whoever is to answer, as far as that is known.
+    pub(crate) fn pool(&self, route: Route) -> Arc<Pool> {
+        let known = self.read();
+        if known.age.is_alone() {
+            return self.home.clone();
+        }
+        let node = known.node(route, self.salt).or(known.leader);
+        node.and_then(|node| known.pools.get(&node)).unwrap_or(&self.home).clone()
+    }
+
+    /// True if both are answered by one server.
+    pub(crate) fn is_same(&self, one: Route, other: Route) -> bool {
+        let known = self.read();
+        known.age.is_alone() || known.node(one, self.salt) == known.node(other, self.salt)
+    }
+
+    /// The servers to ask for the map, the likeliest first.
+    pub(crate) fn all(&self) -> Vec<Arc<Pool>> {
+        let known = self.read();
+        let first = known.leader.and_then(|leader| known.pools.get(&leader));
+        let mut all: Vec<Arc<Pool>> =
+            first.into_iter().chain(known.pools.values()).chain([&self.home]).cloned().collect();
+        let mut seen = Vec::new();
+        all.retain(|pool| {
+            let is_new = !seen.contains(pool.address());
+            seen.push(pool.address().clone());
+            is_new
+        });
+        all
+    }
+
+    /// Held by the call that asks for the map; `None` if another has brought one newer than `age` meanwhile.
+    pub(crate) fn asking(&self, age: Age) -> Option<MutexGuard<'_, ()>> {
+        let guard = self.asking.lock().unwrap_or_else(PoisonError::into_inner);
+        (self.age() == age).then_some(guard)
+    }
+
+    /// A server answered with this map. What is older in it than is known changes nothing.
+    pub(crate) fn learn(&self, map: &ClusterMapReply) {
+        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        known.silent.clear();
+        if map.version == 0 {
+            return;
+        }
+        if map.term >= known.age.term {
+            known.age.term = map.term;
+            known.leader = Some(NodeId(map.leader)).filter(|leader| *leader != NodeId(0));
+        }
+        if map.version < known.age.version {
+            return;
+        }
+        let mut pools = BTreeMap::new();
+        for node in &map.nodes {
+            let Ok(address) = node.address.parse::<ServerAddr>() else {
+                tracing::warn!(node.node, node.address, "the cluster's map names an address that is none");
+                continue;
+            };
+            let id = NodeId(node.node);
+            let pool = match known.pools.remove(&id).filter(|pool| *pool.address() == address) {
+                Some(pool) => pool,
+                None if *self.home.address() == address => self.home.clone(),
+                None => Arc::new(Pool::new(address, None, self.connections_max)),
+            };
+            pools.insert(id, pool);
+        }
+        let chain =
+            |chain: &frieze_wire::message::ChainMembers| chain.serving.iter().map(|node| NodeId(*node)).collect();
+        known.age.version = map.version;
+        known.pools = pools;
+        known.chains = map.chains.iter().map(chain).collect();
+    }
+
+    /// The server behind `pool` did not answer: others are asked while there are any.
+    pub(crate) fn was_silent(&self, pool: &Pool) {
+        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        let node = known.pools.iter().find(|(_, known)| known.address() == pool.address()).map(|(node, _)| *node);
+        if let Some(node) = node
+            && !known.silent.contains(&node)
+        {
+            known.silent.push(node);
+        }
+    }
+
+    /// An idle connection of any server on which answers wait that nobody reads.
+    pub(crate) fn take_owing(&self) -> Option<crate::pool::Place> {
+        self.all().iter().find_map(Pool::take_owing)
+    }
+
+    /// Connections that calls have borrowed now.
+    pub(crate) fn busy(&self) -> usize {
+        let known = self.read();
+        if known.age.is_alone() { self.home.busy() } else { known.pools.values().map(|pool| pool.busy()).sum() }
+    }
+
+    /// Waits before another attempt; ends early when the client is closed.
+    pub(crate) fn pause(&self, duration: Duration) {
+        self.home.pause(duration);
+    }
+
+    /// True once [`Servers::close`] was called.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.home.is_closed()
+    }
+
+    /// No call gets a connection any more.
+    pub(crate) fn close(&self) {
+        self.home.close();
+        self.all().iter().for_each(|pool| pool.close());
+    }
+
+    fn read(&self) -> std::sync::RwLockReadGuard<'_, Known> {
+        self.known.read().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Known {
+    fn node(&self, route: Route, salt: u32) -> Option<NodeId> {
+        let serving = |chunk: ChunkId| {
+            let ChainId(chain) = chunk.chain(u32::try_from(self.chains.len()).ok().filter(|count| *count > 0)?);
+            self.chains.get(chain as usize)
+        };
+        match route {
+            Route::Lead => self.leader,
+            Route::Write(chunk) => serving(chunk)?.first().copied(),
+            Route::Read(chunk) => {
+                let serving = serving(chunk)?;
+                let answering = || serving.iter().filter(|node| !self.silent.contains(node));
+                let count = answering().count();
+                // Neighbouring chunks go to different servers: a reader of a whole file uses all of them.
+                let at = salt.wrapping_add(chunk.index) as usize;
+                if count == 0 { serving.first().copied() } else { answering().nth(at % count).copied() }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use frieze_base::InodeId;
+    use frieze_wire::message::{ChainMembers, NodeAddress};
+
+    use super::*;
+
+    fn address(node: u32) -> ServerAddr {
+        format!("host{node}:7470").parse().expect("an address")
+    }
+
+    fn map(version: u64, leader: u32, chains: &[&[u32]]) -> ClusterMapReply {
+        ClusterMapReply {
+            version,
+            leader,
+            term: leader.into(),
+            nodes: (1..=3).map(|node| NodeAddress { node, address: address(node).to_string() }).collect(),
+            chains: chains.iter().map(|serving| ChainMembers { serving: serving.to_vec() }).collect(),
+        }
+    }
+
+    fn servers() -> Servers {
+        Servers::new(Pool::new(address(2), None, 4), 4, 0)
+    }
+
+    fn asked(servers: &Servers, route: Route) -> String {
+        servers.pool(route).address().to_string()
+    }
+
+    /// A chunk that lies on chain `chain` of two.
+    fn chunk_on(chain: u32) -> ChunkId {
+        let chunks = (0..).map(|index| ChunkId { inode: InodeId(7), index });
+        chunks.into_iter().find(|chunk| chunk.chain(2) == ChainId(chain)).expect("they go round")
+    }
+
+    #[test]
+    fn a_server_that_is_alone_answers_everything() {
+        let servers = servers();
+        for route in [Route::Lead, Route::Write(chunk_on(0)), Route::Read(chunk_on(1))] {
+            assert_eq!(asked(&servers, route), "host2:7470");
+        }
+        servers.learn(&map(0, 1, &[&[1]]));
+        assert!(servers.age().is_alone());
+        assert_eq!(asked(&servers, Route::Lead), "host2:7470");
+    }
+
+    #[test]
+    fn names_go_to_the_leader_and_writes_to_the_head() {
+        let servers = servers();
+        servers.learn(&map(3, 1, &[&[3, 1], &[2, 3]]));
+        assert_eq!(asked(&servers, Route::Lead), "host1:7470");
+        assert_eq!(asked(&servers, Route::Write(chunk_on(0))), "host3:7470");
+        assert_eq!(asked(&servers, Route::Write(chunk_on(1))), "host2:7470");
+        assert!(!servers.is_same(Route::Write(chunk_on(0)), Route::Write(chunk_on(1))));
+    }
+
+    #[test]
+    fn what_is_older_in_a_map_changes_nothing() {
+        let servers = servers();
+        let asked = || (asked(&servers, Route::Lead), asked(&servers, Route::Write(chunk_on(0))));
+        let hosts = |lead: u32, head: u32| (address(lead).to_string(), address(head).to_string());
+        servers.learn(&map(3, 2, &[&[3, 1], &[3, 1]]));
+        assert_eq!(asked(), hosts(2, 3));
+        servers.learn(&map(2, 1, &[&[2, 1], &[2, 1]]));
+        assert_eq!(asked(), hosts(2, 3));
+        // Chains of before the leader of now.
+        servers.learn(&map(2, 3, &[&[2, 1], &[2, 1]]));
+        assert_eq!((asked(), servers.age()), (hosts(3, 3), Age { version: 3, term: 3 }));
+        // And the other way round.
+        servers.learn(&map(4, 2, &[&[1], &[1]]));
+        assert_eq!((asked(), servers.age()), (hosts(3, 1), Age { version: 4, term: 3 }));
+    }
+
+    #[test]
+    fn readers_use_every_server_of_a_chain_but_those_that_are_silent() {
+        let servers = servers();
+        servers.learn(&map(1, 1, &[&[1, 2, 3]]));
+        let read = |servers: &Servers| -> Vec<String> {
+            let chunk = |index| ChunkId { inode: InodeId(7), index };
+            let mut found: Vec<String> = (0..12).map(|index| asked(servers, Route::Read(chunk(index)))).collect();
+            found.sort();
+            found.dedup();
+            found
+        };
+        assert_eq!(read(&servers).len(), 3);
+        servers.was_silent(&Pool::new(address(1), None, 1));
+        assert_eq!(read(&servers), ["host2:7470", "host3:7470"]);
+        // When all are, they are asked all the same.
+        servers.was_silent(&Pool::new(address(2), None, 1));
+        servers.was_silent(&Pool::new(address(3), None, 1));
+        assert_eq!(read(&servers), ["host1:7470"]);
+        servers.learn(&map(1, 1, &[&[1, 2, 3]]));
+        assert_eq!(read(&servers).len(), 3, "a map from anybody clears their names");
+    }
+
+    #[test]
+    fn the_connections_to_a_server_outlive_a_change_of_the_map() {
+        let servers = servers();
+        servers.learn(&map(1, 1, &[&[1, 2, 3]]));
+        let before = servers.pool(Route::Lead);
+        servers.learn(&map(2, 1, &[&[2, 3]]));
+        assert!(Arc::ptr_eq(&before, &servers.pool(Route::Lead)));
+        assert!(Arc::ptr_eq(servers.home(), &servers.pool(Route::Write(chunk_on(0)))), "it was connected to already");
+    }
+}

@@ -1,0 +1,214 @@
+//! A client of several servers: who is asked for what, and what happens when one of them goes.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod world;
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use frieze_base::{ChainId, ChunkId, InodeId, Reason};
+use frieze_client::{Client, CreateMode, File, OpenFlags, Options, ServerAddr, Target};
+use frieze_wire::message::{ChainMembers, ClusterMapReply, NodeAddress, Reply, Request};
+use world::{Act, CHUNK, Seen, Server, World};
+
+/// Servers 1 to 3 of one world, a chain for each head.
+struct Cluster {
+    world: World,
+    addresses: Vec<ServerAddr>,
+    servers: Vec<Option<Server>>,
+}
+
+impl Cluster {
+    fn new() -> Cluster {
+        let world = World::new();
+        let servers: Vec<Server> = (1..=3).map(|node| world.serve_as(node, &"127.0.0.1:0".parse().unwrap())).collect();
+        let addresses = servers.iter().map(|server| server.addr.clone()).collect();
+        let cluster = Cluster { world, addresses, servers: servers.into_iter().map(Some).collect() };
+        cluster.tell(1, &[&[1, 2, 3], &[2, 3, 1], &[3, 1, 2]]);
+        cluster
+    }
+
+    /// From now on `leader` leads, and these serve the chains.
+    fn tell(&self, leader: u32, chains: &[&[u32]]) {
+        let nodes = (1..).zip(&self.addresses).map(|(node, at)| NodeAddress { node, address: at.to_string() });
+        let nodes = nodes.collect();
+        let chains = chains.iter().map(|serving| ChainMembers { serving: serving.to_vec() }).collect();
+        self.world.with(|state| {
+            let before = state.map.take().unwrap_or_default();
+            let term = before.term + u64::from(before.leader != leader);
+            state.map = Some(ClusterMapReply { version: before.version + 1, leader, term, nodes, chains });
+        });
+    }
+
+    /// Every server refuses what is not its own, as they do.
+    fn be_strict(&self) {
+        let known = self.world.with(|state| state.map.clone().unwrap());
+        self.world
+            .plan(move |seen| if is_answered_by(&known, seen) { Act::Answer } else { Act::Refuse(Reason::Elsewhere) });
+    }
+
+    /// Every connection of server `node` breaks, and nobody gets another.
+    fn stop(&mut self, node: usize) {
+        self.servers[node - 1].take().unwrap().stop();
+    }
+
+    fn client_of(&self, server: usize) -> Client {
+        let server = self.addresses[server].clone();
+        Client::connect(Options { server, timeout: Duration::from_secs(10), ..Options::default() }).unwrap()
+    }
+}
+
+/// True if the map says that the server which saw a request answers it.
+fn is_answered_by(map: &ClusterMapReply, seen: &Seen) -> bool {
+    let chain = |offset: u64| {
+        let chunk = ChunkId { inode: InodeId(FILE), index: (offset / CHUNK) as u32 };
+        let ChainId(chain) = chunk.chain(map.chains.len() as u32);
+        &map.chains[chain as usize].serving
+    };
+    match &seen.request {
+        Request::Hello(_) | Request::ClusterMap(_) => true,
+        Request::Write(write) => {
+            let end = write.offset + seen.payload_len as u64 - 1;
+            [write.offset, end].iter().all(|at| chain(*at).first() == Some(&seen.node))
+        }
+        Request::Read(read) => chain(read.offset).contains(&seen.node),
+        _ => seen.node == map.leader,
+    }
+}
+
+fn make(client: &Client) -> File {
+    let file = client.fs().create(&Target::path("/f"), 0o644, CreateMode::Exclusive).unwrap();
+    assert_eq!(file.inode(), InodeId(FILE), "the chains of its chunks are those of this number");
+    file
+}
+
+/// The first file that a world makes.
+const FILE: u64 = 100;
+
+fn nodes(seen: &[Seen]) -> BTreeSet<u32> {
+    seen.iter().map(|seen| seen.node).collect()
+}
+
+fn bytes(len: u64) -> Vec<u8> {
+    (0..len).map(|at| (at / 7 % 251) as u8).collect()
+}
+
+#[test]
+fn whoever_answers_is_asked_from_the_beginning() {
+    let cluster = Cluster::new();
+    cluster.be_strict();
+    // Not the leader.
+    let client = cluster.client_of(2);
+    let file = make(&client);
+    let data = bytes(5 * CHUNK + 12_345);
+    file.write_at(100, &data).unwrap();
+    // Over the edge of a chunk, in one call.
+    file.write_at(2 * CHUNK - 500, &data[..1000]).unwrap();
+    let mut read = vec![0; data.len()];
+    assert_eq!(file.read_at(100, &mut read).unwrap(), data.len());
+    let mut few = [0; 1000];
+    assert_eq!(file.read_at(2 * CHUNK - 500, &mut few).unwrap(), 1000);
+    assert_eq!(few[..], data[..1000]);
+    assert_eq!(nodes(&cluster.world.seen(Seen::is_write)), BTreeSet::from([1, 2, 3]));
+    assert_eq!(nodes(&cluster.world.seen(|seen| seen.op().is_some())), BTreeSet::from([1]));
+    let refused = cluster.world.with(|state| state.map.clone().unwrap());
+    assert!(cluster.world.seen(|seen| !is_answered_by(&refused, seen)).is_empty(), "nobody was asked in vain");
+}
+
+#[test]
+fn readers_of_one_chunk_use_every_server_that_has_it() {
+    let cluster = Cluster::new();
+    cluster.tell(1, &[&[1, 2, 3]]);
+    let file = make(&cluster.client_of(0));
+    file.write_at(0, &bytes(1000)).unwrap();
+    for _ in 0..40 {
+        let client = cluster.client_of(0);
+        let file = client.fs().open(&Target::path("/f"), OpenFlags::READ).unwrap();
+        file.read_at(0, &mut [0; 1000]).unwrap();
+    }
+    assert_eq!(nodes(&cluster.world.seen(Seen::is_read)), BTreeSet::from([1, 2, 3]));
+}
+
+#[test]
+fn a_write_goes_on_at_the_next_head_when_one_is_gone_and_runs_once() {
+    let cluster = Cluster::new();
+    cluster.tell(1, &[&[2, 3, 1]]);
+    let client = cluster.client_of(0);
+    let file = make(&client);
+    let data = bytes(2 << 20);
+    file.write_at(0, &data[..1 << 20]).unwrap();
+    // It runs at server 2, which is taken out before it has answered.
+    cluster.world.plan(|seen| if seen.is_write() && seen.node == 2 { Act::RunThenClose } else { Act::Answer });
+    cluster.tell(1, &[&[3, 1]]);
+    file.write_at(1 << 20, &data[1 << 20..]).unwrap();
+    assert_eq!(cluster.world.file("/f"), data);
+    assert!(cluster.world.with(|state| state.runs.values().all(|runs| *runs == 1)));
+    let asked: Vec<(u32, u64)> =
+        cluster.world.seen(Seen::is_write).iter().map(|seen| (seen.node, seen.header.seq.0)).collect();
+    let [.., (2, first), (3, again)] = asked[..] else { panic!("asked in another order: {asked:?}") };
+    assert_eq!(first, again, "under the number of the first try");
+}
+
+#[test]
+fn a_stream_goes_on_where_its_chain_has_gone() {
+    let cluster = Cluster::new();
+    cluster.tell(1, &[&[2, 3, 1]]);
+    let client = cluster.client_of(0);
+    let file = make(&client);
+    let data = bytes(16 << 20);
+    // In the middle of the stream another head takes over.
+    let (mut pieces, mut writes) = (data.chunks(1 << 20), 0);
+    let world = cluster.world.clone();
+    world.plan(move |seen| {
+        writes += u32::from(seen.is_write());
+        if writes > 6 && seen.is_write() && seen.node == 2 { Act::Refuse(Reason::Elsewhere) } else { Act::Answer }
+    });
+    let (written, _) = file
+        .write_stream::<frieze_client::Error>(0, 4, |buffer| {
+            let Some(piece) = pieces.next() else { return Ok(false) };
+            buffer.extend_from_slice(piece);
+            if pieces.len() == 10 {
+                cluster.tell(1, &[&[3, 1]]);
+            }
+            Ok(true)
+        })
+        .unwrap();
+    assert_eq!((written, cluster.world.file("/f")), (16 << 20, data));
+    assert!(cluster.world.with(|state| state.runs.values().all(|runs| *runs == 1)));
+}
+
+#[test]
+fn names_go_to_the_next_leader_when_one_is_gone() {
+    let mut cluster = Cluster::new();
+    let client = cluster.client_of(0);
+    make(&client);
+    cluster.stop(1);
+    // Nobody leads, until it was asked a few times who does.
+    cluster.tell(0, &[&[2, 3]]);
+    let known = cluster.world.with(|state| state.map.clone().unwrap());
+    let elected = ClusterMapReply { leader: 2, term: known.term + 1, ..known };
+    let mut asked = 0;
+    cluster.world.plan(move |seen| match seen.request {
+        Request::ClusterMap(_) => {
+            asked += 1;
+            if asked > 4 { Act::Instead(Reply::ClusterMap(elected.clone())) } else { Act::Answer }
+        }
+        _ => Act::Answer,
+    });
+    client.fs().create(&Target::path("/g"), 0o644, CreateMode::Exclusive).unwrap();
+    let made = cluster.world.seen(|seen| seen.op().is_some() && seen.node == 2);
+    assert!(!made.is_empty(), "server 2 was asked");
+}
+
+#[test]
+fn a_cluster_of_which_nobody_answers_is_given_up_in_time() {
+    let mut cluster = Cluster::new();
+    let server = cluster.addresses[0].clone();
+    let options = Options { server, timeout: Duration::from_millis(600), ..Options::default() };
+    let client = Client::connect(options).unwrap();
+    let file = make(&client);
+    (1..=3).for_each(|node| cluster.stop(node));
+    assert!(file.write_at(0, b"lost").is_err());
+    assert!(client.fs().create(&Target::path("/g"), 0o644, CreateMode::Exclusive).is_err());
+}
