@@ -18,13 +18,22 @@ mod chain;
 mod convert;
 mod decision;
 mod error;
+mod message;
 mod node;
+mod overseer;
+mod placement;
+mod settings;
 mod state;
+mod tenant;
 #[cfg(test)]
 mod tests;
 
 pub use chain::{Chain, Configuration, Resumed, Role, Target, TargetState};
 pub use decision::{ChainStep, Change, Decision, NodeStep};
 pub use error::Error;
+pub use message::{Assignment, Clock, Grant, Health, Heartbeat, Moment, Report};
 pub use node::{Device, Newcomer, Node, NodeState};
+pub use overseer::{Answer, Ask, ChainStatus, Effect, Input, NodeStatus, Overseer, Status, TargetStatus, Waits};
+pub use settings::Settings;
 pub use state::{CHAINS_MAX, DEVICES_MAX, NODES_MAX, REPLICAS_MAX, State, TARGETS_MAX};
+pub use tenant::{Identity, News, Tenant, TenantEffect, TenantInput};

@@ -52,6 +52,14 @@ impl State {
         }
     }
 
+    /// Whether the decision would have an effect now.
+    ///
+    /// # Errors
+    /// What [`Change::NoEffect`] would say.
+    pub fn check(&self, decision: &Decision) -> Result<(), Error> {
+        self.clone().try_apply(decision).map(drop)
+    }
+
     fn try_apply(&mut self, decision: &Decision) -> Result<Vec<Change>, Error> {
         match decision {
             Decision::Found { cluster, replicas, chain_count, epoch, first } => {

@@ -1,4 +1,7 @@
 //! Tests of the control plane.
 
 mod decisions;
+mod lives;
+mod placing;
 mod states;
+mod world;

@@ -1,0 +1,279 @@
+//! What only the leader of the metalog knows: who is there, and what follows from it.
+//!
+//! An overseer is volatile. Leases are counted here, and what nodes tell of their replicas is kept here; whatever is to last
+//! becomes a [`Decision`] and goes through the log. A decision that another leader has overtaken has no effect there, so an overseer
+//! that is behind does no harm.
+
+mod asks;
+mod chains;
+mod leases;
+mod status;
+
+use std::collections::BTreeMap;
+
+use frieze_base::{ChainId, ClusterId, MonoTime, NodeId};
+
+use crate::decision::{Change, Decision};
+use crate::error::Error;
+use crate::message::{Clock, Grant, Heartbeat, Moment};
+use crate::node::{Device, Newcomer};
+use crate::settings::Settings;
+use crate::state::State;
+
+pub use status::{ChainStatus, NodeStatus, Status, TargetStatus, Waits};
+
+/// Everything that can happen to an overseer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Input {
+    /// Time has gone by. As often as a lost node is to be noticed: each 50 ms by default.
+    Tick,
+    /// This node leads the metalog, and its state holds everything that earlier leaders have had committed.
+    Lead {
+        /// In this term.
+        term: u64,
+    },
+    /// It does not, and this one does.
+    Follow(Option<NodeId>),
+    /// A node is there. The sender is proven by the connection.
+    Heartbeat(Heartbeat),
+    /// A majority of the metalog has confirmed, after [`Effect::Confirm`], that this node leads, and the state holds everything
+    /// that was committed by then.
+    Confirmed {
+        /// From the effect.
+        token: u64,
+    },
+    /// Decisions were executed on the state, with these changes.
+    Applied(Vec<Change>),
+    /// Somebody asks for something. Answered by [`Effect::Answer`].
+    Ask {
+        /// Names the request.
+        request: u64,
+        /// What is asked.
+        ask: Ask,
+    },
+}
+
+/// What an operator, or a node that is none of the cluster yet, can ask for. Asked twice it happens once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ask {
+    /// To be one of the cluster. Answered by [`Answer::Joined`].
+    Join {
+        /// Who.
+        newcomer: Newcomer,
+        /// The cluster that its directory belongs to, if it does to one.
+        cluster: Option<ClusterId>,
+        /// Its wall clock, as far as it could compare it with this node's.
+        clock: Option<Clock>,
+    },
+    /// The node gives its chains away.
+    Drain {
+        /// Which.
+        node: NodeId,
+        /// Even where fewer replicas than wanted remain.
+        fewer: bool,
+    },
+    /// The node may keep what it has.
+    Undrain(NodeId),
+    /// A drained node is none of the cluster any more.
+    Remove(NodeId),
+    /// A node that is offline will not come back, nor what it alone has. Its chains go on without it, and it is removed.
+    DeclareDead(NodeId),
+    /// A node has one more device.
+    AddDevice {
+        /// Which.
+        node: NodeId,
+        /// The device.
+        device: Device,
+    },
+    /// Move chains until every node has its share, or stop that.
+    Balance(bool),
+    /// So many replicas of each chain.
+    Replicas(u32),
+}
+
+/// What became of an [`Ask`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// The node has this id.
+    Joined(NodeId),
+    /// It is decided, and is being done: [`Overseer::status`] shows how far.
+    Decided,
+}
+
+/// Everything that an overseer asks of its driver, to be done in the order given.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// Ask a majority of the metalog whether this node leads, now or later (a read index), and wait until the state holds all up
+    /// to there. Then [`Input::Confirmed`]; nothing if it does not come.
+    Confirm {
+        /// Names the question.
+        token: u64,
+    },
+    /// Send this to a node, which may be this one.
+    Grant {
+        /// The node.
+        to: NodeId,
+        /// What.
+        grant: Grant,
+    },
+    /// Refuse a node, and tell it why.
+    Refuse {
+        /// The node.
+        to: NodeId,
+        /// Why, and what to do.
+        error: Error,
+    },
+    /// Put these into the log, if this node still leads in this term: what was known in an older one may have been overtaken.
+    /// What is not taken is proposed again.
+    Propose {
+        /// From [`Input::Lead`].
+        term: u64,
+        /// In this order.
+        decisions: Vec<Decision>,
+    },
+    /// Answers [`Input::Ask`].
+    Answer {
+        /// The request.
+        request: u64,
+        /// What became of it.
+        result: Result<Answer, Error>,
+    },
+    /// This node's own clock is too far from those of the others: let another one lead.
+    StepAside(Error),
+}
+
+/// The volatile half of the control plane.
+#[derive(Debug)]
+pub struct Overseer {
+    me: NodeId,
+    settings: Settings,
+    /// Who leads, as far as is known here.
+    leader: Option<NodeId>,
+    leading: Option<Leading>,
+    tokens: u64,
+}
+
+/// What is known since this node leads.
+#[derive(Debug, Default)]
+struct Leading {
+    term: u64,
+    since: MonoTime,
+    nodes: BTreeMap<NodeId, leases::Watched>,
+    /// The question about leadership that is under way.
+    confirming: Option<(u64, MonoTime)>,
+    /// Based on which revision something was proposed, and when.
+    proposed: BTreeMap<Subject, (u64, MonoTime)>,
+    asks: Vec<asks::Asked>,
+    /// Since when nobody of these chains is left who could have kept its memory.
+    stuck: BTreeMap<ChainId, MonoTime>,
+    /// How far those are that are brought up to date.
+    syncs: BTreeMap<ChainId, chains::Progress>,
+    /// Since when nodes are known to be offline.
+    offline: BTreeMap<NodeId, MonoTime>,
+}
+
+/// What a decision is about: one at a time is proposed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Subject {
+    Node(NodeId),
+    Chain(ChainId),
+    Cluster,
+    Newcomer(u128),
+}
+
+impl Overseer {
+    /// On this node; it does not lead yet.
+    pub fn new(me: NodeId, settings: Settings) -> Overseer {
+        Overseer { me, settings, leader: None, leading: None, tokens: 0 }
+    }
+
+    /// Advances the overseer by one input; `out` receives what the driver has to do, in order. `state` is that of this node, with
+    /// every decision executed that the driver has told of.
+    pub fn step(&mut self, at: Moment, state: &State, input: Input, out: &mut Vec<Effect>) {
+        let now = at.mono;
+        let mut is_news = true;
+        match input {
+            Input::Tick => self.expire(now, state),
+            Input::Lead { term } => {
+                // Who led before may have led in between without having heard of it: what it knows is old all the same.
+                self.stand_down(Some(self.me), out);
+                self.leading = Some(Leading { term, since: now, ..Leading::default() });
+            }
+            Input::Follow(leader) => self.stand_down(leader, out),
+            Input::Heartbeat(heartbeat) => {
+                let to = heartbeat.node;
+                match self.on_heartbeat(at, state, heartbeat, out) {
+                    Ok(told) => is_news = told,
+                    Err(error) => out.push(Effect::Refuse { to, error }),
+                }
+            }
+            Input::Confirmed { token } => {
+                is_news = false;
+                self.on_confirmed(at, state, token, out);
+            }
+            Input::Applied(changes) => self.on_applied(at, state, &changes, out),
+            Input::Ask { request, ask } => {
+                if let Err(error) = self.on_ask(at, state, request, ask) {
+                    out.push(Effect::Answer { request, result: Err(error) });
+                }
+            }
+        }
+        let Some(term) = self.leading.as_ref().map(|leading| leading.term).filter(|_| state.is_founded()) else {
+            return;
+        };
+        self.watch_all(now, state);
+        if is_news {
+            let decisions = self.decide(now, state, out);
+            let max = self.settings.decisions_max.max(1);
+            out.extend(decisions.chunks(max).map(|some| Effect::Propose { term, decisions: some.to_vec() }));
+        }
+        self.confirm(now, state, out);
+    }
+
+    fn stand_down(&mut self, leader: Option<NodeId>, out: &mut Vec<Effect>) {
+        self.leader = leader;
+        let asks = self.leading.take().into_iter().flat_map(|leading| leading.asks);
+        let refused =
+            |asked: asks::Asked| Effect::Answer { request: asked.request, result: Err(Error::NotLeader { leader }) };
+        out.extend(asks.map(refused));
+    }
+
+    /// True if this node leads, as far as it knows.
+    pub fn leads(&self) -> bool {
+        self.leading.is_some()
+    }
+
+    /// What is to be decided next, as things are.
+    fn decide(&mut self, now: MonoTime, state: &State, out: &mut Vec<Effect>) -> Vec<Decision> {
+        let mut wanted = self.decide_nodes(now, state);
+        wanted.extend(self.decide_asks(now, state, out));
+        wanted.extend(self.decide_chains(now, state));
+        let Some(leading) = &mut self.leading else { return Vec::new() };
+        let again = self.settings.again_ns;
+        let mut decisions = Vec::new();
+        for (subject, revision, some) in wanted {
+            let is_proposed = leading
+                .proposed
+                .get(&subject)
+                .is_some_and(|(before, when)| *before == revision && now.since_ns(*when) < again);
+            if !is_proposed {
+                leading.proposed.insert(subject, (revision, now));
+                decisions.extend(some);
+            }
+        }
+        decisions
+    }
+
+    /// Forgets what is long past.
+    fn expire(&mut self, now: MonoTime, state: &State) {
+        let again = self.settings.again_ns;
+        let Some(leading) = &mut self.leading else { return };
+        leading.proposed.retain(|_, (_, when)| now.since_ns(*when) < again);
+        leading.stuck.retain(|chain, _| state.chain(*chain).is_some());
+        leading.nodes.retain(|node, _| state.node(*node).is_ok());
+        leading.confirming = leading.confirming.filter(|(_, when)| now.since_ns(*when) < again);
+    }
+}
+
+/// What to decide about one thing: the decisions are proposed together.
+type Wanted = (Subject, u64, Vec<Decision>);

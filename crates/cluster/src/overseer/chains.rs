@@ -1,0 +1,340 @@
+//! What is to be decided about each chain: who is gone goes, who is back comes back, and each has as many replicas as are wanted.
+//!
+//! One step of a chain at a time, the most urgent first. Whatever it rests on that the log does not know (who has caught up, who
+//! is ready, whose log is the longest) was told by the process that is there now, under the configuration that is in force.
+
+use std::collections::BTreeMap;
+
+use frieze_base::{ChainEpoch, MonoTime, NodeId};
+
+use super::leases::returned;
+use super::{Leading, Overseer, Subject, Wanted};
+use crate::chain::{Chain, Role, Target};
+use crate::decision::{ChainStep, Decision, NodeStep};
+use crate::message::Health;
+use crate::node::Node;
+use crate::placement::{self, Loads};
+use crate::state::State;
+
+/// How far a target that is brought up to date has come.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Progress {
+    /// Under this configuration.
+    epoch: ChainEpoch,
+    /// Since when.
+    pub(super) since: MonoTime,
+    /// What it lacked then.
+    pub(super) first_bytes: u64,
+    /// The least that it has lacked since, and when it first lacked so little.
+    pub(super) left_bytes: u64,
+    moved: MonoTime,
+}
+
+/// What the steps of all chains have in common.
+struct Plan<'a> {
+    now: MonoTime,
+    state: &'a State,
+    /// Who may get targets.
+    eligible: Vec<NodeId>,
+    /// Replicas that there can be.
+    wanted: usize,
+    /// Targets brought up to date, by the nodes that are busy with it.
+    syncs: BTreeMap<NodeId, usize>,
+    /// Made when it is first needed.
+    loads: Option<Loads>,
+}
+
+impl Overseer {
+    /// What to decide about chains.
+    pub(super) fn decide_chains(&mut self, now: MonoTime, state: &State) -> Vec<Wanted> {
+        let mut plan = self.plan(now, state);
+        let mut wanted = Vec::new();
+        for chain in state.chains() {
+            self.follow_sync(now, state, chain);
+            let steps = self.next_steps(&mut plan, chain);
+            let decide = |(place, step)| Decision::Chain { chain: chain.id, revision: chain.revision + place, step };
+            let decisions: Vec<Decision> = (0..).zip(steps).map(decide).collect();
+            if !decisions.is_empty() {
+                wanted.push((Subject::Chain(chain.id), chain.revision, decisions));
+            }
+        }
+        if state.is_balancing() {
+            self.balance(&mut plan, &mut wanted);
+        }
+        wanted
+    }
+
+    fn plan<'a>(&self, now: MonoTime, state: &'a State) -> Plan<'a> {
+        let mut eligible: Vec<NodeId> = Vec::new();
+        if let Some(leading) = &self.leading {
+            let may = |node: &&Node| {
+                let is_here = leading.offline.get(&node.id).is_none_or(|since| self.is_short(now, *since));
+                is_here && !node.is_draining && !node.is_dead && node.capacity_bytes() > 0
+            };
+            eligible = state.nodes().filter(may).map(|node| node.id).collect();
+        }
+        let wanted = (state.replicas() as usize).min(eligible.len()).max(1);
+        let mut syncs = BTreeMap::new();
+        for chain in state.chains().filter(|chain| chain.newcomer().is_some()) {
+            let busy = chain.newcomer().into_iter().chain(chain.serving().last());
+            busy.for_each(|target| *syncs.entry(target.node).or_default() += 1);
+        }
+        Plan { now, state, eligible, wanted, syncs, loads: None }
+    }
+
+    fn is_short(&self, now: MonoTime, since: MonoTime) -> bool {
+        now.since_ns(since) < self.settings.replace_after_ns
+    }
+
+    /// The next steps of a chain, to be decided together.
+    fn next_steps(&mut self, plan: &mut Plan<'_>, chain: &Chain) -> Vec<ChainStep> {
+        let (now, state) = (plan.now, plan.state);
+        let Some(leading) = &mut self.leading else { return Vec::new() };
+        let knows = |node: NodeId| {
+            let report = state.node(node).ok().and_then(|node| leading.report(node, chain.id));
+            report.is_some_and(|report| report.epoch >= chain.epoch)
+        };
+        if let Some(node) = chain.leaving.iter().find(|node| knows(**node)) {
+            return vec![ChainStep::Left(*node)];
+        }
+        if let Some(step) = gone(leading, state, chain) {
+            return vec![step];
+        }
+        if !chain.serving().any(|target| state.is_alive(target)) {
+            return self.resume(plan, chain);
+        }
+        leading.stuck.remove(&chain.id);
+        if !chain.leaving.is_empty() {
+            return Vec::new();
+        }
+        if let Some(node) = broken(leading, state, chain) {
+            return vec![ChainStep::TakeOut(node)];
+        }
+        if let Some(newcomer) = chain.newcomer() {
+            return self.bring_on(now, state, chain, newcomer).into_iter().collect();
+        }
+        self.complete(plan, chain)
+    }
+
+    /// Lets who is syncing join, and who is joining serve.
+    fn bring_on(&self, now: MonoTime, state: &State, chain: &Chain, newcomer: &Target) -> Option<ChainStep> {
+        let leading = self.leading.as_ref()?;
+        let report =
+            |node| leading.report(state.node(node).ok()?, chain.id).filter(|report| report.epoch == chain.epoch);
+        if newcomer.role == Role::Joining {
+            return report(newcomer.node)?.is_ready.then_some(ChainStep::Serve(newcomer.node));
+        }
+        let tail = chain.tail()?;
+        if report(tail.node).is_some_and(|report| report.caught_up == Some(newcomer.node)) {
+            return Some(ChainStep::Join(newcomer.node));
+        }
+        let progress = leading.syncs.get(&chain.id)?;
+        let is_stuck = now.since_ns(progress.moved) >= self.settings.sync_patience_ns;
+        let others = chain.targets.iter().any(|target| target.role == Role::Out && state.is_online(target.node));
+        (is_stuck && others).then_some(ChainStep::TakeOut(newcomer.node))
+    }
+
+    /// Notes what a target that is brought up to date lacks.
+    fn follow_sync(&mut self, now: MonoTime, state: &State, chain: &Chain) {
+        let Some(leading) = &mut self.leading else { return };
+        let Some(newcomer) = chain.newcomer() else {
+            leading.syncs.remove(&chain.id);
+            return;
+        };
+        let report = state.node(newcomer.node).ok().and_then(|node| leading.report(node, chain.id));
+        let left_bytes = report.filter(|report| report.epoch == chain.epoch).map(|report| report.left_bytes);
+        let fresh = Progress {
+            epoch: chain.epoch,
+            since: now,
+            first_bytes: left_bytes.unwrap_or(0),
+            left_bytes: left_bytes.unwrap_or(u64::MAX),
+            moved: now,
+        };
+        let progress = leading.syncs.entry(chain.id).or_insert(fresh);
+        if progress.epoch != chain.epoch || progress.left_bytes == u64::MAX {
+            *progress = Progress { moved: progress.moved, ..fresh };
+        } else if let Some(left) = left_bytes.filter(|left| *left < progress.left_bytes) {
+            (progress.left_bytes, progress.moved) = (left, now);
+        }
+    }
+
+    /// Sees to it that a chain that works has as many replicas as are wanted, where they are wanted.
+    fn complete(&mut self, plan: &mut Plan<'_>, chain: &Chain) -> Vec<ChainStep> {
+        let Plan { now, state, .. } = *plan;
+        let Some(leading) = &self.leading else { return Vec::new() };
+        let may_stay = |target: &Target| {
+            let node = state.node(target.node);
+            let is_whole = |node: &Node| node.whole_devices().any(|device| device.device == target.device);
+            node.is_ok_and(|node| !node.is_draining && !node.is_dead && is_whole(node))
+        };
+        // Who has to go is named before somebody is looked for in its place.
+        let goes = chain.targets.iter().find(|target| !target.is_retiring && !may_stay(target));
+        if let Some(target) = goes {
+            return vec![ChainStep::Retire(target.node)];
+        }
+        let kept = chain.serving().filter(|target| !target.is_retiring && state.is_alive(target)).count();
+        let retiring = chain.targets.iter().find(|target| target.is_retiring && target.role == Role::Serving);
+        let out = || chain.targets.iter().filter(|target| target.role == Role::Out);
+        if kept >= plan.wanted {
+            if let Some(target) = retiring {
+                return vec![ChainStep::TakeOut(target.node)];
+            }
+            if kept > plan.wanted {
+                return vec![ChainStep::Retire(plan.fullest(chain))];
+            }
+        }
+        let is_superfluous = |target: &&Target| {
+            let is_dead = state.node(target.node).is_ok_and(|node| node.is_dead);
+            is_dead || target.is_retiring && kept >= plan.wanted || kept >= state.replicas() as usize
+        };
+        if let Some(target) = out().find(is_superfluous) {
+            return vec![ChainStep::Drop(target.node)];
+        }
+        let is_free = |node: NodeId| plan.syncs.get(&node).is_none_or(|busy| *busy < self.settings.syncs_per_node_max);
+        let tail = chain.tail().map_or(NodeId(0), |tail| tail.node);
+        if kept < plan.wanted {
+            let waiting = out().filter(|target| !target.is_retiring);
+            let mut present = waiting.filter_map(|target| {
+                state.node(target.node).ok().filter(|node| leading.is_present(now, node) && is_free(node.id))
+            });
+            if let Some(node) = present.next().filter(|_| is_free(tail)) {
+                [tail, node.id].into_iter().for_each(|node| *plan.syncs.entry(node).or_default() += 1);
+                return vec![ChainStep::Sync { node: node.id, incarnation: node.incarnation() }];
+            }
+        }
+        let is_coming = |target: &&Target| {
+            let is_here = leading.offline.get(&target.node).is_none_or(|since| self.is_short(now, *since));
+            !target.is_retiring && (target.role != Role::Out || is_here)
+        };
+        if chain.targets.iter().filter(is_coming).count() >= plan.wanted {
+            return Vec::new();
+        }
+        // Members first: whoever was to go and may stay after all.
+        if let Some(target) = chain.targets.iter().find(|target| target.is_retiring && may_stay(target)) {
+            return vec![ChainStep::Keep(target.node)];
+        }
+        plan.place(chain).into_iter().collect()
+    }
+
+    /// Nobody who kept its memory is there. The chain waits for those that may have; if there are none, it goes on from the
+    /// newest log (protocols §7).
+    fn resume(&mut self, plan: &mut Plan<'_>, chain: &Chain) -> Vec<ChainStep> {
+        let Plan { now, state, .. } = *plan;
+        let Some(leading) = &mut self.leading else { return Vec::new() };
+        let is_dead = |target: &Target| state.node(target.node).map_or(true, |node| node.is_dead);
+        if chain.serving().any(|target| state.kept_memory(target) && !is_dead(target)) {
+            leading.stuck.remove(&chain.id);
+            return Vec::new();
+        }
+        let since = *leading.stuck.entry(chain.id).or_insert(now);
+        let is_patient = now.since_ns(since) < self.settings.return_patience_ns;
+        let serving: Vec<&Target> = chain.serving().filter(|target| !is_dead(target)).collect();
+        let all_dead = serving.is_empty();
+        let is_missing = serving.len() < chain.serving().count();
+        let others = || chain.targets.iter().filter(|target| !is_dead(target)).collect();
+        let candidates: Vec<&Target> = if all_dead { others() } else { serving };
+        let logs = candidates.iter().filter_map(|target| {
+            let node = state.node(target.node).ok().filter(|node| leading.is_present(now, node))?;
+            // A node that says nothing of the chain has nothing of it.
+            Some((leading.report(node, chain.id).map_or((ChainEpoch(0), 0), |report| report.last), node))
+        });
+        let logs: Vec<_> = logs.collect();
+        if logs.is_empty() {
+            // Nothing is left of the chain, as an operator has said: it begins anew, empty.
+            let is_lost = candidates.is_empty() && all_dead;
+            return if is_lost { plan.place(chain).into_iter().collect() } else { Vec::new() };
+        }
+        if logs.len() < candidates.len() && is_patient {
+            return Vec::new();
+        }
+        let is_missing = is_missing || logs.len() < candidates.len();
+        let newest = logs.iter().map(|(last, _)| *last).max();
+        let from = logs.iter().find(|(last, _)| Some(*last) == newest).map(|(_, node)| *node);
+        let resume = |node: &Node| ChainStep::Resume { node: node.id, incarnation: node.incarnation(), is_missing };
+        from.map(resume).into_iter().collect()
+    }
+
+    /// Moves targets from the fullest nodes to the emptiest, a few at a time.
+    fn balance(&mut self, plan: &mut Plan<'_>, wanted: &mut Vec<Wanted>) {
+        let state = plan.state;
+        let mut moving = state.chains().filter(|chain| chain.targets.iter().any(|target| target.is_retiring)).count();
+        if !wanted.is_empty() && moving == 0 {
+            // First come those that lack replicas.
+            return;
+        }
+        let eligible = plan.eligible.clone();
+        let mut next = state.clone();
+        while moving < self.settings.moves_max {
+            let Some(found) = placement::best_move(&next, &Loads::of(&next), &eligible) else { break };
+            let Some(chain) = next.chain(found.chain) else { break };
+            let (id, revision) = (chain.id, chain.revision);
+            let steps = [ChainStep::Place { node: found.to, device: found.device }, ChainStep::Retire(found.from)];
+            let decide = |(place, step)| Decision::Chain { chain: id, revision: revision + place, step };
+            let decisions: Vec<Decision> = (0..).zip(steps).map(decide).collect();
+            decisions.iter().for_each(|decision| drop(next.apply(decision)));
+            if wanted.iter().all(|(subject, ..)| *subject != Subject::Chain(id)) {
+                wanted.push((Subject::Chain(id), revision, decisions));
+            }
+            moving += 1;
+        }
+        if moving == 0 && wanted.is_empty() {
+            let version = state.version();
+            wanted.push((Subject::Cluster, version, vec![Decision::Balance { version, on: false }]));
+        }
+    }
+}
+
+impl Plan<'_> {
+    /// A new target for the chain, where it does most good.
+    fn place(&mut self, chain: &Chain) -> Option<ChainStep> {
+        let state = self.state;
+        let loads = self.loads.get_or_insert_with(|| Loads::of(state));
+        let (node, device) = placement::choose(state, loads, chain, &self.eligible)?;
+        let others: Vec<NodeId> = placement::staying(chain).collect();
+        loads.add(node, &others);
+        Some(ChainStep::Place { node, device })
+    }
+
+    /// The full member that can best be spared.
+    fn fullest(&mut self, chain: &Chain) -> NodeId {
+        let state = self.state;
+        let loads = self.loads.get_or_insert_with(|| Loads::of(state));
+        placement::fullest(state, loads, chain)
+    }
+}
+
+/// A target that has a part, and whose process is gone.
+fn gone(leading: &Leading, state: &State, chain: &Chain) -> Option<ChainStep> {
+    // Who was only late, and is about to be decided to be back, has lost nothing.
+    let is_back = |target: &Target| {
+        let (Ok(node), Some(watched)) = (state.node(target.node), leading.nodes.get(&target.node)) else {
+            return false;
+        };
+        let step = returned(node, watched);
+        matches!(step, Some(NodeStep::Return { incarnation, .. }) if incarnation == target.incarnation)
+    };
+    let is_gone = |target: &Target| !state.is_alive(target) && !is_back(target);
+    let mut parts = chain.targets.iter().filter(|target| target.role != Role::Out && is_gone(target));
+    let is_rest = |other: &Target, gone: &Target| other.node != gone.node && state.is_alive(other);
+    let target = parts.find(|gone| gone.role != Role::Serving || chain.serving().any(|other| is_rest(other, gone)))?;
+    Some(ChainStep::TakeOut(target.node))
+}
+
+/// A full member that others do not reach, or whose device has failed, where another one can go on.
+fn broken(leading: &Leading, state: &State, chain: &Chain) -> Option<NodeId> {
+    let health = |target: &Target| {
+        let report = leading.report(state.node(target.node).ok()?, chain.id)?;
+        (report.epoch == chain.epoch).then_some(report.health)
+    };
+    let accused =
+        |node| chain.targets.iter().filter(|target| health(target) == Some(Health::Unreachable(node))).count();
+    let blame = |(place, target): (usize, &Target)| {
+        let failed = usize::from(health(target) == Some(Health::Failed));
+        (failed * 100 + accused(target.node), place, target.node)
+    };
+    let members = chain.targets.iter().filter(|target| matches!(target.role, Role::Serving | Role::Joining));
+    // Of two that do not reach each other the one behind goes: fewer have to hear of it.
+    let (blame, _, node) = members.enumerate().map(blame).max()?;
+    let mut others = chain.serving().filter(|other| other.node != node);
+    (blame > 0 && others.any(|other| state.is_alive(other))).then_some(node)
+}

@@ -1,0 +1,372 @@
+//! Leases: who has one until when, at the latest.
+//!
+//! A node counts its lease from when it *sent* the heartbeat, the leader from when it *received* it, and longer by how much their
+//! clocks' rates may differ: what has ended here has ended there. A grant leaves only after a majority has confirmed, later than
+//! the heartbeat came, that this node leads. So who leads next need only wait for one lease from when it began to lead: no
+//! grant of the leader before it rests on a heartbeat that came later, however long that one slept.
+
+use std::collections::BTreeMap;
+
+use frieze_base::{ChainEpoch, ChainId, MonoTime, NodeId};
+
+use super::{Effect, Leading, Overseer, Subject, Wanted};
+use crate::chain::{Chain, Role};
+use crate::decision::{Change, Decision, NodeStep};
+use crate::error::Error;
+use crate::message::{Assignment, Clock, Grant, Health, Heartbeat, Moment, Report};
+use crate::node::Node;
+use crate::settings::Settings;
+use crate::state::State;
+
+/// What is known of a node.
+#[derive(Debug)]
+pub(super) struct Watched {
+    pub(super) incarnation: u64,
+    /// The newest heartbeat, and when it came.
+    last: (u64, MonoTime),
+    /// One that waits for leadership to be confirmed.
+    asked: Option<(u64, MonoTime)>,
+    /// The newest that was answered.
+    answered: u64,
+    /// By then any lease that it may have has certainly ended.
+    pub(super) lease_ends: MonoTime,
+    /// The newest answer that it has seen, and since when it is known to hear.
+    heard: (u64, MonoTime),
+    /// It stops, or is proposed to be offline at this revision: no lease while that may still be decided.
+    resigned: bool,
+    condemned: Option<Condemned>,
+    /// Its wall clock, as it has compared it with this node's.
+    pub(super) clock: Option<Clock>,
+    /// What it told, besides its chains.
+    told: Option<Heartbeat>,
+    pub(super) reports: BTreeMap<ChainId, Report>,
+}
+
+/// A node was proposed to be offline.
+#[derive(Clone, Copy, Debug)]
+struct Condemned {
+    /// Based on this revision of it: with another one the decision has been made, or has no effect any more.
+    revision: u64,
+    /// Its newest heartbeat then. One that comes later says that it is back.
+    number: u64,
+}
+
+impl Watched {
+    /// The node may have a lease until then, from whoever led before.
+    fn new(incarnation: u64, lease_ends: MonoTime, now: MonoTime) -> Watched {
+        Watched {
+            incarnation,
+            last: (0, now),
+            asked: None,
+            answered: 0,
+            lease_ends,
+            heard: (0, now),
+            resigned: false,
+            condemned: None,
+            clock: None,
+            told: None,
+            reports: BTreeMap::new(),
+        }
+    }
+
+    /// It has been heard in this incarnation.
+    pub(super) fn was_heard(&self) -> bool {
+        self.told.is_some()
+    }
+}
+
+impl Overseer {
+    /// A node is there. Returns whether it told something new.
+    pub(super) fn on_heartbeat(
+        &mut self,
+        at: Moment,
+        state: &State,
+        mut heartbeat: Heartbeat,
+        out: &mut Vec<Effect>,
+    ) -> Result<bool, Error> {
+        let Some(leading) = &mut self.leading else { return Err(Error::NotLeader { leader: self.leader }) };
+        if !state.is_founded() {
+            return Err(Error::NotFounded);
+        }
+        let (expected, found) = (state.cluster(), heartbeat.cluster);
+        if expected != found {
+            return Err(Error::WrongCluster { expected, found });
+        }
+        let now = at.mono;
+        let node = state.node(heartbeat.node)?;
+        let ends = leading.ends(&self.settings, now);
+        let fresh = || Watched::new(node.incarnation(), ends, now);
+        let watched = leading.nodes.entry(node.id).or_insert_with(fresh);
+        let newest = watched.incarnation.max(node.incarnation());
+        if heartbeat.incarnation < newest {
+            return Err(Error::OldProcess { node: node.id, newest, found: heartbeat.incarnation });
+        }
+        let is_first = heartbeat.incarnation > watched.incarnation || !watched.was_heard();
+        if heartbeat.incarnation > watched.incarnation {
+            // The process before is gone, and its lease with it; this one is given the time to get one.
+            *watched = Watched::new(heartbeat.incarnation, ends, now);
+        } else if heartbeat.number <= watched.last.0 {
+            return Ok(false);
+        }
+        watched.last = (heartbeat.number, now);
+        if node.is_offline {
+            watched.lease_ends = watched.lease_ends.max(ends);
+        }
+        if is_first || heartbeat.heard > watched.heard.0 {
+            watched.heard = (heartbeat.heard, now);
+        }
+        watched.clock = heartbeat.clock;
+        if heartbeat.resigns {
+            // It answers nothing from when it said so.
+            (watched.resigned, watched.lease_ends, watched.asked) = (true, now, None);
+        }
+        let reports: BTreeMap<ChainId, Report> =
+            std::mem::take(&mut heartbeat.chains).into_iter().map(|report| (report.chain, report)).collect();
+        let is_news = is_first || heartbeat.resigns || watched.reports != reports || node.is_offline;
+        watched.reports = reports;
+        watched.told = Some(heartbeat);
+        let id = node.id;
+        self.check_clocks(id, out)?;
+        Ok(is_news)
+    }
+
+    /// Compares clocks with the one in the middle: if this node's own is the odd one, it is not to lead.
+    fn check_clocks(&self, node: NodeId, out: &mut Vec<Effect>) -> Result<(), Error> {
+        let Some(leading) = &self.leading else { return Ok(()) };
+        let max_us = self.settings.clock_offset_us_max;
+        let offset_us = -leading.middle_us(self.me);
+        if offset_us.unsigned_abs() > max_us {
+            out.push(Effect::StepAside(Error::ClockOff { node: self.me, offset_us, max_us }));
+        }
+        self.check_clock(node, leading.nodes.get(&node).and_then(|watched| watched.clock))
+    }
+
+    /// Refuses a node whose clock is certainly too far off.
+    pub(super) fn check_clock(&self, node: NodeId, clock: Option<Clock>) -> Result<(), Error> {
+        let (Some(leading), Some(clock)) = (&self.leading, clock) else { return Ok(()) };
+        let max_us = self.settings.clock_offset_us_max;
+        let offset_us = clock.offset_us.saturating_sub(leading.middle_us(self.me));
+        let is_off = offset_us.unsigned_abs() > max_us.saturating_add(clock.error_us);
+        if is_off { Err(Error::ClockOff { node, offset_us, max_us }) } else { Ok(()) }
+    }
+
+    /// Begins to watch nodes that the log knows and nobody has heard of here.
+    pub(super) fn watch_all(&mut self, now: MonoTime, state: &State) {
+        let Some(leading) = &mut self.leading else { return };
+        let ends = leading.ends(&self.settings, now);
+        for node in state.nodes() {
+            leading.nodes.entry(node.id).or_insert_with(|| Watched::new(node.incarnation(), ends, now));
+            if node.is_offline {
+                leading.offline.entry(node.id).or_insert(now);
+            } else {
+                leading.offline.remove(&node.id);
+            }
+        }
+        leading.offline.retain(|node, _| state.node(*node).is_ok());
+    }
+
+    /// Asks for leadership to be confirmed, if somebody waits for a lease.
+    pub(super) fn confirm(&mut self, now: MonoTime, state: &State, out: &mut Vec<Effect>) {
+        let Some(leading) = &mut self.leading else { return };
+        if leading.confirming.is_some() {
+            return;
+        }
+        let mut waits = false;
+        for (id, watched) in &mut leading.nodes {
+            let is_known = state.node(*id).is_ok_and(|node| may_hold(node, watched));
+            if is_known && watched.last.0 > watched.answered {
+                watched.asked = Some(watched.last);
+                waits = true;
+            }
+        }
+        if waits {
+            self.tokens += 1;
+            leading.confirming = Some((self.tokens, now));
+            out.push(Effect::Confirm { token: self.tokens });
+        }
+    }
+
+    /// A majority says that this node leads, or led when it asked: who was heard before that gets a lease.
+    pub(super) fn on_confirmed(&mut self, at: Moment, state: &State, token: u64, out: &mut Vec<Effect>) {
+        let Some(leading) = &mut self.leading else { return };
+        if leading.confirming.is_none_or(|(asked, _)| asked != token) {
+            return;
+        }
+        leading.confirming = None;
+        let waiting = leading.nodes.iter_mut().filter_map(|(id, watched)| Some((*id, watched.asked.take()?)));
+        for (id, (number, received)) in waiting.collect::<Vec<_>>() {
+            if let Ok(node) = state.node(id) {
+                self.grant(at, state, node, number, received, out);
+            }
+        }
+    }
+
+    fn grant(
+        &mut self,
+        at: Moment,
+        state: &State,
+        node: &Node,
+        number: u64,
+        received: MonoTime,
+        out: &mut Vec<Effect>,
+    ) {
+        let is_off = self.check_clocks(node.id, &mut Vec::new()).is_err();
+        let Some(leading) = &mut self.leading else { return };
+        let Some(watched) = leading.nodes.get_mut(&node.id) else { return };
+        if is_off || !may_hold(node, watched) {
+            return;
+        }
+        watched.answered = watched.answered.max(number);
+        // Who hears nothing would keep its chains waiting for as long as it can still be heard.
+        let is_deaf = at.mono.since_ns(watched.heard.1) > self.settings.deaf_ns && watched.heard.0 < number;
+        let lease_ns = if is_deaf { 0 } else { self.settings.lease_ns };
+        if lease_ns > 0 {
+            let ends = MonoTime(received.0 + self.settings.lease_ended_ns());
+            watched.lease_ends = watched.lease_ends.max(ends);
+        }
+        let epoch = |chain| watched.reports.get(&chain).map_or(ChainEpoch(0), |report| report.epoch);
+        let chains = state.chains().filter_map(|chain| assignment(state, chain, node.id, epoch(chain.id))).collect();
+        let fresh = self.fresh(at, state, node);
+        let grant = Grant { number, lease_ns, chains, ..fresh };
+        out.push(Effect::Grant { to: node.id, grant });
+    }
+
+    /// Tells those whom it concerns what was decided, without waiting for their heartbeats.
+    pub(super) fn on_applied(&self, at: Moment, state: &State, changes: &[Change], out: &mut Vec<Effect>) {
+        let Some(leading) = &self.leading else { return };
+        let mut told: BTreeMap<NodeId, BTreeMap<ChainId, Assignment>> = BTreeMap::new();
+        for change in changes {
+            let (Change::Configured(id, _) | Change::Chain(id)) = change else { continue };
+            let Some(chain) = state.chain(*id) else { continue };
+            for target in &chain.targets {
+                let Some(watched) = leading.nodes.get(&target.node) else { continue };
+                let epoch = watched.reports.get(id).map_or(ChainEpoch(0), |report| report.epoch);
+                let assignment = assignment(state, chain, target.node, epoch);
+                if let Some(assignment) = assignment.filter(|assignment| assignment.configuration.is_some()) {
+                    told.entry(target.node).or_default().insert(*id, assignment);
+                }
+            }
+        }
+        for (to, chains) in told {
+            let Ok(node) = state.node(to) else { continue };
+            let chains = chains.into_values().collect();
+            out.push(Effect::Grant { to, grant: Grant { chains, ..self.fresh(at, state, node) } });
+        }
+    }
+
+    fn fresh(&self, at: Moment, state: &State, node: &Node) -> Grant {
+        let (leader, wall_us, version) = (self.me, at.wall_us, state.version());
+        Grant { incarnation: node.incarnation(), leader, wall_us, version, ..Grant::default() }
+    }
+
+    /// Who is there again, and whose lease has ended.
+    pub(super) fn decide_nodes(&mut self, now: MonoTime, state: &State) -> Vec<Wanted> {
+        let Some(leading) = &mut self.leading else { return Vec::new() };
+        let mut wanted = Vec::new();
+        for node in state.nodes() {
+            let Some(watched) = leading.nodes.get_mut(&node.id) else { continue };
+            let step = if let Some(step) = returned(node, watched) {
+                step
+            } else if !node.is_offline && watched.lease_ends <= now {
+                // From now on it gets no lease, until the log has said whether it is offline.
+                watched.condemned = Some(Condemned { revision: node.revision, number: watched.last.0 });
+                NodeStep::Offline
+            } else if let Some(device) = failed_device(state, node, watched) {
+                NodeStep::FailDevice(device)
+            } else if node.is_dead && state.chains().all(|chain| is_without(chain, node.id)) {
+                NodeStep::Remove
+            } else {
+                continue;
+            };
+            let decision = Decision::Node { node: node.id, revision: node.revision, step };
+            wanted.push((Subject::Node(node.id), node.revision, vec![decision]));
+        }
+        wanted
+    }
+}
+
+impl Leading {
+    /// When the leases that another leader may have given have ended.
+    fn ends(&self, settings: &Settings, now: MonoTime) -> MonoTime {
+        MonoTime(self.since.0.max(now.0) + settings.lease_ended_ns())
+    }
+
+    /// The clock in the middle, less this node's own, in microseconds; each is taken for as near as it may be. Of two in the
+    /// middle the one nearer to its own.
+    fn middle_us(&self, me: NodeId) -> i64 {
+        let clocks = self.nodes.iter().filter(|(node, _)| **node != me).filter_map(|(_, watched)| watched.clock);
+        let nearest = |Clock { offset_us, error_us }| {
+            let error_us = i64::try_from(error_us).unwrap_or(i64::MAX);
+            offset_us.signum() * offset_us.saturating_abs().saturating_sub(error_us).max(0)
+        };
+        let mut offsets: Vec<i64> = clocks.map(nearest).chain([0]).collect();
+        offsets.sort_unstable();
+        let (low, high) = (offsets[(offsets.len() - 1) / 2], offsets[offsets.len() / 2]);
+        if low.unsigned_abs() < high.unsigned_abs() { low } else { high }
+    }
+
+    /// True if the node's process of now was heard, and has a lease as far as is known here.
+    pub(super) fn is_present(&self, now: MonoTime, node: &Node) -> bool {
+        let watched = self.nodes.get(&node.id);
+        watched.is_some_and(|watched| may_hold(node, watched) && watched.was_heard() && now < watched.lease_ends)
+    }
+
+    /// What the node's process of now told of a chain.
+    pub(super) fn report(&self, node: &Node, chain: ChainId) -> Option<&Report> {
+        let watched = self.nodes.get(&node.id).filter(|watched| watched.incarnation == node.incarnation())?;
+        watched.reports.get(&chain)
+    }
+}
+
+/// True unless the node is not to have a lease.
+fn may_hold(node: &Node, watched: &Watched) -> bool {
+    let is_condemned = watched.condemned.is_some_and(|condemned| condemned.revision == node.revision);
+    !node.is_offline && watched.incarnation == node.incarnation() && !is_condemned && !watched.resigned
+}
+
+/// What the log does not know yet of a node that was heard.
+pub(super) fn returned(node: &Node, watched: &Watched) -> Option<NodeStep> {
+    let told = watched.told.as_ref().filter(|_| !watched.resigned)?;
+    let known = |device: &crate::node::Device| (device.device, device.capacity_bytes);
+    let is_same = told.incarnation == node.incarnation()
+        && told.address == node.told.address
+        && told.devices.iter().map(known).eq(node.told.devices.iter().map(known));
+    // Who was heard before it was found to be offline has to speak once more.
+    let has_spoken = watched.condemned.is_none_or(|condemned| watched.last.0 > condemned.number);
+    let is_back = node.is_offline && has_spoken;
+    let step = || NodeStep::Return {
+        incarnation: told.incarnation,
+        address: told.address.clone(),
+        devices: told.devices.clone(),
+    };
+    (!is_same || is_back).then(step)
+}
+
+fn failed_device(state: &State, node: &Node, watched: &Watched) -> Option<u32> {
+    let failed = watched.reports.values().filter(|report| report.health == Health::Failed);
+    let targets = failed.filter_map(|report| state.chain(report.chain)?.target(node.id));
+    let mut devices = targets.map(|target| target.device);
+    devices.find(|device| node.whole_devices().any(|whole| whole.device == *device))
+}
+
+fn is_without(chain: &Chain, node: NodeId) -> bool {
+    chain.target(node).is_none() && !chain.leaving.contains(&node)
+}
+
+/// What a node is to know of a chain, of which it has installed `epoch`.
+fn assignment(state: &State, chain: &Chain, node: NodeId, epoch: ChainEpoch) -> Option<Assignment> {
+    let target = chain.target(node);
+    let (device, resumed) = (target.map_or(0, |target| target.device), chain.resumed);
+    let told = |configuration| Some(Assignment { chain: chain.id, device, configuration, resumed });
+    if let Some(target) = target.filter(|target| target.role != Role::Out) {
+        // A process that took no part has none, whatever the one before it had.
+        if !state.kept_memory(target) {
+            return None;
+        }
+        // Who stays is not told before those who go know it: until then nothing happens that they could answer wrongly without.
+        let is_new = epoch < chain.epoch && chain.leaving.is_empty();
+        return told(is_new.then(|| chain.configuration()));
+    }
+    let is_late = chain.leaving.contains(&node) || epoch > ChainEpoch(0);
+    if is_late && epoch < chain.epoch { told(Some(chain.configuration())) } else { None }
+}

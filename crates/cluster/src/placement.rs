@@ -1,0 +1,147 @@
+//! Which node gets a target: spread so that the load of a lost node falls evenly on the rest, over sites, and with as few moves
+//! as there can be.
+//!
+//! The load of a lost node falls on those that share chains with it. So of the nodes with the least to do, compared with what
+//! they hold, the one is taken that shares the fewest chains with the members that are there. Moves go from the node with the
+//! most to the one with the least until no move makes that better, which is as few as any other way to get there takes when all
+//! nodes hold the same.
+//!
+//! # Source
+//! Cidon et al., *Copysets* (ATC'13), on what a lost node costs by whom it shares with; the balanced block designs that 3FS solves
+//! for ahead of time are approached greedily here, for nodes come one by one.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use frieze_base::{ChainId, NodeId};
+
+use crate::chain::{Chain, Role};
+use crate::state::State;
+
+/// Who has how many targets, and shares how many chains with whom. Targets that are to go are not counted.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Loads {
+    targets: BTreeMap<NodeId, u64>,
+    shared: BTreeMap<(NodeId, NodeId), u64>,
+}
+
+/// A target to be moved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Move {
+    pub(crate) chain: ChainId,
+    pub(crate) from: NodeId,
+    pub(crate) to: NodeId,
+    pub(crate) device: u32,
+}
+
+impl Loads {
+    pub(crate) fn of(state: &State) -> Loads {
+        let mut loads = Loads::default();
+        for chain in state.chains() {
+            let nodes: Vec<NodeId> = staying(chain).collect();
+            for (place, node) in nodes.iter().enumerate() {
+                loads.add(*node, &nodes[..place]);
+            }
+        }
+        loads
+    }
+
+    /// `node` gets a target of a chain that these have.
+    pub(crate) fn add(&mut self, node: NodeId, others: &[NodeId]) {
+        *self.targets.entry(node).or_default() += 1;
+        for other in others {
+            *self.shared.entry(pair(node, *other)).or_default() += 1;
+        }
+    }
+
+    fn targets(&self, node: NodeId) -> u64 {
+        self.targets.get(&node).copied().unwrap_or(0)
+    }
+
+    fn shared(&self, a: NodeId, b: NodeId) -> u64 {
+        self.shared.get(&pair(a, b)).copied().unwrap_or(0)
+    }
+}
+
+fn pair(a: NodeId, b: NodeId) -> (NodeId, NodeId) {
+    (a.min(b), a.max(b))
+}
+
+/// The nodes whose targets of the chain stay.
+pub(crate) fn staying(chain: &Chain) -> impl Iterator<Item = NodeId> {
+    chain.targets.iter().filter(|target| !target.is_retiring).map(|target| target.node)
+}
+
+/// The node, and its device, that is to have one more target of the chain, of those `eligible`; `None` if all have one.
+pub(crate) fn choose(state: &State, loads: &Loads, chain: &Chain, eligible: &[NodeId]) -> Option<(NodeId, u32)> {
+    let others: Vec<NodeId> = staying(chain).collect();
+    let free = eligible.iter().filter(|node| chain.target(**node).is_none());
+    let best = free.min_by_key(|node| {
+        let pairs: u64 = others.iter().map(|other| 2 * loads.shared(**node, *other) + 1).sum();
+        (beside(state, **node, &others), weight(state, loads.targets(**node) + 1, **node), pairs, **node)
+    })?;
+    Some((*best, device(state, *best)?))
+}
+
+/// The next move that makes the fullest node less full without making another one as full; `None` if there is none.
+pub(crate) fn best_move(state: &State, loads: &Loads, eligible: &[NodeId]) -> Option<Move> {
+    let mut nodes: Vec<(u128, NodeId)> =
+        eligible.iter().map(|node| (weight(state, loads.targets(*node), *node), *node)).collect();
+    nodes.sort();
+    for &(_, from) in nodes.iter().rev() {
+        let full = weight(state, loads.targets(from), from);
+        for &(_, to) in &nodes {
+            if weight(state, loads.targets(to) + 1, to) >= full {
+                break;
+            }
+            let fits = state.chains_of(from).filter(|(chain, target)| {
+                let is_still = target.role == Role::Serving && !target.is_retiring && chain.leaving.is_empty();
+                is_still && chain.target(to).is_none() && chain.targets.iter().all(|target| !target.is_retiring)
+            });
+            let best = fits
+                .map(|(chain, _)| {
+                    let others: Vec<NodeId> = staying(chain).filter(|node| *node != from).collect();
+                    let shared = |node| others.iter().map(|other| loads.shared(node, *other)).sum::<u64>();
+                    let sites = (beside(state, to, &others), beside(state, from, &others));
+                    // Heads are spread with the rest: who gives a chain away gives one that it heads, others being equal.
+                    let heads = chain.serving().next().is_some_and(|head| head.node == from);
+                    (sites, (shared(to) as i64 - shared(from) as i64, Reverse(heads), chain.id))
+                })
+                .filter(|((to, from), _)| to <= from)
+                .min_by_key(|(_, key)| *key);
+            if let (Some((_, (_, _, chain))), Some(device)) = (best, device(state, to)) {
+                return Some(Move { chain, from, to, device });
+            }
+        }
+    }
+    None
+}
+
+/// The full member whose place can best be spared: at a site with others, and with the most to do.
+pub(crate) fn fullest(state: &State, loads: &Loads, chain: &Chain) -> NodeId {
+    let others: Vec<NodeId> = staying(chain).collect();
+    let key = |node: &NodeId| (beside(state, *node, &others), weight(state, loads.targets(*node), *node), *node);
+    let members = chain.serving().filter(|target| !target.is_retiring).map(|target| target.node);
+    members.max_by_key(key).expect("a chain that has too many members has one")
+}
+
+/// How many of `others` stand at the site of `node`.
+fn beside(state: &State, node: NodeId, others: &[NodeId]) -> usize {
+    let site = |node: &NodeId| state.node(*node).map(|node| node.told.site.as_str()).unwrap_or_default();
+    others.iter().filter(|other| **other != node && site(other) == site(&node)).count()
+}
+
+/// So many targets, compared with what the node holds.
+fn weight(state: &State, targets: u64, node: NodeId) -> u128 {
+    let capacity = state.node(node).map_or(0, |node| node.capacity_bytes());
+    (u128::from(targets) << 64) / u128::from(capacity.max(1))
+}
+
+/// The device of the node with the least to do.
+fn device(state: &State, node: NodeId) -> Option<u32> {
+    let targets = |device| state.chains_of(node).filter(|(_, target)| target.device == device).count() as u128;
+    let key = |device: &&crate::node::Device| {
+        (((targets(device.device) + 1) << 64) / u128::from(device.capacity_bytes.max(1)), device.device)
+    };
+    Some(state.node(node).ok()?.whole_devices().min_by_key(key)?.device)
+}

@@ -1,0 +1,395 @@
+//! A node's own lease: what it tells the leader, what it is told, and whether it may answer now.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use frieze_base::{ChainEpoch, ChainId, ClusterId, Fault, MonoTime, NodeId, Rng};
+
+use crate::message::{Assignment, Clock, Grant, Health, Heartbeat, Moment, Report};
+use crate::node::Device;
+use crate::settings::Settings;
+
+/// Who a process is. Its incarnation is durable before the first heartbeat, and above every one that this node ever had.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// Its cluster.
+    pub cluster: ClusterId,
+    /// Its node.
+    pub node: NodeId,
+    /// Number of the process.
+    pub incarnation: u64,
+    /// Where others reach it.
+    pub address: String,
+    /// Its devices.
+    pub devices: Vec<Device>,
+}
+
+/// Everything that can happen to a tenant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TenantInput {
+    /// Time has gone by: at least each [`Settings::hurried_ns`] while something is to be told.
+    Tick,
+    /// The metalog's member here takes this node for the leader.
+    Leader(Option<NodeId>),
+    /// The leader has answered, or told what was decided.
+    Granted(Grant),
+    /// The leader has refused.
+    Refused(Fault),
+    /// What [`TenantEffect::Install`] asked for is done: no replica here acts under an older configuration any more.
+    Installed {
+        /// From the effect.
+        token: u64,
+    },
+    /// A replica tells something.
+    Told {
+        /// Its chain.
+        chain: ChainId,
+        /// What.
+        news: News,
+    },
+    /// The devices are these now.
+    Devices(Vec<Device>),
+    /// The process is about to end: nothing is answered from now on, and others need not wait for the lease to end.
+    Resign,
+}
+
+/// What a replica tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum News {
+    /// As the tail: who is syncing has caught up.
+    CaughtUp {
+        /// Who.
+        node: NodeId,
+        /// Under this configuration.
+        epoch: ChainEpoch,
+    },
+    /// As the joining tail: it can serve.
+    Ready {
+        /// Under this configuration.
+        epoch: ChainEpoch,
+    },
+    /// How it is.
+    Health(Health),
+    /// How far its log goes, and what it lacks.
+    Progress {
+        /// (epoch, n) of its last record.
+        last: (ChainEpoch, u64),
+        /// Bytes, as far as it knows.
+        left_bytes: u64,
+    },
+}
+
+/// Everything that a tenant asks of its driver, to be done in the order given.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TenantEffect {
+    /// Send this to the leader, which may be this node itself.
+    Send {
+        /// The leader.
+        to: NodeId,
+        /// What.
+        heartbeat: Heartbeat,
+    },
+    /// Give each replica its configuration, then report [`TenantInput::Installed`]. A configuration that does not name this node
+    /// takes its part away.
+    Install {
+        /// Names it.
+        token: u64,
+        /// What, each with a configuration.
+        chains: Vec<Assignment>,
+    },
+    /// The leader refuses this node: to be told to people, once.
+    Refused(Fault),
+}
+
+/// The lease of one process.
+#[derive(Debug)]
+pub struct Tenant {
+    identity: Identity,
+    settings: Settings,
+    rng: Rng,
+    leader: Option<NodeId>,
+
+    /// Number of the last heartbeat, and the newest answered.
+    number: u64,
+    heard: u64,
+    /// When those not answered yet were sent.
+    sent: BTreeMap<u64, Moment>,
+    /// The best comparison with the leader's clock of late, and the heartbeat that it is from.
+    clock: Option<(u64, Clock)>,
+    /// When the next one is due.
+    next: MonoTime,
+    last_sent: Option<MonoTime>,
+    /// Refusals in a row, and the last.
+    refusals: u32,
+    refused: Option<Fault>,
+
+    /// Newest state that it was told from. What comes late from an older one could give back a part that was taken away.
+    version: u64,
+    lease_until: Option<MonoTime>,
+    has_resigned: bool,
+    tokens: u64,
+    installing: VecDeque<Installing>,
+    chains: BTreeMap<ChainId, Local>,
+}
+
+/// What is known here of a chain.
+#[derive(Clone, Copy, Debug, Default)]
+struct Local {
+    report: Report,
+    /// It has a part under the configuration installed.
+    has_part: bool,
+    /// Epoch of the last record when the process began. A part under this one or an older is the part of the process before.
+    floor: ChainEpoch,
+    caught_up: Option<(NodeId, ChainEpoch)>,
+    ready: Option<ChainEpoch>,
+}
+
+/// Configurations on their way into the replicas, and the lease that counts once they are there.
+#[derive(Debug)]
+struct Installing {
+    token: u64,
+    chains: Vec<(ChainId, ChainEpoch, bool)>,
+    lease: Option<Lease>,
+}
+
+#[derive(Debug)]
+struct Lease {
+    until: MonoTime,
+    /// The chains that the grant names.
+    named: BTreeSet<ChainId>,
+}
+
+/// Heartbeats that may be under way unanswered; older ones no longer count.
+const SENT_MAX: usize = 64;
+/// Heartbeats after which a comparison of clocks makes room for one that is not as good.
+const CLOCK_BEATS: u64 = 16;
+/// Grants on their way into the replicas; the leader sends another.
+const INSTALLING_MAX: usize = 64;
+
+impl Tenant {
+    /// Of a process that has just begun, with (epoch, n) of the last record of each chain in its log. It has no part in any.
+    pub fn new(
+        identity: Identity,
+        settings: Settings,
+        seed: u64,
+        logs: impl IntoIterator<Item = (ChainId, (ChainEpoch, u64))>,
+    ) -> Tenant {
+        let local = |(chain, last): (ChainId, (ChainEpoch, u64))| {
+            let report = Report { chain, last, ..Report::default() };
+            (chain, Local { report, floor: last.0, ..Local::default() })
+        };
+        Tenant {
+            identity,
+            settings,
+            rng: Rng::new(seed),
+            leader: None,
+            number: 0,
+            heard: 0,
+            sent: BTreeMap::new(),
+            clock: None,
+            next: MonoTime::default(),
+            last_sent: None,
+            refusals: 0,
+            refused: None,
+            version: 0,
+            lease_until: None,
+            has_resigned: false,
+            tokens: 0,
+            installing: VecDeque::new(),
+            chains: logs.into_iter().map(local).collect(),
+        }
+    }
+
+    /// Advances the tenant by one input; `out` receives what the driver has to do, in order.
+    pub fn step(&mut self, at: Moment, input: TenantInput, out: &mut Vec<TenantEffect>) {
+        let now = at.mono;
+        match input {
+            TenantInput::Tick => {}
+            TenantInput::Leader(leader) => {
+                if self.leader != leader {
+                    (self.refusals, self.clock) = (0, None);
+                    self.next = now;
+                }
+                self.leader = leader;
+            }
+            TenantInput::Granted(grant) => self.on_granted(at, grant, out),
+            TenantInput::Refused(fault) => self.on_refused(now, fault, out),
+            TenantInput::Installed { token } => self.on_installed(now, token),
+            TenantInput::Told { chain, news } => self.on_told(now, chain, news),
+            TenantInput::Devices(devices) => {
+                self.identity.devices = devices;
+                self.next = now;
+            }
+            TenantInput::Resign => {
+                (self.has_resigned, self.lease_until) = (true, None);
+                self.installing.clear();
+                return self.send(at, out);
+            }
+        }
+        let hurried = self.last_sent.map_or(MonoTime(0), |last| MonoTime(last.0 + self.settings.hurried_ns));
+        if !self.has_resigned && now >= self.next.max(hurried) {
+            self.send(at, out);
+        }
+    }
+
+    /// True if this node may answer reads of now, and stamp. Asked *after* the state was read, so that a pause in between cannot
+    /// serve the old.
+    pub fn holds(&self, now: MonoTime) -> bool {
+        self.lease_until.is_some_and(|until| now < until)
+    }
+
+    /// When the lease ends, by this node's monotonic clock.
+    pub fn lease_until(&self) -> Option<MonoTime> {
+        self.lease_until
+    }
+
+    /// When the next heartbeat is due: [`TenantInput::Tick`] then.
+    pub fn next_heartbeat(&self) -> MonoTime {
+        self.next
+    }
+
+    /// Why the leader refuses this node, if it does.
+    pub fn refused(&self) -> Option<&Fault> {
+        self.refused.as_ref()
+    }
+
+    fn send(&mut self, at: Moment, out: &mut Vec<TenantEffect>) {
+        let back_off = self.settings.heartbeat_ns << self.refusals.min(16);
+        let wait = back_off.min(self.settings.back_off_ns_max.max(self.settings.heartbeat_ns));
+        // All nodes of a cluster that starts at once are not to speak at once for ever.
+        let early = self.rng.below(wait / 8 + 1);
+        self.next = MonoTime(at.mono.0 + wait - early);
+        let Some(to) = self.leader else { return };
+        self.last_sent = Some(at.mono);
+        self.number += 1;
+        self.sent.insert(self.number, at);
+        if self.sent.len() > SENT_MAX {
+            self.sent.pop_first();
+        }
+        let Identity { cluster, node, incarnation, address, devices } = self.identity.clone();
+        let heartbeat = Heartbeat {
+            cluster,
+            node,
+            incarnation,
+            number: self.number,
+            heard: self.heard,
+            clock: self.clock.map(|(_, clock)| clock),
+            resigns: self.has_resigned,
+            address,
+            devices,
+            chains: self.chains.values().map(Local::told).collect(),
+        };
+        out.push(TenantEffect::Send { to, heartbeat });
+    }
+
+    fn on_granted(&mut self, at: Moment, grant: Grant, out: &mut Vec<TenantEffect>) {
+        if grant.incarnation != self.identity.incarnation || self.has_resigned {
+            return;
+        }
+        let now = at.mono;
+        self.compare_clocks(at, &grant);
+        if grant.number > self.heard && grant.number <= self.number {
+            self.heard = grant.number;
+            (self.refusals, self.refused) = (0, None);
+        }
+        if grant.version < self.version || self.installing.len() >= INSTALLING_MAX {
+            return;
+        }
+        self.version = grant.version;
+        let named = grant.chains.iter().map(|assignment| assignment.chain).collect();
+        let sent = self.sent.get(&grant.number).filter(|_| grant.lease_ns > 0);
+        let lease = sent.map(|sent| Lease { until: MonoTime(sent.mono.0 + grant.lease_ns), named });
+        let (me, known) = (self.identity.node, &self.chains);
+        let is_newer = |assignment: &Assignment| {
+            let local = known.get(&assignment.chain).copied().unwrap_or_default();
+            assignment.configuration.as_ref().is_some_and(|configuration| {
+                let is_own = !configuration.names(me) || configuration.epoch > local.floor;
+                configuration.epoch > local.report.epoch && is_own
+            })
+        };
+        let chains: Vec<Assignment> = grant.chains.into_iter().filter(is_newer).collect();
+        self.tokens += 1;
+        let token = self.tokens;
+        let installs = chains.iter().filter_map(|assignment| {
+            let configuration = assignment.configuration.as_ref()?;
+            Some((assignment.chain, configuration.epoch, configuration.names(me)))
+        });
+        self.installing.push_back(Installing { token, chains: installs.collect(), lease });
+        if chains.is_empty() {
+            self.on_installed(now, token);
+        } else {
+            out.push(TenantEffect::Install { token, chains });
+        }
+    }
+
+    /// What the leader's clock showed lies between sending and now.
+    fn compare_clocks(&mut self, at: Moment, grant: &Grant) {
+        let Some(sent) = self.sent.get(&grant.number).filter(|_| self.leader == Some(grant.leader)) else { return };
+        let half_us = at.mono.since_ns(sent.mono) / 2000;
+        let offset_us = (sent.wall_us + half_us) as i64 - grant.wall_us as i64;
+        let is_better = self.clock.is_none_or(|(number, clock)| {
+            half_us <= clock.error_us || grant.number.saturating_sub(number) > CLOCK_BEATS
+        });
+        if is_better {
+            self.clock = Some((grant.number, Clock { offset_us, error_us: half_us }));
+        }
+    }
+
+    fn on_installed(&mut self, now: MonoTime, token: u64) {
+        let Some(place) = self.installing.iter().position(|installing| installing.token == token) else { return };
+        let Some(Installing { chains, lease, .. }) = self.installing.remove(place) else { return };
+        for (chain, epoch, has_part) in &chains {
+            let local = self.chains.entry(*chain).or_default();
+            if *epoch > local.report.epoch {
+                (local.report.chain, local.report.epoch, local.has_part) = (*chain, *epoch, *has_part);
+                local.report.health = Health::Good;
+            }
+        }
+        if !chains.is_empty() {
+            self.next = now;
+        }
+        let Some(Lease { until, named }) = lease else { return };
+        let parts = self.chains.iter().filter(|(_, local)| local.has_part).map(|(chain, _)| chain);
+        let coming = self.installing.iter().flat_map(|installing| &installing.chains);
+        let coming = coming.filter(|(.., has_part)| *has_part).map(|(chain, ..)| chain);
+        // A part that the leader does not know of, from a message that was late: it is told of it first.
+        if parts.chain(coming).all(|chain| named.contains(chain)) {
+            self.lease_until = self.lease_until.max(Some(until));
+        } else {
+            self.next = now;
+        }
+    }
+
+    fn on_refused(&mut self, now: MonoTime, fault: Fault, out: &mut Vec<TenantEffect>) {
+        self.refusals += 1;
+        let wait = (self.settings.heartbeat_ns << self.refusals.min(16)).min(self.settings.back_off_ns_max);
+        self.next = self.next.max(MonoTime(now.0 + wait));
+        if self.refused.as_ref() != Some(&fault) {
+            self.refused = Some(fault.clone());
+            out.push(TenantEffect::Refused(fault));
+        }
+    }
+
+    fn on_told(&mut self, now: MonoTime, chain: ChainId, news: News) {
+        let local = self.chains.entry(chain).or_default();
+        let before = local.told();
+        local.report.chain = chain;
+        match news {
+            News::CaughtUp { node, epoch } => local.caught_up = Some((node, epoch)),
+            News::Ready { epoch } => local.ready = Some(epoch),
+            News::Health(health) => local.report.health = health,
+            News::Progress { last, left_bytes } => (local.report.last, local.report.left_bytes) = (last, left_bytes),
+        }
+        let after = local.told();
+        if (before.caught_up, before.is_ready, before.health) != (after.caught_up, after.is_ready, after.health) {
+            self.next = self.next.min(now);
+        }
+    }
+}
+
+impl Local {
+    /// What was said under another configuration than the one installed is not repeated.
+    fn told(&self) -> Report {
+        let caught_up = self.caught_up.filter(|(_, epoch)| *epoch == self.report.epoch).map(|(node, _)| node);
+        Report { caught_up, is_ready: self.ready == Some(self.report.epoch), ..self.report }
+    }
+}

@@ -1,0 +1,863 @@
+//! A whole cluster in one thread under a seed: machines with clocks of their own that die, restart, sleep and are cut off, a
+//! network that loses, doubles and delays, a log whose leader changes, and chains whose records are numbers in a list.
+//!
+//! What replicas do is played in the large: a write is there at every member of an epoch or it is not acknowledged, who is syncing
+//! gets its tail's log at some moment, who restarts loses the end of its own. What is checked is what the control plane has
+//! to see to: whoever may answer has everything that was acknowledged.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use frieze_base::{ChainEpoch, ChainId, ClusterId, Fault, MonoTime, NodeId, Rng};
+
+use super::states::GIB;
+use crate::{
+    Answer, Ask, Assignment, ChainStep, Change, Configuration, Decision, Device, Effect, Grant, Heartbeat, Identity,
+    Input, Moment, Newcomer, News, NodeState, Overseer, Role, Settings, State, Tenant, TenantEffect, TenantInput,
+};
+
+pub(super) const MS: u64 = 1_000_000;
+
+/// What is on its way.
+#[derive(Clone, Debug)]
+enum Packet {
+    Heartbeat(Heartbeat),
+    Grant(Grant),
+    Refusal(Fault),
+    /// Configurations on their way into the replicas of a process.
+    Install(u64, u64, Vec<Assignment>),
+    /// A proposal on its way to a majority, of a leader of this term.
+    Proposal(u64, Vec<Decision>),
+    /// A question about leadership, and which process asked.
+    Confirm(u64, u64),
+    Ask(u64, Ask),
+    /// The metalog's member says who leads.
+    Leader(u64, usize),
+}
+
+/// A replica of a chain, in the large.
+#[derive(Clone, Debug, Default)]
+struct Replica {
+    installed: Configuration,
+    /// Epoch and number of each record.
+    log: Vec<(ChainEpoch, u64)>,
+    durable: usize,
+}
+
+/// A machine and the process on it.
+struct Machine {
+    node: Option<NodeId>,
+    is_up: bool,
+    is_destroyed: bool,
+    asleep_until: u64,
+    incarnation: u64,
+    offset: u64,
+    /// Of its clock, in millionths.
+    rate_ppm: i64,
+    term: u64,
+    /// The newest term in which it was told to lead.
+    leads: u64,
+    state: State,
+    applied: usize,
+    overseer: Overseer,
+    tenant: Option<Tenant>,
+    chains: BTreeMap<ChainId, Replica>,
+    next_tick: u64,
+}
+
+pub(super) struct World {
+    pub(super) rng: Rng,
+    settings: Settings,
+    now: u64,
+    packets: BTreeMap<(u64, u64), (usize, usize, Packet)>,
+    sent: u64,
+    pub(super) is_faulty: bool,
+    machines: Vec<Machine>,
+    cut: BTreeSet<(usize, usize)>,
+    /// Who leads the metalog, in which term.
+    leader: Option<usize>,
+    term: u64,
+    log: Vec<Decision>,
+    /// The state after the whole log.
+    truth: State,
+    acknowledged: BTreeMap<ChainId, Vec<u64>>,
+    written: u64,
+    /// Who truly has caught up, or is ready, under which epoch.
+    caught_up: BTreeSet<(ChainId, ChainEpoch, NodeId)>,
+    ready: BTreeSet<(ChainId, ChainEpoch, NodeId)>,
+    asked: u64,
+    declared_dead: BTreeSet<NodeId>,
+    /// Since when nobody is known who may have kept the memory of these chains.
+    stuck: BTreeMap<ChainId, u64>,
+    pub(super) counts: Counts,
+}
+
+#[derive(Default, Debug)]
+pub(super) struct Counts {
+    pub(super) writes: u64,
+    pub(super) reads: u64,
+    pub(super) refused_reads: u64,
+    pub(super) offline: u64,
+    pub(super) returned: u64,
+    pub(super) taken_out: u64,
+    pub(super) left: u64,
+    pub(super) served: u64,
+    pub(super) resumed: u64,
+    pub(super) moved: u64,
+    pub(super) answers: u64,
+    pub(super) leaders: u64,
+    pub(super) removed: u64,
+}
+
+fn settings() -> Settings {
+    Settings {
+        rate_error_ppm: 20_000,
+        return_patience_ns: 8_000 * MS,
+        replace_after_ns: 15_000 * MS,
+        sync_patience_ns: 5_000 * MS,
+        ask_ns: 4_000 * MS,
+        ..Settings::default()
+    }
+}
+
+impl World {
+    pub(super) fn new(seed: u64) -> World {
+        let mut rng = Rng::new(seed);
+        let settings = settings();
+        let mut world = World {
+            settings,
+            now: 1_000 * MS,
+            packets: BTreeMap::new(),
+            sent: 0,
+            is_faulty: true,
+            machines: Vec::new(),
+            cut: BTreeSet::new(),
+            leader: None,
+            term: 0,
+            log: Vec::new(),
+            truth: State::default(),
+            acknowledged: BTreeMap::new(),
+            written: 0,
+            caught_up: BTreeSet::new(),
+            ready: BTreeSet::new(),
+            asked: 0,
+            declared_dead: BTreeSet::new(),
+            stuck: BTreeMap::new(),
+            counts: Counts::default(),
+            rng: rng.split(),
+        };
+        let (machines, chain_count) = (rng.between(3, 6), rng.between(8, 32) as u32);
+        (0..machines).for_each(|_| world.add_machine());
+        let first = world.newcomer(0);
+        let epoch = ChainEpoch(rng.between(1, 9));
+        let replicas = rng.between(2, 3) as u32;
+        world.machines[0].node = Some(NodeId(1));
+        world.start(0);
+        world.append(Decision::Found { cluster: ClusterId(7), replicas, chain_count, epoch, first });
+        world.elect(0);
+        world
+    }
+
+    fn add_machine(&mut self) {
+        let at = self.machines.len();
+        let half = self.settings.rate_error_ppm / 2;
+        let rng = &mut self.rng;
+        self.machines.push(Machine {
+            node: None,
+            is_up: true,
+            is_destroyed: false,
+            asleep_until: 0,
+            incarnation: 1,
+            offset: rng.below(1 << 50),
+            rate_ppm: *rng.choose(&[-1, 0, 1]) * rng.between(half / 2, half) as i64,
+            term: 0,
+            leads: 0,
+            state: State::default(),
+            applied: 0,
+            overseer: Overseer::new(NodeId(at as u32 + 1), self.settings.clone()),
+            tenant: None,
+            chains: BTreeMap::new(),
+            next_tick: 0,
+        });
+    }
+
+    fn newcomer(&self, at: usize) -> Newcomer {
+        Newcomer {
+            name: format!("m{at}"),
+            site: ["", "east", "west"][at % 3].to_owned(),
+            address: format!("m{at}:7410"),
+            token: at as u128 + 1,
+            incarnation: self.machines[at].incarnation,
+            devices: vec![Device { device: 0, capacity_bytes: GIB * (1 + at as u64 % 2), has_failed: false }],
+        }
+    }
+
+    fn moment(&self, at: usize) -> Moment {
+        let Machine { offset, rate_ppm, .. } = self.machines[at];
+        let mono = self.now as i64 + (self.now / 1_000_000) as i64 * rate_ppm;
+        Moment { mono: MonoTime(offset + mono as u64), wall_us: self.now / 1000 }
+    }
+
+    fn is_awake(&self, at: usize) -> bool {
+        self.machines[at].is_up && self.machines[at].asleep_until <= self.now
+    }
+
+    fn of(&self, node: NodeId) -> Option<usize> {
+        self.machines.iter().position(|machine| machine.node == Some(node))
+    }
+
+    fn pick(&mut self) -> usize {
+        self.rng.below(self.machines.len() as u64) as usize
+    }
+
+    // ---- time and messages ----
+
+    /// Lets some time go by, with what happens in it.
+    pub(super) fn play(&mut self) {
+        self.now += self.rng.between(1, 12) * MS;
+        while let Some(entry) = self.packets.first_entry().filter(|entry| entry.key().0 <= self.now) {
+            let (from, to, packet) = entry.remove();
+            self.arrive(from, to, packet);
+        }
+        for at in 0..self.machines.len() {
+            if self.is_awake(at) && self.machines[at].next_tick <= self.now {
+                self.machines[at].next_tick = self.now + self.rng.between(20, 60) * MS;
+                self.tick(at);
+            }
+        }
+        for _ in 0..3 {
+            let at = self.pick();
+            self.work(at);
+        }
+        self.check_parts();
+    }
+
+    fn send(&mut self, from: usize, to: usize, packet: Packet) {
+        let is_inner = from == to;
+        if self.is_faulty && !is_inner && self.rng.chance(15) {
+            return;
+        }
+        let count = if self.is_faulty && !is_inner && self.rng.chance(15) { 2 } else { 1 };
+        for _ in 0..count {
+            let mut delay = self.rng.between(MS / 10, 20 * MS);
+            if self.is_faulty && !is_inner && self.rng.chance(12) {
+                delay += self.rng.below(3_000 * MS);
+            }
+            self.sent += 1;
+            self.packets.insert((self.now + delay, self.sent), (from, to, packet.clone()));
+        }
+    }
+
+    fn arrive(&mut self, from: usize, to: usize, packet: Packet) {
+        let is_cut = self.cut.contains(&(from, to));
+        if is_cut && !matches!(packet, Packet::Proposal(..) | Packet::Leader(..)) || !self.machines[to].is_up {
+            return;
+        }
+        if self.machines[to].asleep_until > self.now {
+            // It waits in the machine's socket.
+            self.sent += 1;
+            self.packets.insert((self.machines[to].asleep_until, self.sent), (from, to, packet));
+            return;
+        }
+        match packet {
+            Packet::Heartbeat(heartbeat) => self.oversee(to, Input::Heartbeat(heartbeat)),
+            Packet::Grant(grant) => self.tell_tenant(to, TenantInput::Granted(grant)),
+            Packet::Install(incarnation, token, chains) => {
+                if self.machines[to].incarnation == incarnation {
+                    self.install(to, chains);
+                    self.tell_tenant(to, TenantInput::Installed { token });
+                }
+            }
+            Packet::Refusal(fault) => self.tell_tenant(to, TenantInput::Refused(fault)),
+            Packet::Proposal(term, decisions) => {
+                if self.leader == Some(to) && self.term == term && !(self.is_faulty && self.rng.chance(20)) {
+                    decisions.into_iter().for_each(|decision| self.append(decision));
+                    if self.rng.chance(2) {
+                        self.catch_up(to);
+                    }
+                }
+            }
+            Packet::Confirm(token, incarnation) => {
+                let machine = &self.machines[to];
+                if self.leader == Some(to) && machine.incarnation == incarnation && machine.leads == self.term {
+                    self.catch_up(to);
+                    self.oversee(to, Input::Confirmed { token });
+                }
+            }
+            Packet::Ask(request, ask) => self.oversee(to, Input::Ask { request, ask }),
+            Packet::Leader(term, leader) => self.hear_of_leader(to, term, leader),
+        }
+    }
+
+    fn tick(&mut self, at: usize) {
+        if self.machines[at].applied < self.log.len() && (self.rng.chance(2) || !self.is_faulty) {
+            self.catch_up(at);
+        }
+        self.oversee(at, Input::Tick);
+        self.report(at);
+        self.tell_tenant(at, TenantInput::Tick);
+        if self.machines[at].node.is_none() && self.rng.chance(20) {
+            let newcomer = self.newcomer(at);
+            self.ask(Ask::Join { newcomer, cluster: None, clock: None });
+        }
+    }
+
+    /// What the replicas on a machine tell, as far as they have it.
+    fn report(&mut self, at: usize) {
+        let told: Vec<_> = self.machines[at].chains.iter().map(|(id, replica)| (*id, replica.last())).collect();
+        for (chain, last) in told {
+            let left_bytes = 0;
+            self.tell_tenant(at, TenantInput::Told { chain, news: News::Progress { last, left_bytes } });
+        }
+    }
+
+    // ---- the log ----
+
+    fn append(&mut self, decision: Decision) {
+        let before = self.truth.clone();
+        let changes = self.truth.apply(&decision);
+        self.log.push(decision.clone());
+        if std::env::var("TRACE").is_ok() {
+            eprintln!("{} {decision:?} -> {changes:?}", self.now / MS);
+        }
+        if !matches!(changes[..], [Change::NoEffect(_)]) {
+            self.check_decision(&before, &decision);
+        }
+        assert!(self.truth.version() >= before.version());
+        let (truth, now) = (&self.truth, self.now);
+        let is_over = |target: &crate::Target| {
+            !truth.kept_memory(target) || truth.node(target.node).is_ok_and(|node| node.is_dead)
+        };
+        for chain in truth.chains() {
+            if chain.serving().all(is_over) {
+                self.stuck.entry(chain.id).or_insert(now);
+            } else {
+                self.stuck.remove(&chain.id);
+            }
+        }
+    }
+
+    /// A machine executes what was committed.
+    fn catch_up(&mut self, at: usize) {
+        let machine = &mut self.machines[at];
+        let mut changes = Vec::new();
+        for decision in &self.log[machine.applied..] {
+            changes.extend(machine.state.apply(decision));
+        }
+        machine.applied = self.log.len();
+        let known = machine.state.node_of_token(at as u128 + 1).map(|node| node.id);
+        if machine.node.is_none() && known.is_some() {
+            machine.node = known;
+            self.start(at);
+        }
+        self.oversee(at, Input::Applied(changes));
+    }
+
+    fn elect(&mut self, at: usize) {
+        self.term += 1;
+        self.leader = Some(at);
+        self.counts.leaders += 1;
+        self.hear_of_leader(at, self.term, at);
+        for other in 0..self.machines.len() {
+            self.announce(other);
+        }
+    }
+
+    /// Tells a machine, late perhaps, who leads.
+    fn announce(&mut self, to: usize) {
+        let Some(leader) = self.leader else { return };
+        let delay = if self.is_faulty && self.rng.chance(4) { 5_000 * MS } else { 200 * MS };
+        let delay = self.rng.below(delay);
+        self.sent += 1;
+        self.packets.insert((self.now + delay, self.sent), (leader, to, Packet::Leader(self.term, leader)));
+    }
+
+    fn hear_of_leader(&mut self, at: usize, term: u64, leader: usize) {
+        if term < self.machines[at].term {
+            return;
+        }
+        self.machines[at].term = term;
+        let node = self.machines[leader].node;
+        if leader == at {
+            if self.leader != Some(at) || self.term != term {
+                return;
+            }
+            if self.machines[at].leads < term {
+                self.machines[at].leads = term;
+                self.catch_up(at);
+                self.oversee(at, Input::Lead { term });
+            }
+        } else {
+            self.oversee(at, Input::Follow(node));
+        }
+        self.tell_tenant(at, TenantInput::Leader(node));
+    }
+
+    // ---- the cores ----
+
+    fn oversee(&mut self, at: usize, input: Input) {
+        let moment = self.moment(at);
+        let machine = &mut self.machines[at];
+        let mut out = Vec::new();
+        machine.overseer.step(moment, &machine.state, input, &mut out);
+        for effect in out {
+            match effect {
+                Effect::Confirm { token } => {
+                    let incarnation = self.machines[at].incarnation;
+                    self.send(at, at, Packet::Confirm(token, incarnation));
+                }
+                Effect::Grant { to, grant } => {
+                    if std::env::var("TRACE").is_ok() {
+                        eprintln!("{} from {at} to {to} {grant:?}", self.now / MS);
+                    }
+                    if let Some(to) = self.of(to) {
+                        self.send(at, to, Packet::Grant(grant));
+                    }
+                }
+                Effect::Refuse { to, error } => {
+                    if let Some(to) = self.of(to) {
+                        self.send(at, to, Packet::Refusal(error.into()));
+                    }
+                }
+                Effect::Propose { term, decisions } => {
+                    self.send(at, at, Packet::Proposal(term, decisions));
+                }
+                Effect::Answer { result, .. } => {
+                    self.counts.answers += u64::from(matches!(result, Ok(Answer::Joined(_) | Answer::Decided)));
+                }
+                Effect::StepAside(error) => panic!("the clocks are right: {error}"),
+            }
+        }
+    }
+
+    fn tell_tenant(&mut self, at: usize, input: TenantInput) {
+        let moment = self.moment(at);
+        let Some(tenant) = &mut self.machines[at].tenant else { return };
+        let mut out = Vec::new();
+        tenant.step(moment, input, &mut out);
+        for effect in out {
+            match effect {
+                TenantEffect::Send { to, heartbeat } => {
+                    if let Some(to) = self.of(to) {
+                        self.send(at, to, Packet::Heartbeat(heartbeat));
+                    }
+                }
+                TenantEffect::Install { token, chains } => {
+                    let incarnation = self.machines[at].incarnation;
+                    self.send(at, at, Packet::Install(incarnation, token, chains));
+                }
+                TenantEffect::Refused(_) => {}
+            }
+        }
+    }
+
+    fn install(&mut self, at: usize, chains: Vec<Assignment>) {
+        for assignment in chains {
+            let next = assignment.configuration.expect("only what is to be installed comes here");
+            let replica = self.machines[at].chains.entry(assignment.chain).or_default();
+            if next.epoch > replica.installed.epoch {
+                replica.installed = next;
+            }
+        }
+    }
+
+    /// A process begins.
+    fn start(&mut self, at: usize) {
+        let Some(node) = self.machines[at].node else { return };
+        let settings = self.settings.clone();
+        let seed = self.rng.next();
+        let told = self.newcomer(at);
+        let machine = &mut self.machines[at];
+        let logs: Vec<_> = machine.chains.iter().map(|(id, replica)| (*id, replica.last())).collect();
+        let (incarnation, address, devices) = (machine.incarnation, told.address, told.devices);
+        let identity = Identity { cluster: ClusterId(7), node, incarnation, address, devices };
+        machine.tenant = Some(Tenant::new(identity, settings.clone(), seed, logs));
+        machine.overseer = Overseer::new(node, settings);
+        (machine.leads, machine.term) = (0, 0);
+        self.announce(at);
+    }
+
+    // ---- chains ----
+
+    /// True if the process may answer reads of now of the chain.
+    fn may_answer(&self, at: usize, chain: ChainId) -> bool {
+        let machine = &self.machines[at];
+        let (Some(node), Some(tenant), Some(replica)) = (machine.node, &machine.tenant, machine.chains.get(&chain))
+        else {
+            return false;
+        };
+        self.is_awake(at) && replica.installed.may_answer(node) && tenant.holds(self.moment(at).mono)
+    }
+
+    /// Something happens to a chain: a write, a read, or somebody is brought up to date.
+    fn work(&mut self, at: usize) {
+        let chains = self.truth.chains().count() as u64;
+        if chains == 0 || !self.is_awake(at) {
+            return;
+        }
+        let chain = ChainId(self.rng.below(chains) as u32);
+        match self.rng.below(6) {
+            0 | 1 => self.write(at, chain),
+            2 => self.read(at, chain),
+            3 => {
+                let Some(replica) = self.machines[at].chains.get_mut(&chain) else { return };
+                replica.durable = replica.log.len();
+            }
+            _ => {
+                let all: Vec<_> = self.machines[at].chains.keys().copied().collect();
+                all.into_iter().for_each(|chain| self.bring_on(at, chain));
+            }
+        }
+    }
+
+    fn write(&mut self, at: usize, chain: ChainId) {
+        if !self.may_answer(at, chain) {
+            return;
+        }
+        let head = &self.machines[at].chains[&chain];
+        let installed = head.installed.clone();
+        if installed.members.first() != self.machines[at].node.as_ref() {
+            return;
+        }
+        self.written += 1;
+        let mut log = head.log.clone();
+        log.push((installed.epoch, self.written));
+        let reach = if self.rng.chance(4) { self.rng.between(1, installed.members.len() as u64) as usize } else { 99 };
+        for (place, member) in installed.members.iter().enumerate() {
+            let Some(to) = self.of(*member) else { return };
+            let is_cut = self.cut.contains(&(at, to)) || self.cut.contains(&(to, at));
+            let replica = self.machines[to].chains.get(&chain);
+            if place >= reach
+                || is_cut
+                || !self.is_awake(to)
+                || replica.is_none_or(|replica| replica.installed != installed)
+            {
+                return;
+            }
+            let replica = self.machines[to].chains.get_mut(&chain).expect("looked at above");
+            assert!(log.starts_with(&replica.log), "{member} of {installed:?}: its log is no prefix of the head's");
+            replica.log.clone_from(&log);
+        }
+        if let Some(to) = installed.syncing.and_then(|node| self.of(node))
+            && self.caught_up.contains(&(chain, installed.epoch, installed.syncing.expect("it is there")))
+            && let Some(replica) = self.machines[to].chains.get_mut(&chain)
+            && replica.installed == installed
+        {
+            replica.log = log;
+        }
+        self.acknowledged.entry(chain).or_default().push(self.written);
+        self.counts.writes += 1;
+    }
+
+    fn read(&mut self, at: usize, chain: ChainId) {
+        if !self.may_answer(at, chain) {
+            self.counts.refused_reads += 1;
+            return;
+        }
+        self.counts.reads += 1;
+        let replica = &self.machines[at].chains[&chain];
+        let has: BTreeSet<u64> = replica.log.iter().map(|(_, id)| *id).collect();
+        for id in self.acknowledged.get(&chain).into_iter().flatten() {
+            assert!(
+                has.contains(id),
+                "machine {at} answers for chain {chain} under {:?} without write {id}; now {:?}",
+                replica.installed,
+                self.truth.chain(chain)
+            );
+        }
+    }
+
+    /// A tail brings the one behind it up to date; a joining one gets what its predecessor has.
+    fn bring_on(&mut self, at: usize, chain: ChainId) {
+        let installed = self.machines[at].chains[&chain].installed.clone();
+        let epoch = installed.epoch;
+        let Some(node) = self.machines[at].node else { return };
+        let is_last = installed.members.last() == Some(&node);
+        let (from, to) = if is_last && !installed.joining {
+            (at, installed.syncing.and_then(|node| self.of(node)))
+        } else if is_last {
+            let before = installed.members.len().checked_sub(2).map(|before| installed.members[before]);
+            let Some(before) = before.and_then(|node| self.of(node)) else { return };
+            (before, Some(at))
+        } else {
+            return;
+        };
+        let Some(to) = to else { return };
+        let is_same =
+            |at: usize| self.machines[at].chains.get(&chain).is_some_and(|replica| replica.installed == installed);
+        let is_cut = self.cut.contains(&(from, to)) || self.cut.contains(&(to, from));
+        if !is_same(from) || !is_same(to) || !self.is_awake(from) || !self.is_awake(to) || is_cut {
+            return;
+        }
+        let log = self.machines[from].chains[&chain].log.clone();
+        let replica = self.machines[to].chains.get_mut(&chain).expect("it has installed it");
+        replica.durable = replica.durable.min(log.len());
+        replica.log = log;
+        if installed.joining {
+            self.ready.insert((chain, epoch, node));
+            self.tell_tenant(at, TenantInput::Told { chain, news: News::Ready { epoch } });
+        } else {
+            let node = installed.syncing.expect("looked at above");
+            self.caught_up.insert((chain, epoch, node));
+            self.tell_tenant(at, TenantInput::Told { chain, news: News::CaughtUp { node, epoch } });
+        }
+    }
+
+    // ---- faults and operators ----
+
+    /// Something goes wrong, or somebody wants something.
+    pub(super) fn trouble(&mut self) {
+        let at = self.pick();
+        match self.rng.below(20) {
+            0..=2 => self.crash(at),
+            3..=6 => self.restart(at),
+            7..=8 => self.machines[at].asleep_until = self.now + self.rng.below(6_000) * MS,
+            9 => {
+                let to = self.pick();
+                self.cut.insert((at, to));
+                if self.rng.chance(2) {
+                    self.cut.insert((to, at));
+                }
+            }
+            10 | 11 => self.cut.clear(),
+            12 if self.rng.chance(4) => (0..self.machines.len()).for_each(|at| self.crash(at)),
+            12 | 13 => {
+                let up: Vec<usize> = (0..self.machines.len()).filter(|at| self.may_lead(*at)).collect();
+                if !up.is_empty() {
+                    let next = *self.rng.choose(&up);
+                    self.elect(next);
+                }
+            }
+            14 if self.machines.len() < 7 && self.rng.chance(3) => self.add_machine(),
+            14 => self.resign(at),
+            _ => self.operate(at),
+        }
+    }
+
+    fn may_lead(&self, at: usize) -> bool {
+        let machine = &self.machines[at];
+        machine.is_up && machine.node.is_some_and(|node| self.truth.node(node).is_ok())
+    }
+
+    fn crash(&mut self, at: usize) {
+        self.machines[at].is_up = false;
+        if self.leader == Some(at) {
+            self.leader = None;
+        }
+    }
+
+    fn restart(&mut self, at: usize) {
+        if self.machines[at].is_destroyed || self.machines[at].node.is_none() {
+            self.machines[at].is_up |= !self.machines[at].is_destroyed;
+            return;
+        }
+        self.crash(at);
+        let machine = &mut self.machines[at];
+        (machine.is_up, machine.asleep_until) = (true, 0);
+        machine.incarnation += 1;
+        for replica in machine.chains.values_mut() {
+            let kept = self.rng.between(replica.durable as u64, replica.log.len() as u64) as usize;
+            replica.log.truncate(kept);
+            (replica.durable, replica.installed) = (kept, Configuration::default());
+        }
+        self.start(at);
+    }
+
+    /// A process ends on purpose.
+    fn resign(&mut self, at: usize) {
+        if self.is_awake(at) {
+            self.tell_tenant(at, TenantInput::Resign);
+            if self.rng.chance(2) {
+                self.crash(at);
+            }
+        }
+    }
+
+    fn operate(&mut self, at: usize) {
+        let Some(node) = self.machines[at].node else { return };
+        let up = self.machines.iter().filter(|machine| !machine.is_destroyed && machine.node.is_some()).count();
+        let (fewer, on) = (self.rng.chance(2), self.rng.chance(3));
+        match self.rng.below(9) {
+            0 => self.ask(Ask::Drain { node, fewer }),
+            1 => self.ask(Ask::Undrain(node)),
+            2 => self.ask(Ask::Remove(node)),
+            3 if self.rng.chance(4) && up > 3 && self.leader != Some(at) => {
+                self.crash(at);
+                self.machines[at].is_destroyed = true;
+            }
+            3 | 4 => self.bury(),
+            5 => self.ask(Ask::Balance(on)),
+            6 => {
+                let replicas = self.rng.between(1, 3) as u32;
+                self.ask(Ask::Replicas(replicas));
+            }
+            _ => self.ask(Ask::Balance(true)),
+        }
+    }
+
+    /// Operators tell of machines that will never come back.
+    fn bury(&mut self) {
+        let gone: Vec<NodeId> =
+            self.machines.iter().filter(|machine| machine.is_destroyed).filter_map(|machine| machine.node).collect();
+        for node in gone {
+            if self.truth.node_state(node) == Some(NodeState::Offline) {
+                self.declared_dead.insert(node);
+                self.ask(Ask::DeclareDead(node));
+            }
+        }
+    }
+
+    fn ask(&mut self, ask: Ask) {
+        let Some(to) = self.leader else { return };
+        self.asked += 1;
+        self.send(to, to, Packet::Ask(self.asked, ask));
+    }
+
+    // ---- what always holds ----
+
+    /// A decision that has an effect rests on what is true.
+    fn check_decision(&mut self, before: &State, decision: &Decision) {
+        if let Decision::Node { step, .. } = decision {
+            self.counts.offline += u64::from(matches!(step, crate::NodeStep::Offline));
+            self.counts.returned += u64::from(matches!(step, crate::NodeStep::Return { .. }));
+            self.counts.removed += u64::from(matches!(step, crate::NodeStep::Remove));
+        }
+        let Decision::Chain { chain: id, step, .. } = decision else { return };
+        let (was, node) = (before.chain(*id).expect("it has an effect"), step.node());
+        match *step {
+            ChainStep::Join(_) => assert!(self.caught_up.contains(&(*id, was.epoch, node)), "{node} has not caught up"),
+            ChainStep::Serve(_) => {
+                self.counts.served += 1;
+                assert!(self.ready.contains(&(*id, was.epoch, node)), "{node} is not ready");
+            }
+            ChainStep::TakeOut(_) => self.counts.taken_out += 1,
+            ChainStep::Left(_) => self.counts.left += 1,
+            ChainStep::Retire(_) => self.counts.moved += 1,
+            ChainStep::Resume { incarnation, is_missing, .. } => {
+                self.counts.resumed += 1;
+                let at = self.of(node).expect("it is a node");
+                let is_dead = was.serving().any(|member| self.declared_dead.contains(&member.node));
+                let waited = self.now - self.stuck[id];
+                let patience = self.settings.return_patience_ns / 100 * 98;
+                assert!(!is_missing || is_dead || waited >= patience, "it did not wait for the others");
+                for member in was.serving() {
+                    let machine = &self.machines[self.of(member.node).expect("it is a node")];
+                    let is_dead = self.declared_dead.contains(&member.node);
+                    assert!(machine.incarnation != member.incarnation || is_dead, "{} kept its memory", member.node);
+                    let process = before.node(member.node).expect("it is a node").incarnation();
+                    if !is_missing && machine.incarnation == process {
+                        let newer = machine.chains.get(id).map(Replica::last)
+                            > self.machines[at].chains.get(id).map(Replica::last);
+                        assert!(
+                            !newer || self.machines[at].incarnation != incarnation,
+                            "the log of {} is newer",
+                            member.node
+                        );
+                    }
+                }
+                // What its log does not have was in memory only, of processes that are gone.
+                let has = self.machines[at].chains.get(id).map(|replica| replica.log.clone()).unwrap_or_default();
+                if let Some(acknowledged) = self.acknowledged.get_mut(id) {
+                    acknowledged.retain(|write| has.iter().any(|(_, id)| id == write));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Whoever may answer has a part in the newest configuration that anybody acts under.
+    fn check_parts(&self) {
+        let mut newest: BTreeMap<ChainId, &Configuration> = BTreeMap::new();
+        for machine in self.machines.iter().filter(|machine| machine.is_up) {
+            for (id, replica) in &machine.chains {
+                if machine.node.is_some_and(|node| replica.installed.names(node)) {
+                    let newest = newest.entry(*id).or_insert(&replica.installed);
+                    if replica.installed.epoch > newest.epoch {
+                        *newest = &replica.installed;
+                    }
+                }
+            }
+        }
+        for (at, machine) in self.machines.iter().enumerate() {
+            for (id, replica) in &machine.chains {
+                let Some(now) = newest.get(id).filter(|now| now.epoch > replica.installed.epoch) else { continue };
+                let node = machine.node.expect("it has a replica");
+                assert!(
+                    now.members.contains(&node) || !self.may_answer(at, *id),
+                    "{node} answers for chain {id} under {:?}, others act under {now:?}",
+                    replica.installed
+                );
+            }
+        }
+    }
+
+    /// Faults stop, and everything is as it is wanted.
+    pub(super) fn finish(&mut self) {
+        self.is_faulty = false;
+        self.cut.clear();
+        for at in 0..self.machines.len() {
+            self.machines[at].asleep_until = 0;
+            // Who has resigned has to be started again.
+            if !self.machines[at].is_destroyed {
+                self.restart(at);
+            }
+        }
+        let mut quiet = 0;
+        for round in 0..40_000 {
+            if round % 50 == 0 {
+                if self.leader.is_none_or(|leader| !self.may_lead(leader)) {
+                    let next = (0..self.machines.len()).find(|at| self.may_lead(*at));
+                    self.elect(next.expect("somebody is there"));
+                }
+                self.bury();
+                quiet = if self.is_whole().is_ok() { quiet + 1 } else { 0 };
+            }
+            if quiet == 5 {
+                break;
+            }
+            self.play();
+        }
+        self.is_whole().unwrap();
+        for at in 0..self.machines.len() {
+            self.catch_up(at);
+            assert_eq!(self.machines[at].state.encode(), self.truth.encode());
+        }
+        for chain in self.truth.chains().map(|chain| chain.id).collect::<Vec<_>>() {
+            for node in self.truth.chain(chain).expect("it is there").configuration().members {
+                let at = self.of(node).expect("it is a node");
+                self.read(at, chain);
+            }
+        }
+    }
+
+    /// What is not as it is wanted.
+    fn is_whole(&self) -> Result<(), String> {
+        let truth = &self.truth;
+        let may = |node: &&crate::Node| !node.is_draining && !node.is_dead && !node.is_offline;
+        let wanted = truth.nodes().filter(may).count().clamp(1, truth.replicas() as usize);
+        for chain in truth.chains() {
+            let name = format!("chain {chain:?}");
+            let kept = chain.serving().filter(|target| truth.is_alive(target)).count();
+            if kept != wanted || chain.newcomer().is_some() || !chain.leaving.is_empty() {
+                return Err(format!("{name}: {kept} of {wanted}"));
+            }
+            let is_odd = |target: &crate::Target| target.role == Role::Out || target.is_retiring;
+            if wanted == truth.replicas() as usize && chain.targets.iter().any(is_odd) {
+                return Err(format!("{name}: a target is left over"));
+            }
+            for node in chain.configuration().members {
+                let at = self.of(node).ok_or("a member that is no node")?;
+                if !self.may_answer(at, chain.id) || self.machines[at].chains[&chain.id].installed.epoch != chain.epoch
+                {
+                    return Err(format!("{name}: {node} does not serve"));
+                }
+            }
+        }
+        if truth.is_balancing() { Err("it is still balancing".to_owned()) } else { Ok(()) }
+    }
+}
+
+impl Replica {
+    fn last(&self) -> (ChainEpoch, u64) {
+        self.log.last().map_or((ChainEpoch(0), 0), |(epoch, _)| (*epoch, self.log.len() as u64))
+    }
+}
