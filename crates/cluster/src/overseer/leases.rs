@@ -213,10 +213,11 @@ impl Overseer {
         let is_off = self.check_clocks(node.id, &mut Vec::new()).is_err();
         let Some(leading) = &mut self.leading else { return };
         let Some(watched) = leading.nodes.get_mut(&node.id) else { return };
+        // Each heartbeat is looked at once: who gets nothing speaks again.
+        watched.answered = watched.answered.max(number);
         if is_off || !may_hold(node, watched) {
             return;
         }
-        watched.answered = watched.answered.max(number);
         // Who hears nothing would keep its chains waiting for as long as it can still be heard.
         let is_deaf = at.mono.since_ns(watched.heard.1) > self.settings.deaf_ns && watched.heard.0 < number;
         let lease_ns = if is_deaf { 0 } else { self.settings.lease_ns };

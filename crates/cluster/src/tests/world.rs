@@ -110,7 +110,8 @@ pub(super) struct Counts {
 
 fn settings() -> Settings {
     Settings {
-        rate_error_ppm: 20_000,
+        // Far more than real clocks, so that little mistakes show.
+        rate_error_ppm: 200_000,
         return_patience_ns: 8_000 * MS,
         replace_after_ns: 15_000 * MS,
         sync_patience_ns: 5_000 * MS,
@@ -159,7 +160,8 @@ impl World {
 
     fn add_machine(&mut self) {
         let at = self.machines.len();
-        let half = self.settings.rate_error_ppm / 2;
+        // The fastest against the slowest stays within the error.
+        let half = self.settings.rate_error_ppm * 45 / 100;
         let rng = &mut self.rng;
         self.machines.push(Machine {
             node: None,

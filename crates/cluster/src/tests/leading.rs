@@ -1,0 +1,351 @@
+//! What a leader does, one rule a test: a log that takes every proposal at once, and heartbeats made by hand.
+
+use frieze_base::{ChainEpoch, ChainId, ClusterId, ErrorKind, MonoTime, NodeId};
+
+use super::states::{GIB, founded, newcomer, take_in};
+use crate::{
+    Answer, Ask, ChainStep, Change, Clock, Decision, Effect, Error, Grant, Health, Heartbeat, Input, Moment, NodeState,
+    Overseer, Report, Role, Settings, State, TargetState, Waits,
+};
+
+const MS: u64 = 1_000_000;
+
+/// A leader, its state, and what it has sent.
+struct Desk {
+    state: State,
+    overseer: Overseer,
+    now: u64,
+    grants: Vec<(NodeId, Grant)>,
+    refusals: Vec<Error>,
+    answers: Vec<Result<Answer, Error>>,
+    decided: Vec<Decision>,
+    steps_aside: bool,
+    /// Whether a majority answers.
+    is_confirmed: bool,
+}
+
+impl Desk {
+    fn new(state: State) -> Desk {
+        let overseer = Overseer::new(NodeId(1), Settings::default());
+        let (grants, refusals, answers, decided) = Default::default();
+        let (now, steps_aside, is_confirmed) = (1000, false, true);
+        let mut desk = Desk { state, overseer, now, grants, refusals, answers, decided, steps_aside, is_confirmed };
+        desk.put(Input::Lead { term: 3 });
+        desk
+    }
+
+    /// Of `nodes`, all of which serve every one of the `chains`.
+    fn whole(nodes: u32, chains: u32) -> Desk {
+        let mut state = founded(nodes, chains, nodes);
+        for chain in (0..chains).map(ChainId) {
+            (2..=nodes).for_each(|node| take_in(&mut state, chain, node, Role::Serving));
+        }
+        Desk::new(state)
+    }
+
+    fn put(&mut self, input: Input) {
+        let mut inputs = vec![input];
+        while let Some(input) = inputs.pop() {
+            let mut out = Vec::new();
+            let at = Moment { mono: MonoTime(self.now * MS), wall_us: self.now * 1000 };
+            self.overseer.step(at, &self.state, input, &mut out);
+            for effect in out {
+                match effect {
+                    Effect::Confirm { token } if self.is_confirmed => inputs.push(Input::Confirmed { token }),
+                    Effect::Confirm { .. } => {}
+                    Effect::Grant { to, grant } => self.grants.push((to, grant)),
+                    Effect::Refuse { error, .. } => self.refusals.push(error),
+                    Effect::Propose { term, decisions } => {
+                        assert_eq!(term, 3);
+                        let changes = decisions.iter().flat_map(|decision| self.state.apply(decision));
+                        let changes: Vec<Change> = changes.collect();
+                        assert!(!changes.iter().any(|change| matches!(change, Change::NoEffect(_))), "{changes:?}");
+                        self.decided.extend(decisions);
+                        inputs.push(Input::Applied(changes));
+                    }
+                    Effect::Answer { result, .. } => self.answers.push(result),
+                    Effect::StepAside(_) => self.steps_aside = true,
+                }
+            }
+        }
+    }
+
+    fn heartbeat(&self, node: u32) -> Heartbeat {
+        let told = newcomer(node);
+        let report = |(chain, epoch)| Report { chain, epoch, ..Report::default() };
+        let node = NodeId(node);
+        let chains = self.state.chains_of(node).map(|(chain, _)| report((chain.id, chain.epoch))).collect();
+        Heartbeat {
+            cluster: self.state.cluster(),
+            node,
+            incarnation: self.state.node(node).map_or(1, |node| node.incarnation()),
+            number: self.now,
+            heard: self.now - 1,
+            clock: Some(Clock { offset_us: 0, error_us: 100 }),
+            resigns: false,
+            address: told.address,
+            devices: told.devices,
+            chains,
+        }
+    }
+
+    fn beat(&mut self, nodes: &[u32]) {
+        nodes.iter().for_each(|node| self.put(Input::Heartbeat(self.heartbeat(*node))));
+    }
+
+    /// So many milliseconds go by, while these nodes send heartbeats.
+    fn pass(&mut self, ms: u64, nodes: &[u32]) {
+        for _ in 0..ms.div_ceil(100) {
+            self.now += 100;
+            self.beat(nodes);
+            self.put(Input::Tick);
+        }
+    }
+
+    fn ask(&mut self, ask: Ask) -> Result<Answer, Error> {
+        self.put(Input::Ask { request: 9, ask });
+        self.answers.pop().expect("it is answered")
+    }
+
+    fn members(&self, chain: u32) -> Vec<u32> {
+        self.state.chain(ChainId(chain)).unwrap().configuration().members.iter().map(|node| node.0).collect()
+    }
+
+    fn is_offline(&self, node: u32) -> bool {
+        self.state.node_state(NodeId(node)) == Some(NodeState::Offline)
+    }
+
+    fn last_grant(&self, node: u32) -> &Grant {
+        &self.grants.iter().rfind(|(to, grant)| to.0 == node && grant.number > 0).expect("it got one").1
+    }
+}
+
+#[test]
+fn who_is_silent_for_a_lease_goes_and_its_chains_go_on() {
+    let mut desk = Desk::whole(3, 4);
+    desk.pass(3000, &[1, 2, 3]);
+    assert!((1..=3).all(|node| !desk.is_offline(node)));
+    desk.pass(1900, &[2, 3]);
+    assert!(!desk.is_offline(1), "it may still hold a lease");
+    desk.pass(300, &[2, 3]);
+    assert!(desk.is_offline(1));
+    assert!((0..4).all(|chain| desk.members(chain) == [2, 3]));
+    let told = desk.grants.iter().rfind(|(to, _)| to.0 == 2).unwrap();
+    assert!(told.1.chains.len() == 4 || told.1.chains.len() == 1, "who stays is told at once: {:?}", told.1);
+}
+
+#[test]
+fn a_new_leader_gives_everybody_the_time_of_a_lease() {
+    let mut desk = Desk::whole(3, 1);
+    desk.pass(1900, &[]);
+    assert!((1..=3).all(|node| !desk.is_offline(node)));
+    desk.pass(200, &[]);
+    assert!((1..=3).all(|node| desk.is_offline(node)));
+    assert_eq!(desk.members(0), [1, 2, 3], "nobody who kept its memory is left: the chain waits for all of them");
+    let waits = desk.overseer.status(MonoTime(desk.now * MS), &desk.state).chains[0].waits.clone();
+    assert_eq!(waits, Some(Waits::Memory(vec![NodeId(1), NodeId(2), NodeId(3)])));
+    desk.pass(100, &[2]);
+    assert_eq!(desk.members(0), [2], "the first that is back goes on");
+}
+
+#[test]
+fn no_lease_without_a_majority() {
+    let mut desk = Desk::whole(2, 1);
+    desk.is_confirmed = false;
+    desk.pass(1000, &[1, 2]);
+    assert_eq!(desk.grants, []);
+    desk.is_confirmed = true;
+    desk.pass(1200, &[1, 2]);
+    assert!(desk.last_grant(2).lease_ns > 0);
+}
+
+#[test]
+fn who_is_heard_but_hears_nothing_loses_its_lease() {
+    let mut desk = Desk::whole(3, 1);
+    desk.pass(1000, &[1, 2, 3]);
+    for _ in 0..70 {
+        let deaf = Heartbeat { heard: 0, ..desk.heartbeat(3) };
+        desk.put(Input::Heartbeat(deaf));
+        desk.pass(100, &[1, 2]);
+    }
+    assert_eq!(desk.last_grant(3).lease_ns, 0);
+    assert_eq!(desk.members(0), [1, 2]);
+}
+
+#[test]
+fn who_resigns_is_not_waited_for() {
+    let mut desk = Desk::whole(3, 2);
+    desk.pass(500, &[1, 2, 3]);
+    desk.now += 1;
+    let last = Heartbeat { resigns: true, ..desk.heartbeat(1) };
+    desk.put(Input::Heartbeat(last));
+    assert_eq!(desk.members(1), [2, 3]);
+    let grants = desk.grants.len();
+    desk.pass(300, &[1]);
+    assert!(desk.grants[grants..].iter().all(|(to, _)| to.0 != 1), "this process gets no lease any more");
+}
+
+#[test]
+fn a_process_that_restarted_is_taken_in_again_from_the_start() {
+    let mut desk = Desk::whole(3, 1);
+    desk.pass(500, &[1, 2, 3]);
+    desk.now += 1;
+    let again = Heartbeat { incarnation: 2, number: 1, chains: vec![], ..desk.heartbeat(2) };
+    desk.put(Input::Heartbeat(again));
+    assert_eq!(desk.members(0), [1, 3], "without waiting for the lease of the process before");
+    assert_eq!(desk.state.chain(ChainId(0)).unwrap().configuration().syncing, Some(NodeId(2)));
+    let before = Heartbeat { incarnation: 1, number: desk.now + 9, ..desk.heartbeat(2) };
+    desk.put(Input::Heartbeat(before));
+    assert!(matches!(desk.refusals[..], [Error::OldProcess { newest: 2, found: 1, .. }]));
+}
+
+#[test]
+fn strangers_are_refused_and_told_what_to_do() {
+    let mut desk = Desk::whole(2, 1);
+    desk.pass(100, &[1, 2]);
+    let other = Heartbeat { cluster: ClusterId(9), ..desk.heartbeat(2) };
+    desk.put(Input::Heartbeat(other));
+    desk.put(Input::Heartbeat(Heartbeat { node: NodeId(7), ..desk.heartbeat(2) }));
+    assert!(matches!(desk.refusals[..], [Error::WrongCluster { .. }, Error::UnknownNode { .. }]));
+    assert!(desk.refusals[0].to_string().contains("check the address"));
+    let taken = crate::Newcomer { token: 77, ..newcomer(2) };
+    let error = desk.ask(Ask::Join { newcomer: taken, cluster: None, clock: None }).unwrap_err();
+    assert!(error.to_string().contains("--name"), "{error}");
+    let other = Ask::Join { newcomer: newcomer(3), cluster: Some(ClusterId(9)), clock: None };
+    assert_eq!(desk.ask(other).unwrap_err().kind(), ErrorKind::Invalid);
+    let join = Ask::Join { newcomer: newcomer(3), cluster: None, clock: None };
+    assert_eq!(desk.ask(join.clone()), Ok(Answer::Joined(NodeId(3))));
+    assert_eq!(desk.ask(join), Ok(Answer::Joined(NodeId(3))), "asked twice, joined once");
+}
+
+#[test]
+fn a_clock_that_is_far_off_is_refused_and_a_leader_whose_own_it_is_steps_aside() {
+    let mut desk = Desk::whole(3, 1);
+    let clock = |offset_us| Some(Clock { offset_us, error_us: 1000 });
+    desk.pass(100, &[1, 2, 3]);
+    desk.now += 1;
+    desk.put(Input::Heartbeat(Heartbeat { clock: clock(3_600_000_000), ..desk.heartbeat(3) }));
+    assert!(matches!(desk.refusals[..], [Error::ClockOff { node: NodeId(3), .. }]));
+    assert!(desk.refusals[0].to_string().contains("3600000 ms ahead"), "{}", desk.refusals[0]);
+    assert!(!desk.steps_aside);
+    let unsure = Heartbeat { clock: Some(Clock { offset_us: 700_000, error_us: 300_000 }), ..desk.heartbeat(3) };
+    desk.now += 1;
+    desk.put(Input::Heartbeat(Heartbeat { number: desk.now, ..unsure }));
+    assert_eq!(desk.refusals.len(), 1, "it may as well be right");
+    for node in [2, 3] {
+        desk.now += 1;
+        desk.put(Input::Heartbeat(Heartbeat { clock: clock(-3_600_000_000), ..desk.heartbeat(node) }));
+    }
+    assert!(desk.steps_aside);
+    assert_eq!(desk.refusals.len(), 2, "only while the two did not agree");
+}
+
+#[test]
+fn of_two_neighbours_that_do_not_reach_each_other_the_one_behind_goes() {
+    let mut desk = Desk::whole(3, 1);
+    desk.pass(500, &[1, 2, 3]);
+    desk.now += 1;
+    let mut cut = desk.heartbeat(2);
+    cut.chains[0].health = Health::Unreachable(NodeId(3));
+    desk.put(Input::Heartbeat(cut));
+    assert_eq!(desk.members(0), [1, 2]);
+    let chain = desk.state.chain(ChainId(0)).unwrap();
+    assert_eq!(chain.leaving, [NodeId(3)], "it is there, and has to hear of it");
+    assert!(desk.grants.iter().rev().take(1).all(|(to, _)| to.0 == 3), "who stays is not told yet");
+    desk.now += 1;
+    desk.beat(&[3]);
+    assert_eq!(desk.state.chain(ChainId(0)).unwrap().leaving, []);
+    let told = desk.grants.iter().rev().find(|(to, grant)| to.0 == 1 && grant.number == 0).unwrap();
+    assert_eq!(told.1.chains[0].configuration.as_ref().unwrap().members.len(), 2);
+}
+
+#[test]
+fn a_failed_device_is_left_and_replaced() {
+    let mut desk = Desk::whole(3, 1);
+    desk.state.apply(&Decision::Join(newcomer(4)));
+    desk.pass(500, &[1, 2, 3, 4]);
+    desk.now += 1;
+    let mut failed = desk.heartbeat(2);
+    failed.chains[0].health = Health::Failed;
+    desk.put(Input::Heartbeat(failed));
+    assert_eq!(desk.members(0), [1, 3]);
+    desk.pass(200, &[1, 2, 3, 4]);
+    let chain = desk.state.chain(ChainId(0)).unwrap();
+    assert_eq!(chain.configuration().syncing, Some(NodeId(4)));
+    assert!(chain.target(NodeId(2)).unwrap().is_retiring);
+}
+
+#[test]
+fn draining_needs_somebody_to_take_what_is_drained() {
+    let mut desk = Desk::whole(3, 2);
+    desk.pass(100, &[1, 2, 3]);
+    let node = NodeId(3);
+    let error = desk.ask(Ask::Drain { node, fewer: false }).unwrap_err();
+    assert_eq!(error, Error::TooFewNodes { node, left: 2, replicas: 3 });
+    assert_eq!(desk.ask(Ask::Remove(node)), Err(Error::StillUsed { node, chains: 2 }));
+    assert_eq!(desk.ask(Ask::DeclareDead(node)), Err(Error::StillOnline { node }));
+    assert_eq!(desk.ask(Ask::Drain { node, fewer: true }), Ok(Answer::Decided));
+    desk.pass(500, &[1, 2, 3]);
+    assert_eq!(desk.members(0), [1, 2]);
+    desk.pass(500, &[1, 2, 3]);
+    assert_eq!(desk.ask(Ask::Remove(node)), Ok(Answer::Decided));
+    desk.now += 1;
+    desk.put(Input::Heartbeat(Heartbeat { node, ..desk.heartbeat(2) }));
+    assert!(matches!(desk.refusals[..], [Error::Removed { .. }]));
+}
+
+#[test]
+fn requests_are_bounded_and_answered_by_a_leader_only() {
+    let mut desk = Desk::whole(2, 1);
+    for request in 0..70 {
+        let newcomer = crate::Newcomer { name: format!("x{request}"), token: 1000 + request, ..newcomer(9) };
+        // Nothing is taken by this log.
+        let mut out = Vec::new();
+        let ask = Ask::Join { newcomer, cluster: None, clock: None };
+        let at = Moment { mono: MonoTime(desk.now * MS), wall_us: desk.now * 1000 };
+        desk.overseer.step(at, &desk.state, Input::Ask { request: request as u64, ask }, &mut out);
+        let refused =
+            out.iter().any(|effect| matches!(effect, Effect::Answer { result: Err(Error::TooMany { .. }), .. }));
+        assert_eq!(refused, request >= 64);
+    }
+    desk.put(Input::Follow(Some(NodeId(2))));
+    assert_eq!(desk.answers.len(), 64);
+    assert!(desk.answers.iter().all(|answer| *answer == Err(Error::NotLeader { leader: Some(NodeId(2)) })));
+    assert_eq!(desk.ask(Ask::Balance(true)), Err(Error::NotLeader { leader: Some(NodeId(2)) }));
+}
+
+#[test]
+fn status_tells_how_far_a_target_is() {
+    let mut desk = Desk::new(founded(2, 1, 2));
+    desk.pass(100, &[1, 2]);
+    let lacks = |desk: &Desk, left_bytes| {
+        let mut beat = desk.heartbeat(2);
+        beat.chains[0].left_bytes = left_bytes;
+        Input::Heartbeat(beat)
+    };
+    for second in 0..=4 {
+        desk.now += 1000;
+        desk.beat(&[1]);
+        desk.put(lacks(&desk, (10 - second) * GIB));
+    }
+    let status = desk.overseer.status(MonoTime(desk.now * MS), &desk.state);
+    let target = &status.chains[0].targets[1];
+    assert_eq!(target.state, TargetState::Syncing);
+    assert_eq!((target.left_bytes, target.bytes_per_s, target.left_s), (Some(6 * GIB), Some(GIB), Some(6)));
+    assert_eq!((status.whole(), status.left_bytes(), status.left_s()), (0, 6 * GIB, Some(6)));
+    assert_eq!(status.nodes[0].heads, 1);
+}
+
+#[test]
+fn a_node_that_is_gone_for_long_is_replaced_and_one_that_is_back_soon_is_not() {
+    let mut desk = Desk::whole(3, 1);
+    desk.state.apply(&Decision::Join(newcomer(4)));
+    desk.pass(500, &[1, 2, 3, 4]);
+    desk.pass(5000, &[1, 2, 4]);
+    assert_eq!(desk.state.chain(ChainId(0)).unwrap().targets.len(), 3);
+    desk.pass(600_000, &[1, 2, 4]);
+    let placed = |decision: &Decision| matches!(decision, Decision::Chain { step: ChainStep::Place { node, .. }, .. } if node.0 == 4);
+    assert!(desk.decided.iter().any(placed));
+    assert_eq!(desk.state.chain(ChainId(0)).unwrap().configuration().syncing, Some(NodeId(4)));
+    assert_eq!(desk.state.chain(ChainId(0)).unwrap().epoch, ChainEpoch(13));
+}
