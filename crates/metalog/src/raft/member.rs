@@ -352,7 +352,9 @@ impl Member {
         let far = raft.raft_log.last_index().saturating_sub(self.settings.promote_lag);
         let ready = self.members().learners.iter().copied().find(|learner| {
             let progress = raft.prs().get(learner.0.into());
-            progress.is_some_and(|at| at.state != ProgressState::Snapshot && at.recent_active && at.matched >= far)
+            // One of which nothing was heard yet holds nothing, however short the log is; the library takes it for active.
+            let has_caught_up = |at: &raft::Progress| at.matched > 0 && at.matched >= far;
+            progress.is_some_and(|at| at.state != ProgressState::Snapshot && at.recent_active && has_caught_up(at))
         });
         if let Some(learner) = ready {
             // Refused only for want of room: the next tick tries again.

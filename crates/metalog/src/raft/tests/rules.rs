@@ -3,9 +3,9 @@
 use frieze_base::{LogIndex, NodeId, Reason};
 use frieze_hlc::Hlc;
 
-use super::group::Group;
+use super::group::{Group, settings};
 use crate::Error;
-use crate::raft::{Change, MemberEffect, MemberInput, PeerKind, Role};
+use crate::raft::{Change, MemberEffect, MemberInput, MemberSettings, PeerKind, Role};
 
 #[test]
 fn what_a_majority_has_is_executed_by_all_in_one_order() {
@@ -248,6 +248,22 @@ fn a_new_member_counts_when_it_has_caught_up() {
     group.deliver();
     group.ticks(3);
     assert_eq!(group.words(4), ["b"], "what came before is in the state it got");
+}
+
+#[test]
+fn a_new_member_that_has_nothing_does_not_count_however_short_the_log_is() {
+    // Two could not go on without one that holds nothing.
+    let mut group = Group::of(1);
+    let leader = group.elect();
+    let settings = MemberSettings { promote_lag: 64, ..settings() };
+    group.ones.get_mut(&leader).unwrap().member.settings = settings;
+    group.join(2);
+    group.give(leader, MemberInput::Change(Change::Add(NodeId(2))));
+    group.ticks_but(1, |message| message.to.0 == 2);
+    let members = group.ones[&leader].member.members().clone();
+    assert_eq!((members.voters.len(), members.learners), (1, vec![NodeId(2)]));
+    group.ticks(20);
+    assert_eq!(group.ones[&leader].member.members().voters.len(), 2);
 }
 
 #[test]
