@@ -17,7 +17,7 @@ use crate::index::{Record, Thin};
 use crate::log::MultiLog;
 use crate::record::blocks;
 use crate::segment::{SegmentState, TRAILER_BYTES, Trailer};
-use crate::{LogPosition, RecordKind};
+use crate::{LogPosition, RecordKind, RecordMeta};
 
 /// Where a record lies: its header and everything up to the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -111,6 +111,14 @@ impl MultiLog {
                 places.contains(&(segments[record.slot()].header.id, u64::from(record.at)))
             });
         }
+    }
+
+    /// True if a record that is in the log is buried: no read needs its bytes any more, and they may be gone.
+    ///
+    /// # Panics
+    /// If the file is away.
+    pub fn is_buried(&self, meta: &RecordMeta) -> bool {
+        self.file(meta.chunk.inode).is_none_or(|file| !file.keeps(meta.chunk.index, meta.stamp))
     }
 
     /// True if all of a file was buried since the start: there is no grave to be told of it.

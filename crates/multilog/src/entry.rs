@@ -263,7 +263,7 @@ impl Cursor {
             meta.kind = RecordKind::of(kind)?;
             (meta.part, meta.parts) = (part, parts);
         }
-        let sound = meta.part < meta.parts && meta.offset.checked_add(meta.len).is_some();
+        let sound = meta.is_sound();
         let len = bytes.len().min(ENTRY_BYTES_MAX) - rest.len();
         sound.then(|| (meta, previous, Entry::of(&bytes[..len])))
     }

@@ -21,6 +21,7 @@
 //! read of a past state is as fast as the second (see the `index` module).
 
 mod bury;
+mod chains;
 mod check;
 mod entry;
 mod error;
@@ -36,6 +37,7 @@ mod shelf;
 mod varint;
 
 pub use bury::{Grave, Lost, Sealed};
+pub use chains::{Discarded, Numbered};
 pub use check::{Checked, Content, Damage, DamageKind, SegmentBytes, Unread};
 pub use entry::RECORD_MARK_BYTES;
 pub use error::Error;

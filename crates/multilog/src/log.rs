@@ -7,6 +7,7 @@ use frieze_base::{ByteRange, ChainId, ChunkId, FastMap, InodeId, Rng, SegmentId,
 use frieze_hlc::{Hlc, UserTime};
 
 use crate::bury::Gone;
+use crate::chains::{self, Discarded};
 use crate::entry::{self, Entry, Span};
 use crate::index::{File, Place, Touched, Writer, Writers};
 use crate::plan::Planner;
@@ -108,6 +109,8 @@ pub struct MultiLog {
     pub(crate) shelved_inode: InodeId,
     /// Files of which all is buried.
     pub(crate) gone: Gone,
+    /// Records in it that their chains do not have.
+    pub(crate) discarded: Vec<Discarded>,
     /// Counts the files that came from the shelves.
     pub(crate) tick: u32,
 }
@@ -140,6 +143,7 @@ impl MultiLog {
             shelved: 0,
             shelved_inode: InodeId(0),
             gone: Gone::default(),
+            discarded: Vec::new(),
             tick: 0,
         }
     }
@@ -186,8 +190,7 @@ impl MultiLog {
     /// order and, for readers to see all or none, under one lock.
     ///
     /// # Panics
-    /// If it is not the next record placed, or is stamped below the newest of its chunk, or its user time lies before
-    /// the newest of its file.
+    /// If it is not the next record placed, or is stamped below the newest of its chunk ([`MultiLog::accepts`]).
     ///
     /// # Cost
     /// Less than a microsecond for a record of up to 64 KiB, and about 30 ns for each page of 64 KiB beyond.
@@ -401,6 +404,12 @@ impl MultiLog {
         &self.settings
     }
 
+    /// True if a record can be the next one: the records of a chunk come in the order of their stamps, those of different chunks
+    /// in any.
+    pub fn accepts(&self, meta: &RecordMeta) -> bool {
+        self.refuses(meta).is_none()
+    }
+
     /// What speaks against a record as the next one.
     pub(crate) fn refuses(&self, meta: &RecordMeta) -> Option<&'static str> {
         self.files.get(&meta.chunk.inode).and_then(|file| file.refuses(meta))
@@ -433,10 +442,14 @@ impl MultiLog {
         let place = Place { slot: slot as u32, at: place as u32, head: (place - start) as u8 };
         self.log_bytes += end - start;
         segment.add(meta, entry);
+        if let Some(numbers) = &mut segment.numbers {
+            chains::note(numbers, meta);
+        }
         self.tip = segment.link();
         self.records += 1;
         self.touched.push(meta.chunk.inode, meta.stamp);
-        self.newest_of.insert(meta.session, meta.stamp);
+        let newest = self.newest_of.entry(meta.session).or_default();
+        *newest = meta.stamp.max(*newest);
         let (writer, inode) = (self.writers.number_of(Writer::of(meta)), meta.chunk.inode);
         let away = self.may_be_shelved(inode);
         let file = self.files.entry(inode).or_insert_with(|| if away { File::partial() } else { File::default() });
@@ -466,6 +479,6 @@ impl MultiLog {
 
     /// Stamp of the record that will lie before this one: in a group all have one stamp.
     fn stamp_before(&self, meta: &RecordMeta) -> Hlc {
-        if meta.part == 0 { self.tip.stamp } else { meta.stamp }
+        if meta.begins_group() { self.tip.stamp } else { meta.stamp }
     }
 }

@@ -90,11 +90,27 @@ pub struct RecordMeta {
     pub len: u32,
     /// Which record of its group, from 0.
     pub part: u8,
-    /// Records in its group; 1 if it stands alone.
+    /// Records in its group, which lie one after the other; 1 if it is none. 0: the others are not beside it, as where a chain has
+    /// brought this one by itself.
     pub parts: u8,
 }
 
 impl RecordMeta {
+    /// True if all of its group that is to be seen together lies up to here, in the order of the log.
+    pub(crate) fn ends_group(&self) -> bool {
+        self.parts == 0 || self.part + 1 == self.parts
+    }
+
+    /// True if the records of its group begin with it.
+    pub(crate) fn begins_group(&self) -> bool {
+        self.parts == 0 || self.part == 0
+    }
+
+    /// True if such a record can be.
+    pub(crate) fn is_sound(&self) -> bool {
+        (self.parts == 0 || self.part < self.parts) && self.offset.checked_add(self.len).is_some()
+    }
+
     /// Bytes of payload that the record carries.
     pub fn payload_len(&self) -> u32 {
         match self.kind {
@@ -174,7 +190,7 @@ impl Header {
         };
         let header = Header { previous: Hlc(long(bytes, 8)), block_bytes: word(bytes, 104), meta };
         let meta = &header.meta;
-        let sound = meta.part < meta.parts && meta.offset.checked_add(meta.len).is_some() && header.block_bytes > 0;
+        let sound = meta.is_sound() && header.block_bytes > 0;
         sound.then_some(header)
     }
 }

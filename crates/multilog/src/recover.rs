@@ -23,6 +23,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use frieze_base::{Fault, Reason, SegmentId, crc32c};
 use frieze_hlc::Hlc;
 
+use crate::chains::{Discarded, is_discarded};
 use crate::entry::{Entries, Entry};
 use crate::log::{MultiLog, Settings};
 use crate::segment::{FORMAT_VERSION, NoHeader, Segment, SegmentState};
@@ -40,6 +41,11 @@ pub trait SegmentSource {
 
     /// Reads from `offset` and returns how many bytes were read: fewer than asked only at the end of the file.
     fn read(&mut self, key: SegmentKey, offset: u64, into: &mut [u8]) -> Result<usize, Fault>;
+
+    /// Records that their chains do not have: they are passed over. None where nothing was discarded.
+    fn discarded(&mut self) -> Vec<Discarded> {
+        Vec::new()
+    }
 
     /// Every shelf file, in any order. None without more ado: segments are enough.
     fn shelves(&mut self) -> Result<Vec<ShelfKey>, Fault> {
@@ -181,9 +187,11 @@ impl MultiLog {
         upto: Hlc,
         on_recovered: &mut dyn FnMut(Recovered<'_>),
     ) -> Result<(MultiLog, Report), Error> {
+        let mut log = MultiLog::new(settings);
+        log.discarded = source.discarded();
         let mut recovery = Recovery {
             upto,
-            log: MultiLog::new(settings),
+            log,
             report: Report::default(),
             reader: Reader::new(source),
             candidates: BTreeMap::new(),
@@ -407,12 +415,13 @@ impl Recovery<'_> {
             self.report.scanned_bytes += span.end - span.start;
             cursor.pass(&segment, meta, entry);
             let first = group.first().map_or(meta, |read| &read.meta);
-            if usize::from(meta.part) != group.len() || (meta.parts, meta.stamp) != (first.parts, first.stamp) {
+            let follows = if meta.parts == 0 { group.is_empty() } else { usize::from(meta.part) == group.len() };
+            if !follows || (meta.parts, meta.stamp) != (first.parts, first.stamp) {
                 break Some(CutReason::IncompleteGroup);
             }
-            let parts = usize::from(meta.parts);
+            let is_whole = meta.ends_group();
             group.push(read);
-            if group.len() < parts {
+            if !is_whole {
                 continue;
             }
             if mode == Mode::Tail && group.iter().any(|read| self.log.refuses(&read.meta).is_some()) {
@@ -448,6 +457,13 @@ impl Recovery<'_> {
 
     /// Takes in a record of the last segment; one that contradicts those before it was durable and is left out.
     fn take(&mut self, key: SegmentKey, meta: &RecordMeta, entry: &Entry) {
+        let begins = LogPosition { segment: self.segment().header.id, offset: self.segment().end };
+        if is_discarded(&self.log.discarded, meta, begins) {
+            let segment = self.segment();
+            segment.add(meta, entry);
+            self.log.tip = self.segment().link();
+            return;
+        }
         if let Some(why) = self.log.refuses(meta) {
             let segment = self.segment();
             let (id, at) = (segment.header.id, segment.end);

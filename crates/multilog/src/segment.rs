@@ -40,6 +40,7 @@ use frieze_base::{SegmentId, crc32c};
 use frieze_hlc::Hlc;
 
 use crate::RecordMeta;
+use crate::chains::Numbers;
 use crate::entry::{Cursor, Entries, Entry, Span};
 use crate::index::reserve_slim;
 use crate::record::{RECORD_HEADER_BYTES, long, word};
@@ -274,6 +275,8 @@ pub(crate) struct Segment {
     pub(crate) entries_bytes: u64,
     /// Behind its last record, until it is closed.
     pub(crate) cursor: Cursor,
+    /// Which numbers of which chains it holds, if that is known.
+    pub(crate) numbers: Option<Vec<Numbers>>,
     /// What the newest footer names.
     vouched: Vouched,
 }
@@ -299,6 +302,7 @@ impl Segment {
             entries_bytes: 0,
             vouched: Vouched { records: 0, entries_bytes: 0, cursor: cursor.clone() },
             cursor,
+            numbers: Some(Vec::new()),
         }
     }
 
@@ -366,7 +370,7 @@ impl Segment {
         while let Some(listed) = new.next().filter(|listed| listed.span.end <= durable) {
             records += 1;
             entries_bytes += listed.entry.bytes().len();
-            if listed.meta.part + 1 == listed.meta.parts {
+            if listed.meta.ends_group() {
                 self.vouched = Vouched { records, entries_bytes, cursor: new.cursor.clone() };
             }
         }

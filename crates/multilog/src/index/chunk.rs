@@ -256,6 +256,14 @@ impl Chunk {
         self.records.range(0, self.count_upto(upto)).filter(|record| !record.is_buried())
     }
 
+    /// True if a record of this stamp is here and not buried.
+    pub(super) fn keeps(&self, stamp: Hlc) -> bool {
+        let upto = self.count_upto(stamp);
+        upto.checked_sub(1)
+            .map(|last| self.records.get(last))
+            .is_some_and(|last| last.stamp == stamp && !last.is_buried())
+    }
+
     /// Buries the records stamped up to `upto` that `dead` says to.
     pub(super) fn bury(&mut self, upto: Hlc, dead: &mut dyn FnMut(&Record) -> bool) {
         for number in 0..self.count_upto(upto) {

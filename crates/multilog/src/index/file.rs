@@ -47,15 +47,25 @@ impl File {
         if self.chunk(meta.chunk.index).is_some_and(|chunk| chunk.newest() > meta.stamp) {
             return Some("it is stamped below the newest record of its chunk");
         }
-        if let (Some(time), Some(&(stamp, newest))) = (meta.user_time, self.marks.last()) {
-            if time < newest {
-                return Some("its user time lies before the newest of its file");
-            }
-            if meta.stamp < stamp {
-                return Some("it is stamped below the newest user time of its file");
-            }
-        }
         None
+    }
+
+    /// Takes in a user time, and returns by how much the memory grew. Chains bring their records in an order of their own: what is
+    /// kept is the newest time among the records up to each stamp, the same whatever the order.
+    fn mark(&mut self, stamp: Hlc, time: UserTime) -> usize {
+        let at = self.marks.partition_point(|(other, _)| *other <= stamp);
+        let before = at.checked_sub(1).map(|before| self.marks[before]);
+        let time = before.map_or(time, |(_, before)| time.max(before));
+        // The parts of a group share their mark.
+        if before == Some((stamp, time)) {
+            return 0;
+        }
+        let grown = push_slim(&mut self.marks, (stamp, time));
+        self.marks[at..].rotate_right(1);
+        for (_, later) in self.marks[at + 1..].iter_mut().take_while(|(_, later)| *later < time) {
+            *later = time;
+        }
+        grown
     }
 
     /// A file of which older records are on shelves.
@@ -136,11 +146,7 @@ impl File {
         }
         let more = self.chunks[position].1.push(record, archived);
         grown += more;
-        // The parts of a group share their mark.
-        if let Some(mark) = meta.user_time.map(|time| (meta.stamp, time)).filter(|mark| self.marks.last() != Some(mark))
-        {
-            grown += push_slim(&mut self.marks, mark);
-        }
+        grown += meta.user_time.map_or(0, |time| self.mark(meta.stamp, time));
         self.heap_bytes += grown as u64;
         grown
     }
@@ -252,6 +258,11 @@ impl File {
     /// The records stamped up to `upto` that are not buried, chunk by chunk.
     pub(crate) fn kept_upto(&self, upto: Hlc) -> impl Iterator<Item = Record> {
         self.chunks.iter().flat_map(move |(_, chunk)| chunk.kept_upto(upto))
+    }
+
+    /// True if a record of a chunk is here and not buried.
+    pub(crate) fn keeps(&self, chunk: u32, stamp: Hlc) -> bool {
+        self.chunk(chunk).is_some_and(|chunk| chunk.keeps(stamp))
     }
 
     /// Buries the records stamped up to `upto` that `dead` says to. `gone`: it is all of them, and nobody asks for any.

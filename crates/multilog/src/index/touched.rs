@@ -7,21 +7,27 @@ use super::{heap_bytes, push_slim, reserve_slim};
 use crate::varint;
 
 /// The files of every run of 256 records, each once, sorted and as differences: about a byte or two a record, and one a
-/// run where a file is streamed. Records come in the order of their stamps.
+/// run where a file is streamed. Records come nearly in the order of their stamps; where a chain brings its history they do
+/// not, so every run knows the stamps of its first and last, and every 64 runs do, and those that cannot hold any of an
+/// interval are passed over.
 #[derive(Debug, Default)]
 pub(crate) struct Touched {
     runs: Vec<Run>,
+    /// The stamps of every 64 runs.
+    spans: Vec<(Hlc, Hlc)>,
     files: Vec<u8>,
     /// Files of the run that is not full.
     open: Vec<InodeId>,
     open_first: Hlc,
+    open_last: Hlc,
     open_records: u32,
 }
 
-/// Records from `first` on, until the next run.
+/// Records stamped from `first` to `last`.
 #[derive(Clone, Copy, Debug)]
 struct Run {
     first: Hlc,
+    last: Hlc,
     /// Where its files begin.
     at: u64,
 }
@@ -30,8 +36,9 @@ impl Touched {
     /// Takes in the next record.
     pub(crate) fn push(&mut self, inode: InodeId, stamp: Hlc) {
         if self.open_records == 0 {
-            self.open_first = stamp;
+            (self.open_first, self.open_last) = (stamp, stamp);
         }
+        (self.open_first, self.open_last) = (self.open_first.min(stamp), self.open_last.max(stamp));
         self.open_records += 1;
         if self.open.last() != Some(&inode) {
             push_slim(&mut self.open, inode);
@@ -48,9 +55,12 @@ impl Touched {
             return 0;
         }
         let before = out.len();
-        // A run may begin with the stamp that the one before ended with, so the last that begins at or before counts.
-        let from = self.runs.partition_point(|run| run.first <= after).saturating_sub(1);
-        for (number, run) in self.runs.iter().enumerate().skip(from).take_while(|(_, run)| run.first <= upto) {
+        let meets = |first: Hlc, last: Hlc| first <= upto && last > after;
+        let spans = self.spans.iter().enumerate().filter(|(_, span)| meets(span.0, span.1));
+        let numbers = spans.flat_map(|(span, _)| span * SPAN..self.runs.len().min((span + 1) * SPAN));
+        for (number, run) in
+            numbers.map(|number| (number, self.runs[number])).filter(|(_, run)| meets(run.first, run.last))
+        {
             let end = self.runs.get(number + 1).map_or(self.files.len(), |next| next.at as usize);
             let mut rest = &self.files[run.at as usize..end];
             let mut inode = 0;
@@ -59,7 +69,7 @@ impl Touched {
                 out.push(InodeId(inode));
             }
         }
-        if self.open_records > 0 && self.open_first <= upto {
+        if self.open_records > 0 && meets(self.open_first, self.open_last) {
             out.extend_from_slice(&self.open);
         }
         let looked_at = (out.len() - before) as u64;
@@ -73,6 +83,7 @@ impl Touched {
     /// Memory held, in bytes.
     pub(crate) fn heap_bytes(&self) -> usize {
         heap_bytes(self.runs.capacity() * size_of::<Run>())
+            + heap_bytes(self.spans.capacity() * size_of::<(Hlc, Hlc)>())
             + heap_bytes(self.files.capacity())
             + heap_bytes(self.open.capacity() * size_of::<InodeId>())
     }
@@ -81,21 +92,39 @@ impl Touched {
     pub(crate) fn append(&mut self, later: &Touched) {
         assert!(self.open_records == 0 && later.open_records == 0, "the index of time of a part is closed");
         let before = self.files.len() as u64;
+        // What an older server has kept does not say where its last run ends; what it kept next begins there.
+        if let (Some(run), Some(next)) = (self.runs.last_mut(), later.runs.first())
+            && run.last == Hlc::MAX
+            && next.first >= run.first
+        {
+            run.last = next.first;
+        }
         reserve_slim(&mut self.runs, later.runs.len());
-        self.runs.extend(later.runs.iter().map(|run| Run { at: before + run.at, ..*run }));
+        for run in &later.runs {
+            self.add(Run { at: before + run.at, ..*run });
+        }
         reserve_slim(&mut self.files, later.files.len());
         self.files.extend_from_slice(&later.files);
     }
 
-    /// As bytes; what is open is left out.
+    /// As bytes; what is open is left out. A run says where it begins, and ends where the next begins. Where that is not so, a
+    /// run without files comes between them.
     pub(crate) fn encode(&self) -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(10 + 4 * self.runs.len() + self.files.len());
-        varint::put(&mut bytes, self.runs.len() as u64);
+        let mut told: Vec<(Hlc, u64)> = Vec::with_capacity(self.runs.len() + 1);
+        for (number, run) in self.runs.iter().enumerate() {
+            told.push((run.first, run.at));
+            let next = self.runs.get(number + 1);
+            if run.last != Hlc::MAX && next.is_none_or(|next| next.first < run.last) {
+                told.push((run.last, next.map_or(self.files.len() as u64, |next| next.at)));
+            }
+        }
+        let mut bytes = Vec::with_capacity(10 + 4 * told.len() + self.files.len());
+        varint::put(&mut bytes, told.len() as u64);
         let (mut first, mut at) = (0, 0);
-        for run in &self.runs {
-            varint::put_difference(&mut bytes, first, run.first.0);
-            varint::put(&mut bytes, run.at - at);
-            (first, at) = (run.first.0, run.at);
+        for (stamp, begins) in told {
+            varint::put_difference(&mut bytes, first, stamp.0);
+            varint::put(&mut bytes, begins - at);
+            (first, at) = (stamp.0, begins);
         }
         bytes.extend_from_slice(&self.files);
         bytes
@@ -103,15 +132,33 @@ impl Touched {
 
     /// From bytes; `None` if they are none.
     pub(crate) fn decode(mut bytes: &[u8]) -> Option<Touched> {
-        let mut touched = Touched::default();
+        let mut told: Vec<(Hlc, u64)> = Vec::new();
         let (mut first, mut at) = (0, 0u64);
         for _ in 0..varint::take(&mut bytes)? {
             first = varint::take_difference(&mut bytes, first)?;
             at = at.checked_add(varint::take(&mut bytes)?)?;
-            push_slim(&mut touched.runs, Run { first: Hlc(first), at });
+            told.push((Hlc(first), at));
         }
-        touched.files = bytes.to_vec();
-        (at <= touched.files.len() as u64).then_some(touched)
+        let mut touched = Touched { files: bytes.to_vec(), ..Touched::default() };
+        let end = touched.files.len() as u64;
+        for (number, &(first, at)) in told.iter().enumerate() {
+            let next = told.get(number + 1);
+            if at < next.map_or(end, |next| next.1) {
+                let last = next.map(|next| next.0).filter(|next| *next >= first).unwrap_or(Hlc::MAX);
+                touched.add(Run { first, last, at });
+            }
+        }
+        (at <= end).then_some(touched)
+    }
+
+    fn add(&mut self, run: Run) {
+        if self.runs.len().is_multiple_of(SPAN) {
+            push_slim(&mut self.spans, (run.first, run.last));
+        }
+        if let Some(span) = self.spans.last_mut() {
+            *span = (span.0.min(run.first), span.1.max(run.last));
+        }
+        push_slim(&mut self.runs, run);
     }
 
     /// Ends the run that is not full.
@@ -119,7 +166,7 @@ impl Touched {
         if self.open_records == 0 {
             return;
         }
-        push_slim(&mut self.runs, Run { first: self.open_first, at: self.files.len() as u64 });
+        self.add(Run { first: self.open_first, last: self.open_last, at: self.files.len() as u64 });
         self.open.sort_unstable();
         self.open.dedup();
         reserve_slim(&mut self.files, self.open.len() * 10);
@@ -134,6 +181,8 @@ impl Touched {
 
 /// Records in a run: more cost a look at a short interval, fewer cost memory.
 const RUN: u32 = 256;
+/// Runs that are passed over at once.
+const SPAN: usize = 64;
 
 #[cfg(test)]
 mod tests {
@@ -166,6 +215,45 @@ mod tests {
             assert!(expect.is_subset(&found_set), "({after}, {upto}]");
             assert!(looked_at <= in_interval.count() as u64 + 2 * u64::from(RUN), "{looked_at}");
         }
+    }
+
+    #[test]
+    fn files_are_found_wherever_a_chain_has_brought_its_history() {
+        let mut rng = Rng::new(12);
+        let mut shelves: Vec<Touched> = Vec::new();
+        let mut records: Vec<(Hlc, InodeId)> = Vec::new();
+        for shelf in 0..4u64 {
+            let mut touched = Touched::default();
+            for number in 0..3000u64 {
+                // What is new, and what is old, by turns.
+                let stamp = if number % 2 == 0 {
+                    1_000_000 + (shelf * 3000 + number) * 10
+                } else {
+                    (shelf * 3000 + number) * 7
+                };
+                let record = (Hlc(stamp + rng.below(50)), InodeId(rng.below(500) + 1));
+                touched.push(record.1, record.0);
+                records.push(record);
+            }
+            touched.close();
+            shelves.push(touched);
+        }
+        let mut all = Touched::default();
+        for shelf in &shelves {
+            let mut read = Touched::default();
+            read.append(&Touched::decode(&shelf.encode()).expect("what was encoded"));
+            all.append(&Touched::decode(&read.encode()).expect("what was encoded again"));
+        }
+        for _ in 0..300 {
+            let after = Hlc(rng.below(1_200_000));
+            let upto = Hlc(after.0 + rng.below(5000));
+            let mut found = Vec::new();
+            all.files(after, upto, &mut found);
+            let in_interval = records.iter().filter(|(stamp, _)| *stamp > after && *stamp <= upto);
+            assert!(in_interval.clone().all(|(_, inode)| found.contains(inode)), "({after}, {upto}]");
+        }
+        let mut found = Vec::new();
+        assert_eq!(all.files(Hlc(2_000_000), Hlc::MAX, &mut found), 0, "nothing is as new");
     }
 
     #[test]

@@ -42,7 +42,7 @@ impl Recovery<'_> {
                 self.open(&candidate);
                 let segment = self.segment();
                 (segment.end, segment.stamp, segment.records) = (*end, *stamp, *records);
-                segment.entries_bytes = *entries_bytes;
+                (segment.entries_bytes, segment.numbers) = (*entries_bytes, None);
                 segment.close();
                 self.log.tip = self.segment().link();
             }
@@ -55,7 +55,7 @@ impl Recovery<'_> {
         }
         if self.log.shelved > 0 {
             let chains: Vec<ChainTip> = tips.into_values().collect();
-            let newest = self.log.tip.stamp;
+            let newest = chains.iter().map(|tip| tip.stamp).max().unwrap_or_default();
             (self.on_recovered)(Recovered::Shelved { chains: &chains, newest, companion: &companion });
         }
         Ok(self.log.shelved)

@@ -3,12 +3,14 @@
 use std::collections::BTreeMap;
 
 use frieze_base::{Fault, InodeId, crc32c};
+use frieze_hlc::Hlc;
 
 use super::piece::{self, Form, Placed};
 use super::{BLOCK_BYTES, Block, ChainTip, Contents, Facts, HEAD_BYTES, Head, Shelf, ShelfKey, ShelfSink};
-use crate::RecordMeta;
+use crate::chains::{Discarded, is_discarded};
 use crate::entry::{Entries, Listed};
 use crate::varint::put;
+use crate::{LogPosition, RecordMeta};
 
 /// Collects the records of some segments for a shelf.
 #[derive(Debug, Default)]
@@ -19,15 +21,24 @@ pub struct ShelfBuilder {
 
 impl ShelfBuilder {
     /// Takes in the next segment by the entries of its footer, which were checked. False if they are none.
-    pub(crate) fn add(&mut self, facts: &Facts, entries: &[u8]) -> bool {
+    pub(crate) fn add(&mut self, facts: &Facts, entries: &[u8], discarded: &[Discarded]) -> bool {
         let Some(listed) = Entries::new(&facts.header, entries).all(facts.records) else { return false };
         for Listed { meta, span, .. } in listed {
             self.contents.log_bytes += span.end - span.start;
+            if is_discarded(discarded, &meta, LogPosition { segment: facts.header.id, offset: span.start }) {
+                continue;
+            }
             let head = (span.place - span.start) as u8;
             self.records.push(Placed { meta, segment: facts.header.id, at: span.place as u32, head });
         }
         self.contents.facts.push(*facts);
         true
+    }
+
+    /// The last record of each chain among those taken in so far.
+    pub fn tips(&self) -> Vec<ChainTip> {
+        let tips: BTreeMap<_, _> = self.records.iter().map(|Placed { meta, .. }| (meta.chain, tip_of(meta))).collect();
+        tips.into_values().collect()
     }
 
     /// Records taken in so far.
@@ -45,10 +56,15 @@ impl ShelfBuilder {
         let mut sessions = BTreeMap::new();
         let mut chains = BTreeMap::new();
         for Placed { meta, .. } in &self.records {
-            sessions.insert(meta.session, meta.stamp);
+            let newest = sessions.entry(meta.session).or_insert(meta.stamp);
+            *newest = meta.stamp.max(*newest);
             chains.insert(meta.chain, tip_of(meta));
-            self.contents.touched.push(meta.chunk.inode, meta.stamp);
         }
+        // By stamp, whatever the order in which chains have brought them: then each run is of a short time.
+        let mut by_stamp: Vec<(Hlc, InodeId)> =
+            self.records.iter().map(|record| (record.meta.stamp, record.meta.chunk.inode)).collect();
+        by_stamp.sort_by_key(|(stamp, _)| *stamp);
+        by_stamp.into_iter().for_each(|(stamp, inode)| self.contents.touched.push(inode, stamp));
         self.contents.touched.close();
         self.contents.sessions = sessions.into_iter().collect();
         self.contents.chains = chains.into_values().collect();

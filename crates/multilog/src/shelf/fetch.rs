@@ -236,7 +236,7 @@ impl MultiLog {
     pub fn add_to_shelf(&self, id: SegmentId, footer: &[u8], shelf: &mut ShelfBuilder) -> bool {
         let Some(entries) = self.footer_entries(id, footer) else { return false };
         let Ok(at) = self.segments.binary_search_by_key(&id, |segment| segment.header.id) else { return false };
-        shelf.add(&Facts::of(&self.segments[at]), entries)
+        shelf.add(&Facts::of(&self.segments[at]), entries, &self.discarded)
     }
 
     /// From now on these segments are shelved: they follow what was shelved before, and the shelf is on stable storage.

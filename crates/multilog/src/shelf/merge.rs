@@ -116,7 +116,10 @@ impl Merge {
             blocks_bytes += shelf.blocks_bytes + if shelf.form == Form::Fixed { 5 * shelf.records } else { 0 };
             contents_bytes += shelf.contents_bytes + 8 * shelf.segments as u64;
             contents.facts.extend(own.facts);
-            sessions.extend(own.sessions);
+            for (session, stamp) in own.sessions {
+                let newest = sessions.entry(session).or_insert(stamp);
+                *newest = stamp.max(*newest);
+            }
             chains.extend(own.chains.into_iter().map(|tip| (tip.chain, tip)));
             contents.touched.append(&own.touched);
             contents.companion = own.companion;

@@ -157,7 +157,7 @@ pub(crate) fn decode(inode: InodeId, mut bytes: &[u8], form: Form, records: &mut
         if flags & LEN != 0 {
             meta.len = u32::try_from(take(bytes)?).ok()?;
         }
-        let sound = meta.part < meta.parts && meta.offset.checked_add(meta.len).is_some();
+        let sound = meta.is_sound();
         last = Placed { meta: sound.then_some(meta)?, segment, at, head };
         let mut found = last.clone();
         if form == Form::Fixed {

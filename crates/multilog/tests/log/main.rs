@@ -1,6 +1,7 @@
 //! The multi-log through its public interface, on files in memory.
 
 mod burying;
+mod chains;
 mod check;
 mod cost;
 mod golden;

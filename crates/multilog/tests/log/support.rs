@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use frieze_base::{ByteRange, ChainEpoch, ChainId, ChunkId, Fault, InodeId, SegmentId, Seq, SessionId};
 use frieze_hlc::Hlc;
 use frieze_multilog::{
-    Error, LogPosition, Merge, MultiLog, Piece, RecordKind, RecordMeta, Report, Seal, SegmentKey, SegmentSource,
-    Settings, Shelf, ShelfBuilder, ShelfKey, ShelfSource, Source, block_crcs,
+    Discarded, Error, LogPosition, Merge, MultiLog, Piece, RecordKind, RecordMeta, Report, Seal, SegmentKey,
+    SegmentSource, Settings, Shelf, ShelfBuilder, ShelfKey, ShelfSource, Source, block_crcs,
 };
 
 /// Small blocks, so that small records have several.
@@ -22,6 +22,7 @@ pub(crate) struct Files {
     pub(crate) bytes: BTreeMap<SegmentKey, Vec<u8>>,
     pub(crate) keys: BTreeMap<SegmentId, SegmentKey>,
     pub(crate) shelves: BTreeMap<ShelfKey, Vec<u8>>,
+    pub(crate) discarded: Vec<Discarded>,
 }
 
 impl Files {
@@ -66,6 +67,10 @@ impl SegmentSource for Files {
 
     fn read(&mut self, key: SegmentKey, offset: u64, into: &mut [u8]) -> Result<usize, Fault> {
         Ok(read_from(&self.bytes[&key], offset, into))
+    }
+
+    fn discarded(&mut self) -> Vec<Discarded> {
+        self.discarded.clone()
     }
 
     fn shelves(&mut self) -> Result<Vec<ShelfKey>, Fault> {

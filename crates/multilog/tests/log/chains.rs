@@ -1,0 +1,142 @@
+//! Records of several chains in one log: each chain in the order of its numbers, their stamps in any.
+
+use frieze_base::{ByteRange, ChainEpoch, ChainId, ChunkId, InodeId, SegmentId};
+use frieze_hlc::{Hlc, UserTime};
+use frieze_multilog::{Discarded, Numbered, RecordMeta};
+
+use super::support::{Device, payload_of, settings, with_payload, write_of};
+
+/// Record `n` of a chain, which has a file of its own.
+fn record(chain: u32, n: u64, stamp: u64) -> RecordMeta {
+    let meta = write_of(100 + u64::from(chain), 0, stamp, (n % 40 * 100) as u32, 150);
+    RecordMeta { chain: ChainId(chain), n, version: n, ..meta }
+}
+
+fn put(device: &mut Device, meta: &RecordMeta) {
+    device.write(&[with_payload(meta.clone())]);
+    let end = device.log.end();
+    device.seal(end);
+}
+
+/// The file of a chain at `at`.
+fn read(device: &mut Device, chain: u32, at: u64) -> Vec<u8> {
+    let inode = InodeId(100 + u64::from(chain));
+    device.fetch(inode);
+    device.read(ChunkId { inode, index: 0 }, ByteRange::new(0, 4200), Hlc(at)).expect("sound blocks")
+}
+
+/// The records of a chain after `after`, as they are found by their numbers.
+fn listed(device: &mut Device, chain: u32, after: u64) -> Vec<Numbered> {
+    let chain = ChainId(chain);
+    let footer = |device: &Device, id: SegmentId| {
+        let sealed = device.log.sealed(id).expect("a closed segment");
+        device.files.bytes[&device.files.keys[&id]][sealed.footer_at as usize..].to_vec()
+    };
+    while let Some(id) = device.log.unlisted(chain, after) {
+        let footer = footer(device, id);
+        assert!(device.log.list(id, &footer));
+    }
+    let mut found: Vec<Numbered> = Vec::new();
+    for (id, is_closed) in device.log.segments_with(chain, after) {
+        let footer = is_closed.then(|| footer(device, id));
+        let last = found.last().map_or(after, |last| last.meta.n);
+        found.extend(device.log.numbered(chain, id, footer.as_deref(), last, usize::MAX).expect("a footer"));
+    }
+    found
+}
+
+#[test]
+fn a_chain_may_bring_its_history_after_what_is_newer() {
+    let mut device = Device::new(settings(8 << 10));
+    let mut all: Vec<RecordMeta> = Vec::new();
+    for n in 1..=60 {
+        // What is new of one, and what is long ago of the other.
+        all.push(RecordMeta { user_time: Some(UserTime(n as i64)), ..record(1, n, 1_000_000 + 10 * n) });
+        all.push(record(2, n, 1000 + 10 * n));
+        // Of one file, in chunks of different chains.
+        let late = RecordMeta { chain: ChainId(3), n, version: n, ..write_of(101, 1, 5000 + 10 * n, 0, 100) };
+        all.push(RecordMeta { user_time: Some(UserTime(n as i64 - 100)), ..late });
+    }
+    all.iter().for_each(|meta| put(&mut device, meta));
+    let check = |device: &mut Device| {
+        for upto in [1000, 1305, 1600, 5400, 1_000_333, 2_000_000] {
+            for chain in [1, 2] {
+                let mut expect = vec![0; 4200];
+                for meta in all.iter().filter(|meta| meta.chain == ChainId(chain) && meta.stamp <= Hlc(upto)) {
+                    expect[meta.offset as usize..][..meta.len as usize].copy_from_slice(&payload_of(meta));
+                }
+                assert_eq!(read(device, chain, upto), expect, "chain {chain} at {upto}");
+            }
+            let (files, _) = device.log.touched(Hlc(upto - 30), Hlc(upto));
+            let inside = all.iter().filter(|meta| meta.stamp > Hlc(upto - 30) && meta.stamp <= Hlc(upto));
+            assert!(inside.clone().all(|meta| files.contains(&meta.chunk.inode)), "touched up to {upto}");
+        }
+        let cut = device.log.by_user_time(InodeId(101), UserTime(-90), Hlc::MAX).expect("user times");
+        assert_eq!(cut.stamp, Hlc(5100), "user times are in the order of the stamps");
+        assert_eq!(device.log.newest_user_time(InodeId(101), Hlc(5605)), Some(UserTime(-40)));
+        assert_eq!(device.log.newest_user_time(InodeId(101), Hlc::MAX), Some(UserTime(60)));
+        for chain in [1, 2, 3] {
+            for after in [0, 17, 59, 60] {
+                let expect: Vec<&RecordMeta> =
+                    all.iter().filter(|meta| meta.chain == ChainId(chain) && meta.n > after).collect();
+                let found = listed(device, chain, after);
+                assert_eq!(found.iter().map(|one| &one.meta).collect::<Vec<_>>(), expect);
+            }
+        }
+    };
+    check(&mut device);
+    let (mut restarted, report, _) = device.restarted();
+    assert_eq!((report.cut, report.corrupt.len()), (None, 0));
+    check(&mut restarted);
+    assert!(device.shelve(2, b"") > 1 && device.shelve(1, b"") > 0);
+    let (mut restarted, _, _) = device.restarted();
+    check(&mut restarted);
+}
+
+#[test]
+fn what_was_discarded_is_nowhere_and_its_numbers_are_used_again() {
+    let mut device = Device::new(settings(4 << 10));
+    let meta = |n: u64, epoch: u64, stamp: u64| RecordMeta { epoch: ChainEpoch(epoch), ..record(1, n, stamp) };
+    let lost: Vec<RecordMeta> = (1..=30).map(|n| meta(n, 1, 100 + n)).collect();
+    let other: Vec<RecordMeta> = (1..=30).map(|n| record(2, n, 100 + n)).collect();
+    for n in 0..30 {
+        put(&mut device, &lost[n]);
+        put(&mut device, &other[n]);
+    }
+    device.files.discarded = vec![Discarded { chain: ChainId(1), after: 12, before: device.log.end() }];
+    let (mut device, report, seen) = device.restarted();
+    assert_eq!((report.cut, report.corrupt.len()), (None, 0));
+    let kept: Vec<&RecordMeta> = lost[..12].iter().collect();
+    assert_eq!(seen.iter().filter(|meta| meta.chain == ChainId(1)).collect::<Vec<_>>(), kept);
+    assert_eq!(device.log.chain_state(ChainId(1)).n, 12);
+    // What the chain has in its place is stamped below what is gone.
+    let instead: Vec<RecordMeta> = (13..=40).map(|n| meta(n, 2, 115 + n)).collect();
+    instead.iter().for_each(|meta| put(&mut device, meta));
+    let check = |device: &mut Device| {
+        let mut expect = vec![0; 4200];
+        for meta in lost[..12].iter().chain(&instead) {
+            expect[meta.offset as usize..][..meta.len as usize].copy_from_slice(&payload_of(meta));
+        }
+        assert_eq!(read(device, 1, 1000), expect);
+        let found: Vec<RecordMeta> = listed(device, 1, 5).into_iter().map(|one| one.meta).collect();
+        assert_eq!(found, lost[5..12].iter().chain(&instead).cloned().collect::<Vec<_>>());
+        assert_eq!(listed(device, 2, 0).len(), 30);
+    };
+    check(&mut device);
+    check(&mut device.restarted().0);
+    assert!(device.shelve(100, b"") > 3);
+    let (mut device, _, _) = device.restarted();
+    check(&mut device);
+}
+
+#[test]
+fn a_part_of_a_group_that_came_by_itself_comes_back_by_itself() {
+    let mut device = Device::new(settings(8 << 10));
+    let part = |chain, part, n, stamp| RecordMeta { part, parts: 0, ..record(chain, n, stamp) };
+    let records = [part(1, 0, 1, 500), part(2, 1, 1, 500), part(1, 2, 2, 500), record(1, 3, 700), part(2, 1, 2, 600)];
+    records.iter().for_each(|meta| put(&mut device, meta));
+    let (restarted, report, seen) = device.restarted();
+    assert_eq!((report.cut, seen), (None, records.to_vec()));
+    let found = restarted.log.versions(InodeId(102), Hlc::ZERO, Hlc::MAX, 10);
+    assert_eq!(found.iter().map(|meta| (meta.part, meta.parts)).collect::<Vec<_>>(), [(1, 0), (1, 0)]);
+}
