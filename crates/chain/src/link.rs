@@ -113,7 +113,7 @@ pub enum Message {
         /// Every record up to it is here or on its way into the log.
         held: u64,
     },
-    /// To the successor: say what you hold, to go on from there.
+    /// To the successor: say what you hold, to go on from there. From a tail that joins to its predecessor: greet me.
     Greet {
         /// The sender holds every record up to it.
         held: u64,

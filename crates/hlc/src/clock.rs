@@ -233,6 +233,15 @@ impl Clock {
         Ok(())
     }
 
+    /// As [`Clock::observe`], of a stamp that must lie within the bound before anything is done with it.
+    ///
+    /// # Errors
+    /// As [`Clock::observe`]. `BoundNeeded`: make that bound durable, report it, adopt again.
+    pub fn adopt(&mut self, reading: Reading, remote: Hlc) -> Result<(), Error> {
+        self.observe(reading, remote)?;
+        self.within_bound(remote)
+    }
+
     /// Promises that every stamp from now on lies above `at`. Works while fenced: the past stays readable.
     ///
     /// # Errors

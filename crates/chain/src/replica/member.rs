@@ -6,7 +6,7 @@
 //!
 //! Source: protocols §2 and §3; Terrace and Freedman, CRAQ (USENIX ATC'09) §2.
 
-use frieze_base::{ChainEpoch, NodeId};
+use frieze_base::{ChainEpoch, NodeId, Reason};
 use frieze_hlc::Hlc;
 
 use super::{Closing, Promise, Record, Replica};
@@ -59,12 +59,34 @@ impl Replica {
             && has_heard)
     }
 
-    pub(super) fn is_member(&self) -> bool {
-        self.configuration.holds(self.me)
+    /// True if a read of now may be answered at once with what is stamped up to [`Replica::now_cut`]; if not, ask by
+    /// [`crate::Input::Look`].
+    pub fn is_readable_now(&self) -> bool {
+        self.is_member() && self.failed.is_none() && self.has_settled() && (self.is_tail() || self.dirty.is_empty())
     }
 
-    pub(super) fn is_head(&self) -> bool {
+    /// True if a read at an instant may be answered here at all: who is being brought up to date does not have everything.
+    pub fn is_whole(&self) -> bool {
+        !self.is_syncing()
+    }
+
+    /// Why this replica takes part no more; `None` while it does.
+    pub fn failure(&self) -> Option<Reason> {
+        self.failed
+    }
+
+    /// True if it stamps.
+    pub fn is_head(&self) -> bool {
         self.configuration.head() == Some(self.me)
+    }
+
+    /// Who is sent records.
+    pub fn successor(&self) -> Option<NodeId> {
+        self.configuration.after(self.me)
+    }
+
+    pub(super) fn is_member(&self) -> bool {
+        self.configuration.holds(self.me)
     }
 
     pub(super) fn is_tail(&self) -> bool {
@@ -77,11 +99,6 @@ impl Replica {
 
     fn is_joining(&self) -> bool {
         self.configuration.joining && self.is_tail()
-    }
-
-    /// Who is sent records.
-    fn successor(&self) -> Option<NodeId> {
-        self.configuration.after(self.me)
     }
 
     /// Every record up to it is committed behind this member.
@@ -135,6 +152,13 @@ impl Replica {
             return self.send(tail, Message::Offer { epochs: self.epochs.iter().copied().collect() }, out);
         }
         self.say_ready(out);
+        if self.is_joining()
+            && self.link.inherited == u64::MAX
+            && let Some(to) = self.configuration.before(self.me)
+        {
+            // Its greeting was lost: what it held is still to be heard.
+            self.send(to, Message::Greet { held: self.appended, promised: self.promised }, out);
+        }
         if let Some(to) = self.successor() {
             (self.link.sent, self.link.supplied, self.link.promised) = (None, 0, Hlc::ZERO);
             self.send(to, Message::Greet { held: self.appended, promised: self.promised }, out);
@@ -290,6 +314,10 @@ impl Replica {
                     (self.link.inherited, self.link.inherited_promise) = (held.max(self.last), promised);
                     self.say_ready(out);
                 }
+                Ok(())
+            }
+            Message::Greet { .. } if after == Some(from) => {
+                self.send(from, Message::Greet { held: self.appended, promised: self.promised }, out);
                 Ok(())
             }
             Message::Ack { upto, closed, held } if after == Some(from) => self.on_ack(upto, closed, held, out),

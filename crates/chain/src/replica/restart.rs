@@ -1,6 +1,6 @@
 //! What a replica takes from its log, and what it hands over to be kept, so that a restart need not see every record.
 
-use frieze_base::SessionId;
+use frieze_base::{ChainEpoch, SessionId};
 use frieze_hlc::Hlc;
 
 use super::Replica;
@@ -27,6 +27,23 @@ impl Replica {
             return None;
         }
         Some(self.sessions.iter().map(|(session, memory)| (*session, memory.upto(upto))).collect())
+    }
+
+    /// The configurations under which records up to number `upto` were stamped, in order, with the number of the last of each:
+    /// so much has to be kept, too, so that a log that went another way long ago need not be sent whole.
+    pub fn epochs(&self, upto: u64) -> Vec<(ChainEpoch, u64)> {
+        let mut before = 0;
+        let begun = self.epochs.iter().take_while(|(_, last)| std::mem::replace(&mut before, *last) < upto);
+        begun.map(|&(epoch, last)| (epoch, last.min(upto))).collect()
+    }
+
+    /// Takes back what [`Replica::epochs`] gave, after [`Replica::resume`] and before anything else.
+    pub fn recollect_epochs(&mut self, epochs: &[(ChainEpoch, u64)]) {
+        let (epoch, last) = (self.last_epoch, self.last);
+        self.epochs = epochs.iter().copied().filter(|(other, n)| *other < epoch && *n < last).collect();
+        if last > 0 {
+            self.note(epoch, last);
+        }
     }
 
     /// Takes back what [`Replica::memories`] gave for a session.

@@ -2,11 +2,11 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use frieze_base::{ChainEpoch, ChainId, ChunkId, InodeId, Reason, Seq, SessionId};
+use frieze_base::{ChainEpoch, ChainId, ChunkId, InodeId, NodeId, Reason, Seq, SessionId};
 use frieze_hlc::Hlc;
 use frieze_wire::message::Durability;
 
-use crate::{AppendToken, Effect, Input, LogEnd, Moment, Replica, RequestId, Settings, WriteRequest};
+use crate::{AppendToken, Configuration, Effect, Input, LogEnd, Moment, Replica, RequestId, Settings, WriteRequest};
 
 fn replica() -> Replica {
     Replica::new(ChainId(0), ChainEpoch(1), Settings::default())
@@ -96,4 +96,32 @@ fn a_whole_record_cannot_fail() {
     goes_on(&mut replica, 0, Input::Appended { token: AppendToken(0), end: LogEnd { offset: 1, ..LogEnd::default() } });
     let failed = Input::AppendFailed { token: AppendToken(0), reason: Reason::NoSpace };
     stops(&mut replica, 0, failed, "reported whole and then failed");
+}
+
+/// What a joining tail says again asks for the greeting that it has not heard: nobody else would notice that it was lost.
+#[test]
+fn a_joining_tail_whose_greeting_was_lost_asks_for_it() {
+    let (head, tail) = (NodeId(1), NodeId(2));
+    let joining =
+        Configuration { epoch: ChainEpoch(5), members: vec![head, tail], joining: true, ..Configuration::default() };
+    let member = |me| Replica::member(ChainId(0), me, Configuration::default(), Settings::default());
+    let (mut first, mut last) = (member(head), member(tail));
+    goes_on(&mut first, 1, Input::Configure(joining.clone()));
+    // Its acknowledgement arrives, the greeting does not.
+    for effect in goes_on(&mut last, 1, Input::Configure(joining)) {
+        if let Effect::Send { epoch, message, .. } = effect {
+            goes_on(&mut first, 1, Input::Receive { from: tail, epoch, message });
+        }
+    }
+    assert!(!first.waits() && last.waits());
+    let mut ready = false;
+    for effect in goes_on(&mut last, 1, Input::Again) {
+        let Effect::Send { epoch, message, .. } = effect else { continue };
+        for effect in goes_on(&mut first, 1, Input::Receive { from: tail, epoch, message }) {
+            let Effect::Send { epoch, message, .. } = effect else { continue };
+            let told = goes_on(&mut last, 1, Input::Receive { from: head, epoch, message });
+            ready |= told.iter().any(|effect| matches!(effect, Effect::Ready { .. }));
+        }
+    }
+    assert!(ready);
 }
