@@ -15,7 +15,7 @@ pub use cluster::{ChainMembers, ClusterMap, ClusterMapReply, NodeAddress};
 pub use hello::{Done, Hello, HelloReply, Ping, Prove};
 pub use instants::{Log, LogReply, Now, NowReply, Snapshot, Snapshots, SnapshotsReply, Version, VersionKind};
 pub use names::{Access, BytesReply, DirEntry, GetXattr, List, ListReply, ReadLink, Stat, StatReply};
-pub use status::{Gap, ImageStatus, MemoryUse, Status, StatusReply};
+pub use status::{ChainStatus, Gap, ImageStatus, MemoryUse, Status, StatusReply};
 
 use crate::holding::{CancelLock, Lock, LockReply, Recalls, RecallsReply, TestLock, TestLockReply};
 use crate::timeline::{

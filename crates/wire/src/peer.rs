@@ -5,19 +5,47 @@
 //! everything may be lost, doubled or late: whoever needs certainty says it again. The header carries the teller's newest
 //! `Hlc` like every other; its other numbers are 0.
 
+mod chain;
+
+pub use chain::{Ask, ChainAck, ChainAsk, ChainClean, ChainGreet, ChainKeep, ChainOffer, ChainPromise, ChainRecord};
+
 /// One message between servers.
 #[derive(Clone, PartialEq, Eq, prost::Oneof)]
 pub enum Told {
     /// Nothing but that the connection lives.
     #[prost(message, tag = "1")]
     Alive(Alive),
+    /// The next record of a chain.
+    #[prost(message, tag = "142")]
+    ChainRecord(ChainRecord),
+    /// How far a member of a chain is.
+    #[prost(message, tag = "143")]
+    ChainAck(ChainAck),
+    /// What the head of a chain has promised.
+    #[prost(message, tag = "144")]
+    ChainPromise(ChainPromise),
+    /// Neighbours begin, or begin again.
+    #[prost(message, tag = "145")]
+    ChainGreet(ChainGreet),
+    /// What the log of a member to be consists of.
+    #[prost(message, tag = "146")]
+    ChainOffer(ChainOffer),
+    /// How much of it stays.
+    #[prost(message, tag = "147")]
+    ChainKeep(ChainKeep),
+    /// How far the tail is committed.
+    #[prost(message, tag = "148")]
+    ChainClean(ChainClean),
+    /// What a member asks another.
+    #[prost(message, tag = "149")]
+    ChainAsk(ChainAsk),
 }
 
 /// Body of a frame of kind `Told`.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct PeerBody {
     /// What is told; absent if it is of a kind that this process does not know.
-    #[prost(oneof = "Told", tags = "1")]
+    #[prost(oneof = "Told", tags = "1, 142, 143, 144, 145, 146, 147, 148, 149")]
     pub told: Option<Told>,
 }
 

@@ -138,6 +138,44 @@ pub struct StatusReply {
     pub flush_bytes_median: u64,
 }
 
+/// How a chain is, as one of its nodes sees it.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct ChainStatus {
+    /// The chain.
+    #[prost(uint32, tag = "1")]
+    pub chain: u32,
+    /// Its configuration.
+    #[prost(uint64, tag = "2")]
+    pub epoch: u64,
+    /// Its members, head first.
+    #[prost(uint32, repeated, tag = "3")]
+    pub members: Vec<u32>,
+    /// Who is being brought up to date; 0: nobody.
+    #[prost(uint32, tag = "4")]
+    pub syncing: u32,
+    /// The tail is new and answers no read of now yet.
+    #[prost(bool, tag = "5")]
+    pub joining: bool,
+    /// Number of the last record here.
+    #[prost(uint64, tag = "6")]
+    pub last: u64,
+    /// Number of the last one that is committed, as far as is known here.
+    #[prost(uint64, tag = "7")]
+    pub clean: u64,
+    /// Bytes that are here and not committed.
+    #[prost(uint64, tag = "8")]
+    pub in_flight_bytes: u64,
+    /// The closed timestamp.
+    #[prost(uint64, tag = "9")]
+    pub closed: u64,
+    /// Records that who is being brought up to date still lacks, as far as it is known here.
+    #[prost(uint64, tag = "10")]
+    pub behind: u64,
+    /// Why this node takes part no more, in words; empty: it does.
+    #[prost(string, tag = "11")]
+    pub failed: String,
+}
+
 /// Who may use how much of a server's memory, and does. All but the counts are bytes.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct MemoryUse {

@@ -1,7 +1,49 @@
 //! What servers tell each other, one of each kind.
 
-use frieze_wire::peer::{Alive, Told};
+use frieze_wire::peer::{
+    Alive, Ask, ChainAck, ChainAsk, ChainClean, ChainGreet, ChainKeep, ChainOffer, ChainPromise, ChainRecord, Told,
+};
+
+use super::AT;
 
 pub(super) fn told() -> Vec<(&'static str, Told)> {
-    vec![("alive", Told::Alive(Alive {}))]
+    let ask = |ask| Told::ChainAsk(ChainAsk { chain: 3, epoch: 12, ask: Some(ask) });
+    let record = ChainRecord {
+        chain: 3,
+        epoch: 12,
+        n: 4711,
+        stamped_under: 11,
+        version: 42,
+        stamp: AT,
+        inode: 77,
+        index: 5,
+        offset: 4096,
+        len: 1 << 20,
+        user_time: Some(-5),
+        sync: true,
+        session: 9,
+        seq: 30,
+        acked: 28,
+        part: 1,
+        uid: 1000,
+        punch: false,
+    };
+    vec![
+        ("alive", Told::Alive(Alive {})),
+        ("chain-record", Told::ChainRecord(record.clone())),
+        (
+            "chain-punch",
+            Told::ChainRecord(ChainRecord { user_time: None, sync: false, part: 0, punch: true, ..record }),
+        ),
+        ("chain-ack", Told::ChainAck(ChainAck { chain: 3, epoch: 12, upto: 4700, closed: AT, held: 4711 })),
+        ("chain-promise", Told::ChainPromise(ChainPromise { chain: 3, epoch: 12, follows: 4711, at: AT })),
+        ("chain-greet", Told::ChainGreet(ChainGreet { chain: 3, epoch: 12, held: 4711, promised: AT })),
+        ("chain-offer", Told::ChainOffer(ChainOffer { chain: 3, epoch: 12, epochs: vec![1, 100, 11, 4711] })),
+        ("chain-keep", Told::ChainKeep(ChainKeep { chain: 3, epoch: 12, upto: 4700 })),
+        ("chain-ask-clean", Told::ChainClean(ChainClean { chain: 3, epoch: 12, request: 6, upto: None })),
+        ("chain-clean", Told::ChainClean(ChainClean { chain: 3, epoch: 12, request: 6, upto: Some(0) })),
+        ("chain-ask-close", ask(Ask::Close(AT))),
+        ("chain-ask-persist", ask(Ask::Persist(4711))),
+        ("chain-persisted", ask(Ask::Persisted(4711))),
+    ]
 }

@@ -1,0 +1,191 @@
+//! What members of a chain tell each other: records and promises go down it, acknowledgements up.
+//!
+//! Each names the chain and the teller's configuration of it; one of another configuration is passed over. What they mean and in
+//! which order they go: `frieze_chain::Message`.
+
+/// To the successor: the next record. Its payload goes beside it, and the frame has its checksum as the writer gave it.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct ChainRecord {
+    /// The chain.
+    #[prost(uint32, tag = "1")]
+    pub chain: u32,
+    /// The teller's configuration.
+    #[prost(uint64, tag = "2")]
+    pub epoch: u64,
+    /// Number in the chain.
+    #[prost(uint64, tag = "3")]
+    pub n: u64,
+    /// Configuration it was stamped under.
+    #[prost(uint64, tag = "4")]
+    pub stamped_under: u64,
+    /// Number in its chunk.
+    #[prost(uint64, tag = "5")]
+    pub version: u64,
+    /// Its stamp.
+    #[prost(uint64, tag = "6")]
+    pub stamp: u64,
+    /// The file.
+    #[prost(uint64, tag = "7")]
+    pub inode: u64,
+    /// Which chunk of it.
+    #[prost(uint32, tag = "8")]
+    pub index: u32,
+    /// First byte within the chunk.
+    #[prost(uint32, tag = "9")]
+    pub offset: u32,
+    /// Bytes.
+    #[prost(uint32, tag = "10")]
+    pub len: u32,
+    /// Time of the data.
+    #[prost(sint64, optional, tag = "11")]
+    pub user_time: Option<i64>,
+    /// True: its writer waits until it is on stable storage everywhere.
+    #[prost(bool, tag = "12")]
+    pub sync: bool,
+    /// Session that wrote it.
+    #[prost(uint64, tag = "13")]
+    pub session: u64,
+    /// Number of the request in its session.
+    #[prost(uint64, tag = "14")]
+    pub seq: u64,
+    /// Every number of the session below it has been answered.
+    #[prost(uint64, tag = "15")]
+    pub acked: u64,
+    /// Part of its group.
+    #[prost(uint32, tag = "16")]
+    pub part: u32,
+    /// On whose behalf.
+    #[prost(uint32, tag = "17")]
+    pub uid: u32,
+    /// True: the range reads as zeros, and there is no payload.
+    #[prost(bool, tag = "18")]
+    pub punch: bool,
+}
+
+/// To the successor: nothing will be stamped at or below an instant that is not there by now.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct ChainPromise {
+    /// The chain.
+    #[prost(uint32, tag = "1")]
+    pub chain: u32,
+    /// The teller's configuration.
+    #[prost(uint64, tag = "2")]
+    pub epoch: u64,
+    /// Number of the last record before the promise.
+    #[prost(uint64, tag = "3")]
+    pub follows: u64,
+    /// The instant, inclusive.
+    #[prost(uint64, tag = "4")]
+    pub at: u64,
+}
+
+/// To the predecessor: how far the teller is, and all behind it.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct ChainAck {
+    /// The chain.
+    #[prost(uint32, tag = "1")]
+    pub chain: u32,
+    /// The teller's configuration.
+    #[prost(uint64, tag = "2")]
+    pub epoch: u64,
+    /// Every record up to it is committed.
+    #[prost(uint64, tag = "3")]
+    pub upto: u64,
+    /// The newest promise that the tail has acknowledged.
+    #[prost(uint64, tag = "4")]
+    pub closed: u64,
+    /// Every record up to it is there or on its way into the log.
+    #[prost(uint64, tag = "5")]
+    pub held: u64,
+}
+
+/// To the successor: say what you hold, to go on from there.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct ChainGreet {
+    /// The chain.
+    #[prost(uint32, tag = "1")]
+    pub chain: u32,
+    /// The teller's configuration.
+    #[prost(uint64, tag = "2")]
+    pub epoch: u64,
+    /// The teller holds every record up to it.
+    #[prost(uint64, tag = "3")]
+    pub held: u64,
+    /// The newest promise that the teller knows of.
+    #[prost(uint64, tag = "4")]
+    pub promised: u64,
+}
+
+/// From who is syncing to the tail: what its log consists of.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct ChainOffer {
+    /// The chain.
+    #[prost(uint32, tag = "1")]
+    pub chain: u32,
+    /// The teller's configuration.
+    #[prost(uint64, tag = "2")]
+    pub epoch: u64,
+    /// Configurations under which its records were stamped, each with the number of its last record: epoch, number, epoch, …
+    #[prost(uint64, repeated, tag = "3")]
+    pub epochs: Vec<u64>,
+}
+
+/// The tail's answer to who is syncing: up to here both logs are the same.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct ChainKeep {
+    /// The chain.
+    #[prost(uint32, tag = "1")]
+    pub chain: u32,
+    /// The teller's configuration.
+    #[prost(uint64, tag = "2")]
+    pub epoch: u64,
+    /// Number of the last record that stays.
+    #[prost(uint64, tag = "3")]
+    pub upto: u64,
+}
+
+/// To the tail: how far is it committed? And its answer.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct ChainClean {
+    /// The chain.
+    #[prost(uint32, tag = "1")]
+    pub chain: u32,
+    /// The teller's configuration.
+    #[prost(uint64, tag = "2")]
+    pub epoch: u64,
+    /// The asker's name for the question.
+    #[prost(uint64, tag = "3")]
+    pub request: u64,
+    /// The answer: the tail's commit position. Absent in the question.
+    #[prost(uint64, optional, tag = "4")]
+    pub upto: Option<u64>,
+}
+
+/// To the head: promise that nothing will be stamped at or below an instant any more. Or, between any two members: see to it that
+/// your log is on stable storage up to a record; and the answer.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct ChainAsk {
+    /// The chain.
+    #[prost(uint32, tag = "1")]
+    pub chain: u32,
+    /// The teller's configuration.
+    #[prost(uint64, tag = "2")]
+    pub epoch: u64,
+    /// What is asked or answered; absent if it is of a kind that this process does not know.
+    #[prost(oneof = "Ask", tags = "3, 4, 5")]
+    pub ask: Option<Ask>,
+}
+
+/// What a member asks another.
+#[derive(Clone, PartialEq, Eq, prost::Oneof)]
+pub enum Ask {
+    /// Of the head: stamp nothing at or below it any more.
+    #[prost(uint64, tag = "3")]
+    Close(u64),
+    /// Of a member: every record up to this number is to be on stable storage.
+    #[prost(uint64, tag = "4")]
+    Persist(u64),
+    /// Its answer: every record up to this number is.
+    #[prost(uint64, tag = "5")]
+    Persisted(u64),
+}
