@@ -241,7 +241,7 @@ impl Engine {
         }
     }
 
-    fn ticket(&self) -> Ticket {
+    pub(crate) fn ticket(&self) -> Ticket {
         Ticket { meta: self.meta.appended(), data: self.data.device().log().end() }
     }
 
@@ -491,6 +491,9 @@ impl Engine {
     /// Answers when everything acknowledged so far is durable. It covers more than was asked for (a barrier on one
     /// file is one on all): one flush serves everybody who waits.
     pub(crate) fn sync(&self, header: &FrameHeader, responder: &Arc<dyn Responder>) {
+        if self.data.is_shared() {
+            return self.sync_members(header, responder);
+        }
         let (request, reply_to) = (*header, responder.clone());
         let reply = Box::new(move |result: Result<(), Fault>| {
             reply_to.respond(&request, result.map(|()| done()), &[], 0);

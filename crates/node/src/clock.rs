@@ -99,6 +99,15 @@ impl NodeClock {
         clock.observe(self.source.reading(), remote).map_err(Fault::from)
     }
 
+    /// Takes in the newest stamp that another member of a chain names: a stamp of its records, or a promise that has to hold across
+    /// a restart of everything. The durable bound covers it when this returns.
+    ///
+    /// # Errors
+    /// `Future` if it lies too far ahead; it is not adopted. The disk's.
+    pub(crate) fn adopt(&self, remote: Hlc) -> Result<(), Fault> {
+        self.with_bound(|clock, reading| clock.adopt(reading, remote))
+    }
+
     /// Promises that every stamp from now on lies above `at`.
     ///
     /// # Errors

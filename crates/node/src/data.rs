@@ -4,27 +4,41 @@
 //! is one group with one stamp, seen wholly or not at all; a retry runs once; a read at a closed instant never changes.
 //! Leaves to others: who may write and where the end of the file is (`engine`), when to flush (`durability`).
 
+mod barrier;
+mod chains;
+mod members;
 mod memory;
+mod roles;
 mod spread;
+mod supply;
+#[cfg(test)]
+mod tests;
+mod told;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard};
 
-use frieze_base::{ChainEpoch, ChainId, ChunkId, Fault, InodeId, Reason, Seq, SessionId};
+use bytes::Bytes;
+use frieze_base::{ChainEpoch, ChainId, ChunkId, Fault, InodeId, MonoTime, NodeId, Reason, Seq, SessionId};
 use frieze_chain::{
     Configuration, Effect, Input, LogEnd, Moment, Remembered, RememberedState, Replayed, Replica, RequestId,
     WriteRequest,
 };
 use frieze_hlc::{Hlc, UserTime};
-use frieze_multilog::{LogPosition, RecordKind, RecordMeta};
+use frieze_multilog::{ChainTip, LogPosition, RecordKind, RecordMeta};
 use frieze_wire::message::Durability;
 
 use crate::caching::Caching;
 use crate::clock::NodeClock;
 use crate::device::{Device, block_checksums};
 
+use crate::peers::Way;
+pub use chains::Report;
+pub(crate) use chains::{Bounds, Lease};
+use members::{Held, Member, Out, Waiter};
 pub(crate) use memory::resume;
+pub(crate) use roles::Roles;
 pub(crate) use spread::{HOLE_PARTS_MAX, Layout, Spread, file_bytes_max, split, split_hole};
 use spread::{Part, fits_one_chunk};
 
@@ -33,6 +47,8 @@ const RETRIES_MAX: usize = 16;
 /// Configuration number of a new file system. Each start is a configuration of its own, so that a number that a loss of
 /// power took is never used twice within one.
 const FIRST_EPOCH: ChainEpoch = ChainEpoch(1);
+/// The node that makes a file system. Until others join it has all chains for itself.
+const FIRST_NODE: NodeId = NodeId(1);
 
 /// A write as the engine has checked it.
 pub(crate) struct WriteAsk<'a> {
@@ -109,17 +125,37 @@ pub(crate) struct DataPlane {
     device: Arc<Device>,
     clock: Arc<NodeClock>,
     epoch: ChainEpoch,
+    /// Who this is among the members of chains.
+    me: NodeId,
     appender: Mutex<Appender>,
     /// For each chain the instant at which a read of now reads: `MAX`, or below its first dirty record. Changed for all
     /// chains of a group at once, by who holds the appender.
     cuts: RwLock<Vec<Hlc>>,
     closed: AtomicU64,
     caching: OnceLock<Arc<Caching>>,
+    roles: Roles,
+    lease: Lease,
+    bounds: Bounds,
+    shown: chains::Shown,
+    /// Told when a chain has more room.
+    room: Condvar,
+    room_lock: Mutex<()>,
+    way: Arc<Way>,
+    /// What whoever looks after the cluster is told.
+    reports: OnceLock<Box<dyn Fn(Report) + Send + Sync>>,
+    /// Told when somebody waits for a flush.
+    wake: Arc<dyn Fn() + Send + Sync>,
 }
 
 /// What one append at a time may touch.
 pub(crate) struct Appender {
     chains: Vec<Replica>,
+    /// Beside each chain, what is kept of it as one of several members.
+    members: Vec<Member>,
+    waiters: BTreeMap<u64, Waiter>,
+    next_waiter: u64,
+    /// When the other members were last asked for what barriers wait for.
+    barriers_asked: MonoTime,
     groups: BTreeMap<u64, Group>,
     in_flight: BTreeMap<(SessionId, Seq), u64>,
     /// What each session has acknowledged. A chain forgets what lies below on its own; a late double of an append may
@@ -141,9 +177,23 @@ struct Group {
     replies: Vec<WriteReply>,
 }
 
-/// Fresh chains for recovery to replay into.
-pub(crate) fn new_chains(count: u32) -> Vec<Replica> {
-    (0..count).map(|id| Replica::new(ChainId(id), FIRST_EPOCH, frieze_chain::Settings::default())).collect()
+/// Fresh chains of node `me` for recovery to replay into. One that has had its configuration from elsewhere has no part in its
+/// chain until a newer one names it.
+pub(crate) fn new_chains(count: u32, me: NodeId, roles: &Roles) -> Vec<Replica> {
+    let configuration = |chain| match roles.epoch(chain) {
+        Some(epoch) => Configuration { epoch, ..Configuration::default() },
+        None if me == FIRST_NODE => Configuration { epoch: FIRST_EPOCH, members: vec![me], ..Configuration::default() },
+        None => Configuration::default(),
+    };
+    let settings = frieze_chain::Settings::default();
+    (0..count).map(ChainId).map(|id| Replica::member(id, me, configuration(id), settings.clone())).collect()
+}
+
+/// Chains without a part in anything.
+fn fresh(count: u32, me: NodeId) -> Vec<Replica> {
+    let settings = frieze_chain::Settings::default();
+    let nobody = Configuration::default;
+    (0..count).map(|id| Replica::member(ChainId(id), me, nobody(), settings.clone())).collect()
 }
 
 /// Shows a recovered record to its chain. Returns how many records of the chain are missing before it.
@@ -173,23 +223,71 @@ pub(crate) fn replay(chains: &mut [Replica], meta: &RecordMeta) -> Result<u64, F
 
 impl DataPlane {
     /// The data plane over a recovered device and its chains.
-    pub(crate) fn new(device: Arc<Device>, clock: Arc<NodeClock>, mut chains: Vec<Replica>) -> DataPlane {
+    pub(crate) fn new(
+        device: Arc<Device>,
+        clock: Arc<NodeClock>,
+        mut chains: Vec<Replica>,
+        (me, roles): (NodeId, Roles),
+        way: Arc<Way>,
+        wake: Arc<dyn Fn() + Send + Sync>,
+    ) -> DataPlane {
         let last = chains.iter().map(Replica::epoch).max().unwrap_or(FIRST_EPOCH);
         let epoch = ChainEpoch(last.0 + 1);
         let moment = Moment { mono: clock.reading().mono, hlc: clock.newest() };
+        let mut members = Vec::with_capacity(chains.len());
         for chain in &mut chains {
-            chain.step(moment, Input::Configure(Configuration::alone(epoch)), &mut Vec::new());
+            let shared = me != FIRST_NODE || roles.epoch(chain.chain()).is_some();
+            if !shared {
+                let alone = Configuration { epoch, members: vec![me], ..Configuration::default() };
+                chain.step(moment, Input::Configure(alone), &mut Vec::new());
+            }
+            members.push(Member::of(shared));
         }
+        let any_shared = members.iter().any(|member| member.shared);
+        let shown = chains::Shown::new(chains.len(), any_shared);
         let cuts = RwLock::new(chains.iter().map(Replica::now_cut).collect());
         let closed = chains.iter().map(|chain| chain.closed().0).min().unwrap_or(0);
         let appender = Mutex::new(Appender {
             chains,
+            members,
+            waiters: BTreeMap::new(),
+            next_waiter: 1,
+            barriers_asked: MonoTime(0),
             groups: BTreeMap::new(),
             in_flight: BTreeMap::new(),
             acked: BTreeMap::new(),
             next_group: 1,
         });
-        DataPlane { device, clock, epoch, appender, cuts, closed: AtomicU64::new(closed), caching: OnceLock::new() }
+        let plane = DataPlane {
+            device,
+            clock,
+            epoch,
+            me,
+            appender,
+            cuts,
+            closed: AtomicU64::new(closed),
+            caching: OnceLock::new(),
+            roles,
+            lease: Lease::default(),
+            bounds: Bounds::default(),
+            shown,
+            room: Condvar::new(),
+            room_lock: Mutex::new(()),
+            way,
+            reports: OnceLock::new(),
+            wake,
+        };
+        if any_shared {
+            let appender = plane.hold_writes();
+            plane.show(&appender, (0..appender.chains.len()).map(|chain| ChainId(chain as u32)));
+        }
+        plane
+    }
+
+    /// From now on whoever looks after the cluster is told there what happens to chains. Once only.
+    pub(crate) fn report_to(&self, reports: Box<dyn Fn(Report) + Send + Sync>) {
+        // Called once, at the start.
+        let _ = self.reports.set(reports);
     }
 
     /// The configuration in force.
@@ -217,7 +315,7 @@ impl DataPlane {
     pub(crate) fn write(&self, ask: WriteAsk<'_>, reply: WriteReply) {
         let block = self.device.block_bytes();
         // A write within one chunk, by far the usual case, is checksummed before the lock is taken.
-        let mut ahead = None;
+        let (mut ahead, mut bytes) = (None, None);
         if let (Content::Bytes(payload, expected), Some(offset)) = (ask.content, ask.known_offset)
             && fits_one_chunk(offset, payload.len(), ask.layout)
         {
@@ -226,22 +324,28 @@ impl DataPlane {
                 return reply(Err(damaged()));
             }
             ahead = Some(crcs);
+            let chain = ask.layout.chain((offset / ask.layout.chunk_bytes) as u32);
+            bytes = self.forwards(chain).then(|| Bytes::copy_from_slice(payload));
         }
         // Fetched before others have to wait for it.
         if let Err(fault) = self.device.log_of([ask.inode]).map(drop) {
             return reply(Err(fault));
         }
-        let mut done = Vec::new();
-        let held = self.write_held(&mut self.hold_writes(), ask, ahead, reply, &mut done);
+        if self.is_shared()
+            && let Err(fault) =
+                self.await_room(ask.layout.chain((ask.known_offset.unwrap_or(0) / ask.layout.chunk_bytes) as u32))
+        {
+            return reply(Err(fault));
+        }
+        let mut out = Out::default();
+        let held = self.write_held(&mut self.hold_writes(), ask, (ahead, bytes), reply, &mut out);
         match held {
             Ok(Some((end, len))) => self.device.begin_flush(end, len),
             Ok(None) => {}
-            Err((reply, fault)) => done.push((reply, Err(fault))),
+            Err((reply, fault)) => out.done.push((reply, Err(fault))),
         }
         // Answered outside of the lock: a reply is a system call.
-        for (reply, result) in done {
-            reply(result);
-        }
+        self.finish_out(out);
     }
 
     /// Returns what was appended last, its end and bytes, if somebody waits until it is durable.
@@ -249,9 +353,9 @@ impl DataPlane {
         &self,
         appender: &mut Appender,
         ask: WriteAsk<'_>,
-        ahead: Option<Vec<u32>>,
+        (ahead, copied): (Option<Vec<u32>>, Option<Bytes>),
         reply: WriteReply,
-        done: &mut Vec<(WriteReply, Result<Written, Fault>)>,
+        out: &mut Out,
     ) -> Result<Option<(LogPosition, u64)>, (WriteReply, Fault)> {
         macro_rules! try_or_reply {
             ($result:expr) => {
@@ -278,11 +382,32 @@ impl DataPlane {
                 format!("request {seq} of session {session} was acknowledged: everything below {floor} is forgotten");
             return Err((reply, Fault::new(Reason::SequenceTooOld, words)));
         }
+        let shared = self.is_shared();
+        let mut before = None;
         if let Some(written) = appender.done_before(ask.session, ask.seq, ask.layout) {
-            done.push((reply, Ok(written)));
-            return Ok(None);
+            let len = match ask.content {
+                Content::Bytes(payload, _) => payload.len(),
+                Content::Hole => 1,
+            };
+            if !shared || fits_one_chunk(written.offset, len, ask.layout) {
+                out.done.push((reply, Ok(written)));
+                return Ok(None);
+            }
+            // A head may have died with the rest of it: what has a record is answered with that.
+            before = ask.known_offset.is_none().then_some((written.offset, len));
         }
-        let Placed { spread: Spread { parts, end }, user_time, inherited } = try_or_reply!((ask.place)());
+        let Placed { spread: Spread { parts, end }, user_time, inherited } = match before {
+            // An append stays where its first part is.
+            Some((offset, len)) => {
+                let spread = try_or_reply!(split(offset, len, ask.layout));
+                Placed { spread, user_time: None, inherited: None }
+            }
+            None => try_or_reply!((ask.place)()),
+        };
+        if shared {
+            let chains = parts.iter().map(|part| ask.layout.chain(part.chunk));
+            try_or_reply!(self.check_stamps(appender, chains));
+        }
         // Before it is published: who sees the bytes sees what they recalled.
         let _publishing = self.caching.get().map(|caching| caching.publish((ask.session, ask.seq), ask.inode));
         let mut crcs = Vec::with_capacity(parts.len());
@@ -311,6 +436,7 @@ impl DataPlane {
         // The parts of a group become visible together: where one has to wait for the disk behind another's `sync` write,
         // all do.
         let waits = parts.len() > 1
+            && !shared
             && parts.iter().any(|part| appender.chains[ask.layout.chain(part.chunk).0 as usize].in_flight() > 0);
         let durability = if waits { Durability::Sync } else { ask.durability };
         let group_id = appender.next_group;
@@ -332,6 +458,7 @@ impl DataPlane {
         let mut effects = Vec::new();
         let mut metas = Vec::with_capacity(parts.len());
         let mut tokens = Vec::with_capacity(parts.len());
+        let mut numbers = Vec::with_capacity(parts.len());
         let mut payloads = Vec::with_capacity(parts.len());
         for (index, part) in parts.iter().enumerate() {
             let chunk = ChunkId { inode: ask.inode, index: part.chunk };
@@ -341,7 +468,12 @@ impl DataPlane {
                 session: ask.session,
                 seq: ask.seq,
                 acked: ask.acked,
-                epoch: if ask.epoch == ChainEpoch(0) { self.epoch } else { ask.epoch },
+                epoch: match appender.members[chain.0 as usize].shared {
+                    // Who asks knows where the head is, and that is all that matters: chains have epochs of their own.
+                    true => appender.chains[chain.0 as usize].epoch(),
+                    false if ask.epoch == ChainEpoch(0) => self.epoch,
+                    false => ask.epoch,
+                },
                 seen: ask.seen,
                 chunk,
                 offset: part.offset,
@@ -355,14 +487,13 @@ impl DataPlane {
                 chunk_version: chunk_versions[index],
                 newest_user_time,
             };
-            effects.clear();
             appender.chains[chain.0 as usize].step(moment, Input::Write(request), &mut effects);
-            let mut appended = false;
+            let mut others = Vec::new();
             for effect in effects.drain(..) {
                 match effect {
                     Effect::Append { token, n, epoch, version, stamp, .. } => {
-                        appended = true;
                         tokens.push((chain, token));
+                        numbers.push(index);
                         payloads.push(match ask.content {
                             Content::Bytes(payload, _) => part.bytes(payload),
                             Content::Hole => &[],
@@ -385,30 +516,49 @@ impl DataPlane {
                             parts: parts.len() as u8,
                         });
                     }
-                    other => appender.absorb(other, done),
+                    other => others.push(other),
                 }
             }
-            if !appended {
+            self.carry(appender, chain, others, None, out);
+            let refused = appender.groups.get(&group_id).is_none_or(|group| group.failed.is_some());
+            if refused {
                 // One part was refused: what the others were about to do is withdrawn.
-                self.withdraw(appender, &tokens, Reason::Busy, moment, done);
-                appender.finish(group_id, done);
+                self.withdraw(appender, &tokens, Reason::Busy, moment, out);
+                appender.finish(group_id, &mut out.done);
                 return Ok(None);
             }
         }
-        if durability == Durability::Sync {
+        if metas.is_empty() {
+            // All of it has a record already, from a head before this one: answered with that.
+            return Ok(None);
+        }
+        if metas.len() < parts.len() {
+            // Some of it has: the others are not beside it.
+            metas.iter_mut().for_each(|meta| meta.parts = u8::from(meta.part == 0));
+            crcs = numbers.iter().map(|number| std::mem::take(&mut crcs[*number])).collect();
+        }
+        if durability == Durability::Sync || shared {
             // Hidden before it is published: nobody sees it, and then not, and then again.
             self.show(appender, tokens.iter().map(|(chain, _)| *chain));
         }
         match self.device.append(&metas, &payloads, &crcs) {
             Ok(position) => {
                 let end = LogEnd { segment: position.segment, offset: position.offset };
-                for (chain, token) in &tokens {
-                    effects.clear();
-                    let token = *token;
-                    appender.chains[chain.0 as usize].step(moment, Input::Appended { token, end }, &mut effects);
-                    for effect in effects.drain(..) {
-                        appender.absorb(effect, done);
+                for (((chain, token), meta), payload) in tokens.iter().zip(&metas).zip(&payloads) {
+                    if shared && appender.members[chain.0 as usize].shared {
+                        let forwards = appender.chains[chain.0 as usize].successor().is_some();
+                        let bytes = forwards.then(|| copied.clone().unwrap_or_else(|| Bytes::copy_from_slice(payload)));
+                        let crc = match ask.content {
+                            Content::Bytes(all, crc) if all.len() == payload.len() => crc,
+                            _ => frieze_base::crc32c(payload),
+                        };
+                        let punch = meta.kind == RecordKind::Punch;
+                        self.hold(appender, *chain, meta.n, Held::of(punch, bytes, payload.len(), crc));
                     }
+                    let mut more = Vec::new();
+                    let token = *token;
+                    appender.chains[chain.0 as usize].step(moment, Input::Appended { token, end }, &mut more);
+                    self.carry(appender, *chain, more, None, out);
                 }
                 self.show(appender, tokens.iter().map(|(chain, _)| *chain));
                 let last = payloads.last().map_or(0, |payload| payload.len() as u64);
@@ -418,8 +568,8 @@ impl DataPlane {
                 if let Some(group) = appender.groups.get_mut(&group_id) {
                     group.failed = Some(fault.clone());
                 }
-                self.withdraw(appender, &tokens, fault.reason, moment, done);
-                appender.finish(group_id, done);
+                self.withdraw(appender, &tokens, fault.reason, moment, out);
+                appender.finish(group_id, &mut out.done);
                 Ok(None)
             }
         }
@@ -431,22 +581,17 @@ impl DataPlane {
         tokens: &[(ChainId, frieze_chain::AppendToken)],
         reason: Reason,
         moment: Moment,
-        done: &mut Vec<(WriteReply, Result<Written, Fault>)>,
+        out: &mut Out,
     ) {
         // Newest first: a failed append takes every later one of its chain with it.
-        let mut effects = Vec::new();
         let mut withdrawn = std::collections::BTreeSet::new();
         for (chain, token) in tokens {
             if withdrawn.insert(*chain) {
-                appender.chains[chain.0 as usize].step(
-                    moment,
-                    Input::AppendFailed { token: *token, reason },
-                    &mut effects,
-                );
+                let mut effects = Vec::new();
+                let failed = Input::AppendFailed { token: *token, reason };
+                appender.chains[chain.0 as usize].step(moment, failed, &mut effects);
+                self.carry(appender, *chain, effects, None, out);
             }
-        }
-        for effect in effects {
-            appender.absorb(effect, done);
         }
         self.show(appender, withdrawn.iter().copied());
     }
@@ -454,11 +599,15 @@ impl DataPlane {
     /// Everything up to `through` is durable: answers the `sync` writes it covers.
     pub(crate) fn persisted(&self, through: LogPosition) {
         self.feed_all(|| Input::Persisted { through: LogEnd { segment: through.segment, offset: through.offset } });
+        if self.is_shared() {
+            self.tell_persisted(&mut self.hold_writes(), through);
+        }
     }
 
     /// The device failed: refuses what waits and everything to come.
     pub(crate) fn device_failed(&self, reason: Reason) {
         self.feed_all(|| Input::DeviceFailed { reason });
+        self.report_failed(reason);
     }
 
     /// A session is over: its numbers will not come again.
@@ -467,32 +616,32 @@ impl DataPlane {
         self.hold_writes().acked.remove(&session);
     }
 
-    /// What has to be kept of the chains' memory for records stamped up to `upto`, of sessions that live. `None` while one
-    /// of those records is not committed.
-    pub(crate) fn keep_memory(&self, upto: Hlc, lives: &dyn Fn(SessionId) -> bool) -> Option<Vec<u8>> {
-        memory::keep(&self.hold_writes().chains, upto, lives)
+    /// What has to be kept of the chains' memory for records up to these, of sessions that live. `None` while one of those
+    /// records is not committed.
+    pub(crate) fn keep_memory(&self, tips: &[ChainTip], lives: &dyn Fn(SessionId) -> bool) -> Option<Vec<u8>> {
+        memory::keep(&self.hold_writes().chains, tips, lives)
     }
 
     fn feed_all(&self, input: impl Fn() -> Input) {
-        let mut done = Vec::new();
+        let mut out = Out::default();
         {
             let mut appender = self.hold_writes();
             let moment = Moment { mono: self.clock.reading().mono, hlc: self.clock.newest() };
-            let mut effects = Vec::new();
+            let mut effects: Vec<Vec<Effect>> = Vec::with_capacity(appender.chains.len());
             for chain in &mut appender.chains {
-                chain.step(moment, input(), &mut effects);
+                let mut own = Vec::new();
+                chain.step(moment, input(), &mut own);
+                effects.push(own);
             }
             // The disk took its time: others may have cached the files again.
             let waited = appender.groups.values().map(|group| (group.request, group.inode));
             let _publishing = self.caching.get().map(|caching| caching.publish_all(waited));
             self.show(&appender, (0..appender.chains.len()).map(|chain| ChainId(chain as u32)));
-            for effect in effects {
-                appender.absorb(effect, &mut done);
+            for (chain, effects) in effects.into_iter().enumerate() {
+                self.carry(&mut appender, ChainId(chain as u32), effects, None, &mut out);
             }
         }
-        for (reply, result) in done {
-            reply(result);
-        }
+        self.finish_out(out);
     }
 
     /// Promises that nothing will be stamped at or below `at` any more. True if that was so before it was asked.
@@ -500,6 +649,12 @@ impl DataPlane {
     /// # Errors
     /// `Future` if `at` has not come yet; `NotYetClosed` if records up to it are not committed: flush and ask again.
     pub(crate) fn close(&self, at: Hlc) -> Result<bool, Fault> {
+        if self.is_shared() {
+            return match self.is_closed(at) {
+                true => Ok(true),
+                false => self.close_and_wait(at).map(|()| false),
+            };
+        }
         if at.0 <= self.closed.load(Ordering::Acquire) {
             return Ok(true);
         }
@@ -524,6 +679,9 @@ impl DataPlane {
 
     /// The newest instant closed on every chain.
     pub(crate) fn closed(&self) -> Hlc {
+        if self.is_shared() {
+            self.closed.fetch_max(self.closed_here().0, Ordering::AcqRel);
+        }
         Hlc(self.closed.load(Ordering::Acquire))
     }
 
@@ -535,7 +693,12 @@ impl DataPlane {
 
     /// Shows readers what is committed on these chains now, on all of them at once.
     fn show(&self, appender: &Appender, chains: impl Iterator<Item = ChainId> + Clone) {
-        let cut = |chain: ChainId| appender.chains[chain.0 as usize].now_cut();
+        // What the tail has said to be committed is, though it is not known of here yet.
+        let cut =
+            |chain: ChainId| appender.chains[chain.0 as usize].now_cut().max(appender.members[chain.0 as usize].seen);
+        if self.is_shared() {
+            chains.clone().for_each(|chain| self.note(appender, chain));
+        }
         // Nothing changes at an `async` write to a clean chain, by far the usual case: readers are not disturbed.
         if chains.clone().all(|chain| self.cuts().of(chain) == cut(chain)) {
             return;

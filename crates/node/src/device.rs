@@ -4,6 +4,7 @@
 //! append leaves nothing visible. The index is asked under a short lock, bytes are moved outside of it.
 //! Leaves to others: order and stamps (`chain`, through `data`), where a record goes (`multilog`).
 
+mod chains;
 mod images;
 mod read;
 mod recover;
@@ -16,10 +17,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-use frieze_base::{Fault, InodeId, Reason, SegmentId, crc32c, crc32c_combine};
+use frieze_base::{ChainId, Fault, InodeId, Reason, SegmentId, crc32c, crc32c_combine};
 use frieze_disk::{Disk, DiskFile};
 use frieze_hlc::Hlc;
-use frieze_multilog::{Grave, LogPosition, MultiLog, RECORD_MARK_BYTES, RecordMeta, Seal, ShelfKey};
+use frieze_multilog::{ChainTip, Grave, LogPosition, MultiLog, RECORD_MARK_BYTES, RecordMeta, Seal, ShelfKey};
 
 use frieze_tier::Shares;
 
@@ -61,6 +62,8 @@ pub(crate) struct Device {
     shelves: RwLock<BTreeMap<ShelfKey, Arc<dyn DiskFile>>>,
     /// Held by who makes or replaces shelves.
     shelving: Mutex<()>,
+    /// The last record of each chain on them.
+    tips: Mutex<BTreeMap<ChainId, ChainTip>>,
     /// Held by who gives memory back, or keeps others from it.
     evicting: Mutex<()>,
     /// What was last kept beside a shelf.

@@ -4,6 +4,7 @@
 //! at a closed instant never changes. The real server calls it from one thread a connection, the simulator from one.
 //! Leaves to others: sockets and threads (`serve`), the cores' own promises.
 
+mod chains;
 mod open;
 
 use std::collections::BTreeMap;
@@ -189,16 +190,23 @@ impl Engine {
         // An answer that has to wait for others is kept whole.
         scratch.may_step = ungated && matches!(&body.request, Some(Request::Read(ask)) if ask.in_steps);
         scratch.unread = None;
+        let sees_now = body.request.as_ref().is_some_and(|request| self.sees_now(header.session, request));
         let answer = match body.request {
             Some(Request::Hello(hello)) => conn.hello(hello, &self.nodes, self.greeting()).map(Reply::Hello),
             Some(Request::Prove(prove)) => {
                 conn.prove(&prove, &self.keys, &self.nodes, self.greeting()).map(Reply::Hello)
             }
             Some(request) => match self.admit(conn, header, body.caller) {
-                Ok(principal) => match self.dispatch(conn, &principal, header, request, payload, responder, scratch) {
-                    Some(answer) => answer,
-                    None => return,
-                },
+                Ok(principal) => {
+                    let looked = if sees_now { self.look_now(header.session, &request) } else { Ok(()) };
+                    match looked {
+                        Ok(()) => match self.dispatch(conn, &principal, header, request, payload, responder, scratch) {
+                            Some(answer) => answer,
+                            None => return,
+                        },
+                        Err(fault) => Err(fault),
+                    }
+                }
                 Err(fault) => Err(fault),
             },
             None => Err(Fault::new(
@@ -206,6 +214,7 @@ impl Engine {
                 "the request is of a kind that this server does not know: it may be older than the client",
             )),
         };
+        let answer = if sees_now { chains::under_lease(self, answer) } else { answer };
         let header = FrameHeader { holds: scratch.asking.holds, ..*header };
         let late = self.late_gate(&header, responder).filter(|_| ungated);
         let answer = match (answer, scratch.unread.take()) {
@@ -269,6 +278,7 @@ impl Engine {
                 Reason::BadFrame,
                 format!("malformed frame: node {from} sent {} bytes with a sign of life", payload.len()),
             )),
+            told => self.data.told(from, told, header.payload_crc, payload).map(drop),
         }
     }
 
@@ -393,7 +403,12 @@ impl Engine {
         // Promises keep up with the clock, so that `stable` does not lag behind on a busy server.
         let now = self.clock.newest();
         if now > self.meta.closed() && self.meta.close(now).is_ok() {
-            match self.data.close(now) {
+            let closed = match self.data.is_shared() {
+                // For the chains whose head is here; the others follow theirs.
+                true => self.data.promise(now).map(|()| false),
+                false => self.data.close(now),
+            };
+            match closed {
                 Ok(_) => {}
                 Err(fault) if fault.reason == Reason::NotYetClosed => {}
                 Err(fault) => return Err(fault),

@@ -12,7 +12,7 @@ use prost::Message;
 use crate::durability::Ticket;
 
 /// Format of the data directory written by this code. Raised with every change of a stored format.
-pub const FORMAT_VERSION: u32 = 4;
+pub const FORMAT_VERSION: u32 = 5;
 /// Oldest format that is read; it becomes the newest when it is opened.
 pub const FORMAT_VERSION_MIN: u32 = 1;
 /// File that holds the record.

@@ -50,6 +50,7 @@ mod timed;
 mod timeline;
 mod views;
 
+pub use data::Report as ChainReport;
 pub use durability::no_wake;
 pub use engine::{Engine, ProcessStats, Responder, SOFTWARE, Scratch, Seams};
 pub use fsck::{CheckProgress, Checkup, fsck};

@@ -385,8 +385,7 @@ impl Engine {
         }
         let device = self.data.device();
         let lives = |session| self.meta.namespace().session(session).is_some();
-        let kept = device.to_shelve().and_then(|upto| Some((upto, self.data.keep_memory(upto, &lives)?)));
-        device.shelve(kept)
+        device.shelve(&|tips| self.data.keep_memory(tips, &lives))
     }
 
     /// The next write begins a new segment, so that what was written can be shelved or given back after the next flushes.

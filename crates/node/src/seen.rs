@@ -361,6 +361,7 @@ impl Engine {
     /// # Errors
     /// As [`Engine::look`].
     pub(crate) fn look_through(&self, seen: &[&Seen], sources: &[&Sources]) -> Result<Look<'_>, Fault> {
+        self.check_written_here(seen)?;
         let files = seen.iter().filter(|seen| seen.inode.kind() == FileKind::File).map(|seen| seen.id);
         let shared = sources.iter().flat_map(|sources| sources.keys()).map(|(inode, _)| *inode);
         // In this order: what is published is hidden before, if it has to be.

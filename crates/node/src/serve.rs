@@ -44,6 +44,8 @@ const TEND_EVERY_NS: u64 = 500_000_000;
 const TRIM_EVERY_NS: u64 = 10_000_000_000;
 /// Whoever serves goes first where there are not enough processors.
 const SCRUB_NICE: i32 = 15;
+/// How often chains of several members are looked after: so long a promise may be late for who reads what is young.
+const PULSE_EVERY: Duration = Duration::from_millis(20);
 /// How soon a scrub that is asked for begins.
 const SCRUB_LOOK_EVERY: Duration = Duration::from_millis(100);
 /// Socket within the data directory.
@@ -77,6 +79,8 @@ struct Shared {
     breath: Arc<Wake>,
     /// What the thread that makes images waits on.
     leisure: Arc<Wake>,
+    /// What the thread that looks after chains waits on.
+    pulse: Arc<Wake>,
     stopping: AtomicBool,
     connections: Arc<AtomicU64>,
     connections_max: u64,
@@ -148,6 +152,7 @@ impl Server {
             rest: Arc::default(),
             breath: Arc::default(),
             leisure: Arc::default(),
+            pulse: Arc::default(),
             stopping: AtomicBool::new(false),
             connections,
             connections_max,
@@ -163,6 +168,16 @@ impl Server {
             move || {
                 while !shared.stopping.load(Ordering::Acquire) {
                     shared.engine.stock(Duration::from_nanos(TEND_EVERY_NS));
+                }
+            }
+        })?);
+        threads.push(spawn("chains", {
+            let shared = shared.clone();
+            move || {
+                while !shared.stopping.load(Ordering::Acquire) {
+                    let alone = !shared.engine.is_in_chains();
+                    shared.pulse.wait(if alone { Duration::from_nanos(TEND_EVERY_NS) } else { PULSE_EVERY });
+                    shared.engine.tick_chains();
                 }
             }
         })?);
@@ -216,6 +231,7 @@ impl Server {
         self.shared.rest.wake();
         self.shared.breath.wake();
         self.shared.leisure.wake();
+        self.shared.pulse.wake();
         self.shared.engine.stop_stocking();
         for thread in self.threads.drain(..) {
             if thread.join().is_err() {

@@ -62,7 +62,8 @@ impl Engine {
             at: at.0,
             precision_us: self.clock.precision_us(),
             was_stable: meta && data,
-            incomplete: self.keeper.with(|identity| identity.in_gap(at)),
+            // Without a lease nobody has told what was found missing since.
+            incomplete: self.keeper.with(|identity| identity.in_gap(at)) || self.data.check_lease().is_err(),
             user_time_open: false,
         })
     }

@@ -56,9 +56,9 @@ fn of_version(whole: &[u8], version: u8) -> Vec<u8> {
     other
 }
 
-/// Version 2 is a later one in which nothing was ever forgotten: it becomes 4 before anything is written, and can forget.
+/// Version 2 is a later one in which nothing was ever forgotten: it becomes 5 before anything is written, and can forget.
 #[test]
-fn a_directory_of_format_version_2_is_read_and_becomes_4() {
+fn a_directory_of_format_version_2_is_read_and_becomes_5() {
     let mut server = server("", "127.0.0.1:0");
     server.put("/f", vec![1; 100_000]);
     let old = server.now();
@@ -77,7 +77,7 @@ fn a_directory_of_format_version_2_is_read_and_becomes_4() {
     let after = fs::read(&path).unwrap();
     let newest = after.chunks(SLOT).filter(|slot| slot.starts_with(b"FRZS"));
     let newest = newest.max_by_key(|slot| u64::from_le_bytes(slot[8..16].try_into().unwrap())).unwrap();
-    assert_eq!(newest[20..22], [8, 4], "an older server is warned off");
+    assert_eq!(newest[20..22], [8, 5], "an older server is warned off");
     server.start_again();
     assert!(server.fails(1, &["cat", "/f", "--at", &old]).contains("forgot"));
     assert!(server.run(&["cat", "/f"]).bytes == vec![2; 100_000]);
@@ -90,8 +90,8 @@ fn a_directory_of_another_format_version_is_refused_with_both_versions() {
     assert_eq!(server.end(Signal::SIGTERM), Some(0));
     let path = server.data().join("state");
     let whole = fs::read(&path).unwrap();
-    fs::write(&path, of_version(&whole, 5)).unwrap();
-    check_refused(&server, &["format version 5", "this server reads 1 to 4"]);
+    fs::write(&path, of_version(&whole, 6)).unwrap();
+    check_refused(&server, &["format version 6", "this server reads 1 to 5"]);
     fs::write(&path, &whole).unwrap();
     server.start_again();
     check_well(&mut server);

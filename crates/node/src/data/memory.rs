@@ -1,7 +1,7 @@
 //! What the chains remember, as it is kept beside a shelf: at a restart the records on shelves are not looked at, and a
 //! retry of one of their requests must still be answered with its first run.
 
-use frieze_base::{ChunkId, Fault, InodeId, Reason, Seq, SessionId};
+use frieze_base::{ChainEpoch, ChunkId, Fault, InodeId, Reason, Seq, SessionId};
 use frieze_chain::{Replica, Resumed, SessionMemory, WriteDone};
 use frieze_hlc::Hlc;
 use frieze_multilog::ChainTip;
@@ -12,6 +12,18 @@ use prost::Message;
 struct Kept {
     #[prost(message, repeated, tag = "1")]
     sessions: Vec<KeptSession>,
+    #[prost(message, repeated, tag = "2")]
+    epochs: Vec<KeptEpochs>,
+}
+
+/// Under which configurations the records of a chain were stamped.
+#[derive(Clone, PartialEq, Message)]
+struct KeptEpochs {
+    #[prost(uint32, tag = "1")]
+    chain: u32,
+    /// Of each: its number, and the number of the last record.
+    #[prost(uint64, repeated, tag = "2")]
+    epochs: Vec<u64>,
 }
 
 /// What one chain remembers of one session.
@@ -31,11 +43,18 @@ struct KeptSession {
 /// Numbers that one request takes.
 const REQUEST: usize = 6;
 
-/// What the chains remember of records stamped up to `upto`, of sessions that live. `None` while one of those records is
-/// not committed.
-pub(super) fn keep(chains: &[Replica], upto: Hlc, lives: &dyn Fn(SessionId) -> bool) -> Option<Vec<u8>> {
+/// What the chains remember of records up to these, of sessions that live. `None` while one of those records is not
+/// committed.
+pub(super) fn keep(chains: &[Replica], tips: &[ChainTip], lives: &dyn Fn(SessionId) -> bool) -> Option<Vec<u8>> {
     let mut kept = Kept::default();
     for replica in chains {
+        let tip = tips.iter().find(|tip| tip.chain == replica.chain());
+        let (upto, n) = tip.map_or((Hlc::ZERO, 0), |tip| (tip.stamp, tip.n));
+        let epochs: Vec<u64> = replica.epochs(n).iter().flat_map(|(epoch, last)| [epoch.0, *last]).collect();
+        // What the tip itself says needs no telling.
+        if epochs.len() > 2 {
+            kept.epochs.push(KeptEpochs { chain: replica.chain().0, epochs });
+        }
         for (session, memory) in replica.memories(upto)? {
             if !lives(session) {
                 continue;
@@ -68,6 +87,11 @@ pub(crate) fn resume(chains: &mut [Replica], tips: &[ChainTip], kept: &[u8]) -> 
         replica.resume(&Resumed { epoch, n, stamp, session, seq });
     }
     let kept = Kept::decode(kept).map_err(|error| corrupt(error.to_string()))?;
+    for KeptEpochs { chain, epochs } in &kept.epochs {
+        let replica = chains.get_mut(*chain as usize).ok_or_else(|| unknown(*chain))?;
+        let epochs: Vec<_> = epochs.as_chunks().0.iter().map(|&[epoch, last]| (ChainEpoch(epoch), last)).collect();
+        replica.recollect_epochs(&epochs);
+    }
     for session in &kept.sessions {
         let replica = chains.get_mut(session.chain as usize).ok_or_else(|| unknown(session.chain))?;
         let (requests, rest) = session.done.as_chunks::<REQUEST>();

@@ -8,7 +8,8 @@ use frieze_base::{Fault, Reason, SegmentId};
 use frieze_disk::{Disk, DiskFile};
 use frieze_hlc::Hlc;
 use frieze_multilog::{
-    Corruption, CutReason, LogPosition, MultiLog, RECORD_MARK_BYTES, Report, SegmentKey, SegmentSource, ShelfKey,
+    Corruption, CutReason, Discarded, LogPosition, MultiLog, RECORD_MARK_BYTES, Report, SegmentKey, SegmentSource,
+    ShelfKey,
 };
 
 use super::images::{ImageBudget, ImageStore};
@@ -23,6 +24,7 @@ struct Segments<'a> {
     disk: &'a dyn Disk,
     files: BTreeMap<SegmentKey, Arc<dyn DiskFile>>,
     shelves: BTreeMap<ShelfKey, Arc<dyn DiskFile>>,
+    discarded: &'a [Discarded],
 }
 
 impl SegmentSource for Segments<'_> {
@@ -39,6 +41,10 @@ impl SegmentSource for Segments<'_> {
     fn read(&mut self, key: SegmentKey, offset: u64, into: &mut [u8]) -> Result<usize, Fault> {
         let file = self.files.get(&key).expect("only segments that were listed are read");
         Ok(file.read_at(offset, into)?)
+    }
+
+    fn discarded(&mut self) -> Vec<Discarded> {
+        self.discarded.to_vec()
     }
 
     fn shelves(&mut self) -> Result<Vec<ShelfKey>, Fault> {
@@ -95,7 +101,7 @@ pub(crate) struct Recovered {
 }
 
 impl Device {
-    /// Recovers the log on `disk`; `on_recovered` sees what it finds in log order. What nobody vouches for and is stamped
+    /// Recovers the log on `disk` but for what was discarded; `on_recovered` sees what it finds in log order. What nobody vouches for and is stamped
     /// after `upto` is cut off for good.
     ///
     /// # Errors
@@ -106,17 +112,19 @@ impl Device {
         settings: frieze_multilog::Settings,
         budget: Budget,
         reach: &Reach,
+        discarded: &[Discarded],
         on_recovered: &mut dyn FnMut(frieze_multilog::Recovered<'_>),
     ) -> Result<Recovered, Fault> {
         let mut newest = Hlc::ZERO;
-        let mut last_companion = Vec::new();
+        let (mut last_companion, mut tips) = (Vec::new(), BTreeMap::new());
         remove_unfinished(&*disk)?;
-        let mut source = Segments { disk: &*disk, files: BTreeMap::new(), shelves: BTreeMap::new() };
+        let mut source = Segments { disk: &*disk, files: BTreeMap::new(), shelves: BTreeMap::new(), discarded };
         let (log, report) = MultiLog::recover_upto(settings.clone(), &mut source, reach.upto, &mut |recovered| {
             newest = newest.max(match recovered {
                 frieze_multilog::Recovered::Record(meta) => meta.stamp,
-                frieze_multilog::Recovered::Shelved { newest, companion, .. } => {
+                frieze_multilog::Recovered::Shelved { newest, companion, chains } => {
                     last_companion = companion.to_vec();
+                    tips = chains.iter().map(|tip| (tip.chain, *tip)).collect();
                     newest
                 }
             });
@@ -195,6 +203,7 @@ impl Device {
             refused: Mutex::default(),
             shelves: RwLock::new(shelves),
             shelving: Mutex::default(),
+            tips: Mutex::new(tips),
             evicting: Mutex::default(),
             companion: Mutex::new(last_companion),
             mended: Mutex::default(),

@@ -10,7 +10,7 @@ use std::sync::{Arc, PoisonError};
 use frieze_base::{ErrorKind, Fault, InodeId, Reason, SegmentId};
 use frieze_disk::{Disk, DiskFile};
 use frieze_hlc::Hlc;
-use frieze_multilog::{Error, Merge, MultiLog, Shelf, ShelfBuilder, ShelfKey, ShelfSource, check_shelf};
+use frieze_multilog::{ChainTip, Error, Merge, MultiLog, Shelf, ShelfBuilder, ShelfKey, ShelfSource, check_shelf};
 
 use super::{Device, FileKey, Lease, Span};
 use crate::reading::Reading;
@@ -160,34 +160,30 @@ impl Device {
         }
     }
 
-    /// Stamp of the last record that can be shelved, if there are enough.
-    pub(crate) fn to_shelve(&self) -> Option<Hlc> {
-        let log = self.log();
-        let segments = log.to_shelve();
-        let last = segments.last().filter(|_| segments.len() >= self.budget.shelve_segments)?;
-        log.sealed(*last).map(|sealed| sealed.stamp)
-    }
-
-    /// Shelves some sealed segments with records stamped up to that of `kept`, with what is to be kept beside them, and
-    /// merges shelves. True if there may be more to do.
+    /// Shelves some sealed segments, if there are enough, and merges shelves. `keep` gives what is to be kept beside them, by the
+    /// last shelved record of each chain; nothing is shelved if it gives none. True if there may be more to do.
     ///
     /// # Errors
     /// The disk's. Everything is as before then.
-    pub(crate) fn shelve(&self, kept: Option<(Hlc, Vec<u8>)>) -> Result<bool, Fault> {
+    pub(crate) fn shelve(&self, keep: &dyn Fn(&[ChainTip]) -> Option<Vec<u8>>) -> Result<bool, Fault> {
         let _one = self.shelving.lock().unwrap_or_else(PoisonError::into_inner);
-        let shelved = match kept {
-            Some((upto, companion)) => self.shelve_some(upto, companion)?,
-            None => false,
-        };
+        let shelved = self.shelve_some(keep)?;
         let keys = self.log().to_merge();
         let merged = keys.map_or(Ok(false), |keys| self.merge(&keys))?;
         self.keep_to_budget(|_| false);
         Ok(shelved || merged)
     }
 
-    fn shelve_some(&self, upto: Hlc, companion: Vec<u8>) -> Result<bool, Fault> {
+    fn shelve_some(&self, keep: &dyn Fn(&[ChainTip]) -> Option<Vec<u8>>) -> Result<bool, Fault> {
         let segments = self.log().to_shelve();
-        let builder = self.collect(&segments, upto)?;
+        if segments.len() < self.budget.shelve_segments.max(1) {
+            return Ok(false);
+        }
+        let builder = self.collect(&segments)?;
+        let mut tips = self.tips();
+        tips.extend(builder.tips().into_iter().map(|tip| (tip.chain, tip)));
+        let all: Vec<ChainTip> = tips.values().copied().collect();
+        let Some(companion) = keep(&all) else { return Ok(false) };
         let Some((shelf, bytes)) = builder.finish(&companion) else { return Ok(false) };
         if !self.has_room(bytes.len() as u64) {
             return Ok(false);
@@ -195,19 +191,19 @@ impl Device {
         self.write_shelf(bytes.len() as u64, |file| Ok(file.write_at(0, &[&bytes])?), |_| Ok(shelf.clone()))?;
         self.log.write().unwrap_or_else(PoisonError::into_inner).add_shelf(shelf);
         *self.companion.lock().unwrap_or_else(PoisonError::into_inner) = companion;
+        *self.tips.lock().unwrap_or_else(PoisonError::into_inner) = tips;
         Ok(true)
     }
 
     /// Reads back the footers of some segments, as many of the first as there are whole ones, and as one shelf is made of.
-    /// None of records stamped after `upto`.
-    fn collect(&self, segments: &[SegmentId], upto: Hlc) -> Result<ShelfBuilder, Fault> {
+    fn collect(&self, segments: &[SegmentId]) -> Result<ShelfBuilder, Fault> {
         let mut builder = ShelfBuilder::default();
         let most = self.budget.shelve_segments.max(SHELVE_SEGMENTS_MAX);
         for &id in segments.iter().take(most) {
             if builder.records() >= SHELVE_RECORDS_MAX {
                 break;
             }
-            let Some(sealed) = self.log().sealed(id).filter(|sealed| sealed.stamp <= upto) else { break };
+            let Some(sealed) = self.log().sealed(id) else { break };
             let file = self.file(id)?;
             // What a shelf says must be said by the segment after a loss of power.
             file.sync()?;
@@ -291,7 +287,7 @@ impl Device {
         let companion = self.companion.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let mut made = Vec::new();
         while !segments.is_empty() {
-            let builder = self.collect(&segments, Hlc::MAX)?;
+            let builder = self.collect(&segments)?;
             let Some((shelf, bytes)) = builder.finish(&companion) else {
                 return Err(Fault::new(
                     Reason::Corrupt,

@@ -14,7 +14,7 @@ use super::{Engine, Seams};
 use crate::caching::Caching;
 use crate::capability::Mint;
 use crate::clock::{Keeper, NodeClock};
-use crate::data::{self, DataPlane};
+use crate::data::{self, DataPlane, Roles};
 use crate::device::{Budget, Device, ImageBudget, Reach};
 use crate::durability::{Durability, Ticket};
 use crate::grants::GrantSettings;
@@ -53,7 +53,9 @@ impl Engine {
         let keeper = Arc::new(Keeper::new(identity.clone(), file));
         let went_down = !fresh && !identity.clean && identity.boot != seams.boot;
         let clock_bound = Hlc(identity.clock_bound);
+        let roles = Roles::load(seams.disk.clone())?;
         let mut recovery = Recovery {
+            roles: &roles,
             settings: &settings,
             identity: &identity,
             keeper: &keeper,
@@ -84,7 +86,10 @@ impl Engine {
         }
         let newest_whole = logs.newest_whole();
         let Logs { clock, device, chains, meta, .. } = logs;
-        let data = DataPlane::new(device, clock.clone(), chains);
+        let way = Arc::new(Way::default());
+        let wake: Arc<dyn Fn() + Send + Sync> = Arc::from(seams.wake);
+        let data =
+            DataPlane::new(device, clock.clone(), chains, (identity.node_id(), roles), way.clone(), wake.clone());
         keeper.update(|identity| {
             if went_down {
                 // The machine went down with the server: what was not flushed may be lost. Both logs are whole up to the
@@ -132,7 +137,7 @@ impl Engine {
             keeper,
             data,
             meta,
-            durability: Durability::new(seams.wake),
+            durability: Durability::new(Box::new(move || wake())),
             sessions: Sessions::default(),
             caching,
             locks: Mutex::new(locks),
@@ -148,7 +153,7 @@ impl Engine {
             earliest: Hlc::ZERO,
             keys: seams.keys,
             nodes: NodeKeys::of(identity.key()),
-            way: Arc::new(Way::default()),
+            way,
             notes,
             socket: OnceLock::new(),
         };
@@ -194,6 +199,7 @@ impl Engine {
 
 /// What recovery starts from.
 struct Recovery<'a> {
+    roles: &'a Roles,
     settings: &'a Settings,
     identity: &'a Identity,
     keeper: &'a Arc<Keeper>,
@@ -228,7 +234,8 @@ impl Recovery<'_> {
         store: Box<dyn VersionStore>,
         upto: Hlc,
     ) -> Result<Logs, Fault> {
-        let mut chains = data::new_chains(settings_chain_count(self.settings, self.identity));
+        let mut chains =
+            data::new_chains(settings_chain_count(self.settings, self.identity), self.identity.node_id(), self.roles);
         let mut refused = None;
         let mut missing_records = 0;
         let mut tail = Vec::new();
@@ -242,26 +249,29 @@ impl Recovery<'_> {
         let serve_damaged = self.settings.serve_damaged;
         let durable = self.identity.durable();
         let reach = Reach { upto, durable: durable.data, footers_from: self.footers_from(), serve_damaged };
-        let recovered = Device::recover(disk.clone(), log_settings, budget, &reach, &mut |recovered| {
-            let meta = match recovered {
-                Recovered::Record(meta) => meta,
-                Recovered::Shelved { chains: tips, companion, .. } => {
-                    // Footers vouched for all of that, and are written once the metadata before them is durable: nothing
-                    // of it depends on what was lost.
-                    refused = data::resume(&mut chains, tips, companion).err();
-                    return;
+        let recovered =
+            Device::recover(disk.clone(), log_settings, budget, &reach, &self.roles.discarded(), &mut |recovered| {
+                let meta = match recovered {
+                    Recovered::Record(meta) => meta,
+                    Recovered::Shelved { chains: tips, companion, .. } => {
+                        // Footers vouched for all of that, and are written once the metadata before them is durable: nothing
+                        // of it depends on what was lost.
+                        refused = data::resume(&mut chains, tips, companion).err();
+                        return;
+                    }
+                };
+                // Of a chain of several members it is with the others, whatever this node knows of the namespace by now.
+                let is_own = self.roles.epoch(meta.chain).is_none();
+                if self.went_down && is_own && meta.stamp > Hlc(self.identity.frontier) {
+                    tail.push((meta.stamp, meta.session, meta.chunk));
                 }
-            };
-            if self.went_down && meta.stamp > Hlc(self.identity.frontier) {
-                tail.push((meta.stamp, meta.session, meta.chunk));
-            }
-            if refused.is_none() {
-                match data::replay(&mut chains, meta) {
-                    Ok(missing) => missing_records += missing,
-                    Err(fault) => refused = Some(fault),
+                if refused.is_none() {
+                    match data::replay(&mut chains, meta) {
+                        Ok(missing) => missing_records += missing,
+                        Err(fault) => refused = Some(fault),
+                    }
                 }
-            }
-        })?;
+            })?;
         if let Some(fault) = refused {
             return Err(fault);
         }

@@ -31,6 +31,7 @@ impl Engine {
             ));
         }
         let mut answered = self.answer(capability.view)?;
+        self.check_read_here(&capability, capability.view, ask)?;
         let id = capability.inode;
         if ask.len == 0 && capability.view.at.is_none() {
             // So a session says that it still has the file open after a restart of the server.

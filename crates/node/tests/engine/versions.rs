@@ -78,8 +78,8 @@ fn age(machine: &Machine, version: u8) {
 }
 
 #[test]
-fn directories_of_versions_1_to_3_are_read_become_4_and_answer_as_before() {
-    for version in [1, 2, 3] {
+fn directories_of_versions_1_to_4_are_read_become_5_and_answer_as_before() {
+    for version in [1, 2, 3, 4] {
         for seed in 1..=3 {
             let older = |settings: &mut Settings| {
                 settings.shelve_segments = 1;
@@ -96,7 +96,7 @@ fn directories_of_versions_1_to_3_are_read_become_4_and_answer_as_before() {
                 let mut served = machine.serve();
                 assert_eq!(served.engine.check_up().found(), 0, "version {version}, seed {seed}");
                 check_same(&answers(&mut served, &instants), &before_all, &format!("version {version}, start {start}"));
-                assert_eq!(version_said(&machine.disk), 4, "an older server is warned off");
+                assert_eq!(version_said(&machine.disk), 5, "an older server is warned off");
             }
             // It goes on, and what version 3 is for works on what was there before.
             let mut served = machine.serve();
@@ -140,9 +140,9 @@ fn newer_versions_of_anything_are_refused_with_both_versions_and_what_to_do() {
     let before = answers(&mut served, &instants);
     served.engine.stop().unwrap();
     drop(served);
+    say_version(&machine.disk, 6);
+    check_refused(&machine, &["format version 6", "reads 1 to 5", "use the version of frieze that made it"]);
     say_version(&machine.disk, 5);
-    check_refused(&machine, &["format version 5", "reads 1 to 4", "use the version of frieze that made it"]);
-    say_version(&machine.disk, 4);
     // Of each log one header, with its checksum.
     for (prefix, version) in [("seg-", 2), ("meta-", 1)] {
         let name = names(&machine.disk, prefix).remove(0);

@@ -1,0 +1,125 @@
+//! Barriers: everything that is acknowledged of this node's chains is on stable storage at every member.
+
+use frieze_base::{ChainEpoch, ChainId, NodeId};
+use frieze_wire::peer::Ask;
+
+use super::chains::{Gather, WaitReply};
+use super::members::{Barrier, Out, Waiter};
+use super::{Appender, DataPlane};
+
+impl DataPlane {
+    /// Tells `reply` when every record that this node has stamped or taken so far, of chains of several members, is on stable
+    /// storage at all of them. The flush of this node is the caller's.
+    pub(crate) fn barrier(&self, reply: WaitReply) {
+        if !self.is_shared() {
+            return reply(Ok(()));
+        }
+        let mut out = Out::default();
+        let mut appender = self.hold_writes();
+        let mut asks: Vec<(ChainId, ChainEpoch, u64, Vec<NodeId>)> = Vec::new();
+        for (replica, member) in appender.chains.iter().zip(&appender.members) {
+            let configuration = replica.configuration();
+            let others: Vec<NodeId> = configuration.members.iter().copied().filter(|node| *node != self.me).collect();
+            if member.shared && configuration.holds(self.me) && !others.is_empty() && replica.last() > 0 {
+                asks.push((replica.chain(), replica.epoch(), replica.last(), others));
+            }
+        }
+        if asks.is_empty() {
+            drop(appender);
+            return reply(Ok(()));
+        }
+        let gather = Gather::new(asks.len(), reply);
+        for (chain, epoch, n, others) in asks {
+            let id = appender.next_waiter;
+            appender.next_waiter += 1;
+            let (gather, since) = (gather.clone(), self.clock.reading().mono);
+            let reply: WaitReply = Box::new(move |result| gather.one(result));
+            appender.waiters.insert(id, Waiter { chain, since, reply });
+            let member = &mut appender.members[chain.0 as usize];
+            member.barriers.push(Barrier { n, left: others.clone(), asked: epoch, waiter: id });
+            for to in others {
+                self.tell(to, chain, epoch, Ask::Persist(n));
+            }
+        }
+        self.settle_barriers(&mut appender, &mut out);
+        drop(appender);
+        self.finish_out(out);
+    }
+
+    /// A member wants records up to `n` on stable storage here.
+    pub(super) fn hear_persist(&self, from: NodeId, chain: ChainId, epoch: ChainEpoch, n: u64, out: &mut Out) {
+        let mut appender = self.hold_writes();
+        let replica = &appender.chains[chain.0 as usize];
+        // What is not here yet is asked for again when it may be.
+        if replica.epoch() != epoch || !replica.configuration().holds(from) || replica.last() < n {
+            return;
+        }
+        let end = self.device.log().end();
+        let member = &mut appender.members[chain.0 as usize];
+        let wanted = member.persisting.entry(from).or_insert((n, end));
+        *wanted = (*wanted).max((n, end));
+        out.flush = Some((end, 0));
+    }
+
+    /// A member has records up to `n` on stable storage.
+    pub(super) fn hear_persisted(&self, from: NodeId, chain: ChainId, epoch: ChainEpoch, n: u64, out: &mut Out) {
+        let mut appender = self.hold_writes();
+        if appender.chains[chain.0 as usize].epoch() != epoch {
+            return;
+        }
+        for barrier in &mut appender.members[chain.0 as usize].barriers {
+            if barrier.n <= n {
+                barrier.left.retain(|node| *node != from);
+            }
+        }
+        self.settle_barriers(&mut appender, out);
+    }
+
+    /// Everything up to `through` is on stable storage here: tells who wanted to know.
+    pub(super) fn tell_persisted(&self, appender: &mut Appender, through: frieze_multilog::LogPosition) {
+        for (replica, member) in appender.chains.iter().zip(&mut appender.members) {
+            let (chain, epoch) = (replica.chain(), replica.epoch());
+            member.persisting.retain(|to, (n, end)| {
+                let waits = *end > through;
+                if !waits {
+                    self.tell(*to, chain, epoch, Ask::Persisted(*n));
+                }
+                waits
+            });
+        }
+    }
+
+    /// Answers barriers that nobody is missing for, and asks again where the members are others now. To be called now and then.
+    pub(super) fn settle_barriers(&self, appender: &mut Appender, out: &mut Out) {
+        for chain in 0..appender.members.len() {
+            let mut barriers = std::mem::take(&mut appender.members[chain].barriers);
+            let replica = &appender.chains[chain];
+            let configuration = replica.configuration();
+            for barrier in &mut barriers {
+                if barrier.asked != configuration.epoch {
+                    // Who has come since holds what the members of then held, but not yet on stable storage.
+                    barrier.asked = configuration.epoch;
+                    let others = configuration.members.iter().copied().filter(|node| *node != self.me);
+                    barrier.left = others.collect();
+                }
+            }
+            let whole = |barrier: &Barrier| barrier.left.is_empty();
+            for barrier in barriers.iter().filter(|barrier| whole(barrier)) {
+                out.answer(appender.waiters.remove(&barrier.waiter), Ok(()));
+            }
+            barriers.retain(|barrier| !whole(barrier) && appender.waiters.contains_key(&barrier.waiter));
+            appender.members[chain].barriers = barriers;
+        }
+    }
+
+    /// Asks again for what barriers wait for.
+    pub(super) fn ask_barriers(&self, appender: &Appender) {
+        for (replica, member) in appender.chains.iter().zip(&appender.members) {
+            for barrier in &member.barriers {
+                for to in &barrier.left {
+                    self.tell(*to, replica.chain(), replica.epoch(), Ask::Persist(barrier.n));
+                }
+            }
+        }
+    }
+}

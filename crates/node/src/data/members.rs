@@ -1,0 +1,125 @@
+//! What the driver keeps of each chain beside its replica, and what is left to do when the appender is free again.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use frieze_base::{ChainEpoch, ChainId, Fault, MonoTime, NodeId};
+use frieze_hlc::Hlc;
+use frieze_multilog::LogPosition;
+
+use super::chains::{Report, WaitReply};
+use super::supply::Supply;
+use super::{WriteReply, Written};
+
+/// One chain, as this node has part in it.
+#[derive(Default)]
+pub(super) struct Member {
+    /// Its configuration comes from elsewhere.
+    pub(super) shared: bool,
+    /// What is not committed, by number: it may have to be sent.
+    pub(super) held: BTreeMap<u64, Held>,
+    /// Bytes of all of that.
+    pub(super) held_bytes: u64,
+    /// How much of it is in memory.
+    kept_bytes: u64,
+    /// The tail has said that everything stamped up to it is committed.
+    pub(super) seen: Hlc,
+    /// Records of the past that are being sent to who lacks them.
+    pub(super) supply: Option<Supply>,
+    /// How far it had come, and since when it has come no further.
+    pub(super) come: (ChainEpoch, u64, u64, Hlc),
+    pub(super) since: MonoTime,
+    /// The newest promise that nobody waits for.
+    pub(super) promised: Hlc,
+    /// When it was read at an instant here.
+    pub(super) read_at: Option<MonoTime>,
+    /// When its head was asked to promise.
+    pub(super) asked_at: Option<MonoTime>,
+    /// Who waits for other members to have it on stable storage.
+    pub(super) barriers: Vec<Barrier>,
+    /// Who wants to know when it is on stable storage here, and up to which record.
+    pub(super) persisting: BTreeMap<NodeId, (u64, LogPosition)>,
+}
+
+/// Somebody waits until every member has records on stable storage.
+pub(super) struct Barrier {
+    pub(super) n: u64,
+    pub(super) left: Vec<NodeId>,
+    pub(super) asked: ChainEpoch,
+    pub(super) waiter: u64,
+}
+
+/// A record that is not committed.
+pub(super) struct Held {
+    pub(super) punch: bool,
+    /// Its bytes, where they may be asked for and there is room.
+    pub(super) payload: Option<Bytes>,
+    len: u64,
+    /// Their checksum.
+    pub(super) crc: u32,
+}
+
+impl Held {
+    pub(super) fn of(punch: bool, payload: Option<Bytes>, len: usize, crc: u32) -> Held {
+        Held { punch, payload, len: len as u64, crc }
+    }
+}
+
+impl Member {
+    /// Of a chain that has its configuration from elsewhere, or not.
+    pub(super) fn of(shared: bool) -> Member {
+        Member { shared, ..Member::default() }
+    }
+
+    /// Keeps a record, its bytes as long as no more than `kept_max` are in memory.
+    pub(super) fn hold(&mut self, n: u64, mut held: Held, kept_max: u64) {
+        self.held_bytes += held.len;
+        if self.kept_bytes + held.len > kept_max {
+            held.payload = None;
+        }
+        self.kept_bytes += if held.payload.is_some() { held.len } else { 0 };
+        self.held.insert(n, held);
+    }
+
+    /// Lets go of what is committed. True if that was something.
+    pub(super) fn let_go(&mut self, clean: u64) -> bool {
+        let mut any = false;
+        while let Some(first) = self.held.first_entry().filter(|first| *first.key() <= clean) {
+            let held = first.remove();
+            self.held_bytes -= held.len;
+            self.kept_bytes -= if held.payload.is_some() { held.len } else { 0 };
+            any = true;
+        }
+        any
+    }
+
+    /// The replica starts anew.
+    pub(super) fn forget(&mut self) {
+        (self.held, self.held_bytes, self.kept_bytes, self.supply) = (BTreeMap::new(), 0, 0, None);
+    }
+}
+
+/// Somebody who waits for other members.
+pub(super) struct Waiter {
+    #[expect(dead_code, reason = "told in a debugger, and by who looks for what hangs")]
+    pub(super) chain: ChainId,
+    pub(super) since: MonoTime,
+    pub(super) reply: WaitReply,
+}
+
+/// What is left to do when the appender is free again: answers are system calls, and who is told may ask.
+#[derive(Default)]
+pub(super) struct Out {
+    pub(super) done: Vec<(WriteReply, Result<Written, Fault>)>,
+    pub(super) waited: Vec<(WaitReply, Result<(), Fault>)>,
+    pub(super) reports: Vec<Report>,
+    pub(super) supplies: Vec<ChainId>,
+    /// Somebody waits for what was appended up to here, the last so many bytes of it.
+    pub(super) flush: Option<(LogPosition, u64)>,
+}
+
+impl Out {
+    pub(super) fn answer(&mut self, waiter: Option<Waiter>, result: Result<(), Fault>) {
+        self.waited.extend(waiter.map(|waiter| (waiter.reply, result)));
+    }
+}

@@ -1,0 +1,424 @@
+//! One rule each, with few steps.
+
+use frieze_base::{MonoTime, NodeId, Reason};
+use frieze_disk::CrashKind;
+use frieze_hlc::Hlc;
+use frieze_wire::message::Durability;
+use frieze_wire::peer::{ChainRecord, Told};
+
+use super::world::{CHUNK_BYTES, FILE, LAYOUT, World, bytes_of, outcome};
+use crate::data::Report;
+
+/// A world of three members, in this order.
+fn three() -> World {
+    let mut world = World::new(3, 1);
+    world.configure_all(&[1]);
+    for chain in 0..2 {
+        world.bring_in(chain, 2);
+        world.bring_in(chain, 3);
+    }
+    world
+}
+
+/// The chain of chunk 0.
+fn chain() -> u32 {
+    LAYOUT.chain(0).0
+}
+
+/// Chunk 0 with these writes, each of offset, length and number.
+fn chunk(writes: &[(u64, usize, frieze_base::Seq)]) -> Vec<u8> {
+    let mut bytes = vec![0; CHUNK_BYTES as usize];
+    for (offset, len, seq) in writes {
+        bytes[*offset as usize..*offset as usize + len].copy_from_slice(&bytes_of(*seq, *len));
+    }
+    bytes
+}
+
+#[test]
+fn what_the_head_writes_every_member_reads() {
+    let mut world = three();
+    let (seq, done) = world.write(1, 100, 5000, Durability::Async);
+    assert_eq!(outcome(&done), None, "others do not have it yet");
+    world.settle();
+    let written = outcome(&done).unwrap().unwrap();
+    for id in 1..=3 {
+        assert_eq!(world.read(id, 0, None).unwrap(), chunk(&[(100, 5000, seq)]), "node {id}");
+        assert_eq!(world.read(id, 0, Some(written.stamp)).unwrap(), chunk(&[(100, 5000, seq)]));
+        assert_eq!(world.read(id, 0, Some(written.stamp.previous())).unwrap(), chunk(&[]));
+    }
+}
+
+#[test]
+fn a_write_elsewhere_than_at_the_head_is_told_where_that_is() {
+    let mut world = three();
+    let (_, done) = world.write(2, 0, 10, Durability::Async);
+    let fault = outcome(&done).unwrap().unwrap_err();
+    assert!(fault.reason == Reason::Elsewhere && fault.message.contains("server 1"), "{fault}");
+}
+
+#[test]
+fn a_sync_write_is_answered_when_every_member_has_it_on_stable_storage() {
+    let mut world = three();
+    let (_, done) = world.write(1, 0, 1000, Durability::Sync);
+    while world.deliver() {}
+    for id in [1, 3, 2] {
+        assert_eq!(outcome(&done), None, "node {id} has not flushed");
+        world.flush(id);
+        while world.deliver() {}
+    }
+    assert!(outcome(&done).unwrap().is_ok());
+}
+
+#[test]
+fn a_read_of_now_that_meets_what_the_tail_may_have_committed_asks_it() {
+    let mut world = three();
+    let (seq, done) = world.write(1, 0, 700, Durability::Async);
+    // Down the chain to the tail, but no acknowledgement back.
+    world.without_acks = true;
+    while world.deliver() {}
+    assert_eq!(world.bytes(3, 0, None), chunk(&[(0, 700, seq)]), "the tail shows it");
+    assert_eq!(world.bytes(1, 0, None), chunk(&[]), "the head does not know yet");
+    assert_eq!(world.read(1, 0, None).unwrap(), chunk(&[(0, 700, seq)]));
+    assert_eq!(world.read(2, 0, None).unwrap(), chunk(&[(0, 700, seq)]), "the tail answers who asks");
+    assert_eq!(outcome(&done), None);
+    world.without_acks = false;
+    world.settle();
+    assert!(outcome(&done).unwrap().is_ok());
+}
+
+#[test]
+fn without_a_lease_nobody_answers_for_now_and_everybody_for_then() {
+    let mut world = three();
+    let (seq, done) = world.write(1, 0, 700, Durability::Async);
+    world.settle();
+    let stamp = outcome(&done).unwrap().unwrap().stamp;
+    world.read(2, 0, Some(stamp)).unwrap();
+    for id in 1..=3 {
+        world.plane(id).lease().renew(MonoTime(1));
+        assert_eq!(world.read(id, 0, None).unwrap_err().reason, Reason::Unavailable);
+        assert_eq!(world.read(id, 0, Some(stamp)).unwrap(), chunk(&[(0, 700, seq)]));
+    }
+    let (_, done) = world.write(1, 0, 10, Durability::Async);
+    assert_eq!(outcome(&done).unwrap().unwrap_err().reason, Reason::Unavailable);
+}
+
+#[test]
+fn a_retry_at_the_next_head_is_answered_with_the_first_run() {
+    let mut world = three();
+    let (seq, done) = world.write(1, 0, 700, Durability::Async);
+    world.settle();
+    let first = outcome(&done).unwrap().unwrap();
+    // The head dies before its answer arrives.
+    world.crash(1, CrashKind::Process);
+    world.configure_all(&[2, 3]);
+    world.settle();
+    let again = world.write_again(2, seq, 0, 700, Durability::Async);
+    assert_eq!(outcome(&again).unwrap().unwrap().stamp, first.stamp);
+    // And one that is not committed yet waits for its record.
+    let (seq, lost) = world.write(2, 800, 100, Durability::Sync);
+    while world.deliver() {}
+    world.crash(2, CrashKind::Process);
+    world.configure_all(&[3]);
+    let again = world.write_again(3, seq, 800, 100, Durability::Sync);
+    assert_eq!((outcome(&lost), outcome(&again)), (None, None));
+    world.settle();
+    assert!(outcome(&again).unwrap().is_ok());
+    assert_eq!(world.log(3, chain()).len(), 2);
+}
+
+#[test]
+fn who_returns_discards_what_the_chain_does_not_have_and_is_given_the_rest() {
+    let mut world = three();
+    let (kept, done) = world.write(1, 0, 3000, Durability::Async);
+    world.settle();
+    assert!(outcome(&done).unwrap().is_ok());
+    // Written by a head that nobody hears any more, durably.
+    for to in [2, 3] {
+        world.cut.insert((NodeId(1), NodeId(to)));
+    }
+    let mut lost = Vec::new();
+    for number in 0..30 {
+        lost.push(world.write(1, number * 100, 90, Durability::Sync).1);
+    }
+    world.flush(1);
+    world.crash(1, CrashKind::Power);
+    world.cut.clear();
+    world.configure_all(&[2, 3]);
+    let mut written = vec![(0, 3000, kept)];
+    for number in 0..40 {
+        let (offset, len) = (number * 131, 120);
+        let (seq, done) = world.write(2, offset, len, Durability::Async);
+        world.settle();
+        assert!(outcome(&done).unwrap().is_ok());
+        written.push((offset, len, seq));
+    }
+    world.start(1);
+    let before = world.log(1, chain());
+    assert_eq!(before.len(), 31, "what it had written is in its log");
+    world.bring_in(chain(), 1);
+    assert_eq!(world.log(1, chain()), world.log(3, chain()));
+    assert!(lost.iter().all(|done| outcome(done).is_none()));
+    assert_eq!(world.read(1, 0, None).unwrap(), chunk(&written));
+    // The same after another start.
+    let log = world.log(1, chain());
+    world.flush(1);
+    world.crash(1, CrashKind::Power);
+    world.start(1);
+    assert_eq!(world.log(1, chain()), log);
+}
+
+#[test]
+fn who_is_new_is_given_all_history_byte_for_byte() {
+    let mut world = World::new(2, 5);
+    let mut instants: Vec<Hlc> = Vec::new();
+    // While it is alone, with groups over chunk boundaries.
+    for number in 0..60u64 {
+        let (offset, len) = (number * 997 % (3 * CHUNK_BYTES), 100 + (number * 371 % 5000) as usize);
+        let (_, done) = world.write(1, offset, len, Durability::Async);
+        instants.push(outcome(&done).unwrap().unwrap().stamp);
+        world.pass(1000);
+        if number % 10 == 9 {
+            world.flush(1);
+        }
+    }
+    while world.plane(1).device().shelve(&|tips| world.plane(1).keep_memory(tips, &|_| true)).unwrap() {}
+    assert!(world.plane(1).device().log().stats().shelves > 0, "some of it is on shelves");
+    world.flush(1);
+    world.crash(1, CrashKind::Power);
+    world.start(1);
+    world.configure_all(&[1]);
+    world.bring_in(0, 2);
+    world.bring_in(1, 2);
+    for chain in 0..2 {
+        assert_eq!(world.log(1, chain), world.log(2, chain));
+    }
+    for at in instants {
+        for index in 0..4 {
+            assert_eq!(world.read(2, index, Some(at)).unwrap(), world.read(1, index, Some(at)).unwrap());
+        }
+    }
+    world.flush(2);
+    world.crash(2, CrashKind::Power);
+    world.start(2);
+    assert_eq!(world.log(1, 1), world.log(2, 1), "the parts of groups come back one by one");
+}
+
+#[test]
+fn a_chain_that_stands_still_holds_writers_up_and_then_refuses_them() {
+    let mut world = World::new(2, 3);
+    world.configure_all(&[1]);
+    world.bring_in(chain(), 2);
+    let plane = std::sync::Arc::get_mut(world.nodes[0].plane.as_mut().unwrap()).unwrap();
+    (plane.bounds.flight_bytes_max, plane.bounds.wait) = (20_000, std::time::Duration::ZERO);
+    world.cut.insert((NodeId(1), NodeId(2)));
+    let mut outcomes = Vec::new();
+    for number in 0..8 {
+        outcomes.push(outcome(&world.write(1, number * 100, 5000, Durability::Async).1));
+        while world.deliver() {}
+    }
+    assert!(outcomes[..4].iter().all(Option::is_none));
+    assert_eq!(outcomes[4].clone().unwrap().unwrap_err().reason, Reason::Overloaded);
+    world.cut.clear();
+    world.settle();
+    let (_, done) = world.write(1, 0, 100, Durability::Async);
+    world.settle();
+    assert!(outcome(&done).unwrap().is_ok());
+}
+
+#[test]
+fn the_second_read_of_a_young_cut_needs_no_message() {
+    let mut world = three();
+    world.settle();
+    let young = |world: &World| Hlc::first_of_micros(world.nodes[2].time.wall().micros() - 50_000);
+    let at = young(&world);
+    world.read(3, 0, Some(at)).unwrap();
+    for _ in 0..100 {
+        // As long as it is read within a second.
+        for _ in 0..40 {
+            world.pass(20_000);
+            while world.deliver() {}
+        }
+        let at = young(&world);
+        assert!(world.plane(3).is_closed(at), "{at}");
+        world.read(3, 0, Some(at)).unwrap();
+        assert!(world.net.queue().is_empty());
+    }
+}
+
+#[test]
+fn a_full_disk_takes_its_member_out_and_says_so() {
+    let mut world = three();
+    world.nodes[2].disk.set_capacity(0);
+    let mut failed = Vec::new();
+    for number in 0..40 {
+        let (_, _) = world.write(1, number % 3 * 5000, 4000, Durability::Async);
+        while world.deliver() {}
+        failed.extend(world.reports(3));
+        if !failed.is_empty() {
+            break;
+        }
+    }
+    let full = |report: &Report| matches!(report, Report::Failed { fault, .. } if fault.reason == Reason::NoSpace);
+    assert!(failed.iter().any(full), "{failed:?}");
+    world.configure_all(&[1, 2]);
+    world.settle();
+    let (_, done) = world.write(1, 0, 100, Durability::Sync);
+    world.settle();
+    assert!(outcome(&done).unwrap().is_ok());
+}
+
+#[test]
+fn what_no_member_tells_is_refused_with_words() {
+    let world = three();
+    let epoch = world.configurations[0].epoch.0;
+    let record = ChainRecord {
+        chain: 0,
+        epoch,
+        n: 1,
+        stamped_under: epoch,
+        version: 1,
+        stamp: u64::MAX / 2,
+        inode: 77,
+        index: 0,
+        offset: 0,
+        len: 4,
+        user_time: None,
+        sync: false,
+        session: 1,
+        seq: 1,
+        acked: 0,
+        part: 0,
+        uid: 0,
+        punch: false,
+    };
+    let refused = |record: ChainRecord, payload: &[u8], reason| {
+        let crc = frieze_base::crc32c(payload);
+        let fault = world.plane(2).told(NodeId(1), Told::ChainRecord(record), crc, payload).unwrap_err();
+        assert_eq!(fault.reason, reason, "{fault}");
+    };
+    refused(ChainRecord { chain: 9, ..record.clone() }, b"abcd", Reason::BadFrame);
+    refused(record.clone(), b"abc", Reason::BadFrame);
+    refused(ChainRecord { len: 0, ..record.clone() }, b"", Reason::BadFrame);
+    refused(ChainRecord { offset: u32::MAX, ..record.clone() }, b"abcd", Reason::BadFrame);
+    refused(ChainRecord { part: 300, ..record.clone() }, b"abcd", Reason::BadFrame);
+    refused(ChainRecord { n: 0, ..record.clone() }, b"abcd", Reason::BadFrame);
+    let big = vec![0; 70_000];
+    refused(ChainRecord { len: 70_000, ..record.clone() }, &big, Reason::BadFrame);
+    refused(record.clone(), b"abcd", Reason::Future);
+    let damaged = world.plane(2).told(NodeId(1), Told::ChainRecord(record), 7, b"abcd").unwrap_err();
+    assert_eq!(damaged.reason, Reason::BadFrame);
+}
+
+#[test]
+fn a_barrier_waits_for_every_member() {
+    let mut world = three();
+    let (_, done) = world.write(1, 0, 700, Durability::Async);
+    while world.deliver() {}
+    assert!(outcome(&done).unwrap().is_ok());
+    let reached: std::sync::Arc<std::sync::Mutex<Option<bool>>> = std::sync::Arc::default();
+    let to = reached.clone();
+    world.plane(1).barrier(Box::new(move |result| *to.lock().unwrap() = Some(result.is_ok())));
+    while world.deliver() {}
+    assert_eq!(*reached.lock().unwrap(), None);
+    world.flush(2);
+    while world.deliver() {}
+    assert_eq!(*reached.lock().unwrap(), None, "node 3 has not flushed");
+    world.flush(3);
+    while world.deliver() {}
+    assert_eq!(*reached.lock().unwrap(), Some(true));
+}
+
+#[test]
+fn what_was_forgotten_at_the_supplier_is_a_hole_at_who_is_new() {
+    let mut world = World::new(2, 9);
+    let mut stamps = Vec::new();
+    for number in 0..40u64 {
+        let (_, done) = world.write(1, 0, 4000 + number as usize, Durability::Async);
+        stamps.push(outcome(&done).unwrap().unwrap().stamp);
+    }
+    world.flush(1);
+    // Only what is shown from the last but one on is kept; the bytes of the others are given back.
+    let kept = stamps[38];
+    let device = world.plane(1).device();
+    let graves = {
+        let log = device.log_of([FILE]).unwrap();
+        let live = log.graves(FILE, kept, &std::collections::BTreeSet::new()).split_off(38);
+        log.graves(FILE, kept, &live.iter().map(|grave| (grave.segment, grave.place)).collect())
+    };
+    assert_eq!(graves.len(), 38);
+    device.bury(FILE, kept, &graves, false, &[kept]).unwrap();
+    let mut given_back = 0;
+    for segment in graves.iter().map(|grave| grave.segment).collect::<std::collections::BTreeSet<_>>() {
+        let mut spans: std::collections::BTreeMap<u64, u64> = std::collections::BTreeMap::new();
+        for grave in graves.iter().filter(|grave| grave.segment == segment) {
+            // They lie side by side.
+            match spans.last_entry().filter(|last| *last.get() == grave.start) {
+                Some(mut last) => *last.get_mut() = grave.end,
+                None => drop(spans.insert(grave.start, grave.end)),
+            }
+        }
+        given_back += device.give_back(segment, spans.iter()).unwrap().unwrap_or(0);
+    }
+    assert!(given_back > 0, "something is gone");
+    world.configure_all(&[1]);
+    world.bring_in(chain(), 2);
+    assert_eq!(world.log(1, chain()), world.log(2, chain()));
+    for at in [kept, stamps[39]] {
+        assert_eq!(world.read(2, 0, Some(at)).unwrap(), world.read(1, 0, Some(at)).unwrap());
+    }
+}
+
+#[test]
+fn a_damaged_record_is_not_handed_on_and_told() {
+    let mut world = World::new(2, 4);
+    let (_, done) = world.write(1, 0, 4000, Durability::Async);
+    assert!(outcome(&done).unwrap().is_ok());
+    world.flush(1);
+    let records = world.plane(1).device().records_of(frieze_base::ChainId(chain()), 0, 10).unwrap();
+    let stored = records[0].stored.unwrap();
+    let name = format!("seg-{:016x}", stored.segment.0);
+    world.nodes[0].disk.flip_bit(&name, stored.data_offset + 1000, 3).unwrap();
+    world.configure_all(&[1]);
+    world.configure(chain(), &[1], Some(2), false);
+    world.settle();
+    let damaged =
+        |report: &Report| matches!(report, Report::Damaged { n: 1, fault, .. } if fault.reason == Reason::Corrupt);
+    assert!(world.reports(1).iter().any(damaged));
+    assert!(world.log(2, chain()).is_empty());
+}
+
+#[test]
+fn promises_and_stamps_of_others_hold_across_a_restart_of_everything() {
+    let mut world = three();
+    let (_, done) = world.write(1, 0, 100, Durability::Sync);
+    world.settle();
+    let stamp = outcome(&done).unwrap().unwrap().stamp;
+    let at = Hlc::first_of_micros(world.nodes[0].time.wall().micros() + 400_000);
+    // The head's clock is far ahead of the others' when it promises.
+    world.nodes[0].time.advance_us(400_000);
+    world.read(1, 0, Some(at.previous())).unwrap();
+    for id in 1..=3 {
+        world.crash(id, CrashKind::Power);
+    }
+    for id in 1..=3 {
+        world.start(id);
+        assert!(world.plane(id).clock.newest() >= at.previous(), "node {id} may stamp below what it knows is closed");
+        assert!(world.plane(id).clock.newest() >= stamp);
+    }
+}
+
+#[test]
+fn a_configuration_that_was_taken_is_not_taken_again_after_a_restart() {
+    let mut world = three();
+    let before = world.configurations[0].clone();
+    world.crash(3, CrashKind::Power);
+    world.start(3);
+    world.plane(3).configure(&[(frieze_base::ChainId(0), before.clone())]).unwrap();
+    assert_eq!(world.read(3, 0, None).unwrap_err().reason, Reason::Elsewhere, "it has no part");
+    let (_, done) = world.write(1, 0, 100, Durability::Async);
+    world.settle();
+    assert_eq!(outcome(&done), None, "it acknowledges nothing");
+    world.configure_all(&[1, 2]);
+    world.settle();
+    assert!(outcome(&done).unwrap().is_ok());
+}

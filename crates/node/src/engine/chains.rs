@@ -1,0 +1,168 @@
+//! The engine's part in chains of several members: who they are, and what has to be known before and after a read of now.
+//!
+//! Guarantees: a read of now shows all that was committed when it began, and is answered only under a lease that still holds when
+//! everything has been read; what is not wholly here is not answered from here.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use frieze_base::{ChainId, Fault, MonoTime, NodeId, SessionId};
+use frieze_chain::Configuration;
+use frieze_hlc::Hlc;
+use frieze_wire::message::{ChainStatus, FileKind, Read, Reply, Request, View};
+
+use super::{Engine, Responder, done};
+use crate::capability::Capability;
+use crate::data::Report as ChainReport;
+use crate::seen::{Seen, layout_of};
+
+impl Engine {
+    /// Takes configurations of chains, as the control plane has decided them. Durable on return.
+    ///
+    /// # Errors
+    /// The disk's: then none is taken.
+    pub fn configure(&self, configurations: &[(ChainId, Configuration)]) -> Result<(), Fault> {
+        self.data.configure(configurations)
+    }
+
+    /// This node answers for chains of several members until `until`, by its own monotonic clock.
+    pub fn renew_lease(&self, until: MonoTime) {
+        self.data.lease().renew(until);
+    }
+
+    /// The connection with a node broke: what may have been lost with it is said again.
+    pub fn lost(&self, node: NodeId) {
+        self.data.lost(node);
+    }
+
+    /// From now on whoever looks after the cluster is told there what happens to chains. To be called once.
+    pub fn report_chains_to(&self, reports: Box<dyn Fn(ChainReport) + Send + Sync>) {
+        self.data.report_to(reports);
+    }
+
+    /// Looks after chains of several members; to be called about every 20 ms.
+    pub fn tick_chains(&self) {
+        self.data.tick();
+        if self.data.has_discarded() {
+            // The index was made anew, and what was buried in it is to be buried again.
+            self.reclaim.want();
+        }
+    }
+
+    /// True if this node has its part in chains from elsewhere.
+    pub fn is_in_chains(&self) -> bool {
+        self.data.is_shared()
+    }
+
+    /// How the chains are that this node has its part in from elsewhere.
+    pub fn chains(&self) -> Vec<ChainStatus> {
+        self.data.status()
+    }
+
+    /// True if the answer tells of bytes, or lengths of files, as they are now: then it needs a lease.
+    pub(super) fn sees_now(&self, session: SessionId, request: &Request) -> bool {
+        let opened = |capability: &[u8]| {
+            let opened = self.mint.open(capability, session);
+            opened.is_ok_and(|capability| capability.view.at.is_none())
+        };
+        self.data.is_shared()
+            && match request {
+                Request::Read(ask) => opened(&ask.capability),
+                Request::Seek(ask) => opened(&ask.capability),
+                Request::Stat(ask) => ask.view.at.is_none(),
+                Request::List(ask) => ask.view.at.is_none(),
+                Request::Open(ask) => ask.view.at.is_none(),
+                Request::Story(ask) => ask.view.at.is_none(),
+                Request::Log(_) | Request::LastSeen(_) | Request::Usage(_) => true,
+                _ => false,
+            }
+    }
+
+    /// Sees to it that what `request` reads of now is known here.
+    pub(super) fn look_now(&self, session: SessionId, request: &Request) -> Result<(), Fault> {
+        let all = || (0..self.data.chain_count()).map(ChainId).filter(|chain| self.data.is_here(*chain));
+        match request {
+            Request::Read(ask) => match self.mint.open(&ask.capability, session) {
+                Ok(capability) => self.data.look_and_wait(self.chains_of_read(&capability, ask).into_iter()),
+                // Refused where it is read.
+                Err(_) => Ok(()),
+            },
+            _ => self.data.look_and_wait(all()),
+        }
+    }
+
+    /// The chains of what a read is about: of its range, and of the chunks that say how long the file is.
+    fn chains_of_read(&self, capability: &Capability, ask: &Read) -> BTreeSet<ChainId> {
+        let namespace = self.meta.namespace();
+        let Some(inode) = namespace.current(capability.inode) else { return BTreeSet::new() };
+        let layout = layout_of(capability.inode, inode);
+        let chunk_of = |offset: u64| u32::try_from(offset / layout.chunk_bytes).unwrap_or(u32::MAX);
+        let last = ask.offset.saturating_add(ask.len.max(1).into()) - 1;
+        let asked = chunk_of(ask.offset)..chunk_of(last).saturating_add(1);
+        let granted = inode.grants().iter().flat_map(|grant| grant.chunks.iter().cloned());
+        let mut chains = BTreeSet::new();
+        for range in std::iter::once(asked).chain(granted) {
+            // The chunks of a file go round all chains.
+            let upto = range.end.min(range.start.saturating_add(layout.chain_count));
+            chains.extend((range.start..upto).map(|index| layout.chain(index)));
+        }
+        chains
+    }
+
+    /// Whether what a read is about is wholly here at its instant.
+    ///
+    /// # Errors
+    /// `Elsewhere` if another server is to be asked.
+    pub(crate) fn check_read_here(&self, capability: &Capability, view: View, ask: &Read) -> Result<(), Fault> {
+        if !self.data.is_shared() {
+            return Ok(());
+        }
+        let mut chains = self.chains_of_read(capability, ask).into_iter();
+        chains.try_for_each(|chain| self.data.check_here(chain, view.instant()))
+    }
+
+    /// Whether what writers may have written to these files is known here: it says how long they are.
+    ///
+    /// # Errors
+    /// `Elsewhere` if another server is to be asked.
+    pub(crate) fn check_written_here(&self, seen: &[&Seen]) -> Result<(), Fault> {
+        if !self.data.is_shared() {
+            return Ok(());
+        }
+        for seen in seen.iter().filter(|seen| seen.inode.kind() == FileKind::File) {
+            let layout = layout_of(seen.id, &seen.inode);
+            let at = seen.upto.filter(|upto| *upto != Hlc::MAX);
+            for range in seen.inode.grants().iter().flat_map(|grant| grant.chunks.iter().cloned()) {
+                let upto = range.end.min(range.start.saturating_add(layout.chain_count));
+                (range.start..upto).try_for_each(|index| self.data.check_here(layout.chain(index), at))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Answers when everything acknowledged so far is on stable storage at all members of the chains of this node.
+    pub(crate) fn sync_members(&self, header: &frieze_wire::FrameHeader, responder: &Arc<dyn Responder>) {
+        let (request, reply_to) = (*header, responder.clone());
+        let waits = Mutex::new((2, Ok(())));
+        let one = Arc::new(move |result: Result<(), Fault>| {
+            let mut waits = waits.lock().unwrap_or_else(PoisonError::into_inner);
+            waits.0 -= 1;
+            if waits.1.is_ok() {
+                waits.1 = result;
+            }
+            if waits.0 == 0 {
+                let result = waits.1.clone();
+                reply_to.respond(&request, result.map(|()| done()), &[], 0);
+            }
+        });
+        let other = one.clone();
+        self.durability.when_durable(self.ticket(), Box::new(move |result| one(result)));
+        self.data.barrier(Box::new(move |result| other(result)));
+    }
+}
+
+/// The answer, unless the lease has ended since it was looked up.
+pub(super) fn under_lease(engine: &Engine, answer: Result<Reply, Fault>) -> Result<Reply, Fault> {
+    let reply = answer?;
+    engine.data.check_lease().map(|()| reply)
+}
