@@ -117,6 +117,29 @@ pub(crate) fn best_move(state: &State, loads: &Loads, eligible: &[NodeId]) -> Op
     None
 }
 
+/// A chain whose head is to go to its end, as long as that spreads heads better: writes enter there. Heads that gave way already are
+/// told by `given`.
+pub(crate) fn next_head(state: &State, given: &[ChainId]) -> Option<(ChainId, NodeId)> {
+    let mut heads: BTreeMap<NodeId, u64> = BTreeMap::new();
+    let at = |chain: &Chain, place| chain.serving().nth(place).map(|target| target.node);
+    for chain in state.chains() {
+        // Who comes next is head once the one before it has gone.
+        let place = usize::from(given.contains(&chain.id));
+        *heads.entry(at(chain, place)?).or_default() += 1;
+    }
+    let weigh = |node, more| weight(state, heads.get(&node).copied().unwrap_or(0) + more, node);
+    let may = |chain: &&Chain| {
+        // Two are left to serve while the one that was the head is brought up to date behind them.
+        let is_whole = chain.serving().filter(|target| state.is_alive(target)).count() > 2;
+        is_whole && chain.targets.iter().all(|target| target.role == Role::Serving) && !given.contains(&chain.id)
+    };
+    let candidates = state.chains().filter(may).filter_map(|chain| {
+        let (head, next) = (at(chain, 0)?, at(chain, 1)?);
+        (weigh(next, 1) < weigh(head, 0)).then_some((Reverse(weigh(head, 0)), weigh(next, 1), chain.id, head))
+    });
+    candidates.min().map(|(_, _, chain, head)| (chain, head))
+}
+
 /// The full member whose place can best be spared: at a site with others, and with the most to do.
 pub(crate) fn fullest(state: &State, loads: &Loads, chain: &Chain) -> NodeId {
     let others: Vec<NodeId> = staying(chain).collect();

@@ -277,7 +277,22 @@ impl Overseer {
             }
             moving += 1;
         }
-        if moving == 0 && wanted.is_empty() {
+        let is_quiet = |chain: &Chain| chain.leaving.is_empty() && chain.newcomer().is_none();
+        if moving > 0 || !wanted.is_empty() || !state.chains().all(is_quiet) {
+            return;
+        }
+        // Then heads give way, while nothing else is under way.
+        let mut given = Vec::new();
+        while given.len() < self.settings.moves_max
+            && let Some((id, head)) = placement::next_head(state, &given)
+            && let Some(chain) = state.chain(id)
+        {
+            let step = ChainStep::TakeOut(head);
+            let decision = Decision::Chain { chain: id, revision: chain.revision, step };
+            wanted.push((Subject::Chain(id), chain.revision, vec![decision]));
+            given.push(id);
+        }
+        if wanted.is_empty() {
             let version = state.version();
             wanted.push((Subject::Cluster, version, vec![Decision::Balance { version, on: false }]));
         }

@@ -94,6 +94,7 @@ impl Overseer {
         }
         let now = at.mono;
         let node = state.node(heartbeat.node)?;
+        State::tells_anew(node, &heartbeat.address, &heartbeat.devices)?;
         let ends = leading.ends(&self.settings, now);
         let fresh = || Watched::new(node.incarnation(), ends, now);
         let watched = leading.nodes.entry(node.id).or_insert_with(fresh);
@@ -328,10 +329,9 @@ fn may_hold(node: &Node, watched: &Watched) -> bool {
 /// What the log does not know yet of a node that was heard.
 pub(super) fn returned(node: &Node, watched: &Watched) -> Option<NodeStep> {
     let told = watched.told.as_ref().filter(|_| !watched.resigned)?;
-    let known = |device: &crate::node::Device| (device.device, device.capacity_bytes);
-    let is_same = told.incarnation == node.incarnation()
-        && told.address == node.told.address
-        && told.devices.iter().map(known).eq(node.told.devices.iter().map(known));
+    // What cannot be was refused when it came.
+    let tells_anew = State::tells_anew(node, &told.address, &told.devices).unwrap_or(false);
+    let is_same = told.incarnation == node.incarnation() && !tells_anew;
     // Who was heard before it was found to be offline has to speak once more.
     let has_spoken = watched.condemned.is_none_or(|condemned| watched.last.0 > condemned.number);
     let is_back = node.is_offline && has_spoken;

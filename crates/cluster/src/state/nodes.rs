@@ -38,6 +38,14 @@ impl State {
         Ok(Node { id, revision: 1, told: told.clone(), is_offline: false, is_draining: false, is_dead: false })
     }
 
+    /// Whether a node has anything new to tell with these.
+    ///
+    /// # Errors
+    /// If that cannot be.
+    pub(crate) fn tells_anew(node: &Node, address: &str, devices: &[Device]) -> Result<bool, Error> {
+        Ok(checked_devices(node, address, devices)? != node.told.devices || address != node.told.address)
+    }
+
     pub(super) fn change_node(&mut self, id: NodeId, revision: u64, step: &NodeStep) -> Result<Vec<Change>, Error> {
         let node = self.node(id)?;
         check_revision("the node", revision, node.revision)?;
@@ -49,12 +57,10 @@ impl State {
                     let newest = node.incarnation();
                     return Err(Error::OldProcess { node: id, newest, found: *incarnation });
                 }
-                check_word("address", address)?;
-                check_devices(id, devices)?;
+                next.told.devices = checked_devices(node, address, devices)?;
                 // Another process has no part in anything, so that nobody waits to hear from the one before.
                 is_gone = *incarnation > node.incarnation();
                 (next.told.incarnation, next.told.address) = (*incarnation, address.clone());
-                next.told.devices = merged(&node.told.devices, devices);
                 (next.is_offline, next.is_dead) = (false, false);
             }
             NodeStep::Offline => (next.is_offline, is_gone) = (true, true),
@@ -97,16 +103,31 @@ impl State {
     }
 }
 
-/// What a node tells of its devices when it returns; one that has failed has failed for ever.
+/// A node's devices after it has told of these. One that it does not tell of stays, for it may be back tomorrow; one that has failed
+/// has failed for ever.
 fn merged(known: &[Device], told: &[Device]) -> Vec<Device> {
-    let has_failed = |told: &Device| known.iter().any(|known| known.device == told.device && known.has_failed);
-    let merge = |told: &Device| Device { has_failed: told.has_failed || has_failed(told), ..told.clone() };
-    told.iter().map(merge).collect()
+    let mut devices = known.to_vec();
+    for device in told {
+        match devices.iter_mut().find(|known| known.device == device.device) {
+            Some(known) => *known = Device { has_failed: known.has_failed || device.has_failed, ..device.clone() },
+            None => devices.push(device.clone()),
+        }
+    }
+    devices
 }
 
 fn check_word(what: &'static str, text: &str) -> Result<(), Error> {
     let is_word = (1..=255).contains(&text.len()) && !text.contains(|c: char| c.is_whitespace() || c.is_control());
     if is_word { Ok(()) } else { Err(Error::BadName { what, text: text.chars().take(300).collect() }) }
+}
+
+/// The devices of a node that tells of these, if what it tells can be.
+fn checked_devices(node: &Node, address: &str, told: &[Device]) -> Result<Vec<Device>, Error> {
+    check_word("address", address)?;
+    check_devices(node.id, told)?;
+    let devices = merged(&node.told.devices, told);
+    check_devices(node.id, &devices)?;
+    Ok(devices)
 }
 
 fn check_devices(node: NodeId, devices: &[Device]) -> Result<(), Error> {

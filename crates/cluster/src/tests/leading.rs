@@ -4,8 +4,8 @@ use frieze_base::{ChainEpoch, ChainId, ClusterId, ErrorKind, MonoTime, NodeId};
 
 use super::states::{GIB, founded, newcomer, take_in};
 use crate::{
-    Answer, Ask, ChainStep, Change, Clock, Decision, Effect, Error, Grant, Health, Heartbeat, Input, Moment, NodeState,
-    Overseer, Report, Role, Settings, State, TargetState, Waits,
+    Answer, Ask, Chain, ChainStep, Change, Clock, Decision, Effect, Error, Grant, Health, Heartbeat, Input, Moment,
+    NodeState, Overseer, Report, Role, Settings, State, TargetState, Waits,
 };
 
 const MS: u64 = 1_000_000;
@@ -22,14 +22,17 @@ struct Desk {
     steps_aside: bool,
     /// Whether a majority answers.
     is_confirmed: bool,
+    /// Whether replicas do at once what they are to do.
+    is_quick: bool,
 }
 
 impl Desk {
     fn new(state: State) -> Desk {
         let overseer = Overseer::new(NodeId(1), Settings::default());
         let (grants, refusals, answers, decided) = Default::default();
-        let (now, steps_aside, is_confirmed) = (1000, false, true);
-        let mut desk = Desk { state, overseer, now, grants, refusals, answers, decided, steps_aside, is_confirmed };
+        let (now, steps_aside, is_confirmed, is_quick) = (1000, false, true, false);
+        let mut desk =
+            Desk { state, overseer, now, grants, refusals, answers, decided, steps_aside, is_confirmed, is_quick };
         desk.put(Input::Lead { term: 3 });
         desk
     }
@@ -72,9 +75,15 @@ impl Desk {
 
     fn heartbeat(&self, node: u32) -> Heartbeat {
         let told = newcomer(node);
-        let report = |(chain, epoch)| Report { chain, epoch, ..Report::default() };
         let node = NodeId(node);
-        let chains = self.state.chains_of(node).map(|(chain, _)| report((chain.id, chain.epoch))).collect();
+        let report = |chain: &Chain| {
+            let now = chain.configuration();
+            let is_tail = self.is_quick && now.members.last() == Some(&node);
+            let caught_up = now.syncing.filter(|_| is_tail && !now.joining);
+            let is_ready = is_tail && now.joining;
+            Report { chain: chain.id, epoch: chain.epoch, caught_up, is_ready, ..Report::default() }
+        };
+        let chains = self.state.chains_of(node).map(|(chain, _)| report(chain)).collect();
         Heartbeat {
             cluster: self.state.cluster(),
             node,
@@ -348,4 +357,93 @@ fn a_node_that_is_gone_for_long_is_replaced_and_one_that_is_back_soon_is_not() {
     assert!(desk.decided.iter().any(placed));
     assert_eq!(desk.state.chain(ChainId(0)).unwrap().configuration().syncing, Some(NodeId(4)));
     assert_eq!(desk.state.chain(ChainId(0)).unwrap().epoch, ChainEpoch(13));
+}
+
+#[test]
+fn balancing_gives_every_node_its_share_of_targets_and_of_heads() {
+    let mut desk = Desk::new(founded(1, 32, 3));
+    desk.is_quick = true;
+    desk.pass(300, &[1]);
+    for number in 2..=4 {
+        desk.state.apply(&Decision::Join(newcomer(number)));
+    }
+    desk.pass(20_000, &[1, 2, 3, 4]);
+    let shares = |desk: &Desk| {
+        let status = desk.overseer.status(MonoTime(desk.now * MS), &desk.state);
+        let shares: Vec<_> = status.nodes.iter().map(|node| (node.serving, node.heads)).collect();
+        (status.whole(), shares)
+    };
+    let (whole, before) = shares(&desk);
+    assert_eq!((whole, before[0]), (32, (32, 32)), "nothing moves unasked");
+    assert_eq!(desk.ask(Ask::Balance(true)), Ok(Answer::Decided));
+    desk.pass(60_000, &[1, 2, 3, 4]);
+    assert!(!desk.state.is_balancing());
+    assert_eq!(shares(&desk), (32, vec![(24, 8); 4]));
+}
+
+/// A node is back after a restart, with a log that ends so.
+fn restarted(desk: &Desk, node: u32, last: (u64, u64)) -> Input {
+    let mut beat = desk.heartbeat(node);
+    let chains = beat.chains.iter().map(|report| Report { chain: report.chain, ..Report::default() });
+    beat.chains = chains.map(|report| Report { last: (ChainEpoch(last.0), last.1), ..report }).collect();
+    Input::Heartbeat(Heartbeat { incarnation: 2, number: desk.now, ..beat })
+}
+
+/// Three nodes that lost their power, all at once.
+fn dark() -> Desk {
+    let mut desk = Desk::whole(3, 1);
+    desk.pass(500, &[1, 2, 3]);
+    desk.pass(2200, &[]);
+    assert!((1..=3).all(|node| desk.is_offline(node)));
+    desk
+}
+
+#[test]
+fn a_chain_that_everybody_forgot_goes_on_from_the_log_with_the_newest_epoch_and_number() {
+    let mut desk = dark();
+    for (node, last) in [(1, (9, 100)), (2, (11, 90)), (3, (11, 80))] {
+        assert_eq!(desk.members(0).len(), 3, "all of them are heard first");
+        desk.now += 10;
+        desk.put(restarted(&desk, node, last));
+        if node == 2 {
+            let waits = desk.overseer.status(MonoTime(desk.now * MS), &desk.state).chains[0].waits.clone();
+            assert_eq!(waits, Some(Waits::Memory(vec![NodeId(3)])));
+        }
+    }
+    assert_eq!(desk.members(0), [2]);
+    assert!(!desk.state.chain(ChainId(0)).unwrap().resumed.unwrap().is_missing);
+}
+
+/// Tenths of a second until the chain goes on, while nodes 1 and `other` are there; `None` if it does not in a minute and a half.
+fn goes_on_after(desk: &mut Desk, other: u32) -> Option<u64> {
+    (0..900).find(|_| {
+        desk.now += 100;
+        [1, other].into_iter().for_each(|node| desk.put(restarted(desk, node, (9, node.into()))));
+        desk.put(Input::Tick);
+        desk.members(0).len() < 3
+    })
+}
+
+#[test]
+fn it_waits_for_ever_for_who_may_have_kept_its_memory() {
+    let mut desk = dark();
+    assert_eq!(goes_on_after(&mut desk, 3), None);
+    let node = NodeId(2);
+    assert_eq!(desk.ask(Ask::DeclareDead(node)), Ok(Answer::Decided));
+    assert_eq!(desk.members(0), [3]);
+    assert!(desk.state.chain(ChainId(0)).unwrap().resumed.unwrap().is_missing);
+    desk.pass(100, &[]);
+    assert_eq!(desk.state.node_state(node), Some(NodeState::Removed), "it has nothing left that anybody needs");
+}
+
+#[test]
+fn it_waits_a_set_time_for_who_is_known_to_have_restarted() {
+    let mut desk = dark();
+    // It is back for a moment, and gone before the others are there.
+    desk.put(restarted(&desk, 3, (9, 9)));
+    desk.pass(3000, &[]);
+    let waited = goes_on_after(&mut desk, 2).unwrap();
+    assert!((298..=302).contains(&waited), "{waited} tenths of a second");
+    assert_eq!(desk.members(0), [2]);
+    assert!(desk.state.chain(ChainId(0)).unwrap().resumed.unwrap().is_missing);
 }

@@ -107,6 +107,15 @@ fn a_part_that_a_grant_does_not_name_comes_first() {
 }
 
 #[test]
+fn a_part_on_its_way_into_a_replica_counts_as_one() {
+    let mut tenant = begun();
+    let effects = step(&mut tenant, 200, TenantInput::Granted(Grant { lease_ns: 0, ..grant(0, 1, Some(4)) }));
+    assert!(matches!(effects[..], [TenantEffect::Install { .. }, ..]));
+    step(&mut tenant, 220, TenantInput::Granted(Grant { chains: vec![], ..grant(1, 2, None) }));
+    assert!(!holds(&tenant, 230));
+}
+
+#[test]
 fn what_was_said_of_an_older_configuration_is_not_repeated() {
     let mut tenant = begun();
     let installed = |tenant: &mut Tenant, epoch, ms| {

@@ -91,7 +91,7 @@ pub(super) struct World {
     pub(super) counts: Counts,
 }
 
-#[derive(Default, Debug)]
+#[derive(Clone, Default, Debug)]
 pub(super) struct Counts {
     pub(super) writes: u64,
     pub(super) reads: u64,
@@ -106,6 +106,40 @@ pub(super) struct Counts {
     pub(super) answers: u64,
     pub(super) leaders: u64,
     pub(super) removed: u64,
+}
+
+impl Counts {
+    fn all(&mut self) -> [(&'static str, &mut u64, u64); 13] {
+        [
+            ("writes", &mut self.writes, 200),
+            ("reads", &mut self.reads, 200),
+            ("reads without a right to", &mut self.refused_reads, 200),
+            ("nodes found offline", &mut self.offline, 1),
+            ("returns", &mut self.returned, 4),
+            ("targets taken out", &mut self.taken_out, 10),
+            ("targets that left alive", &mut self.left, 4),
+            ("targets that came to serve", &mut self.served, 20),
+            ("chains gone on from a log", &mut self.resumed, 5),
+            ("targets to be moved", &mut self.moved, 5),
+            ("answers to operators", &mut self.answers, 3),
+            ("leaders", &mut self.leaders, 2),
+            ("nodes removed, in ten lives", &mut self.removed, 0),
+        ]
+    }
+
+    pub(super) fn add(&mut self, other: &Counts) {
+        let mut other = other.clone();
+        for ((_, mine, _), (_, theirs, _)) in self.all().into_iter().zip(other.all()) {
+            *mine += *theirs;
+        }
+    }
+
+    /// What the lives are about has happened in them.
+    pub(super) fn assert_enough(&mut self, lives: u64) {
+        for (what, count, least) in self.all() {
+            assert!(*count >= least * lives && *count * 10 >= lives, "{what}: {count} in {lives} lives");
+        }
+    }
 }
 
 fn settings() -> Settings {
@@ -241,8 +275,15 @@ impl World {
         let count = if self.is_faulty && !is_inner && self.rng.chance(15) { 2 } else { 1 };
         for _ in 0..count {
             let mut delay = self.rng.between(MS / 10, 20 * MS);
-            if self.is_faulty && !is_inner && self.rng.chance(12) {
-                delay += self.rng.below(3_000 * MS);
+            // A flush may take long, and a message may wait in a queue for longer than a lease.
+            let (one_in, longest) = match (&packet, is_inner) {
+                (Packet::Proposal(..) | Packet::Confirm(..), _) => (6, 1_500),
+                (_, true) => (0, 0),
+                _ if self.rng.chance(4) => (12, 12_000),
+                _ => (12, 3_000),
+            };
+            if self.is_faulty && one_in > 0 && self.rng.chance(one_in) {
+                delay += self.rng.below(longest * MS);
             }
             self.sent += 1;
             self.packets.insert((self.now + delay, self.sent), (from, to, packet.clone()));
@@ -318,9 +359,6 @@ impl World {
         let before = self.truth.clone();
         let changes = self.truth.apply(&decision);
         self.log.push(decision.clone());
-        if std::env::var("TRACE").is_ok() {
-            eprintln!("{} {decision:?} -> {changes:?}", self.now / MS);
-        }
         if !matches!(changes[..], [Change::NoEffect(_)]) {
             self.check_decision(&before, &decision);
         }
@@ -408,9 +446,6 @@ impl World {
                     self.send(at, at, Packet::Confirm(token, incarnation));
                 }
                 Effect::Grant { to, grant } => {
-                    if std::env::var("TRACE").is_ok() {
-                        eprintln!("{} from {at} to {to} {grant:?}", self.now / MS);
-                    }
                     if let Some(to) = self.of(to) {
                         self.send(at, to, Packet::Grant(grant));
                     }
