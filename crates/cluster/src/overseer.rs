@@ -168,6 +168,8 @@ struct Leading {
     stuck: BTreeMap<ChainId, MonoTime>,
     /// How far those are that are brought up to date.
     syncs: BTreeMap<ChainId, chains::Progress>,
+    /// Who made no progress in a chain, and lets another one try.
+    stalled: BTreeMap<ChainId, NodeId>,
     /// Since when nodes are known to be offline.
     offline: BTreeMap<NodeId, MonoTime>,
 }

@@ -39,6 +39,11 @@ pub enum TenantInput {
         /// From the effect.
         token: u64,
     },
+    /// It could not be done, and none was taken: the leader tells of them again.
+    NotInstalled {
+        /// From the effect.
+        token: u64,
+    },
     /// A replica tells something.
     Told {
         /// Its chain.
@@ -88,7 +93,7 @@ pub enum TenantEffect {
         /// What.
         heartbeat: Heartbeat,
     },
-    /// Give each replica its configuration, then report [`TenantInput::Installed`]. A configuration that does not name this node
+    /// Give each replica its configuration, then report [`TenantInput::Installed`] or [`TenantInput::NotInstalled`]. A configuration that does not name this node
     /// takes its part away.
     Install {
         /// Names it.
@@ -214,6 +219,7 @@ impl Tenant {
             TenantInput::Granted(grant) => self.on_granted(at, grant, out),
             TenantInput::Refused(fault) => self.on_refused(now, fault, out),
             TenantInput::Installed { token } => self.on_installed(now, token),
+            TenantInput::NotInstalled { token } => self.installing.retain(|installing| installing.token != token),
             TenantInput::Told { chain, news } => self.on_told(now, chain, news),
             TenantInput::Devices(devices) => {
                 self.identity.devices = devices;

@@ -111,7 +111,11 @@ impl Overseer {
             return vec![ChainStep::TakeOut(node)];
         }
         if let Some(newcomer) = chain.newcomer() {
-            return self.bring_on(now, state, chain, newcomer).into_iter().collect();
+            let step = self.bring_on(now, state, chain, newcomer);
+            if let (Some(ChainStep::TakeOut(node)), Some(leading)) = (step, &mut self.leading) {
+                leading.stalled.insert(chain.id, node);
+            }
+            return step.into_iter().collect();
         }
         self.complete(plan, chain)
     }
@@ -194,10 +198,11 @@ impl Overseer {
         let tail = chain.tail().map_or(NodeId(0), |tail| tail.node);
         if kept < plan.wanted {
             let waiting = out().filter(|target| !target.is_retiring);
-            let mut present = waiting.filter_map(|target| {
+            let present = waiting.filter_map(|target| {
                 state.node(target.node).ok().filter(|node| leading.is_present(now, node) && is_free(node.id))
             });
-            if let Some(node) = present.next().filter(|_| is_free(tail)) {
+            let has_stalled = |node: &&Node| leading.stalled.get(&chain.id) == Some(&node.id);
+            if let Some(node) = present.min_by_key(has_stalled).filter(|_| is_free(tail)) {
                 [tail, node.id].into_iter().for_each(|node| *plan.syncs.entry(node).or_default() += 1);
                 return vec![ChainStep::Sync { node: node.id, incarnation: node.incarnation() }];
             }

@@ -121,8 +121,9 @@ impl Overseer {
             // It answers nothing from when it said so.
             (watched.resigned, watched.lease_ends, watched.asked) = (true, now, None);
         }
-        let reports: BTreeMap<ChainId, Report> =
-            std::mem::take(&mut heartbeat.chains).into_iter().map(|report| (report.chain, report)).collect();
+        let reports = std::mem::take(&mut heartbeat.chains).into_iter();
+        let reports = reports.filter(|report| state.chain(report.chain).is_some());
+        let reports: BTreeMap<ChainId, Report> = reports.map(|report| (report.chain, report)).collect();
         let is_news = is_first || heartbeat.resigns || watched.reports != reports || node.is_offline;
         watched.reports = reports;
         watched.told = Some(heartbeat);

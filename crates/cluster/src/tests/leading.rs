@@ -447,3 +447,18 @@ fn it_waits_a_set_time_for_who_is_known_to_have_restarted() {
     assert_eq!(desk.members(0), [2]);
     assert!(desk.state.chain(ChainId(0)).unwrap().resumed.unwrap().is_missing);
 }
+
+#[test]
+fn who_makes_no_progress_lets_another_one_try() {
+    let mut desk = Desk::new(founded(3, 1, 3));
+    let syncing = |desk: &Desk| desk.state.chain(ChainId(0)).unwrap().configuration().syncing;
+    desk.pass(500, &[1, 2, 3]);
+    let first = syncing(&desk).unwrap();
+    desk.pass(50_000, &[1, 2, 3]);
+    assert_eq!(syncing(&desk), Some(first));
+    desk.pass(15_000, &[1, 2, 3]);
+    let second = syncing(&desk).unwrap();
+    assert_ne!(second, first);
+    desk.pass(65_000, &[1, 2, 3]);
+    assert_eq!(syncing(&desk), Some(first), "and then the first again");
+}

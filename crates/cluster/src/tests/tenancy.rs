@@ -116,6 +116,19 @@ fn a_part_on_its_way_into_a_replica_counts_as_one() {
 }
 
 #[test]
+fn what_could_not_be_installed_is_asked_for_again() {
+    let mut tenant = begun();
+    for version in 1..200 {
+        let ms = 200 + version;
+        let effects = step(&mut tenant, ms, TenantInput::Granted(Grant { lease_ns: 0, ..grant(0, version, Some(4)) }));
+        let [TenantEffect::Install { token, .. }, ..] = effects[..] else { panic!("{effects:?}") };
+        step(&mut tenant, ms, TenantInput::NotInstalled { token });
+    }
+    step(&mut tenant, 500, TenantInput::Granted(Grant { chains: vec![], ..grant(1, 300, None) }));
+    assert!(holds(&tenant, 501), "it has no part in anything");
+}
+
+#[test]
 fn what_was_said_of_an_older_configuration_is_not_repeated() {
     let mut tenant = begun();
     let installed = |tenant: &mut Tenant, epoch, ms| {

@@ -76,6 +76,8 @@ pub(super) struct World {
     /// Who leads the metalog, in which term.
     leader: Option<usize>,
     term: u64,
+    /// Who is to lead again, and when.
+    again: Option<(u64, usize)>,
     log: Vec<Decision>,
     /// The state after the whole log.
     truth: State,
@@ -168,6 +170,7 @@ impl World {
             cut: BTreeSet::new(),
             leader: None,
             term: 0,
+            again: None,
             log: Vec::new(),
             truth: State::default(),
             acknowledged: BTreeMap::new(),
@@ -259,6 +262,11 @@ impl World {
                 self.machines[at].next_tick = self.now + self.rng.between(20, 60) * MS;
                 self.tick(at);
             }
+        }
+        if let Some((_, next)) = self.again.take_if(|(when, _)| *when <= self.now)
+            && self.may_lead(next)
+        {
+            self.elect(next);
         }
         for _ in 0..3 {
             let at = self.pick();
@@ -397,9 +405,8 @@ impl World {
         self.leader = Some(at);
         self.counts.leaders += 1;
         self.hear_of_leader(at, self.term, at);
-        for other in 0..self.machines.len() {
-            self.announce(other);
-        }
+        let deaf = self.again.map(|(_, before)| before);
+        (0..self.machines.len()).filter(|other| deaf != Some(*other)).for_each(|other| self.announce(other));
     }
 
     /// Tells a machine, late perhaps, who leads.
@@ -661,6 +668,10 @@ impl World {
                 let up: Vec<usize> = (0..self.machines.len()).filter(|at| self.may_lead(*at)).collect();
                 if !up.is_empty() {
                     let next = *self.rng.choose(&up);
+                    // Now and then it leads for a while only, and the one before hears of it when it leads again.
+                    let before = self.leader.filter(|before| *before != next && self.rng.chance(2));
+                    let after = self.rng.between(1_500, 4_500) * MS;
+                    self.again = before.map(|before| (self.now + after, before));
                     self.elect(next);
                 }
             }
