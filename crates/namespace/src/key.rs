@@ -2,6 +2,7 @@
 //!
 //! | key | value |
 //! |---|---|
+//! | `C` | nodes and chains of the cluster, which are not the namespace's: only the newest is kept |
 //! | `E` parent (8) name | a directory entry |
 //! | `F` | the format |
 //! | `H` stamp (8) page (4) | what was forgotten by the transaction of that stamp: page 0, then lists of its inodes |
@@ -73,10 +74,13 @@ impl<'a> Key<'a> {
     }
 }
 
+/// The key of the state of the control plane, which is stored beside the namespace and is none of it.
+pub const CONTROL: u8 = b'C';
+
 /// True if a store keeps every version of this key; false if only the newest matters (remembered outcomes: they are
-/// never read in the past, and keeping them would double the history of small files).
+/// never read in the past, and keeping them would double the history of small files; the state of the control plane).
 pub fn keeps_versions(key: &[u8]) -> bool {
-    key.first() != Some(&b'R')
+    !matches!(key.first(), Some(&(b'R' | CONTROL)))
 }
 
 /// True if a restart takes the newest version of this key into memory ([`crate::Namespace::load`]); the names of an

@@ -49,7 +49,7 @@ pub use error::Error;
 pub use forget::{FORGET_INODES_MAX, Forgetting, Horizons, SharedState, shared_states};
 pub use history::{Change, History, Newest, VisitChanged, VisitValue, VisitVersion};
 pub use inode::{Inode, Layout, MAY_EXECUTE, MAY_READ, MAY_WRITE, WriteGrant, check_access};
-pub use key::{Cached, LINKS, cached_of, is_loaded, is_timed, keeps_versions, link_of};
+pub use key::{CONTROL, Cached, LINKS, cached_of, is_loaded, is_timed, keeps_versions, link_of};
 pub use memory::MemoryHistory;
 pub use names::LINKS_MAX;
 pub use namespace::{Counts, Namespace, ORPHANS_KEPT_MAX, Resolved, Session, Snapshot};

@@ -22,8 +22,8 @@ use crate::grants::{Effect, GrantSettings, Grants, Key, PollId, Recall, RequestK
 /// Who caches, and what waits for it.
 pub(crate) struct Caching {
     clock: Arc<NodeClock>,
-    /// Names this life of the server.
-    life: u64,
+    /// Names this life of the server, or this reign of it over others.
+    life: AtomicU64,
     core: Mutex<Core>,
     /// 0: no session caches anything. [`MANY`]: several do, or may. Else the only one that does.
     sole: AtomicU64,
@@ -75,10 +75,22 @@ impl Caching {
         let mut grants = Grants::new(settings);
         grants.found(clock.reading().mono, found);
         let core = Core { grants, next: 1, polls: BTreeMap::new(), answers: BTreeMap::new(), effects: Vec::new() };
-        let caching =
-            Caching { clock, life, core: Mutex::new(core), sole: AtomicU64::new(0), publishing: AtomicU64::new(0) };
+        let caching = Caching {
+            clock,
+            life: AtomicU64::new(life),
+            core: Mutex::new(core),
+            sole: AtomicU64::new(0),
+            publishing: AtomicU64::new(0),
+        };
         caching.with(|_, _| {});
         caching
+    }
+
+    /// This server gives out from now on what may be cached; what these sessions got from the one before it does not know.
+    pub(crate) fn take_over(&self, sessions: Vec<SessionId>) {
+        // Whoever was here before another led has to ask anew all the same.
+        self.life.fetch_add(2, Ordering::AcqRel);
+        self.with(|core, at| core.grants.take_over(at, sessions));
     }
 
     /// True if a session other than this one may cache something.
@@ -165,14 +177,15 @@ impl Caching {
 
     /// A session asks what it must not use any more. Answered when there is something to tell, or after a while.
     pub(crate) fn poll(&self, header: &FrameHeader, acked: u64, life: u64, responder: &Arc<dyn Responder>) {
-        let acked = if life == self.life { acked } else { 0 };
+        let current = self.life();
+        let acked = if life == current { acked } else { 0 };
         self.with(|core, at| {
             let poll = PollId(core.next);
             core.next += 1;
             core.polls.insert(poll, (*header, responder.clone()));
             core.grants.poll(at, header.session, poll, acked, &mut core.effects);
             // At once the first time: the client learns what its lease is.
-            if life != self.life && core.polls.contains_key(&poll) {
+            if life != current && core.polls.contains_key(&poll) {
                 core.grants.hurry(header.session, &mut core.effects);
             }
         });
@@ -215,7 +228,7 @@ impl Caching {
 
     /// Names this life of the server.
     pub(crate) fn life(&self) -> u64 {
-        self.life
+        self.life.load(Ordering::Acquire)
     }
 
     fn now(&self) -> MonoTime {
@@ -265,7 +278,7 @@ impl Caching {
         let Recall { number, everything, directories, files, locked } = recall;
         RecallsReply {
             number,
-            life: self.life,
+            life: self.life(),
             lease_ms: (lease_ns / 1_000_000) as u32,
             everything,
             directories,

@@ -117,14 +117,45 @@ impl Durability {
                 Ok(reached)
             }
             Err(fault) => {
-                *self.failed.write().unwrap_or_else(PoisonError::into_inner) = Some(fault.clone());
-                data.device_failed(fault.reason);
-                let late = std::mem::take(&mut *self.waiters.lock().unwrap_or_else(PoisonError::into_inner));
-                for (_, reply) in waiting.into_iter().chain(late) {
-                    reply(Err(fault.clone()));
-                }
+                self.fail(&fault, data, meta);
+                waiting.into_iter().for_each(|(_, reply)| reply(Err(fault.clone())));
                 Err(fault)
             }
+        }
+    }
+
+    /// Nothing is changed any more, and nobody told that anything is durable.
+    fn fail(&self, fault: &Fault, data: &DataPlane, meta: &MetaPlane) {
+        *self.failed.write().unwrap_or_else(PoisonError::into_inner) = Some(fault.clone());
+        data.device_failed(fault.reason);
+        meta.device_failed(fault.reason);
+        let late = std::mem::take(&mut *self.waiters.lock().unwrap_or_else(PoisonError::into_inner));
+        late.into_iter().for_each(|(_, reply)| reply(Err(fault.clone())));
+    }
+
+    /// Makes the journal of a member durable, after the data that its entries may name.
+    ///
+    /// # Errors
+    /// As [`Durability::flush`].
+    pub(crate) fn flush_journal(&self, clock: &NodeClock, data: &DataPlane, meta: &MetaPlane) -> Result<(), Fault> {
+        if let Some(fault) = self.failure() {
+            return Err(fault);
+        }
+        if meta.journal_names_data() && data.device().dirty_bytes() > 0 {
+            return self.flush(clock, data, meta).map(drop);
+        }
+        meta.sync_journal().inspect_err(|fault| self.fail(fault, data, meta))
+    }
+
+    /// Turns a machine that is alone into a member of a metalog ([`MetaPlane::found`]), while nobody else flushes.
+    ///
+    /// # Errors
+    /// As [`MetaPlane::found`].
+    pub(crate) fn found(&self, data: &DataPlane, meta: &MetaPlane) -> Result<(), Fault> {
+        let _one = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        match self.failure() {
+            Some(fault) => Err(fault),
+            None => meta.found(&|| data.device().flush().map(drop)),
         }
     }
 
@@ -139,9 +170,10 @@ impl Durability {
         let stamp = data.closed().min(meta.closed());
         self.durable.lock().unwrap_or_else(PoisonError::into_inner).dirty_since = None;
         // The metalog's end before the data's: then the data flushed holds all that those entries name.
-        let index = meta.appended();
+        let mark = meta.mark();
+        let index = mark.index;
         let end = data.device().flush()?;
-        meta.sync(index)?;
+        meta.sync(mark)?;
         // Not before the metadata: a footer keeps records from being cut off that depend on metadata that is lost.
         data.device().write_footers(end)?;
         data.persisted(end);

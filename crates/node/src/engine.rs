@@ -5,6 +5,7 @@
 //! Leaves to others: sockets and threads (`serve`), the cores' own promises.
 
 mod chains;
+mod metalog;
 mod open;
 
 use std::collections::BTreeMap;
@@ -28,7 +29,7 @@ use crate::durability::Durability;
 use crate::holding::tells_of_now;
 use crate::identity::Identity;
 use crate::locks::Locks;
-use crate::meta::MetaPlane;
+use crate::meta::{MetaPlane, MetaTold};
 use crate::opened::Opened;
 use crate::peers::{NodeKeys, Peers, Way};
 use crate::reclaim::Reclaim;
@@ -133,8 +134,10 @@ pub struct Engine {
     pub(crate) mint: Mint,
     pub(crate) process: Box<dyn Fn() -> ProcessStats + Send + Sync>,
     pub(crate) started: MonoTime,
-    /// Stamp of the file system's first transaction: nothing is older.
-    pub(crate) earliest: Hlc,
+    /// See [`Engine::earliest`].
+    earliest: OnceLock<Hlc>,
+    /// How often this server had begun to lead the metalog when that was last looked at.
+    reigns: AtomicU64,
     keys: BTreeMap<String, KeyRight>,
     nodes: NodeKeys,
     /// To the other nodes.
@@ -146,6 +149,8 @@ pub struct Engine {
 
 /// Software and version, as both ends tell each other.
 pub const SOFTWARE: &str = concat!("frieze/", env!("CARGO_PKG_VERSION"));
+
+pub use metalog::Joining;
 
 impl Engine {
     /// What recovery has to tell, in words.
@@ -196,17 +201,19 @@ impl Engine {
             Some(Request::Prove(prove)) => {
                 conn.prove(&prove, &self.keys, &self.nodes, self.greeting()).map(Reply::Hello)
             }
-            Some(request) => match self.admit(conn, header, body.caller) {
-                Ok(principal) => {
-                    let looked = if sees_now { self.look_now(header.session, &request) } else { Ok(()) };
-                    match looked {
-                        Ok(()) => match self.dispatch(conn, &principal, header, request, payload, responder, scratch) {
-                            Some(answer) => answer,
-                            None => return,
-                        },
-                        Err(fault) => Err(fault),
-                    }
+            Some(request) => match self.admit(conn, header, body.caller).and_then(|principal| {
+                // Nothing of it may be cached unless this server hears of every change first.
+                scratch.asking.session = scratch.asking.session.filter(|_| self.meta.leads());
+                self.check_place(header, &request)?;
+                if sees_now {
+                    self.look_now(header.session, &request)?;
                 }
+                Ok(principal)
+            }) {
+                Ok(principal) => match self.dispatch(conn, &principal, header, request, payload, responder, scratch) {
+                    Some(answer) => answer,
+                    None => return,
+                },
                 Err(fault) => Err(fault),
             },
             None => Err(Fault::new(
@@ -278,6 +285,10 @@ impl Engine {
                 Reason::BadFrame,
                 format!("malformed frame: node {from} sent {} bytes with a sign of life", payload.len()),
             )),
+            Told::Metalog(said) => self.meta.told(from, MetaTold::Message(said), payload),
+            Told::MetalogPiece(piece) => self.meta.told(from, MetaTold::Piece(piece), payload),
+            Told::MetalogHeld(held) => self.meta.told(from, MetaTold::Held(held), payload),
+            Told::MetalogClose(close) => self.meta.told(from, MetaTold::Close(close), payload),
             told => self.data.told(from, told, header.payload_crc, payload).map(drop),
         }
     }
@@ -292,8 +303,16 @@ impl Engine {
         let principal = conn.principal(named)?;
         self.clock.observe(header.hlc)?;
         if header.session != SessionId(0) && conn.session() != Some(header.session) {
-            let owner = self.meta.namespace().session(header.session).map(|session| session.uid);
-            match owner {
+            let owner = || self.meta.namespace().session(header.session).map(|session| session.uid);
+            let known = match owner() {
+                // It may have been opened just now, and another server answered.
+                None if self.meta.is_member() => {
+                    self.meta.linearizable()?;
+                    owner()
+                }
+                known => known,
+            };
+            match known {
                 Some(uid) if uid == principal.uid => {
                     self.sessions.attach(conn, header.session, self.clock.reading().mono);
                 }
@@ -402,7 +421,9 @@ impl Engine {
     pub fn flush(&self) -> Result<(), Fault> {
         // Promises keep up with the clock, so that `stable` does not lag behind on a busy server.
         let now = self.clock.newest();
-        if now > self.meta.closed() && self.meta.close(now).is_ok() {
+        // With others each promise is an entry of the log: only as long as something is written.
+        let writing = !self.meta.is_member() || self.data.device().dirty_bytes() > 0;
+        if writing && now > self.meta.closed() && self.meta.promise(now) {
             let closed = match self.data.is_shared() {
                 // For the chains whose head is here; the others follow theirs.
                 true => self.data.promise(now).map(|()| false),
@@ -431,8 +452,14 @@ impl Engine {
     /// The disk's.
     pub fn tend(&self) -> Result<(), Fault> {
         self.caching.tick();
+        self.take_over();
         let timeout_ns = self.settings.session_timeout.as_nanos() as u64;
-        for session in self.sessions.expired(self.clock.reading().mono, timeout_ns) {
+        // Sessions are ended by who orders changes.
+        let expired = match self.meta.leads() {
+            true => self.sessions.expired(self.clock.reading().mono, timeout_ns),
+            false => Vec::new(),
+        };
+        for session in expired {
             // Its own number of the request: above any that a client counted up to.
             let closed = self.close_session(session, Seq(u64::MAX), Seq(u64::MAX), &Caller::root());
             if let Err(fault) = closed {

@@ -96,7 +96,7 @@ impl Engine {
             Err(fault) if fault.reason == Reason::NotFound => fault,
             Err(fault) => return Err(fault),
         };
-        let found = self.last_led(&names, (self.earliest, now))?;
+        let found = self.last_led(&names, (self.earliest(), now))?;
         let Some((found, ended_by)) = found.and_then(|found| Some((found, found.ended_by?))) else {
             return Err(refused);
         };

@@ -223,6 +223,16 @@ impl Grants {
         }
     }
 
+    /// Another server has let these sessions cache until now: nobody here knows what.
+    pub(crate) fn take_over(&mut self, at: MonoTime, sessions: impl IntoIterator<Item = SessionId>) {
+        let until = after(at, self.settings.lease_ns);
+        for session in sessions {
+            let new = || Holder { next: 1, turned: at, ..Holder::default() };
+            let holder = self.holders.entry(session).or_insert_with(new);
+            holder.everything_until = holder.everything_until.max(until);
+        }
+    }
+
     /// Sessions that keep a cache, or may.
     pub(crate) fn sessions(&self) -> impl Iterator<Item = SessionId> {
         self.holders.keys().copied()

@@ -13,6 +13,8 @@ use crate::durability::Ticket;
 
 /// Format of the data directory written by this code. Raised with every change of a stored format.
 pub const FORMAT_VERSION: u32 = 5;
+/// Format of a directory whose server is one of several: older servers, which know nothing of that, refuse it.
+pub(crate) const FORMAT_VERSION_MEMBER: u32 = 6;
 /// Oldest format that is read; it becomes the newest when it is opened.
 pub const FORMAT_VERSION_MIN: u32 = 1;
 /// File that holds the record.
@@ -77,6 +79,24 @@ pub(crate) struct Identity {
     /// Sessions that were granted something to cache: for a lease after a crash they may go on believing it.
     #[prost(uint64, repeated, tag = "18")]
     pub(crate) caching: Vec<u64>,
+    /// What the server is to the metalog.
+    #[prost(enumeration = "Standing", tag = "30")]
+    pub(crate) standing: i32,
+    /// Of a founder of a metalog: inode numbers up to it are left out.
+    #[prost(uint64, tag = "31")]
+    pub(crate) ids_above: u64,
+}
+
+/// What a server is to the metalog.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, prost::Enumeration)]
+#[repr(i32)]
+pub(crate) enum Standing {
+    /// It has one of its own.
+    Alone = 0,
+    /// It waits to be added, and may not have begun its journal.
+    Joining = 1,
+    /// It is one of the members, or was.
+    Member = 2,
 }
 
 impl Identity {
@@ -88,7 +108,9 @@ impl Identity {
     pub(crate) fn load(disk: &dyn Disk) -> Result<Option<(Identity, StateFile)>, Fault> {
         let names = disk.list()?;
         if !names.iter().any(|name| name == STATE_FILE) {
-            if let Some(name) = names.iter().find(|name| name.starts_with("seg-") || name.starts_with("meta-")) {
+            if let Some(name) =
+                names.iter().find(|name| ["seg-", "meta-", "raft-"].iter().any(|of| name.starts_with(of)))
+            {
                 return Err(Fault::new(
                     Reason::Corrupt,
                     format!(
@@ -103,11 +125,15 @@ impl Identity {
         let Some(bytes) = file.read() else { return Ok(None) };
         let identity = Identity::decode(bytes.as_slice())
             .map_err(|error| Fault::new(Reason::Corrupt, format!("the {STATE_FILE} file is malformed: {error}")))?;
-        if !(FORMAT_VERSION_MIN..=FORMAT_VERSION).contains(&identity.format_version) {
+        let newest = match identity.standing() {
+            Standing::Alone => FORMAT_VERSION,
+            Standing::Joining | Standing::Member => FORMAT_VERSION_MEMBER,
+        };
+        if !(FORMAT_VERSION_MIN..=newest).contains(&identity.format_version) {
             return Err(Fault::new(
                 Reason::WrongVersion,
                 format!(
-                    "the data directory has format version {}, this server reads {FORMAT_VERSION_MIN} to {FORMAT_VERSION}: use the version of frieze that made it",
+                    "the data directory has format version {}, this server reads {FORMAT_VERSION_MIN} to {newest}: use the version of frieze that made it",
                     identity.format_version
                 ),
             ));

@@ -52,10 +52,10 @@ mod views;
 
 pub use data::Report as ChainReport;
 pub use durability::no_wake;
-pub use engine::{Engine, ProcessStats, Responder, SOFTWARE, Scratch, Seams};
+pub use engine::{Engine, Joining, ProcessStats, Responder, SOFTWARE, Scratch, Seams};
 pub use fsck::{CheckProgress, Checkup, fsck};
 pub use identity::{FORMAT_VERSION, FORMAT_VERSION_MIN};
-pub use meta::{SegmentFiles, Unflushed};
+pub use meta::{MetalogStatus, SegmentFiles, Unflushed};
 pub use peers::{PeerPayload, Peers};
 pub use plugin::{BINDING_XATTR, TimePlugin};
 pub use serve::Server;

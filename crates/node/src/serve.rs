@@ -81,6 +81,8 @@ struct Shared {
     leisure: Arc<Wake>,
     /// What the thread that looks after chains waits on.
     pulse: Arc<Wake>,
+    /// What the thread waits on that counts time for the metalog.
+    beat: Arc<Wake>,
     stopping: AtomicBool,
     connections: Arc<AtomicU64>,
     connections_max: u64,
@@ -153,6 +155,7 @@ impl Server {
             breath: Arc::default(),
             leisure: Arc::default(),
             pulse: Arc::default(),
+            beat: Arc::default(),
             stopping: AtomicBool::new(false),
             connections,
             connections_max,
@@ -163,6 +166,19 @@ impl Server {
             let shared = shared.clone();
             move || flush_loop(&shared)
         })?];
+        threads.push(spawn("journal", {
+            let shared = shared.clone();
+            move || journal_loop(&shared)
+        })?);
+        threads.push(spawn("beat", {
+            let shared = shared.clone();
+            move || {
+                while !shared.stopping.load(Ordering::Acquire) {
+                    let next = shared.engine.beat();
+                    shared.beat.wait(next.unwrap_or(Duration::from_nanos(TEND_EVERY_NS)));
+                }
+            }
+        })?);
         threads.push(spawn("stock", {
             let shared = shared.clone();
             move || {
@@ -232,6 +248,8 @@ impl Server {
         self.shared.breath.wake();
         self.shared.leisure.wake();
         self.shared.pulse.wake();
+        self.shared.beat.wake();
+        self.shared.engine.stop_journal();
         self.shared.engine.stop_stocking();
         for thread in self.threads.drain(..) {
             if thread.join().is_err() {
@@ -280,6 +298,21 @@ fn flush_loop(shared: &Shared) {
             if let Err(fault) = shared.engine.tend() {
                 warn!("looking after clock and sessions failed: {fault}");
             }
+        }
+    }
+}
+
+/// Flushes the journal of a member of the metalog as soon as there is something to flush: what comes meanwhile is the next
+/// flush.
+fn journal_loop(shared: &Shared) {
+    let mut failed = false;
+    while !shared.stopping.load(Ordering::Acquire) {
+        match shared.engine.journal(Duration::from_nanos(TEND_EVERY_NS)) {
+            Err(fault) if !failed => {
+                error!("the metalog's journal cannot be written, the server is read-only from now on: {fault}");
+                failed = true;
+            }
+            _ => {}
         }
     }
 }

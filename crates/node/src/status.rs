@@ -38,7 +38,7 @@ impl Engine {
             clock_error_us: health.error_us.unwrap_or(u64::MAX),
             fenced: health.fenced.is_some(),
             newest: self.clock.newest().0,
-            earliest: self.earliest.0,
+            earliest: self.earliest().0,
             stable: self.data.closed().min(self.meta.closed()).0,
             durable: self.durability.durable_stamp().0,
             dirty_bytes: self.data.device().dirty_bytes(),

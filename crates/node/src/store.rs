@@ -14,6 +14,7 @@
 
 mod lsm;
 mod memory;
+mod other;
 mod times;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -27,6 +28,7 @@ use frieze_namespace::{
 
 pub use lsm::LsmStore;
 pub use memory::MemoryStore;
+pub(crate) use other::page_of;
 use times::TIMES;
 
 /// A sorted map on stable storage, the seam under the namespace's history.
@@ -47,10 +49,52 @@ pub trait VersionStore: Send + Sync {
         let _ = bytes_max;
         Ok(0)
     }
+
+    /// The store as it is now, whatever is committed afterwards.
+    fn view(&self) -> Result<Box<dyn StoreView>, Fault> {
+        Err(no_other())
+    }
+
+    /// Begins to take in another state beside this one. What there is of an earlier other one goes.
+    fn begin_other(&self) -> Result<(), Fault> {
+        Err(no_other())
+    }
+
+    /// Adds items to the other state.
+    fn put_other(&self, items: Vec<Item>) -> Result<(), Fault> {
+        let _ = items;
+        Err(no_other())
+    }
+
+    /// The other state as far as it has come.
+    fn other(&self) -> Result<Box<dyn StoreView>, Fault> {
+        Err(no_other())
+    }
+
+    /// Puts the other state in the place of this one, complete up to `applied` and under `name`: all at once, and durably.
+    fn take_other(&self, applied: LogIndex, name: &[u8]) -> Result<(), Fault> {
+        let _ = (applied, name);
+        Err(no_other())
+    }
+
+    /// The name under which the state was put here that came from elsewhere; `None` if none did.
+    fn name(&self) -> Result<Option<Vec<u8>>, Fault> {
+        Ok(None)
+    }
+}
+
+/// A store as it was at one moment.
+pub trait StoreView: Send {
+    /// All items with a key in `from..=to`, in order.
+    fn items(&self, from: &[u8], to: &[u8]) -> Box<dyn Iterator<Item = Result<Item, Fault>> + '_>;
+}
+
+fn no_other() -> Fault {
+    Fault::new(Reason::Unsupported, "this store cannot take over the state of another server")
 }
 
 /// Takes a key, the stamp of its newest version, and the value.
-type LoadVersion<'a> = dyn FnMut(&[u8], Hlc, &[u8]) + 'a;
+pub(crate) type LoadVersion<'a> = dyn FnMut(&[u8], Hlc, &[u8]) + 'a;
 
 /// A stored key and value.
 pub type Item = (Vec<u8>, Vec<u8>);
@@ -159,6 +203,8 @@ pub(crate) struct Versions {
     store: Box<dyn VersionStore>,
     overlay: RwLock<BTreeMap<Vec<u8>, Vec<u8>>>,
     waiting: Mutex<Waiting>,
+    /// Held while versions are handed to the store: one at a time, so that it can be looked at in between.
+    settling: Mutex<()>,
 }
 
 #[derive(Default)]
@@ -170,7 +216,7 @@ struct Waiting {
 impl Versions {
     /// An empty overlay over `store`.
     pub(crate) fn new(store: Box<dyn VersionStore>) -> Versions {
-        Versions { store, overlay: RwLock::default(), waiting: Mutex::default() }
+        Versions { store, overlay: RwLock::default(), waiting: Mutex::default(), settling: Mutex::default() }
     }
 
     /// The store without the overlay.
@@ -206,6 +252,11 @@ impl Versions {
     /// # Errors
     /// The store's; nothing is lost: the changes stay in the overlay and the next call tries again.
     pub(crate) fn settle(&self, durable: LogIndex) -> Result<LogIndex, Fault> {
+        let _one = self.settling.lock().unwrap_or_else(PoisonError::into_inner);
+        self.settle_held(durable)
+    }
+
+    fn settle_held(&self, durable: LogIndex) -> Result<LogIndex, Fault> {
         // They stay in the queue until the store has them, so that the index of time misses none meanwhile.
         let taken: Vec<(LogIndex, Arc<[Change]>)> = {
             let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
@@ -246,40 +297,19 @@ impl Versions {
         Ok(applied)
     }
 
-    /// Makes the store durable up to what was settled.
+    /// See [`VersionStore::keep_cached`].
     pub(crate) fn keep_cached(&self, bytes_max: u64) -> Result<u64, Fault> {
         self.store.keep_cached(bytes_max)
     }
 
+    /// Makes the store durable up to what was settled.
     pub(crate) fn persist(&self) -> Result<(), Fault> {
         self.store.persist()
     }
 
     /// Calls `load` with the newest version of every key that is present: what a restart begins with.
     pub(crate) fn load(&self, load: &mut LoadVersion<'_>) -> Result<(), Fault> {
-        let mut newest: Option<(Vec<u8>, Hlc, Vec<u8>)> = None;
-        let mut flush = |item: Option<(Vec<u8>, Hlc, Vec<u8>)>| {
-            if let Some((key, stamp, stored)) = item
-                && let Some((stamp, value)) = decode_item(stamp, &stored)
-            {
-                load(&key, stamp, value);
-            }
-        };
-        // Names by inode and the index of time stay where they are.
-        let ranges = [(vec![], vec![LINKS]), (vec![LINKS + 1], vec![TIMES]), (vec![TIMES + 1], vec![0xff; 320])];
-        for item in ranges.iter().flat_map(|(from, to)| self.store.items(from, to)) {
-            let (stored, value) = item?;
-            if stored == [TIMES] {
-                continue;
-            }
-            let (key, stamp) = parse_stored_key(&stored)?;
-            if newest.as_ref().is_some_and(|(last, _, _)| *last != key) {
-                flush(newest.take());
-            }
-            newest = Some((key, stamp, value));
-        }
-        flush(newest);
-        Ok(())
+        load_newest(&|from, to| self.store.items(from, to), load)
     }
 
     /// Makes the index of time and the names by inode of a store that has none yet: one from before they were kept.
@@ -359,6 +389,36 @@ impl Versions {
         }
         Ok(())
     }
+}
+
+/// Where the items of a range come from.
+type ItemsOf<'a> = dyn Fn(&[u8], &[u8]) -> Box<dyn Iterator<Item = Result<Item, Fault>> + 'a> + 'a;
+
+/// Calls `load` with the newest version of every key that is present.
+fn load_newest<'a>(items: &ItemsOf<'a>, load: &mut LoadVersion<'_>) -> Result<(), Fault> {
+    let mut newest: Option<(Vec<u8>, Hlc, Vec<u8>)> = None;
+    let mut flush = |item: Option<(Vec<u8>, Hlc, Vec<u8>)>| {
+        if let Some((key, stamp, stored)) = item
+            && let Some((stamp, value)) = decode_item(stamp, &stored)
+        {
+            load(&key, stamp, value);
+        }
+    };
+    // Names by inode and the index of time stay where they are.
+    let ranges = [(vec![], vec![LINKS]), (vec![LINKS + 1], vec![TIMES]), (vec![TIMES + 1], vec![0xff; 320])];
+    for item in ranges.iter().flat_map(|(from, to)| items(from, to)) {
+        let (stored, value) = item?;
+        if stored == [TIMES] {
+            continue;
+        }
+        let (key, stamp) = parse_stored_key(&stored)?;
+        if newest.as_ref().is_some_and(|(last, _, _)| *last != key) {
+            flush(newest.take());
+        }
+        newest = Some((key, stamp, value));
+    }
+    flush(newest);
+    Ok(())
 }
 
 impl History for Versions {

@@ -37,9 +37,9 @@ impl Engine {
         }
         let ends = [self.answer_start(interval.after)?, self.answer(exact(interval.upto))?];
         // Older instants show what this one does: nothing.
-        interval.after = interval.after.max(self.earliest.previous());
+        interval.after = interval.after.max(self.earliest().previous());
         let found = match self.resolve_at(principal, &ask.target, interval.upto) {
-            Err(fault) if fault.reason == Reason::NotFound && interval.after >= self.earliest => {
+            Err(fault) if fault.reason == Reason::NotFound && interval.after >= self.earliest() => {
                 self.resolve_at(principal, &ask.target, interval.after)?
             }
             found => found?,
@@ -67,7 +67,7 @@ impl Engine {
 
     /// Closes the start of an interval. There is nothing to close before the file system was made: it did not exist.
     pub(crate) fn answer_start(&self, after: Hlc) -> Result<Answered, Fault> {
-        match after < self.earliest {
+        match after < self.earliest() {
             true => Ok(Answered::default()),
             false => self.answer(exact(after)),
         }

@@ -37,14 +37,14 @@ impl Engine {
     /// Checks that a view can be answered, and closes its instant.
     pub(crate) fn answer(&self, view: View) -> Result<Answered, Fault> {
         let Some(at) = view.instant() else { return Ok(Answered::default()) };
-        if at < self.earliest {
+        if at < self.earliest() {
             return Err(Fault::new(
                 Reason::HistoryExpired,
                 format!(
                     "{} lies before the earliest instant of this file system, {} ({})",
                     format_instant(at),
-                    format_instant(self.earliest),
-                    self.earliest
+                    format_instant(self.earliest()),
+                    self.earliest()
                 ),
             ));
         }
@@ -340,7 +340,7 @@ impl Engine {
         Ok(NowReply {
             at: at.0,
             precision_us: self.clock.precision_us(),
-            earliest: self.earliest.0,
+            earliest: self.earliest().0,
             stable: self.data.closed().min(self.meta.closed()).0,
         })
     }

@@ -6,8 +6,10 @@
 //! `Hlc` like every other; its other numbers are 0.
 
 mod chain;
+pub mod metalog;
 
 pub use chain::{Ask, ChainAck, ChainAsk, ChainClean, ChainGreet, ChainKeep, ChainOffer, ChainPromise, ChainRecord};
+use metalog::{MetalogClose, MetalogHeld, MetalogMessage, MetalogPiece};
 
 /// One message between servers.
 #[derive(Clone, PartialEq, Eq, prost::Oneof)]
@@ -39,13 +41,25 @@ pub enum Told {
     /// What a member asks another.
     #[prost(message, tag = "149")]
     ChainAsk(ChainAsk),
+    /// A message of the Raft log.
+    #[prost(message, tag = "150")]
+    Metalog(MetalogMessage),
+    /// A piece of the state after an entry.
+    #[prost(message, tag = "151")]
+    MetalogPiece(MetalogPiece),
+    /// How much of a state has come.
+    #[prost(message, tag = "152")]
+    MetalogHeld(MetalogHeld),
+    /// Close an instant.
+    #[prost(message, tag = "153")]
+    MetalogClose(MetalogClose),
 }
 
 /// Body of a frame of kind `Told`.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct PeerBody {
     /// What is told; absent if it is of a kind that this process does not know.
-    #[prost(oneof = "Told", tags = "1, 142, 143, 144, 145, 146, 147, 148, 149")]
+    #[prost(oneof = "Told", tags = "1, 142, 143, 144, 145, 146, 147, 148, 149, 150, 151, 152, 153")]
     pub told: Option<Told>,
 }
 

@@ -5,6 +5,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+#[path = "golden/metalog.rs"]
+mod metalog;
 #[path = "golden/peers.rs"]
 mod peers;
 
@@ -829,7 +831,7 @@ fn every_message_reads_its_kept_bytes_and_writes_the_same() {
     for (name, reply) in replies() {
         golden.message(format!("reply.{name}"), &ReplyBody { reply: Some(reply) });
     }
-    for (name, told) in peers::told() {
+    for (name, told) in peers::told().into_iter().chain(metalog::told()) {
         golden.message(format!("told.{name}"), &PeerBody { told: Some(told) });
     }
     golden.message("refusal".into(), &Refusal { reason: Reason::NoSpace as u32, message: "full".into() });

@@ -343,10 +343,11 @@ impl Member {
         self.promote();
     }
 
-    /// Makes a learner that has caught up a voter.
+    /// Makes a learner that has caught up a voter, if there is room.
     fn promote(&mut self) {
         let raft = &self.node.raft;
-        if !self.leads() || raft.has_pending_conf() || raft.lead_transferee.is_some() {
+        let full = self.members().voters.len() >= self.settings.voters_max;
+        if full || !self.leads() || raft.has_pending_conf() || raft.lead_transferee.is_some() {
             return;
         }
         let far = raft.raft_log.last_index().saturating_sub(self.settings.promote_lag);

@@ -157,6 +157,18 @@ pub(super) fn encode_batch(stamp: Hlc, count: u32, data_end: DataEnd, body: &[u8
     into
 }
 
+impl PeerEntry {
+    /// The end of the proposer's data log that came with this batch; `None` if it is none.
+    pub fn data_end(&self) -> Option<DataEnd> {
+        let mut rest = Rest(self.data.as_ref());
+        if self.kind != EntryKind::Normal || rest.take(1)? != [DATA_VERSION] {
+            return None;
+        }
+        rest.take(12)?;
+        Some(DataEnd { segment: SegmentId(rest.long()?), offset: rest.long()? })
+    }
+}
+
 /// What a normal entry holds.
 pub(super) enum Held {
     /// A new leader's first entry: it holds nothing.

@@ -92,8 +92,8 @@ impl Member {
         Ok(Effect::Proposed { index: self.last(), term: self.term() })
     }
 
-    /// The other voter that has most of the log.
-    fn next_leader(&self) -> Option<NodeId> {
+    /// The other voter that has most of the log, of those that were heard lately; for a leader that wants to hand over.
+    pub fn next_leader(&self) -> Option<NodeId> {
         let prs = self.node.raft.prs();
         let others = self.members().voters.iter().copied().filter(|voter| *voter != self.id);
         others.max_by_key(|voter| prs.get(voter.0.into()).map(|at| (at.recent_active, at.matched)))

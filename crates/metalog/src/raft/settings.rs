@@ -27,6 +27,9 @@ pub struct MemberSettings {
     pub records_in_flight_max: usize,
     /// Entries that a learner may lack when it is made a voter.
     pub promote_lag: u64,
+    /// Voters at most: learners beyond get the log and have no say until one goes. More: more failures are survived, and each
+    /// entry waits for more disks.
+    pub voters_max: usize,
     /// Largest encoded batch in bytes. Beyond it a proposal is refused.
     pub body_bytes_max: u32,
     /// Length of a segment file in bytes.
@@ -48,6 +51,7 @@ impl Default for MemberSettings {
             uncommitted_bytes_max: 64 << 20,
             records_in_flight_max: 1024,
             promote_lag: 64,
+            voters_max: 5,
             body_bytes_max: 32 << 20,
             segment_bytes: 16 << 20,
         }

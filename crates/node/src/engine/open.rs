@@ -20,7 +20,7 @@ use crate::durability::{Durability, Ticket};
 use crate::grants::GrantSettings;
 use crate::identity::{FORMAT_VERSION, Identity, STATE_FILE};
 use crate::locks::Locks;
-use crate::meta::{MetaPlane, MetaReach};
+use crate::meta::{MetaHost, MetaPlane, MetaReach};
 use crate::opened::Opened;
 use crate::peers::{NodeKeys, Way};
 use crate::reclaim::Reclaim;
@@ -54,6 +54,7 @@ impl Engine {
         let went_down = !fresh && !identity.clean && identity.boot != seams.boot;
         let clock_bound = Hlc(identity.clock_bound);
         let roles = Roles::load(seams.disk.clone())?;
+        let way = Arc::new(Way::default());
         let mut recovery = Recovery {
             roles: &roles,
             settings: &settings,
@@ -62,13 +63,15 @@ impl Engine {
             log_settings,
             went_down,
             clock_bound,
+            way: way.clone(),
+            seed: u64::from_le_bytes(seams.entropy[56..64].try_into().expect("eight bytes")),
         };
         // Before anything is written that an older version could not read.
-        if identity.format_version != FORMAT_VERSION {
+        if identity.format_version < FORMAT_VERSION {
             keeper.update(|identity| identity.format_version = FORMAT_VERSION)?;
         }
         let mut logs = recovery.recover(&seams.disk, &seams.time, seams.store, Hlc::MAX)?;
-        if logs.meta.namespace().format().is_none() {
+        if !logs.meta.is_member() && logs.meta.namespace().format().is_none() {
             // A first start that was cut short: nobody has seen a stamp, so there is none to wait for.
             recovery.clock_bound = Hlc::ZERO;
             logs = recovery.recover(&seams.disk, &seams.time, logs.meta.into_store(), Hlc::MAX)?;
@@ -86,7 +89,6 @@ impl Engine {
         }
         let newest_whole = logs.newest_whole();
         let Logs { clock, device, chains, meta, .. } = logs;
-        let way = Arc::new(Way::default());
         let wake: Arc<dyn Fn() + Send + Sync> = Arc::from(seams.wake);
         let data =
             DataPlane::new(device, clock.clone(), chains, (identity.node_id(), roles), way.clone(), wake.clone());
@@ -150,7 +152,8 @@ impl Engine {
             mint,
             process: seams.process,
             started,
-            earliest: Hlc::ZERO,
+            earliest: OnceLock::new(),
+            reigns: AtomicU64::new(0),
             keys: seams.keys,
             nodes: NodeKeys::of(identity.key()),
             way,
@@ -158,22 +161,19 @@ impl Engine {
             socket: OnceLock::new(),
         };
         engine.make_file_system(&seams.owner)?;
-        let earliest = {
-            let namespace = engine.meta.namespace();
-            for (session, _) in namespace.sessions() {
-                engine.sessions.found(session, started);
-            }
-            engine.opened.found(telling);
-            namespace.current(frieze_base::InodeId::ROOT).map_or(Hlc::ZERO, |root| root.born)
-        };
+        for (session, _) in engine.meta.namespace().sessions() {
+            engine.sessions.found(session, started);
+        }
+        engine.opened.found(telling);
         engine.flush()?;
         // What was forgotten is found again: what a crash left of giving it back goes on.
         engine.reclaim.want();
-        Ok(Engine { earliest, ..engine })
+        Ok(engine)
     }
 
     fn make_file_system(&self, owner: &Caller) -> Result<(), Fault> {
-        if self.meta.namespace().format().is_some() {
+        // A member gets what there is from the others.
+        if self.meta.is_member() || self.meta.namespace().format().is_some() {
             return Ok(());
         }
         let mode = self.settings.root_mode.unwrap_or(if owner.uid == 0 { 0o1777 } else { 0o755 });
@@ -208,6 +208,10 @@ struct Recovery<'a> {
     went_down: bool,
     /// No stamp above it was given.
     clock_bound: Hlc,
+    /// To the other nodes.
+    way: Arc<Way>,
+    /// What a member of the metalog draws from.
+    seed: u64,
 }
 
 /// Both logs as recovery found them.
@@ -285,11 +289,16 @@ impl Recovery<'_> {
             ClockSettings { max_clock_offset_us: offset_us, error_us_max: offset_us, ..ClockSettings::default() };
         let clock = Arc::new(NodeClock::new(Clock::new(clock_settings, bound), time.clone(), self.keeper.clone()));
         let device = Arc::new(recovered.device);
+        let host = MetaHost {
+            clock: clock.clone(),
+            keeper: self.keeper.clone(),
+            device: device.clone(),
+            disk: disk.clone(),
+            way: self.way.clone(),
+            seed: self.seed,
+        };
         let (meta, cuts) = MetaPlane::recover(
-            clock.clone(),
-            self.keeper.clone(),
-            device.clone(),
-            disk.clone(),
+            host,
             frieze_metalog::Settings::default(),
             Versions::new(store),
             DataEnd { segment: recovered.end.segment, offset: recovered.end.offset },
@@ -325,6 +334,10 @@ impl Logs {
     /// Stamp of the first record that depends on metadata that is lost: what is left gives its session no right to
     /// write there. Older records than the end of the metalog had their grants when they were written.
     fn first_orphan(&self) -> Option<Hlc> {
+        if self.meta.is_member() {
+            // A grant was on stable storage here before anybody was told of it. That it was committed is told by the others.
+            return None;
+        }
         let newest = self.meta.newest();
         let namespace = self.meta.namespace();
         let granted = |session, chunk: ChunkId| namespace.has_grant(session, chunk.inode, chunk.index);

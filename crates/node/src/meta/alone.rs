@@ -7,16 +7,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use frieze_base::{Fault, LogIndex, Reason};
-use frieze_disk::Disk;
 use frieze_hlc::Hlc;
 use frieze_metalog::{DataEnd, Effect, Input, Metalog, RecoverFrom};
 use frieze_wire::txn::{Batch, Op, Outcome, Transaction};
 use prost::Message;
 
-use super::MetaReach;
 use super::segments::SegmentFiles;
 use super::slots::{Queue, Slot};
 use super::state::State;
+use super::{MetaHost, MetaReach};
 use crate::caching::Gate;
 use crate::clock::{Keeper, NodeClock};
 use crate::device::{Device, not_whole};
@@ -41,10 +40,19 @@ pub(super) struct Alone {
     closed: AtomicU64,
 }
 
-struct Core {
+pub(super) struct Core {
     log: Metalog,
     files: SegmentFiles,
     effects: Vec<Effect>,
+    /// Others have joined: nothing is ordered here any more.
+    over: bool,
+}
+
+/// What became of a transaction that was brought here.
+pub(super) enum Ran {
+    Done(Result<Outcome, Fault>),
+    /// Others have joined meanwhile: ask them.
+    Over(Transaction, Option<Arc<Gate>>),
 }
 
 impl Alone {
@@ -53,19 +61,15 @@ impl Alone {
     ///
     /// # Errors
     /// `Corrupt` if an entry cannot be decoded or the log does not reach back to what the store holds; the disk's.
-    #[expect(clippy::too_many_arguments, reason = "what recovery needs, handed over once")]
     pub(super) fn recover(
-        clock: Arc<NodeClock>,
-        keeper: Arc<Keeper>,
-        device: Arc<Device>,
-        disk: Arc<dyn Disk>,
+        host: &MetaHost,
         settings: frieze_metalog::Settings,
         state: &State,
         data_end: DataEnd,
         reach: &MetaReach,
     ) -> Result<(Alone, Vec<String>), Fault> {
         let applied = state.versions.applied()?;
-        let mut files = SegmentFiles::new(disk, SEGMENT_PREFIX);
+        let mut files = SegmentFiles::new(host.disk.clone(), SEGMENT_PREFIX);
         let mut failed: Option<Fault> = None;
         let recovered = Metalog::recover(settings, RecoverFrom { applied, data_end }, &mut files, &mut |entry| {
             if failed.is_none() {
@@ -88,36 +92,36 @@ impl Alone {
         files.doubt_all();
         let log = recovered.log;
         let alone = Alone {
-            clock,
-            keeper,
-            device,
+            clock: host.clock.clone(),
+            keeper: host.keeper.clone(),
+            device: host.device.clone(),
             ids_above: AtomicU64::new(0),
             ids_bound: AtomicU64::new(0),
             queue: Queue::default(),
             appended: AtomicU64::new(log.last().0),
             closed: AtomicU64::new(log.closed().0),
-            core: Mutex::new(Core { log, files, effects: Vec::new() }),
+            core: Mutex::new(Core { log, files, effects: Vec::new(), over: false }),
         };
         Ok((alone, notes))
     }
 
-    pub(super) fn execute(
-        &self,
-        state: &State,
-        transaction: Transaction,
-        gate: Option<Arc<Gate>>,
-    ) -> Result<Outcome, Fault> {
-        let slot = self.queue.put(transaction, gate);
+    pub(super) fn execute(&self, state: &State, transaction: Transaction, gate: Option<Arc<Gate>>) -> Ran {
+        let slot = self.queue.put(transaction, gate.clone());
         let mut core = self.lock();
         // Whoever held the log before may have taken this transaction along.
         while !slot.is_done() {
+            if core.over {
+                let transaction = self.queue.take_back(&slot).expect("batches are executed as they are taken");
+                return Ran::Over(transaction, gate);
+            }
             self.run_batch(&mut core, state);
         }
         drop(core);
-        slot.take()
+        Ran::Done(slot.take())
     }
 
-    fn lock(&self) -> MutexGuard<'_, Core> {
+    /// Holds the log: nothing is ordered meanwhile, and all that was, is executed.
+    pub(super) fn lock(&self) -> MutexGuard<'_, Core> {
         self.core.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -200,6 +204,22 @@ impl Alone {
         ordered.map(|index| (index, stamp))
     }
 
+    /// Makes the state durable as it is after the last entry. Returns that entry's place and term, and a stamp that nothing
+    /// later may lie at or below: it was given, or promised.
+    ///
+    /// # Errors
+    /// The disk's, and the store's.
+    pub(super) fn finish(&self, core: &mut Core, state: &State) -> Result<(LogIndex, u64, Hlc), Fault> {
+        core.files.take_unflushed().flush()?;
+        let last = core.log.last();
+        let mut effects = Vec::new();
+        core.log.step(self.clock.newest(), Input::Persisted { index: last }, &mut effects);
+        effects.into_iter().try_for_each(|effect| core.obey(effect))?;
+        state.versions.settle(last)?;
+        state.versions.persist()?;
+        Ok((last, core.log.term().max(1), core.log.newest().max(core.log.closed())))
+    }
+
     pub(super) fn newest(&self) -> Hlc {
         self.lock().log.newest()
     }
@@ -251,6 +271,21 @@ impl Alone {
 }
 
 impl Core {
+    /// True if others have joined.
+    pub(super) fn is_over(&self) -> bool {
+        self.over
+    }
+
+    /// Nothing is ordered here any more.
+    pub(super) fn end(&mut self) {
+        self.over = true;
+    }
+
+    /// Nothing is ordered any more, by anybody.
+    pub(super) fn fail(&mut self, reason: Reason) {
+        self.log.step(Hlc::ZERO, Input::DeviceFailed { reason }, &mut Vec::new());
+    }
+
     /// An entry could not be written: what there is of it goes, so that it cannot come back after a crash.
     fn withdraw(&mut self, stamp: Hlc, index: LogIndex, reason: Reason) -> Result<(), Fault> {
         let mut effects = Vec::new();

@@ -1,6 +1,7 @@
 //! Transactions that wait for their batch, and for what became of it.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::thread::Thread;
 
 use frieze_base::Fault;
 use frieze_namespace::{NoReadSet, ReadSet};
@@ -20,6 +21,8 @@ pub(super) struct Slot {
     waiting: Mutex<Waiting>,
     /// Holds its answer back, and hears what it reads.
     gate: Option<Arc<Gate>>,
+    /// Who sleeps until it is done; nobody where it is run by who brought it, or by who held the log.
+    sleeper: OnceLock<Thread>,
 }
 
 enum Waiting {
@@ -30,7 +33,7 @@ enum Waiting {
 
 impl Queue {
     pub(super) fn put(&self, transaction: Transaction, gate: Option<Arc<Gate>>) -> Arc<Slot> {
-        let slot = Arc::new(Slot { waiting: Mutex::new(Waiting::Asked(transaction)), gate });
+        let slot = Arc::new(Slot { waiting: Mutex::new(Waiting::Asked(transaction)), gate, sleeper: OnceLock::new() });
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push(slot.clone());
         slot
     }
@@ -40,6 +43,13 @@ impl Queue {
         let mut queue = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let count = queue.len().min(BATCH_MAX);
         queue.drain(..count).collect()
+    }
+
+    /// Takes one out again that no batch has taken.
+    pub(super) fn take_back(&self, slot: &Arc<Slot>) -> Option<Transaction> {
+        let mut queue = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let place = queue.iter().position(|one| Arc::ptr_eq(one, slot))?;
+        Some(queue.remove(place).start())
     }
 }
 
@@ -58,6 +68,15 @@ impl Slot {
 
     pub(super) fn finish(&self, result: Result<Outcome, Fault>) {
         *self.waiting.lock().unwrap_or_else(PoisonError::into_inner) = Waiting::Done(result);
+        if let Some(sleeper) = self.sleeper.get() {
+            sleeper.unpark();
+        }
+    }
+
+    /// From now on the calling thread is woken when it is done.
+    pub(super) fn wake_me(&self) {
+        // Called by the one thread that brought it.
+        let _ = self.sleeper.set(std::thread::current());
     }
 
     pub(super) fn is_done(&self) -> bool {

@@ -1,23 +1,31 @@
-//! What the log makes: the namespace and its history, changed by executing entries in their order.
+//! What the log makes: the namespace and its history, and the state of the control plane, changed by executing entries in their
+//! order.
 
-use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
 use frieze_base::{Fault, InodeId, LogIndex, Reason, Seq, SessionId};
 use frieze_hlc::Hlc;
 use frieze_metalog::Entry;
-use frieze_namespace::{Change, Namespace, NoReadSet, ReadSet};
+use frieze_namespace::{CONTROL, Change, Namespace, NoReadSet, ReadSet};
 use frieze_wire::txn::{Batch, Outcome, Transaction};
 use prost::Message;
 
 use crate::caching::Caching;
 use crate::reading::{NAMESPACE, Reading};
-use crate::store::Versions;
+use crate::store::{LoadVersion, Versions};
+
+/// What decisions changed and nobody has asked for yet, at most: whoever asks so seldom looks at all of the state.
+const NEWS_MAX: usize = 65_536;
 
 /// The namespace, its history, and who has to be told of changes before anybody sees them.
 pub(super) struct State {
     pub(super) namespace: RwLock<Namespace>,
     pub(super) versions: Versions,
     caching: OnceLock<Arc<Caching>>,
+    /// Nodes and chains; nothing on a machine that is alone.
+    control: RwLock<frieze_cluster::State>,
+    /// What decisions have changed since somebody asked.
+    news: Mutex<Vec<frieze_cluster::Change>>,
 }
 
 impl State {
@@ -27,14 +35,50 @@ impl State {
     /// `Corrupt`, and the store's.
     pub(super) fn load(versions: Versions) -> Result<State, Fault> {
         versions.complete()?;
-        let namespace = load(&versions)?;
-        Ok(State { namespace: RwLock::new(namespace), versions, caching: OnceLock::new() })
+        let (namespace, control) = load(|load| versions.load(load))?;
+        Ok(State {
+            namespace: RwLock::new(namespace),
+            versions,
+            caching: OnceLock::new(),
+            control: RwLock::new(control),
+            news: Mutex::default(),
+        })
     }
 
     /// From now on `caching` is told of every change before anybody sees it.
     pub(super) fn watch(&self, caching: Arc<Caching>) {
         // Called once, at the start.
         let _ = self.caching.set(caching);
+    }
+
+    pub(super) fn caching(&self) -> Option<&Arc<Caching>> {
+        self.caching.get()
+    }
+
+    /// Looks at what the log has decided about nodes and chains.
+    pub(super) fn look_at_control(&self, look: &mut dyn FnMut(&frieze_cluster::State)) {
+        look(&self.control.read().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// What decisions have changed since the last call. After a state was received everything may have changed.
+    pub(super) fn take_news(&self) -> Vec<frieze_cluster::Change> {
+        std::mem::take(&mut *self.news.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Executes decisions, after the transactions of their batch.
+    fn decide(&self, decisions: &[frieze_wire::control::Decision], stamp: Hlc, changes: &mut Vec<Change>) {
+        if decisions.is_empty() {
+            return;
+        }
+        let mut control = self.control.write().unwrap_or_else(PoisonError::into_inner);
+        let mut news = self.news.lock().unwrap_or_else(PoisonError::into_inner);
+        for decision in decisions {
+            let changed = control.apply(&frieze_cluster::Decision::from_wire(decision));
+            if news.len() < NEWS_MAX {
+                news.extend(changed);
+            }
+        }
+        changes.push(Change { key: vec![CONTROL], stamp, value: Some(control.encode()) });
     }
 
     /// The namespace as it is now.
@@ -57,62 +101,94 @@ impl State {
                 caching.changed((SessionId(by.session), Seq(by.seq)), changes);
             }
         };
-        apply(&mut namespace, &self.versions, place, batch, reads, &told)
+        self.apply(&mut namespace, place, batch, reads, &told)
     }
 
-    /// Executes an entry that nobody here waits for.
+    /// Executes an entry that nobody here waits for. Caches are recalled if this server has let anybody keep one.
+    ///
+    /// # Errors
+    /// `Corrupt` if it cannot be decoded.
     pub(super) fn follow(&self, entry: &Entry) -> Result<(), Fault> {
         let batch = decode(entry)?;
-        let reads = std::iter::repeat::<&dyn ReadSet>(&NoReadSet);
+        self.run((entry.index, entry.stamp), &batch, std::iter::repeat::<&dyn ReadSet>(&NoReadSet));
+        Ok(())
+    }
+
+    fn apply<'a>(
+        &self,
+        namespace: &mut Namespace,
+        (index, stamp): (LogIndex, Hlc),
+        batch: &Batch,
+        reads: impl Iterator<Item = &'a dyn ReadSet>,
+        told: &dyn Fn(&Transaction, &[Change]),
+    ) -> Vec<Outcome> {
+        let mut changes: Vec<Change> = Vec::new();
+        namespace.skip_ids(InodeId(batch.ids_above));
+        let outcomes = batch
+            .transactions
+            .iter()
+            .zip(stamp.0..)
+            .zip(reads)
+            .map(|((transaction, stamp), reads)| {
+                let before = changes.len();
+                let outcome = namespace.apply(transaction, Hlc(stamp), &mut changes, reads);
+                told(transaction, &changes[before..]);
+                outcome
+            })
+            .collect();
+        let last = stamp.0 + (batch.transactions.len() as u64).saturating_sub(1);
+        self.decide(&batch.decisions, Hlc(last), &mut changes);
+        self.versions.add(index, changes);
+        outcomes
+    }
+
+    /// Leaves out inode numbers.
+    pub(super) fn skip_ids(&self, last: InodeId) {
+        self.namespace.write().unwrap_or_else(PoisonError::into_inner).skip_ids(last);
+    }
+
+    /// Puts the state that was received, complete up to `applied`, in the place of this one, durably: who reads finds the
+    /// one or the other.
+    ///
+    /// # Errors
+    /// `Corrupt`, and the store's: the state is as before.
+    pub(super) fn take_received(&self, applied: LogIndex, name: &[u8], ids_above: u64) -> Result<(), Fault> {
+        let (mut other, control) = load(|load| self.versions.load_other(load))?;
+        other.skip_ids(InodeId(ids_above));
         let mut namespace = self.namespace.write().unwrap_or_else(PoisonError::into_inner);
-        apply(&mut namespace, &self.versions, (entry.index, entry.stamp), &batch, reads, &|_, _| {});
+        self.versions.take_other(applied, name)?;
+        *self.control.write().unwrap_or_else(PoisonError::into_inner) = control;
+        std::mem::swap(&mut *namespace, &mut other);
+        // The old one is taken apart when nobody waits for it.
+        drop(namespace);
         Ok(())
     }
 }
 
-/// The namespace as the store under `versions` has it.
-pub(super) fn load(versions: &Versions) -> Result<Namespace, Fault> {
+/// The namespace, and the nodes and chains, that `versions` shows, newest of each key.
+fn load(
+    versions: impl FnOnce(&mut LoadVersion<'_>) -> Result<(), Fault>,
+) -> Result<(Namespace, frieze_cluster::State), Fault> {
     let mut namespace = Namespace::new();
+    let mut control = frieze_cluster::State::default();
     let mut failed: Option<Fault> = None;
-    versions.load(&mut |key, stamp, value| {
-        if failed.is_none() {
-            failed = namespace.load(key, stamp, value).err();
+    versions(&mut |key, stamp, value| {
+        if failed.is_some() {
+            return;
         }
+        failed = match key {
+            [CONTROL] => frieze_cluster::State::decode(value).map(|state| control = state).map_err(Fault::from).err(),
+            _ => namespace.load(key, stamp, value).err(),
+        };
     })?;
-    failed.map_or(Ok(namespace), Err)
+    failed.map_or(Ok((namespace, control)), Err)
 }
 
-pub(super) fn decode(entry: &Entry) -> Result<Batch, Fault> {
+fn decode(entry: &Entry) -> Result<Batch, Fault> {
     Batch::decode(entry.body.as_slice()).map_err(|error| {
         Fault::new(
             Reason::Corrupt,
             format!("entry {} of the metalog passes its checksum but is no batch: {error}", entry.index),
         )
     })
-}
-
-fn apply<'a>(
-    namespace: &mut Namespace,
-    versions: &Versions,
-    (index, stamp): (LogIndex, Hlc),
-    batch: &Batch,
-    reads: impl Iterator<Item = &'a dyn ReadSet>,
-    told: &dyn Fn(&Transaction, &[Change]),
-) -> Vec<Outcome> {
-    let mut changes: Vec<Change> = Vec::new();
-    namespace.skip_ids(InodeId(batch.ids_above));
-    let outcomes = batch
-        .transactions
-        .iter()
-        .zip(stamp.0..)
-        .zip(reads)
-        .map(|((transaction, stamp), reads)| {
-            let before = changes.len();
-            let outcome = namespace.apply(transaction, Hlc(stamp), &mut changes, reads);
-            told(transaction, &changes[before..]);
-            outcome
-        })
-        .collect();
-    versions.add(index, changes);
-    outcomes
 }

@@ -22,7 +22,7 @@ impl Engine {
             return None;
         }
         // A directory that was never scrubbed has been written to since it was made.
-        let last = kept.ended.max(kept.started).max(self.earliest.0);
+        let last = kept.ended.max(kept.started).max(self.earliest().0);
         Some(Hlc::first_of_micros(Hlc(last).micros() + every_us))
     }
 

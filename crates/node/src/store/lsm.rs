@@ -1,23 +1,33 @@
 //! The store of a real server: an LSM tree in a directory of its own.
 
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError, RwLock};
 
+use fjall::Readable;
 use fjall::config::FilterPolicy;
 
 use frieze_base::{Fault, LogIndex, Reason};
 
-use super::{Item, VersionStore};
+use super::{Item, StoreView, VersionStore};
 
 /// The store of a real server: an LSM tree in a directory of its own.
 pub struct LsmStore {
     database: fjall::Database,
-    versions: fjall::Keyspace,
+    /// The one in use; another takes its place when a whole state was received.
+    versions: RwLock<fjall::Keyspace>,
+    /// A state that is being received.
+    other: Mutex<Option<fjall::Keyspace>>,
     progress: fjall::Keyspace,
     directory: PathBuf,
     waiting_bytes_max: u64,
 }
 
 const APPLIED_KEY: &[u8] = b"applied";
+/// Which keyspace holds the versions; absent: [`FIRST_VERSIONS`].
+const CURRENT_KEY: &[u8] = b"current";
+/// What the state that was received last is called.
+const NAME_KEY: &[u8] = b"name";
+const FIRST_VERSIONS: &str = "versions";
 /// Versions that wait in RAM to be written into a table: more of them make fewer, larger tables, and a longer start.
 const WAITING_BYTES_MAX: u64 = 16 << 20;
 const WAITING_BYTES_MIN: u64 = 1 << 20;
@@ -54,15 +64,46 @@ impl LsmStore {
         // making takes 8 bytes for each key. It stays what it was when the store was made.
         let unfiltered = || fjall::KeyspaceCreateOptions::default().filter_policy(FilterPolicy::disabled());
         let waiting = |bytes: u64| move || unfiltered().max_memtable_size(bytes);
-        let versions = database.keyspace("versions", waiting(waiting_bytes_max)).map_err(&failed)?;
         let progress = database.keyspace("progress", waiting(PROGRESS_BYTES)).map_err(&failed)?;
-        Ok(LsmStore { database, versions, progress, directory: directory.to_owned(), waiting_bytes_max })
+        let current = progress.get(CURRENT_KEY).map_err(&failed)?;
+        let current = current.map_or_else(|| FIRST_VERSIONS.to_owned(), |name| String::from_utf8_lossy(&name).into());
+        let versions = database.keyspace(&current, waiting(waiting_bytes_max)).map_err(&failed)?;
+        // A state that was received in part only, or one that another has taken the place of.
+        for name in database.list_keyspace_names() {
+            if name.starts_with(FIRST_VERSIONS) && *name != *current {
+                let left = database.keyspace(&name, waiting(waiting_bytes_max)).map_err(&failed)?;
+                database.delete_keyspace(left).map_err(&failed)?;
+            }
+        }
+        let directory = directory.to_owned();
+        let (versions, other) = (RwLock::new(versions), Mutex::default());
+        Ok(LsmStore { database, versions, other, progress, directory, waiting_bytes_max })
+    }
+
+    fn versions(&self) -> fjall::Keyspace {
+        self.versions.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn keyspace(&self, name: &str) -> fjall::Result<fjall::Keyspace> {
+        let bytes = self.waiting_bytes_max;
+        let options =
+            || fjall::KeyspaceCreateOptions::default().filter_policy(FilterPolicy::disabled()).max_memtable_size(bytes);
+        self.database.keyspace(name, options)
+    }
+
+    /// The database has a bound of its own, which stays what it was when the store was made. One at a time: what is on its way
+    /// to the disk counts too.
+    fn keep_waiting_few(&self, versions: &fjall::Keyspace) -> Result<(), Fault> {
+        if self.database.write_buffer_size() > self.waiting_bytes_max && versions.sealed_memtable_count() == 0 {
+            versions.rotate_memtable().map_err(store_fault("writing tables"))?;
+        }
+        Ok(())
     }
 }
 
 impl VersionStore for LsmStore {
     fn last_in(&self, from: &[u8], to: &[u8]) -> Result<Option<Item>, Fault> {
-        let Some(guard) = self.versions.range(from.to_vec()..=to.to_vec()).next_back() else {
+        let Some(guard) = self.versions().range(from.to_vec()..=to.to_vec()).next_back() else {
             return Ok(None);
         };
         let (key, value) = guard.into_inner().map_err(store_fault("reading"))?;
@@ -70,28 +111,24 @@ impl VersionStore for LsmStore {
     }
 
     fn items(&self, from: &[u8], to: &[u8]) -> Box<dyn Iterator<Item = Result<Item, Fault>> + '_> {
-        Box::new(self.versions.range(from.to_vec()..=to.to_vec()).map(|guard| {
+        Box::new(self.versions().range(from.to_vec()..=to.to_vec()).map(|guard| {
             let (key, value) = guard.into_inner().map_err(store_fault("reading"))?;
             Ok((key.to_vec(), value.to_vec()))
         }))
     }
 
     fn commit(&self, puts: Vec<Item>, removals: Vec<Vec<u8>>, applied: LogIndex) -> Result<(), Fault> {
+        let versions = self.versions();
         let mut batch = self.database.batch();
         for (key, value) in puts {
-            batch.insert(&self.versions, key, value);
+            batch.insert(&versions, key, value);
         }
         for key in removals {
-            batch.remove(&self.versions, key);
+            batch.remove(&versions, key);
         }
         batch.insert(&self.progress, APPLIED_KEY, applied.0.to_be_bytes());
         batch.commit().map_err(store_fault("committing"))?;
-        // The database has a bound of its own, which stays what it was when the store was made. One at a time: what is on its
-        // way to the disk counts too.
-        if self.database.write_buffer_size() > self.waiting_bytes_max && self.versions.sealed_memtable_count() == 0 {
-            self.versions.rotate_memtable().map_err(store_fault("writing tables"))?;
-        }
-        Ok(())
+        self.keep_waiting_few(&versions)
     }
 
     fn applied(&self) -> Result<LogIndex, Fault> {
@@ -117,5 +154,82 @@ impl VersionStore for LsmStore {
 
     fn persist(&self) -> Result<(), Fault> {
         self.database.persist(fjall::PersistMode::SyncAll).map_err(store_fault("persisting"))
+    }
+
+    fn view(&self) -> Result<Box<dyn StoreView>, Fault> {
+        Ok(Box::new(LsmView { snapshot: self.database.snapshot(), versions: self.versions() }))
+    }
+
+    fn begin_other(&self) -> Result<(), Fault> {
+        let failed = store_fault("receiving a state");
+        let mut other = self.other.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(left) = other.take() {
+            self.database.delete_keyspace(left).map_err(&failed)?;
+        }
+        let current = self.versions().name().to_string();
+        let number = current.rsplit_once('-').and_then(|(_, number)| number.parse().ok()).unwrap_or(0u64);
+        let mut names = (number + 1..).map(|number| format!("{FIRST_VERSIONS}-{number}"));
+        let free = names.find(|name| !self.database.keyspace_exists(name)).expect("numbers do not end");
+        *other = Some(self.keyspace(&free).map_err(&failed)?);
+        Ok(())
+    }
+
+    fn put_other(&self, items: Vec<Item>) -> Result<(), Fault> {
+        let other = self.other.lock().unwrap_or_else(PoisonError::into_inner);
+        let other = other.as_ref().ok_or_else(not_begun)?;
+        let mut batch = self.database.batch();
+        for (key, value) in items {
+            batch.insert(other, key, value);
+        }
+        batch.commit().map_err(store_fault("receiving a state"))?;
+        self.keep_waiting_few(other)
+    }
+
+    fn other(&self) -> Result<Box<dyn StoreView>, Fault> {
+        let other = self.other.lock().unwrap_or_else(PoisonError::into_inner);
+        let versions = other.as_ref().ok_or_else(not_begun)?.clone();
+        Ok(Box::new(LsmView { snapshot: self.database.snapshot(), versions }))
+    }
+
+    fn take_other(&self, applied: LogIndex, name: &[u8]) -> Result<(), Fault> {
+        let failed = store_fault("taking over a state");
+        let mut other = self.other.lock().unwrap_or_else(PoisonError::into_inner);
+        let next = other.as_ref().ok_or_else(not_begun)?.clone();
+        // All of it before what makes it count.
+        self.persist()?;
+        let mut batch = self.database.batch();
+        batch.insert(&self.progress, APPLIED_KEY, applied.0.to_be_bytes());
+        batch.insert(&self.progress, CURRENT_KEY, next.name().as_bytes());
+        batch.insert(&self.progress, NAME_KEY, name);
+        batch.commit().map_err(&failed)?;
+        self.persist()?;
+        *other = None;
+        let old = std::mem::replace(&mut *self.versions.write().unwrap_or_else(PoisonError::into_inner), next);
+        // Its files go when nobody reads them any more; if that fails, the next start does it.
+        let _later = self.database.delete_keyspace(old);
+        Ok(())
+    }
+
+    fn name(&self) -> Result<Option<Vec<u8>>, Fault> {
+        let name = self.progress.get(NAME_KEY).map_err(store_fault("reading"))?;
+        Ok(name.map(|name| name.to_vec()))
+    }
+}
+
+fn not_begun() -> Fault {
+    Fault::new(Reason::Internal, "no state is being received")
+}
+
+struct LsmView {
+    snapshot: fjall::Snapshot,
+    versions: fjall::Keyspace,
+}
+
+impl StoreView for LsmView {
+    fn items(&self, from: &[u8], to: &[u8]) -> Box<dyn Iterator<Item = Result<Item, Fault>> + '_> {
+        Box::new(self.snapshot.range(&self.versions, from.to_vec()..=to.to_vec()).map(|guard| {
+            let (key, value) = guard.into_inner().map_err(store_fault("reading"))?;
+            Ok((key.to_vec(), value.to_vec()))
+        }))
     }
 }

@@ -1,30 +1,37 @@
 //! A store in memory with the crash behaviour of the real one.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use frieze_base::{Fault, LogIndex};
 
-use super::{Item, VersionStore};
+use super::{Item, StoreView, VersionStore};
 
 /// A store in memory with the crash behaviour of the real one, for the simulator: what was not persisted may be lost,
 /// whole commits at a time, newest first. Clones are the same store.
 #[derive(Clone, Default)]
 pub struct MemoryStore {
-    state: std::sync::Arc<Mutex<MemoryState>>,
+    state: Arc<Mutex<MemoryState>>,
 }
+
+type Items = BTreeMap<Vec<u8>, Vec<u8>>;
 
 #[derive(Default)]
 struct MemoryState {
-    items: BTreeMap<Vec<u8>, Vec<u8>>,
+    items: Arc<Items>,
     applied: LogIndex,
-    persisted: (BTreeMap<Vec<u8>, Vec<u8>>, LogIndex),
+    persisted: (Arc<Items>, LogIndex),
+    /// A state that is being received.
+    other: Items,
+    /// Of the one that was received last.
+    name: Option<Vec<u8>>,
 }
 
 impl MemoryStore {
     /// Forgets everything after the last persist, as a loss of power may.
     pub fn lose_power(&self) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.other.clear();
         (state.items, state.applied) = state.persisted.clone();
     }
 }
@@ -44,9 +51,10 @@ impl VersionStore for MemoryStore {
 
     fn commit(&self, puts: Vec<Item>, removals: Vec<Vec<u8>>, applied: LogIndex) -> Result<(), Fault> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.items.extend(puts);
+        let items = Arc::make_mut(&mut state.items);
+        items.extend(puts);
         for key in removals {
-            state.items.remove(&key);
+            items.remove(&key);
         }
         state.applied = applied;
         Ok(())
@@ -60,5 +68,46 @@ impl VersionStore for MemoryStore {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.persisted = (state.items.clone(), state.applied);
         Ok(())
+    }
+
+    fn view(&self) -> Result<Box<dyn StoreView>, Fault> {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(Box::new(MemoryView(state.items.clone())))
+    }
+
+    fn begin_other(&self) -> Result<(), Fault> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).other.clear();
+        Ok(())
+    }
+
+    fn put_other(&self, items: Vec<Item>) -> Result<(), Fault> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).other.extend(items);
+        Ok(())
+    }
+
+    fn other(&self) -> Result<Box<dyn StoreView>, Fault> {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(Box::new(MemoryView(Arc::new(state.other.clone()))))
+    }
+
+    fn take_other(&self, applied: LogIndex, name: &[u8]) -> Result<(), Fault> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.items = Arc::new(std::mem::take(&mut state.other));
+        state.applied = applied;
+        state.name = Some(name.to_vec());
+        state.persisted = (state.items.clone(), applied);
+        Ok(())
+    }
+
+    fn name(&self) -> Result<Option<Vec<u8>>, Fault> {
+        Ok(self.state.lock().unwrap_or_else(PoisonError::into_inner).name.clone())
+    }
+}
+
+struct MemoryView(Arc<Items>);
+
+impl StoreView for MemoryView {
+    fn items(&self, from: &[u8], to: &[u8]) -> Box<dyn Iterator<Item = Result<Item, Fault>> + '_> {
+        Box::new(self.0.range(from.to_vec()..=to.to_vec()).map(|(key, value)| Ok((key.clone(), value.clone()))))
     }
 }

@@ -191,3 +191,64 @@ fn a_store_from_before_the_index_of_time_gets_one() {
     }
     assert_eq!(old.applied(), Ok(LogIndex(8)));
 }
+
+fn all(view: &dyn StoreView) -> Vec<Item> {
+    view.items(&[], &[0xff; 320]).collect::<Result<_, _>>().expect("reads")
+}
+
+/// Items of another state, in two parts.
+fn others() -> [Vec<Item>; 2] {
+    let item = |number: u8| (vec![b'E', number, 0, 0], vec![number; 4]);
+    [(0..50).map(item).collect(), (50..99).map(item).collect()]
+}
+
+#[test]
+fn a_view_stays_what_it_was_and_another_state_takes_the_place_of_this_one_at_once() {
+    let of = |store: Box<dyn VersionStore>| {
+        store.commit(vec![(b"old".to_vec(), b"1".to_vec())], Vec::new(), LogIndex(3)).expect("commits");
+        let before = store.view().expect("views");
+        store.commit(vec![(b"older".to_vec(), b"2".to_vec())], vec![b"old".to_vec()], LogIndex(4)).expect("commits");
+        assert_eq!(all(&*before), [(b"old".to_vec(), b"1".to_vec())]);
+        // One that was broken off leaves nothing.
+        store.begin_other().expect("begins");
+        store.put_other(vec![(b"broken off".to_vec(), vec![1])]).expect("puts");
+        store.begin_other().expect("begins");
+        for part in others() {
+            store.put_other(part).expect("puts");
+            assert_eq!(store.last_in(&[], &[0xff]).expect("reads"), Some((b"older".to_vec(), b"2".to_vec())));
+        }
+        let whole = others().concat();
+        assert_eq!(all(&*store.other().expect("views")), whole);
+        assert_eq!((store.name(), store.applied()), (Ok(None), Ok(LogIndex(4))));
+        store.take_other(LogIndex(9), b"name").expect("takes");
+        assert_eq!((store.name(), store.applied()), (Ok(Some(b"name".to_vec())), Ok(LogIndex(9))));
+        assert_eq!(all(&*store.view().expect("views")), whole);
+        // Who read before goes on reading that.
+        assert_eq!(all(&*before), [(b"old".to_vec(), b"1".to_vec())]);
+        store.commit(vec![(b"new".to_vec(), b"3".to_vec())], Vec::new(), LogIndex(10)).expect("commits");
+        assert_eq!(all(&*store.view().expect("views")).len(), whole.len() + 1);
+    };
+    of(Box::<MemoryStore>::default());
+    let directory = tempfile::tempdir().expect("a directory");
+    of(Box::new(LsmStore::open(directory.path(), 32 << 20).expect("opens")));
+    let store = LsmStore::open(directory.path(), 32 << 20).expect("opens again");
+    assert_eq!((store.name(), store.applied()), (Ok(Some(b"name".to_vec())), Ok(LogIndex(10))));
+    assert_eq!(all(&*store.view().expect("views")).len(), others().concat().len() + 1);
+}
+
+#[test]
+fn a_state_that_was_received_in_part_is_gone_after_a_start() {
+    let directory = tempfile::tempdir().expect("a directory");
+    for _ in 0..3 {
+        let store = LsmStore::open(directory.path(), 32 << 20).expect("opens");
+        store.commit(vec![(b"old".to_vec(), b"1".to_vec())], Vec::new(), LogIndex(3)).expect("commits");
+        store.begin_other().expect("begins");
+        store.put_other(others().concat()).expect("puts");
+        store.persist().expect("persists");
+    }
+    let store = LsmStore::open(directory.path(), 32 << 20).expect("opens");
+    assert_eq!(all(&*store.view().expect("views")), [(b"old".to_vec(), b"1".to_vec())]);
+    assert_eq!(store.name(), Ok(None));
+    store.begin_other().expect("begins");
+    assert_eq!(all(&*store.other().expect("views")), []);
+}

@@ -80,6 +80,8 @@ impl World {
         let settings = MemberSettings {
             segment_bytes: SEGMENT_BYTES,
             promote_lag: 4,
+            // All of them.
+            voters_max: 16,
             message_bytes: *rng.choose(&[200, 2000, 1 << 20]),
             election_ticks: MemberSettings::default().election_ticks * slow,
             ..MemberSettings::default()

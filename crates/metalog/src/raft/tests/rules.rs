@@ -267,6 +267,26 @@ fn a_new_member_that_has_nothing_does_not_count_however_short_the_log_is() {
 }
 
 #[test]
+fn a_sixth_member_has_a_say_when_one_of_five_goes() {
+    let mut group = Group::of(5);
+    let leader = group.elect();
+    group.join(6);
+    group.change(Change::Add(NodeId(6)));
+    group.ticks(40);
+    let members = group.ones[&leader].member.members().clone();
+    assert_eq!((members.voters.len(), members.learners), (5, vec![NodeId(6)]));
+    group.propose(leader, "a");
+    group.deliver();
+    group.ticks(3);
+    assert_eq!(group.words(6), ["a"], "it gets the log all the same");
+    let gone = (1..=5).find(|id| *id != leader).unwrap();
+    group.change(Change::Remove(NodeId(gone)));
+    group.ticks(40);
+    let members = group.ones[&leader].member.members().clone();
+    assert!(members.voters.len() == 5 && members.voters.contains(&NodeId(6)), "{members:?}");
+}
+
+#[test]
 fn a_leader_that_is_to_go_hands_over_first() {
     let mut group = Group::of(3);
     let leader = group.elect();

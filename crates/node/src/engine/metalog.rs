@@ -1,0 +1,269 @@
+//! The server as one of several that keep the metalog: how it becomes one, what its threads do for it, where it is.
+
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use frieze_base::{ClusterId, Fault, InodeId, LogIndex, MonoTime, NodeId, Reason, Seq, SessionId};
+use frieze_disk::StateFile;
+use frieze_hlc::Hlc;
+use frieze_metalog::Change;
+use frieze_wire::frame::FrameHeader;
+use frieze_wire::message::Request;
+use prost::Message;
+
+use super::{Engine, Seams};
+use crate::grants::GrantSettings;
+use crate::holding::tells_of_now;
+use crate::identity::{FORMAT_VERSION_MEMBER, Identity, STATE_FILE, Standing};
+use crate::locks::Locks;
+use crate::meta::MetalogStatus;
+use crate::settings::Settings;
+
+/// What a server that joins others is told by them.
+pub struct Joining {
+    /// The cluster.
+    pub cluster: ClusterId,
+    /// The id of the new node: one that no node ever had.
+    pub node: NodeId,
+    /// The secret of the cluster's capabilities and nodes.
+    pub secret: [u8; 32],
+    /// Chains that chunks are spread over.
+    pub chain_count: u32,
+}
+
+impl Engine {
+    /// Opens an empty directory as that of another node: it has nothing, and waits for the state, until a leader adds it. If it
+    /// was made so before, it goes on.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if the directory is another node's, or one of a machine that is alone; as [`Engine::open`].
+    pub fn join(settings: Settings, seams: Seams, joining: &Joining) -> Result<Engine, Fault> {
+        match Identity::load(&*seams.disk)? {
+            None => {
+                settings.validate()?;
+                let identity = Identity {
+                    format_version: FORMAT_VERSION_MEMBER,
+                    cluster: joining.cluster.0.to_be_bytes().to_vec(),
+                    node: joining.node.0,
+                    capability_key: joining.secret.to_vec(),
+                    clean: true,
+                    segment_bytes: settings.segment_bytes,
+                    chain_count: joining.chain_count,
+                    standing: Standing::Joining as i32,
+                    ..Identity::default()
+                };
+                StateFile::open_or_create(&*seams.disk, STATE_FILE)?.write(&identity.encode_to_vec())?;
+                seams.disk.sync_dir()?;
+            }
+            Some((identity, _)) => {
+                let same = identity.cluster_id() == joining.cluster && identity.node_id() == joining.node;
+                if !same || identity.standing() == Standing::Alone {
+                    let words =
+                        "the data directory is not that of this node: use an empty one, or start without joining";
+                    return Err(Fault::new(Reason::InvalidArgument, words));
+                }
+            }
+        }
+        Engine::open(settings, seams)
+    }
+
+    /// Turns a server that is alone into the first member of a metalog to which others can be added. Requests wait meanwhile.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if it is one already. The disk's: it is alone as before, or changes nothing until it has been started
+    /// again.
+    pub fn found_metalog(&self) -> Result<(), Fault> {
+        self.durability.found(&self.data, &self.meta)?;
+        // Nobody else has led meanwhile: what sessions hold here they hold.
+        self.reigns.store(self.meta.reigns(), Ordering::Release);
+        Ok(())
+    }
+
+    /// Adds a node to the members of the metalog, as the leader: it gets the state and the log, and has a say once it has caught
+    /// up. Returns when a majority holds that.
+    ///
+    /// # Errors
+    /// `Elsewhere`, `Unavailable`: ask the leader. `Busy`: another change is under way. `InvalidArgument`: it is a member.
+    pub fn add_member(&self, node: NodeId) -> Result<(), Fault> {
+        self.meta.change_members(Change::Add(node))
+    }
+
+    /// Takes a node out of the members of the metalog, for ever.
+    ///
+    /// # Errors
+    /// As [`Engine::add_member`]. A leader that is to go itself hands over and answers `Elsewhere`: ask the next one.
+    pub fn remove_member(&self, node: NodeId) -> Result<(), Fault> {
+        self.meta.change_members(Change::Remove(node))
+    }
+
+    /// Lets another member lead, if this server does. It has not happened yet when this returns.
+    ///
+    /// # Errors
+    /// `Elsewhere`: another leads. `InvalidArgument`: the other has no say.
+    pub fn hand_over(&self, to: NodeId) -> Result<(), Fault> {
+        self.meta.hand_over(to)
+    }
+
+    /// Lets the member of the metalog lead that could go on soonest, if this server does and there is one. Never waits.
+    pub fn step_aside(&self) {
+        self.meta.step_aside();
+    }
+
+    /// Puts decisions about nodes and chains into the log, some time, or not at all: only the leader of the metalog can. Never
+    /// waits.
+    pub fn decide(&self, decisions: &[frieze_cluster::Decision]) {
+        self.meta.decide(decisions);
+    }
+
+    /// Looks at what the log has decided about nodes and chains.
+    pub fn look_at_control(&self, look: &mut dyn FnMut(&frieze_cluster::State)) {
+        self.meta.look_at_control(look);
+    }
+
+    /// What decisions have changed since the last call. After a start, and after a state was received, everything may have.
+    pub fn take_control_news(&self) -> Vec<frieze_cluster::Change> {
+        self.meta.take_control_news()
+    }
+
+    /// How often this server has begun to lead the metalog, if it leads it now.
+    pub fn reign(&self) -> Option<u64> {
+        Some(self.meta.reigns()).filter(|reigns| *reigns > 0 && self.meta.leads())
+    }
+
+    /// Time goes by for the metalog. To be called again after what is returned; `None`: the server is alone, and nothing
+    /// depends on it.
+    pub fn beat(&self) -> Option<Duration> {
+        self.meta.beat()
+    }
+
+    /// Waits until the journal of the metalog is to be flushed, `timeout` at most, and flushes it. To be called again and again,
+    /// on a thread of its own.
+    ///
+    /// # Errors
+    /// The disk's: the server goes on read-only, and others lead.
+    pub fn journal(&self, timeout: Duration) -> Result<(), Fault> {
+        if self.meta.await_journal(timeout) {
+            self.durability.flush_journal(&self.clock, &self.data, &self.meta)?;
+        }
+        Ok(())
+    }
+
+    /// Ends the wait of [`Engine::journal`].
+    pub fn stop_journal(&self) {
+        self.meta.wake_journal();
+    }
+
+    /// True if this server orders changes: it is alone, or leads, and holds everything that was committed before.
+    pub fn leads(&self) -> bool {
+        self.meta.leads()
+    }
+
+    /// Who leads the metalog; `None` if this server is alone, or does not know.
+    pub fn leader(&self) -> Option<NodeId> {
+        self.meta.leader()
+    }
+
+    /// Where this server is in the metalog; `None` if it is alone.
+    pub fn metalog(&self) -> Option<MetalogStatus> {
+        self.meta.status()
+    }
+
+    /// Waits until this server knows of everything that anybody was told before the call.
+    ///
+    /// # Errors
+    /// `Elsewhere`, `Unavailable`: no majority answers, or the server is no member any more.
+    pub fn linearizable(&self) -> Result<(), Fault> {
+        self.meta.linearizable()
+    }
+
+    /// The last entry executed here, and a number that is the same on every server that has executed the same.
+    ///
+    /// # Errors
+    /// The store's.
+    pub fn digest(&self) -> Result<(LogIndex, u64), Fault> {
+        // Nothing is executed while the namespace is held.
+        let namespace = self.meta.namespace();
+        let history = self.meta.versions().digest()?;
+        let counts = namespace.counts();
+        let ids = namespace.last_id().0 ^ counts.inodes << 20 ^ counts.sessions << 40;
+        let mut control = 0;
+        self.meta.look_at_control(&mut |state| control = frieze_base::crc32c(&state.encode()).into());
+        Ok((self.meta.appended(), history.rotate_left(17) ^ ids ^ control))
+    }
+
+    /// What who waits for other servers does meanwhile, instead of sleeping: where one thread runs several servers.
+    pub fn while_waiting(&self, idle: Box<dyn Fn() + Send + Sync>) {
+        self.meta.while_waiting(idle);
+    }
+
+    /// Stamp of the file system's first transaction: nothing is older. Nothing at all before there is one.
+    pub(crate) fn earliest(&self) -> Hlc {
+        if let Some(earliest) = self.earliest.get() {
+            return *earliest;
+        }
+        let born = self.meta.namespace().current(InodeId::ROOT).map(|root| root.born);
+        born.map_or(Hlc::ZERO, |born| *self.earliest.get_or_init(|| born))
+    }
+
+    /// Sees to it that this server may answer a request: that it leads, if the request is one for the leader, and that it knows
+    /// of everything that anybody was told before, if the answer tells of now. Alone it always does.
+    ///
+    /// # Errors
+    /// `Elsewhere`, `Unavailable`: ask the leader, or again.
+    pub(crate) fn check_place(&self, header: &FrameHeader, request: &Request) -> Result<(), Fault> {
+        if !self.meta.is_member() {
+            return Ok(());
+        }
+        if self.has_begun_to_lead() {
+            self.take_over();
+        }
+        if is_for_leader(header, request) {
+            self.meta.check_leads()?;
+        }
+        // A change is ordered after everything that anybody was told.
+        match header.seq == Seq(0) && tells_of_now(header, request) {
+            true => self.meta.linearizable(),
+            false => Ok(()),
+        }
+    }
+
+    /// True if this server has begun to lead and has not looked at what that means.
+    pub(crate) fn has_begun_to_lead(&self) -> bool {
+        self.meta.reigns() != self.reigns.load(Ordering::Acquire) && self.meta.leads()
+    }
+
+    /// If this server has begun to lead: who is there was told about by the one before. What sessions hold, nobody knows until
+    /// they have said so.
+    pub(crate) fn take_over(&self) {
+        let reigns = self.meta.reigns();
+        if !self.meta.leads() || reigns == 0 {
+            return;
+        }
+        let now = self.clock.reading().mono;
+        let sessions: Vec<SessionId> = self.meta.namespace().sessions().map(|(id, _)| id).collect();
+        // Those that were opened since as well: who opened them may never have heard of it.
+        sessions.iter().for_each(|session| self.sessions.found(*session, now));
+        if self.reigns.swap(reigns, Ordering::AcqRel) == reigns {
+            return;
+        }
+        let until = MonoTime(now.0 + GrantSettings::default().lease_ns);
+        let mut locks = self.locks.lock().unwrap_or_else(PoisonError::into_inner);
+        // What they held when this server led the last time they may have let go of.
+        *locks = Locks::default();
+        locks.found(sessions.iter().copied(), until);
+        drop(locks);
+        self.opened.found(sessions);
+    }
+}
+
+/// True if only the leader of the metalog answers: it orders changes, and knows what sessions hold. Bytes of files are not its
+/// business alone, and what was is known to every member.
+fn is_for_leader(header: &FrameHeader, request: &Request) -> bool {
+    match request {
+        Request::Read(_) | Request::Seek(_) | Request::Write(_) | Request::Punch(_) | Request::Sync(_) => false,
+        Request::Txn(_) | Request::CopyRange(_) | Request::Recalls(_) => true,
+        Request::Lock(_) | Request::TestLock(_) | Request::CancelLock(_) => true,
+        _ => tells_of_now(header, request),
+    }
+}

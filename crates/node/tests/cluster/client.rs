@@ -1,0 +1,163 @@
+//! A client that asks one server after the other, under one session and number, until it is answered.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use frieze_base::{ErrorKind, Fault, NodeId, Seq, SessionId, crc32c};
+use frieze_node::{Conn, Responder, Scratch};
+use frieze_wire::frame::{FrameHeader, FrameKind};
+use frieze_wire::message::{Hello, List, Read, Reply, Request, RequestBody, Stat, Txn, TxnReply, View, Write};
+use frieze_wire::txn::{Caller, Make, MakeKind, Op, OpenSession, Rename, Target};
+
+use crate::world::World;
+
+type Answer = (Result<Reply, Fault>, Vec<u8>);
+
+#[derive(Default)]
+struct Answers(Mutex<BTreeMap<u64, Answer>>);
+
+impl Responder for Answers {
+    fn respond(&self, request: &FrameHeader, result: Result<Reply, Fault>, payload: &[u8], _: u32) {
+        let before = self.0.lock().unwrap().insert(request.request_id, (result, payload.to_vec()));
+        assert!(before.is_none(), "request {} was answered twice", request.request_id);
+    }
+}
+
+pub(crate) struct Client {
+    world: Arc<World>,
+    answers: Arc<Answers>,
+    next: u64,
+    session: SessionId,
+    seq: u64,
+    /// Asked first.
+    at: NodeId,
+    /// Requests that had to be sent again.
+    pub(crate) again: u64,
+}
+
+impl Client {
+    pub(crate) fn new(world: &Arc<World>) -> Client {
+        Client {
+            world: world.clone(),
+            answers: Arc::default(),
+            next: 1,
+            session: SessionId(0),
+            seq: 0,
+            at: NodeId(1),
+            again: 0,
+        }
+    }
+
+    /// Asks one server once.
+    pub(crate) fn ask_at(&mut self, node: NodeId, request: Request, payload: &[u8], seq: u64) -> Answer {
+        let engine = self.world.engine(node);
+        let conn = Conn::new(Some(Caller::root()), [3; 32]);
+        let responder: Arc<dyn Responder> = self.answers.clone();
+        let mut id = 0;
+        let session = self.session;
+        let next = &mut self.next;
+        let mut send = |request: Request, payload: &[u8], session: SessionId| {
+            id = *next;
+            *next += 1;
+            let header = FrameHeader {
+                request_id: id,
+                session,
+                seq: Seq(seq),
+                acked: Seq(seq),
+                payload_len: payload.len() as u32,
+                payload_crc: crc32c(payload),
+                hlc: frieze_hlc::Hlc::ZERO,
+                ..FrameHeader::of(FrameKind::Request)
+            };
+            let body = RequestBody { caller: None, request: Some(request) };
+            engine.handle(&conn, &header, body, payload, &responder, &mut Scratch::default());
+            id
+        };
+        send(Request::Hello(Hello::default()), &[], SessionId(0));
+        let id = send(request, payload, session);
+        self.world.until("a request is answered", || {
+            let _ = engine.flush();
+            self.answers.0.lock().unwrap().contains_key(&id)
+        });
+        engine.disconnected(&conn);
+        self.answers.0.lock().unwrap().remove(&id).unwrap()
+    }
+
+    /// Asks whoever answers, until somebody does.
+    pub(crate) fn ask(&mut self, request: &Request, seq: u64) -> Answer {
+        let mut last = None;
+        for _ in 0..2000 {
+            let alive: Vec<NodeId> = self.world.alive().into_iter().map(|(id, _)| id).collect();
+            let node = self.world.leader().filter(|_| self.again % 3 != 2).unwrap_or(self.at);
+            let node = if alive.contains(&node) { node } else { alive[0] };
+            let answer = self.ask_at(node, request.clone(), &[], seq);
+            match &answer.0 {
+                Err(fault) if fault.kind() == ErrorKind::Unavailable => {
+                    last = Some(fault.clone());
+                    self.again += 1;
+                    self.at = alive[self.again as usize % alive.len()];
+                    self.world.run(10);
+                }
+                _ => return answer,
+            }
+        }
+        panic!("nobody answers {request:?}: {last:?}; {:?}", self.world.statuses());
+    }
+
+    pub(crate) fn open_session(&mut self) {
+        if self.session == SessionId(0) {
+            let open = Op::OpenSession(OpenSession { command: "test".into(), host: "here".into(), uid: 0 });
+            let (Ok(Reply::Txn(reply)), _) = self.ask(&Request::Txn(Txn { durability: 0, op: Some(open) }), 0) else {
+                panic!("no session")
+            };
+            self.session = SessionId(reply.id);
+        }
+    }
+
+    pub(crate) fn txn(&mut self, op: Op) -> Result<TxnReply, Fault> {
+        self.open_session();
+        self.seq += 1;
+        match self.ask(&Request::Txn(Txn { durability: 0, op: Some(op) }), self.seq).0? {
+            Reply::Txn(reply) => Ok(reply),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Makes a file that must not be there: run twice, it fails.
+    pub(crate) fn make(&mut self, path: &str) -> Result<TxnReply, Fault> {
+        self.txn(make(path, MakeKind::File(true)))
+    }
+
+    pub(crate) fn rename(&mut self, from: &str, to: &str) -> Result<TxnReply, Fault> {
+        self.txn(Op::Rename(Rename { from: Target::path(from), to: Target::path(to), flags: 0 }))
+    }
+
+    /// Writes at one server.
+    pub(crate) fn write_at(&mut self, node: NodeId, capability: &[u8], offset: u64, bytes: &[u8]) -> Result<(), Fault> {
+        self.seq += 1;
+        let write = Write { capability: capability.to_vec(), offset, ..Write::default() };
+        self.ask_at(node, Request::Write(write), bytes, self.seq).0.map(drop)
+    }
+
+    pub(crate) fn read_at(&mut self, node: NodeId, capability: &[u8], len: u32) -> Result<Vec<u8>, Fault> {
+        let read = Read { capability: capability.to_vec(), offset: 0, len, ..Read::default() };
+        let (result, payload) = self.ask_at(node, Request::Read(read), &[], 0);
+        result.map(|_| payload)
+    }
+
+    /// The names in the root directory.
+    pub(crate) fn names(&mut self) -> Vec<String> {
+        let list = List { target: Target::path("/"), count_max: 10_000, ..List::default() };
+        let Ok(Reply::List(reply)) = self.ask(&Request::List(list), 0).0 else { panic!("no listing") };
+        reply.entries.iter().map(|entry| String::from_utf8(entry.name.clone()).unwrap()).collect()
+    }
+
+    pub(crate) fn stat_at(&mut self, node: NodeId, path: &str, view: View) -> Result<Reply, Fault> {
+        let stat = Stat { target: Target::path(path), view };
+        self.ask_at(node, Request::Stat(stat), &[], 0).0
+    }
+}
+
+pub(crate) fn make(path: &str, kind: MakeKind) -> Op {
+    Op::Make(Make { target: Target::path(path), mode: 0o644, or_open: false, kind: Some(kind) })
+}

@@ -1,0 +1,178 @@
+//! Members that lack too much of the log, or some of it.
+
+use std::sync::Arc;
+
+use frieze_base::{ChainEpoch, NodeId};
+use frieze_cluster::{Change, Decision, Device, Newcomer};
+use frieze_disk::CrashKind;
+
+use crate::client::Client;
+use crate::names;
+use crate::world::{FAIR, FOUL, World};
+
+#[test]
+fn a_new_member_gets_the_state_while_transactions_go_on() {
+    for seed in 31..=34 {
+        let world = World::of(seed, 2);
+        world.set_weather(FOUL);
+        let mut client = Client::new(&world);
+        for name in names(300) {
+            client.make(&name).unwrap();
+        }
+        world.add_machine(NodeId(3), Some(NodeId(3)));
+        world.as_leader(|engine| engine.add_member(NodeId(3)));
+        for number in 0..50 {
+            client.rename(&format!("f{number:04}"), &format!("g{number:04}")).unwrap();
+        }
+        world.set_weather(FAIR);
+        world.until("it has a say", || world.status(NodeId(3)).members.voters.contains(&NodeId(3)));
+        world.settle();
+    }
+}
+
+#[test]
+fn a_transfer_that_is_broken_off_begins_anew() {
+    for seed in 41..=44 {
+        let world = World::of(seed, 3);
+        let mut client = Client::new(&world);
+        for name in names(100) {
+            client.make(&name).unwrap();
+        }
+        world.add_machine(NodeId(4), Some(NodeId(4)));
+        world.as_leader(|engine| engine.add_member(NodeId(4)));
+        // Now the sender goes, now the receiver, in the middle of it.
+        for number in 0..6 {
+            world.run(20 + seed * number);
+            let who = if number % 2 == 0 { NodeId(4) } else { world.leader().unwrap_or(NodeId(1)) };
+            world.crash(who, CrashKind::Power);
+            client.make(&format!("h{number}")).unwrap();
+            world.start(who).unwrap();
+        }
+        world.until("it has a say", || world.status(NodeId(4)).members.voters.contains(&NodeId(4)));
+        world.settle();
+        assert_eq!(client.names().len(), 106);
+    }
+}
+
+#[test]
+fn one_that_was_away_catches_up() {
+    let world = World::of(51, 3);
+    let mut client = Client::new(&world);
+    client.make("first").unwrap();
+    let away = [1, 2, 3].map(NodeId).into_iter().find(|node| Some(*node) != world.leader()).unwrap();
+    world.crash(away, CrashKind::Power);
+    for name in names(200) {
+        client.make(&name).unwrap();
+    }
+    world.start(away).unwrap();
+    world.settle();
+    // And one that was only not heard.
+    world.cut_off(away);
+    for name in names(100) {
+        client.rename(&name, &format!("{name}x")).unwrap();
+    }
+    world.heal();
+    world.settle();
+}
+
+/// It was away for so long that nobody holds any more what it lacks: it gets the state.
+#[test]
+fn one_that_was_away_for_too_long_gets_the_state() {
+    let world = World::of(52, 3);
+    let mut client = Client::new(&world);
+    client.make("f0").unwrap();
+    let away = [1, 2, 3].map(NodeId).into_iter().find(|node| Some(*node) != world.leader()).unwrap();
+    world.cut_off(away);
+    for number in 0..6000 {
+        client.rename(&format!("f{number}"), &format!("f{}", number + 1)).unwrap();
+    }
+    let lacks = world.status(away).last;
+    world.heal();
+    world.settle();
+    let (_, first) = world.engine(world.leader().unwrap()).metalog().map(|status| (status.last, status.first)).unwrap();
+    assert!(first > lacks, "the log begins with {first}, it lacked what is after {lacks}");
+    assert_eq!(client.names(), ["f6000"]);
+    // What it got is what it has after a loss of power.
+    world.crash(away, CrashKind::Power);
+    world.start(away).unwrap();
+    world.settle();
+}
+
+/// What the control plane decides comes with the log, the state and the disk, like names.
+#[test]
+fn decisions_are_executed_alike_and_stay() {
+    let world = World::of(71, 3);
+    let mut client = Client::new(&world);
+    client.make("f").unwrap();
+    let first = Newcomer {
+        name: "a".into(),
+        site: String::new(),
+        address: "127.0.0.1:1".into(),
+        token: 5,
+        incarnation: 1,
+        devices: vec![Device { device: 0, capacity_bytes: 1 << 40, has_failed: false }],
+    };
+    let second = Newcomer { name: "b".into(), token: 6, ..first.clone() };
+    let cluster = world.engine(NodeId(1)).cluster();
+    let found = Decision::Found { cluster, replicas: 2, chain_count: 3, epoch: ChainEpoch(1), first };
+    let decisions = [found, Decision::Join(second)];
+    // One that does not lead puts nothing into the log.
+    let follower = [1, 2, 3].map(NodeId).into_iter().find(|node| Some(*node) != world.leader()).unwrap();
+    world.engine(follower).decide(&decisions);
+    world.run(300);
+    let nodes = |node: NodeId| {
+        let mut nodes = 0;
+        world.engine(node).look_at_control(&mut |state| nodes = state.nodes().count());
+        nodes
+    };
+    assert_eq!([1, 2, 3].map(|node| nodes(NodeId(node))), [0; 3]);
+    let leader = world.leader().unwrap();
+    world.engine(leader).decide(&decisions);
+    world.until("all have executed it", || [1, 2, 3].iter().all(|node| nodes(NodeId(*node)) == 2));
+    assert!(world.engine(follower).take_control_news().contains(&Change::Founded));
+    assert_eq!(world.engine(follower).take_control_news(), []);
+    world.settle();
+    for node in [1, 2, 3].map(NodeId) {
+        world.engine(node).flush().unwrap();
+        world.crash(node, CrashKind::Power);
+    }
+    for node in [1, 2, 3].map(NodeId) {
+        world.start(node).unwrap();
+    }
+    client.make("g").unwrap();
+    world.grow(NodeId(4));
+    assert_eq!([1, 2, 3, 4].map(|node| nodes(NodeId(node))), [2; 4]);
+    world.settle();
+}
+
+/// Readers at the member that gets a state see the old or the new: nothing of what was answered before it was away is missing at
+/// any time.
+#[test]
+fn a_reader_never_sees_half_a_state() {
+    let world = World::of(61, 3);
+    let mut client = Client::new(&world);
+    for name in names(50) {
+        client.make(&name).unwrap();
+    }
+    let then = client.make("last").unwrap().stamp;
+    world.settle();
+    let (seen, weak) = (Arc::new(std::sync::atomic::AtomicU64::new(0)), Arc::downgrade(&world));
+    let counted = seen.clone();
+    world.add_machine(NodeId(4), Some(NodeId(4)));
+    world.set_hook(Some(Box::new(move |_| {
+        let Some(world) = weak.upgrade() else { return };
+        let status = world.status(NodeId(4));
+        let (at, digest) = world.engine(NodeId(4)).digest().unwrap();
+        assert_eq!(at, status.applied);
+        if at.0 > 0 {
+            counted.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            let same = world.alive().into_iter().filter_map(|(_, engine)| engine.digest().ok());
+            assert!(same.filter(|(place, _)| *place == at).all(|(_, other)| other == digest));
+        }
+    })));
+    world.as_leader(|engine| engine.add_member(NodeId(4)));
+    world.until("it has a say", || world.status(NodeId(4)).members.voters.contains(&NodeId(4)));
+    world.set_hook(None);
+    world.settle();
+    assert!(seen.load(std::sync::atomic::Ordering::Relaxed) > 10 && then > 0);
+}

@@ -1,0 +1,171 @@
+//! What members of the metalog tell each other: entries and votes, whole states, instants to close.
+//!
+//! Sender and receiver are those of the connection. Bytes of entries and of states are the payload, one after the other; what
+//! does not fit into one frame comes in parts, in order.
+
+/// The members as of an entry, by node id, rising.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct MetalogMembers {
+    /// Those whose majority commits and elects.
+    #[prost(uint32, repeated, tag = "1")]
+    pub voters: Vec<u32>,
+    /// Those that get the log and do not count yet.
+    #[prost(uint32, repeated, tag = "2")]
+    pub learners: Vec<u32>,
+}
+
+/// What the state after an entry is called.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct MetalogState {
+    /// The last entry in it.
+    #[prost(uint64, tag = "1")]
+    pub index: u64,
+    /// Its term.
+    #[prost(uint64, tag = "2")]
+    pub term: u64,
+    /// Newest stamp up to it.
+    #[prost(uint64, tag = "3")]
+    pub stamp: u64,
+    /// The members as of it.
+    #[prost(message, required, tag = "4")]
+    pub members: MetalogMembers,
+    /// Inode numbers up to it are left out: whoever goes on from this state gives larger ones.
+    #[prost(uint64, tag = "5")]
+    pub ids_above: u64,
+}
+
+/// An entry; its bytes are in the payload.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct MetalogEntry {
+    /// Its place.
+    #[prost(uint64, tag = "1")]
+    pub index: u64,
+    /// Term of the leader that put it there.
+    #[prost(uint64, tag = "2")]
+    pub term: u64,
+    /// True: a change of members.
+    #[prost(bool, tag = "3")]
+    pub change: bool,
+    /// Length of its bytes.
+    #[prost(uint32, tag = "4")]
+    pub len: u32,
+}
+
+/// What a message of the Raft log is about. Codes are part of the wire format: add at the end, never reuse.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, prost::Enumeration)]
+#[repr(i32)]
+pub enum MetalogKind {
+    /// Of a newer version.
+    Unknown = 0,
+    /// Entries, or none to probe.
+    Append = 1,
+    /// They are on stable storage, or do not fit.
+    Appended = 2,
+    /// Vote for me.
+    AskVote = 3,
+    /// Yes or no.
+    Vote = 4,
+    /// Would you vote for me?
+    AskPreVote = 5,
+    /// Yes or no.
+    PreVote = 6,
+    /// Go on from this state.
+    Snapshot = 7,
+    /// I lead.
+    Heartbeat = 8,
+    /// I follow.
+    HeartbeatSeen = 9,
+    /// Stand for election at once.
+    TimeoutNow = 10,
+    /// How far have I to be?
+    AskReadIndex = 11,
+    /// So far.
+    ReadIndex = 12,
+}
+
+/// One message of the Raft log, or a part of one: all parts say the same, and bring the payload in order.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct MetalogMessage {
+    /// What it is about.
+    #[prost(enumeration = "MetalogKind", tag = "1")]
+    pub kind: i32,
+    /// The sender's term, or the one it asks votes for.
+    #[prost(uint64, tag = "2")]
+    pub term: u64,
+    /// Term of the entry at `index`, or at `hint`.
+    #[prost(uint64, tag = "3")]
+    pub log_term: u64,
+    /// A place in the log.
+    #[prost(uint64, tag = "4")]
+    pub index: u64,
+    /// The last entry that the receiver may take for committed.
+    #[prost(uint64, tag = "5")]
+    pub commit: u64,
+    /// Its term, with votes.
+    #[prost(uint64, tag = "6")]
+    pub commit_term: u64,
+    /// No.
+    #[prost(bool, tag = "7")]
+    pub reject: bool,
+    /// Where to try next.
+    #[prost(uint64, tag = "8")]
+    pub hint: u64,
+    /// Names a question, or says how a vote came about.
+    #[prost(bytes = "vec", tag = "9")]
+    pub context: Vec<u8>,
+    /// Entries after `index`.
+    #[prost(message, repeated, tag = "10")]
+    pub entries: Vec<MetalogEntry>,
+    /// With [`MetalogKind::Snapshot`].
+    #[prost(message, optional, tag = "11")]
+    pub state: Option<MetalogState>,
+    /// Names a message that comes in parts; the sender's, it rises. 0: it comes whole.
+    #[prost(uint64, tag = "12")]
+    pub parted: u64,
+    /// Which part this is, from 0 on.
+    #[prost(uint32, tag = "13")]
+    pub part: u32,
+    /// How many there are.
+    #[prost(uint32, tag = "14")]
+    pub parts: u32,
+}
+
+/// A piece of a state. The payload: items, each length of the key, length of the value (4 bytes each, little-endian), key,
+/// value; none in the last piece.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct MetalogPiece {
+    /// Names the transfer; the sender's.
+    #[prost(uint64, tag = "1")]
+    pub transfer: u64,
+    /// Which piece, from 0 on.
+    #[prost(uint64, tag = "2")]
+    pub number: u64,
+    /// CRC32C of the payload.
+    #[prost(uint32, tag = "3")]
+    pub crc: u32,
+    /// What follows the state; with the last piece, and only there.
+    #[prost(message, optional, tag = "4")]
+    pub message: Option<MetalogMessage>,
+}
+
+/// How much of a state has come.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct MetalogHeld {
+    /// The transfer.
+    #[prost(uint64, tag = "1")]
+    pub transfer: u64,
+    /// The piece that is to come next. 0 for a transfer that the receiver knows nothing of: begin another.
+    #[prost(uint64, tag = "2")]
+    pub next: u64,
+    /// All of it has come.
+    #[prost(bool, tag = "3")]
+    pub whole: bool,
+}
+
+/// Close an instant: it comes back as an entry of the log, or as the stamp of one.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct MetalogClose {
+    /// The instant, inclusive.
+    #[prost(uint64, tag = "1")]
+    pub at: u64,
+}
