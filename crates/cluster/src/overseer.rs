@@ -158,6 +158,8 @@ pub struct Overseer {
 struct Leading {
     term: u64,
     since: MonoTime,
+    /// When all chains were looked at last.
+    looked: MonoTime,
     nodes: BTreeMap<NodeId, leases::Watched>,
     /// The question about leadership that is under way.
     confirming: Option<(u64, MonoTime)>,
@@ -193,9 +195,13 @@ impl Overseer {
     /// every decision executed that the driver has told of.
     pub fn step(&mut self, at: Moment, state: &State, input: Input, out: &mut Vec<Effect>) {
         let now = at.mono;
+        // Whether more is to be decided than who is there.
         let mut is_news = true;
         match input {
-            Input::Tick => self.expire(now, state),
+            Input::Tick => {
+                self.expire(now, state);
+                is_news = self.leading.as_ref().is_some_and(|leading| now.since_ns(leading.looked) >= LOOK_NS);
+            }
             Input::Lead { term } => {
                 // Who led before may have led in between without having heard of it: what it knows is old all the same.
                 self.stand_down(Some(self.me), out);
@@ -224,11 +230,9 @@ impl Overseer {
             return;
         };
         self.watch_all(now, state);
-        if is_news {
-            let decisions = self.decide(now, state, out);
-            let max = self.settings.decisions_max.max(1);
-            out.extend(decisions.chunks(max).map(|some| Effect::Propose { term, decisions: some.to_vec() }));
-        }
+        let decisions = self.decide(now, state, is_news, out);
+        let max = self.settings.decisions_max.max(1);
+        out.extend(decisions.chunks(max).map(|some| Effect::Propose { term, decisions: some.to_vec() }));
         self.confirm(now, state, out);
     }
 
@@ -246,11 +250,16 @@ impl Overseer {
     }
 
     /// What is to be decided next, as things are.
-    fn decide(&mut self, now: MonoTime, state: &State, out: &mut Vec<Effect>) -> Vec<Decision> {
+    fn decide(&mut self, now: MonoTime, state: &State, is_news: bool, out: &mut Vec<Effect>) -> Vec<Decision> {
         let mut wanted = self.decide_nodes(now, state);
-        wanted.extend(self.decide_asks(now, state, out));
-        wanted.extend(self.decide_chains(now, state));
+        if is_news {
+            wanted.extend(self.decide_asks(now, state, out));
+            wanted.extend(self.decide_chains(now, state));
+        }
         let Some(leading) = &mut self.leading else { return Vec::new() };
+        if is_news {
+            leading.looked = now;
+        }
         let again = self.settings.again_ns;
         let mut decisions = Vec::new();
         for (subject, revision, some) in wanted {
@@ -276,6 +285,9 @@ impl Overseer {
         leading.confirming = leading.confirming.filter(|(_, when)| now.since_ns(*when) < again);
     }
 }
+
+/// Between two looks at all chains when nothing is told that changes them: what depends on time alone is that patient.
+const LOOK_NS: u64 = 200_000_000;
 
 /// What to decide about one thing: the decisions are proposed together.
 type Wanted = (Subject, u64, Vec<Decision>);

@@ -124,7 +124,7 @@ impl Overseer {
         let reports = std::mem::take(&mut heartbeat.chains).into_iter();
         let reports = reports.filter(|report| state.chain(report.chain).is_some());
         let reports: BTreeMap<ChainId, Report> = reports.map(|report| (report.chain, report)).collect();
-        let is_news = is_first || heartbeat.resigns || watched.reports != reports || node.is_offline;
+        let is_news = is_first || heartbeat.resigns || node.is_offline || !is_same(&watched.reports, &reports);
         watched.reports = reports;
         watched.told = Some(heartbeat);
         let id = node.id;
@@ -342,6 +342,12 @@ pub(super) fn returned(node: &Node, watched: &Watched) -> Option<NodeStep> {
         devices: told.devices.clone(),
     };
     (!is_same || is_back).then(step)
+}
+
+/// True if nothing is decided by what differs: how far logs go is looked at in time.
+fn is_same(before: &BTreeMap<ChainId, Report>, after: &BTreeMap<ChainId, Report>) -> bool {
+    let told = |report: &Report| (report.chain, report.epoch, report.caught_up, report.is_ready, report.health);
+    before.values().map(told).eq(after.values().map(told))
 }
 
 fn failed_device(state: &State, node: &Node, watched: &Watched) -> Option<u32> {

@@ -336,6 +336,7 @@ fn status_tells_how_far_a_target_is() {
         desk.now += 1000;
         desk.beat(&[1]);
         desk.put(lacks(&desk, (10 - second) * GIB));
+        desk.put(Input::Tick);
     }
     let status = desk.overseer.status(MonoTime(desk.now * MS), &desk.state);
     let target = &status.chains[0].targets[1];
