@@ -9,7 +9,7 @@ mod chains;
 mod leases;
 mod status;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use frieze_base::{ChainId, ClusterId, MonoTime, NodeId};
 
@@ -195,12 +195,12 @@ impl Overseer {
     /// every decision executed that the driver has told of.
     pub fn step(&mut self, at: Moment, state: &State, input: Input, out: &mut Vec<Effect>) {
         let now = at.mono;
-        // Whether more is to be decided than who is there.
-        let mut is_news = true;
+        let mut look = Look::All;
         match input {
             Input::Tick => {
                 self.expire(now, state);
-                is_news = self.leading.as_ref().is_some_and(|leading| now.since_ns(leading.looked) >= LOOK_NS);
+                let is_due = self.leading.as_ref().is_some_and(|leading| now.since_ns(leading.looked) >= LOOK_NS);
+                look = if is_due { Look::All } else { Look::At(BTreeSet::new()) };
             }
             Input::Lead { term } => {
                 // Who led before may have led in between without having heard of it: what it knows is old all the same.
@@ -211,15 +211,18 @@ impl Overseer {
             Input::Heartbeat(heartbeat) => {
                 let to = heartbeat.node;
                 match self.on_heartbeat(at, state, heartbeat, out) {
-                    Ok(told) => is_news = told,
+                    Ok(told) => look = told,
                     Err(error) => out.push(Effect::Refuse { to, error }),
                 }
             }
             Input::Confirmed { token } => {
-                is_news = false;
+                look = Look::At(BTreeSet::new());
                 self.on_confirmed(at, state, token, out);
             }
-            Input::Applied(changes) => self.on_applied(at, state, &changes, out),
+            Input::Applied(changes) => {
+                self.on_applied(at, state, &changes, out);
+                look = Look::after(state, &changes);
+            }
             Input::Ask { request, ask } => {
                 if let Err(error) = self.on_ask(at, state, request, ask) {
                     out.push(Effect::Answer { request, result: Err(error) });
@@ -230,7 +233,7 @@ impl Overseer {
             return;
         };
         self.watch_all(now, state);
-        let decisions = self.decide(now, state, is_news, out);
+        let decisions = self.decide(now, state, &look, out);
         let max = self.settings.decisions_max.max(1);
         out.extend(decisions.chunks(max).map(|some| Effect::Propose { term, decisions: some.to_vec() }));
         self.confirm(now, state, out);
@@ -250,14 +253,14 @@ impl Overseer {
     }
 
     /// What is to be decided next, as things are.
-    fn decide(&mut self, now: MonoTime, state: &State, is_news: bool, out: &mut Vec<Effect>) -> Vec<Decision> {
+    fn decide(&mut self, now: MonoTime, state: &State, look: &Look, out: &mut Vec<Effect>) -> Vec<Decision> {
         let mut wanted = self.decide_nodes(now, state);
-        if is_news {
+        if *look == Look::All {
             wanted.extend(self.decide_asks(now, state, out));
-            wanted.extend(self.decide_chains(now, state));
         }
+        wanted.extend(self.decide_chains(now, state, look));
         let Some(leading) = &mut self.leading else { return Vec::new() };
-        if is_news {
+        if *look == Look::All {
             leading.looked = now;
         }
         let again = self.settings.again_ns;
@@ -283,6 +286,26 @@ impl Overseer {
         leading.stuck.retain(|chain, _| state.chain(*chain).is_some());
         leading.nodes.retain(|node, _| state.node(*node).is_ok());
         leading.confirming = leading.confirming.filter(|(_, when)| now.since_ns(*when) < again);
+    }
+}
+
+/// Which chains are looked at for what is to be decided.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Look {
+    All,
+    At(BTreeSet<ChainId>),
+}
+
+impl Look {
+    /// After these changes: where a chain is done with whom it took in, another one may begin.
+    fn after(state: &State, changes: &[Change]) -> Look {
+        let changed = changes.iter().map(|change| match change {
+            Change::Chain(chain) => Some(*chain),
+            Change::Configured(id, _) => state.chain(*id).filter(|chain| chain.newcomer().is_some()).map(|_| *id),
+            Change::NoEffect(_) => None,
+            Change::Founded | Change::Joined(_) | Change::Node(_) | Change::Removed(_) | Change::Wanted => None,
+        });
+        changed.collect::<Option<_>>().map_or(Look::All, Look::At)
     }
 }
 

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use frieze_base::{ChainEpoch, MonoTime, NodeId};
 
 use super::leases::returned;
-use super::{Leading, Overseer, Subject, Wanted};
+use super::{Leading, Look, Overseer, Subject, Wanted};
 use crate::chain::{Chain, Role, Target};
 use crate::decision::{ChainStep, Decision, NodeStep};
 use crate::message::Health;
@@ -45,11 +45,16 @@ struct Plan<'a> {
 }
 
 impl Overseer {
-    /// What to decide about chains.
-    pub(super) fn decide_chains(&mut self, now: MonoTime, state: &State) -> Vec<Wanted> {
+    /// What to decide about the chains that are looked at.
+    pub(super) fn decide_chains(&mut self, now: MonoTime, state: &State, look: &Look) -> Vec<Wanted> {
+        let chains: Vec<&Chain> = match look {
+            Look::All => state.chains().collect(),
+            Look::At(some) if some.is_empty() => return Vec::new(),
+            Look::At(some) => some.iter().filter_map(|chain| state.chain(*chain)).collect(),
+        };
         let mut plan = self.plan(now, state);
         let mut wanted = Vec::new();
-        for chain in state.chains() {
+        for chain in chains {
             self.follow_sync(now, state, chain);
             let steps = self.next_steps(&mut plan, chain);
             let decide = |(place, step)| Decision::Chain { chain: chain.id, revision: chain.revision + place, step };
@@ -58,7 +63,7 @@ impl Overseer {
                 wanted.push((Subject::Chain(chain.id), chain.revision, decisions));
             }
         }
-        if state.is_balancing() {
+        if state.is_balancing() && *look == Look::All {
             self.balance(&mut plan, &mut wanted);
         }
         wanted
@@ -262,7 +267,9 @@ impl Overseer {
     /// Moves targets from the fullest nodes to the emptiest, a few at a time.
     fn balance(&mut self, plan: &mut Plan<'_>, wanted: &mut Vec<Wanted>) {
         let state = plan.state;
-        let mut moving = state.chains().filter(|chain| chain.targets.iter().any(|target| target.is_retiring)).count();
+        // What leaves a node that drains, perhaps with nowhere to go, is no move of this.
+        let moves = |target: &Target| target.is_retiring && plan.eligible.contains(&target.node);
+        let mut moving = state.chains().filter(|chain| chain.targets.iter().any(moves)).count();
         if !wanted.is_empty() && moving == 0 {
             // First come those that lack replicas.
             return;

@@ -5,11 +5,11 @@
 //! the heartbeat came, that this node leads. So who leads next need only wait for one lease from when it began to lead: no
 //! grant of the leader before it rests on a heartbeat that came later, however long that one slept.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use frieze_base::{ChainEpoch, ChainId, MonoTime, NodeId};
 
-use super::{Effect, Leading, Overseer, Subject, Wanted};
+use super::{Effect, Leading, Look, Overseer, Subject, Wanted};
 use crate::chain::{Chain, Role};
 use crate::decision::{Change, Decision, NodeStep};
 use crate::error::Error;
@@ -76,14 +76,14 @@ impl Watched {
 }
 
 impl Overseer {
-    /// A node is there. Returns whether it told something new.
+    /// A node is there. Returns which chains it told something new of.
     pub(super) fn on_heartbeat(
         &mut self,
         at: Moment,
         state: &State,
         mut heartbeat: Heartbeat,
         out: &mut Vec<Effect>,
-    ) -> Result<bool, Error> {
+    ) -> Result<Look, Error> {
         let Some(leading) = &mut self.leading else { return Err(Error::NotLeader { leader: self.leader }) };
         if !state.is_founded() {
             return Err(Error::NotFounded);
@@ -107,7 +107,7 @@ impl Overseer {
             // The process before is gone, and its lease with it; this one is given the time to get one.
             *watched = Watched::new(heartbeat.incarnation, ends, now);
         } else if heartbeat.number <= watched.last.0 {
-            return Ok(false);
+            return Ok(Look::At(BTreeSet::new()));
         }
         watched.last = (heartbeat.number, now);
         if node.is_offline {
@@ -124,12 +124,13 @@ impl Overseer {
         let reports = std::mem::take(&mut heartbeat.chains).into_iter();
         let reports = reports.filter(|report| state.chain(report.chain).is_some());
         let reports: BTreeMap<ChainId, Report> = reports.map(|report| (report.chain, report)).collect();
-        let is_news = is_first || heartbeat.resigns || node.is_offline || !is_same(&watched.reports, &reports);
+        let is_news = is_first || heartbeat.resigns || node.is_offline;
+        let look = if is_news { Look::All } else { Look::At(told_anew(&watched.reports, &reports)) };
         watched.reports = reports;
         watched.told = Some(heartbeat);
         let id = node.id;
         self.check_clocks(id, out)?;
-        Ok(is_news)
+        Ok(look)
     }
 
     /// Compares clocks with the one in the middle: if this node's own is the odd one, it is not to lead.
@@ -344,10 +345,11 @@ pub(super) fn returned(node: &Node, watched: &Watched) -> Option<NodeStep> {
     (!is_same || is_back).then(step)
 }
 
-/// True if nothing is decided by what differs: how far logs go is looked at in time.
-fn is_same(before: &BTreeMap<ChainId, Report>, after: &BTreeMap<ChainId, Report>) -> bool {
-    let told = |report: &Report| (report.chain, report.epoch, report.caught_up, report.is_ready, report.health);
-    before.values().map(told).eq(after.values().map(told))
+/// The chains of which something else was told that decides; how far logs go is looked at in time.
+fn told_anew(before: &BTreeMap<ChainId, Report>, after: &BTreeMap<ChainId, Report>) -> BTreeSet<ChainId> {
+    let told = |report: &Report| (report.epoch, report.caught_up, report.is_ready, report.health);
+    let is_new = |(chain, report): &(&ChainId, &Report)| before.get(chain).map(told) != Some(told(report));
+    after.iter().filter(is_new).map(|(chain, _)| *chain).collect()
 }
 
 fn failed_device(state: &State, node: &Node, watched: &Watched) -> Option<u32> {

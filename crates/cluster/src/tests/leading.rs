@@ -463,3 +463,18 @@ fn who_makes_no_progress_lets_another_one_try() {
     desk.pass(65_000, &[1, 2, 3]);
     assert_eq!(syncing(&desk), Some(first), "and then the first again");
 }
+
+#[test]
+fn balancing_ends_although_a_node_that_drains_has_nowhere_to_go() {
+    let mut desk = Desk::whole(2, 4);
+    desk.is_quick = true;
+    desk.pass(300, &[1, 2]);
+    for node in [1, 2].map(NodeId) {
+        assert_eq!(desk.ask(Ask::Drain { node, fewer: true }), Ok(Answer::Decided));
+    }
+    desk.pass(1000, &[1, 2]);
+    assert!((0..4).all(|chain| !desk.members(chain).is_empty()), "the last copy stays where it is");
+    assert_eq!(desk.ask(Ask::Balance(true)), Ok(Answer::Decided));
+    desk.pass(1000, &[1, 2]);
+    assert!(!desk.state.is_balancing());
+}
