@@ -34,16 +34,16 @@ impl Overseer {
                 let id = state.node_of_token(newcomer.token).map_or(NodeId(state.next_node), |node| node.id);
                 self.check_clock(id, *clock)?;
             }
-            Ask::Drain { node, fewer: false } => {
+            Ask::Drain { node, fewer } => {
                 let replicas = state.replicas();
                 let stays = |other: &&crate::Node| other.id != *node && !other.is_draining && !other.is_dead;
                 let left = state.nodes().filter(stays).count() as u32;
-                if left < replicas && state.nodes().count() as u32 >= replicas {
+                let is_short = left < replicas && state.nodes().count() as u32 >= replicas;
+                if left == 0 || is_short && !*fewer {
                     return Err(Error::TooFewNodes { node: *node, left, replicas });
                 }
             }
-            Ask::Drain { fewer: true, .. }
-            | Ask::Undrain(_)
+            Ask::Undrain(_)
             | Ask::Remove(_)
             | Ask::DeclareDead(_)
             | Ask::AddDevice { .. }

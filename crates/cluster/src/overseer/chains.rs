@@ -77,6 +77,11 @@ impl Overseer {
                 is_here && !node.is_draining && !node.is_dead && node.capacity_bytes() > 0
             };
             eligible = state.nodes().filter(may).map(|node| node.id).collect();
+            if eligible.is_empty() {
+                // Where everybody drains there is nobody to drain to.
+                let stays = |node: &&Node| !node.is_offline && !node.is_dead && node.capacity_bytes() > 0;
+                eligible = state.nodes().filter(stays).map(|node| node.id).collect();
+            }
         }
         let wanted = (state.replicas() as usize).min(eligible.len()).max(1);
         let mut syncs = BTreeMap::new();
@@ -174,7 +179,8 @@ impl Overseer {
         let may_stay = |target: &Target| {
             let node = state.node(target.node);
             let is_whole = |node: &Node| node.whole_devices().any(|device| device.device == target.device);
-            node.is_ok_and(|node| !node.is_draining && !node.is_dead && is_whole(node))
+            let drains = |node: &Node| node.is_draining && !plan.eligible.contains(&node.id);
+            node.is_ok_and(|node| !drains(node) && !node.is_dead && is_whole(node))
         };
         // Who has to go is named before somebody is looked for in its place.
         let goes = chain.targets.iter().find(|target| !target.is_retiring && !may_stay(target));

@@ -880,8 +880,10 @@ impl World {
     /// What is not as it is wanted.
     fn is_whole(&self) -> Result<(), String> {
         let truth = &self.truth;
-        let may = |node: &&crate::Node| !node.is_draining && !node.is_dead && !node.is_offline;
-        let wanted = truth.nodes().filter(may).count().clamp(1, truth.replicas() as usize);
+        let there = || truth.nodes().filter(|node| !node.is_dead && !node.is_offline);
+        let stay = there().filter(|node| !node.is_draining).count();
+        let stay = if stay == 0 { there().count() } else { stay };
+        let wanted = stay.clamp(1, truth.replicas() as usize);
         for chain in truth.chains() {
             let name = format!("chain {chain:?}");
             let kept = chain.serving().filter(|target| truth.is_alive(target)).count();
