@@ -213,6 +213,11 @@ impl Replica {
         self.configuration.epoch
     }
 
+    /// Configuration under which the last record was stamped.
+    pub fn last_epoch(&self) -> ChainEpoch {
+        self.last_epoch
+    }
+
     /// Number of the last record given, committed or not.
     pub fn last(&self) -> u64 {
         self.last

@@ -15,7 +15,7 @@ mod supply;
 mod tests;
 mod told;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard};
 
@@ -34,8 +34,8 @@ use crate::clock::NodeClock;
 use crate::device::{Device, block_checksums};
 
 use crate::peers::Way;
-pub use chains::Report;
 pub(crate) use chains::{Bounds, Lease};
+pub use chains::{ChainEnd, Report};
 use members::{Held, Member, Out, Waiter};
 pub(crate) use memory::resume;
 pub(crate) use roles::Roles;
@@ -649,10 +649,18 @@ impl DataPlane {
     /// # Errors
     /// `Future` if `at` has not come yet; `NotYetClosed` if records up to it are not committed: flush and ask again.
     pub(crate) fn close(&self, at: Hlc) -> Result<bool, Fault> {
+        self.close_of(at, None)
+    }
+
+    /// The same for these chains, as far as this node can do so; for all if none are named.
+    ///
+    /// # Errors
+    /// As [`DataPlane::close`]; `Unavailable` if other members do not answer.
+    pub(crate) fn close_of(&self, at: Hlc, chains: Option<&BTreeSet<ChainId>>) -> Result<bool, Fault> {
         if self.is_shared() {
-            return match self.is_closed(at) {
+            return match self.is_closed(at, chains) {
                 true => Ok(true),
-                false => self.close_and_wait(at).map(|()| false),
+                false => self.close_and_wait(at, chains).map(|()| false),
             };
         }
         if at.0 <= self.closed.load(Ordering::Acquire) {

@@ -50,7 +50,7 @@ mod timed;
 mod timeline;
 mod views;
 
-pub use data::Report as ChainReport;
+pub use data::{ChainEnd, Report as ChainReport};
 pub use durability::no_wake;
 pub use engine::{Engine, Joining, ProcessStats, Responder, SOFTWARE, Scratch, Seams};
 pub use fsck::{CheckProgress, Checkup, fsck};

@@ -6,7 +6,9 @@
 mod holes;
 mod read;
 
-use frieze_base::{Fault, InodeId, Reason, SessionId};
+use std::collections::BTreeSet;
+
+use frieze_base::{ChainId, Fault, InodeId, Reason, SessionId};
 use frieze_hlc::{Hlc, format_instant};
 use frieze_namespace::{Cached, Inode, NoReadSet, ReadSet, Resolved};
 use frieze_wire::frame::PAYLOAD_BYTES_MAX;
@@ -36,6 +38,11 @@ pub(crate) fn page(count_max: u32) -> usize {
 impl Engine {
     /// Checks that a view can be answered, and closes its instant.
     pub(crate) fn answer(&self, view: View) -> Result<Answered, Fault> {
+        self.answer_about(view, None)
+    }
+
+    /// The same, of these chains; of all if none are named.
+    pub(crate) fn answer_about(&self, view: View, chains: Option<&BTreeSet<ChainId>>) -> Result<Answered, Fault> {
         let Some(at) = view.instant() else { return Ok(Answered::default()) };
         if at < self.earliest() {
             return Err(Fault::new(
@@ -49,7 +56,7 @@ impl Engine {
             ));
         }
         let meta = self.meta.close(at)?;
-        let data = match self.data.close(at) {
+        let data = match self.data.close_of(at, chains) {
             Err(fault) if fault.reason == Reason::NotYetClosed => {
                 // Writes with `sync` up to the instant are on their way to disk: see them through.
                 self.durability.flush(&self.clock, &self.data, &self.meta)?;

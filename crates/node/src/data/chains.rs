@@ -11,7 +11,7 @@
 //! appender is held, so that it goes in the order in which the replica said it; only what a member lacks of the past is read and sent
 //! without it ([`super::supply`]).
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::Duration;
@@ -74,6 +74,19 @@ pub enum Report {
         /// What happened.
         fault: Fault,
     },
+}
+
+/// Where the log of a chain ends at a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChainEnd {
+    /// The chain.
+    pub chain: ChainId,
+    /// The newest configuration that the node has taken.
+    pub taken: ChainEpoch,
+    /// The configuration under which its last record was stamped.
+    pub epoch: ChainEpoch,
+    /// Number of its last record. Of two logs of a chain the one with the larger (epoch, n) has more.
+    pub n: u64,
 }
 
 /// Permission to answer for chains of several members, which ends by itself.
@@ -567,7 +580,7 @@ impl DataPlane {
     }
 
     /// Has the chains of this node closed at `at`: `reply` is told when every record up to it that this node holds is committed.
-    pub(crate) fn close_shared(&self, at: Hlc, reply: WaitReply) {
+    pub(crate) fn close_shared(&self, at: Hlc, named: Option<&BTreeSet<ChainId>>, reply: WaitReply) {
         let mut out = Out::default();
         let mut appender = self.hold_writes();
         if let Err(fault) = self.clock.close(at) {
@@ -578,7 +591,8 @@ impl DataPlane {
         let mut open = Vec::new();
         let Appender { chains, members, .. } = &mut *appender;
         for (chain, (replica, member)) in chains.iter().zip(members).enumerate() {
-            let is_here = !member.shared || replica.configuration().holds(self.me);
+            let is_asked = named.is_none_or(|named| named.contains(&replica.chain()));
+            let is_here = is_asked && (!member.shared || replica.configuration().holds(self.me));
             if is_here {
                 member.read_at = Some(now);
             }
@@ -601,10 +615,10 @@ impl DataPlane {
     }
 
     /// As [`DataPlane::close_shared`], and waits for it.
-    pub(super) fn close_and_wait(&self, at: Hlc) -> Result<(), Fault> {
+    pub(super) fn close_and_wait(&self, at: Hlc, chains: Option<&BTreeSet<ChainId>>) -> Result<(), Fault> {
         // What it waits for may be on its way to the disk here.
         self.hurry();
-        self.await_reply(|reply| self.close_shared(at, reply))
+        self.await_reply(|reply| self.close_shared(at, chains, reply))
     }
 
     /// Promises for the chains whose head is here, and waits for nobody.
@@ -739,8 +753,13 @@ impl DataPlane {
     }
 
     /// True if what is read at `at` of the chains that this node is a member of does not change any more.
-    pub(super) fn is_closed(&self, at: Hlc) -> bool {
-        at <= self.closed_here()
+    pub(super) fn is_closed(&self, at: Hlc, chains: Option<&BTreeSet<ChainId>>) -> bool {
+        match chains {
+            Some(chains) => {
+                chains.iter().all(|chain| at.0 <= self.shown.closed[chain.0 as usize].load(Ordering::SeqCst))
+            }
+            None => at <= self.closed_here(),
+        }
     }
 
     /// The newest instant closed on all of them.
@@ -764,6 +783,18 @@ impl DataPlane {
     /// True if records went from the log since it was asked last.
     pub(crate) fn has_discarded(&self) -> bool {
         self.shown.discarded.swap(false, Ordering::AcqRel)
+    }
+
+    /// Where the log of each chain ends here.
+    pub(crate) fn ends(&self) -> Vec<ChainEnd> {
+        let appender = self.hold_writes();
+        let ends = appender.chains.iter().map(|replica| ChainEnd {
+            chain: replica.chain(),
+            taken: replica.epoch(),
+            epoch: replica.last_epoch(),
+            n: replica.last(),
+        });
+        ends.collect()
     }
 
     /// How the chains are that have their configuration from elsewhere.

@@ -6,14 +6,14 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use frieze_base::{ChainId, Fault, MonoTime, NodeId, SessionId};
+use frieze_base::{ChainId, Fault, InodeId, MonoTime, NodeId, SessionId};
 use frieze_chain::Configuration;
 use frieze_hlc::Hlc;
+use frieze_namespace::Inode;
 use frieze_wire::message::{ChainStatus, FileKind, Read, Reply, Request, View};
 
 use super::{Engine, Responder, done};
-use crate::capability::Capability;
-use crate::data::Report as ChainReport;
+use crate::data::{ChainEnd, Report as ChainReport};
 use crate::seen::{Seen, layout_of};
 
 impl Engine {
@@ -59,6 +59,12 @@ impl Engine {
         self.data.status()
     }
 
+    /// Where the log of each chain ends here: for whoever has to choose among members that have all restarted, and for who founds
+    /// a cluster, whose first configurations are above these.
+    pub fn chain_ends(&self) -> Vec<ChainEnd> {
+        self.data.ends()
+    }
+
     /// True if the answer tells of bytes, or lengths of files, as they are now: then it needs a lease.
     pub(super) fn sees_now(&self, session: SessionId, request: &Request) -> bool {
         let opened = |capability: &[u8]| {
@@ -83,7 +89,13 @@ impl Engine {
         let all = || (0..self.data.chain_count()).map(ChainId).filter(|chain| self.data.is_here(*chain));
         match request {
             Request::Read(ask) => match self.mint.open(&ask.capability, session) {
-                Ok(capability) => self.data.look_and_wait(self.chains_of_read(&capability, ask).into_iter()),
+                Ok(capability) => {
+                    let namespace = self.meta.namespace();
+                    let inode = namespace.current(capability.inode);
+                    let chains = inode.map(|inode| chains_of_read(capability.inode, inode, ask));
+                    drop(namespace);
+                    self.data.look_and_wait(chains.unwrap_or_default().into_iter())
+                }
                 // Refused where it is read.
                 Err(_) => Ok(()),
             },
@@ -91,33 +103,23 @@ impl Engine {
         }
     }
 
-    /// The chains of what a read is about: of its range, and of the chunks that say how long the file is.
-    fn chains_of_read(&self, capability: &Capability, ask: &Read) -> BTreeSet<ChainId> {
+    /// The chains that have to be closed for a read at an instant: those of its range, all where writers may have made the file
+    /// longer.
+    pub(crate) fn chains_to_close(&self, id: InodeId, ask: &Read) -> Option<BTreeSet<ChainId>> {
         let namespace = self.meta.namespace();
-        let Some(inode) = namespace.current(capability.inode) else { return BTreeSet::new() };
-        let layout = layout_of(capability.inode, inode);
-        let chunk_of = |offset: u64| u32::try_from(offset / layout.chunk_bytes).unwrap_or(u32::MAX);
-        let last = ask.offset.saturating_add(ask.len.max(1).into()) - 1;
-        let asked = chunk_of(ask.offset)..chunk_of(last).saturating_add(1);
-        let granted = inode.grants().iter().flat_map(|grant| grant.chunks.iter().cloned());
-        let mut chains = BTreeSet::new();
-        for range in std::iter::once(asked).chain(granted) {
-            // The chunks of a file go round all chains.
-            let upto = range.end.min(range.start.saturating_add(layout.chain_count));
-            chains.extend((range.start..upto).map(|index| layout.chain(index)));
-        }
-        chains
+        let settled = namespace.current(id).filter(|inode| inode.grants().is_empty());
+        settled.map(|inode| chains_of_read(id, inode, ask))
     }
 
     /// Whether what a read is about is wholly here at its instant.
     ///
     /// # Errors
     /// `Elsewhere` if another server is to be asked.
-    pub(crate) fn check_read_here(&self, capability: &Capability, view: View, ask: &Read) -> Result<(), Fault> {
+    pub(crate) fn check_read_here(&self, id: InodeId, inode: &Inode, view: View, ask: &Read) -> Result<(), Fault> {
         if !self.data.is_shared() {
             return Ok(());
         }
-        let mut chains = self.chains_of_read(capability, ask).into_iter();
+        let mut chains = chains_of_read(id, inode, ask).into_iter();
         chains.try_for_each(|chain| self.data.check_here(chain, view.instant()))
     }
 
@@ -133,8 +135,7 @@ impl Engine {
             let layout = layout_of(seen.id, &seen.inode);
             let at = seen.upto.filter(|upto| *upto != Hlc::MAX);
             for range in seen.inode.grants().iter().flat_map(|grant| grant.chunks.iter().cloned()) {
-                let upto = range.end.min(range.start.saturating_add(layout.chain_count));
-                (range.start..upto).try_for_each(|index| self.data.check_here(layout.chain(index), at))?;
+                range.take(GRANTED_MAX).try_for_each(|index| self.data.check_here(layout.chain(index), at))?;
             }
         }
         Ok(())
@@ -159,6 +160,28 @@ impl Engine {
         self.durability.when_durable(self.ticket(), Box::new(move |result| one(result)));
         self.data.barrier(Box::new(move |result| other(result)));
     }
+}
+
+/// Chunks that a session may write in one file at a time are fewer.
+const GRANTED_MAX: usize = 1024;
+
+/// The chains of what a read is about: of its range, and of the chunks that say how long the file is.
+fn chains_of_read(id: InodeId, inode: &Inode, ask: &Read) -> BTreeSet<ChainId> {
+    let layout = layout_of(id, inode);
+    let chunk_of = |offset: u64| u32::try_from(offset / layout.chunk_bytes).unwrap_or(u32::MAX);
+    let last = ask.offset.saturating_add(ask.len.max(1).into()) - 1;
+    let asked = chunk_of(ask.offset)..chunk_of(last).saturating_add(1);
+    let granted = inode.grants().iter().flat_map(|grant| grant.chunks.iter().cloned());
+    let mut chains = BTreeSet::new();
+    for range in std::iter::once(asked).chain(granted) {
+        // So many chunks may be on all chains.
+        let upto = range.end.min(range.start.saturating_add(8 * layout.chain_count));
+        chains.extend((range.start..upto).map(|index| layout.chain(index)));
+        if u64::from(range.end - range.start) > u64::from(8 * layout.chain_count) {
+            chains.extend((0..layout.chain_count).map(ChainId));
+        }
+    }
+    chains
 }
 
 /// The answer, unless the lease has ended since it was looked up.

@@ -30,9 +30,9 @@ impl Engine {
                 format!("a read of {} bytes; at most {PAYLOAD_BYTES_MAX} at once", ask.len),
             ));
         }
-        let mut answered = self.answer(capability.view)?;
-        self.check_read_here(&capability, capability.view, ask)?;
         let id = capability.inode;
+        let chains = if self.data.is_shared() { self.chains_to_close(id, ask) } else { None };
+        let mut answered = self.answer_about(capability.view, chains.as_ref())?;
         if ask.len == 0 && capability.view.at.is_none() {
             // So a session says that it still has the file open after a restart of the server.
             self.opened.add(session, id);
@@ -40,6 +40,7 @@ impl Engine {
         for attempt in 0.. {
             let before = self.inode_at(id, capability.at())?;
             let version = before.from;
+            self.check_read_here(id, &before, capability.view, ask)?;
             let seen = self.seen(id, before, capability.view)?;
             answered.user_time_open = seen.user_time_open;
             // A reader that truncates keep overtaking reads with writers kept out.

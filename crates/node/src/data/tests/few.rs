@@ -11,7 +11,11 @@ use crate::data::Report;
 
 /// A world of three members, in this order.
 fn three() -> World {
-    let mut world = World::new(3, 1);
+    three_of(1)
+}
+
+fn three_of(seed: u64) -> World {
+    let mut world = World::new(3, seed);
     world.configure_all(&[1]);
     for chain in 0..2 {
         world.bring_in(chain, 2);
@@ -80,10 +84,74 @@ fn a_read_of_now_that_meets_what_the_tail_may_have_committed_asks_it() {
     assert_eq!(world.bytes(1, 0, None), chunk(&[]), "the head does not know yet");
     assert_eq!(world.read(1, 0, None).unwrap(), chunk(&[(0, 700, seq)]));
     assert_eq!(world.read(2, 0, None).unwrap(), chunk(&[(0, 700, seq)]), "the tail answers who asks");
+    // What comes after that answer is not in it.
+    world.cut.insert((NodeId(1), NodeId(2)));
+    let _later = world.write(1, 300, 100, Durability::Async);
+    assert_eq!(world.bytes(1, 0, None), chunk(&[(0, 700, seq)]));
+    world.cut.clear();
     assert_eq!(outcome(&done), None);
     world.without_acks = false;
     world.settle();
     assert!(outcome(&done).unwrap().is_ok());
+}
+
+#[test]
+fn who_is_new_serves_when_it_has_on_stable_storage_what_was_there() {
+    let mut world = World::new(2, 6);
+    let (_, done) = world.write(1, 0, 3000, Durability::Sync);
+    world.flush(1);
+    assert!(outcome(&done).unwrap().is_ok());
+    world.configure_all(&[1]);
+    world.configure(chain(), &[1], Some(2), false);
+    while world.deliver() {}
+    assert!(world.reports(1).iter().any(|report| matches!(report, Report::CaughtUp { .. })));
+    world.configure(chain(), &[1, 2], None, true);
+    while world.deliver() {}
+    assert_eq!(world.reports(2), [], "it has not flushed");
+    world.flush(2);
+    while world.deliver() {}
+    assert!(world.reports(2).iter().any(|report| matches!(report, Report::Ready { .. })));
+}
+
+#[test]
+fn a_discard_holds_whatever_the_power_takes_after_it() {
+    (1..=12).for_each(discard_and_lose_power);
+}
+
+fn discard_and_lose_power(seed: u64) {
+    let mut world = three_of(seed);
+    let (_, done) = world.write(1, 0, 3000, Durability::Sync);
+    world.settle();
+    assert!(outcome(&done).unwrap().is_ok());
+    for to in [2, 3] {
+        world.cut.insert((NodeId(1), NodeId(to)));
+    }
+    for number in 0..20 {
+        let _nobody_hears = world.write(1, number * 100, 1000, Durability::Async);
+    }
+    // In the page cache only.
+    world.crash(1, CrashKind::Process);
+    world.cut.clear();
+    world.configure_all(&[2, 3]);
+    for number in 0..20 {
+        let _ = world.write(2, number * 50, 40, Durability::Async);
+        while world.deliver() {}
+    }
+    world.start(1);
+    assert_eq!(world.log(1, chain()).len(), 21);
+    world.configure(chain(), &[2, 3], Some(1), false);
+    while world.log(1, chain()).len() == 21 {
+        assert!(world.deliver());
+    }
+    world.crash(1, CrashKind::Power);
+    world.configure(chain(), &[2, 3], None, false);
+    world.start(1);
+    world.bring_in(chain(), 1);
+    assert_eq!(world.log(1, chain()), world.log(3, chain()));
+    world.flush(1);
+    world.crash(1, CrashKind::Power);
+    world.start(1);
+    assert_eq!(world.log(1, chain()), world.log(3, chain()));
 }
 
 #[test]
@@ -239,7 +307,7 @@ fn the_second_read_of_a_young_cut_needs_no_message() {
             while world.deliver() {}
         }
         let at = young(&world);
-        assert!(world.plane(3).is_closed(at), "{at}");
+        assert!(world.plane(3).is_closed(at, Some(&[frieze_base::ChainId(chain())].into())), "{at}");
         world.read(3, 0, Some(at)).unwrap();
         assert!(world.net.queue().is_empty());
     }
@@ -410,10 +478,10 @@ fn promises_and_stamps_of_others_hold_across_a_restart_of_everything() {
 #[test]
 fn a_configuration_that_was_taken_is_not_taken_again_after_a_restart() {
     let mut world = three();
-    let before = world.configurations[0].clone();
+    let before = world.configurations[chain() as usize].clone();
     world.crash(3, CrashKind::Power);
     world.start(3);
-    world.plane(3).configure(&[(frieze_base::ChainId(0), before.clone())]).unwrap();
+    world.plane(3).configure(&[(frieze_base::ChainId(chain()), before)]).unwrap();
     assert_eq!(world.read(3, 0, None).unwrap_err().reason, Reason::Elsewhere, "it has no part");
     let (_, done) = world.write(1, 0, 100, Durability::Async);
     world.settle();
@@ -421,4 +489,43 @@ fn a_configuration_that_was_taken_is_not_taken_again_after_a_restart() {
     world.configure_all(&[1, 2]);
     world.settle();
     assert!(outcome(&done).unwrap().is_ok());
+}
+
+#[test]
+fn a_restart_from_shelves_does_not_forget_under_which_epochs_records_were_stamped() {
+    let mut world = three();
+    for number in 0..50 {
+        let _ = world.write(1, number * 10, 10, Durability::Async);
+        while world.deliver() {}
+    }
+    world.settle();
+    world.crash(2, CrashKind::Process);
+    world.configure_all(&[1, 3]);
+    for number in 0..60 {
+        let _ = world.write(1, number * 10, 3000, Durability::Async);
+        while world.deliver() {}
+    }
+    world.settle();
+    let device = world.plane(1).device();
+    device.close_open();
+    world.flush(1);
+    while device.shelve(&|tips| world.plane(1).keep_memory(tips, &|_| true)).unwrap() {}
+    assert_eq!(device.log().stats().shelved_records, 110, "all of it is on shelves");
+    world.crash(1, CrashKind::Process);
+    world.configure_all(&[3]);
+    world.start(1);
+    world.bring_in(chain(), 1);
+    world.start(2);
+    world.configure(chain(), &[3, 1], Some(2), false);
+    let mut supplied = Vec::new();
+    loop {
+        let next = world.net.queue().front().map(|packet| packet.told.clone());
+        if let Some(Told::ChainRecord(record)) = next {
+            supplied.push(record.n);
+        }
+        if !world.deliver() {
+            break;
+        }
+    }
+    assert_eq!(supplied, (51..=110).collect::<Vec<u64>>(), "what it has it is not sent again");
 }

@@ -317,7 +317,7 @@ impl World {
         let to = done.clone();
         let reply = Box::new(move |result| *to.lock().unwrap_or_else(PoisonError::into_inner) = Some(result));
         match at {
-            Some(at) => self.plane(id).close_shared(at, reply),
+            Some(at) => self.plane(id).close_shared(at, Some(&[chain].into()), reply),
             None => self.plane(id).look([chain].into_iter(), reply),
         }
         for _ in 0..5000 {
