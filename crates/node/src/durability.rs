@@ -141,10 +141,12 @@ impl Durability {
         if let Some(fault) = self.failure() {
             return Err(fault);
         }
+        // What is written after this is another flush: it may name data that are written after the look at them.
+        let mark = meta.mark();
         if meta.journal_names_data() && data.device().dirty_bytes() > 0 {
             return self.flush(clock, data, meta).map(drop);
         }
-        meta.sync_journal().inspect_err(|fault| self.fail(fault, data, meta))
+        meta.sync(mark).inspect_err(|fault| self.fail(fault, data, meta))
     }
 
     /// Turns a machine that is alone into a member of a metalog ([`MetaPlane::found`]), while nobody else flushes.

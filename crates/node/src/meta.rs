@@ -241,8 +241,8 @@ impl MetaPlane {
         }
     }
 
-    /// Waits until a journal is to be flushed, `timeout` at most. True if there is one: [`MetaPlane::sync_journal`], or a
-    /// whole flush if [`MetaPlane::journal_names_data`].
+    /// Waits until a journal is to be flushed, `timeout` at most. True if there is one: [`MetaPlane::sync`], after the
+    /// device if [`MetaPlane::journal_names_data`].
     pub(crate) fn await_journal(&self, timeout: Duration) -> bool {
         if !timeout.is_zero() {
             self.unflushed.wait(timeout);
@@ -258,14 +258,6 @@ impl MetaPlane {
     /// True if what is to be flushed of the journal may name data.
     pub(crate) fn journal_names_data(&self) -> bool {
         self.group.get().is_some_and(Group::unflushed_names_data)
-    }
-
-    /// Makes the journal of a member durable.
-    ///
-    /// # Errors
-    /// The disk's, now or before: the member is silent from then on.
-    pub(crate) fn sync_journal(&self) -> Result<(), Fault> {
-        self.group.get().map_or(Ok(()), |group| group.flush(&self.state, None))
     }
 
     /// The device can no longer keep what it is given: a member steps down and is silent.
