@@ -4,6 +4,7 @@
 //! those of a parser.
 
 mod care;
+mod cluster;
 mod files;
 mod instants;
 mod sharing;
@@ -16,6 +17,7 @@ use clap::parser::ValueSource;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
 pub(crate) use care::{Fsck, Scrub};
+pub(crate) use cluster::{Cluster, ClusterCommand};
 pub(crate) use files::{Cat, Cp, Du, Get, Ln, Ls, Mkdir, Mv, Put, Rm, Stat};
 pub(crate) use instants::{Now, Snapshot, Time};
 pub(crate) use sharing::{CloneTree, Forget, Restore, Undo};
@@ -183,6 +185,7 @@ pub(crate) enum Command {
     Sync(Sync),
     Status(Status),
     Scrub(Scrub),
+    Cluster(Cluster),
     Fsck(Fsck),
     Bench(Bench),
 }
@@ -233,6 +236,23 @@ pub(crate) struct Serve {
     /// [default: 127.0.0.1:7470].
     #[arg(long, value_name = "ADDR")]
     pub(crate) listen: Vec<String>,
+
+    /// Be one more server of the cluster that the server at ADDR belongs to, or, if that is alone, begin one with it. For an
+    /// empty directory; one that belongs to the cluster goes on as the node that it is.
+    #[arg(long, value_name = "ADDR")]
+    pub(crate) join: Option<String>,
+
+    /// What this server is called in its cluster [default: the name of the machine]. Fixed when it joins.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) name: Option<String>,
+
+    /// The site that it stands at: copies of the same data are spread over sites. Fixed when it joins.
+    #[arg(long, value_name = "SITE")]
+    pub(crate) site: Option<String>,
+
+    /// Where the other servers and the clients reach it [default: the first address it listens on].
+    #[arg(long, value_name = "HOST:PORT")]
+    pub(crate) advertise: Option<String>,
 
     /// Settings file (TOML).
     #[arg(long, value_name = "FILE")]

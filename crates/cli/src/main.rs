@@ -13,6 +13,7 @@
 mod args;
 mod bench;
 mod change;
+mod cluster;
 mod copy;
 mod entry;
 mod failure;
@@ -99,6 +100,7 @@ fn run(cli: Cli) -> Result<()> {
         Command::Status(_) => server::status(&mut run),
         Command::Fsck(args) => fsck::fsck(&mut run, args),
         Command::Scrub(args) => scrub::scrub(&mut run, args),
+        Command::Cluster(args) => cluster::cluster(&mut run, args),
         Command::Bench(args) => bench::bench(&mut run, args),
     };
     match done {
@@ -163,6 +165,7 @@ impl Command {
             Command::Status(_) => "status",
             Command::Fsck(_) => "fsck",
             Command::Scrub(_) => "scrub",
+            Command::Cluster(_) => "cluster",
             Command::Bench(_) => "bench",
         }
     }

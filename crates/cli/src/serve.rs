@@ -19,6 +19,16 @@ pub(crate) fn serve(run: &mut Run, args: &Serve) -> Result<()> {
     if !args.listen.is_empty() {
         settings.listen.clone_from(&args.listen);
     }
+    for (setting, given) in [
+        (&mut settings.join, &args.join),
+        (&mut settings.name, &args.name),
+        (&mut settings.site, &args.site),
+        (&mut settings.advertise, &args.advertise),
+    ] {
+        if let Some(given) = given {
+            setting.clone_from(given);
+        }
+    }
     if let Some(mib) = args.memory {
         settings.memory_bytes_max = mib.saturating_mul(1 << 20);
     }

@@ -5,7 +5,10 @@ use std::time::Duration;
 
 use frieze_base::SessionId;
 use frieze_hlc::{Hlc, Instant, ZonePolicy};
-use frieze_wire::message::{HelloReply, Now, NowReply, Reply, Request, Snapshot, Snapshots, Status, StatusReply};
+use frieze_wire::message::{
+    Cluster, ClusterOp, ClusterReply, HelloReply, Now, NowReply, Reply, Request, Snapshot, Snapshots, Status,
+    StatusReply,
+};
 use frieze_wire::scrub::{Scrub, ScrubAction, ScrubReply};
 use frieze_wire::txn::{DeleteSnapshot, MakeSnapshot, Op};
 
@@ -107,6 +110,18 @@ impl Client {
         match self.0.query(None, Request::Status(Status {}))? {
             Reply::Status(reply) => Ok(reply),
             other => Err(self.0.unexpected("the status", &other)),
+        }
+    }
+
+    /// How the cluster is, after `op` has been decided, if there is one. Empty from a server that is alone.
+    ///
+    /// # Errors
+    /// `Refused` with `NotPermitted` for whoever is not an administrator and asks for a change; with what speaks against it; as
+    /// any call.
+    pub fn cluster(&self, op: Option<ClusterOp>) -> Result<ClusterReply, Error> {
+        match self.0.query(None, Request::Cluster(Cluster { op }))? {
+            Reply::Cluster(reply) => Ok(reply),
+            other => Err(self.0.unexpected("how the cluster is", &other)),
         }
     }
 

@@ -203,6 +203,8 @@ pub(crate) fn name_of(reply: &Reply) -> &'static str {
         Reply::Usage(_) => "what history takes",
         Reply::Scrub(_) => "a scrub",
         Reply::ClusterMap(_) => "a map of the cluster",
+        Reply::Join(_) => "a new server",
+        Reply::Cluster(_) => "how the cluster is",
     }
 }
 

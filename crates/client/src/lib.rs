@@ -55,8 +55,9 @@ pub use frieze_wire::edit::{Action, ActionKind, EditReply, Undo};
 pub use frieze_wire::forget::{ForgetReply, Forgotten, ForgottenFile};
 pub use frieze_wire::holding::{LockKind, LockOutcome, LockRange, RecallsReply};
 pub use frieze_wire::message::{
-    Answered, Attr, DirEntry, Durability, FileKind, HelloReply, ImageStatus, ListReply, LogReply, MemoryUse, NowReply,
-    Snapshot, StatReply, StatusReply, TxnReply, Version, VersionKind, View, WriteReply,
+    Answered, Attr, ClusterChain, ClusterOp, ClusterReply, DirEntry, Durability, FileKind, HelloReply, ImageStatus,
+    ListReply, LogReply, MemoryUse, NodeStatus, NowReply, Snapshot, StatReply, StatusReply, TargetStatus, TxnReply,
+    Version, VersionKind, View, WriteReply,
 };
 pub use frieze_wire::scrub::{Finding, FindingKind, ScrubAction, ScrubReply, ScrubState};
 pub use frieze_wire::timeline::{

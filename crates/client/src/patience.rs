@@ -25,9 +25,7 @@ impl Patience {
         if self.left() <= self.pause {
             return Err(Error::Unanswered { server: shared.server(), waited: self.waited(), last: last.to_string() });
         }
-        if self.pause.is_zero() {
-            tracing::debug!(error = %last, "asking again");
-        }
+        tracing::debug!(error = %last, "asking again");
         shared.pause(self.pause);
         if shared.is_closed() {
             return Err(Error::Closed);

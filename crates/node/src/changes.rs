@@ -94,6 +94,7 @@ impl Engine {
             ));
         }
         let id = capability.inode;
+        check!(self.catch_up(id, header.session, ask.offset, payload.len() as u64));
         let inode = check!(self.current(id));
         if inode.kind() != FileKind::File {
             return Err((reply, Reason::InvalidArgument.into()));
@@ -158,6 +159,23 @@ impl Engine {
             self.flush()?;
         }
         Ok(())
+    }
+
+    /// Sees to it that this server, one of several, knows of the file and of the session's right to write there, if the leader
+    /// has given it: it may have been told of both a moment ago.
+    pub(crate) fn catch_up(&self, id: InodeId, session: SessionId, offset: u64, len: u64) -> Result<(), Fault> {
+        if !self.meta.is_member() || self.meta.leads() {
+            return Ok(());
+        }
+        let knows = || {
+            let namespace = self.meta.namespace();
+            let inode = namespace.current(id)?;
+            let chunk_bytes = inode.layout.chunk_bytes.max(1);
+            let chunks = offset / chunk_bytes..=offset.saturating_add(len.max(1) - 1) / chunk_bytes;
+            let may = |chunk| u32::try_from(chunk).is_ok_and(|chunk| inode.may_write_chunk(session, chunk));
+            chunks.into_iter().all(may).then_some(())
+        };
+        if knows().is_some() { Ok(()) } else { self.meta.linearizable() }
     }
 
     pub(crate) fn current(&self, id: InodeId) -> Result<Inode, Fault> {

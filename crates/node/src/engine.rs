@@ -5,6 +5,7 @@
 //! Leaves to others: sockets and threads (`serve`), the cores' own promises.
 
 mod chains;
+mod control;
 mod metalog;
 mod open;
 
@@ -17,13 +18,14 @@ use frieze_base::{ClusterId, Fault, MonoTime, NodeId, Reason, Seq, SessionId};
 use frieze_disk::{Disk, TimeSource};
 use frieze_hlc::Hlc;
 use frieze_wire::frame::FrameHeader;
-use frieze_wire::message::{ClusterMapReply, HelloReply, Reply, Request, RequestBody};
+use frieze_wire::message::{HelloReply, Reply, Request, RequestBody};
 use frieze_wire::peer::Told;
 use frieze_wire::txn::Caller;
 
 use crate::caching::{Asking, Caching};
 use crate::capability::Mint;
 use crate::clock::{Keeper, NodeClock};
+use crate::control::{Control, ControlTold};
 use crate::data::DataPlane;
 use crate::durability::Durability;
 use crate::holding::tells_of_now;
@@ -142,6 +144,14 @@ pub struct Engine {
     nodes: NodeKeys,
     /// To the other nodes.
     way: Arc<Way>,
+    /// This node's part in its cluster; nothing while the server is alone.
+    control: OnceLock<Arc<Control>>,
+    /// Held while a cluster is founded.
+    founding: Mutex<()>,
+    /// Another one at every start.
+    seed: u64,
+    /// Where it listens, with the port that was chosen.
+    pub(crate) listens_at: OnceLock<String>,
     notes: Vec<String>,
     /// Where the server listens for callers on its machine, besides the addresses of its settings.
     pub(crate) socket: OnceLock<String>,
@@ -265,12 +275,6 @@ impl Engine {
         }
     }
 
-    /// Who answers for what, as far as this server knows.
-    fn cluster_map(&self) -> ClusterMapReply {
-        // One machine: it answers for everything.
-        ClusterMapReply::default()
-    }
-
     /// Node `from`, as its connection has proven, tells something. `payload` is as it came: its checksum, in the header, is
     /// left to who uses it.
     ///
@@ -285,6 +289,18 @@ impl Engine {
                 Reason::BadFrame,
                 format!("malformed frame: node {from} sent {} bytes with a sign of life", payload.len()),
             )),
+            Told::Heartbeat(told) => {
+                self.control_told(from, ControlTold::Heartbeat(told));
+                Ok(())
+            }
+            Told::Grant(told) => {
+                self.control_told(from, ControlTold::Grant(told));
+                Ok(())
+            }
+            Told::Refused(told) => {
+                self.control_told(from, ControlTold::Refused(told));
+                Ok(())
+            }
             Told::Metalog(said) => self.meta.told(from, MetaTold::Message(said), payload),
             Told::MetalogPiece(piece) => self.meta.told(from, MetaTold::Piece(piece), payload),
             Told::MetalogHeld(held) => self.meta.told(from, MetaTold::Held(held), payload),
@@ -369,6 +385,8 @@ impl Engine {
             Request::Log(ask) => self.log(principal, &ask, &scratch.asking).map(Reply::Log),
             Request::Status(_) => Ok(Reply::Status(self.status())),
             Request::ClusterMap(_) => Ok(Reply::ClusterMap(self.cluster_map())),
+            Request::Join(ask) => self.take_in(principal, ask).map(Reply::Join),
+            Request::Cluster(ask) => self.cluster_asked(principal, ask).map(Reply::Cluster),
             Request::Clone(ask) => self
                 .edit(principal, header, ask.dry_run, &|now| self.plan_clone(principal, &ask, now))
                 .map(Reply::Edited),

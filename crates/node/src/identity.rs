@@ -85,6 +85,12 @@ pub(crate) struct Identity {
     /// Of a founder of a metalog: inode numbers up to it are left out.
     #[prost(uint64, tag = "31")]
     pub(crate) ids_above: u64,
+    /// Number of the process: rises with each start.
+    #[prost(uint64, tag = "40")]
+    pub(crate) incarnation: u64,
+    /// Of a node that joined: the nodes that it was told of then, as `id@address`. Until it knows more.
+    #[prost(string, repeated, tag = "41")]
+    pub(crate) known_first: Vec<String>,
 }
 
 /// What a server is to the metalog.

@@ -14,6 +14,7 @@ mod caching;
 mod capability;
 mod changes;
 mod clock;
+mod control;
 mod data;
 mod device;
 mod differences;

@@ -311,10 +311,19 @@ impl MetaPlane {
         self.state.take_news()
     }
 
-    /// Puts decisions about nodes and chains into the log, some time, or not at all; only the leader can. Never waits.
-    pub(crate) fn decide(&self, decisions: &[frieze_cluster::Decision]) {
+    /// Puts decisions about nodes and chains into the log, some time, or not at all: only the leader can, in its term. Never
+    /// waits.
+    pub(crate) fn decide(&self, term: u64, decisions: &[frieze_cluster::Decision]) {
         if let Some(group) = self.group.get() {
-            group.decide(&self.state, decisions.iter().map(frieze_cluster::Decision::to_wire));
+            group.decide(&self.state, term, decisions.iter().map(frieze_cluster::Decision::to_wire));
+        }
+    }
+
+    /// Waits until `look` finds something in what this member knows; a few seconds at most. Alone it looks once.
+    pub(crate) fn wait_for<T>(&self, mut look: impl FnMut() -> Option<T>) -> Option<T> {
+        match self.group.get() {
+            Some(group) => group.wait_for(look),
+            None => look(),
         }
     }
 

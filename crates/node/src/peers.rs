@@ -46,7 +46,6 @@ impl NodeKeys {
     }
 
     /// What who tells sends.
-    #[cfg_attr(not(test), expect(dead_code, reason = "the connections on which a server tells come next"))]
     pub(crate) fn prove_teller(&self, challenge: &[u8], nonce: &[u8]) -> Vec<u8> {
         self.teller.prove(challenge, nonce).to_vec()
     }
@@ -62,7 +61,6 @@ impl NodeKeys {
     }
 
     /// True if that was it.
-    #[cfg_attr(not(test), expect(dead_code, reason = "the connections on which a server tells come next"))]
     pub(crate) fn is_told(&self, challenge: &[u8], nonce: &[u8], proof: &[u8]) -> bool {
         self.told.verify(nonce, challenge, proof)
     }

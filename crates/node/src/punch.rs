@@ -102,6 +102,7 @@ impl Engine {
         let capability = self.mint.open(&ask.capability, header.session)?;
         check_writable(&capability)?;
         let id = capability.inode;
+        self.catch_up(id, header.session, ask.offset, ask.len)?;
         let inode = self.current(id)?;
         if inode.kind() != FileKind::File {
             return Err(Reason::InvalidArgument.into());

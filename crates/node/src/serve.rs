@@ -7,10 +7,15 @@
 //! Threads block on sockets instead of sharing a reactor: one context switch less for each small request, and payload
 //! goes from the socket to the page cache through one cache-hot buffer (ADR 0003 has the measurements).
 
+mod asker;
+mod joining;
+mod links;
+mod together;
+
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -26,6 +31,7 @@ use frieze_wire::peer::PeerBody;
 use prost::Message;
 use tracing::{debug, error, info, warn};
 
+use self::links::Links;
 use crate::clock::NodeClock;
 use crate::durability::Wake;
 use crate::engine::{Engine, ProcessStats, Responder, Scratch, Seams};
@@ -56,10 +62,8 @@ const IDLE_BUFFER_BYTES: usize = 64 << 10;
 /// large buffer that is made anew takes a fault for each of its pages.
 const IDLE_REQUESTS: u64 = 16;
 
-/// A node that hears nothing from another for so long ends the connection.
-const SILENT_MAX: Duration = Duration::from_secs(5);
 /// Of a connection on which another server tells: it is never silent for long.
-const LISTENING: Limits = Limits { idle: Some(SILENT_MAX), frame: Duration::from_secs(10) };
+const LISTENING: Limits = Limits { idle: Some(links::SILENT_MAX), frame: Duration::from_secs(10) };
 
 /// A running server.
 pub struct Server {
@@ -83,6 +87,12 @@ struct Shared {
     pulse: Arc<Wake>,
     /// What the thread waits on that counts time for the metalog.
     beat: Arc<Wake>,
+    /// What the thread that keeps the lease waits on.
+    tenancy: Arc<Wake>,
+    /// What the thread waits on that has decisions made, while there are none to make.
+    patience: Arc<Wake>,
+    /// To the other servers.
+    links: OnceLock<Arc<Links>>,
     stopping: AtomicBool,
     connections: Arc<AtomicU64>,
     connections_max: u64,
@@ -132,7 +142,10 @@ impl Server {
             owner: user_of(rustix::process::getuid().as_raw())?,
         };
         let connections_max = settings.connections_max.into();
-        let engine = Engine::open(settings, seams)?;
+        // Others are told where a new node is before it is one.
+        let early = !settings.join.is_empty();
+        let mut listeners = if early { listen(&addresses)? } else { Vec::new() };
+        let engine = together::open(settings, seams, listeners.first().map(|first| &**first))?;
         for note in engine.notes() {
             warn!("{note}");
         }
@@ -142,10 +155,13 @@ impl Server {
             // Nothing else runs yet, and only the passing of time can end the wait.
             wake.wait(Duration::from_micros(wait_us));
         }
-        let mut listeners = addresses
-            .iter()
-            .map(|address| Listener::bind(address).map(Arc::new).map_err(Fault::from))
-            .collect::<Result<Vec<_>, _>>()?;
+        if !early {
+            listeners = listen(&addresses)?;
+        }
+        if let Some(first) = listeners.first() {
+            // Called once, at the start.
+            let _ = engine.listens_at.set(first.addr().to_string());
+        }
         let offered = listeners.len();
         listeners.extend(listen_nearby(&engine, &directory));
         let shared = Arc::new(Shared {
@@ -156,6 +172,9 @@ impl Server {
             leisure: Arc::default(),
             pulse: Arc::default(),
             beat: Arc::default(),
+            tenancy: Arc::default(),
+            patience: Arc::default(),
+            links: OnceLock::new(),
             stopping: AtomicBool::new(false),
             connections,
             connections_max,
@@ -197,6 +216,7 @@ impl Server {
                 }
             }
         })?);
+        threads.extend(together::begin(&shared)?);
         threads.push(spawn("reclaim", {
             let shared = shared.clone();
             move || reclaim_loop(&shared)
@@ -236,6 +256,8 @@ impl Server {
     }
 
     fn stop_threads(&mut self) {
+        // Told while the way to the others is there.
+        self.shared.engine.resign();
         self.shared.stopping.store(true, Ordering::Release);
         for listener in &self.listeners {
             listener.stop();
@@ -249,12 +271,18 @@ impl Server {
         self.shared.leisure.wake();
         self.shared.pulse.wake();
         self.shared.beat.wake();
+        self.shared.tenancy.wake();
+        self.shared.patience.wake();
+        self.shared.engine.stop_control();
         self.shared.engine.stop_journal();
         self.shared.engine.stop_stocking();
         for thread in self.threads.drain(..) {
             if thread.join().is_err() {
                 error!("a server thread panicked");
             }
+        }
+        if let Some(links) = self.shared.links.get() {
+            links.stop();
         }
         // Connection threads end by themselves now; they hold no lock across a request.
         while self.shared.connections.load(Ordering::Acquire) > 0 {
@@ -652,6 +680,10 @@ fn listen_nearby(engine: &Engine, directory: &Path) -> Option<Arc<Listener>> {
             None
         }
     }
+}
+
+fn listen(addresses: &[ServerAddr]) -> Result<Vec<Arc<Listener>>, Fault> {
+    addresses.iter().map(|address| Ok(Arc::new(Listener::bind(address)?))).collect()
 }
 
 fn addresses(settings: &Settings) -> Result<Vec<ServerAddr>, Fault> {

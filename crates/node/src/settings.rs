@@ -40,6 +40,24 @@ pub struct Settings {
     pub listen: Vec<String>,
     /// Keys that prove callers from other machines.
     pub keys: Vec<KeySettings>,
+    /// A server of the cluster that is to take this one in, as `host:port`, if the data directory is empty. Default: none; the
+    /// server is alone, and becomes the first of a cluster when another joins it.
+    pub join: String,
+    /// Key that proves this server to that one, where the kernel cannot.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub join_key: Option<KeySettings>,
+    /// What the server is called in its cluster; empty, the default, is the name of the machine. Fixed when it joins.
+    pub name: String,
+    /// The site it stands at: replicas of a chain are spread over sites. Default: none, there is one only. Fixed when it joins.
+    pub site: String,
+    /// Where the other servers and the clients reach it; empty, the default, is the first address of `listen`.
+    pub advertise: String,
+    /// Replicas of each chain once there are as many servers. Default 3. Used by the server that founds a cluster.
+    pub replicas: u32,
+    /// How long a server of a cluster may answer without hearing from its leader. Default 2 s. More: one that is lost is missed
+    /// for longer; less: a short pause costs a server its chains.
+    #[serde(with = "duration_text")]
+    pub lease: Duration,
     /// Size of a segment of the device log. Default 64 MiB. More: fewer files and syncs of the directory; less: a crash
     /// scans less, and space comes back in smaller pieces.
     pub segment_bytes: u64,
@@ -127,6 +145,13 @@ impl Default for Settings {
             dir: PathBuf::new(),
             listen: vec!["127.0.0.1:7470".to_owned()],
             keys: Vec::new(),
+            join: String::new(),
+            join_key: None,
+            name: String::new(),
+            site: String::new(),
+            advertise: String::new(),
+            replicas: 3,
+            lease: Duration::from_secs(2),
             segment_bytes: 64 << 20,
             chunk_bytes: 64 << 20,
             chain_count: 8,
@@ -181,6 +206,26 @@ impl Settings {
         toml::from_str(&text).map_err(|error| {
             Fault::new(Reason::InvalidArgument, format!("the configuration {} is wrong: {error}", path.display()))
         })
+    }
+
+    /// Where the other servers reach this one, which listens at `listens_at` first.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if that is a socket of this machine.
+    pub(crate) fn reached_at(&self, listens_at: Option<&str>) -> Result<String, Fault> {
+        let address = if self.advertise.is_empty() { listens_at.unwrap_or_default() } else { &self.advertise };
+        if address.is_empty() || address.starts_with("unix:") {
+            return Err(Fault::new(
+                Reason::InvalidArgument,
+                "other servers cannot reach this one: let it listen on host:port, or say where it is reached (--advertise HOST:PORT)",
+            ));
+        }
+        Ok(address.to_owned())
+    }
+
+    /// What the server is called.
+    pub(crate) fn node_name(&self) -> String {
+        if self.name.is_empty() { frieze_net::host_name() } else { self.name.clone() }
     }
 
     /// The memory of the server, divided. `machine_bytes`: what the machine has, 0 if nobody knows.

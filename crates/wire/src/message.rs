@@ -11,7 +11,10 @@ mod names;
 mod status;
 
 pub use bytes::{Durability, Open, OpenReply, Punch, PunchReply, Read, ReadReply, Seek, Sync, Write, WriteReply};
-pub use cluster::{ChainMembers, ClusterMap, ClusterMapReply, NodeAddress};
+pub use cluster::{
+    ChainMembers, Cluster, ClusterChain, ClusterMap, ClusterMapReply, ClusterOp, ClusterReply, Join, JoinReply,
+    NodeAddress, NodeStatus, TargetStatus,
+};
 pub use hello::{Done, Hello, HelloReply, Ping, Prove};
 pub use instants::{Log, LogReply, Now, NowReply, Snapshot, Snapshots, SnapshotsReply, Version, VersionKind};
 pub use names::{Access, BytesReply, DirEntry, GetXattr, List, ListReply, ReadLink, Stat, StatReply};
@@ -285,6 +288,12 @@ pub enum Request {
     /// Who answers for what.
     #[prost(message, tag = "142")]
     ClusterMap(ClusterMap),
+    /// To be one of the cluster.
+    #[prost(message, tag = "143")]
+    Join(Join),
+    /// How the cluster is, and what is to be done with it.
+    #[prost(message, tag = "144")]
+    Cluster(Cluster),
 }
 
 /// Body of a request frame.
@@ -296,7 +305,7 @@ pub struct RequestBody {
     /// What is asked.
     #[prost(
         oneof = "Request",
-        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 40, 50, 51, 52, 53, 60, 61, 62, 63, 64, 65, 70, 71, 72, 73, 74, 100, 142"
+        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 40, 50, 51, 52, 53, 60, 61, 62, 63, 64, 65, 70, 71, 72, 73, 74, 100, 142, 143, 144"
     )]
     pub request: Option<Request>,
 }
@@ -388,6 +397,12 @@ pub enum Reply {
     /// To [`ClusterMap`].
     #[prost(message, tag = "142")]
     ClusterMap(ClusterMapReply),
+    /// To [`Join`].
+    #[prost(message, tag = "143")]
+    Join(JoinReply),
+    /// To [`Cluster`].
+    #[prost(message, tag = "144")]
+    Cluster(ClusterReply),
 }
 
 /// Body of a reply frame.
@@ -396,7 +411,7 @@ pub struct ReplyBody {
     /// The answer.
     #[prost(
         oneof = "Reply",
-        tags = "1, 2, 4, 5, 6, 9, 10, 11, 13, 14, 15, 16, 17, 18, 40, 50, 51, 52, 60, 61, 62, 63, 64, 65, 70, 74, 100, 142"
+        tags = "1, 2, 4, 5, 6, 9, 10, 11, 13, 14, 15, 16, 17, 18, 40, 50, 51, 52, 60, 61, 62, 63, 64, 65, 70, 74, 100, 142, 143, 144"
     )]
     pub reply: Option<Reply>,
 }

@@ -6,6 +6,7 @@
 //! `Hlc` like every other; its other numbers are 0.
 
 mod chain;
+pub mod control;
 pub mod metalog;
 
 pub use chain::{Ask, ChainAck, ChainAsk, ChainClean, ChainGreet, ChainKeep, ChainOffer, ChainPromise, ChainRecord};
@@ -17,6 +18,15 @@ pub enum Told {
     /// Nothing but that the connection lives.
     #[prost(message, tag = "1")]
     Alive(Alive),
+    /// To the leader: this node is there.
+    #[prost(message, tag = "160")]
+    Heartbeat(control::Heartbeat),
+    /// From the leader: a lease, and what was decided.
+    #[prost(message, tag = "161")]
+    Grant(control::Grant),
+    /// From the leader: it refuses this node.
+    #[prost(message, tag = "162")]
+    Refused(control::Refused),
     /// The next record of a chain.
     #[prost(message, tag = "142")]
     ChainRecord(ChainRecord),
@@ -59,7 +69,7 @@ pub enum Told {
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct PeerBody {
     /// What is told; absent if it is of a kind that this process does not know.
-    #[prost(oneof = "Told", tags = "1, 142, 143, 144, 145, 146, 147, 148, 149, 150, 151, 152, 153")]
+    #[prost(oneof = "Told", tags = "1, 142, 143, 144, 145, 146, 147, 148, 149, 150, 151, 152, 153, 160, 161, 162")]
     pub told: Option<Told>,
 }
 

@@ -5,6 +5,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+#[path = "golden/cluster.rs"]
+mod cluster;
 #[path = "golden/metalog.rs"]
 mod metalog;
 #[path = "golden/peers.rs"]
@@ -284,7 +286,6 @@ fn requests() -> Vec<(&'static str, Request)> {
         ("hello-of-a-node", Request::Hello(Hello { node: 3, ..Hello::default() })),
         ("prove", Request::Prove(Prove { mac: vec![8; 32] })),
         ("ping", Request::Ping(Ping {})),
-        ("cluster-map", Request::ClusterMap(ClusterMap {})),
         ("stat", Request::Stat(Stat { target: target.clone(), view })),
         (
             "list",
@@ -426,16 +427,6 @@ fn gone() -> Gone {
 
 fn replies() -> Vec<(&'static str, Reply)> {
     vec![
-        (
-            "cluster-map",
-            Reply::ClusterMap(ClusterMapReply {
-                version: 7,
-                leader: 2,
-                term: 9,
-                nodes: vec![NodeAddress { node: 2, address: "db2:7470".into() }],
-                chains: vec![ChainMembers { serving: vec![2, 300, 1] }],
-            }),
-        ),
         (
             "hello",
             Reply::Hello(HelloReply {
@@ -825,10 +816,10 @@ fn path() -> PathBuf {
 fn every_message_reads_its_kept_bytes_and_writes_the_same() {
     let mut golden = Golden::open();
     golden.bytes("header".into(), &full_header().encode());
-    for (name, request) in requests() {
+    for (name, request) in requests().into_iter().chain(cluster::requests()) {
         golden.message(format!("request.{name}"), &RequestBody { caller: Some(caller()), request: Some(request) });
     }
-    for (name, reply) in replies() {
+    for (name, reply) in replies().into_iter().chain(cluster::replies()) {
         golden.message(format!("reply.{name}"), &ReplyBody { reply: Some(reply) });
     }
     for (name, told) in peers::told().into_iter().chain(metalog::told()) {

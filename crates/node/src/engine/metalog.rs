@@ -30,6 +30,8 @@ pub struct Joining {
     pub secret: [u8; 32],
     /// Chains that chunks are spread over.
     pub chain_count: u32,
+    /// The nodes that there are, and where: as `id@host:port`.
+    pub known: Vec<String>,
 }
 
 impl Engine {
@@ -50,6 +52,7 @@ impl Engine {
                     clean: true,
                     segment_bytes: settings.segment_bytes,
                     chain_count: joining.chain_count,
+                    known_first: joining.known.clone(),
                     standing: Standing::Joining as i32,
                     ..Identity::default()
                 };
@@ -110,10 +113,10 @@ impl Engine {
         self.meta.step_aside();
     }
 
-    /// Puts decisions about nodes and chains into the log, some time, or not at all: only the leader of the metalog can. Never
-    /// waits.
-    pub fn decide(&self, decisions: &[frieze_cluster::Decision]) {
-        self.meta.decide(decisions);
+    /// Puts decisions about nodes and chains into the log, some time, or not at all: only the leader of the metalog can, in its
+    /// term. Never waits.
+    pub fn decide(&self, term: u64, decisions: &[frieze_cluster::Decision]) {
+        self.meta.decide(term, decisions);
     }
 
     /// Looks at what the log has decided about nodes and chains.

@@ -112,6 +112,7 @@ impl Engine {
                 identity.set_durable(Ticket::default());
             }
             identity.clean = false;
+            identity.incarnation += 1;
             identity.boot.clone_from(&seams.boot);
             identity.clock_bound = bound.0;
         })?;
@@ -157,6 +158,10 @@ impl Engine {
             keys: seams.keys,
             nodes: NodeKeys::of(identity.key()),
             way,
+            control: OnceLock::new(),
+            founding: Mutex::default(),
+            seed: u64::from_le_bytes(seams.entropy[40..48].try_into().expect("eight bytes")),
+            listens_at: OnceLock::new(),
             notes,
             socket: OnceLock::new(),
         };

@@ -112,6 +112,8 @@ pub(super) struct Core {
     pub(super) received: Option<Received>,
     /// Decisions of the control plane that wait for a batch.
     decisions: Vec<frieze_wire::control::Decision>,
+    /// The term in which they were made.
+    decided_in: u64,
     outgoing: Outgoing,
     incoming: BTreeMap<NodeId, Incoming>,
     failed: Option<Fault>,
@@ -197,6 +199,7 @@ impl Group {
             kept_bytes: 0,
             received: None,
             decisions: Vec::new(),
+            decided_in: 0,
             outgoing: Outgoing::default(),
             incoming: BTreeMap::new(),
             failed: None,
@@ -257,8 +260,11 @@ impl Group {
     fn propose_waiting(&self, core: &mut Core, state: &State) {
         while core.proposed.len() < IN_FLIGHT_MAX {
             let slots = self.queue.take();
-            if !self.leads() {
+            if !self.leads() || core.decided_in != core.member.term() {
+                // What was known in an older term may have been overtaken.
                 core.decisions.clear();
+            }
+            if !self.leads() {
                 fail(&slots, &self.not_here());
                 if slots.is_empty() {
                     return;
@@ -284,12 +290,26 @@ impl Group {
         }
     }
 
-    /// Puts decisions into the log, some time, or not at all: whoever decides looks at what has become of it.
-    pub(super) fn decide(&self, state: &State, decisions: impl Iterator<Item = frieze_wire::control::Decision>) {
+    /// Puts decisions into the log while this member leads in `term`, some time, or not at all: whoever decides looks at what has
+    /// become of it.
+    pub(super) fn decide(
+        &self,
+        state: &State,
+        term: u64,
+        decisions: impl Iterator<Item = frieze_wire::control::Decision>,
+    ) {
         let mut core = self.lock();
+        if core.decided_in != term {
+            (core.decided_in, core.decisions) = (term, Vec::new());
+        }
         let room = DECISIONS_WAITING_MAX.saturating_sub(core.decisions.len());
         core.decisions.extend(decisions.take(room));
         self.propose_waiting(&mut core, state);
+    }
+
+    /// Waits until `look` finds something, after each change of what this member knows; not for ever.
+    pub(super) fn wait_for<T>(&self, look: impl FnMut() -> Option<T>) -> Option<T> {
+        self.wait(look)
     }
 
     /// Fresh stamps above everything in the log.

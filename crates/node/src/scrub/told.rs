@@ -36,7 +36,7 @@ impl Engine {
     }
 
     /// True for those who may read every file without the server: they may know what of it is damaged.
-    fn is_administrator(&self, principal: &Principal) -> bool {
+    pub(crate) fn is_administrator(&self, principal: &Principal) -> bool {
         principal.caller.uid == 0 || principal.caller.uid == self.owner_uid
     }
 

@@ -118,7 +118,8 @@ fn decisions_are_executed_alike_and_stay() {
     let decisions = [found, Decision::Join(second)];
     // One that does not lead puts nothing into the log.
     let follower = [1, 2, 3].map(NodeId).into_iter().find(|node| Some(*node) != world.leader()).unwrap();
-    world.engine(follower).decide(&decisions);
+    let term = world.status(follower).term;
+    world.engine(follower).decide(term, &decisions);
     world.run(300);
     let nodes = |node: NodeId| {
         let mut nodes = 0;
@@ -127,7 +128,11 @@ fn decisions_are_executed_alike_and_stay() {
     };
     assert_eq!([1, 2, 3].map(|node| nodes(NodeId(node))), [0; 3]);
     let leader = world.leader().unwrap();
-    world.engine(leader).decide(&decisions);
+    // Nor does one that leads, for what was decided in another term.
+    world.engine(leader).decide(term + 1, &decisions);
+    world.run(300);
+    assert_eq!([1, 2, 3].map(|node| nodes(NodeId(node))), [0; 3]);
+    world.engine(leader).decide(term, &decisions);
     world.until("all have executed it", || [1, 2, 3].iter().all(|node| nodes(NodeId(*node)) == 2));
     assert!(world.engine(follower).take_control_news().contains(&Change::Founded));
     assert_eq!(world.engine(follower).take_control_news(), []);

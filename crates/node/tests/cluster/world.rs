@@ -220,7 +220,7 @@ impl World {
                 let cluster = cluster.unwrap_or_default();
                 // The key that node 1 drew when its directory was made.
                 let secret = [17; 32];
-                Engine::join(settings, seams, &Joining { cluster, node, secret, chain_count: 3 })?
+                Engine::join(settings, seams, &Joining { cluster, node, secret, chain_count: 3, known: Vec::new() })?
             }
             None => Engine::open(settings, seams)?,
         };

@@ -42,3 +42,179 @@ pub struct ChainMembers {
     #[prost(uint32, repeated, tag = "1")]
     pub serving: Vec<u32>,
 }
+
+/// A server asks to be one of the cluster. For administrators.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct Join {
+    /// What it tells of itself.
+    #[prost(message, optional, tag = "1")]
+    pub newcomer: Option<crate::control::Newcomer>,
+    /// The cluster that its directory belongs to, 32 hex digits; empty if it is new.
+    #[prost(string, tag = "2")]
+    pub cluster: String,
+    /// Its wall clock, microseconds since the Unix epoch.
+    #[prost(uint64, tag = "3")]
+    pub wall_us: u64,
+}
+
+/// The server is one of the cluster.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct JoinReply {
+    /// Its node id.
+    #[prost(uint32, tag = "1")]
+    pub node: u32,
+    /// The cluster, 32 hex digits.
+    #[prost(string, tag = "2")]
+    pub cluster: String,
+    /// The secret that all servers of the cluster hold, 32 bytes.
+    #[prost(bytes = "vec", tag = "3")]
+    pub secret: Vec<u8>,
+    /// Chains that chunks are spread over.
+    #[prost(uint32, tag = "4")]
+    pub chain_count: u32,
+    /// The servers that it is told by, and tells.
+    #[prost(message, repeated, tag = "5")]
+    pub nodes: Vec<NodeAddress>,
+}
+
+/// Asks about the cluster, or for something to be done with it. What changes something is for administrators, and the leader
+/// answers it; asked twice it happens once.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct Cluster {
+    /// What to do; absent: only tell how it is.
+    #[prost(oneof = "ClusterOp", tags = "1, 2, 3, 4, 5, 6")]
+    pub op: Option<ClusterOp>,
+}
+
+/// What can be done with a cluster.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Oneof)]
+pub enum ClusterOp {
+    /// The node with this id gives its chains away.
+    #[prost(uint32, tag = "1")]
+    Drain(u32),
+    /// It may keep what it has.
+    #[prost(uint32, tag = "2")]
+    Undrain(u32),
+    /// A drained node is none of the cluster any more.
+    #[prost(uint32, tag = "3")]
+    Remove(u32),
+    /// A node that is offline will not come back, nor what it alone has.
+    #[prost(uint32, tag = "4")]
+    DeclareDead(u32),
+    /// Chains are moved until every node has its share, or that stops.
+    #[prost(bool, tag = "5")]
+    Balance(bool),
+    /// So many replicas of each chain.
+    #[prost(uint32, tag = "6")]
+    Replicas(u32),
+}
+
+/// How the cluster is.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct ClusterReply {
+    /// The cluster, 32 hex digits; empty from a server that is alone.
+    #[prost(string, tag = "1")]
+    pub cluster: String,
+    /// Node that leads the metalog; 0 while nobody is known to.
+    #[prost(uint32, tag = "2")]
+    pub leader: u32,
+    /// Node that answers. What only the leader knows is absent elsewhere.
+    #[prost(uint32, tag = "3")]
+    pub told_by: u32,
+    /// Decisions so far.
+    #[prost(uint64, tag = "4")]
+    pub version: u64,
+    /// Replicas wanted of each chain.
+    #[prost(uint32, tag = "5")]
+    pub replicas: u32,
+    /// Chains are moved until every node has its share.
+    #[prost(bool, tag = "6")]
+    pub is_balancing: bool,
+    /// The nodes, by id.
+    #[prost(message, repeated, tag = "7")]
+    pub nodes: Vec<NodeStatus>,
+    /// The chains, by id.
+    #[prost(message, repeated, tag = "8")]
+    pub chains: Vec<ClusterChain>,
+    /// Chains that have as many full members as are wanted, or as there are nodes.
+    #[prost(uint32, tag = "9")]
+    pub whole: u32,
+}
+
+/// A node of the cluster.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct NodeStatus {
+    /// Its id.
+    #[prost(uint32, tag = "1")]
+    pub node: u32,
+    /// What people call it.
+    #[prost(string, tag = "2")]
+    pub name: String,
+    /// The site it stands at.
+    #[prost(string, tag = "3")]
+    pub site: String,
+    /// Where it is reached.
+    #[prost(string, tag = "4")]
+    pub address: String,
+    /// `up`, `draining`, `offline` or `removed`.
+    #[prost(string, tag = "5")]
+    pub state: String,
+    /// Milliseconds until its lease ends at the latest.
+    #[prost(uint64, optional, tag = "6")]
+    pub lease_left_ms: Option<u64>,
+    /// Its wall clock less the leader's, in microseconds.
+    #[prost(sint64, optional, tag = "7")]
+    pub clock_offset_us: Option<i64>,
+    /// Chains of which it has a target.
+    #[prost(uint32, tag = "8")]
+    pub targets: u32,
+    /// Those in which it is a full member.
+    #[prost(uint32, tag = "9")]
+    pub serving: u32,
+    /// Those that it heads.
+    #[prost(uint32, tag = "10")]
+    pub heads: u32,
+    /// Targets that it still has to give away, if it is draining.
+    #[prost(uint32, tag = "11")]
+    pub to_drain: u32,
+    /// Bytes that it can hold.
+    #[prost(uint64, tag = "12")]
+    pub capacity_bytes: u64,
+}
+
+/// A chain of the cluster.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct ClusterChain {
+    /// Its id.
+    #[prost(uint32, tag = "1")]
+    pub chain: u32,
+    /// Its configuration.
+    #[prost(uint64, tag = "2")]
+    pub epoch: u64,
+    /// Its targets, head first.
+    #[prost(message, repeated, tag = "3")]
+    pub targets: Vec<TargetStatus>,
+    /// Why it does not work at the moment; empty if it does.
+    #[prost(string, tag = "4")]
+    pub waits: String,
+    /// Its nodes that it waits for.
+    #[prost(uint32, repeated, tag = "5")]
+    pub waits_for: Vec<u32>,
+}
+
+/// A replica of a chain.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct TargetStatus {
+    /// Its node.
+    #[prost(uint32, tag = "1")]
+    pub node: u32,
+    /// `serving`, `joining`, `syncing`, `waiting` or `offline`.
+    #[prost(string, tag = "2")]
+    pub state: String,
+    /// Bytes that it lacks, as far as it has told.
+    #[prost(uint64, optional, tag = "3")]
+    pub left_bytes: Option<u64>,
+    /// Seconds until it has all.
+    #[prost(uint64, optional, tag = "4")]
+    pub left_s: Option<u64>,
+}

@@ -1,5 +1,7 @@
 //! What servers tell each other, one of each kind.
 
+use frieze_wire::control::Device;
+use frieze_wire::peer::control::{Assignment, ChainReport, ClockOffset, Configuration, Grant, Heartbeat, Refused};
 use frieze_wire::peer::{
     Alive, Ask, ChainAck, ChainAsk, ChainClean, ChainGreet, ChainKeep, ChainOffer, ChainPromise, ChainRecord, Told,
 };
@@ -30,6 +32,9 @@ pub(super) fn told() -> Vec<(&'static str, Told)> {
     };
     vec![
         ("alive", Told::Alive(Alive {})),
+        ("heartbeat", Told::Heartbeat(heartbeat())),
+        ("grant", Told::Grant(grant())),
+        ("refused", Told::Refused(Refused { reason: 33, message: "another cluster".into() })),
         ("chain-record", Told::ChainRecord(record.clone())),
         (
             "chain-punch",
@@ -46,4 +51,45 @@ pub(super) fn told() -> Vec<(&'static str, Told)> {
         ("chain-ask-persist", ask(Ask::Persist(4711))),
         ("chain-persisted", ask(Ask::Persisted(4711))),
     ]
+}
+
+fn heartbeat() -> Heartbeat {
+    Heartbeat {
+        incarnation: 4,
+        number: 10,
+        heard: 9,
+        clock: Some(ClockOffset { offset_us: -3, error_us: 8 }),
+        resigns: true,
+        address: "b:7470".into(),
+        devices: vec![Device { device: 1, capacity_bytes: 1 << 40, has_failed: true }],
+        chains: vec![ChainReport {
+            chain: 3,
+            epoch: 7,
+            caught_up: 2,
+            is_ready: true,
+            last_epoch: 6,
+            last: 4711,
+            has_failed: true,
+            unreachable: 5,
+            left_bytes: 1 << 30,
+        }],
+    }
+}
+
+fn grant() -> Grant {
+    let configuration = Configuration { epoch: 8, members: vec![1, 300], syncing: 3, joining: true };
+    Grant {
+        number: 10,
+        incarnation: 4,
+        wall_us: 1_763_856_000_000_000,
+        version: 12,
+        lease_ns: 2_000_000_000,
+        chains: vec![Assignment {
+            chain: 3,
+            device: 1,
+            configuration: Some(configuration),
+            resumed_epoch: 5,
+            resumed_missing: true,
+        }],
+    }
 }

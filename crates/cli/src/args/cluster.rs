@@ -1,0 +1,93 @@
+//! `cluster`.
+
+use clap::{Args, Subcommand};
+
+/// Look after the servers of a cluster.
+///
+/// A server is alone until another joins it: 'frieze serve --dir DIR --join ADDR' makes one more server of the cluster that the
+/// server at ADDR belongs to. Names are kept by all servers, and ordered by one of them, the leader; the bytes of files lie on
+/// chains of servers, each of which has a copy. When a server is lost, the others go on; when it comes back, it is brought up to
+/// date by itself.
+///
+/// NODE is the name of a server or the number that it got when it joined. Changes are for root, and the user that the server
+/// runs as.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  frieze cluster status
+  frieze cluster chains
+  frieze cluster drain db3            its chains go to the others; then:
+  frieze cluster remove db3
+  frieze cluster balance on           every server gets its share
+
+JSON of status: cluster, leader, told_by, version, replicas, balancing, whole, nodes (a list of node, name, site, address, state,
+lease_left_ms, clock_offset_us, targets, serving, heads, to_drain, capacity_bytes), chains (a list of chain, epoch, waits,
+waits_for, targets (a list of node, state, left_bytes, left_s)). 'nodes' and 'chains' print those, one a line.")]
+pub(crate) struct Cluster {
+    /// What to do [default: status].
+    #[command(subcommand)]
+    pub(crate) what: Option<ClusterCommand>,
+}
+
+/// What can be done with a cluster.
+#[derive(Debug, Subcommand)]
+pub(crate) enum ClusterCommand {
+    /// How the cluster is, in a few lines.
+    #[command(after_long_help = "Example:\n  frieze cluster status --json | jq .whole")]
+    Status,
+    /// The servers.
+    #[command(
+        after_long_help = "Example:\n  frieze cluster nodes\n\nLEASE is how long the server may go on answering at most, CLOCK how far its clock is from the leader's."
+    )]
+    Nodes,
+    /// The chains, and who has them.
+    #[command(after_long_help = "Example:\n  frieze cluster chains")]
+    Chains,
+    /// Let a server give its chains away, so that it can be removed.
+    #[command(after_long_help = "Example:\n  frieze cluster drain db3")]
+    Drain {
+        /// Its name or number.
+        node: String,
+        /// Do not wait until it has none left.
+        #[arg(long)]
+        background: bool,
+    },
+    /// Let a server keep what it has.
+    #[command(after_long_help = "Example:\n  frieze cluster undrain db3")]
+    Undrain {
+        /// Its name or number.
+        node: String,
+    },
+    /// Take a drained server out of the cluster, for good.
+    #[command(after_long_help = "Example:\n  frieze cluster drain db3\n  frieze cluster remove db3")]
+    Remove {
+        /// Its name or number.
+        node: String,
+    },
+    /// Say that a server that is offline will not come back, nor what it alone has.
+    ///
+    /// Its chains go on without it. What only it had is lost: this is for a server whose disks are gone. It is refused for a
+    /// server that is there.
+    #[command(after_long_help = "Example:\n  frieze cluster declare-dead db3 --yes")]
+    DeclareDead {
+        /// Its name or number.
+        node: String,
+        /// Yes, its disks are gone.
+        #[arg(long, required = true)]
+        yes: bool,
+    },
+    /// Move chains until every server has its share, or stop that.
+    #[command(after_long_help = "Example:\n  frieze cluster balance on")]
+    Balance {
+        /// on or off.
+        #[arg(value_parser = ["on", "off"])]
+        on: String,
+    },
+    /// How many copies there are to be of everything, as far as there are servers.
+    #[command(after_long_help = "Example:\n  frieze cluster replicas 3")]
+    Replicas {
+        /// How many.
+        #[arg(value_parser = clap::value_parser!(u32).range(1..=8))]
+        count: u32,
+    },
+}

@@ -1,0 +1,237 @@
+//! `cluster`: the servers of a cluster, what they have, and what is to be done with them.
+
+use std::time::Duration;
+
+use anyhow::{Error, Result};
+use frieze_base::Reason;
+use frieze_client::{Client, ClusterChain, ClusterOp, ClusterReply, NodeStatus};
+use serde_json::{Value, json};
+
+use crate::args::{Cluster, ClusterCommand};
+use crate::failure::{self, Usage};
+use crate::format::{self, Table};
+use crate::progress::Progress;
+use crate::run::Run;
+
+/// How often the server is asked how far it is.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+
+/// `frieze cluster`.
+pub(crate) fn cluster(run: &mut Run, args: &Cluster) -> Result<()> {
+    run_command(run, args).map_err(|error| match failure::fault_of(&error) {
+        // Who may, and what speaks against it, is in the server's words only.
+        Some(fault) if matches!(fault.reason, Reason::NotPermitted | Reason::Busy | Reason::NotFound) => {
+            Error::msg(fault.message)
+        }
+        _ => error,
+    })
+}
+
+fn run_command(run: &mut Run, args: &Cluster) -> Result<()> {
+    let client = run.client()?.clone();
+    let reply = client.cluster(None)?;
+    if reply.cluster.is_empty() {
+        return run.item(
+            || json!({ "cluster": null }),
+            || {
+                Some(
+                    "the server is alone: start another with 'frieze serve --dir DIR --join ADDR' to begin a cluster"
+                        .to_owned(),
+                )
+            },
+        );
+    }
+    let node = |name: &str| find(&reply, name);
+    let op = match args.what.as_ref().unwrap_or(&ClusterCommand::Status) {
+        ClusterCommand::Status => return status(run, &reply),
+        ClusterCommand::Nodes => return nodes(run, &reply),
+        ClusterCommand::Chains => return chains(run, &reply),
+        ClusterCommand::Drain { node: name, .. } => ClusterOp::Drain(node(name)?),
+        ClusterCommand::Undrain { node: name } => ClusterOp::Undrain(node(name)?),
+        ClusterCommand::Remove { node: name } => ClusterOp::Remove(node(name)?),
+        ClusterCommand::DeclareDead { node: name, .. } => ClusterOp::DeclareDead(node(name)?),
+        ClusterCommand::Balance { on } => ClusterOp::Balance(on == "on"),
+        ClusterCommand::Replicas { count } => ClusterOp::Replicas(*count),
+    };
+    let mut reply = client.cluster(Some(op))?;
+    if let (ClusterOp::Drain(node), Some(ClusterCommand::Drain { background: false, .. })) = (op, &args.what) {
+        reply = wait_drained(run, &client, node)?;
+    }
+    status(run, &reply)
+}
+
+/// The number of the node that an operator means.
+fn find(reply: &ClusterReply, name: &str) -> Result<u32> {
+    let named = reply.nodes.iter().find(|node| node.name == name);
+    let numbered = || reply.nodes.iter().find(|node| name.parse() == Ok(node.node));
+    match named.or_else(numbered) {
+        Some(node) => Ok(node.node),
+        None => {
+            let names: Vec<&str> = reply.nodes.iter().map(|node| node.name.as_str()).collect();
+            Err(Usage(format!("there is no server {name:?} in this cluster, only {}", names.join(", "))).into())
+        }
+    }
+}
+
+/// Waits until a node has given its chains away, and shows how far it is.
+fn wait_drained(run: &mut Run, client: &Client, node: u32) -> Result<ClusterReply> {
+    run.show(|wanted| Progress::known(wanted, "chains"));
+    if run.is_shown() {
+        run.say("the servers go on if this command ends; `frieze cluster undrain` lets it keep the rest");
+    }
+    let mut most = 0;
+    loop {
+        let reply = client.cluster(None)?;
+        let Some(status) = reply.nodes.iter().find(|status| status.node == node) else { return Ok(reply) };
+        let left = u64::from(status.to_drain);
+        most = left.max(most);
+        run.progress(|progress| progress.is_at(most - left, most));
+        if left == 0 && status.targets == 0 || status.state != "draining" {
+            return Ok(reply);
+        }
+        std::thread::park_timeout(LOOK_EVERY);
+    }
+}
+
+fn status(run: &mut Run, reply: &ClusterReply) -> Result<()> {
+    if run.json() {
+        return run.print(&to_json(reply).to_string());
+    }
+    let leader = reply.nodes.iter().find(|node| node.node == reply.leader);
+    let count = |state: &str| reply.nodes.iter().filter(|node| node.state == state).count();
+    let mut states = format!("{} up", count("up"));
+    for state in ["draining", "offline"] {
+        if count(state) > 0 {
+            states.push_str(&format!(", {} {state}", count(state)));
+        }
+    }
+    let chains = reply.chains.len() as u64;
+    let whole = match (u64::from(reply.whole), chains) {
+        (whole, all) if whole == all => "all whole".to_owned(),
+        (whole, all) => format!("{} not whole", all - whole),
+    };
+    let leader = leader.map_or("nobody at the moment".to_owned(), |node| format!("{} ({})", node.name, node.address));
+    let mut table = Table::new(&[false, false]);
+    let mut row = |name: &str, words: String| table.row([name.to_owned(), words]);
+    row("cluster", reply.cluster.clone());
+    row("leader", leader);
+    row("servers", format!("{}: {states}", reply.nodes.len()));
+    row("chains", format!("{chains}, {} of each wanted, {whole}", format::count(reply.replicas.into(), "replica")));
+    if reply.is_balancing {
+        row("balancing", "chains are moved until every server has its share".to_owned());
+    }
+    let syncing = reply.chains.iter().flat_map(|chain| &chain.targets).filter(|target| target.state == "syncing");
+    let (count, left): (u64, u64) =
+        syncing.fold((0, 0), |(count, left), target| (count + 1, left + target.left_bytes.unwrap_or(0)));
+    if count > 0 {
+        row("syncing", format!("{} brought up to date, {} left", format::count(count, "replica"), format::size(left)));
+    }
+    for chain in reply.chains.iter().filter(|chain| !chain.waits.is_empty()) {
+        row("waiting", format!("chain {} for {} ({})", chain.chain, names(reply, &chain.waits_for), chain.waits));
+    }
+    table.lines().try_for_each(|line| run.print(&line))
+}
+
+fn names(reply: &ClusterReply, nodes: &[u32]) -> String {
+    let name = |id: &u32| {
+        reply.nodes.iter().find(|node| node.node == *id).map_or(format!("node {id}"), |node| node.name.clone())
+    };
+    nodes.iter().map(name).collect::<Vec<_>>().join(", ")
+}
+
+fn nodes(run: &mut Run, reply: &ClusterReply) -> Result<()> {
+    if run.json() {
+        return reply.nodes.iter().try_for_each(|node| run.print(&node_json(node).to_string()));
+    }
+    let mut table = Table::new(&[true, false, false, false, false, true, true, true, true, true]);
+    table.row(
+        ["NODE", "NAME", "SITE", "ADDRESS", "STATE", "LEASE", "CLOCK", "CHAINS", "SERVING", "HEADS"].map(str::to_owned),
+    );
+    for node in &reply.nodes {
+        let leads = if node.node == reply.leader { ", leads" } else { "" };
+        table.row([
+            node.node.to_string(),
+            node.name.clone(),
+            node.site.clone(),
+            node.address.clone(),
+            format!("{}{leads}", node.state),
+            node.lease_left_ms.map(format::duration_ms).unwrap_or_default(),
+            node.clock_offset_us.map(|us| format!("{us:+} us")).unwrap_or_default(),
+            node.targets.to_string(),
+            node.serving.to_string(),
+            node.heads.to_string(),
+        ]);
+    }
+    table.lines().try_for_each(|line| run.print(&line))
+}
+
+fn chains(run: &mut Run, reply: &ClusterReply) -> Result<()> {
+    if run.json() {
+        return reply.chains.iter().try_for_each(|chain| run.print(&chain_json(chain).to_string()));
+    }
+    let mut table = Table::new(&[true, true, false, false]);
+    table.row(["CHAIN", "EPOCH", "HEAD TO TAIL", "OTHERS"].map(str::to_owned));
+    for chain in &reply.chains {
+        let (serving, others): (Vec<_>, Vec<_>) = chain.targets.iter().partition(|target| target.state == "serving");
+        let members = serving.iter().map(|target| names(reply, &[target.node])).collect::<Vec<_>>().join(" > ");
+        let other = |target: &&frieze_client::TargetStatus| {
+            let left = target.left_bytes.filter(|left| *left > 0).map(|left| format!(", {} left", format::size(left)));
+            format!("{} {}{}", names(reply, &[target.node]), target.state, left.unwrap_or_default())
+        };
+        let mut others = others.iter().map(other).collect::<Vec<_>>().join("; ");
+        if !chain.waits.is_empty() {
+            others = format!("{others} (waits for {}: {})", names(reply, &chain.waits_for), chain.waits);
+        }
+        table.row([chain.chain.to_string(), chain.epoch.to_string(), members, others.trim().to_owned()]);
+    }
+    table.lines().try_for_each(|line| run.print(&line))
+}
+
+fn to_json(reply: &ClusterReply) -> Value {
+    json!({
+        "cluster": reply.cluster,
+        "leader": reply.leader,
+        "told_by": reply.told_by,
+        "version": reply.version,
+        "replicas": reply.replicas,
+        "balancing": reply.is_balancing,
+        "whole": reply.whole,
+        "nodes": reply.nodes.iter().map(node_json).collect::<Vec<_>>(),
+        "chains": reply.chains.iter().map(chain_json).collect::<Vec<_>>(),
+    })
+}
+
+fn node_json(node: &NodeStatus) -> Value {
+    json!({
+        "node": node.node,
+        "name": node.name,
+        "site": node.site,
+        "address": node.address,
+        "state": node.state,
+        "lease_left_ms": node.lease_left_ms,
+        "clock_offset_us": node.clock_offset_us,
+        "targets": node.targets,
+        "serving": node.serving,
+        "heads": node.heads,
+        "to_drain": node.to_drain,
+        "capacity_bytes": node.capacity_bytes,
+    })
+}
+
+fn chain_json(chain: &ClusterChain) -> Value {
+    let target = |target: &frieze_client::TargetStatus| {
+        json!({
+            "node": target.node,
+            "state": target.state,
+            "left_bytes": target.left_bytes,
+            "left_s": target.left_s,
+        })
+    };
+    json!({
+        "chain": chain.chain,
+        "epoch": chain.epoch,
+        "waits": chain.waits,
+        "waits_for": chain.waits_for,
+        "targets": chain.targets.iter().map(target).collect::<Vec<_>>(),
+    })
+}

@@ -1,0 +1,384 @@
+//! The control plane of this server: drives its lease, and, where it leads the metalog, what looks after all the others.
+//!
+//! Guarantees: decisions become so only by the log; a configuration is with the chains before the lease under it counts; a
+//! lease is asked for after what it permits was read (`data`). What comes from a connection is from the node that has proven
+//! itself there.
+//! Leaves to others: what is decided and when a lease ends (`frieze_cluster`), the log (`meta`), the chains (`data`).
+//!
+//! One lock, held for one event and all that follows from it. Nothing waits while it is held: what has to wait for a majority
+//! is left to a thread of its own ([`Control::next_job`]).
+
+mod wires;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use frieze_base::{ChainEpoch, ChainId, ClusterId, Fault, MonoTime, NodeId, Reason};
+use frieze_chain::Configuration as ChainConfiguration;
+use frieze_cluster::{
+    Answer, Ask, Assignment, Change, Configuration, Decision, Effect, Identity, Input, Moment, News, Overseer,
+    Settings, State, Status, Tenant, TenantEffect, TenantInput,
+};
+use frieze_wire::peer::Told;
+use tracing::{info, warn};
+
+use crate::clock::NodeClock;
+use crate::peers::{PeerPayload, Peers};
+
+/// How often time goes by for leases and what depends on them.
+const BEAT: Duration = Duration::from_millis(20);
+/// How often the members of the metalog are compared with the nodes of the cluster.
+const MEMBERS_EVERY_NS: u64 = 500_000_000;
+/// How often it is told how far the chains are.
+const PROGRESS_EVERY_NS: u64 = 200_000_000;
+/// Longest wait for an answer: whoever decides gives up earlier and says so.
+const ANSWER_MAX: Duration = Duration::from_secs(15);
+/// What chains told and was not handed on yet, at most; they tell it again.
+const NEWS_MAX: usize = 1 << 16;
+
+/// What the control plane asks of the rest of the server.
+pub(crate) trait Premises: Sync {
+    /// Looks at what the log has decided.
+    fn state(&self, look: &mut dyn FnMut(&State));
+    /// What decisions have changed since it was asked last.
+    fn changes(&self) -> Vec<Change>;
+    /// This server leads now.
+    fn reign(&self) -> Option<Reign>;
+    /// Who leads, as far as is known.
+    fn leader(&self) -> Option<NodeId>;
+    /// Puts decisions into the log, if this server leads in this term, or not at all.
+    fn decide(&self, term: u64, decisions: &[Decision]);
+    /// Gives chains their configurations: durable, and no replica acts under an older one, when it returns.
+    ///
+    /// # Errors
+    /// The disk's: none is taken.
+    fn configure(&self, configurations: &[(ChainId, ChainConfiguration)]) -> Result<(), Fault>;
+    /// The lease holds until then, by the monotonic clock.
+    fn renew(&self, until: MonoTime);
+    /// (epoch, n) of the last record of each chain here, and the bytes that it is known to lack.
+    fn progress(&self) -> Vec<(ChainId, (ChainEpoch, u64), u64)>;
+    /// Lets another server lead the metalog.
+    fn step_aside(&self);
+}
+
+/// A time during which this server leads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Reign {
+    /// How often it has begun to.
+    pub(crate) number: u64,
+    /// In this term.
+    pub(crate) term: u64,
+}
+
+/// See the module.
+pub(crate) struct Control {
+    me: NodeId,
+    cluster: ClusterId,
+    clock: Arc<NodeClock>,
+    way: Arc<dyn Peers>,
+    inner: Mutex<Inner>,
+    news: Mutex<Vec<(ChainId, News)>>,
+    jobs: Mutex<Jobs>,
+    wanted: Condvar,
+    answers: Mutex<BTreeMap<u64, Option<Result<Answer, Fault>>>>,
+    answered: Condvar,
+}
+
+struct Inner {
+    overseer: Overseer,
+    tenant: Tenant,
+    /// The reign that the overseer knows of, and whom it follows.
+    reign: Option<Reign>,
+    leader: Option<NodeId>,
+    last_request: u64,
+    progress_told: MonoTime,
+}
+
+/// What has to wait for a majority.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Job {
+    /// Find out whether this server leads, then [`Control::confirmed`].
+    Confirm(u64),
+    /// Let the members of the metalog be the nodes of the cluster.
+    Members,
+}
+
+#[derive(Default)]
+struct Jobs {
+    waiting: VecDeque<Job>,
+    members_at: MonoTime,
+    ended: bool,
+}
+
+/// One thing that happens, and those that follow from it.
+enum Event {
+    Overseer(Input),
+    Tenant(TenantInput),
+}
+
+impl Control {
+    /// Of a process that has just begun, with (epoch, n) of the last record of each chain in its log.
+    pub(crate) fn new(
+        identity: Identity,
+        settings: Settings,
+        seed: u64,
+        logs: Vec<(ChainId, (ChainEpoch, u64))>,
+        clock: Arc<NodeClock>,
+        way: Arc<dyn Peers>,
+    ) -> Control {
+        let (me, cluster) = (identity.node, identity.cluster);
+        let inner = Inner {
+            overseer: Overseer::new(me, settings.clone()),
+            tenant: Tenant::new(identity, settings, seed, logs),
+            reign: None,
+            leader: None,
+            last_request: 0,
+            progress_told: MonoTime(0),
+        };
+        Control {
+            me,
+            cluster,
+            clock,
+            way,
+            inner: Mutex::new(inner),
+            news: Mutex::default(),
+            jobs: Mutex::default(),
+            wanted: Condvar::new(),
+            answers: Mutex::default(),
+            answered: Condvar::new(),
+        }
+    }
+
+    fn moment(&self) -> Moment {
+        let reading = self.clock.reading();
+        Moment { mono: reading.mono, wall_us: reading.wall_us }
+    }
+
+    /// Time goes by. To be called again after what is returned.
+    pub(crate) fn beat(&self, premises: &dyn Premises) -> Duration {
+        let mut inner = lock(&self.inner);
+        let mut events = VecDeque::new();
+        let reign = premises.reign();
+        if let Some(Reign { term, .. }) = reign.filter(|reign| Some(*reign) != inner.reign) {
+            events.push_back(Event::Overseer(Input::Lead { term }));
+        }
+        let leader = if reign.is_some() { Some(self.me) } else { premises.leader() };
+        if reign.is_none() && (inner.reign.is_some() || leader != inner.leader) {
+            events.push_back(Event::Overseer(Input::Follow(leader)));
+        }
+        if leader != inner.leader {
+            events.push_back(Event::Tenant(TenantInput::Leader(leader)));
+        }
+        (inner.reign, inner.leader) = (reign, leader);
+        let changes = premises.changes();
+        if !changes.is_empty() {
+            events.push_back(Event::Overseer(Input::Applied(changes)));
+        }
+        let news = std::mem::take(&mut *lock(&self.news));
+        events.extend(news.into_iter().map(|(chain, news)| Event::Tenant(TenantInput::Told { chain, news })));
+        let now = self.moment().mono;
+        if now.since_ns(inner.progress_told) > PROGRESS_EVERY_NS {
+            inner.progress_told = now;
+            let told = |(chain, last, left_bytes)| {
+                Event::Tenant(TenantInput::Told { chain, news: News::Progress { last, left_bytes } })
+            };
+            events.extend(premises.progress().into_iter().map(told));
+        }
+        events.extend([Event::Overseer(Input::Tick), Event::Tenant(TenantInput::Tick)]);
+        self.run(&mut inner, premises, events);
+        if inner.reign.is_some() {
+            self.want_members(now);
+        }
+        BEAT
+    }
+
+    /// Another server tells something.
+    pub(crate) fn told(&self, premises: &dyn Premises, from: NodeId, told: ControlTold) {
+        let event = match told {
+            ControlTold::Heartbeat(told) => {
+                Event::Overseer(Input::Heartbeat(wires::heartbeat_in(from, self.cluster, told)))
+            }
+            ControlTold::Grant(told) => Event::Tenant(TenantInput::Granted(wires::grant_in(from, told))),
+            ControlTold::Refused(told) => Event::Tenant(TenantInput::Refused(wires::refused_in(told))),
+        };
+        self.run(&mut lock(&self.inner), premises, VecDeque::from([event]));
+    }
+
+    /// A chain tells something. Never waits: it is handed on with the next beat.
+    pub(crate) fn note(&self, chain: ChainId, news: News) {
+        let mut waiting = lock(&self.news);
+        if waiting.len() < NEWS_MAX {
+            waiting.push((chain, news));
+        }
+    }
+
+    /// This server leads, as a majority has confirmed after it was asked for.
+    pub(crate) fn confirmed(&self, premises: &dyn Premises, token: u64) {
+        let event = Event::Overseer(Input::Confirmed { token });
+        self.run(&mut lock(&self.inner), premises, VecDeque::from([event]));
+    }
+
+    /// The process is about to end: others need not wait for the lease.
+    pub(crate) fn resign(&self, premises: &dyn Premises) {
+        self.run(&mut lock(&self.inner), premises, VecDeque::from([Event::Tenant(TenantInput::Resign)]));
+    }
+
+    /// Somebody asks for something. Waits until it is decided.
+    ///
+    /// # Errors
+    /// `Elsewhere`, `Unavailable`: this server does not lead, or no majority answers; what is wrong with what is asked.
+    pub(crate) fn ask(&self, premises: &dyn Premises, ask: Ask) -> Result<Answer, Fault> {
+        let request = {
+            let mut inner = lock(&self.inner);
+            inner.last_request += 1;
+            let request = inner.last_request;
+            lock(&self.answers).insert(request, None);
+            self.run(&mut inner, premises, VecDeque::from([Event::Overseer(Input::Ask { request, ask })]));
+            request
+        };
+        let unanswered = |answers: &mut BTreeMap<u64, Option<_>>| matches!(answers.get(&request), Some(None));
+        let waited = self.answered.wait_timeout_while(lock(&self.answers), ANSWER_MAX, unanswered);
+        let (mut answers, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        answers.remove(&request).flatten().unwrap_or_else(|| {
+            Err(Fault::new(Reason::Unavailable, "the cluster did not decide in time: ask again in a moment"))
+        })
+    }
+
+    /// The cluster at a glance.
+    pub(crate) fn status(&self, premises: &dyn Premises) -> Option<Status> {
+        let inner = lock(&self.inner);
+        let now = self.moment().mono;
+        let mut status = None;
+        premises.state(&mut |state| {
+            status = state.is_founded().then(|| inner.overseer.status(now, state));
+        });
+        status
+    }
+
+    /// The next that has to wait for a majority; `None` when the server stops.
+    pub(crate) fn next_job(&self) -> Option<Job> {
+        let idle = |jobs: &mut Jobs| jobs.waiting.is_empty() && !jobs.ended;
+        let mut jobs = self.wanted.wait_while(lock(&self.jobs), idle).unwrap_or_else(PoisonError::into_inner);
+        if jobs.ended { None } else { jobs.waiting.pop_front() }
+    }
+
+    /// [`Control::next_job`] without waiting, for a process with one thread.
+    pub(crate) fn take_job(&self) -> Option<Job> {
+        lock(&self.jobs).waiting.pop_front()
+    }
+
+    /// Nobody is given anything to do any more.
+    pub(crate) fn stop(&self) {
+        lock(&self.jobs).ended = true;
+        self.wanted.notify_all();
+    }
+
+    fn want_members(&self, now: MonoTime) {
+        let mut jobs = lock(&self.jobs);
+        if now.since_ns(jobs.members_at) > MEMBERS_EVERY_NS && !jobs.waiting.contains(&Job::Members) {
+            jobs.members_at = now;
+            self.give(&mut jobs, Job::Members);
+        }
+    }
+
+    fn give(&self, jobs: &mut Jobs, job: Job) {
+        // One question about leadership at a time is under way: an older one is answered by the newer.
+        if matches!(job, Job::Confirm(_)) {
+            jobs.waiting.retain(|waiting| !matches!(waiting, Job::Confirm(_)));
+        }
+        jobs.waiting.push_back(job);
+        self.wanted.notify_one();
+    }
+
+    fn run(&self, inner: &mut Inner, premises: &dyn Premises, mut events: VecDeque<Event>) {
+        while let Some(event) = events.pop_front() {
+            let at = self.moment();
+            match event {
+                Event::Overseer(input) => {
+                    let mut effects = Vec::new();
+                    let mut input = Some(input);
+                    premises.state(&mut |state| {
+                        if let Some(input) = input.take() {
+                            inner.overseer.step(at, state, input, &mut effects);
+                        }
+                    });
+                    for effect in effects {
+                        self.oversee(premises, effect, &mut events);
+                    }
+                }
+                Event::Tenant(input) => {
+                    let mut effects = Vec::new();
+                    inner.tenant.step(at, input, &mut effects);
+                    for effect in effects {
+                        self.keep_lease(premises, effect, &mut events);
+                    }
+                    premises.renew(inner.tenant.lease_until().unwrap_or_default());
+                }
+            }
+        }
+    }
+
+    fn oversee(&self, premises: &dyn Premises, effect: Effect, events: &mut VecDeque<Event>) {
+        match effect {
+            Effect::Confirm { token } => self.give(&mut lock(&self.jobs), Job::Confirm(token)),
+            Effect::Grant { to, grant } if to == self.me => {
+                events.push_back(Event::Tenant(TenantInput::Granted(grant)));
+            }
+            Effect::Grant { to, grant } => self.tell(to, Told::Grant(wires::grant_out(&grant))),
+            Effect::Refuse { to, error } if to == self.me => {
+                events.push_back(Event::Tenant(TenantInput::Refused(error.into())));
+            }
+            Effect::Refuse { to, error } => self.tell(to, Told::Refused(wires::refused_out(&error.into()))),
+            Effect::Propose { term, decisions } => premises.decide(term, &decisions),
+            Effect::Answer { request, result } => {
+                if let Some(place) = lock(&self.answers).get_mut(&request) {
+                    *place = Some(result.map_err(Fault::from));
+                }
+                self.answered.notify_all();
+            }
+            Effect::StepAside(error) => {
+                warn!("another server is to lead: {error}");
+                premises.step_aside();
+            }
+        }
+    }
+
+    fn keep_lease(&self, premises: &dyn Premises, effect: TenantEffect, events: &mut VecDeque<Event>) {
+        match effect {
+            TenantEffect::Send { to, heartbeat } if to == self.me => {
+                events.push_back(Event::Overseer(Input::Heartbeat(heartbeat)));
+            }
+            TenantEffect::Send { to, heartbeat } => self.tell(to, Told::Heartbeat(wires::heartbeat_out(&heartbeat))),
+            TenantEffect::Install { token, chains } => {
+                let configurations: Vec<_> = chains.into_iter().filter_map(configured).collect();
+                match premises.configure(&configurations) {
+                    Ok(()) => events.push_back(Event::Tenant(TenantInput::Installed { token })),
+                    Err(fault) => warn!("configurations of chains could not be kept, so the lease runs out: {fault}"),
+                }
+            }
+            TenantEffect::Refused(fault) => warn!("the cluster's leader refuses this server: {fault}"),
+        }
+    }
+
+    fn tell(&self, to: NodeId, told: Told) {
+        self.way.tell(to, told, PeerPayload::none());
+    }
+}
+
+/// What the leader, or a node to the leader, says.
+pub(crate) enum ControlTold {
+    Heartbeat(frieze_wire::peer::control::Heartbeat),
+    Grant(frieze_wire::peer::control::Grant),
+    Refused(frieze_wire::peer::control::Refused),
+}
+
+fn configured(assignment: Assignment) -> Option<(ChainId, ChainConfiguration)> {
+    let Configuration { epoch, members, syncing, joining } = assignment.configuration?;
+    info!(chain = %assignment.chain, %epoch, ?members, ?syncing, joining, "a configuration is installed");
+    Some((assignment.chain, ChainConfiguration { epoch, members, syncing, joining }))
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,202 @@
+//! What the control plane says between servers, to and from the messages of `wire`.
+
+use frieze_base::{ChainEpoch, ChainId, ClusterId, Fault, NodeId, Reason};
+use frieze_cluster::{Assignment, Clock, Configuration, Device, Grant, Health, Heartbeat, Report, Resumed};
+use frieze_wire::control::Device as WireDevice;
+use frieze_wire::peer::control as wire;
+
+pub(super) fn heartbeat_out(heartbeat: &Heartbeat) -> wire::Heartbeat {
+    wire::Heartbeat {
+        incarnation: heartbeat.incarnation,
+        number: heartbeat.number,
+        heard: heartbeat.heard,
+        clock: heartbeat.clock.map(|Clock { offset_us, error_us }| wire::ClockOffset { offset_us, error_us }),
+        resigns: heartbeat.resigns,
+        address: heartbeat.address.clone(),
+        devices: heartbeat.devices.iter().map(device_out).collect(),
+        chains: heartbeat.chains.iter().map(report_out).collect(),
+    }
+}
+
+/// A heartbeat of node `from` of `cluster`, as its connection has proven.
+pub(super) fn heartbeat_in(from: NodeId, cluster: ClusterId, told: wire::Heartbeat) -> Heartbeat {
+    Heartbeat {
+        cluster,
+        node: from,
+        incarnation: told.incarnation,
+        number: told.number,
+        heard: told.heard,
+        clock: told.clock.map(|wire::ClockOffset { offset_us, error_us }| Clock { offset_us, error_us }),
+        resigns: told.resigns,
+        address: told.address,
+        devices: told.devices.iter().map(device_in).collect(),
+        chains: told.chains.iter().map(report_in).collect(),
+    }
+}
+
+fn device_out(device: &Device) -> WireDevice {
+    let Device { device, capacity_bytes, has_failed } = *device;
+    WireDevice { device, capacity_bytes, has_failed }
+}
+
+fn device_in(device: &WireDevice) -> Device {
+    let WireDevice { device, capacity_bytes, has_failed } = *device;
+    Device { device, capacity_bytes, has_failed }
+}
+
+fn report_out(report: &Report) -> wire::ChainReport {
+    wire::ChainReport {
+        chain: report.chain.0,
+        epoch: report.epoch.0,
+        caught_up: report.caught_up.map_or(0, |node| node.0),
+        is_ready: report.is_ready,
+        last_epoch: report.last.0.0,
+        last: report.last.1,
+        has_failed: report.health == Health::Failed,
+        unreachable: match report.health {
+            Health::Unreachable(node) => node.0,
+            Health::Good | Health::Failed => 0,
+        },
+        left_bytes: report.left_bytes,
+    }
+}
+
+fn report_in(report: &wire::ChainReport) -> Report {
+    let health = match (report.has_failed, report.unreachable) {
+        (true, _) => Health::Failed,
+        (false, 0) => Health::Good,
+        (false, node) => Health::Unreachable(NodeId(node)),
+    };
+    Report {
+        chain: ChainId(report.chain),
+        epoch: ChainEpoch(report.epoch),
+        caught_up: Some(NodeId(report.caught_up)).filter(|node| node.0 > 0),
+        is_ready: report.is_ready,
+        last: (ChainEpoch(report.last_epoch), report.last),
+        health,
+        left_bytes: report.left_bytes,
+    }
+}
+
+pub(super) fn grant_out(grant: &Grant) -> wire::Grant {
+    wire::Grant {
+        number: grant.number,
+        incarnation: grant.incarnation,
+        wall_us: grant.wall_us,
+        version: grant.version,
+        lease_ns: grant.lease_ns,
+        chains: grant.chains.iter().map(assignment_out).collect(),
+    }
+}
+
+/// A grant of the leader `from`.
+pub(super) fn grant_in(from: NodeId, told: wire::Grant) -> Grant {
+    Grant {
+        number: told.number,
+        incarnation: told.incarnation,
+        leader: from,
+        wall_us: told.wall_us,
+        version: told.version,
+        lease_ns: told.lease_ns,
+        chains: told.chains.into_iter().map(assignment_in).collect(),
+    }
+}
+
+fn assignment_out(assignment: &Assignment) -> wire::Assignment {
+    let configuration = assignment.configuration.as_ref().map(|configuration| wire::Configuration {
+        epoch: configuration.epoch.0,
+        members: configuration.members.iter().map(|node| node.0).collect(),
+        syncing: configuration.syncing.map_or(0, |node| node.0),
+        joining: configuration.joining,
+    });
+    wire::Assignment {
+        chain: assignment.chain.0,
+        device: assignment.device,
+        configuration,
+        resumed_epoch: assignment.resumed.map_or(0, |resumed| resumed.epoch.0),
+        resumed_missing: assignment.resumed.is_some_and(|resumed| resumed.is_missing),
+    }
+}
+
+fn assignment_in(told: wire::Assignment) -> Assignment {
+    let configuration = told.configuration.map(|configuration| Configuration {
+        epoch: ChainEpoch(configuration.epoch),
+        members: configuration.members.into_iter().map(NodeId).collect(),
+        syncing: Some(NodeId(configuration.syncing)).filter(|node| node.0 > 0),
+        joining: configuration.joining,
+    });
+    let resumed = Resumed { epoch: ChainEpoch(told.resumed_epoch), is_missing: told.resumed_missing };
+    Assignment {
+        chain: ChainId(told.chain),
+        device: told.device,
+        configuration,
+        resumed: Some(resumed).filter(|resumed| resumed.epoch.0 > 0),
+    }
+}
+
+pub(super) fn refused_out(fault: &Fault) -> wire::Refused {
+    wire::Refused { reason: fault.reason as u32, message: fault.message.clone() }
+}
+
+pub(super) fn refused_in(told: wire::Refused) -> Fault {
+    Fault::new(Reason::from_code(told.reason), told.message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_told_is_what_is_heard() {
+        let report = |health, caught_up| Report {
+            chain: ChainId(3),
+            epoch: ChainEpoch(7),
+            caught_up,
+            is_ready: true,
+            last: (ChainEpoch(6), 41),
+            health,
+            left_bytes: 9,
+        };
+        let heartbeat = Heartbeat {
+            cluster: ClusterId(5),
+            node: NodeId(2),
+            incarnation: 4,
+            number: 10,
+            heard: 9,
+            clock: Some(Clock { offset_us: -3, error_us: 8 }),
+            resigns: true,
+            address: "b:1".to_owned(),
+            devices: vec![Device { device: 1, capacity_bytes: 2, has_failed: true }],
+            chains: vec![
+                report(Health::Good, None),
+                report(Health::Failed, Some(NodeId(8))),
+                report(Health::Unreachable(NodeId(6)), None),
+            ],
+        };
+        assert_eq!(heartbeat_in(NodeId(2), ClusterId(5), heartbeat_out(&heartbeat)), heartbeat);
+        let configuration = |syncing| Configuration {
+            epoch: ChainEpoch(8),
+            members: vec![NodeId(1), NodeId(2)],
+            syncing,
+            joining: true,
+        };
+        let assignment = |configuration, resumed| Assignment { chain: ChainId(1), device: 2, configuration, resumed };
+        let resumed = Resumed { epoch: ChainEpoch(5), is_missing: true };
+        let grant = Grant {
+            number: 10,
+            incarnation: 4,
+            leader: NodeId(1),
+            wall_us: 77,
+            version: 12,
+            lease_ns: 2_000,
+            chains: vec![
+                assignment(None, None),
+                assignment(Some(configuration(None)), Some(resumed)),
+                assignment(Some(configuration(Some(NodeId(3)))), None),
+            ],
+        };
+        assert_eq!(grant_in(NodeId(1), grant_out(&grant)), grant);
+        let fault = Fault::new(Reason::WrongCluster, "no");
+        assert_eq!(refused_in(refused_out(&fault)), fault);
+    }
+}

@@ -1,0 +1,360 @@
+//! The server as a node of a cluster: what the control plane asks of it, and how a cluster begins and grows.
+
+mod told;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use frieze_base::{ChainEpoch, ChainId, ClusterId, Fault, MonoTime, NodeId, Reason};
+use frieze_chain::Configuration;
+use frieze_cluster::{
+    Answer, Ask, Change, Decision, Device, Health, Identity as Process, Newcomer, News, NodeState, State,
+};
+use frieze_metalog::Change as MemberChange;
+use frieze_net::ServerAddr;
+use frieze_wire::message::{ChainMembers, Cluster, ClusterMapReply, ClusterReply, Join, JoinReply, NodeAddress};
+use tracing::{debug, warn};
+
+use super::Engine;
+use crate::control::{Control, ControlTold, Job, Premises, Reign};
+use crate::data::Report;
+use crate::identity::Identity;
+use crate::peers::NodeKeys;
+use crate::session::Principal;
+
+/// Servers whose say counts in the metalog, at most: more make it slower and no safer.
+const VOTERS_MAX: usize = 5;
+
+impl Engine {
+    /// True if this server is a node of a cluster.
+    pub(crate) fn has_cluster(&self) -> bool {
+        self.control.get().is_some()
+    }
+
+    /// Begins this node's part in its cluster, if the server is one of several, and it has not begun. To be called when it is
+    /// known where the server listens.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if others cannot reach it there.
+    pub fn begin_node(&self) -> Result<(), Fault> {
+        if !self.meta.is_member() || self.has_cluster() {
+            return Ok(());
+        }
+        let address = self.settings.reached_at(self.listens_at.get().map(String::as_str))?;
+        let (me, cluster, incarnation) =
+            self.keeper.with(|identity| (identity.node_id(), identity.cluster_id(), identity.incarnation));
+        let process = Process { cluster, node: me, incarnation, address, devices: vec![self.this_device()] };
+        let settings = frieze_cluster::Settings::with_lease_ns(self.settings.lease.as_nanos() as u64);
+        let logs = self.data.ends().iter().map(|end| (end.chain, (end.epoch, end.n))).collect();
+        let made = Control::new(process, settings, self.seed, logs, self.clock.clone(), self.way.clone());
+        // Called once: where the server begins as a node, or founds a cluster.
+        let _ = self.control.set(Arc::new(made));
+        let control = Arc::downgrade(self.control.get().expect("just set"));
+        self.data.report_to(Box::new(move |report| {
+            if let Some(control) = control.upgrade() {
+                note(&control, report);
+            }
+        }));
+        Ok(())
+    }
+
+    /// This node.
+    pub(crate) fn node(&self) -> NodeId {
+        self.keeper.with(Identity::node_id)
+    }
+
+    /// The keys by which the nodes of this cluster prove themselves to each other.
+    pub(crate) fn node_keys(&self) -> NodeKeys {
+        NodeKeys::of(self.keeper.with(Identity::key))
+    }
+
+    fn this_device(&self) -> Device {
+        // How many chains it gets, compared with others: what it may use at most, however much of that is in use.
+        Device { device: 0, capacity_bytes: self.capacity_bytes(), has_failed: false }
+    }
+
+    fn capacity_bytes(&self) -> u64 {
+        self.data.device().space().map_or(0, |space| space.capacity_bytes)
+    }
+
+    /// Time goes by for leases and what depends on them. To be called again after what is returned; `None`: the server is alone.
+    pub fn beat_control(&self) -> Option<Duration> {
+        Some(self.control.get()?.beat(self))
+    }
+
+    /// Does what has to wait for a majority, one thing after the other, until the server stops: for a thread of its own.
+    pub fn control_jobs(&self) {
+        let Some(control) = self.control.get() else { return };
+        while let Some(job) = control.next_job() {
+            self.do_job(control, job);
+        }
+    }
+
+    /// The same for a process with one thread: what there is to do now.
+    pub fn do_control_jobs(&self) {
+        let Some(control) = self.control.get() else { return };
+        while let Some(job) = control.take_job() {
+            self.do_job(control, job);
+        }
+    }
+
+    fn do_job(&self, control: &Control, job: Job) {
+        match job {
+            Job::Confirm(token) => match self.meta.linearizable() {
+                Ok(()) => control.confirmed(self, token),
+                Err(fault) => debug!("nobody confirms that this server leads: {fault}"),
+            },
+            Job::Members => {
+                if let Err(fault) = self.match_members() {
+                    debug!("the members of the metalog are not yet the nodes of the cluster: {fault}");
+                }
+            }
+        }
+    }
+
+    /// Adds a node to the members of the metalog that is none, or removes one that is no node any more.
+    fn match_members(&self) -> Result<(), Fault> {
+        let Some(status) = self.meta.status().filter(|status| status.leads) else { return Ok(()) };
+        let members: Vec<NodeId> = status.members.voters.iter().chain(&status.members.learners).copied().collect();
+        let (gone, new) = self.cluster_state(|cluster| {
+            let is_gone = |node: &&NodeId| cluster.node_state(**node) == Some(NodeState::Removed);
+            let gone = members.iter().find(is_gone).copied();
+            let is_new = |node: &NodeId| !members.contains(node);
+            let new = cluster.nodes().map(|node| node.id).find(is_new).filter(|_| members.len() < VOTERS_MAX);
+            (gone, new)
+        });
+        match (gone, new) {
+            (Some(node), _) => self.meta.change_members(MemberChange::Remove(node)),
+            (None, Some(node)) => self.meta.change_members(MemberChange::Add(node)),
+            (None, None) => Ok(()),
+        }
+    }
+
+    /// The process ends: others need not wait until its lease has ended.
+    pub fn resign(&self) {
+        if let Some(control) = self.control.get() {
+            control.resign(self);
+        }
+    }
+
+    /// Ends [`Engine::control_jobs`].
+    pub fn stop_control(&self) {
+        if let Some(control) = self.control.get() {
+            control.stop();
+        }
+    }
+
+    pub(super) fn control_told(&self, from: NodeId, told: ControlTold) {
+        if let Some(control) = self.control.get() {
+            control.told(self, from, told);
+        }
+    }
+
+    /// The other nodes of the cluster, and where they are.
+    pub fn others(&self) -> BTreeMap<NodeId, ServerAddr> {
+        if !self.has_cluster() {
+            return BTreeMap::new();
+        }
+        let me = self.node();
+        let (is_founded, mut found) = self.cluster_state(|cluster| {
+            let others = cluster.nodes().filter(|node| node.id != me);
+            let found = others.filter_map(|node| Some((node.id, node.told.address.parse().ok()?)));
+            (cluster.is_founded(), found.collect::<BTreeMap<NodeId, ServerAddr>>())
+        });
+        if !is_founded {
+            // It has nothing yet, and waits for those that took it in.
+            let known = self.keeper.with(|identity| identity.known_first.clone());
+            found.extend(known.iter().filter_map(|known| {
+                let (node, address) = known.split_once('@')?;
+                Some((node.parse().ok()?, address.parse().ok()?))
+            }));
+        }
+        found
+    }
+
+    /// Who answers for what, as far as this server knows.
+    pub(super) fn cluster_map(&self) -> ClusterMapReply {
+        let Some(status) = self.meta.status().filter(|_| self.has_cluster()) else {
+            return ClusterMapReply::default();
+        };
+        let address = |node: &frieze_cluster::Node| NodeAddress { node: node.id.0, address: node.told.address.clone() };
+        let serving = |chain: &frieze_cluster::Chain| ChainMembers {
+            serving: chain.serving().map(|target| target.node.0).collect(),
+        };
+        self.cluster_state(|cluster| ClusterMapReply {
+            // One more: a cluster of which nothing is known yet is none of one server.
+            version: cluster.version() + 1,
+            leader: status.leader.map_or(0, |leader| leader.0),
+            term: status.term,
+            nodes: cluster.nodes().map(address).collect(),
+            chains: cluster.chains().map(serving).collect(),
+        })
+    }
+
+    /// Looks at what the cluster has decided.
+    fn cluster_state<T>(&self, look: impl FnOnce(&State) -> T) -> T {
+        let (mut look, mut seen) = (Some(look), None);
+        self.meta.look_at_control(&mut |state| seen = look.take().map(|look| look(state)));
+        seen.expect("it is looked at once")
+    }
+
+    /// A server asks to be one of the cluster. Where there is none yet, this server founds it.
+    ///
+    /// # Errors
+    /// `NotPermitted` for whoever is no administrator; `Elsewhere`: ask the leader; what is wrong with the newcomer.
+    pub(super) fn take_in(&self, principal: &Principal, ask: Join) -> Result<JoinReply, Fault> {
+        if !self.is_administrator(principal) {
+            return Err(Fault::new(
+                Reason::NotPermitted,
+                "only root, and the user that the server runs as, may add servers: they are given the secret of the cluster",
+            ));
+        }
+        let newcomer = ask.newcomer.as_ref().and_then(Newcomer::from_wire);
+        let newcomer = newcomer.ok_or_else(|| Fault::new(Reason::BadFrame, "malformed frame: nobody asks to join"))?;
+        let cluster =
+            match ask.cluster.as_str() {
+                "" => None,
+                hex => Some(ClusterId(u128::from_str_radix(hex, 16).map_err(|_| {
+                    Fault::new(Reason::InvalidArgument, format!("{hex:?} is not a cluster's identity"))
+                })?)),
+            };
+        self.meta.check_leads()?;
+        self.found_cluster()?;
+        let control = self.control.get().ok_or(Reason::Internal)?;
+        // It may have begun to lead just now.
+        control.beat(self);
+        let node = match control.ask(self, Ask::Join { newcomer, cluster, clock: None })? {
+            Answer::Joined(node) => node,
+            Answer::Decided => return Err(Reason::Internal.into()),
+        };
+        let map = self.cluster_map();
+        let (cluster, secret) = self.keeper.with(|identity| (identity.cluster_id(), identity.key()));
+        Ok(JoinReply {
+            node: node.0,
+            cluster: cluster.to_string(),
+            secret: secret.to_vec(),
+            chain_count: map.chains.len() as u32,
+            nodes: map.nodes,
+        })
+    }
+
+    /// How the cluster is, after what is asked for has been decided.
+    ///
+    /// # Errors
+    /// `NotPermitted` for whoever is no administrator and asks for a change; `Elsewhere`: ask the leader; what speaks against it.
+    pub(super) fn cluster_asked(&self, principal: &Principal, ask: Cluster) -> Result<ClusterReply, Fault> {
+        let control = self.control.get();
+        if let Some(op) = ask.op {
+            if !self.is_administrator(principal) {
+                return Err(Fault::new(
+                    Reason::NotPermitted,
+                    "only root, and the user that the server runs as, may change the cluster",
+                ));
+            }
+            let alone = || Fault::new(Reason::InvalidArgument, "this server is alone: start another with --join first");
+            self.meta.check_leads()?;
+            control.ok_or_else(alone)?.ask(self, told::ask_in(op))?;
+        }
+        let status = control.and_then(|control| control.status(self));
+        Ok(status.map_or_else(ClusterReply::default, |status| told::status_out(&status, self.node())))
+    }
+
+    /// Makes a machine that is alone the first node of a cluster. What was begun is gone on with.
+    fn found_cluster(&self) -> Result<(), Fault> {
+        let _one = self.founding.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let address = self.settings.reached_at(self.listens_at.get().map(String::as_str))?;
+        if !self.meta.is_member() {
+            self.found_metalog()?;
+        }
+        self.begin_node()?;
+        if self.cluster_state(State::is_founded) {
+            return Ok(());
+        }
+        let first = self.keeper.with(|identity| Newcomer {
+            name: self.settings.node_name(),
+            site: self.settings.site.clone(),
+            address,
+            token: u128::from_be_bytes(blake3::hash(&identity.cluster).as_bytes()[..16].try_into().expect("16 of 32")),
+            incarnation: identity.incarnation,
+            devices: vec![self.this_device()],
+        });
+        let ends = self.data.ends();
+        let newest = ends.iter().map(|end| end.epoch.max(end.taken)).max().unwrap_or_default();
+        let found = Decision::Found {
+            cluster: self.cluster(),
+            replicas: self.settings.replicas,
+            chain_count: ends.len() as u32,
+            epoch: ChainEpoch(newest.max(self.data.epoch()).0 + 1),
+            first,
+        };
+        let term = self.meta.status().map_or(0, |status| status.term);
+        self.meta.decide(term, &[found]);
+        let founded = self.meta.wait_for(|| self.cluster_state(State::is_founded).then_some(()));
+        founded
+            .ok_or_else(|| Fault::new(Reason::Unavailable, "the cluster could not be founded: ask again in a moment"))
+    }
+
+    /// A connection to another node stands, or broke: what may have been lost with it is said again.
+    pub fn link_changed(&self, node: NodeId, stands: bool) {
+        if !stands {
+            self.data.lost(node);
+        }
+    }
+}
+
+/// Hands on what a chain tells.
+fn note(control: &Control, report: Report) {
+    match report {
+        Report::CaughtUp { chain, epoch, node } => control.note(chain, News::CaughtUp { node, epoch }),
+        Report::Ready { chain, epoch } => control.note(chain, News::Ready { epoch }),
+        Report::Failed { chain, fault } => {
+            warn!("chain {chain}: this server is none of its members any more: {fault}");
+            control.note(chain, News::Health(Health::Failed));
+        }
+        Report::Distrust { chain, peer, why } => warn!("chain {chain}: node {peer} has told what cannot be so: {why}"),
+        Report::Damaged { chain, n, fault } => {
+            warn!("chain {chain}: record {n}, which another server lacks, cannot be read here: {fault}");
+        }
+    }
+}
+
+impl Premises for Engine {
+    fn state(&self, look: &mut dyn FnMut(&State)) {
+        self.meta.look_at_control(look);
+    }
+
+    fn changes(&self) -> Vec<Change> {
+        self.meta.take_control_news()
+    }
+
+    fn reign(&self) -> Option<Reign> {
+        let number = self.meta.reigns();
+        let status = self.meta.status().filter(|status| status.leads)?;
+        Some(Reign { number, term: status.term })
+    }
+
+    fn leader(&self) -> Option<NodeId> {
+        self.meta.leader()
+    }
+
+    fn decide(&self, term: u64, decisions: &[Decision]) {
+        self.meta.decide(term, decisions);
+    }
+
+    fn configure(&self, configurations: &[(ChainId, Configuration)]) -> Result<(), Fault> {
+        self.data.configure(configurations)
+    }
+
+    fn renew(&self, until: MonoTime) {
+        self.data.lease().renew(until);
+    }
+
+    fn progress(&self) -> Vec<(ChainId, (ChainEpoch, u64), u64)> {
+        self.data.ends().iter().map(|end| (end.chain, (end.epoch, end.n), 0)).collect()
+    }
+
+    fn step_aside(&self) {
+        self.meta.step_aside();
+    }
+}

@@ -1,0 +1,84 @@
+//! What operators ask about the cluster and are told, to and from the messages of `wire`.
+
+use frieze_base::NodeId;
+use frieze_cluster::{Ask, ChainStatus, NodeState, NodeStatus, Status, TargetState, Waits};
+use frieze_wire::message::{self as wire, ClusterChain, ClusterOp, ClusterReply};
+
+pub(super) fn ask_in(op: ClusterOp) -> Ask {
+    match op {
+        ClusterOp::Drain(node) => Ask::Drain { node: NodeId(node), fewer: false },
+        ClusterOp::Undrain(node) => Ask::Undrain(NodeId(node)),
+        ClusterOp::Remove(node) => Ask::Remove(NodeId(node)),
+        ClusterOp::DeclareDead(node) => Ask::DeclareDead(NodeId(node)),
+        ClusterOp::Balance(on) => Ask::Balance(on),
+        ClusterOp::Replicas(replicas) => Ask::Replicas(replicas),
+    }
+}
+
+pub(super) fn status_out(status: &Status, told_by: NodeId) -> ClusterReply {
+    ClusterReply {
+        cluster: status.cluster.to_string(),
+        leader: status.leader.map_or(0, |leader| leader.0),
+        told_by: told_by.0,
+        version: status.version,
+        replicas: status.replicas,
+        is_balancing: status.is_balancing,
+        nodes: status.nodes.iter().map(node_out).collect(),
+        chains: status.chains.iter().map(chain_out).collect(),
+        whole: status.whole() as u32,
+    }
+}
+
+fn node_out(status: &NodeStatus) -> wire::NodeStatus {
+    let state = match status.state {
+        NodeState::Up => "up",
+        NodeState::Draining => "draining",
+        NodeState::Offline => "offline",
+        NodeState::Removed => "removed",
+    };
+    wire::NodeStatus {
+        node: status.node.id.0,
+        name: status.node.told.name.clone(),
+        site: status.node.told.site.clone(),
+        address: status.node.told.address.clone(),
+        state: state.to_owned(),
+        lease_left_ms: status.lease_left_ns.map(|ns| ns / 1_000_000),
+        clock_offset_us: status.clock_offset_us,
+        targets: status.targets as u32,
+        serving: status.serving as u32,
+        heads: status.heads as u32,
+        to_drain: status.to_drain as u32,
+        capacity_bytes: status.node.capacity_bytes(),
+    }
+}
+
+fn chain_out(status: &ChainStatus) -> ClusterChain {
+    let target = |target: &frieze_cluster::TargetStatus| {
+        let state = match target.state {
+            TargetState::Serving => "serving",
+            TargetState::Joining => "joining",
+            TargetState::Syncing => "syncing",
+            TargetState::Waiting => "waiting",
+            TargetState::Offline => "offline",
+        };
+        wire::TargetStatus {
+            node: target.target.node.0,
+            state: state.to_owned(),
+            left_bytes: target.left_bytes,
+            left_s: target.left_s,
+        }
+    };
+    let (waits, nodes): (&str, &[NodeId]) = match &status.waits {
+        None => ("", &[]),
+        Some(Waits::Memory(nodes)) => ("what these alone may have: they come back, or are declared dead", nodes),
+        Some(Waits::Logs(nodes)) => ("what the logs of these hold", nodes),
+        Some(Waits::Leaving(nodes)) => ("these to know that they were taken out, or their leases to end", nodes),
+    };
+    ClusterChain {
+        chain: status.chain.0,
+        epoch: status.epoch.0,
+        targets: status.targets.iter().map(target).collect(),
+        waits: waits.to_owned(),
+        waits_for: nodes.iter().map(|node| node.0).collect(),
+    }
+}

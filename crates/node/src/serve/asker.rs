@@ -1,0 +1,85 @@
+//! One server asks another, as a client does: to greet it, or to be taken into its cluster.
+
+use frieze_base::{Fault, Reason};
+use frieze_net::{FrameReader, FrameWriter, Key, Limits, Payload, ServerAddr, Stream, random_nonce};
+use frieze_wire::message::{Hello, HelloReply, Prove, Refusal, Reply, ReplyBody, Request, RequestBody};
+use frieze_wire::{FrameHeader, FrameKind};
+use prost::Message;
+
+use crate::engine::SOFTWARE;
+
+/// A connection to another server, on which one thing after the other is asked.
+pub(super) struct Asker {
+    reader: FrameReader,
+    writer: FrameWriter,
+}
+
+impl Asker {
+    /// Connects, within `limits`; writes are to be taken within those of `writing`.
+    ///
+    /// # Errors
+    /// `Unavailable` and what the system says.
+    pub(super) fn connect(address: &ServerAddr, limits: Limits, writing: Limits) -> Result<Asker, Fault> {
+        let stream = Stream::connect(address, limits.frame)?;
+        let reader = FrameReader::new(stream.clone(), limits)?;
+        Ok(Asker { reader, writer: FrameWriter::new(stream, writing) })
+    }
+
+    /// Greets as a program would, and proves itself by `key` where the kernel cannot.
+    ///
+    /// # Errors
+    /// What the server refuses.
+    pub(super) fn greet(&mut self, key: Option<&Key>) -> Result<HelloReply, Fault> {
+        let nonce = random_nonce()?;
+        let key_name = key.map_or(String::new(), |key| key.name().to_owned());
+        let hello = Hello { software: SOFTWARE.to_owned(), key_name, nonce: nonce.to_vec(), ..Hello::default() };
+        let greeted = self.hello(Request::Hello(hello))?;
+        match key.filter(|_| !greeted.challenge.is_empty()) {
+            Some(key) => self.hello(Request::Prove(Prove { mac: key.prove(&greeted.challenge, &nonce).to_vec() })),
+            None => Ok(greeted),
+        }
+    }
+
+    /// One step of a greeting.
+    ///
+    /// # Errors
+    /// As [`Asker::ask`].
+    pub(super) fn hello(&mut self, request: Request) -> Result<HelloReply, Fault> {
+        match self.ask(request)? {
+            Reply::Hello(hello) => Ok(hello),
+            _ => Err(malformed("the answer to a greeting is none")),
+        }
+    }
+
+    /// Asks, and waits for the answer.
+    ///
+    /// # Errors
+    /// What the server refuses; `BadFrame`; `Unavailable` if it ends the connection.
+    pub(super) fn ask(&mut self, request: Request) -> Result<Reply, Fault> {
+        let body = RequestBody { caller: None, request: Some(request) }.encode_to_vec();
+        self.writer.send(FrameHeader::of(FrameKind::Request), &body, Payload::None)?;
+        let mut answer = Vec::new();
+        let closed = || Fault::new(Reason::Unavailable, "the server ended the connection instead of answering");
+        let header = self.reader.read_frame(&mut answer)?.ok_or_else(closed)?;
+        match header.kind {
+            FrameKind::Reply => {
+                let reply = ReplyBody::decode(answer.as_slice()).ok().and_then(|body| body.reply);
+                reply.ok_or_else(|| malformed("an answer that says nothing"))
+            }
+            FrameKind::Refusal => {
+                let refusal = Refusal::decode(answer.as_slice());
+                Err(refusal.map_err(|_| malformed("a refusal that says nothing"))?.into())
+            }
+            FrameKind::Request | FrameKind::Told => Err(malformed("the server asks instead of answering")),
+        }
+    }
+
+    /// What is sent from now on nobody answers.
+    pub(super) fn into_writer(self) -> FrameWriter {
+        self.writer
+    }
+}
+
+fn malformed(what: &str) -> Fault {
+    Fault::new(Reason::BadFrame, format!("malformed frame: {what}"))
+}

@@ -1,0 +1,169 @@
+//! How a server with an empty directory becomes one of a cluster: it asks a server of it.
+//!
+//! Guarantees: asked again, after whatever went wrong, it is the same node: what names it is on disk before it asks. Nothing else
+//! is in the directory before it has been taken in.
+//! Leaves to others: whether it may, and which node it is (the cluster's leader); everything after that (`engine`).
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use frieze_base::{ClusterId, ErrorKind, Fault, NodeId, Reason};
+use frieze_net::{Key, Limits, ServerAddr, random_nonce};
+use frieze_wire::control::{Device, Newcomer};
+use frieze_wire::message::{ClusterMap, ClusterMapReply, Join, JoinReply, Reply, Request};
+
+use tracing::info;
+
+use super::asker::Asker;
+use crate::durability::Wake;
+use crate::engine::Joining;
+
+/// File that names the server until it is a node.
+const TOKEN_FILE: &str = "joining";
+const TOKEN_BYTES: usize = 16;
+/// Questions before it is given up, and how long after one the next.
+const ASKED_MAX: usize = 60;
+const ASK_AGAIN: Duration = Duration::from_millis(500);
+/// The leader may have to found the cluster first.
+const ASKING: Limits = Limits { idle: Some(Duration::from_secs(30)), frame: Duration::from_secs(10) };
+
+/// What a server that joins tells of itself.
+pub(super) struct Applicant<'a> {
+    pub(super) directory: &'a Path,
+    pub(super) name: &'a str,
+    pub(super) site: &'a str,
+    pub(super) address: &'a str,
+    pub(super) capacity_bytes: u64,
+    pub(super) wall_us: u64,
+    pub(super) key: Option<&'a Key>,
+}
+
+/// Asks the server at `address` to be taken in; it may send on to the leader.
+///
+/// # Errors
+/// What the leader refuses, with what to do; `Unavailable` if nobody answers.
+pub(super) fn ask_to_join(address: &ServerAddr, applicant: &Applicant<'_>) -> Result<Joining, Fault> {
+    let token = token(applicant.directory)?;
+    let newcomer = Newcomer {
+        name: applicant.name.to_owned(),
+        site: applicant.site.to_owned(),
+        address: applicant.address.to_owned(),
+        token,
+        incarnation: 1,
+        devices: vec![Device { device: 0, capacity_bytes: applicant.capacity_bytes, has_failed: false }],
+    };
+    let (mut at, mut left) = (address.clone(), ASKED_MAX);
+    loop {
+        left -= 1;
+        let fault = match ask_at(&at, &newcomer, applicant) {
+            Ok(Asked::Joined(joining)) => return Ok(joining),
+            Ok(Asked::GoTo(leader)) => {
+                at = leader;
+                continue;
+            }
+            Err(fault) if fault.kind() == ErrorKind::Unavailable && left > 0 => fault,
+            Err(fault) => return Err(fault),
+        };
+        info!("{at} cannot take this server in yet: {fault}");
+        // Nobody wakes it: there is nothing else to do.
+        Arc::new(Wake::default()).wait(ASK_AGAIN);
+        at = address.clone();
+    }
+}
+
+/// What became of a question.
+enum Asked {
+    Joined(Joining),
+    GoTo(ServerAddr),
+}
+
+fn ask_at(at: &ServerAddr, newcomer: &Newcomer, applicant: &Applicant<'_>) -> Result<Asked, Fault> {
+    let mut asker = Asker::connect(at, ASKING, ASKING)?;
+    asker.greet(applicant.key)?;
+    let join = Join { newcomer: Some(newcomer.clone()), cluster: String::new(), wall_us: applicant.wall_us };
+    match asker.ask(Request::Join(join)) {
+        Ok(Reply::Join(reply)) => Ok(Asked::Joined(joining(reply)?)),
+        Ok(_) => Err(Fault::new(Reason::BadFrame, "malformed frame: not an answer to joining")),
+        Err(fault) if fault.reason == Reason::Elsewhere => match asker.ask(Request::ClusterMap(ClusterMap {}))? {
+            Reply::ClusterMap(map) => leader_of(&map).map(Asked::GoTo).ok_or(fault),
+            _ => Err(Fault::new(Reason::BadFrame, "malformed frame: not a map of the cluster")),
+        },
+        Err(fault) => Err(fault),
+    }
+}
+
+fn leader_of(map: &ClusterMapReply) -> Option<ServerAddr> {
+    map.nodes.iter().find(|node| node.node == map.leader)?.address.parse().ok()
+}
+
+fn joining(reply: JoinReply) -> Result<Joining, Fault> {
+    let malformed = || Fault::new(Reason::BadFrame, "malformed frame: what the cluster tells a new node is not whole");
+    Ok(Joining {
+        cluster: ClusterId(u128::from_str_radix(&reply.cluster, 16).map_err(|_| malformed())?),
+        node: NodeId(Some(reply.node).filter(|node| *node > 0).ok_or_else(malformed)?),
+        secret: reply.secret.try_into().map_err(|_| malformed())?,
+        chain_count: Some(reply.chain_count).filter(|count| *count > 0).ok_or_else(malformed)?,
+        known: reply.nodes.iter().map(|known| format!("{}@{}", known.node, known.address)).collect(),
+    })
+}
+
+/// What names this server until it is a node, drawn once.
+fn token(directory: &Path) -> Result<Vec<u8>, Fault> {
+    let failed = |doing: &str, error: &std::io::Error| {
+        Fault::new(Reason::InputOutput, format!("cannot {doing} {}: {error}", directory.join(TOKEN_FILE).display()))
+    };
+    match fs::read(directory.join(TOKEN_FILE)) {
+        // One that was being written when the power went was told to nobody.
+        Ok(token) if token.len() == TOKEN_BYTES => return Ok(token),
+        Ok(_) => {}
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(failed("read", &error)),
+    }
+    let token = random_nonce()?[..TOKEN_BYTES].to_vec();
+    let written = || -> std::io::Result<()> {
+        fs::create_dir_all(directory)?;
+        let mut file = File::create(directory.join(TOKEN_FILE))?;
+        file.write_all(&token)?;
+        file.sync_all()?;
+        File::open(directory)?.sync_all()
+    };
+    written().map_err(|error| failed("write", &error))?;
+    Ok(token)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_names_a_server_is_drawn_once_and_never_from_half_a_file() {
+        let directory = tempfile::tempdir().unwrap();
+        let first = token(directory.path()).unwrap();
+        assert_eq!(token(directory.path()).unwrap(), first);
+        fs::write(directory.path().join(TOKEN_FILE), &first[..7]).unwrap();
+        let other = token(directory.path()).unwrap();
+        assert!(other != first && other.len() == TOKEN_BYTES);
+        assert_eq!(token(directory.path()).unwrap(), other);
+    }
+
+    #[test]
+    fn what_a_cluster_tells_is_taken_whole_or_not_at_all() {
+        let good =
+            JoinReply { node: 2, cluster: "00ff".to_owned(), secret: vec![7; 32], chain_count: 8, nodes: Vec::new() };
+        assert_eq!(
+            joining(good.clone()).map(|joining| (joining.node, joining.cluster)),
+            Ok((NodeId(2), ClusterId(255)))
+        );
+        for bad in [
+            JoinReply { node: 0, ..good.clone() },
+            JoinReply { cluster: "x".to_owned(), ..good.clone() },
+            JoinReply { secret: vec![7; 31], ..good.clone() },
+            JoinReply { chain_count: 0, ..good.clone() },
+        ] {
+            assert_eq!(joining(bad).map(drop).unwrap_err().reason, Reason::BadFrame);
+        }
+    }
+}

@@ -1,0 +1,283 @@
+//! The connections on which this server tells the others: one to each, a thread each.
+//!
+//! Guarantees: telling never waits; what waits for one node is bounded in bytes and number; a node that is away costs one
+//! attempt to connect every so often, and nothing that was meant for it is kept meanwhile; both ends have proven that they
+//! belong to the cluster before anything is told.
+//! Leaves to others: what is told, and to say again what was lost.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use frieze_base::{ClusterId, Fault, NodeId, Reason};
+use frieze_net::{FrameWriter, Limits, Payload, ServerAddr, random_nonce};
+use frieze_wire::message::{Hello, Prove, Request};
+use frieze_wire::peer::{Alive, PeerBody, Told};
+use frieze_wire::{FrameHeader, FrameKind};
+use prost::Message;
+use tracing::{debug, info};
+
+use super::asker::Asker;
+use super::spawn;
+use crate::clock::NodeClock;
+use crate::engine::SOFTWARE;
+use crate::peers::{NodeKeys, PeerPayload, Peers};
+
+/// Bytes that wait to be sent to one node; beyond it what is told is lost.
+const WAITING_BYTES_MAX: usize = 64 << 20;
+/// Messages that wait.
+const WAITING_MAX: usize = 1 << 16;
+/// What a message counts for beside its payload.
+const MESSAGE_BYTES: usize = 256;
+/// Silence after which a sign of life is sent.
+const ALIVE_EVERY: Duration = Duration::from_millis(500);
+/// A node that hears nothing for so long ends the connection.
+pub(super) const SILENT_MAX: Duration = Duration::from_secs(5);
+/// Until a node that is away is tried again: twice as long each time, between these.
+const RETRY_MIN: Duration = Duration::from_millis(50);
+const RETRY_MAX: Duration = Duration::from_secs(1);
+/// To connect, and for each step of the greeting.
+const GREETING: Limits = Limits { idle: Some(Duration::from_secs(2)), frame: Duration::from_secs(2) };
+/// For a message to be taken.
+const TELLING: Limits = Limits { idle: None, frame: Duration::from_secs(5) };
+
+/// Called with true when a connection to a node stands, with false when it is lost.
+pub(super) type Noticed = Box<dyn Fn(NodeId, bool) + Send + Sync>;
+
+/// All the connections of this server on which it tells.
+pub(crate) struct Links {
+    me: NodeId,
+    cluster: ClusterId,
+    keys: NodeKeys,
+    clock: Arc<NodeClock>,
+    noticed: Noticed,
+    links: Mutex<BTreeMap<NodeId, Open>>,
+}
+
+struct Open {
+    link: Arc<Link>,
+    thread: JoinHandle<()>,
+}
+
+/// The way to one node.
+struct Link {
+    to: NodeId,
+    address: ServerAddr,
+    waiting: Mutex<Waiting>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct Waiting {
+    messages: VecDeque<(Told, PeerPayload)>,
+    bytes: usize,
+    /// There is a connection, or a first attempt at one.
+    is_taking: bool,
+    ends: bool,
+    /// Messages that were lost because too much waited.
+    lost: u64,
+}
+
+impl Links {
+    /// No connections yet.
+    pub(super) fn new(
+        me: NodeId,
+        cluster: ClusterId,
+        keys: NodeKeys,
+        clock: Arc<NodeClock>,
+        noticed: Noticed,
+    ) -> Arc<Links> {
+        Arc::new(Links { me, cluster, keys, clock, noticed, links: Mutex::default() })
+    }
+
+    /// From now on the others are `nodes`, at these addresses.
+    ///
+    /// # Errors
+    /// `Overloaded` if the system has no more threads to give; the others are as they should be then.
+    pub(crate) fn set(self: &Arc<Links>, nodes: &BTreeMap<NodeId, ServerAddr>) -> Result<(), Fault> {
+        let mut links = lock(&self.links);
+        // The thread of one that goes ends by itself; nothing depends on when.
+        let goes = |node: &NodeId, open: &mut Open| nodes.get(node) != Some(&open.link.address);
+        links.extract_if(.., goes).for_each(|(_, open)| open.link.end());
+        let mut failed = Ok(());
+        for (&to, address) in nodes.iter().filter(|(node, _)| **node != self.me) {
+            if links.contains_key(&to) {
+                continue;
+            }
+            let waiting = Mutex::new(Waiting { is_taking: true, ..Waiting::default() });
+            let link = Arc::new(Link { to, address: address.clone(), waiting, changed: Condvar::new() });
+            let (links_of_thread, link_of_thread) = (self.clone(), link.clone());
+            match spawn("link", move || links_of_thread.run(&link_of_thread)) {
+                Ok(thread) => drop(links.insert(to, Open { link, thread })),
+                Err(fault) => failed = Err(fault),
+            }
+        }
+        failed
+    }
+
+    /// Ends all connections and waits for their threads.
+    pub(super) fn stop(&self) {
+        let links = std::mem::take(&mut *lock(&self.links));
+        for open in links.values() {
+            open.link.end();
+        }
+        for open in links.into_values() {
+            // A thread that panicked has said so.
+            let _ = open.thread.join();
+        }
+    }
+
+    /// The life of the thread of one connection.
+    fn run(&self, link: &Link) {
+        let mut retry = RETRY_MIN;
+        let mut said = None;
+        while !link.has_ended() {
+            match self.connect(link) {
+                Ok(writer) => {
+                    retry = RETRY_MIN;
+                    said = None;
+                    info!("connected to node {} at {}", link.to, link.address);
+                    link.take(true);
+                    (self.noticed)(link.to, true);
+                    let ended = self.tell_all(link, &writer);
+                    writer.stream().shutdown();
+                    link.take(false);
+                    (self.noticed)(link.to, false);
+                    if let Err(fault) = ended {
+                        info!("the connection to node {} is lost: {fault}", link.to);
+                    }
+                }
+                Err(fault) => {
+                    link.take(false);
+                    let words = fault.to_string();
+                    if said.as_ref() != Some(&words) {
+                        info!("node {} at {} cannot be reached: {words}", link.to, link.address);
+                        said = Some(words);
+                    }
+                }
+            }
+            link.rest(retry);
+            retry = (retry * 2).min(RETRY_MAX);
+        }
+    }
+
+    /// Connects, and proves both ends to each other.
+    fn connect(&self, link: &Link) -> Result<FrameWriter, Fault> {
+        let mut asker = Asker::connect(&link.address, GREETING, TELLING)?;
+        let nonce = random_nonce()?;
+        let hello = Hello {
+            software: SOFTWARE.to_owned(),
+            key_name: String::new(),
+            nonce: nonce.to_vec(),
+            cluster: self.cluster.to_string(),
+            node: self.me.0,
+        };
+        let greeted = asker.hello(Request::Hello(hello))?;
+        if !self.keys.is_told(&greeted.challenge, &nonce, &greeted.proof) {
+            let words = format!("the server at {} does not hold the secret of this cluster", link.address);
+            return Err(Fault::new(Reason::Unproven, words));
+        }
+        if greeted.node != link.to.0 {
+            let words = format!("the server at {} is node {}, not {}", link.address, greeted.node, link.to);
+            return Err(Fault::new(Reason::Unproven, words));
+        }
+        let mac = self.keys.prove_teller(&greeted.challenge, &nonce);
+        asker.hello(Request::Prove(Prove { mac }))?;
+        Ok(asker.into_writer())
+    }
+
+    /// Sends what there is to tell until the connection fails or the link ends.
+    fn tell_all(&self, link: &Link, writer: &FrameWriter) -> Result<(), Fault> {
+        while let Some((told, payload)) = link.next() {
+            let body = PeerBody { told: Some(told) }.encode_to_vec();
+            let header = FrameHeader { hlc: self.clock.newest(), ..FrameHeader::of(FrameKind::Told) };
+            let bytes: &[u8] = &payload.bytes;
+            match payload.crc {
+                _ if bytes.is_empty() => writer.send(header, &body, Payload::None)?,
+                Some(crc) => writer.send(header, &body, Payload::Checked { pieces: &[bytes], crc })?,
+                None => writer.send(header, &body, Payload::Bytes(bytes))?,
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Peers for Links {
+    fn tell(&self, to: NodeId, told: Told, payload: PeerPayload) {
+        let link = lock(&self.links).get(&to).map(|open| open.link.clone());
+        match link {
+            Some(link) => link.tell(told, payload),
+            None => debug!("node {to} is not known here: what was to be told is lost"),
+        }
+    }
+}
+
+impl Link {
+    fn tell(&self, told: Told, payload: PeerPayload) {
+        let mut waiting = lock(&self.waiting);
+        let bytes = payload.bytes.len() + MESSAGE_BYTES;
+        if !waiting.is_taking || waiting.messages.len() >= WAITING_MAX || waiting.bytes + bytes > WAITING_BYTES_MAX {
+            waiting.lost += 1;
+            return;
+        }
+        waiting.bytes += bytes;
+        waiting.messages.push_back((told, payload));
+        if waiting.messages.len() == 1 {
+            self.changed.notify_one();
+        }
+    }
+
+    /// The next message; a sign of life where there is none for long. `None` when the link ends.
+    fn next(&self) -> Option<(Told, PeerPayload)> {
+        let waiting = lock(&self.waiting);
+        let idle = |waiting: &mut Waiting| waiting.messages.is_empty() && !waiting.ends;
+        let waited = self.changed.wait_timeout_while(waiting, ALIVE_EVERY, idle);
+        let (mut waiting, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        if waiting.ends {
+            return None;
+        }
+        let Some((told, payload)) = waiting.messages.pop_front() else {
+            return Some((Told::Alive(Alive {}), PeerPayload::none()));
+        };
+        waiting.bytes -= payload.bytes.len() + MESSAGE_BYTES;
+        Some((told, payload))
+    }
+
+    /// Whether messages are kept from now on. What is under way when a connection breaks is lost.
+    fn take(&self, is_taking: bool) {
+        let mut waiting = lock(&self.waiting);
+        let lost = std::mem::take(&mut waiting.lost);
+        if lost > 0 {
+            info!("{lost} messages to node {} were lost: it was away, or too much waited for it", self.to);
+        }
+        waiting.is_taking = is_taking;
+        if !is_taking {
+            waiting.messages.clear();
+            waiting.bytes = 0;
+        }
+    }
+
+    fn rest(&self, time: Duration) {
+        let waiting = lock(&self.waiting);
+        // Woken by a message it would only look at what it does not keep.
+        let waited = self.changed.wait_timeout_while(waiting, time, |waiting| !waiting.ends);
+        drop(waited.unwrap_or_else(PoisonError::into_inner));
+    }
+
+    fn end(&self) {
+        lock(&self.waiting).ends = true;
+        self.changed.notify_all();
+    }
+
+    fn has_ended(&self) -> bool {
+        lock(&self.waiting).ends
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests;

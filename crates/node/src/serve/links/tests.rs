@@ -1,0 +1,210 @@
+use std::sync::mpsc::{Receiver, Sender, channel};
+
+use bytes::Bytes;
+use frieze_disk::{SimDisk, SimTime, StateFile, TimeSource};
+use frieze_hlc::{Clock, ClockSettings, Hlc};
+use frieze_net::{FrameReader, Listener, Stream};
+use frieze_wire::message::{HelloReply, Refusal, Reply, ReplyBody, RequestBody};
+
+use super::*;
+use crate::clock::Keeper;
+use crate::identity::Identity;
+use crate::session::Conn;
+
+const SECRET: [u8; 32] = [5; 32];
+
+/// A server that notes what it is told.
+struct Listening {
+    address: ServerAddr,
+    listener: Arc<Listener>,
+    told: Receiver<(NodeId, Told, Vec<u8>)>,
+    open: Arc<Mutex<Vec<Stream>>>,
+}
+
+impl Listening {
+    fn start(node: u32, secret: [u8; 32], address: &str) -> Listening {
+        let listener = Arc::new(Listener::bind(&address.parse().expect("an address")).expect("listens"));
+        let (send, told) = channel();
+        let open = Arc::new(Mutex::new(Vec::new()));
+        let (accepting, kept) = (listener.clone(), open.clone());
+        spawn("test", move || {
+            while let Ok(Some(stream)) = accepting.accept() {
+                lock(&kept).push(stream.clone());
+                let send = send.clone();
+                spawn("test", move || drop(converse(&stream, node, secret, &send))).expect("a thread");
+            }
+        })
+        .expect("a thread");
+        Listening { address: listener.addr().clone(), listener, told, open }
+    }
+
+    /// The next that is told, signs of life left out.
+    fn next(&self) -> (NodeId, u32, Vec<u8>) {
+        loop {
+            let (from, told, payload) = self.told.recv_timeout(Duration::from_secs(10)).expect("something is told");
+            if !payload.is_empty() {
+                let number = u32::from_le_bytes(payload[..4].try_into().expect("a number in front"));
+                assert_eq!(told, Told::Alive(Alive {}));
+                return (from, number, payload);
+            }
+        }
+    }
+
+    fn stop(&self) {
+        self.listener.stop();
+        lock(&self.open).drain(..).for_each(|stream| stream.shutdown());
+    }
+}
+
+fn converse(
+    stream: &Stream,
+    node: u32,
+    secret: [u8; 32],
+    send: &Sender<(NodeId, Told, Vec<u8>)>,
+) -> Result<(), frieze_net::Error> {
+    let (keys, conn) = (NodeKeys::of(secret), Conn::new(None, random_nonce()?));
+    let mut reader = FrameReader::new(stream.clone(), Limits::SERVING)?;
+    let writer = FrameWriter::new(stream.clone(), Limits::SERVING);
+    let (mut body, mut payload) = (Vec::new(), Vec::new());
+    while let Some(header) = reader.read_frame(&mut body)? {
+        let bytes = reader.read_payload_reusing(&mut payload)?.to_vec();
+        if header.kind == FrameKind::Told {
+            let from = conn.node().expect("who tells has proven itself");
+            let told = PeerBody::decode(body.as_slice()).expect("a message").told.expect("of a known kind");
+            if send.send((from, told, bytes)).is_err() {
+                break;
+            }
+            continue;
+        }
+        let server = HelloReply { node, cluster: ClusterId(7).to_string(), ..HelloReply::default() };
+        let answer = match RequestBody::decode(body.as_slice()).expect("a request").request {
+            Some(Request::Hello(hello)) => conn.hello(hello, &keys, server),
+            Some(Request::Prove(prove)) => conn.prove(&prove, &BTreeMap::new(), &keys, server),
+            other => panic!("a node asks {other:?}"),
+        };
+        match answer {
+            Ok(reply) => {
+                let body = ReplyBody { reply: Some(Reply::Hello(reply)) }.encode_to_vec();
+                writer.send(FrameHeader::of(FrameKind::Reply), &body, Payload::None)?;
+            }
+            Err(fault) => {
+                let body = Refusal::from(fault).encode_to_vec();
+                writer.send(FrameHeader::of(FrameKind::Refusal), &body, Payload::None)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Links of node 1, and what is noticed of them.
+fn links() -> (Arc<Links>, Receiver<(NodeId, bool)>) {
+    let disk = SimDisk::new(1);
+    let file = StateFile::open_or_create(&disk, "state").expect("a file");
+    let keeper = Arc::new(Keeper::new(Identity::default(), file));
+    let time: Arc<dyn TimeSource> = Arc::new(SimTime::new(1_000_000));
+    let clock = Arc::new(NodeClock::new(Clock::new(ClockSettings::default(), Hlc::ZERO), time, keeper));
+    let (send, noticed) = channel();
+    let noticing: Noticed = Box::new(move |node, stands| {
+        // Who does not look any more has ended.
+        let _ = send.send((node, stands));
+    });
+    (Links::new(NodeId(1), ClusterId(7), NodeKeys::of(SECRET), clock, noticing), noticed)
+}
+
+fn message(number: u32, len: usize) -> PeerPayload {
+    let mut bytes = number.to_le_bytes().to_vec();
+    bytes.resize(len.max(4), number as u8);
+    PeerPayload { bytes: Bytes::from(bytes), crc: None }
+}
+
+fn wait(noticed: &Receiver<(NodeId, bool)>) -> (NodeId, bool) {
+    noticed.recv_timeout(Duration::from_secs(10)).expect("a change is noticed")
+}
+
+#[test]
+fn what_is_told_arrives_in_order_with_its_bytes() {
+    let (one, two) = (Listening::start(2, SECRET, "127.0.0.1:0"), Listening::start(3, SECRET, "127.0.0.1:0"));
+    let (links, noticed) = links();
+    links.set(&[(NodeId(2), one.address.clone()), (NodeId(3), two.address.clone())].into()).expect("threads");
+    let up = BTreeMap::from([wait(&noticed), wait(&noticed)]);
+    assert_eq!(up, [(NodeId(2), true), (NodeId(3), true)].into());
+    for number in 0..200 {
+        let to = NodeId(2 + number % 2);
+        links.tell(to, Told::Alive(Alive {}), message(number, number as usize * 100));
+    }
+    for number in 0..200 {
+        let at = if number % 2 == 0 { &one } else { &two };
+        let (from, found, payload) = at.next();
+        assert_eq!((from, found, payload.len()), (NodeId(1), number, (number as usize * 100).max(4)));
+    }
+    links.stop();
+}
+
+#[test]
+fn a_node_that_was_away_is_told_again_and_not_what_was_told_meanwhile() {
+    let first = Listening::start(2, SECRET, "127.0.0.1:0");
+    let (links, noticed) = links();
+    links.set(&[(NodeId(2), first.address.clone())].into()).expect("threads");
+    assert_eq!(wait(&noticed), (NodeId(2), true));
+    first.stop();
+    // The sign of life finds that nobody is there.
+    assert_eq!(wait(&noticed), (NodeId(2), false));
+    links.tell(NodeId(2), Told::Alive(Alive {}), message(1, 10));
+    let again = Listening::start(2, SECRET, &first.address.to_string());
+    assert_eq!(wait(&noticed), (NodeId(2), true));
+    links.tell(NodeId(2), Told::Alive(Alive {}), message(2, 10));
+    assert_eq!(again.next().1, 2);
+    links.stop();
+}
+
+#[test]
+fn who_holds_another_secret_or_is_another_node_is_told_nothing() {
+    let (stranger, third) = (Listening::start(2, [6; 32], "127.0.0.1:0"), Listening::start(3, SECRET, "127.0.0.1:0"));
+    let (links, noticed) = links();
+    links.set(&[(NodeId(2), stranger.address.clone())].into()).expect("threads");
+    links.set(&[(NodeId(2), third.address.clone())].into()).expect("threads");
+    links.set(&[(NodeId(3), third.address.clone())].into()).expect("threads");
+    // The third is who it is said to be.
+    assert_eq!(wait(&noticed), (NodeId(3), true));
+    links.stop();
+    assert!(stranger.told.try_recv().is_err(), "the stranger has heard something");
+    assert_eq!(noticed.try_iter().filter(|(node, _)| *node == NodeId(2)).count(), 0);
+}
+
+#[test]
+fn what_waits_for_a_node_is_bounded() {
+    // It takes a connection and reads nothing.
+    let deaf = Listener::bind(&"127.0.0.1:0".parse().expect("an address")).expect("listens");
+    let waiting = Mutex::new(Waiting { is_taking: true, ..Waiting::default() });
+    let link = Link { to: NodeId(2), address: deaf.addr().clone(), waiting, changed: Condvar::new() };
+    let payload = message(0, 1 << 20);
+    for _ in 0..200 {
+        link.tell(Told::Alive(Alive {}), payload.clone());
+    }
+    {
+        let waiting = lock(&link.waiting);
+        assert!(waiting.bytes <= WAITING_BYTES_MAX && waiting.bytes > WAITING_BYTES_MAX / 2);
+        assert_eq!(waiting.lost + waiting.messages.len() as u64, 200);
+    }
+    link.take(false);
+    for _ in 0..2 * WAITING_MAX {
+        link.tell(Told::Alive(Alive {}), PeerPayload::none());
+    }
+    assert_eq!(lock(&link.waiting).messages.len(), 0, "nothing is kept for a node that is away");
+    link.take(true);
+    for _ in 0..2 * WAITING_MAX {
+        link.tell(Told::Alive(Alive {}), PeerPayload::none());
+    }
+    assert_eq!(lock(&link.waiting).messages.len(), WAITING_MAX);
+}
+
+#[test]
+fn stopping_ends_every_connection_and_its_thread() {
+    let one = Listening::start(2, SECRET, "127.0.0.1:0");
+    let (links, noticed) = links();
+    links.set(&[(NodeId(2), one.address.clone()), (NodeId(3), one.address.clone())].into()).expect("threads");
+    assert_eq!(wait(&noticed), (NodeId(2), true));
+    links.stop();
+    assert_eq!(wait(&noticed), (NodeId(2), false));
+    links.tell(NodeId(2), Told::Alive(Alive {}), message(1, 10));
+}

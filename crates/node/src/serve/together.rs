@@ -1,0 +1,108 @@
+//! A server among others: taken in, connected to them, its lease kept.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use frieze_base::{Fault, NodeId};
+use frieze_net::{Key, Listener, ServerAddr};
+use tracing::{info, warn};
+
+use super::joining::{Applicant, ask_to_join};
+use super::links::Links;
+use super::{Shared, TEND_EVERY_NS, spawn};
+use crate::engine::{Engine, Joining, Seams};
+use crate::identity::Identity;
+use crate::settings::{KeySettings, Settings};
+
+/// Opens the data directory; an empty one as that of a new node of the cluster that the settings name. `listening`: where this
+/// server will be reached, if it has to say so before it has opened anything.
+///
+/// # Errors
+/// Those of [`Engine::open`], and what the cluster refuses.
+pub(super) fn open(settings: Settings, seams: Seams, listening: Option<&Listener>) -> Result<Engine, Fault> {
+    if settings.join.is_empty() || Identity::load(&*seams.disk)?.is_some() {
+        return Engine::open(settings, seams);
+    }
+    let joining = join(&settings, &seams, listening)?;
+    info!("this server is node {} of cluster {}", joining.node, joining.cluster);
+    Engine::join(settings, seams, &joining)
+}
+
+fn join(settings: &Settings, seams: &Seams, listening: Option<&Listener>) -> Result<Joining, Fault> {
+    let address: ServerAddr = settings.join.parse()?;
+    let key = settings.join_key.as_ref().map(key_of).transpose()?;
+    let listens_at = listening.map(|listener| listener.addr().to_string());
+    let applicant = Applicant {
+        directory: &settings.dir,
+        name: &settings.node_name(),
+        site: &settings.site,
+        address: &settings.reached_at(listens_at.as_deref())?,
+        capacity_bytes: seams.disk.space()?.capacity_bytes,
+        wall_us: seams.time.reading().wall_us,
+        key: key.as_ref(),
+    };
+    ask_to_join(&address, &applicant)
+}
+
+fn key_of(settings: &KeySettings) -> Result<Key, Fault> {
+    Ok(Key::new(settings.name.clone(), settings.secret.clone().into_bytes())?)
+}
+
+/// Makes the way to the other servers, and the threads that go it.
+///
+/// # Errors
+/// If the system has no more threads to give.
+pub(super) fn begin(shared: &Arc<Shared>) -> Result<Vec<JoinHandle<()>>, Fault> {
+    let engine = &shared.engine;
+    let noticing: Weak<Shared> = Arc::downgrade(shared);
+    let noticed = Box::new(move |node: NodeId, stands: bool| {
+        if let Some(shared) = noticing.upgrade() {
+            shared.engine.link_changed(node, stands);
+        }
+    });
+    let links = Links::new(engine.node(), engine.cluster(), engine.node_keys(), engine.clock.clone(), noticed);
+    engine.connect(links.clone());
+    // Called once, at the start.
+    let _ = shared.links.set(links);
+    engine.begin_node()?;
+    let leases = spawn("leases", {
+        let shared = shared.clone();
+        move || lease_loop(&shared)
+    })?;
+    let decisions = spawn("decisions", {
+        let shared = shared.clone();
+        move || {
+            while !shared.stopping.load(Ordering::Acquire) {
+                // Comes back at once while the server is alone.
+                shared.engine.control_jobs();
+                shared.patience.wait(Duration::from_nanos(TEND_EVERY_NS));
+            }
+        }
+    })?;
+    Ok(vec![leases, decisions])
+}
+
+/// Keeps this server's lease and, where it leads, looks after the others; keeps a connection to each of them.
+fn lease_loop(shared: &Shared) {
+    let mut connected = None;
+    let mut said = None;
+    while !shared.stopping.load(Ordering::Acquire) {
+        let next = shared.engine.beat_control();
+        let others = shared.engine.others();
+        if connected.as_ref() != Some(&others)
+            && let Some(links) = shared.links.get()
+        {
+            match links.set(&others) {
+                Ok(()) => connected = Some(others),
+                Err(fault) if said.as_ref() != Some(&fault) => {
+                    warn!("other servers cannot be connected to: {fault}");
+                    said = Some(fault);
+                }
+                Err(_) => {}
+            }
+        }
+        shared.tenancy.wait(next.unwrap_or(Duration::from_nanos(TEND_EVERY_NS)));
+    }
+}

@@ -1,0 +1,146 @@
+//! Leases: what a node tells the leader of the metalog, and what that tells it.
+
+use crate::control::Device;
+
+/// A node is there and asks for a lease.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct Heartbeat {
+    /// Number of its process.
+    #[prost(uint64, tag = "1")]
+    pub incarnation: u64,
+    /// Rises with each heartbeat of the process.
+    #[prost(uint64, tag = "2")]
+    pub number: u64,
+    /// The newest of them that it has seen answered.
+    #[prost(uint64, tag = "3")]
+    pub heard: u64,
+    /// Its wall clock compared with the leader's.
+    #[prost(message, optional, tag = "4")]
+    pub clock: Option<ClockOffset>,
+    /// It stops, and holds no lease from now on.
+    #[prost(bool, tag = "5")]
+    pub resigns: bool,
+    /// Where others reach it.
+    #[prost(string, tag = "6")]
+    pub address: String,
+    /// All its devices.
+    #[prost(message, repeated, tag = "7")]
+    pub devices: Vec<Device>,
+    /// Every chain that it has records of or a part in.
+    #[prost(message, repeated, tag = "8")]
+    pub chains: Vec<ChainReport>,
+}
+
+/// A wall clock compared with another.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct ClockOffset {
+    /// It less the other, in microseconds.
+    #[prost(sint64, tag = "1")]
+    pub offset_us: i64,
+    /// At most so far from the truth.
+    #[prost(uint64, tag = "2")]
+    pub error_us: u64,
+}
+
+/// What a node tells of one chain.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct ChainReport {
+    /// The chain.
+    #[prost(uint32, tag = "1")]
+    pub chain: u32,
+    /// The configuration that it has installed; 0 for none since its process began.
+    #[prost(uint64, tag = "2")]
+    pub epoch: u64,
+    /// As the tail, under that configuration: this node has caught up; 0 for none.
+    #[prost(uint32, tag = "3")]
+    pub caught_up: u32,
+    /// As the joining tail, under that configuration: it can serve.
+    #[prost(bool, tag = "4")]
+    pub is_ready: bool,
+    /// Configuration of the last record in its log.
+    #[prost(uint64, tag = "5")]
+    pub last_epoch: u64,
+    /// Number of the last record in its log.
+    #[prost(uint64, tag = "6")]
+    pub last: u64,
+    /// Its device takes no more records.
+    #[prost(bool, tag = "7")]
+    pub has_failed: bool,
+    /// The neighbour that it does not hear from; 0 for none.
+    #[prost(uint32, tag = "8")]
+    pub unreachable: u32,
+    /// Bytes that it lacks, as far as it knows.
+    #[prost(uint64, tag = "9")]
+    pub left_bytes: u64,
+}
+
+/// The leader's answer to a heartbeat, or, with number 0, what has just been decided.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct Grant {
+    /// The heartbeat that it answers.
+    #[prost(uint64, tag = "1")]
+    pub number: u64,
+    /// The process that it is for.
+    #[prost(uint64, tag = "2")]
+    pub incarnation: u64,
+    /// The leader's wall clock as it gave it, in microseconds since the Unix epoch.
+    #[prost(uint64, tag = "3")]
+    pub wall_us: u64,
+    /// Version of the state that it was made from.
+    #[prost(uint64, tag = "4")]
+    pub version: u64,
+    /// Length of the lease in nanoseconds, from when the heartbeat was sent; 0 for none.
+    #[prost(uint64, tag = "5")]
+    pub lease_ns: u64,
+    /// With a lease: every chain in which the node has a part, and those that it does not know to have lost.
+    #[prost(message, repeated, tag = "6")]
+    pub chains: Vec<Assignment>,
+}
+
+/// What a node is to know of a chain.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct Assignment {
+    /// The chain.
+    #[prost(uint32, tag = "1")]
+    pub chain: u32,
+    /// The device, if it has a target.
+    #[prost(uint32, tag = "2")]
+    pub device: u32,
+    /// What to install; absent: what it has.
+    #[prost(message, optional, tag = "3")]
+    pub configuration: Option<Configuration>,
+    /// Configuration in which the chain last went on from a log alone; 0 if it never had to.
+    #[prost(uint64, tag = "4")]
+    pub resumed_epoch: u64,
+    /// Somebody who may have had more was missing then.
+    #[prost(bool, tag = "5")]
+    pub resumed_missing: bool,
+}
+
+/// The members of a chain.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct Configuration {
+    /// Its number.
+    #[prost(uint64, tag = "1")]
+    pub epoch: u64,
+    /// Node ids, head first.
+    #[prost(uint32, repeated, tag = "2")]
+    pub members: Vec<u32>,
+    /// Who is brought up to date behind the tail; 0 for nobody.
+    #[prost(uint32, tag = "3")]
+    pub syncing: u32,
+    /// The tail is new.
+    #[prost(bool, tag = "4")]
+    pub joining: bool,
+}
+
+/// The leader refuses a node.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct Refused {
+    /// Code of `base::Reason`.
+    #[prost(uint32, tag = "1")]
+    pub reason: u32,
+    /// Why, and what to do.
+    #[prost(string, tag = "2")]
+    pub message: String,
+}

@@ -1,0 +1,93 @@
+//! What is asked of a cluster and told of it, one of each kind.
+
+use frieze_wire::control;
+use frieze_wire::message::*;
+
+pub(super) fn requests() -> Vec<(&'static str, Request)> {
+    vec![
+        ("cluster-map", Request::ClusterMap(ClusterMap {})),
+        ("cluster", Request::Cluster(Cluster { op: None })),
+        ("cluster.drain", Request::Cluster(Cluster { op: Some(ClusterOp::Drain(3)) })),
+        ("cluster.undrain", Request::Cluster(Cluster { op: Some(ClusterOp::Undrain(3)) })),
+        ("cluster.remove", Request::Cluster(Cluster { op: Some(ClusterOp::Remove(3)) })),
+        ("cluster.declare_dead", Request::Cluster(Cluster { op: Some(ClusterOp::DeclareDead(3)) })),
+        ("cluster.balance", Request::Cluster(Cluster { op: Some(ClusterOp::Balance(true)) })),
+        ("cluster.replicas", Request::Cluster(Cluster { op: Some(ClusterOp::Replicas(3)) })),
+        (
+            "join",
+            Request::Join(Join {
+                newcomer: Some(control::Newcomer {
+                    name: "n2".into(),
+                    address: "b:7470".into(),
+                    ..control::Newcomer::default()
+                }),
+                cluster: "00ff".into(),
+                wall_us: 1_763_856_000_000_000,
+            }),
+        ),
+    ]
+}
+
+pub(super) fn replies() -> Vec<(&'static str, Reply)> {
+    vec![
+        ("cluster", Reply::Cluster(cluster_reply())),
+        (
+            "join",
+            Reply::Join(JoinReply {
+                node: 2,
+                cluster: "00ff".into(),
+                secret: vec![5; 32],
+                chain_count: 8,
+                nodes: vec![NodeAddress { node: 1, address: "a:7470".into() }],
+            }),
+        ),
+        (
+            "cluster-map",
+            Reply::ClusterMap(ClusterMapReply {
+                version: 7,
+                leader: 2,
+                term: 9,
+                nodes: vec![NodeAddress { node: 2, address: "db2:7470".into() }],
+                chains: vec![ChainMembers { serving: vec![2, 300, 1] }],
+            }),
+        ),
+    ]
+}
+
+fn cluster_reply() -> ClusterReply {
+    ClusterReply {
+        cluster: "00ff".into(),
+        leader: 1,
+        told_by: 2,
+        version: 40,
+        replicas: 3,
+        is_balancing: true,
+        nodes: vec![NodeStatus {
+            node: 1,
+            name: "db1".into(),
+            site: "here".into(),
+            address: "db1:7470".into(),
+            state: "up".into(),
+            lease_left_ms: Some(1700),
+            clock_offset_us: Some(-20),
+            targets: 8,
+            serving: 7,
+            heads: 3,
+            to_drain: 1,
+            capacity_bytes: 1 << 40,
+        }],
+        chains: vec![ClusterChain {
+            chain: 5,
+            epoch: 12,
+            targets: vec![TargetStatus {
+                node: 1,
+                state: "syncing".into(),
+                left_bytes: Some(1 << 30),
+                left_s: Some(9),
+            }],
+            waits: "w".into(),
+            waits_for: vec![2, 300],
+        }],
+        whole: 7,
+    }
+}
