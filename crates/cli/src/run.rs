@@ -95,6 +95,7 @@ impl Run {
             timeout: Duration::from_secs(self.common.timeout.into()),
             // It lives long and asks often.
             prefers_socket: self.command == "mount",
+            keeps: matches!(self.command, "mount" | "run"),
             ..Options::default()
         })
     }

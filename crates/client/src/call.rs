@@ -147,6 +147,7 @@ impl Shared {
             command: self.options.command.clone(),
             host: frieze_net::host_name(),
             uid: self.hello.uid,
+            keeps: self.options.keeps,
         });
         // It has no number yet: sent again it opens another, and the first stays unused. On stable storage, so that a loss
         // of power does not take the numbers and handles of a client that lives on.

@@ -24,6 +24,9 @@ pub struct Options {
     /// Goes on over a Unix socket where the server runs on this machine and offers one: small requests cost less processor time
     /// than over TCP. Default `false`; a mount does.
     pub prefers_socket: bool,
+    /// Asks to be allowed to cache, and for locks, in a cluster too: what such a client holds is waited for when another server
+    /// takes over the lead. Default `false`; a mount does.
+    pub keeps: bool,
 }
 
 impl Default for Options {
@@ -40,6 +43,7 @@ impl Default for Options {
             timeout: Duration::from_secs(30),
             connections_max: 64,
             prefers_socket: false,
+            keeps: false,
         }
     }
 }

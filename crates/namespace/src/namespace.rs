@@ -94,6 +94,8 @@ pub struct Session {
     pub command: String,
     /// Host, as the client tells it.
     pub host: String,
+    /// It may ask to be allowed to cache, and for locks.
+    pub keeps: bool,
 }
 
 /// A named instant.
@@ -184,8 +186,8 @@ impl Namespace {
                 replies.outcomes.insert(seq, outcome);
             }
             Key::Session(id) => {
-                let StoredSession { uid, command, host } = decode(value, "session")?;
-                self.sessions.insert(id, Session { opened: stamp, uid, command, host });
+                let StoredSession { uid, command, host, keeps } = decode(value, "session")?;
+                self.sessions.insert(id, Session { opened: stamp, uid, command, host, keeps });
             }
             Key::Xattr(id, name) => {
                 let stored: StoredXattr = decode(value, "extended attribute")?;

@@ -80,9 +80,9 @@ impl Namespace {
         }
         let (command, host) = (cut(&op.command), cut(&op.host));
         let id = SessionId(run.stamp.0);
-        let stored = StoredSession { uid: op.uid, command: command.clone(), host: host.clone() };
+        let stored = StoredSession { uid: op.uid, command: command.clone(), host: host.clone(), keeps: op.keeps };
         run.change(Key::Session(id), Some(stored.encode_to_vec()));
-        self.sessions.insert(id, Session { opened: run.stamp, uid: op.uid, command, host });
+        self.sessions.insert(id, Session { opened: run.stamp, uid: op.uid, command, host, keeps: op.keeps });
         Ok(Done { id: id.0, ..Done::default() })
     }
 

@@ -156,6 +156,8 @@ pub(crate) struct StoredSession {
     pub(crate) command: String,
     #[prost(string, tag = "3")]
     pub(crate) host: String,
+    #[prost(bool, tag = "4")]
+    pub(crate) keeps: bool,
 }
 
 #[derive(Clone, PartialEq, Eq, prost::Message)]

@@ -469,7 +469,7 @@ impl PastSession {
     }
 
     fn read(id: SessionId, value: &[u8], ended: Option<Hlc>) -> Result<PastSession, Error> {
-        let StoredSession { uid, command, host } = decode(value, "session")?;
+        let StoredSession { uid, command, host, keeps: _ } = decode(value, "session")?;
         Ok(PastSession { id, uid, command, host, ended })
     }
 }

@@ -391,7 +391,7 @@ fn a_file_system_is_made_once_and_first() {
     let format =
         |chunk_bytes, chain_count| Some(Op::Format(Format { chunk_bytes, chain_count, uid: 1, gid: 2, mode: 0o755 }));
     let session = 2;
-    let open = frieze_wire::txn::OpenSession { command: String::new(), host: String::new(), uid: 0 };
+    let open = frieze_wire::txn::OpenSession { command: String::new(), host: String::new(), uid: 0, keeps: false };
     apply(&mut ns, 0, Some(Op::OpenSession(open)));
     assert!(ns.session(SessionId(session)).is_some());
     assert_eq!(apply(&mut ns, session, Some(make("/f"))), Reason::NotFound as u32);

@@ -354,7 +354,10 @@ impl Control {
                 let configurations: Vec<_> = chains.into_iter().filter_map(configured).collect();
                 match premises.configure(&configurations) {
                     Ok(()) => events.push_back(Event::Tenant(TenantInput::Installed { token })),
-                    Err(fault) => warn!("configurations of chains could not be kept, so the lease runs out: {fault}"),
+                    Err(fault) => {
+                        warn!("configurations of chains could not be kept, so the lease runs out: {fault}");
+                        events.push_back(Event::Tenant(TenantInput::NotInstalled { token }));
+                    }
                 }
             }
             TenantEffect::Refused(fault) => warn!("the cluster's leader refuses this server: {fault}"),

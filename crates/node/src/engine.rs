@@ -213,7 +213,7 @@ impl Engine {
             }
             Some(request) => match self.admit(conn, header, body.caller).and_then(|principal| {
                 // Nothing of it may be cached unless this server hears of every change first.
-                scratch.asking.session = scratch.asking.session.filter(|_| self.meta.leads());
+                scratch.asking.session = scratch.asking.session.filter(|session| self.may_keep(*session));
                 self.check_place(header, &request)?;
                 if sees_now {
                     self.look_now(header.session, &request)?;

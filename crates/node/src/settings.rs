@@ -52,7 +52,8 @@ pub struct Settings {
     pub site: String,
     /// Where the other servers and the clients reach it; empty, the default, is the first address of `listen`.
     pub advertise: String,
-    /// Replicas of each chain once there are as many servers. Default 3. Used by the server that founds a cluster.
+    /// Replicas of each chain once there are as many servers, and servers of the cluster at most: every one has a copy of
+    /// everything. Default 5. Used by the server that founds a cluster.
     pub replicas: u32,
     /// How long a server of a cluster may answer without hearing from its leader. Default 2 s. More: one that is lost is missed
     /// for longer; less: a short pause costs a server its chains.
@@ -150,7 +151,7 @@ impl Default for Settings {
             name: String::new(),
             site: String::new(),
             advertise: String::new(),
-            replicas: 3,
+            replicas: 5,
             lease: Duration::from_secs(2),
             segment_bytes: 64 << 20,
             chunk_bytes: 64 << 20,

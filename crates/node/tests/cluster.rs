@@ -180,7 +180,12 @@ fn a_session_that_nobody_knows_of_ends_by_itself() {
     let mut client = Client::new(&world);
     client.open_session();
     // Opened, and the answer is lost.
-    let open = Op::OpenSession(frieze_wire::txn::OpenSession { command: "lost".into(), host: "h".into(), uid: 0 });
+    let open = Op::OpenSession(frieze_wire::txn::OpenSession {
+        command: "lost".into(),
+        host: "h".into(),
+        uid: 0,
+        keeps: false,
+    });
     let leader = world.leader().unwrap();
     client.ask_at(leader, Request::Txn(Txn { durability: 0, op: Some(open) }), &[], 0).0.unwrap();
     client.make("f").unwrap();

@@ -180,7 +180,7 @@ impl Served {
         if self.session != SessionId(0) {
             return;
         }
-        let open = Op::OpenSession(OpenSession { command: "test".into(), host: "here".into(), uid: 0 });
+        let open = Op::OpenSession(OpenSession { command: "test".into(), host: "here".into(), uid: 0, keeps: false });
         let id = self.send(Request::Txn(Txn { durability: 0, op: Some(open) }), &[], 0);
         let Some((Ok(Reply::Txn(reply)), _)) = self.answer(id) else { panic!("no session") };
         self.session = SessionId(reply.id);

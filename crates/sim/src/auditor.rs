@@ -62,7 +62,7 @@ impl Auditor {
             return Ok(true);
         }
         self.session = 0;
-        let open = OpenSession { command: "audit".to_owned(), host: "sim".to_owned(), uid: 0 };
+        let open = OpenSession { command: "audit".to_owned(), host: "sim".to_owned(), uid: 0, keeps: false };
         let request = Request::Txn(Txn { durability: 0, op: Some(Op::OpenSession(open)) });
         if let Some(Answer { result: Ok(Reply::Txn(reply)), .. }) = self.ask(witness, request, None)? {
             self.session = reply.id;

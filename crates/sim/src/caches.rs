@@ -136,7 +136,7 @@ impl Play {
         };
         for _ in 0..CLIENTS {
             let conn = play.connect();
-            let op = Op::OpenSession(OpenSession { command: "cache".into(), host: "sim".into(), uid: 0 });
+            let op = Op::OpenSession(OpenSession { command: "cache".into(), host: "sim".into(), uid: 0, keeps: false });
             let session = play.at_once(&Believer { conn, ..Believer::default() }, op);
             play.believers.push(Believer { conn, session, ..Believer::default() });
         }

@@ -145,7 +145,12 @@ impl Client {
         let (mut through, mut copied) = (None, None);
         let (request, numbered) = match step {
             Step::OpenSession => {
-                let op = Op::OpenSession(OpenSession { command: "sim".to_owned(), host: "sim".to_owned(), uid: USER });
+                let op = Op::OpenSession(OpenSession {
+                    command: "sim".to_owned(),
+                    host: "sim".to_owned(),
+                    uid: USER,
+                    keeps: false,
+                });
                 (Request::Txn(Txn { durability: 0, op: Some(op) }), false)
             }
             Step::CloseSession => {

@@ -57,6 +57,9 @@ pub struct OpenSession {
     /// The user proven by the server.
     #[prost(uint32, tag = "3")]
     pub uid: u32,
+    /// It will ask to be allowed to cache, or for locks: who leads a cluster after another gives it time to say what it holds.
+    #[prost(bool, tag = "4")]
+    pub keeps: bool,
 }
 
 /// Ends a session: its write grants become settled, its remembered replies are forgotten.

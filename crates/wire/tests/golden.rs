@@ -208,7 +208,10 @@ fn control_state() -> control::Stored {
 fn ops() -> Vec<(&'static str, Op)> {
     let make = |kind| Op::Make(Make { target: file(), mode: 0o644, or_open: true, kind: Some(kind) });
     vec![
-        ("open_session", Op::OpenSession(OpenSession { command: "fio".into(), host: "h1".into(), uid: 1000 })),
+        (
+            "open_session",
+            Op::OpenSession(OpenSession { command: "fio".into(), host: "h1".into(), uid: 1000, keeps: false }),
+        ),
         ("close_session", Op::CloseSession(CloseSession { settled: vec![settle()] })),
         ("make_file", make(MakeKind::File(true))),
         ("make_directory", make(MakeKind::Directory(true))),

@@ -100,7 +100,7 @@ fn a_stranger_is_who_the_kernel_says_whatever_its_frames_say() {
             assert!(fault.message.contains("belongs to another user"), "{fault}");
         }
         // A session for root is a session for the stranger.
-        let open = OpenSession { command: "x".to_owned(), host: "x".to_owned(), uid: 0 };
+        let open = OpenSession { command: "x".to_owned(), host: "x".to_owned(), uid: 0, keeps: false };
         let Ok(Reply::Txn(opened)) = raw.ask(txn(Op::OpenSession(open))) else { panic!("a session is opened") };
         raw.session = SessionId(opened.id);
 

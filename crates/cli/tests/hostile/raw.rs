@@ -45,7 +45,7 @@ impl Raw {
     /// With a session of its own.
     pub(crate) fn in_session(address: &str) -> Raw {
         let mut raw = Raw::greeted(address);
-        let open = OpenSession { command: "by hand".to_owned(), host: String::new(), uid: 0 };
+        let open = OpenSession { command: "by hand".to_owned(), host: String::new(), uid: 0, keeps: false };
         match raw.ask(txn(Op::OpenSession(open))) {
             Ok(Reply::Txn(reply)) => raw.session = SessionId(reply.id),
             other => panic!("a session is opened: {other:?}"),

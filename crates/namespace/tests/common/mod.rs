@@ -49,7 +49,7 @@ impl World {
     }
 
     pub(crate) fn open_session(&mut self, uid: u32) -> SessionId {
-        let open = OpenSession { command: "test".to_owned(), host: "here".to_owned(), uid };
+        let open = OpenSession { command: "test".to_owned(), host: "here".to_owned(), uid, keeps: false };
         SessionId(self.raw(SessionId(0), 0, 0, root(), Op::OpenSession(open)).id)
     }
 

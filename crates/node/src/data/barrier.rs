@@ -1,6 +1,6 @@
 //! Barriers: everything that is acknowledged of this node's chains is on stable storage at every member.
 
-use frieze_base::{ChainEpoch, ChainId, NodeId};
+use frieze_base::{ChainEpoch, ChainId, Fault, NodeId, Reason};
 use frieze_wire::peer::Ask;
 
 use super::chains::{Gather, WaitReply};
@@ -19,6 +19,17 @@ impl DataPlane {
         let mut asks: Vec<(ChainId, ChainEpoch, u64, Vec<NodeId>)> = Vec::new();
         for (replica, member) in appender.chains.iter().zip(&appender.members) {
             let configuration = replica.configuration();
+            if !configuration.holds(self.me) {
+                // What others have acknowledged is not known here.
+                let chain = replica.chain();
+                drop(appender);
+                return reply(Err(Fault::new(
+                    Reason::Unavailable,
+                    format!(
+                        "this server is not one of chain {chain}'s just now, so it cannot say what is durable: ask again in a moment"
+                    ),
+                )));
+            }
             let others: Vec<NodeId> = configuration.members.iter().copied().filter(|node| *node != self.me).collect();
             if member.shared && configuration.holds(self.me) && !others.is_empty() && replica.last() > 0 {
                 asks.push((replica.chain(), replica.epoch(), replica.last(), others));

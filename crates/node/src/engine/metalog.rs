@@ -231,6 +231,15 @@ impl Engine {
         }
     }
 
+    /// True if the session may be given something to keep, a right to cache or a lock: in a cluster only one that said so when it
+    /// was opened, so that the next leader knows of it.
+    pub(crate) fn may_keep(&self, session: SessionId) -> bool {
+        if !self.meta.is_member() {
+            return true;
+        }
+        self.meta.leads() && self.meta.namespace().session(session).is_some_and(|session| session.keeps)
+    }
+
     /// True if this server has begun to lead and has not looked at what that means.
     pub(crate) fn has_begun_to_lead(&self) -> bool {
         self.meta.reigns() != self.reigns.load(Ordering::Acquire) && self.meta.leads()
@@ -244,7 +253,11 @@ impl Engine {
             return;
         }
         let now = self.clock.reading().mono;
-        let sessions: Vec<SessionId> = self.meta.namespace().sessions().map(|(id, _)| id).collect();
+        let (sessions, keeping): (Vec<SessionId>, Vec<SessionId>) = {
+            let namespace = self.meta.namespace();
+            let keeping = namespace.sessions().filter(|(_, session)| session.keeps).map(|(id, _)| id);
+            (namespace.sessions().map(|(id, _)| id).collect(), keeping.collect())
+        };
         // Those that were opened since as well: who opened them may never have heard of it.
         sessions.iter().for_each(|session| self.sessions.found(*session, now));
         if self.reigns.swap(reigns, Ordering::AcqRel) == reigns {
@@ -254,9 +267,9 @@ impl Engine {
         let mut locks = self.locks.lock().unwrap_or_else(PoisonError::into_inner);
         // What they held when this server led the last time they may have let go of.
         *locks = Locks::default();
-        locks.found(sessions.iter().copied(), until);
+        locks.found(keeping.iter().copied(), until);
         drop(locks);
-        self.opened.found(sessions);
+        self.opened.found(keeping);
     }
 }
 

@@ -524,9 +524,13 @@ impl Group {
     fn show(&self, core: &mut Core, state: &State) {
         self.seen.closed.fetch_max(core.member.closed().0, Ordering::AcqRel);
         if core.serves_from.is_some_and(|from| from <= self.applied()) && !self.leads() {
-            // What sessions were given to cache by the leader before is not known: they may believe it for a lease.
+            // What sessions were given to cache by the leader before is not known: they may believe it for a lease. Those that
+            // never keep anything were given nothing.
             if let Some(caching) = state.caching() {
-                let sessions: Vec<SessionId> = state.read().sessions().map(|(id, _)| id).collect();
+                let namespace = state.read();
+                let keeping = namespace.sessions().filter(|(_, session)| session.keeps);
+                let sessions: Vec<SessionId> = keeping.map(|(id, _)| id).collect();
+                drop(namespace);
                 caching.take_over(sessions);
             }
             self.seen.reigns.fetch_add(1, Ordering::AcqRel);

@@ -149,7 +149,7 @@ fn a_store_from_before_the_index_of_time_gets_one() {
         |path: &str, kind| Op::Make(Make { target: Target::path(path), mode: 0o755, or_open: false, kind: Some(kind) });
     let ops = [
         Op::Format(format),
-        Op::OpenSession(OpenSession { command: String::new(), host: String::new(), uid: 0 }),
+        Op::OpenSession(OpenSession { command: String::new(), host: String::new(), uid: 0, keeps: false }),
         make("/d", MakeKind::Directory(true)),
         make("/d/a", MakeKind::File(false)),
         make("/d/b", MakeKind::File(false)),

@@ -107,7 +107,8 @@ impl Client {
 
     pub(crate) fn open_session(&mut self) {
         if self.session == SessionId(0) {
-            let open = Op::OpenSession(OpenSession { command: "test".into(), host: "here".into(), uid: 0 });
+            let open =
+                Op::OpenSession(OpenSession { command: "test".into(), host: "here".into(), uid: 0, keeps: false });
             let (Ok(Reply::Txn(reply)), _) = self.ask(&Request::Txn(Txn { durability: 0, op: Some(open) }), 0) else {
                 panic!("no session")
             };

@@ -451,7 +451,8 @@ fn no_crash_while_images_are_made_shows_anywhere() {
 impl Served {
     fn open_session_if_it_can(&mut self) {
         if self.session == SessionId(0) {
-            let open = Op::OpenSession(OpenSession { command: "test".into(), host: "here".into(), uid: 0 });
+            let open =
+                Op::OpenSession(OpenSession { command: "test".into(), host: "here".into(), uid: 0, keeps: false });
             let id = self.send(Request::Txn(Txn { durability: 0, op: Some(open) }), &[], 0);
             if let Some((Ok(Reply::Txn(reply)), _)) = self.answer(id) {
                 self.session = SessionId(reply.id);
