@@ -349,6 +349,8 @@ impl Shared {
 
     fn look_after(&self, pool: &Pool, error: &Error, age: Age, patience: &Patience) {
         let was_answered = match error {
+            // It was alone when it was connected to, and has founded a cluster since.
+            Error::Refused(fault) if fault.reason == Reason::Elsewhere => true,
             _ if age.is_alone() => return,
             Error::Refused(fault) if fault.reason == Reason::Overloaded => return,
             Error::Refused(_) => true,

@@ -1,0 +1,237 @@
+//! Three servers as an operator starts them: one, and two that join it. They are killed, and what was acknowledged stays.
+
+#![expect(clippy::unwrap_used, reason = "a test ends at its first surprise")]
+
+#[expect(dead_code, reason = "shared with tests that need more of it")]
+mod support;
+
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use frieze_client::{ByteRange, Client, ClusterOp, ClusterReply, CreateMode, OpenFlags, Target};
+use support::{client, eventually, scrambled};
+use tempfile::TempDir;
+
+/// A short lease, so that the test need not wait for long; small segments, so that several are shipped.
+const SETTINGS: &str = "lease = \"1s\"\nsegment_bytes = 8388608\nchunk_bytes = 1048576\n";
+
+/// The servers of a cluster, each with a directory of its own.
+struct Cluster {
+    directory: TempDir,
+    servers: Vec<Option<Server>>,
+    addresses: Vec<String>,
+}
+
+struct Server {
+    process: Child,
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+impl Cluster {
+    fn of(count: usize) -> Cluster {
+        let directory = TempDir::new().unwrap();
+        std::fs::write(directory.path().join("settings.toml"), SETTINGS).unwrap();
+        let mut cluster = Cluster { directory, servers: Vec::new(), addresses: Vec::new() };
+        for _ in 0..count {
+            cluster.grow();
+        }
+        cluster
+    }
+
+    /// One more server joins.
+    fn grow(&mut self) {
+        let number = self.servers.len();
+        let (server, address) = start(self.directory.path(), number, "127.0.0.1:0", self.addresses.first());
+        self.servers.push(Some(server));
+        self.addresses.push(address);
+    }
+
+    /// `kill -9`.
+    fn kill(&mut self, number: usize) {
+        drop(self.servers[number].take());
+    }
+
+    fn start_again(&mut self, number: usize) {
+        let (server, _) = start(self.directory.path(), number, &self.addresses[number], None);
+        self.servers[number] = Some(server);
+    }
+
+    fn client(&self, number: usize) -> Client {
+        client(&self.addresses[number])
+    }
+
+    /// Waits until every chain has all of the servers that there are.
+    fn await_whole(&self, number: usize) -> ClusterReply {
+        let client = self.client(number);
+        let alive = self.servers.iter().flatten().count();
+        eventually("every chain has every server that is there", || {
+            let reply = client.cluster(None).ok()?;
+            let serving = |chain: &frieze_client::ClusterChain| {
+                chain.targets.iter().filter(|target| target.state == "serving").count() == alive
+                    && chain.waits.is_empty()
+            };
+            (!reply.chains.is_empty() && reply.chains.iter().all(serving)).then_some(reply)
+        })
+    }
+}
+
+fn start(directory: &Path, number: usize, listen: &str, join: Option<&String>) -> (Server, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_frieze"));
+    let log = File::options().create(true).append(true).open(directory.join(format!("{number}.log"))).unwrap();
+    command.current_dir(directory).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log);
+    let (dir, name) = (format!("{number}"), format!("db{}", number + 1));
+    command.args(["serve", "--dir", &dir, "--listen", listen, "--name", &name, "--config", "settings.toml"]);
+    command.args(["--memory", "256"]);
+    if let Some(join) = join {
+        command.args(["--join", join]);
+    }
+    let mut process = command.spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let log = || std::fs::read_to_string(directory.join(format!("{number}.log"))).unwrap_or_default();
+    let address = line.strip_prefix("ready ").unwrap_or_else(|| panic!("{line:?}: {}", log())).trim().to_owned();
+    (Server { process }, address)
+}
+
+fn write(client: &Client, path: &str, bytes: &[u8]) {
+    let file = client.fs().create(&Target::path(path), 0o644, CreateMode::OpenExisting).unwrap();
+    file.write_at(0, bytes).unwrap();
+    file.close().unwrap();
+}
+
+fn read(client: &Client, path: &str) -> Vec<u8> {
+    let file = client.fs().open(&Target::path(path), OpenFlags::READ).unwrap();
+    let mut bytes = Vec::new();
+    let all = ByteRange::new(0, file.attr().size);
+    file.read_stream::<frieze_client::Error>(all, 4, |piece| {
+        bytes.extend_from_slice(piece);
+        Ok(())
+    })
+    .unwrap();
+    bytes
+}
+
+#[test]
+fn a_machine_that_was_alone_grows_and_every_server_gives_the_same_of_every_instant() {
+    let mut cluster = Cluster::of(1);
+    let client = cluster.client(0);
+    write(&client, "/before", &scrambled(1, 3_000_000));
+    let alone = client.now().unwrap();
+    write(&client, "/before", &scrambled(2, 1_000_000));
+    cluster.grow();
+    cluster.grow();
+    let reply = cluster.await_whole(2);
+    let names: Vec<&str> = reply.nodes.iter().map(|node| node.name.as_str()).collect();
+    assert_eq!(names, ["db1", "db2", "db3"]);
+    write(&client, "/after", &scrambled(3, 5_000_000));
+    let then = client.now().unwrap();
+    write(&client, "/after", &scrambled(4, 6_000_000));
+    for number in 0..3 {
+        let client = cluster.client(number);
+        let bytes = |at, path: &str| {
+            let file = client.fs().at(at).open(&Target::path(path), OpenFlags::READ).unwrap();
+            let mut bytes = vec![0; file.attr().size as usize];
+            assert_eq!(file.read_at(0, &mut bytes).unwrap(), bytes.len());
+            bytes
+        };
+        assert_eq!(bytes(alone, "/before"), scrambled(1, 3_000_000), "server {number}");
+        assert_eq!(bytes(then, "/after"), scrambled(3, 5_000_000), "server {number}");
+        assert_eq!(read(&client, "/after"), scrambled(4, 6_000_000), "server {number}");
+        // What was longer before keeps its end.
+        assert_eq!(read(&client, "/before")[..1_000_000], scrambled(2, 1_000_000)[..], "server {number}");
+    }
+}
+
+#[test]
+fn whichever_server_is_killed_what_was_acknowledged_is_there_and_writers_go_on() {
+    let mut cluster = Cluster::of(3);
+    cluster.await_whole(0);
+    let (over, round) = (AtomicBool::new(false), AtomicU64::new(0));
+    let written = std::thread::scope(|scope| {
+        let writers: Vec<_> = (0..2)
+            .map(|writer: u64| {
+                let (client, over, round) = (cluster.client(writer as usize), &over, &round);
+                scope.spawn(move || {
+                    let mut count = 0;
+                    while !over.load(Ordering::Acquire) {
+                        // Each is acknowledged: the client asks again until it is.
+                        write(&client, &format!("/w{writer}-{count}"), &scrambled(writer << 32 | count, 300_000));
+                        count += 1;
+                        round.fetch_add(1, Ordering::AcqRel);
+                    }
+                    count
+                })
+            })
+            .collect();
+        // The leader and head, then each of the others.
+        for number in 0..3 {
+            let before = round.load(Ordering::Acquire);
+            cluster.kill(number);
+            eventually("writers go on without it", || (round.load(Ordering::Acquire) > before + 4).then_some(()));
+            cluster.start_again(number);
+            cluster.await_whole((number + 1) % 3);
+        }
+        over.store(true, Ordering::Release);
+        writers.into_iter().map(|writer| writer.join().unwrap()).collect::<Vec<u64>>()
+    });
+    for number in 0..3 {
+        let client = cluster.client(number);
+        for (writer, count) in (0..).zip(&written) {
+            for at in 0..*count {
+                let found = read(&client, &format!("/w{writer}-{at}"));
+                assert!(
+                    found == scrambled(writer << 32 | at, 300_000),
+                    "server {number}: /w{writer}-{at} is not whole"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn a_drained_server_can_be_removed_and_who_does_not_fit_is_not_taken_in() {
+    let mut cluster = Cluster::of(3);
+    let reply = cluster.await_whole(0);
+    let client = cluster.client(0);
+    write(&client, "/kept", &scrambled(9, 2_000_000));
+    let third = reply.nodes.iter().find(|node| node.name == "db3").unwrap().node;
+    // With one copy fewer wanted it may go.
+    client.cluster(Some(ClusterOp::Replicas(2))).unwrap();
+    client.cluster(Some(ClusterOp::Drain(third))).unwrap();
+    eventually("it has given its chains away", || {
+        let reply = client.cluster(None).ok()?;
+        let node = reply.nodes.iter().find(|node| node.node == third)?;
+        (node.targets == 0).then_some(())
+    });
+    client.cluster(Some(ClusterOp::Remove(third))).unwrap();
+    assert_eq!(client.cluster(None).unwrap().nodes.len(), 2);
+    cluster.kill(2);
+    assert_eq!(read(&cluster.client(1), "/kept"), scrambled(9, 2_000_000));
+    // A name is given once, and no more servers are taken in than copies are wanted.
+    let refused = |name: &str| {
+        let joined = Command::new(env!("CARGO_BIN_EXE_frieze"))
+            .current_dir(cluster.directory.path())
+            .args(["serve", "--dir", name, "--listen", "127.0.0.1:0", "--name", name])
+            .args(["--config", "settings.toml", "--memory", "256", "--join", &cluster.addresses[0]])
+            .output()
+            .unwrap();
+        assert!(!joined.status.success());
+        String::from_utf8_lossy(&joined.stderr).into_owned()
+    };
+    let words = refused("db4");
+    assert!(words.contains("replicas 3"), "{words}");
+    client.cluster(Some(ClusterOp::Replicas(3))).unwrap();
+    let words = refused("db1");
+    assert!(words.contains("db1"), "{words}");
+    // A server that is alone has no cluster, and founds none for being asked.
+    assert!(Cluster::of(1).client(0).cluster(None).unwrap().cluster.is_empty());
+}
