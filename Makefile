@@ -4,13 +4,16 @@ export PATH := $(HOME)/.cargo/bin:$(PATH)
 CARGO ?= cargo
 
 .DEFAULT_GOAL := help
-.PHONY: help demo build check test linearizability soak kill-cycles long-run bench
+.PHONY: help demo cluster build check test linearizability soak kill-cycles long-run bench
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
 
 demo: ## install what is missing, build, and show the wave and a rescued directory (under 4 minutes after the build)
 	@scripts/demo.sh
+
+cluster: build ## three servers on this machine as one cluster, until Enter
+	@scripts/cluster.sh
 
 build: ## build the frieze command: target/release/frieze
 	$(CARGO) build --release --package frieze-cli
