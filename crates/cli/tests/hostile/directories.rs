@@ -39,13 +39,13 @@ fn listing(directory: &Path) -> Vec<(String, u64)> {
     listing
 }
 
-/// A state file whose slots say another format version than 4.
+/// A state file whose slots say another format version than 5.
 fn of_version(whole: &[u8], version: u8) -> Vec<u8> {
     let mut other = whole.to_vec();
     let mut changed = 0;
     for slot in other.chunks_mut(SLOT).filter(|slot| slot.starts_with(b"FRZS")) {
         // The version is the first field of the record: tag 1, a small number.
-        assert_eq!(slot[20..22], [8, 4]);
+        assert_eq!(slot[20..22], [8, 5]);
         slot[21] = version;
         let len = u32::from_le_bytes(slot[4..8].try_into().unwrap()) as usize;
         let crc = crc32c(&[&slot[..16], &slot[20..20 + len]].concat());
