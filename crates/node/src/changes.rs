@@ -3,7 +3,7 @@
 //! Guarantees: the right to write was proven at open and is in the capability; a write without a grant is refused; a
 //! change that decides what present bytes are (truncate, settle) runs while no write does.
 
-use std::sync::Arc;
+use std::sync::{Arc, MutexGuard};
 
 use frieze_base::{Fault, InodeId, Reason, Seq, SessionId};
 use frieze_hlc::Hlc;
@@ -14,7 +14,7 @@ use frieze_wire::txn::{Caller, CloseSession, Grant, MakeKind, Op, RENAME_EXCHANG
 
 use crate::caching::Asking;
 use crate::capability::Capability;
-use crate::data::{Content, Placed, WriteAsk, WriteReply as Answer, Written, file_bytes_max, split};
+use crate::data::{Appender, Content, Placed, WriteAsk, WriteReply as Answer, Written, file_bytes_max, split};
 use crate::durability::Ticket;
 use crate::engine::{Engine, Responder, done, unknown_session};
 use crate::grants::Key;
@@ -328,7 +328,7 @@ impl Engine {
         let parents = asking.session.map_or(Vec::new(), |_| names_changed_in(&op));
         let renames = matches!(&op, Op::Rename(_));
         // Held until the transaction has run: no write falls between what is measured and what is decided.
-        let held = settles.then(|| self.data.hold_writes());
+        let held = settles.then(|| self.hold_alone()).flatten();
         match &mut op {
             Op::Settle(settle) => {
                 let id = InodeId(settle.inode);
@@ -458,6 +458,15 @@ impl Engine {
         }
     }
 
+    /// Keeps every write out, where this server decides alone what they and the namespace come to. One of several may not: what
+    /// it orders has to be heard and flushed elsewhere and here first, and what writes do holds that up; and heads on other
+    /// servers would go on all the same.
+    pub(crate) fn hold_alone(&self) -> Option<MutexGuard<'_, Appender>> {
+        let held = self.data.hold_writes();
+        // Founding waits for whoever holds it.
+        (!self.meta.is_member()).then_some(held)
+    }
+
     /// The length and modification time of a file as the data plane knows them now.
     fn measure(&self, id: InodeId, keep_grant: bool) -> Result<Settle, Fault> {
         let inode = self.current(id)?;
@@ -480,7 +489,7 @@ impl Engine {
         acked: Seq,
         caller: &Caller,
     ) -> Result<Hlc, Fault> {
-        let held = self.data.hold_writes();
+        let held = self.hold_alone();
         let granted = {
             let namespace = self.meta.namespace();
             if namespace.session(session).is_none() {

@@ -56,7 +56,8 @@ pub(crate) trait Premises: Sync {
     fn configure(&self, configurations: &[(ChainId, ChainConfiguration)]) -> Result<(), Fault>;
     /// The lease holds until then, by the monotonic clock.
     fn renew(&self, until: MonoTime);
-    /// (epoch, n) of the last record of each chain here, and the bytes that it is known to lack.
+    /// (epoch, n) of the last record of each chain here, and the bytes that it is known to lack. Nothing while it would have to
+    /// wait.
     fn progress(&self) -> Vec<(ChainId, (ChainEpoch, u64), u64)>;
     /// Lets another server lead the metalog.
     fn step_aside(&self);
@@ -179,11 +180,14 @@ impl Control {
         events.extend(news.into_iter().map(|(chain, news)| Event::Tenant(TenantInput::Told { chain, news })));
         let now = self.moment().mono;
         if now.since_ns(inner.progress_told) > PROGRESS_EVERY_NS {
-            inner.progress_told = now;
+            let progress = premises.progress();
+            if !progress.is_empty() {
+                inner.progress_told = now;
+            }
             let told = |(chain, last, left_bytes)| {
                 Event::Tenant(TenantInput::Told { chain, news: News::Progress { last, left_bytes } })
             };
-            events.extend(premises.progress().into_iter().map(told));
+            events.extend(progress.into_iter().map(told));
         }
         events.extend([Event::Overseer(Input::Tick), Event::Tenant(TenantInput::Tick)]);
         self.run(&mut inner, premises, events);

@@ -157,7 +157,11 @@ impl Durability {
         let _one = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         match self.failure() {
             Some(fault) => Err(fault),
-            None => meta.found(&|| data.device().flush().map(drop)),
+            None => {
+                // Who decides while it holds writes does so alone.
+                let _held = data.hold_writes();
+                meta.found(&|| data.device().flush().map(drop))
+            }
         }
     }
 

@@ -262,7 +262,7 @@ impl Engine {
             op: Some(Op::Edit(edit)),
         };
         // Held until it has run: no write falls between what was seen of a file and what is decided about it.
-        let held = self.data.hold_writes();
+        let held = self.hold_alone();
         let written = {
             let log = self.data.device().log_of(decided.iter().copied())?;
             decided.iter().any(|&id| log.newest_in(id, 0..=u32::MAX, now, Hlc::MAX).newest.is_some())

@@ -7,8 +7,8 @@ use frieze_base::NodeId;
 use frieze_net::Key;
 use frieze_wire::peer::Told;
 
-/// Tells other nodes. Never waits; keeps the order to one node while the connection to it lives; holds a bounded number of
-/// bytes for each and loses what is beyond, and what was under way when a connection breaks.
+/// Tells other nodes. Never waits; keeps the order of what one plane tells one node while the connection to it lives; holds a
+/// bounded number of bytes for each and loses what is beyond, and what was under way when a connection breaks.
 pub trait Peers: Send + Sync {
     /// Tells `to` something, with bytes beside it.
     fn tell(&self, to: NodeId, told: Told, payload: PeerPayload);

@@ -16,7 +16,7 @@ use std::collections::BTreeSet;
 use frieze_base::{NodeId, Reason};
 use frieze_disk::CrashKind;
 use frieze_wire::message::{Open, Reply, Request, Txn, View};
-use frieze_wire::txn::{MakeKind, Op, Target};
+use frieze_wire::txn::{CloseSession, MakeKind, Op, SetAttr, Target};
 
 use client::{Client, make};
 use world::{FAIR, FOUL, World};
@@ -198,6 +198,36 @@ fn a_session_that_nobody_knows_of_ends_by_itself() {
     assert!(world.settle().0.0 >= before.0.0 + 2, "both were closed");
     let (answer, _) = client.ask(&Request::Txn(Txn { durability: 0, op: Some(make("h", MakeKind::File(true))) }), 99);
     assert_eq!(answer.unwrap_err().reason, Reason::UnknownSession);
+}
+
+/// A leader that kept writers out while it waits for others would wait for what its own writers hold up: its flushes, the
+/// answers of the others behind records of a chain. It lost the lead for it, at each file that was closed.
+#[test]
+fn whoever_waits_for_other_servers_keeps_no_writer_out() {
+    let world = World::of(12, 3);
+    let mut client = Client::new(&world);
+    client.make("f").unwrap();
+    let weak = std::sync::Arc::downgrade(&world);
+    let waits = std::sync::Arc::new(std::sync::atomic::AtomicU64::new(0));
+    let counted = waits.clone();
+    world.set_hook(Some(Box::new(move |_| {
+        let Some(leader) = weak.upgrade().and_then(|world| Some(world.engine(world.leader()?))) else { return };
+        counted.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let (done, is_done) = std::sync::mpsc::channel();
+        // It needs what a write needs.
+        let writer = std::thread::spawn(move || {
+            leader.close_segment();
+            // Who has given up does not listen.
+            let _ = done.send(());
+        });
+        is_done.recv_timeout(std::time::Duration::from_secs(10)).expect("writers are kept out meanwhile");
+        writer.join().unwrap();
+    })));
+    let shorter = SetAttr { target: Target::path("f"), size: Some(0), ..SetAttr::default() };
+    client.txn(Op::SetAttr(shorter)).unwrap();
+    client.txn(Op::CloseSession(CloseSession::default())).unwrap();
+    assert!(waits.load(std::sync::atomic::Ordering::Relaxed) > 2, "nobody waited");
+    world.set_hook(None);
 }
 
 #[test]

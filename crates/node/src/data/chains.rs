@@ -13,7 +13,7 @@
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::sync::{Arc, Mutex, PoisonError, TryLockError, mpsc};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -787,14 +787,16 @@ impl DataPlane {
 
     /// Where the log of each chain ends here.
     pub(crate) fn ends(&self) -> Vec<ChainEnd> {
-        let appender = self.hold_writes();
-        let ends = appender.chains.iter().map(|replica| ChainEnd {
-            chain: replica.chain(),
-            taken: replica.epoch(),
-            epoch: replica.last_epoch(),
-            n: replica.last(),
-        });
-        ends.collect()
+        ends_of(&self.hold_writes())
+    }
+
+    /// The same for who must not wait for a write; `None` while there is one.
+    pub(crate) fn ends_now(&self) -> Option<Vec<ChainEnd>> {
+        match self.appender.try_lock() {
+            Ok(appender) => Some(ends_of(&appender)),
+            Err(TryLockError::Poisoned(poisoned)) => Some(ends_of(&poisoned.into_inner())),
+            Err(TryLockError::WouldBlock) => None,
+        }
     }
 
     /// How the chains are that have their configuration from elsewhere.
@@ -949,3 +951,14 @@ const WAITER: u64 = 1 << 63;
 const NOBODY: RequestId = RequestId(WAITER | (WAITER - 1));
 /// While a chain was read at an instant so recently, its head promises all the time.
 const READ_RECENTLY: Duration = Duration::from_secs(1);
+
+/// Where the log of each chain ends.
+fn ends_of(appender: &Appender) -> Vec<ChainEnd> {
+    let ends = appender.chains.iter().map(|replica| ChainEnd {
+        chain: replica.chain(),
+        taken: replica.epoch(),
+        epoch: replica.last_epoch(),
+        n: replica.last(),
+    });
+    ends.collect()
+}

@@ -1,8 +1,9 @@
-//! The connections on which this server tells the others: one to each, a thread each.
+//! The connections on which this server tells the others: two to each, a thread each.
 //!
-//! Guarantees: telling never waits; what waits for one node is bounded in bytes and number; a node that is away costs one
-//! attempt to connect every so often, and nothing that was meant for it is kept meanwhile; both ends have proven that they
-//! belong to the cluster before anything is told.
+//! Guarantees: telling never waits; what waits for one node is bounded in bytes and number; a node that is away costs
+//! attempts to connect every so often, and nothing that was meant for it is kept meanwhile; both ends have proven that they
+//! belong to the cluster before anything is told; what keeps a leader and leases does not wait behind bytes of files, neither
+//! on the way nor for whoever takes them in.
 //! Leaves to others: what is told, and to say again what was lost.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -42,7 +43,7 @@ const GREETING: Limits = Limits { idle: Some(Duration::from_secs(2)), frame: Dur
 /// For a message to be taken.
 const TELLING: Limits = Limits { idle: None, frame: Duration::from_secs(5) };
 
-/// Called with true when a connection to a node stands, with false when it is lost.
+/// Called with true when a connection for the chains of a node stands, with false when it is lost.
 pub(super) type Noticed = Box<dyn Fn(NodeId, bool) + Send + Sync>;
 
 /// All the connections of this server on which it tells.
@@ -52,7 +53,7 @@ pub(crate) struct Links {
     keys: NodeKeys,
     clock: Arc<NodeClock>,
     noticed: Noticed,
-    links: Mutex<BTreeMap<NodeId, Open>>,
+    links: Mutex<BTreeMap<(NodeId, Lane), Open>>,
 }
 
 struct Open {
@@ -60,9 +61,31 @@ struct Open {
     thread: JoinHandle<()>,
 }
 
-/// The way to one node.
+/// Each has a connection of its own, and keeps its order; between them there is none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Lane {
+    /// What a leader and leases live by: small, and late it is worth nothing.
+    Orders,
+    /// What chains say, and states of the metalog: as much as a connection can carry, taken in as fast as a disk can.
+    Bytes,
+}
+
+impl Lane {
+    const ALL: [Lane; 2] = [Lane::Orders, Lane::Bytes];
+
+    fn of(told: &Told) -> Lane {
+        match told {
+            Told::Heartbeat(_) | Told::Grant(_) | Told::Refused(_) => Lane::Orders,
+            Told::Metalog(_) | Told::MetalogHeld(_) | Told::MetalogClose(_) => Lane::Orders,
+            _ => Lane::Bytes,
+        }
+    }
+}
+
+/// One lane of the way to one node.
 struct Link {
     to: NodeId,
+    lane: Lane,
     address: ServerAddr,
     waiting: Mutex<Waiting>,
     changed: Condvar,
@@ -98,18 +121,18 @@ impl Links {
     pub(crate) fn set(self: &Arc<Links>, nodes: &BTreeMap<NodeId, ServerAddr>) -> Result<(), Fault> {
         let mut links = lock(&self.links);
         // The thread of one that goes ends by itself; nothing depends on when.
-        let goes = |node: &NodeId, open: &mut Open| nodes.get(node) != Some(&open.link.address);
+        let goes = |(node, _): &(NodeId, Lane), open: &mut Open| nodes.get(node) != Some(&open.link.address);
         links.extract_if(.., goes).for_each(|(_, open)| open.link.end());
         let mut failed = Ok(());
-        for (&to, address) in nodes.iter().filter(|(node, _)| **node != self.me) {
-            if links.contains_key(&to) {
+        let others = nodes.iter().filter(|(node, _)| **node != self.me);
+        for ((&to, address), lane) in others.flat_map(|other| Lane::ALL.map(|lane| (other, lane))) {
+            if links.contains_key(&(to, lane)) {
                 continue;
             }
-            let waiting = Mutex::new(Waiting { is_taking: true, ..Waiting::default() });
-            let link = Arc::new(Link { to, address: address.clone(), waiting, changed: Condvar::new() });
+            let link = Arc::new(Link::new(to, lane, address.clone()));
             let (links_of_thread, link_of_thread) = (self.clone(), link.clone());
             match spawn("link", move || links_of_thread.run(&link_of_thread)) {
-                Ok(thread) => drop(links.insert(to, Open { link, thread })),
+                Ok(thread) => drop(links.insert((to, lane), Open { link, thread })),
                 Err(fault) => failed = Err(fault),
             }
         }
@@ -137,21 +160,18 @@ impl Links {
                 Ok(writer) => {
                     retry = RETRY_MIN;
                     said = None;
-                    info!("connected to node {} at {}", link.to, link.address);
-                    link.take(true);
-                    (self.noticed)(link.to, true);
+                    self.notice(link, true);
                     let ended = self.tell_all(link, &writer);
                     writer.stream().shutdown();
-                    link.take(false);
-                    (self.noticed)(link.to, false);
+                    self.notice(link, false);
                     if let Err(fault) = ended {
-                        info!("the connection to node {} is lost: {fault}", link.to);
+                        info!("the connection to node {} ({}) is lost: {fault}", link.to, link.lane);
                     }
                 }
                 Err(fault) => {
                     link.take(false);
                     let words = fault.to_string();
-                    if said.as_ref() != Some(&words) {
+                    if said.as_ref() != Some(&words) && link.lane == Lane::Bytes {
                         info!("node {} at {} cannot be reached: {words}", link.to, link.address);
                         said = Some(words);
                     }
@@ -159,6 +179,16 @@ impl Links {
             }
             link.rest(retry);
             retry = (retry * 2).min(RETRY_MAX);
+        }
+    }
+
+    fn notice(&self, link: &Link, stands: bool) {
+        if stands {
+            info!("connected to node {} at {} ({})", link.to, link.address, link.lane);
+        }
+        link.take(stands);
+        if link.lane == Lane::Bytes {
+            (self.noticed)(link.to, stands);
         }
     }
 
@@ -205,7 +235,7 @@ impl Links {
 
 impl Peers for Links {
     fn tell(&self, to: NodeId, told: Told, payload: PeerPayload) {
-        let link = lock(&self.links).get(&to).map(|open| open.link.clone());
+        let link = lock(&self.links).get(&(to, Lane::of(&told))).map(|open| open.link.clone());
         match link {
             Some(link) => link.tell(told, payload),
             None => debug!("node {to} is not known here: what was to be told is lost"),
@@ -213,7 +243,22 @@ impl Peers for Links {
     }
 }
 
+impl std::fmt::Display for Lane {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Lane::Orders => "for orders",
+            Lane::Bytes => "for bytes",
+        })
+    }
+}
+
 impl Link {
+    /// What is told before the first attempt to connect has ended waits for it.
+    fn new(to: NodeId, lane: Lane, address: ServerAddr) -> Link {
+        let waiting = Mutex::new(Waiting { is_taking: true, ..Waiting::default() });
+        Link { to, lane, address, waiting, changed: Condvar::new() }
+    }
+
     fn tell(&self, told: Told, payload: PeerPayload) {
         let mut waiting = lock(&self.waiting);
         let bytes = payload.bytes.len() + MESSAGE_BYTES;

@@ -37,14 +37,15 @@ impl Engine {
             // So a session says that it still has the file open after a restart of the server.
             self.opened.add(session, id);
         }
-        for attempt in 0.. {
+        for attempt in 0..=PLANS_MAX {
             let before = self.inode_at(id, capability.at())?;
             let version = before.from;
             self.check_read_here(id, &before, capability.view, ask)?;
             let seen = self.seen(id, before, capability.view)?;
             answered.user_time_open = seen.user_time_open;
             // A reader that truncates keep overtaking reads with writers kept out.
-            let held = (attempt >= MIXED_MAX).then(|| self.data.hold_writes());
+            let held = (attempt >= MIXED_MAX).then(|| self.hold_alone()).flatten();
+            let is_alone = held.is_some();
             let view = capability.view;
             let who = ReaderKey { session, inode: id, at: (view.at, view.user_at) };
             let read = self.read_seen(&seen, ask, Some(who), scratch);
@@ -56,13 +57,16 @@ impl Engine {
             let (end_of_file, crc) = read?;
             // The plan and the version it was made under belong together only if no truncate came between.
             let unchanged = capability.view.is_past()
-                || attempt > MIXED_MAX
+                || (attempt > MIXED_MAX && is_alone)
                 || self.meta.namespace().current(id).is_some_and(|now| now.from == version);
             if unchanged {
                 return Ok((ReadReply { end_of_file, answered, crc_behind: false }, crc));
             }
         }
-        Err(Fault::new(Reason::Internal, "a read never ended"))
+        Err(Fault::new(
+            Reason::Unavailable,
+            "the file is truncated again and again while it is read: try again in a moment",
+        ))
     }
 
     /// Reads into `scratch.payload`; returns whether the file ends there, and the CRC32C of the bytes. `who` is known by
@@ -165,3 +169,5 @@ impl Engine {
 
 /// Times a read of now starts again because the file was truncated meanwhile, before it keeps writers out.
 const MIXED_MAX: u32 = 8;
+/// Times in all: one of several servers keeps nobody out.
+const PLANS_MAX: u32 = 64;

@@ -175,8 +175,7 @@ fn who_holds_another_secret_or_is_another_node_is_told_nothing() {
 fn what_waits_for_a_node_is_bounded() {
     // It takes a connection and reads nothing.
     let deaf = Listener::bind(&"127.0.0.1:0".parse().expect("an address")).expect("listens");
-    let waiting = Mutex::new(Waiting { is_taking: true, ..Waiting::default() });
-    let link = Link { to: NodeId(2), address: deaf.addr().clone(), waiting, changed: Condvar::new() };
+    let link = Link::new(NodeId(2), Lane::Bytes, deaf.addr().clone());
     let payload = message(0, 1 << 20);
     for _ in 0..200 {
         link.tell(Told::Alive(Alive {}), payload.clone());
