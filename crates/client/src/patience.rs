@@ -30,7 +30,9 @@ impl Patience {
         if shared.is_closed() {
             return Err(Error::Closed);
         }
-        self.pause = (self.pause * 2).clamp(PAUSE_MIN, PAUSE_MAX);
+        // Where there are several servers, another one goes on soon after one is lost.
+        let longest = if shared.servers.age().is_alone() { PAUSE_MAX } else { PAUSE_AMONG_MAX };
+        self.pause = (self.pause * 2).clamp(PAUSE_MIN, longest);
         Ok(())
     }
 
@@ -72,3 +74,4 @@ pub(crate) fn is_worth_repeating(error: &Error) -> bool {
 /// Pauses between attempts: short at first, for a server that restarts in a blink, then gentle.
 const PAUSE_MIN: Duration = Duration::from_millis(5);
 const PAUSE_MAX: Duration = Duration::from_millis(500);
+const PAUSE_AMONG_MAX: Duration = Duration::from_millis(80);

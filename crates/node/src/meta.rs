@@ -20,6 +20,7 @@ mod state;
 mod transfer;
 mod wires;
 
+use std::ops::RangeInclusive;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -70,6 +71,8 @@ pub(crate) struct MetaHost {
     pub(crate) way: Arc<dyn Peers>,
     /// Another one at every start: election timeouts are drawn from it.
     pub(crate) seed: u64,
+    /// Length of leases: whoever is to grant them is elected well before they end.
+    pub(crate) lease: Duration,
 }
 
 /// How far recovery is to reach.
@@ -435,7 +438,18 @@ impl MetaPlane {
     }
 }
 
+/// An election begins 10 to 20 ticks after the last sign of life of a leader, and ends within half a lease.
+const TICKS_PER_LEASE: u32 = 80;
+/// As often as threads can be expected to be woken, and as seldom as makes sense however long leases are.
+const TICK_US: RangeInclusive<u64> = 5_000..=25_000;
+
 impl MetaHost {
+    /// How a member goes about it.
+    fn member_settings(&self) -> MemberSettings {
+        let tick_us = (self.lease / TICKS_PER_LEASE).as_micros() as u64;
+        MemberSettings { tick_us: tick_us.clamp(*TICK_US.start(), *TICK_US.end()), ..MemberSettings::default() }
+    }
+
     fn begin(
         &self,
         settings: &MemberSettings,

@@ -600,11 +600,16 @@ fn converse(shared: &Shared, stream: &Stream, conn: &Conn) -> Result<(), frieze_
         Arc::new(Answers { writer, clock: shared.engine.clock.clone(), epoch: shared.engine.data.epoch() });
     let (mut body, mut payload) = (Vec::new(), Vec::new());
     let mut scratch = Scratch::default();
-    let (mut greeted, mut plain) = (false, 0u64);
+    let (mut greeted, mut is_told, mut plain) = (false, false, 0u64);
     while let Some(header) = reader.read_frame(&mut body)? {
         let bytes: &[u8] = if header.payload_len > 0 { reader.read_payload_unchecked(&mut payload)? } else { &[] };
         if let (FrameKind::Told, Some(node)) = (header.kind, conn.node()) {
-            reader.set_limits(LISTENING);
+            if !std::mem::replace(&mut is_told, true) {
+                reader.set_limits(LISTENING);
+                if let Some(links) = shared.links.get() {
+                    links.heard(node);
+                }
+            }
             if let Err(fault) = take_told(shared, node, &header, &body, bytes) {
                 warn!("node {node} is not listened to any more: {fault}");
                 refuse(stream, fault);

@@ -37,7 +37,7 @@ pub struct MemberSettings {
 }
 
 impl Default for MemberSettings {
-    /// Heartbeats every 50 ms; an election begins 250 to 500 ms after the last one: it ends within half a lease of 2 s.
+    /// Heartbeats every 50 ms; an election begins 250 to 500 ms after the last one: it ends within half a lease of 2 s. Shorter leases want shorter ticks.
     fn default() -> MemberSettings {
         MemberSettings {
             tick_us: 25_000,

@@ -301,6 +301,7 @@ impl Recovery<'_> {
             disk: disk.clone(),
             way: self.way.clone(),
             seed: self.seed,
+            lease: self.settings.lease,
         };
         let (meta, cuts) = MetaPlane::recover(
             host,

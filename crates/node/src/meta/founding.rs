@@ -51,7 +51,7 @@ impl MetaPlane {
         journal.remove_all()?;
         let members = Members { voters: vec![id], learners: Vec::new() };
         let meta = SnapshotMeta { index, term, stamp, members };
-        let settings = MemberSettings::default();
+        let settings = self.host.member_settings();
         let begin = self.begin(&settings, index, ids_above);
         let (member, effects) = Member::found(id, settings, self.host.seed, meta);
         let group = Group::begin(begin, member, journal, LogIndex(0), effects, &self.state);
@@ -96,7 +96,7 @@ impl MetaPlane {
         let ids_above = ids_above.max(received_above.unwrap_or(0));
         state.skip_ids(InodeId(ids_above));
         let applied = state.versions.applied()?;
-        let settings = MemberSettings::default();
+        let settings = host.member_settings();
         let (unflushed, idle) = (Arc::default(), Arc::new(OnceLock::new()));
         let begin = host.begin(&settings, applied, ids_above, &unflushed, &idle);
         let from = MemberFrom { id, seed: host.seed, applied, installed };

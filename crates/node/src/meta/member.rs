@@ -21,6 +21,7 @@ use frieze_wire::peer::Told;
 use frieze_wire::peer::metalog::MetalogClose;
 use frieze_wire::txn::{Batch, Op, Outcome, Transaction};
 use prost::Message;
+use tracing::info;
 
 use super::progress::{Idle, Progress};
 use super::questions::Questions;
@@ -481,6 +482,12 @@ impl Group {
     }
 
     fn on_role(&self, core: &mut Core, role: Role, leader: Option<NodeId>) {
+        let before = self.leader();
+        match leader {
+            _ if leader == before => {}
+            Some(leader) => info!("node {leader} leads the metalog, in term {}", core.member.term()),
+            None => info!("nobody is known to lead the metalog any more"),
+        }
         self.seen.leader.store(leader.map_or(0, |leader| leader.0), Ordering::Release);
         if role == Role::Leader {
             // The first entry of its term is in its log already.

@@ -98,6 +98,8 @@ struct Waiting {
     /// There is a connection, or a first attempt at one.
     is_taking: bool,
     ends: bool,
+    /// The node has been heard: it is there.
+    is_heard: bool,
     /// Messages that were lost because too much waited.
     lost: u64,
 }
@@ -139,6 +141,12 @@ impl Links {
         failed
     }
 
+    /// The node has connected to this one: where it could not be reached it is tried again at once.
+    pub(super) fn heard(&self, node: NodeId) {
+        let links = lock(&self.links);
+        Lane::ALL.iter().filter_map(|lane| links.get(&(node, *lane))).for_each(|open| open.link.heard());
+    }
+
     /// Ends all connections and waits for their threads.
     pub(super) fn stop(&self) {
         let links = std::mem::take(&mut *lock(&self.links));
@@ -177,8 +185,7 @@ impl Links {
                     }
                 }
             }
-            link.rest(retry);
-            retry = (retry * 2).min(RETRY_MAX);
+            retry = if link.rest(retry) { RETRY_MIN } else { (retry * 2).min(RETRY_MAX) };
         }
     }
 
@@ -303,11 +310,20 @@ impl Link {
         }
     }
 
-    fn rest(&self, time: Duration) {
-        let waiting = lock(&self.waiting);
+    /// Waits until it is time to try again. True if the node was heard meanwhile.
+    fn rest(&self, time: Duration) -> bool {
+        let mut waiting = lock(&self.waiting);
+        // What was heard while there was a connection says nothing.
+        waiting.is_heard = false;
         // Woken by a message it would only look at what it does not keep.
-        let waited = self.changed.wait_timeout_while(waiting, time, |waiting| !waiting.ends);
-        drop(waited.unwrap_or_else(PoisonError::into_inner));
+        let idle = |waiting: &mut Waiting| !waiting.ends && !waiting.is_heard;
+        let waited = self.changed.wait_timeout_while(waiting, time, idle);
+        waited.unwrap_or_else(PoisonError::into_inner).0.is_heard
+    }
+
+    fn heard(&self) {
+        lock(&self.waiting).is_heard = true;
+        self.changed.notify_all();
     }
 
     fn end(&self) {

@@ -207,3 +207,18 @@ fn stopping_ends_every_connection_and_its_thread() {
     assert_eq!(wait(&noticed), (NodeId(2), false));
     links.tell(NodeId(2), Told::Alive(Alive {}), message(1, 10));
 }
+
+#[test]
+fn a_node_that_is_heard_is_tried_again_at_once() {
+    let link = Arc::new(Link::new(NodeId(2), Lane::Orders, "127.0.0.1:1".parse().expect("an address")));
+    // Before: it counts for nothing.
+    link.heard();
+    assert!(!link.rest(Duration::from_millis(1)));
+    let resting = link.clone();
+    let rest = std::thread::spawn(move || resting.rest(Duration::from_secs(3600)));
+    while !rest.is_finished() {
+        link.heard();
+        std::thread::yield_now();
+    }
+    assert!(rest.join().expect("it rested"));
+}
