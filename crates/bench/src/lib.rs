@@ -36,7 +36,7 @@ pub struct Options {
     #[arg(long)]
     json: bool,
     /// Measure an existing server instead of one of its own.
-    #[arg(long, value_name = "ADDR")]
+    #[arg(long, value_name = "ADDR,...")]
     server: Option<String>,
     /// Bytes to move, in MiB, where a scenario moves bytes (seq-*: 4096, with --sync 2048, persist: 3072, flush:
     /// 4096, memory: 256 for each size, mount-seq: 1024).

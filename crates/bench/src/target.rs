@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, Result, bail};
-use frieze_client::{Client, Durability, Options as ClientOptions, StatusReply};
+use frieze_client::{Client, Durability, Options as ClientOptions, ServerAddr, StatusReply};
 
 use crate::Options;
 
@@ -145,8 +145,10 @@ impl Target {
 
     /// A client of its own with its own session and connections.
     pub(crate) fn client(&self) -> Result<Client> {
+        let mut servers = ServerAddr::parse_list(&self.address)?;
         let options = ClientOptions {
-            server: self.address.parse()?,
+            server: servers.remove(0),
+            others: servers,
             command: "frieze bench".to_owned(),
             durability: self.durability,
             ..ClientOptions::default()

@@ -62,6 +62,8 @@ Exit status:
 Environment:
   FRIEZE_SERVER  as --server, by default 127.0.0.1:7470
   FRIEZE_KEY     as --key
+  FRIEZE_CLIENT  file with what is not given otherwise, by default $XDG_CONFIG_HOME/frieze/client.toml or
+                 /etc/frieze/client.toml: server = \"db1:7470,db2:7470\", key = \"/etc/frieze/key\"
   FRIEZE_LOG     what is logged on stderr: error, warn, info, debug, trace, or frieze_node=debug")]
 pub(crate) struct Cli {
     #[command(flatten)]
@@ -78,7 +80,9 @@ impl Cli {
     pub(crate) fn read<T: Into<OsString> + Clone>(typed: impl IntoIterator<Item = T>) -> Result<Cli, clap::Error> {
         let matches = Cli::command().try_get_matches_from(typed)?;
         let mut cli = Cli::from_arg_matches(&matches)?;
-        cli.common.server_typed = matches.value_source("server") == Some(ValueSource::CommandLine);
+        let source = matches.value_source("server");
+        cli.common.server_typed = source == Some(ValueSource::CommandLine);
+        cli.common.server_told = source != Some(ValueSource::DefaultValue);
         Ok(cli)
     }
 }
@@ -87,14 +91,18 @@ impl Cli {
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Options of every command")]
 pub(crate) struct Common {
-    /// Server to ask: HOST:PORT, or unix:PATH of its socket.
-    #[arg(long, global = true, value_name = "ADDR", env = "FRIEZE_SERVER", default_value = SERVER_DEFAULT)]
+    /// Server to ask: HOST:PORT, or unix:PATH of its socket. Of several, separated by commas, the first that answers.
+    #[arg(long, global = true, value_name = "ADDR,...", env = "FRIEZE_SERVER", default_value = SERVER_DEFAULT)]
     #[arg(hide_env_values = true)]
     pub(crate) server: String,
 
     /// True if the server was named on the command line, not by the environment or by default.
     #[arg(skip)]
     pub(crate) server_typed: bool,
+
+    /// True if it was named there or by the environment.
+    #[arg(skip)]
+    pub(crate) server_told: bool,
 
     /// Print JSON: one document, or one line an item. Field names stay the same from version to version.
     #[arg(long, global = true)]
@@ -222,11 +230,12 @@ Examples:
   frieze serve --dir /srv/frieze
   frieze serve --dir /srv/frieze --listen 127.0.0.1:0        any free port; the ready line names it
   frieze serve --dir /srv/frieze --listen 127.0.0.1:7470 --listen unix:/run/frieze.sock
+  frieze serve --dir /srv/frieze --metrics 9470              curl http://127.0.0.1:9470/metrics
   FRIEZE_LOG=debug frieze serve --dir /srv/frieze 2>frieze.log
 
 Without keys in the configuration the server refuses to listen beyond this machine.
 
-JSON: one line when ready: ready (true), addresses, dir, pid.")]
+JSON: one line when ready: ready (true), addresses, dir, pid, metrics (the address of the figures, or null).")]
 pub(crate) struct Serve {
     /// Directory that holds everything.
     #[arg(long, value_name = "DIR")]
@@ -238,8 +247,9 @@ pub(crate) struct Serve {
     pub(crate) listen: Vec<String>,
 
     /// Be one more server of the cluster that the server at ADDR belongs to, or, if that is alone, begin one with it. For an
-    /// empty directory; one that belongs to the cluster goes on as the node that it is.
-    #[arg(long, value_name = "ADDR")]
+    /// empty directory; one that belongs to the cluster goes on as the node that it is. Several, separated by commas, are asked
+    /// in turn.
+    #[arg(long, value_name = "ADDR,...")]
     pub(crate) join: Option<String>,
 
     /// What this server is called in its cluster [default: the name of the machine]. Fixed when it joins.
@@ -253,6 +263,11 @@ pub(crate) struct Serve {
     /// Where the other servers and the clients reach it [default: the first address it listens on].
     #[arg(long, value_name = "HOST:PORT")]
     pub(crate) advertise: Option<String>,
+
+    /// Tell Prometheus how the server is, at http://ADDR/metrics: HOST:PORT, or a PORT of this machine. Whoever reaches it may
+    /// read it [default: nowhere].
+    #[arg(long, value_name = "ADDR")]
+    pub(crate) metrics: Option<String>,
 
     /// Settings file (TOML).
     #[arg(long, value_name = "FILE")]

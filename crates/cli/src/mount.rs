@@ -22,6 +22,7 @@ use serde_json::json;
 use crate::args::{Common, Mount, Umount};
 use crate::failure::{ChildFailed, Reported};
 use crate::format;
+use crate::notify;
 use crate::run::Run;
 use crate::serve::stop_signals;
 
@@ -41,9 +42,10 @@ fn in_foreground(run: &mut Run, args: &Mount, mountpoint: PathBuf) -> Result<()>
     let allow_other = args.allow_other.then_some(true);
     let options = MountOptions { at, user_at, allow_other, ..MountOptions::default() };
     let client = run.client()?.clone();
+    // Of several the one that answered.
+    let server = client.options().server.to_string();
     let mounted = frieze_fuse::mount(client, &mountpoint, options)?;
 
-    let server = run.common.server.clone();
     let shown = format::local(&mountpoint);
     let announced = run
         .item(
@@ -65,6 +67,7 @@ fn in_foreground(run: &mut Run, args: &Mount, mountpoint: PathBuf) -> Result<()>
         mounted.unmount()?;
         return Err(error);
     }
+    notify::ready(&format!("mounted {shown}"));
     if args.detach {
         leave_terminal(log)?;
     }
@@ -72,6 +75,7 @@ fn in_foreground(run: &mut Run, args: &Mount, mountpoint: PathBuf) -> Result<()>
     thread::Builder::new().name("signals".to_owned()).spawn(move || {
         if let Ok(signal) = signals.wait() {
             tracing::info!(signal = signal.as_str(), "unmounting");
+            notify::stopping("unmounting");
             if let Err(error) = unmounter.unmount() {
                 tracing::error!(%error, "cannot unmount");
             }
@@ -109,7 +113,7 @@ fn ended(status: ExitStatus) -> Error {
 fn again(common: &Common, args: &Mount, mountpoint: &Path) -> Result<Vec<OsString>> {
     let durability = common.durability.to_possible_value().expect("no variant is skipped");
     let timeout = common.timeout.to_string();
-    let mut line: Vec<OsString> = ["mount", "--foreground", "--detach", "--server", &common.server, "--durability"]
+    let mut line: Vec<OsString> = ["mount", "--foreground", "--detach", "--durability"]
         .into_iter()
         .chain([durability.get_name(), "--timeout", &timeout])
         .map(OsString::from)
@@ -119,6 +123,8 @@ fn again(common: &Common, args: &Mount, mountpoint: &Path) -> Result<Vec<OsStrin
             line.extend([OsString::from(name), value]);
         }
     };
+    // Else it finds where the server is as this process did.
+    option("--server", common.server_told.then(|| OsString::from(&common.server)));
     // The working directory is left behind.
     option("--key", common.key.as_ref().map(std::path::absolute).transpose()?.map(PathBuf::into_os_string));
     option("--log", args.log.as_ref().map(std::path::absolute).transpose()?.map(PathBuf::into_os_string));

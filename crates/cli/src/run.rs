@@ -7,10 +7,11 @@ use std::time::Duration;
 
 use anyhow::{Context, Error, Result};
 use frieze_base::Reason;
-use frieze_client::{Client, Fs, Key, Options};
+use frieze_client::{Client, Fs, Key, Options, ServerAddr};
 use serde_json::Value;
 
 use crate::args::{Common, Durability};
+use crate::config::{self, Config};
 use crate::failure::{self, OutputClosed, Reported, Usage};
 use crate::format::Names;
 use crate::path::FsPath;
@@ -79,9 +80,15 @@ impl Run {
     /// How a client of this run connects.
     ///
     /// # Errors
-    /// [`Usage`] if the address or the key file cannot be read as one.
+    /// [`Usage`] if an address, the key file or the file of the client's settings cannot be read as one.
     pub(crate) fn options(&self) -> Result<Options> {
-        let key = match &self.common.key {
+        let lacks_some = !self.common.server_told || self.common.key.is_none();
+        let told = if lacks_some { config::load()? } else { Config::default() };
+        let typed = Some(&self.common.server);
+        let server = if self.common.server_told { typed } else { told.server.as_ref().or(typed) };
+        let servers = ServerAddr::parse_list(server.map_or("", String::as_str));
+        let mut servers = servers.map_err(|error| Usage(format!("--server {error}")))?;
+        let key = match self.common.key.as_ref().or(told.key.as_ref()) {
             None => None,
             Some(file) => {
                 let text = fs::read_to_string(file).with_context(|| format!("--key {}", file.display()))?;
@@ -89,7 +96,8 @@ impl Run {
             }
         };
         Ok(Options {
-            server: self.common.server.parse().map_err(|error| Usage(format!("--server {error}")))?,
+            server: servers.remove(0),
+            others: servers,
             durability: self.common.durability.into(),
             key,
             timeout: Duration::from_secs(self.common.timeout.into()),

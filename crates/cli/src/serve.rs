@@ -6,6 +6,7 @@ use nix::sys::signal::{SigSet, Signal};
 use serde_json::json;
 
 use crate::args::Serve;
+use crate::notify;
 use crate::run::Run;
 
 /// `frieze serve`.
@@ -24,6 +25,7 @@ pub(crate) fn serve(run: &mut Run, args: &Serve) -> Result<()> {
         (&mut settings.name, &args.name),
         (&mut settings.site, &args.site),
         (&mut settings.advertise, &args.advertise),
+        (&mut settings.metrics, &args.metrics),
     ] {
         if let Some(given) = given {
             setting.clone_from(given);
@@ -40,15 +42,21 @@ pub(crate) fn serve(run: &mut Run, args: &Serve) -> Result<()> {
     // Told whole: the message names the directory, the address or the setting.
     let server = Server::start(settings).map_err(|fault| Error::msg(fault.message))?;
     let addresses = server.addresses();
-    let pid = std::process::id();
+    let (pid, metrics) = (std::process::id(), server.metrics_address());
+    if let Some(address) = &metrics {
+        tracing::info!("figures for Prometheus are at http://{address}/metrics");
+    }
+    let dir = args.dir.display().to_string();
     run.item(
-        || json!({ "ready": true, "addresses": addresses, "dir": args.dir.display().to_string(), "pid": pid }),
+        || json!({ "ready": true, "addresses": addresses, "dir": dir, "pid": pid, "metrics": metrics }),
         || Some(format!("ready {}", addresses.join(" "))),
     )?;
     run.flush()?;
+    notify::ready(&format!("serving on {}", addresses.join(" ")));
 
     let signal = signals.wait()?;
     tracing::info!(signal = signal.as_str(), "stopping");
+    notify::stopping("flushing everything");
     server.stop()?;
     Ok(())
 }

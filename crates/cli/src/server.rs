@@ -20,13 +20,14 @@ const TIME_XATTR: &[u8] = b"user.frieze.time";
 
 /// `frieze status`.
 pub(crate) fn status(run: &mut Run) -> Result<()> {
-    let status = run.client()?.status()?;
+    let client = run.client()?;
+    let (status, server) = (client.status()?, client.options().server.to_string());
     let healthy = status.health == "healthy" && !status.fenced;
     if run.json() {
-        let item = status_to_json(&run.common.server, &status, healthy);
+        let item = status_to_json(&server, &status, healthy);
         run.print(&item.to_string())?;
     } else {
-        status_table(&run.common.server, &status).lines().try_for_each(|line| run.print(&line))?;
+        status_table(&server, &status).lines().try_for_each(|line| run.print(&line))?;
     }
     // Said in the status itself: a script sees it by the exit status.
     if healthy { Ok(()) } else { Err(Reported.into()) }

@@ -12,6 +12,8 @@ mod everyday;
 mod failures;
 #[path = "command/mounts.rs"]
 mod mounts;
+#[path = "command/notified.rs"]
+mod notified;
 #[path = "command/past.rs"]
 mod past;
 #[path = "command/restarts.rs"]

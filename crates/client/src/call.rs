@@ -82,8 +82,9 @@ pub(crate) enum Attempt<T> {
 }
 
 impl Shared {
-    pub(crate) fn connect(options: Options) -> Result<Shared, Error> {
-        let (connection, hello) = Connection::open_at(&options.server, &options, "", options.timeout)?;
+    pub(crate) fn connect(mut options: Options) -> Result<Shared, Error> {
+        let (server, connection, hello) = first_that_answers(&options)?;
+        options.server = server;
         let near = options.prefers_socket.then(|| near(&options, &hello)).flatten();
         let connection = if near.is_none() { Some(connection) } else { None };
         let home = Pool::new(options.server.clone(), near, options.connections_max);
@@ -567,6 +568,33 @@ impl Drop for Shared {
     }
 }
 
+/// The first of the servers that are named which answers and takes this caller.
+fn first_that_answers(options: &Options) -> Result<(ServerAddr, Connection, HelloReply), Error> {
+    let connect = |server: &ServerAddr, limit| {
+        let (connection, hello) = Connection::open_at(server, options, "", limit)?;
+        Ok((server.clone(), connection, hello))
+    };
+    if options.others.is_empty() {
+        return connect(&options.server, options.timeout);
+    }
+    let (mut tried, mut reason) = (Vec::new(), Reason::Unavailable);
+    for server in std::iter::once(&options.server).chain(&options.others) {
+        match connect(server, options.timeout.min(NEXT_WAIT)) {
+            Ok(connected) => return Ok(connected),
+            Err(error) => {
+                let why = match &error {
+                    Error::Transport(error) => error.why(),
+                    other => other.to_string(),
+                };
+                tracing::debug!(%server, why, "the next server is asked");
+                tried.push((server.to_string(), why));
+                reason = error.reason();
+            }
+        }
+    }
+    Err(Error::NoneAnswers { tried, reason })
+}
+
 /// The door that the server offers to callers from its machine, if it leads to the same server and it takes the caller for
 /// the same there.
 fn near(options: &Options, hello: &HelloReply) -> Option<ServerAddr> {
@@ -590,6 +618,8 @@ fn expect_txn(shared: &Shared, reply: Reply) -> Result<TxnReply, Error> {
     }
 }
 
+/// How long one of several servers that are named may take to answer before the next is asked.
+const NEXT_WAIT: Duration = Duration::from_secs(3);
 /// How long one of several servers may take to greet, or to say who answers for what.
 const MAP_WAIT: Duration = Duration::from_millis(500);
 /// How long the last handle waits for its session to end.

@@ -13,6 +13,14 @@ pub enum Error {
     /// The server cannot be reached, or the connection failed in a way that sending again does not mend.
     #[error(transparent)]
     Transport(#[from] frieze_net::Error),
+    /// None of several servers can be reached, or takes this caller.
+    #[error("none of the servers answers: {}", said(tried))]
+    NoneAnswers {
+        /// Each that was asked, in turn, and why it is not that one.
+        tried: Vec<(String, String)>,
+        /// Of the last one.
+        reason: Reason,
+    },
     /// The server did not answer in time, though it was asked again and again. A change may or may not have happened.
     #[error("frieze server at {server} has not answered for {:.1} s: {last}", waited.as_secs_f64())]
     Unanswered {
@@ -98,6 +106,7 @@ impl Error {
         match self {
             Error::Refused(fault) => fault.reason,
             Error::Transport(error) => error.reason(),
+            Error::NoneAnswers { reason, .. } => *reason,
             Error::Unanswered { .. } | Error::Closed => Reason::Unavailable,
             Error::Busy { .. } => Reason::Overloaded,
             Error::Protocol { .. } => Reason::BadFrame,
@@ -116,6 +125,10 @@ impl Error {
     pub fn kind(&self) -> ErrorKind {
         self.reason().kind()
     }
+}
+
+fn said(tried: &[(String, String)]) -> String {
+    tried.iter().map(|(server, why)| format!("{server}: {why}")).collect::<Vec<_>>().join("; ")
 }
 
 impl From<Error> for Fault {

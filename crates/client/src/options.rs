@@ -10,6 +10,9 @@ use frieze_wire::message::Durability;
 pub struct Options {
     /// The server. Default `127.0.0.1:7470`.
     pub server: ServerAddr,
+    /// More servers of the same cluster, asked one after the other where `server` does not answer while the client connects. Which
+    /// others there are it is told then. Default none.
+    pub others: Vec<ServerAddr>,
     /// Program or command line, shown by `log` and in the server's log. Default: the arguments of this process.
     pub command: String,
     /// When writes and changes are acknowledged. Default `Async`: when they are in the server's memory.
@@ -37,6 +40,7 @@ impl Default for Options {
         command.truncate(command.floor_char_boundary(COMMAND_BYTES_MAX));
         Options {
             server: ServerAddr::default(),
+            others: Vec::new(),
             command,
             durability: Durability::Async,
             key: None,

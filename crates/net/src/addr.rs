@@ -38,6 +38,23 @@ impl ServerAddr {
     }
 }
 
+impl ServerAddr {
+    /// Reads several, separated by commas: at least one, each once.
+    ///
+    /// # Errors
+    /// `Address` for the first that is none.
+    pub fn parse_list(text: &str) -> Result<Vec<ServerAddr>, Error> {
+        let mut addresses = Vec::new();
+        for one in text.split(',') {
+            let address = one.trim().parse()?;
+            if !addresses.contains(&address) {
+                addresses.push(address);
+            }
+        }
+        Ok(addresses)
+    }
+}
+
 impl Default for ServerAddr {
     fn default() -> ServerAddr {
         ServerAddr::Tcp { host: "127.0.0.1".to_owned(), port: 7470 }
@@ -106,6 +123,21 @@ mod tests {
         {
             let error = text.parse::<ServerAddr>().unwrap_err();
             assert!(error.to_string().contains("expected HOST:PORT"), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_list_has_each_address_once_and_no_gaps() {
+        let list = |text: &str| {
+            let found = ServerAddr::parse_list(text);
+            found
+                .map(|list| list.iter().map(ToString::to_string).collect::<Vec<_>>().join(" "))
+                .map_err(|e| e.to_string())
+        };
+        assert_eq!(list("a:1").as_deref(), Ok("a:1"));
+        assert_eq!(list("a:1, unix:/s,[::1]:2,a:1").as_deref(), Ok("a:1 unix:/s [::1]:2"));
+        for text in ["", "a:1,", "a:1,,b:2", "a:1;b:2"] {
+            assert!(list(text).unwrap_err().contains("expected HOST:PORT"), "{text}");
         }
     }
 

@@ -113,6 +113,14 @@ pub enum Error {
 }
 
 impl Error {
+    /// Why, for who names the peer himself.
+    pub fn why(&self) -> String {
+        match self {
+            Error::Connect { source, .. } => words(source),
+            other => other.to_string(),
+        }
+    }
+
     /// Why, for programs.
     pub fn reason(&self) -> Reason {
         match self {

@@ -14,6 +14,7 @@ mod key;
 mod listener;
 mod low_water;
 mod mono;
+mod page;
 mod proof;
 mod stream;
 
@@ -23,5 +24,6 @@ pub use frames::{CRC_BYTES, FrameReader, FrameWriter, Limits, Payload, encode_fr
 pub use key::{Key, MAC_BYTES, NONCE_BYTES, random_nonce};
 pub use listener::Listener;
 pub use mono::mono;
+pub use page::{PageListener, Visitor};
 pub use proof::{NOBODY, Proof, host_name, kernel_proof, user_of};
 pub use stream::Stream;

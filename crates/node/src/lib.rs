@@ -32,6 +32,7 @@ mod imaging;
 mod locks;
 mod memory;
 mod meta;
+mod metrics;
 mod opened;
 mod peers;
 mod plugin;

@@ -10,7 +10,9 @@
 mod asker;
 mod joining;
 mod links;
+mod metrics;
 mod together;
+mod traffic;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -32,6 +34,8 @@ use prost::Message;
 use tracing::{debug, error, info, warn};
 
 use self::links::Links;
+use self::metrics::Door;
+use self::traffic::Traffic;
 use crate::clock::NodeClock;
 use crate::durability::Wake;
 use crate::engine::{Engine, ProcessStats, Responder, Scratch, Seams};
@@ -93,6 +97,10 @@ struct Shared {
     patience: Arc<Wake>,
     /// To the other servers.
     links: OnceLock<Arc<Links>>,
+    /// What was told on those and on theirs.
+    traffic: Arc<Traffic>,
+    /// Where operators read figures.
+    door: Option<Arc<Door>>,
     stopping: AtomicBool,
     connections: Arc<AtomicU64>,
     connections_max: u64,
@@ -112,6 +120,7 @@ impl Server {
         frieze_disk::settle_allocator();
         let addresses = addresses(&settings)?;
         let keys = keys(&settings.keys)?;
+        let door = Door::open(&settings.metrics)?.map(Arc::new);
         if let Some(open) = addresses.iter().find(|address| !address.is_loopback())
             && keys.is_empty()
         {
@@ -175,6 +184,8 @@ impl Server {
             tenancy: Arc::default(),
             patience: Arc::default(),
             links: OnceLock::new(),
+            traffic: Arc::default(),
+            door,
             stopping: AtomicBool::new(false),
             connections,
             connections_max,
@@ -229,6 +240,10 @@ impl Server {
             let shared = shared.clone();
             move || image_loop(&shared)
         })?);
+        if let Some(door) = shared.door.clone() {
+            let shared = shared.clone();
+            threads.push(spawn("metrics", move || metrics::open_loop(&shared, &door))?);
+        }
         for listener in &listeners {
             let (shared, listener) = (shared.clone(), listener.clone());
             threads.push(spawn("accept", move || accept_loop(&shared, &listener))?);
@@ -239,6 +254,11 @@ impl Server {
     /// Where it listens, with the ports that were chosen.
     pub fn addresses(&self) -> Vec<String> {
         self.listeners[..self.offered].iter().map(|listener| listener.addr().to_string()).collect()
+    }
+
+    /// Where it tells figures, if it does, with the port that was chosen.
+    pub fn metrics_address(&self) -> Option<String> {
+        self.shared.door.as_ref().map(|door| door.address().to_string())
     }
 
     /// The engine, for a process that embeds the server.
@@ -261,6 +281,9 @@ impl Server {
         self.shared.stopping.store(true, Ordering::Release);
         for listener in &self.listeners {
             listener.stop();
+        }
+        if let Some(door) = &self.shared.door {
+            door.stop();
         }
         for stream in self.shared.open.lock().unwrap_or_else(PoisonError::into_inner).values() {
             stream.shutdown();
@@ -285,7 +308,8 @@ impl Server {
             links.stop();
         }
         // Connection threads end by themselves now; they hold no lock across a request.
-        while self.shared.connections.load(Ordering::Acquire) > 0 {
+        let is_answering = || self.shared.door.as_ref().is_some_and(|door| door.is_answering());
+        while self.shared.connections.load(Ordering::Acquire) > 0 || is_answering() {
             std::thread::yield_now();
         }
     }
@@ -630,7 +654,11 @@ fn converse(shared: &Shared, stream: &Stream, conn: &Conn) -> Result<(), frieze_
             answers.0.hold();
         }
         match RequestBody::decode(body.as_slice()) {
-            Ok(request) => shared.engine.handle(conn, &header, request, bytes, &responder, &mut scratch),
+            Ok(request) => {
+                let timed = shared.door.as_ref().map(|door| door.timed(request.request.as_ref(), &responder));
+                let responder = timed.as_ref().unwrap_or(&responder);
+                shared.engine.handle(conn, &header, request, bytes, responder, &mut scratch);
+            }
             Err(error) => {
                 let fault = Fault::new(Reason::BadFrame, format!("malformed frame: the body is no request: {error}"));
                 responder.respond(&header, Err(fault), &[], 0);
@@ -659,7 +687,9 @@ fn take_told(shared: &Shared, node: NodeId, header: &FrameHeader, body: &[u8], p
     let malformed = |what: String| Fault::new(Reason::BadFrame, format!("malformed frame: {what}"));
     let body = PeerBody::decode(body).map_err(|error| malformed(format!("the body is no message: {error}")))?;
     // What a newer server tells and this one does not know it can do without.
+    let len = payload.len() + body.encoded_len();
     let Some(told) = body.told else { return Ok(()) };
+    shared.traffic.received(&told, len);
     match shared.engine.told(node, header, told, payload) {
         Err(fault) if fault.reason == Reason::BadFrame => Err(fault),
         Err(fault) => {

@@ -38,10 +38,13 @@ pub struct Settings {
     /// Addresses to listen on: `host:port` or `unix:/path`. Default `127.0.0.1:7470`. Anything beyond loopback needs a
     /// key in `keys`.
     pub listen: Vec<String>,
+    /// Where figures are told to Prometheus, as `HOST:PORT`; a port alone is one of this machine. Default: none, nowhere. Whoever
+    /// reaches it may read them: they tell how the server is, and nothing of what it holds.
+    pub metrics: String,
     /// Keys that prove callers from other machines.
     pub keys: Vec<KeySettings>,
-    /// A server of the cluster that is to take this one in, as `host:port`, if the data directory is empty. Default: none; the
-    /// server is alone, and becomes the first of a cluster when another joins it.
+    /// A server of the cluster that is to take this one in, as `host:port`, if the data directory is empty; several, separated by
+    /// commas, are asked in turn. Default: none; the server is alone, and becomes the first of a cluster when another joins it.
     pub join: String,
     /// Key that proves this server to that one, where the kernel cannot.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -145,6 +148,7 @@ impl Default for Settings {
         Settings {
             dir: PathBuf::new(),
             listen: vec!["127.0.0.1:7470".to_owned()],
+            metrics: String::new(),
             keys: Vec::new(),
             join: String::new(),
             join_key: None,

@@ -2,7 +2,7 @@
 
 use std::process::Stdio;
 
-use crate::served::{Served, frieze};
+use crate::served::{Said, Served, frieze};
 
 #[test]
 fn a_failure_is_one_line_and_the_other_paths_are_still_done() {
@@ -125,4 +125,30 @@ fn a_mount_that_fails_says_so_in_the_foreground() {
     assert!(err.starts_with("frieze: mount: ") && err.contains("no-such-directory"), "{err}");
     let said = server.fails(1, &["umount", "/"]);
     assert_eq!(said, "frieze: umount: /: no frieze file system is mounted there\n");
+}
+
+#[test]
+fn of_several_servers_the_first_that_answers_is_asked_and_if_none_does_each_says_why() {
+    let server = Served::start();
+    server.put("/there", "1");
+    let several = format!("127.0.0.1:1,unix:/nobody,{}", server.address);
+    assert_eq!(server.ok(&["--server", &several, "ls", "/"]), "there\n");
+    let status = &server.json(&["--server", &several, "status", "--json"])[0];
+    assert_eq!(status["server"], server.address.as_str());
+    // The environment and the file of settings take the same.
+    let asked = |variable: &str, value: &str| {
+        let mut command = server.command(&["ls", "/"]);
+        command.env_remove("FRIEZE_SERVER").env(variable, value);
+        Said::from(command.output().unwrap())
+    };
+    assert_eq!(asked("FRIEZE_SERVER", &several).ok(), "there\n");
+    let config = server.local_file("client.toml", format!("server = \"{several}\"\n"));
+    assert_eq!(asked("FRIEZE_CLIENT", &config).ok(), "there\n");
+    let words = server.fails(1, &["--server", "127.0.0.1:1,unix:/nobody", "ls", "/"]);
+    assert_eq!(
+        words,
+        "frieze: ls: none of the servers answers: 127.0.0.1:1: connection refused; unix:/nobody: no such file or directory\n"
+    );
+    let words = server.fails(2, &["--server", "127.0.0.1:1,", "ls", "/"]);
+    assert!(words.contains("expected HOST:PORT"), "{words}");
 }

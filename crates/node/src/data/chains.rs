@@ -99,6 +99,11 @@ impl Lease {
         self.0.store(until.0, Ordering::SeqCst);
     }
 
+    /// Nanoseconds for which it holds if it is not renewed.
+    pub(crate) fn left_ns(&self, now: MonoTime) -> u64 {
+        MonoTime(self.0.load(Ordering::SeqCst)).since_ns(now)
+    }
+
     /// True if it holds. Asked after what is answered was read.
     pub(crate) fn holds(&self, now: MonoTime) -> bool {
         now.0 < self.0.load(Ordering::SeqCst)

@@ -9,7 +9,7 @@ use std::time::Duration;
 use frieze_base::{ChainEpoch, ChainId, ClusterId, Fault, MonoTime, NodeId, Reason};
 use frieze_chain::Configuration;
 use frieze_cluster::{
-    Answer, Ask, Change, Decision, Device, Health, Identity as Process, Newcomer, News, NodeState, State,
+    Answer, Ask, Change, Decision, Device, Health, Identity as Process, Newcomer, News, NodeState, State, Status,
 };
 use frieze_metalog::Change as MemberChange;
 use frieze_net::ServerAddr;
@@ -270,8 +270,13 @@ impl Engine {
             self.meta.check_leads()?;
             control.ok_or_else(alone)?.ask(self, told::ask_in(op))?;
         }
-        let status = control.and_then(|control| control.status(self));
+        let status = self.cluster_status();
         Ok(status.map_or_else(ClusterReply::default, |status| told::status_out(&status, self.node())))
+    }
+
+    /// The cluster as this server knows it; `None` if it is alone.
+    pub(crate) fn cluster_status(&self) -> Option<Status> {
+        self.control.get()?.status(self)
     }
 
     /// Makes a machine that is alone the first node of a cluster. What was begun is gone on with.

@@ -4,6 +4,7 @@
 //! is in the directory before it has been taken in.
 //! Leaves to others: whether it may, and which node it is (the cluster's leader); everything after that (`engine`).
 
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::Path;
@@ -24,7 +25,7 @@ use crate::engine::Joining;
 /// File that names the server until it is a node.
 const TOKEN_FILE: &str = "joining";
 const TOKEN_BYTES: usize = 16;
-/// Questions before it is given up, and how long after one the next.
+/// Questions before it is given up, to all servers together, and how long after one the next.
 const ASKED_MAX: usize = 60;
 const ASK_AGAIN: Duration = Duration::from_millis(500);
 /// The leader may have to found the cluster first.
@@ -41,11 +42,11 @@ pub(super) struct Applicant<'a> {
     pub(super) key: Option<&'a Key>,
 }
 
-/// Asks the server at `address` to be taken in; it may send on to the leader.
+/// Asks the servers at `addresses`, one after the other, to be taken in; each may send on to the leader.
 ///
 /// # Errors
-/// What the leader refuses, with what to do; `Unavailable` if nobody answers.
-pub(super) fn ask_to_join(address: &ServerAddr, applicant: &Applicant<'_>) -> Result<Joining, Fault> {
+/// What the leader refuses, with what to do; `Unavailable` if nobody answers, with what each said last.
+pub(super) fn ask_to_join(addresses: &[ServerAddr], applicant: &Applicant<'_>) -> Result<Joining, Fault> {
     let token = token(applicant.directory)?;
     let newcomer = Newcomer {
         name: applicant.name.to_owned(),
@@ -55,7 +56,9 @@ pub(super) fn ask_to_join(address: &ServerAddr, applicant: &Applicant<'_>) -> Re
         incarnation: 1,
         devices: vec![Device { device: 0, capacity_bytes: applicant.capacity_bytes, has_failed: false }],
     };
-    let (mut at, mut left) = (address.clone(), ASKED_MAX);
+    let mut all = addresses.iter().cycle();
+    let mut next = || all.next().cloned().ok_or(Reason::InvalidArgument);
+    let (mut at, mut left, mut said) = (next()?, ASKED_MAX, BTreeMap::new());
     loop {
         left -= 1;
         let fault = match ask_at(&at, &newcomer, applicant) {
@@ -64,13 +67,19 @@ pub(super) fn ask_to_join(address: &ServerAddr, applicant: &Applicant<'_>) -> Re
                 at = leader;
                 continue;
             }
-            Err(fault) if fault.kind() == ErrorKind::Unavailable && left > 0 => fault,
+            Err(fault) if fault.kind() == ErrorKind::Unavailable => fault,
             Err(fault) => return Err(fault),
         };
         info!("{at} cannot take this server in yet: {fault}");
+        said.insert(at.to_string(), fault.message);
+        if left == 0 {
+            let said: Vec<String> = said.iter().map(|(at, words)| format!("{at}: {words}")).collect();
+            let words = format!("no server of the cluster takes this one in: {}", said.join("; "));
+            return Err(Fault::new(Reason::Unavailable, words));
+        }
         // Nobody wakes it: there is nothing else to do.
         Arc::new(Wake::default()).wait(ASK_AGAIN);
-        at = address.clone();
+        at = next()?;
     }
 }
 

@@ -21,6 +21,7 @@ use tracing::{debug, info};
 
 use super::asker::Asker;
 use super::spawn;
+use super::traffic::Traffic;
 use crate::clock::NodeClock;
 use crate::engine::SOFTWARE;
 use crate::peers::{NodeKeys, PeerPayload, Peers};
@@ -53,6 +54,7 @@ pub(crate) struct Links {
     keys: NodeKeys,
     clock: Arc<NodeClock>,
     noticed: Noticed,
+    traffic: Arc<Traffic>,
     links: Mutex<BTreeMap<(NodeId, Lane), Open>>,
 }
 
@@ -112,8 +114,9 @@ impl Links {
         keys: NodeKeys,
         clock: Arc<NodeClock>,
         noticed: Noticed,
+        traffic: Arc<Traffic>,
     ) -> Arc<Links> {
-        Arc::new(Links { me, cluster, keys, clock, noticed, links: Mutex::default() })
+        Arc::new(Links { me, cluster, keys, clock, noticed, traffic, links: Mutex::default() })
     }
 
     /// From now on the others are `nodes`, at these addresses.
@@ -177,7 +180,7 @@ impl Links {
                     }
                 }
                 Err(fault) => {
-                    link.take(false);
+                    self.traffic.lost(link.take(false));
                     let words = fault.to_string();
                     if said.as_ref() != Some(&words) && link.lane == Lane::Bytes {
                         info!("node {} at {} cannot be reached: {words}", link.to, link.address);
@@ -193,7 +196,7 @@ impl Links {
         if stands {
             info!("connected to node {} at {} ({})", link.to, link.address, link.lane);
         }
-        link.take(stands);
+        self.traffic.lost(link.take(stands));
         if link.lane == Lane::Bytes {
             (self.noticed)(link.to, stands);
         }
@@ -227,7 +230,10 @@ impl Links {
     /// Sends what there is to tell until the connection fails or the link ends.
     fn tell_all(&self, link: &Link, writer: &FrameWriter) -> Result<(), Fault> {
         while let Some((told, payload)) = link.next() {
-            let body = PeerBody { told: Some(told) }.encode_to_vec();
+            let body = PeerBody { told: Some(told) };
+            let len = payload.bytes.len() + body.encoded_len();
+            body.told.iter().for_each(|told| self.traffic.sent(told, len));
+            let body = body.encode_to_vec();
             let header = FrameHeader { hlc: self.clock.newest(), ..FrameHeader::of(FrameKind::Told) };
             let bytes: &[u8] = &payload.bytes;
             match payload.crc {
@@ -296,8 +302,9 @@ impl Link {
         Some((told, payload))
     }
 
-    /// Whether messages are kept from now on. What is under way when a connection breaks is lost.
-    fn take(&self, is_taking: bool) {
+    /// Whether messages are kept from now on. What is under way when a connection breaks is lost. Returns how many messages were
+    /// lost since it was called last.
+    fn take(&self, is_taking: bool) -> u64 {
         let mut waiting = lock(&self.waiting);
         let lost = std::mem::take(&mut waiting.lost);
         if lost > 0 {
@@ -308,6 +315,7 @@ impl Link {
             waiting.messages.clear();
             waiting.bytes = 0;
         }
+        lost
     }
 
     /// Waits until it is time to try again. True if the node was heard meanwhile.

@@ -31,7 +31,7 @@ pub(super) fn open(settings: Settings, seams: Seams, listening: Option<&Listener
 }
 
 fn join(settings: &Settings, seams: &Seams, listening: Option<&Listener>) -> Result<Joining, Fault> {
-    let address: ServerAddr = settings.join.parse()?;
+    let addresses = ServerAddr::parse_list(&settings.join)?;
     let key = settings.join_key.as_ref().map(key_of).transpose()?;
     let listens_at = listening.map(|listener| listener.addr().to_string());
     let applicant = Applicant {
@@ -43,7 +43,7 @@ fn join(settings: &Settings, seams: &Seams, listening: Option<&Listener>) -> Res
         wall_us: seams.time.reading().wall_us,
         key: key.as_ref(),
     };
-    ask_to_join(&address, &applicant)
+    ask_to_join(&addresses, &applicant)
 }
 
 fn key_of(settings: &KeySettings) -> Result<Key, Fault> {
@@ -62,7 +62,14 @@ pub(super) fn begin(shared: &Arc<Shared>) -> Result<Vec<JoinHandle<()>>, Fault> 
             shared.engine.link_changed(node, stands);
         }
     });
-    let links = Links::new(engine.node(), engine.cluster(), engine.node_keys(), engine.clock.clone(), noticed);
+    let links = Links::new(
+        engine.node(),
+        engine.cluster(),
+        engine.node_keys(),
+        engine.clock.clone(),
+        noticed,
+        shared.traffic.clone(),
+    );
     engine.connect(links.clone());
     // Called once, at the start.
     let _ = shared.links.set(links);

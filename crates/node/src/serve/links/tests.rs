@@ -108,7 +108,7 @@ fn links() -> (Arc<Links>, Receiver<(NodeId, bool)>) {
         // Who does not look any more has ended.
         let _ = send.send((node, stands));
     });
-    (Links::new(NodeId(1), ClusterId(7), NodeKeys::of(SECRET), clock, noticing), noticed)
+    (Links::new(NodeId(1), ClusterId(7), NodeKeys::of(SECRET), clock, noticing, Arc::default()), noticed)
 }
 
 fn message(number: u32, len: usize) -> PeerPayload {

@@ -1,0 +1,179 @@
+//! What Prometheus reads of a server, and what others get who come to that door.
+
+#![expect(clippy::unwrap_used, reason = "a test ends at its first surprise")]
+
+#[expect(dead_code, reason = "shared with tests that need more of it")]
+mod support;
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::path::Path;
+use std::process::{Child, Stdio};
+
+use frieze_client::{CreateMode, Target};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
+use support::served::frieze;
+use support::{client, eventually, patience};
+use tempfile::TempDir;
+
+struct Server {
+    process: Child,
+    address: String,
+    metrics: Option<String>,
+}
+
+impl Server {
+    fn start(directory: &Path, more: &[&str]) -> Server {
+        let data = directory.join(format!("data-{}", more.len()));
+        let mut command = frieze(&["serve", "--json", "--listen", "127.0.0.1:0", "--memory", "256", "--dir"]);
+        command.arg(data).args(more).env("FRIEZE_LOG", "error").stdout(Stdio::piped());
+        let mut process = command.spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let ready: Value = serde_json::from_str(&line).expect("the server says when it is ready");
+        let address = ready["addresses"][0].as_str().unwrap().to_owned();
+        Server { process, address, metrics: ready["metrics"].as_str().map(str::to_owned) }
+    }
+
+    fn door(&self) -> TcpStream {
+        let stream = TcpStream::connect(self.metrics.as_ref().expect("it was asked for figures")).unwrap();
+        stream.set_read_timeout(Some(patience())).unwrap();
+        stream
+    }
+
+    /// Everything that is answered to these bytes.
+    fn answer(&self, sent: &str) -> String {
+        let mut stream = self.door();
+        stream.write_all(sent.as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    }
+
+    fn figures(&self) -> String {
+        let answer = self.answer("GET /metrics HTTP/1.1\r\nHost: frieze\r\n\r\n");
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        assert!(head.starts_with("HTTP/1.1 200 OK\r\n"), "{head}");
+        assert!(head.contains("Content-Type: text/plain; version=0.0.4"), "{head}");
+        assert!(head.contains(&format!("Content-Length: {}\r\n", body.len())), "{head}");
+        body.to_owned()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// The value of the one line that begins so.
+#[track_caller]
+fn value(figures: &str, name: &str) -> f64 {
+    let found = figures.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    found.unwrap_or_else(|| panic!("{name} is not in\n{figures}")).parse().unwrap()
+}
+
+#[test]
+fn a_server_tells_how_it_is_and_what_it_was_asked() {
+    let directory = TempDir::new().unwrap();
+    let server = Server::start(directory.path(), &["--metrics", "0"]);
+    let before = server.figures();
+    assert_eq!(value(&before, "frieze_healthy"), 1.0);
+    assert_eq!(value(&before, "frieze_fenced"), 0.0);
+    assert!(value(&before, "frieze_disk_free_bytes") > 0.0 && value(&before, "process_resident_memory_bytes") > 0.0);
+    // It is alone: there is no lease to hold, and a 0 would alarm somebody.
+    assert!(!before.contains("frieze_lease_held"), "{before}");
+    let client = client(&server.address);
+    let file = client.fs().create(&Target::path("/told"), 0o644, CreateMode::OpenExisting).unwrap();
+    file.write_at(0, &[7; 70_000]).unwrap();
+    assert!(client.fs().stat(&Target::path("/nothing")).is_err());
+    let after = server.figures();
+    assert_eq!(value(&after, "frieze_request_duration_seconds_count{kind=\"write\"}"), 1.0);
+    assert!(value(&after, "frieze_request_duration_seconds_sum{kind=\"write\"}") > 0.0);
+    assert!(value(&after, "frieze_requests_refused_total{kind=\"stat\"}") >= 1.0);
+    assert!(value(&after, "frieze_log_bytes") >= value(&before, "frieze_log_bytes") + 70_000.0);
+    // Each has its help and its kind, once.
+    for line in after.lines().filter(|line| !line.starts_with('#')) {
+        let name = line.split(['{', ' ']).next().unwrap();
+        let family = name.trim_end_matches("_bucket").trim_end_matches("_sum").trim_end_matches("_count");
+        for mark in ["HELP", "TYPE"] {
+            assert_eq!(after.matches(&format!("# {mark} {family} ")).count(), 1, "{mark} {family}");
+        }
+    }
+}
+
+#[test]
+fn without_being_asked_a_server_tells_nobody() {
+    let directory = TempDir::new().unwrap();
+    assert_eq!(Server::start(directory.path(), &[]).metrics, None);
+}
+
+#[test]
+fn a_wrong_request_gets_an_answer_and_the_door_stays_open() {
+    let directory = TempDir::new().unwrap();
+    let mut server = Server::start(directory.path(), &["--metrics", "127.0.0.1:0"]);
+    for (sent, status) in [
+        ("GET / HTTP/1.1\r\nHost: h\r\n\r\n", "404 Not Found"),
+        ("DELETE /metrics HTTP/1.1\r\nHost: h\r\nContent-Length: 4\r\n\r\nbody", "405 Method Not Allowed"),
+        ("what?\r\n\r\n", "400 Bad Request"),
+    ] {
+        let answer = server.answer(sent);
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status}\r\n")), "{sent:?}: {answer}");
+    }
+    let head = server.answer("HEAD /metrics HTTP/1.1\r\nHost: h\r\n\r\n");
+    assert!(head.starts_with("HTTP/1.1 200 OK") && head.ends_with("\r\n\r\n"), "{head}");
+    let endless = server.answer(&format!("GET /{} HTTP/1.1\r\n", "x".repeat(9_000)));
+    assert!(endless.starts_with("HTTP/1.1 431 "), "{endless}");
+    // Who comes and says nothing takes a place for a while, and no more than there are.
+    let silent: Vec<TcpStream> = (0..8).map(|_| server.door()).collect();
+    eventually("those who say nothing have all places", || {
+        let mut late = server.door();
+        let mut answer = String::new();
+        let came = late.read_to_string(&mut answer);
+        (came.is_ok() && answer.starts_with("HTTP/1.1 503 ")).then_some(())
+    });
+    for stream in &silent {
+        stream.shutdown(Shutdown::Both).unwrap();
+    }
+    eventually("their places are free again", || {
+        let answer = server.answer("GET /metrics HTTP/1.0\r\n\r\n");
+        answer.starts_with("HTTP/1.1 200 OK").then_some(())
+    });
+    // Nor do they keep it from stopping.
+    let _half = server.door().write_all(b"GET /met");
+    kill(Pid::from_raw(server.process.id() as i32), Signal::SIGTERM).unwrap();
+    assert!(server.process.wait().unwrap().success());
+}
+
+#[test]
+fn a_server_of_a_cluster_tells_of_its_lease_its_chains_and_the_others() {
+    let directory = TempDir::new().unwrap();
+    let first = Server::start(directory.path(), &["--metrics", "0", "--name", "db1"]);
+    let join = first.address.clone();
+    let second = Server::start(directory.path(), &["--metrics", "0", "--name", "db2", "--join", &join]);
+    let figures = eventually("every chain has both", || {
+        let figures = first.figures();
+        let told = figures.contains("frieze_cluster_chains_whole");
+        (told
+            && value(&figures, "frieze_cluster_chains_whole") == 8.0
+            && value(&figures, "frieze_chain_members{chain=\"0\"}") == 2.0)
+            .then_some(figures)
+    });
+    assert_eq!(value(&figures, "frieze_lease_held"), 1.0);
+    assert!(value(&figures, "frieze_lease_left_seconds") > 0.0);
+    assert_eq!(value(&figures, "frieze_metalog_has_leader"), 1.0);
+    assert_eq!(value(&figures, "frieze_cluster_nodes{state=\"up\"}"), 2.0);
+    assert_eq!(value(&figures, "frieze_sync_left_records"), 0.0);
+    assert!(value(&figures, "frieze_peer_sent_messages_total{kind=\"metalog\"}") > 0.0);
+    let of = |figures: &str, role: &str| value(figures, &format!("frieze_chains{{role=\"{role}\"}}"));
+    let other = eventually("the other knows it too", || {
+        let other = second.figures();
+        (other.contains("frieze_lease_held 1") && of(&other, "tail") + of(&other, "head") == 8.0).then_some(other)
+    });
+    assert_eq!(of(&figures, "head") + of(&other, "head"), 8.0);
+    assert_eq!(value(&figures, "frieze_metalog_leads") + value(&other, "frieze_metalog_leads"), 1.0);
+    assert!(figures.contains("name=\"db1\"") && other.contains("name=\"db2\""), "{figures}\n{other}");
+}

@@ -1,0 +1,422 @@
+//! What operators watch: every figure of the server, by its name at Prometheus.
+//!
+//! Guarantees: names and labels are those of [`FIGURES`], from which `docs/metrics.md` is made; labels take a bounded number of
+//! values: kinds, roles, nodes and chains, never files, users or sessions. Looking changes nothing and waits for nobody but the
+//! locks that `frieze status` takes.
+//! Leaves to others: the text in which they are told (`prometheus`), the door (`serve::metrics`).
+
+use frieze_base::NodeId;
+use frieze_cluster::{NodeState, Status};
+use frieze_hlc::Hlc;
+use frieze_wire::message::ChainStatus;
+
+use crate::engine::{Engine, SOFTWARE};
+use crate::meta::MetalogStatus;
+
+/// What a figure is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// It goes up and down.
+    Gauge,
+    /// It only rises, until the process ends.
+    Counter,
+    /// How many took how long.
+    Histogram,
+}
+
+/// A name, and what it means.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Figure {
+    pub(crate) name: &'static str,
+    pub(crate) kind: Kind,
+    pub(crate) labels: &'static [&'static str],
+    pub(crate) help: &'static str,
+    /// When somebody should be woken or should look; empty for figures that only explain.
+    #[cfg_attr(not(test), expect(dead_code, reason = "the test that makes docs/metrics.md reads it"))]
+    pub(crate) alarm: &'static str,
+}
+
+const fn gauge(name: &'static str, labels: &'static [&'static str], help: &'static str, alarm: &'static str) -> Figure {
+    Figure { name, kind: Kind::Gauge, labels, help, alarm }
+}
+
+const fn counter(
+    name: &'static str,
+    labels: &'static [&'static str],
+    help: &'static str,
+    alarm: &'static str,
+) -> Figure {
+    Figure { name, kind: Kind::Counter, labels, help, alarm }
+}
+
+/// How long requests take, by kind.
+pub(crate) const REQUEST_SECONDS: Figure = Figure {
+    name: "frieze_request_duration_seconds",
+    kind: Kind::Histogram,
+    labels: &["kind"],
+    help: "From when a request was read to when its answer was handed to the kernel. Waits for locks and recalls are left out.",
+    alarm: "the 99th percentile of reads or writes far above its usual value",
+};
+
+/// Chains of which each is told; of more only the sums are: what gathers figures has to stay able to hold them.
+const CHAINS_TOLD_MAX: usize = 1024;
+
+/// Every figure there is, as the page of the documentation lists them.
+pub(crate) const FIGURES: &[Figure] = &[
+    gauge("frieze_build_info", &["version"], "Always 1; the version is in the label.", ""),
+    gauge("frieze_uptime_seconds", &[], "Since the server began to serve.", "it falls: the server was restarted"),
+    gauge("frieze_healthy", &[], "1 if `frieze status` says healthy, else 0.", "0"),
+    gauge("frieze_fenced", &[], "1 while the server refuses changes because it does not trust its clock.", "1"),
+    gauge("frieze_gaps", &[], "Intervals of which a loss of power took something.", "it rises"),
+    gauge("frieze_connections", &[], "Open connections of clients and servers.", "near `connections_max`"),
+    gauge("frieze_sessions", &[], "Open sessions.", ""),
+    gauge("frieze_inodes", &[], "Files, directories and links that are there now.", ""),
+    gauge("frieze_records", &[], "Records held, history included.", ""),
+    REQUEST_SECONDS,
+    counter("frieze_requests_refused_total", &["kind"], "Requests that were answered with an error.", ""),
+    gauge(
+        "frieze_clock_error_seconds",
+        &[],
+        "How far the clock can be from true time; +Inf if nobody knows.",
+        "near `max_clock_offset`",
+    ),
+    gauge("frieze_clock_ahead_seconds", &[], "How far the newest stamp lies ahead of the clock.", "above 0.1 for long"),
+    gauge("frieze_stable_timestamp_seconds", &[], "The newest instant at which everything is closed.", ""),
+    gauge("frieze_durable_timestamp_seconds", &[], "Every record stamped up to it is on stable storage.", ""),
+    gauge("frieze_dirty_bytes", &[], "Acknowledged and not yet on stable storage.", "near `dirty_bytes_max`"),
+    gauge("frieze_dirty_age_seconds", &[], "Age of the oldest of them.", "above 5: the disk does not keep up"),
+    counter("frieze_flushes_total", &[], "Flushes of the device log.", ""),
+    gauge("frieze_disk_capacity_bytes", &[], "Of the device, as far as the server may use it.", ""),
+    gauge(
+        "frieze_disk_free_bytes",
+        &[],
+        "Free for data, the reserve left out.",
+        "below a tenth; at 0 writes are refused",
+    ),
+    gauge("frieze_log_bytes", &[], "Bytes of records held, history included.", ""),
+    gauge("frieze_forgotten_waiting_bytes", &[], "Bytes of forgotten records that are not given back yet.", ""),
+    gauge("frieze_index_bytes", &[], "Memory of the index of the device log.", ""),
+    gauge("frieze_index_max_bytes", &[], "How much of it there may be.", ""),
+    gauge("frieze_shelf_bytes", &[], "Bytes of index on disk.", ""),
+    gauge(
+        "frieze_memory_max_bytes",
+        &[],
+        "Memory that the server may use, copies of files in the kernel included.",
+        "",
+    ),
+    gauge(
+        "frieze_memory_part_bytes",
+        &["part"],
+        "How much of it is in use, by part: young records, old records, copies of other files.",
+        "",
+    ),
+    gauge("frieze_memory_part_max_bytes", &["part"], "How much of it each part may use.", ""),
+    counter(
+        "frieze_reads_hit_bytes_total",
+        &["kind"],
+        "Bytes of older records found in memory: wanted, or scanned.",
+        "",
+    ),
+    counter("frieze_reads_missed_bytes_total", &["kind"], "Bytes of older records read from the disk.", ""),
+    gauge("process_resident_memory_bytes", &[], "Resident memory of the process.", "above `memory_bytes_max`"),
+    counter("process_cpu_seconds_total", &[], "Processor time of the process.", ""),
+    gauge("frieze_damaged_places", &[], "Places of the stored data known to be damaged.", "above 0"),
+    counter("frieze_corrupt_reads_total", &[], "Reads refused because what is stored is not what was.", "it rises"),
+    gauge(
+        "frieze_scrubbed_timestamp_seconds",
+        &[],
+        "When everything was last scrubbed; 0 for never.",
+        "older than twice `scrub_every`",
+    ),
+    gauge("frieze_scrub_done_bytes", &[], "Of the scrub that is under way: looked at.", ""),
+    gauge("frieze_scrub_all_bytes", &[], "Of the scrub that is under way: to look at; 0 if none is.", ""),
+    gauge("frieze_metalog_applied_index", &[], "Last entry of the metalog executed here.", ""),
+    gauge("frieze_metalog_last_index", &[], "Last entry of the metalog here.", "far above the applied one for long"),
+    gauge("frieze_metalog_term", &[], "Term of the metalog.", "it rises often: leaders are lost"),
+    gauge(
+        "frieze_metalog_leads",
+        &[],
+        "1 if this server leads the metalog.",
+        "the sum over all servers is not 1 for longer than a lease",
+    ),
+    gauge("frieze_metalog_has_leader", &[], "1 if this server knows who leads.", "0 for longer than a lease"),
+    gauge(
+        "frieze_metalog_members",
+        &["kind"],
+        "Servers that keep the metalog: voters, and learners that catch up.",
+        "",
+    ),
+    gauge("frieze_metalog_failed", &[], "1 if the metalog's journal cannot be written here.", "1"),
+    gauge("frieze_lease_held", &[], "1 if this server may answer for its chains.", "0 for longer than a lease"),
+    gauge("frieze_lease_left_seconds", &[], "Until it ends if it is not renewed.", ""),
+    gauge(
+        "frieze_node_info",
+        &["cluster", "node", "name"],
+        "Always 1; which node of which cluster this server is.",
+        "",
+    ),
+    gauge(
+        "frieze_cluster_nodes",
+        &["state"],
+        "Servers of the cluster by state, as this one knows it.",
+        "offline above 0",
+    ),
+    gauge(
+        "frieze_cluster_clock_offset_seconds",
+        &["node"],
+        "Each server's clock less the leader's; only the leader tells.",
+        "beyond 0.1",
+    ),
+    gauge("frieze_cluster_chains", &[], "Chains of the cluster.", ""),
+    gauge(
+        "frieze_cluster_chains_whole",
+        &[],
+        "Those that have all the members that are wanted, as far as there are servers.",
+        "below `frieze_cluster_chains` for long",
+    ),
+    gauge(
+        "frieze_cluster_chains_waiting",
+        &[],
+        "Those that do not work, and wait for somebody to come back.",
+        "above 0 for longer than a lease",
+    ),
+    gauge("frieze_chains", &["role"], "Chains by this server's role in them.", ""),
+    gauge(
+        "frieze_chain_role",
+        &["chain", "role"],
+        "Always 1; this server's role in the chain: only, head, middle, tail, joining, syncing or none.",
+        "",
+    ),
+    gauge("frieze_chain_epoch", &["chain"], "Configuration number of the chain.", "it rises often: members are lost"),
+    gauge("frieze_chain_members", &["chain"], "Members of the chain.", ""),
+    gauge("frieze_chain_last_record", &["chain"], "Number of the last record in the log here.", ""),
+    gauge(
+        "frieze_chain_clean_record",
+        &["chain"],
+        "Number of the last record known here to be committed.",
+        "it stands while the last rises",
+    ),
+    gauge("frieze_chain_dirty_records", &["chain"], "Records here that are not known to be committed.", ""),
+    gauge(
+        "frieze_chain_dirty_bytes",
+        &["chain"],
+        "Their bytes, as far as they may have to be sent on.",
+        "near 64 MiB for long: the members behind do not keep up",
+    ),
+    gauge("frieze_chain_closed_timestamp_seconds", &["chain"], "Nothing is stamped up to it any more.", ""),
+    gauge(
+        "frieze_chain_failed",
+        &["chain"],
+        "1 if this server is named as a member and can be none: its device took a record no more.",
+        "1",
+    ),
+    gauge("frieze_sync_chains", &[], "Chains of which this server brings another up to date.", ""),
+    gauge("frieze_sync_left_records", &[], "Records that it still has to supply.", "above 0 and not falling"),
+    counter("frieze_peer_sent_messages_total", &["kind"], "Messages to other servers.", ""),
+    counter("frieze_peer_sent_bytes_total", &["kind"], "Their bytes without those of headers.", ""),
+    counter("frieze_peer_received_messages_total", &["kind"], "Messages from other servers.", ""),
+    counter("frieze_peer_received_bytes_total", &["kind"], "Their bytes without those of headers.", ""),
+    counter(
+        "frieze_peer_lost_messages_total",
+        &[],
+        "Messages to other servers that were let go: it was away, or too much waited.",
+        "",
+    ),
+];
+
+/// Values of figures, as they are told.
+#[derive(Debug, Default)]
+pub(crate) struct Values(pub(crate) Vec<(&'static Figure, Vec<String>, f64)>);
+
+impl Values {
+    pub(crate) fn tell(&mut self, name: &str, labels: &[&str], value: f64) {
+        let figure = FIGURES.iter().find(|figure| figure.name == name).expect("every figure is in the table");
+        assert_eq!(figure.labels.len(), labels.len(), "{name} has other labels in the table");
+        self.0.push((figure, labels.iter().map(|label| (*label).to_owned()).collect(), value));
+    }
+
+    fn count(&mut self, name: &str, value: u64) {
+        self.tell(name, &[], value as f64);
+    }
+
+    fn flag(&mut self, name: &str, value: bool) {
+        self.tell(name, &[], f64::from(u8::from(value)));
+    }
+}
+
+impl Engine {
+    /// Every figure that the engine knows, now.
+    pub(crate) fn figures(&self) -> Values {
+        let mut values = Values::default();
+        self.figures_of_server(&mut values);
+        if let Some(metalog) = self.metalog() {
+            of_metalog(&metalog, &mut values);
+        } else {
+            values.count("frieze_metalog_last_index", self.meta.appended().0);
+        }
+        values.count("frieze_metalog_applied_index", self.meta.appended().0);
+        let Some(status) = self.cluster_status() else { return values };
+        let left_ns = self.data.lease().left_ns(self.clock.reading().mono);
+        values.flag("frieze_lease_held", left_ns > 0);
+        values.tell("frieze_lease_left_seconds", &[], seconds_of_ns(left_ns));
+        let me = self.node();
+        of_cluster(me, &status, &mut values);
+        of_chains(me, &self.chains(), &mut values);
+        values
+    }
+
+    fn figures_of_server(&self, values: &mut Values) {
+        let status = self.status();
+        let clock = self.clock.health();
+        values.tell("frieze_build_info", &[SOFTWARE.trim_start_matches("frieze/")], 1.0);
+        values.tell("frieze_uptime_seconds", &[], status.uptime_ms as f64 / 1e3);
+        values.flag("frieze_healthy", status.health == "healthy");
+        values.flag("frieze_fenced", status.fenced);
+        values.tell(
+            "frieze_clock_error_seconds",
+            &[],
+            clock.error_us.map_or(f64::INFINITY, |error_us| error_us as f64 / 1e6),
+        );
+        values.tell("frieze_clock_ahead_seconds", &[], clock.ahead_us as f64 / 1e6);
+        for (name, value) in [
+            ("frieze_stable_timestamp_seconds", status.stable),
+            ("frieze_durable_timestamp_seconds", status.durable),
+            ("frieze_scrubbed_timestamp_seconds", status.scrubbed),
+        ] {
+            values.tell(name, &[], seconds_of_stamp(value));
+        }
+        values.tell("frieze_dirty_age_seconds", &[], status.dirty_age_ms as f64 / 1e3);
+        values.tell("process_cpu_seconds_total", &[], seconds_of_ns(status.cpu_ns));
+        for (name, value) in [
+            ("frieze_gaps", status.gaps.len() as u64),
+            ("frieze_connections", status.connections),
+            ("frieze_sessions", status.sessions),
+            ("frieze_inodes", status.inodes),
+            ("frieze_records", status.records),
+            ("frieze_dirty_bytes", status.dirty_bytes),
+            ("frieze_flushes_total", status.flushes),
+            ("frieze_disk_capacity_bytes", status.capacity_bytes),
+            ("frieze_disk_free_bytes", status.free_bytes),
+            ("frieze_log_bytes", status.log_bytes),
+            ("frieze_forgotten_waiting_bytes", status.forgotten_waiting_bytes),
+            ("frieze_index_bytes", status.index_bytes),
+            ("frieze_index_max_bytes", status.index_bytes_max),
+            ("frieze_shelf_bytes", status.shelf_bytes),
+            ("process_resident_memory_bytes", status.resident_bytes),
+            ("frieze_damaged_places", status.damaged),
+            ("frieze_corrupt_reads_total", status.corrupt_reads),
+            ("frieze_scrub_done_bytes", status.scrub_done_bytes),
+            ("frieze_scrub_all_bytes", status.scrub_all_bytes),
+        ] {
+            values.count(name, value);
+        }
+        let memory = status.memory.unwrap_or_default();
+        values.count("frieze_memory_max_bytes", memory.bytes_max);
+        for (part, bytes, bytes_max) in [
+            ("young", memory.young_bytes, memory.young_bytes_max),
+            ("old", memory.old_bytes, memory.old_bytes_max),
+            ("files", memory.files_bytes, memory.files_bytes_max),
+        ] {
+            values.tell("frieze_memory_part_bytes", &[part], bytes as f64);
+            values.tell("frieze_memory_part_max_bytes", &[part], bytes_max as f64);
+        }
+        for (kind, hit, missed) in [
+            ("wanted", memory.wanted_hit_bytes, memory.wanted_missed_bytes),
+            ("scanned", memory.scanned_hit_bytes, memory.scanned_missed_bytes),
+        ] {
+            values.tell("frieze_reads_hit_bytes_total", &[kind], hit as f64);
+            values.tell("frieze_reads_missed_bytes_total", &[kind], missed as f64);
+        }
+    }
+}
+
+fn of_metalog(metalog: &MetalogStatus, values: &mut Values) {
+    values.count("frieze_metalog_last_index", metalog.last.0);
+    values.count("frieze_metalog_term", metalog.term);
+    values.flag("frieze_metalog_leads", metalog.leads);
+    values.flag("frieze_metalog_has_leader", metalog.leader.is_some());
+    values.flag("frieze_metalog_failed", metalog.failed.is_some());
+    values.tell("frieze_metalog_members", &["voter"], metalog.members.voters.len() as f64);
+    values.tell("frieze_metalog_members", &["learner"], metalog.members.learners.len() as f64);
+}
+
+fn of_cluster(me: NodeId, status: &Status, values: &mut Values) {
+    let node = status.nodes.iter().find(|node| node.node.id == me);
+    let name = node.map_or("", |node| &node.node.told.name);
+    values.tell("frieze_node_info", &[&status.cluster.to_string(), &me.to_string(), name], 1.0);
+    for (state, name) in [
+        (NodeState::Up, "up"),
+        (NodeState::Draining, "draining"),
+        (NodeState::Offline, "offline"),
+        (NodeState::Removed, "removed"),
+    ] {
+        let count = status.nodes.iter().filter(|node| node.state == state).count();
+        values.tell("frieze_cluster_nodes", &[name], count as f64);
+    }
+    for node in &status.nodes {
+        if let Some(offset_us) = node.clock_offset_us {
+            let id = node.node.id.to_string();
+            values.tell("frieze_cluster_clock_offset_seconds", &[&id], offset_us as f64 / 1e6);
+        }
+    }
+    values.count("frieze_cluster_chains", status.chains.len() as u64);
+    values.count("frieze_cluster_chains_whole", status.whole() as u64);
+    let waiting = status.chains.iter().filter(|chain| chain.waits.is_some()).count();
+    values.count("frieze_cluster_chains_waiting", waiting as u64);
+}
+
+fn of_chains(me: NodeId, chains: &[ChainStatus], values: &mut Values) {
+    for role in ROLES {
+        let count = chains.iter().filter(|chain| role_of(me, chain) == *role).count();
+        values.tell("frieze_chains", &[role], count as f64);
+    }
+    values.count("frieze_sync_chains", chains.iter().filter(|chain| chain.behind > 0).count() as u64);
+    values.count("frieze_sync_left_records", chains.iter().map(|chain| chain.behind).sum());
+    if chains.len() > CHAINS_TOLD_MAX {
+        return;
+    }
+    for chain in chains {
+        let id = chain.chain.to_string();
+        values.tell("frieze_chain_role", &[&id, role_of(me, chain)], 1.0);
+        for (name, value) in [
+            ("frieze_chain_epoch", chain.epoch),
+            ("frieze_chain_members", chain.members.len() as u64),
+            ("frieze_chain_last_record", chain.last),
+            ("frieze_chain_clean_record", chain.clean),
+            ("frieze_chain_dirty_records", chain.last.saturating_sub(chain.clean)),
+            ("frieze_chain_dirty_bytes", chain.in_flight_bytes),
+            ("frieze_chain_failed", u64::from(!chain.failed.is_empty())),
+        ] {
+            values.tell(name, &[&id], value as f64);
+        }
+        values.tell("frieze_chain_closed_timestamp_seconds", &[&id], seconds_of_stamp(chain.closed));
+    }
+}
+
+/// Every role that a server can have in a chain.
+const ROLES: &[&str] = &["only", "head", "middle", "tail", "joining", "syncing", "none"];
+
+fn role_of(me: NodeId, chain: &ChainStatus) -> &'static str {
+    let NodeId(me) = me;
+    let is_last = chain.members.last() == Some(&me);
+    match chain.members.iter().position(|member| *member == me) {
+        None if chain.syncing == me => "syncing",
+        None => "none",
+        Some(_) if is_last && chain.joining => "joining",
+        Some(0) if is_last => "only",
+        Some(0) => "head",
+        Some(_) if is_last => "tail",
+        Some(_) => "middle",
+    }
+}
+
+fn seconds_of_ns(ns: u64) -> f64 {
+    ns as f64 / 1e9
+}
+
+fn seconds_of_stamp(stamp: u64) -> f64 {
+    Hlc(stamp).micros() as f64 / 1e6
+}
+
+#[cfg(test)]
+mod tests;

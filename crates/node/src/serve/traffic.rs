@@ -1,0 +1,103 @@
+//! What servers of a cluster tell each other, counted by kind.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use frieze_wire::peer::Told;
+
+use crate::metrics::Values;
+
+/// What messages are called, in the order of [`kind_of`].
+const KINDS: [&str; 16] = [
+    "alive",
+    "heartbeat",
+    "grant",
+    "refused",
+    "record",
+    "ack",
+    "promise",
+    "greet",
+    "offer",
+    "keep",
+    "clean",
+    "ask",
+    "metalog",
+    "metalog_piece",
+    "metalog_held",
+    "metalog_close",
+];
+
+fn kind_of(told: &Told) -> usize {
+    match told {
+        Told::Alive(_) => 0,
+        Told::Heartbeat(_) => 1,
+        Told::Grant(_) => 2,
+        Told::Refused(_) => 3,
+        Told::ChainRecord(_) => 4,
+        Told::ChainAck(_) => 5,
+        Told::ChainPromise(_) => 6,
+        Told::ChainGreet(_) => 7,
+        Told::ChainOffer(_) => 8,
+        Told::ChainKeep(_) => 9,
+        Told::ChainClean(_) => 10,
+        Told::ChainAsk(_) => 11,
+        Told::Metalog(_) => 12,
+        Told::MetalogPiece(_) => 13,
+        Told::MetalogHeld(_) => 14,
+        Told::MetalogClose(_) => 15,
+    }
+}
+
+/// Messages and bytes in both directions since the process began.
+#[derive(Debug, Default)]
+pub(super) struct Traffic {
+    sent: [Count; KINDS.len()],
+    received: [Count; KINDS.len()],
+    lost: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct Count {
+    messages: AtomicU64,
+    bytes: AtomicU64,
+}
+
+impl Count {
+    fn add(&self, bytes: usize) {
+        self.messages.fetch_add(1, Ordering::Relaxed);
+        self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+}
+
+impl Traffic {
+    /// A message goes out, with so many bytes.
+    pub(super) fn sent(&self, told: &Told, bytes: usize) {
+        self.sent[kind_of(told)].add(bytes);
+    }
+
+    /// A message has come.
+    pub(super) fn received(&self, told: &Told, bytes: usize) {
+        self.received[kind_of(told)].add(bytes);
+    }
+
+    /// Messages were let go.
+    pub(super) fn lost(&self, messages: u64) {
+        self.lost.fetch_add(messages, Ordering::Relaxed);
+    }
+
+    /// Tells what there was: kinds that never came are left out.
+    pub(super) fn tell(&self, values: &mut Values) {
+        for (counts, messages, bytes) in [
+            (&self.sent, "frieze_peer_sent_messages_total", "frieze_peer_sent_bytes_total"),
+            (&self.received, "frieze_peer_received_messages_total", "frieze_peer_received_bytes_total"),
+        ] {
+            for (kind, count) in KINDS.iter().zip(counts) {
+                let number = count.messages.load(Ordering::Relaxed);
+                if number > 0 {
+                    values.tell(messages, &[kind], number as f64);
+                    values.tell(bytes, &[kind], count.bytes.load(Ordering::Relaxed) as f64);
+                }
+            }
+        }
+        values.tell("frieze_peer_lost_messages_total", &[], self.lost.load(Ordering::Relaxed) as f64);
+    }
+}
