@@ -4,7 +4,7 @@ export PATH := $(HOME)/.cargo/bin:$(PATH)
 CARGO ?= cargo
 
 .DEFAULT_GOAL := help
-.PHONY: help demo cluster build check test linearizability soak kill-cycles long-run bench
+.PHONY: help demo cluster build check test linearizability lab soak kill-cycles long-run bench
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -29,6 +29,9 @@ test: ## every test of every crate
 
 linearizability: ## load on three mounts, and Porcupine over what they saw (needs Go; about 20 s)
 	@tests/linearizability/run.sh
+
+lab: ## an hour of faults on three servers under load on three mounts, and Porcupine over it (SECONDS=3600; needs Go; not in CI)
+	@tests/linearizability/lab.sh -seconds $(or $(SECONDS),3600)
 
 soak: ## ten minutes of stress-ng on two mounts of one server (SECONDS_EACH=600; needs stress-ng; not in CI)
 	@SECONDS_EACH=$${SECONDS_EACH:-600} tests/soak/run.sh

@@ -17,17 +17,29 @@ type lie struct {
 
 var lies = []lie{
 	{"a name that was removed is found", kind{"names", namesModel}, func(o *porcupine.Operation) bool {
-		in, out := o.Input.(nameInput), o.Output.(nameOutput)
+		in := o.Input.(nameInput)
+		out, told := o.Output.(nameOutput)
+		if !told {
+			return false
+		}
 		o.Output = nameOutput{ok: true, inode: 4711}
 		return in.op == "stat" && !out.ok
 	}},
 	{"a name is made twice", kind{"names", namesModel}, func(o *porcupine.Operation) bool {
-		in, out := o.Input.(nameInput), o.Output.(nameOutput)
+		in := o.Input.(nameInput)
+		out, told := o.Output.(nameOutput)
+		if !told {
+			return false
+		}
 		o.Output = nameOutput{ok: true, inode: 4711}
 		return in.op == "create" && !out.ok
 	}},
 	{"a listing leaves out a name", kind{"names", namesModel}, func(o *porcupine.Operation) bool {
-		in, out := o.Input.(nameInput), o.Output.(nameOutput)
+		in := o.Input.(nameInput)
+		out, told := o.Output.(nameOutput)
+		if !told {
+			return false
+		}
 		if in.op != "list" || out.list == "" {
 			return false
 		}
@@ -35,13 +47,13 @@ var lies = []lie{
 		return true
 	}},
 	{"a read shows an overwritten value", kind{"register", registerModel}, func(o *porcupine.Operation) bool {
-		value := o.Output.(uint64)
+		value, told := o.Output.(uint64)
 		o.Output = value - 1
-		return !o.Input.(registerInput).write && value > 1
+		return told && !o.Input.(registerInput).write && value > 1
 	}},
 	{"two appended records change places", kind{"log", logModel}, func(o *porcupine.Operation) bool {
-		content := o.Output.(string)
-		if o.Input.(logInput).record != "" || len(content) < 16 {
+		content, told := o.Output.(string)
+		if !told || o.Input.(logInput).record != "" || len(content) < 16 {
 			return false
 		}
 		o.Output = content[8:16] + content[:8] + content[16:]

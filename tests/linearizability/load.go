@@ -67,17 +67,19 @@ func names(w *worker) {
 		w.h.run(w.client, key, nameInput{op: "create", name: one}, func() any {
 			file, err := os.OpenFile(path(one), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
 			if err != nil {
-				return failed(err, syscall.EEXIST)
+				return w.failed(err, syscall.EEXIST)
 			}
 			defer file.Close()
 			var stat syscall.Stat_t
-			must(syscall.Fstat(int(file.Fd()), &stat))
+			if err := syscall.Fstat(int(file.Fd()), &stat); err != nil {
+				return w.h.failed(err)
+			}
 			return nameOutput{ok: true, inode: stat.Ino}
 		})
 	case 2:
 		w.h.run(w.client, key, nameInput{op: "unlink", name: one}, func() any {
 			if err := syscall.Unlink(path(one)); err != nil {
-				return failed(err, syscall.ENOENT)
+				return w.failed(err, syscall.ENOENT)
 			}
 			return nameOutput{ok: true}
 		})
@@ -86,20 +88,22 @@ func names(w *worker) {
 			return
 		}
 		w.h.run(w.client, key, nameInput{op: "rename", name: one, to: other}, func() any {
-			return rename(path(one), path(other))
+			return w.rename(path(one), path(other))
 		})
 	case 4, 5, 6:
 		w.h.run(w.client, key, nameInput{op: "stat", name: one}, func() any {
 			var stat syscall.Stat_t
 			if err := syscall.Lstat(path(one), &stat); err != nil {
-				return failed(err, syscall.ENOENT)
+				return w.failed(err, syscall.ENOENT)
 			}
 			return nameOutput{ok: true, inode: stat.Ino}
 		})
 	case 7:
 		w.h.run(w.client, key, nameInput{op: "list"}, func() any {
 			entries, err := os.ReadDir(fmt.Sprintf("%s/d%d", w.root, directory))
-			must(err)
+			if err != nil {
+				return w.h.failed(err)
+			}
 			found := []string{}
 			for _, entry := range entries {
 				found = append(found, entry.Name())
@@ -112,7 +116,7 @@ func names(w *worker) {
 
 // Without replacing: where both names are one file the kernel calls a rename done without asking anybody, and it looks the
 // two names up one after the other. That is no order of calls, on any file system between machines.
-func rename(from, to string) nameOutput {
+func (w *worker) rename(from, to string) any {
 	old, err := syscall.BytePtrFromString(from)
 	must(err)
 	name, err := syscall.BytePtrFromString(to)
@@ -126,14 +130,14 @@ func rename(from, to string) nameOutput {
 	case syscall.EEXIST:
 		return nameOutput{exists: true}
 	}
-	return failed(errno, syscall.ENOENT)
+	return w.failed(errno, syscall.ENOENT)
 }
 
 var renameat2 = map[string]uintptr{"amd64": 316, "arm64": 276}
 
-func failed(err error, expected syscall.Errno) nameOutput {
+func (w *worker) failed(err error, expected syscall.Errno) any {
 	if !errors.Is(err, expected) {
-		fatal(err.Error())
+		return w.h.failed(err)
 	}
 	return nameOutput{}
 }
@@ -156,8 +160,12 @@ func data(w *worker) {
 		if w.open[which] != nil {
 			w.open[which].Close()
 		}
+		w.open[which] = nil
 		file, err := os.OpenFile(fmt.Sprintf("%s/r%d", w.root, which), os.O_RDWR, 0)
-		must(err)
+		if err != nil {
+			w.h.failed(err)
+			return
+		}
 		w.open[which] = file
 	}
 	file, register := w.open[which], w.rng.Intn(registers)
@@ -167,15 +175,17 @@ func data(w *worker) {
 		value := nextValue.Add(1)
 		binary.LittleEndian.PutUint64(bytes[:], value)
 		w.h.run(w.client, key, registerInput{write: true, value: value}, func() any {
-			_, err := file.WriteAt(bytes[:], int64(register*registerBytes))
-			must(err)
+			if _, err := file.WriteAt(bytes[:], int64(register*registerBytes)); err != nil {
+				return w.h.failed(err)
+			}
 			return uint64(0)
 		})
 		return
 	}
 	w.h.run(w.client, key, registerInput{}, func() any {
-		_, err := file.ReadAt(bytes[:], int64(register*registerBytes))
-		must(err)
+		if _, err := file.ReadAt(bytes[:], int64(register*registerBytes)); err != nil {
+			return w.h.failed(err)
+		}
 		return binary.LittleEndian.Uint64(bytes[:])
 	})
 }
@@ -187,20 +197,27 @@ func appendOrRead(w *worker, which int) {
 		record := fmt.Sprintf("%07d\n", value)
 		w.h.run(w.client, key, logInput{record: record}, func() any {
 			file, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
-			must(err)
+			if err != nil {
+				return w.h.failed(err)
+			}
 			defer file.Close()
-			_, err = file.WriteString(record)
-			must(err)
+			if _, err = file.WriteString(record); err != nil {
+				return w.h.failed(err)
+			}
 			return ""
 		})
 		return
 	}
 	w.h.run(w.client, key, logInput{}, func() any {
 		file, err := os.Open(path)
-		must(err)
+		if err != nil {
+			return w.h.failed(err)
+		}
 		defer file.Close()
 		content, err := io.ReadAll(file)
-		must(err)
+		if err != nil {
+			return w.h.failed(err)
+		}
 		return string(content)
 	})
 }

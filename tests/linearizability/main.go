@@ -4,11 +4,15 @@
 // Two kinds of histories: names (create, unlink, rename, stat, readdir) in small directories, and data (pwrite and pread
 // of registers, appends and whole reads of logs). Afterwards each of five histories is falsified on purpose, and has to be
 // found out.
+//
+// With -frieze it starts three servers of one cluster itself, with a mount of each, and in rounds of load kills, pauses and cuts off one
+// of them after the other; and holds that cuts are causally closed and never change (cluster.go, faults.go, causal.go).
 package main
 
 import (
 	"flag"
 	"fmt"
+	"math"
 	"math/rand"
 	"os"
 	"sort"
@@ -20,10 +24,13 @@ import (
 )
 
 var (
-	mounts  = flag.String("mounts", "", "mounted directories of one server, separated by commas")
-	seconds = flag.Float64("seconds", 10, "how long the load runs")
-	workers = flag.Int("workers", 2, "goroutines of each kind on each mount")
-	seed    = flag.Int64("seed", 1, "of the load")
+	mounts    = flag.String("mounts", "", "mounted directories of one server, separated by commas")
+	seconds   = flag.Float64("seconds", 10, "how long the load runs")
+	workers   = flag.Int("workers", 2, "goroutines of each kind on each mount")
+	seed      = flag.Int64("seed", 1, "of the load and of the faults")
+	frieze    = flag.String("frieze", "", "the command: start a cluster of three and break one after the other")
+	directory = flag.String("directory", "", "for the data and logs of the cluster")
+	round     = flag.Float64("round", 25, "seconds of load before what was seen is checked, with -frieze")
 )
 
 // One call, as a history needs it.
@@ -38,15 +45,52 @@ type history struct {
 	sync.Mutex
 	began  time.Time
 	events []event
+	// Calls of which nobody knows whether they had an effect.
+	lost int
+	// Whether such calls are to be expected.
+	faulty bool
 }
+
+// What a call comes back with that the servers did not answer in time.
+type lost struct{}
+
+// It may have an effect at any later time, or none.
+const never = math.MaxInt64
 
 func (h *history) run(client int, key string, input any, do func() any) {
 	call := time.Since(h.began).Nanoseconds()
 	output := do()
 	ret := time.Since(h.began).Nanoseconds()
 	h.Lock()
+	defer h.Unlock()
+	if _, is := output.(lost); is {
+		h.lost++
+		if !changes(input) {
+			return
+		}
+		ret = never
+	}
 	h.events = append(h.events, event{key, input, output, call, ret, client})
-	h.Unlock()
+}
+
+func changes(input any) bool {
+	switch in := input.(type) {
+	case nameInput:
+		return in.op != "stat" && in.op != "list"
+	case registerInput:
+		return in.write
+	case logInput:
+		return in.record != ""
+	}
+	return true
+}
+
+// What goes wrong while a server is gone is no mistake of the checker's.
+func (h *history) failed(err error) any {
+	if !h.faulty {
+		fatal(err.Error())
+	}
+	return lost{}
 }
 
 func (h *history) of(prefix string) map[string][]porcupine.Operation {
@@ -63,22 +107,74 @@ func (h *history) of(prefix string) map[string][]porcupine.Operation {
 
 func main() {
 	flag.Parse()
+	if *frieze != "" {
+		lab()
+		return
+	}
 	roots := strings.Split(*mounts, ",")
 	if len(roots) < 2 || len(roots) > mountsMax {
 		fatal("name two to eight mounts with -mounts")
 	}
 	h := &history{began: time.Now()}
-	prepare(roots[0])
-	load(h, roots)
+	prepare(roots[0], "lin")
+	load(h, roots, "lin", *seconds, *seed)
+	if ok := checkAll(h); !falsify(h) || !ok {
+		os.Exit(1)
+	}
+}
+
+func checkAll(h *history) bool {
 	kinds := []kind{{"names", namesModel}, {"register", registerModel}, {"log", logModel}}
 	ok := true
 	for _, k := range kinds {
 		ok = check(h, k) && ok
 	}
-	ok = falsify(h) && ok
-	if !ok {
-		os.Exit(1)
+	return ok
+}
+
+// Rounds of load on a cluster that has always something wrong with it.
+func lab() {
+	c := build(*frieze, *directory)
+	over := make(chan struct{})
+	began, rng := time.Now(), rand.New(rand.NewSource(*seed))
+	t := &trouble{count: map[string]int{}}
+	all := &history{began: began}
+	cuts := &causal{c: c}
+	cuts.prepare(c.mounts[0])
+	background := cuts.run(*seed, over)
+	background.Go(func() { c.trouble(all, t, rng, over) })
+	calls, during, unknown := 0, 0, 0
+	for number := int64(1); time.Since(began).Seconds() < *seconds || number <= 2; number++ {
+		h := &history{began: began, faulty: true}
+		root := fmt.Sprintf("lin%d", number)
+		prepare(c.mounts[0], root)
+		load(h, c.mounts, root, *round, *seed*1000+number)
+		if !checkAll(h) {
+			c.fail(fmt.Sprintf("round %d is not linearizable", number))
+		}
+		for _, e := range h.events {
+			calls++
+			if t.overlaps(e.call, e.ret) {
+				during++
+			}
+		}
+		unknown += h.lost
+		fmt.Printf("round %d: after %.0f s %d calls, %d of them while something was wrong, %d not answered; %d cuts\n",
+			number, time.Since(began).Seconds(), calls, during, unknown, cuts.reads)
+		if number == 1 && !falsify(h) {
+			c.fail("a falsified history was not found out")
+		}
 	}
+	close(over)
+	background.Wait()
+	c.ways.heal()
+	c.awaitWhole()
+	cuts.again(rng)
+	fmt.Printf("%d calls are linearizable, %d of them were under way while something was wrong, %d were not answered\n", calls, during, unknown)
+	fmt.Printf("%d cuts were closed; 200 at most of them, read again by every mount, show what they showed\n", cuts.reads)
+	t.tell()
+	c.stop()
+	must(os.RemoveAll(*directory))
 }
 
 type kind struct {
@@ -86,28 +182,28 @@ type kind struct {
 	model porcupine.Model
 }
 
-func prepare(root string) {
-	must(os.Mkdir(root+"/lin", 0o755))
+func prepare(root, name string) {
+	must(os.Mkdir(root+"/"+name, 0o755))
 	for i := range directories {
-		must(os.Mkdir(fmt.Sprintf("%s/lin/d%d", root, i), 0o755))
+		must(os.Mkdir(fmt.Sprintf("%s/%s/d%d", root, name, i), 0o755))
 	}
 	for i := range files {
-		must(os.WriteFile(fmt.Sprintf("%s/lin/r%d", root, i), make([]byte, registers*registerBytes), 0o644))
-		must(os.WriteFile(fmt.Sprintf("%s/lin/l%d", root, i), nil, 0o644))
+		must(os.WriteFile(fmt.Sprintf("%s/%s/r%d", root, name, i), make([]byte, registers*registerBytes), 0o644))
+		must(os.WriteFile(fmt.Sprintf("%s/%s/l%d", root, name, i), nil, 0o644))
 	}
 }
 
 // Everybody at once, then one call after the other on the mounts in turn: calls that overlap with no other.
-func load(h *history, roots []string) {
-	until := time.Now().Add(time.Duration(*seconds * float64(time.Second)))
+func load(h *history, roots []string, name string, seconds float64, seed int64) {
+	until := time.Now().Add(time.Duration(seconds * float64(time.Second)))
 	var all sync.WaitGroup
 	client := 0
 	for m, root := range roots {
 		for w := range *workers {
 			for _, work := range []func(*worker){names, data} {
 				client++
-				rng := rand.New(rand.NewSource(*seed*1000 + int64(client)))
-				self := &worker{h: h, client: client, root: root + "/lin", rng: rng, mount: m, index: w}
+				rng := rand.New(rand.NewSource(seed*1000 + int64(client)))
+				self := &worker{h: h, client: client, root: root + "/" + name, rng: rng, mount: m, index: w}
 				all.Go(func() {
 					for time.Now().Before(until) {
 						work(self)
@@ -121,8 +217,8 @@ func load(h *history, roots []string) {
 	all.Wait()
 	last := []*worker{}
 	for m, root := range roots {
-		rng := rand.New(rand.NewSource(*seed + int64(m)))
-		last = append(last, &worker{h: h, client: 0, root: root + "/lin", rng: rng, mount: m})
+		rng := rand.New(rand.NewSource(seed + int64(m)))
+		last = append(last, &worker{h: h, client: 0, root: root + "/" + name, rng: rng, mount: m})
 	}
 	for i := range 600 {
 		names(last[i%len(last)])

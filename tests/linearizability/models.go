@@ -9,8 +9,10 @@ import (
 
 const namesMax = 3
 
-// What a directory holds: the inode of each of its few names, 0 for none.
+// What a directory holds: the inode of each of its few names, 0 for none, or one that nobody was told.
 type nameState [namesMax]uint64
+
+const untold = ^uint64(0)
 
 type nameInput struct {
 	op       string
@@ -28,8 +30,15 @@ type nameOutput struct {
 var namesModel = porcupine.Model{
 	Init: func() any { return nameState{} },
 	Step: func(state, input, output any) (bool, any) {
-		s, in, out := state.(nameState), input.(nameInput), output.(nameOutput)
+		s, in := state.(nameState), input.(nameInput)
 		there := s[in.name] != 0
+		out, told := output.(nameOutput)
+		if !told {
+			return true, s.maybe(in)
+		}
+		if in.op == "stat" && s[in.name] == untold && out.ok {
+			s[in.name] = out.inode
+		}
 		switch in.op {
 		case "create":
 			if out.ok == there {
@@ -71,6 +80,21 @@ var namesModel = porcupine.Model{
 	DescribeOperation: func(input, output any) string { return fmt.Sprintf("%+v -> %+v", input, output) },
 }
 
+// After a change of which nobody was told what came of it: if it was possible, it has happened. One that has not is put after all
+// others by the search.
+func (s nameState) maybe(in nameInput) nameState {
+	there := s[in.name] != 0
+	switch {
+	case in.op == "create" && !there:
+		s[in.name] = untold
+	case in.op == "unlink":
+		s[in.name] = 0
+	case in.op == "rename" && there && s[in.to] == 0:
+		s[in.to], s[in.name] = s[in.name], 0
+	}
+	return s
+}
+
 type registerInput struct {
 	write bool
 	value uint64
@@ -103,7 +127,7 @@ var logModel = porcupine.Model{
 		return output.(string) == content, content
 	},
 	DescribeOperation: func(input, output any) string {
-		content := output.(string)
+		content, _ := output.(string)
 		tail := strings.ReplaceAll(content[max(0, len(content)-24):], "\n", ",")
 		return fmt.Sprintf("%q -> %d records, the last %s", input.(logInput).record, strings.Count(content, "\n"), tail)
 	},

@@ -21,7 +21,7 @@ use frieze_cluster::{
     Settings, State, Status, Tenant, TenantEffect, TenantInput,
 };
 use frieze_wire::peer::Told;
-use tracing::{info, warn};
+use tracing::{debug, warn};
 
 use crate::clock::NodeClock;
 use crate::peers::{PeerPayload, Peers};
@@ -382,7 +382,7 @@ pub(crate) enum ControlTold {
 
 fn configured(assignment: Assignment) -> Option<(ChainId, ChainConfiguration)> {
     let Configuration { epoch, members, syncing, joining } = assignment.configuration?;
-    info!(chain = %assignment.chain, %epoch, ?members, ?syncing, joining, "a configuration is installed");
+    debug!(chain = %assignment.chain, %epoch, ?members, ?syncing, joining, "a configuration is installed");
     Some((assignment.chain, ChainConfiguration { epoch, members, syncing, joining }))
 }
 

@@ -345,6 +345,13 @@ impl MetaPlane {
         }
     }
 
+    /// Whoever waits for other members is told that this server stops, and nobody waits any more.
+    pub(crate) fn end_waits(&self) {
+        if let Some(group) = self.group.get() {
+            group.end();
+        }
+    }
+
     /// Waits until the namespace here holds everything that anybody was told before the call. Alone it always does.
     ///
     /// # Errors

@@ -307,6 +307,8 @@ impl Server {
         if let Some(links) = self.shared.links.get() {
             links.stop();
         }
+        // Who leads and hears nobody any more would wait for ever.
+        self.shared.engine.end_waits();
         // Connection threads end by themselves now; they hold no lock across a request.
         let is_answering = || self.shared.door.as_ref().is_some_and(|door| door.is_answering());
         while self.shared.connections.load(Ordering::Acquire) > 0 || is_answering() {

@@ -231,6 +231,22 @@ fn whoever_waits_for_other_servers_keeps_no_writer_out() {
 }
 
 #[test]
+fn a_leader_that_stops_tells_whoever_waits_for_the_others() {
+    let world = World::of(13, 3);
+    let mut client = Client::new(&world);
+    client.make("f").unwrap();
+    let leader = world.leader().unwrap();
+    let stopping = world.engine(leader);
+    world.set_hook(Some(Box::new(move |_| stopping.end_waits())));
+    world.cut_off(leader);
+    let op = make("g", MakeKind::File(true));
+    let (answer, _) = client.ask_at(leader, Request::Txn(Txn { durability: 0, op: Some(op) }), &[], 90);
+    let fault = answer.unwrap_err();
+    assert!(fault.reason == Reason::Unavailable && fault.message.contains("this server stops"), "{fault:?}");
+    world.set_hook(None);
+}
+
+#[test]
 fn a_leader_hands_over_and_goes() {
     let world = World::of(9, 3);
     let mut client = Client::new(&world);

@@ -113,6 +113,11 @@ impl Engine {
         self.meta.step_aside();
     }
 
+    /// Tells whoever waits for other servers that this one stops. To be called when nothing flushes and tells for it any more.
+    pub fn end_waits(&self) {
+        self.meta.end_waits();
+    }
+
     /// Puts decisions about nodes and chains into the log, some time, or not at all: only the leader of the metalog can, in its
     /// term. Never waits.
     pub fn decide(&self, term: u64, decisions: &[frieze_cluster::Decision]) {

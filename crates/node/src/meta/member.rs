@@ -681,6 +681,16 @@ impl Group {
         }
     }
 
+    /// The server stops: nobody commits any more what is ordered here, and whoever waits for it is told.
+    pub(super) fn end(&self) {
+        let mut core = self.lock();
+        core.serves_from = None;
+        self.seen.leads.store(false, Ordering::Release);
+        self.let_go(&mut core, &Fault::new(Reason::Unavailable, "this server stops: ask another one"));
+        core.questions.fail(&Reason::Unavailable.into());
+        self.progress.changed();
+    }
+
     fn wait<T>(&self, look: impl FnMut() -> Option<T>) -> Option<T> {
         self.progress.wait(&|| self.clock.reading().mono, PATIENCE, look)
     }
