@@ -24,6 +24,7 @@ use frieze_wire::peer::Told;
 use tracing::{debug, warn};
 
 use crate::clock::NodeClock;
+use crate::meta::{Idle, idle_until};
 use crate::peers::{PeerPayload, Peers};
 
 /// How often time goes by for leases and what depends on them.
@@ -84,6 +85,8 @@ pub(crate) struct Control {
     wanted: Condvar,
     answers: Mutex<BTreeMap<u64, Option<Result<Answer, Fault>>>>,
     answered: Condvar,
+    /// What who waits for an answer does meanwhile, where one thread runs everything.
+    idle: Idle,
 }
 
 struct Inner {
@@ -127,6 +130,7 @@ impl Control {
         logs: Vec<(ChainId, (ChainEpoch, u64))>,
         clock: Arc<NodeClock>,
         way: Arc<dyn Peers>,
+        idle: Idle,
     ) -> Control {
         let (me, cluster) = (identity.node, identity.cluster);
         let inner = Inner {
@@ -148,6 +152,7 @@ impl Control {
             wanted: Condvar::new(),
             answers: Mutex::default(),
             answered: Condvar::new(),
+            idle,
         }
     }
 
@@ -242,11 +247,18 @@ impl Control {
             request
         };
         let unanswered = |answers: &mut BTreeMap<u64, Option<_>>| matches!(answers.get(&request), Some(None));
-        let waited = self.answered.wait_timeout_while(lock(&self.answers), ANSWER_MAX, unanswered);
-        let (mut answers, _) = waited.unwrap_or_else(PoisonError::into_inner);
-        answers.remove(&request).flatten().unwrap_or_else(|| {
-            Err(Fault::new(Reason::Unavailable, "the cluster did not decide in time: ask again in a moment"))
-        })
+        let mut answers = match self.idle.get() {
+            Some(idle) => {
+                let look = || (!unanswered(&mut lock(&self.answers))).then_some(());
+                let _in_time = idle_until(idle, &|| self.moment().mono, ANSWER_MAX, look);
+                lock(&self.answers)
+            }
+            None => {
+                let waited = self.answered.wait_timeout_while(lock(&self.answers), ANSWER_MAX, unanswered);
+                waited.unwrap_or_else(PoisonError::into_inner).0
+            }
+        };
+        answers.remove(&request).flatten().unwrap_or_else(|| Err(undecided()))
     }
 
     /// The cluster at a glance.
@@ -384,6 +396,10 @@ fn configured(assignment: Assignment) -> Option<(ChainId, ChainConfiguration)> {
     let Configuration { epoch, members, syncing, joining } = assignment.configuration?;
     debug!(chain = %assignment.chain, %epoch, ?members, ?syncing, joining, "a configuration is installed");
     Some((assignment.chain, ChainConfiguration { epoch, members, syncing, joining }))
+}
+
+fn undecided() -> Fault {
+    Fault::new(Reason::Unavailable, "the cluster did not decide in time: ask again in a moment")
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -32,6 +32,7 @@ use frieze_wire::message::Durability;
 use crate::caching::Caching;
 use crate::clock::NodeClock;
 use crate::device::{Device, block_checksums};
+use crate::meta::Idle;
 
 use crate::peers::Way;
 pub(crate) use chains::{Bounds, Lease};
@@ -145,6 +146,8 @@ pub(crate) struct DataPlane {
     reports: OnceLock<Box<dyn Fn(Report) + Send + Sync>>,
     /// Told when somebody waits for a flush.
     wake: Arc<dyn Fn() + Send + Sync>,
+    /// What who waits for other members does meanwhile, where one thread runs everything.
+    idle: OnceLock<Idle>,
 }
 
 /// What one append at a time may touch.
@@ -276,6 +279,7 @@ impl DataPlane {
             way,
             reports: OnceLock::new(),
             wake,
+            idle: OnceLock::new(),
         };
         if any_shared {
             let appender = plane.hold_writes();
@@ -288,6 +292,12 @@ impl DataPlane {
     pub(crate) fn report_to(&self, reports: Box<dyn Fn(Report) + Send + Sync>) {
         // Called once, at the start.
         let _ = self.reports.set(reports);
+    }
+
+    /// From now on who waits for other members does this meanwhile, if it is anything. Once only.
+    pub(crate) fn wait_by(&self, idle: Idle) {
+        // Called once, at the start.
+        let _ = self.idle.set(idle);
     }
 
     /// The configuration in force.

@@ -43,7 +43,7 @@ use crate::store::{VersionStore, Versions};
 
 use alone::{Alone, Ran};
 use member::{Begin, Group};
-use progress::Idle;
+pub(crate) use progress::{Idle, idle_until};
 use state::State;
 
 pub use member::MetalogStatus;
@@ -361,9 +361,8 @@ impl MetaPlane {
     }
 
     /// What whoever waits for other members does meanwhile, instead of sleeping: for a process with one thread.
-    pub(crate) fn while_waiting(&self, idle: Box<dyn Fn() + Send + Sync>) {
-        // Called once, at the start.
-        let _ = self.idle.set(idle);
+    pub(crate) fn idle(&self) -> &Idle {
+        &self.idle
     }
 
     /// Gives back copies of the log in the kernel's memory, if they are more than `bytes_max`. Returns how many bytes there

@@ -28,6 +28,7 @@ use super::members::{Held, Out, Waiter};
 use super::told::{What, ask, heard, malformed, to_told};
 use super::{Appender, DataPlane, memory};
 use crate::device::block_checksums;
+use crate::meta::idle_until;
 use crate::peers::{PeerPayload, Peers};
 
 /// What is handed up: for whoever looks after the cluster.
@@ -581,7 +582,11 @@ impl DataPlane {
     fn await_reply(&self, begin: impl FnOnce(WaitReply)) -> Result<(), Fault> {
         let (done, waiting) = mpsc::sync_channel(1);
         begin(Box::new(move |result| drop(done.send(result))));
-        waiting.recv_timeout(self.bounds.wait).unwrap_or_else(|_| Err(no_answer()))
+        match self.idle.get().and_then(|idle| idle.get()) {
+            Some(idle) => idle_until(idle, &|| self.clock.reading().mono, self.bounds.wait, || waiting.try_recv().ok()),
+            None => waiting.recv_timeout(self.bounds.wait).ok(),
+        }
+        .unwrap_or_else(|| Err(no_answer()))
     }
 
     /// Has the chains of this node closed at `at`: `reply` is told when every record up to it that this node holds is committed.

@@ -202,7 +202,8 @@ impl Engine {
 
     /// What who waits for other servers does meanwhile, instead of sleeping: where one thread runs several servers.
     pub fn while_waiting(&self, idle: Box<dyn Fn() + Send + Sync>) {
-        self.meta.while_waiting(idle);
+        // Called once, at the start.
+        let _ = self.meta.idle().set(idle);
     }
 
     /// Stamp of the file system's first transaction: nothing is older. Nothing at all before there is one.

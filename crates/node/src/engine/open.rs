@@ -92,6 +92,7 @@ impl Engine {
         let wake: Arc<dyn Fn() + Send + Sync> = Arc::from(seams.wake);
         let data =
             DataPlane::new(device, clock.clone(), chains, (identity.node_id(), roles), way.clone(), wake.clone());
+        data.wait_by(meta.idle().clone());
         keeper.update(|identity| {
             if went_down {
                 // The machine went down with the server: what was not flushed may be lost. Both logs are whole up to the
