@@ -18,6 +18,7 @@ mod auditor;
 mod breakage;
 mod caches;
 mod client;
+mod cluster;
 mod journal;
 mod judge;
 mod machine;
@@ -35,6 +36,7 @@ mod workload;
 mod world;
 
 pub use breakage::Break;
+pub use cluster::{ClusterBreak, ClusterCounts, ClusterOutcome, ClusterPlan, run_cluster};
 pub use metalog::{MetalogBreak, MetalogOutcome, MetalogPlan, run_metalog};
 pub use plan::{Counts, Outcome, Plan};
 pub use scenarios::{SCENARIOS, Scenario};

@@ -2,10 +2,11 @@
 
 use std::process::ExitCode;
 
-use frieze_sim::{MetalogBreak, MetalogPlan, Plan, SCENARIOS, run, run_metalog};
+use frieze_sim::{ClusterBreak, ClusterPlan, MetalogBreak, MetalogPlan, Plan, SCENARIOS, run, run_cluster, run_metalog};
 
 const USAGE: &str = "usage: frieze-sim one_server [--seed 0x5eed] [--count N] [--trace]
        frieze-sim metalog [--seed 0x5eed] [--count N] [--trace] [--mutants]
+       frieze-sim cluster [--seed 0x5eed] [--count N] [--trace] [--mutants]
        frieze-sim SCENARIO [--seed 1]
        frieze-sim list";
 
@@ -52,13 +53,15 @@ fn number(text: &str) -> Result<u64, ()> {
 fn act(asked: &Asked) -> ExitCode {
     match asked.what.as_str() {
         "list" => {
-            println!("one_server\nmetalog");
+            println!("one_server\nmetalog\ncluster");
             SCENARIOS.iter().for_each(|scenario| println!("{}", scenario.name));
             ExitCode::SUCCESS
         }
         "one_server" => simulate(asked),
         "metalog" if asked.mutants => mutants(asked),
         "metalog" => simulate_metalog(asked),
+        "cluster" if asked.mutants => cluster_mutants(asked),
+        "cluster" => simulate_cluster(asked),
         name => match SCENARIOS.iter().find(|scenario| scenario.name == name) {
             Some(scenario) => match (scenario.play)(asked.seed) {
                 Ok(()) => ExitCode::SUCCESS,
@@ -103,6 +106,44 @@ fn simulate_metalog(asked: &Asked) -> ExitCode {
         }
     }
     ExitCode::SUCCESS
+}
+
+fn simulate_cluster(asked: &Asked) -> ExitCode {
+    let mut broken = 0;
+    for seed in asked.seed..asked.seed.saturating_add(asked.count) {
+        let outcome = run_cluster(&ClusterPlan { keep_trace: asked.keep_trace, ..ClusterPlan::of_seed(seed) });
+        for line in &outcome.trace {
+            println!("{line}");
+        }
+        println!("seed {seed:#x} trace {:016x} {:?}", outcome.trace_hash, outcome.counts);
+        if let Some(violation) = &outcome.violation {
+            println!("{violation}\nsee it again: cargo xtask sim cluster --seed {seed:#x} --trace");
+            broken += 1;
+        }
+    }
+    if broken > 0 {
+        println!("{broken} of {} seeds broke a promise", asked.count);
+        return ExitCode::FAILURE;
+    }
+    ExitCode::SUCCESS
+}
+
+/// Plays clusters that are broken on purpose until each is noticed; with one seed, 10,000.
+fn cluster_mutants(asked: &Asked) -> ExitCode {
+    let count = if asked.count == 1 { 10_000 } else { asked.count };
+    let mut missed = false;
+    for breakage in ClusterBreak::ALL {
+        let found = (asked.seed..asked.seed.saturating_add(count)).find_map(|seed| {
+            let outcome = run_cluster(&ClusterPlan { breakage: Some(*breakage), ..ClusterPlan::of_seed(seed) });
+            outcome.violation.map(|violation| (seed, violation))
+        });
+        missed |= found.is_none();
+        match found {
+            Some((seed, violation)) => println!("{breakage:?}: noticed with seed {seed:#x}: {violation}"),
+            None => println!("{breakage:?}: NOT noticed in {count} seeds"),
+        }
+    }
+    if missed { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 
 /// Plays members that are broken on purpose until each is noticed; with one seed, 10,000.

@@ -1,0 +1,284 @@
+//! A client: it finds who answers, retries under the same number, and never gives up.
+//!
+//! It does what `frieze_client` does (`servers.rs`, `call.rs`), on a stack of its own: a call rests until its answer has come, or
+//! its time is over. What it sends and hears goes through its [`Port`].
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use frieze_base::{ChunkId, Fault, NodeId, Reason, Rng, Seq, SessionId, crc32c};
+use frieze_hlc::Hlc;
+use frieze_wire::frame::{FrameHeader, FrameKind};
+use frieze_wire::message::{ClusterMap, ClusterMapReply, Reply, Request, RequestBody, Txn, TxnReply};
+use frieze_wire::txn::{Op, OpenSession};
+
+use super::node::{Answer, ConnId};
+use super::tasks::rest;
+
+/// A request on its way out of a client.
+pub(super) struct Outgoing {
+    pub(super) to: NodeId,
+    pub(super) conn: ConnId,
+    pub(super) header: FrameHeader,
+    pub(super) body: RequestBody,
+    pub(super) payload: Vec<u8>,
+}
+
+/// What a client and the world hand each other.
+#[derive(Default)]
+pub(super) struct Port {
+    pub(super) now_us: u64,
+    pub(super) outgoing: Vec<Outgoing>,
+    pub(super) gone: Vec<(NodeId, ConnId)>,
+    pub(super) answers: Vec<Answer>,
+    /// When it wants to be woken at the latest.
+    pub(super) alarm_us: u64,
+    /// No new operations are begun.
+    pub(super) calm: bool,
+    /// What it does, in words, for whoever asks why it does not end.
+    pub(super) doing: String,
+}
+
+/// Who is to answer.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Route {
+    Lead,
+    Write(ChunkId),
+    Read(ChunkId),
+    /// Anybody, and this one first.
+    At(NodeId),
+}
+
+pub(super) struct Client {
+    pub(super) index: usize,
+    pub(super) rng: Rng,
+    pub(super) session: SessionId,
+    /// The newest stamp of any answer.
+    pub(super) newest: Hlc,
+    port: Arc<Mutex<Port>>,
+    nodes: Vec<NodeId>,
+    seq: u64,
+    requests: u64,
+    map: ClusterMapReply,
+    conns: BTreeMap<NodeId, ConnId>,
+    silent: BTreeSet<NodeId>,
+}
+
+/// How long one attempt waits at most.
+const ATTEMPT_US: u64 = 2_500_000;
+/// The same for the map.
+const MAP_WAIT_US: u64 = 500_000;
+const PAUSE_MIN_US: u64 = 5_000;
+const PAUSE_MAX_US: u64 = 500_000;
+
+impl Client {
+    pub(super) fn new(index: usize, rng: Rng, port: Arc<Mutex<Port>>, nodes: Vec<NodeId>) -> Client {
+        Client {
+            index,
+            rng,
+            session: SessionId(0),
+            newest: Hlc::ZERO,
+            port,
+            nodes,
+            seq: 0,
+            requests: 0,
+            map: ClusterMapReply::default(),
+            conns: BTreeMap::new(),
+            silent: BTreeSet::new(),
+        }
+    }
+
+    pub(super) fn port(&self) -> MutexGuard<'_, Port> {
+        self.port.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn now_us(&self) -> u64 {
+        self.port().now_us
+    }
+
+    pub(super) fn nodes(&self) -> &[NodeId] {
+        &self.nodes
+    }
+
+    pub(super) fn pause(&self, us: u64) {
+        let until = self.now_us() + us;
+        while self.now_us() < until {
+            self.port().alarm_us = until;
+            rest();
+        }
+    }
+
+    pub(super) fn any_node(&mut self) -> NodeId {
+        *self.rng.choose(&self.nodes)
+    }
+
+    /// The number of the next change.
+    pub(super) fn number(&mut self) -> Seq {
+        self.seq += 1;
+        Seq(self.seq)
+    }
+
+    /// One try at one server. `None`: no answer came.
+    fn attempt(&mut self, node: NodeId, request: &Request, payload: &[u8], seq: Seq, wait_us: u64) -> Option<Answer> {
+        self.requests += 1;
+        let id = self.requests;
+        let fresh = (self.index as u64 + 1) << 32 | id;
+        let conn = *self.conns.entry(node).or_insert(fresh);
+        let header = FrameHeader {
+            request_id: id,
+            session: self.session,
+            seq,
+            // It does one thing after the other: all before this one are answered.
+            acked: seq,
+            hlc: self.newest,
+            payload_len: payload.len() as u32,
+            payload_crc: crc32c(payload),
+            ..FrameHeader::of(FrameKind::Request)
+        };
+        let body = RequestBody { caller: None, request: Some(request.clone()) };
+        let deadline = self.now_us() + wait_us;
+        self.port().outgoing.push(Outgoing { to: node, conn, header, body, payload: payload.to_vec() });
+        loop {
+            self.port().alarm_us = deadline;
+            rest();
+            let answers = std::mem::take(&mut self.port().answers);
+            for answer in answers {
+                self.newest = self.newest.max(answer.hlc);
+                if answer.request_id == id {
+                    return Some(answer);
+                }
+            }
+            if self.now_us() >= deadline {
+                if let Some(conn) = self.conns.remove(&node) {
+                    self.port().gone.push((node, conn));
+                }
+                return None;
+            }
+        }
+    }
+
+    fn choose(&mut self, route: Route) -> NodeId {
+        let leader = Some(NodeId(self.map.leader)).filter(|leader| leader.0 > 0);
+        let serving = |chunk: ChunkId, map: &ClusterMapReply| -> Vec<NodeId> {
+            let count = map.chains.len() as u32;
+            if count == 0 {
+                return Vec::new();
+            }
+            map.chains[chunk.chain(count).0 as usize].serving.iter().map(|node| NodeId(*node)).collect()
+        };
+        let chosen = match route {
+            Route::Lead => leader,
+            Route::Write(chunk) => serving(chunk, &self.map).first().copied(),
+            Route::Read(chunk) => {
+                let mut all = serving(chunk, &self.map);
+                let answering: Vec<NodeId> = all.iter().copied().filter(|node| !self.silent.contains(node)).collect();
+                if !answering.is_empty() {
+                    all = answering;
+                }
+                (!all.is_empty()).then(|| *self.rng.choose(&all))
+            }
+            Route::At(node) => Some(node),
+        };
+        match chosen {
+            Some(node) => node,
+            None => self.any_node(),
+        }
+    }
+
+    /// Asks until somebody answers, well or badly.
+    pub(super) fn call(
+        &mut self,
+        route: Route,
+        request: &Request,
+        payload: &[u8],
+        seq: Seq,
+    ) -> Result<(Reply, Vec<u8>, NodeId), Fault> {
+        let (mut pause, mut route) = (0, route);
+        loop {
+            let node = self.choose(route);
+            let answered = self.attempt(node, request, payload, seq, ATTEMPT_US);
+            match answered {
+                Some(Answer { result: Ok(reply), payload, .. }) => return Ok((reply, payload, node)),
+                Some(Answer { result: Err(fault), .. }) if is_passing(&fault) => {
+                    self.port().doing = format!("{}: {node} said: {fault}", words_of(request));
+                    if fault.reason != Reason::Overloaded {
+                        self.look_around();
+                    }
+                }
+                Some(Answer { result: Err(fault), .. }) => return Err(fault),
+                None => {
+                    self.port().doing = format!("{}: {node} is silent", words_of(request));
+                    self.look_around();
+                    self.silent.insert(node);
+                }
+            }
+            if let Route::At(_) = route {
+                // Whoever else has it.
+                route = Route::At(self.any_node());
+            }
+            self.pause(pause);
+            pause = (pause * 2).clamp(PAUSE_MIN_US, PAUSE_MAX_US);
+        }
+    }
+
+    /// Asks the servers for a newer map.
+    fn look_around(&mut self) {
+        let mut order = self.nodes.clone();
+        order.sort_by_key(|node| (node.0 != self.map.leader, node.0));
+        let (version, term) = (self.map.version, self.map.term);
+        for node in order {
+            let ask = Request::ClusterMap(ClusterMap {});
+            let answered = self.attempt(node, &ask, &[], Seq(0), MAP_WAIT_US);
+            let Some(Answer { result: Ok(Reply::ClusterMap(map)), .. }) = answered else { continue };
+            self.silent.clear();
+            let newer = map.version > version || map.term > term;
+            let leads = map.leader != 0;
+            if map.version > 0 {
+                if map.term >= self.map.term {
+                    (self.map.term, self.map.leader) = (map.term, map.leader);
+                }
+                if map.version >= self.map.version {
+                    (self.map.version, self.map.nodes, self.map.chains) = (map.version, map.nodes, map.chains);
+                }
+            }
+            if newer && leads {
+                return;
+            }
+        }
+    }
+
+    /// Opens a session.
+    pub(super) fn open_session(&mut self) -> Result<(), Fault> {
+        let open = OpenSession { command: "sim".into(), host: format!("client{}", self.index), uid: 0, keeps: false };
+        let request = Request::Txn(Txn { durability: 1, op: Some(Op::OpenSession(open)) });
+        let (reply, ..) = self.call(Route::Lead, &request, &[], Seq(0))?;
+        if let Reply::Txn(reply) = reply {
+            self.session = SessionId(reply.id);
+            self.seq = 0;
+        }
+        Ok(())
+    }
+
+    /// A change of names, with a number of its own.
+    pub(super) fn change(&mut self, op: Op, sync: bool) -> Result<TxnReply, Fault> {
+        let request = Request::Txn(Txn { durability: sync.into(), op: Some(op) });
+        let seq = self.number();
+        match self.call(Route::Lead, &request, &[], seq)?.0 {
+            Reply::Txn(reply) => Ok(reply),
+            _ => Err(Reason::BadFrame.into()),
+        }
+    }
+}
+
+/// True if the server says that it, or another, will be able to answer soon.
+fn is_passing(fault: &Fault) -> bool {
+    matches!(
+        fault.reason,
+        Reason::Unavailable | Reason::Elsewhere | Reason::Overloaded | Reason::StaleEpoch | Reason::NotYetClosed
+    )
+}
+
+fn words_of(request: &Request) -> String {
+    let words = format!("{request:?}");
+    words.chars().take(160).collect()
+}

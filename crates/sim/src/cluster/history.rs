@@ -1,0 +1,175 @@
+//! What clients have asked and were answered, and when.
+
+use std::collections::BTreeMap;
+
+use frieze_base::NodeId;
+use frieze_hlc::Hlc;
+
+use crate::trace::Trace;
+use crate::violation::{Rule, Verdict, Violation, broken};
+
+/// What stands in a cell: the number of a write, 0 before the first.
+pub(super) type Value = u64;
+
+/// A file that clients share.
+#[derive(Clone, Debug)]
+pub(super) struct FileInfo {
+    pub(super) path: String,
+    pub(super) inode: u64,
+}
+
+/// A range of cells of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Cells {
+    pub(super) file: usize,
+    pub(super) first: u64,
+    pub(super) count: u64,
+}
+
+impl Cells {
+    pub(super) fn each(self) -> impl Iterator<Item = (usize, u64)> {
+        (self.first..self.first + self.count).map(move |cell| (self.file, cell))
+    }
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct WriteRecord {
+    pub(super) cells: Cells,
+    pub(super) value: Value,
+    pub(super) client: usize,
+    pub(super) invoked_us: u64,
+    /// Newest stamp that the client had seen when it asked.
+    pub(super) seen: Hlc,
+    /// When it was answered, and its stamp.
+    pub(super) done: Option<(u64, Hlc)>,
+    pub(super) sync: bool,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct ReadRecord {
+    pub(super) cells: Cells,
+    pub(super) values: Vec<Value>,
+    pub(super) invoked_us: u64,
+    pub(super) done_us: u64,
+    pub(super) node: NodeId,
+    pub(super) client: usize,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct AppendRecord {
+    pub(super) file: usize,
+    pub(super) value: Value,
+    pub(super) seen: Hlc,
+    pub(super) done: Option<(Hlc, u64)>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum NameOp {
+    Make { name: String },
+    Rename { from: String, to: String },
+    Remove { name: String },
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct NameRecord {
+    pub(super) op: NameOp,
+    pub(super) invoked_us: u64,
+    pub(super) seen: Hlc,
+    /// When it was answered: its stamp, or that there was no such name.
+    pub(super) done: Option<(u64, Result<Hlc, ()>)>,
+}
+
+/// The names of a directory as they were told.
+#[derive(Clone, Debug)]
+pub(super) struct ListRecord {
+    pub(super) names: Vec<String>,
+    pub(super) invoked_us: u64,
+    pub(super) done_us: u64,
+    pub(super) node: NodeId,
+}
+
+/// All of it.
+pub(super) struct History {
+    pub(super) trace: Trace,
+    pub(super) ready: bool,
+    pub(super) operations: u64,
+    pub(super) files: Vec<FileInfo>,
+    pub(super) logs: Vec<FileInfo>,
+    pub(super) writes: Vec<WriteRecord>,
+    pub(super) reads: Vec<ReadRecord>,
+    pub(super) appends: Vec<AppendRecord>,
+    pub(super) names: Vec<NameRecord>,
+    pub(super) lists: Vec<ListRecord>,
+    /// Names that were there when somebody looked last.
+    pub(super) present: Vec<String>,
+    /// What was answered of a cell at an instant.
+    pub(super) cells_at: BTreeMap<(usize, u64, Hlc), (Value, NodeId)>,
+    /// What was answered of the names at an instant.
+    pub(super) names_at: BTreeMap<Hlc, (Vec<String>, NodeId)>,
+    /// Instants worth asking for.
+    pub(super) instants: Vec<Hlc>,
+    pub(super) violation: Option<Violation>,
+    next_value: Value,
+}
+
+impl History {
+    pub(super) fn new(trace: Trace) -> History {
+        History {
+            trace,
+            ready: false,
+            operations: 0,
+            files: Vec::new(),
+            logs: Vec::new(),
+            writes: Vec::new(),
+            reads: Vec::new(),
+            appends: Vec::new(),
+            names: Vec::new(),
+            lists: Vec::new(),
+            present: Vec::new(),
+            cells_at: BTreeMap::new(),
+            names_at: BTreeMap::new(),
+            instants: Vec::new(),
+            violation: None,
+            next_value: 0,
+        }
+    }
+
+    pub(super) fn fresh_value(&mut self) -> Value {
+        self.next_value += 1;
+        self.next_value
+    }
+
+    /// Something that is not as it should be was seen: the first of it counts.
+    pub(super) fn note<T>(&mut self, verdict: Verdict<T>) -> Option<T> {
+        match verdict {
+            Ok(value) => Some(value),
+            Err(violation) => {
+                self.trace.line(|| format!("broken: {violation}"));
+                self.violation.get_or_insert(violation);
+                None
+            }
+        }
+    }
+
+    /// Cells at an instant were answered: they are what they were before.
+    pub(super) fn remember_cells(&mut self, cells: Cells, at: Hlc, values: &[Value], node: NodeId) {
+        for ((file, cell), value) in cells.each().zip(values) {
+            let (known, by) = *self.cells_at.entry((file, cell, at)).or_insert((*value, node));
+            if known != *value {
+                let what = format!(
+                    "cell {cell} of file {file} at {at} was {known} as {by} said, and is {value} as {node} says"
+                );
+                self.note::<()>(broken(Rule::SameForEver, what));
+            }
+        }
+    }
+
+    /// The same of names.
+    pub(super) fn remember_names(&mut self, at: Hlc, names: Vec<String>, node: NodeId) {
+        let (known, by) = self.names_at.entry(at).or_insert_with(|| (names.clone(), node));
+        if *known != names {
+            let what = format!("the names at {at} were {known:?} as {by} said, and are {names:?} as {node} says");
+            self.note::<()>(broken(Rule::SameForEver, what));
+        }
+    }
+}

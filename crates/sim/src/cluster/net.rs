@@ -1,0 +1,137 @@
+//! The network between the nodes: connections that delay, break and stall.
+//!
+//! Guarantees what a connection of TCP does, and nothing more: what one node tells another arrives in the order in which it was
+//! told as long as the connection lives. When it breaks, what was under way is lost, and both ends are told. Where a connection is
+//! made anew while the old one is still being read ([`Weather::overlaps`]), what is left of the old comes between what is new, and
+//! some of it twice.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use frieze_base::{NodeId, Rng};
+use frieze_node::PeerPayload;
+use frieze_wire::frame::FrameHeader;
+use frieze_wire::peer::Told;
+
+/// A message on its way.
+#[derive(Clone)]
+pub(super) struct Letter {
+    pub(super) from: NodeId,
+    pub(super) to: NodeId,
+    pub(super) header: FrameHeader,
+    pub(super) told: Told,
+    pub(super) payload: PeerPayload,
+}
+
+/// How bad the network is.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Weather {
+    /// One letter in so many breaks its connection.
+    pub(super) breaks: u64,
+    /// One in so many is late, by up to `late_us`, and so is what follows it.
+    pub(super) late: u64,
+    pub(super) late_us: u64,
+    /// What an old connection still holds arrives beside what the new one brings.
+    pub(super) overlaps: bool,
+}
+
+pub(super) const FAIR: Weather = Weather { breaks: u64::MAX, late: u64::MAX, late_us: 1, overlaps: false };
+
+/// A way from one node to another.
+#[derive(Default)]
+struct Way {
+    /// Rises when the connection breaks: letters of an older one are lost.
+    connection: u64,
+    last_arrival_us: u64,
+    /// Since when nothing gets through; what was told since.
+    cut: Option<(u64, VecDeque<Letter>)>,
+}
+
+/// What becomes of a letter.
+pub(super) enum Fate {
+    /// It arrives then, if this connection still lives.
+    Arrives { at_us: u64, connection: u64, twice: bool },
+    /// It is held until the way is free again.
+    Held,
+    /// The connection broke under it.
+    Broke,
+}
+
+pub(super) struct Net {
+    rng: Rng,
+    pub(super) weather: Weather,
+    ways: BTreeMap<(NodeId, NodeId), Way>,
+}
+
+/// After so long without a sign the ends give a connection up.
+pub(super) const SILENT_US: u64 = 2_000_000;
+/// Letters that wait for a way that is cut, at most: what is told beyond is lost.
+const HELD_MAX: usize = 2_000;
+
+impl Net {
+    pub(super) fn new(rng: Rng) -> Net {
+        Net { rng, weather: FAIR, ways: BTreeMap::new() }
+    }
+
+    fn way(&mut self, from: NodeId, to: NodeId) -> &mut Way {
+        self.ways.entry((from, to)).or_default()
+    }
+
+    pub(super) fn send(&mut self, now_us: u64, letter: &Letter) -> Fate {
+        let weather = self.weather;
+        let mut delay = 50 + self.rng.below(150);
+        if self.rng.chance(weather.late) {
+            delay += self.rng.below(weather.late_us);
+        }
+        let breaks = self.rng.chance(weather.breaks);
+        let twice = weather.overlaps && self.rng.chance(100);
+        let way = self.way(letter.from, letter.to);
+        if let Some((_, held)) = &mut way.cut {
+            if held.len() < HELD_MAX {
+                held.push_back(letter.clone());
+            }
+            return Fate::Held;
+        }
+        if breaks {
+            return Fate::Broke;
+        }
+        way.last_arrival_us = (now_us + delay).max(way.last_arrival_us);
+        Fate::Arrives { at_us: way.last_arrival_us, connection: way.connection, twice }
+    }
+
+    /// True if a letter of this connection still arrives.
+    pub(super) fn arrives(&mut self, from: NodeId, to: NodeId, connection: u64) -> bool {
+        let overlaps = self.weather.overlaps;
+        let way = self.way(from, to);
+        way.cut.is_none() && (way.connection == connection || overlaps)
+    }
+
+    /// The connection between two nodes breaks, both ways.
+    pub(super) fn break_off(&mut self, one: NodeId, other: NodeId) {
+        for (from, to) in [(one, other), (other, one)] {
+            self.way(from, to).connection += 1;
+        }
+    }
+
+    /// Nothing gets from one node to the other any more.
+    pub(super) fn cut(&mut self, now_us: u64, from: NodeId, to: NodeId) {
+        self.way(from, to).cut.get_or_insert((now_us, VecDeque::new()));
+    }
+
+    pub(super) fn is_cut(&self, from: NodeId, to: NodeId) -> bool {
+        self.ways.get(&(from, to)).is_some_and(|way| way.cut.is_some())
+    }
+
+    /// The way is free again. Returns what was held, if the ends have not given the connection up; `None` if it broke.
+    pub(super) fn heal(&mut self, now_us: u64, from: NodeId, to: NodeId) -> Option<Vec<Letter>> {
+        let way = self.way(from, to);
+        let Some((since_us, held)) = way.cut.take() else { return Some(Vec::new()) };
+        if now_us - since_us < SILENT_US {
+            return Some(held.into());
+        }
+        None
+    }
+
+    pub(super) fn cuts(&self) -> Vec<(NodeId, NodeId)> {
+        self.ways.iter().filter(|(_, way)| way.cut.is_some()).map(|(ends, _)| *ends).collect()
+    }
+}

@@ -1,0 +1,269 @@
+//! One node of the simulated cluster: what outlives its server, the server, and the calls in it that wait.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use frieze_base::{Fault, NodeId, Rng};
+use frieze_disk::{CrashKind, SimDisk, SimTime};
+use frieze_hlc::Hlc;
+use frieze_node::{
+    Conn, Engine, Joining, MemoryStore, PeerPayload, Peers, ProcessStats, Responder, Scratch, Seams, Settings,
+};
+use frieze_wire::frame::{FrameHeader, FrameKind};
+use frieze_wire::message::{Hello, Reply, Request, RequestBody};
+use frieze_wire::peer::Told;
+use frieze_wire::txn::Caller;
+
+use super::tasks::{Task, rest};
+
+/// Names a connection of a client, never used twice.
+pub(super) type ConnId = u64;
+
+/// An answer on its way out of a server.
+#[derive(Clone, Debug)]
+pub(super) struct Answer {
+    pub(super) node: NodeId,
+    pub(super) client: usize,
+    pub(super) request_id: u64,
+    pub(super) result: Result<Reply, Fault>,
+    pub(super) payload: Vec<u8>,
+    pub(super) hlc: Hlc,
+}
+
+/// What servers have said and nobody has carried yet.
+#[derive(Default)]
+pub(super) struct Outbox {
+    pub(super) told: Vec<(NodeId, NodeId, Told, PeerPayload)>,
+    pub(super) answers: Vec<Answer>,
+}
+
+/// Shared by all nodes.
+pub(super) type Post = Arc<Mutex<Outbox>>;
+
+struct Teller {
+    from: NodeId,
+    post: Post,
+}
+
+impl Peers for Teller {
+    fn tell(&self, to: NodeId, told: Told, payload: PeerPayload) {
+        self.post.lock().unwrap_or_else(PoisonError::into_inner).told.push((self.from, to, told, payload));
+    }
+}
+
+struct Answerer {
+    node: NodeId,
+    client: usize,
+    post: Post,
+}
+
+impl Responder for Answerer {
+    fn respond(&self, request: &FrameHeader, result: Result<Reply, Fault>, payload: &[u8], _: u32) {
+        let answer = Answer {
+            node: self.node,
+            client: self.client,
+            request_id: request.request_id,
+            result,
+            payload: payload.to_vec(),
+            hlc: Hlc::ZERO,
+        };
+        self.post.lock().unwrap_or_else(PoisonError::into_inner).answers.push(answer);
+    }
+}
+
+type Door = (Arc<Conn>, Arc<dyn Responder>);
+
+pub(super) struct Node {
+    pub(super) id: NodeId,
+    pub(super) disk: SimDisk,
+    pub(super) store: MemoryStore,
+    pub(super) time: SimTime,
+    /// What its clocks have been moved by so far, and how much faster they go than true time.
+    pub(super) elapsed_us: u64,
+    pub(super) rate_ppm: i64,
+    /// How far its wall clock is from true time.
+    pub(super) skew_us: i64,
+    rng: Rng,
+    boot: u64,
+    settings: Settings,
+    post: Post,
+    pub(super) joining: Option<Joining>,
+    /// Rises with every start and every end: what was to happen in another life does not.
+    pub(super) life: u64,
+    pub(super) starts: u64,
+    pub(super) engine: Option<Arc<Engine>>,
+    /// It has begun to serve.
+    pub(super) serves: bool,
+    pub(super) tasks: Vec<Task>,
+    doors: BTreeMap<ConnId, Door>,
+    pub(super) paused_until_us: u64,
+    pub(super) woken: Arc<AtomicBool>,
+    pub(super) flush_at_us: Option<u64>,
+    pub(super) journal_at_us: Option<u64>,
+    pub(super) control_busy: Arc<AtomicBool>,
+    pub(super) tend_busy: Arc<AtomicBool>,
+    /// A sync failed: it is started again by whoever looks after it.
+    pub(super) failed: bool,
+}
+
+/// Where a node is reached: nobody goes there, but it has to be told.
+pub(super) fn address(id: NodeId) -> String {
+    format!("10.0.0.{}:7470", id.0)
+}
+
+impl Node {
+    pub(super) fn new(id: NodeId, mut rng: Rng, wall_us: u64, settings: &Settings, post: &Post) -> Node {
+        let settings =
+            Settings { advertise: address(id), name: format!("node{}", id.0), ..settings.clone() };
+        Node {
+            id,
+            disk: SimDisk::new(rng.next()),
+            store: MemoryStore::default(),
+            time: SimTime::new(wall_us),
+            elapsed_us: 0,
+            rate_ppm: 0,
+            skew_us: 0,
+            rng,
+            boot: 1,
+            settings,
+            post: post.clone(),
+            joining: None,
+            life: 0,
+            starts: 0,
+            engine: None,
+            serves: false,
+            tasks: Vec::new(),
+            doors: BTreeMap::new(),
+            paused_until_us: 0,
+            woken: Arc::default(),
+            flush_at_us: None,
+            journal_at_us: None,
+            control_busy: Arc::default(),
+            tend_busy: Arc::default(),
+            failed: false,
+        }
+    }
+
+    /// True time has come to `now_us`.
+    pub(super) fn advance(&mut self, now_us: u64) {
+        let should = now_us.saturating_add_signed(now_us as i64 / 1_000_000 * self.rate_ppm);
+        if should > self.elapsed_us {
+            self.time.advance_us(should - self.elapsed_us);
+            self.elapsed_us = should;
+        }
+    }
+
+    /// Opens what the disk holds. It serves when [`Node::serve`] says so.
+    pub(super) fn start(&mut self) -> Result<(), Fault> {
+        assert!(self.engine.is_none(), "it runs already");
+        self.life += 1;
+        self.starts += 1;
+        self.woken = Arc::default();
+        self.control_busy = Arc::default();
+        self.tend_busy = Arc::default();
+        (self.flush_at_us, self.journal_at_us, self.failed) = (None, None, false);
+        let mut entropy = [0u8; 64];
+        self.rng.fill(&mut entropy);
+        let woken = self.woken.clone();
+        let seams = Seams {
+            disk: Arc::new(self.disk.clone()),
+            time: Arc::new(self.time.clone()),
+            store: Box::new(self.store.clone()),
+            boot: format!("boot {}", self.boot),
+            entropy,
+            wake: Box::new(move || woken.store(true, Ordering::Relaxed)),
+            process: Box::new(ProcessStats::default),
+            keys: BTreeMap::new(),
+            owner: Caller::root(),
+        };
+        let engine = match &self.joining {
+            Some(joining) => Engine::join(self.settings.clone(), seams, joining)?,
+            None => Engine::open(self.settings.clone(), seams)?,
+        };
+        if self.disk.is_crashed() {
+            return Err(frieze_base::Reason::InputOutput.into());
+        }
+        self.engine = Some(Arc::new(engine));
+        Ok(())
+    }
+
+    /// Begins to serve, when the clock has passed every stamp of an earlier life. Returns how long to wait else.
+    pub(super) fn serve(&mut self) -> Result<Option<Duration>, Fault> {
+        let Some(engine) = &self.engine else { return Ok(None) };
+        let wait_us = engine.restart_wait_us();
+        if wait_us > 0 {
+            return Ok(Some(Duration::from_micros(wait_us)));
+        }
+        engine.connect(Arc::new(Teller { from: self.id, post: self.post.clone() }));
+        engine.while_waiting(Box::new(rest));
+        engine.begin_node()?;
+        self.serves = true;
+        Ok(None)
+    }
+
+    /// The process, or the power, goes.
+    pub(super) fn die(&mut self, kind: CrashKind) {
+        // Before the device can be used again.
+        self.tasks.clear();
+        self.doors.clear();
+        self.engine = None;
+        self.serves = false;
+        self.life += 1;
+        self.disk.crash(kind);
+        if kind == CrashKind::Power {
+            self.boot += 1;
+            self.store.lose_power();
+        }
+        self.disk.fail_syncs(0);
+        self.disk.restart();
+    }
+
+    /// The server, if it serves.
+    pub(super) fn serving(&self) -> Option<&Arc<Engine>> {
+        self.engine.as_ref().filter(|_| self.serves)
+    }
+
+    /// Begins a call that may wait.
+    pub(super) fn begin(&mut self, run: impl FnOnce(&Engine) + Send + 'static) {
+        let Some(engine) = self.serving().cloned() else { return };
+        let mut task = Task::new(move || run(&engine));
+        if !task.go_on() {
+            self.tasks.push(task);
+        }
+    }
+
+    /// Lets what waits look whether it can go on.
+    pub(super) fn go_on(&mut self) {
+        self.tasks.retain_mut(|task| !task.go_on());
+    }
+
+    /// A request of a client arrives.
+    pub(super) fn request(&mut self, client: usize, conn: ConnId, header: FrameHeader, body: RequestBody, payload: Vec<u8>) {
+        let Some(engine) = self.serving().cloned() else { return };
+        let (node, post) = (self.id, self.post.clone());
+        let rng = &mut self.rng;
+        let (conn, responder) = self.doors.entry(conn).or_insert_with(|| {
+            let mut challenge = [0u8; 32];
+            rng.fill(&mut challenge);
+            let conn = Arc::new(Conn::new(Some(Caller::root()), challenge));
+            let nobody: Arc<dyn Responder> = Arc::new(Answerer { node, client, post: Post::default() });
+            let hello = RequestBody { caller: None, request: Some(Request::Hello(Hello::default())) };
+            let greeting = FrameHeader::of(FrameKind::Request);
+            engine.handle(&conn, &greeting, hello, &[], &nobody, &mut Scratch::default());
+            (conn, Arc::new(Answerer { node, client, post }))
+        });
+        let (conn, responder) = (conn.clone(), responder.clone());
+        self.begin(move |engine| {
+            engine.handle(&conn, &header, body, &payload, &responder, &mut Scratch::default());
+        });
+    }
+
+    /// A connection of a client is gone.
+    pub(super) fn disconnect(&mut self, conn: ConnId) {
+        if let (Some((conn, _)), Some(engine)) = (self.doors.remove(&conn), &self.engine) {
+            engine.disconnected(&conn);
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! What a run of a cluster is to do, and what came of it.
+
+use std::collections::BTreeMap;
+
+use frieze_base::Rng;
+
+use super::breakage::ClusterBreak;
+use crate::violation::Violation;
+
+/// A run. Everything in it follows from the seed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClusterPlan {
+    /// Decides everything.
+    pub seed: u64,
+    /// Servers. Default: 3.
+    pub nodes: u32,
+    /// Operations that clients finish before the faults stop.
+    pub operations: u64,
+    /// Clients. Default: 3 to 5, by the seed.
+    pub clients: u64,
+    /// Faults, each after a share of the operations. Default: 5 to 9, by the seed.
+    pub faults: u64,
+    /// What is broken on purpose, for the test of the tester.
+    pub breakage: Option<ClusterBreak>,
+    /// True: the trace keeps its lines.
+    pub keep_trace: bool,
+}
+
+impl ClusterPlan {
+    /// The run of a seed.
+    pub fn of_seed(seed: u64) -> ClusterPlan {
+        let mut rng = Rng::new(seed ^ 0xc105_7e12);
+        ClusterPlan {
+            seed,
+            nodes: 3,
+            operations: 320,
+            clients: rng.between(3, 5),
+            faults: rng.between(5, 9),
+            breakage: None,
+            keep_trace: false,
+        }
+    }
+}
+
+/// What came of a run.
+#[derive(Clone, Debug)]
+pub struct ClusterOutcome {
+    /// The promise that was broken first, if one was.
+    pub violation: Option<Violation>,
+    /// Two runs of one plan have the same.
+    pub trace_hash: u64,
+    /// The lines of the trace, if they were to be kept.
+    pub trace: Vec<String>,
+    /// What happened, in numbers.
+    pub counts: ClusterCounts,
+}
+
+/// What happened in a run.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ClusterCounts {
+    /// Operations that clients finished.
+    pub operations: u64,
+    /// Requests that servers were asked, and letters that they told each other.
+    pub requests: u64,
+    /// See `requests`.
+    pub letters: u64,
+    /// Events in all.
+    pub events: u64,
+    /// Simulated milliseconds.
+    pub simulated_ms: u64,
+    /// Faults, by what they were.
+    pub faults: BTreeMap<&'static str, u64>,
+    /// Starts of servers after their first.
+    pub restarts: u64,
+    /// Answers about instants that were remembered.
+    pub remembered: u64,
+}

@@ -1,0 +1,513 @@
+//! What clients do: they write, append and read cells of files that all of them share, make and take away names, and read at
+//! instants of the past.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use frieze_base::{ChunkId, Fault, InodeId, NodeId, Reason, Seq};
+use frieze_hlc::Hlc;
+use frieze_wire::message::{List, Open, Read, Reply, Request, Sync, View, Write};
+use frieze_wire::txn::{Grant, Make, MakeKind, Op, Remove, Rename, Target};
+
+use super::client::{Client, Route};
+use super::history::{AppendRecord, Cells, FileInfo, History, ListRecord, NameOp, NameRecord, ReadRecord, Value, WriteRecord};
+use crate::violation::{Rule, broken};
+
+/// Bytes of a cell.
+pub(super) const CELL_BYTES: u64 = 64;
+/// Cells of a chunk that are used: some at its beginning, one at its end.
+const CELLS_PER_CHUNK: u64 = 4;
+pub(super) const CHUNK_BYTES: u64 = 64 << 10;
+/// Cells of a file, on chunks of all chains.
+pub(super) const CELLS: u64 = 3 * CELLS_PER_CHUNK;
+const FILES: usize = 3;
+const LOGS: usize = 1;
+
+/// Where a cell lies in its file.
+fn offset_of(cell: u64) -> u64 {
+    let (chunk, slot) = (cell / CELLS_PER_CHUNK, cell % CELLS_PER_CHUNK);
+    let within = if slot + 1 == CELLS_PER_CHUNK { CHUNK_BYTES - CELL_BYTES } else { slot * CELL_BYTES };
+    chunk * CHUNK_BYTES + within
+}
+
+fn chunk_of(cell: u64) -> u32 {
+    (cell / CELLS_PER_CHUNK) as u32
+}
+
+/// How often each thing is done.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Mix {
+    pub(super) write: u64,
+    pub(super) read: u64,
+    pub(super) past: u64,
+    pub(super) append: u64,
+    pub(super) sync: u64,
+    pub(super) names: u64,
+    /// Of writes, one in so many is `sync`.
+    pub(super) sync_one_in: u64,
+    /// Pause between two operations, at most.
+    pub(super) think_us: u64,
+}
+
+pub(super) struct Worker {
+    pub(super) client: Client,
+    pub(super) history: Arc<Mutex<History>>,
+    pub(super) mix: Mix,
+    /// The right to read and write a file, of this session.
+    capabilities: BTreeMap<u64, Vec<u8>>,
+    granted: BTreeSet<(u64, u32)>,
+}
+
+impl Worker {
+    pub(super) fn new(client: Client, history: Arc<Mutex<History>>, mix: Mix) -> Worker {
+        Worker { client, history, mix, capabilities: BTreeMap::new(), granted: BTreeSet::new() }
+    }
+
+    fn history(&self) -> MutexGuard<'_, History> {
+        self.history.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Everything that a client does, from its first session on.
+    pub(super) fn live(mut self) {
+        let lived = self.begin().and_then(|()| {
+            while !self.client.port().calm {
+                self.one_thing()?;
+                self.history().operations += 1;
+                let think = self.client.rng.below(self.mix.think_us.max(1));
+                self.client.pause(think);
+            }
+            Ok(())
+        });
+        if let Err(fault) = lived {
+            let doing = self.client.port().doing.clone();
+            let what = format!("client {} was refused: {:?}: {fault} ({doing})", self.client.index, fault.reason);
+            self.history().note::<()>(broken(Rule::PromisedErrors, what));
+        }
+        self.client.port().doing.clear();
+    }
+
+    fn begin(&mut self) -> Result<(), Fault> {
+        self.client.open_session()?;
+        if self.client.index > 0 {
+            while !self.history().ready {
+                self.client.pause(20_000);
+            }
+            return Ok(());
+        }
+        let mut made = Vec::new();
+        for number in 0..FILES + LOGS {
+            let path = if number < FILES { format!("/cells{number}") } else { format!("/log{}", number - FILES) };
+            let make = Make {
+                target: Target::path(path.as_str()),
+                mode: 0o644,
+                or_open: false,
+                kind: Some(MakeKind::File(true)),
+            };
+            let reply = self.client.change(Op::Make(make), true)?;
+            made.push(FileInfo { path, inode: reply.id });
+        }
+        let make = Make {
+            target: Target::path("/names"),
+            mode: 0o755,
+            or_open: false,
+            kind: Some(MakeKind::Directory(true)),
+        };
+        let reply = self.client.change(Op::Make(make), true)?;
+        let mut history = self.history();
+        history.logs = made.split_off(FILES);
+        history.files = made;
+        history.instants.push(Hlc(reply.stamp));
+        history.ready = true;
+        Ok(())
+    }
+
+    fn one_thing(&mut self) -> Result<(), Fault> {
+        let Mix { write, read, past, append, sync, names, .. } = self.mix;
+        let mut drawn = self.client.rng.below(write + read + past + append + sync + names);
+        for (weight, kind) in [(write, 0), (read, 1), (past, 2), (append, 3), (sync, 4), (names, 5)] {
+            if drawn < weight {
+                return match kind {
+                    0 => self.write(),
+                    1 => self.read(),
+                    2 => self.read_past(),
+                    3 => self.append(),
+                    4 => self.sync(),
+                    _ => self.change_names(),
+                };
+            }
+            drawn -= weight;
+        }
+        Ok(())
+    }
+
+    fn some_cells(&mut self) -> Cells {
+        let rng = &mut self.client.rng;
+        let file = rng.below(FILES as u64) as usize;
+        // Some are hot, so that clients meet there.
+        let first = if rng.chance(2) { rng.below(2) * CELLS_PER_CHUNK } else { rng.below(CELLS) };
+        let slot = first % CELLS_PER_CHUNK;
+        // Those at the beginning of a chunk lie side by side.
+        let room = if slot + 1 < CELLS_PER_CHUNK { CELLS_PER_CHUNK - 1 - slot } else { 1 };
+        Cells { file, first, count: rng.between(1, room) }
+    }
+
+    fn capability(&mut self, inode: u64, path: &str) -> Result<Vec<u8>, Fault> {
+        if let Some(known) = self.capabilities.get(&inode) {
+            return Ok(known.clone());
+        }
+        let open =
+            Open { target: Target::path(path), view: View::default(), read: true, write: true, made_at: 0 };
+        let (reply, ..) = self.client.call(Route::Lead, &Request::Open(open), &[], Seq(0))?;
+        let Reply::Open(reply) = reply else { return Err(Reason::BadFrame.into()) };
+        self.capabilities.insert(inode, reply.capability.clone());
+        Ok(reply.capability)
+    }
+
+    fn grant(&mut self, inode: u64, chunk: u32) -> Result<(), Fault> {
+        if self.granted.contains(&(inode, chunk)) {
+            return Ok(());
+        }
+        self.client.change(Op::Grant(Grant { inode, first: chunk, count: 1 }), false)?;
+        self.granted.insert((inode, chunk));
+        Ok(())
+    }
+
+    fn file(&self, number: usize) -> FileInfo {
+        self.history().files[number].clone()
+    }
+
+    fn write(&mut self) -> Result<(), Fault> {
+        let cells = self.some_cells();
+        let FileInfo { path, inode } = self.file(cells.file);
+        let capability = self.capability(inode, &path)?;
+        let chunk = chunk_of(cells.first);
+        self.grant(inode, chunk)?;
+        let sync = self.client.rng.chance(self.mix.sync_one_in);
+        let value = self.history().fresh_value();
+        let record = WriteRecord {
+            cells,
+            value,
+            client: self.client.index,
+            invoked_us: self.client.now_us(),
+            seen: self.client.newest,
+            done: None,
+            sync,
+        };
+        let place = {
+            let mut history = self.history();
+            history.writes.push(record);
+            history.writes.len() - 1
+        };
+        let payload = value.to_le_bytes().repeat((cells.count * CELL_BYTES / 8) as usize);
+        let offset = offset_of(cells.first);
+        let reply = self.put(inode, chunk, &capability, Some(offset), &payload, sync)?;
+        let done = (self.client.now_us(), Hlc(reply.0));
+        let mut history = self.history();
+        history.writes[place].done = Some(done);
+        history.instants.push(done.1);
+        history.instants.push(done.1.previous());
+        Ok(())
+    }
+
+    /// Writes, or appends where there is no offset. Returns stamp and offset.
+    fn put(
+        &mut self,
+        inode: u64,
+        chunk: u32,
+        capability: &[u8],
+        offset: Option<u64>,
+        payload: &[u8],
+        sync: bool,
+    ) -> Result<(u64, u64), Fault> {
+        let write = Write {
+            capability: capability.to_vec(),
+            offset: offset.unwrap_or(0),
+            append: offset.is_none(),
+            durability: sync.into(),
+            uid: 0,
+        };
+        let request = Request::Write(write);
+        let route = Route::Write(ChunkId { inode: InodeId(inode), index: chunk });
+        let seq = self.client.number();
+        loop {
+            match self.client.call(route, &request, payload, seq) {
+                Ok((Reply::Write(reply), ..)) => return Ok((reply.stamp, reply.offset)),
+                Ok(_) => return Err(Reason::BadFrame.into()),
+                // The grant is not known there any more.
+                Err(fault) if fault.reason == Reason::Busy => {
+                    self.granted.remove(&(inode, chunk));
+                    self.grant(inode, chunk)?;
+                }
+                Err(fault) => return Err(fault),
+            }
+        }
+    }
+
+    fn append(&mut self) -> Result<(), Fault> {
+        let file = self.client.rng.below(LOGS as u64) as usize;
+        let FileInfo { path, inode } = self.history().logs[file].clone();
+        let capability = self.capability(inode, &path)?;
+        self.grant(inode, 0)?;
+        let value = self.history().fresh_value();
+        let place = {
+            let seen = self.client.newest;
+            let mut history = self.history();
+            history.appends.push(AppendRecord { file, value, seen, done: None });
+            history.appends.len() - 1
+        };
+        let payload = value.to_le_bytes().repeat((CELL_BYTES / 8) as usize);
+        let sync = self.client.rng.chance(self.mix.sync_one_in);
+        let (stamp, offset) = self.put(inode, 0, &capability, None, &payload, sync)?;
+        self.history().appends[place].done = Some((Hlc(stamp), offset));
+        Ok(())
+    }
+
+    /// Reads bytes, with zeros for what lies beyond the end.
+    fn bytes(
+        &mut self,
+        route: Route,
+        capability: &[u8],
+        offset: u64,
+        len: u64,
+    ) -> Result<(Vec<u8>, NodeId, bool), Fault> {
+        let read = Read { capability: capability.to_vec(), offset, len: len as u32, in_steps: false };
+        let (reply, mut payload, node) = self.client.call(route, &Request::Read(read), &[], Seq(0))?;
+        let Reply::Read(reply) = reply else { return Err(Reason::BadFrame.into()) };
+        payload.resize(len as usize, 0);
+        Ok((payload, node, reply.answered.incomplete))
+    }
+
+    /// The values in the cells; a cell that holds pieces of two is not one that was ever written.
+    fn values(&mut self, cells: Cells, payload: &[u8], node: NodeId) -> Option<Vec<Value>> {
+        let mut values = Vec::new();
+        for (cell, bytes) in cells.each().zip(payload.chunks(CELL_BYTES as usize)) {
+            let mut words = bytes.chunks(8).map(|word| Value::from_le_bytes(word.try_into().unwrap_or_default()));
+            let first = words.next().unwrap_or(0);
+            if words.any(|word| word != first) {
+                let what = format!("{node} says that cell {cell:?} holds pieces of several writes: {bytes:02x?}");
+                self.history().note::<()>(broken(Rule::Whole, what));
+                return None;
+            }
+            values.push(first);
+        }
+        Some(values)
+    }
+
+    fn read(&mut self) -> Result<(), Fault> {
+        let cells = self.some_cells();
+        let FileInfo { path, inode } = self.file(cells.file);
+        let capability = self.capability(inode, &path)?;
+        let chunk = ChunkId { inode: InodeId(inode), index: chunk_of(cells.first) };
+        let route = if self.client.rng.chance(3) { Route::Read(chunk) } else { Route::At(self.client.any_node()) };
+        let invoked_us = self.client.now_us();
+        let len = cells.count * CELL_BYTES;
+        let (payload, node, _) = self.bytes(route, &capability, offset_of(cells.first), len)?;
+        let Some(values) = self.values(cells, &payload, node) else { return Ok(()) };
+        let (done_us, client) = (self.client.now_us(), self.client.index);
+        self.history().reads.push(ReadRecord { cells, values, invoked_us, done_us, node, client });
+        Ok(())
+    }
+
+    fn some_instant(&mut self) -> Hlc {
+        let newest = self.client.newest;
+        let rng = &mut self.client.rng;
+        let draw = rng.next();
+        let recent = rng.chance(2);
+        let past = rng.chance(4);
+        let history = self.history.lock().unwrap_or_else(PoisonError::into_inner);
+        if past || history.instants.is_empty() {
+            return newest;
+        }
+        let count = history.instants.len() as u64;
+        let reach = if recent { count.min(8) } else { count };
+        history.instants[(count - 1 - draw % reach) as usize]
+    }
+
+    fn read_past(&mut self) -> Result<(), Fault> {
+        let at = self.some_instant();
+        let node = self.client.any_node();
+        if self.client.rng.chance(4) {
+            return self.list_at(at, node);
+        }
+        let cells = self.some_cells();
+        self.read_at(cells, at, node).map(drop)
+    }
+
+    /// Reads cells at an instant, and remembers what they were. False if the instant lies ahead of who was asked.
+    pub(super) fn read_at(&mut self, cells: Cells, at: Hlc, node: NodeId) -> Result<bool, Fault> {
+        let FileInfo { path, .. } = self.file(cells.file);
+        let view = View { at: Some(at.0), user_at: None };
+        let open = Open { target: Target::path(path), view, read: true, write: false, made_at: 0 };
+        let opened = match self.client.call(Route::At(node), &Request::Open(open), &[], Seq(0)) {
+            Ok((Reply::Open(reply), ..)) => reply,
+            Ok(_) => return Err(Reason::BadFrame.into()),
+            // Its clock is behind that of who stamped it.
+            Err(fault) if fault.reason == Reason::Future => return Ok(false),
+            Err(fault) => return Err(fault),
+        };
+        let len = cells.count * CELL_BYTES;
+        // Not always at the same server.
+        let node = if self.client.rng.chance(2) { self.client.any_node() } else { node };
+        let (payload, node, incomplete) =
+            match self.bytes(Route::At(node), &opened.capability, offset_of(cells.first), len) {
+                Err(fault) if fault.reason == Reason::Future => return Ok(false),
+                read => read?,
+            };
+        if let Some(values) = self.values(cells, &payload, node)
+            && !incomplete
+        {
+            self.history().remember_cells(cells, at, &values, node);
+        }
+        Ok(true)
+    }
+
+    fn names(&mut self, view: View, route: Route) -> Result<Option<(Vec<String>, NodeId)>, Fault> {
+        let list = List { target: Target::path("/names"), view, count_max: 10_000, ..List::default() };
+        match self.client.call(route, &Request::List(list), &[], Seq(0)) {
+            Ok((Reply::List(reply), _, node)) => {
+                let names = reply.entries.iter().map(|entry| String::from_utf8_lossy(&entry.name).into_owned());
+                Ok(Some((names.collect(), node)))
+            }
+            Ok(_) => Err(Reason::BadFrame.into()),
+            Err(fault) if fault.reason == Reason::Future => Ok(None),
+            Err(fault) => Err(fault),
+        }
+    }
+
+    pub(super) fn list_at(&mut self, at: Hlc, node: NodeId) -> Result<(), Fault> {
+        if let Some((names, node)) = self.names(View { at: Some(at.0), user_at: None }, Route::At(node))? {
+            self.history().remember_names(at, names, node);
+        }
+        Ok(())
+    }
+
+    fn list(&mut self) -> Result<(), Fault> {
+        let invoked_us = self.client.now_us();
+        if let Some((names, node)) = self.names(View::default(), Route::Lead)? {
+            let done_us = self.client.now_us();
+            let mut history = self.history();
+            history.present.clone_from(&names);
+            history.lists.push(ListRecord { names, invoked_us, done_us, node });
+        }
+        Ok(())
+    }
+
+    /// Everything that this session, and everybody else, was acknowledged so far survives from now on.
+    fn sync(&mut self) -> Result<(), Fault> {
+        let file = self.client.rng.below(FILES as u64) as usize;
+        let FileInfo { inode, .. } = self.file(file);
+        self.client.call(Route::Lead, &Request::Sync(Sync { inode }), &[], Seq(0)).map(drop)
+    }
+
+    fn change_names(&mut self) -> Result<(), Fault> {
+        if self.client.rng.chance(4) {
+            return self.list();
+        }
+        let present = self.history().present.clone();
+        let op = match self.client.rng.below(4) {
+            0 if !present.is_empty() => NameOp::Remove { name: self.client.rng.choose(&present).clone() },
+            1 if !present.is_empty() => {
+                NameOp::Rename { from: self.client.rng.choose(&present).clone(), to: self.fresh_name() }
+            }
+            _ => NameOp::Make { name: self.fresh_name() },
+        };
+        let path = |name: &str| Target::path(format!("/names/{name}"));
+        let asked = match &op {
+            NameOp::Make { name } => {
+                let kind = Some(MakeKind::File(false));
+                Op::Make(Make { target: path(name), mode: 0o644, or_open: false, kind })
+            }
+            NameOp::Rename { from, to } => Op::Rename(Rename { from: path(from), to: path(to), flags: 0 }),
+            NameOp::Remove { name } => Op::Remove(Remove { target: path(name), directory: false }),
+        };
+        let record =
+            NameRecord { op: op.clone(), invoked_us: self.client.now_us(), seen: self.client.newest, done: None };
+        let place = {
+            let mut history = self.history();
+            history.names.push(record);
+            history.names.len() - 1
+        };
+        let sync = self.client.rng.chance(self.mix.sync_one_in);
+        let outcome = match self.client.change(asked, sync) {
+            Ok(reply) => Ok(Hlc(reply.stamp)),
+            Err(fault) if matches!(fault.reason, Reason::NotFound | Reason::Exists) => Err(()),
+            Err(fault) => return Err(fault),
+        };
+        let done_us = self.client.now_us();
+        let mut history = self.history();
+        history.names[place].done = Some((done_us, outcome));
+        if let Ok(stamp) = outcome {
+            history.instants.push(stamp);
+            history.instants.push(stamp.previous());
+            let (made, gone) = match op {
+                NameOp::Make { name } => (Some(name), None),
+                NameOp::Rename { from, to } => (Some(to), Some(from)),
+                NameOp::Remove { name } => (None, Some(name)),
+            };
+            history.present.retain(|name| Some(name) != gone.as_ref());
+            history.present.extend(made);
+        }
+        Ok(())
+    }
+
+    fn fresh_name(&self) -> String {
+        format!("n{}", self.history().fresh_value())
+    }
+
+    /// Looks at everything once more: all cells now and at what was remembered, at each node; all logs.
+    pub(super) fn look_back(mut self) {
+        if let Err(fault) = self.try_to_look_back() {
+            let what = format!("looking back was refused: {:?}: {fault}", fault.reason);
+            self.history().note::<()>(broken(Rule::PromisedErrors, what));
+        }
+        self.client.port().doing.clear();
+    }
+
+    fn try_to_look_back(&mut self) -> Result<(), Fault> {
+        self.client.open_session()?;
+        for node in self.client.nodes().to_vec() {
+            for file in 0..FILES {
+                let FileInfo { path, inode } = self.file(file);
+                let capability = self.capability(inode, &path)?;
+                for first in (0..CELLS).step_by(CELLS_PER_CHUNK as usize) {
+                    for (first, count) in [(first, CELLS_PER_CHUNK - 1), (first + CELLS_PER_CHUNK - 1, 1)] {
+                        let cells = Cells { file, first, count };
+                        let invoked_us = self.client.now_us();
+                        let (payload, node, _) =
+                            self.bytes(Route::At(node), &capability, offset_of(first), count * CELL_BYTES)?;
+                        let Some(values) = self.values(cells, &payload, node) else { return Ok(()) };
+                        let (done_us, client) = (self.client.now_us(), self.client.index);
+                        self.history().reads.push(ReadRecord { cells, values, invoked_us, done_us, node, client });
+                    }
+                }
+            }
+            let remembered: Vec<(usize, u64, Hlc)> = self.history().cells_at.keys().copied().collect();
+            let every = (remembered.len() / 40).max(1) as u64;
+            for (file, cell, at) in remembered {
+                if self.client.rng.chance(every) {
+                    self.read_at(Cells { file, first: cell, count: 1 }, at, node)?;
+                }
+            }
+            let remembered: Vec<Hlc> = self.history().names_at.keys().copied().collect();
+            let every = (remembered.len() / 10).max(1) as u64;
+            for at in remembered {
+                if self.client.rng.chance(every) {
+                    self.list_at(at, node)?;
+                }
+            }
+            for file in 0..LOGS {
+                let FileInfo { path, inode } = self.history().logs[file].clone();
+                let capability = self.capability(inode, &path)?;
+                let (payload, node, _) = self.bytes(Route::At(node), &capability, 0, CHUNK_BYTES)?;
+                let used = payload.iter().rposition(|byte| *byte != 0).map_or(0, |last| last as u64 / CELL_BYTES + 1);
+                let cells = Cells { file, first: 0, count: used };
+                if let Some(found) = self.values(cells, &payload, node) {
+                    let mut history = self.history();
+                    let verdict = super::judge::appended(&history, file, &found, CELL_BYTES);
+                    history.note(verdict);
+                }
+            }
+        }
+        self.list()
+    }
+}

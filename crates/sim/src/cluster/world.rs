@@ -1,0 +1,799 @@
+//! Nodes, clients, the network between them, and faults: one event after the other, in the order that the seed gives them.
+
+mod faults;
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use frieze_base::{ClusterId, Fault, LogIndex, NodeId, Rng};
+use frieze_disk::CrashKind;
+use frieze_node::{Engine, Joining, Settings};
+use frieze_wire::control::{Device, Newcomer};
+use frieze_wire::frame::{FrameHeader, FrameKind};
+use frieze_wire::message::{ChainStatus, Join, Reply, Request, RequestBody};
+
+use super::client::{Client, Outgoing, Port};
+use super::history::History;
+use super::judge;
+use super::net::{Fate, Letter, Net};
+use super::node::{Answer, Node, Post, address};
+use super::plan::{ClusterCounts, ClusterOutcome, ClusterPlan};
+use super::tasks::Task;
+use super::work::{CHUNK_BYTES, Mix, Worker};
+use crate::trace::Trace;
+use crate::violation::{Rule, Verdict, Violation, broken};
+use crate::world::WALL_US;
+use faults::Swarm;
+
+/// Something that will happen.
+enum Event {
+    /// A server's threads do what they do from time to time; of one life.
+    Beat(usize, u64),
+    Control(usize, u64),
+    Pulse(usize, u64),
+    Tend(usize, u64),
+    Flush(usize, u64),
+    Journal(usize, u64),
+    /// A server that was opened begins to serve.
+    Serve(usize, u64),
+    Start(usize),
+    Told { letter: Box<Letter>, connection: u64 },
+    /// A node hears that its connection with another broke, or stands.
+    Link { node: usize, other: NodeId, stands: bool },
+    Ask { outgoing: Box<Outgoing>, client: usize },
+    Gone { node: NodeId, conn: u64 },
+    Answered(Box<Answer>),
+    Alarm { client: usize, at_us: u64 },
+    Heal(faults::Healing),
+    Audit,
+}
+
+struct Scheduled {
+    at_us: u64,
+    order: u64,
+    event: Event,
+}
+
+impl PartialEq for Scheduled {
+    fn eq(&self, other: &Self) -> bool {
+        self.order == other.order
+    }
+}
+
+impl Eq for Scheduled {}
+
+impl PartialOrd for Scheduled {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Scheduled {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        (self.at_us, self.order).cmp(&(other.at_us, other.order))
+    }
+}
+
+/// A client, and what it and the world hand each other.
+struct Person {
+    port: Arc<Mutex<Port>>,
+    task: Option<Task>,
+}
+
+struct World {
+    plan: ClusterPlan,
+    rng: Rng,
+    net: Net,
+    post: Post,
+    nodes: Vec<Node>,
+    people: Vec<Person>,
+    history: Arc<Mutex<History>>,
+    queue: BinaryHeap<Reverse<Scheduled>>,
+    now_us: u64,
+    order: u64,
+    swarm: Swarm,
+    /// Operations after which the next faults come, last first.
+    faults: Vec<u64>,
+    calm: bool,
+    /// The digest of what nodes held at a place of the log.
+    digests: BTreeMap<LogIndex, (u64, NodeId)>,
+    counts: ClusterCounts,
+}
+
+/// Runs a plan to its end, or to the first promise that is broken.
+pub fn run_cluster(plan: &ClusterPlan) -> ClusterOutcome {
+    let mut world = World::new(*plan);
+    let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| world.live()));
+    let violation = match caught {
+        Ok(verdict) => verdict.err(),
+        Err(panic) => {
+            let words = panic.downcast_ref::<String>().cloned();
+            let words = words.or_else(|| panic.downcast_ref::<&str>().map(|words| (*words).to_owned()));
+            Some(Violation { rule: Rule::NoPanic, what: words.unwrap_or_else(|| "a panic without words".to_owned()) })
+        }
+    };
+    let (trace_hash, trace) = {
+        let mut history = world.history();
+        (history.trace.hash(), history.trace.take_lines())
+    };
+    world.counts.simulated_ms = world.now_us / 1000;
+    ClusterOutcome { violation, trace_hash, trace, counts: std::mem::take(&mut world.counts) }
+}
+
+/// Chains of a simulated cluster.
+const CHAINS: u32 = 3;
+/// How long a lease is.
+const LEASE: Duration = Duration::from_secs(1);
+/// Simulated time in which a cluster is founded, and in which everything is answered and whole once faults have stopped.
+const FOUNDING_US_MAX: u64 = 60_000_000;
+const CALM_US_MAX: u64 = 180_000_000;
+
+fn settings() -> Settings {
+    Settings {
+        dir: "sim".into(),
+        segment_bytes: 8 << 20,
+        chunk_bytes: CHUNK_BYTES,
+        chain_count: CHAINS,
+        young_bytes_max: 256 << 10,
+        old_bytes_max: 512 << 10,
+        dirty_bytes_max: 8 << 20,
+        reserve_bytes: 1 << 20,
+        session_timeout: Duration::from_secs(600),
+        lease: LEASE,
+        replicas: 3,
+        root_mode: Some(0o777),
+        ..Settings::default()
+    }
+}
+
+impl World {
+    fn new(plan: ClusterPlan) -> World {
+        let mut rng = Rng::new(plan.seed);
+        let post = Post::default();
+        let settings = Settings { replicas: plan.nodes, ..settings() };
+        let nodes =
+            (1..=plan.nodes).map(|id| Node::new(NodeId(id), rng.split(), WALL_US, &settings, &post)).collect();
+        let swarm = Swarm::draw(&mut rng);
+        let mut faults: Vec<u64> = (0..plan.faults).map(|_| rng.between(5, plan.operations.max(6) - 1)).collect();
+        faults.sort_unstable_by_key(|at| Reverse(*at));
+        World {
+            net: Net::new(rng.split()),
+            rng,
+            post,
+            nodes,
+            people: Vec::new(),
+            history: Arc::new(Mutex::new(History::new(Trace::new(plan.keep_trace)))),
+            queue: BinaryHeap::new(),
+            now_us: 0,
+            order: 0,
+            swarm,
+            faults,
+            calm: false,
+            digests: BTreeMap::new(),
+            counts: ClusterCounts::default(),
+            plan,
+        }
+    }
+
+    fn history(&self) -> MutexGuard<'_, History> {
+        self.history.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn after(&mut self, delay_us: u64, event: Event) {
+        self.order += 1;
+        self.queue.push(Reverse(Scheduled { at_us: self.now_us + delay_us, order: self.order, event }));
+    }
+
+    fn say(&self, words: impl FnOnce() -> String) {
+        self.history().trace.line(words);
+    }
+
+    fn live(&mut self) -> Verdict {
+        self.found()?;
+        self.net.weather = self.swarm.weather;
+        self.unset_clocks();
+        let mix = self.swarm.mix;
+        for index in 0..self.plan.clients as usize {
+            self.add_person(index, mix, Worker::live);
+        }
+        self.after(1_000_000, Event::Audit);
+        while self.history().operations < self.plan.operations || !self.faults.is_empty() {
+            self.step()?;
+            let operations = self.history().operations;
+            while self.faults.last().is_some_and(|at| *at <= operations) {
+                self.faults.pop();
+                self.inject()?;
+            }
+            if self.now_us > FOUNDING_US_MAX + 3600 * 1_000_000 {
+                return broken(Rule::Live, format!("an hour has gone by: {}", self.doing()));
+            }
+        }
+        let operations = self.history().operations;
+        self.counts.operations = operations;
+        self.calm_down()?;
+        let index = self.people.len();
+        self.add_person(index, mix, Worker::look_back);
+        self.until(CALM_US_MAX, "everything is looked at once more", World::nobody_asks)?;
+        self.settle()?;
+        let remembered = self.history().cells_at.len() as u64;
+        self.counts.remembered = remembered;
+        judge::judge(&self.history())
+    }
+
+    /// The first node alone, and then one after the other joins it.
+    fn found(&mut self) -> Verdict {
+        let first = self.nodes[0].start();
+        self.must(0, first)?;
+        self.after(0, Event::Serve(0, self.nodes[0].life));
+        self.until(1_000_000, "the first server serves", |world| world.nodes[0].serves)?;
+        for joiner in 1..self.nodes.len() {
+            self.join(joiner)?;
+        }
+        self.until(FOUNDING_US_MAX, "the cluster is founded", World::is_whole)?;
+        self.say(|| "the cluster is founded".to_owned());
+        Ok(())
+    }
+
+    fn must(&self, node: usize, done: Result<(), Fault>) -> Verdict {
+        done.or_else(|fault| broken(Rule::Restarts, format!("{} does not start: {fault}", self.nodes[node].id)))
+    }
+
+    /// A node asks the leader to be taken in, until it is.
+    fn join(&mut self, joiner: usize) -> Verdict {
+        let newcomer = Newcomer {
+            name: format!("node{}", joiner + 1),
+            site: String::new(),
+            address: address(self.nodes[joiner].id),
+            token: vec![joiner as u8 + 1; 16],
+            incarnation: 1,
+            devices: vec![Device { device: 0, capacity_bytes: 1 << 40, has_failed: false }],
+        };
+        let join = Join { newcomer: Some(newcomer), cluster: String::new(), wall_us: WALL_US };
+        for number in 0..60 {
+            let Some(leader) = self.leader() else {
+                self.run_for(100_000)?;
+                continue;
+            };
+            let header = FrameHeader { request_id: number + 1, ..FrameHeader::of(FrameKind::Request) };
+            let body = RequestBody { caller: None, request: Some(Request::Join(join.clone())) };
+            let person = usize::MAX - joiner;
+            self.nodes[leader].request(person, u64::MAX - joiner as u64, header, body, Vec::new());
+            let mut answer = None;
+            for _ in 0..200 {
+                self.run_for(50_000)?;
+                let found = self.post.lock().unwrap_or_else(PoisonError::into_inner).answers.pop();
+                answer = found.or(answer);
+                if answer.is_some() {
+                    break;
+                }
+            }
+            if let Some(Answer { result: Ok(Reply::Join(reply)), .. }) = answer {
+                let cluster = u128::from_str_radix(&reply.cluster, 16).unwrap_or_default();
+                self.nodes[joiner].joining = Some(Joining {
+                    cluster: ClusterId(cluster),
+                    node: NodeId(reply.node),
+                    secret: reply.secret.try_into().unwrap_or_default(),
+                    chain_count: reply.chain_count,
+                    known: reply.nodes.iter().map(|known| format!("{}@{}", known.node, known.address)).collect(),
+                });
+                let started = self.nodes[joiner].start();
+                self.must(joiner, started)?;
+                self.nodes[joiner].joining = None;
+                self.after(0, Event::Serve(joiner, self.nodes[joiner].life));
+                return Ok(());
+            }
+            self.run_for(500_000)?;
+        }
+        broken(Rule::Live, format!("{} is never taken in", self.nodes[joiner].id))
+    }
+
+    fn run_for(&mut self, us: u64) -> Verdict {
+        let until = self.now_us + us;
+        while self.queue.peek().is_some_and(|Reverse(next)| next.at_us <= until) {
+            self.step()?;
+        }
+        self.advance(until);
+        Ok(())
+    }
+
+    fn until(&mut self, within_us: u64, what: &str, is: impl Fn(&World) -> bool) -> Verdict {
+        let deadline = self.now_us + within_us;
+        while !is(self) {
+            self.step()?;
+            if self.now_us > deadline {
+                let words = format!("it never comes that {what}: {}", self.doing());
+                return broken(Rule::Live, words);
+            }
+        }
+        Ok(())
+    }
+
+    /// What everybody is at, for whoever wonders why it takes so long.
+    fn doing(&self) -> String {
+        let mut words = Vec::new();
+        for (index, person) in self.people.iter().enumerate() {
+            let port = person.port.lock().unwrap_or_else(PoisonError::into_inner);
+            if person.task.is_some() {
+                words.push(format!("client {index}: {}", port.doing));
+            }
+        }
+        for node in &self.nodes {
+            let Some(engine) = node.serving() else {
+                words.push(format!("{} is down", node.id));
+                continue;
+            };
+            let chains = engine.chains().iter().map(chain_words).collect::<Vec<_>>().join(" ");
+            let metalog = engine.metalog();
+            let metalog = metalog.map(|status| format!("term {} leader {:?} applied {} of {}", status.term, status.leader, status.applied, status.last));
+            words.push(format!("{}: {} waiting, {}, {chains}", node.id, node.tasks.len(), metalog.unwrap_or_default()));
+        }
+        words.join("; ")
+    }
+
+    fn leader(&self) -> Option<usize> {
+        self.nodes.iter().position(|node| node.serving().is_some_and(|engine| engine.leads()))
+    }
+
+    /// Every node serves every chain, and they agree on that.
+    fn is_whole(&self) -> bool {
+        let members = self.nodes.len();
+        let all: Option<Vec<Vec<ChainStatus>>> =
+            self.nodes.iter().map(|node| node.serving().map(|engine| engine.chains())).collect();
+        let Some(all) = all else { return false };
+        let votes = self.nodes.iter().all(|node| {
+            let status = node.serving().and_then(|engine| engine.metalog());
+            status.is_some_and(|status| status.members.voters.len() == members)
+        });
+        let whole = |chain: &ChainStatus| chain.members.len() == members && !chain.joining && chain.syncing == 0;
+        let same = |chains: &Vec<ChainStatus>| {
+            chains.iter().zip(&all[0]).all(|(one, other)| (one.epoch, &one.members) == (other.epoch, &other.members))
+        };
+        votes && all.iter().all(|chains| chains.len() == CHAINS as usize && chains.iter().all(whole) && same(chains))
+    }
+
+    fn nobody_asks(&self) -> bool {
+        self.people.iter().all(|person| person.task.is_none())
+    }
+
+    fn add_person(&mut self, index: usize, mix: Mix, life: impl FnOnce(Worker) + Send + 'static) {
+        let port: Arc<Mutex<Port>> = Arc::default();
+        let ids = self.nodes.iter().map(|node| node.id).collect();
+        let client = Client::new(index, self.rng.split(), port.clone(), ids);
+        let worker = Worker::new(client, self.history.clone(), mix);
+        let task = Task::new(move || life(worker));
+        self.people.push(Person { port, task: Some(task) });
+        let at_us = self.now_us + 1 + index as u64 * 100;
+        self.after(1 + index as u64 * 100, Event::Alarm { client: index, at_us });
+        self.people[index].port.lock().unwrap_or_else(PoisonError::into_inner).alarm_us = at_us;
+    }
+
+    fn advance(&mut self, now_us: u64) {
+        if now_us > self.now_us {
+            self.now_us = now_us;
+            for node in &mut self.nodes {
+                node.advance(now_us);
+            }
+        }
+    }
+
+    /// Lets the next event happen.
+    fn step(&mut self) -> Verdict {
+        let Some(Reverse(Scheduled { at_us, event, .. })) = self.queue.pop() else {
+            return broken(Rule::Live, "nothing is left to happen");
+        };
+        self.counts.events += 1;
+        self.advance(at_us);
+        self.history().trace.at(at_us);
+        self.happen(event)?;
+        match self.history().violation.take() {
+            Some(violation) => Err(violation),
+            None => Ok(()),
+        }
+    }
+
+    fn index_of(&self, id: NodeId) -> usize {
+        id.0 as usize - 1
+    }
+
+    fn happen(&mut self, event: Event) -> Verdict {
+        let node = match &event {
+            Event::Beat(node, life)
+            | Event::Control(node, life)
+            | Event::Pulse(node, life)
+            | Event::Tend(node, life)
+            | Event::Flush(node, life)
+            | Event::Journal(node, life)
+            | Event::Serve(node, life) => {
+                if self.nodes[*node].life != *life {
+                    return Ok(());
+                }
+                Some(*node)
+            }
+            Event::Start(node) | Event::Link { node, .. } => Some(*node),
+            Event::Told { letter, .. } => Some(self.index_of(letter.to)),
+            Event::Ask { outgoing, .. } => Some(self.index_of(outgoing.to)),
+            Event::Gone { node, .. } => Some(self.index_of(*node)),
+            Event::Answered(_) | Event::Alarm { .. } | Event::Heal(_) | Event::Audit => None,
+        };
+        let Some(node) = node else { return self.happen_elsewhere(event) };
+        let paused_until_us = self.nodes[node].paused_until_us;
+        if paused_until_us > self.now_us {
+            self.after(paused_until_us - self.now_us, event);
+            return Ok(());
+        }
+        self.happen_at(node, event)?;
+        self.settle_node(node)
+    }
+
+    fn happen_elsewhere(&mut self, event: Event) -> Verdict {
+        match event {
+            Event::Answered(answer) => {
+                let index = answer.client;
+                let Some(person) = self.people.get_mut(index) else { return Ok(()) };
+                let words = || format!("<- c{index} r{} from {} {:?}", answer.request_id, answer.node, answer.result);
+                self.history.lock().unwrap_or_else(PoisonError::into_inner).trace.line(words);
+                person.port.lock().unwrap_or_else(PoisonError::into_inner).answers.push(*answer);
+                self.wake(index);
+            }
+            Event::Alarm { client, at_us } => {
+                let due = {
+                    let port = self.people[client].port.lock().unwrap_or_else(PoisonError::into_inner);
+                    port.alarm_us == at_us
+                };
+                if due {
+                    self.wake(client);
+                }
+            }
+            Event::Heal(healing) => self.heal(healing),
+            Event::Audit => {
+                self.audit()?;
+                self.after(1_000_000, Event::Audit);
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// A client goes on.
+    fn wake(&mut self, index: usize) {
+        let person = &mut self.people[index];
+        let Some(task) = &mut person.task else { return };
+        {
+            let mut port = person.port.lock().unwrap_or_else(PoisonError::into_inner);
+            (port.now_us, port.calm) = (self.now_us, self.calm);
+        }
+        if task.go_on() {
+            person.task = None;
+        }
+        let (outgoing, gone, alarm_us) = {
+            let mut port = person.port.lock().unwrap_or_else(PoisonError::into_inner);
+            (std::mem::take(&mut port.outgoing), std::mem::take(&mut port.gone), port.alarm_us)
+        };
+        for outgoing in outgoing {
+            self.counts.requests += 1;
+            let words = || {
+                let FrameHeader { request_id, session, seq, .. } = outgoing.header;
+                format!("-> c{index} r{request_id} to {} {session}/{seq} {:?}", outgoing.to, outgoing.body.request)
+            };
+            self.history.lock().unwrap_or_else(PoisonError::into_inner).trace.line(words);
+            if let Some(delay_us) = self.client_delay(index, outgoing.to) {
+                self.after(delay_us, Event::Ask { outgoing: Box::new(outgoing), client: index });
+            }
+        }
+        for (node, conn) in gone {
+            self.after(300, Event::Gone { node, conn });
+        }
+        let delay_us = alarm_us.saturating_sub(self.now_us).max(1);
+        let at_us = self.now_us + delay_us;
+        self.people[index].port.lock().unwrap_or_else(PoisonError::into_inner).alarm_us = at_us;
+        self.after(delay_us, Event::Alarm { client: index, at_us });
+    }
+
+    /// How long a message between a client and a node takes, if it arrives.
+    fn client_delay(&mut self, _client: usize, node: NodeId) -> Option<u64> {
+        let lost = self.swarm.is_lost(&mut self.rng, self.calm, node);
+        (!lost).then(|| 50 + self.rng.below(200))
+    }
+
+    fn happen_at(&mut self, node: usize, event: Event) -> Verdict {
+        match event {
+            Event::Start(_) => return self.start(node),
+            Event::Serve(..) => return self.serve(node),
+            _ => {}
+        }
+        let life = self.nodes[node].life;
+        let Some(engine) = self.nodes[node].serving().cloned() else { return Ok(()) };
+        match event {
+            Event::Beat(..) => {
+                let next = engine.beat().unwrap_or(Duration::from_millis(100));
+                self.after(next.as_micros() as u64, Event::Beat(node, life));
+            }
+            Event::Control(..) => {
+                let next = engine.beat_control().unwrap_or(Duration::from_millis(100));
+                self.after(next.as_micros() as u64, Event::Control(node, life));
+                let node = &mut self.nodes[node];
+                let busy = node.control_busy.clone();
+                if !busy.swap(true, Ordering::Relaxed) {
+                    node.begin(move |engine| {
+                        engine.do_control_jobs();
+                        busy.store(false, Ordering::Relaxed);
+                    });
+                }
+            }
+            Event::Pulse(..) => {
+                engine.tick_chains();
+                engine.tick();
+                self.after(20_000, Event::Pulse(node, life));
+                if self.nodes[node].flush_at_us.is_none() && !self.nodes[node].failed && engine.is_dirty() {
+                    self.flush_after(node, self.swarm.flush_delay_us);
+                }
+            }
+            Event::Tend(..) => {
+                self.after(500_000, Event::Tend(node, life));
+                let node = &mut self.nodes[node];
+                let busy = node.tend_busy.clone();
+                if !busy.swap(true, Ordering::Relaxed) {
+                    node.begin(move |engine| {
+                        // What it could not do it tries again the next time.
+                        let _tended = engine.tend();
+                        busy.store(false, Ordering::Relaxed);
+                    });
+                }
+            }
+            Event::Flush(..) => {
+                if self.nodes[node].flush_at_us.is_some_and(|at| at <= self.now_us) {
+                    self.nodes[node].flush_at_us = None;
+                    let flushed = engine.flush();
+                    self.flushed(node, flushed);
+                }
+            }
+            Event::Journal(..) => {
+                self.nodes[node].journal_at_us = None;
+                let flushed = engine.journal(Duration::ZERO);
+                self.flushed(node, flushed);
+            }
+            Event::Told { letter, connection } => {
+                if self.net.arrives(letter.from, letter.to, connection) {
+                    self.hear(&engine, *letter);
+                }
+            }
+            Event::Link { other, stands, .. } => engine.link_changed(other, stands),
+            Event::Ask { outgoing, client } => {
+                let Outgoing { conn, header, body, payload, .. } = *outgoing;
+                self.nodes[node].request(client, conn, header, body, payload);
+            }
+            Event::Gone { conn, .. } => self.nodes[node].disconnect(conn),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn hear(&mut self, engine: &Engine, letter: Letter) {
+        self.counts.letters += 1;
+        let Letter { from, header, told, payload, .. } = letter;
+        if let Err(fault) = engine.told(from, &header, told, &payload.bytes) {
+            self.say(|| format!("{from} was not heard: {fault}"));
+        }
+    }
+
+    fn flush_after(&mut self, node: usize, delay_us: u64) {
+        let at_us = self.now_us + delay_us;
+        if self.nodes[node].flush_at_us.is_none_or(|at| at_us < at) {
+            self.nodes[node].flush_at_us = Some(at_us);
+            let life = self.nodes[node].life;
+            self.after(delay_us, Event::Flush(node, life));
+        }
+    }
+
+    fn flushed(&mut self, node: usize, flushed: Result<(), Fault>) {
+        if let Err(fault) = flushed
+            && !self.nodes[node].failed
+            && !self.nodes[node].disk.is_crashed()
+        {
+            let id = self.nodes[node].id;
+            self.say(|| format!("{id} is read-only: {fault}"));
+            self.nodes[node].failed = true;
+        }
+    }
+
+    /// Sees to what every call of a server leaves behind: its death, what it said, its wish to flush, who waits in it.
+    fn settle_node(&mut self, node: usize) -> Verdict {
+        // Whoever goes on may say something that others wait for.
+        self.nodes[node].go_on();
+        if self.nodes[node].disk.is_crashed() {
+            self.post_of_dead();
+            let kind = if self.rng.chance(3) { CrashKind::Power } else { CrashKind::Process };
+            self.die(node, kind);
+            return Ok(());
+        }
+        self.carry(node);
+        if self.nodes[node].serving().is_none() {
+            return Ok(());
+        }
+        if self.nodes[node].woken.swap(false, Ordering::Relaxed) && !self.nodes[node].failed {
+            let delay_us = *self.rng.choose(&self.swarm.sync_us);
+            self.flush_after(node, delay_us);
+        }
+        if self.nodes[node].journal_at_us.is_none() && !self.nodes[node].failed {
+            let delay_us = *self.rng.choose(&self.swarm.sync_us);
+            self.nodes[node].journal_at_us = Some(self.now_us + delay_us);
+            let life = self.nodes[node].life;
+            self.after(delay_us, Event::Journal(node, life));
+        }
+        Ok(())
+    }
+
+    /// What a process said while it died never left the machine.
+    fn post_of_dead(&mut self) {
+        let mut post = self.post.lock().unwrap_or_else(PoisonError::into_inner);
+        post.told.clear();
+        post.answers.clear();
+    }
+
+    /// Carries what a node has said.
+    fn carry(&mut self, node: usize) {
+        let (told, answers) = {
+            let mut post = self.post.lock().unwrap_or_else(PoisonError::into_inner);
+            if post.told.is_empty() && post.answers.is_empty() {
+                return;
+            }
+            // Of somebody who joins: he waits for it himself.
+            let (joining, answers) = std::mem::take(&mut post.answers).into_iter().partition(|answer| answer.client > usize::MAX / 2);
+            post.answers = joining;
+            (std::mem::take(&mut post.told), answers)
+        };
+        let hlc = self.nodes[node].engine.as_ref().map(|engine| engine.newest()).unwrap_or_default();
+        for (from, to, told, payload) in told {
+            if to.0 == 0 || to.0 as usize > self.nodes.len() {
+                continue;
+            }
+            let header = FrameHeader {
+                hlc,
+                payload_len: payload.bytes.len() as u32,
+                payload_crc: payload.crc.unwrap_or_else(|| frieze_base::crc32c(&payload.bytes)),
+                ..FrameHeader::of(FrameKind::Told)
+            };
+            self.send(Letter { from, to, header, told, payload });
+        }
+        for mut answer in answers {
+            answer.hlc = hlc;
+            if let Some(delay_us) = self.client_delay(answer.client, answer.node) {
+                self.after(delay_us, Event::Answered(Box::new(answer)));
+            }
+        }
+    }
+
+    fn send(&mut self, letter: Letter) {
+        match self.net.send(self.now_us, &letter) {
+            Fate::Arrives { at_us, connection, twice } => {
+                let delay_us = at_us - self.now_us;
+                if twice {
+                    self.after(delay_us + 500, Event::Told { letter: Box::new(letter.clone()), connection });
+                }
+                self.after(delay_us, Event::Told { letter: Box::new(letter), connection });
+            }
+            Fate::Held => {}
+            Fate::Broke => self.break_link(letter.from, letter.to),
+        }
+    }
+
+    /// A connection breaks; it is made anew before long.
+    fn break_link(&mut self, one: NodeId, other: NodeId) {
+        self.net.break_off(one, other);
+        for (node, other) in [(one, other), (other, one)] {
+            let node = self.index_of(node);
+            let noticed = self.rng.between(100, 20_000);
+            self.after(noticed, Event::Link { node, other, stands: false });
+            let again = self.rng.between(1_000, 200_000);
+            self.after(noticed + again, Event::Link { node, other, stands: true });
+        }
+    }
+
+    fn start(&mut self, node: usize) -> Verdict {
+        if self.nodes[node].engine.is_some() {
+            return Ok(());
+        }
+        self.counts.restarts += 1;
+        let id = self.nodes[node].id;
+        self.say(|| format!("{id} starts"));
+        match self.nodes[node].start() {
+            Ok(()) => {
+                self.after(0, Event::Serve(node, self.nodes[node].life));
+                Ok(())
+            }
+            Err(_) if self.nodes[node].disk.is_crashed() => {
+                self.die(node, CrashKind::Process);
+                Ok(())
+            }
+            Err(fault) => broken(Rule::Restarts, format!("{id} does not start: {fault}")),
+        }
+    }
+
+    fn serve(&mut self, node: usize) -> Verdict {
+        let life = self.nodes[node].life;
+        match self.nodes[node].serve() {
+            Ok(Some(wait)) => self.after(wait.as_micros() as u64, Event::Serve(node, life)),
+            Ok(None) => {
+                for event in [Event::Beat(node, life), Event::Control(node, life), Event::Pulse(node, life), Event::Tend(node, life)] {
+                    let delay_us = self.rng.between(0, 2_000);
+                    self.after(delay_us, event);
+                }
+                let others: Vec<NodeId> = self.nodes.iter().map(|node| node.id).collect();
+                let me = self.nodes[node].id;
+                for other in others.into_iter().filter(|other| *other != me) {
+                    // What was under way to its earlier life is lost.
+                    self.net.break_off(me, other);
+                    let delay_us = self.rng.between(100, 50_000);
+                    let index = self.index_of(other);
+                    self.after(delay_us, Event::Link { node: index, other: me, stands: true });
+                }
+            }
+            Err(fault) => {
+                let id = self.nodes[node].id;
+                return broken(Rule::Restarts, format!("{id} does not begin: {fault}"));
+            }
+        }
+        Ok(())
+    }
+
+    fn die(&mut self, node: usize, kind: CrashKind) {
+        let id = self.nodes[node].id;
+        self.say(|| format!("{id} dies: {kind:?}"));
+        self.nodes[node].die(kind);
+        self.post_of_dead();
+        let others: Vec<NodeId> = self.nodes.iter().map(|node| node.id).filter(|other| *other != id).collect();
+        for other in others {
+            self.net.break_off(id, other);
+            let delay_us = self.rng.between(50, 2_000);
+            let index = self.index_of(other);
+            self.after(delay_us, Event::Link { node: index, other: id, stands: false });
+        }
+        let delay_us = if self.calm { 10_000 } else { self.rng.between(10_000, self.swarm.away_us) };
+        self.after(delay_us, Event::Start(node));
+    }
+
+    /// Nodes that have executed the same hold the same.
+    fn audit(&mut self) -> Verdict {
+        for node in &self.nodes {
+            let Some(engine) = node.serving() else { continue };
+            let Ok((index, digest)) = engine.digest() else { continue };
+            let (known, by) = *self.digests.entry(index).or_insert((digest, node.id));
+            if known != digest {
+                return broken(Rule::Tree, format!("{} and {by} have executed {index} entries, and hold different names", node.id));
+            }
+        }
+        Ok(())
+    }
+
+    /// No more faults; what is asked is answered before long, and everything is whole.
+    fn calm_down(&mut self) -> Verdict {
+        self.say(|| "no more faults".to_owned());
+        self.calm = true;
+        self.end_faults();
+        self.until(CALM_US_MAX, "every request is answered", World::nobody_asks)?;
+        self.until(CALM_US_MAX, "every chain is whole", World::is_whole)
+    }
+
+    /// Everybody has executed everything, and all hold the same.
+    fn settle(&mut self) -> Verdict {
+        let even = |world: &World| {
+            let all: Vec<_> = world.nodes.iter().filter_map(|node| node.serving()?.metalog()).collect();
+            let last = all.iter().map(|status| status.last).max();
+            world.leader().is_some() && all.iter().all(|status| Some(status.applied) == last)
+        };
+        for _ in 0..2 {
+            self.until(CALM_US_MAX, "everybody has executed everything", even)?;
+            self.audit()?;
+        }
+        Ok(())
+    }
+}
+
+fn chain_words(chain: &ChainStatus) -> String {
+    let ChainStatus { chain: id, epoch, members, syncing, joining, last, clean, .. } = chain;
+    let joining = if *joining { " joining" } else { "" };
+    format!("chain {id} epoch {epoch} {members:?}+{syncing}{joining} {clean}/{last} {}", chain.failed)
+}

@@ -1,0 +1,280 @@
+//! What goes wrong, and how it is set right again. Each seed leaves some of it out.
+
+use frieze_base::{NodeId, Rng};
+use frieze_disk::CrashKind;
+
+use super::super::net::{FAIR, Weather};
+use super::super::work::Mix;
+use super::{Event, World};
+use crate::violation::Verdict;
+
+/// A fault that ends.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Healing {
+    Cut { from: NodeId, to: NodeId },
+    Deaf,
+    Sick { node: usize, life: u64 },
+}
+
+/// A fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fault {
+    /// The process of a node ends.
+    Crash,
+    /// The process ends in the middle of a change of its disk.
+    CrashAtEffect,
+    /// The machine of a node loses power.
+    PowerLoss,
+    /// A node hears nobody and nobody hears it.
+    Isolate,
+    /// Nothing gets from one node to another.
+    CutOneWay,
+    /// Two nodes cannot reach each other, a third reaches both.
+    CutPair,
+    /// The connection of two nodes breaks.
+    Break,
+    /// Clients cannot reach a node.
+    Unreachable,
+    /// A node stands still for a while, and does not know it.
+    Pause,
+    /// A wall clock jumps.
+    ClockJump,
+    /// A sync fails.
+    FailedSync,
+    /// Whoever leads the metalog dies.
+    CrashLeader,
+}
+
+const ALL: [Fault; 12] = [
+    Fault::Crash,
+    Fault::CrashAtEffect,
+    Fault::PowerLoss,
+    Fault::Isolate,
+    Fault::CutOneWay,
+    Fault::CutPair,
+    Fault::Break,
+    Fault::Unreachable,
+    Fault::Pause,
+    Fault::ClockJump,
+    Fault::FailedSync,
+    Fault::CrashLeader,
+];
+
+/// What a seed is about.
+pub(super) struct Swarm {
+    faults: Vec<Fault>,
+    pub(super) weather: Weather,
+    pub(super) mix: Mix,
+    pub(super) flush_delay_us: u64,
+    /// How long a sync takes: one of these.
+    pub(super) sync_us: Vec<u64>,
+    /// Longest time that a node that died stays away.
+    pub(super) away_us: u64,
+    /// One message in so many between clients and nodes is lost.
+    client_loss: u64,
+    /// Clients cannot reach this node.
+    unreachable: Option<NodeId>,
+    skew_us: u64,
+    rate_ppm: i64,
+}
+
+impl Swarm {
+    pub(super) fn draw(rng: &mut Rng) -> Swarm {
+        let mut faults: Vec<Fault> = ALL.iter().copied().filter(|_| rng.chance(2)).collect();
+        if faults.is_empty() {
+            faults.push(*rng.choose(&ALL));
+        }
+        let weather = match rng.below(3) {
+            0 => FAIR,
+            1 => Weather { breaks: u64::MAX, late: 10, late_us: 20_000, overlaps: false },
+            _ => Weather { breaks: 2_000, late: 20, late_us: 50_000, overlaps: rng.chance(2) },
+        };
+        let mut weight = |usual: u64| if rng.chance(6) { 0 } else { usual };
+        let mix = Mix {
+            write: 6,
+            read: weight(6),
+            past: weight(5),
+            append: weight(2),
+            sync: weight(1),
+            names: weight(3),
+            sync_one_in: 4,
+            think_us: 0,
+        };
+        let mix = Mix {
+            sync_one_in: *rng.choose(&[1, 3, 10, 1000]),
+            think_us: *rng.choose(&[1_000, 20_000, 60_000]),
+            ..mix
+        };
+        Swarm {
+            faults,
+            weather,
+            mix,
+            flush_delay_us: *rng.choose(&[50_000, 50_000, 400_000]),
+            sync_us: match rng.below(3) {
+                0 => vec![100],
+                1 => vec![100, 500, 2_000],
+                _ => vec![200, 5_000, 30_000],
+            },
+            away_us: *rng.choose(&[100_000, 2_000_000, 8_000_000]),
+            client_loss: *rng.choose(&[u64::MAX, 300, 50]),
+            unreachable: None,
+            skew_us: *rng.choose(&[0, 1_000, 100_000, 200_000]),
+            rate_ppm: *rng.choose(&[0, 50, 300]),
+        }
+    }
+
+    pub(super) fn is_lost(&self, rng: &mut Rng, calm: bool, node: NodeId) -> bool {
+        if calm {
+            return false;
+        }
+        self.unreachable == Some(node) || rng.chance(self.client_loss)
+    }
+}
+
+impl World {
+    /// Clocks do not agree.
+    pub(super) fn unset_clocks(&mut self) {
+        let (skew_us, rate_ppm) = (self.swarm.skew_us, self.swarm.rate_ppm);
+        for node in &mut self.nodes {
+            // Forward only: what a clock has shown it does not show again.
+            let by_us = self.rng.below(skew_us + 1) as i64;
+            node.time.jump_wall_us(by_us);
+            node.skew_us = by_us;
+            node.rate_ppm = self.rng.below(rate_ppm as u64 + 1) as i64;
+        }
+    }
+
+    fn some_node(&mut self) -> usize {
+        self.rng.below(self.nodes.len() as u64) as usize
+    }
+
+    pub(super) fn inject(&mut self) -> Verdict {
+        let fault = *self.rng.choose(&self.swarm.faults);
+        let node = match fault {
+            Fault::CrashLeader => self.leader().unwrap_or(0),
+            _ => self.some_node(),
+        };
+        let id = self.nodes[node].id;
+        let other = NodeId((id.0 + self.rng.below(self.nodes.len() as u64 - 1) as u32) % self.nodes.len() as u32 + 1);
+        let others: Vec<NodeId> = self.nodes.iter().map(|node| node.id).filter(|other| *other != id).collect();
+        self.say(|| format!("fault: {fault:?} of {id}, {other}"));
+        *self.counts.faults.entry(name_of(fault)).or_default() += 1;
+        let long_us = self.rng.between(100_000, 6_000_000);
+        match fault {
+            Fault::Crash | Fault::CrashLeader if self.nodes[node].engine.is_some() => {
+                self.die(node, CrashKind::Process);
+            }
+            Fault::PowerLoss if self.nodes[node].engine.is_some() => self.die(node, CrashKind::Power),
+            Fault::CrashAtEffect if self.nodes[node].engine.is_some() => {
+                let changes = self.rng.between(1, 30);
+                self.nodes[node].disk.fail_after(changes);
+            }
+            Fault::Isolate => {
+                for other in others {
+                    self.cut(id, other, long_us);
+                    self.cut(other, id, long_us);
+                }
+            }
+            Fault::CutOneWay => self.cut(id, other, long_us),
+            Fault::CutPair => {
+                self.cut(id, other, long_us);
+                self.cut(other, id, long_us);
+            }
+            Fault::Break => self.break_link(id, other),
+            Fault::Unreachable => {
+                self.swarm.unreachable = Some(id);
+                self.after(long_us, Event::Heal(Healing::Deaf));
+            }
+            Fault::Pause => {
+                let until_us = self.now_us + self.rng.between(1_000, 4_000_000);
+                self.nodes[node].paused_until_us = self.nodes[node].paused_until_us.max(until_us);
+            }
+            Fault::ClockJump => {
+                let by_us = self.rng.between(1_000, 300_000) as i64;
+                let by_us = if self.rng.chance(2) { by_us } else { -by_us };
+                // Not further from the others than clocks are trusted to be.
+                let to_us = self.nodes[node].skew_us + by_us;
+                if (-200_000..=200_000).contains(&to_us) {
+                    self.nodes[node].skew_us = to_us;
+                    self.nodes[node].time.jump_wall_us(by_us);
+                }
+            }
+            Fault::FailedSync if self.nodes[node].engine.is_some() => {
+                self.nodes[node].disk.fail_syncs(1);
+                // Whoever looks after it starts it again.
+                let life = self.nodes[node].life;
+                self.after(long_us, Event::Heal(Healing::Sick { node, life }));
+            }
+            // It is down already.
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn cut(&mut self, from: NodeId, to: NodeId, long_us: u64) {
+        if from == to {
+            return;
+        }
+        self.net.cut(self.now_us, from, to);
+        // The ends notice that nothing comes.
+        let (one, other) = (self.index_of(from), self.index_of(to));
+        if long_us >= super::super::net::SILENT_US {
+            self.after(super::super::net::SILENT_US, Event::Link { node: one, other: to, stands: false });
+            self.after(super::super::net::SILENT_US, Event::Link { node: other, other: from, stands: false });
+        }
+        self.after(long_us, Event::Heal(Healing::Cut { from, to }));
+    }
+
+    pub(super) fn heal(&mut self, healing: Healing) {
+        match healing {
+            Healing::Cut { from, to } => self.mend(from, to),
+            Healing::Deaf => self.swarm.unreachable = None,
+            Healing::Sick { node, life } => {
+                if self.nodes[node].life == life {
+                    self.die(node, CrashKind::Process);
+                }
+            }
+        }
+    }
+
+    fn mend(&mut self, from: NodeId, to: NodeId) {
+        if !self.net.is_cut(from, to) {
+            return;
+        }
+        match self.net.heal(self.now_us, from, to) {
+            Some(held) => held.into_iter().for_each(|letter| self.send(letter)),
+            None => self.break_link(from, to),
+        }
+    }
+
+    pub(super) fn end_faults(&mut self) {
+        self.net.weather = FAIR;
+        self.swarm.unreachable = None;
+        for (from, to) in self.net.cuts() {
+            self.mend(from, to);
+        }
+        for node in 0..self.nodes.len() {
+            self.nodes[node].paused_until_us = self.nodes[node].paused_until_us.min(self.now_us);
+            if self.nodes[node].failed {
+                self.die(node, CrashKind::Process);
+            }
+        }
+    }
+}
+
+fn name_of(fault: Fault) -> &'static str {
+    match fault {
+        Fault::Crash => "crash",
+        Fault::CrashAtEffect => "crash at an effect",
+        Fault::PowerLoss => "power loss",
+        Fault::Isolate => "isolation",
+        Fault::CutOneWay => "cut one way",
+        Fault::CutPair => "cut of two",
+        Fault::Break => "broken connection",
+        Fault::Unreachable => "unreachable for clients",
+        Fault::Pause => "pause",
+        Fault::ClockJump => "clock jump",
+        Fault::FailedSync => "failed sync",
+        Fault::CrashLeader => "crash of the leader",
+    }
+}
