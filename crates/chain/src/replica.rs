@@ -424,7 +424,8 @@ impl Replica {
     /// Commits every record that is whole here and at all behind and, if its writer asked for it, durable, and answers for
     /// it. Cumulative: a record waits for those before it, so that what is clean is a prefix.
     fn commit(&mut self, out: &mut Vec<Effect>) {
-        if self.failed.is_some() || !(self.is_member() || self.is_syncing()) {
+        // Who is syncing commits nothing before it knows that what it holds is the chain's.
+        if self.failed.is_some() || !(self.is_member() || self.is_sound()) {
             return;
         }
         while let Some(record) = self.dirty.front()

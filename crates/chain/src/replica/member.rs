@@ -97,6 +97,11 @@ impl Replica {
         self.configuration.syncing == Some(self.me)
     }
 
+    /// Who is syncing and knows that all it holds is the chain's.
+    pub(super) fn is_sound(&self) -> bool {
+        self.is_syncing() && self.link.is_sound
+    }
+
     fn is_joining(&self) -> bool {
         self.configuration.joining && self.is_tail()
     }
@@ -128,9 +133,12 @@ impl Replica {
         let inherited_promise = self.link.inherited_promise;
         self.link = Link { acked: self.clean, inherited, inherited_promise, ..Link::default() };
         if self.is_syncing() {
-            // What it promised as a head and nobody acknowledged is no promise of the chain's.
+            // It may have missed the configurations without it. What it promised as a head and nobody acknowledged is no promise of
+            // the chain's, and what it stamped none of its records: whoever waits for that is answered by the head of now.
             self.promises.clear();
             self.promised = self.closed;
+            let current = self.configuration.epoch;
+            self.refuse_all(&Error::StaleEpoch { chain: self.chain, current, found }, out);
             return self.ask_again(out);
         }
         if !self.is_member() {
@@ -295,6 +303,7 @@ impl Replica {
                     return out.push(Effect::Discard { after: upto });
                 }
                 self.link.is_sound = true;
+                self.commit(out);
                 Ok(())
             }
             // Before the logs are known to be one, nothing is added to this one.

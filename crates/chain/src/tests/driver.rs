@@ -125,3 +125,32 @@ fn a_joining_tail_whose_greeting_was_lost_asks_for_it() {
     }
     assert!(ready);
 }
+
+/// It was cut off while the others went on without it, and hears first that it is to be brought up to date: what it stamped last
+/// nobody else has, so its writer is not told that it was done, whatever becomes durable or is said again here.
+#[test]
+fn a_head_that_missed_that_it_was_taken_out_does_not_acknowledge_what_it_had_under_way() {
+    let (old, new) = (NodeId(2), NodeId(1));
+    let mut replica = Replica::member(ChainId(0), old, Configuration::default(), Settings::default());
+    let first = Configuration { epoch: ChainEpoch(1), members: vec![old, new], ..Configuration::default() };
+    goes_on(&mut replica, 1, Input::Configure(first));
+    goes_on(&mut replica, 10, write(1));
+    let end = LogEnd { offset: 1, ..LogEnd::default() };
+    goes_on(&mut replica, 10, Input::Appended { token: AppendToken(0), end });
+    let syncing =
+        Configuration { epoch: ChainEpoch(3), members: vec![new], syncing: Some(old), ..Configuration::default() };
+    let mut said = goes_on(&mut replica, 11, Input::Configure(syncing));
+    said.extend(goes_on(&mut replica, 11, Input::Persisted { through: end }));
+    said.extend(goes_on(&mut replica, 11, Input::Again));
+    let replies: Vec<_> = said
+        .iter()
+        .filter_map(|effect| match effect {
+            Effect::Reply { result, .. } => Some(result.as_ref().map_err(|fault| fault.reason)),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(replies, [Err(Reason::StaleEpoch)], "it is sent again, to who heads the chain now");
+    assert_eq!(replica.clean(), 0);
+    let keep = Input::Receive { from: new, epoch: ChainEpoch(3), message: crate::Message::Keep { upto: 0 } };
+    assert_eq!(goes_on(&mut replica, 12, keep), [Effect::Discard { after: 0 }]);
+}
