@@ -2,7 +2,9 @@
 
 use std::process::ExitCode;
 
-use frieze_sim::{ClusterBreak, ClusterPlan, MetalogBreak, MetalogPlan, Plan, SCENARIOS, run, run_cluster, run_metalog};
+use frieze_sim::{
+    ClusterBreak, ClusterPlan, MetalogBreak, MetalogPlan, Plan, SCENARIOS, run, run_cluster, run_metalog,
+};
 
 const USAGE: &str = "usage: frieze-sim one_server [--seed 0x5eed] [--count N] [--trace]
        frieze-sim metalog [--seed 0x5eed] [--count N] [--trace] [--mutants]

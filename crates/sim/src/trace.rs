@@ -63,6 +63,11 @@ impl Trace {
         self.keep(|| words);
     }
 
+    /// Words for whoever reads the trace, which its hash knows nothing of.
+    pub(crate) fn words(&mut self, words: String) {
+        self.keep(|| words);
+    }
+
     fn keep(&mut self, words: impl FnOnce() -> String) {
         let time_us = self.time_us;
         if let Some(lines) = &mut self.lines {

@@ -47,7 +47,15 @@ impl Engine {
         let process = Process { cluster, node: me, incarnation, address, devices: vec![self.this_device()] };
         let settings = frieze_cluster::Settings::with_lease_ns(self.settings.lease.as_nanos() as u64);
         let logs = self.data.ends().iter().map(|end| (end.chain, (end.epoch, end.n))).collect();
-        let made = Control::new(process, settings, self.seed, logs, self.clock.clone(), self.way.clone(), self.meta.idle().clone());
+        let made = Control::new(
+            process,
+            settings,
+            self.seed,
+            logs,
+            self.clock.clone(),
+            self.way.clone(),
+            self.meta.idle().clone(),
+        );
         // Called once: where the server begins as a node, or founds a cluster.
         let _ = self.control.set(Arc::new(made));
         let control = Arc::downgrade(self.control.get().expect("just set"));

@@ -270,11 +270,17 @@ impl Client {
     }
 }
 
-/// True if the server says that it, or another, will be able to answer soon.
+/// True if the server says that it, or another, will be able to answer soon. A device that has failed is that of one server: a
+/// program that is told so asks again, and another one answers.
 fn is_passing(fault: &Fault) -> bool {
     matches!(
         fault.reason,
-        Reason::Unavailable | Reason::Elsewhere | Reason::Overloaded | Reason::StaleEpoch | Reason::NotYetClosed
+        Reason::Unavailable
+            | Reason::Elsewhere
+            | Reason::Overloaded
+            | Reason::StaleEpoch
+            | Reason::NotYetClosed
+            | Reason::InputOutput
     )
 }
 

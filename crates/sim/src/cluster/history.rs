@@ -106,6 +106,8 @@ pub(super) struct History {
     pub(super) cells_at: BTreeMap<(usize, u64, Hlc), (Value, NodeId)>,
     /// What was answered of the names at an instant.
     pub(super) names_at: BTreeMap<Hlc, (Vec<String>, NodeId)>,
+    /// Stamp of the last thing that was made before all clients began.
+    pub(super) born: Hlc,
     /// Instants worth asking for.
     pub(super) instants: Vec<Hlc>,
     pub(super) violation: Option<Violation>,
@@ -128,6 +130,7 @@ impl History {
             present: Vec::new(),
             cells_at: BTreeMap::new(),
             names_at: BTreeMap::new(),
+            born: Hlc::ZERO,
             instants: Vec::new(),
             violation: None,
             next_value: 0,

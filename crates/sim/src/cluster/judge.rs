@@ -26,13 +26,22 @@ pub(super) fn judge(history: &History) -> Verdict {
 
 /// Every change is stamped above all that its client had seen, and no two writes of a cell have one stamp.
 fn stamps(history: &History) -> Verdict {
-    let writes = history.writes.iter().filter_map(|write| Some((write.seen, write.done?.1, format!("write {}", write.value))));
-    let appends =
-        history.appends.iter().filter_map(|append| Some((append.seen, append.done?.0, format!("append {}", append.value))));
-    let names = history.names.iter().filter_map(|name| Some((name.seen, name.done.as_ref()?.1.ok()?, format!("{:?}", name.op))));
+    let writes =
+        history.writes.iter().filter_map(|write| Some((write.seen, write.done?.1, format!("write {}", write.value))));
+    let appends = history
+        .appends
+        .iter()
+        .filter_map(|append| Some((append.seen, append.done?.0, format!("append {}", append.value))));
+    let names = history
+        .names
+        .iter()
+        .filter_map(|name| Some((name.seen, name.done.as_ref()?.1.ok()?, format!("{:?}", name.op))));
     for (seen, stamp, what) in writes.chain(appends).chain(names) {
         if stamp <= seen {
-            return broken(Rule::StampsRise, format!("{what} is stamped {stamp}, and its client had seen {seen} before"));
+            return broken(
+                Rule::StampsRise,
+                format!("{what} is stamped {stamp}, and its client had seen {seen} before"),
+            );
         }
     }
     let mut taken = BTreeMap::new();
@@ -40,7 +49,10 @@ fn stamps(history: &History) -> Verdict {
         let Some((_, stamp)) = write.done else { continue };
         for cell in write.cells.each() {
             if let Some(other) = taken.insert((cell, stamp), write.value) {
-                return broken(Rule::StampsRise, format!("writes {other} and {} of {cell:?} are stamped {stamp}", write.value));
+                return broken(
+                    Rule::StampsRise,
+                    format!("writes {other} and {} of {cell:?} are stamped {stamp}", write.value),
+                );
             }
         }
     }
@@ -92,7 +104,8 @@ fn cells_now(history: &History) -> Verdict {
             cluster.first_end = cluster.first_end.min(read.done_us);
             if read.invoked_us >= cluster.last_begin {
                 cluster.last_begin = read.invoked_us;
-                cluster.by = format!("client {} at {} from {} to {} us", read.client, read.node, read.invoked_us, read.done_us);
+                cluster.by =
+                    format!("client {} at {} from {} to {} us", read.client, read.node, read.invoked_us, read.done_us);
             }
         }
     }
@@ -171,7 +184,12 @@ fn cells_then(history: &History) -> Verdict {
         let expected = last.map_or(0, |(_, write)| write.value);
         if value != expected && !unknown.contains(&value) {
             let words = match last {
-                Some((stamp, write)) => format!("write {} (client {}{}) was stamped {stamp} at most", write.value, write.client, if write.sync { ", sync" } else { "" }),
+                Some((stamp, write)) => format!(
+                    "write {} (client {}{}) was stamped {stamp} at most",
+                    write.value,
+                    write.client,
+                    if write.sync { ", sync" } else { "" }
+                ),
                 None => "nothing was written by then".to_owned(),
             };
             return broken(
@@ -247,7 +265,13 @@ fn names(history: &History) -> Verdict {
             let is_shown = shown.contains(name);
             if (there && !is_shown) || (never && is_shown) {
                 let words = if is_shown { "shows" } else { "misses" };
-                return broken(Rule::Linearizable, format!("a listing by {} from {} to {} us {words} {name}", list.node, list.invoked_us, list.done_us));
+                return broken(
+                    Rule::Linearizable,
+                    format!(
+                        "a listing by {} from {} to {} us {words} {name}",
+                        list.node, list.invoked_us, list.done_us
+                    ),
+                );
             }
         }
         if let Some(name) = shown.iter().find(|name| !lives.contains_key(*name)) {
@@ -264,7 +288,14 @@ fn names(history: &History) -> Verdict {
                 && stamp(life.removed).is_none_or(|removed| removed > *at);
             if known && lived != shown.contains(name) {
                 let words = if lived { "is missing" } else { "is shown" };
-                return broken(Rule::SameForEver, format!("{name} {words} at {at} as {node} says: it lived from {:?} to {:?}", stamp(life.made), stamp(life.removed)));
+                return broken(
+                    Rule::SameForEver,
+                    format!(
+                        "{name} {words} at {at} as {node} says: it lived from {:?} to {:?}",
+                        stamp(life.made),
+                        stamp(life.removed)
+                    ),
+                );
             }
         }
     }
@@ -291,7 +322,9 @@ pub(super) fn appended(history: &History, file: usize, found: &[Value], record_b
         }
     }
     match places.into_iter().next() {
-        Some((value, place)) => broken(Rule::Whole, format!("record {place} of log {file} is {value}, which nobody appended")),
+        Some((value, place)) => {
+            broken(Rule::Whole, format!("record {place} of log {file} is {value}, which nobody appended"))
+        }
         None => Ok(()),
     }
 }

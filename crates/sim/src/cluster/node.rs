@@ -106,6 +106,8 @@ pub(super) struct Node {
     pub(super) tend_busy: Arc<AtomicBool>,
     /// A sync failed: it is started again by whoever looks after it.
     pub(super) failed: bool,
+    /// How its chains were when the trace told it last.
+    pub(super) told: String,
 }
 
 /// Where a node is reached: nobody goes there, but it has to be told.
@@ -115,8 +117,7 @@ pub(super) fn address(id: NodeId) -> String {
 
 impl Node {
     pub(super) fn new(id: NodeId, mut rng: Rng, wall_us: u64, settings: &Settings, post: &Post) -> Node {
-        let settings =
-            Settings { advertise: address(id), name: format!("node{}", id.0), ..settings.clone() };
+        let settings = Settings { advertise: address(id), name: format!("node{}", id.0), ..settings.clone() };
         Node {
             id,
             disk: SimDisk::new(rng.next()),
@@ -143,6 +144,7 @@ impl Node {
             control_busy: Arc::default(),
             tend_busy: Arc::default(),
             failed: false,
+            told: String::new(),
         }
     }
 
@@ -240,7 +242,14 @@ impl Node {
     }
 
     /// A request of a client arrives.
-    pub(super) fn request(&mut self, client: usize, conn: ConnId, header: FrameHeader, body: RequestBody, payload: Vec<u8>) {
+    pub(super) fn request(
+        &mut self,
+        client: usize,
+        conn: ConnId,
+        header: FrameHeader,
+        body: RequestBody,
+        payload: Vec<u8>,
+    ) {
         let Some(engine) = self.serving().cloned() else { return };
         let (node, post) = (self.id, self.post.clone());
         let rng = &mut self.rng;

@@ -10,7 +10,9 @@ use frieze_wire::message::{List, Open, Read, Reply, Request, Sync, View, Write};
 use frieze_wire::txn::{Grant, Make, MakeKind, Op, Remove, Rename, Target};
 
 use super::client::{Client, Route};
-use super::history::{AppendRecord, Cells, FileInfo, History, ListRecord, NameOp, NameRecord, ReadRecord, Value, WriteRecord};
+use super::history::{
+    AppendRecord, Cells, FileInfo, History, ListRecord, NameOp, NameRecord, ReadRecord, Value, WriteRecord,
+};
 use crate::violation::{Rule, broken};
 
 /// Bytes of a cell.
@@ -106,17 +108,13 @@ impl Worker {
             let reply = self.client.change(Op::Make(make), true)?;
             made.push(FileInfo { path, inode: reply.id });
         }
-        let make = Make {
-            target: Target::path("/names"),
-            mode: 0o755,
-            or_open: false,
-            kind: Some(MakeKind::Directory(true)),
-        };
+        let make =
+            Make { target: Target::path("/names"), mode: 0o755, or_open: false, kind: Some(MakeKind::Directory(true)) };
         let reply = self.client.change(Op::Make(make), true)?;
         let mut history = self.history();
         history.logs = made.split_off(FILES);
         history.files = made;
-        history.instants.push(Hlc(reply.stamp));
+        history.born = Hlc(reply.stamp);
         history.ready = true;
         Ok(())
     }
@@ -155,8 +153,7 @@ impl Worker {
         if let Some(known) = self.capabilities.get(&inode) {
             return Ok(known.clone());
         }
-        let open =
-            Open { target: Target::path(path), view: View::default(), read: true, write: true, made_at: 0 };
+        let open = Open { target: Target::path(path), view: View::default(), read: true, write: true, made_at: 0 };
         let (reply, ..) = self.client.call(Route::Lead, &Request::Open(open), &[], Seq(0))?;
         let Reply::Open(reply) = reply else { return Err(Reason::BadFrame.into()) };
         self.capabilities.insert(inode, reply.capability.clone());
@@ -324,7 +321,8 @@ impl Worker {
     }
 
     fn read_past(&mut self) -> Result<(), Fault> {
-        let at = self.some_instant();
+        // Before there was anything there is nothing to compare.
+        let at = self.some_instant().max(self.history().born);
         let node = self.client.any_node();
         if self.client.rng.chance(4) {
             return self.list_at(at, node);

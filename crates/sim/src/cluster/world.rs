@@ -40,13 +40,29 @@ enum Event {
     /// A server that was opened begins to serve.
     Serve(usize, u64),
     Start(usize),
-    Told { letter: Box<Letter>, connection: u64 },
+    Told {
+        letter: Box<Letter>,
+        connection: u64,
+    },
     /// A node hears that its connection with another broke, or stands.
-    Link { node: usize, other: NodeId, stands: bool },
-    Ask { outgoing: Box<Outgoing>, client: usize },
-    Gone { node: NodeId, conn: u64 },
+    Link {
+        node: usize,
+        other: NodeId,
+        stands: bool,
+    },
+    Ask {
+        outgoing: Box<Outgoing>,
+        client: usize,
+    },
+    Gone {
+        node: NodeId,
+        conn: u64,
+    },
     Answered(Box<Answer>),
-    Alarm { client: usize, at_us: u64 },
+    Alarm {
+        client: usize,
+        at_us: u64,
+    },
     Heal(faults::Healing),
     Audit,
 }
@@ -154,8 +170,7 @@ impl World {
         let mut rng = Rng::new(plan.seed);
         let post = Post::default();
         let settings = Settings { replicas: plan.nodes, ..settings() };
-        let nodes =
-            (1..=plan.nodes).map(|id| Node::new(NodeId(id), rng.split(), WALL_US, &settings, &post)).collect();
+        let nodes = (1..=plan.nodes).map(|id| Node::new(NodeId(id), rng.split(), WALL_US, &settings, &post)).collect();
         let swarm = Swarm::draw(&mut rng);
         let mut faults: Vec<u64> = (0..plan.faults).map(|_| rng.between(5, plan.operations.max(6) - 1)).collect();
         faults.sort_unstable_by_key(|at| Reverse(*at));
@@ -327,7 +342,9 @@ impl World {
             };
             let chains = engine.chains().iter().map(chain_words).collect::<Vec<_>>().join(" ");
             let metalog = engine.metalog();
-            let metalog = metalog.map(|status| format!("term {} leader {:?} applied {} of {}", status.term, status.leader, status.applied, status.last));
+            let metalog = metalog.map(|status| {
+                format!("term {} leader {:?} applied {} of {}", status.term, status.leader, status.applied, status.last)
+            });
             words.push(format!("{}: {} waiting, {}, {chains}", node.id, node.tasks.len(), metalog.unwrap_or_default()));
         }
         words.join("; ")
@@ -610,6 +627,9 @@ impl World {
             return Ok(());
         }
         self.carry(node);
+        if self.plan.keep_trace {
+            self.tell_chains(node);
+        }
         if self.nodes[node].serving().is_none() {
             return Ok(());
         }
@@ -624,6 +644,18 @@ impl World {
             self.after(delay_us, Event::Journal(node, life));
         }
         Ok(())
+    }
+
+    /// Into the trace, in words only: how the chains of a node are, when that has changed.
+    fn tell_chains(&mut self, node: usize) {
+        let Some(engine) = self.nodes[node].serving() else { return };
+        let leads = if engine.leads() { "leads, " } else { "" };
+        let chains = engine.chains().iter().map(chain_words).collect::<Vec<_>>().join(" ");
+        let words = format!("   {} {leads}{chains}", self.nodes[node].id);
+        if self.nodes[node].told != words {
+            self.history().trace.words(words.clone());
+            self.nodes[node].told = words;
+        }
     }
 
     /// What a process said while it died never left the machine.
@@ -641,7 +673,8 @@ impl World {
                 return;
             }
             // Of somebody who joins: he waits for it himself.
-            let (joining, answers) = std::mem::take(&mut post.answers).into_iter().partition(|answer| answer.client > usize::MAX / 2);
+            let (joining, answers) =
+                std::mem::take(&mut post.answers).into_iter().partition(|answer| answer.client > usize::MAX / 2);
             post.answers = joining;
             (std::mem::take(&mut post.told), answers)
         };
@@ -717,7 +750,12 @@ impl World {
         match self.nodes[node].serve() {
             Ok(Some(wait)) => self.after(wait.as_micros() as u64, Event::Serve(node, life)),
             Ok(None) => {
-                for event in [Event::Beat(node, life), Event::Control(node, life), Event::Pulse(node, life), Event::Tend(node, life)] {
+                for event in [
+                    Event::Beat(node, life),
+                    Event::Control(node, life),
+                    Event::Pulse(node, life),
+                    Event::Tend(node, life),
+                ] {
                     let delay_us = self.rng.between(0, 2_000);
                     self.after(delay_us, event);
                 }
@@ -762,7 +800,10 @@ impl World {
             let Ok((index, digest)) = engine.digest() else { continue };
             let (known, by) = *self.digests.entry(index).or_insert((digest, node.id));
             if known != digest {
-                return broken(Rule::Tree, format!("{} and {by} have executed {index} entries, and hold different names", node.id));
+                return broken(
+                    Rule::Tree,
+                    format!("{} and {by} have executed {index} entries, and hold different names", node.id),
+                );
             }
         }
         Ok(())

@@ -100,11 +100,8 @@ impl Swarm {
             sync_one_in: 4,
             think_us: 0,
         };
-        let mix = Mix {
-            sync_one_in: *rng.choose(&[1, 3, 10, 1000]),
-            think_us: *rng.choose(&[1_000, 20_000, 60_000]),
-            ..mix
-        };
+        let mix =
+            Mix { sync_one_in: *rng.choose(&[1, 3, 10, 1000]), think_us: *rng.choose(&[1_000, 20_000, 60_000]), ..mix };
         Swarm {
             faults,
             weather,
