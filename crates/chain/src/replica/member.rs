@@ -424,7 +424,10 @@ impl Replica {
             return Err("the successor acknowledges what it was not sent");
         }
         if closed > self.promised {
-            return Err("the successor acknowledges a promise that was not made");
+            // Made before this member was restarted, and acknowledged: it holds, and the stamps of whoever heads the chain lie above
+            // it, for it is within the bound that each of them had made durable.
+            self.promises.clear();
+            (self.promised, self.closed, self.closed_follows) = (closed, closed, held);
         }
         self.link.sent.get_or_insert(held);
         if let (true, Some(node)) = (self.is_tail(), self.configuration.syncing) {

@@ -13,12 +13,16 @@ fn replica() -> Replica {
 }
 
 fn write(seq: u64) -> Input {
+    write_under(1, seq)
+}
+
+fn write_under(epoch: u64, seq: u64) -> Input {
     Input::Write(WriteRequest {
         request: RequestId(seq),
         session: SessionId(1),
         seq: Seq(seq),
         acked: Seq(0),
-        epoch: ChainEpoch(1),
+        epoch: ChainEpoch(epoch),
         seen: Hlc::ZERO,
         chunk: ChunkId { inode: InodeId(7), index: 0 },
         offset: 0,
@@ -153,4 +157,24 @@ fn a_head_that_missed_that_it_was_taken_out_does_not_acknowledge_what_it_had_und
     assert_eq!(replica.clean(), 0);
     let keep = Input::Receive { from: new, epoch: ChainEpoch(3), message: crate::Message::Keep { upto: 0 } };
     assert_eq!(goes_on(&mut replica, 12, keep), [Effect::Discard { after: 0 }]);
+}
+
+/// The members before it were restarted and know nothing of what was promised then; it was away and does. What it acknowledges they
+/// learn again, and the chain goes on.
+#[test]
+fn a_promise_from_before_a_restart_is_learned_again_from_who_was_away() {
+    let (head, tail) = (NodeId(1), NodeId(2));
+    let both =
+        |epoch| Configuration { epoch: ChainEpoch(epoch), members: vec![head, tail], ..Configuration::default() };
+    let mut replica = Replica::member(ChainId(0), head, both(4), Settings::default());
+    goes_on(&mut replica, 500, Input::Configure(both(5)));
+    goes_on(&mut replica, 500, write_under(5, 1));
+    let end = LogEnd { offset: 1, ..LogEnd::default() };
+    goes_on(&mut replica, 500, Input::Appended { token: AppendToken(0), end });
+    let ack = crate::Message::Ack { upto: 0, closed: Hlc(400), held: 0 };
+    let said = goes_on(&mut replica, 500, Input::Receive { from: tail, epoch: ChainEpoch(5), message: ack });
+    let is_record = |effect: &Effect| matches!(effect, Effect::Send { message: crate::Message::Record(record), .. } if record.n == 1);
+    assert!(said.iter().any(is_record), "{said:?}");
+    assert_eq!(replica.closed(), Hlc(400));
+    stops(&mut replica, 400, write_under(5, 2), "promised not to come");
 }

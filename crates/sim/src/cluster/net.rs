@@ -1,7 +1,7 @@
 //! The network between the nodes: connections that delay, break and stall.
 //!
 //! Guarantees what a connection of TCP does, and nothing more: what one node tells another arrives in the order in which it was
-//! told as long as the connection lives. When it breaks, what was under way is lost, and both ends are told. Where a connection is
+//! told as long as the connection lives; orders have another connection than bytes. When it breaks, what was under way is lost, and both ends are told. Where a connection is
 //! made anew while the old one is still being read ([`Weather::overlaps`]), what is left of the old comes between what is new, and
 //! some of it twice.
 
@@ -41,7 +41,6 @@ pub(super) const FAIR: Weather = Weather { breaks: u64::MAX, late: u64::MAX, lat
 struct Way {
     /// Rises when the connection breaks: letters of an older one are lost.
     connection: u64,
-    last_arrival_us: u64,
     /// Since when nothing gets through; what was told since.
     cut: Option<(u64, VecDeque<Letter>)>,
 }
@@ -60,6 +59,25 @@ pub(super) struct Net {
     rng: Rng,
     pub(super) weather: Weather,
     ways: BTreeMap<(NodeId, NodeId), Way>,
+    /// When the last letter of a connection arrives.
+    last_arrivals: BTreeMap<(NodeId, NodeId, Lane), u64>,
+}
+
+/// Orders have a connection of their own (`node/src/serve/links.rs`): they do not wait behind bytes.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Lane {
+    Orders,
+    Bytes,
+}
+
+impl Lane {
+    fn of(told: &Told) -> Lane {
+        match told {
+            Told::Heartbeat(_) | Told::Grant(_) | Told::Refused(_) => Lane::Orders,
+            Told::Metalog(_) | Told::MetalogHeld(_) | Told::MetalogClose(_) => Lane::Orders,
+            _ => Lane::Bytes,
+        }
+    }
 }
 
 /// After so long without a sign the ends give a connection up.
@@ -69,7 +87,7 @@ const HELD_MAX: usize = 2_000;
 
 impl Net {
     pub(super) fn new(rng: Rng) -> Net {
-        Net { rng, weather: FAIR, ways: BTreeMap::new() }
+        Net { rng, weather: FAIR, ways: BTreeMap::new(), last_arrivals: BTreeMap::new() }
     }
 
     fn way(&mut self, from: NodeId, to: NodeId) -> &mut Way {
@@ -94,8 +112,10 @@ impl Net {
         if breaks {
             return Fate::Broke;
         }
-        way.last_arrival_us = (now_us + delay).max(way.last_arrival_us);
-        Fate::Arrives { at_us: way.last_arrival_us, connection: way.connection, twice }
+        let connection = way.connection;
+        let last = self.last_arrivals.entry((letter.from, letter.to, Lane::of(&letter.told))).or_default();
+        *last = (now_us + delay).max(*last);
+        Fate::Arrives { at_us: *last, connection, twice }
     }
 
     /// True if a letter of this connection still arrives.

@@ -1,0 +1,44 @@
+//! A whole cluster: seeds that end well, runs that repeat. `cargo xtask sim cluster --count N` runs more.
+
+use std::fmt::Write;
+
+use frieze_sim::{ClusterPlan, run_cluster};
+
+fn play(seeds: impl IntoIterator<Item = u64>) {
+    let (mut failures, mut operations, mut faults) = (String::new(), 0, 0);
+    let mut played = 0;
+    for seed in seeds {
+        let outcome = run_cluster(&ClusterPlan::of_seed(seed));
+        played += 1;
+        operations += outcome.counts.operations;
+        faults += outcome.counts.faults.values().sum::<u64>();
+        if let Some(violation) = outcome.violation {
+            writeln!(
+                failures,
+                "seed {seed:#x}: {violation}\n  see it again: cargo xtask sim cluster --seed {seed:#x} --trace"
+            )
+            .expect("strings do not fail");
+        }
+    }
+    assert!(failures.is_empty(), "{failures}");
+    assert!(operations >= 300 * played && faults >= 5 * played, "{operations} operations, {faults} faults");
+}
+
+#[test]
+fn a_cluster_keeps_its_promises_under_the_first_seeds() {
+    play(0..60);
+}
+
+/// A head that was cut off acknowledged what it alone held; a promise from before a restart stopped a chain for ever.
+#[test]
+fn a_cluster_keeps_its_promises_under_seeds_that_once_broke_them() {
+    play([0x17, 0x4f]);
+}
+
+#[test]
+fn a_seed_is_the_same_run_every_time() {
+    for seed in 0..6 {
+        let [first, second] = [(); 2].map(|()| run_cluster(&ClusterPlan::of_seed(seed)));
+        assert_eq!((first.trace_hash, first.counts), (second.trace_hash, second.counts), "seed {seed}");
+    }
+}
