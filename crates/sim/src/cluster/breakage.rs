@@ -1,13 +1,176 @@
 //! Clusters that are broken on purpose, from outside: the judge has to notice every one.
+//!
+//! The servers are the real ones. What is broken is what they are told, what they say, or what they stand on, so that the cluster
+//! behaves as if one rule of the protocol were not kept.
+
+use std::collections::BTreeMap;
+
+use frieze_base::{ChainEpoch, MonoTime, NodeId, Seq};
+use frieze_node::Engine;
+use frieze_wire::frame::FrameHeader;
+use frieze_wire::message::{Request, RequestBody};
+use frieze_wire::peer::Told;
+
+use super::net::Letter;
 
 /// What is broken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClusterBreak {
     /// A member acknowledges records when it has them, whoever is behind it.
     AcksBeforeTail,
+    /// Whatever a member is told of a chain counts, under whichever configuration it was said.
+    EpochUnchecked,
+    /// A retry is another request.
+    RetriesRunAgain,
+    /// Promises to stamp nothing more at or below an instant are lost on the way.
+    PromisesLost,
+    /// A promise counts before the tail has acknowledged it.
+    ClosesEarly,
+    /// A server answers reads without asking who leads, and its lease never ends.
+    LeaseIgnored,
+    /// A lease is longer for who has it than for who gave it, and reads rest on it alone.
+    LeaseLong,
+    /// Whoever answers does not ask whether it still leads.
+    ReadsAlone,
+    /// A member that returns keeps what the chain never had.
+    SuffixKept,
+    /// A member that was restarted counts as one that kept its memory.
+    MemoryPretended,
+    /// The tail says of all that it has been asked about that it is committed.
+    DirtyShown,
+    /// The newest stamps that clients and servers have seen are not told on.
+    StampsUntold,
+    /// What is on stable storage of the metalog is said to be, and is not.
+    SyncLies,
+    /// The payload of a record is damaged on its way, and its checksum made to fit.
+    BytesDamaged,
+    /// Grants of leases do not name configurations.
+    ConfigurationsUntold,
+    /// Nobody is told what is committed.
+    AcksLost,
 }
 
 impl ClusterBreak {
     /// Every one, for the test of the tester.
-    pub const ALL: &'static [ClusterBreak] = &[ClusterBreak::AcksBeforeTail];
+    pub const ALL: &'static [ClusterBreak] = &[
+        ClusterBreak::AcksBeforeTail,
+        ClusterBreak::EpochUnchecked,
+        ClusterBreak::RetriesRunAgain,
+        ClusterBreak::PromisesLost,
+        ClusterBreak::ClosesEarly,
+        ClusterBreak::LeaseIgnored,
+        ClusterBreak::LeaseLong,
+        ClusterBreak::ReadsAlone,
+        ClusterBreak::SuffixKept,
+        ClusterBreak::MemoryPretended,
+        ClusterBreak::DirtyShown,
+        ClusterBreak::StampsUntold,
+        ClusterBreak::SyncLies,
+        ClusterBreak::BytesDamaged,
+        ClusterBreak::ConfigurationsUntold,
+        ClusterBreak::AcksLost,
+    ];
+}
+
+/// What a broken cluster has to remember.
+#[derive(Default)]
+pub(super) struct Memory {
+    /// The newest promise that was made in each chain.
+    promised: BTreeMap<u32, u64>,
+    tries: u64,
+    /// Which process of each node it really is.
+    incarnations: BTreeMap<NodeId, u64>,
+}
+
+impl Memory {
+    /// Breaks what arrives at a node. `None`: it does not arrive.
+    pub(super) fn hear(&mut self, broken: ClusterBreak, mut letter: Letter, engine: &Engine) -> Option<Letter> {
+        if let Told::ChainPromise(promise) = &letter.told {
+            let known = self.promised.entry(promise.chain).or_default();
+            *known = (*known).max(promise.at);
+        }
+        match (broken, &mut letter.told) {
+            (ClusterBreak::AcksBeforeTail, Told::ChainAck(ack)) if ack.upto > 0 => ack.upto = ack.held,
+            (ClusterBreak::AcksLost, Told::ChainAck(ack)) => ack.upto = 0,
+            (ClusterBreak::ClosesEarly, Told::ChainAck(ack)) => {
+                ack.closed = ack.closed.max(self.promised.get(&ack.chain).copied().unwrap_or(0));
+            }
+            (ClusterBreak::PromisesLost, Told::ChainPromise(_)) => return None,
+            (ClusterBreak::EpochUnchecked, told) => set_epoch(told, engine),
+            (ClusterBreak::SuffixKept, Told::ChainKeep(keep)) => keep.upto = u64::MAX,
+            (ClusterBreak::MemoryPretended, Told::Heartbeat(heartbeat)) => {
+                self.incarnations.insert(letter.from, heartbeat.incarnation);
+                heartbeat.incarnation = 1;
+            }
+            (ClusterBreak::MemoryPretended, Told::Grant(grant)) => {
+                // So that the process takes it for its own.
+                grant.incarnation = self.incarnations.get(&letter.to).copied().unwrap_or(grant.incarnation);
+            }
+            (ClusterBreak::DirtyShown, Told::ChainClean(clean)) => {
+                let last = engine.chains().iter().find(|chain| chain.chain == clean.chain).map(|chain| chain.last);
+                if let (Some(upto), Some(last)) = (&mut clean.upto, last) {
+                    *upto = (*upto).max(last);
+                }
+            }
+            (ClusterBreak::StampsUntold, _) => letter.header.hlc = frieze_hlc::Hlc::ZERO,
+            (ClusterBreak::LeaseLong, Told::Grant(grant)) => grant.lease_ns = grant.lease_ns.saturating_mul(30),
+            (ClusterBreak::ConfigurationsUntold, Told::Grant(grant)) => {
+                for assignment in &mut grant.chains {
+                    assignment.configuration = None;
+                }
+            }
+            (ClusterBreak::BytesDamaged, Told::ChainRecord(_)) if !letter.payload.bytes.is_empty() => {
+                let mut bytes = letter.payload.bytes.to_vec();
+                bytes[0] ^= 1;
+                letter.header.payload_crc = frieze_base::crc32c(&bytes);
+                letter.payload.bytes = bytes.into();
+            }
+            _ => {}
+        }
+        Some(letter)
+    }
+
+    /// Breaks a request of a client.
+    pub(super) fn ask(&mut self, broken: ClusterBreak, header: &mut FrameHeader, body: &RequestBody) {
+        let tells_of_now = matches!(&body.request, Some(Request::Read(_) | Request::List(_) | Request::Stat(_)));
+        match broken {
+            ClusterBreak::RetriesRunAgain if header.seq > Seq(0) => {
+                self.tries += 1;
+                (header.seq, header.acked) = (Seq(1 << 40 | self.tries), Seq(0));
+            }
+            ClusterBreak::StampsUntold => header.hlc = frieze_hlc::Hlc::ZERO,
+            // What has a number is ordered behind everything in any case, and need not ask.
+            ClusterBreak::LeaseIgnored | ClusterBreak::LeaseLong | ClusterBreak::ReadsAlone if tells_of_now => {
+                header.seq = Seq(1);
+            }
+            _ => {}
+        }
+    }
+
+    /// Breaks a server, after whatever it did.
+    pub(super) fn after(&self, broken: ClusterBreak, engine: &Engine) {
+        if broken == ClusterBreak::LeaseIgnored {
+            engine.renew_lease(MonoTime(u64::MAX));
+        }
+    }
+}
+
+/// Says it under the configuration that the hearer has.
+fn set_epoch(told: &mut Told, engine: &Engine) {
+    let here = |chain: u32| {
+        let chains = engine.chains();
+        chains.iter().find(|known| known.chain == chain).map_or(ChainEpoch(0), |known| ChainEpoch(known.epoch))
+    };
+    let (chain, epoch) = match told {
+        Told::ChainRecord(said) => (said.chain, &mut said.epoch),
+        Told::ChainPromise(said) => (said.chain, &mut said.epoch),
+        Told::ChainAck(said) => (said.chain, &mut said.epoch),
+        Told::ChainGreet(said) => (said.chain, &mut said.epoch),
+        Told::ChainOffer(said) => (said.chain, &mut said.epoch),
+        Told::ChainKeep(said) => (said.chain, &mut said.epoch),
+        Told::ChainClean(said) => (said.chain, &mut said.epoch),
+        Told::ChainAsk(said) => (said.chain, &mut said.epoch),
+        _ => return,
+    };
+    *epoch = here(chain).0;
 }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use frieze_base::{Fault, NodeId, Rng};
-use frieze_disk::{CrashKind, SimDisk, SimTime};
+use frieze_disk::{CrashKind, Disk, SimDisk, SimTime};
 use frieze_hlc::Hlc;
 use frieze_node::{
     Conn, Engine, Joining, MemoryStore, PeerPayload, Peers, ProcessStats, Responder, Scratch, Seams, Settings,
@@ -16,7 +16,10 @@ use frieze_wire::message::{Hello, Reply, Request, RequestBody};
 use frieze_wire::peer::Told;
 use frieze_wire::txn::Caller;
 
+use super::breakage::ClusterBreak;
 use super::tasks::{Task, rest};
+use crate::breakage::{Lie, lying_disk};
+use crate::world::WALL_US;
 
 /// Names a connection of a client, never used twice.
 pub(super) type ConnId = u64;
@@ -108,6 +111,7 @@ pub(super) struct Node {
     pub(super) failed: bool,
     /// How its chains were when the trace told it last.
     pub(super) told: String,
+    broken: Option<ClusterBreak>,
 }
 
 /// Where a node is reached: nobody goes there, but it has to be told.
@@ -116,13 +120,19 @@ pub(super) fn address(id: NodeId) -> String {
 }
 
 impl Node {
-    pub(super) fn new(id: NodeId, mut rng: Rng, wall_us: u64, settings: &Settings, post: &Post) -> Node {
+    pub(super) fn new(
+        id: NodeId,
+        mut rng: Rng,
+        settings: &Settings,
+        post: &Post,
+        broken: Option<ClusterBreak>,
+    ) -> Node {
         let settings = Settings { advertise: address(id), name: format!("node{}", id.0), ..settings.clone() };
         Node {
             id,
             disk: SimDisk::new(rng.next()),
             store: MemoryStore::default(),
-            time: SimTime::new(wall_us),
+            time: SimTime::new(WALL_US),
             elapsed_us: 0,
             rate_ppm: 0,
             skew_us: 0,
@@ -145,6 +155,7 @@ impl Node {
             tend_busy: Arc::default(),
             failed: false,
             told: String::new(),
+            broken,
         }
     }
 
@@ -169,8 +180,12 @@ impl Node {
         let mut entropy = [0u8; 64];
         self.rng.fill(&mut entropy);
         let woken = self.woken.clone();
+        let disk: Arc<dyn Disk> = match self.broken {
+            Some(ClusterBreak::SyncLies) => lying_disk(self.disk.clone(), Lie::Syncs("raft-")),
+            _ => Arc::new(self.disk.clone()),
+        };
         let seams = Seams {
-            disk: Arc::new(self.disk.clone()),
+            disk,
             time: Arc::new(self.time.clone()),
             store: Box::new(self.store.clone()),
             boot: format!("boot {}", self.boot),

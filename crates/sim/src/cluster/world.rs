@@ -15,6 +15,7 @@ use frieze_wire::control::{Device, Newcomer};
 use frieze_wire::frame::{FrameHeader, FrameKind};
 use frieze_wire::message::{ChainStatus, Join, Reply, Request, RequestBody};
 
+use super::breakage;
 use super::client::{Client, Outgoing, Port};
 use super::history::History;
 use super::judge;
@@ -117,6 +118,7 @@ struct World {
     /// The digest of what nodes held at a place of the log.
     digests: BTreeMap<LogIndex, (u64, NodeId)>,
     counts: ClusterCounts,
+    broken: breakage::Memory,
 }
 
 /// Runs a plan to its end, or to the first promise that is broken.
@@ -172,7 +174,8 @@ impl World {
         let mut rng = Rng::new(plan.seed);
         let post = Post::default();
         let settings = Settings { replicas: plan.nodes, ..settings() };
-        let nodes = (1..=plan.nodes).map(|id| Node::new(NodeId(id), rng.split(), WALL_US, &settings, &post)).collect();
+        let nodes =
+            (1..=plan.nodes).map(|id| Node::new(NodeId(id), rng.split(), &settings, &post, plan.breakage)).collect();
         let swarm = Swarm::draw(&mut rng);
         let mut faults: Vec<u64> = (0..plan.faults).map(|_| rng.between(5, plan.operations.max(6) - 1)).collect();
         faults.sort_unstable_by_key(|at| Reverse(*at));
@@ -191,6 +194,7 @@ impl World {
             calm: false,
             digests: BTreeMap::new(),
             counts: ClusterCounts::default(),
+            broken: breakage::Memory::default(),
             plan,
         }
     }
@@ -566,26 +570,25 @@ impl World {
                     });
                 }
             }
-            Event::Flush(..) => {
-                if self.nodes[node].flush_at_us.is_some_and(|at| at <= self.now_us) {
-                    self.nodes[node].flush_at_us = None;
-                    let flushed = engine.flush();
-                    self.flushed(node, flushed);
-                }
+            Event::Flush(..) if self.nodes[node].flush_at_us.is_some_and(|at| at <= self.now_us) => {
+                self.nodes[node].flush_at_us = None;
+                let flushed = engine.flush();
+                self.flushed(node, flushed);
             }
             Event::Journal(..) => {
                 self.nodes[node].journal_at_us = None;
                 let flushed = engine.journal(Duration::ZERO);
                 self.flushed(node, flushed);
             }
-            Event::Told { letter, connection } => {
-                if self.net.arrives(letter.from, letter.to, connection) {
-                    self.hear(&engine, *letter);
-                }
+            Event::Told { letter, connection } if self.net.arrives(letter.from, letter.to, connection) => {
+                self.hear(&engine, *letter);
             }
             Event::Link { other, stands, .. } => engine.link_changed(other, stands),
             Event::Ask { outgoing, client } => {
-                let Outgoing { conn, header, body, payload, .. } = *outgoing;
+                let Outgoing { conn, mut header, body, payload, .. } = *outgoing;
+                if let Some(broken) = self.plan.breakage {
+                    self.broken.ask(broken, &mut header, &body);
+                }
                 self.nodes[node].request(client, conn, header, body, payload);
             }
             Event::Gone { conn, .. } => self.nodes[node].disconnect(conn),
@@ -596,6 +599,11 @@ impl World {
 
     fn hear(&mut self, engine: &Engine, letter: Letter) {
         self.counts.letters += 1;
+        let letter = match self.plan.breakage {
+            Some(broken) => self.broken.hear(broken, letter, engine),
+            None => Some(letter),
+        };
+        let Some(letter) = letter else { return };
         if self.plan.keep_trace && !matches!(letter.told, frieze_wire::peer::Told::Metalog(_)) {
             self.history().trace.words(format!("      {} to {}: {:?}", letter.from, letter.to, letter.told));
         }
@@ -636,6 +644,9 @@ impl World {
             return Ok(());
         }
         self.carry(node);
+        if let (Some(broken), Some(engine)) = (self.plan.breakage, self.nodes[node].serving()) {
+            self.broken.after(broken, engine);
+        }
         if self.plan.keep_trace {
             self.tell_chains(node);
         }
