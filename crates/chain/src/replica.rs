@@ -238,6 +238,11 @@ impl Replica {
         self.closed
     }
 
+    /// Newest promise made or heard of here, acknowledged or not.
+    pub fn promised(&self) -> Hlc {
+        self.promised
+    }
+
     /// True if a read at `at` may be answered at once: it is closed, and every record up to it is committed. If not,
     /// [`Input::Close`] answers when it is.
     pub fn is_readable_at(&self, at: Hlc) -> bool {
@@ -264,6 +269,17 @@ impl Replica {
     /// The sessions that are remembered, in order. After a recovery the driver ends those that live no more.
     pub fn sessions(&self) -> impl Iterator<Item = SessionId> {
         self.sessions.keys().copied()
+    }
+
+    /// The record of a request that is not committed yet.
+    pub fn in_flight_of(&self, session: SessionId, seq: Seq) -> Option<&Forwarded> {
+        let headers = self.dirty.iter().map(|record| &record.header);
+        headers.rev().find(|header| (header.session, header.seq) == (session, seq))
+    }
+
+    /// True if a record of the session is not committed yet.
+    pub fn is_in_flight(&self, session: SessionId) -> bool {
+        self.dirty.iter().any(|record| record.header.session == session)
     }
 
     /// Records not yet committed.

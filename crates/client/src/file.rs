@@ -151,15 +151,15 @@ impl File {
         if data.is_empty() {
             return Ok(self.shared.newest());
         }
-        let is_one =
-            self.has_user_time() || self.at_one_server(offset, data.len() as u64, Route::Write) == data.len() as u64;
+        let is_one = self.has_user_time() || self.at_one_head(offset, data.len() as u64) == data.len() as u64;
         if data.len() > self.piece_bytes_max() || !is_one {
             return self.write_at_wide(offset, data);
         }
         Ok(Hlc(self.write_once(offset, data, Place::At)?.stamp))
     }
 
-    /// Appends all of `data` at the end of the file as it is then, atomically and in one piece; at most 4 MiB.
+    /// Appends all of `data` at the end of the file as it is then, atomically and in one piece; at most 4 MiB. On several servers
+    /// one that reaches the end of a chunk goes on in the next as an append of its own: another's may lie between.
     ///
     /// # Errors
     /// `AppendTooLarge`; as [`File::write_at`].
@@ -170,11 +170,20 @@ impl File {
         }
         if data.is_empty() {
             let offset = self.stat()?.attr.size;
-            return Ok(WriteReply { stamp: self.shared.newest().0, offset });
+            return Ok(WriteReply { stamp: self.shared.newest().0, offset, taken: 0 });
         }
-        let reply = self.write_once(self.end.load(Ordering::Relaxed), data, Place::End)?;
-        self.end.fetch_max(reply.offset + data.len() as u64, Ordering::Relaxed);
-        Ok(reply)
+        let (mut done, mut begins) = (0, None);
+        loop {
+            let rest = &data[done..];
+            let reply = self.write_once(self.end.load(Ordering::Relaxed), rest, Place::End)?;
+            let taken = if reply.taken == 0 { rest.len() } else { reply.taken as usize };
+            self.end.fetch_max(reply.offset + taken as u64, Ordering::Relaxed);
+            done += taken;
+            let offset = *begins.get_or_insert(reply.offset);
+            if done >= data.len() {
+                return Ok(WriteReply { offset, taken: 0, ..reply });
+            }
+        }
     }
 
     /// One write request, its grant included.
@@ -208,14 +217,14 @@ impl File {
     }
 
     pub(crate) fn ask_write<'d>(&self, offset: u64, data: &'d [u8], place: Place, seq: Seq) -> Ask<'d> {
+        let at = if place == Place::End { self.end.load(Ordering::Relaxed) } else { offset };
         let write = Write {
             capability: self.capability.clone(),
-            offset: if place == Place::End { 0 } else { offset },
+            offset: at,
             append: place == Place::End,
             durability: self.durability.load(Ordering::Relaxed),
             uid: self.caller.as_ref().map_or(self.shared.hello.uid, |caller| caller.uid),
         };
-        let at = if place == Place::End { self.end.load(Ordering::Relaxed) } else { offset };
         self.ask(Request::Write(write), seq, data).to(Route::Write(self.chunk_at(at)))
     }
 
@@ -231,6 +240,15 @@ impl File {
             return len;
         }
         len.min((u64::from(first.index) + 1) * self.chunk_bytes - offset)
+    }
+
+    /// How many of `len` bytes from `offset` on one request writes: all where there is one server, else those of the first chunk.
+    /// Two chunks may have one head now, and another each when it has to be sent again.
+    pub(crate) fn at_one_head(&self, offset: u64, len: u64) -> u64 {
+        if self.has_user_time() || self.shared.servers.age().is_alone() {
+            return len;
+        }
+        len.min(self.chunk_bytes - offset % self.chunk_bytes)
     }
 
     /// The right to read or write is in the capability, so the caller is not named again.

@@ -221,7 +221,7 @@ impl File {
         let mut from = 0;
         while from < data.len() {
             let at = offset + from as u64;
-            let left = self.at_one_server(at, (data.len() - from) as u64, Route::Write);
+            let left = self.at_one_head(at, (data.len() - from) as u64);
             let count = piece_len(at, left);
             run.push(at, Cow::Borrowed(&data[from..from + count]))?;
             from += count;
@@ -295,6 +295,18 @@ impl<'f, 'd> WriteRun<'f, 'd> {
 
     /// Sends one more write, once there is room for it.
     fn push(&mut self, offset: u64, data: Cow<'d, [u8]>) -> Result<(), Error> {
+        let fits = self.file.at_one_head(offset, data.len() as u64) as usize;
+        if fits < data.len() {
+            let (first, rest) = match data {
+                Cow::Borrowed(data) => (Cow::Borrowed(&data[..fits]), Cow::Borrowed(&data[fits..])),
+                Cow::Owned(mut data) => {
+                    let rest = data.split_off(fits);
+                    (Cow::Owned(data), Cow::Owned(rest))
+                }
+            };
+            self.push(offset, first)?;
+            return self.push(offset + fits as u64, rest);
+        }
         while self.flight.len() >= self.depth {
             self.settle_some()?;
         }

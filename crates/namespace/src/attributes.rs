@@ -40,14 +40,15 @@ impl Namespace {
     pub(crate) fn set_attr(&mut self, run: &mut Run<'_>, op: &SetAttr) -> Result<Done, Error> {
         let (id, inode) = self.subject(run, &op.target)?;
         check_set_attr(run.caller, inode, op)?;
-        let size = op.size.filter(|len| !op.extend || *len > length_of(inode, op.settled.as_ref()));
+        let settled = op.settled.as_ref().filter(|settled| settled.inode == id.0 && is_current(inode, settled));
+        let size = op.size.filter(|len| !op.extend || *len > length_of(inode, settled));
         let nothing = size.is_none() && op.mode.is_none() && op.uid.is_none() && op.gid.is_none();
         if nothing && op.atime.is_none() && op.mtime.is_none() {
             return Ok(Done::with(id));
         }
         let (caller, stamp) = (run.caller, run.stamp);
         let inode = self.edit(run, id);
-        if let Some(settled) = op.settled.as_ref().filter(|settled| settled.inode == id.0) {
+        if let Some(settled) = settled {
             absorb(inode, settled);
         }
         if op.uid.is_some() || op.gid.is_some() {
@@ -64,7 +65,11 @@ impl Namespace {
             }
         }
         if let Some(len) = size {
-            truncate(inode, stamp, len, op.settled.is_some());
+            let races = op.settled.as_ref().is_some_and(|settled| settled.complete.is_some());
+            match op.extend && races {
+                true => extend(inode, stamp, len),
+                false => truncate(inode, stamp, len, op.settled.is_some() && !races),
+            }
             if caller.uid != 0 && op.mode.is_none() {
                 inode.mode = without_set_id(inode.mode);
             }
@@ -154,7 +159,7 @@ pub(crate) fn absorb(inode: &mut Inode, settled: &Settle) -> bool {
     let before = (inode.size, inode.size_as_of, inode.mtime_ns, inode.mtime_stamp);
     if stamp > inode.size_as_of {
         inode.size = settled.size;
-        inode.size_as_of = stamp;
+        inode.size_as_of = settled.complete.map_or(stamp, |complete| inode.size_as_of.max(Hlc(complete)));
     }
     if settled.mtime_ns != 0 && stamp > inode.mtime_stamp {
         inode.mtime_ns = settled.mtime_ns;
@@ -162,6 +167,11 @@ pub(crate) fn absorb(inode: &mut Inode, settled: &Settle) -> bool {
         inode.ctime = inode.ctime.max(stamp);
     }
     before != (inode.size, inode.size_as_of, inode.mtime_ns, inode.mtime_stamp)
+}
+
+/// True unless it was measured while writers went on, and the length was settled anew since: what was counted may be hidden now.
+pub(crate) fn is_current(inode: &Inode, settled: &Settle) -> bool {
+    settled.complete.is_none() || Hlc(settled.since) == inode.size_as_of
 }
 
 /// The length of a file, with what the data plane just said of it.
@@ -180,6 +190,13 @@ fn truncate(inode: &mut Inode, stamp: Hlc, len: u64, exact: bool) {
     }
     inode.size = len;
     inode.size_as_of = stamp;
+    inode.mtime_ns = stamp.unix_ns();
+    inode.mtime_stamp = stamp;
+}
+
+/// Makes a file longer while writers may make it longer still: what they have written is neither hidden nor forgotten.
+fn extend(inode: &mut Inode, stamp: Hlc, len: u64) {
+    inode.size = inode.size.max(len);
     inode.mtime_ns = stamp.unix_ns();
     inode.mtime_stamp = stamp;
 }

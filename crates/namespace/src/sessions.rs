@@ -9,7 +9,7 @@ use frieze_wire::txn::{CloseSession, DeleteSnapshot, Format, Grant, MakeSnapshot
 use prost::Message;
 
 use crate::apply::{Done, Run};
-use crate::attributes::{absorb, file_bytes_max};
+use crate::attributes::{absorb, file_bytes_max, is_current};
 use crate::error::Error;
 use crate::inode::{Inode, Layout, WriteGrant, without_set_id};
 use crate::key::{Cached, Key};
@@ -94,6 +94,7 @@ impl Namespace {
                 what: format!("inode {left} of session {session} is not settled: settle it too"),
             });
         }
+        self.check_settled(&op.settled)?;
         for settle in &op.settled {
             self.settle_one(run, settle, false);
         }
@@ -146,15 +147,27 @@ impl Namespace {
     }
 
     pub(crate) fn settle(&mut self, run: &mut Run<'_>, op: &Settle) -> Result<Done, Error> {
+        self.check_settled(std::slice::from_ref(op))?;
         self.settle_one(run, op, op.keep_grant);
         Ok(Done { id: op.inode, ..Done::default() })
     }
 
     pub(crate) fn settle_all(&mut self, run: &mut Run<'_>, op: &SettleAll) -> Result<Done, Error> {
+        self.check_settled(&op.files)?;
         for settle in &op.files {
             self.settle_one(run, settle, settle.keep_grant);
         }
         Ok(Done::default())
+    }
+
+    /// What was measured while writers went on, and on what is not so any more, is measured again.
+    fn check_settled(&self, settled: &[Settle]) -> Result<(), Error> {
+        let is_old =
+            |settle: &&Settle| self.inodes.get(InodeId(settle.inode)).is_some_and(|inode| !is_current(inode, settle));
+        match settled.iter().find(is_old) {
+            Some(settle) => Err(Error::Superseded { what: format!("the length of inode {}", InodeId(settle.inode)) }),
+            None => Ok(()),
+        }
     }
 
     /// Without a grant of this session there is nothing to settle: a close that is repeated, or that never wrote.

@@ -409,7 +409,7 @@ fn perform(world: &mut World, step: &Step) -> Found {
             world.run(&root(), Op::Grant(Grant { inode, first: 0, count: 1 }))?;
             let stamp = write_stamp(Hlc::first_of_micros(world.stamp.micros() + 1));
             let (mtime_ns, stamp) = (stamp.unix_ns(), stamp.0);
-            Op::Settle(Settle { inode, keep_grant: false, stamp, size: *size, mtime_ns })
+            Op::Settle(Settle { inode, keep_grant: false, stamp, size: *size, mtime_ns, ..Settle::default() })
         }
     };
     world.run(&root(), op).map(|outcome| outcome.id)

@@ -27,7 +27,7 @@ fn grant(inode: InodeId, first: u32, count: u32) -> Op {
 
 fn settle(inode: InodeId, stamp: Hlc, size: u64, keep_grant: bool) -> Settle {
     let mtime_ns = if stamp == Hlc::ZERO { 0 } else { stamp.unix_ns() };
-    Settle { inode: inode.0, keep_grant, stamp: stamp.0, size, mtime_ns }
+    Settle { inode: inode.0, keep_grant, stamp: stamp.0, size, mtime_ns, ..Settle::default() }
 }
 
 fn truncate(inode: InodeId, len: u64, settled: Option<Settle>) -> Op {

@@ -1,20 +1,19 @@
 //! What writers do: bytes, transactions, barriers.
 //!
 //! Guarantees: the right to write was proven at open and is in the capability; a write without a grant is refused; a
-//! change that decides what present bytes are (truncate, settle) runs while no write does.
+//! change that decides what present bytes are is ordered among the writes (`settling`).
 
-use std::sync::{Arc, MutexGuard};
+use std::sync::Arc;
 
 use frieze_base::{Fault, InodeId, Reason, Seq, SessionId};
-use frieze_hlc::Hlc;
-use frieze_namespace::{Cached, Inode};
+use frieze_namespace::{Cached, Inode, Namespace};
 use frieze_wire::frame::{FrameHeader, PAYLOAD_BYTES_MAX};
 use frieze_wire::message::{Durability as When, FileKind, Reply, Txn, TxnReply, View, Write, WriteReply};
-use frieze_wire::txn::{Caller, CloseSession, Grant, MakeKind, Op, RENAME_EXCHANGE, Settle, Transaction};
+use frieze_wire::txn::{Grant, MakeKind, Op, RENAME_EXCHANGE, Transaction};
 
 use crate::caching::Asking;
 use crate::capability::Capability;
-use crate::data::{Appender, Content, Placed, WriteAsk, WriteReply as Answer, Written, file_bytes_max, split};
+use crate::data::{AtEnd, Content, Placed, WriteAsk, WriteReply as Answer, Written, split};
 use crate::durability::Ticket;
 use crate::engine::{Engine, Responder, done, unknown_session};
 use crate::grants::Key;
@@ -49,9 +48,12 @@ impl Engine {
         let when = When::try_from(ask.durability).unwrap_or(When::Async);
         let request = *header;
         let reply_to = responder.clone();
+        let (len, may_be_cut) = (payload.len() as u64, ask.append && self.data.is_shared());
         let reply = Box::new(move |result: Result<Written, Fault>| {
-            let result =
-                result.map(|written| Reply::Write(WriteReply { stamp: written.stamp.0, offset: written.offset }));
+            let result = result.map(|Written { stamp, offset, end }| {
+                let taken = if may_be_cut && end - offset < len { (end - offset) as u32 } else { 0 };
+                Reply::Write(WriteReply { stamp: stamp.0, offset, taken })
+            });
             reply_to.respond(&request, result, &[], 0);
         });
         if let Err((reply, fault)) = self.try_write(principal, header, ask, payload, when, reply) {
@@ -110,8 +112,19 @@ impl Engine {
             None => None,
         };
         check!(self.hold_back());
+        let at_end = (ask.append && self.data.is_shared()).then(|| AtEnd {
+            chain: layout.chain(u32::try_from(ask.offset / layout.chunk_bytes).unwrap_or(u32::MAX)),
+            // Over chains of several members a write is atomic within a chunk. What has a time stays in one piece.
+            cut: plugin.is_none(),
+        });
+        let cut = at_end.is_some_and(|at_end| at_end.cut);
+        if let Some(AtEnd { chain, .. }) = at_end {
+            check!(self.catch_up_once(chain));
+        }
         if ask.append {
-            check!(self.grant_tail(principal, header.session, id, payload.len() as u64));
+            // Of one that is cut only the first byte is known to land where the file ends now.
+            let len = if cut { 0 } else { payload.len() as u64 };
+            check!(self.grant_tail(principal, header.session, id, len));
         }
         let place = || {
             let namespace = self.meta.namespace();
@@ -119,7 +132,14 @@ impl Engine {
             let inode = namespace.current(id).ok_or(Fault::from(Reason::StaleHandle))?;
             let offset = if ask.append { self.current_extent(id, inode)?.0 } else { ask.offset };
             let spread = split(offset, payload.len(), layout)?;
-            check_granted(id, inode, header.session, spread.parts.iter().map(|part| part.chunk))?;
+            let touched = if cut { 1 } else { spread.parts.len() };
+            check_granted(
+                &namespace,
+                id,
+                inode,
+                header.session,
+                spread.parts[..touched].iter().map(|part| part.chunk),
+            )?;
             let origin = inode.origin();
             let inode = rows.map(|plugin| (plugin, inode.clone()));
             drop(namespace);
@@ -140,6 +160,7 @@ impl Engine {
                 inode: id,
                 layout,
                 known_offset: (!ask.append).then_some(ask.offset),
+                at_end,
                 place: &place,
                 content: Content::Bytes(payload, header.payload_crc),
                 uid: principal.caller.uid,
@@ -198,6 +219,10 @@ impl Engine {
         let last = (size.saturating_add(len) / chunk_bytes + 1).min(u32::MAX.into()) as u32;
         if (first..last).all(|chunk| inode.may_write_chunk(session, chunk)) {
             return Ok(());
+        }
+        if !self.meta.leads() {
+            // The leader gives grants: its client asks there.
+            return check_granted(&self.meta.namespace(), id, &inode, session, first..last);
         }
         check_one_writer(id, &inode, session)?;
         for first in (first..=last).step_by(GRANT_CHUNKS_MAX as usize) {
@@ -327,38 +352,6 @@ impl Engine {
         let makes_file = matches!(&op, Op::Make(make) if matches!(make.kind, Some(MakeKind::File(_))));
         let parents = asking.session.map_or(Vec::new(), |_| names_changed_in(&op));
         let renames = matches!(&op, Op::Rename(_));
-        // Held until the transaction has run: no write falls between what is measured and what is decided.
-        let held = settles.then(|| self.hold_alone()).flatten();
-        match &mut op {
-            Op::Settle(settle) => {
-                let id = InodeId(settle.inode);
-                *settle = self.measure(id, settle.keep_grant)?;
-            }
-            Op::SettleAll(all) => {
-                if all.files.len() > SETTLED_MAX {
-                    return Err(Fault::new(
-                        Reason::TooLarge,
-                        format!("at most {SETTLED_MAX} files are settled at once"),
-                    ));
-                }
-                // What is gone needs no settling.
-                let measure = |settle: &Settle| self.measure(InodeId(settle.inode), settle.keep_grant).ok();
-                all.files = all.files.iter().filter_map(measure).collect();
-            }
-            Op::SetAttr(set) if set.size.is_some() => {
-                // What cannot be found may be a retry of what has run, and was renamed since: the transaction knows.
-                if let Ok(at) = self.resolve(principal, &set.target, None, asking.reads()) {
-                    let limit = file_bytes_max(at.inode.chunk_bytes());
-                    if set.size.is_some_and(|size| size > limit) {
-                        return Err(Fault::new(Reason::TooLarge, format!("a file holds at most {limit} bytes")));
-                    }
-                    if at.inode.kind() == FileKind::File {
-                        set.settled = Some(self.measure(at.id, true)?);
-                    }
-                }
-            }
-            _ => {}
-        }
         let transaction = Transaction {
             session: header.session.0,
             seq: header.seq.0,
@@ -369,9 +362,10 @@ impl Engine {
         };
         let opens = matches!(&transaction.op, Some(Op::OpenSession(_)));
         let lets_go = matches!(&transaction.op, Some(Op::DeleteSnapshot(_)));
-        let outcome = self.meta.execute(transaction, asking.gate.clone())?;
-        drop(held);
-        let outcome = outcome.into_result()?;
+        let outcome = match settles {
+            true => self.execute_settling(principal, transaction, asking)?,
+            false => self.meta.execute(transaction, asking.gate.clone())?.into_result()?,
+        };
         if lets_go && !self.meta.namespace().horizons().is_empty() {
             self.reclaim.want();
         }
@@ -458,63 +452,6 @@ impl Engine {
         }
     }
 
-    /// Keeps every write out, where this server decides alone what they and the namespace come to. One of several may not: what
-    /// it orders has to be heard and flushed elsewhere and here first, and what writes do holds that up; and heads on other
-    /// servers would go on all the same.
-    pub(crate) fn hold_alone(&self) -> Option<MutexGuard<'_, Appender>> {
-        let held = self.data.hold_writes();
-        // Founding waits for whoever holds it.
-        (!self.meta.is_member()).then_some(held)
-    }
-
-    /// The length and modification time of a file as the data plane knows them now.
-    fn measure(&self, id: InodeId, keep_grant: bool) -> Result<Settle, Fault> {
-        let inode = self.current(id)?;
-        let (size, mtime_ns, data) = self.current_extent(id, &inode)?;
-        let newer = data.is_some_and(|data| data > inode.mtime_stamp);
-        Ok(Settle {
-            inode: id.0,
-            keep_grant,
-            stamp: data.unwrap_or(inode.size_as_of).0,
-            size,
-            mtime_ns: if newer { mtime_ns } else { 0 },
-        })
-    }
-
-    /// Ends a session: settles what it wrote, takes its grants back, forgets its numbers.
-    pub(crate) fn close_session(
-        &self,
-        session: SessionId,
-        seq: Seq,
-        acked: Seq,
-        caller: &Caller,
-    ) -> Result<Hlc, Fault> {
-        let held = self.hold_alone();
-        let granted = {
-            let namespace = self.meta.namespace();
-            if namespace.session(session).is_none() {
-                return Err(unknown_session(session));
-            }
-            namespace.granted(session)
-        };
-        let settled = granted.iter().map(|id| self.measure(*id, false)).collect::<Result<Vec<_>, _>>()?;
-        let transaction = Transaction {
-            session: session.0,
-            seq: seq.0,
-            acked: acked.0,
-            caller: caller.clone(),
-            must_see: 0,
-            op: Some(Op::CloseSession(CloseSession { settled })),
-        };
-        let outcome = self.meta.execute(transaction, None)?;
-        drop(held);
-        let outcome = outcome.into_result()?;
-        self.data.end_session(session);
-        self.sessions.forget(session);
-        self.let_go(session);
-        Ok(Hlc(outcome.stamp))
-    }
-
     /// Answers when everything acknowledged so far is durable. It covers more than was asked for (a barrier on one
     /// file is one on all): one flush serves everybody who waits.
     pub(crate) fn sync(&self, header: &FrameHeader, responder: &Arc<dyn Responder>) {
@@ -580,6 +517,7 @@ pub(crate) fn check_writable(capability: &Capability) -> Result<(), Fault> {
 
 /// Refuses a session that may not write these chunks.
 pub(crate) fn check_granted(
+    namespace: &Namespace,
     id: InodeId,
     inode: &Inode,
     session: SessionId,
@@ -587,6 +525,8 @@ pub(crate) fn check_granted(
 ) -> Result<(), Fault> {
     match chunks.find(|chunk| !inode.may_write_chunk(session, *chunk)) {
         None => Ok(()),
+        // What it was granted ended with it.
+        Some(_) if namespace.session(session).is_none() => Err(unknown_session(session)),
         Some(chunk) => {
             let words =
                 format!("session {session} holds no write grant on chunk {id}.{chunk}: ask for one, then write");
@@ -605,9 +545,6 @@ fn at_offset(fault: Fault, ask: &Write, id: InodeId) -> Fault {
     let place = if ask.append { "appended".to_owned() } else { format!("at offset {}", ask.offset) };
     Fault::new(fault.reason, format!("write {place} to inode {id} refused: {}", fault.message))
 }
-
-/// Files settled in one transaction.
-const SETTLED_MAX: usize = 256;
 
 /// A file of rows has one writing session at a time: a half row of one writer would be ended by another (protocols §8).
 fn check_one_writer(id: InodeId, inode: &Inode, session: SessionId) -> Result<(), Fault> {

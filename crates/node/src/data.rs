@@ -8,6 +8,7 @@ mod barrier;
 mod chains;
 mod members;
 mod memory;
+mod ordered;
 mod roles;
 mod spread;
 mod supply;
@@ -69,6 +70,8 @@ pub(crate) struct WriteAsk<'a> {
     pub(crate) layout: Layout,
     /// The offset, where it is known before.
     pub(crate) known_offset: Option<u64>,
+    /// An append in a cluster.
+    pub(crate) at_end: Option<AtEnd>,
     /// Says where the write goes, or why it may not, while no other write can run.
     pub(crate) place: &'a dyn Fn() -> Result<Placed, Fault>,
     /// What the range is to hold.
@@ -77,6 +80,16 @@ pub(crate) struct WriteAsk<'a> {
     pub(crate) uid: u32,
     /// When to answer.
     pub(crate) durability: Durability,
+}
+
+/// An append where chains have several members.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct AtEnd {
+    /// The file is to end in a chunk of this chain, or nothing is written: so whoever asks again asks a head of the chain that would
+    /// have the record.
+    pub(crate) chain: ChainId,
+    /// It takes only what that chunk has room for.
+    pub(crate) cut: bool,
 }
 
 /// What a write leaves in its range.
@@ -393,12 +406,19 @@ impl DataPlane {
             return Err((reply, Fault::new(Reason::SequenceTooOld, words)));
         }
         let shared = self.is_shared();
+        let cut = ask.at_end.is_some_and(|at_end| at_end.cut);
         let mut before = None;
         if let Some(written) = appender.done_before(ask.session, ask.seq, ask.layout) {
             let len = match ask.content {
                 Content::Bytes(payload, _) => payload.len(),
                 Content::Hole => 1,
             };
+            if cut {
+                // It was cut where its chunk ends, as it would be now.
+                let end = written.end.min(written.offset + len as u64);
+                out.done.push((reply, Ok(Written { end, ..written })));
+                return Ok(None);
+            }
             if !shared || fits_one_chunk(written.offset, len, ask.layout) {
                 out.done.push((reply, Ok(written)));
                 return Ok(None);
@@ -406,7 +426,15 @@ impl DataPlane {
             // A head may have died with the rest of it: what has a record is answered with that.
             before = ask.known_offset.is_none().then_some((written.offset, len));
         }
-        let Placed { spread: Spread { parts, end }, user_time, inherited } = match before {
+        if let (Some(AtEnd { chain, cut: true }), Content::Bytes(payload, _)) = (ask.at_end, ask.content)
+            && let Some(record) = appender.chains[chain.0 as usize].in_flight_of(ask.session, ask.seq)
+        {
+            // A head before this one gave it its place.
+            let offset = u64::from(record.chunk.index) * ask.layout.chunk_bytes + u64::from(record.offset);
+            before = Some((offset, payload.len()));
+        }
+        let is_again = before.is_some();
+        let Placed { spread: Spread { mut parts, mut end }, user_time, inherited } = match before {
             // An append stays where its first part is.
             Some((offset, len)) => {
                 let spread = try_or_reply!(split(offset, len, ask.layout));
@@ -414,8 +442,24 @@ impl DataPlane {
             }
             None => try_or_reply!((ask.place)()),
         };
+        if let Some(AtEnd { chain, .. }) = ask.at_end
+            && !is_again
+            && ask.layout.chain(parts[0].chunk) != chain
+        {
+            let words = format!("the file ends in chunk {}.{}: append there", ask.inode, parts[0].chunk);
+            return Err((reply, Fault::new(Reason::Busy, words)));
+        }
         if shared {
-            let chains = parts.iter().map(|part| ask.layout.chain(part.chunk));
+            let touched = if cut { 1 } else { parts.len() };
+            let mut chains = parts[..touched].iter().map(|part| ask.layout.chain(part.chunk));
+            if ask.at_end.is_some() && chains.clone().any(|chain| !appender.chains[chain.0 as usize].is_head()) {
+                // Its own chain's head is asked by whoever knows which that is; of two heads neither can take it.
+                let own = chains.next().filter(|chain| !appender.chains[chain.0 as usize].is_head());
+                try_or_reply!(self.check_stamps(appender, own.into_iter()));
+                let words = "a record with a time is not cut, and this one would lie in two chunks that two servers head: \
+                             write it where the next chunk begins";
+                return Err((reply, Fault::new(Reason::Unsupported, words)));
+            }
             try_or_reply!(self.check_stamps(appender, chains));
         }
         // Before it is published: who sees the bytes sees what they recalled.
@@ -435,6 +479,12 @@ impl DataPlane {
                     return Err((reply, damaged()));
                 }
             }
+        }
+        if cut && parts.len() > 1 {
+            // The rest is another append.
+            end = parts[1].at(ask.layout);
+            parts.truncate(1);
+            crcs.truncate(1);
         }
         let (newest_user_time, chunk_versions) = {
             let log = try_or_reply!(self.device.log_of([ask.inode]));
@@ -620,10 +670,32 @@ impl DataPlane {
         self.report_failed(reason);
     }
 
-    /// A session is over: its numbers will not come again.
+    /// A session is over: its numbers will not come again. A record of it that is not committed is still remembered, on its chain,
+    /// until this is asked again.
     pub(crate) fn end_session(&self, session: SessionId) {
-        self.feed_all(|| Input::EndSession(session));
-        self.hold_writes().acked.remove(&session);
+        let mut out = Out::default();
+        let mut appender = self.hold_writes();
+        for chain in 0..appender.chains.len() {
+            let replica = &appender.chains[chain];
+            if !(appender.members[chain].shared && replica.is_in_flight(session)) {
+                self.step(&mut appender, ChainId(chain as u32), Input::EndSession(session), None, &mut out);
+            }
+        }
+        appender.acked.remove(&session);
+        drop(appender);
+        self.finish_out(out);
+    }
+
+    /// The configuration of a chain that is in force here.
+    pub(crate) fn epoch_of(&self, chain: ChainId) -> ChainEpoch {
+        self.hold_writes().chains[chain.0 as usize].epoch()
+    }
+
+    /// The sessions of which something is remembered.
+    pub(crate) fn sessions(&self) -> BTreeSet<SessionId> {
+        let appender = self.hold_writes();
+        let remembered = appender.chains.iter().flat_map(Replica::sessions);
+        remembered.chain(appender.acked.keys().copied()).collect()
     }
 
     /// What has to be kept of the chains' memory for records up to these, of sessions that live. `None` while one of those

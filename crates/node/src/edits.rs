@@ -276,6 +276,7 @@ impl Engine {
             return Ok(None);
         }
         let outcome = outcome.into_result()?;
+        self.order_writers(Hlc(outcome.stamp), &decided)?;
         Ok(Some((outcome.stamp, outcome.id)))
     }
 

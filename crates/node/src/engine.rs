@@ -10,16 +10,16 @@ mod metalog;
 mod open;
 
 use std::collections::BTreeMap;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, RwLock};
 use std::time::Duration;
 
-use frieze_base::{ClusterId, Fault, MonoTime, NodeId, Reason, Seq, SessionId};
+use frieze_base::{ClusterId, ErrorKind, Fault, MonoTime, NodeId, Reason, SessionId};
 use frieze_disk::{Disk, TimeSource};
 use frieze_hlc::Hlc;
 use frieze_wire::frame::FrameHeader;
 use frieze_wire::message::{HelloReply, Reply, Request, RequestBody};
-use frieze_wire::peer::Told;
+use frieze_wire::peer::{Ask, ChainAsk, Told};
 use frieze_wire::txn::Caller;
 
 use crate::caching::{Asking, Caching};
@@ -38,6 +38,7 @@ use crate::reclaim::Reclaim;
 use crate::scrub::Scrub;
 use crate::session::{Conn, KeyRight, Principal, Sessions};
 use crate::settings::Settings;
+use crate::settling::{CaughtUp, Ending};
 use crate::steps::{Steps, Unread};
 use crate::store::VersionStore;
 
@@ -146,6 +147,12 @@ pub struct Engine {
     way: Arc<Way>,
     /// This node's part in its cluster; nothing while the server is alone.
     control: OnceLock<Arc<Control>>,
+    /// Sessions that are being ended.
+    pub(crate) ending: Ending,
+    /// Of each chain, under which configuration appends here have looked at what was decided before it.
+    pub(crate) caught_up: CaughtUp,
+    /// Times that [`Engine::tend`] was called.
+    tended: AtomicU64,
     /// Held while a cluster is founded.
     founding: Mutex<()>,
     /// Another one at every start.
@@ -305,7 +312,17 @@ impl Engine {
             Told::MetalogPiece(piece) => self.meta.told(from, MetaTold::Piece(piece), payload),
             Told::MetalogHeld(held) => self.meta.told(from, MetaTold::Held(held), payload),
             Told::MetalogClose(close) => self.meta.told(from, MetaTold::Close(close), payload),
+            // It comes again, and by then the entry may be executed here.
+            told if self.is_early(&told) => Ok(()),
             told => self.data.told(from, told, header.payload_crc, payload).map(drop),
+        }
+    }
+
+    /// True if this server is asked to close a change of metadata that it has not executed yet.
+    fn is_early(&self, told: &Told) -> bool {
+        match told {
+            Told::ChainAsk(ChainAsk { ask: Some(Ask::CloseAfter(after)), .. }) => self.meta.appended().0 < after.entry,
+            _ => false,
         }
     }
 
@@ -478,14 +495,16 @@ impl Engine {
             false => Vec::new(),
         };
         for session in expired {
-            // Its own number of the request: above any that a client counted up to.
-            let closed = self.close_session(session, Seq(u64::MAX), Seq(u64::MAX), &Caller::root());
-            if let Err(fault) = closed {
-                if fault.reason != Reason::UnknownSession {
-                    return Err(fault);
-                }
-                self.sessions.forget(session);
+            match self.end_expired(session) {
+                Ok(()) => {}
+                Err(fault) if fault.reason == Reason::UnknownSession => self.sessions.forget(session),
+                // Others do not answer now, or lead: it is tried again.
+                Err(fault) if matches!(fault.kind(), ErrorKind::Unavailable | ErrorKind::Conflict) => {}
+                Err(fault) => return Err(fault),
             }
+        }
+        if self.tended.fetch_add(1, Ordering::Relaxed).is_multiple_of(SWEEP_EVERY) {
+            self.sweep_sessions();
         }
         self.clock.look(self.durability.durable_stamp(), self.durability.durable_ticket())
     }
@@ -525,6 +544,9 @@ impl Engine {
         self.settings.flush_delay
     }
 }
+
+/// Sessions that have ended are looked for once in so many calls of [`Engine::tend`].
+const SWEEP_EVERY: u64 = 8;
 
 pub(crate) fn done() -> Reply {
     Reply::Done(frieze_wire::message::Done {})

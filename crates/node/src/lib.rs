@@ -44,6 +44,7 @@ mod seen;
 mod serve;
 mod session;
 mod settings;
+mod settling;
 mod status;
 mod steps;
 mod store;

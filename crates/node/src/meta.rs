@@ -212,6 +212,11 @@ impl MetaPlane {
         }
     }
 
+    /// Every transaction stamped up to it has been executed here; ZERO while nothing was since the start.
+    pub(crate) fn executed(&self) -> Hlc {
+        self.state.executed()
+    }
+
     /// Gives the store back: the plane was recovered in vain.
     pub(crate) fn into_store(self) -> Box<dyn VersionStore> {
         self.state.versions.into_store()

@@ -67,7 +67,7 @@ impl Engine {
             namespace.check_kept(id, None)?;
             let inode = namespace.current(id).ok_or(Fault::from(Reason::StaleHandle))?;
             let spread = self.spread_of_hole(id, inode, ask, &shared)?;
-            check_granted(id, inode, header.session, spread.parts.iter().map(|part| part.chunk))?;
+            check_granted(&namespace, id, inode, header.session, spread.parts.iter().map(|part| part.chunk))?;
             Ok(Placed { spread, user_time: None, inherited: None })
         };
         self.data.write(
@@ -80,6 +80,7 @@ impl Engine {
                 inode: id,
                 layout,
                 known_offset: Some(ask.offset),
+                at_end: None,
                 place: &place,
                 content: Content::Hole,
                 uid: principal.caller.uid,

@@ -48,6 +48,13 @@ pub(crate) struct Principal {
     pub(crate) privileged: bool,
 }
 
+impl Principal {
+    /// The server itself.
+    pub(crate) fn server() -> Principal {
+        Principal { uid: 0, caller: Caller::root(), privileged: true }
+    }
+}
+
 impl Conn {
     /// A connection whose other end the kernel has proven to be `caller`, or not. `challenge` is fresh randomness.
     pub fn new(caller: Option<Caller>, challenge: [u8; 32]) -> Conn {
@@ -227,6 +234,11 @@ impl Sessions {
     /// The session has ended.
     pub(crate) fn forget(&self, session: SessionId) {
         self.alive.lock().unwrap_or_else(PoisonError::into_inner).remove(&session);
+    }
+
+    /// All of which something is known.
+    pub(crate) fn known(&self) -> Vec<SessionId> {
+        self.alive.lock().unwrap_or_else(PoisonError::into_inner).keys().copied().collect()
     }
 
     /// Sessions without a connection for longer than `timeout_ns`.

@@ -129,6 +129,7 @@ impl Engine {
 
     pub(crate) fn attr(&self, id: InodeId, inode: &Inode, view: View) -> Result<(Attr, bool), Fault> {
         let mut open = false;
+        self.order_seen(id, inode)?;
         let (extent, bytes_live) = match self.seen(id, inode.clone(), view) {
             Ok(seen) => {
                 open = seen.user_time_open;

@@ -10,6 +10,8 @@ mod founding;
 mod states;
 #[path = "cluster/world.rs"]
 mod world;
+#[path = "cluster/writers.rs"]
+mod writers;
 
 use std::collections::BTreeSet;
 

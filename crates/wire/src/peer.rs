@@ -9,7 +9,9 @@ mod chain;
 pub mod control;
 pub mod metalog;
 
-pub use chain::{Ask, ChainAck, ChainAsk, ChainClean, ChainGreet, ChainKeep, ChainOffer, ChainPromise, ChainRecord};
+pub use chain::{
+    Ask, ChainAck, ChainAsk, ChainClean, ChainGreet, ChainKeep, ChainOffer, ChainPromise, ChainRecord, CloseAfter,
+};
 use metalog::{MetalogClose, MetalogHeld, MetalogMessage, MetalogPiece};
 
 /// One message between servers.

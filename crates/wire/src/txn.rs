@@ -250,6 +250,13 @@ pub struct Settle {
     /// Modification time by the newest write in ns, 0 if none since the last. Filled in by the server.
     #[prost(sint64, tag = "5")]
     pub mtime_ns: i64,
+    /// Set where writers at other servers went on while this was measured: everything stamped up to it was counted, and perhaps
+    /// some of what is newer. Filled in by the server.
+    #[prost(uint64, optional, tag = "6")]
+    pub complete: Option<u64>,
+    /// With `complete`: what it was measured on. If the settled length is another by now, it says nothing. Filled in by the server.
+    #[prost(uint64, tag = "7")]
+    pub since: u64,
 }
 
 /// Names an instant and pins its history.

@@ -73,7 +73,7 @@ fn attr() -> Attr {
 }
 
 fn settle() -> Settle {
-    Settle { inode: 77, keep_grant: true, stamp: AT, size: 4097, mtime_ns: -9 }
+    Settle { inode: 77, keep_grant: true, stamp: AT, size: 4097, mtime_ns: -9, complete: None, since: 0 }
 }
 
 fn share() -> Share {
@@ -243,6 +243,7 @@ fn ops() -> Vec<(&'static str, Op)> {
         ("remove_xattr", Op::RemoveXattr(RemoveXattr { target: file(), name: b"user.c".to_vec() })),
         ("grant", Op::Grant(Grant { inode: 77, first: 3, count: 16 })),
         ("settle", Op::Settle(settle())),
+        ("settle_in_part", Op::Settle(Settle { complete: Some(AT - 1), since: AT - 2, ..settle() })),
         ("settle_all", Op::SettleAll(SettleAll { files: vec![settle(); 2] })),
         ("make_snapshot", Op::MakeSnapshot(MakeSnapshot { name: "release-1".into(), at: AT })),
         ("delete_snapshot", Op::DeleteSnapshot(DeleteSnapshot { name: "release-1".into() })),
@@ -471,7 +472,8 @@ fn replies() -> Vec<(&'static str, Reply)> {
         ("bytes", Reply::Bytes(BytesReply { value: vec![0, 1, 254] })),
         ("open", Reply::Open(OpenReply { attr: attr(), capability: vec![1, 2, 3], answered: answered() })),
         ("read", Reply::Read(ReadReply { end_of_file: true, answered: answered(), crc_behind: true })),
-        ("write", Reply::Write(WriteReply { stamp: AT, offset: 1 << 40 })),
+        ("write", Reply::Write(WriteReply { stamp: AT, offset: 1 << 40, taken: 0 })),
+        ("append_in_part", Reply::Write(WriteReply { stamp: AT, offset: 1 << 26, taken: 4711 })),
         ("seek", Reply::Seek(1 << 50)),
         (
             "txn",

@@ -261,6 +261,11 @@ impl Replica {
         }
     }
 
+    /// True if every record that was ever acknowledged is in the log here, or on its way into it.
+    pub fn holds_acknowledged(&self) -> bool {
+        self.is_member() && self.failed.is_none() && self.has_settled()
+    }
+
     /// True unless this is a tail that has not committed all that it took over.
     fn has_settled(&self) -> bool {
         self.clean >= self.link.inherited && self.promised >= self.link.inherited_promise

@@ -137,7 +137,14 @@ fn a_stranger_is_who_the_kernel_says_whatever_its_frames_say() {
         let fault = refused(&mut raw, None, grant);
         assert_eq!(fault.reason, Reason::AccessDenied, "{fault}");
         // What a settled size is, the server measures itself.
-        let settle = Settle { inode: owned.inode, keep_grant: false, stamp: u64::MAX - 1, size: 1 << 40, mtime_ns: 1 };
+        let settle = Settle {
+            inode: owned.inode,
+            keep_grant: false,
+            stamp: u64::MAX - 1,
+            size: 1 << 40,
+            mtime_ns: 1,
+            ..Settle::default()
+        };
         let _ = raw.ask(txn(Op::Settle(settle.clone())));
         let _ = raw.ask(txn(Op::SettleAll(SettleAll { files: vec![settle.clone(); 2] })));
         let all = SettleAll { files: vec![settle; 257] };

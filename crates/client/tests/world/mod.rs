@@ -376,7 +376,7 @@ impl State {
                 }
                 file.write(offset, payload);
                 self.stamp += 1;
-                Reply::Write(WriteReply { stamp: self.stamp, offset })
+                Reply::Write(WriteReply { stamp: self.stamp, offset, taken: 0 })
             }
             Request::Txn(Txn { op: Some(op), .. }) => {
                 self.stamp += 1;

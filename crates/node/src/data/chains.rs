@@ -244,6 +244,8 @@ impl DataPlane {
             What::Punch(message) => self.hear(from, chain, heard.epoch, message, true, (0, &[]), &mut out)?,
             What::Persist(n) => self.hear_persist(from, chain, heard.epoch, n, &mut out),
             What::Persisted(n) => self.hear_persisted(from, chain, heard.epoch, n, &mut out),
+            What::CloseAfter(after) => self.hear_close_after(from, chain, after, &mut out)?,
+            What::ClosedAfter(after) => self.hear_closed_after(chain, after, &mut out),
             What::Unknown => {}
         }
         self.finish_out(out);
@@ -378,6 +380,7 @@ impl DataPlane {
             self.shown.in_flight[chain.0 as usize].store(member.held_bytes, Ordering::Relaxed);
             self.room.notify_all();
         }
+        self.tell_ordered(appender, chain, out);
     }
 
     /// Appends a record that came with its payload.
@@ -579,7 +582,7 @@ impl DataPlane {
         self.await_reply(|reply| self.look(chains, reply))
     }
 
-    fn await_reply(&self, begin: impl FnOnce(WaitReply)) -> Result<(), Fault> {
+    pub(super) fn await_reply(&self, begin: impl FnOnce(WaitReply)) -> Result<(), Fault> {
         let (done, waiting) = mpsc::sync_channel(1);
         begin(Box::new(move |result| drop(done.send(result))));
         match self.idle.get().and_then(|idle| idle.get()) {
@@ -654,12 +657,16 @@ impl DataPlane {
     }
 
     fn wait(&self, appender: &mut Appender, chain: ChainId, gather: Arc<Gather>) -> RequestId {
+        RequestId(WAITER | self.wait_as(appender, chain, gather))
+    }
+
+    pub(super) fn wait_as(&self, appender: &mut Appender, chain: ChainId, gather: Arc<Gather>) -> u64 {
         let id = appender.next_waiter;
         appender.next_waiter += 1;
         let since = self.clock.reading().mono;
         let reply: WaitReply = Box::new(move |result| gather.one(result));
         appender.waiters.insert(id, Waiter { chain, since, reply });
-        RequestId(WAITER | id)
+        id
     }
 
     /// A connection with a node broke: what may have been lost with it is said again.
@@ -719,6 +726,7 @@ impl DataPlane {
                 (member.since, again) = (now, true);
             }
             let is_member = replica.configuration().holds(self.me);
+            let orders = !member.ordered.is_empty();
             let (read, asked) = (is_recent(member.read_at), is_recent(member.asked_at));
             let promises = replica.is_head() && (read || asked);
             // So that the head goes on promising, for those who read here.
@@ -728,6 +736,9 @@ impl DataPlane {
             }
             if again {
                 self.step(&mut appender, chain, Input::Again, None, &mut out);
+            }
+            if orders {
+                self.go_on_ordering(&mut appender, chain, &mut out);
             }
             if (promises || asks) && self.clock.close(instant).is_ok() {
                 match promises {
@@ -958,7 +969,7 @@ fn no_answer() -> Fault {
 /// Marks the requests that wait, but are no writes.
 const WAITER: u64 = 1 << 63;
 /// Of a promise that nobody waits for.
-const NOBODY: RequestId = RequestId(WAITER | (WAITER - 1));
+pub(super) const NOBODY: RequestId = RequestId(WAITER | (WAITER - 1));
 /// While a chain was read at an instant so recently, its head promises all the time.
 const READ_RECENTLY: Duration = Duration::from_secs(1);
 

@@ -8,6 +8,7 @@ use frieze_hlc::Hlc;
 use frieze_multilog::LogPosition;
 
 use super::chains::{Report, WaitReply};
+use super::ordered::Ordered;
 use super::supply::Supply;
 use super::{WriteReply, Written};
 
@@ -39,6 +40,8 @@ pub(super) struct Member {
     pub(super) barriers: Vec<Barrier>,
     /// Who wants to know when it is on stable storage here, and up to which record.
     pub(super) persisting: BTreeMap<NodeId, (u64, LogPosition)>,
+    /// Changes of metadata that are to be closed.
+    pub(super) ordered: Vec<Ordered>,
 }
 
 /// Somebody waits until every member has records on stable storage.

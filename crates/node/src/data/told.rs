@@ -6,7 +6,7 @@ use frieze_hlc::{Hlc, UserTime};
 use frieze_wire::frame::PAYLOAD_BYTES_MAX;
 use frieze_wire::message::Durability;
 use frieze_wire::peer::{
-    Ask, ChainAck, ChainAsk, ChainClean, ChainGreet, ChainKeep, ChainOffer, ChainPromise, ChainRecord, Told,
+    Ask, ChainAck, ChainAsk, ChainClean, ChainGreet, ChainKeep, ChainOffer, ChainPromise, ChainRecord, CloseAfter, Told,
 };
 
 /// What a member was told.
@@ -23,6 +23,8 @@ pub(super) enum What {
     Punch(Message),
     Persist(u64),
     Persisted(u64),
+    CloseAfter(CloseAfter),
+    ClosedAfter(CloseAfter),
     /// Of a kind that only newer servers know.
     Unknown,
 }
@@ -119,6 +121,8 @@ pub(super) fn heard(told: Told, payload_len: usize) -> Result<Option<Heard>, Fau
                 Some(Ask::Close(at)) => What::Message(Message::AskClose { at: Hlc(at) }),
                 Some(Ask::Persist(n)) => What::Persist(n),
                 Some(Ask::Persisted(n)) => What::Persisted(n),
+                Some(Ask::CloseAfter(after)) => What::CloseAfter(after),
+                Some(Ask::ClosedAfter(after)) => What::ClosedAfter(after),
                 None => What::Unknown,
             };
             heard(chain, epoch, what)

@@ -65,6 +65,13 @@ impl Engine {
         self.data.ends()
     }
 
+    /// Sessions of which something is remembered here, of their requests or of their connections: for `status`, and tests.
+    pub fn sessions_remembered(&self) -> usize {
+        let mut known = self.data.sessions();
+        known.extend(self.sessions.known());
+        known.len()
+    }
+
     /// True if the answer tells of bytes, or lengths of files, as they are now: then it needs a lease.
     pub(super) fn sees_now(&self, session: SessionId, request: &Request) -> bool {
         let opened = |capability: &[u8]| {
@@ -93,7 +100,11 @@ impl Engine {
                     let namespace = self.meta.namespace();
                     let inode = namespace.current(capability.inode);
                     let chains = inode.map(|inode| chains_of_read(capability.inode, inode, ask));
+                    let cut = inode.filter(|inode| !inode.patches().is_empty() && !inode.grants().is_empty()).cloned();
                     drop(namespace);
+                    if let Some(inode) = cut {
+                        self.order_seen(capability.inode, &inode)?;
+                    }
                     self.data.look_and_wait(chains.unwrap_or_default().into_iter())
                 }
                 // Refused where it is read.

@@ -27,6 +27,7 @@ use crate::reclaim::Reclaim;
 use crate::scrub::Scrub;
 use crate::session::Sessions;
 use crate::settings::Settings;
+use crate::settling::{CaughtUp, Ending};
 use crate::store::{VersionStore, Versions};
 
 impl Engine {
@@ -160,6 +161,9 @@ impl Engine {
             nodes: NodeKeys::of(identity.key()),
             way,
             control: OnceLock::new(),
+            ending: Ending::default(),
+            caught_up: CaughtUp::default(),
+            tended: AtomicU64::new(0),
             founding: Mutex::default(),
             seed: u64::from_le_bytes(seams.entropy[40..48].try_into().expect("eight bytes")),
             listens_at: OnceLock::new(),

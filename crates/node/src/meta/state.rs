@@ -1,6 +1,7 @@
 //! What the log makes: the namespace and its history, and the state of the control plane, changed by executing entries in their
 //! order.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
 use frieze_base::{Fault, InodeId, LogIndex, Reason, Seq, SessionId};
@@ -26,6 +27,9 @@ pub(super) struct State {
     control: RwLock<frieze_cluster::State>,
     /// What decisions have changed since somebody asked.
     news: Mutex<Vec<frieze_cluster::Change>>,
+    /// Every transaction stamped up to it has been executed, as far as that is known: what was in the store at the start counts as
+    /// nothing.
+    executed: AtomicU64,
 }
 
 impl State {
@@ -42,6 +46,7 @@ impl State {
             caching: OnceLock::new(),
             control: RwLock::new(control),
             news: Mutex::default(),
+            executed: AtomicU64::new(0),
         })
     }
 
@@ -139,7 +144,13 @@ impl State {
         let last = stamp.0 + (batch.transactions.len() as u64).saturating_sub(1);
         self.decide(&batch.decisions, Hlc(last), &mut changes);
         self.versions.add(index, changes);
+        self.executed.store(last, Ordering::Release);
         outcomes
+    }
+
+    /// Stamp of the last transaction that was executed since the start.
+    pub(super) fn executed(&self) -> Hlc {
+        Hlc(self.executed.load(Ordering::Acquire))
     }
 
     /// Leaves out inode numbers.

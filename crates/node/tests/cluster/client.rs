@@ -3,11 +3,13 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-use frieze_base::{ErrorKind, Fault, NodeId, Seq, SessionId, crc32c};
+use frieze_base::{ErrorKind, Fault, InodeId, NodeId, Seq, SessionId, crc32c};
 use frieze_node::{Conn, Responder, Scratch};
 use frieze_wire::frame::{FrameHeader, FrameKind};
-use frieze_wire::message::{Hello, List, Read, Reply, Request, RequestBody, Stat, Txn, TxnReply, View, Write};
-use frieze_wire::txn::{Caller, Make, MakeKind, Op, OpenSession, Rename, Target};
+use frieze_wire::message::{
+    Hello, List, Open, Read, Reply, Request, RequestBody, Stat, Txn, TxnReply, View, Write, WriteReply,
+};
+use frieze_wire::txn::{Caller, Grant, Make, MakeKind, Op, OpenSession, Rename, Target};
 
 use crate::world::World;
 
@@ -125,6 +127,24 @@ impl Client {
         }
     }
 
+    /// A change asked of one server, once.
+    pub(crate) fn txn_once(&mut self, node: NodeId, op: Op) -> Result<TxnReply, Fault> {
+        self.open_session();
+        self.seq += 1;
+        match self.ask_at(node, Request::Txn(Txn { durability: 0, op: Some(op) }), &[], self.seq).0? {
+            Reply::Txn(reply) => Ok(reply),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// The last change, under its number, of whoever answers.
+    pub(crate) fn txn_again(&mut self, op: Op) -> Result<TxnReply, Fault> {
+        match self.ask(&Request::Txn(Txn { durability: 0, op: Some(op) }), self.seq).0? {
+            Reply::Txn(reply) => Ok(reply),
+            other => panic!("{other:?}"),
+        }
+    }
+
     /// Makes a file that must not be there: run twice, it fails.
     pub(crate) fn make(&mut self, path: &str) -> Result<TxnReply, Fault> {
         self.txn(make(path, MakeKind::File(true)))
@@ -141,8 +161,78 @@ impl Client {
         self.ask_at(node, Request::Write(write), bytes, self.seq).0.map(drop)
     }
 
+    /// The last write, once more.
+    pub(crate) fn write_again(
+        &mut self,
+        node: NodeId,
+        capability: &[u8],
+        offset: u64,
+        bytes: &[u8],
+    ) -> Result<(), Fault> {
+        let write = Write { capability: capability.to_vec(), offset, ..Write::default() };
+        self.ask_at(node, Request::Write(write), bytes, self.seq).0.map(drop)
+    }
+
+    /// Appends at one server; `end` is where the file is believed to end.
+    pub(crate) fn append_at(
+        &mut self,
+        node: NodeId,
+        capability: &[u8],
+        end: u64,
+        bytes: &[u8],
+    ) -> Result<WriteReply, Fault> {
+        self.seq += 1;
+        self.append_again(node, capability, end, bytes)
+    }
+
+    /// The last append, once more.
+    pub(crate) fn append_again(
+        &mut self,
+        node: NodeId,
+        capability: &[u8],
+        end: u64,
+        bytes: &[u8],
+    ) -> Result<WriteReply, Fault> {
+        let write = Write { capability: capability.to_vec(), offset: end, append: true, ..Write::default() };
+        match self.ask_at(node, Request::Write(write), bytes, self.seq).0? {
+            Reply::Write(reply) => Ok(reply),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Opens a file to read and write it.
+    pub(crate) fn open(&mut self, path: &str) -> (InodeId, Vec<u8>) {
+        self.open_session();
+        let open = Open { target: Target::path(path), read: true, write: true, view: View::NOW, ..Open::default() };
+        let Ok(Reply::Open(reply)) = self.ask(&Request::Open(open), 0).0 else { panic!("{path} is not opened") };
+        (InodeId(reply.attr.inode), reply.capability)
+    }
+
+    /// Gets the right to write chunks.
+    pub(crate) fn grant(&mut self, inode: InodeId, first: u32, count: u32) {
+        self.txn(Op::Grant(Grant { inode: inode.0, first, count })).unwrap();
+    }
+
+    pub(crate) fn len(&mut self, path: &str) -> u64 {
+        let stat = Stat { target: Target::path(path), view: View::NOW };
+        match self.ask(&Request::Stat(stat), 0).0 {
+            Ok(Reply::Stat(reply)) => reply.attr.size,
+            other => panic!("{other:?}"),
+        }
+    }
+
     pub(crate) fn read_at(&mut self, node: NodeId, capability: &[u8], len: u32) -> Result<Vec<u8>, Fault> {
-        let read = Read { capability: capability.to_vec(), offset: 0, len, ..Read::default() };
+        self.read_from(node, capability, 0, len)
+    }
+
+    pub(crate) fn read_from(
+        &mut self,
+        node: NodeId,
+        capability: &[u8],
+        offset: u64,
+        len: u32,
+    ) -> Result<Vec<u8>, Fault> {
+        let read = Read { capability: capability.to_vec(), offset, len, ..Read::default() };
         let (result, payload) = self.ask_at(node, Request::Read(read), &[], 0);
         result.map(|_| payload)
     }

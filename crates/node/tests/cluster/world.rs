@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use frieze_base::{ChainEpoch, ChainId, Fault, LogIndex, MonoTime, NodeId, Rng};
+use frieze_base::{ChainEpoch, ChainId, Fault, LogIndex, MonoTime, NodeId, Rng, crc32c};
 use frieze_chain::Configuration;
 use frieze_disk::{CrashKind, SimDisk, SimTime};
 use frieze_node::{
@@ -49,6 +49,10 @@ struct Net {
     letters: Vec<Letter>,
     /// Nodes that nobody hears and that hear nobody.
     cut_off: BTreeSet<NodeId>,
+    /// What the one says the other does not hear.
+    deaf: BTreeSet<(NodeId, NodeId)>,
+    /// And of these it hears nothing of the log.
+    behind: BTreeSet<(NodeId, NodeId)>,
 }
 
 /// What outlives a server.
@@ -70,6 +74,8 @@ pub(crate) struct World {
     tending: AtomicBool,
     /// Called in every step, to make things happen while somebody waits.
     hook: Mutex<Option<Hook>>,
+    /// Of the chains that were given to all.
+    epoch: Mutex<u64>,
 }
 
 /// Takes the number of the step.
@@ -87,14 +93,17 @@ impl Peers for Way {
         // The engine is asked for its clock by whoever sends the frame; here the machine's wall clock will do.
         let hlc = world.machines().get(&self.from).map_or(frieze_hlc::Hlc::ZERO, |machine| machine.time.wall());
         let mut net = self.net.lock().unwrap();
-        if net.cut_off.contains(&self.from) || net.cut_off.contains(&to) {
+        let of_log = matches!(told, Told::Metalog(_) | Told::MetalogClose(_));
+        let is_deaf = net.deaf.contains(&(self.from, to)) || of_log && net.behind.contains(&(self.from, to));
+        if net.cut_off.contains(&self.from) || net.cut_off.contains(&to) || is_deaf {
             return;
         }
         let Weather { lost, doubled, late_us } = net.weather;
         let copies = if net.rng.chance(lost) { 0 } else { 1 + u64::from(net.rng.chance(doubled)) };
         for _ in 0..copies {
             let due_us = net.now_us + 100 + if late_us > 0 && net.rng.chance(4) { net.rng.below(late_us) } else { 0 };
-            let header = FrameHeader { hlc, ..FrameHeader::of(FrameKind::Told) };
+            let payload_crc = payload.crc.unwrap_or_else(|| crc32c(&payload.bytes));
+            let header = FrameHeader { hlc, payload_crc, ..FrameHeader::of(FrameKind::Told) };
             let (told, payload) = (told.clone(), payload.clone());
             net.letters.push(Letter { due_us, from: self.from, to, header, told, payload });
         }
@@ -115,13 +124,22 @@ pub(crate) fn settings() -> Settings {
 
 impl World {
     pub(crate) fn new(seed: u64) -> Arc<World> {
-        let net = Net { rng: Rng::new(seed), weather: FAIR, now_us: 0, letters: Vec::new(), cut_off: BTreeSet::new() };
+        let net = Net {
+            rng: Rng::new(seed),
+            weather: FAIR,
+            now_us: 0,
+            letters: Vec::new(),
+            cut_off: BTreeSet::new(),
+            deaf: BTreeSet::new(),
+            behind: BTreeSet::new(),
+        };
         Arc::new(World {
             net: Arc::new(Mutex::new(net)),
             machines: Mutex::default(),
             steps: AtomicU64::new(0),
             tending: AtomicBool::new(false),
             hook: Mutex::default(),
+            epoch: Mutex::new(1000),
         })
     }
 
@@ -148,8 +166,40 @@ impl World {
         self.net.lock().unwrap().cut_off.insert(node);
     }
 
+    /// `to` hears nothing of what `from` says any more.
+    pub(crate) fn deafen(&self, from: NodeId, to: NodeId) {
+        self.net.lock().unwrap().deaf.insert((from, to));
+    }
+
+    /// `to` hears nothing of what `from` says of the log any more.
+    pub(crate) fn leave_behind(&self, from: NodeId, to: NodeId) {
+        self.net.lock().unwrap().behind.insert((from, to));
+    }
+
     pub(crate) fn heal(&self) {
-        self.net.lock().unwrap().cut_off.clear();
+        let mut net = self.net.lock().unwrap();
+        net.cut_off.clear();
+        net.deaf.clear();
+        net.behind.clear();
+    }
+
+    /// Of each chain these are the members from now on, in this order.
+    pub(crate) fn share_chains(&self, members: &[&[u32]]) {
+        let epoch = {
+            let mut epoch = self.epoch.lock().unwrap();
+            *epoch += 1;
+            ChainEpoch(*epoch)
+        };
+        let of = |members: &[u32]| Configuration {
+            epoch,
+            members: members.iter().copied().map(NodeId).collect(),
+            ..Configuration::default()
+        };
+        let chains: Vec<_> = (0..).map(ChainId).zip(members.iter().map(|members| of(members))).collect();
+        for (_, engine) in self.alive() {
+            engine.configure(&chains).unwrap();
+            engine.renew_lease(MonoTime(u64::MAX));
+        }
     }
 
     pub(crate) fn set_hook(&self, hook: Option<Hook>) {
@@ -350,6 +400,9 @@ impl World {
         }
         for (id, engine) in self.alive() {
             engine.beat();
+            if number.is_multiple_of(20) {
+                engine.tick_chains();
+            }
             // Flushes take a while, and not all the same.
             if self.net.lock().unwrap().rng.chance(2) {
                 let _ = engine.journal(Duration::ZERO);

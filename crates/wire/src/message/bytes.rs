@@ -88,7 +88,8 @@ pub struct Write {
     /// From [`OpenReply`].
     #[prost(bytes = "vec", tag = "1")]
     pub capability: Vec<u8>,
-    /// Offset in the file; ignored with `append`.
+    /// Offset in the file; with `append` where its end is believed to be: of several servers the one that heads that chunk is
+    /// asked, and appends there or says that the end is elsewhere. A machine that is alone ignores it then.
     #[prost(uint64, tag = "2")]
     pub offset: u64,
     /// True: at the end of the file, chosen by the server, contiguous.
@@ -111,6 +112,9 @@ pub struct WriteReply {
     /// Where it landed.
     #[prost(uint64, tag = "2")]
     pub offset: u64,
+    /// Of an append that reached the end of its chunk: how many bytes were taken; the rest is another append. 0: all.
+    #[prost(uint32, tag = "3")]
+    pub taken: u32,
 }
 
 /// Punches a hole: the range reads as zeros from then on and takes no room; what it held stays readable in the past. The

@@ -172,7 +172,7 @@ pub struct ChainAsk {
     #[prost(uint64, tag = "2")]
     pub epoch: u64,
     /// What is asked or answered; absent if it is of a kind that this process does not know.
-    #[prost(oneof = "Ask", tags = "3, 4, 5")]
+    #[prost(oneof = "Ask", tags = "3, 4, 5, 6, 7")]
     pub ask: Option<Ask>,
 }
 
@@ -188,4 +188,21 @@ pub enum Ask {
     /// Its answer: every record up to this number is.
     #[prost(uint64, tag = "5")]
     Persisted(u64),
+    /// Of the head: stamp nothing at or below an instant any more, once you have executed an entry of the metalog.
+    #[prost(message, tag = "6")]
+    CloseAfter(CloseAfter),
+    /// Its answer: every member that may become head knows of the promise.
+    #[prost(message, tag = "7")]
+    ClosedAfter(CloseAfter),
+}
+
+/// A change of metadata that decides what bytes are, as chains are told of it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, prost::Message)]
+pub struct CloseAfter {
+    /// Its stamp.
+    #[prost(uint64, tag = "1")]
+    pub at: u64,
+    /// Index of its entry.
+    #[prost(uint64, tag = "2")]
+    pub entry: u64,
 }

@@ -3,7 +3,8 @@
 use frieze_wire::control::Device;
 use frieze_wire::peer::control::{Assignment, ChainReport, ClockOffset, Configuration, Grant, Heartbeat, Refused};
 use frieze_wire::peer::{
-    Alive, Ask, ChainAck, ChainAsk, ChainClean, ChainGreet, ChainKeep, ChainOffer, ChainPromise, ChainRecord, Told,
+    Alive, Ask, ChainAck, ChainAsk, ChainClean, ChainGreet, ChainKeep, ChainOffer, ChainPromise, ChainRecord,
+    CloseAfter, Told,
 };
 
 use super::AT;
@@ -50,6 +51,8 @@ pub(super) fn told() -> Vec<(&'static str, Told)> {
         ("chain-ask-close", ask(Ask::Close(AT))),
         ("chain-ask-persist", ask(Ask::Persist(4711))),
         ("chain-persisted", ask(Ask::Persisted(4711))),
+        ("chain-ask-close-after", ask(Ask::CloseAfter(CloseAfter { at: AT, entry: 99 }))),
+        ("chain-closed-after", ask(Ask::ClosedAfter(CloseAfter { at: AT, entry: 99 }))),
     ]
 }
 

@@ -300,6 +300,7 @@ impl World {
             inode: FILE,
             layout: LAYOUT,
             known_offset: Some(offset),
+            at_end: None,
             place: &place,
             content: Content::Bytes(&payload, crc32c(&payload)),
             uid: 0,

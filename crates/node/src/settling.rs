@@ -1,0 +1,404 @@
+//! Lengths of files as the data plane knows them, on their way into the namespace; and the changes of metadata that decide what
+//! bytes are.
+//!
+//! Guarantees: a settled length forgets no write that was acknowledged; a truncate, once it is answered, hides every write
+//! acknowledged before it and none begun after it, whatever the clocks; a session is over only when nothing of it can be
+//! acknowledged any more.
+//! Leaves to others: what a transaction does (`namespace`), how a chain is made to close an instant (`data::ordered`).
+//!
+//! A machine that is alone keeps writers out while it measures a file and runs the transaction. A member of a cluster cannot: they
+//! write at other heads. It measures what is committed, and says up to which instant it has counted everything; whatever is newer
+//! counts beside the settled length as long as its writer holds a grant. Was the length settled by another transaction meanwhile,
+//! this one changes nothing and is measured again.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use frieze_base::{ChainEpoch, ChainId, Fault, InodeId, Reason, Seq, SessionId};
+use frieze_hlc::Hlc;
+use frieze_namespace::Inode;
+use frieze_wire::message::FileKind;
+use frieze_wire::txn::{Caller, CloseSession, Op, Outcome, SetAttr, Settle, SettleAll, Target, Transaction};
+
+use crate::caching::Asking;
+use crate::data::{Appender, file_bytes_max};
+use crate::engine::{Engine, unknown_session};
+use crate::seen::{Seen, layout_of};
+use crate::session::Principal;
+
+/// Files settled in one transaction.
+const SETTLED_MAX: usize = 256;
+/// Times a file is measured again because its length was settled meanwhile.
+const MEASURED_MAX: u32 = 16;
+
+/// Whether writers go on while a file is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Writers {
+    /// They are kept out until the transaction has run.
+    Out,
+    /// They write, here and at other heads.
+    Racing,
+}
+
+/// Sessions that have had no connection for too long: what is under way to end them.
+#[derive(Default)]
+pub(crate) struct Ending(Mutex<BTreeMap<SessionId, Taken>>);
+
+/// The grants of a session that were taken back.
+struct Taken {
+    files: Vec<InodeId>,
+    /// Whether all heads know that: then nothing more of it is acknowledged. Nothing while they are being told.
+    known: Arc<OnceLock<bool>>,
+}
+
+/// Of each chain the configuration under which this server has looked at everything that was decided before: a file may have been
+/// cut while another was head.
+#[derive(Default)]
+pub(crate) struct CaughtUp(Mutex<BTreeMap<ChainId, ChainEpoch>>);
+
+impl Engine {
+    /// Keeps every write out, where this server decides alone what they and the namespace come to. One of several may not: what
+    /// it orders has to be heard and flushed elsewhere and here first, and what writes do holds that up; and heads on other
+    /// servers would go on all the same.
+    pub(crate) fn hold_alone(&self) -> Option<MutexGuard<'_, Appender>> {
+        let held = self.data.hold_writes();
+        // Founding waits for whoever holds it.
+        (!self.meta.is_member()).then_some(held)
+    }
+
+    /// Runs a transaction that settles lengths, or sets one.
+    ///
+    /// # Errors
+    /// Those of the transaction; `Busy` if the file is settled by others again and again; `Unavailable` if the heads of its chains
+    /// do not answer: it has run, and under the same number it is not run again.
+    pub(crate) fn execute_settling(
+        &self,
+        principal: &Principal,
+        transaction: Transaction,
+        asking: &Asking,
+    ) -> Result<Outcome, Fault> {
+        for _ in 0..MEASURED_MAX {
+            let mut transaction = transaction.clone();
+            let held = self.hold_alone();
+            let writers = if held.is_some() { Writers::Out } else { Writers::Racing };
+            self.fill_in(principal, transaction.op.as_mut(), writers, asking)?;
+            let truncates = matches!(&transaction.op, Some(Op::SetAttr(_)));
+            let outcome = self.meta.execute(transaction, asking.gate.clone())?;
+            drop(held);
+            if outcome.reason == Reason::Superseded as u32 {
+                continue;
+            }
+            let outcome = outcome.into_result()?;
+            if truncates {
+                self.order_writers(Hlc(outcome.stamp), &[InodeId(outcome.id)])?;
+            }
+            return Ok(outcome);
+        }
+        Err(Fault::new(
+            Reason::Busy,
+            format!("others have changed the file's length {MEASURED_MAX} times while it was settled: try again"),
+        ))
+    }
+
+    /// What the data plane knows goes into the operation.
+    fn fill_in(
+        &self,
+        principal: &Principal,
+        op: Option<&mut Op>,
+        writers: Writers,
+        asking: &Asking,
+    ) -> Result<(), Fault> {
+        match op {
+            Some(Op::Settle(settle)) => *settle = self.measure(InodeId(settle.inode), settle.keep_grant, writers)?,
+            Some(Op::SettleAll(all)) => {
+                if all.files.len() > SETTLED_MAX {
+                    return Err(Fault::new(
+                        Reason::TooLarge,
+                        format!("at most {SETTLED_MAX} files are settled at once"),
+                    ));
+                }
+                let mut files = Vec::with_capacity(all.files.len());
+                for settle in &all.files {
+                    match self.measure(InodeId(settle.inode), settle.keep_grant, writers) {
+                        Ok(settle) => files.push(settle),
+                        // Others have to be asked: what is left out here would be forgotten.
+                        Err(fault) if self.meta.is_member() && fault.kind() == frieze_base::ErrorKind::Unavailable => {
+                            return Err(fault);
+                        }
+                        // What is gone needs no settling.
+                        Err(_) => {}
+                    }
+                }
+                all.files = files;
+            }
+            Some(Op::SetAttr(set)) if set.size.is_some() => {
+                // What cannot be found may be a retry of what has run, and was renamed since: the transaction knows.
+                if let Ok(at) = self.resolve(principal, &set.target, None, asking.reads()) {
+                    let limit = file_bytes_max(at.inode.chunk_bytes());
+                    if set.size.is_some_and(|size| size > limit) {
+                        return Err(Fault::new(Reason::TooLarge, format!("a file holds at most {limit} bytes")));
+                    }
+                    if at.inode.kind() == FileKind::File {
+                        set.settled = Some(self.measure(at.id, true, writers)?);
+                    }
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// The length and modification time of a file as the data plane knows them now.
+    fn measure(&self, id: InodeId, keep_grant: bool, writers: Writers) -> Result<Settle, Fault> {
+        // Whoever gets a grant that is not looked at here gets it, and writes, above this.
+        let executed = self.meta.executed();
+        let inode = self.current(id)?;
+        let (extent, complete) = match writers {
+            Writers::Out => (self.current_extent(id, &inode)?, None),
+            Writers::Racing => {
+                let complete = self.data.complete_upto(&granted_chains(id, &inode))?.min(executed);
+                // What is not committed is not settled: it would be shown, and may be lost.
+                let seen = Seen::at(id, inode.clone(), None);
+                let extent = self.look(&[&seen])?.extent(&seen);
+                ((extent.size, extent.mtime_ns, extent.data), Some(complete.0))
+            }
+        };
+        let (size, mtime_ns, data) = extent;
+        let newer = data.is_some_and(|data| data > inode.mtime_stamp);
+        Ok(Settle {
+            inode: id.0,
+            keep_grant,
+            stamp: data.unwrap_or(inode.size_as_of).0,
+            size,
+            mtime_ns: if newer { mtime_ns } else { 0 },
+            complete,
+            since: inode.size_as_of.0,
+        })
+    }
+
+    /// A change stamped `at` decides what bytes of these files are: orders it among the writes of their writers, at whatever heads
+    /// they write. Where the server is alone it was so when the change had run.
+    ///
+    /// # Errors
+    /// `Unavailable` if the head of one of their chains does not answer: the change has happened, and is to be ordered before
+    /// anybody is told so.
+    pub(crate) fn order_writers(&self, at: Hlc, files: &[InodeId]) -> Result<(), Fault> {
+        if !self.meta.is_member() {
+            return Ok(());
+        }
+        let chains: BTreeSet<ChainId> = {
+            let namespace = self.meta.namespace();
+            let granted = |id: &InodeId| namespace.current(*id).map(|inode| granted_chains(*id, inode));
+            files.iter().filter_map(granted).flatten().collect()
+        };
+        self.data.order(at, self.meta.appended(), &chains)
+    }
+
+    /// Sees to it, once under each configuration of a chain, that this server has executed all that anybody was told before: the head
+    /// before it may have ordered a change that is not known here.
+    ///
+    /// # Errors
+    /// `Elsewhere`, `Unavailable`: no majority answers.
+    pub(crate) fn catch_up_once(&self, chain: ChainId) -> Result<(), Fault> {
+        let epoch = self.data.epoch_of(chain);
+        let caught_up = || self.caught_up.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.meta.leads() || caught_up().get(&chain) == Some(&epoch) {
+            return Ok(());
+        }
+        self.meta.linearizable()?;
+        caught_up().insert(chain, epoch);
+        Ok(())
+    }
+
+    /// A file that was cut is about to be told of: the change may have had nobody who ordered it. A write that begins after this
+    /// answer must not lie before it.
+    ///
+    /// # Errors
+    /// As [`Engine::order_writers`].
+    pub(crate) fn order_seen(&self, id: InodeId, inode: &Inode) -> Result<(), Fault> {
+        if !self.meta.is_member() || inode.grants().is_empty() || inode.patches().is_empty() {
+            return Ok(());
+        }
+        let at = inode.patches().iter().map(|patch| patch.at).max().unwrap_or(Hlc::ZERO);
+        let chains = granted_chains(id, inode);
+        if self.data.has_closed(at, &chains) {
+            return Ok(());
+        }
+        self.data.order(at, self.meta.appended(), &chains)
+    }
+
+    /// Ends a session: settles what it wrote, takes its grants back, forgets its numbers.
+    pub(crate) fn close_session(
+        &self,
+        session: SessionId,
+        seq: Seq,
+        acked: Seq,
+        caller: &Caller,
+    ) -> Result<Hlc, Fault> {
+        for _ in 0..MEASURED_MAX {
+            let held = self.hold_alone();
+            let writers = if held.is_some() { Writers::Out } else { Writers::Racing };
+            let granted = {
+                let namespace = self.meta.namespace();
+                if namespace.session(session).is_none() {
+                    return Err(unknown_session(session));
+                }
+                namespace.granted(session)
+            };
+            let settled = granted.iter().map(|id| self.measure(*id, false, writers)).collect::<Result<Vec<_>, _>>()?;
+            let transaction = Transaction {
+                session: session.0,
+                seq: seq.0,
+                acked: acked.0,
+                caller: caller.clone(),
+                must_see: 0,
+                op: Some(Op::CloseSession(CloseSession { settled })),
+            };
+            let outcome = self.meta.execute(transaction, None)?;
+            drop(held);
+            if writers == Writers::Racing && [Reason::Superseded as u32, Reason::Busy as u32].contains(&outcome.reason)
+            {
+                // A file was settled, or granted, since they were measured.
+                continue;
+            }
+            let outcome = outcome.into_result()?;
+            self.data.end_session(session);
+            self.ending().remove(&session);
+            self.sessions.forget(session);
+            self.let_go(session);
+            return Ok(Hlc(outcome.stamp));
+        }
+        Err(Fault::new(Reason::Busy, "the files of the session change all the time: close it again"))
+    }
+
+    /// Ends a session that has had no connection for too long. In a cluster its client may still reach heads and write there:
+    /// its grants go first, its session when all heads know of it. Until then it is called again and again.
+    ///
+    /// # Errors
+    /// Those of the transactions.
+    pub(crate) fn end_expired(&self, session: SessionId) -> Result<(), Fault> {
+        let close = || {
+            // Its own number of the request: above any that a client counted up to.
+            self.close_session(session, Seq(u64::MAX), Seq(u64::MAX), &Caller::root()).map(drop)
+        };
+        if !self.meta.is_member() {
+            return close();
+        }
+        let known = self.ending().get(&session).map(|taken| taken.known.get().copied());
+        if known.is_none() && self.meta.namespace().granted(session).is_empty() {
+            return close();
+        }
+        match known {
+            Some(None) => Ok(()),
+            Some(Some(true)) => {
+                let taken = self.ending().remove(&session);
+                taken.iter().flat_map(|taken| &taken.files).try_for_each(|id| self.keep_written(session, *id))?;
+                close()
+            }
+            // Not begun, or a head did not answer.
+            None | Some(Some(false)) => self.take_grants(session),
+        }
+    }
+
+    /// Forgets what is kept of sessions that have ended, whichever server ended them. What their client sends from now on is
+    /// refused by the namespace here, which knows that they have.
+    pub(crate) fn sweep_sessions(&self) {
+        if !self.meta.is_member() {
+            return;
+        }
+        // A session is named after the stamp of its first transaction: one that is not known here may still come.
+        let executed = self.meta.executed();
+        let mut known = self.data.sessions();
+        known.extend(self.sessions.known());
+        let namespace = self.meta.namespace();
+        known.retain(|session| session.0 <= executed.0 && namespace.session(*session).is_none());
+        drop(namespace);
+        for session in known {
+            self.data.end_session(session);
+            self.ending().remove(&session);
+            self.sessions.forget(session);
+            self.let_go(session);
+        }
+    }
+
+    fn ending(&self) -> MutexGuard<'_, BTreeMap<SessionId, Taken>> {
+        self.ending.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes the grants of a session back, and has all heads told.
+    fn take_grants(&self, session: SessionId) -> Result<(), Fault> {
+        let granted: BTreeMap<InodeId, BTreeSet<ChainId>> = {
+            let namespace = self.meta.namespace();
+            let files = namespace.granted(session).into_iter();
+            files.filter_map(|id| Some((id, granted_chains(id, namespace.current(id)?)))).collect()
+        };
+        let principal = Principal::server();
+        let mut at = Hlc::ZERO;
+        let ids: Vec<InodeId> = granted.keys().copied().collect();
+        for some in ids.chunks(SETTLED_MAX) {
+            let files = some.iter().map(|id| Settle { inode: id.0, ..Settle::default() }).collect();
+            let transaction = self.own(session, Op::SettleAll(SettleAll { files }));
+            at = Hlc(self.execute_settling(&principal, transaction, &Asking::default())?.stamp);
+        }
+        // Of an attempt that failed half-way the rest is still to be told.
+        let mut ending = self.ending();
+        let before = ending.remove(&session).map_or(Vec::new(), |taken| taken.files);
+        let files: Vec<InodeId> = ids.into_iter().chain(before).collect();
+        let known = Arc::new(OnceLock::new());
+        ending.insert(session, Taken { files, known: known.clone() });
+        drop(ending);
+        let chains: BTreeSet<ChainId> = match granted.is_empty() {
+            // Those of the attempt before are not known any more.
+            true => (0..self.data.chain_count()).map(ChainId).collect(),
+            false => granted.into_values().flatten().collect(),
+        };
+        let done = move |result: Result<(), Fault>| {
+            // It is told once.
+            let _ = known.set(result.is_ok());
+        };
+        self.data.order_then(at, self.meta.appended(), &chains, Box::new(done));
+        Ok(())
+    }
+
+    /// What a session wrote after its grant was taken back, at a head that did not know of that yet, was acknowledged: the file is
+    /// as long as that makes it.
+    fn keep_written(&self, session: SessionId, id: InodeId) -> Result<(), Fault> {
+        let Some(inode) = self.meta.namespace().current(id).cloned() else { return Ok(()) };
+        let tail = self.data.device().log_of([id])?.newest_in(id, 0..=u32::MAX, inode.size_as_of, Hlc::MAX);
+        let end = tail.highest.map_or(0, |(chunk, end)| u64::from(chunk) * inode.chunk_bytes() + u64::from(end));
+        if end <= inode.size {
+            return Ok(());
+        }
+        let settled = Settle { inode: id.0, complete: Some(0), ..Settle::default() };
+        let longer = SetAttr {
+            target: Target::inode(id),
+            size: Some(end),
+            by_handle: true,
+            extend: true,
+            settled: Some(settled),
+            ..SetAttr::default()
+        };
+        self.meta.execute(self.own(session, Op::SetAttr(longer)), None)?.into_result().map(drop)
+    }
+
+    /// A transaction of the server's own, about a session.
+    fn own(&self, session: SessionId, op: Op) -> Transaction {
+        let caller = Caller::root();
+        Transaction { session: session.0, seq: 0, acked: 0, caller, must_see: 0, op: Some(op) }
+    }
+}
+
+/// The chains of the chunks of a file that sessions may write.
+pub(crate) fn granted_chains(id: InodeId, inode: &Inode) -> BTreeSet<ChainId> {
+    let layout = layout_of(id, inode);
+    let mut chains = BTreeSet::new();
+    for range in inode.grants().iter().flat_map(|grant| &grant.chunks) {
+        if u64::from(range.end - range.start) > u64::from(8 * layout.chain_count) {
+            // So many chunks may be on all chains.
+            chains.extend((0..layout.chain_count).map(ChainId));
+        } else {
+            chains.extend(range.clone().map(|index| layout.chain(index)));
+        }
+    }
+    chains
+}

@@ -1,0 +1,298 @@
+//! Writers at several heads, and what is decided about their files elsewhere.
+
+use std::sync::Arc;
+
+use frieze_base::{ChunkId, InodeId, NodeId, Reason};
+use frieze_wire::txn::{CloseSession, MakeKind, Op, SetAttr, Settle, Target};
+
+use crate::client::{Client, make};
+use crate::world::World;
+use crate::{ONE, THREE, TWO};
+
+/// Bytes of a chunk in these tests.
+const CHUNK: u64 = 64 << 10;
+
+/// Three servers, of which the first leads, and three chains with all of them, each headed by another.
+fn three(seed: u64) -> Arc<World> {
+    let world = World::of(seed, 3);
+    world.share_chains(&[&[1, 2, 3], &[2, 3, 1], &[3, 1, 2]]);
+    world.until("node 1 leads", || world.leader() == Some(ONE));
+    world
+}
+
+/// Who heads a chunk.
+fn head(inode: InodeId, index: u32) -> NodeId {
+    NodeId(ChunkId { inode, index }.chain(3).0 + 1)
+}
+
+/// The first chunk of a file that this node heads.
+fn headed_by(inode: InodeId, node: NodeId) -> u32 {
+    (0..64).find(|index| head(inode, *index) == node).expect("chunks are spread over all chains")
+}
+
+fn file(client: &mut Client, path: &str) -> (InodeId, Vec<u8>) {
+    client.txn(make(path, MakeKind::File(true))).unwrap();
+    client.open(path)
+}
+
+fn truncate(path: &str, len: u64) -> Op {
+    Op::SetAttr(SetAttr { target: Target::path(path), size: Some(len), ..SetAttr::default() })
+}
+
+fn offset(chunk: u32) -> u64 {
+    u64::from(chunk) * CHUNK
+}
+
+/// The clock of the leader is ahead of that of a head which does not hear the leader.
+#[test]
+fn a_truncate_is_answered_only_when_every_head_writes_above_it() {
+    let world = three(11);
+    let mut client = Client::new(&world);
+    let (inode, capability) = file(&mut client, "f");
+    let chunk = headed_by(inode, TWO);
+    client.grant(inode, chunk, 1);
+    client.write_at(TWO, &capability, offset(chunk), b"before").unwrap();
+    world.time(ONE).jump_wall_us(300_000);
+    world.run(50);
+    world.deafen(ONE, TWO);
+    // A writer of its own, who hears nothing of the truncate but that it was answered.
+    let answered = client.txn_once(ONE, truncate("f", 0));
+    if let Err(fault) = &answered {
+        assert_eq!(fault.reason, Reason::Unavailable, "{fault}");
+        world.heal();
+        client.txn_again(truncate("f", 0)).unwrap();
+    }
+    client.write_at(TWO, &capability, offset(chunk), b"after").unwrap();
+    world.heal();
+    assert_eq!(client.len("f"), offset(chunk) + 5, "{answered:?}");
+    for node in [ONE, TWO, THREE] {
+        world.run(100);
+        let found = client.read_from(node, &capability, offset(chunk), 10).unwrap();
+        assert_eq!(found, b"after", "node {node}");
+    }
+    assert!(answered.is_err(), "a head that was not heard cannot have known");
+}
+
+#[test]
+fn what_was_acknowledged_before_a_truncate_is_hidden_by_it() {
+    for seed in 20..26 {
+        let world = three(seed);
+        let mut client = Client::new(&world);
+        let (inode, capability) = file(&mut client, "f");
+        let chunk = headed_by(inode, TWO);
+        client.grant(inode, chunk, 1);
+        // The head's clock is ahead.
+        world.time(TWO).jump_wall_us(50_000 * (seed as i64 - 20));
+        client.write_at(TWO, &capability, offset(chunk), b"before").unwrap();
+        client.txn(truncate("f", 1)).unwrap();
+        assert_eq!(client.len("f"), 1);
+        client.txn(truncate("f", offset(chunk) + 100)).unwrap();
+        let found = client.read_from(ONE, &capability, offset(chunk), 6).unwrap();
+        assert_eq!(found, [0; 6], "seed {seed}");
+    }
+}
+
+/// The head of the chunk where the file ends hears everything but what was ordered.
+#[test]
+fn an_append_after_a_truncate_goes_to_the_end_that_it_left() {
+    let world = three(31);
+    let mut client = Client::new(&world);
+    // Who makes a file may write its first chunk.
+    let made = (0..64).map(|number| format!("f{number}"));
+    let mut made = made.map(|path| (file(&mut client, &path), path));
+    let ((_, capability), path) = made.find(|((inode, _), _)| head(*inode, 0) == TWO).unwrap();
+    drop(made);
+    let path = path.as_str();
+    client.write_at(TWO, &capability, 0, b"0123456789").unwrap();
+    // Its first append under a configuration looks at everything that was ordered before.
+    client.append_at(TWO, &capability, 0, b"abc").unwrap();
+    world.leave_behind(ONE, TWO);
+    let answered = client.txn_once(ONE, truncate(path, 4));
+    if answered.is_err() {
+        world.heal();
+        client.txn_again(truncate(path, 4)).unwrap();
+        world.leave_behind(ONE, TWO);
+    }
+    let reply = client.append_at(TWO, &capability, 0, b"xyz").unwrap();
+    assert_eq!(reply.offset, 4);
+    world.heal();
+    assert_eq!(client.read_from(THREE, &capability, 0, 100).unwrap(), b"0123xyz");
+    // A new head was not told anything.
+    world.leave_behind(ONE, THREE);
+    let answered = client.txn_once(ONE, truncate(path, 2));
+    assert_eq!(answered.map(drop), Ok(()), "it heads no chunk of the file");
+    world.share_chains(&[&[3, 1, 2], &[3, 1, 2], &[3, 1, 2]]);
+    let answered = client.append_at(THREE, &capability, 0, b"-");
+    assert_eq!(
+        answered.map_err(|fault| fault.reason),
+        Err(Reason::Unavailable),
+        "it does not know where the file ends"
+    );
+    world.heal();
+    world.run(300);
+    assert_eq!(client.append_at(THREE, &capability, 0, b"-").unwrap().offset, 2);
+}
+
+/// Records with the stamps of two clocks, one of them on its way when the length is settled.
+#[test]
+fn a_settled_length_forgets_no_write_on_its_way_from_another_head() {
+    for seed in [41, 42] {
+        let world = three(seed);
+        // What node 2 heads node 3 does not hear of.
+        world.share_chains(&[&[1, 2, 3], &[2, 1], &[3, 1, 2]]);
+        let (mut one, mut other) = (Client::new(&world), Client::new(&world));
+        let (inode, capability) = file(&mut one, "f");
+        let (near, far) = (headed_by(inode, TWO), headed_by(inode, THREE) + 64);
+        let far = (far..far + 64).find(|index| head(inode, *index) == THREE).unwrap();
+        let (_, others) = other.open("f");
+        one.grant(inode, near, 1);
+        other.grant(inode, far, 1);
+        world.time(TWO).jump_wall_us(200_000);
+        // Stamped by the slow clock. Only then comes what is stamped by the fast one, and the file is settled.
+        world.run(100);
+        world.deafen(THREE, ONE);
+        let (weak, mut client) = (Arc::downgrade(&world), Some(one));
+        let settled = Arc::new(std::sync::Mutex::new(None));
+        let to = settled.clone();
+        let mut left = 3;
+        world.set_hook(Some(Box::new(move |_| {
+            left -= 1;
+            if left == 0
+                && let (Some(world), Some(mut one)) = (weak.upgrade(), client.take())
+            {
+                one.write_at(TWO, &capability, offset(near), b"near").unwrap();
+                let done = one.txn(Op::Settle(Settle { inode: inode.0, ..Settle::default() }));
+                world.heal();
+                *to.lock().unwrap() = Some((one, done));
+            }
+        })));
+        other.write_at(THREE, &others, offset(far), b"far").unwrap();
+        world.set_hook(None);
+        let (mut one, done) = settled.lock().unwrap().take().expect("it was settled meanwhile");
+        done.unwrap();
+        assert_eq!(one.len("f"), offset(far) + 3, "seed {seed}");
+        other.txn(Op::Settle(Settle { inode: inode.0, ..Settle::default() })).unwrap();
+        assert_eq!(one.len("f"), offset(far) + 3, "seed {seed}: settled");
+    }
+}
+
+#[test]
+fn an_append_ends_with_its_chunk_and_goes_on_at_the_next_head() {
+    let world = three(51);
+    let mut client = Client::new(&world);
+    let (inode, capability) = file(&mut client, "f");
+    client.grant(inode, 0, 3);
+    let bytes: Vec<u8> = (0..CHUNK + 1000).map(|at| (at % 251) as u8).collect();
+    let first = client.append_at(head(inode, 0), &capability, 0, &bytes).unwrap();
+    assert_eq!((first.offset, u64::from(first.taken)), (0, CHUNK));
+    // Its answer was lost: the number is the same, and so is what was done.
+    assert_eq!(client.append_again(head(inode, 0), &capability, 0, &bytes).unwrap(), first);
+    // Who believes that it ends elsewhere is told, and nothing is written.
+    let fault = client.append_at(head(inode, 0), &capability, 0, b"rest").unwrap_err();
+    assert_eq!(fault.reason, Reason::Busy, "{fault}");
+    let rest = client.append_at(head(inode, 1), &capability, CHUNK, &bytes[CHUNK as usize..]).unwrap();
+    assert_eq!((rest.offset, rest.taken), (CHUNK, 0));
+    assert_eq!(client.len("f"), CHUNK + 1000);
+    assert_eq!(client.read_from(TWO, &capability, CHUNK - 10, 1010).unwrap(), bytes[CHUNK as usize - 10..]);
+}
+
+/// The tail has it, the head does not hear so and is gone: what is asked again of the next head is the same append.
+#[test]
+fn an_append_that_is_sent_again_to_the_next_head_is_one() {
+    let world = three(61);
+    let mut client = Client::new(&world);
+    let (inode, capability) = file(&mut client, "f");
+    client.grant(inode, 0, 2);
+    let old = head(inode, 0);
+    let next = NodeId(old.0 % 3 + 1);
+    let full = vec![7; CHUNK as usize - 10];
+    client.append_at(old, &capability, 0, &full).unwrap();
+    // It fills the chunk to the last byte.
+    world.deafen(next, old);
+    let weak = Arc::downgrade(&world);
+    let (mut steps, old_members) = (0, [old.0, next.0, next.0 % 3 + 1]);
+    world.set_hook(Some(Box::new(move |_| {
+        steps += 1;
+        if steps == 20
+            && let Some(world) = weak.upgrade()
+        {
+            let others = &old_members[1..];
+            world.share_chains(&[others, others, others]);
+            world.deafen(NodeId(others[1]), NodeId(others[0]));
+        }
+    })));
+    let lost = client.append_at(old, &capability, CHUNK - 10, b"0123456789");
+    assert!(lost.is_err(), "{lost:?}");
+    // The next head has the record, and does not know yet that it is committed: the file ends where that ends.
+    let weak = Arc::downgrade(&world);
+    let mut steps = 0;
+    world.set_hook(Some(Box::new(move |_| {
+        steps += 1;
+        if steps == 20
+            && let Some(world) = weak.upgrade()
+        {
+            world.heal();
+        }
+    })));
+    let again = client.append_again(next, &capability, CHUNK - 10, b"0123456789").unwrap();
+    world.set_hook(None);
+    assert_eq!((again.offset, again.taken), (CHUNK - 10, 0));
+    assert_eq!(client.append_again(next, &capability, CHUNK - 10, b"0123456789").unwrap(), again);
+    assert_eq!(client.len("f"), CHUNK);
+}
+
+/// Its client reaches the head, but not the leader, which takes it for gone.
+#[test]
+fn a_session_that_is_ended_loses_nothing_that_a_head_acknowledged() {
+    let world = three(71);
+    let mut client = Client::new(&world);
+    let (inode, capability) = file(&mut client, "f");
+    let chunk = headed_by(inode, TWO);
+    client.grant(inode, chunk, 2);
+    client.write_at(TWO, &capability, offset(chunk), b"1").unwrap();
+    world.leave_behind(ONE, TWO);
+    // Longer than the leader waits for a session without a connection.
+    let mut written = 1;
+    for _ in 0..60 {
+        world.run(500);
+        let byte = [b'1'; 1];
+        if client.write_at(TWO, &capability, offset(chunk) + written, &byte).is_ok() {
+            written += 1;
+        }
+    }
+    assert!(written > 50, "{written}");
+    world.heal();
+    world.run(6_000);
+    let late = client.write_at(TWO, &capability, offset(chunk) + written, b"2").unwrap_err();
+    assert_eq!(late.reason, Reason::UnknownSession, "{late}");
+    let mut reader = Client::new(&world);
+    reader.open_session();
+    assert_eq!(reader.len("f"), offset(chunk) + written);
+}
+
+#[test]
+fn what_servers_remember_of_sessions_ends_with_them() {
+    let world = three(81);
+    let mut last = None;
+    for number in 0..30 {
+        let mut client = Client::new(&world);
+        let (inode, capability) = file(&mut client, &format!("f{number}"));
+        let chunk = headed_by(inode, TWO);
+        client.grant(inode, chunk, 1);
+        client.write_at(TWO, &capability, offset(chunk), b"some").unwrap();
+        client.txn(Op::CloseSession(CloseSession { settled: Vec::new() })).unwrap();
+        last = Some((client, capability, chunk));
+    }
+    world.run(6_000);
+    for (id, engine) in world.alive() {
+        assert_eq!(engine.sessions_remembered(), 0, "node {id}");
+    }
+    // It comes late: it is not written again, nor anything else.
+    let (mut client, capability, chunk) = last.unwrap();
+    for node in [TWO, THREE, ONE] {
+        let fault = client.write_again(node, &capability, offset(chunk), b"some").unwrap_err();
+        assert!([Reason::UnknownSession, Reason::Elsewhere].contains(&fault.reason), "{fault}");
+    }
+    world.run(6_000);
+    assert_eq!(world.engine(TWO).sessions_remembered(), 0);
+}
