@@ -157,6 +157,11 @@ impl Engine {
         Ok(())
     }
 
+    /// True if [`Engine::journal`] has something to flush: for a process with one thread.
+    pub fn has_journal(&self) -> bool {
+        self.meta.await_journal(Duration::ZERO)
+    }
+
     /// Ends the wait of [`Engine::journal`].
     pub fn stop_journal(&self) {
         self.meta.wake_journal();

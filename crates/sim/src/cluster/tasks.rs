@@ -4,26 +4,57 @@
 //! own: where it waits it rests, everything else goes on, and when something has happened at its node it looks again. A node that
 //! crashes takes its tasks with it: their stacks are unwound, and nothing that they were about to do happens.
 
+use std::cell::RefCell;
+
 use generator::{Generator, Gn};
 
 /// Words of a stack: half a megabyte, of which the system gives only the pages that are touched.
 const STACK_WORDS: usize = 0x10000;
+/// Stacks that are kept for the next call, at most.
+const SPARE_MAX: usize = 64;
+
+type Stack = Generator<'static, (), ()>;
+
+thread_local! {
+    /// Stacks that nobody uses: a new one costs the system a mapping and a fault for each of its pages.
+    static SPARE: RefCell<Vec<Stack>> = const { RefCell::new(Vec::new()) };
+}
 
 /// A call that may rest.
-pub(super) struct Task {
-    stack: Generator<'static, (), ()>,
-}
+pub(super) struct Task(Option<Stack>);
 
 impl Task {
     /// Nothing of it has run yet.
     pub(super) fn new(run: impl FnOnce() + Send + 'static) -> Task {
-        Task { stack: Gn::<()>::new_opt(STACK_WORDS, run) }
+        let stack = match SPARE.with_borrow_mut(Vec::pop) {
+            Some(mut spare) => {
+                spare.init_code(run);
+                spare
+            }
+            None => Gn::<()>::new_opt(STACK_WORDS, run),
+        };
+        Task(Some(stack))
     }
 
     /// Runs until it rests. True when it is over.
     pub(super) fn go_on(&mut self) -> bool {
-        self.stack.resume();
-        self.stack.is_done()
+        let stack = self.0.as_mut().expect("it is taken only when the task goes");
+        stack.resume();
+        stack.is_done()
+    }
+}
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        let Some(stack) = self.0.take() else { return };
+        // One that rests is unwound where it goes.
+        if stack.is_done() {
+            SPARE.with_borrow_mut(|spare| {
+                if spare.len() < SPARE_MAX {
+                    spare.push(stack);
+                }
+            });
+        }
     }
 }
 

@@ -461,7 +461,10 @@ impl World {
                 let index = answer.client;
                 let Some(person) = self.people.get_mut(index) else { return Ok(()) };
                 let words = || format!("<- c{index} r{} from {} {:?}", answer.request_id, answer.node, answer.result);
-                self.history.lock().unwrap_or_else(PoisonError::into_inner).trace.line(words);
+                let reason = answer.result.as_ref().err().map_or(0, |fault| fault.reason as u64);
+                let crc = frieze_base::crc32c(&answer.payload).into();
+                let numbers = [index as u64, answer.request_id, answer.node.0.into(), reason, crc, answer.hlc.0];
+                self.history.lock().unwrap_or_else(PoisonError::into_inner).trace.numbers(&numbers, words);
                 person.port.lock().unwrap_or_else(PoisonError::into_inner).answers.push(*answer);
                 self.wake(index);
             }
@@ -505,7 +508,9 @@ impl World {
                 let FrameHeader { request_id, session, seq, .. } = outgoing.header;
                 format!("-> c{index} r{request_id} to {} {session}/{seq} {:?}", outgoing.to, outgoing.body.request)
             };
-            self.history.lock().unwrap_or_else(PoisonError::into_inner).trace.line(words);
+            let FrameHeader { request_id, seq, hlc, payload_crc, .. } = outgoing.header;
+            let numbers = [index as u64, request_id, outgoing.to.0.into(), seq.0, hlc.0, payload_crc.into()];
+            self.history.lock().unwrap_or_else(PoisonError::into_inner).trace.numbers(&numbers, words);
             if let Some(delay_us) = self.client_delay(index, outgoing.to) {
                 self.after(delay_us, Event::Ask { outgoing: Box::new(outgoing), client: index });
             }
@@ -657,7 +662,8 @@ impl World {
             let delay_us = *self.rng.choose(&self.swarm.sync_us);
             self.flush_after(node, delay_us);
         }
-        if self.nodes[node].journal_at_us.is_none() && !self.nodes[node].failed {
+        let has_journal = self.nodes[node].serving().is_some_and(|engine| engine.has_journal());
+        if has_journal && self.nodes[node].journal_at_us.is_none() && !self.nodes[node].failed {
             let delay_us = *self.rng.choose(&self.swarm.sync_us);
             self.nodes[node].journal_at_us = Some(self.now_us + delay_us);
             let life = self.nodes[node].life;
