@@ -33,6 +33,8 @@ pub(super) struct Port {
     pub(super) answers: Vec<Answer>,
     /// When it wants to be woken at the latest.
     pub(super) alarm_us: u64,
+    /// Whoever it was is gone; another goes on in its place, who knows nothing of it.
+    pub(super) vanishes: bool,
     /// No new operations are begun.
     pub(super) calm: bool,
     /// What it does, in words, for whoever asks why it does not end.
@@ -62,6 +64,11 @@ pub(super) struct Client {
     map: ClusterMapReply,
     conns: BTreeMap<NodeId, ConnId>,
     silent: BTreeSet<NodeId>,
+    vanished: bool,
+    /// It has begun.
+    pub(super) may_vanish: bool,
+    /// How often it has become somebody else.
+    lives: usize,
 }
 
 /// How long one attempt waits at most.
@@ -85,6 +92,9 @@ impl Client {
             map: ClusterMapReply::default(),
             conns: BTreeMap::new(),
             silent: BTreeSet::new(),
+            vanished: false,
+            may_vanish: false,
+            lives: 0,
         }
     }
 
@@ -142,6 +152,9 @@ impl Client {
             self.port().alarm_us = deadline;
             rest();
             let answers = std::mem::take(&mut self.port().answers);
+            if self.port().vanishes && self.may_vanish {
+                return None;
+            }
             for answer in answers {
                 self.newest = self.newest.max(answer.hlc);
                 if answer.request_id == id {
@@ -197,6 +210,10 @@ impl Client {
         loop {
             let node = self.choose(route);
             let answered = self.attempt(node, request, payload, seq, ATTEMPT_US);
+            if self.may_vanish && std::mem::take(&mut self.port().vanishes) {
+                self.vanish();
+                return Err(Reason::Superseded.into());
+            }
             match answered {
                 Some(Answer { result: Ok(reply), payload, .. }) => return Ok((reply, payload, node)),
                 Some(Answer { result: Err(fault), .. }) if is_passing(&fault) => {
@@ -219,6 +236,25 @@ impl Client {
             self.pause(pause);
             pause = (pause * 2).clamp(PAUSE_MIN_US, PAUSE_MAX_US);
         }
+    }
+
+    /// From now on it is somebody else, with connections of its own.
+    fn vanish(&mut self) {
+        for (node, conn) in std::mem::take(&mut self.conns) {
+            self.port().gone.push((node, conn));
+        }
+        (self.vanished, self.lives) = (true, self.lives + 1);
+        (self.session, self.newest, self.map) = (SessionId(0), Hlc::ZERO, ClusterMapReply::default());
+    }
+
+    /// Who it is: its number, and another hundred for each time that it vanished.
+    pub(super) fn who(&self) -> usize {
+        self.index + 100 * self.lives
+    }
+
+    /// True, once, if it is somebody else now.
+    pub(super) fn take_vanished(&mut self) -> bool {
+        std::mem::take(&mut self.vanished)
     }
 
     /// Asks the servers for a newer map.
@@ -281,6 +317,7 @@ fn is_passing(fault: &Fault) -> bool {
             | Reason::StaleEpoch
             | Reason::NotYetClosed
             | Reason::InputOutput
+            | Reason::Fenced
     )
 }
 

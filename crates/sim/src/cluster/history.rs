@@ -58,9 +58,21 @@ pub(super) struct ReadRecord {
 #[derive(Clone, Debug)]
 pub(super) struct AppendRecord {
     pub(super) file: usize,
+    pub(super) client: usize,
     pub(super) value: Value,
     pub(super) seen: Hlc,
     pub(super) done: Option<(Hlc, u64)>,
+    pub(super) answered_us: u64,
+    pub(super) sync: bool,
+}
+
+/// A barrier that was answered: what the client had been acknowledged of the file before survives from then on.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SyncRecord {
+    pub(super) file: usize,
+    pub(super) client: usize,
+    pub(super) invoked_us: u64,
+    pub(super) done_us: u64,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -97,6 +109,9 @@ pub(super) struct History {
     pub(super) logs: Vec<FileInfo>,
     pub(super) writes: Vec<WriteRecord>,
     pub(super) reads: Vec<ReadRecord>,
+    pub(super) syncs: Vec<SyncRecord>,
+    /// When all copies of what was not flushed of a chain were lost.
+    pub(super) lost: Vec<(u64, u32)>,
     pub(super) appends: Vec<AppendRecord>,
     pub(super) names: Vec<NameRecord>,
     pub(super) lists: Vec<ListRecord>,
@@ -124,6 +139,8 @@ impl History {
             logs: Vec::new(),
             writes: Vec::new(),
             reads: Vec::new(),
+            syncs: Vec::new(),
+            lost: Vec::new(),
             appends: Vec::new(),
             names: Vec::new(),
             lists: Vec::new(),

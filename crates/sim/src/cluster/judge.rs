@@ -5,15 +5,20 @@
 //!   a zone spans from the first answer to the last question about one value.
 //! - *Cells at an instant*: exactly what the newest write stamped up to then left. With [`stamps`] it follows that every cut is
 //!   causally closed: who had seen a stamp before asked for a change gets a larger one.
+//! - *Losses*: where power took all copies of what was not flushed, a cell's history begins anew, with one value of before it that
+//!   is not older than what was durable.
 //! - *Appends*: each is there once, where it was said to be.
 //! - *Names*: each name lives once, so a listing is wrong if it misses one that lived all the while, or shows one that
 //!   cannot have lived.
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use frieze_base::{ChunkId, InodeId};
 use frieze_hlc::Hlc;
 
-use super::history::{History, NameOp, Value, WriteRecord};
+use super::history::{History, NameOp, ReadRecord, SyncRecord, Value, WriteRecord};
+use super::work::chunk_of;
+use super::world::CHAINS;
 use crate::violation::{Rule, Verdict, broken};
 
 /// All of it but what the servers are asked once more at the end.
@@ -59,6 +64,40 @@ fn stamps(history: &History) -> Verdict {
     Ok(())
 }
 
+/// True if a write that was answered then may have been taken by a loss of all copies at `lost_us`: nothing made it durable before.
+fn may_be_lost(history: &History, file: usize, client: usize, sync: bool, answered_us: u64, lost_us: u64) -> bool {
+    let covers = |barrier: &SyncRecord| {
+        barrier.client == client
+            && barrier.file == file
+            && barrier.invoked_us >= answered_us
+            && barrier.done_us <= lost_us
+    };
+    !sync && !history.syncs.iter().any(covers)
+}
+
+/// When all copies of what was not flushed of this file's chunk were lost.
+fn losses_of(history: &History, inode: u64, chunk: u32) -> Vec<u64> {
+    if history.lost.is_empty() {
+        return Vec::new();
+    }
+    let chain = ChunkId { inode: InodeId(inode), index: chunk }.chain(CHAINS).0;
+    history.lost.iter().filter(|(_, lost)| *lost == chain).map(|(at_us, _)| *at_us).collect()
+}
+
+/// Writes whose fate a loss of all copies left open.
+fn unsure(history: &History) -> BTreeSet<Value> {
+    let is_unsure = |write: &&WriteRecord| {
+        let inode = history.files[write.cells.file].inode;
+        let done_us = write.done.map_or(u64::MAX, |(done_us, _)| done_us);
+        losses_of(history, inode, chunk_of(write.cells.first)).into_iter().any(|lost_us| {
+            // What was under way may have been seen, and run once more.
+            write.invoked_us < lost_us
+                && may_be_lost(history, write.cells.file, write.client, write.sync, done_us.min(lost_us), lost_us)
+        })
+    };
+    history.writes.iter().filter(is_unsure).map(|write| write.value).collect()
+}
+
 /// What is known of one value of one cell.
 struct Cluster {
     value: Value,
@@ -70,49 +109,85 @@ struct Cluster {
 }
 
 fn cells_now(history: &History) -> Verdict {
-    let mut clusters: BTreeMap<(usize, u64), BTreeMap<Value, Cluster>> = BTreeMap::new();
+    let mut writes: BTreeMap<(usize, u64), Vec<&WriteRecord>> = BTreeMap::new();
+    let mut reads: BTreeMap<(usize, u64), Vec<(&ReadRecord, Value)>> = BTreeMap::new();
     for write in &history.writes {
-        for cell in write.cells.each() {
-            let cluster = Cluster {
-                value: write.value,
-                first_end: write.done.map_or(u64::MAX, |(done_us, _)| done_us),
-                last_begin: write.invoked_us,
-                written_from: write.invoked_us,
-                by: String::new(),
-            };
-            clusters.entry(cell).or_default().insert(write.value, cluster);
-        }
+        write.cells.each().for_each(|cell| writes.entry(cell).or_default().push(write));
     }
     for read in &history.reads {
         for (cell, value) in read.cells.each().zip(&read.values) {
-            let cell_clusters = clusters.entry(cell).or_default();
-            if *value == 0 {
-                cell_clusters.entry(0).or_insert_with(|| Cluster {
-                    value: 0,
-                    first_end: 0,
-                    last_begin: 0,
-                    written_from: 0,
-                    by: String::new(),
-                });
-            }
-            let Some(cluster) = cell_clusters.get_mut(value) else {
-                return broken(Rule::Linearizable, format!("cell {cell:?} shows {value}, which nobody wrote there"));
-            };
-            if read.done_us < cluster.written_from {
-                return broken(Rule::Linearizable, format!("cell {cell:?} showed {value} before it was written"));
-            }
-            cluster.first_end = cluster.first_end.min(read.done_us);
-            if read.invoked_us >= cluster.last_begin {
-                cluster.last_begin = read.invoked_us;
-                cluster.by =
-                    format!("client {} at {} from {} to {} us", read.client, read.node, read.invoked_us, read.done_us);
-            }
+            reads.entry(cell).or_default().push((read, *value));
         }
     }
-    for (cell, clusters) in &clusters {
-        cell_is_linear(*cell, clusters)?;
+    let unsure = unsure(history);
+    let cells: BTreeSet<(usize, u64)> = writes.keys().chain(reads.keys()).copied().collect();
+    for cell in cells {
+        let (writes, reads) = (writes.remove(&cell).unwrap_or_default(), reads.remove(&cell).unwrap_or_default());
+        let mut losses = losses_of(history, history.files[cell.0].inode, chunk_of(cell.1));
+        // Where a loss took nothing from this cell its history goes on.
+        losses
+            .retain(|lost_us| writes.iter().any(|write| unsure.contains(&write.value) && write.invoked_us < *lost_us));
+        let ends = losses.iter().copied().chain([u64::MAX]);
+        let begins = [0].into_iter().chain(losses.iter().copied());
+        for (from, to) in begins.zip(ends) {
+            cell_between(cell, (from, to), &writes, &reads, &unsure)?;
+        }
     }
     Ok(())
+}
+
+/// The history of a cell between two losses of all copies of what was not flushed. What it holds at its beginning is one of the
+/// values of before, and not older than what was durable.
+fn cell_between(
+    cell: (usize, u64),
+    (from, to): (u64, u64),
+    writes: &[&WriteRecord],
+    reads: &[(&ReadRecord, Value)],
+    unsure: &BTreeSet<Value>,
+) -> Verdict {
+    let mut clusters: BTreeMap<Value, Cluster> = BTreeMap::new();
+    let mut durable = Hlc::ZERO;
+    for write in writes.iter().filter(|write| write.invoked_us < to) {
+        let done_us = write.done.map_or(u64::MAX, |(done_us, _)| done_us);
+        if done_us <= from {
+            if let (Some((_, stamp)), false) = (write.done, unsure.contains(&write.value)) {
+                durable = durable.max(stamp);
+            }
+            continue;
+        }
+        let begin = write.invoked_us.max(from);
+        let first_end = if done_us <= to { done_us } else { u64::MAX };
+        let cluster =
+            Cluster { value: write.value, first_end, last_begin: begin, written_from: begin, by: String::new() };
+        clusters.insert(write.value, cluster);
+    }
+    for (read, value) in reads.iter().filter(|(read, _)| read.invoked_us >= from && read.done_us <= to) {
+        if !clusters.contains_key(value) {
+            let write = writes.iter().find(|write| write.value == *value && write.invoked_us < read.done_us);
+            let stamp = write.and_then(|write| write.done).map_or(Hlc::ZERO, |(_, stamp)| stamp);
+            if write.is_none() && *value != 0 {
+                return broken(Rule::Linearizable, format!("cell {cell:?} shows {value}, which nobody wrote there"));
+            }
+            if stamp < durable && write.is_none_or(|write| write.done.is_some()) {
+                let what = format!("cell {cell:?} shows {value} after a loss of power, and {durable} was durable");
+                return broken(Rule::Durable, what);
+            }
+            let cluster =
+                Cluster { value: *value, first_end: from, last_begin: from, written_from: 0, by: String::new() };
+            clusters.insert(*value, cluster);
+        }
+        let Some(cluster) = clusters.get_mut(value) else { continue };
+        if read.done_us < cluster.written_from {
+            return broken(Rule::Linearizable, format!("cell {cell:?} showed {value} before it was written"));
+        }
+        cluster.first_end = cluster.first_end.min(read.done_us);
+        if read.invoked_us >= cluster.last_begin {
+            cluster.last_begin = read.invoked_us;
+            let (done_us, node, client) = (read.done_us, read.node, read.client);
+            cluster.by = format!("client {client} at {node} from {} to {done_us} us", read.invoked_us);
+        }
+    }
+    cell_is_linear(cell, &clusters)
 }
 
 fn cell_is_linear(cell: (usize, u64), clusters: &BTreeMap<Value, Cluster>) -> Verdict {
@@ -164,9 +239,12 @@ fn cell_is_linear(cell: (usize, u64), clusters: &BTreeMap<Value, Cluster>) -> Ve
 }
 
 /// The writes of each cell that are known to have happened, by stamp.
-pub(super) fn by_stamp(history: &History) -> BTreeMap<(usize, u64), BTreeMap<Hlc, &WriteRecord>> {
+fn by_stamp<'a>(
+    history: &'a History,
+    unsure: &BTreeSet<Value>,
+) -> BTreeMap<(usize, u64), BTreeMap<Hlc, &'a WriteRecord>> {
     let mut found: BTreeMap<(usize, u64), BTreeMap<Hlc, &WriteRecord>> = BTreeMap::new();
-    for write in &history.writes {
+    for write in history.writes.iter().filter(|write| !unsure.contains(&write.value)) {
         let Some((_, stamp)) = write.done else { continue };
         for cell in write.cells.each() {
             found.entry(cell).or_default().insert(stamp, write);
@@ -176,9 +254,9 @@ pub(super) fn by_stamp(history: &History) -> BTreeMap<(usize, u64), BTreeMap<Hlc
 }
 
 fn cells_then(history: &History) -> Verdict {
-    let known = by_stamp(history);
-    let unknown: BTreeSet<Value> =
-        history.writes.iter().filter(|write| write.done.is_none()).map(|write| write.value).collect();
+    let mut unknown = unsure(history);
+    let known = by_stamp(history, &unknown);
+    unknown.extend(history.writes.iter().filter(|write| write.done.is_none()).map(|write| write.value));
     for (&(file, cell, at), &(value, node)) in &history.cells_at {
         let last = known.get(&(file, cell)).and_then(|writes| writes.range(..=at).next_back());
         let expected = last.map_or(0, |(_, write)| write.value);
@@ -312,6 +390,11 @@ pub(super) fn appended(history: &History, file: usize, found: &[Value], record_b
     }
     for append in history.appends.iter().filter(|append| append.file == file) {
         let place = places.remove(&append.value);
+        let losses = losses_of(history, history.logs[file].inode, 0);
+        let mut lost = losses.iter().filter(|lost_us| append.answered_us < **lost_us);
+        if lost.any(|lost_us| may_be_lost(history, LOG, append.client, append.sync, append.answered_us, *lost_us)) {
+            continue;
+        }
         if let Some((_, offset)) = append.done
             && place.map(|place| place as u64 * record_bytes) != Some(offset)
         {
@@ -328,3 +411,6 @@ pub(super) fn appended(history: &History, file: usize, found: &[Value], record_b
         None => Ok(()),
     }
 }
+
+/// No barrier is about a file of appends.
+const LOG: usize = usize::MAX;

@@ -16,6 +16,7 @@
 
 mod breakage;
 mod client;
+mod clock;
 mod history;
 mod judge;
 mod net;

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use frieze_base::{Fault, NodeId, Rng};
-use frieze_disk::{CrashKind, Disk, SimDisk, SimTime};
+use frieze_disk::{CrashKind, Disk, SimDisk};
 use frieze_hlc::Hlc;
 use frieze_node::{
     Conn, Engine, Joining, MemoryStore, PeerPayload, Peers, ProcessStats, Responder, Scratch, Seams, Settings,
@@ -17,6 +17,7 @@ use frieze_wire::peer::Told;
 use frieze_wire::txn::Caller;
 
 use super::breakage::ClusterBreak;
+use super::clock::NodeTime;
 use super::tasks::{Task, rest};
 use crate::breakage::{Lie, lying_disk};
 use crate::world::WALL_US;
@@ -82,7 +83,7 @@ pub(super) struct Node {
     pub(super) id: NodeId,
     pub(super) disk: SimDisk,
     pub(super) store: MemoryStore,
-    pub(super) time: SimTime,
+    pub(super) time: NodeTime,
     /// What its clocks have been moved by so far, and how much faster they go than true time.
     pub(super) elapsed_us: u64,
     pub(super) rate_ppm: i64,
@@ -132,7 +133,7 @@ impl Node {
             id,
             disk: SimDisk::new(rng.next()),
             store: MemoryStore::default(),
-            time: SimTime::new(WALL_US),
+            time: NodeTime::new(WALL_US),
             elapsed_us: 0,
             rate_ppm: 0,
             skew_us: 0,
@@ -163,9 +164,16 @@ impl Node {
     pub(super) fn advance(&mut self, now_us: u64) {
         let should = now_us.saturating_add_signed(now_us as i64 / 1_000_000 * self.rate_ppm);
         if should > self.elapsed_us {
-            self.time.advance_us(should - self.elapsed_us);
+            self.time.time.advance_us(should - self.elapsed_us);
             self.elapsed_us = should;
         }
+    }
+
+    /// How long it stood still in what it just did, if it did: true time has still to come so far.
+    pub(super) fn take_stunned(&mut self) -> u64 {
+        let stunned_us = self.time.take_stunned();
+        self.elapsed_us += stunned_us;
+        stunned_us
     }
 
     /// Opens what the disk holds. It serves when [`Node::serve`] says so.

@@ -32,7 +32,7 @@ impl ClusterPlan {
         let mut rng = Rng::new(seed ^ 0xc105_7e12);
         ClusterPlan {
             seed,
-            nodes: 3,
+            nodes: if rng.chance(8) { 5 } else { 3 },
             operations: 320,
             clients: rng.between(3, 5),
             faults: rng.between(5, 9),

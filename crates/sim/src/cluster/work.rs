@@ -11,7 +11,7 @@ use frieze_wire::txn::{Grant, Make, MakeKind, Op, Remove, Rename, Target};
 
 use super::client::{Client, Route};
 use super::history::{
-    AppendRecord, Cells, FileInfo, History, ListRecord, NameOp, NameRecord, ReadRecord, Value, WriteRecord,
+    AppendRecord, Cells, FileInfo, History, ListRecord, NameOp, NameRecord, ReadRecord, SyncRecord, Value, WriteRecord,
 };
 use crate::violation::{Rule, broken};
 
@@ -32,7 +32,8 @@ fn offset_of(cell: u64) -> u64 {
     chunk * CHUNK_BYTES + within
 }
 
-fn chunk_of(cell: u64) -> u32 {
+/// The chunk that a cell lies in.
+pub(super) fn chunk_of(cell: u64) -> u32 {
     (cell / CELLS_PER_CHUNK) as u32
 }
 
@@ -72,8 +73,20 @@ impl Worker {
     /// Everything that a client does, from its first session on.
     pub(super) fn live(mut self) {
         let lived = self.begin().and_then(|()| {
+            self.client.may_vanish = true;
             while !self.client.port().calm {
-                self.one_thing()?;
+                let done = self.one_thing();
+                if self.client.take_vanished() {
+                    self.capabilities.clear();
+                    self.granted.clear();
+                    while let Err(fault) = self.client.open_session() {
+                        if !self.client.take_vanished() {
+                            return Err(fault);
+                        }
+                    }
+                } else {
+                    done?;
+                }
                 self.history().operations += 1;
                 let think = self.client.rng.below(self.mix.think_us.max(1));
                 self.client.pause(think);
@@ -184,7 +197,7 @@ impl Worker {
         let record = WriteRecord {
             cells,
             value,
-            client: self.client.index,
+            client: self.client.who(),
             invoked_us: self.client.now_us(),
             seen: self.client.newest,
             done: None,
@@ -246,16 +259,18 @@ impl Worker {
         let capability = self.capability(inode, &path)?;
         self.grant(inode, 0)?;
         let value = self.history().fresh_value();
+        let sync = self.client.rng.chance(self.mix.sync_one_in);
         let place = {
-            let seen = self.client.newest;
+            let (seen, client) = (self.client.newest, self.client.who());
             let mut history = self.history();
-            history.appends.push(AppendRecord { file, value, seen, done: None });
+            history.appends.push(AppendRecord { file, client, value, seen, done: None, answered_us: 0, sync });
             history.appends.len() - 1
         };
         let payload = value.to_le_bytes().repeat((CELL_BYTES / 8) as usize);
-        let sync = self.client.rng.chance(self.mix.sync_one_in);
         let (stamp, offset) = self.put(inode, 0, &capability, None, &payload, sync)?;
-        self.history().appends[place].done = Some((Hlc(stamp), offset));
+        let answered_us = self.client.now_us();
+        let mut history = self.history();
+        (history.appends[place].done, history.appends[place].answered_us) = (Some((Hlc(stamp), offset)), answered_us);
         Ok(())
     }
 
@@ -300,7 +315,7 @@ impl Worker {
         let len = cells.count * CELL_BYTES;
         let (payload, node, _) = self.bytes(route, &capability, offset_of(cells.first), len)?;
         let Some(values) = self.values(cells, &payload, node) else { return Ok(()) };
-        let (done_us, client) = (self.client.now_us(), self.client.index);
+        let (done_us, client) = (self.client.now_us(), self.client.who());
         self.history().reads.push(ReadRecord { cells, values, invoked_us, done_us, node, client });
         Ok(())
     }
@@ -394,7 +409,11 @@ impl Worker {
     fn sync(&mut self) -> Result<(), Fault> {
         let file = self.client.rng.below(FILES as u64) as usize;
         let FileInfo { inode, .. } = self.file(file);
-        self.client.call(Route::Lead, &Request::Sync(Sync { inode }), &[], Seq(0)).map(drop)
+        let invoked_us = self.client.now_us();
+        self.client.call(Route::Lead, &Request::Sync(Sync { inode }), &[], Seq(0))?;
+        let (done_us, client) = (self.client.now_us(), self.client.who());
+        self.history().syncs.push(SyncRecord { file, client, invoked_us, done_us });
+        Ok(())
     }
 
     fn change_names(&mut self) -> Result<(), Fault> {
@@ -474,7 +493,7 @@ impl Worker {
                         let (payload, node, _) =
                             self.bytes(Route::At(node), &capability, offset_of(first), count * CELL_BYTES)?;
                         let Some(values) = self.values(cells, &payload, node) else { return Ok(()) };
-                        let (done_us, client) = (self.client.now_us(), self.client.index);
+                        let (done_us, client) = (self.client.now_us(), self.client.who());
                         self.history().reads.push(ReadRecord { cells, values, invoked_us, done_us, node, client });
                     }
                 }

@@ -142,7 +142,7 @@ pub fn run_cluster(plan: &ClusterPlan) -> ClusterOutcome {
 }
 
 /// Chains of a simulated cluster.
-const CHAINS: u32 = 3;
+pub(super) const CHAINS: u32 = 3;
 /// How long a lease is.
 const LEASE: Duration = Duration::from_secs(1);
 /// Simulated time in which a cluster is founded, and in which everything is answered and whole once faults have stopped.
@@ -648,7 +648,12 @@ impl World {
             self.die(node, kind);
             return Ok(());
         }
-        self.carry(node);
+        let stunned_us = self.nodes[node].take_stunned();
+        if stunned_us > 0 {
+            self.say(|| format!("a call stood still for {stunned_us} us"));
+            self.nodes[node].paused_until_us = self.nodes[node].paused_until_us.max(self.now_us + stunned_us);
+        }
+        self.carry(node, stunned_us);
         if let (Some(broken), Some(engine)) = (self.plan.breakage, self.nodes[node].serving()) {
             self.broken.after(broken, engine);
         }
@@ -691,8 +696,8 @@ impl World {
         post.answers.clear();
     }
 
-    /// Carries what a node has said.
-    fn carry(&mut self, node: usize) {
+    /// Carries what a node has said, all of it after it stood still, if it did.
+    fn carry(&mut self, node: usize, stunned_us: u64) {
         let (told, answers) = {
             let mut post = self.post.lock().unwrap_or_else(PoisonError::into_inner);
             if post.told.is_empty() && post.answers.is_empty() {
@@ -715,18 +720,18 @@ impl World {
                 payload_crc: payload.crc.unwrap_or_else(|| frieze_base::crc32c(&payload.bytes)),
                 ..FrameHeader::of(FrameKind::Told)
             };
-            self.send(Letter { from, to, header, told, payload });
+            self.send(Letter { from, to, header, told, payload }, stunned_us);
         }
         for mut answer in answers {
             answer.hlc = hlc;
             if let Some(delay_us) = self.client_delay(answer.client, answer.node) {
-                self.after(delay_us, Event::Answered(Box::new(answer)));
+                self.after(stunned_us + delay_us, Event::Answered(Box::new(answer)));
             }
         }
     }
 
-    fn send(&mut self, letter: Letter) {
-        match self.net.send(self.now_us, &letter) {
+    fn send(&mut self, letter: Letter, later_us: u64) {
+        match self.net.send(self.now_us + later_us, &letter) {
             Fate::Arrives { at_us, connection, twice } => {
                 let delay_us = at_us - self.now_us;
                 if twice {
@@ -805,6 +810,9 @@ impl World {
 
     fn die(&mut self, node: usize, kind: CrashKind) {
         let id = self.nodes[node].id;
+        if kind == CrashKind::Power {
+            self.note_lost(node);
+        }
         self.say(|| format!("{id} dies: {kind:?}"));
         self.nodes[node].die(kind);
         self.post_of_dead();
@@ -817,6 +825,31 @@ impl World {
         }
         let delay_us = if self.calm { 10_000 } else { self.rng.between(10_000, self.swarm.away_us) };
         self.after(delay_us, Event::Start(node));
+    }
+
+    /// A node is about to lose what it has not flushed. In chains where nobody else is known to hold it, it is gone.
+    fn note_lost(&mut self, node: usize) {
+        let statuses: Vec<Vec<ChainStatus>> = self
+            .nodes
+            .iter()
+            .map(|node| node.engine.as_ref().map_or_else(Vec::new, |engine| engine.chains()))
+            .collect();
+        let now_us = self.now_us;
+        for chain in 0..CHAINS {
+            let of = |statuses: &Vec<ChainStatus>| statuses.iter().find(|status| status.chain == chain).cloned();
+            let known: Vec<(usize, ChainStatus)> =
+                statuses.iter().enumerate().filter_map(|(index, statuses)| Some((index, of(statuses)?))).collect();
+            let newest = known.iter().map(|(_, status)| status.epoch).max().unwrap_or(0);
+            let holds = |index: usize, status: &ChainStatus| {
+                let id = index as u32 + 1;
+                let is_tail = status.members.last() == Some(&id);
+                status.epoch == newest && status.members.contains(&id) && !(status.joining && is_tail)
+            };
+            let others = known.iter().any(|(index, status)| *index != node && holds(*index, status));
+            if !others {
+                self.history().lost.push((now_us, chain));
+            }
+        }
     }
 
     /// Nodes that have executed the same hold the same.
@@ -854,6 +887,16 @@ impl World {
         for _ in 0..2 {
             self.until(CALM_US_MAX, "everybody has executed everything", even)?;
             self.audit()?;
+        }
+        for node in &self.nodes {
+            let Some(engine) = node.serving() else { continue };
+            let checkup = engine.check_up();
+            if let Some(wrong) = checkup.wrong.first() {
+                return broken(Rule::Whole, format!("{}: {wrong}", node.id));
+            }
+            if let Some(finding) = checkup.scrub.findings.first() {
+                return broken(Rule::Whole, format!("{}: {finding:?}", node.id));
+            }
         }
         Ok(())
     }

@@ -43,9 +43,15 @@ enum Fault {
     FailedSync,
     /// Whoever leads the metalog dies.
     CrashLeader,
+    /// A node stands still in the middle of a call.
+    Stun,
+    /// All nodes lose power, or their processes end.
+    Blackout,
+    /// A client is gone for ever in the middle of what it does, and another comes.
+    Vanish,
 }
 
-const ALL: [Fault; 12] = [
+const ALL: [Fault; 15] = [
     Fault::Crash,
     Fault::CrashAtEffect,
     Fault::PowerLoss,
@@ -58,6 +64,9 @@ const ALL: [Fault; 12] = [
     Fault::ClockJump,
     Fault::FailedSync,
     Fault::CrashLeader,
+    Fault::Stun,
+    Fault::Blackout,
+    Fault::Vanish,
 ];
 
 /// What a seed is about.
@@ -135,7 +144,7 @@ impl World {
         for node in &mut self.nodes {
             // Forward only: what a clock has shown it does not show again.
             let by_us = self.rng.below(skew_us + 1) as i64;
-            node.time.jump_wall_us(by_us);
+            node.time.time.jump_wall_us(by_us);
             node.skew_us = by_us;
             node.rate_ppm = self.rng.below(rate_ppm as u64 + 1) as i64;
         }
@@ -193,7 +202,7 @@ impl World {
                 let to_us = self.nodes[node].skew_us + by_us;
                 if (-200_000..=200_000).contains(&to_us) {
                     self.nodes[node].skew_us = to_us;
-                    self.nodes[node].time.jump_wall_us(by_us);
+                    self.nodes[node].time.time.jump_wall_us(by_us);
                 }
             }
             Fault::FailedSync if self.nodes[node].engine.is_some() => {
@@ -201,6 +210,25 @@ impl World {
                 // Whoever looks after it starts it again.
                 let life = self.nodes[node].life;
                 self.after(long_us, Event::Heal(Healing::Sick { node, life }));
+            }
+            Fault::Stun => {
+                // Some looks from now, and once more: one of them is between a read and the look at the lease.
+                let looks = self.rng.between(1, 60);
+                let us = self.rng.between(100_000, 4_000_000);
+                self.nodes[node].time.stun_after(looks, us);
+            }
+            Fault::Blackout => {
+                let kind = if self.rng.chance(4) { CrashKind::Process } else { CrashKind::Power };
+                for node in 0..self.nodes.len() {
+                    if self.nodes[node].engine.is_some() {
+                        self.die(node, kind);
+                    }
+                }
+            }
+            Fault::Vanish => {
+                let client = self.rng.below(self.plan.clients) as usize;
+                self.people[client].port.lock().unwrap_or_else(std::sync::PoisonError::into_inner).vanishes = true;
+                self.wake(client);
             }
             // It is down already.
             _ => {}
@@ -239,7 +267,7 @@ impl World {
             return;
         }
         match self.net.heal(self.now_us, from, to) {
-            Some(held) => held.into_iter().for_each(|letter| self.send(letter)),
+            Some(held) => held.into_iter().for_each(|letter| self.send(letter, 0)),
             None => self.break_link(from, to),
         }
     }
@@ -273,5 +301,8 @@ fn name_of(fault: Fault) -> &'static str {
         Fault::ClockJump => "clock jump",
         Fault::FailedSync => "failed sync",
         Fault::CrashLeader => "crash of the leader",
+        Fault::Stun => "pause in a call",
+        Fault::Blackout => "blackout",
+        Fault::Vanish => "client that vanishes",
     }
 }

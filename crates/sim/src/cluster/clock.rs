@@ -1,0 +1,60 @@
+//! The clocks of a node, in which the process may stand still between any two looks.
+//!
+//! A thread that the system stops for a second between reading a state and looking at its lease is what leases are looked at for
+//! afterwards. A call of the server is one event here, so it is the clock that makes the second go by: at some look both clocks have
+//! gone on, and the node is left out of everything until the others have come as far.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use frieze_disk::{SimTime, TimeSource};
+use frieze_hlc::Reading;
+
+#[derive(Default)]
+struct Stun {
+    /// Looks at the clock until it happens, and how long it takes.
+    fuse: Option<(u64, u64)>,
+    /// How far the clocks have gone on by it, that nobody has heard of yet.
+    stunned_us: u64,
+}
+
+/// See the module. Clones share everything.
+#[derive(Clone)]
+pub(super) struct NodeTime {
+    pub(super) time: SimTime,
+    stun: Arc<Mutex<Stun>>,
+}
+
+impl NodeTime {
+    pub(super) fn new(wall_us: u64) -> NodeTime {
+        NodeTime { time: SimTime::new(wall_us), stun: Arc::default() }
+    }
+
+    fn stun(&self) -> MutexGuard<'_, Stun> {
+        self.stun.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// At the `looks`-th look from now `us` go by.
+    pub(super) fn stun_after(&self, looks: u64, us: u64) {
+        self.stun().fuse = Some((looks, us));
+    }
+
+    /// How long it stood still since this was asked last.
+    pub(super) fn take_stunned(&self) -> u64 {
+        std::mem::take(&mut self.stun().stunned_us)
+    }
+}
+
+impl TimeSource for NodeTime {
+    fn reading(&self) -> Reading {
+        let mut stun = self.stun();
+        if let Some((looks, us)) = &mut stun.fuse {
+            *looks = looks.saturating_sub(1);
+            if *looks == 0 {
+                let us = *us;
+                (stun.fuse, stun.stunned_us) = (None, stun.stunned_us + us);
+                self.time.advance_us(us);
+            }
+        }
+        self.time.reading()
+    }
+}
