@@ -408,7 +408,7 @@ impl DataPlane {
         let shared = self.is_shared();
         let cut = ask.at_end.is_some_and(|at_end| at_end.cut);
         let mut before = None;
-        if let Some(written) = appender.done_before(ask.session, ask.seq, ask.layout) {
+        if let Some(written) = try_or_reply!(appender.done_before(self.me, ask.session, ask.seq, ask.layout)) {
             let len = match ask.content {
                 Content::Bytes(payload, _) => payload.len(),
                 Content::Hole => 1,
@@ -830,15 +830,23 @@ impl Appender {
     }
 
     /// What a request that was committed before did.
-    fn done_before(&self, session: SessionId, seq: Seq, layout: Layout) -> Option<Written> {
-        self.chains.iter().find_map(|chain| match chain.remembered(session, seq)? {
-            Remembered { part: 0, state: RememberedState::Done(done) } => {
+    ///
+    /// # Errors
+    /// `Elsewhere` if it is a record of a chain that this node is no member of: what it recovered, or had when it was taken out, the
+    /// chain may never have had.
+    fn done_before(&self, me: NodeId, session: SessionId, seq: Seq, layout: Layout) -> Result<Option<Written>, Fault> {
+        for (replica, member) in self.chains.iter().zip(&self.members) {
+            let Some(remembered) = replica.remembered(session, seq) else { continue };
+            if member.shared && !replica.configuration().holds(me) {
+                return Err(frieze_chain::Error::NotMember { chain: replica.chain() }.into());
+            }
+            if let Remembered { part: 0, state: RememberedState::Done(done) } = remembered {
                 let chunk = u64::from(done.chunk.index);
                 let offset = chunk * layout.chunk_bytes + u64::from(done.offset);
-                Some(Written { stamp: done.stamp, offset, end: (chunk + 1) * layout.chunk_bytes })
+                return Ok(Some(Written { stamp: done.stamp, offset, end: (chunk + 1) * layout.chunk_bytes }));
             }
-            _ => None,
-        })
+        }
+        Ok(None)
     }
 
     fn finish(&mut self, id: u64, done: &mut Vec<(WriteReply, Result<Written, Fault>)>) {

@@ -32,7 +32,7 @@ fn a_cluster_keeps_its_promises_under_the_first_seeds() {
 /// A head that was cut off acknowledged what it alone held; a promise from before a restart stopped a chain for ever.
 #[test]
 fn a_cluster_keeps_its_promises_under_seeds_that_once_broke_them() {
-    play([0x17, 0x4f]);
+    play([0x17, 0x4f, 0x13c3, 0x1396, 0x141e]);
 }
 
 #[test]

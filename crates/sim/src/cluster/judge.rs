@@ -391,7 +391,7 @@ pub(super) fn appended(history: &History, file: usize, found: &[Value], record_b
     for append in history.appends.iter().filter(|append| append.file == file) {
         let place = places.remove(&append.value);
         let losses = losses_of(history, history.logs[file].inode, 0);
-        let mut lost = losses.iter().filter(|lost_us| append.answered_us < **lost_us);
+        let mut lost = losses.iter().filter(|lost_us| append.answered_us <= **lost_us);
         if lost.any(|lost_us| may_be_lost(history, LOG, append.client, append.sync, append.answered_us, *lost_us)) {
             continue;
         }

@@ -60,6 +60,19 @@ fn a_write_elsewhere_than_at_the_head_is_told_where_that_is() {
     assert!(fault.reason == Reason::Elsewhere && fault.message.contains("server 1"), "{fault}");
 }
 
+/// It has the record in its log, and nobody else ever had it: the chain goes on without.
+#[test]
+fn a_retry_is_not_answered_from_what_a_server_recovered_before_it_is_a_member_again() {
+    let mut world = three();
+    let (seq, first) = world.write(1, 0, 100, Durability::Async);
+    world.crash(1, CrashKind::Process);
+    world.start(1);
+    assert_eq!(outcome(&first), None);
+    let done = world.write_again(1, seq, 0, 100, Durability::Async);
+    let fault = outcome(&done).unwrap().unwrap_err();
+    assert_eq!(fault.reason, Reason::Elsewhere, "{fault}");
+}
+
 #[test]
 fn a_sync_write_is_answered_when_every_member_has_it_on_stable_storage() {
     let mut world = three();

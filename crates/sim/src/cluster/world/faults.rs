@@ -280,6 +280,10 @@ impl World {
         }
         for node in 0..self.nodes.len() {
             self.nodes[node].paused_until_us = self.nodes[node].paused_until_us.min(self.now_us);
+            // What was still to come of them does not.
+            self.nodes[node].disk.fail_after(u64::MAX);
+            self.nodes[node].disk.fail_syncs(0);
+            self.nodes[node].time.stun_after(u64::MAX, 0);
             if self.nodes[node].failed {
                 self.die(node, CrashKind::Process);
             }
