@@ -8,7 +8,7 @@ use frieze_sim::{
 
 const USAGE: &str = "usage: frieze-sim one_server [--seed 0x5eed] [--count N] [--trace]
        frieze-sim metalog [--seed 0x5eed] [--count N] [--trace] [--mutants]
-       frieze-sim cluster [--seed 0x5eed] [--count N] [--trace] [--mutants]
+       frieze-sim cluster [--seed 0x5eed] [--count N] [--trace] [--mutants [--only NAME]]
        frieze-sim SCENARIO [--seed 1]
        frieze-sim list";
 
@@ -28,14 +28,18 @@ struct Asked {
     count: u64,
     keep_trace: bool,
     mutants: bool,
+    /// The only one of them.
+    only: Option<String>,
 }
 
 fn told(mut args: impl Iterator<Item = String>) -> Result<Asked, ()> {
-    let mut asked = Asked { what: args.next().ok_or(())?, seed: 0x5eed, count: 1, keep_trace: false, mutants: false };
+    let mut asked =
+        Asked { what: args.next().ok_or(())?, seed: 0x5eed, count: 1, keep_trace: false, mutants: false, only: None };
     while let Some(arg) = args.next() {
         match arg.as_str() {
             "--trace" => asked.keep_trace = true,
             "--mutants" => asked.mutants = true,
+            "--only" => asked.only = Some(args.next().ok_or(())?),
             "--seed" => asked.seed = number(&args.next().ok_or(())?)?,
             "--count" => asked.count = number(&args.next().ok_or(())?)?,
             _ => return Err(()),
@@ -134,7 +138,8 @@ fn simulate_cluster(asked: &Asked) -> ExitCode {
 fn cluster_mutants(asked: &Asked) -> ExitCode {
     let count = if asked.count == 1 { 10_000 } else { asked.count };
     let mut missed = false;
-    for breakage in ClusterBreak::ALL {
+    let is_wanted = |broken: &&ClusterBreak| asked.only.as_ref().is_none_or(|only| *only == format!("{broken:?}"));
+    for breakage in ClusterBreak::ALL.iter().filter(is_wanted) {
         let found = (asked.seed..asked.seed.saturating_add(count)).find_map(|seed| {
             let outcome = run_cluster(&ClusterPlan { breakage: Some(*breakage), ..ClusterPlan::of_seed(seed) });
             outcome.violation.map(|violation| (seed, violation))

@@ -66,6 +66,15 @@ pub(super) struct AppendRecord {
     pub(super) sync: bool,
 }
 
+/// The file that is cut lost everything from a cell on.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct CutRecord {
+    pub(super) cell: u64,
+    pub(super) invoked_us: u64,
+    pub(super) seen: Hlc,
+    pub(super) done: Option<(u64, Hlc)>,
+}
+
 /// A barrier that was answered: what the client had been acknowledged of the file before survives from then on.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SyncRecord {
@@ -110,6 +119,7 @@ pub(super) struct History {
     pub(super) writes: Vec<WriteRecord>,
     pub(super) reads: Vec<ReadRecord>,
     pub(super) syncs: Vec<SyncRecord>,
+    pub(super) cuts: Vec<CutRecord>,
     /// When all copies of what was not flushed of a chain were lost.
     pub(super) lost: Vec<(u64, u32)>,
     pub(super) appends: Vec<AppendRecord>,
@@ -140,6 +150,7 @@ impl History {
             writes: Vec::new(),
             reads: Vec::new(),
             syncs: Vec::new(),
+            cuts: Vec::new(),
             lost: Vec::new(),
             appends: Vec::new(),
             names: Vec::new(),

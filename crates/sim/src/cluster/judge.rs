@@ -7,6 +7,7 @@
 //!   causally closed: who had seen a stamp before asked for a change gets a larger one.
 //! - *Losses*: where power took all copies of what was not flushed, a cell's history begins anew, with one value of before it that
 //!   is not older than what was durable.
+//! - *Cuts*: ordered with every write that was acknowledged before or begun after, by the stamps alone.
 //! - *Appends*: each is there once, where it was said to be.
 //! - *Names*: each name lives once, so a listing is wrong if it misses one that lived all the while, or shows one that
 //!   cannot have lived.
@@ -17,7 +18,7 @@ use frieze_base::{ChunkId, InodeId};
 use frieze_hlc::Hlc;
 
 use super::history::{History, NameOp, ReadRecord, SyncRecord, Value, WriteRecord};
-use super::work::chunk_of;
+use super::work::{CUT, chunk_of};
 use super::world::CHAINS;
 use crate::violation::{Rule, Verdict, broken};
 
@@ -25,6 +26,7 @@ use crate::violation::{Rule, Verdict, broken};
 pub(super) fn judge(history: &History) -> Verdict {
     stamps(history)?;
     cells_now(history)?;
+    cuts(history)?;
     cells_then(history)?;
     names(history)
 }
@@ -41,7 +43,8 @@ fn stamps(history: &History) -> Verdict {
         .names
         .iter()
         .filter_map(|name| Some((name.seen, name.done.as_ref()?.1.ok()?, format!("{:?}", name.op))));
-    for (seen, stamp, what) in writes.chain(appends).chain(names) {
+    let cuts = history.cuts.iter().filter_map(|cut| Some((cut.seen, cut.done?.1, format!("cut at cell {}", cut.cell))));
+    for (seen, stamp, what) in writes.chain(appends).chain(names).chain(cuts) {
         if stamp <= seen {
             return broken(
                 Rule::StampsRise,
@@ -120,7 +123,9 @@ fn cells_now(history: &History) -> Verdict {
         }
     }
     let unsure = unsure(history);
-    let cells: BTreeSet<(usize, u64)> = writes.keys().chain(reads.keys()).copied().collect();
+    let mut cells: BTreeSet<(usize, u64)> = writes.keys().chain(reads.keys()).copied().collect();
+    // See [`cuts`].
+    cells.retain(|(file, _)| *file != CUT);
     for cell in cells {
         let (writes, reads) = (writes.remove(&cell).unwrap_or_default(), reads.remove(&cell).unwrap_or_default());
         let mut losses = losses_of(history, history.files[cell.0].inode, chunk_of(cell.1));
@@ -238,6 +243,62 @@ fn cell_is_linear(cell: (usize, u64), clusters: &BTreeMap<Value, Cluster>) -> Ve
     Ok(())
 }
 
+/// A cut is ordered with writes of others, whichever server stamped them; what is read of now is what the newest stamp left.
+fn cuts(history: &History) -> Verdict {
+    let writes: Vec<&WriteRecord> = history.writes.iter().filter(|write| write.cells.file == CUT).collect();
+    for cut in &history.cuts {
+        let Some((cut_us, cut_at)) = cut.done else { continue };
+        for write in writes.iter().filter(|write| write.cells.first + write.cells.count > cut.cell) {
+            let Some((written_us, written_at)) = write.done else { continue };
+            let survives = written_us < cut.invoked_us && written_at > cut_at;
+            let is_hidden = cut_us < write.invoked_us && written_at < cut_at;
+            if survives || is_hidden {
+                let words = if survives { "survives a later cut" } else { "is hidden by an earlier cut" };
+                let what = format!(
+                    "write {} stamped {written_at} {words} at cell {}, stamped {cut_at}",
+                    write.value, cut.cell
+                );
+                return broken(Rule::Linearizable, what);
+            }
+        }
+    }
+    let unsure = unsure(history);
+    let open = history.cuts.iter().any(|cut| cut.done.is_none());
+    for read in history.reads.iter().filter(|read| read.cells.file == CUT) {
+        for ((_, cell), value) in read.cells.each().zip(&read.values) {
+            let of_cell = |write: &&&WriteRecord| write.cells.each().any(|(_, at)| at == cell);
+            let before =
+                |done: Option<(u64, Hlc)>| done.filter(|(us, _)| *us < read.invoked_us).map(|(_, stamp)| stamp);
+            let of_writes = writes.iter().filter(of_cell).filter(|write| !unsure.contains(&write.value));
+            let of_cuts = history.cuts.iter().filter(|cut| cut.cell <= cell);
+            let newest_write = of_writes.filter_map(|write| before(write.done)).max().unwrap_or(Hlc::ZERO);
+            let newest_cut = of_cuts.clone().filter_map(|cut| before(cut.done)).max().unwrap_or(Hlc::ZERO);
+            let must = newest_write.max(newest_cut);
+            let found = writes.iter().find(|write| write.value == *value);
+            let shown = match found {
+                Some(write) if write.invoked_us > read.done_us || !of_cell(&write) => None,
+                Some(write) => Some(write.done.map_or(Hlc::MAX, |(_, stamp)| stamp)),
+                // What is empty was cut, or never written.
+                None if *value == 0 && open => Some(Hlc::MAX),
+                None if *value == 0 => {
+                    let may = of_cuts.filter(|cut| cut.invoked_us < read.done_us);
+                    Some(may.filter_map(|cut| cut.done).map(|(_, stamp)| stamp).max().unwrap_or(Hlc::ZERO))
+                }
+                None => None,
+            };
+            if shown.is_none_or(|shown| shown < must) {
+                let (node, done_us) = (read.node, read.done_us);
+                let what = format!(
+                    "cell {cell} of the file that is cut is {value} as {node} says from {} to {done_us} us, but write {newest_write} and cut {newest_cut} were done",
+                    read.invoked_us
+                );
+                return broken(Rule::Linearizable, what);
+            }
+        }
+    }
+    Ok(())
+}
+
 /// The writes of each cell that are known to have happened, by stamp.
 fn by_stamp<'a>(
     history: &'a History,
@@ -258,7 +319,16 @@ fn cells_then(history: &History) -> Verdict {
     let known = by_stamp(history, &unknown);
     unknown.extend(history.writes.iter().filter(|write| write.done.is_none()).map(|write| write.value));
     for (&(file, cell, at), &(value, node)) in &history.cells_at {
-        let last = known.get(&(file, cell)).and_then(|writes| writes.range(..=at).next_back());
+        let mut last = known.get(&(file, cell)).and_then(|writes| writes.range(..=at).next_back());
+        if file == CUT {
+            let cuts = history.cuts.iter().filter(|cut| cut.cell <= cell);
+            let newest =
+                cuts.clone().filter_map(|cut| cut.done).map(|(_, stamp)| stamp).filter(|stamp| *stamp <= at).max();
+            last = last.filter(|(stamp, _)| newest.is_none_or(|newest| newest < **stamp));
+            if value == 0 && cuts.clone().any(|cut| cut.done.is_none()) {
+                continue;
+            }
+        }
         let expected = last.map_or(0, |(_, write)| write.value);
         if value != expected && !unknown.contains(&value) {
             let words = match last {

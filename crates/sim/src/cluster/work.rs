@@ -7,11 +7,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use frieze_base::{ChunkId, Fault, InodeId, NodeId, Reason, Seq};
 use frieze_hlc::Hlc;
 use frieze_wire::message::{List, Open, Read, Reply, Request, Sync, View, Write};
-use frieze_wire::txn::{Grant, Make, MakeKind, Op, Remove, Rename, Target};
+use frieze_wire::txn::{Grant, Make, MakeKind, Op, Remove, Rename, SetAttr, Target};
 
 use super::client::{Client, Route};
 use super::history::{
-    AppendRecord, Cells, FileInfo, History, ListRecord, NameOp, NameRecord, ReadRecord, SyncRecord, Value, WriteRecord,
+    AppendRecord, Cells, CutRecord, FileInfo, History, ListRecord, NameOp, NameRecord, ReadRecord, SyncRecord, Value,
+    WriteRecord,
 };
 use crate::violation::{Rule, broken};
 
@@ -22,7 +23,9 @@ const CELLS_PER_CHUNK: u64 = 4;
 pub(super) const CHUNK_BYTES: u64 = 64 << 10;
 /// Cells of a file, on chunks of all chains.
 pub(super) const CELLS: u64 = 3 * CELLS_PER_CHUNK;
-const FILES: usize = 3;
+const FILES: usize = 4;
+/// The last of them is cut now and then.
+pub(super) const CUT: usize = FILES - 1;
 const LOGS: usize = 1;
 
 /// Where a cell lies in its file.
@@ -46,6 +49,7 @@ pub(super) struct Mix {
     pub(super) append: u64,
     pub(super) sync: u64,
     pub(super) names: u64,
+    pub(super) cut: u64,
     /// Of writes, one in so many is `sync`.
     pub(super) sync_one_in: u64,
     /// Pause between two operations, at most.
@@ -133,9 +137,9 @@ impl Worker {
     }
 
     fn one_thing(&mut self) -> Result<(), Fault> {
-        let Mix { write, read, past, append, sync, names, .. } = self.mix;
-        let mut drawn = self.client.rng.below(write + read + past + append + sync + names);
-        for (weight, kind) in [(write, 0), (read, 1), (past, 2), (append, 3), (sync, 4), (names, 5)] {
+        let Mix { write, read, past, append, sync, names, cut, .. } = self.mix;
+        let mut drawn = self.client.rng.below(write + read + past + append + sync + names + cut);
+        for (weight, kind) in [(write, 0), (read, 1), (past, 2), (append, 3), (sync, 4), (names, 5), (cut, 6)] {
             if drawn < weight {
                 return match kind {
                     0 => self.write(),
@@ -143,6 +147,7 @@ impl Worker {
                     2 => self.read_past(),
                     3 => self.append(),
                     4 => self.sync(),
+                    6 => self.cut(),
                     _ => self.change_names(),
                 };
             }
@@ -402,6 +407,37 @@ impl Worker {
             history.present.clone_from(&names);
             history.lists.push(ListRecord { names, invoked_us, done_us, node });
         }
+        Ok(())
+    }
+
+    /// Cuts a file at the beginning of a cell.
+    fn cut(&mut self) -> Result<(), Fault> {
+        let cell = self.client.rng.below(CELLS);
+        let FileInfo { path, .. } = self.file(CUT);
+        let asked = Op::SetAttr(SetAttr {
+            target: Target::path(path),
+            mode: None,
+            uid: None,
+            gid: None,
+            size: Some(offset_of(cell)),
+            atime: None,
+            mtime: None,
+            by_handle: false,
+            settled: None,
+            extend: false,
+        });
+        let record = CutRecord { cell, invoked_us: self.client.now_us(), seen: self.client.newest, done: None };
+        let place = {
+            let mut history = self.history();
+            history.cuts.push(record);
+            history.cuts.len() - 1
+        };
+        let reply = self.client.change(asked, false)?;
+        let done_us = self.client.now_us();
+        let mut history = self.history();
+        history.cuts[place].done = Some((done_us, Hlc(reply.stamp)));
+        history.instants.push(Hlc(reply.stamp));
+        history.instants.push(Hlc(reply.stamp).previous());
         Ok(())
     }
 

@@ -106,6 +106,7 @@ impl Swarm {
             append: weight(2),
             sync: weight(1),
             names: weight(3),
+            cut: weight(1),
             sync_one_in: 4,
             think_us: 0,
         };
