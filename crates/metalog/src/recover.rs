@@ -282,15 +282,26 @@ impl Left {
 
     /// Takes in the entries of `segment` from `offset` on; true if there are any.
     fn see(&mut self, bytes: &[u8], offset: u64, segment: SegmentId) -> bool {
-        let places = (offset as usize..bytes.len()).step_by(format::ALIGNMENT);
         let mut any = false;
-        for header in places.filter_map(|place| EntryHeader::decode(&bytes[place..], segment)) {
-            self.durable = self.durable.max(header.durable);
-            any = true;
+        let mut from = offset as usize;
+        while from < bytes.len() {
+            // Most of a segment was never written, and an entry begins with bytes that are not zero.
+            let upto = (from + EMPTY.len()).min(bytes.len());
+            if bytes[from..upto] != EMPTY[..upto - from] {
+                let places = (from..upto).step_by(format::ALIGNMENT);
+                for header in places.filter_map(|place| EntryHeader::decode(&bytes[place..], segment)) {
+                    self.durable = self.durable.max(header.durable);
+                    any = true;
+                }
+            }
+            from = upto;
         }
         any
     }
 }
+
+/// What a piece of a segment looks like that holds nothing: a multiple of [`format::ALIGNMENT`].
+static EMPTY: [u8; 4096] = [0; 4096];
 
 /// A walk along the log.
 struct Walk {

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use frieze_sim::{ClusterPlan, run_cluster};
+use frieze_sim::{ClusterBreak, ClusterPlan, Rule, run_cluster};
 
 fn play(seeds: impl IntoIterator<Item = u64>) {
     let (mut failures, mut operations, mut faults) = (String::new(), 0, 0);
@@ -41,4 +41,26 @@ fn a_seed_is_the_same_run_every_time() {
         let [first, second] = [(); 2].map(|()| run_cluster(&ClusterPlan::of_seed(seed)));
         assert_eq!((first.trace_hash, first.counts), (second.trace_hash, second.counts), "seed {seed}");
     }
+}
+
+/// Plays seeds until the break is noticed, and returns by which rule and after how many.
+fn noticed(breakage: ClusterBreak, seeds: u64) -> Option<(Rule, u64)> {
+    (0..seeds).find_map(|seed| {
+        let outcome = run_cluster(&ClusterPlan { breakage: Some(breakage), ..ClusterPlan::of_seed(seed) });
+        outcome.violation.map(|violation| (violation.rule, seed + 1))
+    })
+}
+
+/// Those that take hundreds of seeds are left to `cargo xtask sim cluster --mutants`.
+#[test]
+fn broken_clusters_are_noticed_within_a_few_seeds() {
+    let rare = [ClusterBreak::EpochUnchecked, ClusterBreak::DirtyShown];
+    let mut missed = Vec::new();
+    for breakage in ClusterBreak::ALL.iter().filter(|breakage| !rare.contains(breakage)) {
+        match noticed(*breakage, 60) {
+            Some((rule, seeds)) => println!("{breakage:?}: {rule:?} after {seeds} seeds"),
+            None => missed.push(breakage),
+        }
+    }
+    assert!(missed.is_empty(), "not noticed: {missed:?}");
 }
