@@ -68,19 +68,38 @@ func (w *ways) around(server, others int, in, out bool, do func(w *ways, from, t
 // When something was wrong, since the history began.
 type trouble struct {
 	sync.Mutex
-	times [][2]int64
+	times []wrong
 	count map[string]int
+}
+
+type wrong struct {
+	name        string
+	server      int
+	began, over int64
 }
 
 func (t *trouble) overlaps(call, ret int64) bool {
 	t.Lock()
 	defer t.Unlock()
-	for _, time := range t.times {
-		if call <= time[1] && ret >= time[0] {
+	for _, wrong := range t.times {
+		if call <= wrong.over && ret >= wrong.began {
 			return true
 		}
 	}
 	return false
+}
+
+// What was wrong during a call, in words.
+func (t *trouble) during(call, ret int64) string {
+	t.Lock()
+	defer t.Unlock()
+	words := "nothing wrong"
+	for _, wrong := range t.times {
+		if call <= wrong.over && ret >= wrong.began {
+			words = fmt.Sprintf("server %d: %s (whole again after %.1f s)", wrong.server, wrong.name, float64(wrong.over-wrong.began)/1e9)
+		}
+	}
+	return words
 }
 
 // One server after the other has something wrong with it until `over`; with no more than one of three at a time all that was asked
@@ -102,7 +121,7 @@ func (c *cluster) trouble(h *history, t *trouble, rng *rand.Rand, over <-chan st
 		end()
 		c.awaitWhole()
 		t.Lock()
-		t.times = append(t.times, [2]int64{began, time.Since(h.began).Nanoseconds()})
+		t.times = append(t.times, wrong{fault.name, server, began, time.Since(h.began).Nanoseconds()})
 		t.count[fault.name]++
 		t.Unlock()
 	}

@@ -30,6 +30,7 @@ var (
 	seed      = flag.Int64("seed", 1, "of the load and of the faults")
 	frieze    = flag.String("frieze", "", "the command: start a cluster of three and break one after the other")
 	directory = flag.String("directory", "", "for the data and logs of the cluster")
+	keep      = flag.Bool("keep", false, "keep them")
 	round     = flag.Float64("round", 25, "seconds of load before what was seen is checked, with -frieze")
 )
 
@@ -159,6 +160,7 @@ func lab() {
 			}
 		}
 		unknown += h.lost
+		h.tellLongest(t)
 		fmt.Printf("round %d: after %.0f s %d calls, %d of them while something was wrong, %d not answered; %d cuts\n",
 			number, time.Since(began).Seconds(), calls, during, unknown, cuts.reads)
 		if number == 1 && !falsify(h) {
@@ -174,7 +176,9 @@ func lab() {
 	fmt.Printf("%d cuts were closed; 200 at most of them, read again by every mount, show what they showed\n", cuts.reads)
 	t.tell()
 	c.stop()
-	must(os.RemoveAll(*directory))
+	if !*keep {
+		must(os.RemoveAll(*directory))
+	}
 }
 
 type kind struct {
@@ -226,6 +230,17 @@ func load(h *history, roots []string, name string, seconds float64, seed int64) 
 	}
 	for _, self := range last {
 		self.close()
+	}
+}
+
+// The calls that took longest, and what was wrong then.
+func (h *history) tellLongest(t *trouble) {
+	sort.Slice(h.events, func(a, b int) bool {
+		return h.events[a].ret-h.events[a].call > h.events[b].ret-h.events[b].call
+	})
+	for _, e := range h.events[:min(3, len(h.events))] {
+		began := h.began.Add(time.Duration(e.call)).UTC().Format("15:04:05.000")
+		fmt.Printf("  longest: %s %.1f s from %s on by client %d, %s\n", e.key, float64(e.ret-e.call)/1e9, began, e.client, t.during(e.call, e.ret))
 	}
 }
 

@@ -15,7 +15,7 @@ use frieze_wire::{FrameHeader, FrameKind, Holds};
 use crate::closing::Closing;
 use crate::connection::{Answer, Connection, name_of};
 use crate::grants::Writers;
-use crate::holding::Granted;
+use crate::holding::{Granted, Recalling};
 use crate::open_files::OpenFiles;
 use crate::patience::{Patience, is_passing, is_worth_repeating};
 use crate::pool::{NoPlace, Place, Pool};
@@ -34,6 +34,7 @@ pub(crate) struct Shared {
     pub(crate) closing: Closing,
     pub(crate) open_files: OpenFiles,
     pub(crate) servers: Servers,
+    pub(crate) recalls: Recalling,
     /// 0 until a session was needed.
     session: AtomicU64,
     /// Held while a session is opened, so that there is one.
@@ -97,6 +98,7 @@ impl Shared {
             writers: Writers::default(),
             closing: Closing::default(),
             open_files: OpenFiles::default(),
+            recalls: Recalling::default(),
             session: AtomicU64::new(0),
             opening: Mutex::new(()),
             newest: AtomicU64::new(0),
@@ -364,7 +366,7 @@ impl Shared {
     }
 
     /// Asks the servers, one after the other, for a map that is newer than `age`, until one has it.
-    fn look_around(&self, age: Age, left: Duration) {
+    pub(crate) fn look_around(&self, age: Age, left: Duration) {
         let Some(_asking) = self.servers.asking(age) else { return };
         let body = RequestBody { caller: None, request: Some(Request::ClusterMap(ClusterMap {})) };
         let ask = Ask::new(body, SessionId(0), Seq(0), &[]);
@@ -376,7 +378,10 @@ impl Shared {
             });
             match asked {
                 Ok(Reply::ClusterMap(map)) => {
-                    self.servers.learn(&map);
+                    if self.servers.learn(&map) {
+                        // Whoever waits for recalls waits at the wrong server.
+                        self.recalls.hang_up();
+                    }
                     // Who lags behind does not know better.
                     if Age::of(&map).is_newer_than(age) && map.leader != 0 {
                         return;
@@ -395,7 +400,12 @@ impl Shared {
         if self.sequence.behind() > BEHIND_MAX {
             self.catch_up();
         }
-        self.servers.pool(route).take(patience.deadline).map_err(|no_place| match no_place {
+        let taken = self.servers.pool(route).take(patience.deadline);
+        let named = taken.map(|mut place| {
+            place.route = route;
+            place
+        });
+        named.map_err(|no_place| match no_place {
             NoPlace::Closed => Error::Closed,
             NoPlace::Busy => Error::Busy {
                 server: self.server(),
@@ -413,7 +423,9 @@ impl Shared {
             let limit = if self.servers.age().is_alone() { left } else { left.min(MAP_WAIT) };
             place.connection = Some(self.open(place.pool(), limit)?);
         }
+        let asked = (!self.servers.age().is_alone()).then(|| (place.pool().clone(), place.route));
         let connection = place.connection.as_mut().expect("just opened");
+        connection.asked = asked;
         connection.set_limit(left);
         Ok(connection)
     }
@@ -475,6 +487,9 @@ impl Shared {
     /// Receives the next answer that somebody waits for.
     pub(crate) fn receive_any(&self, connection: &mut Connection) -> Result<Answer, Error> {
         loop {
+            if connection.asked.is_some() {
+                self.await_answer(connection)?;
+            }
             let answer = connection.receive()?;
             self.saw(answer.header.hlc);
             self.epoch.fetch_max(answer.header.epoch.0, Ordering::Relaxed);
@@ -486,6 +501,34 @@ impl Shared {
             match connection.owed.iter().position(|(owed, _)| *owed == id) {
                 None => return Ok(answer),
                 Some(at) => drop(connection.owed.swap_remove(at)),
+            }
+        }
+    }
+
+    /// Waits for an answer of one of several servers. While there is none the others are asked who answers now: one that was cut off
+    /// or stopped ends no connection.
+    ///
+    /// # Errors
+    /// `Silent` once another is to be asked.
+    fn await_answer(&self, connection: &mut Connection) -> Result<(), Error> {
+        let began = mono();
+        loop {
+            let waited = Duration::from_nanos(mono().since_ns(began));
+            let left = connection.limit().saturating_sub(waited);
+            if left.is_zero() {
+                return Err(connection.silent(waited));
+            }
+            if connection.await_answer(left.min(SILENCE))? {
+                return Ok(());
+            }
+            let Some((pool, route)) = connection.asked.clone() else { continue };
+            let age = self.servers.age();
+            if self.servers.may_look(mono(), SILENCE) {
+                self.look_around(age, left);
+            }
+            self.servers.was_silent(&pool);
+            if !Arc::ptr_eq(&self.servers.pool(route), &pool) {
+                return Err(connection.silent(Duration::from_nanos(mono().since_ns(began))));
             }
         }
     }
@@ -622,5 +665,7 @@ fn expect_txn(shared: &Shared, reply: Reply) -> Result<TxnReply, Error> {
 const NEXT_WAIT: Duration = Duration::from_secs(3);
 /// How long one of several servers may take to greet, or to say who answers for what.
 const MAP_WAIT: Duration = Duration::from_millis(500);
+/// Of several servers: how long one is silent before the others are asked who answers now.
+const SILENCE: Duration = Duration::from_millis(400);
 /// How long the last handle waits for its session to end.
 const FAREWELL: Duration = Duration::from_secs(1);

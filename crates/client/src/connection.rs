@@ -1,5 +1,6 @@
 //! One connection to the server: handshake, requests out, replies in.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use frieze_base::{Fault, Reason};
@@ -10,6 +11,8 @@ use frieze_wire::message::{Hello, HelloReply, Prove, Refusal, Reply, ReplyBody, 
 use frieze_wire::{FrameHeader, FrameKind};
 use prost::Message;
 
+use crate::pool::Pool;
+use crate::servers::Route;
 use crate::session::Numbered;
 use crate::{Error, Options};
 
@@ -25,6 +28,9 @@ pub(crate) struct Connection {
     received: Vec<u8>,
     /// The payload of the last reply ends in its checksum.
     crc_behind: bool,
+    /// Where it goes, and who is to answer on it: looked at while nobody does.
+    pub(crate) asked: Option<(Arc<Pool>, Route)>,
+    limit: Duration,
     /// Requests whose answers nobody waits for, and their numbers, which count as answered when the connection ends.
     pub(crate) owed: Vec<(u64, Numbered)>,
 }
@@ -55,6 +61,8 @@ impl Connection {
             together: Vec::new(),
             received: Vec::new(),
             crc_behind: false,
+            asked: None,
+            limit,
             owed: Vec::new(),
         };
         let hello = connection.shake_hands(options, cluster)?;
@@ -98,6 +106,7 @@ impl Connection {
 
     /// Waits at most `limit` for each of the replies to come.
     pub(crate) fn set_limit(&mut self, limit: Duration) {
+        self.limit = limit;
         self.reader.set_limits(Limits { idle: Some(limit), frame: limit });
     }
 
@@ -126,6 +135,26 @@ impl Connection {
     /// True if the next answer is here: receiving it does not wait.
     pub(crate) fn has_answer(&self) -> bool {
         self.reader.has_frame()
+    }
+
+    /// What [`Connection::set_limit`] set.
+    pub(crate) fn limit(&self) -> Duration {
+        self.limit
+    }
+
+    /// Waits until the next reply begins, or the connection ends; false if neither has happened after `limit`.
+    pub(crate) fn await_answer(&mut self, limit: Duration) -> Result<bool, Error> {
+        Ok(self.reader.await_frame(limit)?)
+    }
+
+    /// Nobody answered in time.
+    pub(crate) fn silent(&self, waited: Duration) -> Error {
+        Error::Transport(frieze_net::Error::Silent { peer: self.server.clone(), waited })
+    }
+
+    /// The socket.
+    pub(crate) fn stream(&self) -> &Stream {
+        self.reader.stream()
     }
 
     /// Receives the next reply. Its payload is taken by [`Connection::take_payload`], or passed over.

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use frieze_base::{Reason, Seq};
+use frieze_net::Stream;
 use frieze_wire::Holds;
 use frieze_wire::holding::{CancelLock, Lock, LockOutcome, LockRange, Recalls, RecallsReply, TestLock};
 use frieze_wire::message::{Attr, Read, Reply, Request, RequestBody, TxnReply};
@@ -58,6 +59,23 @@ impl Granted {
 pub struct Recaller {
     shared: Arc<Shared>,
     connection: Option<Connection>,
+}
+
+/// The connection on which recalls are waited for.
+#[derive(Debug, Default)]
+pub(crate) struct Recalling(Mutex<Option<Stream>>);
+
+impl Recalling {
+    fn wait_on(&self, stream: &Stream) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(stream.clone());
+    }
+
+    /// Whoever waits there asks anew.
+    pub(crate) fn hang_up(&self) {
+        if let Some(stream) = self.0.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            stream.shutdown();
+        }
+    }
 }
 
 impl Client {
@@ -136,6 +154,11 @@ impl Recaller {
             }
             Err(error) => {
                 self.connection = None;
+                let age = self.shared.servers.age();
+                if !age.is_alone() {
+                    // Another server may give out what may be cached.
+                    self.shared.look_around(age, ANSWER_MAX);
+                }
                 Err(error)
             }
             answered => answered,
@@ -149,10 +172,13 @@ impl Recaller {
 
     fn exchange(&mut self, ask: &Ask<'_>) -> Result<RecallsReply, Error> {
         if self.connection.is_none() {
-            self.connection = Some(self.shared.open(&self.shared.servers.pool(Route::Lead), ANSWER_MAX)?);
+            let connection = self.shared.open(&self.shared.servers.pool(Route::Lead), ANSWER_MAX)?;
+            self.shared.recalls.wait_on(connection.stream());
+            self.connection = Some(connection);
         }
         let connection = self.connection.as_mut().expect("just opened");
-        connection.set_limit(ANSWER_MAX);
+        let is_alone = self.shared.servers.age().is_alone();
+        connection.set_limit(if is_alone { ANSWER_MAX } else { ANSWER_AMONG_MAX });
         let id = self.shared.send(connection, ask)?;
         let answer = self.shared.receive(connection, id)?;
         match answer.result.map_err(Error::Refused)? {
@@ -164,3 +190,5 @@ impl Recaller {
 
 /// A question is answered within a second; a server that takes this long is away.
 const ANSWER_MAX: Duration = Duration::from_secs(4);
+/// The same where another one would go on.
+const ANSWER_AMONG_MAX: Duration = Duration::from_secs(2);

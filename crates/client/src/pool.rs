@@ -7,6 +7,7 @@ use frieze_base::MonoTime;
 use frieze_net::{ServerAddr, mono};
 
 use crate::connection::Connection;
+use crate::servers::Route;
 
 /// A bounded set of connections to one server. A call beyond the bound waits until another gives one back.
 #[derive(Debug)]
@@ -39,6 +40,8 @@ struct State {
 pub(crate) struct Place {
     pool: Arc<Pool>,
     generation: u64,
+    /// Who is to answer on it.
+    pub(crate) route: Route,
     /// The connection; `None` until it is opened.
     pub(crate) connection: Option<Connection>,
     /// The place belongs to an idle connection now.
@@ -88,13 +91,15 @@ impl Pool {
                 return Ok(Place {
                     pool: self.clone(),
                     generation: state.generation,
+                    route: Route::Lead,
                     connection: Some(connection),
                     stays: false,
                 });
             }
             if state.open < self.connections_max {
                 state.open += 1;
-                return Ok(Place { pool: self.clone(), generation: state.generation, connection: None, stays: false });
+                let (pool, generation) = (self.clone(), state.generation);
+                return Ok(Place { pool, generation, route: Route::Lead, connection: None, stays: false });
             }
             let left = deadline.since_ns(mono());
             if left == 0 {
@@ -111,7 +116,8 @@ impl Pool {
         let mut state = self.lock();
         let at = state.idle.iter().position(|connection| !connection.owed.is_empty())?;
         let connection = state.idle.remove(at);
-        Some(Place { pool: self.clone(), generation: state.generation, connection: Some(connection), stays: false })
+        let (pool, generation) = (self.clone(), state.generation);
+        Some(Place { pool, generation, route: Route::Lead, connection: Some(connection), stays: false })
     }
 
     /// Waits before another attempt; ends early when the pool is closed.

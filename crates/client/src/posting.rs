@@ -61,7 +61,9 @@ impl Shared {
     pub(crate) fn catch_up(&self) {
         while let Some(mut place) = self.servers.take_owing() {
             let Some(connection) = place.connection.as_mut() else { continue };
-            connection.set_limit(self.options.timeout);
+            // Whoever asks next is not to wait for a server that may be gone.
+            let limit = if self.servers.age().is_alone() { self.options.timeout } else { OWED_AMONG_WAIT };
+            connection.set_limit(limit);
             match self.collect_owed(connection) {
                 Ok(()) => place.give_back(),
                 Err(error) => {
@@ -96,5 +98,7 @@ const BUSY_CALLS: usize = 2;
 pub(crate) const BEHIND_MAX: u64 = 1024;
 /// How often who waits for an older number looks for answers that nobody reads.
 pub(crate) const CATCH_UP_EVERY: Duration = Duration::from_millis(20);
+/// For answers that nobody waits for, of one of several servers.
+const OWED_AMONG_WAIT: Duration = Duration::from_millis(500);
 /// Answers that may wait unread on a connection: far below what a socket buffer holds.
 const OWED_MAX: usize = 16;

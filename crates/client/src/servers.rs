@@ -5,10 +5,11 @@
 //! Leaves to others: what a call does with an error (`call`), connections (`pool`).
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
-use frieze_base::{ChainId, ChunkId, NodeId};
+use frieze_base::{ChainId, ChunkId, MonoTime, NodeId};
 use frieze_net::ServerAddr;
 use frieze_wire::message::ClusterMapReply;
 
@@ -59,6 +60,8 @@ pub(crate) struct Servers {
     known: RwLock<Known>,
     /// Held while the map is asked for, so that one call does it for all.
     asking: Mutex<()>,
+    /// When somebody who waited for an answer looked around last.
+    looked: AtomicU64,
     /// Spreads the readers of one chunk over its servers.
     salt: u32,
 }
@@ -75,7 +78,8 @@ struct Known {
 
 impl Servers {
     pub(crate) fn new(home: Pool, connections_max: usize, salt: u32) -> Servers {
-        Servers { home: Arc::new(home), connections_max, known: RwLock::default(), asking: Mutex::default(), salt }
+        let (known, asking, looked) = (RwLock::default(), Mutex::default(), AtomicU64::new(0));
+        Servers { home: Arc::new(home), connections_max, known, asking, looked, salt }
     }
 
     /// The server that the caller named.
@@ -119,25 +123,34 @@ impl Servers {
         all
     }
 
+    /// True once in each `pause`, for one of all those that wait.
+    pub(crate) fn may_look(&self, now: MonoTime, pause: Duration) -> bool {
+        let looked = self.looked.load(Ordering::Relaxed);
+        let is_due = now.since_ns(MonoTime(looked)) >= pause.as_nanos() as u64;
+        is_due && self.looked.compare_exchange(looked, now.0, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+    }
+
     /// Held by the call that asks for the map; `None` if another has brought one newer than `age` meanwhile.
     pub(crate) fn asking(&self, age: Age) -> Option<MutexGuard<'_, ()>> {
         let guard = self.asking.lock().unwrap_or_else(PoisonError::into_inner);
         (self.age() == age).then_some(guard)
     }
 
-    /// A server answered with this map. What is older in it than is known changes nothing.
-    pub(crate) fn learn(&self, map: &ClusterMapReply) {
+    /// A server answered with this map. What is older in it than is known changes nothing. True if another server leads now.
+    pub(crate) fn learn(&self, map: &ClusterMapReply) -> bool {
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
         known.silent.clear();
         if map.version == 0 {
-            return;
+            return false;
         }
+        let before = known.leader;
         if map.term >= known.age.term {
             known.age.term = map.term;
             known.leader = Some(NodeId(map.leader)).filter(|leader| *leader != NodeId(0));
         }
+        let is_led_anew = known.leader.is_some() && known.leader != before;
         if map.version < known.age.version {
-            return;
+            return is_led_anew;
         }
         let mut pools = BTreeMap::new();
         for node in &map.nodes {
@@ -158,6 +171,7 @@ impl Servers {
         known.age.version = map.version;
         known.pools = pools;
         known.chains = map.chains.iter().map(chain).collect();
+        is_led_anew
     }
 
     /// The server behind `pool` did not answer: others are asked while there are any.

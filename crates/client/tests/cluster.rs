@@ -201,6 +201,26 @@ fn names_go_to_the_next_leader_when_one_is_gone() {
     assert!(!made.is_empty(), "server 2 was asked");
 }
 
+/// One that is stopped, or cut off, ends no connection.
+#[test]
+fn a_server_that_says_nothing_is_left_for_the_one_that_answers_now() {
+    let cluster = Cluster::new();
+    let client = cluster.client_of(0);
+    let file = make(&client);
+    cluster.world.plan(|seen| match seen.request {
+        Request::Txn(_) | Request::Write(_) | Request::Read(_) if seen.node == 1 => Act::RunThenHang,
+        _ => Act::Answer,
+    });
+    cluster.tell(2, &[&[2, 3], &[2, 3], &[2, 3]]);
+    client.fs().create(&Target::path("/g"), 0o644, CreateMode::Exclusive).unwrap();
+    // Of the file on all three chains, which the client takes to be as they were.
+    let data = bytes(3 * CHUNK);
+    file.write_at(0, &data).unwrap();
+    let mut read = vec![0; data.len()];
+    assert_eq!(file.read_at(0, &mut read).unwrap(), data.len());
+    assert!(read == data);
+}
+
 #[test]
 fn a_cluster_of_which_nobody_answers_is_given_up_in_time() {
     let mut cluster = Cluster::new();

@@ -223,6 +223,25 @@ impl FrameReader {
         Ok(())
     }
 
+    /// Waits until the next frame begins, or the connection ends: reading it tells. False if neither has happened after `limit`:
+    /// it may be waited for again.
+    ///
+    /// # Errors
+    /// As [`FrameReader::read_frame`], without `Silent`.
+    pub fn await_frame(&mut self, limit: Duration) -> Result<bool, Error> {
+        if self.pending > 0 || self.start < self.end {
+            return Ok(true);
+        }
+        let idle = self.limits.idle.replace(limit);
+        let begun = self.await_first_bytes();
+        self.limits.idle = idle;
+        match begun {
+            Ok(_) => Ok(true),
+            Err(Error::Silent { .. }) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Waits for the first bytes of a frame; false if the peer ended the connection.
     fn await_first_bytes(&mut self) -> Result<bool, Error> {
         let mut waiting_since = None;

@@ -6,10 +6,10 @@
 //! Leaves to others: which sessions are whose (`session`), reading what is granted (`views`, `changes`).
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use frieze_base::{Fault, InodeId, MonoTime, SessionId};
+use frieze_base::{Fault, InodeId, MonoTime, Reason, SessionId};
 use frieze_namespace::{Cached, Change, NoReadSet, ReadSet, cached_of};
 use frieze_wire::frame::{FrameHeader, Holds};
 use frieze_wire::holding::RecallsReply;
@@ -29,6 +29,8 @@ pub(crate) struct Caching {
     sole: AtomicU64,
     /// The inode whose bytes are being published: nobody is granted it until they are. 0: none; [`MANY`]: several are.
     publishing: AtomicU64,
+    /// Another server gives out what may be cached, and those that wait here for recalls have not been told.
+    stands_down: AtomicBool,
 }
 
 const MANY: u64 = u64::MAX;
@@ -81,6 +83,7 @@ impl Caching {
             core: Mutex::new(core),
             sole: AtomicU64::new(0),
             publishing: AtomicU64::new(0),
+            stands_down: AtomicBool::new(false),
         };
         caching.with(|_, _| {});
         caching
@@ -207,8 +210,20 @@ impl Caching {
         self.lock().grants.sessions().any(|known| known == session)
     }
 
+    /// Another server gives out from now on what may be cached: with the next tick those that wait for recalls are told to ask it. A
+    /// change there waits for them, a lease at most.
+    pub(crate) fn stand_down(&self) {
+        self.stands_down.store(true, Ordering::Release);
+    }
+
     /// To be called some times a second.
     pub(crate) fn tick(&self) {
+        if self.stands_down.swap(false, Ordering::AcqRel) {
+            let polls = std::mem::take(&mut self.lock().polls);
+            let elsewhere =
+                || Fault::new(Reason::Elsewhere, "another server gives out what may be cached: ask it for recalls");
+            polls.into_values().for_each(|(header, to)| to.respond(&header, Err(elsewhere()), &[], 0));
+        }
         if self.sole.load(Ordering::Acquire) != 0 {
             self.with(|core, at| core.grants.tick(at, &mut core.effects));
         }

@@ -152,6 +152,9 @@ pub(crate) fn tells_of_now(header: &FrameHeader, request: &Request) -> bool {
         Request::Deleted(ask) => ask.view.at.is_none(),
         // They answer up to now, wherever they look from.
         Request::Log(_) | Request::LastSeen(_) | Request::Usage(_) => true,
+        // It says that a file is open, and is told nothing: sessions that all have to say so before they can be asked for what they
+        // cache wait for each other in no circle.
+        Request::Read(ask) if ask.len == 0 => false,
         // Of what is open, and what would be changed.
         Request::Read(_) | Request::Seek(_) => true,
         Request::Clone(_) | Request::Restore(_) | Request::Undo(_) | Request::Forget(_) => true,

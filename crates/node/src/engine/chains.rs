@@ -80,7 +80,7 @@ impl Engine {
         };
         self.data.is_shared()
             && match request {
-                Request::Read(ask) => opened(&ask.capability),
+                Request::Read(ask) => ask.len > 0 && opened(&ask.capability),
                 Request::Seek(ask) => opened(&ask.capability),
                 Request::Stat(ask) => ask.view.at.is_none(),
                 Request::List(ask) => ask.view.at.is_none(),

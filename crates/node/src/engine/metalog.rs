@@ -288,6 +288,8 @@ impl Engine {
 /// business alone, and what was is known to every member.
 fn is_for_leader(header: &FrameHeader, request: &Request) -> bool {
     match request {
+        // It says that a file is open, to whoever looks after what is.
+        Request::Read(ask) if ask.len == 0 => true,
         Request::Read(_) | Request::Seek(_) | Request::Write(_) | Request::Punch(_) | Request::Sync(_) => false,
         Request::Txn(_) | Request::CopyRange(_) | Request::Recalls(_) => true,
         Request::Lock(_) | Request::TestLock(_) | Request::CancelLock(_) => true,

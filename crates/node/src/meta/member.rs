@@ -433,7 +433,7 @@ impl Group {
                 MemberEffect::Closed { .. } | MemberEffect::NotClosed { .. } => core.closing = None,
                 MemberEffect::ReadAt { token, index } => core.questions.answered(token, Ok(index)),
                 MemberEffect::ReadFailed { token, error } => core.questions.answered(token, Err(error.into())),
-                MemberEffect::Role { role, leader, .. } => self.on_role(core, role, leader),
+                MemberEffect::Role { role, leader, .. } => self.on_role(core, state, role, leader),
                 MemberEffect::Changed { .. } => {}
                 MemberEffect::Failed(error) => self.on_failed(core, error.into()),
             }
@@ -481,7 +481,7 @@ impl Group {
         Ok(())
     }
 
-    fn on_role(&self, core: &mut Core, role: Role, leader: Option<NodeId>) {
+    fn on_role(&self, core: &mut Core, state: &State, role: Role, leader: Option<NodeId>) {
         let before = self.leader();
         match leader {
             _ if leader == before => {}
@@ -497,7 +497,11 @@ impl Group {
         core.serves_from = None;
         core.closing = None;
         self.transfers.forget_sending();
-        self.seen.leads.store(false, Ordering::Release);
+        if self.seen.leads.swap(false, Ordering::AcqRel)
+            && let Some(caching) = state.caching()
+        {
+            caching.stand_down();
+        }
         self.let_go(core, &Error::NotLeader { leader }.into());
     }
 

@@ -32,11 +32,13 @@ impl Engine {
         }
         let id = capability.inode;
         let chains = if self.data.is_shared() { self.chains_to_close(id, ask) } else { None };
-        let mut answered = self.answer_about(capability.view, chains.as_ref())?;
         if ask.len == 0 && capability.view.at.is_none() {
-            // So a session says that it still has the file open after a restart of the server.
+            // So a session says that it still has the file open after a restart of the server, or to the next leader.
+            self.inode_at(id, None)?;
             self.opened.add(session, id);
+            return Ok((ReadReply::default(), 0));
         }
+        let mut answered = self.answer_about(capability.view, chains.as_ref())?;
         for attempt in 0..=PLANS_MAX {
             let before = self.inode_at(id, capability.at())?;
             let version = before.from;

@@ -279,6 +279,24 @@ fn a_write_that_was_on_its_way_when_somebody_began_to_cache_is_answered_when_he_
     writer.answer(written).expect("answered").0.expect("written");
 }
 
+/// Those that a server found, or took over, can be asked to forget when they have said what they have open: one that waited for
+/// another to forget would wait for one that waits for it.
+#[test]
+fn whoever_says_what_is_open_waits_for_nobody() {
+    let machine = Machine::new();
+    let mut writer = tree(&machine);
+    let open = writer.open("/d/f").expect("opens");
+    let mut believer = Believer::new(&machine, &writer.engine);
+    believer.look(Target::path("/d/f"));
+    let changed = writer.change_mode("/d/f", 0o600);
+    assert!(writer.answer(changed).is_none(), "the believer may still show the old mode");
+    let read = |len| Request::Read(Read { capability: open.clone(), offset: 0, len, ..Read::default() });
+    let asked = writer.send(read(8), &[], 0);
+    assert!(writer.answer(asked).is_none(), "an answer would tell of the file");
+    let said = writer.send(read(0), &[], 0);
+    writer.answer(said).expect("answered at once").0.expect("it is open");
+}
+
 /// Does something once, in the middle of a write to a segment of data.
 #[derive(Default)]
 struct Meanwhile {
