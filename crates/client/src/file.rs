@@ -193,6 +193,9 @@ impl File {
         let mut rounds = 0;
         loop {
             // The server grants the end of the file, which only it knows, to an append.
+            if place == Place::End {
+                self.await_settled();
+            }
             if place == Place::At || rounds > 0 {
                 self.ensure_granted(offset, data.len())?;
             }
@@ -261,11 +264,20 @@ impl File {
         let writer = self.writer.as_ref().expect("opened for writing");
         let wanted = self.chunks_of(offset, len);
         while let Some(range) = writer.missing(wanted.clone()) {
+            self.await_settled();
             let grant = Grant { inode: self.inode.0, first: range.start, count: range.len() as u32 };
             self.shared.change(self.caller.as_ref(), Durability::Async, Op::Grant(grant))?;
             writer.add(range);
         }
         Ok(())
+    }
+
+    /// Among several servers a settling gives back what it did not see was written: the grant is asked for anew behind it. One server
+    /// alone lets nobody write meanwhile.
+    fn await_settled(&self) {
+        if !self.shared.servers.age().is_alone() {
+            self.shared.writers.await_settled(self.inode, self.shared.options.timeout);
+        }
     }
 
     /// True if these bytes may be written without asking.
@@ -406,20 +418,28 @@ impl File {
     /// Ends this handle's part in writing, once: what is to be settled, if anything.
     fn release(&mut self) -> Option<(Keep, Wrote)> {
         let writer = self.writer.take()?;
-        let keep = if self.shared.writers.release(self.inode) { Keep::Nothing } else { Keep::Grant };
-        match (writer.take_dirty(), keep) {
+        let (is_dirty, holds_any) = (writer.take_dirty(), writer.holds_any());
+        let settles = (is_dirty || holds_any) && !self.shared.servers.age().is_alone();
+        let keep = if self.shared.writers.release(self.inode, settles) { Keep::Nothing } else { Keep::Grant };
+        match (is_dirty, keep) {
             (true, keep) => Some((keep, Wrote::Yes)),
-            (false, Keep::Nothing) if writer.holds_any() => Some((keep, Wrote::No)),
+            (false, Keep::Nothing) if holds_any => Some((keep, Wrote::No)),
             _ => None,
         }
     }
 
     fn settle(&self, keep: Keep) -> Result<(), Error> {
-        self.shared.change(self.caller.as_ref(), Durability::Async, Op::Settle(self.settling(keep))).map(|_| ())
+        let op = Op::Settle(self.settling(keep));
+        let settled = self.shared.change(self.caller.as_ref(), Durability::Async, op).map(|_| ());
+        if keep == Keep::Nothing {
+            self.shared.writers.settled([self.inode]);
+        }
+        settled
     }
 
+    /// Without waiting for the answer, where nobody has to.
     fn post_settle(&self, keep: Keep) -> bool {
-        self.shared.post(self.caller.as_ref(), &Op::Settle(self.settling(keep)))
+        self.shared.servers.age().is_alone() && self.shared.post(self.caller.as_ref(), &Op::Settle(self.settling(keep)))
     }
 
     fn settling(&self, keep: Keep) -> Settle {
@@ -452,8 +472,12 @@ impl File {
 impl Drop for File {
     /// Settles without waiting. If that is lost, the end of the session settles.
     fn drop(&mut self) {
-        if let Some((keep, _)) = self.release() {
-            self.post_settle(keep);
+        if let Some((keep, _)) = self.release()
+            && !self.post_settle(keep)
+            && !self.shared.servers.age().is_alone()
+            && let Err(error) = self.settle(keep)
+        {
+            tracing::debug!("a file is settled at the end of the session: {error}");
         }
         if self.view.at.is_none() {
             self.shared.open_files.remove(self.inode);

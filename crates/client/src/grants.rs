@@ -1,15 +1,27 @@
 //! Which chunks of which files the session may write, as far as it knows.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use frieze_base::InodeId;
 
 /// The files that the session has open for writing. Handles of one file share what they were granted, and the last one
 /// to close settles for all.
 #[derive(Debug, Default)]
-pub(crate) struct Writers(Mutex<BTreeMap<InodeId, Shared>>);
+pub(crate) struct Writers {
+    open: Mutex<Open>,
+    settled: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Open {
+    files: BTreeMap<InodeId, Shared>,
+    /// Files whose last handle is closed and whose settling is not answered yet. It gives the grant back, and a write by that grant
+    /// which it does not count would be beyond the end of the file.
+    settling: BTreeSet<InodeId>,
+}
 
 #[derive(Debug)]
 struct Shared {
@@ -32,22 +44,48 @@ struct Granted {
 impl Writers {
     /// A handle's writer of a file, shared with the other handles. Ends with [`Writers::release`].
     pub(crate) fn of(&self, inode: InodeId) -> Arc<Writer> {
-        let mut writers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let shared = writers.entry(inode).or_insert_with(|| Shared { writer: Arc::default(), handles: 0 });
+        let mut open = self.lock();
+        let shared = open.files.entry(inode).or_insert_with(|| Shared { writer: Arc::default(), handles: 0 });
         shared.handles += 1;
         shared.writer.clone()
     }
 
-    /// A handle ends. True if it was the last of its file.
-    pub(crate) fn release(&self, inode: InodeId) -> bool {
-        let mut writers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(shared) = writers.get_mut(&inode) else { return true };
+    /// A handle ends. True if it was the last of its file. `settles`: then the file is to be settled, and nobody writes to it anew
+    /// before [`Writers::settled`].
+    pub(crate) fn release(&self, inode: InodeId, settles: bool) -> bool {
+        let mut open = self.lock();
+        let Some(shared) = open.files.get_mut(&inode) else { return true };
         shared.handles -= 1;
         let is_last = shared.handles == 0;
         if is_last {
-            writers.remove(&inode);
+            open.files.remove(&inode);
+            if settles {
+                open.settling.insert(inode);
+            }
         }
         is_last
+    }
+
+    /// Files are settled, or it cannot be known whether they are.
+    pub(crate) fn settled(&self, inodes: impl IntoIterator<Item = InodeId>) {
+        let mut open = self.lock();
+        if !open.settling.is_empty() {
+            for inode in inodes {
+                open.settling.remove(&inode);
+            }
+            self.settled.notify_all();
+        }
+    }
+
+    /// Waits until a file that was closed before is settled; not longer than `limit`.
+    pub(crate) fn await_settled(&self, inode: InodeId, limit: Duration) {
+        let open = self.lock();
+        let settles = |open: &mut Open| open.settling.contains(&inode);
+        drop(self.settled.wait_timeout_while(open, limit, settles).unwrap_or_else(PoisonError::into_inner));
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Open> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -170,9 +208,26 @@ mod tests {
         let (a, b) = (writers.of(InodeId(7)), writers.of(InodeId(7)));
         a.add(0..1);
         assert!(b.holds_any());
-        assert!(!writers.release(InodeId(7)));
-        assert!(writers.release(InodeId(7)));
+        assert!(!writers.release(InodeId(7), false));
+        assert!(writers.release(InodeId(7), false));
         assert!(!writers.of(InodeId(7)).holds_any());
+    }
+
+    #[test]
+    fn nobody_writes_to_a_file_anew_before_it_is_settled() {
+        let (writers, file) = (Writers::default(), InodeId(7));
+        let (_one, _two) = (writers.of(file), writers.of(file));
+        assert!(!writers.release(file, true));
+        // Another handle goes on with what it was granted.
+        writers.await_settled(file, Duration::from_secs(3600));
+        assert!(writers.release(file, true));
+        std::thread::scope(|scope| {
+            let waits = scope.spawn(|| writers.await_settled(file, Duration::from_secs(3600)));
+            writers.settled([InodeId(8)]);
+            assert!(!waits.is_finished());
+            writers.settled([file]);
+            waits.join().unwrap();
+        });
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use frieze_base::InodeId;
 use frieze_net::mono;
 use frieze_wire::message::RequestBody;
 use frieze_wire::txn::{Caller, Op};
@@ -50,10 +51,17 @@ impl Shared {
     /// # Errors
     /// As any call, if it had to be waited for.
     pub(crate) fn settle(&self, closed: &Closed) -> Result<(), Error> {
-        if self.post(closed.caller.as_ref(), &closed.op) {
+        if self.servers.age().is_alone() && self.post(closed.caller.as_ref(), &closed.op) {
             return Ok(());
         }
-        self.change(closed.caller.as_ref(), Durability::Async, closed.op.clone()).map(drop)
+        let settled = self.change(closed.caller.as_ref(), Durability::Async, closed.op.clone()).map(drop);
+        let files = match &closed.op {
+            Op::Settle(settle) => std::slice::from_ref(settle),
+            Op::SettleAll(all) => all.files.as_slice(),
+            _ => &[],
+        };
+        self.writers.settled(files.iter().filter(|file| !file.keep_grant).map(|file| InodeId(file.inode)));
+        settled
     }
 
     /// Reads the answers that wait on idle connections. The pool gives out the connection used last, so one that is rarely
