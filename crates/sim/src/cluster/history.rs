@@ -62,7 +62,7 @@ pub(super) struct AppendRecord {
     pub(super) value: Value,
     pub(super) seen: Hlc,
     pub(super) done: Option<(Hlc, u64)>,
-    pub(super) answered_us: u64,
+    pub(super) invoked_us: u64,
     pub(super) sync: bool,
 }
 

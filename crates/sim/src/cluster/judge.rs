@@ -161,7 +161,9 @@ fn cell_between(
             continue;
         }
         let begin = write.invoked_us.max(from);
-        let first_end = if done_us <= to { done_us } else { u64::MAX };
+        // What was under way at the loss may have been answered before it, and the answer heard after it.
+        let is_open = write.invoked_us < from && unsure.contains(&write.value);
+        let first_end = if done_us <= to && !is_open { done_us } else { u64::MAX };
         let cluster =
             Cluster { value: write.value, first_end, last_begin: begin, written_from: begin, by: String::new() };
         clusters.insert(write.value, cluster);
@@ -461,8 +463,8 @@ pub(super) fn appended(history: &History, file: usize, found: &[Value], record_b
     for append in history.appends.iter().filter(|append| append.file == file) {
         let place = places.remove(&append.value);
         let losses = losses_of(history, history.logs[file].inode, 0);
-        let mut lost = losses.iter().filter(|lost_us| append.answered_us <= **lost_us);
-        if lost.any(|lost_us| may_be_lost(history, LOG, append.client, append.sync, append.answered_us, *lost_us)) {
+        let mut lost = losses.iter().filter(|lost_us| append.invoked_us < **lost_us);
+        if lost.any(|lost_us| may_be_lost(history, LOG, append.client, append.sync, append.invoked_us, *lost_us)) {
             continue;
         }
         if let Some((_, offset)) = append.done

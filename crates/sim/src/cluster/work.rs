@@ -266,16 +266,14 @@ impl Worker {
         let value = self.history().fresh_value();
         let sync = self.client.rng.chance(self.mix.sync_one_in);
         let place = {
-            let (seen, client) = (self.client.newest, self.client.who());
+            let (seen, client, invoked_us) = (self.client.newest, self.client.who(), self.client.now_us());
             let mut history = self.history();
-            history.appends.push(AppendRecord { file, client, value, seen, done: None, answered_us: 0, sync });
+            history.appends.push(AppendRecord { file, client, value, seen, done: None, invoked_us, sync });
             history.appends.len() - 1
         };
         let payload = value.to_le_bytes().repeat((CELL_BYTES / 8) as usize);
         let (stamp, offset) = self.put(inode, 0, &capability, None, &payload, sync)?;
-        let answered_us = self.client.now_us();
-        let mut history = self.history();
-        (history.appends[place].done, history.appends[place].answered_us) = (Some((Hlc(stamp), offset)), answered_us);
+        self.history().appends[place].done = Some((Hlc(stamp), offset));
         Ok(())
     }
 
