@@ -348,7 +348,13 @@ fn gone(leading: &Leading, state: &State, chain: &Chain) -> Option<ChainStep> {
     };
     let is_gone = |target: &Target| !state.is_alive(target) && !is_back(target);
     let mut parts = chain.targets.iter().filter(|target| target.role != Role::Out && is_gone(target));
-    let is_rest = |other: &Target, gone: &Target| other.node != gone.node && state.is_alive(other);
+    // That another one kept its memory is known from its process, not from nothing having been heard of it: it may have restarted
+    // too, and then the chain goes on from the newest log of them all.
+    let is_known = |other: &Target| {
+        let watched = leading.nodes.get(&other.node);
+        watched.is_some_and(|watched| watched.was_heard() && watched.incarnation == other.incarnation)
+    };
+    let is_rest = |other: &Target, gone: &Target| other.node != gone.node && state.is_alive(other) && is_known(other);
     let target = parts.find(|gone| gone.role != Role::Serving || chain.serving().any(|other| is_rest(other, gone)))?;
     Some(ChainStep::TakeOut(target.node))
 }

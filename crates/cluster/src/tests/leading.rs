@@ -415,6 +415,20 @@ fn a_chain_that_everybody_forgot_goes_on_from_the_log_with_the_newest_epoch_and_
     assert!(!desk.state.chain(ChainId(0)).unwrap().resumed.unwrap().is_missing);
 }
 
+/// All were restarted before anybody was missed. Who is heard first is not given up for others of whom nothing was heard: their logs may
+/// have less.
+#[test]
+fn a_leader_that_has_just_begun_does_not_believe_that_who_is_silent_kept_its_memory() {
+    let mut desk = Desk::whole(3, 1);
+    for (node, last) in [(3, (9, 100)), (1, (9, 90)), (2, (9, 80))] {
+        assert_eq!(desk.members(0).len(), 3, "all of them are heard first");
+        desk.now += 10;
+        desk.put(restarted(&desk, node, last));
+        desk.put(Input::Tick);
+    }
+    assert_eq!(desk.members(0), [3]);
+}
+
 /// Tenths of a second until the chain goes on, while nodes 1 and `other` are there; `None` if it does not in a minute and a half.
 fn goes_on_after(desk: &mut Desk, other: u32) -> Option<u64> {
     (0..900).find(|_| {
