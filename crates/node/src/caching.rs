@@ -96,6 +96,12 @@ impl Caching {
         self.with(|core, at| core.grants.take_over(at, sessions));
     }
 
+    /// What was given out until now is taken back: changes wait until it is, a lease at most.
+    pub(crate) fn take_back(&self) {
+        let sessions = self.lock().grants.sessions().collect();
+        self.take_over(sessions);
+    }
+
     /// True if a session other than this one may cache something.
     pub(crate) fn is_watched(&self, by: SessionId) -> bool {
         // In one order with `publishing`: whoever begins to cache is seen by who publishes, or sees it.

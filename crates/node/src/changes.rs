@@ -382,7 +382,7 @@ impl Engine {
             ..TxnReply::default()
         };
         if id != InodeId(0) {
-            self.caching.give_inode(asking, id);
+            self.give_inode(asking, id);
         }
         // Apart, so that the namespace is not held while the attributes are looked up in it.
         let now = self.meta.namespace().current(id).cloned();

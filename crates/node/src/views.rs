@@ -97,6 +97,20 @@ impl Engine {
         self.meta.namespace().resolve(self.meta.versions(), target, at, &principal.caller, reads)
     }
 
+    /// Lets the session of `asking` cache an inode as it is from now on, if that can be taken back in time.
+    pub(crate) fn give_inode(&self, asking: &mut Asking, id: InodeId) {
+        if !self.is_written_elsewhere(id) {
+            self.caching.give_inode(asking, id);
+        }
+    }
+
+    /// True if heads on other servers may answer writes to it: they hear nothing of who caches what here. So nothing of a file is
+    /// cached in a cluster; names and directories, which only the leader changes, are.
+    fn is_written_elsewhere(&self, id: InodeId) -> bool {
+        let is_file = |inode: &Inode| inode.kind() == FileKind::File;
+        self.meta.is_member() && self.meta.namespace().current(id).is_none_or(is_file)
+    }
+
     /// Resolves and lets the session cache what it finds, or does not find, if it asked.
     fn resolve_granted(
         &self,
@@ -113,7 +127,7 @@ impl Engine {
             self.caching.give_names(asking, InodeId(target.base));
         }
         let found = self.resolve(principal, target, None, asking.reads())?;
-        self.caching.give_inode(asking, found.id);
+        self.give_inode(asking, found.id);
         let inode = self.meta.namespace().current(found.id).cloned();
         Ok(Resolved { inode: inode.unwrap_or(found.inode), ..found })
     }
@@ -204,7 +218,11 @@ impl Engine {
         let mut entries = Vec::with_capacity(listed.len());
         for entry in listed {
             if let Some(session) = grants {
-                asking.holds.files_ms = asking.holds.files_ms.min(self.caching.give(session, Key::inode(entry.inode)));
+                let ms = match self.is_written_elsewhere(entry.inode) {
+                    true => 0,
+                    false => self.caching.give(session, Key::inode(entry.inode)),
+                };
+                asking.holds.files_ms = asking.holds.files_ms.min(ms);
                 grants = grants.filter(|_| asking.holds.files_ms > 0);
             }
             let attr = match ask.with_attrs {

@@ -248,6 +248,20 @@ fn a_leader_that_stops_tells_whoever_waits_for_the_others() {
     world.set_hook(None);
 }
 
+/// Heads on other servers answer writes, and hear nothing of who caches what at the leader.
+#[test]
+fn nothing_of_a_file_is_cached_where_other_servers_may_answer_writes() {
+    for nodes in [1, 3] {
+        let world = World::of(14, nodes);
+        let mut client = Client::new(&world);
+        client.keep();
+        client.make("file").unwrap();
+        client.txn(make("directory", MakeKind::Directory(true))).unwrap();
+        assert!(client.may_keep_ms("directory") > 0, "only the leader changes it");
+        assert_eq!(client.may_keep_ms("file"), 0, "of {nodes} servers");
+    }
+}
+
 #[test]
 fn a_leader_hands_over_and_goes() {
     let world = World::of(9, 3);

@@ -106,7 +106,11 @@ pub(crate) fn seq_write(options: &Options) -> Result<Report> {
     settle(&client)?;
     called.close()?;
     ceiling::warm_memory(&directory, bytes)?;
+    let watch = Stopwatch::start();
     let bare = ceiling::stored(&directory, &data, bytes, None)?;
+    // Both of its ends are threads of this process, and nothing else of it does anything.
+    let bare_cpu_s = watch.cpu_seconds() / (bytes as f64 / GIB);
+    let cpu_s = (spent.client_s + spent.server_s) / (bytes as f64 / GIB);
     ceiling::warm_memory(&directory, bytes)?;
     let bare_in_calls = ceiling::stored(&directory, &data, bytes, Some(CALL_BYTES))?;
     let more = vec![
@@ -114,6 +118,8 @@ pub(crate) fn seq_write(options: &Options) -> Result<Report> {
         ("in_4_mib_writes_over_bare", in_calls / bare_in_calls, "(of a bare program that waits for each 4 MiB)"),
         ("over_bare", bytes as f64 / GIB / spent.seconds / bare, "(of a bare program: receive, check, store)"),
         ("bare_gib_s", bare, "GiB/s"),
+        ("bare_cpu_s_per_gib", bare_cpu_s, "s (both ends of the bare program, its flushing included)"),
+        ("cpu_over_bare", cpu_s / bare_cpu_s, "(client and server over it)"),
         ("raw_disk_gib_s", disk, "GiB/s"),
         ("raw_disk_synced_gib_s", disk_synced, "GiB/s"),
         ("memcpy_gib_s", ceiling::memcpy(), "GiB/s"),

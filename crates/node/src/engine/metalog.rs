@@ -78,6 +78,8 @@ impl Engine {
     /// again.
     pub fn found_metalog(&self) -> Result<(), Fault> {
         self.durability.found(&self.data, &self.meta)?;
+        // From now on other servers may answer writes to files.
+        self.caching.take_back();
         // Nobody else has led meanwhile: what sessions hold here they hold.
         self.reigns.store(self.meta.reigns(), Ordering::Release);
         Ok(())

@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex};
 
 use frieze_base::{ErrorKind, Fault, InodeId, NodeId, Seq, SessionId, crc32c};
 use frieze_node::{Conn, Responder, Scratch};
-use frieze_wire::frame::{FrameHeader, FrameKind};
+use frieze_wire::frame::{FrameHeader, FrameKind, Holds};
+use frieze_wire::holding::Recalls;
 use frieze_wire::message::{
     Hello, List, Open, Read, Reply, Request, RequestBody, Stat, Txn, TxnReply, View, Write, WriteReply,
 };
@@ -16,11 +17,12 @@ use crate::world::World;
 type Answer = (Result<Reply, Fault>, Vec<u8>);
 
 #[derive(Default)]
-struct Answers(Mutex<BTreeMap<u64, Answer>>);
+struct Answers(Mutex<BTreeMap<u64, Answer>>, Mutex<Holds>);
 
 impl Responder for Answers {
     fn respond(&self, request: &FrameHeader, result: Result<Reply, Fault>, payload: &[u8], _: u32) {
         let before = self.0.lock().unwrap().insert(request.request_id, (result, payload.to_vec()));
+        *self.1.lock().unwrap() = request.holds;
         assert!(before.is_none(), "request {} was answered twice", request.request_id);
     }
 }
@@ -33,6 +35,8 @@ pub(crate) struct Client {
     seq: u64,
     /// Asked first.
     at: NodeId,
+    /// It caches what it may.
+    keeps: bool,
     /// Requests that had to be sent again.
     pub(crate) again: u64,
 }
@@ -46,6 +50,7 @@ impl Client {
             session: SessionId(0),
             seq: 0,
             at: NodeId(1),
+            keeps: false,
             again: 0,
         }
     }
@@ -56,7 +61,7 @@ impl Client {
         let conn = Conn::new(Some(Caller::root()), [3; 32]);
         let responder: Arc<dyn Responder> = self.answers.clone();
         let mut id = 0;
-        let session = self.session;
+        let (session, keeps) = (self.session, self.keeps);
         let next = &mut self.next;
         let mut send = |request: Request, payload: &[u8], session: SessionId| {
             id = *next;
@@ -69,6 +74,7 @@ impl Client {
                 payload_len: payload.len() as u32,
                 payload_crc: crc32c(payload),
                 hlc: frieze_hlc::Hlc::ZERO,
+                holds: if keeps { Holds::ASKED } else { Holds::NONE },
                 ..FrameHeader::of(FrameKind::Request)
             };
             let body = RequestBody { caller: None, request: Some(request) };
@@ -110,12 +116,27 @@ impl Client {
     pub(crate) fn open_session(&mut self) {
         if self.session == SessionId(0) {
             let open =
-                Op::OpenSession(OpenSession { command: "test".into(), host: "here".into(), uid: 0, keeps: false });
+                Op::OpenSession(OpenSession { command: "test".into(), host: "here".into(), uid: 0, keeps: self.keeps });
             let (Ok(Reply::Txn(reply)), _) = self.ask(&Request::Txn(Txn { durability: 0, op: Some(open) }), 0) else {
                 panic!("no session")
             };
             self.session = SessionId(reply.id);
         }
+    }
+
+    /// Begins a session that caches what it may.
+    pub(crate) fn keep(&mut self) {
+        self.keeps = true;
+        self.open_session();
+        let recalls = Request::Recalls(Recalls { acked: 0, life: 0, ..Recalls::default() });
+        assert!(matches!(self.ask(&recalls, 0).0, Ok(Reply::Recalls(_))));
+    }
+
+    /// For how long the leader lets the session cache the attributes of a name.
+    pub(crate) fn may_keep_ms(&mut self, path: &str) -> u16 {
+        let stat = Stat { target: Target::path(path), view: View::NOW };
+        self.ask(&Request::Stat(stat), 0).0.unwrap();
+        self.answers.1.lock().unwrap().files_ms
     }
 
     pub(crate) fn txn(&mut self, op: Op) -> Result<TxnReply, Fault> {
