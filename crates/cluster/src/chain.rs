@@ -81,6 +81,22 @@ pub struct Resumed {
     pub is_missing: bool,
 }
 
+/// An interval in which records of a chain may have been lost, with the power of all who held them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Lost {
+    /// The stamp, as a number, up to which nothing is missing.
+    pub from: u64,
+    /// Whatever was stamped since has a larger one than this.
+    pub to: u64,
+}
+
+impl Lost {
+    /// True if something stamped up to `at` may be missing of what was stamped after all that is there.
+    pub fn touches(&self, at: u64) -> bool {
+        self.from < at && at < self.to
+    }
+}
+
 /// A chain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Chain {
@@ -97,9 +113,20 @@ pub struct Chain {
     pub leaving: Vec<NodeId>,
     /// The last time that it had to go on from a log alone.
     pub resumed: Option<Resumed>,
+    /// The intervals in which records of it may have been lost, oldest first.
+    pub gaps: Vec<Lost>,
 }
 
 impl Chain {
+    /// Notes that it went on without what may have been stamped there. Of very many the oldest become one.
+    pub(crate) fn lose(&mut self, lost: Lost) {
+        self.gaps.push(lost);
+        if self.gaps.len() > GAPS_MAX {
+            let first = self.gaps.remove(0);
+            self.gaps[0].from = first.from;
+        }
+    }
+
     /// The configuration in force.
     pub fn configuration(&self) -> Configuration {
         let of = |role| self.targets.iter().filter(move |target| target.role == role).map(|target| target.node);
@@ -149,3 +176,6 @@ impl Chain {
         assert!(self.targets.is_sorted_by_key(|target| target.role), "members of chain {} come first", self.id);
     }
 }
+
+/// Gaps that are kept apart.
+const GAPS_MAX: usize = 64;

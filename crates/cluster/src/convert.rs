@@ -7,7 +7,7 @@ use frieze_base::{ChainEpoch, ChainId, ClusterId, NodeId};
 use frieze_wire::control as wire;
 use prost::Message;
 
-use crate::chain::{Chain, Resumed, Role, Target};
+use crate::chain::{Chain, Lost, Resumed, Role, Target};
 use crate::decision::{ChainStep, Decision, NodeStep};
 use crate::error::Error;
 use crate::node::{Device, Newcomer, Node};
@@ -17,13 +17,14 @@ impl Decision {
     /// As it stands in a batch of the metalog.
     pub fn to_wire(&self) -> wire::Decision {
         let kind = match self {
-            Decision::Found { cluster, replicas, chain_count, epoch, first } => {
+            Decision::Found { cluster, replicas, chain_count, epoch, first, gaps } => {
                 Some(wire::DecisionKind::Found(wire::Found {
                     cluster: cluster.0.to_le_bytes().to_vec(),
                     replicas: *replicas,
                     chain_count: *chain_count,
                     chain_epoch: epoch.0,
                     first: Some(first.to_wire()),
+                    gaps: gaps_to_wire(gaps),
                 }))
             }
             Decision::Join(newcomer) => Some(wire::DecisionKind::Join(newcomer.to_wire())),
@@ -55,6 +56,7 @@ impl Decision {
                 chain_count: found.chain_count,
                 epoch: ChainEpoch(found.chain_epoch),
                 first: Newcomer::from_wire(found.first.as_ref()?)?,
+                gaps: gaps_from_wire(&found.gaps),
             }),
             wire::DecisionKind::Join(newcomer) => Some(Decision::Join(Newcomer::from_wire(newcomer)?)),
             wire::DecisionKind::Node(step) => Some(Decision::Node {
@@ -228,8 +230,9 @@ fn chain_step_to_wire(chain: ChainId, revision: u64, step: ChainStep) -> wire::C
         ChainStep::TakeOut(_) => Kind::TakeOut,
         ChainStep::Left(_) => Kind::Left,
         ChainStep::Drop(_) => Kind::Drop,
-        ChainStep::Resume { incarnation, is_missing, .. } => {
+        ChainStep::Resume { incarnation, is_missing, lost, .. } => {
             (sent.incarnation, sent.is_missing) = (incarnation, is_missing);
+            (sent.lost_from, sent.lost_to) = lost.map_or((0, 0), |Lost { from, to }| (from, to));
             Kind::Resume
         }
     };
@@ -240,7 +243,8 @@ fn chain_step_to_wire(chain: ChainId, revision: u64, step: ChainStep) -> wire::C
 fn chain_step_from_wire(step: &wire::ChainStep) -> Option<ChainStep> {
     use wire::ChainStepKind as Kind;
     let node = NodeId(step.node);
-    let wire::ChainStep { device, incarnation, is_missing, .. } = *step;
+    let wire::ChainStep { device, incarnation, is_missing, lost_from, lost_to, .. } = *step;
+    let lost = (lost_to > 0).then_some(Lost { from: lost_from, to: lost_to });
     Some(match step.kind() {
         Kind::Unknown => return None,
         Kind::Place => ChainStep::Place { node, device },
@@ -252,7 +256,7 @@ fn chain_step_from_wire(step: &wire::ChainStep) -> Option<ChainStep> {
         Kind::TakeOut => ChainStep::TakeOut(node),
         Kind::Left => ChainStep::Left(node),
         Kind::Drop => ChainStep::Drop(node),
-        Kind::Resume => ChainStep::Resume { node, incarnation, is_missing },
+        Kind::Resume => ChainStep::Resume { node, incarnation, is_missing, lost },
     })
 }
 
@@ -287,6 +291,7 @@ fn chain_to_wire(chain: &Chain) -> wire::StoredChain {
         leaving: chain.leaving.iter().map(|node| node.0).collect(),
         resumed_epoch: chain.resumed.map_or(0, |resumed| resumed.epoch.0),
         resumed_missing: chain.resumed.is_some_and(|resumed| resumed.is_missing),
+        gaps: gaps_to_wire(&chain.gaps),
     }
 }
 
@@ -299,7 +304,16 @@ fn chain_from_wire(chain: &wire::StoredChain) -> Option<Chain> {
         targets: chain.targets.iter().map(target_from_wire).collect::<Option<_>>()?,
         leaving: chain.leaving.iter().map(|node| NodeId(*node)).collect(),
         resumed: (resumed.epoch.0 > 0).then_some(resumed),
+        gaps: gaps_from_wire(&chain.gaps),
     })
+}
+
+fn gaps_to_wire(gaps: &[Lost]) -> Vec<u64> {
+    gaps.iter().flat_map(|Lost { from, to }| [*from, *to]).collect()
+}
+
+fn gaps_from_wire(gaps: &[u64]) -> Vec<Lost> {
+    gaps.as_chunks().0.iter().map(|&[from, to]| Lost { from, to }).collect()
 }
 
 fn target_to_wire(target: &Target) -> wire::StoredTarget {

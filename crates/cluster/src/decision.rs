@@ -2,6 +2,7 @@
 
 use frieze_base::{ChainEpoch, ChainId, ClusterId, NodeId};
 
+use crate::chain::Lost;
 use crate::error::Error;
 use crate::node::{Device, Newcomer};
 
@@ -22,6 +23,8 @@ pub enum Decision {
         epoch: ChainEpoch,
         /// The machine.
         first: Newcomer,
+        /// What it may have lost before.
+        gaps: Vec<Lost>,
     },
     /// A node joins and gets the next id. Who asks again, by the token, has the id that it got.
     Join(Newcomer),
@@ -128,6 +131,8 @@ pub enum ChainStep {
         incarnation: u64,
         /// Somebody who may have had more did not return.
         is_missing: bool,
+        /// What its log may lack.
+        lost: Option<Lost>,
     },
 }
 

@@ -50,7 +50,7 @@ mod tenant;
 #[cfg(test)]
 mod tests;
 
-pub use chain::{Chain, Configuration, Resumed, Role, Target, TargetState};
+pub use chain::{Chain, Configuration, Lost, Resumed, Role, Target, TargetState};
 pub use decision::{ChainStep, Change, Decision, NodeStep};
 pub use error::Error;
 pub use message::{Assignment, Clock, Grant, Health, Heartbeat, Moment, Report};

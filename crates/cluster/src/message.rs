@@ -2,7 +2,7 @@
 
 use frieze_base::{ChainEpoch, ChainId, ClusterId, MonoTime, NodeId};
 
-use crate::chain::{Configuration, Resumed};
+use crate::chain::{Configuration, Lost, Resumed};
 use crate::node::Device;
 
 /// One look at the driver's clocks, taken once per input.
@@ -43,6 +43,8 @@ pub struct Report {
     pub health: Health,
     /// Bytes that it lacks, as far as it knows.
     pub left_bytes: u64,
+    /// What its log may lack since a loss of power, as long as it has had no part in the chain since.
+    pub lost: Option<Lost>,
 }
 
 /// A wall clock compared with that of the leader.

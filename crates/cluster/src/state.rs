@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use frieze_base::{ChainEpoch, ChainId, ClusterId, NodeId};
 
-use crate::chain::{Chain, Role, Target, TargetState};
+use crate::chain::{Chain, Lost, Role, Target, TargetState};
 use crate::decision::{Change, Decision};
 use crate::error::Error;
 use crate::node::{Newcomer, Node, NodeState};
@@ -62,8 +62,8 @@ impl State {
 
     fn try_apply(&mut self, decision: &Decision) -> Result<Vec<Change>, Error> {
         match decision {
-            Decision::Found { cluster, replicas, chain_count, epoch, first } => {
-                self.found(*cluster, *replicas, *chain_count, *epoch, first)
+            Decision::Found { cluster, replicas, chain_count, epoch, first, gaps } => {
+                self.found(*cluster, *replicas, *chain_count, *epoch, first, gaps)
             }
             _ if !self.is_founded() => Err(Error::NotFounded),
             Decision::Join(newcomer) => self.join(newcomer),
@@ -90,6 +90,7 @@ impl State {
         chain_count: u32,
         epoch: ChainEpoch,
         first: &Newcomer,
+        gaps: &[Lost],
     ) -> Result<Vec<Change>, Error> {
         if self.is_founded() {
             return Err(Error::AlreadyFounded);
@@ -101,8 +102,12 @@ impl State {
         let role = Role::Serving;
         let target = |device| Target { node: id, device, role, incarnation: first.incarnation, is_retiring: false };
         let device = first.devices.first().map_or(0, |device| device.device);
-        let chain =
-            |id| Chain { id, epoch, revision: 1, targets: vec![target(device)], leaving: vec![], resumed: None };
+        let chain = |id| {
+            let (targets, leaving) = (vec![target(device)], Vec::new());
+            let mut chain = Chain { id, epoch, revision: 1, targets, leaving, resumed: None, gaps: Vec::new() };
+            gaps.iter().for_each(|lost| chain.lose(*lost));
+            chain
+        };
         self.chains = (0..chain_count).map(ChainId).map(|id| (id, chain(id))).collect();
         (self.cluster, self.replicas, self.next_node) = (cluster, replicas, 2);
         self.nodes.insert(id, node);

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use frieze_base::{ChainEpoch, ChainId, ClusterId, Fault, MonoTime, NodeId, Rng};
 
+use crate::chain::Lost;
 use crate::message::{Assignment, Clock, Grant, Health, Heartbeat, Moment, Report};
 use crate::node::Device;
 use crate::settings::Settings;
@@ -81,6 +82,8 @@ pub enum News {
         /// Bytes, as far as it knows.
         left_bytes: u64,
     },
+    /// A loss of power took what its log may have had there.
+    Lost(Lost),
 }
 
 /// Everything that a tenant asks of its driver, to be done in the order given.
@@ -347,7 +350,8 @@ impl Tenant {
             let local = self.chains.entry(*chain).or_default();
             if *epoch > local.report.epoch {
                 (local.report.chain, local.report.epoch, local.has_part) = (*chain, *epoch, *has_part);
-                local.report.health = Health::Good;
+                // What it lacked is supplied again, or known to be lost.
+                (local.report.health, local.report.lost) = (Health::Good, None);
             }
         }
         if !chains.is_empty() {
@@ -383,6 +387,7 @@ impl Tenant {
             News::CaughtUp { node, epoch } => local.caught_up = Some((node, epoch)),
             News::Ready { epoch } => local.ready = Some(epoch),
             News::Health(health) => local.report.health = health,
+            News::Lost(lost) => local.report.lost = Some(lost),
             News::Progress { last, left_bytes } => (local.report.last, local.report.left_bytes) = (last, left_bytes),
         }
         let after = local.told();

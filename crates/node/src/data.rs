@@ -5,6 +5,7 @@
 //! Leaves to others: who may write and where the end of the file is (`engine`), when to flush (`durability`).
 
 mod barrier;
+mod bounds;
 mod chains;
 mod members;
 mod memory;
@@ -36,7 +37,7 @@ use crate::device::{Device, block_checksums};
 use crate::meta::Idle;
 
 use crate::peers::Way;
-pub(crate) use chains::{Bounds, Lease};
+pub(crate) use bounds::{Bounds, Lease};
 pub use chains::{ChainEnd, Report};
 use members::{Held, Member, Out, Waiter};
 pub(crate) use memory::resume;
@@ -172,6 +173,8 @@ pub(crate) struct Appender {
     next_waiter: u64,
     /// When the other members were last asked for what barriers wait for.
     barriers_asked: MonoTime,
+    /// When each other node was last heard.
+    heard: BTreeMap<NodeId, MonoTime>,
     groups: BTreeMap<u64, Group>,
     in_flight: BTreeMap<(SessionId, Seq), u64>,
     /// What each session has acknowledged. A chain forgets what lies below on its own; a late double of an append may
@@ -269,6 +272,7 @@ impl DataPlane {
             waiters: BTreeMap::new(),
             next_waiter: 1,
             barriers_asked: MonoTime(0),
+            heard: BTreeMap::new(),
             groups: BTreeMap::new(),
             in_flight: BTreeMap::new(),
             acked: BTreeMap::new(),

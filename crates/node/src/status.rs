@@ -14,10 +14,8 @@ impl Engine {
         let counts = self.meta.namespace().counts();
         let now = self.clock.reading().mono;
         let dirty = self.durability.is_dirty(&self.data, &self.meta);
-        let (gaps, cluster, last_whole) = self.keeper.with(|identity| {
-            let gaps = identity.gaps().map(|(from, to)| Gap { from: from.0, to: to.0 }).collect();
-            (gaps, identity.cluster_id(), identity.last_whole)
-        });
+        let gaps = self.all_gaps().into_iter().map(|(from, to)| Gap { from: from.0, to: to.0 }).collect();
+        let (cluster, last_whole) = (self.cluster(), self.last_whole().0);
         let failure = self.durability.failure();
         let images = self.data.device().image_stats();
         let (flushes, flush_bytes_median) = self.data.device().flushes();

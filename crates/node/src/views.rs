@@ -70,7 +70,7 @@ impl Engine {
             precision_us: self.clock.precision_us(),
             was_stable: meta && data,
             // Without a lease nobody has told what was found missing since.
-            incomplete: self.keeper.with(|identity| identity.in_gap(at)) || self.data.check_lease().is_err(),
+            incomplete: self.in_gap(at, chains) || self.data.check_lease().is_err(),
             user_time_open: false,
         })
     }
@@ -346,7 +346,7 @@ impl Engine {
         let at = match ask.name.as_str() {
             "" => self.clock.now(),
             "last-whole" => {
-                let whole = Hlc(self.keeper.with(|identity| identity.last_whole));
+                let whole = self.last_whole();
                 // Nothing is known to have been lost: everything is whole up to now.
                 if whole == Hlc::ZERO { self.clock.now() } else { whole }
             }

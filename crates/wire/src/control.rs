@@ -58,6 +58,9 @@ pub struct Found {
     /// The machine.
     #[prost(message, optional, tag = "5")]
     pub first: Option<Newcomer>,
+    /// What it may have lost before: of each interval the stamps before and after it.
+    #[prost(uint64, repeated, tag = "6")]
+    pub gaps: Vec<u64>,
 }
 
 /// What is decided about a node.
@@ -159,6 +162,12 @@ pub struct ChainStep {
     /// With `Resume`: somebody who may have had more did not return.
     #[prost(bool, tag = "7")]
     pub is_missing: bool,
+    /// With `Resume`: a loss of power took what its log may have had between these stamps, both exclusive; 0 and 0: none did.
+    #[prost(uint64, tag = "8")]
+    pub lost_from: u64,
+    /// See `lost_from`.
+    #[prost(uint64, tag = "9")]
+    pub lost_to: u64,
 }
 
 /// A decision about the cluster.
@@ -284,6 +293,9 @@ pub struct StoredChain {
     /// Somebody who may have had more was missing then.
     #[prost(bool, tag = "7")]
     pub resumed_missing: bool,
+    /// The intervals in which records of it may have been lost: of each the stamps before and after it.
+    #[prost(uint64, repeated, tag = "8")]
+    pub gaps: Vec<u64>,
 }
 
 /// The state of the control plane after an entry of the metalog.

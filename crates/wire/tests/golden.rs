@@ -143,6 +143,7 @@ fn decisions() -> Vec<(&'static str, DecisionKind)> {
         chain_count: 8,
         chain_epoch: 12,
         first: Some(newcomer.clone()),
+        gaps: Vec::new(),
     };
     let resume = control::ChainStep { incarnation: 4, is_missing: true, ..chain(ChainStepKind::Resume) };
     vec![
@@ -171,6 +172,14 @@ fn decisions() -> Vec<(&'static str, DecisionKind)> {
     ]
 }
 
+/// Of later versions than those before, which one batch holds.
+fn later_decisions() -> Vec<(&'static str, DecisionKind)> {
+    let resume = control::ChainStep { chain: 7, revision: 300, node: 2, incarnation: 4, ..Default::default() };
+    let resume = control::ChainStep { kind: ChainStepKind::Resume as i32, lost_from: AT, lost_to: AT + 9, ..resume };
+    let found = control::Found { first: Some(newcomer()), gaps: vec![AT, AT + 9], ..Default::default() };
+    vec![("chain.resume_lost", DecisionKind::Chain(resume)), ("found_with_gaps", DecisionKind::Found(found))]
+}
+
 fn control_state() -> control::Stored {
     let node = control::StoredNode {
         node: 2,
@@ -191,6 +200,7 @@ fn control_state() -> control::Stored {
         leaving: vec![3, 4],
         resumed_epoch: 11,
         resumed_missing: true,
+        gaps: Vec::new(),
     };
     control::Stored {
         format: STORED_FORMAT,
@@ -862,7 +872,7 @@ fn every_message_reads_its_kept_bytes_and_writes_the_same() {
     };
     golden.message("outcome".into(), &outcome);
     golden.message("outcome.replaced".into(), &Outcome { stamp: AT, id: 77, replaced: 78, ..Outcome::default() });
-    for (name, kind) in decisions() {
+    for (name, kind) in decisions().into_iter().chain(later_decisions()) {
         golden.message(format!("decision.{name}"), &control::Decision { kind: Some(kind) });
     }
     golden.message("control_state".into(), &control_state());

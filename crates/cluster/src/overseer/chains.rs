@@ -9,7 +9,7 @@ use frieze_base::{ChainEpoch, MonoTime, NodeId};
 
 use super::leases::returned;
 use super::{Leading, Look, Overseer, Subject, Wanted};
-use crate::chain::{Chain, Role, Target};
+use crate::chain::{Chain, Lost, Role, Target};
 use crate::decision::{ChainStep, Decision, NodeStep};
 use crate::message::Health;
 use crate::node::Node;
@@ -252,7 +252,9 @@ impl Overseer {
         let logs = candidates.iter().filter_map(|target| {
             let node = state.node(target.node).ok().filter(|node| leading.is_present(now, node))?;
             // A node that says nothing of the chain has nothing of it.
-            Some((leading.report(node, chain.id).map_or((ChainEpoch(0), 0), |report| report.last), node))
+            let report = leading.report(node, chain.id);
+            let lost = report.and_then(|report| report.lost);
+            Some((report.map_or((ChainEpoch(0), 0), |report| report.last), lost, node))
         });
         let logs: Vec<_> = logs.collect();
         if logs.is_empty() {
@@ -264,9 +266,13 @@ impl Overseer {
             return Vec::new();
         }
         let is_missing = is_missing || logs.len() < candidates.len();
-        let newest = logs.iter().map(|(last, _)| *last).max();
-        let from = logs.iter().find(|(last, _)| Some(*last) == newest).map(|(_, node)| *node);
-        let resume = |node: &Node| ChainStep::Resume { node: node.id, incarnation: node.incarnation(), is_missing };
+        let newest = logs.iter().map(|(last, ..)| *last).max();
+        // Whose machine stayed on has all that was acknowledged; where nobody's did, what may be missing is missing everywhere.
+        let from = logs.iter().filter(|(last, ..)| Some(*last) == newest).min_by_key(|(_, lost, _)| *lost);
+        let resume = |(_, lost, node): &(_, Option<Lost>, &Node)| {
+            let lost = lost.filter(|_| logs.iter().all(|(_, lost, _)| lost.is_some()));
+            ChainStep::Resume { node: node.id, incarnation: node.incarnation(), is_missing, lost }
+        };
         from.map(resume).into_iter().collect()
     }
 

@@ -35,7 +35,8 @@ impl State {
             ChainStep::TakeOut(_) => self.take_out(&mut next, node),
             ChainStep::Left(_) => next.leaving.retain(|leaving| *leaving != node),
             ChainStep::Drop(_) => next.targets.retain(|target| target.node != node),
-            ChainStep::Resume { incarnation, is_missing, .. } => {
+            ChainStep::Resume { incarnation, is_missing, lost, .. } => {
+                lost.into_iter().for_each(|lost| next.lose(lost));
                 next.targets.retain(|target| target.node == node || !self.is_dead(target.node));
                 next.targets.iter_mut().for_each(|target| target.role = Role::Out);
                 let target = change(&mut next, node);

@@ -39,7 +39,7 @@ fn any_decision(rng: &mut Rng, state: &State) -> Decision {
         9 => ChainStep::TakeOut(node),
         10 if rng.chance(2) => ChainStep::Left(node),
         10 => ChainStep::Drop(node),
-        _ => ChainStep::Resume { node, incarnation, is_missing: rng.chance(2) },
+        _ => ChainStep::Resume { node, incarnation, is_missing: rng.chance(2), lost: None },
     };
     Decision::Chain { chain, revision, step }
 }

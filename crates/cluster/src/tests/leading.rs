@@ -4,8 +4,8 @@ use frieze_base::{ChainEpoch, ChainId, ClusterId, ErrorKind, MonoTime, NodeId};
 
 use super::states::{GIB, founded, newcomer, take_in};
 use crate::{
-    Answer, Ask, Chain, ChainStep, Change, Clock, Decision, Effect, Error, Grant, Health, Heartbeat, Input, Moment,
-    NodeState, Overseer, Report, Role, Settings, State, TargetState, Waits,
+    Answer, Ask, Chain, ChainStep, Change, Clock, Decision, Effect, Error, Grant, Health, Heartbeat, Input, Lost,
+    Moment, NodeState, Overseer, Report, Role, Settings, State, TargetState, Waits,
 };
 
 const MS: u64 = 1_000_000;
@@ -427,6 +427,31 @@ fn a_leader_that_has_just_begun_does_not_believe_that_who_is_silent_kept_its_mem
         desk.put(Input::Tick);
     }
     assert_eq!(desk.members(0), [3]);
+}
+
+/// What the chain is known to have lost, when three nodes are back of which these lost something with their power.
+fn lost_when(lost: [Option<Lost>; 3]) -> Vec<Lost> {
+    let mut desk = dark();
+    for (node, lost) in (1..).zip(lost) {
+        desk.now += 10;
+        let Input::Heartbeat(mut beat) = restarted(&desk, node, (11, 90 + u64::from(node))) else { unreachable!() };
+        beat.chains.iter_mut().for_each(|report| report.lost = lost);
+        desk.put(Input::Heartbeat(beat));
+    }
+    assert_eq!(desk.members(0), [3], "the newest log");
+    desk.state.chain(ChainId(0)).unwrap().gaps.clone()
+}
+
+#[test]
+fn a_chain_has_lost_what_its_newest_log_lacks_unless_somebody_kept_all() {
+    let lost = |from, to| Some(Lost { from, to });
+    assert_eq!(lost_when([lost(5, 10), lost(6, 11), lost(7, 12)]), [Lost { from: 7, to: 12 }]);
+    assert_eq!(
+        lost_when([lost(5, 10), None, lost(7, 12)]),
+        [],
+        "node 2 was only started again: all that counts is there"
+    );
+    assert_eq!(lost_when([None; 3]), []);
 }
 
 /// Tenths of a second until the chain goes on, while nodes 1 and `other` are there; `None` if it does not in a minute and a half.

@@ -23,7 +23,7 @@ pub(super) fn newcomer(number: u32) -> Newcomer {
 pub(super) fn founded(nodes: u32, chain_count: u32, replicas: u32) -> State {
     let mut state = State::default();
     let (cluster, epoch, first) = (ClusterId(7), ChainEpoch(5), newcomer(1));
-    state.apply(&Decision::Found { cluster, replicas, chain_count, epoch, first });
+    state.apply(&Decision::Found { cluster, replicas, chain_count, epoch, first, gaps: vec![] });
     for number in 2..=nodes {
         assert_eq!(state.apply(&Decision::Join(newcomer(number))), [Change::Joined(NodeId(number))]);
     }
@@ -105,6 +105,7 @@ fn a_machine_alone_becomes_a_cluster_with_all_its_chains() {
         chain_count: 1,
         epoch: ChainEpoch(1),
         first: newcomer(1),
+        gaps: vec![],
     };
     assert_eq!(state.apply(&again), [Change::NoEffect(Error::AlreadyFounded)]);
 }
@@ -200,7 +201,7 @@ fn the_last_that_kept_its_memory_stays_whoever_asks() {
     assert_eq!(chain_step(&mut state, CHAIN, ChainStep::TakeOut(NodeId(1))), Err(last.clone()));
     node_step(&mut state, 1, NodeStep::Offline).unwrap();
     assert_eq!(chain_step(&mut state, CHAIN, ChainStep::TakeOut(NodeId(1))), Err(last));
-    let resume = ChainStep::Resume { node: NodeId(2), incarnation: 2, is_missing: true };
+    let resume = ChainStep::Resume { node: NodeId(2), incarnation: 2, is_missing: true, lost: None };
     assert!(chain_step(&mut state, CHAIN, resume).is_err(), "node 1 may have kept its memory");
     node_step(&mut state, 1, NodeStep::DeclareDead).unwrap();
     chain_step(&mut state, CHAIN, resume).unwrap();
@@ -225,7 +226,8 @@ fn a_chain_whose_members_all_restarted_goes_on_from_one_of_them_only() {
     take_out_dead(&mut state, 3);
     (1..=2).for_each(|node| restart(&mut state, node));
     restart(&mut state, 3);
-    let resume = |node, incarnation| ChainStep::Resume { node: NodeId(node), incarnation, is_missing: false };
+    let resume =
+        |node, incarnation| ChainStep::Resume { node: NodeId(node), incarnation, is_missing: false, lost: None };
     assert!(chain_step(&mut state, CHAIN, resume(3, 2)).is_err(), "it was no member to the last");
     assert!(chain_step(&mut state, CHAIN, resume(2, 1)).is_err(), "that process is gone");
     chain_step(&mut state, CHAIN, resume(2, 2)).unwrap();

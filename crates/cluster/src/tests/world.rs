@@ -190,7 +190,7 @@ impl World {
         let replicas = rng.between(2, 3) as u32;
         world.machines[0].node = Some(NodeId(1));
         world.start(0);
-        world.append(Decision::Found { cluster: ClusterId(7), replicas, chain_count, epoch, first });
+        world.append(Decision::Found { cluster: ClusterId(7), replicas, chain_count, epoch, first, gaps: vec![] });
         world.elect(0);
         world
     }

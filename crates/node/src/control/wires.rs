@@ -1,7 +1,7 @@
 //! What the control plane says between servers, to and from the messages of `wire`.
 
 use frieze_base::{ChainEpoch, ChainId, ClusterId, Fault, NodeId, Reason};
-use frieze_cluster::{Assignment, Clock, Configuration, Device, Grant, Health, Heartbeat, Report, Resumed};
+use frieze_cluster::{Assignment, Clock, Configuration, Device, Grant, Health, Heartbeat, Lost, Report, Resumed};
 use frieze_wire::control::Device as WireDevice;
 use frieze_wire::peer::control as wire;
 
@@ -58,6 +58,8 @@ fn report_out(report: &Report) -> wire::ChainReport {
             Health::Good | Health::Failed => 0,
         },
         left_bytes: report.left_bytes,
+        lost_from: report.lost.map_or(0, |lost| lost.from),
+        lost_to: report.lost.map_or(0, |lost| lost.to),
     }
 }
 
@@ -75,6 +77,7 @@ fn report_in(report: &wire::ChainReport) -> Report {
         last: (ChainEpoch(report.last_epoch), report.last),
         health,
         left_bytes: report.left_bytes,
+        lost: (report.lost_to > 0).then_some(Lost { from: report.lost_from, to: report.lost_to }),
     }
 }
 
@@ -156,6 +159,7 @@ mod tests {
             last: (ChainEpoch(6), 41),
             health,
             left_bytes: 9,
+            lost: caught_up.map(|node| Lost { from: 5, to: 6 + u64::from(node.0) }),
         };
         let heartbeat = Heartbeat {
             cluster: ClusterId(5),

@@ -26,7 +26,7 @@ use frieze_wire::peer::{Ask, Told};
 
 use super::members::{Held, Out, Waiter};
 use super::told::{What, ask, heard, malformed, to_told};
-use super::{Appender, DataPlane, memory};
+use super::{Appender, DataPlane, Lease, memory};
 use crate::device::block_checksums;
 use crate::meta::idle_until;
 use crate::peers::{PeerPayload, Peers};
@@ -59,6 +59,13 @@ pub enum Report {
         /// What was wrong.
         why: &'static str,
     },
+    /// The successor has not been heard for long, though it was asked again and again; or it is heard again.
+    Silent {
+        /// The chain.
+        chain: ChainId,
+        /// Who; nobody any more.
+        node: Option<NodeId>,
+    },
     /// This node is none of the chain's members any more, though it is named as one: its device took a record no more.
     Failed {
         /// The chain.
@@ -88,52 +95,6 @@ pub struct ChainEnd {
     pub epoch: ChainEpoch,
     /// Number of its last record. Of two logs of a chain the one with the larger (epoch, n) has more.
     pub n: u64,
-}
-
-/// Permission to answer for chains of several members, which ends by itself.
-#[derive(Debug, Default)]
-pub(crate) struct Lease(AtomicU64);
-
-impl Lease {
-    /// From now on it holds until this time; not, if that has passed.
-    pub(crate) fn renew(&self, until: MonoTime) {
-        self.0.store(until.0, Ordering::SeqCst);
-    }
-
-    /// Nanoseconds for which it holds if it is not renewed.
-    pub(crate) fn left_ns(&self, now: MonoTime) -> u64 {
-        MonoTime(self.0.load(Ordering::SeqCst)).since_ns(now)
-    }
-
-    /// True if it holds. Asked after what is answered was read.
-    pub(crate) fn holds(&self, now: MonoTime) -> bool {
-        now.0 < self.0.load(Ordering::SeqCst)
-    }
-}
-
-/// How much waits for others, and for how long.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Bounds {
-    /// Bytes of one chain's records that are not committed. More: a successor that stands still for a moment holds up fewer
-    /// writers. Less: less memory. Beyond it writers wait, and after `wait` they are refused.
-    pub(crate) flight_bytes_max: u64,
-    /// How long a reader or a writer waits for other members.
-    pub(crate) wait: Duration,
-    /// Bytes sent at once to a member that lacks them.
-    pub(crate) supply_bytes: u64,
-    /// After so long without progress what may have been lost is said again.
-    pub(crate) again: Duration,
-}
-
-impl Default for Bounds {
-    fn default() -> Bounds {
-        Bounds {
-            flight_bytes_max: 64 << 20,
-            wait: Duration::from_secs(5),
-            supply_bytes: 8 << 20,
-            again: Duration::from_millis(200),
-        }
-    }
 }
 
 /// Called once, by whichever thread finds out.
@@ -287,6 +248,11 @@ impl DataPlane {
         if !appender.members[chain.0 as usize].shared {
             // A directory that is alone has no members to hear of.
             return Ok(());
+        }
+        appender.heard.insert(from, self.clock.reading().mono);
+        if appender.members[chain.0 as usize].silent == Some(from) {
+            appender.members[chain.0 as usize].silent = None;
+            out.reports.push(Report::Silent { chain, node: None });
         }
         let is_close = matches!(message, Message::AskClose { .. });
         let input = Input::Receive { from, epoch, message };
@@ -713,7 +679,7 @@ impl DataPlane {
         let is_recent = |at: Option<MonoTime>| at.is_some_and(|at| !is_late(at, READ_RECENTLY));
         for chain in (0..appender.chains.len()).map(|chain| ChainId(chain as u32)) {
             let at = chain.0 as usize;
-            let Appender { chains, members, .. } = &mut *appender;
+            let Appender { chains, members, heard, .. } = &mut *appender;
             let (replica, member) = (&chains[at], &mut members[at]);
             if !member.shared {
                 continue;
@@ -721,9 +687,15 @@ impl DataPlane {
             let come = (replica.epoch(), replica.last(), replica.clean(), replica.closed());
             let mut again = false;
             if !replica.waits() || member.come != come {
-                (member.come, member.since) = (come, now);
+                (member.come, member.since, member.waits_since, member.silent) = (come, now, now, None);
             } else if is_late(member.since, self.bounds.again) {
                 (member.since, again) = (now, true);
+            }
+            if let Some(next) = replica.successor().filter(|next| member.silent != Some(*next))
+                && is_late(heard.get(&next).copied().unwrap_or_default().max(member.waits_since), self.bounds.silent)
+            {
+                member.silent = Some(next);
+                out.reports.push(Report::Silent { chain, node: Some(next) });
             }
             let is_member = replica.configuration().holds(self.me);
             let orders = !member.ordered.is_empty();
@@ -818,6 +790,11 @@ impl DataPlane {
             Err(TryLockError::Poisoned(poisoned)) => Some(ends_of(&poisoned.into_inner())),
             Err(TryLockError::WouldBlock) => None,
         }
+    }
+
+    /// What the power took of chains of several members, and nobody has supplied again yet: the stamps before and after it.
+    pub(crate) fn power_took(&self) -> Vec<(ChainId, Hlc, Hlc)> {
+        self.roles.lost()
     }
 
     /// How the chains are that have their configuration from elsewhere.

@@ -30,6 +30,10 @@ pub(super) struct Member {
     /// How far it had come, and since when it has come no further.
     pub(super) come: (ChainEpoch, u64, u64, Hlc),
     pub(super) since: MonoTime,
+    /// Since when it has waited without coming further.
+    pub(super) waits_since: MonoTime,
+    /// The successor that is said to be out of reach.
+    pub(super) silent: Option<NodeId>,
     /// The newest promise that nobody waits for.
     pub(super) promised: Hlc,
     /// When it was read at an instant here.

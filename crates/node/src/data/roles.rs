@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use frieze_base::{ChainEpoch, ChainId, Fault, Reason, SegmentId};
 use frieze_disk::{Disk, StateFile};
+use frieze_hlc::Hlc;
 use frieze_multilog::{Discarded, LogPosition};
 use prost::Message;
 
@@ -26,6 +27,9 @@ struct Kept {
     /// Of each discard: chain, number of the last record that stays, segment and offset of the end of the log then.
     #[prost(uint64, repeated, tag = "2")]
     discarded: Vec<u64>,
+    /// Of each chain that a loss of power took something of, since its newest configuration: its number, the stamps before and after.
+    #[prost(uint64, repeated, tag = "3")]
+    lost: Vec<u64>,
 }
 
 /// The record and its file.
@@ -39,6 +43,7 @@ struct Inner {
     file: Option<StateFile>,
     epochs: BTreeMap<ChainId, ChainEpoch>,
     discarded: Vec<Discarded>,
+    lost: BTreeMap<ChainId, (Hlc, Hlc)>,
 }
 
 impl Roles {
@@ -60,6 +65,8 @@ impl Roles {
                 before: LogPosition { segment: SegmentId(segment), offset },
             });
             inner.discarded = discarded.collect();
+            let lost = kept.lost.as_chunks().0.iter();
+            inner.lost = lost.map(|&[chain, from, to]| (ChainId(chain as u32), (Hlc(from), Hlc(to)))).collect();
             inner.file = Some(file);
         }
         Ok(Roles { disk, inner: Mutex::new(inner) })
@@ -80,7 +87,29 @@ impl Roles {
     /// # Errors
     /// The disk's.
     pub(super) fn take(&self, taken: &[(ChainId, ChainEpoch)]) -> Result<(), Fault> {
-        self.change(|inner| inner.epochs.extend(taken.iter().copied()))
+        self.change(|inner| {
+            inner.epochs.extend(taken.iter().copied());
+            // What this node lacked the chain supplies again, or it is known to be lost.
+            inner.lost.retain(|chain, _| taken.iter().all(|(taken, _)| taken != chain));
+        })
+    }
+
+    /// Remembers that the power took what was stamped between these, of chains of several members. Durable on return.
+    ///
+    /// # Errors
+    /// The disk's.
+    pub(crate) fn lose(&self, lost: &[(ChainId, Hlc, Hlc)]) -> Result<(), Fault> {
+        self.change(|inner| {
+            for &(chain, from, to) in lost {
+                let before = inner.lost.entry(chain).or_insert((from, to));
+                *before = (before.0.min(from), before.1.max(to));
+            }
+        })
+    }
+
+    /// What the power took of chains since their newest configuration: the stamps before and after it.
+    pub(crate) fn lost(&self) -> Vec<(ChainId, Hlc, Hlc)> {
+        self.lock().lost.iter().map(|(chain, (from, to))| (*chain, *from, *to)).collect()
     }
 
     /// Remembers that records were discarded. Durable on return. Returns all that were.
@@ -98,7 +127,8 @@ impl Roles {
 
     fn change(&self, change: impl FnOnce(&mut Inner)) -> Result<(), Fault> {
         let mut inner = self.lock();
-        let mut changed = Inner { file: None, epochs: inner.epochs.clone(), discarded: inner.discarded.clone() };
+        let (epochs, discarded, lost) = (inner.epochs.clone(), inner.discarded.clone(), inner.lost.clone());
+        let mut changed = Inner { file: None, epochs, discarded, lost };
         change(&mut changed);
         if inner.file.is_none() {
             inner.file = Some(StateFile::open_or_create_sized(&*self.disk, FILE, FILE_BYTES)?);
@@ -108,13 +138,35 @@ impl Roles {
             let Discarded { chain, after, before: LogPosition { segment, offset } } = *one;
             [chain.0.into(), after, segment.0, offset]
         });
-        let kept = Kept { epochs: epochs.collect(), discarded: discarded.collect() };
+        let lost = changed.lost.iter().flat_map(|(chain, (from, to))| [chain.0.into(), from.0, to.0]);
+        let kept = Kept { epochs: epochs.collect(), discarded: discarded.collect(), lost: lost.collect() };
         inner.file.as_ref().expect("it was just made").write(&kept.encode_to_vec())?;
-        (inner.epochs, inner.discarded) = (changed.epochs, changed.discarded);
+        (inner.epochs, inner.discarded, inner.lost) = (changed.epochs, changed.discarded, changed.lost);
         Ok(())
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use frieze_disk::SimDisk;
+
+    use super::*;
+
+    #[test]
+    fn what_the_power_took_is_told_until_the_chain_goes_on() {
+        let disk: Arc<dyn Disk> = Arc::new(SimDisk::new(1));
+        let open = || Roles::load(disk.clone()).expect("readable roles");
+        let (one, other) = (ChainId(1), ChainId(2));
+        open().take(&[(one, ChainEpoch(3)), (other, ChainEpoch(3))]).expect("a disk that works");
+        open().lose(&[(one, Hlc(10), Hlc(20)), (other, Hlc(11), Hlc(20))]).expect("a disk that works");
+        // It goes off again before anybody has told it anything.
+        open().lose(&[(one, Hlc(15), Hlc(30))]).expect("a disk that works");
+        assert_eq!(open().lost(), [(one, Hlc(10), Hlc(30)), (other, Hlc(11), Hlc(20))]);
+        open().take(&[(one, ChainEpoch(4))]).expect("a disk that works");
+        assert_eq!(open().lost(), [(other, Hlc(11), Hlc(20))]);
     }
 }

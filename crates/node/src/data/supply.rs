@@ -1,6 +1,6 @@
 //! Records of the past, out of the log, for a member that lacks them.
 //!
-//! Guarantees: they go in the order of their numbers, each as it was stamped; at most [`super::chains::Bounds::supply_bytes`] are on
+//! Guarantees: they go in the order of their numbers, each as it was stamped; at most [`super::Bounds::supply_bytes`] are on
 //! their way at once, and the next go when those are held.
 
 use bytes::Bytes;

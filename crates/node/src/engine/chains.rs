@@ -72,6 +72,41 @@ impl Engine {
         known.len()
     }
 
+    /// True if something that these chains, or any, had at an instant may have been lost.
+    pub(crate) fn in_gap(&self, at: Hlc, chains: Option<&BTreeSet<ChainId>>) -> bool {
+        let mut is_lost = self.keeper.with(|identity| identity.in_gap(at));
+        if self.meta.is_member() {
+            self.meta.look_at_control(&mut |state| {
+                let mut asked = state.chains().filter(|chain| chains.is_none_or(|chains| chains.contains(&chain.id)));
+                is_lost |= asked.any(|chain| chain.gaps.iter().any(|gap| gap.touches(at.0)));
+            });
+        }
+        is_lost
+    }
+
+    /// The intervals in which something may have been lost, oldest first: of this machine while it was alone, and of any chain.
+    pub(crate) fn all_gaps(&self) -> Vec<(Hlc, Hlc)> {
+        let mut gaps: BTreeSet<(Hlc, Hlc)> = self.keeper.with(|identity| identity.gaps().collect());
+        self.meta.look_at_control(&mut |state| {
+            gaps.extend(state.chains().flat_map(|chain| &chain.gaps).map(|gap| (Hlc(gap.from), Hlc(gap.to))));
+        });
+        gaps.into_iter().collect()
+    }
+
+    /// The newest instant at which nothing is missing that was lost since; ZERO if nothing ever was.
+    pub(crate) fn last_whole(&self) -> Hlc {
+        let mut whole = Hlc(self.keeper.with(|identity| identity.last_whole));
+        self.meta.look_at_control(&mut |state| {
+            let newest: Vec<_> = state.chains().filter_map(|chain| chain.gaps.last()).collect();
+            // What chains lost together overlaps.
+            if let Some(last) = newest.iter().max_by_key(|gap| gap.to) {
+                let together = newest.iter().filter(|gap| gap.to > last.from);
+                whole = together.map(|gap| Hlc(gap.from)).min().unwrap_or(whole);
+            }
+        });
+        whole
+    }
+
     /// True if the answer tells of bytes, or lengths of files, as they are now: then it needs a lease.
     pub(super) fn sees_now(&self, session: SessionId, request: &Request) -> bool {
         let opened = |capability: &[u8]| {

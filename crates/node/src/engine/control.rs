@@ -9,7 +9,7 @@ use std::time::Duration;
 use frieze_base::{ChainEpoch, ChainId, ClusterId, Fault, MonoTime, NodeId, Reason};
 use frieze_chain::Configuration;
 use frieze_cluster::{
-    Answer, Ask, Change, Decision, Device, Health, Identity as Process, Newcomer, News, NodeState, State, Status,
+    Answer, Ask, Change, Decision, Device, Health, Identity as Process, Lost, Newcomer, News, NodeState, State, Status,
 };
 use frieze_metalog::Change as MemberChange;
 use frieze_net::ServerAddr;
@@ -56,6 +56,9 @@ impl Engine {
             self.way.clone(),
             self.meta.idle().clone(),
         );
+        for (chain, from, to) in self.data.power_took() {
+            made.note(chain, News::Lost(Lost { from: from.0, to: to.0 }));
+        }
         // Called once: where the server begins as a node, or founds a cluster.
         let _ = self.control.set(Arc::new(made));
         let control = Arc::downgrade(self.control.get().expect("just set"));
@@ -314,6 +317,9 @@ impl Engine {
             chain_count: ends.len() as u32,
             epoch: ChainEpoch(newest.max(self.data.epoch()).0 + 1),
             first,
+            gaps: self
+                .keeper
+                .with(|identity| identity.gaps().map(|(from, to)| Lost { from: from.0, to: to.0 }).collect()),
         };
         let term = self.meta.status().map_or(0, |status| status.term);
         self.meta.decide(term, &[found]);
@@ -335,6 +341,9 @@ fn note(control: &Control, report: Report) {
     match report {
         Report::CaughtUp { chain, epoch, node } => control.note(chain, News::CaughtUp { node, epoch }),
         Report::Ready { chain, epoch } => control.note(chain, News::Ready { epoch }),
+        Report::Silent { chain, node } => {
+            control.note(chain, News::Health(node.map_or(Health::Good, Health::Unreachable)));
+        }
         Report::Failed { chain, fault } => {
             warn!("chain {chain}: this server is none of its members any more: {fault}");
             control.note(chain, News::Health(Health::Failed));

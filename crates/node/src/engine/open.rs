@@ -90,6 +90,18 @@ impl Engine {
         }
         let newest_whole = logs.newest_whole();
         let Logs { clock, device, chains, meta, .. } = logs;
+        // What a chain of several members lacks here it may have elsewhere: that is not known before it goes on.
+        let shared = chains.iter().filter(|replica| roles.epoch(replica.chain()).is_some());
+        let is_shared = shared.clone().count() > 0;
+        if went_down {
+            let frontier = Hlc(identity.frontier);
+            let whole = |last: Hlc| if settings.serve_damaged { frontier } else { frontier.max(last) };
+            let lost = shared.map(|replica| (replica.chain(), whole(replica.newest()).min(bound), bound));
+            let lost: Vec<_> = lost.collect();
+            if !lost.is_empty() {
+                roles.lose(&lost)?;
+            }
+        }
         let wake: Arc<dyn Fn() + Send + Sync> = Arc::from(seams.wake);
         let data =
             DataPlane::new(device, clock.clone(), chains, (identity.node_id(), roles), way.clone(), wake.clone());
@@ -100,14 +112,19 @@ impl Engine {
                 // frontier. Each is whole up to its last record, too, unless damage is to be served.
                 let frontier = Hlc(identity.frontier);
                 let whole = if settings.serve_damaged { frontier } else { frontier.max(newest_whole) };
-                identity.add_gap(whole.min(bound), bound);
-                identity.last_whole = whole.0;
                 identity.inode_floor = identity.inode_bound;
-                notes.push(format!(
-                    "the machine went down: writes between {} and {} that were not synced may be lost",
-                    format_instant(whole),
-                    format_instant(bound)
-                ));
+                let (from, to) = (format_instant(whole), format_instant(bound));
+                if is_shared {
+                    notes.push(format!(
+                        "the machine went down: writes between {from} and {to} that were not synced here come again from other servers, if they have them"
+                    ));
+                } else {
+                    identity.add_gap(whole.min(bound), bound);
+                    identity.last_whole = whole.0;
+                    notes.push(format!(
+                        "the machine went down: writes between {from} and {to} that were not synced may be lost"
+                    ));
+                }
             }
             if settings.serve_damaged {
                 // What is missing is known by now.

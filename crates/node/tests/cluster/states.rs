@@ -114,7 +114,7 @@ fn decisions_are_executed_alike_and_stay() {
     };
     let second = Newcomer { name: "b".into(), token: 6, ..first.clone() };
     let cluster = world.engine(NodeId(1)).cluster();
-    let found = Decision::Found { cluster, replicas: 2, chain_count: 3, epoch: ChainEpoch(1), first };
+    let found = Decision::Found { cluster, replicas: 2, chain_count: 3, epoch: ChainEpoch(1), first, gaps: vec![] };
     let decisions = [found, Decision::Join(second)];
     // One that does not lead puts nothing into the log.
     let follower = [1, 2, 3].map(NodeId).into_iter().find(|node| Some(*node) != world.leader()).unwrap();

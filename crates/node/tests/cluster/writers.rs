@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use frieze_base::{ChunkId, InodeId, NodeId, Reason};
+use frieze_base::{ChainEpoch, ChainId, ChunkId, InodeId, NodeId, Reason};
+use frieze_cluster::{ChainStep, Decision, Device, Lost, Newcomer, NodeStep};
+use frieze_disk::CrashKind;
+use frieze_wire::message::{Reply, View};
 use frieze_wire::txn::{CloseSession, MakeKind, Op, SetAttr, Settle, Target};
 
 use crate::client::{Client, make};
@@ -295,4 +298,47 @@ fn what_servers_remember_of_sessions_ends_with_them() {
     }
     world.run(6_000);
     assert_eq!(world.engine(TWO).sessions_remembered(), 0);
+}
+
+/// What node 2 lost the others have: it says so of no instant. What the log knows to be lost every server says.
+#[test]
+fn a_gap_is_the_chains_and_every_server_tells_of_it() {
+    let world = three(91);
+    let mut client = Client::new(&world);
+    let (inode, capability) = file(&mut client, "f");
+    let chunk = headed_by(inode, TWO);
+    client.grant(inode, chunk, 1);
+    client.write_at(TWO, &capability, offset(chunk), b"some").unwrap();
+    world.run(200);
+    let at = world.time(ONE).wall();
+    let before = frieze_hlc::Hlc(at.0 - (100_000 << 12));
+    world.run(20);
+    world.crash(TWO, CrashKind::Power);
+    world.start(TWO).unwrap();
+    world.share_chains(&[&[1, 3, 2], &[3, 1, 2], &[3, 1, 2]]);
+    world.run(300);
+    let mut incomplete = |instant: frieze_hlc::Hlc| {
+        [ONE, TWO, THREE].map(|node| match client.stat_at(node, "f", View { at: Some(instant.0), user_at: None }) {
+            Ok(Reply::Stat(reply)) => reply.answered.incomplete,
+            other => panic!("node {node}: {other:?}"),
+        })
+    };
+    assert_eq!(incomplete(at), [false; 3], "what it lacked the chain has");
+    let device = Device { device: 0, capacity_bytes: 1 << 40, has_failed: false };
+    let (name, site, address) = ("a".to_owned(), String::new(), "127.0.0.1:1".to_owned());
+    let first =
+        Newcomer { name, site, address: address.clone(), token: 5, incarnation: 1, devices: vec![device.clone()] };
+    let cluster = world.engine(ONE).cluster();
+    let epoch = ChainEpoch(1);
+    let found = Decision::Found { cluster, replicas: 1, chain_count: 3, epoch, first, gaps: vec![] };
+    let step = NodeStep::Return { incarnation: 2, address, devices: vec![device] };
+    let returned = Decision::Node { node: ONE, revision: 1, step };
+    let lost = Some(Lost { from: before.0, to: at.0 + 1 });
+    let step = ChainStep::Resume { node: ONE, incarnation: 2, is_missing: false, lost };
+    let resumed = Decision::Chain { chain: ChainId(1), revision: 1, step };
+    let leader = world.leader().unwrap();
+    world.engine(leader).decide(world.status(leader).term, &[found, returned, resumed]);
+    world.run(300);
+    assert_eq!(incomplete(at), [true; 3]);
+    assert_eq!(incomplete(before), [false; 3], "up to it nothing is missing");
 }

@@ -72,6 +72,13 @@ pub struct ChainReport {
     /// Bytes that it lacks, as far as it knows.
     #[prost(uint64, tag = "9")]
     pub left_bytes: u64,
+    /// A loss of power took what its log may have had between these stamps, both exclusive, and nobody has supplied it again; 0 and 0:
+    /// none did.
+    #[prost(uint64, tag = "10")]
+    pub lost_from: u64,
+    /// See `lost_from`.
+    #[prost(uint64, tag = "11")]
+    pub lost_to: u64,
 }
 
 /// The leader's answer to a heartbeat, or, with number 0, what has just been decided.

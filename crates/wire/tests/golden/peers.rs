@@ -34,6 +34,7 @@ pub(super) fn told() -> Vec<(&'static str, Told)> {
     vec![
         ("alive", Told::Alive(Alive {})),
         ("heartbeat", Told::Heartbeat(heartbeat())),
+        ("heartbeat-after-a-loss", Told::Heartbeat(heartbeat_after_a_loss())),
         ("grant", Told::Grant(grant())),
         ("refused", Told::Refused(Refused { reason: 33, message: "another cluster".into() })),
         ("chain-record", Told::ChainRecord(record.clone())),
@@ -75,8 +76,16 @@ fn heartbeat() -> Heartbeat {
             has_failed: true,
             unreachable: 5,
             left_bytes: 1 << 30,
+            lost_from: 0,
+            lost_to: 0,
         }],
     }
+}
+
+fn heartbeat_after_a_loss() -> Heartbeat {
+    let whole = heartbeat();
+    let lost = |report: &ChainReport| ChainReport { lost_from: AT, lost_to: AT + 9, ..*report };
+    Heartbeat { chains: whole.chains.iter().map(lost).collect(), ..whole }
 }
 
 fn grant() -> Grant {

@@ -542,3 +542,37 @@ fn a_restart_from_shelves_does_not_forget_under_which_epochs_records_were_stampe
     }
     assert_eq!(supplied, (51..=110).collect::<Vec<u64>>(), "what it has it is not sent again");
 }
+
+#[test]
+fn a_successor_that_is_not_heard_for_long_is_told_of_and_heard_again() {
+    let mut world = three();
+    world.configure_all(&[1, 2, 3]);
+    world.settle();
+    for (from, to) in [(1, 2), (2, 1)] {
+        world.cut.insert((NodeId(from), NodeId(to)));
+    }
+    let (_, done) = world.write(1, 0, 100, Durability::Async);
+    let silent = |world: &mut World| -> Vec<Report> {
+        let reports = world.reports(1).into_iter();
+        reports.filter(|report| matches!(report, Report::Silent { .. })).collect()
+    };
+    let mut told = Vec::new();
+    for _ in 0..100 {
+        while world.deliver() {}
+        world.pass(20_000);
+        told.extend(silent(&mut world));
+    }
+    assert_eq!(told, [], "two seconds are a pause");
+    for _ in 0..100 {
+        while world.deliver() {}
+        world.pass(20_000);
+        told.extend(silent(&mut world));
+    }
+    let of = frieze_base::ChainId(chain());
+    assert_eq!(told, [Report::Silent { chain: of, node: Some(NodeId(2)) }], "once, of the chain that waits");
+    assert_eq!(world.reports(3), [], "it waits for nobody");
+    world.cut.clear();
+    world.settle();
+    assert_eq!(silent(&mut world), [Report::Silent { chain: of, node: None }]);
+    assert!(outcome(&done).unwrap().is_ok());
+}
