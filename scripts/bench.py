@@ -45,6 +45,12 @@ SCENARIOS = {
     "mount-tree": ["mount-tree"],
     "restore": ["restore"],
     "undo": ["undo"],
+    "get-storm": ["get-storm"],
+    "replicated-write": ["replicated-write"],
+    "replica-reads": ["replica-reads"],
+    "failover": ["failover"],
+    "rejoin": ["rejoin"],
+    "young-cuts": ["young-cuts"],
 }
 
 

@@ -5,6 +5,8 @@
 //! Leaves to others: judging. A figure is printed, never asserted: the machine is shared and noisy.
 
 mod ceiling;
+mod fleet;
+mod relay;
 mod report;
 mod scenarios;
 mod stopwatch;
@@ -39,7 +41,8 @@ pub struct Options {
     #[arg(long, value_name = "ADDR,...")]
     server: Option<String>,
     /// Bytes to move, in MiB, where a scenario moves bytes (seq-*: 4096, with --sync 2048, persist: 3072, flush:
-    /// 4096, memory: 256 for each size, mount-seq: 1024).
+    /// 4096, memory: 256 for each size, mount-seq: 1024, get-storm: 10 for each get, replicated-write: 1024, replica-reads:
+    /// 100 a second, rejoin: 64).
     #[arg(long, value_name = "MIB")]
     mib: Option<u64>,
     /// seq-write: bytes the server may hold that are not on disk yet, in MiB (default: all that is written; a server's own
@@ -126,6 +129,18 @@ enum Scenario {
     /// Random small writes into one chunk (300,000 of 1 KiB), then 64 KiB of random old states from a cold disk: with images
     /// of pages that consist of many pieces, and without.
     Images,
+    /// 1,000 gets of 10 MiB at once (TFS, figure 9): all of them together, the unluckiest, the server's memory.
+    GetStorm,
+    /// Writes of 1 MiB to three replicas beside the same to one: what they cost all processes, and how long one takes.
+    ReplicatedWrite,
+    /// Reads from three servers each of which gives a fixed rate (100 MiB/s; --mib), beside one.
+    ReplicaReads,
+    /// Servers killed one after the other (--ops: how often): for how long writers and readers wait.
+    Failover,
+    /// A server comes back after a while: what it is sent beside what it missed (64 MiB; --mib).
+    Rejoin,
+    /// Reads of what was 50 ms ago, from every replica: how long they take, and what servers ask each other for them.
+    YoungCuts,
 }
 
 const EVERY: [Scenario; 17] = [
@@ -202,6 +217,12 @@ fn one(scenario: Scenario, options: &Options) -> Result<Report> {
         Scenario::Restart => scenarios::restart(options),
         Scenario::Beyond => scenarios::beyond(options),
         Scenario::Images => scenarios::images(options),
+        Scenario::GetStorm => scenarios::get_storm(options),
+        Scenario::ReplicatedWrite => scenarios::replicated_write(options),
+        Scenario::ReplicaReads => scenarios::replica_reads(options),
+        Scenario::Failover => scenarios::failover(options),
+        Scenario::Rejoin => scenarios::rejoin(options),
+        Scenario::YoungCuts => scenarios::young_cuts(options),
         Scenario::All | Scenario::Ceilings => unreachable!("expanded by run"),
     }
 }

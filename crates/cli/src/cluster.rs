@@ -120,16 +120,31 @@ fn status(run: &mut Run, reply: &ClusterReply) -> Result<()> {
     if reply.is_balancing {
         row("balancing", "chains are moved until every server has its share".to_owned());
     }
-    let syncing = reply.chains.iter().flat_map(|chain| &chain.targets).filter(|target| target.state == "syncing");
-    let (count, left): (u64, u64) =
-        syncing.fold((0, 0), |(count, left), target| (count + 1, left + target.left_bytes.unwrap_or(0)));
-    if count > 0 {
-        row("syncing", format!("{} brought up to date, {} left", format::count(count, "replica"), format::size(left)));
+    if let Some(words) = syncing(reply) {
+        row("syncing", words);
     }
     for chain in reply.chains.iter().filter(|chain| !chain.waits.is_empty()) {
         row("waiting", format!("chain {} for {} ({})", chain.chain, names(reply, &chain.waits_for), chain.waits));
     }
     table.lines().try_for_each(|line| run.print(&line))
+}
+
+/// How far those are that are brought up to date; `None` if nobody is.
+fn syncing(reply: &ClusterReply) -> Option<String> {
+    let targets = || reply.chains.iter().flat_map(|chain| &chain.targets).filter(|target| target.state == "syncing");
+    let count = targets().count() as u64;
+    let left: u64 = targets().filter_map(|target| target.left_bytes).sum();
+    let rate: u64 = targets().filter_map(|target| target.bytes_per_s).sum();
+    let mut words =
+        format!("{} brought up to date, about {} left", format::count(count, "replica"), format::size(left));
+    // All are given to at the same time, so they share what comes.
+    if let Some(left_s) = left.checked_div(rate).filter(|_| left > 0) {
+        words += &format!(", {} at {}/s", format::duration_ms(left_s * 1000), format::size(rate));
+    }
+    if reply.sync_bytes_per_s > 0 {
+        words += &format!(" (at most {}/s from each server, as this one is set)", format::size(reply.sync_bytes_per_s));
+    }
+    (count > 0).then_some(words)
 }
 
 fn names(reply: &ClusterReply, nodes: &[u32]) -> String {
@@ -196,6 +211,7 @@ fn to_json(reply: &ClusterReply) -> Value {
         "replicas": reply.replicas,
         "balancing": reply.is_balancing,
         "whole": reply.whole,
+        "sync_bytes_per_s": reply.sync_bytes_per_s,
         "nodes": reply.nodes.iter().map(node_json).collect::<Vec<_>>(),
         "chains": reply.chains.iter().map(chain_json).collect::<Vec<_>>(),
     })
@@ -225,6 +241,7 @@ fn chain_json(chain: &ClusterChain) -> Value {
             "state": target.state,
             "left_bytes": target.left_bytes,
             "left_s": target.left_s,
+            "bytes_per_s": target.bytes_per_s,
         })
     };
     json!({

@@ -15,7 +15,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
 use support::served::frieze;
-use support::{client, eventually, patience};
+use support::{client, clock, eventually, patience, scrambled};
 use tempfile::TempDir;
 
 struct Server {
@@ -176,4 +176,48 @@ fn a_server_of_a_cluster_tells_of_its_lease_its_chains_and_the_others() {
     assert_eq!(of(&figures, "head") + of(&other, "head"), 8.0);
     assert_eq!(value(&figures, "frieze_metalog_leads") + value(&other, "frieze_metalog_leads"), 1.0);
     assert!(figures.contains("name=\"db1\"") && other.contains("name=\"db2\""), "{figures}\n{other}");
+}
+
+#[test]
+fn a_server_that_joins_is_given_its_copy_at_the_rate_that_is_set_and_operators_are_told_how_far_it_is() {
+    let directory = TempDir::new().unwrap();
+    let config = directory.path().join("settings.toml");
+    std::fs::write(&config, "sync_bytes_per_s = 1048576\nchunk_bytes = 65536\nlease = \"1s\"\n").unwrap();
+    let config = config.to_str().unwrap();
+    let first = Server::start(directory.path(), &["--metrics", "0", "--name", "db1", "--config", config]);
+    let client = client(&first.address);
+    let file = client.fs().create(&Target::path("/copied"), 0o644, CreateMode::OpenExisting).unwrap();
+    // On every chain, in pieces that are small beside the rate.
+    for number in 0..64 {
+        file.write_at(number * 65_536, &scrambled(number, 65_536)).unwrap();
+    }
+    file.close().unwrap();
+    let began = clock();
+    let join = first.address.clone();
+    let second =
+        Server::start(directory.path(), &["--metrics", "0", "--name", "db2", "--join", &join, "--config", config]);
+    let words = eventually("the command says how far it is", || {
+        let said = frieze(&["--server", &first.address, "cluster"]).output().unwrap();
+        let words = String::from_utf8(said.stdout).unwrap();
+        (words.contains("brought up to date, about ") && words.contains("/s (at most 1")).then_some(words)
+    });
+    assert!(words.contains("left, "), "{words}");
+    let lacks = value(&second.figures(), "frieze_sync_lacked_bytes");
+    assert!(lacks > 0.0 && lacks < 8e6, "{lacks}");
+    eventually("it has all", || {
+        let figures = first.figures();
+        (value(&figures, "frieze_cluster_chains_whole") == 8.0
+            && value(&figures, "frieze_chains{role=\"only\"}") == 0.0)
+            .then_some(())
+    });
+    let took = clock() - began;
+    let figures = first.figures();
+    let sent = value(&figures, "frieze_sync_sent_bytes_total");
+    assert!(sent >= 4e6, "{sent}");
+    assert!(took.as_secs_f64() > sent / 1_048_576.0 * 0.9 - 0.2, "{sent} bytes within {took:?}");
+    assert_eq!(value(&figures, "frieze_sync_max_bytes_per_second"), 1_048_576.0);
+    assert_eq!(
+        (value(&figures, "frieze_sync_left_records"), value(&second.figures(), "frieze_sync_lacked_bytes")),
+        (0.0, 0.0)
+    );
 }

@@ -151,6 +151,9 @@ pub(crate) struct DataPlane {
     roles: Roles,
     lease: Lease,
     bounds: Bounds,
+    pace: supply::Pace,
+    /// See [`DataPlane::supplied_bytes`].
+    supplied: AtomicU64,
     shown: chains::Shown,
     /// Told when a chain has more room.
     room: Condvar,
@@ -290,6 +293,8 @@ impl DataPlane {
             roles,
             lease: Lease::default(),
             bounds: Bounds::default(),
+            pace: supply::Pace::default(),
+            supplied: AtomicU64::new(0),
             shown,
             room: Condvar::new(),
             room_lock: Mutex::new(()),

@@ -5,7 +5,7 @@
 //! locks that `frieze status` takes.
 //! Leaves to others: the text in which they are told (`prometheus`), the door (`serve::metrics`).
 
-use frieze_base::NodeId;
+use frieze_base::{ChainId, NodeId};
 use frieze_cluster::{NodeState, Status};
 use frieze_hlc::Hlc;
 use frieze_wire::message::ChainStatus;
@@ -212,6 +212,10 @@ pub(crate) const FIGURES: &[Figure] = &[
     ),
     gauge("frieze_sync_chains", &[], "Chains of which this server brings another up to date.", ""),
     gauge("frieze_sync_left_records", &[], "Records that it still has to supply.", "above 0 and not falling"),
+    gauge("frieze_sync_left_bytes", &[], "About how many bytes those are.", ""),
+    counter("frieze_sync_sent_bytes_total", &[], "Bytes of the past that it has supplied.", ""),
+    gauge("frieze_sync_lacked_bytes", &[], "About how many bytes this server itself is still to be given.", ""),
+    gauge("frieze_sync_max_bytes_per_second", &[], "`sync_bytes_per_s`; 0 for no limit.", ""),
     counter("frieze_peer_sent_messages_total", &["kind"], "Messages to other servers.", ""),
     counter("frieze_peer_sent_bytes_total", &["kind"], "Their bytes without those of headers.", ""),
     counter("frieze_peer_received_messages_total", &["kind"], "Messages from other servers.", ""),
@@ -261,7 +265,14 @@ impl Engine {
         values.tell("frieze_lease_left_seconds", &[], seconds_of_ns(left_ns));
         let me = self.node();
         of_cluster(me, &status, &mut values);
-        of_chains(me, &self.chains(), &mut values);
+        let chains = self.chains();
+        of_chains(me, &chains, &mut values);
+        let behind: u64 = chains.iter().map(|chain| chain.behind).sum();
+        values.count("frieze_sync_left_bytes", behind * self.data.mean_record_bytes());
+        values.count("frieze_sync_sent_bytes_total", self.data.supplied_bytes());
+        values
+            .count("frieze_sync_lacked_bytes", chains.iter().map(|chain| self.data.lacks(ChainId(chain.chain))).sum());
+        values.count("frieze_sync_max_bytes_per_second", self.data.supplies_limit());
         values
     }
 

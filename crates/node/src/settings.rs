@@ -62,6 +62,10 @@ pub struct Settings {
     /// for longer; less: a short pause costs a server its chains.
     #[serde(with = "duration_text")]
     pub lease: Duration,
+    /// Bytes a second that this server gives at most to servers that are brought up to date, all together. 0, the default: as many
+    /// as it can. More: copies are missing for a shorter time; less: clients notice less of it. Below the rate of what is written,
+    /// nobody is ever brought up to date.
+    pub sync_bytes_per_s: u64,
     /// Size of a segment of the device log. Default 64 MiB. More: fewer files and syncs of the directory; less: a crash
     /// scans less, and space comes back in smaller pieces.
     pub segment_bytes: u64,
@@ -157,6 +161,7 @@ impl Default for Settings {
             advertise: String::new(),
             replicas: 5,
             lease: Duration::from_secs(2),
+            sync_bytes_per_s: 0,
             segment_bytes: 64 << 20,
             chunk_bytes: 64 << 20,
             chain_count: 8,
@@ -311,6 +316,7 @@ impl Settings {
         automatic_or_within("old_bytes_max", self.old_bytes_max, RECORDS_BYTES_MIN, 1 << 50)?;
         automatic_or_within("index_bytes_max", self.index_bytes_max, INDEX_BYTES_MIN, 1 << 44)?;
         automatic_or_within("dirty_bytes_max", self.dirty_bytes_max, 8 << 20, 1 << 40)?;
+        automatic_or_within("sync_bytes_per_s", self.sync_bytes_per_s, 64 << 10, 1 << 40)?;
         within("image_percent", self.image_percent.into(), 0, 10_000)?;
         within("image_pieces_max", self.image_pieces_max.into(), 2, 16_384)?;
         within("scrub_bytes_per_s", self.scrub_bytes_per_s, 64 << 10, 1 << 40)?;
@@ -393,6 +399,7 @@ mod tests {
             ("dir = \"d\"\nchunk_bytes = 100000", "must be a power of two"),
             ("dir = \"d\"\nsegment_bytes = 1", "must be between"),
             ("dir = \"d\"\nindex_bytes_max = 1000", "must be between"),
+            ("dir = \"d\"\nsync_bytes_per_s = 1000", "must be between"),
             ("dir = \"d\"\nmemory_bytes_max = 1000000", "give at least 99 MiB (--memory 99"),
             ("dir = \"d\"\nmemory_bytes_max = 200000000\nindex_bytes_max = 1073741824", "give at least 1"),
             ("dir = \"d\"\nflush_delay = 5", "string"),

@@ -3,12 +3,15 @@
 mod beyond;
 mod bytes;
 mod diff;
+mod failures;
 mod history;
 mod images;
 mod metadata;
 mod mount;
 mod persistence;
+mod replicated;
 mod restart;
+mod storm;
 
 use std::io::Write;
 
@@ -23,12 +26,15 @@ use crate::{Options, ceiling};
 pub(crate) use beyond::beyond;
 pub(crate) use bytes::{latency, rand_read, rand_write, seq_read, seq_write, visible};
 pub(crate) use diff::{diff, restore, undo};
+pub(crate) use failures::{failover, rejoin};
 pub(crate) use history::{memory, snapshots};
 pub(crate) use images::images;
 pub(crate) use metadata::{append, create, list, stat};
 pub(crate) use mount::{mount, mount_seq, mount_tree};
 pub(crate) use persistence::{flush, persist};
+pub(crate) use replicated::{replica_reads, replicated_write, young_cuts};
 pub(crate) use restart::restart;
+pub(crate) use storm::get_storm;
 
 /// Bytes of a large request.
 const LARGE: usize = 1 << 20;

@@ -20,9 +20,10 @@ Examples:
   frieze cluster remove db3
   frieze cluster balance on           every server gets its share
 
-JSON of status: cluster, leader, told_by, version, replicas, balancing, whole, nodes (a list of node, name, site, address, state,
+JSON of status: cluster, leader, told_by, version, replicas, balancing, whole, sync_bytes_per_s (what the server that answers gives
+at most to those that are brought up to date; 0: no limit), nodes (a list of node, name, site, address, state,
 lease_left_ms, clock_offset_us, targets, serving, heads, to_drain, capacity_bytes), chains (a list of chain, epoch, waits,
-waits_for, targets (a list of node, state, left_bytes, left_s)). 'nodes' and 'chains' print those, one a line.")]
+waits_for, targets (a list of node, state, left_bytes, left_s, bytes_per_s)). 'nodes' and 'chains' print those, one a line.")]
 pub(crate) struct Cluster {
     /// What to do [default: status].
     #[command(subcommand)]

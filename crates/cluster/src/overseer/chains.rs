@@ -165,7 +165,9 @@ impl Overseer {
             moved: now,
         };
         let progress = leading.syncs.entry(chain.id).or_insert(fresh);
-        if progress.epoch != chain.epoch || progress.left_bytes == u64::MAX {
+        // What it lacks it is told with the first record; and while it is told, more may be written than it gets.
+        let has_grown = left_bytes.is_some_and(|left| left > progress.first_bytes);
+        if progress.epoch != chain.epoch || progress.left_bytes == u64::MAX || has_grown {
             *progress = Progress { moved: progress.moved, ..fresh };
         } else if let Some(left) = left_bytes.filter(|left| *left < progress.left_bytes) {
             (progress.left_bytes, progress.moved) = (left, now);

@@ -344,6 +344,16 @@ fn status_tells_how_far_a_target_is() {
     assert_eq!((target.left_bytes, target.bytes_per_s, target.left_s), (Some(6 * GIB), Some(GIB), Some(6)));
     assert_eq!((status.whole(), status.left_bytes(), status.left_s()), (0, 6 * GIB, Some(6)));
     assert_eq!(status.nodes[0].heads, 1);
+    // More is written than it gets: the rate is counted anew from when it lacked most.
+    for left in [20, 18] {
+        desk.now += 1000;
+        desk.beat(&[1]);
+        desk.put(lacks(&desk, left * GIB));
+        desk.put(Input::Tick);
+    }
+    let status = desk.overseer.status(MonoTime(desk.now * MS), &desk.state);
+    let target = &status.chains[0].targets[1];
+    assert_eq!((target.left_bytes, target.bytes_per_s, target.left_s), (Some(18 * GIB), Some(2 * GIB), Some(9)));
 }
 
 #[test]

@@ -120,6 +120,8 @@ pub(super) struct Shown {
     pub(super) closed: Vec<AtomicU64>,
     /// By chain: bytes not committed.
     pub(super) in_flight: Vec<AtomicU64>,
+    /// By chain: about how many bytes this node is still to be given, as it was told with the last record.
+    pub(super) lacks: Vec<AtomicU64>,
     /// A chain has its configuration from elsewhere.
     pub(super) any_shared: AtomicBool,
     /// Records went from the log.
@@ -134,6 +136,7 @@ impl Shown {
             sights: (0..chains).map(|_| AtomicU8::new(Sight::Here as u8)).collect(),
             closed: (0..chains).map(|_| AtomicU64::new(0)).collect(),
             in_flight: (0..chains).map(|_| AtomicU64::new(0)).collect(),
+            lacks: (0..chains).map(|_| AtomicU64::new(0)).collect(),
             any_shared: AtomicBool::new(any_shared),
             discarded: AtomicBool::new(false),
             forwards: (0..chains).map(|_| AtomicBool::new(false)).collect(),
@@ -194,10 +197,17 @@ impl DataPlane {
     /// # Errors
     /// `BadFrame` for what no member tells: the connection is to be closed. Others: the message is lost, and comes again.
     pub(crate) fn told(&self, from: NodeId, told: Told, crc: u32, payload: &[u8]) -> Result<bool, Fault> {
+        let lacks = match &told {
+            Told::ChainRecord(record) => Some(record.left_bytes),
+            _ => None,
+        };
         let Some(heard) = heard(told, payload.len())? else { return Ok(false) };
         let chain = heard.chain;
         if chain.0 as usize >= self.shown.sights.len() {
             return Err(malformed(format!("there is no chain {chain}")));
+        }
+        if let Some(lacks) = lacks {
+            self.shown.lacks[chain.0 as usize].store(lacks, Ordering::Relaxed);
         }
         let mut out = Out::default();
         match heard.what {
@@ -265,10 +275,12 @@ impl DataPlane {
         if let (Some(held), Some(supply)) = (held, &mut member.supply)
             && supply.to == from
             && supply.epoch == epoch
-            && held >= supply.sent
-            && !std::mem::replace(&mut supply.busy, true)
         {
-            out.supplies.push(chain);
+            supply.held = supply.held.max(held);
+            if supply.may_go() {
+                supply.busy = true;
+                out.supplies.push(chain);
+            }
         }
         Ok(())
     }
@@ -330,7 +342,8 @@ impl DataPlane {
                 }
                 Effect::Supply { to, after, upto } => {
                     let epoch = appender.chains[chain.0 as usize].epoch();
-                    let supply = super::supply::Supply { to, epoch, sent: after, upto, busy: true };
+                    let supply =
+                        super::supply::Supply { to, epoch, sent: after, upto, held: after, busy: true, waits: false };
                     appender.members[chain.0 as usize].supply = Some(supply);
                     out.supplies.push(chain);
                 }
@@ -696,6 +709,14 @@ impl DataPlane {
             {
                 member.silent = Some(next);
                 out.reports.push(Report::Silent { chain, node: Some(next) });
+            }
+            if let Some(supply) = &mut member.supply
+                && supply.waits
+                && supply.may_go()
+                && self.pace.allows(now) > 0
+            {
+                supply.busy = true;
+                out.supplies.push(chain);
             }
             let is_member = replica.configuration().holds(self.me);
             let orders = !member.ordered.is_empty();

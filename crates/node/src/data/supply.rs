@@ -1,13 +1,18 @@
 //! Records of the past, out of the log, for a member that lacks them.
 //!
 //! Guarantees: they go in the order of their numbers, each as it was stamped; at most [`super::Bounds::supply_bytes`] are on
-//! their way at once, and the next go when those are held.
+//! their way at once, and the next go when those are held; of all that this node supplies no more goes in a second than [`Pace`]
+//! allows.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use bytes::Bytes;
-use frieze_base::{ChainEpoch, ChainId, ErrorKind, Fault, NodeId, Reason};
+use frieze_base::{ChainEpoch, ChainId, ErrorKind, Fault, MonoTime, NodeId, Reason};
 use frieze_chain::{Forwarded, Message};
 use frieze_multilog::{Numbered, RecordKind};
 use frieze_wire::message::Durability;
+use frieze_wire::peer::Told;
 
 use super::DataPlane;
 use super::chains::Report;
@@ -23,17 +28,99 @@ pub(super) struct Supply {
     pub(super) sent: u64,
     /// Number of the last one to be sent.
     pub(super) upto: u64,
+    /// Number up to which it has said that it holds them.
+    pub(super) held: u64,
     /// Some are being sent just now, or all have been.
     pub(super) busy: bool,
+    /// More go when there is time for them, without being asked for.
+    pub(super) waits: bool,
+}
+
+impl Supply {
+    /// Nothing is under way: the next may go.
+    pub(super) fn may_go(&self) -> bool {
+        !self.busy && self.held >= self.sent
+    }
+}
+
+/// How fast others are brought up to date.
+#[derive(Debug, Default)]
+pub(super) struct Pace {
+    /// Bytes a second; 0 for as fast as it goes.
+    rate: AtomicU64,
+    /// When it was looked at last, and what may go from then on; below 0 what went too early.
+    credit: Mutex<(MonoTime, i64)>,
+}
+
+impl Pace {
+    fn limit(&self, bytes_per_s: u64) {
+        self.rate.store(bytes_per_s, Ordering::Relaxed);
+    }
+
+    /// Bytes a second; 0 for as fast as it goes.
+    pub(super) fn rate(&self) -> u64 {
+        self.rate.load(Ordering::Relaxed)
+    }
+
+    /// Bytes that may go now.
+    pub(super) fn allows(&self, now: MonoTime) -> u64 {
+        let rate = self.rate();
+        if rate == 0 {
+            return u64::MAX;
+        }
+        let mut credit = self.credit.lock().unwrap_or_else(PoisonError::into_inner);
+        let (looked, left) = *credit;
+        let more = u128::from(now.since_ns(looked)) * u128::from(rate) / 1_000_000_000;
+        // What was not used is not saved up: a node that comes back is not to get an hour's worth at once.
+        let left = i64::try_from(more).unwrap_or(i64::MAX).saturating_add(left).min((rate / BURST).max(1) as i64);
+        *credit = (now, left);
+        left.max(0) as u64
+    }
+
+    fn took(&self, bytes: u64) {
+        self.credit.lock().unwrap_or_else(PoisonError::into_inner).1 -= bytes as i64;
+    }
 }
 
 impl DataPlane {
+    /// Gives at most so many bytes a second to those that are brought up to date; 0 for as many as it can.
+    pub(crate) fn limit_supplies(&self, bytes_per_s: u64) {
+        self.pace.limit(bytes_per_s);
+    }
+
+    /// What was set so.
+    pub(crate) fn supplies_limit(&self) -> u64 {
+        self.pace.rate()
+    }
+
+    /// Bytes that were given to such since the process began.
+    pub(crate) fn supplied_bytes(&self) -> u64 {
+        self.supplied.load(Ordering::Relaxed)
+    }
+
+    /// About how many bytes a record takes here.
+    pub(crate) fn mean_record_bytes(&self) -> u64 {
+        let stats = self.device.log().stats();
+        stats.log_bytes.checked_div(stats.records).unwrap_or(0)
+    }
+
+    /// About how many bytes of a chain this node is to be given before it has all; 0 unless it is brought up to date.
+    pub(crate) fn lacks(&self, chain: ChainId) -> u64 {
+        self.shown.lacks[chain.0 as usize].load(Ordering::Relaxed)
+    }
+
     /// Sends the next records of a supply.
     pub(super) fn supply(&self, chain: ChainId) {
-        let Some(supply) = self.hold_writes().members[chain.0 as usize].supply else { return };
-        let sent = self.supply_some(chain, supply);
+        let (supply, clean) = {
+            let appender = self.hold_writes();
+            let Some(supply) = appender.members[chain.0 as usize].supply else { return };
+            (supply, appender.chains[chain.0 as usize].clean())
+        };
+        let sent = self.supply_some(chain, supply, clean);
+        let mut waits = true;
         let sent = sent.unwrap_or_else(|(sent, fault)| {
             self.report(Report::Damaged { chain, n: sent + 1, fault });
+            waits = false;
             sent
         });
         let mut appender = self.hold_writes();
@@ -42,30 +129,42 @@ impl DataPlane {
             && (going.to, going.epoch, going.upto, going.sent) == (supply.to, supply.epoch, supply.upto, supply.sent)
         {
             (going.sent, going.busy) = (sent, sent >= supply.upto);
+            going.waits = waits && !going.busy;
         }
     }
 
-    /// Returns the number of the last record that was sent.
-    fn supply_some(&self, chain: ChainId, supply: Supply) -> Result<u64, (u64, Fault)> {
+    /// Returns the number of the last record that was sent. `clean`: how far the chain is.
+    fn supply_some(&self, chain: ChainId, supply: Supply, clean: u64) -> Result<u64, (u64, Fault)> {
         let Supply { to, epoch, mut sent, upto, .. } = supply;
         let mut bytes = 0;
-        while sent < upto && bytes < self.bounds.supply_bytes {
+        let bytes_max = self.bounds.supply_bytes.min(self.pace.allows(self.clock.reading().mono));
+        if bytes_max == 0 {
+            return Ok(sent);
+        }
+        let mean = self.mean_record_bytes();
+        while sent < upto && bytes < bytes_max {
             let max = (upto - sent).min(AT_ONCE) as usize;
             let records = self.device.records_of(chain, sent, max).map_err(|fault| (sent, fault))?;
             if records.is_empty() {
                 return Err((sent, missing(chain, sent + 1)));
             }
             for record in records.into_iter().take_while(|record| record.meta.n <= upto) {
-                if bytes >= self.bounds.supply_bytes {
+                if bytes >= bytes_max {
                     break;
                 }
                 if record.meta.n != sent + 1 {
                     return Err((sent, missing(chain, sent + 1)));
                 }
                 let (punch, payload, crc) = self.what_is_left(&record).map_err(|fault| (sent, fault))?;
-                bytes += payload.len() as u64 + RECORD_BYTES;
+                let len = payload.len() as u64 + RECORD_BYTES;
+                self.pace.took(len);
+                self.supplied.fetch_add(len, Ordering::Relaxed);
+                bytes += len;
                 sent = record.meta.n;
-                let told = to_told(chain, epoch, Message::Record(Box::new(forwarded(&record))), punch);
+                let mut told = to_told(chain, epoch, Message::Record(Box::new(forwarded(&record))), punch);
+                if let Told::ChainRecord(told) = &mut told {
+                    told.left_bytes = upto.max(clean).saturating_sub(sent) * mean;
+                }
                 self.way.tell(to, told, PeerPayload { bytes: payload, crc: Some(crc) });
             }
         }
@@ -113,5 +212,7 @@ fn missing(chain: ChainId, n: u64) -> Fault {
 
 /// Records that are looked up at once.
 const AT_ONCE: u64 = 64;
+/// What was not given in time may be given later: this part of a second's worth.
+const BURST: u64 = 10;
 /// What a record takes beside its payload.
 const RECORD_BYTES: u64 = 128;

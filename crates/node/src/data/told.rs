@@ -52,6 +52,7 @@ pub(super) fn to_told(chain: ChainId, epoch: ChainEpoch, message: Message, punch
             part: record.part.into(),
             uid: record.uid,
             punch,
+            left_bytes: 0,
         }),
         Message::Promise { follows, at } => Told::ChainPromise(ChainPromise { chain, epoch, follows, at: at.0 }),
         Message::Ack { upto, closed, held } => Told::ChainAck(ChainAck { chain, epoch, upto, closed: closed.0, held }),

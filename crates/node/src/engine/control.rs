@@ -282,7 +282,11 @@ impl Engine {
             control.ok_or_else(alone)?.ask(self, told::ask_in(op))?;
         }
         let status = self.cluster_status();
-        Ok(status.map_or_else(ClusterReply::default, |status| told::status_out(&status, self.node())))
+        let told = |status| ClusterReply {
+            sync_bytes_per_s: self.data.supplies_limit(),
+            ..told::status_out(&status, self.node())
+        };
+        Ok(status.map_or_else(ClusterReply::default, told))
     }
 
     /// The cluster as this server knows it; `None` if it is alone.
@@ -389,7 +393,7 @@ impl Premises for Engine {
     fn progress(&self) -> Vec<(ChainId, (ChainEpoch, u64), u64)> {
         // Leases do not wait for the disk: it is told the next time.
         let ends = self.data.ends_now().unwrap_or_default();
-        ends.iter().map(|end| (end.chain, (end.epoch, end.n), 0)).collect()
+        ends.iter().map(|end| (end.chain, (end.epoch, end.n), self.data.lacks(end.chain))).collect()
     }
 
     fn step_aside(&self) {

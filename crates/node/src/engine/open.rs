@@ -106,6 +106,7 @@ impl Engine {
         let data =
             DataPlane::new(device, clock.clone(), chains, (identity.node_id(), roles), way.clone(), wake.clone());
         data.wait_by(meta.idle().clone());
+        data.limit_supplies(settings.sync_bytes_per_s);
         keeper.update(|identity| {
             if went_down {
                 // The machine went down with the server: what was not flushed may be lost. Both logs are whole up to the

@@ -139,6 +139,9 @@ pub struct ClusterReply {
     /// Chains that have as many full members as are wanted, or as there are nodes.
     #[prost(uint32, tag = "9")]
     pub whole: u32,
+    /// Bytes a second that the answering node gives at most to those that are brought up to date; 0 for no limit.
+    #[prost(uint64, tag = "10")]
+    pub sync_bytes_per_s: u64,
 }
 
 /// A node of the cluster.
@@ -217,4 +220,7 @@ pub struct TargetStatus {
     /// Seconds until it has all.
     #[prost(uint64, optional, tag = "4")]
     pub left_s: Option<u64>,
+    /// Bytes a second that it has got since it began to be brought up to date.
+    #[prost(uint64, optional, tag = "5")]
+    pub bytes_per_s: Option<u64>,
 }

@@ -60,6 +60,9 @@ pub struct ChainRecord {
     /// True: the range reads as zeros, and there is no payload.
     #[prost(bool, tag = "18")]
     pub punch: bool,
+    /// To who is brought up to date: about how many bytes are still to come after this one; 0 for none, and for others.
+    #[prost(uint64, tag = "19")]
+    pub left_bytes: u64,
 }
 
 /// To the successor: nothing will be stamped at or below an instant that is not there by now.

@@ -31,6 +31,7 @@ pub(super) fn requests() -> Vec<(&'static str, Request)> {
 pub(super) fn replies() -> Vec<(&'static str, Reply)> {
     vec![
         ("cluster", Reply::Cluster(cluster_reply())),
+        ("cluster-with-rates", Reply::Cluster(cluster_reply_with_rates())),
         (
             "join",
             Reply::Join(JoinReply {
@@ -84,10 +85,19 @@ fn cluster_reply() -> ClusterReply {
                 state: "syncing".into(),
                 left_bytes: Some(1 << 30),
                 left_s: Some(9),
+                bytes_per_s: None,
             }],
             waits: "w".into(),
             waits_for: vec![2, 300],
         }],
         whole: 7,
+        sync_bytes_per_s: 0,
     }
+}
+
+/// The same from a server that tells rates.
+fn cluster_reply_with_rates() -> ClusterReply {
+    let mut reply = ClusterReply { sync_bytes_per_s: 50 << 20, ..cluster_reply() };
+    reply.chains[0].targets[0].bytes_per_s = Some(30 << 20);
+    reply
 }

@@ -30,6 +30,7 @@ pub(super) fn told() -> Vec<(&'static str, Told)> {
         part: 1,
         uid: 1000,
         punch: false,
+        left_bytes: 0,
     };
     vec![
         ("alive", Told::Alive(Alive {})),
@@ -38,6 +39,7 @@ pub(super) fn told() -> Vec<(&'static str, Told)> {
         ("grant", Told::Grant(grant())),
         ("refused", Told::Refused(Refused { reason: 33, message: "another cluster".into() })),
         ("chain-record", Told::ChainRecord(record.clone())),
+        ("chain-record-of-the-past", Told::ChainRecord(ChainRecord { left_bytes: 5 << 30, ..record.clone() })),
         (
             "chain-punch",
             Told::ChainRecord(ChainRecord { user_time: None, sync: false, part: 0, punch: true, ..record }),

@@ -285,6 +285,51 @@ fn who_is_new_is_given_all_history_byte_for_byte() {
 }
 
 #[test]
+fn who_is_new_is_given_no_more_in_a_second_than_is_allowed_and_knows_what_it_lacks() {
+    let mut world = World::new(2, 6);
+    world.configure_all(&[1]);
+    // A hundred records of 5,000 bytes on one chain.
+    for number in 0..100 {
+        let (_, done) = world.write(1, number % 3 * 5000, 5000, Durability::Async);
+        assert!(outcome(&done).unwrap().is_ok());
+    }
+    world.flush(1);
+    let chain = chain();
+    world.plane(1).limit_supplies(100_000);
+    world.pass(1_000_000);
+    world.configure(chain, &[1], Some(2), false);
+    let (mut given, mut lacked) = (Vec::new(), Vec::new());
+    while given.last() != Some(&100) {
+        while world.deliver() {}
+        given.push(world.log(2, chain).len());
+        lacked.push(world.plane(2).lacks(frieze_base::ChainId(chain)));
+        assert!(given.len() < 1000, "it is given all in the end: {given:?}");
+        world.pass(20_000);
+    }
+    // 100 records with what they take beside their bytes are 513 KB: at 100 KB/s 5 s, less what the first moment may have.
+    let steps = given.len() as u64;
+    assert!((230..300).contains(&steps), "it took {steps} steps of 20 ms: {given:?}");
+    for (step, count) in (0..).zip(&given) {
+        let allowed = (10_000 + step * 2_000) / 5_000 + 1;
+        assert!(*count as u64 <= allowed, "{count} records after {step} steps: {given:?}");
+    }
+    let lacked: Vec<u64> = lacked.into_iter().skip_while(|bytes| *bytes == 0).collect();
+    assert!(lacked[0] > 400_000 && lacked.is_sorted_by(|one, next| one >= next), "{lacked:?}");
+    assert_eq!(lacked.last(), Some(&0));
+    assert!(world.plane(1).supplied_bytes() > 500_000);
+    // Without a limit it goes at once.
+    let mut world = World::new(2, 6);
+    world.configure_all(&[1]);
+    for number in 0..100 {
+        world.write(1, number % 3 * 5000, 5000, Durability::Async);
+    }
+    world.flush(1);
+    world.configure(chain, &[1], Some(2), false);
+    while world.deliver() {}
+    assert_eq!(world.log(2, chain).len(), 100);
+}
+
+#[test]
 fn a_chain_that_stands_still_holds_writers_up_and_then_refuses_them() {
     let mut world = World::new(2, 3);
     world.configure_all(&[1]);
@@ -371,6 +416,7 @@ fn what_no_member_tells_is_refused_with_words() {
         part: 0,
         uid: 0,
         punch: false,
+        left_bytes: 0,
     };
     let refused = |record: ChainRecord, payload: &[u8], reason| {
         let crc = frieze_base::crc32c(payload);

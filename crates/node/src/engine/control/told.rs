@@ -26,6 +26,8 @@ pub(super) fn status_out(status: &Status, told_by: NodeId) -> ClusterReply {
         nodes: status.nodes.iter().map(node_out).collect(),
         chains: status.chains.iter().map(chain_out).collect(),
         whole: status.whole() as u32,
+        // Of this node, which the cluster does not know.
+        sync_bytes_per_s: 0,
     }
 }
 
@@ -66,6 +68,7 @@ fn chain_out(status: &ChainStatus) -> ClusterChain {
             state: state.to_owned(),
             left_bytes: target.left_bytes,
             left_s: target.left_s,
+            bytes_per_s: target.bytes_per_s,
         }
     };
     let (waits, nodes): (&str, &[NodeId]) = match &status.waits {

@@ -1,0 +1,289 @@
+//! Servers that are killed: for how long writers and readers wait, and what it takes to bring one back.
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::sync::PoisonError;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use frieze_base::ChunkId;
+use frieze_client::{Client, ClusterReply, File};
+
+use super::bytes::{make, write_all};
+use super::{SMALL, progress, settle};
+use crate::Options;
+use crate::ceiling::{self, GIB};
+use crate::fleet::Fleet;
+use crate::report::Report;
+use crate::stopwatch::Stopwatch;
+
+const SERVERS: usize = 3;
+/// As the goals have it.
+const LEASE_S: f64 = 1.0;
+const CONFIG: &str = "memory_bytes_max = 1073741824\nlease = \"1s\"\n";
+/// Files that are written and read, one after the other on every chain.
+const FILES: u64 = 8;
+/// So long after a kill it is waited for whoever has not been answered since.
+const GAP_MAX: Duration = Duration::from_secs(60);
+
+/// Somebody who does one thing again and again, and the longest that it took since it was last asked.
+#[derive(Default)]
+struct Steady {
+    /// Microseconds of the clock that all share.
+    last_us: AtomicU64,
+    longest_us: AtomicU64,
+    done: AtomicU64,
+}
+
+impl Steady {
+    /// Does `one` until `over`; what fails is done again: it has not been answered.
+    fn go(&self, watch: &Stopwatch, over: &AtomicBool, mut one: impl FnMut(u64) -> Result<()>) -> Result<()> {
+        let mut failures = 0;
+        let us = || (watch.seconds() * 1e6) as u64;
+        self.last_us.store(us(), Ordering::Release);
+        let mut number = 0;
+        while !over.load(Ordering::Acquire) {
+            match one(number) {
+                Ok(()) => {
+                    let now = us();
+                    let before = self.last_us.swap(now, Ordering::AcqRel);
+                    self.longest_us.fetch_max(now - before, Ordering::AcqRel);
+                    self.done.fetch_add(1, Ordering::AcqRel);
+                    (failures, number) = (0, number + 1);
+                }
+                Err(error) => {
+                    failures += 1;
+                    anyhow::ensure!(failures < 100, "it fails again and again: {error:#}");
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The longest gap since this was called last, in milliseconds, the one that goes on included.
+    fn longest_ms(&self) -> f64 {
+        self.longest_us.swap(0, Ordering::AcqRel) as f64 / 1e3
+    }
+}
+
+/// What was seen of one kind of loss.
+#[derive(Default)]
+struct Gaps(BTreeMap<&'static str, Vec<f64>>);
+
+impl Gaps {
+    fn add(&mut self, of: &'static str, gap_ms: f64) {
+        self.0.entry(of).or_default().push(gap_ms);
+    }
+
+    fn of(&mut self, of: &'static str) -> (f64, f64) {
+        let gaps = self.0.entry(of).or_default();
+        gaps.sort_by(f64::total_cmp);
+        let at = |index: usize| gaps.get(index).copied().unwrap_or(f64::NAN);
+        (at(gaps.len() / 2), at(gaps.len().saturating_sub(1)))
+    }
+}
+
+/// Kills one server after the other while files on every chain are written and read.
+pub(crate) fn failover(options: &Options) -> Result<Report> {
+    let kills = options.ops.unwrap_or(if options.quick { 1 } else { 6 });
+    let mut fleet = Fleet::start(options, SERVERS, CONFIG)?;
+    let client = fleet.client(0)?;
+    let files = (0..FILES).map(|number| make(&client, &format!("/f{number}"))).collect::<Result<Vec<_>>>()?;
+    for file in &files {
+        file.write_at(0, &[1; SMALL])?;
+    }
+    settle(&client)?;
+    let then = client.now()?;
+    let chain_of = |file: &File, chains: usize| ChunkId { inode: file.inode(), index: 0 }.chain(chains as u32).0;
+    let (over, watch) = (AtomicBool::new(false), Stopwatch::start());
+    let writers: Vec<Steady> = (0..FILES).map(|_| Steady::default()).collect();
+    let readers: Vec<Steady> = (0..FILES).map(|_| Steady::default()).collect();
+    let past_readers: Vec<Steady> = (0..SERVERS).map(|_| Steady::default()).collect();
+    let gaps = Mutex::new(Gaps::default());
+    let reading = (0..readers.len()).map(|number| fleet.client(number % SERVERS)).collect::<Result<Vec<_>>>()?;
+    let looking_back = (0..SERVERS).map(|number| fleet.client(number)).collect::<Result<Vec<_>>>()?;
+    let bar = progress("failover", kills);
+    std::thread::scope(|scope| -> Result<()> {
+        let mut threads = Vec::new();
+        for (file, steady) in files.iter().zip(&writers) {
+            let (watch, over) = (&watch, &over);
+            threads.push(scope.spawn(move || {
+                steady.go(watch, over, |number| {
+                    file.write_at(number % 64 * SMALL as u64, &[2; SMALL]).map(drop).map_err(Into::into)
+                })
+            }));
+        }
+        for (number, (steady, client)) in readers.iter().zip(&reading).enumerate() {
+            let (watch, over) = (&watch, &over);
+            threads.push(scope.spawn(move || read_on(client, None, number, steady, watch, over)));
+        }
+        for (number, (steady, client)) in past_readers.iter().zip(&looking_back).enumerate() {
+            let (watch, over) = (&watch, &over);
+            threads.push(scope.spawn(move || read_on(client, Some(then), number, steady, watch, over)));
+        }
+        let killed = (|| {
+            for kill in 0..kills {
+                let (before, _) = fleet.await_whole()?;
+                // The leader, then the others in turn: every role comes up, for each heads some chains.
+                let leader = Fleet::number_of(&before, before.leader)?;
+                let victim = (leader + kill as usize % SERVERS) % SERVERS;
+                for steady in writers.iter().chain(&readers).chain(&past_readers) {
+                    steady.longest_ms();
+                }
+                fleet.kill(victim)?;
+                await_all(&[&writers, &readers, &past_readers])?;
+                let mut gaps = gaps.lock().unwrap_or_else(PoisonError::into_inner);
+                for (file, steady) in files.iter().zip(&writers) {
+                    let role = role_of(&before, chain_of(file, before.chains.len()), victim)?;
+                    let gap = steady.longest_ms();
+                    gaps.add(role, gap);
+                    gaps.add("write", gap);
+                    if victim == leader {
+                        gaps.add("leader", gap);
+                    }
+                }
+                readers.iter().for_each(|steady| gaps.add("read", steady.longest_ms()));
+                past_readers.iter().for_each(|steady| gaps.add("past", steady.longest_ms()));
+                drop(gaps);
+                fleet.start_again(victim)?;
+                bar.inc(1);
+            }
+            Ok(())
+        })();
+        over.store(true, Ordering::Release);
+        let ended = threads
+            .into_iter()
+            .try_for_each(|thread| thread.join().unwrap_or_else(|_| anyhow::bail!("a writer or reader panicked")));
+        killed.and(ended)
+    })?;
+    bar.finish_and_clear();
+    let mut gaps = gaps.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let (write_ms, write_max_ms) = gaps.of("write");
+    let mut more =
+        vec![("kills", kills as f64, "kills (kill -9), the leader first"), ("write_max_s", write_max_ms / 1e3, "s")];
+    for (role, median, max) in [
+        ("head", "head_ms", "head_max_ms"),
+        ("middle", "middle_ms", "middle_max_ms"),
+        ("tail", "tail_ms", "tail_max_ms"),
+        ("leader", "leader_ms", "leader_max_ms"),
+        ("read", "read_ms", "read_max_ms"),
+        ("past", "past_read_ms", "past_read_max_ms"),
+    ] {
+        let (found, found_max) = gaps.of(role);
+        if found.is_finite() {
+            more.extend([(median, found, "ms (gap, median)"), (max, found_max, "ms")]);
+        }
+    }
+    let operations: u64 = writers.iter().chain(&readers).map(|steady| steady.done.load(Ordering::Acquire)).sum();
+    more.push(("operations", operations as f64, "writes and reads"));
+    Ok(Report {
+        scenario: "failover",
+        value: write_ms / 1e3,
+        unit: "s",
+        ceiling: LEASE_S,
+        ceiling_name: "length of a lease",
+        cpu_client_s: watch.cpu_seconds() * 1000.0 / operations.max(1) as f64,
+        cpu_server_s: 0.0,
+        cpu_per: "1,000 operations",
+        server_peak_mib: fleet.peak_mib(),
+        more,
+    })
+}
+
+fn read_on(
+    client: &Client,
+    at: Option<frieze_client::Hlc>,
+    number: usize,
+    steady: &Steady,
+    watch: &Stopwatch,
+    over: &AtomicBool,
+) -> Result<()> {
+    let fs = at.map_or(client.fs(), |at| client.fs().at(at));
+    let flags = frieze_client::OpenFlags { read: true, write: false };
+    let path = frieze_client::Target::path(format!("/f{}", number as u64 % FILES));
+    let file = fs.open(&path, flags)?;
+    let mut buffer = [0; SMALL];
+    steady.go(watch, over, |_| {
+        file.read_at(0, &mut buffer)?;
+        // Not as fast as it goes: writers are to have the machine.
+        std::thread::park_timeout(Duration::from_millis(1));
+        Ok(())
+    })
+}
+
+/// Waits until everybody has done something again, twice: the first may have been under way before.
+fn await_all(kinds: &[&Vec<Steady>]) -> Result<()> {
+    let all = || kinds.iter().copied().flatten();
+    let before: Vec<u64> = all().map(|steady| steady.done.load(Ordering::Acquire)).collect();
+    let watch = Stopwatch::start();
+    // A lease has to end before the last of them notices.
+    std::thread::park_timeout(Duration::from_secs_f64(2.0 * LEASE_S));
+    while all().zip(&before).any(|(steady, before)| steady.done.load(Ordering::Acquire) < before + 2) {
+        anyhow::ensure!(watch.seconds() < GAP_MAX.as_secs_f64(), "somebody was not answered for {GAP_MAX:?}");
+        std::thread::park_timeout(Duration::from_millis(5));
+    }
+    Ok(())
+}
+
+fn role_of(reply: &ClusterReply, chain: u32, server: usize) -> Result<&'static str> {
+    let chain = reply.chains.iter().find(|found| found.chain == chain).context("a chain is not told of")?;
+    let serving: Vec<usize> = chain
+        .targets
+        .iter()
+        .filter(|target| target.state == "serving")
+        .map(|target| Fleet::number_of(reply, target.node))
+        .collect::<Result<_>>()?;
+    Ok(match serving.iter().position(|member| *member == server) {
+        Some(0) => "head",
+        Some(at) if at + 1 == serving.len() => "tail",
+        Some(_) => "middle",
+        None => "none",
+    })
+}
+
+/// Kills a server, writes, and starts it again: what it is sent until it serves.
+pub(crate) fn rejoin(options: &Options) -> Result<Report> {
+    let (before, missed) = (options.scaled(None, 256) << 20, options.scaled(options.mib, 64) << 20);
+    let mut fleet = Fleet::start(options, SERVERS, CONFIG)?;
+    let client = fleet.client(0)?;
+    let data = ceiling::cold_data();
+    let file = make(&client, "/before")?;
+    write_all(&file, &data, before, "preparing")?;
+    settle(&client)?;
+    let (reply, _) = fleet.await_whole()?;
+    // Whoever leads stays, so that an election is not measured with it.
+    let leader = Fleet::number_of(&reply, reply.leader)?;
+    let victim = (leader + 1) % SERVERS;
+    fleet.kill(victim)?;
+    fleet.await_whole()?;
+    let client = fleet.client(leader)?;
+    let file = make(&client, "/missed")?;
+    write_all(&file, &data, missed, "while it is away")?;
+    settle(&client)?;
+    let cpu = fleet.cpu_s()?;
+    fleet.start_again(victim)?;
+    let (_, seconds) = fleet.await_whole()?;
+    // It has just begun: everything that it was told was told to bring it up to date.
+    let figures = fleet.figures(victim)?;
+    let records = figures.of("frieze_peer_received_bytes_total", "kind=\"record\"");
+    let all = figures.sum("frieze_peer_received_bytes_total");
+    let mib = |bytes: f64| bytes / f64::from(1 << 20);
+    Ok(Report {
+        scenario: "rejoin",
+        value: mib(all),
+        unit: "MiB",
+        ceiling: mib(missed as f64),
+        ceiling_name: "bytes written while it was away",
+        cpu_client_s: 0.0,
+        cpu_server_s: (fleet.cpu_s()? - cpu) / (missed as f64 / GIB),
+        cpu_per: "GiB missed (all servers)",
+        server_peak_mib: fleet.peak_mib(),
+        more: vec![
+            ("records_mib", mib(records), "MiB of records, the rest is the metalog and leases"),
+            ("held_before_mib", mib(before as f64), "MiB that it had already"),
+            ("whole_after_s", seconds, "s until it serves again, from when it listens"),
+            ("rate_mib_s", mib(missed as f64) / seconds, "MiB/s"),
+        ],
+    })
+}

@@ -1,0 +1,94 @@
+//! Many gets at once: what they take together, what the unluckiest waits, and what the server holds meanwhile.
+
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use anyhow::{Context, Result};
+use frieze_base::ByteRange;
+use frieze_client::{OpenFlags, Target as Path};
+
+use super::bytes::{make, per_gib, write_all};
+use super::{CEILING_BYTES, LARGE, progress, settle, spend};
+use crate::report::Report;
+use crate::stopwatch::Stopwatch;
+use crate::target::Target;
+use crate::{Options, ceiling};
+
+/// Gets, and the bytes of each: as TFS measured it.
+const GETS: u64 = 1000;
+const GET_MIB: u64 = 10;
+/// Files that they are of: more would measure the disk.
+const FILES: u64 = 16;
+/// Clients that they come from, each with connections of its own.
+const CLIENTS: usize = 8;
+/// Requests in flight of one get.
+const DEPTH: usize = 2;
+
+/// A thousand gets of 10 MiB begin at the same moment.
+pub(crate) fn get_storm(options: &Options) -> Result<Report> {
+    let gets = options.scaled(options.ops, GETS);
+    let bytes = options.mib.unwrap_or(GET_MIB) << 20;
+    let target = Target::start(options)?;
+    let client = target.client()?;
+    let data = ceiling::cold_data();
+    for number in 0..FILES.min(gets) {
+        let file = make(&client, &format!("/storm-{number}"))?;
+        write_all(&file, &data, bytes, "preparing")?;
+        file.close()?;
+    }
+    settle(&client)?;
+    let loopback = ceiling::loopback_unpaced(LARGE, options.scaled(None, CEILING_BYTES))?;
+    let clients = options.clients.unwrap_or(CLIENTS).max(1);
+    let clients = (0..clients).map(|_| target.client()).collect::<Result<Vec<_>>>()?;
+    // Whoever opens a session within the measurement would measure that.
+    clients.iter().try_for_each(|client| client.session().map(drop))?;
+    let (begun, taken_us) = (Barrier::new(gets as usize + 1), Vec::from_iter((0..gets).map(|_| AtomicU64::new(0))));
+    let bar = progress("get-storm", gets);
+    let spent = std::thread::scope(|scope| -> Result<_> {
+        let threads: Vec<_> = (0..gets)
+            .map(|number| {
+                let client = &clients[number as usize % clients.len()];
+                let (begun, taken_us, bar) = (&begun, &taken_us, &bar);
+                let get = move || -> Result<()> {
+                    begun.wait();
+                    let watch = Stopwatch::start();
+                    let name = format!("/storm-{}", number % FILES.min(gets));
+                    let file = client.fs().open(&Path::path(name), OpenFlags { read: true, write: false })?;
+                    let all = ByteRange::new(0, bytes);
+                    let got = file.read_stream::<frieze_client::Error>(all, DEPTH, |_| Ok(()))?;
+                    anyhow::ensure!(got == bytes, "got {got} of {bytes} bytes");
+                    taken_us[number as usize].store((watch.seconds() * 1e6) as u64, Ordering::Relaxed);
+                    bar.inc(1);
+                    Ok(())
+                };
+                std::thread::Builder::new().stack_size(256 << 10).spawn_scoped(scope, get).context("no more threads")
+            })
+            .collect::<Result<_>>()?;
+        spend(&target, &client, || {
+            begun.wait();
+            threads
+                .into_iter()
+                .try_for_each(|thread| thread.join().unwrap_or_else(|_| anyhow::bail!("a thread that gets panicked")))
+        })
+    })?;
+    bar.finish_and_clear();
+    let mut taken: Vec<f64> = taken_us.iter().map(|us| us.load(Ordering::Relaxed) as f64 / 1e3).collect();
+    taken.sort_by(f64::total_cmp);
+    let mean = taken.iter().sum::<f64>() / taken.len() as f64;
+    let at = |share: f64| taken[((taken.len() - 1) as f64 * share) as usize];
+    let status = client.status()?;
+    let bytes_max = status.memory.map_or(0, |memory| memory.bytes_max);
+    let more = vec![
+        ("mean_ms", mean, "ms a get"),
+        ("p50_ms", at(0.5), "ms"),
+        ("p99_ms", at(0.99), "ms"),
+        ("p99_over_mean", at(0.99) / mean, ""),
+        (
+            "grown_mib",
+            (spent.after.resident_bytes - spent.before.resident_bytes) / f64::from(1 << 20),
+            "MiB of the server, after",
+        ),
+        ("memory_max_mib", bytes_max as f64 / f64::from(1 << 20), "MiB that it may use"),
+    ];
+    Ok(per_gib("get-storm", gets * bytes, &spent, loopback, "loopback, 1 MiB messages, not paced", more))
+}
