@@ -273,14 +273,9 @@ impl DataPlane {
             member.asked_at = Some(now);
         }
         if let (Some(held), Some(supply)) = (held, &mut member.supply)
-            && supply.to == from
-            && supply.epoch == epoch
+            && supply.heard(from, epoch, held)
         {
-            supply.held = supply.held.max(held);
-            if supply.may_go() {
-                supply.busy = true;
-                out.supplies.push(chain);
-            }
+            out.supplies.push(chain);
         }
         Ok(())
     }
@@ -710,12 +705,7 @@ impl DataPlane {
                 member.silent = Some(next);
                 out.reports.push(Report::Silent { chain, node: Some(next) });
             }
-            if let Some(supply) = &mut member.supply
-                && supply.waits
-                && supply.may_go()
-                && self.pace.allows(now) > 0
-            {
-                supply.busy = true;
+            if member.supply.as_mut().is_some_and(|supply| supply.goes_on(&self.pace, now)) {
                 out.supplies.push(chain);
             }
             let is_member = replica.configuration().holds(self.me);

@@ -37,9 +37,25 @@ pub(super) struct Supply {
 }
 
 impl Supply {
-    /// Nothing is under way: the next may go.
-    pub(super) fn may_go(&self) -> bool {
-        !self.busy && self.held >= self.sent
+    /// A member holds every record up to `held`. True if the next are to go now.
+    pub(super) fn heard(&mut self, from: NodeId, epoch: ChainEpoch, held: u64) -> bool {
+        if (from, epoch) != (self.to, self.epoch) {
+            return false;
+        }
+        self.held = self.held.max(held);
+        self.begin()
+    }
+
+    /// True if more waited for time to pass and are to go now.
+    pub(super) fn goes_on(&mut self, pace: &Pace, now: MonoTime) -> bool {
+        self.waits && pace.allows(now) > 0 && self.begin()
+    }
+
+    /// The next may go when nothing is under way.
+    fn begin(&mut self) -> bool {
+        let may_go = !self.busy && self.held >= self.sent;
+        self.busy |= may_go;
+        may_go
     }
 }
 
