@@ -156,7 +156,11 @@ impl Engine {
         let (extent, complete) = match writers {
             Writers::Out => (self.current_extent(id, &inode)?, None),
             Writers::Racing => {
-                let complete = self.data.complete_upto(&granted_chains(id, &inode))?.min(executed);
+                let chains = granted_chains(id, &inode);
+                // What was acknowledged counts, whether this member has heard that it was or not: the grant by which it would count
+                // later may go with this.
+                self.data.look_and_wait(chains.iter().copied())?;
+                let complete = self.data.complete_upto(&chains)?.min(executed);
                 // What is not committed is not settled: it would be shown, and may be lost.
                 let seen = Seen::at(id, inode.clone(), None);
                 let extent = self.look(&[&seen])?.extent(&seen);
