@@ -10,6 +10,7 @@ use std::time::Duration;
 use frieze_base::{ChainId, ChunkId, InodeId, Reason};
 use frieze_client::{Client, CreateMode, File, OpenFlags, Options, ServerAddr, Target};
 use frieze_wire::message::{ChainMembers, ClusterMapReply, NodeAddress, Reply, Request};
+use frieze_wire::txn::Op;
 use world::{Act, CHUNK, Seen, Server, World};
 
 /// Servers 1 to 3 of one world, a chain for each head.
@@ -199,6 +200,22 @@ fn names_go_to_the_next_leader_when_one_is_gone() {
     client.fs().create(&Target::path("/g"), 0o644, CreateMode::Exclusive).unwrap();
     let made = cluster.world.seen(|seen| seen.op().is_some() && seen.node == 2);
     assert!(!made.is_empty(), "server 2 was asked");
+}
+
+/// The head may not have heard that the leader took back what the session held of the file before.
+#[test]
+fn who_appends_asks_the_leader_for_the_right_to() {
+    let cluster = Cluster::new();
+    let client = cluster.client_of(2);
+    make(&client).close().unwrap();
+    for round in 1..=2 {
+        let file = client.fs().open(&Target::path("/f"), OpenFlags::WRITE).unwrap();
+        file.append(b"one").unwrap();
+        file.append(b"two").unwrap();
+        file.close().unwrap();
+        let granted = cluster.world.seen(|seen| matches!(seen.op(), Some(Op::Grant(_))) && seen.node == 1);
+        assert_eq!(granted.len(), round, "once for each time that it is opened");
+    }
 }
 
 /// One that is stopped, or cut off, ends no connection.
