@@ -48,6 +48,8 @@ fn load_first(places: &[(PathBuf, bool)]) -> Result<Config, Usage> {
         match std::fs::read_to_string(path) {
             Ok(text) => return read(path, &text),
             Err(error) if !is_named && matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {}
+            // `$HOME` of whoever this program was before it became another user.
+            Err(error) if !is_named && !path.starts_with(MACHINE) && error.kind() == ErrorKind::PermissionDenied => {}
             Err(error) => return Err(Usage(format!("cannot read {}: {error}", path.display()))),
         }
     }

@@ -89,7 +89,8 @@ impl Client {
     pub fn claim_open_files(&self) -> bool {
         let shared = self.shared();
         shared.open_files.proofs().into_iter().all(|capability| {
-            let read = Request::Read(Read { capability, offset: 0, len: 0, in_steps: false });
+            // At a place where no byte can be: it asks for nothing.
+            let read = Request::Read(Read { capability, offset: u64::MAX, len: 0, in_steps: false });
             // One that is refused is not open any more, as far as the server is concerned.
             matches!(shared.query_in_session(None, read), Ok(_) | Err(Error::Refused(_)))
         })

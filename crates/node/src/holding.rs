@@ -9,7 +9,7 @@ use std::sync::{Arc, MutexGuard, PoisonError};
 use frieze_base::{Fault, Reason, Seq, SessionId};
 use frieze_wire::frame::FrameHeader;
 use frieze_wire::holding::{CancelLock, Lock, LockKind, LockReply, Recalls, TestLock, TestLockReply};
-use frieze_wire::message::Request;
+use frieze_wire::message::{Read, Request};
 
 use crate::caching::Gate;
 use crate::engine::{Engine, Responder, unknown_session};
@@ -139,6 +139,11 @@ impl Engine {
 /// More than can be said one by one.
 const EVERYTHING: Told = Told { keys: Vec::new(), everything: true };
 
+/// True if a read says that a file is open and asks for nothing: no byte lies there.
+pub(crate) fn is_claim(ask: &Read) -> bool {
+    ask.len == 0 && ask.offset == u64::MAX
+}
+
 /// True if an answer tells of what is now. What was does not change: nobody waits for it.
 pub(crate) fn tells_of_now(header: &FrameHeader, request: &Request) -> bool {
     match request {
@@ -154,7 +159,7 @@ pub(crate) fn tells_of_now(header: &FrameHeader, request: &Request) -> bool {
         Request::Log(_) | Request::LastSeen(_) | Request::Usage(_) => true,
         // It says that a file is open, and is told nothing: sessions that all have to say so before they can be asked for what they
         // cache wait for each other in no circle.
-        Request::Read(ask) if ask.len == 0 => false,
+        Request::Read(ask) if is_claim(ask) => false,
         // Of what is open, and what would be changed.
         Request::Read(_) | Request::Seek(_) => true,
         Request::Clone(_) | Request::Restore(_) | Request::Undo(_) | Request::Forget(_) => true,

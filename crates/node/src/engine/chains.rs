@@ -14,6 +14,7 @@ use frieze_wire::message::{ChainStatus, FileKind, Read, Reply, Request, View};
 
 use super::{Engine, Responder, done};
 use crate::data::{ChainEnd, Report as ChainReport};
+use crate::holding::is_claim;
 use crate::seen::{Seen, layout_of};
 
 impl Engine {
@@ -115,7 +116,7 @@ impl Engine {
         };
         self.data.is_shared()
             && match request {
-                Request::Read(ask) => ask.len > 0 && opened(&ask.capability),
+                Request::Read(ask) => !is_claim(ask) && opened(&ask.capability),
                 Request::Seek(ask) => opened(&ask.capability),
                 Request::Stat(ask) => ask.view.at.is_none(),
                 Request::List(ask) => ask.view.at.is_none(),

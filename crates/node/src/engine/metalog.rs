@@ -14,7 +14,7 @@ use prost::Message;
 
 use super::{Engine, Seams};
 use crate::grants::GrantSettings;
-use crate::holding::tells_of_now;
+use crate::holding::{is_claim, tells_of_now};
 use crate::identity::{FORMAT_VERSION_MEMBER, Identity, STATE_FILE, Standing};
 use crate::locks::Locks;
 use crate::meta::MetalogStatus;
@@ -291,7 +291,7 @@ impl Engine {
 fn is_for_leader(header: &FrameHeader, request: &Request) -> bool {
     match request {
         // It says that a file is open, to whoever looks after what is.
-        Request::Read(ask) if ask.len == 0 => true,
+        Request::Read(ask) if is_claim(ask) => true,
         Request::Read(_) | Request::Seek(_) | Request::Write(_) | Request::Punch(_) | Request::Sync(_) => false,
         Request::Txn(_) | Request::CopyRange(_) | Request::Recalls(_) => true,
         Request::Lock(_) | Request::TestLock(_) | Request::CancelLock(_) => true,

@@ -8,6 +8,7 @@ use frieze_wire::message::{Read, ReadReply};
 
 use crate::device::{Lease, ReaderKey};
 use crate::engine::{Engine, Scratch};
+use crate::holding::is_claim;
 use crate::seen::{Seen, ThroughImages};
 use crate::steps::{Unread, can_step};
 
@@ -34,9 +35,11 @@ impl Engine {
         let chains = if self.data.is_shared() { self.chains_to_close(id, ask) } else { None };
         if ask.len == 0 && capability.view.at.is_none() {
             // So a session says that it still has the file open after a restart of the server, or to the next leader.
-            self.inode_at(id, None)?;
             self.opened.add(session, id);
-            return Ok((ReadReply::default(), 0));
+        }
+        if is_claim(ask) {
+            scratch.payload.clear();
+            return Ok((ReadReply { end_of_file: true, ..ReadReply::default() }, 0));
         }
         let mut answered = self.answer_about(capability.view, chains.as_ref())?;
         for attempt in 0..=PLANS_MAX {

@@ -290,11 +290,14 @@ fn whoever_says_what_is_open_waits_for_nobody() {
     believer.look(Target::path("/d/f"));
     let changed = writer.change_mode("/d/f", 0o600);
     assert!(writer.answer(changed).is_none(), "the believer may still show the old mode");
-    let read = |len| Request::Read(Read { capability: open.clone(), offset: 0, len, ..Read::default() });
-    let asked = writer.send(read(8), &[], 0);
-    assert!(writer.answer(asked).is_none(), "an answer would tell of the file");
-    let said = writer.send(read(0), &[], 0);
-    writer.answer(said).expect("answered at once").0.expect("it is open");
+    let read = |offset, len| Request::Read(Read { capability: open.clone(), offset, len, ..Read::default() });
+    for len in [8, 0] {
+        let asked = writer.send(read(0, len), &[], 0);
+        assert!(writer.answer(asked).is_none(), "an answer would tell of the file");
+    }
+    let said = writer.send(read(u64::MAX, 0), &[], 0);
+    let (answer, payload) = writer.answer(said).expect("answered at once");
+    assert!(answer.is_ok() && payload.is_empty(), "{answer:?}");
 }
 
 /// Does something once, in the middle of a write to a segment of data.
