@@ -48,7 +48,8 @@ pub enum Durability {
     Sync = 1,
 }
 
-/// Reads a range of bytes; the payload of the reply holds them, holes as zeros, cut at the end of the file.
+/// Reads a range of bytes; the payload of the reply holds them, holes as zeros, cut at the end of the file. Of no bytes at offset
+/// `u64::MAX`, where none can be, it says to whoever leads that the session has the file open, and waits for nobody.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct Read {
     /// From [`OpenReply`].
