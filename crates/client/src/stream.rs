@@ -20,6 +20,8 @@ use crate::{Error, File};
 pub(crate) const DEPTH: usize = 4;
 /// Up to this size requests are copied together and sent at once.
 const SMALL_BYTES: usize = 16 << 10;
+/// The last piece of a large write is at most twice as large.
+const LAST_BYTES: usize = 256 << 10;
 /// More would only fill socket buffers.
 const DEPTH_MAX: usize = 64;
 
@@ -222,7 +224,7 @@ impl File {
         while from < data.len() {
             let at = offset + from as u64;
             let left = self.at_one_head(at, (data.len() - from) as u64);
-            let count = piece_len(at, left);
+            let count = tapered(piece_len(at, left), data.len() - from);
             run.push(at, Cow::Borrowed(&data[from..from + count]))?;
             from += count;
         }
@@ -501,6 +503,11 @@ enum Failure<E> {
 fn piece_len(offset: u64, left: u64) -> usize {
     let step = REQUEST_BYTES as u64;
     (step - offset % step).min(left) as usize
+}
+
+/// The last pieces of what the caller waits for are smaller: while the server works on the last one nothing is on its way.
+fn tapered(piece: usize, left: usize) -> usize {
+    if left > piece || piece <= LAST_BYTES { piece } else { piece / 2 }
 }
 
 fn too_large(len: usize) -> Error {
