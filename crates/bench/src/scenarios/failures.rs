@@ -244,7 +244,8 @@ fn role_of(reply: &ClusterReply, chain: u32, server: usize) -> Result<&'static s
 
 /// Kills a server, writes, and starts it again: what it is sent until it serves.
 pub(crate) fn rejoin(options: &Options) -> Result<Report> {
-    let (before, missed) = (options.scaled(None, 256) << 20, options.scaled(options.mib, 64) << 20);
+    let missed = options.scaled(options.mib, 64) << 20;
+    let before = 4 * missed;
     let mut fleet = Fleet::start(options, SERVERS, CONFIG)?;
     let client = fleet.client(0)?;
     let data = ceiling::cold_data();

@@ -38,6 +38,8 @@ pub(crate) struct Bounds {
     pub(crate) supply_bytes: u64,
     /// After so long without progress what may have been lost is said again.
     pub(crate) again: Duration,
+    /// The same where records of the past are on their way to who lacks them: said again, they go again, all of them.
+    pub(crate) supply_again: Duration,
     /// After so long without a word from a successor that was asked again and again it is said to be out of reach.
     pub(crate) silent: Duration,
 }
@@ -49,6 +51,7 @@ impl Default for Bounds {
             wait: Duration::from_secs(5),
             supply_bytes: 8 << 20,
             again: Duration::from_millis(200),
+            supply_again: Duration::from_secs(1),
             silent: Duration::from_secs(3),
         }
     }

@@ -692,11 +692,14 @@ impl DataPlane {
             if !member.shared {
                 continue;
             }
-            let come = (replica.epoch(), replica.last(), replica.clean(), replica.closed());
+            let supplied = member.supply.map_or(0, |supply| supply.held);
+            let come = (replica.epoch(), replica.last(), replica.clean(), replica.closed(), supplied);
+            let is_supplying = member.supply.is_some_and(|supply| supply.is_under_way());
+            let bound = if is_supplying { self.bounds.supply_again } else { self.bounds.again };
             let mut again = false;
             if !replica.waits() || member.come != come {
                 (member.come, member.since, member.waits_since, member.silent) = (come, now, now, None);
-            } else if is_late(member.since, self.bounds.again) {
+            } else if is_late(member.since, bound) {
                 (member.since, again) = (now, true);
             }
             if let Some(next) = replica.successor().filter(|next| member.silent != Some(*next))

@@ -27,8 +27,8 @@ pub(super) struct Member {
     pub(super) seen: Hlc,
     /// Records of the past that are being sent to who lacks them.
     pub(super) supply: Option<Supply>,
-    /// How far it had come, and since when it has come no further.
-    pub(super) come: (ChainEpoch, u64, u64, Hlc),
+    /// How far it had come, and who is brought up to date by it, and since when it has come no further.
+    pub(super) come: (ChainEpoch, u64, u64, Hlc, u64),
     pub(super) since: MonoTime,
     /// Since when it has waited without coming further.
     pub(super) waits_since: MonoTime,

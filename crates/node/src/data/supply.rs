@@ -46,6 +46,11 @@ impl Supply {
         self.begin()
     }
 
+    /// True while records are on their way to who lacks them.
+    pub(super) fn is_under_way(&self) -> bool {
+        self.held < self.sent
+    }
+
     /// True if more waited for time to pass and are to go now.
     pub(super) fn goes_on(&mut self, pace: &Pace, now: MonoTime) -> bool {
         self.waits && pace.allows(now) > 0 && self.begin()

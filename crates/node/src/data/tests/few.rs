@@ -579,6 +579,7 @@ fn a_restart_from_shelves_does_not_forget_under_which_epochs_records_were_stampe
     let mut supplied = Vec::new();
     loop {
         let next = world.net.queue().front().map(|packet| packet.told.clone());
+        println!("{:?}", next.as_ref().map(|t| format!("{t:?}").chars().take(50).collect::<String>()));
         if let Some(Told::ChainRecord(record)) = next {
             supplied.push(record.n);
         }
@@ -587,6 +588,58 @@ fn a_restart_from_shelves_does_not_forget_under_which_epochs_records_were_stampe
         }
     }
     assert_eq!(supplied, (51..=110).collect::<Vec<u64>>(), "what it has it is not sent again");
+}
+
+/// What is said again after a while sends all that is under way once more: not while it arrives, however slowly.
+#[test]
+fn what_is_on_its_way_to_who_lacks_it_is_not_sent_twice() {
+    let mut world = World::new(2, 6);
+    world.configure_all(&[1]);
+    for number in 0..100 {
+        let (_, done) = world.write(1, number % 3 * 5000, 5000, Durability::Async);
+        assert!(outcome(&done).unwrap().is_ok());
+    }
+    world.flush(1);
+    world.configure(chain(), &[1], Some(2), false);
+    let mut steps = 0;
+    // A message in each fiftieth of a second, 4 s and more, and those without bytes first, as connections carry them.
+    while world.log(2, chain()).len() < 100 {
+        let mut queue = world.net.queue();
+        if let Some(at) = queue.iter().position(|packet| !matches!(packet.told, Told::ChainRecord(_))) {
+            let first = queue.remove(at).unwrap();
+            queue.push_front(first);
+        }
+        drop(queue);
+        world.deliver();
+        world.pass(20_000);
+        steps += 1;
+        assert!(steps < 1000, "it is given all in the end");
+    }
+    let supplied = world.plane(1).supplied_bytes();
+    assert!((500_000..520_000).contains(&supplied), "100 records of 5,000 bytes took {supplied}");
+}
+
+#[test]
+fn what_was_lost_on_its_way_to_who_lacks_it_is_sent_again() {
+    let mut world = World::new(2, 6);
+    world.configure_all(&[1]);
+    for number in 0..100 {
+        world.write(1, number % 3 * 5000, 5000, Durability::Async);
+    }
+    world.flush(1);
+    world.configure(chain(), &[1], Some(2), false);
+    while world.log(2, chain()).len() < 50 {
+        world.deliver();
+    }
+    // The connection breaks, with all that is in it.
+    world.net.queue().clear();
+    let mut steps = 0;
+    while world.log(2, chain()).len() < 100 {
+        while world.deliver() {}
+        world.pass(20_000);
+        steps += 1;
+        assert!(steps < 100, "said again after a second");
+    }
 }
 
 #[test]
