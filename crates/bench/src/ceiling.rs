@@ -12,10 +12,12 @@ use anyhow::{Context, Result};
 
 use crate::stopwatch::Stopwatch;
 
+mod chained;
 mod paced;
 mod scattered;
 mod streamed;
 
+pub(crate) use chained::{Chained, chained};
 pub(crate) use paced::paced;
 pub(crate) use scattered::{Scattered, scattered};
 pub(crate) use streamed::{served, stored};

@@ -394,6 +394,26 @@ struct Posted {
     has_sender: bool,
 }
 
+/// A frame on its way, some of which may not have gone out yet.
+#[derive(Debug)]
+pub struct Begun<P> {
+    head: Vec<u8>,
+    payload: P,
+    sent: usize,
+}
+
+impl<P: AsRef<[u8]>> Begun<P> {
+    /// True if all of it has gone out.
+    pub fn is_done(&self) -> bool {
+        self.sent == self.head.len() + self.payload.as_ref().len()
+    }
+
+    fn left(&self) -> [IoSlice<'_>; 2] {
+        let of_payload = self.sent.saturating_sub(self.head.len());
+        [IoSlice::new(&self.head[self.sent.min(self.head.len())..]), IoSlice::new(&self.payload.as_ref()[of_payload..])]
+    }
+}
+
 impl FrameWriter {
     /// Writes to `stream`. A peer that has not taken a frame within `limits.frame` loses its connection.
     ///
@@ -426,6 +446,50 @@ impl FrameWriter {
         drop(turn);
         // What was posted while this frame held the turn found it taken: it is sent here.
         let sent = sent.and_then(|()| self.send_left());
+        if sent.is_err() {
+            self.0.stream.shutdown();
+        }
+        sent
+    }
+
+    /// Sends as much of a frame as the socket takes at once, and never waits. What is left of it goes out by
+    /// [`FrameWriter::finish`]; until then nothing else may be sent on the connection. `crc`: the payload's checksum, if it is known.
+    ///
+    /// # Errors
+    /// `Closed` or `Broken`. The connection is shut down then.
+    ///
+    /// # Panics
+    /// If the body or payload is longer than a frame may hold.
+    pub fn begin<P: AsRef<[u8]>>(
+        &self,
+        header: FrameHeader,
+        body: &[u8],
+        payload: P,
+        crc: Option<u32>,
+    ) -> Result<Begun<P>, Error> {
+        let bytes = payload.as_ref();
+        let payload_crc = if bytes.is_empty() { 0 } else { crc.unwrap_or_else(|| crc32c(bytes)) };
+        let mut head = filled(header, body, bytes.len(), payload_crc).encode().to_vec();
+        head.extend_from_slice(body);
+        let mut begun = Begun { head, payload, sent: 0 };
+        let _turn = lock(&self.0.turn);
+        while !begun.is_done() {
+            match self.send_at_once(&begun.left())? {
+                0 => break,
+                count => begun.sent += count,
+            }
+        }
+        Ok(begun)
+    }
+
+    /// Sends what is left of a frame, and waits as [`FrameWriter::send`] does.
+    ///
+    /// # Errors
+    /// As [`FrameWriter::send`].
+    pub fn finish<P: AsRef<[u8]>>(&self, begun: &Begun<P>) -> Result<(), Error> {
+        let turn = lock(&self.0.turn);
+        let sent = self.send_all(&mut begun.left());
+        drop(turn);
         if sent.is_err() {
             self.0.stream.shutdown();
         }

@@ -413,3 +413,24 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn what_the_socket_does_not_take_at_once_goes_out_later() {
+    let (writer, mut reader) = ends(LONG);
+    let payload = pattern(4 << 20);
+    let small = writer.begin(header(1), b"small", b"payload", None).unwrap();
+    assert!(small.is_done(), "an idle socket takes a small frame");
+    let large = writer.begin(header(2), b"large", &payload, Some(crc32c(&payload))).unwrap();
+    assert!(!large.is_done(), "nobody has read of it, and it did not wait");
+    thread::scope(|scope| {
+        let finishing = scope.spawn(|| writer.finish(&large));
+        let (mut body, mut buffer) = (Vec::new(), Vec::new());
+        reader.read_frame(&mut body).unwrap().unwrap();
+        assert_eq!(body, b"small");
+        assert_eq!(&*reader.read_payload_reusing(&mut buffer).unwrap(), b"payload");
+        reader.read_frame(&mut body).unwrap().unwrap();
+        assert_eq!(body, b"large");
+        assert!(*reader.read_payload_reusing(&mut buffer).unwrap() == payload[..]);
+        finishing.join().unwrap().unwrap();
+    });
+}

@@ -11,6 +11,7 @@ use frieze_wire::frame::{FrameHeader, PAYLOAD_BYTES_MAX};
 use frieze_wire::message::{Durability as When, FileKind, Reply, Txn, TxnReply, View, Write, WriteReply};
 use frieze_wire::txn::{Grant, MakeKind, Op, RENAME_EXCHANGE, Transaction};
 
+use crate::brought::Brought;
 use crate::caching::Asking;
 use crate::capability::Capability;
 use crate::data::{AtEnd, Content, Placed, WriteAsk, WriteReply as Answer, Written, split};
@@ -42,7 +43,7 @@ impl Engine {
         principal: &Principal,
         header: &FrameHeader,
         ask: &Write,
-        payload: &[u8],
+        payload: Brought<'_>,
         responder: &Arc<dyn Responder>,
     ) {
         let when = When::try_from(ask.durability).unwrap_or(When::Async);
@@ -70,7 +71,7 @@ impl Engine {
         principal: &Principal,
         header: &FrameHeader,
         ask: &Write,
-        payload: &[u8],
+        payload: Brought<'_>,
         when: When,
         reply: Answer,
     ) -> Result<(), (Answer, Fault)> {
@@ -108,7 +109,7 @@ impl Engine {
         };
         let rows = plugin.as_ref().filter(|plugin| plugin.has_rows());
         let record_time = match plugin.as_ref().filter(|plugin| !plugin.has_rows()) {
-            Some(plugin) => Some(check!(plugin.user_time(payload).map_err(|fault| at_offset(fault, ask, id)))),
+            Some(plugin) => Some(check!(plugin.user_time(&payload).map_err(|fault| at_offset(fault, ask, id)))),
             None => None,
         };
         check!(self.hold_back());
@@ -145,7 +146,7 @@ impl Engine {
             drop(namespace);
             let inherited = self.inherited_user_time(id, origin)?;
             let user_time = match inode {
-                Some((plugin, inode)) => self.newest_row(plugin, id, inode, offset, payload, inherited)?,
+                Some((plugin, inode)) => self.newest_row(plugin, id, inode, offset, &payload, inherited)?,
                 None => record_time,
             };
             Ok(Placed { spread, user_time, inherited })

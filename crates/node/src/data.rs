@@ -31,6 +31,7 @@ use frieze_hlc::{Hlc, UserTime};
 use frieze_multilog::{ChainTip, LogPosition, RecordKind, RecordMeta};
 use frieze_wire::message::Durability;
 
+use crate::brought::Brought;
 use crate::caching::Caching;
 use crate::clock::NodeClock;
 use crate::device::{Device, block_checksums};
@@ -97,7 +98,7 @@ pub(crate) struct AtEnd {
 #[derive(Clone, Copy)]
 pub(crate) enum Content<'a> {
     /// Bytes, and their CRC32C as the client computed it.
-    Bytes(&'a [u8], u32),
+    Bytes(Brought<'a>, u32),
     /// Nothing: a hole.
     Hole,
 }
@@ -351,13 +352,13 @@ impl DataPlane {
         if let (Content::Bytes(payload, expected), Some(offset)) = (ask.content, ask.known_offset)
             && fits_one_chunk(offset, payload.len(), ask.layout)
         {
-            let (crcs, crc) = block_checksums(payload, block);
+            let (crcs, crc) = block_checksums(&payload, block);
             if crc != expected {
                 return reply(Err(damaged()));
             }
             ahead = Some(crcs);
             let chain = ask.layout.chain((offset / ask.layout.chunk_bytes) as u32);
-            bytes = self.forwards(chain).then(|| Bytes::copy_from_slice(payload));
+            bytes = self.forwards(chain).then(|| payload.keep(&payload));
         }
         // Fetched before others have to wait for it.
         if let Err(fault) = self.device.log_of([ask.inode]).map(drop) {
@@ -480,7 +481,7 @@ impl DataPlane {
             (None, Content::Bytes(payload, expected)) => {
                 let mut whole = 0;
                 for part in &parts {
-                    let (blocks, crc) = block_checksums(part.bytes(payload), self.device.block_bytes());
+                    let (blocks, crc) = block_checksums(part.bytes(&payload), self.device.block_bytes());
                     whole = frieze_base::crc32c_combine(whole, crc, part.len.into());
                     crcs.push(blocks);
                 }
@@ -564,7 +565,7 @@ impl DataPlane {
                         tokens.push((chain, token));
                         numbers.push(index);
                         payloads.push(match ask.content {
-                            Content::Bytes(payload, _) => part.bytes(payload),
+                            Content::Bytes(payload, _) => part.bytes(payload.bytes()),
                             Content::Hole => &[],
                         });
                         metas.push(RecordMeta {
@@ -616,7 +617,12 @@ impl DataPlane {
                 for (((chain, token), meta), payload) in tokens.iter().zip(&metas).zip(&payloads) {
                     if shared && appender.members[chain.0 as usize].shared {
                         let forwards = appender.chains[chain.0 as usize].successor().is_some();
-                        let bytes = forwards.then(|| copied.clone().unwrap_or_else(|| Bytes::copy_from_slice(payload)));
+                        let kept = || match (&copied, ask.content) {
+                            (Some(copied), _) => copied.clone(),
+                            (None, Content::Bytes(all, _)) => all.keep(payload),
+                            (None, Content::Hole) => Bytes::new(),
+                        };
+                        let bytes = forwards.then(kept);
                         let crc = match ask.content {
                             Content::Bytes(all, crc) if all.len() == payload.len() => crc,
                             _ => frieze_base::crc32c(payload),

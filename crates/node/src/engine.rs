@@ -22,6 +22,7 @@ use frieze_wire::message::{HelloReply, Reply, Request, RequestBody};
 use frieze_wire::peer::{Ask, ChainAsk, Told};
 use frieze_wire::txn::Caller;
 
+use crate::brought::Brought;
 use crate::caching::{Asking, Caching};
 use crate::capability::Mint;
 use crate::clock::{Keeper, NodeClock};
@@ -197,7 +198,7 @@ impl Engine {
         conn: &Conn,
         header: &FrameHeader,
         body: RequestBody,
-        payload: &[u8],
+        payload: Brought<'_>,
         responder: &Arc<dyn Responder>,
         scratch: &mut Scratch,
     ) {
@@ -288,7 +289,7 @@ impl Engine {
     /// # Errors
     /// `BadFrame` for a message of no meaning: the connection is to be closed. A clock too far ahead (`Future`): the message
     /// is lost, and comes again when the clocks are right.
-    pub fn told(&self, from: NodeId, header: &FrameHeader, told: Told, payload: &[u8]) -> Result<(), Fault> {
+    pub fn told(&self, from: NodeId, header: &FrameHeader, told: Told, payload: Brought<'_>) -> Result<(), Fault> {
         self.clock.observe(header.hlc)?;
         match told {
             Told::Alive(_) if payload.is_empty() => Ok(()),
@@ -308,10 +309,10 @@ impl Engine {
                 self.control_told(from, ControlTold::Refused(told));
                 Ok(())
             }
-            Told::Metalog(said) => self.meta.told(from, MetaTold::Message(said), payload),
-            Told::MetalogPiece(piece) => self.meta.told(from, MetaTold::Piece(piece), payload),
-            Told::MetalogHeld(held) => self.meta.told(from, MetaTold::Held(held), payload),
-            Told::MetalogClose(close) => self.meta.told(from, MetaTold::Close(close), payload),
+            Told::Metalog(said) => self.meta.told(from, MetaTold::Message(said), payload.bytes()),
+            Told::MetalogPiece(piece) => self.meta.told(from, MetaTold::Piece(piece), payload.bytes()),
+            Told::MetalogHeld(held) => self.meta.told(from, MetaTold::Held(held), payload.bytes()),
+            Told::MetalogClose(close) => self.meta.told(from, MetaTold::Close(close), payload.bytes()),
             // It comes again, and by then the entry may be executed here.
             told if self.is_early(&told) => Ok(()),
             told => self.data.told(from, told, header.payload_crc, payload).map(drop),
@@ -363,7 +364,7 @@ impl Engine {
         principal: &Principal,
         header: &FrameHeader,
         request: Request,
-        payload: &[u8],
+        payload: Brought<'_>,
         responder: &Arc<dyn Responder>,
         scratch: &mut Scratch,
     ) -> Option<Result<Reply, Fault>> {

@@ -10,6 +10,7 @@
 //! Where a request goes: `serve` (socket) → `engine` (who asks) → `views` (readers) or `changes` and `edits` (writers) → `data`
 //! (chains and device) or `meta` (metalog and namespace); `durability` makes it last.
 
+mod brought;
 mod caching;
 mod capability;
 mod changes;
@@ -53,6 +54,7 @@ mod timed;
 mod timeline;
 mod views;
 
+pub use brought::Brought;
 pub use data::{ChainEnd, Report as ChainReport};
 pub use durability::no_wake;
 pub use engine::{Engine, Joining, ProcessStats, Responder, SOFTWARE, Scratch, Seams};

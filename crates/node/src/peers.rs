@@ -12,6 +12,15 @@ use frieze_wire::peer::Told;
 pub trait Peers: Send + Sync {
     /// Tells `to` something, with bytes beside it.
     fn tell(&self, to: NodeId, told: Told, payload: PeerPayload);
+
+    /// The same, by who holds a lock that others wait for, and calls [`Peers::go`] when it has let go of it: what is told takes its
+    /// place now, and goes then.
+    fn tell_soon(&self, to: NodeId, told: Told, payload: PeerPayload) {
+        self.tell(to, told, payload);
+    }
+
+    /// Sends what has its place, as far as that goes without waiting.
+    fn go(&self) {}
 }
 
 /// Bytes beside a message; shared, not copied, on their way to several nodes.
@@ -82,6 +91,18 @@ impl Peers for Way {
     fn tell(&self, to: NodeId, told: Told, payload: PeerPayload) {
         if let Some(peers) = self.0.get() {
             peers.tell(to, told, payload);
+        }
+    }
+
+    fn tell_soon(&self, to: NodeId, told: Told, payload: PeerPayload) {
+        if let Some(peers) = self.0.get() {
+            peers.tell_soon(to, told, payload);
+        }
+    }
+
+    fn go(&self) {
+        if let Some(peers) = self.0.get() {
+            peers.go();
         }
     }
 }

@@ -36,6 +36,7 @@ use tracing::{debug, error, info, warn};
 use self::links::Links;
 use self::metrics::Door;
 use self::traffic::Traffic;
+use crate::brought::{Brought, Pool};
 use crate::clock::NodeClock;
 use crate::durability::Wake;
 use crate::engine::{Engine, ProcessStats, Responder, Scratch, Seams};
@@ -62,6 +63,8 @@ const SCRUB_LOOK_EVERY: Duration = Duration::from_millis(100);
 const SOCKET: &str = "socket";
 /// Payload buffer that a connection keeps which sends none.
 const IDLE_BUFFER_BYTES: usize = 64 << 10;
+/// From here on a payload that may be sent on is received into a buffer of its own; smaller ones are better copied.
+const SHARED_BYTES_MIN: usize = 64 << 10;
 /// After so many requests without a payload it sends none: one file after the other takes a few between two writes, and a
 /// large buffer that is made anew takes a fault for each of its pages.
 const IDLE_REQUESTS: u64 = 16;
@@ -99,6 +102,8 @@ struct Shared {
     links: OnceLock<Arc<Links>>,
     /// What was told on those and on theirs.
     traffic: Arc<Traffic>,
+    /// Buffers of payloads that are sent on.
+    pool: Arc<Pool>,
     /// Where operators read figures.
     door: Option<Arc<Door>>,
     stopping: AtomicBool,
@@ -185,6 +190,7 @@ impl Server {
             patience: Arc::default(),
             links: OnceLock::new(),
             traffic: Arc::default(),
+            pool: Arc::default(),
             door,
             stopping: AtomicBool::new(false),
             connections,
@@ -390,6 +396,7 @@ fn reclaim_loop(shared: &Shared) {
         untidy = found;
         if frieze_net::mono().since_ns(trimmed) > TRIM_EVERY_NS {
             trimmed = frieze_net::mono();
+            shared.pool.trim();
             frieze_disk::give_back_free_memory();
         }
         shared.rest.wait(Duration::from_nanos(TEND_EVERY_NS));
@@ -625,10 +632,23 @@ fn converse(shared: &Shared, stream: &Stream, conn: &Conn) -> Result<(), frieze_
     let responder: Arc<dyn Responder> =
         Arc::new(Answers { writer, clock: shared.engine.clock.clone(), epoch: shared.engine.data.epoch() });
     let (mut body, mut payload) = (Vec::new(), Vec::new());
+    let engine = &shared.engine;
     let mut scratch = Scratch::default();
     let (mut greeted, mut is_told, mut plain) = (false, false, 0u64);
     while let Some(header) = reader.read_frame(&mut body)? {
-        let bytes: &[u8] = if header.payload_len > 0 { reader.read_payload_unchecked(&mut payload)? } else { &[] };
+        let len = header.payload_len as usize;
+        let shared_bytes;
+        let brought: Brought<'_> = if len >= SHARED_BYTES_MIN && engine.is_in_chains() {
+            // It may be sent on, or again, when the next is received.
+            let mut room = shared.pool.take(len);
+            reader.read_payload_unchecked(&mut room)?;
+            shared_bytes = shared.pool.lend(room, len);
+            (&shared_bytes).into()
+        } else if len > 0 {
+            (&*reader.read_payload_unchecked(&mut payload)?).into()
+        } else {
+            [][..].into()
+        };
         if let (FrameKind::Told, Some(node)) = (header.kind, conn.node()) {
             if !std::mem::replace(&mut is_told, true) {
                 reader.set_limits(LISTENING);
@@ -636,7 +656,7 @@ fn converse(shared: &Shared, stream: &Stream, conn: &Conn) -> Result<(), frieze_
                     links.heard(node);
                 }
             }
-            if let Err(fault) = take_told(shared, node, &header, &body, bytes) {
+            if let Err(fault) = take_told(shared, node, &header, &body, brought) {
                 warn!("node {node} is not listened to any more: {fault}");
                 refuse(stream, fault);
                 return Ok(());
@@ -659,7 +679,7 @@ fn converse(shared: &Shared, stream: &Stream, conn: &Conn) -> Result<(), frieze_
             Ok(request) => {
                 let timed = shared.door.as_ref().map(|door| door.timed(request.request.as_ref(), &responder));
                 let responder = timed.as_ref().unwrap_or(&responder);
-                shared.engine.handle(conn, &header, request, bytes, responder, &mut scratch);
+                shared.engine.handle(conn, &header, request, brought, responder, &mut scratch);
             }
             Err(error) => {
                 let fault = Fault::new(Reason::BadFrame, format!("malformed frame: the body is no request: {error}"));
@@ -685,7 +705,13 @@ fn converse(shared: &Shared, stream: &Stream, conn: &Conn) -> Result<(), frieze_
 }
 
 /// Hands on what a node has told. What cannot be taken now is lost, and told again; what is malformed ends the connection.
-fn take_told(shared: &Shared, node: NodeId, header: &FrameHeader, body: &[u8], payload: &[u8]) -> Result<(), Fault> {
+fn take_told(
+    shared: &Shared,
+    node: NodeId,
+    header: &FrameHeader,
+    body: &[u8],
+    payload: Brought<'_>,
+) -> Result<(), Fault> {
     let malformed = |what: String| Fault::new(Reason::BadFrame, format!("malformed frame: {what}"));
     let body = PeerBody::decode(body).map_err(|error| malformed(format!("the body is no message: {error}")))?;
     // What a newer server tells and this one does not know it can do without.

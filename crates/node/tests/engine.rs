@@ -163,7 +163,7 @@ impl Served {
         };
         let body = RequestBody { caller: None, request: Some(request) };
         let responder: Arc<dyn Responder> = self.answers.clone();
-        self.engine.handle(&self.conn, &header, body, payload, &responder, &mut Scratch::default());
+        self.engine.handle(&self.conn, &header, body, payload.into(), &responder, &mut Scratch::default());
         id
     }
 
@@ -334,7 +334,7 @@ fn a_write_without_a_grant_or_with_a_damaged_payload_is_refused() {
     let request = Served::write_request(&file, Some(0), Durability::Async);
     let body = RequestBody { caller: None, request: Some(request) };
     let responder: Arc<dyn Responder> = served.answers.clone();
-    served.engine.handle(&served.conn, &header, body, b"bytes", &responder, &mut Scratch::default());
+    served.engine.handle(&served.conn, &header, body, b"bytes"[..].into(), &responder, &mut Scratch::default());
     assert_eq!(served.answer(id).unwrap().0.unwrap_err().reason, Reason::BadFrame);
     assert_eq!(served.read("/f", View::NOW).unwrap(), b"");
 }

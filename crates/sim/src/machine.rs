@@ -237,7 +237,7 @@ impl Machine {
             Some(broken) => broken.mangle(*header, body, &mut self.rng),
             None => (*header, body),
         };
-        engine.handle(conn, &header, body, payload, responder, &mut self.scratch);
+        engine.handle(conn, &header, body, payload.into(), responder, &mut self.scratch);
     }
 
     /// The answers given since the last look.
@@ -310,8 +310,15 @@ impl Machine {
         let (conn, probe, responder) = &self.probe;
         let header = FrameHeader::of(FrameKind::Request);
         let ask = |request| RequestBody { caller: None, request: Some(request) };
-        engine.handle(conn, &header, ask(Request::Hello(Hello::default())), &[], responder, &mut self.scratch);
-        engine.handle(conn, &header, ask(request), &[], responder, &mut self.scratch);
+        engine.handle(
+            conn,
+            &header,
+            ask(Request::Hello(Hello::default())),
+            [][..].into(),
+            responder,
+            &mut self.scratch,
+        );
+        engine.handle(conn, &header, ask(request), [][..].into(), responder, &mut self.scratch);
         probe.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 

@@ -14,8 +14,8 @@ use super::{GIB, UNPACED, pair_with, preallocated};
 use crate::stopwatch::Stopwatch;
 
 /// A message: its checksum, then so many bytes.
-const MESSAGE_BYTES: usize = 1 << 20;
-const CHECKSUM_BYTES: usize = 4;
+pub(super) const MESSAGE_BYTES: usize = 1 << 20;
+pub(super) const CHECKSUM_BYTES: usize = 4;
 
 /// Streams `bytes` of `data`, over and over, into a file in `directory` that goes to the disk meanwhile, GiB/s. One
 /// connection; the sender waits for an answer to every `call_bytes`, or for the last one only.

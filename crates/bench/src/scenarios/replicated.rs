@@ -1,5 +1,7 @@
 //! What several replicas cost a writer and give readers.
 
+use std::path::PathBuf;
+
 use anyhow::{Context, Result};
 use frieze_base::{ByteRange, Rng};
 use frieze_client::{Client, File, Hlc, OpenFlags, Target as Path};
@@ -7,7 +9,7 @@ use frieze_client::{Client, File, Hlc, OpenFlags, Target as Path};
 use super::bytes::{make, write_all};
 use super::{CEILING_BYTES, CEILING_ROUNDS, LARGE, SMALL, progress, settle};
 use crate::Options;
-use crate::ceiling::{self, GIB};
+use crate::ceiling::{self, Chained, GIB};
 use crate::fleet::Fleet;
 use crate::report::Report;
 use crate::stopwatch::Stopwatch;
@@ -18,6 +20,13 @@ const REPLICAS: usize = 3;
 const MEMORY: &str = "memory_bytes_max = 1073741824\n";
 /// Small chunks, so that a file of a few MiB lies on every chain and its readers ask every server.
 const SMALL_CHUNKS: &str = "chunk_bytes = 1048576\n";
+
+/// Writes that are measured one at a time.
+const SINGLES: u64 = 200;
+
+fn directory(options: &Options) -> PathBuf {
+    options.dir.clone().unwrap_or_else(std::env::temp_dir)
+}
 
 /// What a writer of one kind of cluster measures.
 struct Written {
@@ -36,6 +45,9 @@ fn write(options: &Options, servers: usize, bytes: u64, data: &[u8]) -> Result<W
     write_all(&warm, data, 64 << 20, "warming up")?;
     settle(&client)?;
     let file = make(&client, "/streamed")?;
+    let singles = options.scaled(options.ops, SINGLES);
+    // Memory that was used before, for what every server is to hold: a virtual machine takes its time to give what was not.
+    ceiling::warm_memory(&directory(options), servers as u64 * (bytes + singles * LARGE as u64))?;
     let (cpu, watch) = (fleet.cpu_s()?, Stopwatch::start());
     write_all(&file, data, bytes, "replicated-write")?;
     let (seconds, cpu_client_s) = (watch.seconds(), watch.cpu_seconds());
@@ -44,7 +56,7 @@ fn write(options: &Options, servers: usize, bytes: u64, data: &[u8]) -> Result<W
     let cpu_servers_s = fleet.cpu_s()? - cpu;
     let single = make(&client, "/one-by-one")?;
     let mut times = Vec::new();
-    for number in 0..options.scaled(options.ops, 200) {
+    for number in 0..singles {
         let one = Stopwatch::start();
         single.write_at(number * LARGE as u64, &data[..LARGE])?;
         times.push(one.seconds() * 1e6);
@@ -64,6 +76,12 @@ pub(crate) fn replicated_write(options: &Options) -> Result<Report> {
     let bytes = options.scaled(options.mib, 1024) << 20;
     let data = ceiling::cold_data();
     let loopback = ceiling::loopback_unpaced(LARGE, options.scaled(None, CEILING_BYTES))?;
+    let bare = |members: usize| -> Result<Chained> {
+        let (directory, singles) = (directory(options), options.scaled(options.ops, SINGLES));
+        ceiling::warm_memory(&directory, members as u64 * (bytes + singles * LARGE as u64))?;
+        ceiling::chained(&directory, &data, members, bytes, singles)
+    };
+    let (bare_one, bare_three) = (bare(1)?, bare(REPLICAS)?);
     let one = write(options, 1, bytes, &data)?;
     let three = write(options, REPLICAS, bytes, &data)?;
     Ok(Report {
@@ -84,6 +102,12 @@ pub(crate) fn replicated_write(options: &Options) -> Result<Report> {
             ("write_1mib_us", three.p50_us, "us (one at a time, median)"),
             ("write_1mib_one_replica_us", one.p50_us, "us"),
             ("latency_over_one_replica", three.p50_us / one.p50_us, ""),
+            ("bare_1mib_us", bare_three.p50_us, "us (three bare members that check, store and pass on piece by piece)"),
+            ("bare_1mib_one_us", bare_one.p50_us, "us (one such member)"),
+            ("bare_over_one", bare_three.p50_us / bare_one.p50_us, ""),
+            ("latency_over_bare", three.p50_us / bare_three.p50_us, ""),
+            ("bare_cpu_s_per_gib", bare_three.cpu_s_per_gib, "s (sender and three bare members, flushed)"),
+            ("cpu_over_bare", (three.cpu_client_s + three.cpu_servers_s) / bare_three.cpu_s_per_gib, ""),
         ],
     })
 }

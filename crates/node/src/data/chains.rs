@@ -27,6 +27,7 @@ use frieze_wire::peer::{Ask, Told};
 use super::members::{Held, Out, Waiter};
 use super::told::{What, ask, heard, malformed, to_told};
 use super::{Appender, DataPlane, Lease, memory};
+use crate::brought::Brought;
 use crate::device::block_checksums;
 use crate::meta::idle_until;
 use crate::peers::{PeerPayload, Peers};
@@ -154,8 +155,7 @@ impl Shown {
 
 /// A record that comes with its payload, whose checksums are made.
 pub(super) struct Incoming<'a> {
-    payload: &'a [u8],
-    copied: Option<Bytes>,
+    payload: Brought<'a>,
     block_crcs: Vec<u32>,
     crc: u32,
     punch: bool,
@@ -196,7 +196,7 @@ impl DataPlane {
     ///
     /// # Errors
     /// `BadFrame` for what no member tells: the connection is to be closed. Others: the message is lost, and comes again.
-    pub(crate) fn told(&self, from: NodeId, told: Told, crc: u32, payload: &[u8]) -> Result<bool, Fault> {
+    pub(crate) fn told(&self, from: NodeId, told: Told, crc: u32, payload: Brought<'_>) -> Result<bool, Fault> {
         let lacks = match &told {
             Told::ChainRecord(record) => Some(record.left_bytes),
             _ => None,
@@ -210,17 +210,28 @@ impl DataPlane {
             self.shown.lacks[chain.0 as usize].store(lacks, Ordering::Relaxed);
         }
         let mut out = Out::default();
-        match heard.what {
-            What::Message(message) => self.hear(from, chain, heard.epoch, message, false, (crc, payload), &mut out)?,
-            What::Punch(message) => self.hear(from, chain, heard.epoch, message, true, (0, &[]), &mut out)?,
-            What::Persist(n) => self.hear_persist(from, chain, heard.epoch, n, &mut out),
-            What::Persisted(n) => self.hear_persisted(from, chain, heard.epoch, n, &mut out),
-            What::CloseAfter(after) => self.hear_close_after(from, chain, after, &mut out)?,
-            What::ClosedAfter(after) => self.hear_closed_after(chain, after, &mut out),
-            What::Unknown => {}
-        }
+        let taken = match heard.what {
+            What::Message(message) => self.hear(from, chain, heard.epoch, message, false, (crc, payload), &mut out),
+            What::Punch(message) => {
+                self.hear(from, chain, heard.epoch, message, true, (0, Brought::from(&[][..])), &mut out)
+            }
+            What::Persist(n) => {
+                self.hear_persist(from, chain, heard.epoch, n, &mut out);
+                Ok(())
+            }
+            What::Persisted(n) => {
+                self.hear_persisted(from, chain, heard.epoch, n, &mut out);
+                Ok(())
+            }
+            What::CloseAfter(after) => self.hear_close_after(from, chain, after, &mut out),
+            What::ClosedAfter(after) => {
+                self.hear_closed_after(chain, after, &mut out);
+                Ok(())
+            }
+            What::Unknown => Ok(()),
+        };
         self.finish_out(out);
-        Ok(true)
+        taken.map(|()| true)
     }
 
     #[expect(clippy::too_many_arguments, reason = "what a message consists of, handed on once")]
@@ -231,7 +242,7 @@ impl DataPlane {
         epoch: ChainEpoch,
         message: Message,
         punch: bool,
-        (crc, payload): (u32, &[u8]),
+        (crc, payload): (u32, Brought<'_>),
         out: &mut Out,
     ) -> Result<(), Fault> {
         let incoming = match &message {
@@ -239,12 +250,11 @@ impl DataPlane {
                 if !self.device.fits(payload.len()) {
                     return Err(malformed(format!("record {} is longer than a segment", record.n)));
                 }
-                let (block_crcs, found) = block_checksums(payload, self.device.block_bytes());
+                let (block_crcs, found) = block_checksums(&payload, self.device.block_bytes());
                 if !punch && found != crc {
                     return Err(super::damaged());
                 }
-                let copied = self.forwards(chain).then(|| Bytes::copy_from_slice(payload));
-                Some(Incoming { payload, copied, block_crcs, crc: found, punch })
+                Some(Incoming { payload, block_crcs, crc: found, punch })
             }
             _ => None,
         };
@@ -381,11 +391,10 @@ impl DataPlane {
         self.show(appender, [chain].into_iter());
         let _publishing =
             self.caching.get().map(|caching| caching.publish((record.session, record.seq), record.chunk.inode));
-        match self.device.append(&[meta], &[incoming.payload], std::slice::from_ref(&incoming.block_crcs)) {
+        match self.device.append(&[meta], &[incoming.payload.bytes()], std::slice::from_ref(&incoming.block_crcs)) {
             Ok(end) => {
                 let forwards = appender.chains[chain.0 as usize].successor().is_some();
-                let copied = || incoming.copied.clone().unwrap_or_else(|| Bytes::copy_from_slice(incoming.payload));
-                let payload = forwards.then(copied);
+                let payload = forwards.then(|| incoming.payload.keep(&incoming.payload));
                 self.hold(
                     appender,
                     chain,
@@ -417,8 +426,9 @@ impl DataPlane {
         message: Message,
         out: &mut Out,
     ) {
+        out.told = true;
         let Message::Record(record) = &message else {
-            return self.way.tell(to, to_told(chain, epoch, message, false), PeerPayload::none());
+            return self.way.tell_soon(to, to_told(chain, epoch, message, false), PeerPayload::none());
         };
         let held = appender.members[chain.0 as usize].held.get(&record.n);
         let (punch, bytes, crc) = match held {
@@ -430,7 +440,7 @@ impl DataPlane {
                 Err(fault) => return out.reports.push(Report::Damaged { chain, n: record.n, fault }),
             },
         };
-        self.way.tell(to, to_told(chain, epoch, message, punch), PeerPayload { bytes, crc: Some(crc) });
+        self.way.tell_soon(to, to_told(chain, epoch, message, punch), PeerPayload { bytes, crc: Some(crc) });
     }
 
     /// Takes out of the log what the chain does not have, and starts the replica anew.
@@ -469,7 +479,10 @@ impl DataPlane {
 
     /// What is left to do when the appender is free again.
     pub(super) fn finish_out(&self, out: Out) {
-        let Out { done, waited, reports, supplies, flush } = out;
+        let Out { done, waited, reports, supplies, flush, told } = out;
+        if told {
+            self.way.go();
+        }
         if let Some((end, len)) = flush {
             self.device.begin_flush(end, len);
             self.hurry();

@@ -123,6 +123,8 @@ pub(super) struct Out {
     pub(super) supplies: Vec<ChainId>,
     /// Somebody waits for what was appended up to here, the last so many bytes of it.
     pub(super) flush: Option<(LogPosition, u64)>,
+    /// Others were told something: it goes when the appender is free.
+    pub(super) told: bool,
 }
 
 impl Out {

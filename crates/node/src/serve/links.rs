@@ -1,5 +1,8 @@
 //! The connections on which this server tells the others: two to each, a thread each.
 //!
+//! What is told goes out by whoever tells it, as far as the socket takes it at once; the thread sends what is left, and what comes
+//! while it does so. So an idle chain costs no thread to be woken, and a busy one keeps nobody.
+//!
 //! Guarantees: telling never waits; what waits for one node is bounded in bytes and number; a node that is away costs
 //! attempts to connect every so often, and nothing that was meant for it is kept meanwhile; both ends have proven that they
 //! belong to the cluster before anything is told; what keeps a leader and leases does not wait behind bytes of files, neither
@@ -7,12 +10,13 @@
 //! Leaves to others: what is told, and to say again what was lost.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use bytes::Bytes;
 use frieze_base::{ClusterId, Fault, NodeId, Reason};
-use frieze_net::{FrameWriter, Limits, Payload, ServerAddr, random_nonce};
+use frieze_net::{Begun, FrameWriter, Limits, ServerAddr, random_nonce};
 use frieze_wire::message::{Hello, Prove, Request};
 use frieze_wire::peer::{Alive, PeerBody, Told};
 use frieze_wire::{FrameHeader, FrameKind};
@@ -30,6 +34,8 @@ use crate::peers::{NodeKeys, PeerPayload, Peers};
 const WAITING_BYTES_MAX: usize = 64 << 20;
 /// Messages that wait.
 const WAITING_MAX: usize = 1 << 16;
+/// Bytes that somebody sends who has told something, before the link's own thread goes on: its next request may be there.
+const OWN_BYTES_MAX: usize = 4 << 20;
 /// What a message counts for beside its payload.
 const MESSAGE_BYTES: usize = 256;
 /// Silence after which a sign of life is sent.
@@ -56,6 +62,8 @@ pub(crate) struct Links {
     noticed: Noticed,
     traffic: Arc<Traffic>,
     links: Mutex<BTreeMap<(NodeId, Lane), Open>>,
+    /// Those for bytes, for who looks whether there is something to send.
+    going: RwLock<Vec<Arc<Link>>>,
 }
 
 struct Open {
@@ -97,6 +105,14 @@ struct Link {
 struct Waiting {
     messages: VecDeque<(Told, PeerPayload)>,
     bytes: usize,
+    /// By which they go, while there is a connection.
+    writer: Option<FrameWriter>,
+    /// A thread is sending: what comes meanwhile it sends, too.
+    is_sending: bool,
+    /// What is left of a message that the socket did not take at once: the link's own thread sends it.
+    begun: Option<Begun<Bytes>>,
+    /// Sending has failed.
+    failed: Option<Fault>,
     /// There is a connection, or a first attempt at one.
     is_taking: bool,
     ends: bool,
@@ -116,7 +132,8 @@ impl Links {
         noticed: Noticed,
         traffic: Arc<Traffic>,
     ) -> Arc<Links> {
-        Arc::new(Links { me, cluster, keys, clock, noticed, traffic, links: Mutex::default() })
+        let (links, going) = (Mutex::default(), RwLock::default());
+        Arc::new(Links { me, cluster, keys, clock, noticed, traffic, links, going })
     }
 
     /// From now on the others are `nodes`, at these addresses.
@@ -141,6 +158,8 @@ impl Links {
                 Err(fault) => failed = Err(fault),
             }
         }
+        let for_bytes = links.values().map(|open| &open.link).filter(|link| link.lane == Lane::Bytes);
+        *self.going.write().unwrap_or_else(PoisonError::into_inner) = for_bytes.cloned().collect();
         failed
     }
 
@@ -172,8 +191,10 @@ impl Links {
                     retry = RETRY_MIN;
                     said = None;
                     self.notice(link, true);
+                    link.open(&writer);
                     let ended = self.tell_all(link, &writer);
                     writer.stream().shutdown();
+                    link.close();
                     self.notice(link, false);
                     if let Err(fault) = ended {
                         info!("the connection to node {} ({}) is lost: {fault}", link.to, link.lane);
@@ -227,32 +248,68 @@ impl Links {
         Ok(asker.into_writer())
     }
 
-    /// Sends what there is to tell until the connection fails or the link ends.
+    /// Sends what nobody else does until the connection fails or the link ends.
     fn tell_all(&self, link: &Link, writer: &FrameWriter) -> Result<(), Fault> {
-        while let Some((told, payload)) = link.next() {
-            let body = PeerBody { told: Some(told) };
-            let len = payload.bytes.len() + body.encoded_len();
-            body.told.iter().for_each(|told| self.traffic.sent(told, len));
-            let body = body.encode_to_vec();
-            let header = FrameHeader { hlc: self.clock.newest(), ..FrameHeader::of(FrameKind::Told) };
-            let bytes: &[u8] = &payload.bytes;
-            match payload.crc {
-                _ if bytes.is_empty() => writer.send(header, &body, Payload::None)?,
-                Some(crc) => writer.send(header, &body, Payload::Checked { pieces: &[bytes], crc })?,
-                None => writer.send(header, &body, Payload::Bytes(bytes))?,
-            }
+        while let Some(next) = link.next()? {
+            let begun = match next {
+                Next::Left(begun) => Ok(begun),
+                Next::Message(told, payload) => self.begin(writer, told, payload),
+            };
+            let sent = begun.and_then(|begun| if begun.is_done() { Ok(()) } else { Ok(writer.finish(&begun)?) });
+            link.sent();
+            sent?;
         }
         Ok(())
+    }
+
+    /// Sends as much of a message as the socket takes at once.
+    fn begin(&self, writer: &FrameWriter, told: Told, payload: PeerPayload) -> Result<Begun<Bytes>, Fault> {
+        let body = PeerBody { told: Some(told) };
+        let len = payload.bytes.len() + body.encoded_len();
+        body.told.iter().for_each(|told| self.traffic.sent(told, len));
+        let header = FrameHeader { hlc: self.clock.newest(), ..FrameHeader::of(FrameKind::Told) };
+        Ok(writer.begin(header, &body.encode_to_vec(), payload.bytes, payload.crc)?)
+    }
+
+    /// Sends what waits, as far as that goes without waiting. What is left is for the link's own thread.
+    fn send_some(&self, link: &Link) {
+        let Some(writer) = link.take_turn() else { return };
+        let mut bytes = 0;
+        while let Some((told, payload)) = link.next_in_turn() {
+            bytes += payload.bytes.len() + MESSAGE_BYTES;
+            match self.begin(&writer, told, payload) {
+                Ok(begun) if begun.is_done() && bytes < OWN_BYTES_MAX => {}
+                begun => return link.leave(begun),
+            }
+        }
+    }
+}
+
+impl Links {
+    fn put(&self, to: NodeId, told: Told, payload: PeerPayload, put: impl FnOnce(&Link, Told, PeerPayload)) {
+        let link = lock(&self.links).get(&(to, Lane::of(&told))).map(|open| open.link.clone());
+        match link {
+            Some(link) => put(&link, told, payload),
+            None => debug!("node {to} is not known here: what was to be told is lost"),
+        }
     }
 }
 
 impl Peers for Links {
     fn tell(&self, to: NodeId, told: Told, payload: PeerPayload) {
-        let link = lock(&self.links).get(&(to, Lane::of(&told))).map(|open| open.link.clone());
-        match link {
-            Some(link) => link.tell(told, payload),
-            None => debug!("node {to} is not known here: what was to be told is lost"),
+        self.put(to, told, payload, Link::tell);
+    }
+
+    fn tell_soon(&self, to: NodeId, told: Told, payload: PeerPayload) {
+        match Lane::of(&told) {
+            Lane::Bytes => self.put(to, told, payload, Link::put),
+            Lane::Orders => self.put(to, told, payload, Link::tell),
         }
+    }
+
+    fn go(&self) {
+        let going = self.going.read().unwrap_or_else(PoisonError::into_inner);
+        going.iter().for_each(|link| self.send_some(link));
     }
 }
 
@@ -265,6 +322,13 @@ impl std::fmt::Display for Lane {
     }
 }
 
+/// What a link's own thread is to send.
+enum Next {
+    /// What is left of a message.
+    Left(Begun<Bytes>),
+    Message(Told, PeerPayload),
+}
+
 impl Link {
     /// What is told before the first attempt to connect has ended waits for it.
     fn new(to: NodeId, lane: Lane, address: ServerAddr) -> Link {
@@ -272,7 +336,14 @@ impl Link {
         Link { to, lane, address, waiting, changed: Condvar::new() }
     }
 
+    /// What is told waits for the link's own thread.
     fn tell(&self, told: Told, payload: PeerPayload) {
+        self.put(told, payload);
+        self.changed.notify_one();
+    }
+
+    /// What is told waits for whoever comes to send it.
+    fn put(&self, told: Told, payload: PeerPayload) {
         let mut waiting = lock(&self.waiting);
         let bytes = payload.bytes.len() + MESSAGE_BYTES;
         if !waiting.is_taking || waiting.messages.len() >= WAITING_MAX || waiting.bytes + bytes > WAITING_BYTES_MAX {
@@ -281,25 +352,89 @@ impl Link {
         }
         waiting.bytes += bytes;
         waiting.messages.push_back((told, payload));
-        if waiting.messages.len() == 1 {
-            self.changed.notify_one();
-        }
     }
 
-    /// The next message; a sign of life where there is none for long. `None` when the link ends.
-    fn next(&self) -> Option<(Told, PeerPayload)> {
-        let waiting = lock(&self.waiting);
-        let idle = |waiting: &mut Waiting| waiting.messages.is_empty() && !waiting.ends;
-        let waited = self.changed.wait_timeout_while(waiting, ALIVE_EVERY, idle);
-        let (mut waiting, _) = waited.unwrap_or_else(PoisonError::into_inner);
-        if waiting.ends {
-            return None;
+    /// There is a connection.
+    fn open(&self, writer: &FrameWriter) {
+        lock(&self.waiting).writer = Some(writer.clone());
+    }
+
+    /// There is none any more, and nobody sends on the one that there was.
+    fn close(&self) {
+        let mut waiting = lock(&self.waiting);
+        waiting.writer = None;
+        let waited = self.changed.wait_while(waiting, |waiting| waiting.is_sending);
+        let mut waiting = waited.unwrap_or_else(PoisonError::into_inner);
+        (waiting.begun, waiting.failed) = (None, None);
+    }
+
+    /// The turn to send, if there is something to send and nobody has it.
+    fn take_turn(&self) -> Option<FrameWriter> {
+        let mut waiting = lock(&self.waiting);
+        let is_free = !waiting.is_sending && waiting.begun.is_none() && waiting.failed.is_none();
+        let writer = waiting.writer.clone().filter(|_| is_free && !waiting.messages.is_empty());
+        waiting.is_sending |= writer.is_some();
+        writer
+    }
+
+    /// The next message for who has the turn. Without one the turn is over.
+    fn next_in_turn(&self) -> Option<(Told, PeerPayload)> {
+        let mut waiting = lock(&self.waiting);
+        let next = waiting.pop();
+        waiting.is_sending = next.is_some();
+        if next.is_none() && waiting.writer.is_none() {
+            self.changed.notify_all();
         }
-        let Some((told, payload)) = waiting.messages.pop_front() else {
-            return Some((Told::Alive(Alive {}), PeerPayload::none()));
+        next
+    }
+
+    /// The turn is over before everything is sent.
+    fn leave(&self, rest: Result<Begun<Bytes>, Fault>) {
+        let mut waiting = lock(&self.waiting);
+        waiting.is_sending = false;
+        match rest {
+            Ok(begun) => waiting.begun = Some(begun).filter(|begun| !begun.is_done()),
+            Err(fault) => waiting.failed = Some(fault),
+        }
+        self.changed.notify_all();
+    }
+
+    /// What the link's own thread is to send next, which has the turn then; a sign of life where nothing was sent for long. `None`
+    /// when the link ends.
+    ///
+    /// # Errors
+    /// What somebody else failed with who sent here.
+    fn next(&self) -> Result<Option<Next>, Fault> {
+        let mut waiting = lock(&self.waiting);
+        let idle = |waiting: &mut Waiting| {
+            let nothing = waiting.messages.is_empty() && waiting.begun.is_none();
+            !waiting.ends && waiting.failed.is_none() && (nothing || waiting.is_sending)
         };
-        waiting.bytes -= payload.bytes.len() + MESSAGE_BYTES;
-        Some((told, payload))
+        loop {
+            let waited = self.changed.wait_timeout_while(waiting, ALIVE_EVERY, idle);
+            waiting = waited.unwrap_or_else(PoisonError::into_inner).0;
+            // Somebody is sending just now: that is a sign of life.
+            if !waiting.is_sending || waiting.ends || waiting.failed.is_some() {
+                break;
+            }
+        }
+        if waiting.ends {
+            return Ok(None);
+        }
+        if let Some(fault) = waiting.failed.take() {
+            return Err(fault);
+        }
+        waiting.is_sending = true;
+        if let Some(begun) = waiting.begun.take() {
+            return Ok(Some(Next::Left(begun)));
+        }
+        let (told, payload) = waiting.pop().unwrap_or((Told::Alive(Alive {}), PeerPayload::none()));
+        Ok(Some(Next::Message(told, payload)))
+    }
+
+    /// The link's own thread has sent what it was to send.
+    fn sent(&self) {
+        lock(&self.waiting).is_sending = false;
     }
 
     /// Whether messages are kept from now on. What is under way when a connection breaks is lost. Returns how many messages were
@@ -341,6 +476,14 @@ impl Link {
 
     fn has_ended(&self) -> bool {
         lock(&self.waiting).ends
+    }
+}
+
+impl Waiting {
+    fn pop(&mut self) -> Option<(Told, PeerPayload)> {
+        let (told, payload) = self.messages.pop_front()?;
+        self.bytes -= payload.bytes.len() + MESSAGE_BYTES;
+        Some((told, payload))
     }
 }
 

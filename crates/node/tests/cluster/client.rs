@@ -78,7 +78,7 @@ impl Client {
                 ..FrameHeader::of(FrameKind::Request)
             };
             let body = RequestBody { caller: None, request: Some(request) };
-            engine.handle(&conn, &header, body, payload, &responder, &mut Scratch::default());
+            engine.handle(&conn, &header, body, payload.into(), &responder, &mut Scratch::default());
             id
         };
         send(Request::Hello(Hello::default()), &[], SessionId(0));

@@ -395,7 +395,7 @@ impl World {
             let cut_off = self.net.lock().unwrap().cut_off.contains(&letter.to);
             if let Some(engine) = engine.filter(|_| !cut_off) {
                 // A store or a clock may refuse: the sender says it again.
-                let _ = engine.told(letter.from, &letter.header, letter.told, &letter.payload.bytes);
+                let _ = engine.told(letter.from, &letter.header, letter.told, (&letter.payload.bytes).into());
             }
         }
         for (id, engine) in self.alive() {

@@ -25,7 +25,7 @@ impl Served {
         };
         let body = RequestBody { caller: None, request: Some(request) };
         let responder: Arc<dyn Responder> = self.answers.clone();
-        self.engine.handle(&self.conn, &header, body, &[], &responder, &mut Scratch::default());
+        self.engine.handle(&self.conn, &header, body, [][..].into(), &responder, &mut Scratch::default());
         id
     }
 

@@ -283,12 +283,12 @@ impl Node {
             let nobody: Arc<dyn Responder> = Arc::new(Answerer { node, client, post: Post::default() });
             let hello = RequestBody { caller: None, request: Some(Request::Hello(Hello::default())) };
             let greeting = FrameHeader::of(FrameKind::Request);
-            engine.handle(&conn, &greeting, hello, &[], &nobody, &mut Scratch::default());
+            engine.handle(&conn, &greeting, hello, [][..].into(), &nobody, &mut Scratch::default());
             (conn, Arc::new(Answerer { node, client, post }))
         });
         let (conn, responder) = (conn.clone(), responder.clone());
         self.begin(move |engine| {
-            engine.handle(&conn, &header, body, &payload, &responder, &mut Scratch::default());
+            engine.handle(&conn, &header, body, payload[..].into(), &responder, &mut Scratch::default());
         });
     }
 

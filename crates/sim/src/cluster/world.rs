@@ -613,7 +613,7 @@ impl World {
             self.history().trace.words(format!("      {} to {}: {:?}", letter.from, letter.to, letter.told));
         }
         let Letter { from, header, told, payload, .. } = letter;
-        if let Err(fault) = engine.told(from, &header, told, &payload.bytes) {
+        if let Err(fault) = engine.told(from, &header, told, (&payload.bytes).into()) {
             self.say(|| format!("{from} was not heard: {fault}"));
         }
     }

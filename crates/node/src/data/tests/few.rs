@@ -420,7 +420,7 @@ fn what_no_member_tells_is_refused_with_words() {
     };
     let refused = |record: ChainRecord, payload: &[u8], reason| {
         let crc = frieze_base::crc32c(payload);
-        let fault = world.plane(2).told(NodeId(1), Told::ChainRecord(record), crc, payload).unwrap_err();
+        let fault = world.plane(2).told(NodeId(1), Told::ChainRecord(record), crc, payload.into()).unwrap_err();
         assert_eq!(fault.reason, reason, "{fault}");
     };
     refused(ChainRecord { chain: 9, ..record.clone() }, b"abcd", Reason::BadFrame);
@@ -432,7 +432,7 @@ fn what_no_member_tells_is_refused_with_words() {
     let big = vec![0; 70_000];
     refused(ChainRecord { len: 70_000, ..record.clone() }, &big, Reason::BadFrame);
     refused(record.clone(), b"abcd", Reason::Future);
-    let damaged = world.plane(2).told(NodeId(1), Told::ChainRecord(record), 7, b"abcd").unwrap_err();
+    let damaged = world.plane(2).told(NodeId(1), Told::ChainRecord(record), 7, b"abcd"[..].into()).unwrap_err();
     assert_eq!(damaged.reason, Reason::BadFrame);
 }
 

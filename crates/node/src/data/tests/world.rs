@@ -258,7 +258,7 @@ impl World {
         let Some(plane) = self.nodes[packet.to.0 as usize - 1].plane.clone() else { return true };
         for _ in 0..times {
             let crc = packet.payload.crc.unwrap_or_else(|| crc32c(&packet.payload.bytes));
-            match plane.told(packet.from, packet.told.clone(), crc, &packet.payload.bytes) {
+            match plane.told(packet.from, packet.told.clone(), crc, (&packet.payload.bytes).into()) {
                 Ok(taken) => assert!(taken, "a message of a chain"),
                 Err(fault) => assert!(fault.reason != frieze_base::Reason::BadFrame, "{fault}: {:?}", packet.told),
             }
@@ -302,7 +302,7 @@ impl World {
             known_offset: Some(offset),
             at_end: None,
             place: &place,
-            content: Content::Bytes(&payload, crc32c(&payload)),
+            content: Content::Bytes(payload[..].into(), crc32c(&payload)),
             uid: 0,
             durability,
         };

@@ -3,7 +3,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use bytes::Bytes;
 use frieze_disk::{SimDisk, SimTime, StateFile, TimeSource};
 use frieze_hlc::{Clock, ClockSettings, Hlc};
-use frieze_net::{FrameReader, Listener, Stream};
+use frieze_net::{FrameReader, Listener, Payload, Stream};
 use frieze_wire::message::{HelloReply, Refusal, Reply, ReplyBody, RequestBody};
 
 use super::*;
@@ -154,6 +154,105 @@ fn a_node_that_was_away_is_told_again_and_not_what_was_told_meanwhile() {
     assert_eq!(wait(&noticed), (NodeId(2), true));
     links.tell(NodeId(2), Told::Alive(Alive {}), message(2, 10));
     assert_eq!(again.next().1, 2);
+    links.stop();
+}
+
+#[test]
+fn what_several_tell_at_once_goes_in_the_order_of_each_and_whole() {
+    let one = Listening::start(2, SECRET, "127.0.0.1:0");
+    let (links, noticed) = links();
+    links.set(&[(NodeId(2), one.address.clone())].into()).expect("threads");
+    assert_eq!(wait(&noticed), (NodeId(2), true));
+    let (tellers, each) = (3, 60);
+    std::thread::scope(|scope| {
+        for teller in 0..tellers {
+            let links = &links;
+            scope.spawn(move || {
+                for number in 0..each {
+                    // More than a socket takes at once, and less.
+                    let payload = message(teller * 1000 + number, number as usize % 4 * 300_000);
+                    match number % 3 {
+                        0 => links.tell(NodeId(2), Told::Alive(Alive {}), payload),
+                        _ => links.tell_soon(NodeId(2), Told::Alive(Alive {}), payload),
+                    }
+                    links.go();
+                }
+            });
+        }
+        let mut next = vec![0; tellers as usize];
+        for _ in 0..tellers * each {
+            let (_, found, payload) = one.next();
+            let (teller, number) = (found / 1000, found % 1000);
+            assert_eq!((number, payload.len()), (next[teller as usize], (number as usize % 4 * 300_000).max(4)));
+            assert!(payload[4..].iter().all(|byte| *byte == found as u8), "the bytes of message {found}");
+            next[teller as usize] += 1;
+        }
+    });
+    links.stop();
+}
+
+#[test]
+fn what_is_told_soon_goes_by_its_teller_as_far_as_the_socket_takes_it() {
+    let (links, _noticed) = links();
+    let link = Link::new(NodeId(2), Lane::Bytes, "127.0.0.1:1".parse().expect("an address"));
+    let (near, far) = Stream::pair().expect("sockets");
+    let mut reader = FrameReader::new(far, Limits::SERVING).expect("a reader");
+    FrameReader::new(near.clone(), TELLING).expect("ticks");
+    let writer = FrameWriter::new(near, TELLING);
+    let tell = |number, len| {
+        link.put(Told::Alive(Alive {}), message(number, len));
+        links.send_some(&link);
+    };
+    tell(0, 10);
+    assert_eq!(lock(&link.waiting).messages.len(), 1, "there is no connection yet");
+    link.open(&writer);
+    tell(1, 10);
+    tell(2, 4 << 20);
+    tell(3, 10);
+    {
+        let waiting = lock(&link.waiting);
+        assert!(waiting.begun.is_some() && !waiting.is_sending, "nobody reads, and nobody waits for that");
+        assert_eq!(waiting.messages.len(), 1, "what comes behind half a message waits for the rest of it");
+    }
+    std::thread::scope(|scope| {
+        let thread = scope.spawn(|| links.tell_all(&link, &writer));
+        let (mut body, mut payload) = (Vec::new(), Vec::new());
+        for number in 0..4u32 {
+            reader.read_frame(&mut body).expect("a frame").expect("a frame");
+            let bytes = reader.read_payload_reusing(&mut payload).expect("its bytes");
+            assert_eq!(bytes[..4], number.to_le_bytes());
+            assert!(bytes[4..].iter().all(|byte| *byte == number as u8));
+        }
+        link.end();
+        thread.join().expect("it ended").expect("nothing failed");
+    });
+}
+
+#[test]
+fn who_finds_a_connection_broken_by_telling_has_it_noticed() {
+    let one = Listening::start(2, SECRET, "127.0.0.1:0");
+    let (links, noticed) = links();
+    links.set(&[(NodeId(2), one.address.clone())].into()).expect("threads");
+    assert_eq!(wait(&noticed), (NodeId(2), true));
+    one.stop();
+    let mut number = 0;
+    let told = loop {
+        match noticed.try_recv() {
+            Ok(change) => break change,
+            Err(_) => {
+                number += 1;
+                links.tell_soon(NodeId(2), Told::Alive(Alive {}), message(number, 1000));
+                links.go();
+                std::thread::yield_now();
+            }
+        }
+    };
+    assert_eq!(told, (NodeId(2), false));
+    let again = Listening::start(2, SECRET, &one.address.to_string());
+    assert_eq!(wait(&noticed), (NodeId(2), true));
+    links.tell(NodeId(2), Told::Alive(Alive {}), message(1_000_000, 10));
+    links.go();
+    assert_eq!(again.next().1, 1_000_000);
     links.stop();
 }
 
