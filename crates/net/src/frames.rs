@@ -207,20 +207,38 @@ impl FrameReader {
         Ok(&mut buffer[..len])
     }
 
-    fn receive_reusing(&mut self, buffer: &mut Vec<u8>, mut seen: impl FnMut(&[u8])) -> Result<(), Error> {
-        let len = self.pending;
-        let mut filled = 0;
-        while filled < len {
+    /// As [`FrameReader::read_payload_unchecked`], behind what the first `at` bytes of `buffer` hold already. Whenever more has come
+    /// `so_far` is shown everything from the beginning of `buffer` on.
+    ///
+    /// # Errors
+    /// As [`FrameReader::read_payload`], without `Checksum`.
+    ///
+    /// # Panics
+    /// If `buffer` does not hold so many.
+    pub fn read_payload_behind(
+        &mut self,
+        buffer: &mut Vec<u8>,
+        at: usize,
+        mut so_far: impl FnMut(&[u8]),
+    ) -> Result<(), Error> {
+        assert!(at <= buffer.len(), "{at} bytes of {}", buffer.len());
+        let end = at + self.pending;
+        let mut filled = at;
+        while filled < end {
             if filled == buffer.len() {
-                buffer.resize(len.min(filled + GROW_BYTES), 0);
+                buffer.resize(end.min(filled + GROW_BYTES), 0);
             }
-            let room = buffer.len().min(len);
-            let count = self.receive_payload(&mut buffer[filled..room])?;
-            seen(&buffer[filled..filled + count]);
-            filled += count;
+            let room = buffer.len().min(end);
+            filled += self.receive_payload(&mut buffer[filled..room])?;
+            so_far(&buffer[..filled]);
         }
         self.pending = 0;
         Ok(())
+    }
+
+    fn receive_reusing(&mut self, buffer: &mut Vec<u8>, mut seen: impl FnMut(&[u8])) -> Result<(), Error> {
+        let mut shown = 0;
+        self.read_payload_behind(buffer, 0, |so_far| seen(&so_far[std::mem::replace(&mut shown, so_far.len())..]))
     }
 
     /// Waits until the next frame begins, or the connection ends: reading it tells. False if neither has happened after `limit`:
@@ -406,6 +424,11 @@ impl<P: AsRef<[u8]>> Begun<P> {
     /// True if all of it has gone out.
     pub fn is_done(&self) -> bool {
         self.sent == self.head.len() + self.payload.as_ref().len()
+    }
+
+    /// The same with its payload elsewhere.
+    pub fn map<Q: AsRef<[u8]>>(self, kept: impl FnOnce(P) -> Q) -> Begun<Q> {
+        Begun { head: self.head, payload: kept(self.payload), sent: self.sent }
     }
 
     fn left(&self) -> [IoSlice<'_>; 2] {

@@ -9,18 +9,32 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 
+use crate::peers::Ahead;
+
 /// Bytes beside a request or a message.
 #[derive(Clone, Copy, Debug)]
 pub struct Brought<'a> {
     bytes: &'a [u8],
     /// They lie in here as a whole, and may be kept by keeping it.
     shared: Option<&'a Bytes>,
+    /// What of them has gone to the chain's next member already.
+    ahead: Option<&'a Ahead>,
 }
 
 impl<'a> Brought<'a> {
     /// The bytes.
     pub(crate) fn bytes(self) -> &'a [u8] {
         self.bytes
+    }
+
+    /// The same, of which some has gone ahead.
+    pub(crate) fn behind(self, ahead: Option<&'a Ahead>) -> Brought<'a> {
+        Brought { ahead, ..self }
+    }
+
+    /// What of them has gone to the chain's next member already.
+    pub(crate) fn ahead(self) -> Option<Ahead> {
+        self.ahead.cloned()
     }
 
     /// A part of them, to be kept.
@@ -37,13 +51,13 @@ impl<'a> Brought<'a> {
 
 impl<'a> From<&'a [u8]> for Brought<'a> {
     fn from(bytes: &'a [u8]) -> Brought<'a> {
-        Brought { bytes, shared: None }
+        Brought { bytes, shared: None, ahead: None }
     }
 }
 
 impl<'a> From<&'a Bytes> for Brought<'a> {
     fn from(shared: &'a Bytes) -> Brought<'a> {
-        Brought { bytes: shared, shared: Some(shared) }
+        Brought { bytes: shared, shared: Some(shared), ahead: None }
     }
 }
 

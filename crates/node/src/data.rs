@@ -37,7 +37,7 @@ use crate::clock::NodeClock;
 use crate::device::{Device, block_checksums};
 use crate::meta::Idle;
 
-use crate::peers::Way;
+use crate::peers::{Ahead, Way};
 pub(crate) use bounds::{Bounds, Lease};
 pub use chains::{ChainEnd, Report};
 use members::{Held, Member, Out, Waiter};
@@ -348,7 +348,7 @@ impl DataPlane {
     pub(crate) fn write(&self, ask: WriteAsk<'_>, reply: WriteReply) {
         let block = self.device.block_bytes();
         // A write within one chunk, by far the usual case, is checksummed before the lock is taken.
-        let (mut ahead, mut bytes) = (None, None);
+        let (mut ahead, mut bytes, mut gone) = (None, None, None);
         if let (Content::Bytes(payload, expected), Some(offset)) = (ask.content, ask.known_offset)
             && fits_one_chunk(offset, payload.len(), ask.layout)
         {
@@ -359,6 +359,7 @@ impl DataPlane {
             ahead = Some(crcs);
             let chain = ask.layout.chain((offset / ask.layout.chunk_bytes) as u32);
             bytes = self.forwards(chain).then(|| payload.keep(&payload));
+            gone = payload.ahead();
         }
         // Fetched before others have to wait for it.
         if let Err(fault) = self.device.log_of([ask.inode]).map(drop) {
@@ -371,7 +372,7 @@ impl DataPlane {
             return reply(Err(fault));
         }
         let mut out = Out::default();
-        let held = self.write_held(&mut self.hold_writes(), ask, (ahead, bytes), reply, &mut out);
+        let held = self.write_held(&mut self.hold_writes(), ask, (ahead, bytes, gone), reply, &mut out);
         match held {
             Ok(Some((end, len))) => self.device.begin_flush(end, len),
             Ok(None) => {}
@@ -386,7 +387,7 @@ impl DataPlane {
         &self,
         appender: &mut Appender,
         ask: WriteAsk<'_>,
-        (ahead, copied): (Option<Vec<u32>>, Option<Bytes>),
+        (ahead, copied, mut gone): (Option<Vec<u32>>, Option<Bytes>, Option<Ahead>),
         reply: WriteReply,
         out: &mut Out,
     ) -> Result<Option<(LogPosition, u64)>, (WriteReply, Fault)> {
@@ -628,7 +629,12 @@ impl DataPlane {
                             _ => frieze_base::crc32c(payload),
                         };
                         let punch = meta.kind == RecordKind::Punch;
-                        self.hold(appender, *chain, meta.n, Held::of(punch, bytes, payload.len(), crc));
+                        self.hold(
+                            appender,
+                            *chain,
+                            meta.n,
+                            Held::of(punch, bytes, payload.len(), crc).behind(gone.take()),
+                        );
                     }
                     let mut more = Vec::new();
                     let token = *token;

@@ -280,6 +280,7 @@ impl Engine {
             socket: self.socket.get().cloned().unwrap_or_default(),
             proof: Vec::new(),
             map_version: self.cluster_map().version,
+            takes_pieces: true,
         }
     }
 

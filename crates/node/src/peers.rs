@@ -26,6 +26,8 @@ pub trait Peers: Send + Sync {
 /// Bytes beside a message; shared, not copied, on their way to several nodes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PeerPayload {
+    /// What of them has gone ahead.
+    pub ahead: Option<Ahead>,
     /// The bytes; at most [`frieze_wire::frame::PAYLOAD_BYTES_MAX`].
     pub bytes: Bytes,
     /// Their CRC32C, if the sender knows it already.
@@ -38,6 +40,43 @@ impl PeerPayload {
         PeerPayload::default()
     }
 }
+
+/// The beginning of a payload that went to a node ahead of the record it belongs to, while it was being received here. Whoever sends
+/// the record there, over the same connection, sends the rest; otherwise all of it.
+#[derive(Clone)]
+pub struct Ahead(Arc<dyn SentAhead>);
+
+/// What a connection has sent.
+pub(crate) trait SentAhead: Send + Sync {
+    /// Its name and how many bytes went, if the connection is still `connection`. Once only.
+    fn claim(&self, connection: u64) -> Option<(u64, usize)>;
+}
+
+impl Ahead {
+    /// What was sent; if it is dropped unclaimed, the other end is told to forget it.
+    pub(crate) fn of(sent: Arc<dyn SentAhead>) -> Ahead {
+        Ahead(sent)
+    }
+
+    /// See [`SentAhead::claim`].
+    pub(crate) fn claim(&self, connection: u64) -> Option<(u64, usize)> {
+        self.0.claim(connection)
+    }
+}
+
+impl std::fmt::Debug for Ahead {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Ahead")
+    }
+}
+
+impl PartialEq for Ahead {
+    fn eq(&self, other: &Ahead) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for Ahead {}
 
 /// What proves the nodes of a cluster to each other.
 pub(crate) struct NodeKeys {

@@ -11,6 +11,7 @@ mod asker;
 mod joining;
 mod links;
 mod metrics;
+mod pieces;
 mod together;
 mod traffic;
 
@@ -29,12 +30,13 @@ use frieze_net::{
 };
 use frieze_wire::frame::{FrameHeader, FrameKind};
 use frieze_wire::message::{Refusal, Reply, ReplyBody, RequestBody};
-use frieze_wire::peer::PeerBody;
+use frieze_wire::peer::{PeerBody, Told};
 use prost::Message;
 use tracing::{debug, error, info, warn};
 
 use self::links::Links;
 use self::metrics::Door;
+use self::pieces::{Pieces, Trouble};
 use self::traffic::Traffic;
 use crate::brought::{Brought, Pool};
 use crate::clock::NodeClock;
@@ -632,23 +634,10 @@ fn converse(shared: &Shared, stream: &Stream, conn: &Conn) -> Result<(), frieze_
     let responder: Arc<dyn Responder> =
         Arc::new(Answers { writer, clock: shared.engine.clock.clone(), epoch: shared.engine.data.epoch() });
     let (mut body, mut payload) = (Vec::new(), Vec::new());
-    let engine = &shared.engine;
+    let mut pieces = Pieces::default();
     let mut scratch = Scratch::default();
     let (mut greeted, mut is_told, mut plain) = (false, false, 0u64);
     while let Some(header) = reader.read_frame(&mut body)? {
-        let len = header.payload_len as usize;
-        let shared_bytes;
-        let brought: Brought<'_> = if len >= SHARED_BYTES_MIN && engine.is_in_chains() {
-            // It may be sent on, or again, when the next is received.
-            let mut room = shared.pool.take(len);
-            reader.read_payload_unchecked(&mut room)?;
-            shared_bytes = shared.pool.lend(room, len);
-            (&shared_bytes).into()
-        } else if len > 0 {
-            (&*reader.read_payload_unchecked(&mut payload)?).into()
-        } else {
-            [][..].into()
-        };
         if let (FrameKind::Told, Some(node)) = (header.kind, conn.node()) {
             if !std::mem::replace(&mut is_told, true) {
                 reader.set_limits(LISTENING);
@@ -656,16 +645,32 @@ fn converse(shared: &Shared, stream: &Stream, conn: &Conn) -> Result<(), frieze_
                     links.heard(node);
                 }
             }
-            if let Err(fault) = take_told(shared, node, &header, &body, brought) {
-                warn!("node {node} is not listened to any more: {fault}");
-                refuse(stream, fault);
-                return Ok(());
+            match take_told(shared, node, &header, &body, &mut reader, &mut pieces, &mut payload) {
+                Ok(()) => {}
+                Err(Trouble::Connection(error)) => return Err(error),
+                Err(Trouble::Malformed(fault)) => {
+                    warn!("node {node} is not listened to any more: {fault}");
+                    refuse(stream, fault);
+                    return Ok(());
+                }
             }
             if shared.stopping.load(Ordering::Acquire) {
                 return Ok(());
             }
             continue;
         }
+        let request = RequestBody::decode(body.as_slice());
+        let len = header.payload_len as usize;
+        let whole;
+        let brought: Brought<'_> = if len >= SHARED_BYTES_MIN && shared.engine.is_in_chains() {
+            // It may be sent on, or again, when the next is received.
+            let asked = request.as_ref().ok().and_then(|body| body.request.as_ref());
+            let goes_to = pieces::goes_to(shared, &header, asked, len);
+            whole = pieces::receive(shared, &mut reader, len, goes_to)?;
+            whole.brought()
+        } else {
+            receive_small(&mut reader, len, &mut payload)?
+        };
         if header.kind != FrameKind::Request {
             let fault = Fault::new(Reason::BadFrame, "malformed frame: a client sends requests, nothing else");
             responder.respond(&header, Err(fault), &[], 0);
@@ -675,7 +680,7 @@ fn converse(shared: &Shared, stream: &Stream, conn: &Conn) -> Result<(), frieze_
         if reader.has_frame() {
             answers.0.hold();
         }
-        match RequestBody::decode(body.as_slice()) {
+        match request {
             Ok(request) => {
                 let timed = shared.door.as_ref().map(|door| door.timed(request.request.as_ref(), &responder));
                 let responder = timed.as_ref().unwrap_or(&responder);
@@ -704,22 +709,64 @@ fn converse(shared: &Shared, stream: &Stream, conn: &Conn) -> Result<(), frieze_
     Ok(())
 }
 
-/// Hands on what a node has told. What cannot be taken now is lost, and told again; what is malformed ends the connection.
+/// A payload that is gone when the next frame is read.
+fn receive_small<'a>(
+    reader: &mut FrameReader,
+    len: usize,
+    payload: &'a mut Vec<u8>,
+) -> Result<Brought<'a>, frieze_net::Error> {
+    Ok(if len > 0 { (&*reader.read_payload_unchecked(payload)?).into() } else { [][..].into() })
+}
+
+/// Takes in what a node tells. What cannot be taken now is lost, and told again; what is malformed ends the connection.
 fn take_told(
     shared: &Shared,
     node: NodeId,
     header: &FrameHeader,
     body: &[u8],
-    payload: Brought<'_>,
-) -> Result<(), Fault> {
+    reader: &mut FrameReader,
+    pieces: &mut Pieces,
+    payload: &mut Vec<u8>,
+) -> Result<(), Trouble> {
     let malformed = |what: String| Fault::new(Reason::BadFrame, format!("malformed frame: {what}"));
-    let body = PeerBody::decode(body).map_err(|error| malformed(format!("the body is no message: {error}")))?;
+    let decoded = PeerBody::decode(body);
+    let decoded = decoded.map_err(|error| Trouble::Malformed(malformed(format!("the body is no message: {error}"))))?;
     // What a newer server tells and this one does not know it can do without.
-    let len = payload.len() + body.encoded_len();
-    let Some(told) = body.told else { return Ok(()) };
-    shared.traffic.received(&told, len);
+    let Some(told) = decoded.told else { return Ok(()) };
+    let len = header.payload_len as usize;
+    shared.traffic.received(&told, len + body.len());
+    match &told {
+        Told::ChainPiece(piece) => {
+            let goes = |chain, len| pieces::next_of(shared, chain, len);
+            pieces.take(&shared.pool, goes, reader, piece, len)
+        }
+        Told::ChainRecord(record) if record.ahead != 0 => match pieces.finish(&shared.pool, reader, record, len)? {
+            Some(whole) => {
+                let header = FrameHeader { payload_crc: record.crc, ..*header };
+                hand_on(shared, node, &header, told, whole.brought())
+            }
+            None => {
+                debug!("record {} of chain {} has come without its pieces: it is lost", record.n, record.chain);
+                Ok(())
+            }
+        },
+        _ if len >= SHARED_BYTES_MIN => {
+            let whole = pieces::receive(shared, reader, len, None)?;
+            hand_on(shared, node, header, told, whole.brought())
+        }
+        _ => hand_on(shared, node, header, told, receive_small(reader, len, payload)?),
+    }
+}
+
+fn hand_on(
+    shared: &Shared,
+    node: NodeId,
+    header: &FrameHeader,
+    told: Told,
+    payload: Brought<'_>,
+) -> Result<(), Trouble> {
     match shared.engine.told(node, header, told, payload) {
-        Err(fault) if fault.reason == Reason::BadFrame => Err(fault),
+        Err(fault) if fault.reason == Reason::BadFrame => Err(Trouble::Malformed(fault)),
         Err(fault) => {
             debug!("what node {node} told is lost: {fault}");
             Ok(())

@@ -10,7 +10,8 @@ pub mod control;
 pub mod metalog;
 
 pub use chain::{
-    Ask, ChainAck, ChainAsk, ChainClean, ChainGreet, ChainKeep, ChainOffer, ChainPromise, ChainRecord, CloseAfter,
+    Ask, ChainAck, ChainAsk, ChainClean, ChainGreet, ChainKeep, ChainOffer, ChainPiece, ChainPromise, ChainRecord,
+    CloseAfter,
 };
 use metalog::{MetalogClose, MetalogHeld, MetalogMessage, MetalogPiece};
 
@@ -53,6 +54,9 @@ pub enum Told {
     /// What a member asks another.
     #[prost(message, tag = "149")]
     ChainAsk(ChainAsk),
+    /// What a record will consist of, ahead of it.
+    #[prost(message, tag = "170")]
+    ChainPiece(ChainPiece),
     /// A message of the Raft log.
     #[prost(message, tag = "150")]
     Metalog(MetalogMessage),
@@ -71,7 +75,10 @@ pub enum Told {
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct PeerBody {
     /// What is told; absent if it is of a kind that this process does not know.
-    #[prost(oneof = "Told", tags = "1, 142, 143, 144, 145, 146, 147, 148, 149, 150, 151, 152, 153, 160, 161, 162")]
+    #[prost(
+        oneof = "Told",
+        tags = "1, 142, 143, 144, 145, 146, 147, 148, 149, 150, 151, 152, 153, 160, 161, 162, 170"
+    )]
     pub told: Option<Told>,
 }
 

@@ -454,12 +454,14 @@ fn replies() -> Vec<(&'static str, Reply)> {
                 socket: String::new(),
                 proof: Vec::new(),
                 map_version: 0,
+                takes_pieces: false,
             }),
         ),
         (
             "hello.to_a_node",
             Reply::Hello(HelloReply { node: 1, proof: vec![6; 32], map_version: 7, ..HelloReply::default() }),
         ),
+        ("hello.takes_pieces", Reply::Hello(HelloReply { node: 1, takes_pieces: true, ..HelloReply::default() })),
         (
             "hello.on_this_machine",
             Reply::Hello(HelloReply { node: 1, socket: "/srv/frieze/socket".into(), ..HelloReply::default() }),

@@ -478,6 +478,7 @@ impl State {
             socket: String::new(),
             proof: Vec::new(),
             map_version: self.map.as_ref().map_or(0, |map| map.version),
+            takes_pieces: false,
         }
     }
 }

@@ -12,7 +12,7 @@
 //! without it ([`super::supply`]).
 
 use std::collections::{BTreeSet, VecDeque};
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, TryLockError, mpsc};
 use std::time::Duration;
 
@@ -127,8 +127,8 @@ pub(super) struct Shown {
     pub(super) any_shared: AtomicBool,
     /// Records went from the log.
     discarded: AtomicBool,
-    /// By chain: somebody is sent what is appended.
-    forwards: Vec<AtomicBool>,
+    /// By chain: who is sent what is appended; 0 for nobody.
+    successors: Vec<AtomicU32>,
 }
 
 impl Shown {
@@ -140,7 +140,7 @@ impl Shown {
             lacks: (0..chains).map(|_| AtomicU64::new(0)).collect(),
             any_shared: AtomicBool::new(any_shared),
             discarded: AtomicBool::new(false),
-            forwards: (0..chains).map(|_| AtomicBool::new(false)).collect(),
+            successors: (0..chains).map(|_| AtomicU32::new(0)).collect(),
         }
     }
 
@@ -399,7 +399,8 @@ impl DataPlane {
                     appender,
                     chain,
                     record.n,
-                    Held::of(incoming.punch, payload, incoming.payload.len(), incoming.crc),
+                    Held::of(incoming.punch, payload, incoming.payload.len(), incoming.crc)
+                        .behind(incoming.payload.ahead()),
                 );
                 if record.durability == Durability::Sync && appender.chains[chain.0 as usize].is_whole() {
                     out.flush = Some((end, incoming.payload.len() as u64));
@@ -430,17 +431,21 @@ impl DataPlane {
         let Message::Record(record) = &message else {
             return self.way.tell_soon(to, to_told(chain, epoch, message, false), PeerPayload::none());
         };
-        let held = appender.members[chain.0 as usize].held.get(&record.n);
+        let held = appender.members[chain.0 as usize].held.get_mut(&record.n);
+        let mut ahead = None;
         let (punch, bytes, crc) = match held {
             Some(Held { punch: true, .. }) => (true, Bytes::new(), 0),
-            Some(Held { payload: Some(payload), crc, .. }) => (false, payload.clone(), *crc),
+            Some(Held { payload: Some(payload), crc, ahead: gone, .. }) => {
+                ahead = gone.take();
+                (false, payload.clone(), *crc)
+            }
             // Of long ago, or beyond what is kept: the log has it.
             _ => match self.device.payload_at(chain, record.n) {
                 Ok((kind, bytes, crc)) => (kind == RecordKind::Punch, bytes, crc),
                 Err(fault) => return out.reports.push(Report::Damaged { chain, n: record.n, fault }),
             },
         };
-        self.way.tell_soon(to, to_told(chain, epoch, message, punch), PeerPayload { bytes, crc: Some(crc) });
+        self.way.tell_soon(to, to_told(chain, epoch, message, punch), PeerPayload { bytes, crc: Some(crc), ahead });
     }
 
     /// Takes out of the log what the chain does not have, and starts the replica anew.
@@ -764,12 +769,19 @@ impl DataPlane {
             () => Sight::Ask,
         };
         self.shown.sights[chain.0 as usize].store(sight as u8, Ordering::SeqCst);
-        self.shown.forwards[chain.0 as usize].store(replica.successor().is_some(), Ordering::Relaxed);
+        let successor = replica.successor().map_or(0, |node| node.0);
+        self.shown.successors[chain.0 as usize].store(successor, Ordering::Relaxed);
     }
 
     /// True if what is appended to the chain is sent on: a hint, to copy it before others have to wait for that.
     pub(super) fn forwards(&self, chain: ChainId) -> bool {
-        self.is_shared() && self.shown.forwards[chain.0 as usize].load(Ordering::Relaxed)
+        self.next_of(chain).is_some()
+    }
+
+    /// Who is sent what is appended to the chain, as far as that can be known without the appender.
+    pub(crate) fn next_of(&self, chain: ChainId) -> Option<NodeId> {
+        let successor = self.shown.successors.get(chain.0 as usize)?.load(Ordering::Relaxed);
+        (self.is_shared() && successor != 0).then_some(NodeId(successor))
     }
 
     /// True if what is read at `at` of the chains that this node is a member of does not change any more.

@@ -11,6 +11,7 @@ use super::chains::{Report, WaitReply};
 use super::ordered::Ordered;
 use super::supply::Supply;
 use super::{WriteReply, Written};
+use crate::peers::Ahead;
 
 /// One chain, as this node has part in it.
 #[derive(Default)]
@@ -61,6 +62,8 @@ pub(super) struct Held {
     pub(super) punch: bool,
     /// Its bytes, where they may be asked for and there is room.
     pub(super) payload: Option<Bytes>,
+    /// What of them has gone ahead.
+    pub(super) ahead: Option<Ahead>,
     len: u64,
     /// Their checksum.
     pub(super) crc: u32,
@@ -68,7 +71,12 @@ pub(super) struct Held {
 
 impl Held {
     pub(super) fn of(punch: bool, payload: Option<Bytes>, len: usize, crc: u32) -> Held {
-        Held { punch, payload, len: len as u64, crc }
+        Held { punch, payload, ahead: None, len: len as u64, crc }
+    }
+
+    /// The same, of which some has gone ahead.
+    pub(super) fn behind(self, ahead: Option<Ahead>) -> Held {
+        Held { ahead, ..self }
     }
 }
 
@@ -82,7 +90,7 @@ impl Member {
     pub(super) fn hold(&mut self, n: u64, mut held: Held, kept_max: u64) {
         self.held_bytes += held.len;
         if self.kept_bytes + held.len > kept_max {
-            held.payload = None;
+            (held.payload, held.ahead) = (None, None);
         }
         self.kept_bytes += if held.payload.is_some() { held.len } else { 0 };
         self.held.insert(n, held);

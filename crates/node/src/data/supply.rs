@@ -186,7 +186,7 @@ impl DataPlane {
                 if let Told::ChainRecord(told) = &mut told {
                     told.left_bytes = upto.max(clean).saturating_sub(sent) * mean;
                 }
-                self.way.tell(to, told, PeerPayload { bytes: payload, crc: Some(crc) });
+                self.way.tell(to, told, PeerPayload { bytes: payload, crc: Some(crc), ahead: None });
             }
         }
         Ok(sent)

@@ -53,6 +53,8 @@ pub(super) fn to_told(chain: ChainId, epoch: ChainEpoch, message: Message, punch
             uid: record.uid,
             punch,
             left_bytes: 0,
+            ahead: 0,
+            crc: 0,
         }),
         Message::Promise { follows, at } => Told::ChainPromise(ChainPromise { chain, epoch, follows, at: at.0 }),
         Message::Ack { upto, closed, held } => Told::ChainAck(ChainAck { chain, epoch, upto, closed: closed.0, held }),

@@ -10,6 +10,7 @@ use frieze_base::{ChainId, Fault, InodeId, MonoTime, NodeId, SessionId};
 use frieze_chain::Configuration;
 use frieze_hlc::Hlc;
 use frieze_namespace::Inode;
+use frieze_wire::frame::FrameHeader;
 use frieze_wire::message::{ChainStatus, FileKind, Read, Reply, Request, View};
 
 use super::{Engine, Responder, done};
@@ -53,6 +54,27 @@ impl Engine {
     /// True if this node has its part in chains from elsewhere.
     pub fn is_in_chains(&self) -> bool {
         self.data.is_shared()
+    }
+
+    /// Where the payload of a request of `len` bytes will go from here when it is a record, as far as that can be said before it is
+    /// looked at closely.
+    pub(crate) fn goes_to(&self, header: &FrameHeader, request: &Request, len: usize) -> Option<(ChainId, NodeId)> {
+        let Request::Write(ask) = request else { return None };
+        if ask.append {
+            return None;
+        }
+        let capability = self.mint.open(&ask.capability, header.session).ok().filter(|capability| capability.write)?;
+        let layout = layout_of(capability.inode, &self.current(capability.inode).ok()?);
+        let end = ask.offset.checked_add(len as u64)?;
+        let chunk = u32::try_from(ask.offset / layout.chunk_bytes).ok()?;
+        let fits = end <= (u64::from(chunk) + 1) * layout.chunk_bytes;
+        let chain = fits.then(|| layout.chain(chunk))?;
+        Some((chain, self.data.next_of(chain)?))
+    }
+
+    /// Where the payload of a record of this chain goes from here.
+    pub(crate) fn next_of(&self, chain: ChainId) -> Option<NodeId> {
+        self.data.next_of(chain)
     }
 
     /// How the chains are that this node has its part in from elsewhere.

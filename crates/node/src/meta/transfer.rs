@@ -253,7 +253,11 @@ impl Group {
 }
 
 fn tell(way: &dyn Peers, to: NodeId, piece: &MetalogPiece, bytes: &Bytes) {
-    way.tell(to, Told::MetalogPiece(piece.clone()), PeerPayload { bytes: bytes.clone(), crc: Some(piece.crc) });
+    way.tell(
+        to,
+        Told::MetalogPiece(piece.clone()),
+        PeerPayload { bytes: bytes.clone(), crc: Some(piece.crc), ahead: None },
+    );
 }
 
 fn encode(items: &[Item]) -> Bytes {

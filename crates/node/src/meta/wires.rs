@@ -39,7 +39,7 @@ impl Outgoing {
     pub(super) fn tell(&mut self, way: &dyn Peers, message: &PeerMessage) {
         let (said, bytes) = to_wire(message, 0);
         if bytes.len() <= PART_BYTES {
-            return way.tell(message.to, Told::Metalog(said), PeerPayload { bytes, crc: None });
+            return way.tell(message.to, Told::Metalog(said), PeerPayload { bytes, crc: None, ahead: None });
         }
         self.parted += 1;
         let parts = bytes.len().div_ceil(PART_BYTES) as u32;
@@ -47,7 +47,7 @@ impl Outgoing {
             let said = MetalogMessage { parted: self.parted, part, parts, ..said.clone() };
             let from = part as usize * PART_BYTES;
             let bytes = bytes.slice(from..bytes.len().min(from + PART_BYTES));
-            way.tell(message.to, Told::Metalog(said), PeerPayload { bytes, crc: None });
+            way.tell(message.to, Told::Metalog(said), PeerPayload { bytes, crc: None, ahead: None });
         }
     }
 }

@@ -10,15 +10,16 @@
 //! Leaves to others: what is told, and to say again what was lost.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use bytes::Bytes;
-use frieze_base::{ClusterId, Fault, NodeId, Reason};
+use frieze_base::{ChainId, ClusterId, Fault, NodeId, Reason};
 use frieze_net::{Begun, FrameWriter, Limits, ServerAddr, random_nonce};
 use frieze_wire::message::{Hello, Prove, Request};
-use frieze_wire::peer::{Alive, PeerBody, Told};
+use frieze_wire::peer::{Alive, ChainPiece, PeerBody, Told};
 use frieze_wire::{FrameHeader, FrameKind};
 use prost::Message;
 use tracing::{debug, info};
@@ -28,7 +29,7 @@ use super::spawn;
 use super::traffic::Traffic;
 use crate::clock::NodeClock;
 use crate::engine::SOFTWARE;
-use crate::peers::{NodeKeys, PeerPayload, Peers};
+use crate::peers::{NodeKeys, PeerPayload, Peers, SentAhead};
 
 /// Bytes that wait to be sent to one node; beyond it what is told is lost.
 const WAITING_BYTES_MAX: usize = 64 << 20;
@@ -38,6 +39,12 @@ const WAITING_MAX: usize = 1 << 16;
 const OWN_BYTES_MAX: usize = 4 << 20;
 /// What a message counts for beside its payload.
 const MESSAGE_BYTES: usize = 256;
+/// Names connections of all links.
+static CONNECTIONS: AtomicU64 = AtomicU64::new(1);
+/// Payloads that go ahead of their records at once: the other end has a buffer for each.
+pub(super) const AHEAD_MAX: usize = 8;
+/// What is worth a message of its own.
+const PIECE_BYTES_MIN: usize = 192 << 10;
 /// Silence after which a sign of life is sent.
 const ALIVE_EVERY: Duration = Duration::from_millis(500);
 /// A node that hears nothing for so long ends the connection.
@@ -113,6 +120,13 @@ struct Waiting {
     begun: Option<Begun<Bytes>>,
     /// Sending has failed.
     failed: Option<Fault>,
+    /// Which connection it is, of all that there have been; 0 while there is none.
+    connection: u64,
+    /// The other end takes payloads ahead of their records.
+    takes_pieces: bool,
+    /// Payloads some of which went ahead, and whose records did not go yet.
+    ahead: usize,
+    aheads: u64,
     /// There is a connection, or a first attempt at one.
     is_taking: bool,
     ends: bool,
@@ -187,11 +201,11 @@ impl Links {
         let mut said = None;
         while !link.has_ended() {
             match self.connect(link) {
-                Ok(writer) => {
+                Ok((writer, takes_pieces)) => {
                     retry = RETRY_MIN;
                     said = None;
                     self.notice(link, true);
-                    link.open(&writer);
+                    link.open(&writer, takes_pieces);
                     let ended = self.tell_all(link, &writer);
                     writer.stream().shutdown();
                     link.close();
@@ -224,7 +238,7 @@ impl Links {
     }
 
     /// Connects, and proves both ends to each other.
-    fn connect(&self, link: &Link) -> Result<FrameWriter, Fault> {
+    fn connect(&self, link: &Link) -> Result<(FrameWriter, bool), Fault> {
         let mut asker = Asker::connect(&link.address, GREETING, TELLING)?;
         let nonce = random_nonce()?;
         let hello = Hello {
@@ -245,7 +259,7 @@ impl Links {
         }
         let mac = self.keys.prove_teller(&greeted.challenge, &nonce);
         asker.hello(Request::Prove(Prove { mac }))?;
-        Ok(asker.into_writer())
+        Ok((asker.into_writer(), greeted.takes_pieces))
     }
 
     /// Sends what nobody else does until the connection fails or the link ends.
@@ -253,7 +267,7 @@ impl Links {
         while let Some(next) = link.next()? {
             let begun = match next {
                 Next::Left(begun) => Ok(begun),
-                Next::Message(told, payload) => self.begin(writer, told, payload),
+                Next::Message(told, payload) => self.begin(link, writer, told, payload),
             };
             let sent = begun.and_then(|begun| if begun.is_done() { Ok(()) } else { Ok(writer.finish(&begun)?) });
             link.sent();
@@ -263,21 +277,48 @@ impl Links {
     }
 
     /// Sends as much of a message as the socket takes at once.
-    fn begin(&self, writer: &FrameWriter, told: Told, payload: PeerPayload) -> Result<Begun<Bytes>, Fault> {
+    fn begin(
+        &self,
+        link: &Link,
+        writer: &FrameWriter,
+        mut told: Told,
+        payload: PeerPayload,
+    ) -> Result<Begun<Bytes>, Fault> {
+        let PeerPayload { ahead, mut bytes, crc } = payload;
+        if let (Told::ChainRecord(record), Some(ahead), Some(crc)) = (&mut told, ahead, crc)
+            && let Some((name, sent)) = ahead.claim(link.connection())
+        {
+            (record.ahead, record.crc) = (name, crc);
+            bytes = bytes.slice(sent..);
+        }
         let body = PeerBody { told: Some(told) };
-        let len = payload.bytes.len() + body.encoded_len();
+        let len = bytes.len() + body.encoded_len();
         body.told.iter().for_each(|told| self.traffic.sent(told, len));
         let header = FrameHeader { hlc: self.clock.newest(), ..FrameHeader::of(FrameKind::Told) };
-        Ok(writer.begin(header, &body.encode_to_vec(), payload.bytes, payload.crc)?)
+        Ok(writer.begin(header, &body.encode_to_vec(), bytes, crc)?)
+    }
+
+    /// A payload of `len` bytes that begins to arrive here will go to `to` with a record of the chain: from now on what there is of
+    /// it may go ahead. `None` where that is of no use just now.
+    pub(super) fn set_off(self: &Arc<Links>, to: NodeId, chain: ChainId, len: usize) -> Option<Arc<Going>> {
+        let link = self.going.read().unwrap_or_else(PoisonError::into_inner).iter().find(|link| link.to == to)?.clone();
+        let (name, connection) = link.name_ahead()?;
+        let (links, sent) = (self.clone(), Mutex::new(Some(0)));
+        Some(Arc::new(Going { links, link, connection, chain, name, len, sent }))
     }
 
     /// Sends what waits, as far as that goes without waiting. What is left is for the link's own thread.
     fn send_some(&self, link: &Link) {
-        let Some(writer) = link.take_turn() else { return };
+        if let Some(writer) = link.take_turn() {
+            self.send_in_turn(link, &writer);
+        }
+    }
+
+    fn send_in_turn(&self, link: &Link, writer: &FrameWriter) {
         let mut bytes = 0;
         while let Some((told, payload)) = link.next_in_turn() {
             bytes += payload.bytes.len() + MESSAGE_BYTES;
-            match self.begin(&writer, told, payload) {
+            match self.begin(link, writer, told, payload) {
                 Ok(begun) if begun.is_done() && bytes < OWN_BYTES_MAX => {}
                 begun => return link.leave(begun),
             }
@@ -322,7 +363,70 @@ impl std::fmt::Display for Lane {
     }
 }
 
+/// A payload that goes ahead of its record.
+pub(super) struct Going {
+    links: Arc<Links>,
+    link: Arc<Link>,
+    connection: u64,
+    chain: ChainId,
+    name: u64,
+    len: usize,
+    /// Bytes that went; `None` when the record has gone.
+    sent: Mutex<Option<usize>>,
+}
+
+impl Going {
+    /// So much of it is here now. Goes on with it if that is worth a message and nobody has to be waited for; the last piece goes with
+    /// the record.
+    pub(super) fn go_on(&self, so_far: &[u8]) {
+        let mut sent = lock(&self.sent);
+        let Some(from) = sent.filter(|from| so_far.len() - from >= PIECE_BYTES_MIN && so_far.len() < self.len) else {
+            return;
+        };
+        let Some(writer) = self.link.take_turn_on(self.connection) else { return };
+        let piece = &so_far[from..];
+        let told = Told::ChainPiece(ChainPiece { chain: self.chain.0, ahead: self.name, len: self.len as u32 });
+        self.links.traffic.sent(&told, piece.len());
+        let body = PeerBody { told: Some(told) }.encode_to_vec();
+        let header = FrameHeader { hlc: self.links.clock.newest(), ..FrameHeader::of(FrameKind::Told) };
+        // Its bytes have their checksum with the record.
+        match writer.begin(header, &body, piece, Some(0)) {
+            Ok(begun) => {
+                *sent = Some(so_far.len());
+                drop(sent);
+                match begun.is_done() {
+                    true => self.links.send_in_turn(&self.link, &writer),
+                    false => self.link.leave(Ok(begun.map(Bytes::copy_from_slice))),
+                }
+            }
+            Err(fault) => self.link.leave(Err(fault.into())),
+        }
+    }
+}
+
+impl SentAhead for Going {
+    fn claim(&self, connection: u64) -> Option<(u64, usize)> {
+        let mut sent = lock(&self.sent);
+        if connection != self.connection || sent.is_none_or(|bytes| bytes == 0) {
+            return None;
+        }
+        sent.take().map(|bytes| (self.name, bytes))
+    }
+}
+
+impl Drop for Going {
+    fn drop(&mut self) {
+        let unclaimed = lock(&self.sent).is_some_and(|bytes| bytes > 0);
+        self.link.done_ahead(self.connection);
+        if unclaimed && self.link.connection() == self.connection {
+            let forget = ChainPiece { chain: self.chain.0, ahead: self.name, len: 0 };
+            self.link.tell(Told::ChainPiece(forget), PeerPayload::none());
+        }
+    }
+}
+
 /// What a link's own thread is to send.
+#[expect(clippy::large_enum_variant, reason = "taken apart where it is made")]
 enum Next {
     /// What is left of a message.
     Left(Begun<Bytes>),
@@ -355,14 +459,45 @@ impl Link {
     }
 
     /// There is a connection.
-    fn open(&self, writer: &FrameWriter) {
-        lock(&self.waiting).writer = Some(writer.clone());
+    fn open(&self, writer: &FrameWriter, takes_pieces: bool) {
+        let mut waiting = lock(&self.waiting);
+        waiting.connection = CONNECTIONS.fetch_add(1, Ordering::Relaxed);
+        (waiting.ahead, waiting.takes_pieces) = (0, takes_pieces);
+        waiting.writer = Some(writer.clone());
+    }
+
+    /// Which connection there is; 0 for none.
+    fn connection(&self) -> u64 {
+        lock(&self.waiting).connection
+    }
+
+    /// A name for a payload that is to go ahead, and the connection on which it has it.
+    fn name_ahead(&self) -> Option<(u64, u64)> {
+        let mut waiting = lock(&self.waiting);
+        let takes = waiting.connection != 0 && waiting.takes_pieces && waiting.ahead < AHEAD_MAX;
+        waiting.ahead += usize::from(takes);
+        waiting.aheads += u64::from(takes);
+        takes.then_some((waiting.aheads, waiting.connection))
+    }
+
+    fn done_ahead(&self, connection: u64) {
+        let mut waiting = lock(&self.waiting);
+        waiting.ahead -= usize::from(waiting.connection == connection);
+    }
+
+    /// The turn to send on this connection, if nobody has it.
+    fn take_turn_on(&self, connection: u64) -> Option<FrameWriter> {
+        let mut waiting = lock(&self.waiting);
+        let is_free = !waiting.is_sending && waiting.begun.is_none() && waiting.failed.is_none();
+        let writer = waiting.writer.clone().filter(|_| is_free && waiting.connection == connection);
+        waiting.is_sending |= writer.is_some();
+        writer
     }
 
     /// There is none any more, and nobody sends on the one that there was.
     fn close(&self) {
         let mut waiting = lock(&self.waiting);
-        waiting.writer = None;
+        (waiting.writer, waiting.connection) = (None, 0);
         let waited = self.changed.wait_while(waiting, |waiting| waiting.is_sending);
         let mut waiting = waited.unwrap_or_else(PoisonError::into_inner);
         (waiting.begun, waiting.failed) = (None, None);
@@ -446,10 +581,14 @@ impl Link {
             info!("{lost} messages to node {} were lost: it was away, or too much waited for it", self.to);
         }
         waiting.is_taking = is_taking;
+        let mut gone = VecDeque::new();
         if !is_taking {
-            waiting.messages.clear();
+            gone = std::mem::take(&mut waiting.messages);
             waiting.bytes = 0;
         }
+        drop(waiting);
+        // Whose beginnings went ahead looks at the link when it goes.
+        drop(gone);
         lost
     }
 

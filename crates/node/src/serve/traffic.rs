@@ -7,7 +7,7 @@ use frieze_wire::peer::Told;
 use crate::metrics::Values;
 
 /// What messages are called, in the order of [`kind_of`].
-const KINDS: [&str; 16] = [
+const KINDS: [&str; 17] = [
     "alive",
     "heartbeat",
     "grant",
@@ -24,6 +24,7 @@ const KINDS: [&str; 16] = [
     "metalog_piece",
     "metalog_held",
     "metalog_close",
+    "piece",
 ];
 
 fn kind_of(told: &Told) -> usize {
@@ -44,6 +45,7 @@ fn kind_of(told: &Told) -> usize {
         Told::MetalogPiece(_) => 13,
         Told::MetalogHeld(_) => 14,
         Told::MetalogClose(_) => 15,
+        Told::ChainPiece(_) => 16,
     }
 }
 

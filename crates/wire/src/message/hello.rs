@@ -53,6 +53,9 @@ pub struct HelloReply {
     /// Version of the cluster's map ([`super::ClusterMapReply`]) at this server; 0 for one that is alone.
     #[prost(uint64, tag = "10")]
     pub map_version: u64,
+    /// To another server: payloads may come in pieces ahead of their records.
+    #[prost(bool, tag = "11")]
+    pub takes_pieces: bool,
 }
 
 /// Answers the server's challenge: BLAKE3 keyed by the secret over `challenge || client nonce || key name`. A node that will

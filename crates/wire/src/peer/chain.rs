@@ -63,6 +63,28 @@ pub struct ChainRecord {
     /// To who is brought up to date: about how many bytes are still to come after this one; 0 for none, and for others.
     #[prost(uint64, tag = "19")]
     pub left_bytes: u64,
+    /// The beginning of its payload went ahead under this name on the same connection ([`ChainPiece`]), and what is beside it is the
+    /// rest; 0 if all of it is beside it.
+    #[prost(uint64, tag = "20")]
+    pub ahead: u64,
+    /// Checksum of a payload whose beginning went ahead, as the writer gave it.
+    #[prost(fixed32, tag = "21")]
+    pub crc: u32,
+}
+
+/// To the successor: the next piece of the payload of a record that is still being received here. The piece goes beside it; it counts
+/// for nothing until the record comes.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct ChainPiece {
+    /// The chain.
+    #[prost(uint32, tag = "1")]
+    pub chain: u32,
+    /// Name of the payload on this connection.
+    #[prost(uint64, tag = "2")]
+    pub ahead: u64,
+    /// Bytes of the whole payload; 0: no record comes, it can be forgotten.
+    #[prost(uint32, tag = "3")]
+    pub len: u32,
 }
 
 /// To the successor: nothing will be stamped at or below an instant that is not there by now.

@@ -3,8 +3,8 @@
 use frieze_wire::control::Device;
 use frieze_wire::peer::control::{Assignment, ChainReport, ClockOffset, Configuration, Grant, Heartbeat, Refused};
 use frieze_wire::peer::{
-    Alive, Ask, ChainAck, ChainAsk, ChainClean, ChainGreet, ChainKeep, ChainOffer, ChainPromise, ChainRecord,
-    CloseAfter, Told,
+    Alive, Ask, ChainAck, ChainAsk, ChainClean, ChainGreet, ChainKeep, ChainOffer, ChainPiece, ChainPromise,
+    ChainRecord, CloseAfter, Told,
 };
 
 use super::AT;
@@ -31,6 +31,8 @@ pub(super) fn told() -> Vec<(&'static str, Told)> {
         uid: 1000,
         punch: false,
         left_bytes: 0,
+        ahead: 0,
+        crc: 0,
     };
     vec![
         ("alive", Told::Alive(Alive {})),
@@ -39,6 +41,8 @@ pub(super) fn told() -> Vec<(&'static str, Told)> {
         ("grant", Told::Grant(grant())),
         ("refused", Told::Refused(Refused { reason: 33, message: "another cluster".into() })),
         ("chain-record", Told::ChainRecord(record.clone())),
+        ("chain-record-behind-pieces", Told::ChainRecord(ChainRecord { ahead: 7, crc: 0xfeed, ..record.clone() })),
+        ("chain-piece", Told::ChainPiece(ChainPiece { chain: 3, ahead: 7, len: 1 << 20 })),
         ("chain-record-of-the-past", Told::ChainRecord(ChainRecord { left_bytes: 5 << 30, ..record.clone() })),
         (
             "chain-punch",

@@ -417,6 +417,8 @@ fn what_no_member_tells_is_refused_with_words() {
         uid: 0,
         punch: false,
         left_bytes: 0,
+        ahead: 0,
+        crc: 0,
     };
     let refused = |record: ChainRecord, payload: &[u8], reason| {
         let crc = frieze_base::crc32c(payload);

@@ -5,10 +5,12 @@ use frieze_disk::{SimDisk, SimTime, StateFile, TimeSource};
 use frieze_hlc::{Clock, ClockSettings, Hlc};
 use frieze_net::{FrameReader, Listener, Payload, Stream};
 use frieze_wire::message::{HelloReply, Refusal, Reply, ReplyBody, RequestBody};
+use frieze_wire::peer::ChainRecord;
 
 use super::*;
 use crate::clock::Keeper;
 use crate::identity::Identity;
+use crate::peers::Ahead;
 use crate::session::Conn;
 
 const SECRET: [u8; 32] = [5; 32];
@@ -114,7 +116,7 @@ fn links() -> (Arc<Links>, Receiver<(NodeId, bool)>) {
 fn message(number: u32, len: usize) -> PeerPayload {
     let mut bytes = number.to_le_bytes().to_vec();
     bytes.resize(len.max(4), number as u8);
-    PeerPayload { bytes: Bytes::from(bytes), crc: None }
+    PeerPayload { bytes: Bytes::from(bytes), ..PeerPayload::none() }
 }
 
 fn wait(noticed: &Receiver<(NodeId, bool)>) -> (NodeId, bool) {
@@ -205,7 +207,7 @@ fn what_is_told_soon_goes_by_its_teller_as_far_as_the_socket_takes_it() {
     };
     tell(0, 10);
     assert_eq!(lock(&link.waiting).messages.len(), 1, "there is no connection yet");
-    link.open(&writer);
+    link.open(&writer, true);
     tell(1, 10);
     tell(2, 4 << 20);
     tell(3, 10);
@@ -226,6 +228,107 @@ fn what_is_told_soon_goes_by_its_teller_as_far_as_the_socket_takes_it() {
         link.end();
         thread.join().expect("it ended").expect("nothing failed");
     });
+}
+
+/// A connection of a link that has no thread, and what is read at its other end.
+struct Line {
+    links: Arc<Links>,
+    link: Arc<Link>,
+    reader: FrameReader,
+}
+
+impl Line {
+    fn new(takes_pieces: bool) -> Line {
+        let (links, _noticed) = links();
+        let link = Arc::new(Link::new(NodeId(2), Lane::Bytes, "127.0.0.1:1".parse().expect("an address")));
+        let (near, far) = Stream::pair().expect("sockets");
+        let reader = FrameReader::new(far, Limits::SERVING).expect("a reader");
+        FrameReader::new(near.clone(), TELLING).expect("ticks");
+        link.open(&FrameWriter::new(near, TELLING), takes_pieces);
+        links.going.write().expect("nobody panicked").push(link.clone());
+        Line { links, link, reader }
+    }
+
+    fn next(&mut self) -> (Told, Vec<u8>) {
+        let (mut body, mut payload) = (Vec::new(), Vec::new());
+        self.reader.read_frame(&mut body).expect("a frame").expect("a frame");
+        let told = PeerBody::decode(body.as_slice()).expect("a message").told.expect("of a known kind");
+        let bytes = self.reader.read_payload_unchecked(&mut payload).expect("its bytes").to_vec();
+        (told, bytes)
+    }
+
+    fn tell_record(&self, bytes: &Bytes, ahead: Arc<Going>) {
+        let payload = PeerPayload { bytes: bytes.clone(), crc: Some(5), ahead: Some(Ahead::of(ahead)) };
+        self.link.put(Told::ChainRecord(ChainRecord { n: 9, ..ChainRecord::default() }), payload);
+        self.links.send_some(&self.link);
+    }
+}
+
+#[test]
+fn a_record_whose_beginning_went_ahead_has_the_rest_beside_it() {
+    let mut line = Line::new(true);
+    let bytes = message(7, 1 << 20).bytes;
+    let going = line.links.set_off(NodeId(2), ChainId(3), bytes.len()).expect("it sets off");
+    going.go_on(&bytes[..1000]);
+    going.go_on(&bytes[..300_000]);
+    going.go_on(&bytes);
+    line.tell_record(&bytes, going);
+    let (told, piece) = line.next();
+    let Told::ChainPiece(ChainPiece { chain: 3, ahead, len: 0x10_0000 }) = told else { panic!("{told:?}") };
+    assert!(piece == bytes[..300_000], "too little is not worth a message, and the last piece goes with the record");
+    let (told, rest) = line.next();
+    let Told::ChainRecord(record) = told else { panic!("{told:?}") };
+    assert_eq!((record.n, record.ahead, record.crc), (9, ahead, 5));
+    assert!(rest == bytes[300_000..]);
+}
+
+#[test]
+fn over_another_connection_a_record_goes_whole() {
+    let mut line = Line::new(true);
+    let bytes = message(7, 1 << 20).bytes;
+    let other = Line::new(true);
+    let going = other.links.set_off(NodeId(2), ChainId(3), bytes.len()).expect("it sets off");
+    going.go_on(&bytes[..300_000]);
+    line.tell_record(&bytes, going);
+    let (told, whole) = line.next();
+    let Told::ChainRecord(record) = told else { panic!("{told:?}") };
+    assert_eq!((record.ahead, record.crc), (0, 0));
+    assert!(whole == bytes);
+}
+
+#[test]
+fn what_went_ahead_of_no_record_is_told_to_be_forgotten() {
+    let mut line = Line::new(true);
+    let bytes = message(7, 1 << 20).bytes;
+    let going = line.links.set_off(NodeId(2), ChainId(3), bytes.len()).expect("it sets off");
+    going.go_on(&bytes[..300_000]);
+    drop(going);
+    line.links.send_some(&line.link);
+    let (Told::ChainPiece(piece), _) = line.next() else { panic!("a piece") };
+    assert_eq!(line.next(), (Told::ChainPiece(ChainPiece { len: 0, ..piece }), Vec::new()));
+    // Nothing went: there is nothing to forget.
+    drop(line.links.set_off(NodeId(2), ChainId(3), bytes.len()));
+    assert!(lock(&line.link.waiting).messages.is_empty());
+}
+
+#[test]
+fn no_more_goes_ahead_than_may_and_nothing_to_who_takes_none() {
+    let line = Line::new(true);
+    let set_off = || line.links.set_off(NodeId(2), ChainId(3), 1 << 20);
+    let mut going: Vec<Arc<Going>> = (0..AHEAD_MAX).map(|_| set_off().expect("it sets off")).collect();
+    assert!(set_off().is_none());
+    going.pop();
+    assert!(set_off().is_some());
+    assert!(Line::new(false).links.set_off(NodeId(2), ChainId(3), 1 << 20).is_none());
+    // What waits when the connection ends is let go of under the link's own eyes.
+    line.tell_record(&Bytes::from_static(b"bytes"), going.pop().expect("one of them"));
+    line.link.close();
+    line.link.put(
+        Told::Alive(Alive {}),
+        PeerPayload { ahead: going.pop().map(|one| Ahead::of(one)), ..PeerPayload::none() },
+    );
+    line.link.take(false);
+    assert!(set_off().is_none(), "there is no connection");
 }
 
 #[test]

@@ -1,0 +1,160 @@
+//! Payloads of records that come in pieces ahead of them, and go on while they come.
+//!
+//! Guarantees: a piece counts for nothing until its record comes, which has the checksum of all of them; what is kept of such is
+//! bounded for each connection; a record whose pieces are not all here is lost, like any message may be.
+//! Leaves to others: what the record is (`data`), which pieces go on to the next member (`links`).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use frieze_base::{ChainId, Fault, NodeId, Reason};
+use frieze_net::FrameReader;
+use frieze_wire::frame::{FrameHeader, PAYLOAD_BYTES_MAX};
+use frieze_wire::message::Request;
+use frieze_wire::peer::{ChainPiece, ChainRecord};
+
+use super::Shared;
+use super::links::{AHEAD_MAX, Going};
+use crate::brought::{Brought, Pool};
+use crate::peers::Ahead;
+
+/// What has come of the payloads of one connection, by the names they have there.
+#[derive(Default)]
+pub(super) struct Pieces(BTreeMap<u64, Arriving>);
+
+struct Arriving {
+    room: Vec<u8>,
+    filled: usize,
+    len: usize,
+    going: Option<Arc<Going>>,
+}
+
+/// A payload that has come as a whole, in a buffer of its own.
+pub(super) struct Whole {
+    bytes: Bytes,
+    ahead: Option<Ahead>,
+}
+
+impl Whole {
+    pub(super) fn brought(&self) -> Brought<'_> {
+        Brought::from(&self.bytes).behind(self.ahead.as_ref())
+    }
+}
+
+/// Why a payload did not come as it should.
+pub(super) enum Trouble {
+    Connection(frieze_net::Error),
+    Malformed(Fault),
+}
+
+impl From<frieze_net::Error> for Trouble {
+    fn from(error: frieze_net::Error) -> Trouble {
+        Trouble::Connection(error)
+    }
+}
+
+impl Pieces {
+    /// Takes in a piece of `len` bytes that comes beside `piece`, and sends it on, if `goes` says where the first of them goes.
+    pub(super) fn take(
+        &mut self,
+        pool: &Pool,
+        goes: impl FnOnce(ChainId, usize) -> Option<Arc<Going>>,
+        reader: &mut FrameReader,
+        piece: &ChainPiece,
+        len: usize,
+    ) -> Result<(), Trouble> {
+        let whole = piece.len as usize;
+        if whole == 0 {
+            self.0.remove(&piece.ahead);
+            return Ok(());
+        }
+        if whole > PAYLOAD_BYTES_MAX as usize {
+            return Err(malformed("more comes ahead of its record than may"));
+        }
+        if !self.0.contains_key(&piece.ahead) && self.0.len() > AHEAD_MAX {
+            // What is to be forgotten may be told behind it. Its record is lost then, and comes again.
+            return Ok(());
+        }
+        let arriving = self.0.entry(piece.ahead).or_insert_with(|| {
+            let going = goes(ChainId(piece.chain), whole);
+            Arriving { room: pool.take(whole), filled: 0, len: whole, going }
+        });
+        if arriving.len != whole || len == 0 || arriving.filled + len > whole {
+            return Err(malformed("the pieces of a payload do not fit together"));
+        }
+        Ok(arriving.receive(reader, len)?)
+    }
+
+    /// The payload of a record that has come behind its pieces, with `rest` bytes beside it; `None` if they are not here.
+    pub(super) fn finish(
+        &mut self,
+        pool: &Arc<Pool>,
+        reader: &mut FrameReader,
+        record: &ChainRecord,
+        rest: usize,
+    ) -> Result<Option<Whole>, Trouble> {
+        let Some(mut arriving) = self.0.remove(&record.ahead) else { return Ok(None) };
+        if arriving.filled + rest != arriving.len {
+            return Err(malformed("a record does not consist of its pieces"));
+        }
+        arriving.receive(reader, rest)?;
+        Ok(Some(arriving.whole(pool)))
+    }
+}
+
+impl Arriving {
+    /// Receives `len` bytes more, and sends on what there is of them meanwhile.
+    fn receive(&mut self, reader: &mut FrameReader, len: usize) -> Result<(), frieze_net::Error> {
+        let Arriving { room, filled, going, .. } = self;
+        reader.read_payload_behind(room, *filled, |so_far| {
+            if let Some(going) = going {
+                going.go_on(so_far);
+            }
+        })?;
+        *filled += len;
+        Ok(())
+    }
+
+    fn whole(self, pool: &Arc<Pool>) -> Whole {
+        Whole { bytes: pool.lend(self.room, self.len), ahead: self.going.map(|going| Ahead::of(going)) }
+    }
+}
+
+/// Receives a payload of `len` bytes into a buffer of its own; one that will be a record goes on meanwhile.
+pub(super) fn receive(
+    shared: &Shared,
+    reader: &mut FrameReader,
+    len: usize,
+    goes_to: Option<(ChainId, NodeId)>,
+) -> Result<Whole, frieze_net::Error> {
+    let going = goes_to.and_then(|(chain, to)| shared.links.get()?.set_off(to, chain, len));
+    let mut arriving = Arriving { room: shared.pool.take(len), filled: 0, len, going };
+    arriving.receive(reader, len)?;
+    Ok(arriving.whole(&shared.pool))
+}
+
+/// Sends on what comes in pieces, to the next member of its chain.
+pub(super) fn next_of(shared: &Shared, chain: ChainId, len: usize) -> Option<Arc<Going>> {
+    shared.engine.next_of(chain).and_then(|to| shared.links.get()?.set_off(to, chain, len))
+}
+
+/// Where the payload of a request goes, if it is one that is worth sending ahead.
+pub(super) fn goes_to(
+    shared: &Shared,
+    header: &FrameHeader,
+    request: Option<&Request>,
+    len: usize,
+) -> Option<(ChainId, NodeId)> {
+    if len < AHEAD_BYTES_MIN { None } else { shared.engine.goes_to(header, request?, len) }
+}
+
+fn malformed(what: &str) -> Trouble {
+    Trouble::Malformed(Fault::new(Reason::BadFrame, format!("malformed frame: {what}")))
+}
+
+/// From here on a payload goes ahead of its record.
+const AHEAD_BYTES_MIN: usize = 384 << 10;
+
+#[cfg(test)]
+mod tests;
