@@ -31,7 +31,11 @@ impl Patience {
             return Err(Error::Closed);
         }
         // Where there are several servers, another one goes on soon after one is lost.
-        let longest = if shared.servers.age().is_alone() { PAUSE_MAX } else { PAUSE_AMONG_MAX };
+        let longest = match shared.servers.age().is_alone() {
+            true => PAUSE_MAX,
+            false if self.waited() < SOON => PAUSE_AMONG_SOON,
+            false => PAUSE_AMONG_MAX,
+        };
         self.pause = (self.pause * 2).clamp(PAUSE_MIN, longest);
         Ok(())
     }
@@ -74,4 +78,7 @@ pub(crate) fn is_worth_repeating(error: &Error) -> bool {
 /// Pauses between attempts: short at first, for a server that restarts in a blink, then gentle.
 const PAUSE_MIN: Duration = Duration::from_millis(5);
 const PAUSE_MAX: Duration = Duration::from_millis(500);
+/// Among several servers: a leader that was killed has a successor within a tenth of a second.
+const SOON: Duration = Duration::from_millis(400);
+const PAUSE_AMONG_SOON: Duration = Duration::from_millis(20);
 const PAUSE_AMONG_MAX: Duration = Duration::from_millis(80);

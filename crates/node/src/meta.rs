@@ -280,6 +280,13 @@ impl MetaPlane {
         self.group.get().map(|group| group.beat(&self.state))
     }
 
+    /// A node has ended its connections. It may be there all the same.
+    pub(crate) fn gone(&self, node: NodeId) {
+        if let Some(group) = self.group.get() {
+            group.gone(&self.state, node);
+        }
+    }
+
     /// Another member says something. What comes while this server is alone is not for it.
     ///
     /// # Errors

@@ -16,7 +16,7 @@ use shelves::{crash_at_every_effect_of_a_shelving, retry_of_a_write_that_was_she
 
 use crate::caches::recalls_lost_and_crossed;
 use crate::client::Step;
-use crate::metalog::leader_dies;
+use crate::metalog::{leader_dies, leader_is_killed};
 use crate::stage::{
     Stage, clone_tree, late, make_directory, make_file, read, rename, restore, set_xattr, settle, stamp_of, stat_at,
     sync_txn, truncate, txn, undo, unlink,
@@ -74,6 +74,7 @@ scenarios! {
     rot_in_a_footer,
     rot_in_the_metalog,
     leader_dies,
+    leader_is_killed,
 }
 
 const BOTH: [CrashKind; 2] = [CrashKind::Process, CrashKind::Power];

@@ -157,6 +157,10 @@ impl Member {
                 self.node.report_unreachable(peer.0.into());
                 Ok(())
             }
+            Input::Gone { peer } => {
+                self.on_gone(peer);
+                Ok(())
+            }
             Input::SnapshotSent { to, whole } => {
                 let status = if whole { raft::SnapshotStatus::Finish } else { raft::SnapshotStatus::Failure };
                 self.node.report_snapshot(to.0.into(), status);
@@ -329,7 +333,8 @@ impl Member {
         let mut again = Vec::new();
         for (number, question) in &mut self.reads {
             question.ticks += 1;
-            if question.ticks.is_multiple_of(self.settings.election_ticks) {
+            // A leader that has just begun drops it, and one that is gone took it along.
+            if question.ticks.is_multiple_of(self.settings.heartbeat_ticks) {
                 again.push(*number);
             }
         }
@@ -341,6 +346,21 @@ impl Member {
             self.node.read_index(self.read_name(number));
         }
         self.promote();
+    }
+
+    /// Stands for election soon, and lets others stand, if it was the leader that went. One after the other, so that they do not take
+    /// each other's votes: two ticks are time enough to ask and be answered.
+    fn on_gone(&mut self, peer: NodeId) {
+        if self.leader() != Some(peer) || self.node.raft.state != StateRole::Follower {
+            return;
+        }
+        let before = self.members().voters.iter().filter(|voter| **voter < self.id && **voter != peer).count();
+        let raft = &mut self.node.raft;
+        let least = raft.election_timeout();
+        raft.election_elapsed = least;
+        self.timeout = (least + 1 + before * GONE_TICKS).min(2 * least - 1);
+        // It stays until something is heard of a leader.
+        self.looked.2 = least;
     }
 
     /// Makes a learner that has caught up a voter, if there is room.
@@ -451,3 +471,6 @@ impl fmt::Debug for Member {
         shown.field("first", &self.node.store().first_index().unwrap_or(0)).finish_non_exhaustive()
     }
 }
+
+/// Between those that stand for election when the leader has ended its connections.
+const GONE_TICKS: usize = 2;

@@ -131,6 +131,12 @@ pub enum Input {
         /// The member.
         peer: NodeId,
     },
+    /// This member has ended its connection, as a process does that ends: if it leads, nobody need wait until it has been silent for
+    /// long. It may be there all the same; then it, or whoever still hears it, stays with it.
+    Gone {
+        /// The member.
+        peer: NodeId,
+    },
     /// The state that [`Effect::SendSnapshot`] asked for has been sent, or has not.
     SnapshotSent {
         /// To whom.

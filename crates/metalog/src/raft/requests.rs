@@ -33,9 +33,7 @@ impl Member {
 
     pub(super) fn on_read(&mut self, token: u64) -> Result<(), Error> {
         self.check_belongs()?;
-        if self.leader().is_none() {
-            return Err(Error::NotLeader { leader: None });
-        }
+        // While nobody leads it waits for who will: it is asked again every few ticks.
         let max = self.settings.reads_max;
         if self.reads.len() >= max {
             return Err(Error::Overloaded { what: "questions about reads", max: max as u64 });

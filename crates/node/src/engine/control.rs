@@ -336,7 +336,13 @@ impl Engine {
     pub fn link_changed(&self, node: NodeId, stands: bool) {
         if !stands {
             self.data.lost(node);
+            self.hung_up(node);
         }
+    }
+
+    /// A node has ended a connection on which it told, as it does when its process ends: if it led, another leads soon.
+    pub fn hung_up(&self, node: NodeId) {
+        self.meta.gone(node);
     }
 }
 

@@ -723,6 +723,11 @@ impl Group {
         }
     }
 
+    /// Another member has ended its connections.
+    pub(super) fn gone(&self, state: &State, node: NodeId) {
+        self.feed(&mut self.lock(), state, MemberInput::Gone { peer: node });
+    }
+
     /// Time goes by: to be called more often than a tick of the member is long. Returns how long that is.
     pub(super) fn beat(&self, state: &State) -> Duration {
         let now = self.clock.reading().mono;

@@ -45,9 +45,10 @@ enum Kind {
     Remove,
     Transfer,
     Contest,
+    HangUp,
 }
 
-const KINDS: [Kind; 14] = [
+const KINDS: [Kind; 15] = [
     Kind::Split,
     Kind::OneWay,
     Kind::Alone,
@@ -62,6 +63,7 @@ const KINDS: [Kind; 14] = [
     Kind::Remove,
     Kind::Transfer,
     Kind::Contest,
+    Kind::HangUp,
 ];
 
 impl Faults {
@@ -210,6 +212,8 @@ impl World {
                 let until = self.now_us + self.rng.between(20_000, 1_200_000);
                 self.paused.insert(one, until);
             }
+            // It is there all the same.
+            Kind::HangUp => self.seems_gone(one),
             Kind::Contest => return self.contest(),
             Kind::Add | Kind::Remove | Kind::Transfer => return self.change(kind, one),
         }

@@ -23,5 +23,5 @@ mod state;
 mod world;
 
 pub use breakage::MetalogBreak;
-pub(crate) use plan::leader_dies;
 pub use plan::{MetalogOutcome, MetalogPlan, run_metalog};
+pub(crate) use plan::{leader_dies, leader_is_killed};

@@ -74,6 +74,15 @@ pub fn run_metalog(plan: &MetalogPlan) -> MetalogOutcome {
 
 /// No other fault: the leader loses its power, again and again. How long there is no leader, and nothing is acknowledged.
 pub(crate) fn leader_dies(seed: u64) -> Verdict {
+    lose_leaders(seed, CrashKind::Power, ELECTION_US_MAX)
+}
+
+/// The same where its process is killed: the others need not wait until it has been silent for long.
+pub(crate) fn leader_is_killed(seed: u64) -> Verdict {
+    lose_leaders(seed, CrashKind::Process, NOTICED_US_MAX)
+}
+
+fn lose_leaders(seed: u64, kind: CrashKind, election_us_max: u64) -> Verdict {
     let mut world = World::new(&MetalogPlan { asks: 400, ..MetalogPlan::of_seed(seed) });
     world.faults = Faults::none();
     world.run_for(2_000_000)?;
@@ -82,12 +91,17 @@ pub(crate) fn leader_dies(seed: u64) -> Verdict {
             return broken(Rule::Live, "there is no leader though nothing is wrong");
         };
         let before = world.answered;
-        world.take_down(leader, CrashKind::Power);
+        world.take_down(leader, kind);
+        if kind == CrashKind::Process {
+            for host in world.hosts.keys().copied().collect::<Vec<_>>() {
+                world.is_seen_to_go(host, leader);
+            }
+        }
         let down = world.now_us;
         while world.leader().is_none() {
             world.run_for(1_000)?;
-            if world.now_us > down + ELECTION_US_MAX {
-                return broken(Rule::Live, format!("no leader {ELECTION_US_MAX} us after the last one died"));
+            if world.now_us > down + election_us_max {
+                return broken(Rule::Live, format!("no leader {election_us_max} us after the last one died"));
             }
         }
         while world.answered < before + 4 {
@@ -104,5 +118,7 @@ pub(crate) fn leader_dies(seed: u64) -> Verdict {
 
 /// An election ends within half a lease of 2 s, so that no healthy server's lease ends by the loss of the leader.
 const ELECTION_US_MAX: u64 = 1_000_000;
+/// Where it is noticed: that takes up to 20 ms here, standing for election 4 ticks of 25 ms, and two flushes and answers.
+const NOTICED_US_MAX: u64 = 200_000;
 /// Four clients that have to find the new leader, some by asking the dead one first, are answered.
 const GAP_US_MAX: u64 = 2_000_000;

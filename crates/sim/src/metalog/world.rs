@@ -35,6 +35,7 @@ pub(super) enum Event {
     StoreFlush { host: NodeId, life: u64 },
     Restart { host: NodeId },
     Blink { host: NodeId },
+    Gone { host: NodeId, peer: NodeId },
     Fault,
     Heal { cut: u64 },
     Asked { host: NodeId, client: u64, attempt: u64, what: What },
@@ -293,6 +294,10 @@ impl World {
                 self.down(host, CrashKind::Power, 800);
                 Ok(())
             }
+            Event::Gone { host, peer } => match self.hosts.get(&host) {
+                Some(one) if one.member.is_some() => self.give(host, MemberInput::Gone { peer }),
+                _ => Ok(()),
+            },
             Event::Fault => self.fault(),
             Event::Heal { cut } => {
                 self.cuts.remove(&cut);
@@ -353,6 +358,25 @@ impl World {
         self.waiting.remove(&id);
         self.flushing.remove(&id);
         self.trace.numbers(&[id.0.into(), 78, kind as u64], || format!("member {id} goes down: {kind:?}"));
+        // A process that ends ends its connections; of a machine without power nobody hears.
+        if kind == CrashKind::Process {
+            self.seems_gone(id);
+        }
+    }
+
+    /// Some of the others notice that the connections of a member ended.
+    pub(super) fn seems_gone(&mut self, peer: NodeId) {
+        for host in self.hosts.keys().copied().collect::<Vec<_>>() {
+            if !self.rng.chance(4) {
+                self.is_seen_to_go(host, peer);
+            }
+        }
+    }
+
+    /// One of the others notices it.
+    pub(super) fn is_seen_to_go(&mut self, host: NodeId, peer: NodeId) {
+        let wait = self.rng.between(50, 20_000);
+        self.after(wait, Event::Gone { host, peer });
     }
 
     /// Sees to what a member did.
@@ -481,6 +505,7 @@ fn host_of(event: &Event) -> Option<NodeId> {
         | Event::FlushEnds { host, .. }
         | Event::StoreFlush { host, .. }
         | Event::SnapshotSent { host, .. }
+        | Event::Gone { host, .. }
         | Event::Asked { host, .. } => Some(*host),
         Event::Peer { message, .. } => Some(message.to),
         _ => None,

@@ -153,6 +153,59 @@ fn a_follower_reads_what_the_leader_has_committed() {
 }
 
 #[test]
+fn another_leads_soon_when_all_see_the_leader_go() {
+    for seen_by in 1..=2 {
+        let mut group = Group::of(3);
+        let leader = group.elect();
+        let term = group.ones[&leader].member.term();
+        let gone = |message: &crate::raft::PeerMessage| message.from.0 == leader || message.to.0 == leader;
+        for other in (1..=3).filter(|id| *id != leader).take(seen_by) {
+            group.give(other, MemberInput::Gone { peer: NodeId(leader) });
+        }
+        group.ticks_but(4, gone);
+        let next = group.leader().filter(|next| *next != leader);
+        // One alone may be wrong, and asks the other.
+        assert_eq!(next.is_some(), seen_by == 2, "seen by {seen_by}");
+        assert_eq!(group.ones[&leader].member.term(), term, "who is there all the same is not disturbed");
+    }
+}
+
+#[test]
+fn a_leader_that_only_seemed_to_go_stays() {
+    let mut group = Group::of(3);
+    let leader = group.elect();
+    for other in (1..=3).filter(|id| *id != leader) {
+        group.give(other, MemberInput::Gone { peer: NodeId(leader) });
+        // It is heard before anybody stands.
+        group.ticks(2);
+    }
+    group.ticks(100);
+    assert_eq!(group.leader(), Some(leader));
+    // Somebody else who goes is nobody's business.
+    let (one, other) = (leader % 3 + 1, (leader + 1) % 3 + 1);
+    group.give(one, MemberInput::Gone { peer: NodeId(other) });
+    group.ticks_but(4, |_| false);
+    assert_eq!(group.leader(), Some(leader));
+}
+
+#[test]
+fn a_question_about_reads_is_asked_of_the_next_leader_soon() {
+    let mut group = Group::of(3);
+    let leader = group.elect();
+    let gone = |message: &crate::raft::PeerMessage| message.from.0 == leader || message.to.0 == leader;
+    let others = || (1..=3).filter(|id| *id != leader);
+    for other in others() {
+        group.give(other, MemberInput::Gone { peer: NodeId(leader) });
+        group.give(other, MemberInput::Read { token: 9 });
+    }
+    group.ticks_but(4 + 2 * settings().heartbeat_ticks, gone);
+    for other in others() {
+        let said = group.said(other);
+        assert!(said.iter().any(|effect| matches!(effect, MemberEffect::ReadAt { token: 9, .. })), "{other}: {said:?}");
+    }
+}
+
+#[test]
 fn a_member_too_far_behind_gets_the_state() {
     let mut group = Group::of(3);
     let leader = group.elect();
