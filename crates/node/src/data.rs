@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard};
 
 use bytes::Bytes;
-use frieze_base::{ChainEpoch, ChainId, ChunkId, Fault, InodeId, MonoTime, NodeId, Reason, Seq, SessionId};
+use frieze_base::{ByteRange, ChainEpoch, ChainId, ChunkId, Fault, InodeId, MonoTime, NodeId, Reason, Seq, SessionId};
 use frieze_chain::{
     Configuration, Effect, Input, LogEnd, Moment, Remembered, RememberedState, Replayed, Replica, RequestId,
     WriteRequest,
@@ -794,6 +794,25 @@ impl DataPlane {
             self.closed.fetch_max(self.closed_here().0, Ordering::AcqRel);
         }
         Hlc(self.closed.load(Ordering::Acquire))
+    }
+
+    /// The lease.
+    pub(crate) fn lease(&self) -> &Lease {
+        &self.lease
+    }
+
+    /// True if a read of now of one of these chains asks.
+    pub(crate) fn has_to_look(&self, mut chains: impl Iterator<Item = ChainId>) -> bool {
+        chains.any(|chain| self.shown.sight(chain) != chains::Sight::Here)
+    }
+
+    /// True if a read of now of these parts of chunks needs not ask: what is on its way through their chains lies beside them.
+    pub(crate) fn is_clean_in(&self, mut parts: impl Iterator<Item = (ChainId, ChunkId, ByteRange)>) -> bool {
+        let appender = self.hold_writes();
+        parts.all(|(chain, chunk, range)| {
+            let (replica, member) = (&appender.chains[chain.0 as usize], &appender.members[chain.0 as usize]);
+            !member.shared || replica.is_clean_in(chunk, range)
+        })
     }
 
     /// The instants at which a read of now reads the chains. An answer about several chunks takes them once: a group is

@@ -6,7 +6,7 @@
 //!
 //! Source: protocols §2 and §3; Terrace and Freedman, CRAQ (USENIX ATC'09) §2.
 
-use frieze_base::{ChainEpoch, NodeId, Reason};
+use frieze_base::{ByteRange, ChainEpoch, ChunkId, NodeId, Reason};
 use frieze_hlc::Hlc;
 
 use super::{Closing, Promise, Record, Replica};
@@ -63,6 +63,16 @@ impl Replica {
     /// [`crate::Input::Look`].
     pub fn is_readable_now(&self) -> bool {
         self.is_member() && self.failed.is_none() && self.has_settled() && (self.is_tail() || self.dirty.is_empty())
+    }
+
+    /// True if a read of now of these bytes of a chunk may be answered at once with what is stamped up to [`Replica::now_cut`]: what is
+    /// on its way lies beside them. Says nothing of where the chunk ends.
+    pub fn is_clean_in(&self, chunk: ChunkId, range: ByteRange) -> bool {
+        let touches = |header: &Forwarded| {
+            let (start, end) = (u64::from(header.offset), u64::from(header.offset) + u64::from(header.len));
+            header.chunk == chunk && start < range.end() && range.start() < end
+        };
+        self.holds_acknowledged() && (self.is_tail() || !self.dirty.iter().any(|record| touches(&record.header)))
     }
 
     /// True if a read at an instant may be answered here at all: who is being brought up to date does not have everything.

@@ -1,9 +1,10 @@
 //! Random lives of chains of two to four members under a seed: messages are lost, doubled and out of order, clocks differ,
 //! members die or are taken out, come back without what they had not flushed, and are brought up to date. The invariants of protocols §9 (1 to 4, 6, 8, 11) hold after every step.
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, VecDeque};
 
-use frieze_base::{ChainEpoch, ChainId, ChunkId, InodeId, NodeId, Rng, SegmentId, Seq, SessionId};
+use frieze_base::{ByteRange, ChainEpoch, ChainId, ChunkId, InodeId, NodeId, Rng, SegmentId, Seq, SessionId};
 use frieze_hlc::Hlc;
 use frieze_wire::message::Durability;
 
@@ -55,6 +56,8 @@ struct Counts {
     answered: u64,
     looks: u64,
     asked: u64,
+    /// Parts that could be read though something else was on its way.
+    beside: Cell<u64>,
     closed: u64,
     changes: u64,
     returned: u64,
@@ -422,6 +425,22 @@ impl World {
             assert!(node.replica.clean() <= shortest, "what is clean is held by all");
         }
         assert!(self.known <= shortest, "what somebody knows is held by all");
+        self.check_beside();
+    }
+
+    /// Whoever says that a part of a chunk is clean shows all that anybody knows of it.
+    fn check_beside(&self) {
+        let all = ByteRange::new(0, 1);
+        for node in self.living().filter(|node| node.is_up) {
+            let cut = node.replica.now_cut();
+            for chunk in (0..2).map(|index| ChunkId { inode: InodeId(7), index }) {
+                if node.replica.is_clean_in(chunk, all) {
+                    let mut known = node.log.iter().filter(|record| record.chunk == chunk && record.n <= self.known);
+                    assert!(known.all(|record| record.stamp <= cut), "a record that is known is hidden");
+                    self.counts.beside.set(self.counts.beside.get() + u64::from(!node.replica.is_readable_now()));
+                }
+            }
+        }
     }
 
     /// Faults stop: everybody is answered, and all logs are the same.
@@ -498,7 +517,8 @@ fn every_life_of_a_chain_keeps_its_promises() {
             world.play();
         }
         world.finish();
-        let Counts { answered, looks, asked, closed, changes, returned, discarded, supplied } = world.counts;
+        let Counts { answered, looks, asked, beside, closed, changes, returned, discarded, supplied } = world.counts;
+        *sum.beside.get_mut() += beside.get();
         sum.answered += answered;
         sum.looks += looks;
         sum.asked += asked;
@@ -516,6 +536,7 @@ fn every_life_of_a_chain_keeps_its_promises() {
         sum.looks,
         sum.asked
     );
+    assert!(sum.beside.get() > 20_000, "{}", sum.beside.get());
     assert!(sum.closed > 20_000 && sum.changes > 1_000, "{} {}", sum.closed, sum.changes);
     let Counts { returned, discarded, supplied, .. } = sum;
     assert!(returned > 2_000 && discarded > 200 && supplied > 1_000, "{returned} {discarded} {supplied}");

@@ -3,7 +3,7 @@
 //! Guarantees: a configuration is on stable storage before it is taken; the stamps and promises that a message names lie within
 //! the clock's durable bound before they are handed on or acknowledged; a record is hidden before it is published and shown when it
 //! is committed; nothing of a payload is taken that does not match the writer's checksum; what waits for others ends.
-//! Leaves to others: who is a member and whether a lease holds (whoever calls [`DataPlane::configure`] and [`Lease::renew`]), bringing
+//! Leaves to others: who is a member and whether a lease holds (whoever calls [`DataPlane::configure`] and [`super::Lease::renew`]), bringing
 //! messages across ([`crate::peers`]).
 //!
 //! A record's payload goes with it, when it is whole here. It is kept in memory until it is committed, as far as
@@ -26,7 +26,7 @@ use frieze_wire::peer::{Ask, Told};
 
 use super::members::{Held, Out, Waiter};
 use super::told::{What, ask, heard, malformed, to_told};
-use super::{Appender, DataPlane, Lease, memory};
+use super::{Appender, DataPlane, memory};
 use crate::brought::Brought;
 use crate::device::block_checksums;
 use crate::meta::idle_until;
@@ -144,7 +144,7 @@ impl Shown {
         }
     }
 
-    fn sight(&self, chain: ChainId) -> Sight {
+    pub(super) fn sight(&self, chain: ChainId) -> Sight {
         match self.sights[chain.0 as usize].load(Ordering::SeqCst) {
             0 => Sight::Here,
             1 => Sight::Ask,
@@ -542,11 +542,6 @@ impl DataPlane {
     /// True if a chain has its configuration from elsewhere: then a read of now asks first, and needs a lease.
     pub(crate) fn is_shared(&self) -> bool {
         self.shown.any_shared.load(Ordering::Relaxed)
-    }
-
-    /// The lease.
-    pub(crate) fn lease(&self) -> &Lease {
-        &self.lease
     }
 
     /// Sees to it that [`DataPlane::cuts`] hold all that was committed of these chains when it was called: `reply` is told when.

@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use frieze_base::{ChainId, Fault, InodeId, MonoTime, NodeId, SessionId};
+use frieze_base::{ByteRange, ChainId, ChunkId, Fault, InodeId, MonoTime, NodeId, SessionId};
 use frieze_chain::Configuration;
 use frieze_hlc::Hlc;
 use frieze_namespace::Inode;
@@ -14,7 +14,7 @@ use frieze_wire::frame::FrameHeader;
 use frieze_wire::message::{ChainStatus, FileKind, Read, Reply, Request, View};
 
 use super::{Engine, Responder, done};
-use crate::data::{ChainEnd, Report as ChainReport};
+use crate::data::{ChainEnd, Layout, Report as ChainReport};
 use crate::holding::is_claim;
 use crate::seen::{Seen, layout_of};
 
@@ -157,19 +157,40 @@ impl Engine {
                 Ok(capability) => {
                     let namespace = self.meta.namespace();
                     let inode = namespace.current(capability.inode);
-                    let chains = inode.map(|inode| chains_of_read(capability.inode, inode, ask));
+                    let chains = inode.map(|inode| chains_of_read(capability.inode, inode, ask)).unwrap_or_default();
+                    let has_to_look = self.data.has_to_look(chains.iter().copied());
+                    // By user time the newest record counts, wherever it lies.
+                    let plain = inode.filter(|inode| has_to_look && inode.patches().is_empty()).cloned();
+                    let plain = plain.filter(|_| capability.view.user_at.is_none());
                     let cut = inode.filter(|inode| !inode.patches().is_empty() && !inode.grants().is_empty()).cloned();
                     drop(namespace);
                     if let Some(inode) = cut {
                         self.order_seen(capability.inode, &inode)?;
                     }
-                    self.data.look_and_wait(chains.unwrap_or_default().into_iter())
+                    if let Some(inode) = plain
+                        && self.is_clean_there(capability.inode, inode, ask)?
+                    {
+                        return Ok(());
+                    }
+                    self.data.look_and_wait(chains.into_iter())
                 }
                 // Refused where it is read.
                 Err(_) => Ok(()),
             },
             _ => self.data.look_and_wait(all()),
         }
+    }
+
+    /// True if what a read of now asks of a file without patches is known here, though something is on its way through its chains: it
+    /// ends before the file does, and what is on its way lies beside it.
+    fn is_clean_there(&self, id: InodeId, inode: Inode, ask: &Read) -> Result<bool, Fault> {
+        let (start, end) = (ask.offset, ask.offset.saturating_add(ask.len.into()));
+        let seen = Seen::at(id, inode, None);
+        if ask.len == 0 || end > self.look(&[&seen])?.extent(&seen).size {
+            return Ok(false);
+        }
+        let parts = parts_of(layout_of(id, &seen.inode), start, end);
+        Ok(parts.is_some_and(|parts| self.data.is_clean_in(parts.into_iter())))
     }
 
     /// The chains that have to be closed for a read at an instant: those of its range, all where writers may have made the file
@@ -251,6 +272,17 @@ fn chains_of_read(id: InodeId, inode: &Inode, ask: &Read) -> BTreeSet<ChainId> {
         }
     }
     chains
+}
+
+/// The parts of chunks that `start..end` of a file lies in.
+fn parts_of(layout: Layout, start: u64, end: u64) -> Option<Vec<(ChainId, ChunkId, ByteRange)>> {
+    let part = |index: u64| {
+        let first = index * layout.chunk_bytes;
+        let range = ByteRange::new(start.max(first) - first, end.min(first + layout.chunk_bytes) - first);
+        let index = u32::try_from(index).ok()?;
+        Some((layout.chain(index), ChunkId { inode: layout.inode, index }, range))
+    };
+    (start / layout.chunk_bytes..end.div_ceil(layout.chunk_bytes)).map(part).collect()
 }
 
 /// The answer, unless the lease has ended since it was looked up.
