@@ -12,6 +12,7 @@ use frieze_wire::message::{ClusterMap, HelloReply, Reply, Request, RequestBody, 
 use frieze_wire::txn::{Caller, CloseSession, Op, OpenSession};
 use frieze_wire::{FrameHeader, FrameKind, Holds};
 
+use crate::buffers::Buffers;
 use crate::closing::Closing;
 use crate::connection::{Answer, Connection, name_of};
 use crate::grants::Writers;
@@ -35,6 +36,7 @@ pub(crate) struct Shared {
     pub(crate) open_files: OpenFiles,
     pub(crate) servers: Servers,
     pub(crate) recalls: Recalling,
+    pub(crate) buffers: Buffers,
     /// 0 until a session was needed.
     session: AtomicU64,
     /// Held while a session is opened, so that there is one.
@@ -99,6 +101,7 @@ impl Shared {
             closing: Closing::default(),
             open_files: OpenFiles::default(),
             recalls: Recalling::default(),
+            buffers: Buffers::default(),
             session: AtomicU64::new(0),
             opening: Mutex::new(()),
             newest: AtomicU64::new(0),

@@ -23,6 +23,7 @@
 //! The newest stamp seen travels with every request, so a client reads its own writes and what caused them.
 //! Leaves to others: what a request means (the server), the `.at` names (`fuse`), the words of a person (`cli`).
 
+mod buffers;
 mod call;
 mod client;
 mod closing;

@@ -250,13 +250,24 @@ impl FrameReader {
         if self.pending > 0 || self.start < self.end {
             return Ok(true);
         }
-        let idle = self.limits.idle.replace(limit);
-        let begun = self.await_first_bytes();
-        self.limits.idle = idle;
-        match begun {
-            Ok(_) => Ok(true),
-            Err(Error::Silent { .. }) => Ok(false),
-            Err(error) => Err(error),
+        (self.start, self.end) = (0, 0);
+        let FrameReader { stream, buffer, eager, is_small, .. } = &mut *self;
+        let room = if *is_small { BUFFER_BYTES } else { LARGE_LOOK_BYTES };
+        let buffer = RefCell::new(&mut buffer[..room]);
+        let receive = || stream.receive(&mut buffer.borrow_mut(), RecvFlags::DONTWAIT);
+        let look = || match receive() {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => None,
+            done => Some(done),
+        };
+        // The ticks of the stream may be longer than the limit.
+        match eager.wait(look, || if stream.await_readable(limit)? { receive() } else { Err(WOULD_BLOCK.into()) }) {
+            Ok(count) => {
+                self.end = count;
+                Ok(true)
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
+            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => Ok(true),
+            Err(source) => Err(broken(&self.stream, "receiving", source)),
         }
     }
 
@@ -521,7 +532,8 @@ impl FrameWriter {
 
     /// Sends a frame whose payload of `len` bytes is not in memory as a whole: `fill` brings it piece by piece, and with the
     /// last the checksum of all, which goes behind them ([`FrameReader::read_payload_before_crc`]). What is small is still in
-    /// the cache of the core when it is sent, and the peer takes it while the next is read. Other frames wait meanwhile.
+    /// the cache of the core when it is sent, and the peer takes it while the next is read. Other frames wait meanwhile. `stalled` is
+    /// called when the peer has taken nothing for a moment, before it is waited for as long as it may take.
     ///
     /// # Errors
     /// As [`FrameWriter::send`], and what `fill` fails with. The connection is shut down then.
@@ -533,6 +545,7 @@ impl FrameWriter {
         header: FrameHeader,
         body: &[u8],
         len: usize,
+        stalled: &dyn Fn(),
         fill: impl FnOnce(&mut dyn FnMut(&[u8], Option<u32>) -> Result<(), Error>) -> Result<(), E>,
     ) -> Result<(), E> {
         let turn = lock(&self.0.turn);
@@ -549,7 +562,7 @@ impl FrameWriter {
                 None => (&[][..], SendFlags::MORE),
             };
             let pieces = [header, body, bytes, behind];
-            self.send_pieces(&mut pieces.map(IoSlice::new), more)
+            self.send_until_stalled(&mut pieces.map(IoSlice::new), more, stalled)
         };
         let sent = self.send_posted().map_err(E::from).and_then(|()| fill(&mut step));
         assert!(sent.is_err() || left == 0, "{left} of {len} bytes are missing");
@@ -722,6 +735,31 @@ impl FrameWriter {
         self.send_pieces(pieces, SendFlags::empty())
     }
 
+    /// As [`FrameWriter::send_pieces`], but tells when the peer is slow.
+    fn send_until_stalled(
+        &self,
+        mut pieces: &mut [IoSlice<'_>],
+        flags: SendFlags,
+        stalled: &dyn Fn(),
+    ) -> Result<(), Error> {
+        let stream = &self.0.stream;
+        IoSlice::advance_slices(&mut pieces, 0); // drops empty pieces in front
+        while !pieces.is_empty() {
+            match stream.send(pieces, flags | SendFlags::DONTWAIT) {
+                Ok(count) => IoSlice::advance_slices(&mut pieces, count),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    let has_room = stream.await_room(STALLED).map_err(|source| broken(stream, "sending", source))?;
+                    if !has_room {
+                        stalled();
+                        return self.send_pieces(pieces, flags);
+                    }
+                }
+                Err(source) => return Err(broken(stream, "sending", source)),
+            }
+        }
+        Ok(())
+    }
+
     fn send_pieces(&self, mut pieces: &mut [IoSlice<'_>], flags: SendFlags) -> Result<(), Error> {
         let stream = &self.0.stream;
         let mut began = None;
@@ -785,5 +823,9 @@ const LARGE_LOOK_BYTES: usize = 16 << 10;
 const LARGE_BYTES: usize = 128 << 10;
 /// Step in which a buffer grows as promised bytes arrive.
 const GROW_BYTES: usize = 256 << 10;
+const WOULD_BLOCK: io::ErrorKind = io::ErrorKind::WouldBlock;
+/// Who takes nothing for so long keeps others from nothing: a reader on this machine that is awake has taken half of what was on its
+/// way.
+const STALLED: Duration = Duration::from_millis(2);
 /// Posted bytes that may wait for a peer before it is given up.
 const POSTED_BYTES_MAX: usize = 4 << 20;

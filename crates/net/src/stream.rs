@@ -200,6 +200,27 @@ impl Stream {
         }
     }
 
+    /// Waits until there is room for more to be sent, or the peer has ended; false if that takes longer than `limit`.
+    pub(crate) fn await_room(&self, limit: Duration) -> io::Result<bool> {
+        self.await_either(PollFlags::OUT, limit)
+    }
+
+    /// Waits until there is something to receive, or the peer has ended; false if that takes longer than `limit`.
+    pub(crate) fn await_readable(&self, limit: Duration) -> io::Result<bool> {
+        self.await_either(PollFlags::IN, limit)
+    }
+
+    fn await_either(&self, what: PollFlags, limit: Duration) -> io::Result<bool> {
+        let limit = Timespec { tv_sec: limit.as_secs() as i64, tv_nsec: i64::from(limit.subsec_nanos()) };
+        loop {
+            let fd = self.fd();
+            match rustix::event::poll(&mut [PollFd::new(&fd, what)], Some(&limit)) {
+                Err(rustix::io::Errno::INTR) => {}
+                done => return Ok(done? > 0),
+            }
+        }
+    }
+
     /// Sends a prefix of the pieces; a peer that is gone gives `EPIPE`, never a signal.
     pub(crate) fn send(&self, pieces: &[IoSlice<'_>], flags: SendFlags) -> io::Result<usize> {
         loop {

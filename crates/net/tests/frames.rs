@@ -98,7 +98,7 @@ fn a_payload_whose_checksum_is_behind_it_arrives_or_is_found_damaged() {
         let sent = thread::spawn(move || {
             let steps = damaged.chunks(70_000);
             let last = steps.len() - 1;
-            writer.send_in_steps::<Error>(header(1), b"body", damaged.len(), |step| {
+            writer.send_in_steps::<Error>(header(1), b"body", damaged.len(), &|| {}, |step| {
                 steps.enumerate().try_for_each(|(number, bytes)| step(bytes, (number == last).then_some(crc)))
             })?;
             writer.send(header(2), b"", Payload::None)

@@ -14,11 +14,13 @@ mod metrics;
 mod pieces;
 mod together;
 mod traffic;
+mod turns;
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -29,7 +31,7 @@ use frieze_net::{
     user_of,
 };
 use frieze_wire::frame::{FrameHeader, FrameKind};
-use frieze_wire::message::{Refusal, Reply, ReplyBody, RequestBody};
+use frieze_wire::message::{Refusal, Reply, ReplyBody, Request, RequestBody};
 use frieze_wire::peer::{PeerBody, Told};
 use prost::Message;
 use tracing::{debug, error, info, warn};
@@ -38,6 +40,7 @@ use self::links::Links;
 use self::metrics::Door;
 use self::pieces::{Pieces, Trouble};
 use self::traffic::Traffic;
+use self::turns::{LINGER, Place, Turns};
 use crate::brought::{Brought, Pool};
 use crate::clock::NodeClock;
 use crate::durability::Wake;
@@ -106,6 +109,8 @@ struct Shared {
     traffic: Arc<Traffic>,
     /// Buffers of payloads that are sent on.
     pool: Arc<Pool>,
+    /// Large answers wait in line for each other.
+    turns: Arc<Turns>,
     /// Where operators read figures.
     door: Option<Arc<Door>>,
     stopping: AtomicBool,
@@ -193,6 +198,7 @@ impl Server {
             links: OnceLock::new(),
             traffic: Arc::default(),
             pool: Arc::default(),
+            turns: Arc::new(Turns::new()),
             door,
             stopping: AtomicBool::new(false),
             connections,
@@ -541,9 +547,15 @@ struct Answers {
     writer: FrameWriter,
     clock: Arc<NodeClock>,
     epoch: ChainEpoch,
+    turns: Arc<Turns>,
+    place: Mutex<Place>,
 }
 
 impl Answers {
+    fn place(&self) -> MutexGuard<'_, Place> {
+        self.place.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn header(&self, request: &FrameHeader, kind: FrameKind) -> FrameHeader {
         FrameHeader {
             request_id: request.request_id,
@@ -568,6 +580,10 @@ impl Responder for Answers {
         let sent = if payload.is_empty() {
             self.writer.post(header, &body)
         } else {
+            // It may have to wait for its reader. Whoever is in the midst of a large answer is another thread.
+            if let Ok(mut place) = self.place.try_lock() {
+                place.let_go();
+            }
             self.writer.send(header, &body, Payload::Checked { pieces: &[payload], crc: payload_crc })
         };
         if let Err(fault) = sent {
@@ -581,9 +597,21 @@ impl Responder for Answers {
         }
         let body = ReplyBody { reply: Some(reply) }.encode_to_vec();
         let header = self.header(request, FrameKind::Reply);
-        let sent = self.writer.send_in_steps(header, &body, steps.len, |step| {
-            steps.bring(&mut |bytes, crc| step(bytes, crc).map_err(Fault::from))
+        let mut place = self.place();
+        let turn = RefCell::new(self.turns.take(&mut place, steps.len));
+        steps.exchange_buffer(&mut turn.borrow_mut().buffer);
+        let stalled = || turn.borrow_mut().give_up();
+        let sent = self.writer.send_in_steps(header, &body, steps.len, &stalled, |step| {
+            steps.bring(&mut |bytes, crc| {
+                step(bytes, crc)?;
+                if crc.is_none() {
+                    turn.borrow_mut().retake();
+                }
+                Ok(())
+            })
         });
+        steps.exchange_buffer(&mut turn.borrow_mut().buffer);
+        place.keep(turn.into_inner());
         if let Err(fault) = sent {
             debug!("an answer was not delivered whole: {fault}");
         }
@@ -614,14 +642,21 @@ fn serve(shared: &Shared, stream: &Stream) {
     }
     stream.shutdown();
     shared.engine.disconnected(&conn);
+    if let Some(node) = conn.node().filter(|_| !shared.stopping.load(Ordering::Acquire)) {
+        shared.engine.hung_up(node);
+    }
 }
 
-/// However a conversation ends, the answers that were held go out.
-struct Held(FrameWriter);
+/// However a conversation ends, the answers that were held go out, and others have its turn.
+struct Held {
+    writer: FrameWriter,
+    answers: Arc<Answers>,
+}
 
 impl Drop for Held {
     fn drop(&mut self) {
-        if let Err(fault) = self.0.release() {
+        self.answers.place().let_go();
+        if let Err(fault) = self.writer.release() {
             debug!("answers were not delivered: {fault}");
         }
     }
@@ -630,9 +665,15 @@ impl Drop for Held {
 fn converse(shared: &Shared, stream: &Stream, conn: &Conn) -> Result<(), frieze_net::Error> {
     let mut reader = FrameReader::new(stream.clone(), Limits::HANDSHAKE)?;
     let writer = FrameWriter::new(stream.clone(), Limits::SERVING);
-    let answers = Held(writer.clone());
-    let responder: Arc<dyn Responder> =
-        Arc::new(Answers { writer, clock: shared.engine.clock.clone(), epoch: shared.engine.data.epoch() });
+    let answers = Arc::new(Answers {
+        writer: writer.clone(),
+        clock: shared.engine.clock.clone(),
+        epoch: shared.engine.data.epoch(),
+        turns: shared.turns.clone(),
+        place: Mutex::default(),
+    });
+    let responder: Arc<dyn Responder> = answers.clone();
+    let held = Held { writer, answers };
     let (mut body, mut payload) = (Vec::new(), Vec::new());
     let mut pieces = Pieces::default();
     let mut scratch = Scratch::default();
@@ -678,10 +719,14 @@ fn converse(shared: &Shared, stream: &Stream, conn: &Conn) -> Result<(), frieze_
         }
         // The answers to requests that came together go out together.
         if reader.has_frame() {
-            answers.0.hold();
+            held.writer.hold();
         }
         match request {
             Ok(request) => {
+                if !matches!(&request.request, Some(Request::Read(ask)) if ask.in_steps) {
+                    // It may wait for something else.
+                    held.answers.place().let_go();
+                }
                 let timed = shared.door.as_ref().map(|door| door.timed(request.request.as_ref(), &responder));
                 let responder = timed.as_ref().unwrap_or(&responder);
                 shared.engine.handle(conn, &header, request, brought, responder, &mut scratch);
@@ -692,7 +737,11 @@ fn converse(shared: &Shared, stream: &Stream, conn: &Conn) -> Result<(), frieze_
             }
         }
         if !reader.has_frame() {
-            answers.0.release()?;
+            held.writer.release()?;
+        }
+        let stays = held.answers.place().has_turn() && !shared.engine.is_in_chains();
+        if !(stays && reader.await_frame(LINGER)? && reader.has_frame()) {
+            held.answers.place().let_go();
         }
         if !greeted {
             greeted = true;

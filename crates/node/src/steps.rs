@@ -53,6 +53,11 @@ impl<'a> Steps<'a> {
         Steps { len, start, device, pieces, buffer, block, lease, failed: false }
     }
 
+    /// Everything goes through this buffer from now on; the one before is left in its place.
+    pub(crate) fn exchange_buffer(&mut self, buffer: &mut Vec<u8>) {
+        std::mem::swap(self.buffer, buffer);
+    }
+
     /// Hands every byte to `sink`, in order, and with the last ones the CRC32C of all.
     ///
     /// # Errors

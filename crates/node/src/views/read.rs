@@ -95,6 +95,10 @@ impl Engine {
             let (range, size) =
                 self.plan_seen(seen, ask.offset, asked_end, &mut scratch.pieces, Some(&mut scratch.crowded))?;
             let len = range.len() as usize;
+            if scratch.may_step && can_step(&scratch.pieces, len) {
+                // Each step has room enough in a buffer of its own.
+                break (range, size);
+            }
             if scratch.payload.len() < len {
                 scratch.payload.resize(len, 0);
             }
