@@ -15,11 +15,13 @@ use crate::stopwatch::Stopwatch;
 mod chained;
 mod paced;
 mod scattered;
+mod stormed;
 mod streamed;
 
 pub(crate) use chained::{Chained, chained};
 pub(crate) use paced::paced;
 pub(crate) use scattered::{Scattered, scattered};
+pub(crate) use stormed::stormed;
 pub(crate) use streamed::{served, stored};
 
 /// What direct I/O wants its buffers aligned to, on any disk of today.

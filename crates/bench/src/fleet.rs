@@ -120,6 +120,16 @@ impl Fleet {
         Ok(())
     }
 
+    /// Waits until one of those that are there leads and holds all that was decided before.
+    pub(crate) fn await_leader(&self) -> Result<()> {
+        let watch = Stopwatch::start();
+        while self.sum("frieze_metalog_leads")? < 1.0 {
+            ensure!(watch.seconds() < WHOLE_MAX_S, "nobody leads after {WHOLE_MAX_S} s");
+            std::thread::park_timeout(LEADER_EVERY);
+        }
+        Ok(())
+    }
+
     /// Starts one again that was killed, on its directory and at its address.
     pub(crate) fn start_again(&mut self, number: usize) -> Result<()> {
         let server = &mut self.servers[number];
@@ -245,6 +255,8 @@ fn spawn(directory: &Path, number: usize, listen: &str, more: &[(&str, Option<St
 const CONFIG: &str = "bench.toml";
 /// How often it is looked whether a cluster is whole.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
+/// How often it is looked who leads.
+const LEADER_EVERY: Duration = Duration::from_millis(2);
 /// Longest wait for that.
 const WHOLE_MAX_S: f64 = 600.0;
 

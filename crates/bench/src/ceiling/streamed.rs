@@ -101,7 +101,7 @@ pub(crate) fn served(directory: &Path, data: &[u8], bytes: u64) -> Result<f64> {
 }
 
 /// The bytes of a message, if they are what was sent.
-fn checked(message: &[u8]) -> Result<&[u8]> {
+pub(super) fn checked(message: &[u8]) -> Result<&[u8]> {
     let (head, piece) = message.split_at(CHECKSUM_BYTES);
     anyhow::ensure!(frieze_base::crc32c(piece).to_le_bytes() == head, "what arrived is not what was sent");
     Ok(piece)

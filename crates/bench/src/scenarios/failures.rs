@@ -100,9 +100,11 @@ pub(crate) fn failover(options: &Options) -> Result<Report> {
     let writers: Vec<Steady> = (0..FILES).map(|_| Steady::default()).collect();
     let readers: Vec<Steady> = (0..FILES).map(|_| Steady::default()).collect();
     let past_readers: Vec<Steady> = (0..SERVERS).map(|_| Steady::default()).collect();
+    let openers: Vec<Steady> = (0..SERVERS).map(|_| Steady::default()).collect();
     let gaps = Mutex::new(Gaps::default());
     let reading = (0..readers.len()).map(|number| fleet.client(number % SERVERS)).collect::<Result<Vec<_>>>()?;
     let looking_back = (0..SERVERS).map(|number| fleet.client(number)).collect::<Result<Vec<_>>>()?;
+    let opening = (0..SERVERS).map(|number| fleet.client(number)).collect::<Result<Vec<_>>>()?;
     let bar = progress("failover", kills);
     std::thread::scope(|scope| -> Result<()> {
         let mut threads = Vec::new();
@@ -122,17 +124,24 @@ pub(crate) fn failover(options: &Options) -> Result<Report> {
             let (watch, over) = (&watch, &over);
             threads.push(scope.spawn(move || read_on(client, Some(then), number, steady, watch, over)));
         }
+        for (number, (steady, client)) in openers.iter().zip(&opening).enumerate() {
+            let (watch, over) = (&watch, &over);
+            threads.push(scope.spawn(move || open_on(client, number, steady, watch, over)));
+        }
         let killed = (|| {
             for kill in 0..kills {
                 let (before, _) = fleet.await_whole()?;
                 // The leader, then the others in turn: every role comes up, for each heads some chains.
                 let leader = Fleet::number_of(&before, before.leader)?;
                 let victim = (leader + kill as usize % SERVERS) % SERVERS;
-                for steady in writers.iter().chain(&readers).chain(&past_readers) {
+                for steady in writers.iter().chain(&readers).chain(&past_readers).chain(&openers) {
                     steady.longest_ms();
                 }
+                let lost = Stopwatch::start();
                 fleet.kill(victim)?;
-                await_all(&[&writers, &readers, &past_readers])?;
+                fleet.await_leader()?;
+                let election_ms = lost.seconds() * 1e3;
+                await_all(&[&writers, &readers, &past_readers, &openers])?;
                 let mut gaps = gaps.lock().unwrap_or_else(PoisonError::into_inner);
                 for (file, steady) in files.iter().zip(&writers) {
                     let role = role_of(&before, chain_of(file, before.chains.len()), victim)?;
@@ -143,7 +152,21 @@ pub(crate) fn failover(options: &Options) -> Result<Report> {
                         gaps.add("leader", gap);
                     }
                 }
-                readers.iter().for_each(|steady| gaps.add("read", steady.longest_ms()));
+                for (file, steady) in files.iter().zip(&readers) {
+                    let gap = steady.longest_ms();
+                    let is_tail = role_of(&before, chain_of(file, before.chains.len()), victim)? == "tail";
+                    gaps.add("read", gap);
+                    // Nobody else knows what the tail has committed: what was being written waits for its lease to end.
+                    gaps.add(if is_tail { "tail read" } else { "other read" }, gap);
+                    if victim == leader && !is_tail {
+                        gaps.add("leader read", gap);
+                    }
+                }
+                if victim == leader {
+                    gaps.add("election", election_ms);
+                }
+                let open = if victim == leader { "leader open" } else { "open" };
+                openers.iter().for_each(|steady| gaps.add(open, steady.longest_ms()));
                 past_readers.iter().for_each(|steady| gaps.add("past", steady.longest_ms()));
                 drop(gaps);
                 fleet.start_again(victim)?;
@@ -167,7 +190,13 @@ pub(crate) fn failover(options: &Options) -> Result<Report> {
         ("middle", "middle_ms", "middle_max_ms"),
         ("tail", "tail_ms", "tail_max_ms"),
         ("leader", "leader_ms", "leader_max_ms"),
+        ("election", "election_ms", "election_max_ms"),
+        ("leader open", "leader_open_ms", "leader_open_max_ms"),
+        ("open", "open_ms", "open_max_ms"),
         ("read", "read_ms", "read_max_ms"),
+        ("leader read", "leader_read_ms", "leader_read_max_ms"),
+        ("tail read", "tail_read_ms", "tail_read_max_ms"),
+        ("other read", "other_read_ms", "other_read_max_ms"),
         ("past", "past_read_ms", "past_read_max_ms"),
     ] {
         let (found, found_max) = gaps.of(role);
@@ -207,6 +236,17 @@ fn read_on(
     steady.go(watch, over, |_| {
         file.read_at(0, &mut buffer)?;
         // Not as fast as it goes: writers are to have the machine.
+        std::thread::park_timeout(Duration::from_millis(1));
+        Ok(())
+    })
+}
+
+/// Opens a file by its name, again and again.
+fn open_on(client: &Client, number: usize, steady: &Steady, watch: &Stopwatch, over: &AtomicBool) -> Result<()> {
+    let flags = frieze_client::OpenFlags { read: true, write: false };
+    let path = frieze_client::Target::path(format!("/f{}", number as u64 % FILES));
+    steady.go(watch, over, |_| {
+        client.fs().open(&path, flags)?.close()?;
         std::thread::park_timeout(Duration::from_millis(1));
         Ok(())
     })

@@ -37,27 +37,31 @@ pub(crate) fn get_storm(options: &Options) -> Result<Report> {
         file.close()?;
     }
     settle(&client)?;
+    let directory = options.dir.clone().unwrap_or_else(std::env::temp_dir);
+    let bare = ceiling::stormed(&directory, &data, gets, FILES.min(gets), bytes)?;
     let loopback = ceiling::loopback_unpaced(LARGE, options.scaled(None, CEILING_BYTES))?;
     let clients = options.clients.unwrap_or(CLIENTS).max(1);
     let clients = (0..clients).map(|_| target.client()).collect::<Result<Vec<_>>>()?;
     // Whoever opens a session within the measurement would measure that.
     clients.iter().try_for_each(|client| client.session().map(drop))?;
     let (begun, taken_us) = (Barrier::new(gets as usize + 1), Vec::from_iter((0..gets).map(|_| AtomicU64::new(0))));
+    let (watch, begun_us) = (Stopwatch::start(), AtomicU64::new(0));
+    let us = || (watch.seconds() * 1e6) as u64;
     let bar = progress("get-storm", gets);
     let spent = std::thread::scope(|scope| -> Result<_> {
         let threads: Vec<_> = (0..gets)
             .map(|number| {
                 let client = &clients[number as usize % clients.len()];
-                let (begun, taken_us, bar) = (&begun, &taken_us, &bar);
+                let (begun, begun_us, us, taken_us, bar) = (&begun, &begun_us, &us, &taken_us, &bar);
                 let get = move || -> Result<()> {
                     begun.wait();
-                    let watch = Stopwatch::start();
                     let name = format!("/storm-{}", number % FILES.min(gets));
                     let file = client.fs().open(&Path::path(name), OpenFlags { read: true, write: false })?;
                     let all = ByteRange::new(0, bytes);
                     let got = file.read_stream::<frieze_client::Error>(all, DEPTH, |_| Ok(()))?;
                     anyhow::ensure!(got == bytes, "got {got} of {bytes} bytes");
-                    taken_us[number as usize].store((watch.seconds() * 1e6) as u64, Ordering::Relaxed);
+                    // From when all began: who was not awake before others were served has waited, too.
+                    taken_us[number as usize].store(us() - begun_us.load(Ordering::Relaxed), Ordering::Relaxed);
                     bar.inc(1);
                     Ok(())
                 };
@@ -65,6 +69,7 @@ pub(crate) fn get_storm(options: &Options) -> Result<Report> {
             })
             .collect::<Result<_>>()?;
         spend(&target, &client, || {
+            begun_us.store(us(), Ordering::Relaxed);
             begun.wait();
             threads
                 .into_iter()
@@ -79,6 +84,8 @@ pub(crate) fn get_storm(options: &Options) -> Result<Report> {
     let status = client.status()?;
     let bytes_max = status.memory.map_or(0, |memory| memory.bytes_max);
     let more = vec![
+        ("bare_gib_s", bare, "GiB/s (of a bare program: as many connections, read, check, send, check)"),
+        ("over_bare", (gets * bytes) as f64 / ceiling::GIB / spent.seconds / bare, ""),
         ("mean_ms", mean, "ms a get"),
         ("p50_ms", at(0.5), "ms"),
         ("p99_ms", at(0.99), "ms"),
