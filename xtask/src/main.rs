@@ -4,6 +4,7 @@
 //! if there is anything.
 //! Leaves to others: formatting and lints (`cargo fmt`, `cargo clippy`), tests.
 
+mod arms;
 mod deps;
 mod sim;
 mod tidy;
@@ -16,14 +17,15 @@ usage: cargo xtask COMMAND
 
   deps   check that every arrow between crates points the allowed way, and draw them
   tidy   check the rules of the house that no compiler knows
-  sim    run simulations: `sim one_server --seed 0x5eed --count 100`, `sim list`";
+  sim    run simulations: `sim one_server --seed 0x5eed --count 100`, `sim list`; with --coverage it tells which arms
+         of the cores' matches they did not come to (needs `rustup component add llvm-tools`)";
 
 fn main() -> ExitCode {
     let command = std::env::args().nth(1);
     let found = match command.as_deref() {
         Some("deps") => deps::run(&root()),
         Some("tidy") => tidy::run(&root()),
-        Some("sim") => return sim::run(std::env::args().skip(2)),
+        Some("sim") => return sim::run(&root(), std::env::args().skip(2)),
         Some("help" | "--help" | "-h") => {
             println!("{HELP}");
             return ExitCode::SUCCESS;

@@ -1,9 +1,23 @@
-//! `cargo xtask sim`: builds the simulator and runs it with the arguments given.
+//! `cargo xtask sim`: builds the simulator and runs it with the arguments given; with `--coverage` it then tells which arms of the
+//! cores' matches nothing came to ([`crate::arms`]).
 
+use std::path::Path;
 use std::process::{Command, ExitCode};
 
+use crate::arms;
+
 /// Runs `frieze-sim ARGS`; its exit code is ours.
-pub(crate) fn run(args: impl Iterator<Item = String>) -> ExitCode {
+pub(crate) fn run(root: &Path, args: impl Iterator<Item = String>) -> ExitCode {
+    let (asked, args): (Vec<String>, Vec<String>) = args.partition(|arg| arg == "--coverage");
+    if !asked.is_empty() {
+        return match arms::run(root, &args) {
+            Ok(code) => code,
+            Err(error) => {
+                eprintln!("error: {error:#}");
+                ExitCode::FAILURE
+            }
+        };
+    }
     let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
     let status = Command::new(cargo).args(["run", "--quiet", "--package", "frieze-sim", "--"]).args(args).status();
     match status {
