@@ -10,7 +10,7 @@ use frieze_base::{ChunkId, Fault, NodeId, Reason, Rng, Seq, SessionId, crc32c};
 use frieze_hlc::Hlc;
 use frieze_wire::frame::{FrameHeader, FrameKind};
 use frieze_wire::message::{ClusterMap, ClusterMapReply, Reply, Request, RequestBody, Txn, TxnReply};
-use frieze_wire::txn::{Op, OpenSession};
+use frieze_wire::txn::{CloseSession, Op, OpenSession};
 
 use super::node::{Answer, ConnId};
 use super::tasks::rest;
@@ -222,6 +222,13 @@ impl Client {
                         self.look_around();
                     }
                 }
+                Some(Answer { result: Err(fault), .. })
+                    if self.may_vanish && fault.reason == Reason::UnknownSession =>
+                {
+                    // It was not heard for too long. Whether this happened before its session ended it cannot know.
+                    self.vanish();
+                    return Err(Reason::Superseded.into());
+                }
                 Some(Answer { result: Err(fault), .. }) => return Err(fault),
                 None => {
                     self.port().doing = format!("{}: {node} is silent", words_of(request));
@@ -250,6 +257,16 @@ impl Client {
     /// Who it is: its number, and another hundred for each time that it vanished.
     pub(super) fn who(&self) -> usize {
         self.index + 100 * self.lives
+    }
+
+    /// Ends its session, and is somebody else from then on.
+    pub(super) fn leave(&mut self) -> Result<(), Fault> {
+        let done = self.change(Op::CloseSession(CloseSession { settled: Vec::new() }), false);
+        if !self.vanished {
+            done?;
+            self.vanish();
+        }
+        Err(Reason::Superseded.into())
     }
 
     /// True, once, if it is somebody else now.

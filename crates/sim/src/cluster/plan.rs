@@ -20,6 +20,13 @@ pub struct ClusterPlan {
     pub clients: u64,
     /// Faults, each after a share of the operations. Default: 5 to 9, by the seed.
     pub faults: u64,
+    /// Somebody drains nodes, and takes them in again.
+    pub operator: bool,
+    /// Clients end their sessions now and then, and begin others.
+    pub leaves: bool,
+    /// Seconds without a connection after which a session is ended. Default: so long that it never is, or so short that those who
+    /// were cut off find theirs ended; by the seed.
+    pub session_timeout_s: u64,
     /// What is broken on purpose, for the test of the tester.
     pub breakage: Option<ClusterBreak>,
     /// True: the trace keeps its lines.
@@ -30,7 +37,11 @@ impl ClusterPlan {
     /// The run of a seed.
     pub fn of_seed(seed: u64) -> ClusterPlan {
         let mut rng = Rng::new(seed ^ 0xc105_7e12);
+        let mut others = Rng::new(seed ^ 0x0be8_a708);
         ClusterPlan {
+            operator: others.chance(4),
+            leaves: others.chance(3),
+            session_timeout_s: if others.chance(4) { 6 } else { 600 },
             seed,
             nodes: if rng.chance(8) { 5 } else { 3 },
             operations: 320,

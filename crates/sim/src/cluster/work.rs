@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use frieze_base::{ChunkId, Fault, InodeId, NodeId, Reason, Seq};
 use frieze_hlc::Hlc;
-use frieze_wire::message::{List, Open, Read, Reply, Request, Sync, View, Write};
+use frieze_wire::message::{Cluster, ClusterOp, List, Open, Read, Reply, Request, Sync, View, Write};
 use frieze_wire::txn::{Grant, Make, MakeKind, Op, Remove, Rename, SetAttr, Target};
 
 use super::client::{Client, Route};
@@ -50,6 +50,7 @@ pub(super) struct Mix {
     pub(super) sync: u64,
     pub(super) names: u64,
     pub(super) cut: u64,
+    pub(super) leave: u64,
     /// Of writes, one in so many is `sync`.
     pub(super) sync_one_in: u64,
     /// Pause between two operations, at most.
@@ -105,6 +106,38 @@ impl Worker {
         self.client.port().doing.clear();
     }
 
+    /// What whoever looks after the cluster does: it has nodes give their chains away, one at a time, and take them again.
+    pub(super) fn operate(mut self) {
+        let nodes = self.client.nodes().to_vec();
+        let count = nodes.len() as u32;
+        while !self.client.port().calm {
+            let node = self.client.any_node().0;
+            // With as many nodes as replicas none can be spared before fewer are wanted.
+            self.order(ClusterOp::Replicas(count - 1));
+            self.order(ClusterOp::Drain(node));
+            let drained_us = self.client.rng.between(100_000, 8_000_000);
+            self.client.pause(drained_us);
+            self.order(ClusterOp::Undrain(node));
+            self.order(ClusterOp::Replicas(count));
+            let rest_us = self.client.rng.between(100_000, 8_000_000);
+            self.client.pause(rest_us);
+        }
+        for node in nodes {
+            self.order(ClusterOp::Undrain(node.0));
+        }
+        self.order(ClusterOp::Replicas(count));
+        self.order(ClusterOp::Balance(true));
+        self.client.port().doing.clear();
+    }
+
+    /// What is refused for good reasons now may be asked again later.
+    fn order(&mut self, op: ClusterOp) {
+        let ask = Request::Cluster(Cluster { op: Some(op) });
+        let answered = self.client.call(Route::Lead, &ask, &[], Seq(0));
+        let words = format!("the operator: {op:?}: {:?}", answered.map(|_| ()).map_err(|fault| fault.to_string()));
+        self.history().trace.words(words);
+    }
+
     fn begin(&mut self) -> Result<(), Fault> {
         self.client.open_session()?;
         if self.client.index > 0 {
@@ -137,9 +170,10 @@ impl Worker {
     }
 
     fn one_thing(&mut self) -> Result<(), Fault> {
-        let Mix { write, read, past, append, sync, names, cut, .. } = self.mix;
-        let mut drawn = self.client.rng.below(write + read + past + append + sync + names + cut);
-        for (weight, kind) in [(write, 0), (read, 1), (past, 2), (append, 3), (sync, 4), (names, 5), (cut, 6)] {
+        let Mix { write, read, past, append, sync, names, cut, leave, .. } = self.mix;
+        let mut drawn = self.client.rng.below(write + read + past + append + sync + names + cut + leave);
+        let kinds = [(write, 0), (read, 1), (past, 2), (append, 3), (sync, 4), (names, 5), (cut, 6), (leave, 7)];
+        for (weight, kind) in kinds {
             if drawn < weight {
                 return match kind {
                     0 => self.write(),
@@ -148,6 +182,7 @@ impl Worker {
                     3 => self.append(),
                     4 => self.sync(),
                     6 => self.cut(),
+                    7 => self.client.leave(),
                     _ => self.change_names(),
                 };
             }

@@ -161,7 +161,6 @@ fn settings() -> Settings {
         old_bytes_max: 512 << 10,
         dirty_bytes_max: 8 << 20,
         reserve_bytes: 1 << 20,
-        session_timeout: Duration::from_secs(600),
         lease: LEASE,
         replicas: 3,
         root_mode: Some(0o777),
@@ -173,7 +172,8 @@ impl World {
     fn new(plan: ClusterPlan) -> World {
         let mut rng = Rng::new(plan.seed);
         let post = Post::default();
-        let settings = Settings { replicas: plan.nodes, ..settings() };
+        let session_timeout = Duration::from_secs(plan.session_timeout_s);
+        let settings = Settings { replicas: plan.nodes, session_timeout, ..settings() };
         let nodes =
             (1..=plan.nodes).map(|id| Node::new(NodeId(id), rng.split(), &settings, &post, plan.breakage)).collect();
         let swarm = Swarm::draw(&mut rng);
@@ -216,9 +216,12 @@ impl World {
         self.found()?;
         self.net.weather = self.swarm.weather;
         self.unset_clocks();
-        let mix = self.swarm.mix;
+        let mix = Mix { leave: u64::from(self.plan.leaves), ..self.swarm.mix };
         for index in 0..self.plan.clients as usize {
             self.add_person(index, mix, Worker::live);
+        }
+        if self.plan.operator {
+            self.add_person(self.people.len(), mix, Worker::operate);
         }
         self.after(1_000_000, Event::Audit);
         let mut last = (0, self.now_us);

@@ -107,6 +107,7 @@ impl Swarm {
             sync: weight(1),
             names: weight(3),
             cut: weight(1),
+            leave: 0,
             sync_one_in: 4,
             think_us: 0,
         };
