@@ -496,19 +496,23 @@ impl Engine {
             true => self.sessions.expired(self.clock.reading().mono, timeout_ns),
             false => Vec::new(),
         };
+        let mut failed = Ok(());
         for session in expired {
             match self.end_expired(session) {
                 Ok(()) => {}
                 Err(fault) if fault.reason == Reason::UnknownSession => self.sessions.forget(session),
-                // Others do not answer now, or lead: it is tried again.
+                // The disk does not take it: that is to be told.
+                Err(fault) if fault.reason == Reason::InputOutput => failed = failed.and(Err(fault)),
+                // Others do not answer now, or lead, or the clock is not trusted: it is tried again.
                 Err(fault) if matches!(fault.kind(), ErrorKind::Unavailable | ErrorKind::Conflict) => {}
-                Err(fault) => return Err(fault),
+                Err(fault) => failed = failed.and(Err(fault)),
             }
         }
         if self.tended.fetch_add(1, Ordering::Relaxed).is_multiple_of(SWEEP_EVERY) {
             self.sweep_sessions();
         }
-        self.clock.look(self.durability.durable_stamp(), self.durability.durable_ticket())
+        self.clock.look(self.durability.durable_stamp(), self.durability.durable_ticket())?;
+        failed
     }
 
     /// Flushes everything and notes that nothing was lost. The engine must not be used afterwards.

@@ -228,19 +228,22 @@ impl Witness {
         if ended > expired.len() || (result.is_ok() && !self.fenced && ended < expired.len()) {
             return broken(Rule::Once, format!("{ended} sessions ended, {} were due: {expired:?}", expired.len()));
         }
-        for (at, session) in expired.iter().enumerate() {
+        // One that cannot be ended now does not keep others: which were is told by the log.
+        let mut due = expired;
+        for at in 0..ended {
             let index = before.index + at as u64 + 1;
-            // Unless the disk stopped, each is told with the stamp that it has.
-            let stamp = self.machine.logged(index).map_or(after.newest, |(stamp, _)| stamp);
-            let end = Effect::new(LogPlace::Meta(index), stamp, (*session, 0, 0), Act::Expired);
-            if at < ended {
-                self.journal.effects.push(end);
-                self.model.sessions.remove(session);
-                self.sessions.forget(*session);
-            } else {
-                self.doubts = vec![end];
+            let Some((stamp, session)) = self.ended(index, &due)? else {
+                // The disk stopped before its entry could be read.
+                self.doubts = vec![self.end_of(index, after.newest, due[0])];
                 break;
-            }
+            };
+            due.retain(|other| *other != session);
+            self.journal.effects.push(self.end_of(index, stamp, session));
+            self.model.sessions.remove(&session);
+            self.sessions.forget(session);
+        }
+        if self.doubts.is_empty() && !due.is_empty() && self.machine.is_dying() {
+            self.doubts = vec![self.end_of(before.index + ended as u64 + 1, after.newest, due[0])];
         }
         self.newest_stamp = self.newest_stamp.max(if ended > 0 { after.newest } else { Hlc::ZERO });
         self.excuse("looking after clock and sessions", result)?;
@@ -248,6 +251,10 @@ impl Witness {
         self.excuse("moving the index to the disk", shelved)?;
         self.excuse("making images", imaged)?;
         self.judge_answers(None)
+    }
+
+    fn end_of(&self, index: u64, stamp: Hlc, session: u64) -> Effect {
+        Effect::new(LogPlace::Meta(index), stamp, (session, 0, 0), Act::Expired)
     }
 
     /// Refuses an error of the server's own work that nothing excuses.

@@ -57,13 +57,14 @@ fn noticed(breakage: ClusterBreak, seeds: u64) -> Option<(Rule, u64)> {
     })
 }
 
-/// Those that take hundreds of seeds are left to `cargo xtask sim cluster --mutants`.
+/// A server that does not ask whether it still leads is found out after 71: another leads within a twentieth of a second, and who does
+/// not is seldom asked. Those that take hundreds of seeds are left to `cargo xtask sim cluster --mutants`.
 #[test]
 fn broken_clusters_are_noticed_within_a_few_seeds() {
     let rare = [ClusterBreak::EpochUnchecked, ClusterBreak::DirtyShown];
     let mut missed = Vec::new();
     for breakage in ClusterBreak::ALL.iter().filter(|breakage| !rare.contains(breakage)) {
-        match noticed(*breakage, 60) {
+        match noticed(*breakage, 150) {
             Some((rule, seeds)) => println!("{breakage:?}: {rule:?} after {seeds} seeds"),
             None => missed.push(breakage),
         }

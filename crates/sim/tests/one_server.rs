@@ -29,7 +29,7 @@ fn one_server_keeps_its_promises_under_the_first_seeds() {
 fn one_server_keeps_its_promises_under_seeds_that_once_broke_them() {
     for seed in [
         7, 8, 10, 23, 25, 28, 34, 36, 42, 43, 52, 69, 94, 0x8f, 0x2ce, 0x6d, 0x1614, 9, 0x58, 0xa0, 0x376, 0x418,
-        0xf42e9, 0xf4352, 0xf588c, 0xf58d7, 0x40444,
+        0xf42e9, 0xf4352, 0xf588c, 0xf58d7, 0x40444, 0x41295, 0x413ea, 0x41da1, 0x42483,
     ] {
         play(seed..seed + 1);
     }

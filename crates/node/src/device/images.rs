@@ -9,7 +9,8 @@
 //! Slots of one image each, in files whose space is reserved when they are made; their length follows from how much space
 //! images may take. A slot is free, or its entry in the file's directory says what it holds. The page is written first and
 //! made durable, then the entry, so an entry whose slot holds something else is one that a crash brought back. A slot that
-//! is given up is overwritten with zeros before its entry goes, so no free slot holds anything.
+//! is given up is overwritten with zeros before its entry goes, so no free slot holds anything, and its entry is gone before it is
+//! used again.
 
 mod give_up;
 mod make;

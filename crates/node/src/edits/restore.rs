@@ -253,11 +253,20 @@ impl Engine {
     ) -> Result<(), Fault> {
         let (at, mut given_back) = (plan.at, Vec::new());
         let mut sight = Cut::new(self.meta.versions(), plan.now, &principal.caller);
-        for Wanted { key, inode, now, fate } in wanted {
+        let mut touched = Vec::new();
+        for name in wanted {
             // Where the path leads now may be what is copied.
-            if span.own.as_ref() != Some(&key) && span.is_copied(key.0, copied)? {
-                continue;
+            if span.own.as_ref() == Some(&name.key) || !span.is_copied(name.key.0, copied)? {
+                touched.push(name);
             }
+        }
+        let leaves = |wanted: &Wanted| match &wanted.fate {
+            Fate::Moved(from) => Some(from.clone()),
+            Fate::Named | Fate::Copied => None,
+        };
+        // What these lead to now goes back to where it was: as a copy it does not count.
+        let left: BTreeSet<NameKey> = touched.iter().filter_map(leaves).collect();
+        for Wanted { key, inode, now, fate } in touched {
             if span.then.inode(key.0)?.is_some() {
                 self.meta.namespace().check_access(
                     self.meta.versions(),
@@ -269,7 +278,7 @@ impl Engine {
             }
             let path = paths.of(key.0, &key.1)?;
             let to = match fate {
-                Fate::Copied if self.is_copy(inode, at, now, plan.now)? => continue,
+                Fate::Copied if !left.contains(&key) && self.is_copy(inode, at, now, plan.now)? => continue,
                 Fate::Copied => {
                     let told = plan.actions.len();
                     let copy = self.add_clone(plan, principal, inode, at, &path)?;

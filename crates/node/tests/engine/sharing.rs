@@ -225,6 +225,27 @@ fn a_restore_puts_back_names_bytes_and_attributes_and_touches_nothing_else() {
     assert_eq!(served.inode("/d/elsewhere", View::NOW), moved);
 }
 
+/// What stands in the place of a copy with the very bytes of it is no copy if it goes back to its own name.
+#[test]
+fn a_restore_makes_the_copy_that_a_file_going_back_stands_in_for() {
+    let machine = Machine::new();
+    let mut served = machine.serve();
+    served.mkdir("/d");
+    let one = served.make("/d/one");
+    served.write(&one, Some(0), b"the same").unwrap();
+    served.clone_tree("/d/one", 0, "/d/other").unwrap();
+    let inode = served.inode("/d/one", View::NOW);
+    let then = served.engine.newest().0;
+    served.rename("/d/other", "/out").unwrap();
+    served.rename("/d/one", "/d/other").unwrap();
+    served.restore("/d", then, false).unwrap();
+    assert_eq!(served.inode("/d/one", View::NOW), inode, "it has its name again");
+    assert_eq!(served.read("/d/other", View::NOW).unwrap(), b"the same");
+    assert_ne!(served.inode("/d/other", View::NOW), inode);
+    assert!(served.inode("/out", View::NOW).is_some(), "what moved out stays there too");
+    assert_eq!(served.restore("/d", then, false).unwrap().stamp, 0, "nothing differs any more");
+}
+
 #[test]
 fn a_restore_tells_of_each_copy_where_the_original_is_unless_that_is_hidden() {
     let machine = Machine::new();

@@ -1,6 +1,7 @@
 //! Requests that the server makes a transaction of, edits and forgettings: what it made of them stands in its log.
 
 use frieze_base::Reason;
+use frieze_hlc::Hlc;
 use frieze_wire::forget::{Forget, Horizon};
 use frieze_wire::txn::{Op, Transaction};
 
@@ -33,11 +34,35 @@ impl Witness {
 
     /// What a restart found in the log of a request that the server died over.
     pub(super) fn planned_in_doubt(&mut self, doubt: Effect) -> Verdict<Effect> {
-        let (Act::Planned, LogPlace::Meta(index)) = (&doubt.act, doubt.place) else { return Ok(doubt) };
+        let LogPlace::Meta(index) = doubt.place else { return Ok(doubt) };
+        if let Act::Expired = &doubt.act {
+            let due: Vec<u64> = self.model.sessions.keys().copied().collect();
+            let Some((stamp, session)) = self.ended(index, &due)? else {
+                return broken(Rule::Durable, format!("entry {index} was recovered and cannot be read"));
+            };
+            return Ok(Effect { stamp, session, ..doubt });
+        }
+        let Act::Planned = &doubt.act else { return Ok(doubt) };
         let Some(op) = self.planned(&doubt, index)? else {
             return broken(Rule::Durable, format!("entry {index} was recovered and cannot be read"));
         };
         Ok(Effect { act: Act::Txn(Box::new(op)), ..doubt })
+    }
+
+    /// Stamp and session of an entry that ends one of these; `None` if the disk stopped before it could be read.
+    pub(super) fn ended(&self, index: u64, due: &[u64]) -> Verdict<Option<(Hlc, u64)>> {
+        let Some((stamp, batch)) = self.machine.logged(index) else {
+            return match self.machine.is_dying() {
+                true => Ok(None),
+                false => broken(Rule::Durable, format!("entry {index} is said to be in the log, and cannot be read")),
+            };
+        };
+        match &batch.transactions[..] {
+            [Transaction { session, op: Some(Op::CloseSession(_)), .. }] if due.contains(session) => {
+                Ok(Some((stamp, *session)))
+            }
+            other => broken(Rule::Once, format!("sessions {due:?} are due to end, and the log has {other:?}")),
+        }
     }
 
     /// A forgetting is about what was asked for, all of it and nothing else.

@@ -134,10 +134,11 @@ impl Device {
                 file.write_at(head.slot_at(*slot), &[&zeros])?;
             }
             file.sync()?;
-            // An entry that a loss of power brings back finds zeros, or another image.
             for slot in &slots {
                 file.write_at(head.entry_at(*slot), &[&zeros[..ENTRY_BYTES]])?;
             }
+            // An entry that a loss of power brought back would find the same image again, half written, and call it damaged.
+            file.sync()?;
             let free = making.free.entry(number).or_default();
             free.extend(slots);
             if free.len() == head.slots as usize {
