@@ -20,7 +20,7 @@ use crate::{Error, File};
 pub(crate) const DEPTH: usize = 4;
 /// Up to this size requests are copied together and sent at once.
 const SMALL_BYTES: usize = 16 << 10;
-/// The last piece of a large write is at most twice as large.
+/// The last piece of a large write is at most so large.
 const LAST_BYTES: usize = 256 << 10;
 /// More would only fill socket buffers.
 const DEPTH_MAX: usize = 64;
@@ -516,4 +516,24 @@ fn tapered(piece: usize, left: usize) -> usize {
 
 fn too_large(len: usize) -> Error {
     Error::RecordTooLarge { len, max: PAYLOAD_BYTES_MAX as usize }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_pieces_of_a_large_write_are_smaller() {
+        let pieces = |len: usize| {
+            let mut lens = Vec::new();
+            let mut from = 0;
+            while from < len {
+                lens.push(tapered(piece_len(from as u64, (len - from) as u64), len - from) >> 10);
+                from += lens[lens.len() - 1] << 10;
+            }
+            lens
+        };
+        assert_eq!(pieces(3 << 20), [1024, 1024, 512, 256, 256]);
+        assert_eq!(pieces((1 << 20) + (200 << 10)), [1024, 200]);
+    }
 }

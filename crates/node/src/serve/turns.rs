@@ -16,7 +16,8 @@ use std::thread::Thread;
 use std::time::Duration;
 
 /// So many answers are on their way at once for each processor: while some wait for their readers others go on. On two processors
-/// that others use too `bench get-storm` took 0.79, 0.70, 0.70 and 0.78 s of processor a GiB with 1, 2, 4 and 8, and was fastest with 4.
+/// that others used too one run each of `bench get-storm` took 0.79, 0.70, 0.70 and 0.78 s of processor a GiB with 1, 2, 4 and 8, and
+/// was fastest with 4: little evidence, but the bounds are far apart.
 const EACH: usize = 4;
 /// Who has a turn keeps it until it has had so many bytes, if others wait.
 const BURST_BYTES: u64 = 32 << 20;

@@ -24,6 +24,18 @@ fn three_of(seed: u64) -> World {
     world
 }
 
+/// Two nodes, the first of which alone holds a hundred records of 5,000 bytes of one chain, on stable storage.
+fn with_a_hundred() -> World {
+    let mut world = World::new(2, 6);
+    world.configure_all(&[1]);
+    for number in 0..100 {
+        let (_, done) = world.write(1, number % 3 * 5000, 5000, Durability::Async);
+        assert!(outcome(&done).unwrap().is_ok());
+    }
+    world.flush(1);
+    world
+}
+
 /// The chain of chunk 0.
 fn chain() -> u32 {
     LAYOUT.chain(0).0
@@ -286,14 +298,7 @@ fn who_is_new_is_given_all_history_byte_for_byte() {
 
 #[test]
 fn who_is_new_is_given_no_more_in_a_second_than_is_allowed_and_knows_what_it_lacks() {
-    let mut world = World::new(2, 6);
-    world.configure_all(&[1]);
-    // A hundred records of 5,000 bytes on one chain.
-    for number in 0..100 {
-        let (_, done) = world.write(1, number % 3 * 5000, 5000, Durability::Async);
-        assert!(outcome(&done).unwrap().is_ok());
-    }
-    world.flush(1);
+    let mut world = with_a_hundred();
     let chain = chain();
     world.plane(1).limit_supplies(100_000);
     world.pass(1_000_000);
@@ -318,12 +323,7 @@ fn who_is_new_is_given_no_more_in_a_second_than_is_allowed_and_knows_what_it_lac
     assert_eq!(lacked.last(), Some(&0));
     assert!(world.plane(1).supplied_bytes() > 500_000);
     // Without a limit it goes at once.
-    let mut world = World::new(2, 6);
-    world.configure_all(&[1]);
-    for number in 0..100 {
-        world.write(1, number % 3 * 5000, 5000, Durability::Async);
-    }
-    world.flush(1);
+    let mut world = with_a_hundred();
     world.configure(chain, &[1], Some(2), false);
     while world.deliver() {}
     assert_eq!(world.log(2, chain).len(), 100);
@@ -595,13 +595,7 @@ fn a_restart_from_shelves_does_not_forget_under_which_epochs_records_were_stampe
 /// What is said again after a while sends all that is under way once more: not while it arrives, however slowly.
 #[test]
 fn what_is_on_its_way_to_who_lacks_it_is_not_sent_twice() {
-    let mut world = World::new(2, 6);
-    world.configure_all(&[1]);
-    for number in 0..100 {
-        let (_, done) = world.write(1, number % 3 * 5000, 5000, Durability::Async);
-        assert!(outcome(&done).unwrap().is_ok());
-    }
-    world.flush(1);
+    let mut world = with_a_hundred();
     world.configure(chain(), &[1], Some(2), false);
     let mut steps = 0;
     // A message in each fiftieth of a second, 4 s and more, and those without bytes first, as connections carry them.
@@ -623,12 +617,7 @@ fn what_is_on_its_way_to_who_lacks_it_is_not_sent_twice() {
 
 #[test]
 fn what_was_lost_on_its_way_to_who_lacks_it_is_sent_again() {
-    let mut world = World::new(2, 6);
-    world.configure_all(&[1]);
-    for number in 0..100 {
-        world.write(1, number % 3 * 5000, 5000, Durability::Async);
-    }
-    world.flush(1);
+    let mut world = with_a_hundred();
     world.configure(chain(), &[1], Some(2), false);
     while world.log(2, chain()).len() < 50 {
         world.deliver();
