@@ -188,6 +188,7 @@ impl Engine {
     pub(crate) fn stat(&self, principal: &Principal, ask: &Stat, asking: &mut Asking) -> Result<StatReply, Fault> {
         let mut answered = self.answer(ask.view)?;
         let found = self.resolve_granted(principal, &ask.target, ask.view, asking)?;
+        self.look_at_length(found.id, &found.inode, ask.view)?;
         let (attr, open) = self.attr(found.id, &found.inode, ask.view)?;
         answered.user_time_open = open;
         Ok(StatReply { attr, answered })
@@ -331,6 +332,7 @@ impl Engine {
             let mask = bit(ask.read, frieze_namespace::MAY_READ) | bit(ask.write, frieze_namespace::MAY_WRITE);
             self.check(principal, found.id, at, mask)?;
         }
+        self.look_at_length(found.id, &found.inode, ask.view)?;
         // A file without user time cannot be opened at one.
         self.seen(found.id, found.inode.clone(), ask.view)?;
         let (attr, open) = self.attr(found.id, &found.inode, ask.view)?;

@@ -11,12 +11,13 @@ use frieze_chain::Configuration;
 use frieze_hlc::Hlc;
 use frieze_namespace::Inode;
 use frieze_wire::frame::FrameHeader;
-use frieze_wire::message::{ChainStatus, FileKind, Read, Reply, Request, View};
+use frieze_wire::message::{ChainStatus, FileKind, Open, Read, Reply, Request, Stat, View};
 
 use super::{Engine, Responder, done};
 use crate::data::{ChainEnd, Layout, Report as ChainReport};
 use crate::holding::is_claim;
 use crate::seen::{Seen, layout_of};
+use crate::settling::granted_chains;
 
 impl Engine {
     /// Takes configurations of chains, as the control plane has decided them. Durable on return.
@@ -177,8 +178,19 @@ impl Engine {
                 // Refused where it is read.
                 Err(_) => Ok(()),
             },
+            // They look at what they find.
+            Request::Stat(Stat { view, .. }) | Request::Open(Open { view, .. }) if view.user_at.is_none() => Ok(()),
             _ => self.data.look_and_wait(all()),
         }
+    }
+
+    /// Sees to it that what writers have made of the length of a file by now is known here.
+    pub(crate) fn look_at_length(&self, id: InodeId, inode: &Inode, view: View) -> Result<(), Fault> {
+        if !self.data.is_shared() || view.at.is_some() || inode.grants().is_empty() {
+            return Ok(());
+        }
+        // What is not here is said to be elsewhere where it is looked at.
+        self.data.look_and_wait(granted_chains(id, inode).into_iter().filter(|chain| self.data.is_here(*chain)))
     }
 
     /// True if what a read of now asks of a file without patches is known here, though something is on its way through its chains: it
