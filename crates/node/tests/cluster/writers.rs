@@ -179,6 +179,52 @@ fn a_settled_length_forgets_no_write_on_its_way_from_another_head() {
     }
 }
 
+/// The tail of one chain is not heard, and something is being written there.
+#[test]
+fn who_opens_a_file_waits_only_for_the_chains_of_those_who_write_to_it() {
+    let world = three(55);
+    world.share_chains(&[&[1, 2, 3], &[2, 1, 3], &[1, 2, 3]]);
+    let (mut writer, mut reader) = (Client::new(&world), Client::new(&world));
+    let (busy, capability) = file(&mut writer, "busy");
+    let chunk = headed_by(busy, TWO);
+    writer.grant(busy, chunk, 1);
+    // Who makes a file may write its first chunk.
+    let made = (0..64).map(|number| format!("f{number}"));
+    let mut made = made.map(|path| (file(&mut writer, &path), path));
+    let ((_, other), path) = made.find(|((inode, _), _)| head(*inode, 0) != TWO).unwrap();
+    drop(made);
+    writer.write_at(ONE, &other, 0, b"quiet").unwrap();
+    reader.open_session();
+    world.deafen(THREE, ONE);
+    let (weak, told, mut left) = (Arc::downgrade(&world), Arc::new(std::sync::Mutex::new(Vec::new())), 20);
+    let to = told.clone();
+    world.set_hook(Some(Box::new(move |_| {
+        left -= 1;
+        if left == 0
+            && let Some(world) = weak.upgrade()
+        {
+            let size = |answer: Result<Reply, frieze_base::Fault>| match answer {
+                Ok(Reply::Stat(reply)) => Ok(reply.attr.size),
+                Ok(other) => panic!("{other:?}"),
+                Err(fault) => Err(fault.reason),
+            };
+            let mut to = to.lock().unwrap();
+            to.push(size(reader.stat_at(ONE, &path, View::NOW)));
+            to.push(Ok(reader.open(&path).0.0));
+            to.push(size(reader.stat_at(ONE, "busy", View::NOW)));
+            world.heal();
+            to.push(size(reader.stat_at(ONE, "busy", View::NOW)));
+        }
+    })));
+    writer.write_at(TWO, &capability, offset(chunk), b"on its way").unwrap();
+    world.set_hook(None);
+    let told = told.lock().unwrap();
+    assert_eq!(told[0], Ok(5), "nobody writes to it through that chain");
+    assert!(told[1].is_ok());
+    assert_eq!(told[2], Err(Reason::Unavailable), "what is committed is not known here");
+    assert_eq!(told[3], Ok(offset(chunk) + 10));
+}
+
 #[test]
 fn an_append_ends_with_its_chunk_and_goes_on_at_the_next_head() {
     let world = three(51);
