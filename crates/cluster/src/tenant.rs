@@ -298,7 +298,9 @@ impl Tenant {
         self.compare_clocks(at, &grant);
         if grant.number > self.heard && grant.number <= self.number {
             self.heard = grant.number;
-            (self.refusals, self.refused) = (0, None);
+            if grant.lease_ns > 0 {
+                (self.refusals, self.refused) = (0, None);
+            }
         }
         if grant.version < self.version || self.installing.len() >= INSTALLING_MAX {
             return;
@@ -336,7 +338,8 @@ impl Tenant {
         let half_us = at.mono.since_ns(sent.mono) / 2000;
         let offset_us = (sent.wall_us + half_us) as i64 - grant.wall_us as i64;
         let is_better = self.clock.is_none_or(|(number, clock)| {
-            half_us <= clock.error_us || grant.number.saturating_sub(number) > CLOCK_BEATS
+            let has_jumped = offset_us.abs_diff(clock.offset_us) > half_us.saturating_add(clock.error_us);
+            half_us <= clock.error_us || has_jumped || grant.number.saturating_sub(number) > CLOCK_BEATS
         });
         if is_better {
             self.clock = Some((grant.number, Clock { offset_us, error_us: half_us }));

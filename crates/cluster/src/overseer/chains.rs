@@ -7,7 +7,6 @@ use std::collections::BTreeMap;
 
 use frieze_base::{ChainEpoch, MonoTime, NodeId};
 
-use super::leases::returned;
 use super::{Leading, Look, Overseer, Subject, Wanted};
 use crate::chain::{Chain, Lost, Role, Target};
 use crate::decision::{ChainStep, Decision, NodeStep};
@@ -99,6 +98,7 @@ impl Overseer {
     /// The next steps of a chain, to be decided together.
     fn next_steps(&mut self, plan: &mut Plan<'_>, chain: &Chain) -> Vec<ChainStep> {
         let (now, state) = (plan.now, plan.state);
+        let gone = self.gone(state, chain);
         let Some(leading) = &mut self.leading else { return Vec::new() };
         let knows = |node: NodeId| {
             let report = state.node(node).ok().and_then(|node| leading.report(node, chain.id));
@@ -107,8 +107,12 @@ impl Overseer {
         if let Some(node) = chain.leaving.iter().find(|node| knows(**node)) {
             return vec![ChainStep::Left(*node)];
         }
-        if let Some(step) = gone(leading, state, chain) {
-            return vec![step];
+        if let Some(node) = gone {
+            // Who goes while it is brought up to date may do so each time: others that wait come first.
+            if chain.newcomer().is_some_and(|newcomer| newcomer.node == node) {
+                leading.stalled.insert(chain.id, node);
+            }
+            return vec![ChainStep::TakeOut(node)];
         }
         if !chain.serving().any(|target| state.is_alive(target)) {
             return self.resume(plan, chain);
@@ -128,6 +132,29 @@ impl Overseer {
             return step.into_iter().collect();
         }
         self.complete(plan, chain)
+    }
+
+    /// A target that has a part, and whose process is gone.
+    fn gone(&self, state: &State, chain: &Chain) -> Option<NodeId> {
+        let leading = self.leading.as_ref()?;
+        // Who was only late, and is about to be decided to be back, has lost nothing.
+        let is_back = |target: &Target| {
+            let step = state.node(target.node).ok().and_then(|node| self.returning(node));
+            matches!(step, Some(NodeStep::Return { incarnation, .. }) if incarnation == target.incarnation)
+        };
+        let is_gone = |target: &Target| !state.is_alive(target) && !is_back(target);
+        let mut parts = chain.targets.iter().filter(|target| target.role != Role::Out && is_gone(target));
+        // That another one kept its memory is known from its process, not from nothing having been heard of it: it may have restarted
+        // too, and then the chain goes on from the newest log of them all.
+        let is_known = |other: &Target| {
+            let watched = leading.nodes.get(&other.node);
+            watched.is_some_and(|watched| watched.was_heard() && watched.incarnation == other.incarnation)
+        };
+        let is_rest =
+            |other: &Target, gone: &Target| other.node != gone.node && state.is_alive(other) && is_known(other);
+        let target =
+            parts.find(|gone| gone.role != Role::Serving || chain.serving().any(|other| is_rest(other, gone)))?;
+        Some(target.node)
     }
 
     /// Lets who is syncing join, and who is joining serve.
@@ -342,29 +369,6 @@ impl Plan<'_> {
         let loads = self.loads.get_or_insert_with(|| Loads::of(state));
         placement::fullest(state, loads, chain)
     }
-}
-
-/// A target that has a part, and whose process is gone.
-fn gone(leading: &Leading, state: &State, chain: &Chain) -> Option<ChainStep> {
-    // Who was only late, and is about to be decided to be back, has lost nothing.
-    let is_back = |target: &Target| {
-        let (Ok(node), Some(watched)) = (state.node(target.node), leading.nodes.get(&target.node)) else {
-            return false;
-        };
-        let step = returned(node, watched);
-        matches!(step, Some(NodeStep::Return { incarnation, .. }) if incarnation == target.incarnation)
-    };
-    let is_gone = |target: &Target| !state.is_alive(target) && !is_back(target);
-    let mut parts = chain.targets.iter().filter(|target| target.role != Role::Out && is_gone(target));
-    // That another one kept its memory is known from its process, not from nothing having been heard of it: it may have restarted
-    // too, and then the chain goes on from the newest log of them all.
-    let is_known = |other: &Target| {
-        let watched = leading.nodes.get(&other.node);
-        watched.is_some_and(|watched| watched.was_heard() && watched.incarnation == other.incarnation)
-    };
-    let is_rest = |other: &Target, gone: &Target| other.node != gone.node && state.is_alive(other) && is_known(other);
-    let target = parts.find(|gone| gone.role != Role::Serving || chain.serving().any(|other| is_rest(other, gone)))?;
-    Some(ChainStep::TakeOut(target.node))
 }
 
 /// A full member that others do not reach, or whose device has failed, where another one can go on.

@@ -128,8 +128,12 @@ impl Overseer {
         let look = if is_news { Look::All } else { Look::At(told_anew(&watched.reports, &reports)) };
         watched.reports = reports;
         watched.told = Some(heartbeat);
-        let id = node.id;
-        self.check_clocks(id, out)?;
+        let (id, number) = (node.id, watched.last.0);
+        self.check_clocks(id, out).inspect_err(|_| {
+            // Without a lease, but with the hour: it finds out by itself that its clock has been put right.
+            let fresh = self.fresh(at, state, node);
+            out.push(Effect::Grant { to: id, grant: Grant { number, ..fresh } });
+        })?;
         Ok(look)
     }
 
@@ -151,6 +155,14 @@ impl Overseer {
         let offset_us = clock.offset_us.saturating_sub(leading.middle_us(self.me));
         let is_off = offset_us.unsigned_abs() > max_us.saturating_add(clock.error_us);
         if is_off { Err(Error::ClockOff { node, offset_us, max_us }) } else { Ok(()) }
+    }
+
+    /// The step by which a node is there again, if its process has come back or is a new one. Who was taken out stays out while
+    /// its clock is off: it would get no lease, and be taken out and brought up to date again for ever.
+    pub(super) fn returning(&self, node: &Node) -> Option<NodeStep> {
+        let watched = self.leading.as_ref()?.nodes.get(&node.id)?;
+        let stays_out = node.is_offline && self.check_clock(node.id, watched.clock).is_err();
+        returned(node, watched).filter(|_| !stays_out)
     }
 
     /// Begins to watch nodes that the log knows and nobody has heard of here.
@@ -265,11 +277,12 @@ impl Overseer {
 
     /// Who is there again, and whose lease has ended.
     pub(super) fn decide_nodes(&mut self, now: MonoTime, state: &State) -> Vec<Wanted> {
-        let Some(leading) = &mut self.leading else { return Vec::new() };
         let mut wanted = Vec::new();
         for node in state.nodes() {
+            let returning = self.returning(node);
+            let Some(leading) = &mut self.leading else { return Vec::new() };
             let Some(watched) = leading.nodes.get_mut(&node.id) else { continue };
-            let step = if let Some(step) = returned(node, watched) {
+            let step = if let Some(step) = returning {
                 step
             } else if !node.is_offline && watched.lease_ends <= now {
                 // From now on it gets no lease, until the log has said whether it is offline.
@@ -329,7 +342,7 @@ fn may_hold(node: &Node, watched: &Watched) -> bool {
 }
 
 /// What the log does not know yet of a node that was heard.
-pub(super) fn returned(node: &Node, watched: &Watched) -> Option<NodeStep> {
+fn returned(node: &Node, watched: &Watched) -> Option<NodeStep> {
     let told = watched.told.as_ref().filter(|_| !watched.resigned)?;
     // What cannot be was refused when it came.
     let tells_anew = State::tells_anew(node, &told.address, &told.devices).unwrap_or(false);

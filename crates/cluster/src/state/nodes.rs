@@ -43,7 +43,8 @@ impl State {
     /// # Errors
     /// If that cannot be.
     pub(crate) fn tells_anew(node: &Node, address: &str, devices: &[Device]) -> Result<bool, Error> {
-        Ok(checked_devices(node, address, devices)? != node.told.devices || address != node.told.address)
+        Ok(checked_devices(node, node.incarnation(), address, devices)? != node.told.devices
+            || address != node.told.address)
     }
 
     pub(super) fn change_node(&mut self, id: NodeId, revision: u64, step: &NodeStep) -> Result<Vec<Change>, Error> {
@@ -57,7 +58,7 @@ impl State {
                     let newest = node.incarnation();
                     return Err(Error::OldProcess { node: id, newest, found: *incarnation });
                 }
-                next.told.devices = checked_devices(node, address, devices)?;
+                next.told.devices = checked_devices(node, *incarnation, address, devices)?;
                 // Another process has no part in anything, so that nobody waits to hear from the one before.
                 is_gone = *incarnation > node.incarnation();
                 (next.told.incarnation, next.told.address) = (*incarnation, address.clone());
@@ -103,13 +104,17 @@ impl State {
     }
 }
 
-/// A node's devices after it has told of these. One that it does not tell of stays, for it may be back tomorrow; one that has failed
-/// has failed for ever.
-fn merged(known: &[Device], told: &[Device]) -> Vec<Device> {
-    let mut devices = known.to_vec();
+/// A node's devices after a process of it has told of these. One that it does not tell of stays, for it may be back tomorrow; one
+/// that has failed stays failed until another process has opened it and read its log again, as after its replacement.
+fn merged(node: &Node, incarnation: u64, told: &[Device]) -> Vec<Device> {
+    let is_same = incarnation == node.incarnation();
+    let mut devices = node.told.devices.clone();
     for device in told {
         match devices.iter_mut().find(|known| known.device == device.device) {
-            Some(known) => *known = Device { has_failed: known.has_failed || device.has_failed, ..device.clone() },
+            Some(known) => {
+                let has_failed = device.has_failed || is_same && known.has_failed;
+                *known = Device { has_failed, ..device.clone() };
+            }
             None => devices.push(device.clone()),
         }
     }
@@ -122,10 +127,10 @@ fn check_word(what: &'static str, text: &str) -> Result<(), Error> {
 }
 
 /// The devices of a node that tells of these, if what it tells can be.
-fn checked_devices(node: &Node, address: &str, told: &[Device]) -> Result<Vec<Device>, Error> {
+fn checked_devices(node: &Node, incarnation: u64, address: &str, told: &[Device]) -> Result<Vec<Device>, Error> {
     check_word("address", address)?;
     check_devices(node.id, told)?;
-    let devices = merged(&node.told.devices, told);
+    let devices = merged(node, incarnation, told);
     check_devices(node.id, &devices)?;
     Ok(devices)
 }

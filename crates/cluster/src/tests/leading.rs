@@ -250,6 +250,37 @@ fn a_clock_that_is_far_off_is_refused_and_a_leader_whose_own_it_is_steps_aside()
 }
 
 #[test]
+fn who_has_a_clock_that_is_off_stays_out_until_it_is_right_and_nobody_waits_for_it() {
+    let mut desk = Desk::whole(3, 1);
+    desk.pass(500, &[1, 2, 3]);
+    let beat = |desk: &mut Desk, offset_us: i64| {
+        desk.beat(&[1, 2]);
+        let clock = Some(Clock { offset_us, error_us: 1000 });
+        desk.put(Input::Heartbeat(Heartbeat { clock, ..desk.heartbeat(3) }));
+    };
+    for _ in 0..100 {
+        desk.now += 100;
+        beat(&mut desk, 1_260_000);
+        desk.put(Input::Tick);
+    }
+    assert!(desk.is_offline(3));
+    assert_eq!(desk.members(0), [1, 2]);
+    let went = |decision: &&Decision| matches!(decision, Decision::Node { node: NodeId(3), .. });
+    assert_eq!(desk.decided.iter().filter(went).count(), 1, "it went once, and did not come and go");
+    let told = desk.last_grant(3);
+    assert_eq!((told.number, told.lease_ns), (desk.now, 0), "it is told what hour it is, and gets no lease");
+    for _ in 0..10 {
+        desk.now += 100;
+        beat(&mut desk, 400);
+        desk.put(Input::Tick);
+    }
+    assert!(!desk.is_offline(3));
+    desk.is_quick = true;
+    desk.pass(500, &[1, 2, 3]);
+    assert_eq!(desk.members(0), [1, 2, 3]);
+}
+
+#[test]
 fn of_two_neighbours_that_do_not_reach_each_other_the_one_behind_goes() {
     let mut desk = Desk::whole(3, 1);
     desk.pass(500, &[1, 2, 3]);

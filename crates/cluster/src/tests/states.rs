@@ -265,15 +265,18 @@ fn who_is_taken_out_alive_is_leaving_until_it_knows_or_is_gone() {
 }
 
 #[test]
-fn an_older_process_does_not_return_and_a_failed_device_stays_failed() {
+fn an_older_process_does_not_return_and_a_failed_device_stays_failed_until_another_has_opened_it() {
     let mut state = whole(2);
     restart(&mut state, 2);
     let (address, devices) = ("h:1".to_owned(), newcomer(2).devices);
     let back = NodeStep::Return { incarnation: 1, address: address.clone(), devices: devices.clone() };
     assert_eq!(node_step(&mut state, 2, back), Err(Error::OldProcess { node: NodeId(2), newest: 2, found: 1 }));
     node_step(&mut state, 2, NodeStep::FailDevice(0)).unwrap();
-    node_step(&mut state, 2, NodeStep::Return { incarnation: 3, address, devices }).unwrap();
-    assert_eq!(state.node(NodeId(2)).unwrap().capacity_bytes(), 0);
+    let back = |incarnation| NodeStep::Return { incarnation, address: address.clone(), devices: devices.clone() };
+    node_step(&mut state, 2, back(2)).unwrap();
+    assert_eq!(state.node(NodeId(2)).unwrap().capacity_bytes(), 0, "whatever its process says");
+    node_step(&mut state, 2, back(3)).unwrap();
+    assert_eq!(state.node(NodeId(2)).unwrap().capacity_bytes(), devices[0].capacity_bytes);
     take_in_fails(&mut state);
 }
 

@@ -201,3 +201,17 @@ fn clocks_are_compared_through_the_middle_of_the_way() {
     let clock = sent(&effects).clock.unwrap();
     assert_eq!((clock.offset_us, clock.error_us), (-10_000_000, 100_000));
 }
+
+#[test]
+fn a_clock_that_was_put_right_is_noticed_at_the_next_answer() {
+    let mut tenant = begun();
+    let answer = |number, wall_us| Grant { chains: vec![], leader: NodeId(1), wall_us, ..grant(number, 1, None) };
+    let now = |tenant: &mut Tenant, ms| sent(&step(tenant, ms, TenantInput::Tick)).clone();
+    step(&mut tenant, 102, TenantInput::Granted(answer(1, 11_101_000)));
+    let before = now(&mut tenant, 1000);
+    assert_eq!(before.clock.unwrap().offset_us, -11_000_000);
+    // The answer took longer than the first one, and says all the same that it cannot be 11 s any more.
+    step(&mut tenant, 1400, TenantInput::Granted(answer(before.number, 1_200_000)));
+    let after = now(&mut tenant, 2000);
+    assert_eq!((after.clock.unwrap().offset_us, after.clock.unwrap().error_us), (0, 200_000));
+}

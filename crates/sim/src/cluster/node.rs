@@ -103,6 +103,8 @@ pub(super) struct Node {
     pub(super) tasks: Vec<Task>,
     doors: BTreeMap<ConnId, Door>,
     pub(super) paused_until_us: u64,
+    /// A call stood still: its machine's clocks show this already, whichever process runs there.
+    pub(super) ahead_until_us: u64,
     pub(super) woken: Arc<AtomicBool>,
     pub(super) flush_at_us: Option<u64>,
     pub(super) journal_at_us: Option<u64>,
@@ -149,6 +151,7 @@ impl Node {
             tasks: Vec::new(),
             doors: BTreeMap::new(),
             paused_until_us: 0,
+            ahead_until_us: 0,
             woken: Arc::default(),
             flush_at_us: None,
             journal_at_us: None,

@@ -449,7 +449,7 @@ impl World {
             Event::Answered(_) | Event::Alarm { .. } | Event::Heal(_) | Event::Audit => None,
         };
         let Some(node) = node else { return self.happen_elsewhere(event) };
-        let paused_until_us = self.nodes[node].paused_until_us;
+        let paused_until_us = self.nodes[node].paused_until_us.max(self.nodes[node].ahead_until_us);
         if paused_until_us > self.now_us {
             self.after(paused_until_us - self.now_us, event);
             return Ok(());
@@ -630,6 +630,16 @@ impl World {
         }
     }
 
+    /// If the node's call stood still, its machine's clocks are ahead of all others, and nothing happens on it until they are not.
+    fn stand_still(&mut self, node: usize) -> u64 {
+        let stunned_us = self.nodes[node].take_stunned();
+        if stunned_us > 0 {
+            self.say(|| format!("a call stood still for {stunned_us} us"));
+            self.nodes[node].ahead_until_us = self.nodes[node].ahead_until_us.max(self.now_us) + stunned_us;
+        }
+        stunned_us
+    }
+
     fn flushed(&mut self, node: usize, flushed: Result<(), Fault>) {
         if let Err(fault) = flushed
             && !self.nodes[node].failed
@@ -646,16 +656,13 @@ impl World {
         // Whoever goes on may say something that others wait for.
         self.nodes[node].go_on();
         if self.nodes[node].disk.is_crashed() {
+            self.stand_still(node);
             self.post_of_dead();
             let kind = if self.rng.chance(3) { CrashKind::Power } else { CrashKind::Process };
             self.die(node, kind);
             return Ok(());
         }
-        let stunned_us = self.nodes[node].take_stunned();
-        if stunned_us > 0 {
-            self.say(|| format!("a call stood still for {stunned_us} us"));
-            self.nodes[node].paused_until_us = self.nodes[node].paused_until_us.max(self.now_us + stunned_us);
-        }
+        let stunned_us = self.stand_still(node);
         self.carry(node, stunned_us);
         if let (Some(broken), Some(engine)) = (self.plan.breakage, self.nodes[node].serving()) {
             self.broken.after(broken, engine);
