@@ -6,6 +6,7 @@
 //! later [`Disk::sync_dir`] has returned. A write may be torn by a loss of power, at sectors of 512 bytes.
 //! Leaves to others: what the bytes mean, checksums, order between files (`node`).
 
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use crate::Result;
@@ -105,6 +106,12 @@ pub trait DiskFile: Send + Sync {
     /// # Errors
     /// `InputOutput`.
     fn read_medium_at(&self, offset: u64, into: &mut [u8]) -> Result<usize>;
+
+    /// The system's own handle of it, by which it hands bytes on that nobody here looks at; `None` if there is none. Offsets are
+    /// those of the file.
+    fn handle(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
 
     /// Begins to read these bytes into memory and does not wait for them: whoever asks for them next waits less. As far as
     /// the system does such a thing; the bytes themselves are the same either way.

@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{IoSlice, IoSliceMut, Write};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -255,6 +255,10 @@ impl DiskFile for OpenFile {
         // It ends within, was interrupted, or failed: which it was is told by one read after the other.
         let found = self.read_at(offset, first)?;
         Ok(found + if found < first.len() { 0 } else { self.read_at(offset + found as u64, second)? })
+    }
+
+    fn handle(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.fd.as_fd())
     }
 
     fn read_medium_at(&self, offset: u64, into: &mut [u8]) -> Result<usize> {

@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::io::{self, IoSlice};
+use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -42,6 +43,33 @@ pub enum Payload<'a> {
         /// CRC32C of all of them.
         crc: u32,
     },
+}
+
+/// A part of a payload that is brought step by step.
+#[derive(Clone, Copy, Debug)]
+pub enum Part<'a> {
+    /// These bytes.
+    Bytes(&'a [u8]),
+    /// What a file holds, that nobody here looks at: the system hands it on.
+    File {
+        /// The file.
+        file: BorrowedFd<'a>,
+        /// Where in it, in bytes.
+        offset: u64,
+        /// How many bytes.
+        len: usize,
+    },
+}
+
+impl Part<'_> {
+    /// Bytes of it.
+    #[expect(clippy::len_without_is_empty, reason = "nobody asks")]
+    pub fn len(&self) -> usize {
+        match self {
+            Part::Bytes(bytes) => bytes.len(),
+            Part::File { len, .. } => *len,
+        }
+    }
 }
 
 /// Receives frames. Owned by the one thread that reads the connection.
@@ -546,14 +574,14 @@ impl FrameWriter {
         body: &[u8],
         len: usize,
         stalled: &dyn Fn(),
-        fill: impl FnOnce(&mut dyn FnMut(&[u8], Option<u32>) -> Result<(), Error>) -> Result<(), E>,
+        fill: impl FnOnce(&mut dyn FnMut(Part<'_>, Option<u32>) -> Result<(), Error>) -> Result<(), E>,
     ) -> Result<(), E> {
         let turn = lock(&self.0.turn);
         let header = filled(header, body, len + CRC_BYTES, CRC32C_BEHIND).encode();
         let (mut left, mut head) = (len, Some([header.as_slice(), body]));
-        let mut step = |bytes: &[u8], crc: Option<u32>| -> Result<(), Error> {
-            assert!(bytes.len() <= left, "more than the {len} bytes that were promised");
-            left -= bytes.len();
+        let mut step = |part: Part<'_>, crc: Option<u32>| -> Result<(), Error> {
+            assert!(part.len() <= left, "more than the {len} bytes that were promised");
+            left -= part.len();
             assert_eq!(left == 0, crc.is_some(), "the checksum comes with the last of {len} bytes");
             let [header, body] = head.take().unwrap_or_default();
             let behind = crc.map(u32::to_le_bytes);
@@ -561,8 +589,17 @@ impl FrameWriter {
                 Some(crc) => (crc.as_slice(), SendFlags::empty()),
                 None => (&[][..], SendFlags::MORE),
             };
-            let pieces = [header, body, bytes, behind];
-            self.send_until_stalled(&mut pieces.map(IoSlice::new), more, stalled)
+            match part {
+                Part::Bytes(bytes) => {
+                    let pieces = [header, body, bytes, behind];
+                    self.send_until_stalled(&mut pieces.map(IoSlice::new), more, stalled)
+                }
+                Part::File { file, offset, len } => {
+                    self.send_until_stalled(&mut [header, body].map(IoSlice::new), SendFlags::MORE, stalled)?;
+                    self.hand_on(file, offset, len, stalled)?;
+                    self.send_until_stalled(&mut [IoSlice::new(behind)], more, stalled)
+                }
+            }
         };
         let sent = self.send_posted().map_err(E::from).and_then(|()| fill(&mut step));
         assert!(sent.is_err() || left == 0, "{left} of {len} bytes are missing");
@@ -760,6 +797,31 @@ impl FrameWriter {
         Ok(())
     }
 
+    /// Has the system send `len` bytes of a file from `offset` on.
+    fn hand_on(&self, file: BorrowedFd<'_>, offset: u64, len: usize, stalled: &dyn Fn()) -> Result<(), Error> {
+        let stream = &self.0.stream;
+        let (mut at, end) = (offset, offset + len as u64);
+        let mut waits = None;
+        while at < end {
+            if stream.await_room(STALLED).map_err(|source| broken(stream, "sending", source))? {
+                // Where there is room at all there is for this much, so that nobody waits within.
+                let some = (end - at).min(HANDED_BYTES) as usize;
+                match stream.send_file(file, &mut at, some) {
+                    Ok(0) => return Err(broken(stream, "sending", io::ErrorKind::UnexpectedEof.into())),
+                    Ok(_) => waits = None,
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                    Err(source) => return Err(broken(stream, "sending", source)),
+                }
+                continue;
+            }
+            stalled();
+            if mono().since_ns(*waits.get_or_insert_with(mono)) >= self.0.limit.as_nanos() as u64 {
+                return Err(Error::NotReading { peer: stream.peer().to_owned(), limit: self.0.limit });
+            }
+        }
+        Ok(())
+    }
+
     fn send_pieces(&self, mut pieces: &mut [IoSlice<'_>], flags: SendFlags) -> Result<(), Error> {
         let stream = &self.0.stream;
         let mut began = None;
@@ -824,6 +886,8 @@ const LARGE_BYTES: usize = 128 << 10;
 /// Step in which a buffer grows as promised bytes arrive.
 const GROW_BYTES: usize = 256 << 10;
 const WOULD_BLOCK: io::ErrorKind = io::ErrorKind::WouldBlock;
+/// Of a file so much is handed on at once: a socket that has room has room for this much.
+const HANDED_BYTES: u64 = 128 << 10;
 /// Who takes nothing for so long keeps others from nothing: a reader on this machine that is awake has taken half of what was on its
 /// way.
 const STALLED: Duration = Duration::from_millis(2);

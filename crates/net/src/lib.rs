@@ -20,7 +20,7 @@ mod stream;
 
 pub use addr::ServerAddr;
 pub use error::Error;
-pub use frames::{Begun, CRC_BYTES, FrameReader, FrameWriter, Limits, Payload, encode_frame};
+pub use frames::{Begun, CRC_BYTES, FrameReader, FrameWriter, Limits, Part, Payload, encode_frame};
 pub use key::{Key, MAC_BYTES, NONCE_BYTES, random_nonce};
 pub use listener::Listener;
 pub use mono::mono;

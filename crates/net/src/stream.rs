@@ -232,6 +232,17 @@ impl Stream {
         }
     }
 
+    /// Sends at most `len` bytes of a file from `offset` on, which goes on by as many. The system takes them from where it keeps
+    /// copies of files: nobody else does. 0 if the file ends there. May wait for room, as a send does that may wait.
+    pub(crate) fn send_file(&self, file: BorrowedFd<'_>, offset: &mut u64, len: usize) -> io::Result<usize> {
+        loop {
+            match rustix::fs::sendfile(self.fd(), file, Some(offset), len) {
+                Err(rustix::io::Errno::INTR) => {}
+                done => return Ok(done?),
+            }
+        }
+    }
+
     fn fd(&self) -> BorrowedFd<'_> {
         match &self.0.socket {
             Socket::Tcp(tcp) => tcp.as_fd(),

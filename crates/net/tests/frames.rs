@@ -2,12 +2,15 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+use std::cell::Cell;
+use std::io::Write;
+use std::os::fd::AsFd;
 use std::thread;
 use std::time::Duration;
 
 use frieze_base::{Reason, Seq, SessionId, crc32c};
 use frieze_hlc::Hlc;
-use frieze_net::{Error, FrameReader, FrameWriter, Limits, Payload, Stream, encode_frame, mono};
+use frieze_net::{Error, FrameReader, FrameWriter, Limits, Listener, Part, Payload, Stream, encode_frame, mono};
 use frieze_wire::{FRAME_HEADER_BYTES, FrameHeader, FrameKind};
 use proptest::prelude::*;
 
@@ -29,6 +32,15 @@ fn ends(limits: Limits) -> (FrameWriter, FrameReader) {
     let (a, b) = Stream::pair().unwrap();
     let reader = FrameReader::new(b, limits).unwrap();
     // The writing end needs its ticks too.
+    FrameReader::new(a.clone(), limits).unwrap();
+    (FrameWriter::new(a, limits), reader)
+}
+
+fn tcp_ends(limits: Limits) -> (FrameWriter, FrameReader) {
+    let listener = Listener::bind(&"127.0.0.1:0".parse().unwrap()).unwrap();
+    let a = Stream::connect(listener.addr(), Duration::from_secs(20)).unwrap();
+    let b = listener.accept().unwrap().unwrap();
+    let reader = FrameReader::new(b, limits).unwrap();
     FrameReader::new(a.clone(), limits).unwrap();
     (FrameWriter::new(a, limits), reader)
 }
@@ -99,7 +111,9 @@ fn a_payload_whose_checksum_is_behind_it_arrives_or_is_found_damaged() {
             let steps = damaged.chunks(70_000);
             let last = steps.len() - 1;
             writer.send_in_steps::<Error>(header(1), b"body", damaged.len(), &|| {}, |step| {
-                steps.enumerate().try_for_each(|(number, bytes)| step(bytes, (number == last).then_some(crc)))
+                steps
+                    .enumerate()
+                    .try_for_each(|(number, bytes)| step(Part::Bytes(bytes), (number == last).then_some(crc)))
             })?;
             writer.send(header(2), b"", Payload::None)
         });
@@ -118,6 +132,58 @@ fn a_payload_whose_checksum_is_behind_it_arrives_or_is_found_damaged() {
             Some(_) => assert!(matches!(taken.unwrap_err(), Error::Checksum { part: "payload", .. })),
         }
     }
+}
+
+#[test]
+fn a_part_that_a_file_holds_is_sent_from_there_between_others() {
+    for unix in [false, true] {
+        let whole = pattern(900_000);
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(&whole).unwrap();
+        let (writer, mut reader) = if unix { ends(LONG) } else { tcp_ends(LONG) };
+        let sent = thread::spawn({
+            let whole = whole.clone();
+            move || {
+                writer.send_in_steps::<Error>(header(1), b"body", whole.len(), &|| {}, |step| {
+                    step(Part::File { file: file.as_fd(), offset: 0, len: 600_001 }, None)?;
+                    step(Part::Bytes(&whole[600_001..700_000]), None)?;
+                    step(Part::File { file: file.as_fd(), offset: 700_000, len: 200_000 }, Some(crc32c(&whole)))
+                })?;
+                // It ends before it should: the other end is not left waiting for the rest.
+                let cut = writer.send_in_steps::<Error>(header(2), b"", 1000, &|| {}, |step| {
+                    step(Part::File { file: file.as_fd(), offset: 899_500, len: 1000 }, Some(0))
+                });
+                cut.unwrap_err();
+                Ok::<(), Error>(())
+            }
+        });
+        let mut body = Vec::new();
+        reader.read_frame(&mut body).unwrap().unwrap();
+        let mut into = vec![0; whole.len()];
+        reader.read_payload_before_crc(&mut into).unwrap();
+        assert!(into == whole);
+        assert_eq!(reader.read_frame(&mut body).unwrap().unwrap().request_id, 2);
+        assert!(reader.read_payload_before_crc(&mut [0; 1000]).is_err());
+        sent.join().unwrap().unwrap();
+    }
+}
+
+#[test]
+fn who_takes_nothing_of_what_a_file_holds_is_told_of_and_given_up() {
+    const LEN: usize = 4_000_000;
+    let mut file = tempfile::tempfile().unwrap();
+    file.write_all(&pattern(LEN)).unwrap();
+    let (writer, reader) = ends(SHORT);
+    let stalled = Cell::new(0);
+    // More than both ends have room for.
+    let sent = (0..16).try_for_each(|id| {
+        writer.send_in_steps::<Error>(header(id), b"", LEN, &|| stalled.set(stalled.get() + 1), |step| {
+            step(Part::File { file: file.as_fd(), offset: 0, len: LEN }, Some(0))
+        })
+    });
+    assert!(matches!(sent.unwrap_err(), Error::NotReading { .. }));
+    assert!(stalled.get() > 0);
+    drop(reader);
 }
 
 #[test]

@@ -602,8 +602,8 @@ impl Responder for Answers {
         steps.exchange_buffer(&mut turn.borrow_mut().buffer);
         let stalled = || turn.borrow_mut().give_up();
         let sent = self.writer.send_in_steps(header, &body, steps.len, &stalled, |step| {
-            steps.bring(&mut |bytes, crc| {
-                step(bytes, crc)?;
+            steps.hand_on(&mut |part, crc| {
+                step(part, crc)?;
                 if crc.is_none() {
                     turn.borrow_mut().retake();
                 }

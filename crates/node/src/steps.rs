@@ -4,12 +4,16 @@
 //! takes the first bytes while the last are still on disk. Its checksum goes behind it, and makes that of the whole payload
 //! one that the header can say before a byte is read ([`CRC32C_BEHIND`](frieze_base::CRC32C_BEHIND)).
 //!
-//! Guarantees: a client never takes damaged bytes for data. Every block is verified before it is handed over; where one fails
-//! the payload ends early, which ends the connection.
+//! Whole blocks of a record that a file of the system holds need not come here at all: the system hands them on, and their checksums,
+//! which lie beside them, make the one of the payload. Nobody here looks at them, so it is the client who finds what is damaged.
+//!
+//! Guarantees: a client never takes damaged bytes for data. A block is verified here before it is sent, and where one fails the
+//! payload ends early, which ends the connection; or by the client, against the checksum that was stored with it. Both ask again
+//! for what is read and verified here as a whole.
 
 use frieze_base::{Fault, crc32c_combine};
-use frieze_multilog::{Piece, Source};
-use frieze_net::CRC_BYTES;
+use frieze_multilog::{Piece, Source, Stored};
+use frieze_net::{CRC_BYTES, Part};
 use frieze_wire::frame::PAYLOAD_BYTES_MAX;
 
 use crate::device::{Device, Lease};
@@ -18,6 +22,8 @@ use crate::engine::Scratch;
 /// Bytes of one step: with its checksum behind it, it stays in the second-level cache of a core of today. Smaller ones are more
 /// calls, and more moments in which the other side is woken (ADR 0016).
 const STEP_BYTES: usize = 512 << 10;
+/// So much of a record at least is handed on by the system: less is sooner read than its checksums are looked up.
+const HANDED_BYTES_MIN: u64 = 128 << 10;
 /// From so many bytes on a payload goes out in steps.
 const LEAST_BYTES: usize = 256 << 10;
 
@@ -32,7 +38,9 @@ pub(crate) struct Unread {
 }
 
 /// Takes bytes, and with the last ones the CRC32C of all.
-type Sink<'a> = dyn FnMut(&[u8], Option<u32>) -> Result<(), Fault> + 'a;
+type ByteSink<'a> = dyn FnMut(&[u8], Option<u32>) -> Result<(), Fault> + 'a;
+/// Takes parts, and with the last one the CRC32C of all.
+type Sink<'a> = dyn FnMut(Part<'_>, Option<u32>) -> Result<(), Fault> + 'a;
 
 /// Brings a payload piece by piece.
 pub struct Steps<'a> {
@@ -62,11 +70,39 @@ impl<'a> Steps<'a> {
     ///
     /// # Errors
     /// `Corrupt` if stored bytes fail their checksum, before they are handed over; the disk's; what `sink` fails with.
-    pub(crate) fn bring(&mut self, sink: &mut Sink<'_>) -> Result<(), Fault> {
+    pub(crate) fn bring(&mut self, sink: &mut ByteSink<'_>) -> Result<(), Fault> {
+        self.bring_parts(false, &mut |part, crc| match part {
+            Part::Bytes(bytes) => sink(bytes, crc),
+            Part::File { .. } => unreachable!("nothing is handed on"),
+        })
+    }
+
+    /// As [`Steps::bring`], but what files hold as it is wanted is named instead of read.
+    ///
+    /// # Errors
+    /// As [`Steps::bring`], of what is read.
+    pub(crate) fn hand_on(&mut self, sink: &mut Sink<'_>) -> Result<(), Fault> {
+        self.bring_parts(true, sink)
+    }
+
+    fn bring_parts(&mut self, may_hand_on: bool, sink: &mut Sink<'_>) -> Result<(), Fault> {
         let (mut crc, mut at) = (0, self.start);
         let end = self.start + self.len as u64;
+        let add = |before: u32, at: u64, crc: u32, len: u64| {
+            if at == self.start { crc } else { crc32c_combine(before, crc, len) }
+        };
         let mut window = Vec::new();
         while at < end {
+            if let Some((stored, len)) = held_as_wanted(self.pieces, at, end).filter(|_| may_hand_on)
+                && let Some(held) = self.device.held(&stored, len)?
+            {
+                crc = add(crc, at, held.crc, len);
+                let file = held.file.handle().expect("it has one");
+                let part = Part::File { file, offset: held.offset, len: len as usize };
+                at += len;
+                sink(part, (at == end).then_some(crc))?;
+                continue;
+            }
             let upto = step_end(self.pieces, at, end);
             cut(self.pieces, at, upto, &mut window);
             let len = (upto - at) as usize;
@@ -77,8 +113,8 @@ impl<'a> Steps<'a> {
             let step = self.device.read(&window, at, bytes, self.block);
             self.failed |= step.is_err();
             let step = step?;
-            crc = if at == self.start { step } else { crc32c_combine(crc, step, len as u64) };
-            sink(bytes, (upto == end).then_some(crc))?;
+            crc = add(crc, at, step, len as u64);
+            sink(Part::Bytes(bytes), (upto == end).then_some(crc))?;
             at = upto;
         }
         Ok(())
@@ -96,6 +132,17 @@ impl Drop for Steps<'_> {
 pub(crate) fn can_step(pieces: &[Piece], len: usize) -> bool {
     let fits = (LEAST_BYTES..=PAYLOAD_BYTES_MAX as usize - CRC_BYTES).contains(&len);
     fits && !pieces.iter().any(|piece| matches!(piece.source, Source::Image(_)))
+}
+
+/// The whole blocks of a record that `at..end` begins with, if they are many, and how many bytes they are.
+fn held_as_wanted(pieces: &[Piece], at: u64, end: u64) -> Option<(Stored, u64)> {
+    let piece = pieces.get(pieces.partition_point(|piece| piece.end() <= at)).filter(|piece| piece.at <= at)?;
+    let Source::Data(stored) = piece.part(at, piece.end().min(end)).source else { return None };
+    let block = u64::from(stored.block_bytes);
+    let (skip, wanted) = (u64::from(stored.skip), piece.end().min(end) - at);
+    let is_rest = skip + wanted == u64::from(stored.record_len);
+    let len = if is_rest { wanted } else { wanted / block * block };
+    (skip % block == 0 && len >= HANDED_BYTES_MIN).then_some((stored, len))
 }
 
 /// Where a step that begins at `at` ends: at the end of a block where it cuts a record, so that no block is read twice.

@@ -1,7 +1,7 @@
 //! Bytes that are no frames, and frames that are no requests.
 
 use frieze_base::{Reason, Rng, Seq};
-use frieze_client::{Hlc, Target};
+use frieze_client::{Hlc, OpenFlags, Target};
 use frieze_wire::message::{
     Access, GetXattr, List, Log, Now, Open, Ping, Read, Reply, Request, RequestBody, Seek, Stat, Status, Sync, Txn,
     View, Write,
@@ -11,7 +11,7 @@ use frieze_wire::{FrameHeader, FrameKind};
 use prost::Message;
 
 use super::raw::{Raw, frame, hello, sealed, txn};
-use super::{check_well, server};
+use super::{check_well, put, server};
 use crate::support::{client, eventually, scrambled};
 
 /// A request that is right in every way.
@@ -136,6 +136,39 @@ fn frames_that_are_no_requests_are_refused_and_the_connection_goes_on() {
     );
     assert!(client(&server.address).fs().stat(&Target::path("/by-hand")).is_err(), "none of it was done");
     check_well(&mut server);
+}
+
+#[test]
+fn a_large_answer_is_whole_at_the_first_asking_wherever_it_begins_and_ends() {
+    let server = server("", "127.0.0.1:0");
+    let root = client(&server.address);
+    let bytes = scrambled(9, 3_500_000);
+    put(&root, "/film", &bytes);
+    // Another record within, and one that ends where no block does.
+    let file = root.fs().open(&Target::path("/film"), OpenFlags { read: true, write: true }).unwrap();
+    file.write_at(1_300_000, &scrambled(10, 300_001)).unwrap();
+    file.close().unwrap();
+    let mut raw = Raw::in_session(&server.addresses[1]);
+    let open = Open { target: Target::path("/film"), view: View::NOW, read: true, write: false, made_at: 0 };
+    let Ok(Reply::Open(open)) = raw.ask(Request::Open(open)) else { panic!("it is opened") };
+    let mut rng = Rng::new(7);
+    for asked in 0..100 {
+        let (block, at_blocks) = (16 << 10, asked % 2 == 0);
+        let offset = if at_blocks { rng.below(200) * block } else { rng.below(3_200_000) };
+        let len = if at_blocks { rng.between(16, 64) * block } else { rng.between(256 << 10, 1 << 20) } as u32;
+        // The checksum of what comes is compared with the one that comes with it.
+        let read = Read { capability: open.capability.clone(), offset, len, in_steps: true };
+        let body = RequestBody { caller: None, request: Some(Request::Read(read)) }.encode_to_vec();
+        // What is numbered may be a change, and is answered as a whole.
+        let header = FrameHeader { seq: Seq(0), ..raw.header() };
+        raw.send(&frame(header, &body, &[])).unwrap();
+        match raw.receive() {
+            Some((_, Ok(Reply::Read(reply)))) => {
+                assert!(reply.crc_behind || offset + 262_144 > 3_500_000, "it goes out in steps");
+            }
+            other => panic!("{other:?}"),
+        }
+    }
 }
 
 #[test]

@@ -58,6 +58,31 @@ impl Device {
         self.tiers.done(lease, failed, &|key| self.file_of(key));
     }
 
+    /// Where a file of the system holds `len` bytes of a record from `source.skip` on, which are whole blocks, and their CRC32C as
+    /// the checksums stored beside them say. The bytes are not looked at: whoever gets them compares. `None` if no file of the
+    /// system does.
+    ///
+    /// # Errors
+    /// As [`Device::read`], of the checksums.
+    pub(crate) fn held(&self, source: &Stored, len: u64) -> Result<Option<Held>, Fault> {
+        let file = self.file(source.segment)?;
+        if file.handle().is_none() {
+            return Ok(None);
+        }
+        self.served.fetch_add(1, Ordering::Relaxed);
+        let block = u64::from(source.block_bytes);
+        let (first, last) = (u64::from(source.skip) / block, (u64::from(source.skip) + len).div_ceil(block));
+        let mut stored = Blocks::of(&*file, source);
+        let (mut crc, mut left) = (0, len);
+        for index in first..last {
+            let (found, of) = (stored.crc(index as usize, last as usize)?, block.min(left));
+            crc = if index == first { found } else { crc32c_combine(crc, found, of) };
+            left -= of;
+        }
+        let offset = source.data_offset + u64::from(source.skip);
+        Ok(Some(Held { file, offset, crc }))
+    }
+
     /// Fills `out` with the bytes of `pieces`, which cover it from chunk offset `start` on, but for what
     /// [`Device::read_images`] has filled already. Returns their CRC32C.
     ///
@@ -187,6 +212,16 @@ impl Device {
         }
         Ok(is_whole.then_some(found))
     }
+}
+
+/// Bytes of a record that nobody has looked at.
+pub(crate) struct Held {
+    /// The file, which has a handle.
+    pub(crate) file: Arc<dyn DiskFile>,
+    /// Where in it, in bytes.
+    pub(crate) offset: u64,
+    /// What their checksum was when they were stored.
+    pub(crate) crc: u32,
 }
 
 /// The blocks of a record and their checksums.
