@@ -261,8 +261,11 @@ impl Shared {
                     return Ok(done);
                 }
                 Attempt::Done(Err(error @ Error::Refused(_))) => {
+                    let goes_on = patience.passes_over(&self.servers, ask.route, place.pool(), &error);
                     place.give_back();
-                    return Err(error);
+                    if !goes_on {
+                        return Err(error);
+                    }
                 }
                 Attempt::Done(Err(error)) => {
                     self.bury(place);
@@ -403,7 +406,8 @@ impl Shared {
         if self.sequence.behind() > BEHIND_MAX {
             self.catch_up();
         }
-        let taken = self.servers.pool(route).take(patience.deadline);
+        let another = self.servers.another(route, &patience.passed).filter(|_| !patience.passed.is_empty());
+        let taken = another.unwrap_or_else(|| self.servers.pool(route)).take(patience.deadline);
         let named = taken.map(|mut place| {
             place.route = route;
             place
@@ -546,7 +550,7 @@ impl Shared {
     pub(crate) fn patience(&self) -> Patience {
         let began = mono();
         let deadline = MonoTime(began.0.saturating_add(self.options.timeout.as_nanos() as u64));
-        Patience { began, deadline, pause: Duration::ZERO }
+        Patience { began, deadline, pause: Duration::ZERO, passed: Vec::new() }
     }
 
     pub(crate) fn server(&self) -> String {

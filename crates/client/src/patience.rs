@@ -3,10 +3,12 @@
 use std::time::Duration;
 
 use frieze_base::{Fault, MonoTime, Reason};
-use frieze_net::mono;
+use frieze_net::{ServerAddr, mono};
 
 use crate::Error;
 use crate::call::Shared;
+use crate::pool::Pool;
+use crate::servers::{Route, Servers};
 
 /// When a call gives up, and how it waits between attempts.
 #[derive(Debug)]
@@ -14,6 +16,8 @@ pub(crate) struct Patience {
     pub(crate) began: MonoTime,
     pub(crate) deadline: MonoTime,
     pub(crate) pause: Duration,
+    /// Servers that cannot read what is asked for, though others of its chain may.
+    pub(crate) passed: Vec<ServerAddr>,
 }
 
 impl Patience {
@@ -38,6 +42,17 @@ impl Patience {
         };
         self.pause = (self.pause * 2).clamp(PAUSE_MIN, longest);
         Ok(())
+    }
+
+    /// True if `error` says that a server cannot read what it has of a chunk, and another one of the chain was not asked yet: each has
+    /// bytes of its own, on a disk of its own. From now on the others are asked.
+    pub(crate) fn passes_over(&mut self, servers: &Servers, route: Route, pool: &Pool, error: &Error) -> bool {
+        let is_its_own = |fault: &Fault| matches!(fault.reason, Reason::InputOutput | Reason::Corrupt);
+        if !matches!(error, Error::Refused(fault) if is_its_own(fault)) || self.passed.contains(pool.address()) {
+            return false;
+        }
+        self.passed.push(pool.address().clone());
+        servers.another(route, &self.passed).is_some()
     }
 
     /// There was progress: the time begins again.

@@ -102,6 +102,17 @@ impl Servers {
         node.and_then(|node| known.pools.get(&node)).unwrap_or(&self.home).clone()
     }
 
+    /// The connections to a server that has what is to be read and is none of `passed`.
+    pub(crate) fn another(&self, route: Route, passed: &[ServerAddr]) -> Option<Arc<Pool>> {
+        let Route::Read(chunk) = route else { return None };
+        let known = self.read();
+        let pools =
+            || known.serving(chunk).unwrap_or_default().iter().filter_map(|node| Some((node, known.pools.get(node)?)));
+        let mut fresh = pools().filter(|(_, pool)| !passed.contains(pool.address()));
+        let answering = fresh.clone().find(|(node, _)| !known.silent.contains(node));
+        answering.or_else(|| fresh.next()).map(|(_, pool)| pool.clone())
+    }
+
     /// True if both are answered by one server.
     pub(crate) fn is_same(&self, one: Route, other: Route) -> bool {
         let known = self.read();
@@ -218,16 +229,18 @@ impl Servers {
 }
 
 impl Known {
+    /// Who serves a chunk, its head first.
+    fn serving(&self, chunk: ChunkId) -> Option<&[NodeId]> {
+        let ChainId(chain) = chunk.chain(u32::try_from(self.chains.len()).ok().filter(|count| *count > 0)?);
+        self.chains.get(chain as usize).map(Vec::as_slice)
+    }
+
     fn node(&self, route: Route, salt: u32) -> Option<NodeId> {
-        let serving = |chunk: ChunkId| {
-            let ChainId(chain) = chunk.chain(u32::try_from(self.chains.len()).ok().filter(|count| *count > 0)?);
-            self.chains.get(chain as usize)
-        };
         match route {
             Route::Lead => self.leader,
-            Route::Write(chunk) => serving(chunk)?.first().copied(),
+            Route::Write(chunk) => self.serving(chunk)?.first().copied(),
             Route::Read(chunk) => {
-                let serving = serving(chunk)?;
+                let serving = self.serving(chunk)?;
                 let answering = || serving.iter().filter(|node| !self.silent.contains(node));
                 let count = answering().count();
                 // Neighbouring chunks go to different servers: a reader of a whole file uses all of them.

@@ -92,7 +92,14 @@ impl File {
                     // It may have ended for what was found damaged: asked so, the server says what.
                     run.in_steps = false;
                 }
-                Err(Failure::Ours(error)) => return Err(error.into()),
+                Err(Failure::Ours(error)) => {
+                    let route = Route::Read(self.chunk_at(run.done));
+                    if !patience.passes_over(&self.shared.servers, route, place.pool(), &error) {
+                        return Err(error.into());
+                    }
+                    // Answers to what was asked ahead are still to come on that connection.
+                    drop(place);
+                }
             }
         }
     }

@@ -7,8 +7,8 @@ mod world;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use frieze_base::{ChainId, ChunkId, InodeId, Reason};
-use frieze_client::{Client, CreateMode, File, OpenFlags, Options, ServerAddr, Target};
+use frieze_base::{ByteRange, ChainId, ChunkId, InodeId, Reason};
+use frieze_client::{Client, CreateMode, Error, File, OpenFlags, Options, ServerAddr, Target};
 use frieze_wire::message::{ChainMembers, ClusterMapReply, NodeAddress, Reply, Request};
 use frieze_wire::txn::Op;
 use world::{Act, CHUNK, Seen, Server, World};
@@ -129,6 +129,41 @@ fn readers_of_one_chunk_use_every_server_that_has_it() {
         file.read_at(0, &mut [0; 1000]).unwrap();
     }
     assert_eq!(nodes(&cluster.world.seen(Seen::is_read)), BTreeSet::from([1, 2, 3]));
+}
+
+#[test]
+fn what_one_server_cannot_read_another_is_asked_for() {
+    let cluster = Cluster::new();
+    cluster.tell(1, &[&[1, 2, 3]]);
+    let file = make(&cluster.client_of(0));
+    let data = bytes(3 << 20);
+    file.write_at(0, &data).unwrap();
+    for sound in 1..=3 {
+        for reason in [Reason::InputOutput, Reason::Corrupt] {
+            cluster.world.plan(move |seen| match seen.is_read() && seen.node != sound {
+                true => Act::Refuse(reason),
+                false => Act::Answer,
+            });
+            let file = cluster.client_of(0).fs().open(&Target::path("/f"), OpenFlags::READ).unwrap();
+            let mut few = [0; 1000];
+            assert_eq!(file.read_at(5000, &mut few).unwrap(), 1000);
+            assert_eq!(few[..], data[5000..6000]);
+            let mut streamed = Vec::new();
+            let take = |piece: &[u8]| {
+                streamed.extend_from_slice(piece);
+                Ok::<(), frieze_client::Error>(())
+            };
+            file.read_stream(ByteRange::new(0, 3 << 20), 4, take).unwrap();
+            assert!(streamed == data);
+        }
+    }
+    // Where nobody can, each was asked once.
+    cluster.world.plan(|seen| if seen.is_read() { Act::Refuse(Reason::InputOutput) } else { Act::Answer });
+    let file = cluster.client_of(0).fs().open(&Target::path("/f"), OpenFlags::READ).unwrap();
+    let before = cluster.world.seen(Seen::is_read).len();
+    let error = file.read_at(5000, &mut [0; 1000]).unwrap_err();
+    assert!(matches!(error, Error::Refused(fault) if fault.reason == Reason::InputOutput));
+    assert_eq!(cluster.world.seen(Seen::is_read).len() - before, 3);
 }
 
 #[test]
