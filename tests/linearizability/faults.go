@@ -40,6 +40,19 @@ var faults = []fault{
 		c.ways.set(func(w *ways) { w.around(server, servers, false, true, cut) })
 		return c.ways.heal
 	}},
+	{"cut off from one other server", func(c *cluster, server int, rng *rand.Rand) func() {
+		other := (server + 1 + rng.Intn(servers-1)) % servers
+		c.ways.set(func(w *ways) {
+			cut(w, server, other)
+			cut(w, other, server)
+		})
+		return c.ways.heal
+	}},
+	{"is not heard by one other server", func(c *cluster, server int, rng *rand.Rand) func() {
+		other := (server + 1 + rng.Intn(servers-1)) % servers
+		c.ways.set(func(w *ways) { cut(w, server, other) })
+		return c.ways.heal
+	}},
 	{"far away", func(c *cluster, server int, rng *rand.Rand) func() {
 		late := time.Duration(5+rng.Intn(60)) * time.Millisecond
 		c.ways.set(func(w *ways) {
