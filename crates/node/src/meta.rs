@@ -73,6 +73,8 @@ pub(crate) struct MetaHost {
     pub(crate) seed: u64,
     /// Length of leases: whoever is to grant them is elected well before they end.
     pub(crate) lease: Duration,
+    /// Length of a segment of the log in bytes.
+    pub(crate) segment_bytes: u64,
 }
 
 /// How far recovery is to reach.
@@ -113,7 +115,6 @@ impl MetaPlane {
     /// `Corrupt` if an entry cannot be decoded or the log does not reach back to what the store holds; the disk's.
     pub(crate) fn recover(
         host: MetaHost,
-        settings: frieze_metalog::Settings,
         versions: Versions,
         data_end: DataEnd,
         reach: &MetaReach,
@@ -122,6 +123,8 @@ impl MetaPlane {
             return Ok((MetaPlane::recover_member(host, versions)?, Vec::new()));
         }
         let state = State::load(versions)?;
+        let settings =
+            frieze_metalog::Settings { segment_bytes: host.segment_bytes, ..frieze_metalog::Settings::default() };
         let (alone, notes) = Alone::recover(&host, settings, &state, data_end, reach)?;
         let (unflushed, idle) = (Arc::default(), Arc::new(OnceLock::new()));
         Ok((MetaPlane { state, alone: Some(alone), group: OnceLock::new(), host, unflushed, idle }, notes))
@@ -465,7 +468,8 @@ impl MetaHost {
     /// How a member goes about it.
     fn member_settings(&self) -> MemberSettings {
         let tick_us = (self.lease / TICKS_PER_LEASE).as_micros() as u64;
-        MemberSettings { tick_us: tick_us.clamp(*TICK_US.start(), *TICK_US.end()), ..MemberSettings::default() }
+        let tick_us = tick_us.clamp(*TICK_US.start(), *TICK_US.end());
+        MemberSettings { tick_us, segment_bytes: self.segment_bytes, ..MemberSettings::default() }
     }
 
     fn begin(

@@ -67,7 +67,7 @@ pub struct Settings {
     /// nobody is ever brought up to date.
     pub sync_bytes_per_s: u64,
     /// Size of a segment of the device log. Default 64 MiB. More: fewer files and syncs of the directory; less: a crash
-    /// scans less, and space comes back in smaller pieces.
+    /// scans less, and space comes back in smaller pieces. Segments of the metalog are a quarter of it, up to 16 MiB.
     pub segment_bytes: u64,
     /// Size of a chunk of new files. Default 64 MiB. Fixed when the data directory is made.
     pub chunk_bytes: u64,

@@ -325,10 +325,11 @@ impl Recovery<'_> {
             way: self.way.clone(),
             seed: self.seed,
             lease: self.settings.lease,
+            // Where there is little room for the one log there is little for the other.
+            segment_bytes: frieze_metalog::Settings::default().segment_bytes.min(self.log_settings.segment_bytes / 4),
         };
         let (meta, cuts) = MetaPlane::recover(
             host,
-            frieze_metalog::Settings::default(),
             Versions::new(store),
             DataEnd { segment: recovered.end.segment, offset: recovered.end.offset },
             // What is cut off on purpose may take entries with it.
