@@ -38,8 +38,13 @@ impl Drop for Server {
 
 impl Cluster {
     fn of(count: usize) -> Cluster {
+        Cluster::with(count, "")
+    }
+
+    /// The same, with more settings.
+    fn with(count: usize, settings: &str) -> Cluster {
         let directory = TempDir::new().unwrap();
-        std::fs::write(directory.path().join("settings.toml"), SETTINGS).unwrap();
+        std::fs::write(directory.path().join("settings.toml"), format!("{SETTINGS}{settings}")).unwrap();
         let mut cluster = Cluster { directory, servers: Vec::new(), addresses: Vec::new() };
         for _ in 0..count {
             cluster.grow();
@@ -198,7 +203,7 @@ fn whichever_server_is_killed_what_was_acknowledged_is_there_and_writers_go_on()
 }
 
 #[test]
-fn a_drained_server_can_be_removed_and_who_does_not_fit_is_not_taken_in() {
+fn a_drained_server_can_be_removed_and_its_name_is_not_given_again() {
     let mut cluster = Cluster::of(3);
     let reply = cluster.await_whole(0);
     let client = cluster.client(0);
@@ -216,7 +221,7 @@ fn a_drained_server_can_be_removed_and_who_does_not_fit_is_not_taken_in() {
     assert_eq!(client.cluster(None).unwrap().nodes.len(), 2);
     cluster.kill(2);
     assert_eq!(read(&cluster.client(1), "/kept"), scrambled(9, 2_000_000));
-    // A name is given once, and no more servers are taken in than copies are wanted.
+    // A name is given once.
     let refused = |name: &str| {
         let joined = Command::new(env!("CARGO_BIN_EXE_frieze"))
             .current_dir(cluster.directory.path())
@@ -227,11 +232,107 @@ fn a_drained_server_can_be_removed_and_who_does_not_fit_is_not_taken_in() {
         assert!(!joined.status.success());
         String::from_utf8_lossy(&joined.stderr).into_owned()
     };
-    let words = refused("db4");
-    assert!(words.contains("replicas 3"), "{words}");
-    client.cluster(Some(ClusterOp::Replicas(3))).unwrap();
     let words = refused("db1");
     assert!(words.contains("db1"), "{words}");
     // A server that is alone has no cluster, and founds none for being asked.
     assert!(Cluster::of(1).client(0).cluster(None).unwrap().cluster.is_empty());
+}
+
+/// Waits until every chain has so many copies that serve, none is on its way, and no server has more than its share.
+fn await_spread(client: &Client, copies: usize, share_max: u64) -> ClusterReply {
+    eventually("every chain has its copies, spread over the servers", || {
+        let reply = client.cluster(None).ok()?;
+        let settled = |chain: &frieze_client::ClusterChain| {
+            chain.targets.len() == copies && chain.targets.iter().all(|target| target.state == "serving")
+        };
+        let spread = reply.nodes.iter().all(|node| u64::from(node.targets) <= share_max);
+        (reply.chains.iter().all(settled) && spread).then_some(reply)
+    })
+}
+
+#[test]
+fn five_servers_with_three_copies_answer_as_one_that_has_everything() {
+    let mut cluster = Cluster::with(5, "replicas = 3\nchain_count = 10\n");
+    let admin = cluster.client(0);
+    admin.cluster(Some(ClusterOp::Balance(true))).unwrap();
+    // Ten chains of three: six each.
+    let reply = await_spread(&admin, 3, 6);
+    assert_eq!(reply.nodes.len(), 5);
+    let names: Vec<String> = (0..8).map(|number| format!("/f{number}")).collect();
+    let first = |number: u64| scrambled(number, 3_000_000 + number as usize * 1_000);
+    for (number, name) in (0..).zip(&names) {
+        write(&cluster.client(number as usize % 5), name, &first(number));
+    }
+    let then = admin.now().unwrap();
+    // Two clients append to one file over several chunks, and each line is there once, whole.
+    std::thread::scope(|scope| {
+        for writer in 0..2u8 {
+            let client = cluster.client(writer as usize * 2 + 1);
+            scope.spawn(move || {
+                let file = client.fs().create(&Target::path("/log"), 0o644, CreateMode::OpenExisting).unwrap();
+                for line in 0..60u8 {
+                    let mut bytes = vec![b'a' + writer; 50_000];
+                    bytes[0] = line;
+                    file.append(&bytes).unwrap();
+                }
+                // What a writer has not closed yet is as long for everybody.
+                let seen = client.fs().stat(&Target::path("/log")).unwrap().attr.size;
+                assert!(seen >= 60 * 50_000, "{seen}");
+                file.sync().unwrap();
+                file.close().unwrap();
+            });
+        }
+    });
+    let check_log = |client: &Client| {
+        let bytes = read(client, "/log");
+        assert_eq!(bytes.len(), 120 * 50_000);
+        // An append over the end of a chunk is two.
+        let versions = client.fs().log(&Target::path("/log"), frieze_client::Hlc(0), 1_000).unwrap().versions;
+        let written: u64 = versions.iter().map(|version| version.len).sum();
+        assert!(written >= 120 * 50_000, "{written}: every write is told of, whoever has it");
+    };
+    let shorter = admin.fs().open(&Target::path("/f1"), OpenFlags::READ_WRITE).unwrap();
+    shorter.set_len(1_500_000).unwrap();
+    shorter.close().unwrap();
+    let check_all = |cluster: &Cluster, live: &[usize]| {
+        for number in live {
+            let client = cluster.client(*number);
+            check_log(&client);
+            for (number, name) in (0..).zip(&names) {
+                let was = client.fs().at(then).open(&Target::path(name.as_str()), OpenFlags::READ).unwrap();
+                let mut bytes = vec![0; was.attr().size as usize];
+                assert_eq!(was.read_at(0, &mut bytes).unwrap(), bytes.len());
+                assert!(bytes == first(number), "{name} as it was");
+                let is = read(&client, name);
+                let wanted = if number == 1 { first(1)[..1_500_000].to_vec() } else { first(number) };
+                assert!(is == wanted, "{name} as it is");
+            }
+        }
+    };
+    check_all(&cluster, &[0, 1, 2, 3, 4]);
+    // One is lost for good: writers go on, and each of its chains gets another server.
+    cluster.kill(4);
+    let writer = cluster.client(1);
+    write(&writer, "/while-away", &scrambled(77, 2_500_000));
+    let fifth = reply.nodes.iter().find(|node| node.name == "db5").unwrap().node;
+    eventually("it is known to be gone", || admin.cluster(Some(ClusterOp::DeclareDead(fifth))).ok());
+    eventually("its chains have three servers again", || {
+        let reply = admin.cluster(None).ok()?;
+        let whole = |chain: &frieze_client::ClusterChain| {
+            chain.targets.iter().filter(|target| target.state == "serving" && target.node != fifth).count() == 3
+        };
+        reply.chains.iter().all(whole).then_some(())
+    });
+    check_all(&cluster, &[0, 1, 2, 3]);
+    assert_eq!(read(&cluster.client(3), "/while-away"), scrambled(77, 2_500_000));
+    // Another gives its part away and goes.
+    let fourth = reply.nodes.iter().find(|node| node.name == "db4").unwrap().node;
+    admin.cluster(Some(ClusterOp::Drain(fourth))).unwrap();
+    eventually("it has given its chains away", || {
+        let reply = admin.cluster(None).ok()?;
+        (reply.nodes.iter().find(|node| node.node == fourth)?.targets == 0).then_some(())
+    });
+    admin.cluster(Some(ClusterOp::Remove(fourth))).unwrap();
+    cluster.kill(3);
+    check_all(&cluster, &[0, 1, 2]);
 }

@@ -234,13 +234,21 @@ impl File {
         ChunkId { inode: self.inode, index: self.chunks_of(offset, 1).start }
     }
 
-    /// How many of `len` bytes from `offset` on go to one server: all where there is one, else those of the first chunk.
+    /// How many of `len` bytes from `offset` on go to one server: all where there is one, else those of the first chunks, as many as
+    /// that server answers for.
     pub(crate) fn at_one_server(&self, offset: u64, len: u64, route: fn(ChunkId) -> Route) -> u64 {
         let (first, last) = (self.chunk_at(offset), self.chunk_at(offset.saturating_add(len.max(1) - 1)));
-        if first == last || self.shared.servers.is_same(route(first), route(last)) {
+        if first == last || self.shared.servers.age().is_alone() {
             return len;
         }
-        len.min((u64::from(first.index) + 1) * self.chunk_bytes - offset)
+        let is_other = |index: &u32| {
+            let chunk = ChunkId { index: *index, ..first };
+            !self.shared.servers.is_same(route(first), route(chunk))
+        };
+        match (first.index + 1..=last.index).find(is_other) {
+            Some(index) => len.min(u64::from(index) * self.chunk_bytes - offset),
+            None => len,
+        }
     }
 
     /// How many of `len` bytes from `offset` on one request writes: all where there is one server, else those of the first chunk.
@@ -276,6 +284,11 @@ impl File {
         if !self.shared.servers.age().is_alone() {
             self.shared.writers.await_settled(self.inode, self.shared.options.timeout);
         }
+    }
+
+    /// True if there is more than one server.
+    pub(crate) fn is_among_several(&self) -> bool {
+        !self.shared.servers.age().is_alone()
     }
 
     /// True if these bytes may be written without asking.

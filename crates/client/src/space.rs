@@ -5,6 +5,7 @@ use frieze_wire::message::{Punch, Reply, Request};
 use frieze_wire::txn::{Op, SetAttr, Target};
 
 use crate::file::{GRANT_ROUNDS_MAX, check_range, is_without_grant};
+use crate::servers::Route;
 use crate::{Error, File};
 
 impl File {
@@ -18,7 +19,8 @@ impl File {
     /// `NotOpenFor`; as any call. Of a hole of several parts some may have happened.
     ///
     /// # Cost
-    /// One request for every 128 chunks of the range that were ever written; what was never written costs nothing.
+    /// One request for every 128 chunks of the range that were ever written; what was never written costs nothing. Among several
+    /// servers one for each chunk, and a grant.
     pub fn punch(&self, offset: u64, len: u64) -> Result<Hlc, Error> {
         self.must_write()?;
         check_range(offset, len)?;
@@ -27,21 +29,30 @@ impl File {
         let mut stamp = self.shared.newest();
         let mut rounds = 0;
         while at < end {
+            // Among several servers the head of a chunk punches it, and the leader gives the right to.
+            let (chunk, part) = (self.chunk_at(at), self.at_one_head(at, end - at));
+            if self.is_among_several() {
+                self.ensure_granted(at, part as usize)?;
+            }
             let punch = Punch {
                 capability: self.capability().to_vec(),
                 offset: at,
-                len: end - at,
+                len: part,
                 durability: self.durability() as i32,
             };
             self.note_dirty();
             let numbered = self.shared.number()?;
-            match self.shared.ask(&self.ask(Request::Punch(punch), numbered.seq, &[]), &mut []) {
+            let ask = self.ask(Request::Punch(punch), numbered.seq, &[]).to(Route::Write(chunk));
+            match self.shared.ask(&ask, &mut []) {
                 Ok((Reply::Punch(reply), _)) if reply.upto > at => {
                     (at, stamp, rounds) = (reply.upto, Hlc(reply.stamp), 0);
                 }
                 Ok((other, _)) => return Err(self.shared.unexpected("a hole", &other)),
                 // A truncate took the grants that the server had just given; refused is answered, so this is another.
-                Err(Error::Refused(fault)) if is_without_grant(&fault) && rounds < GRANT_ROUNDS_MAX => rounds += 1,
+                Err(Error::Refused(fault)) if is_without_grant(&fault) && rounds < GRANT_ROUNDS_MAX => {
+                    rounds += 1;
+                    self.note_lost_grant(at);
+                }
                 Err(error) => return Err(error),
             }
         }

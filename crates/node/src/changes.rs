@@ -16,10 +16,11 @@ use crate::caching::Asking;
 use crate::capability::Capability;
 use crate::data::{AtEnd, Content, Placed, WriteAsk, WriteReply as Answer, Written, split};
 use crate::durability::Ticket;
+use crate::elsewhere::Elsewhere;
 use crate::engine::{Engine, Responder, done, unknown_session};
 use crate::grants::Key;
 use crate::plugin::{BINDING_XATTR, TimePlugin};
-use crate::seen::layout_of;
+use crate::seen::{Seen, layout_of};
 use crate::session::{Conn, Principal};
 
 /// Chunks that one grant covers at most (protocols §4).
@@ -118,6 +119,10 @@ impl Engine {
             // Over chains of several members a write is atomic within a chunk. What has a time stays in one piece.
             cut: plugin.is_none(),
         });
+        if plugin.is_some() {
+            // Times only go forwards in a file: all that it has are looked at.
+            check!(self.check_times_here(id, &inode));
+        }
         let cut = at_end.is_some_and(|at_end| at_end.cut);
         if let Some(AtEnd { chain, .. }) = at_end {
             check!(self.catch_up_once(chain));
@@ -127,11 +132,19 @@ impl Engine {
             let len = if cut { 0 } else { payload.len() as u64 };
             check!(self.grant_tail(principal, header.session, id, len));
         }
+        // Asked before others have to wait for this one. What is written elsewhere from now on is written at the same time.
+        let elsewhere = match ask.append {
+            true => check!(self.written_elsewhere(id, &check!(self.current(id)))),
+            false => Elsewhere::default(),
+        };
         let place = || {
             let namespace = self.meta.namespace();
             namespace.check_kept(id, None)?;
             let inode = namespace.current(id).ok_or(Fault::from(Reason::StaleHandle))?;
-            let offset = if ask.append { self.current_extent(id, inode)?.0 } else { ask.offset };
+            let offset = match ask.append {
+                true => self.current_extent_with(id, inode, elsewhere.clone())?.0,
+                false => ask.offset,
+            };
             let spread = split(offset, payload.len(), layout)?;
             let touched = if cut { 1 } else { spread.parts.len() };
             check_granted(
@@ -170,6 +183,15 @@ impl Engine {
             reply,
         );
         Ok(())
+    }
+
+    /// Whether all times that a file has, its own and those of what it was cloned from, are known here.
+    fn check_times_here(&self, id: InodeId, inode: &Inode) -> Result<(), Fault> {
+        self.check_whole_here(&Seen::at(id, inode.clone(), None))?;
+        match inode.origin() {
+            Some((from, then)) => self.check_whole_here(&self.seen_at(from, then)?),
+            None => Ok(()),
+        }
     }
 
     /// Back-pressure: who writes faster than the disk waits for the flush that runs, or for one of its own.
@@ -455,9 +477,9 @@ impl Engine {
 
     /// Answers when everything acknowledged so far is durable. It covers more than was asked for (a barrier on one
     /// file is one on all): one flush serves everybody who waits.
-    pub(crate) fn sync(&self, header: &FrameHeader, responder: &Arc<dyn Responder>) {
+    pub(crate) fn sync(&self, header: &FrameHeader, id: InodeId, responder: &Arc<dyn Responder>) {
         if self.data.is_shared() {
-            return self.sync_members(header, responder);
+            return self.sync_members(header, id, responder);
         }
         let (request, reply_to) = (*header, responder.clone());
         let reply = Box::new(move |result: Result<(), Fault>| {

@@ -39,6 +39,7 @@ use crate::meta::Idle;
 
 use crate::peers::{Ahead, Way};
 pub(crate) use bounds::{Bounds, Lease};
+pub(crate) use chains::Gather;
 pub use chains::{ChainEnd, Report};
 use members::{Held, Member, Out, Waiter};
 pub(crate) use memory::resume;

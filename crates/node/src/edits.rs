@@ -267,7 +267,7 @@ impl Engine {
             let log = self.data.device().log_of(decided.iter().copied())?;
             decided.iter().any(|&id| log.newest_in(id, 0..=u32::MAX, now, Hlc::MAX).newest.is_some())
         };
-        if written {
+        if written || self.is_written_elsewhere_since(&decided, now)? {
             return Ok(None);
         }
         let outcome = self.meta.execute(transaction, None)?;

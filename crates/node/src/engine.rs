@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, RwLock};
 use std::time::Duration;
 
-use frieze_base::{ClusterId, ErrorKind, Fault, MonoTime, NodeId, Reason, SessionId};
+use frieze_base::{ClusterId, ErrorKind, Fault, InodeId, MonoTime, NodeId, Reason, SessionId};
 use frieze_disk::{Disk, TimeSource};
 use frieze_hlc::Hlc;
 use frieze_wire::frame::FrameHeader;
@@ -35,6 +35,7 @@ use crate::locks::Locks;
 use crate::meta::{MetaPlane, MetaTold};
 use crate::opened::Opened;
 use crate::peers::{NodeKeys, Peers, Way};
+use crate::questions::Questions;
 use crate::reclaim::Reclaim;
 use crate::scrub::Scrub;
 use crate::session::{Conn, KeyRight, Principal, Sessions};
@@ -145,7 +146,9 @@ pub struct Engine {
     keys: BTreeMap<String, KeyRight>,
     nodes: NodeKeys,
     /// To the other nodes.
-    way: Arc<Way>,
+    pub(crate) way: Arc<Way>,
+    /// What it asks others, and they ask it.
+    pub(crate) questions: Questions,
     /// This node's part in its cluster; nothing while the server is alone.
     control: OnceLock<Arc<Control>>,
     /// Sessions that are being ended.
@@ -314,6 +317,14 @@ impl Engine {
             Told::MetalogPiece(piece) => self.meta.told(from, MetaTold::Piece(piece), payload.bytes()),
             Told::MetalogHeld(held) => self.meta.told(from, MetaTold::Held(held), payload.bytes()),
             Told::MetalogClose(close) => self.meta.told(from, MetaTold::Close(close), payload.bytes()),
+            Told::Question(question) => {
+                self.questions.ask(from, question);
+                Ok(())
+            }
+            Told::QuestionAnswer(answer) => {
+                self.questions.answered(answer, payload.bytes());
+                Ok(())
+            }
             // It comes again, and by then the entry may be executed here.
             told if self.is_early(&told) => Ok(()),
             told => self.data.told(from, told, header.payload_crc, payload).map(drop),
@@ -390,8 +401,8 @@ impl Engine {
                 self.punch(principal, header, &ask, responder);
                 return None;
             }
-            Request::Sync(_) => {
-                self.sync(header, responder);
+            Request::Sync(ask) => {
+                self.sync(header, InodeId(ask.inode), responder);
                 return None;
             }
             Request::Seek(ask) => self.seek(header.session, &ask, scratch).map(Reply::Seek),

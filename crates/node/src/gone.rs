@@ -262,7 +262,7 @@ impl Engine {
     }
 
     fn add_file(&self, reply: &mut UsageReply, id: InodeId, is_there: bool) -> Result<(), Fault> {
-        let written = self.data.device().log_of([id])?.written_bytes(id);
+        let written = self.with_log_of(id, |log| log.written_bytes(id))?;
         let live = match is_there {
             true => {
                 let inode = self.meta.namespace().inode(self.meta.versions(), id, None)?;

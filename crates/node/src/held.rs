@@ -3,8 +3,6 @@
 //! Guarantees: exact for up to 20,000 files changed since; beyond, at least so much, and said so.
 //! Leaves to others: freeing them.
 
-use std::collections::BTreeSet;
-
 use frieze_base::{ByteRange, Fault, InodeId, Reason};
 use frieze_hlc::Hlc;
 use frieze_multilog::Source;
@@ -42,8 +40,7 @@ impl Engine {
         let interval = Interval { after: at, upto: now };
         self.answer(exact(at))?;
         self.answer(exact(now))?;
-        let (touched, _) = self.data.device().touched(at, now)?;
-        let mut files: BTreeSet<InodeId> = touched.into_iter().collect();
+        let (mut files, _) = self.touched(interval)?;
         let mut held = Held::default();
         let changed = Changed::read(self.meta.versions(), at, now, CHANGES_MAX, &mut |subject| {
             if let Subject::Inode(id) = subject {

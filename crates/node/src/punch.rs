@@ -34,6 +34,7 @@ impl Engine {
     ) {
         let when = When::try_from(ask.durability).unwrap_or(When::Async);
         let (request, reply_to) = (*header, responder.clone());
+        let ask = &self.within_one_chunk(header, ask);
         let upto_max = ask.offset.saturating_add(ask.len);
         let reply = Box::new(move |result: Result<Written, Fault>| {
             let result = result
@@ -46,6 +47,20 @@ impl Engine {
         if when == When::Sync {
             self.durability.hurry();
         }
+    }
+
+    /// Where this server does not have everything it knows of other chunks neither what they hold nor who is to punch them: the first
+    /// of them, and the client asks for the rest.
+    fn within_one_chunk(&self, header: &FrameHeader, ask: &Punch) -> Punch {
+        let opened = || self.mint.open(&ask.capability, header.session).and_then(|opened| self.current(opened.inode));
+        let mut part = ask.clone();
+        if !self.chains_elsewhere(None).is_empty()
+            && let Ok(inode) = opened()
+        {
+            let chunk_bytes = inode.chunk_bytes();
+            part.len = part.len.min(chunk_bytes - part.offset % chunk_bytes);
+        }
+        part
     }
 
     /// An early refusal gives the reply back.

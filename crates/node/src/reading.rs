@@ -15,6 +15,11 @@ thread_local! {
     pub(crate) static LOG: Cell<bool> = const { Cell::new(false) };
 }
 
+/// To be called by whoever is about to wait for other servers: what they answer may need what this thread holds.
+pub(crate) fn check_none_held() {
+    debug_assert!(!NAMESPACE.get() && !LOG.get(), "a thread waits for other servers with a read lock in hand");
+}
+
 /// A read lock, held.
 pub(crate) struct Reading<'a, T> {
     guard: RwLockReadGuard<'a, T>,

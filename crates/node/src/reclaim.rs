@@ -20,6 +20,7 @@ use frieze_hlc::Hlc;
 use frieze_multilog::{Grave, Source};
 use frieze_namespace::{Horizons, Inode, SharedState, shared_states};
 
+use crate::elsewhere::Elsewhere;
 use crate::engine::Engine;
 use crate::seen::{Layer, Look, Seen, parts};
 
@@ -289,7 +290,8 @@ impl Engine {
             Err(fault) if fault.reason == Reason::NotFound => return Ok(()),
             inode => inode?,
         };
-        let look = self.look(&[&Seen::at(id, inode.clone(), at)])?;
+        // What lies elsewhere is given back there, and how long the file is does not matter.
+        let look = self.look_with(&[&Seen::at(id, inode.clone(), at)], &[], Elsewhere::default())?;
         for &(start, end) in ranges {
             look.own_places(id, &inode, at.unwrap_or(Hlc::MAX), (start, end), places);
         }
@@ -456,7 +458,7 @@ impl Look<'_> {
             }
             for (start, end, patch) in parts(inode, start, end) {
                 pieces.clear();
-                self.plan_own(layer, start, end, patch.map_or(Hlc::ZERO, |patch| patch.at), &mut pieces);
+                self.plan_stored(layer, start, end, patch.map_or(Hlc::ZERO, |patch| patch.at), &mut pieces);
                 places.extend(pieces.iter().filter_map(|piece| match &piece.source {
                     Source::Data(stored) => Some((stored.segment, stored.crcs_offset)),
                     Source::Hole | Source::Punched | Source::Image(_) => None,

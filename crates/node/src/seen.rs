@@ -13,7 +13,8 @@ use frieze_multilog::{Crowded, Images, MultiLog, Piece, Source};
 use frieze_namespace::{Inode, PatchSource};
 use frieze_wire::message::FileKind;
 
-use crate::data::{Cuts, Layout};
+use crate::data::{Cuts, DataPlane, Layout};
+use crate::elsewhere::{Elsewhere, not_whole_here};
 use crate::engine::Engine;
 use crate::reading::Reading;
 
@@ -49,6 +50,9 @@ pub(crate) type Sources = BTreeMap<(InodeId, Hlc), Inode>;
 pub(crate) struct Look<'a> {
     pub(crate) log: Reading<'a, MultiLog>,
     pub(crate) cuts: Cuts<'a>,
+    data: &'a DataPlane,
+    /// What others have said of the chains that are not here.
+    elsewhere: Elsewhere,
 }
 
 /// What a plan that is to be read makes use of.
@@ -106,6 +110,9 @@ impl Look<'_> {
     fn reach(&self, seen: &Seen, layout: Layout, chunks: RangeInclusive<u32>) -> frieze_multilog::Tail {
         let log = &self.log;
         let after = seen.inode.size_as_of;
+        if !self.elsewhere.chains.is_empty() {
+            return self.reach_here(seen, layout, chunks);
+        }
         if let Some(upto) = seen.upto {
             return log.newest_in(seen.id, chunks, after, upto);
         }
@@ -118,6 +125,22 @@ impl Look<'_> {
         let mut tail = frieze_multilog::Tail::default();
         for chunk in chunks {
             let part = log.newest_in(seen.id, chunk..=chunk, after, self.cuts.of(layout.chain(chunk)));
+            tail.highest = part.highest.or(tail.highest);
+            tail.newest = tail.newest.max(part.newest);
+        }
+        tail
+    }
+
+    /// The same of those chunks that are here. Of the others there may be records all the same, and not all.
+    fn reach_here(&self, seen: &Seen, layout: Layout, chunks: RangeInclusive<u32>) -> frieze_multilog::Tail {
+        let mut tail = frieze_multilog::Tail::default();
+        for chunk in self.log.chunks_in(seen.id, chunks) {
+            let chain = layout.chain(chunk);
+            if self.elsewhere.chains.contains(&chain) {
+                continue;
+            }
+            let upto = seen.upto.unwrap_or_else(|| self.cuts.of(chain));
+            let part = self.log.newest_in(seen.id, chunk..=chunk, seen.inode.size_as_of, upto);
             tail.highest = part.highest.or(tail.highest);
             tail.newest = tail.newest.max(part.newest);
         }
@@ -137,6 +160,12 @@ impl Look<'_> {
         let layout = layout_of(seen.id, inode);
         for chunks in inode.grants().iter().flat_map(|grant| &grant.chunks).filter(|chunks| !chunks.is_empty()) {
             let tail = self.reach(seen, layout, chunks.start..=chunks.end - 1);
+            if let Some((chunk, end)) = tail.highest {
+                extent.size = extent.size.max(u64::from(chunk) * layout.chunk_bytes + u64::from(end));
+            }
+            extent.data = extent.data.max(tail.newest);
+        }
+        if let Some(tail) = self.elsewhere.tails.get(&seen.id) {
             if let Some((chunk, end)) = tail.highest {
                 extent.size = extent.size.max(u64::from(chunk) * layout.chunk_bytes + u64::from(end));
             }
@@ -197,12 +226,12 @@ impl Look<'_> {
             let Some((from, (inode, offset, at))) = patch.and_then(|patch| Some((patch.start, shared(patch.source)?)))
             else {
                 let first = pieces.len();
-                self.plan_own_through(layer, (start, end), after, through, pieces);
+                self.plan_own_through(layer, (start, end), after, through, pieces)?;
                 pieces[first..].iter_mut().for_each(|piece| piece.at = out(piece.at));
                 continue;
             };
             own.clear();
-            self.plan_own_through(layer, (start, end), after, through, &mut own);
+            self.plan_own_through(layer, (start, end), after, through, &mut own)?;
             for piece in own.drain(..) {
                 if piece.source != Source::Hole {
                     pieces.push(Piece { at: out(piece.at), ..piece });
@@ -236,10 +265,10 @@ impl Look<'_> {
                 continue;
             }
             let after = patch.map_or(Hlc::ZERO, |patch| patch.at);
-            bytes += self
-                .by_chunk(layer, start, end)
-                .map(|(chunk, _, range, at)| self.log.data_in(chunk, range, at, after))
-                .sum::<u64>();
+            for (chunk, _, range, at) in self.by_chunk(layer, start, end) {
+                self.check_here(layer, chunk.index)?;
+                bytes += self.log.data_in(chunk, range, at, after);
+            }
         }
         Ok(bytes)
     }
@@ -259,8 +288,11 @@ impl Look<'_> {
         }
         let chunk_bytes = layer.inode.chunk_bytes();
         let chunks = (from / chunk_bytes) as u32..=((end - 1) / chunk_bytes) as u32;
+        // Of a chunk that is not here nobody knows: it is where the answer ends.
+        let away = chunks.clone().take(EVERY_CHAIN_MAX).find(|index| self.check_here(layer, *index).is_err());
+        let end = away.map_or(end, |index| end.min(from.max(u64::from(index) * chunk_bytes)));
         let own = self.log.chunks_in(layer.id, chunks).next();
-        let mut next = own.map_or(end, |index| from.max(u64::from(index) * chunk_bytes));
+        let mut next = own.map_or(end, |index| from.max(u64::from(index) * chunk_bytes)).min(end);
         for patch in layer.inode.patches_in(from, end) {
             if patch.start >= next {
                 break;
@@ -288,8 +320,37 @@ impl Look<'_> {
     }
 
     /// What the file's own records stamped from `after` on say of `start..end`.
-    pub(crate) fn plan_own(&self, layer: Layer<'_>, start: u64, end: u64, after: Hlc, pieces: &mut Vec<Piece>) {
-        self.plan_own_through(layer, (start, end), after, &mut None, pieces);
+    ///
+    /// # Errors
+    /// `Unsupported` if a chunk of it is not here.
+    pub(crate) fn plan_own(
+        &self,
+        layer: Layer<'_>,
+        start: u64,
+        end: u64,
+        after: Hlc,
+        pieces: &mut Vec<Piece>,
+    ) -> Result<(), Fault> {
+        self.plan_own_through(layer, (start, end), after, &mut None, pieces)
+    }
+
+    /// What the records that are here say of it, whether they are all there are or not.
+    pub(crate) fn plan_stored(&self, layer: Layer<'_>, start: u64, end: u64, after: Hlc, pieces: &mut Vec<Piece>) {
+        for (chunk, chunk_start, range, at) in self.by_chunk(layer, start, end) {
+            let first = pieces.len();
+            self.log.plan(chunk, range, at, after, pieces);
+            pieces[first..].iter_mut().for_each(|piece| piece.at += chunk_start);
+        }
+    }
+
+    /// Whether a chunk of a file can be read here, as it was at the layer's instant.
+    ///
+    /// # Errors
+    /// `Unsupported` if it cannot.
+    pub(crate) fn check_here(&self, layer: Layer<'_>, index: u32) -> Result<(), Fault> {
+        let chain = layout_of(layer.id, layer.inode).chain(index);
+        let here = self.data.check_here(chain, layer.upto.filter(|upto| *upto != Hlc::MAX));
+        here.map_err(|_| not_whole_here(layer.id))
     }
 
     fn plan_own_through(
@@ -299,8 +360,9 @@ impl Look<'_> {
         after: Hlc,
         through: &mut Option<ThroughImages<'_>>,
         pieces: &mut Vec<Piece>,
-    ) {
+    ) -> Result<(), Fault> {
         for (chunk, chunk_start, range, at) in self.by_chunk(layer, start, end) {
+            self.check_here(layer, chunk.index)?;
             let first = pieces.len();
             match through {
                 None => self.log.plan(chunk, range, at, after, pieces),
@@ -312,6 +374,7 @@ impl Look<'_> {
                 piece.at += chunk_start;
             }
         }
+        Ok(())
     }
 
     /// The chunks that `start..end` of a file reaches into: each with its first byte in the file, the range of it, and the
@@ -361,12 +424,24 @@ impl Engine {
     /// # Errors
     /// As [`Engine::look`].
     pub(crate) fn look_through(&self, seen: &[&Seen], sources: &[&Sources]) -> Result<Look<'_>, Fault> {
-        self.check_written_here(seen)?;
+        self.look_with(seen, sources, self.reach_elsewhere(seen)?)
+    }
+
+    /// The same, with what others have said.
+    ///
+    /// # Errors
+    /// As [`Engine::look`].
+    pub(crate) fn look_with(
+        &self,
+        seen: &[&Seen],
+        sources: &[&Sources],
+        elsewhere: Elsewhere,
+    ) -> Result<Look<'_>, Fault> {
         let files = seen.iter().filter(|seen| seen.inode.kind() == FileKind::File).map(|seen| seen.id);
         let shared = sources.iter().flat_map(|sources| sources.keys()).map(|(inode, _)| *inode);
         // In this order: what is published is hidden before, if it has to be.
         let log = self.data.device().log_of(files.chain(shared))?;
-        Ok(Look { log, cuts: self.data.cuts() })
+        Ok(Look { log, cuts: self.data.cuts(), data: &self.data, elsewhere })
     }
 
     /// Every state that `start..end` of a file may show.
@@ -412,8 +487,35 @@ impl Engine {
     /// # Errors
     /// As [`Engine::look`].
     pub(crate) fn current_extent(&self, id: InodeId, inode: &Inode) -> Result<(u64, i64, Option<Hlc>), Fault> {
+        self.current_extent_with(id, inode, self.written_elsewhere(id, inode)?)
+    }
+
+    /// What others have to say of that, for who cannot ask them when it needs it.
+    ///
+    /// # Errors
+    /// As [`Engine::reach_elsewhere`].
+    pub(crate) fn written_elsewhere(&self, id: InodeId, inode: &Inode) -> Result<Elsewhere, Fault> {
+        if !self.data.is_shared() {
+            return Ok(Elsewhere::default());
+        }
+        self.reach_elsewhere(&[&Seen::at(id, inode.clone(), Some(Hlc::MAX))])
+    }
+
+    /// As [`Engine::current_extent`], and nobody is asked.
+    ///
+    /// # Errors
+    /// As [`Engine::look`].
+    pub(crate) fn current_extent_with(
+        &self,
+        id: InodeId,
+        inode: &Inode,
+        elsewhere: Elsewhere,
+    ) -> Result<(u64, i64, Option<Hlc>), Fault> {
         let seen = Seen::at(id, inode.clone(), Some(Hlc::MAX));
-        let extent = self.look(&[&seen])?.extent(&seen);
+        let extent = self.look_with(&[&seen], &[], elsewhere)?.extent(&seen);
         Ok((extent.size, extent.mtime_ns, extent.data))
     }
 }
+
+/// Chunks that are looked at one by one: among so many every chain is met.
+const EVERY_CHAIN_MAX: usize = 1024;

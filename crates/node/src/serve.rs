@@ -312,6 +312,7 @@ impl Server {
         self.shared.patience.wake();
         self.shared.engine.stop_control();
         self.shared.engine.stop_journal();
+        self.shared.engine.stop_answering();
         self.shared.engine.stop_stocking();
         for thread in self.threads.drain(..) {
             if thread.join().is_err() {

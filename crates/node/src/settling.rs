@@ -19,6 +19,7 @@ use frieze_hlc::Hlc;
 use frieze_namespace::Inode;
 use frieze_wire::message::FileKind;
 use frieze_wire::txn::{Caller, CloseSession, Op, Outcome, SetAttr, Settle, SettleAll, Target, Transaction};
+use tracing::debug;
 
 use crate::caching::Asking;
 use crate::data::{Appender, file_bytes_max};
@@ -156,14 +157,17 @@ impl Engine {
         let (extent, complete) = match writers {
             Writers::Out => (self.current_extent(id, &inode)?, None),
             Writers::Racing => {
-                let chains = granted_chains(id, &inode);
+                let seen = Seen::at(id, inode.clone(), None);
+                let elsewhere = self.reach_elsewhere(&[&seen])?;
+                let mut chains = granted_chains(id, &inode);
+                chains.retain(|chain| !elsewhere.chains.contains(chain));
                 // What was acknowledged counts, whether this member has heard that it was or not: the grant by which it would count
                 // later may go with this.
                 self.data.look_and_wait(chains.iter().copied())?;
                 let complete = self.data.complete_upto(&chains)?.min(executed);
+                let complete = complete.min(elsewhere.complete.unwrap_or(complete));
                 // What is not committed is not settled: it would be shown, and may be lost.
-                let seen = Seen::at(id, inode.clone(), None);
-                let extent = self.look(&[&seen])?.extent(&seen);
+                let extent = self.look_with(&[&seen], &[], elsewhere)?.extent(&seen);
                 ((extent.size, extent.mtime_ns, extent.data), Some(complete.0))
             }
         };
@@ -195,7 +199,7 @@ impl Engine {
             let granted = |id: &InodeId| namespace.current(*id).map(|inode| granted_chains(*id, inode));
             files.iter().filter_map(granted).flatten().collect()
         };
-        self.data.order(at, self.meta.appended(), &chains)
+        self.order(at, self.meta.appended(), &chains)
     }
 
     /// Sees to it, once under each configuration of a chain, that this server has executed all that anybody was told before: the head
@@ -228,7 +232,7 @@ impl Engine {
         if self.data.has_closed(at, &chains) {
             return Ok(());
         }
-        self.data.order(at, self.meta.appended(), &chains)
+        self.order(at, self.meta.appended(), &chains)
     }
 
     /// Ends a session: settles what it wrote, takes its grants back, forgets its numbers.
@@ -356,11 +360,21 @@ impl Engine {
             true => (0..self.data.chain_count()).map(ChainId).collect(),
             false => granted.into_values().flatten().collect(),
         };
-        let done = move |result: Result<(), Fault>| {
-            // It is told once.
-            let _ = known.set(result.is_ok());
-        };
-        self.data.order_then(at, self.meta.appended(), &chains, Box::new(done));
+        let entry = self.meta.appended();
+        match self.order_elsewhere(at, entry, &chains) {
+            Ok(away) => {
+                let here = chains.difference(&away).copied().collect();
+                let done = move |result: Result<(), Fault>| {
+                    // It is told once.
+                    let _ = known.set(result.is_ok());
+                };
+                self.data.order_then(at, entry, &here, Box::new(done));
+            }
+            Err(fault) => {
+                debug!("not every head knows that session {session} may write no more: {fault}");
+                let _ = known.set(false);
+            }
+        }
         Ok(())
     }
 
@@ -368,8 +382,17 @@ impl Engine {
     /// as long as that makes it.
     fn keep_written(&self, session: SessionId, id: InodeId) -> Result<(), Fault> {
         let Some(inode) = self.meta.namespace().current(id).cloned() else { return Ok(()) };
-        let tail = self.data.device().log_of([id])?.newest_in(id, 0..=u32::MAX, inode.size_as_of, Hlc::MAX);
-        let end = tail.highest.map_or(0, |(chunk, end)| u64::from(chunk) * inode.chunk_bytes() + u64::from(end));
+        let elsewhere = self.whole_reach_elsewhere(layout_of(id, &inode), inode.size_as_of)?;
+        let found = elsewhere.tails.get(&id).and_then(|tail| tail.highest);
+        let highest = {
+            let layout = layout_of(id, &inode);
+            let log = self.data.device().log_of([id])?;
+            let is_here = |chunk: &u32| !elsewhere.chains.contains(&layout.chain(*chunk));
+            let here = log.chunks_in(id, 0..=u32::MAX).filter(is_here);
+            let ends = here.filter_map(|chunk| log.newest_in(id, chunk..=chunk, inode.size_as_of, Hlc::MAX).highest);
+            ends.max().max(found)
+        };
+        let end = highest.map_or(0, |(chunk, end)| u64::from(chunk) * inode.chunk_bytes() + u64::from(end));
         if end <= inode.size {
             return Ok(());
         }

@@ -37,7 +37,7 @@ impl Engine {
             fenced: health.fenced.is_some(),
             newest: self.clock.newest().0,
             earliest: self.earliest().0,
-            stable: self.data.closed().min(self.meta.closed()).0,
+            stable: self.stable().0,
             durable: self.durability.durable_stamp().0,
             dirty_bytes: self.data.device().dirty_bytes(),
             dirty_age_ms: self.durability.dirty_age_ns(now, dirty) / 1_000_000,

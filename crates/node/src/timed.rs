@@ -43,14 +43,14 @@ impl Engine {
         let (mut id, mut inode, mut at, mut open) = (id, inode, at, None);
         let mut asked = None;
         loop {
-            let cut = self.data.device().log_of([id])?.by_user_time(id, user, at.unwrap_or(Hlc::MAX));
+            let cut = self.with_log_of(id, |log| log.by_user_time(id, user, at.unwrap_or(Hlc::MAX)))?;
             // Before its own first user time a clone is what it was cloned from.
             let is_before = cut.is_none_or(|cut| cut.stamp == Hlc::ZERO);
             let below = match inode.origin().filter(|_| is_before) {
                 None => None,
                 Some(origin) => {
-                    let log = self.data.device().log_of([origin.0])?;
-                    log.newest_user_time(origin.0, origin.1).map(|newest| (origin, newest))
+                    let newest = self.with_log_of(origin.0, |log| log.newest_user_time(origin.0, origin.1))?;
+                    newest.map(|newest| (origin, newest))
                 }
             };
             let Some(((from, then), newest)) = below else {
@@ -102,7 +102,7 @@ impl Engine {
     /// # Errors
     /// Of the device, where the index of the file has to be fetched.
     pub(crate) fn time_origin(&self, seen: &Seen, at: Hlc) -> Result<Option<(InodeId, Hlc)>, Fault> {
-        Ok(match self.data.device().log_of([seen.id])?.newest_user_time(seen.id, at) {
+        Ok(match self.with_log_of(seen.id, |log| log.newest_user_time(seen.id, at))? {
             Some(_) => Some((seen.id, at)),
             None => seen.inode.origin(),
         })
@@ -196,7 +196,7 @@ impl Engine {
     ) -> Result<Option<Seen>, Fault> {
         let seen = Seen::at(id, self.inode_at(id, Some(next))?, Some(next));
         let chunk_bytes = seen.inode.chunk_bytes();
-        let records = self.data.device().log_of([id])?.versions(id, next.previous(), next, PARTS_MAX);
+        let records = self.records(id, next.previous(), next, PARTS_MAX)?;
         let offset_of = |record: &frieze_multilog::RecordMeta| {
             u64::from(record.chunk.index) * chunk_bytes + u64::from(record.offset)
         };

@@ -5,6 +5,8 @@
 //! changes of the interval and not with the tree.
 //! Leaves to others: what a caller may see of it (`differences`), taking changes back.
 
+use std::collections::BTreeSet;
+
 use frieze_base::{ByteRange, FastMap, Fault, InodeId, Reason, SessionId};
 use frieze_hlc::Hlc;
 use frieze_multilog::{RecordKind, RecordMeta};
@@ -143,7 +145,7 @@ impl Engine {
         also: &dyn Fn(InodeId) -> bool,
     ) -> Result<(Vec<FileChange>, u64), Fault> {
         let history = self.meta.versions();
-        let (touched, mut entries_read) = self.data.device().touched(interval.after, interval.upto)?;
+        let (touched, mut entries_read) = self.touched(interval)?;
         let mut within = Within::new(history, scope, interval);
         let mut files = Vec::new();
         for inode in touched {
@@ -155,6 +157,17 @@ impl Engine {
             }
         }
         Ok((files, entries_read))
+    }
+
+    /// The files that have records stamped in an interval, whoever has them, and how many entries of the index of time that took.
+    ///
+    /// # Errors
+    /// Of the device; `Unavailable` if nobody who has some of them answers.
+    pub(crate) fn touched(&self, interval: Interval) -> Result<(BTreeSet<InodeId>, u64), Fault> {
+        let (touched, looked_at) = self.data.device().touched(interval.after, interval.upto)?;
+        let mut files: BTreeSet<InodeId> = touched.into_iter().collect();
+        files.extend(self.touched_elsewhere(interval.after, interval.upto)?);
+        Ok((files, looked_at))
     }
 
     /// Stamps of the transactions of an interval that changed names, inodes or attributes, oldest first, at most `max`.
@@ -188,11 +201,9 @@ impl Engine {
         // The layout of a file is that of its birth.
         let version = self.meta.namespace().inode(self.meta.versions(), inode, None)?;
         let chunk_bytes = version.chunk_bytes();
-        let (records, lost) = {
-            let log = self.data.device().log_of([inode])?;
-            let records = log.versions(inode, interval.after, interval.upto, RECORDS_MAX + 1);
-            (records, !log.lost(inode, interval.after, interval.upto).is_empty())
-        };
+        let records = self.records(inode, interval.after, interval.upto, RECORDS_MAX + 1)?;
+        let lost = !self.data.device().log_of([inode])?.lost(inode, interval.after, interval.upto).is_empty()
+            || self.may_be_forgotten_elsewhere(inode, interval.after);
         if records.len() > RECORDS_MAX {
             return Err(Fault::new(
                 Reason::Overloaded,

@@ -369,8 +369,17 @@ impl Engine {
             at: at.0,
             precision_us: self.clock.precision_us(),
             earliest: self.earliest().0,
-            stable: self.data.closed().min(self.meta.closed()).0,
+            stable: self.stable().0,
         })
+    }
+
+    /// The newest instant that is closed here: of names, and of the chains that this server has a part in, if it has any.
+    pub(crate) fn stable(&self) -> Hlc {
+        let chains = (0..self.data.chain_count()).map(ChainId);
+        match chains.into_iter().any(|chain| self.data.is_here(chain)) {
+            true => self.data.closed().min(self.meta.closed()),
+            false => self.meta.closed(),
+        }
     }
 
     pub(crate) fn snapshots(&self, ask: &Snapshots) -> Result<SnapshotsReply, Fault> {
@@ -408,7 +417,7 @@ impl Engine {
         // some of its parts.
         let parts_max = ((u64::from(PAYLOAD_BYTES_MAX) / chunk_bytes) as usize + 2).max(HOLE_PARTS_MAX);
         let records_max = parts_max * (max + 1);
-        let records = self.data.device().log_of([found.id])?.versions(found.id, after, Hlc::MAX, records_max);
+        let records = self.records(found.id, after, Hlc::MAX, records_max)?;
         more |= records.len() == records_max;
         let mut last: Option<(Hlc, usize)> = None;
         for record in &records {

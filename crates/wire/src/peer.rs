@@ -8,11 +8,16 @@
 mod chain;
 pub mod control;
 pub mod metalog;
+mod question;
 
 pub use chain::{
     Ask, ChainAck, ChainAsk, ChainClean, ChainGreet, ChainKeep, ChainOffer, ChainPiece, ChainPromise, ChainRecord,
     CloseAfter,
 };
+pub use question::{
+    About, BytesAsk, FileReach, FileTail, PersistAsk, Question, QuestionAnswer, ReachAsk, RecordsAsk, TouchedAsk,
+};
+
 use metalog::{MetalogClose, MetalogHeld, MetalogMessage, MetalogPiece};
 
 /// One message between servers.
@@ -69,6 +74,12 @@ pub enum Told {
     /// Close an instant.
     #[prost(message, tag = "153")]
     MetalogClose(MetalogClose),
+    /// To a member of chains that the teller has no part in: a question.
+    #[prost(message, tag = "180")]
+    Question(Question),
+    /// Its answer.
+    #[prost(message, tag = "181")]
+    QuestionAnswer(QuestionAnswer),
 }
 
 /// Body of a frame of kind `Told`.
@@ -77,7 +88,7 @@ pub struct PeerBody {
     /// What is told; absent if it is of a kind that this process does not know.
     #[prost(
         oneof = "Told",
-        tags = "1, 142, 143, 144, 145, 146, 147, 148, 149, 150, 151, 152, 153, 160, 161, 162, 170"
+        tags = "1, 142, 143, 144, 145, 146, 147, 148, 149, 150, 151, 152, 153, 160, 161, 162, 170, 180, 181"
     )]
     pub told: Option<Told>,
 }

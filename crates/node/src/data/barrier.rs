@@ -1,5 +1,7 @@
 //! Barriers: everything that is acknowledged of this node's chains is on stable storage at every member.
 
+use std::collections::BTreeSet;
+
 use frieze_base::{ChainEpoch, ChainId, Fault, NodeId, Reason};
 use frieze_wire::peer::Ask;
 
@@ -9,8 +11,9 @@ use super::{Appender, DataPlane};
 
 impl DataPlane {
     /// Tells `reply` when every record that this node has stamped or taken so far, of chains of several members, is on stable
-    /// storage at all of them. The flush of this node is the caller's.
-    pub(crate) fn barrier(&self, reply: WaitReply) {
+    /// storage at all of them. Of those that `named` names, of all if none are. The flush of this node is the
+    /// caller's.
+    pub(crate) fn barrier(&self, named: Option<&BTreeSet<ChainId>>, reply: WaitReply) {
         if !self.is_shared() {
             return reply(Ok(()));
         }
@@ -19,6 +22,9 @@ impl DataPlane {
         let mut asks: Vec<(ChainId, ChainEpoch, u64, Vec<NodeId>)> = Vec::new();
         for (replica, member) in appender.chains.iter().zip(&appender.members) {
             let configuration = replica.configuration();
+            if named.is_some_and(|named| !named.contains(&replica.chain())) {
+                continue;
+            }
             if !configuration.holds(self.me) {
                 // What others have acknowledged is not known here.
                 let chain = replica.chain();

@@ -569,7 +569,11 @@ impl DataPlane {
         self.await_reply(|reply| self.look(chains, reply))
     }
 
-    pub(super) fn await_reply(&self, begin: impl FnOnce(WaitReply)) -> Result<(), Fault> {
+    /// Begins something that answers later, and waits for the answer.
+    ///
+    /// # Errors
+    /// The answer's; `Unavailable` if it takes too long.
+    pub(crate) fn await_reply(&self, begin: impl FnOnce(WaitReply)) -> Result<(), Fault> {
         let (done, waiting) = mpsc::sync_channel(1);
         begin(Box::new(move |result| drop(done.send(result))));
         match self.idle.get().and_then(|idle| idle.get()) {
@@ -943,14 +947,14 @@ fn meta_of(chain: ChainId, record: &Forwarded, punch: bool) -> RecordMeta {
 }
 
 /// Answers when all have.
-pub(super) struct Gather(Mutex<(usize, Result<(), Fault>, Option<WaitReply>)>);
+pub(crate) struct Gather(Mutex<(usize, Result<(), Fault>, Option<WaitReply>)>);
 
 impl Gather {
-    pub(super) fn new(count: usize, reply: WaitReply) -> Arc<Gather> {
+    pub(crate) fn new(count: usize, reply: WaitReply) -> Arc<Gather> {
         Arc::new(Gather(Mutex::new((count, Ok(()), Some(reply)))))
     }
 
-    pub(super) fn one(&self, result: Result<(), Fault>) {
+    pub(crate) fn one(&self, result: Result<(), Fault>) {
         let mut inner = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         inner.0 -= 1;
         if inner.1.is_ok() {

@@ -43,7 +43,7 @@ impl Look<'_> {
         let mut own = Vec::new();
         for (start, end, patch) in parts(layer.inode, range.start(), range.end()) {
             own.clear();
-            self.plan_own(layer, start, end, patch.map_or(Hlc::ZERO, |patch| patch.at), &mut own);
+            self.plan_own(layer, start, end, patch.map_or(Hlc::ZERO, |patch| patch.at), &mut own)?;
             for piece in &own {
                 let start = out_at + (piece.at - range.start());
                 let len = u64::from(piece.len);

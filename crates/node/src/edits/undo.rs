@@ -208,9 +208,8 @@ impl Engine {
         reach: &mut Reach<'_>,
         inodes: &BTreeMap<InodeId, &SubjectChange>,
     ) -> Result<BTreeMap<InodeId, FileEvents>, Fault> {
-        let Interval { after, upto } = reach.interval;
         let mut ids: BTreeSet<InodeId> = inodes.keys().copied().collect();
-        for id in self.data.device().touched(after, upto)?.0 {
+        for id in self.touched(reach.interval)?.0 {
             if reach.holds_inode(id)? {
                 ids.insert(id);
             }

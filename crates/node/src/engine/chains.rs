@@ -4,6 +4,7 @@
 //! everything has been read; what is not wholly here is not answered from here.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use frieze_base::{ByteRange, ChainId, ChunkId, Fault, InodeId, MonoTime, NodeId, SessionId};
@@ -11,10 +12,11 @@ use frieze_chain::Configuration;
 use frieze_hlc::Hlc;
 use frieze_namespace::Inode;
 use frieze_wire::frame::FrameHeader;
-use frieze_wire::message::{ChainStatus, FileKind, Open, Read, Reply, Request, Stat, View};
+use frieze_wire::message::{ChainStatus, Open, Read, Reply, Request, Stat, View};
 
 use super::{Engine, Responder, done};
 use crate::data::{ChainEnd, Layout, Report as ChainReport};
+use crate::elsewhere::Elsewhere;
 use crate::holding::is_claim;
 use crate::seen::{Seen, layout_of};
 use crate::settling::granted_chains;
@@ -158,7 +160,11 @@ impl Engine {
                 Ok(capability) => {
                     let namespace = self.meta.namespace();
                     let inode = namespace.current(capability.inode);
-                    let chains = inode.map(|inode| chains_of_read(capability.inode, inode, ask)).unwrap_or_default();
+                    // Of what writers may have written elsewhere others are asked, when it is read.
+                    let read = inode.map(|inode| chains_of_range(capability.inode, inode, ask));
+                    let written = inode.map(|inode| granted_chains(capability.inode, inode)).unwrap_or_default();
+                    let mut chains = read.unwrap_or_default();
+                    chains.extend(written.into_iter().filter(|chain| self.data.is_here(*chain)));
                     let has_to_look = self.data.has_to_look(chains.iter().copied());
                     // By user time the newest record counts, wherever it lies.
                     let plain = inode.filter(|inode| has_to_look && inode.patches().is_empty()).cloned();
@@ -198,7 +204,9 @@ impl Engine {
     fn is_clean_there(&self, id: InodeId, inode: Inode, ask: &Read) -> Result<bool, Fault> {
         let (start, end) = (ask.offset, ask.offset.saturating_add(ask.len.into()));
         let seen = Seen::at(id, inode, None);
-        if ask.len == 0 || end > self.look(&[&seen])?.extent(&seen).size {
+        // Nobody is asked for this: it may be longer than what is here says, not shorter.
+        let elsewhere = Elsewhere { chains: self.chains_elsewhere(None), ..Elsewhere::default() };
+        if ask.len == 0 || end > self.look_with(&[&seen], &[], elsewhere)?.extent(&seen).size {
             return Ok(false);
         }
         let parts = parts_of(layout_of(id, &seen.inode), start, end);
@@ -213,6 +221,17 @@ impl Engine {
         settled.map(|inode| chains_of_read(id, inode, ask))
     }
 
+    /// The chains that a file has bytes on, as far as is known here; all, of none that is.
+    fn chains_of_file(&self, id: InodeId) -> BTreeSet<ChainId> {
+        let namespace = self.meta.namespace();
+        let Some(inode) = namespace.current(id) else { return (0..self.data.chain_count()).map(ChainId).collect() };
+        let layout = layout_of(id, inode);
+        let end = u32::try_from(inode.size.div_ceil(layout.chunk_bytes)).unwrap_or(u32::MAX);
+        let mut chains = chains_of_chunks(layout, 0..end);
+        chains.extend(granted_chains(id, inode));
+        chains
+    }
+
     /// Whether what a read is about is wholly here at its instant.
     ///
     /// # Errors
@@ -221,31 +240,19 @@ impl Engine {
         if !self.data.is_shared() {
             return Ok(());
         }
-        let mut chains = chains_of_read(id, inode, ask).into_iter();
+        let mut chains = chains_of_range(id, inode, ask).into_iter();
         chains.try_for_each(|chain| self.data.check_here(chain, view.instant()))
     }
 
-    /// Whether what writers may have written to these files is known here: it says how long they are.
-    ///
-    /// # Errors
-    /// `Elsewhere` if another server is to be asked.
-    pub(crate) fn check_written_here(&self, seen: &[&Seen]) -> Result<(), Fault> {
-        if !self.data.is_shared() {
-            return Ok(());
-        }
-        for seen in seen.iter().filter(|seen| seen.inode.kind() == FileKind::File) {
-            let layout = layout_of(seen.id, &seen.inode);
-            let at = seen.upto.filter(|upto| *upto != Hlc::MAX);
-            for range in seen.inode.grants().iter().flat_map(|grant| grant.chunks.iter().cloned()) {
-                range.take(GRANTED_MAX).try_for_each(|index| self.data.check_here(layout.chain(index), at))?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Answers when everything acknowledged so far is on stable storage at all members of the chains of this node.
-    pub(crate) fn sync_members(&self, header: &frieze_wire::FrameHeader, responder: &Arc<dyn Responder>) {
+    /// Answers when everything acknowledged so far is on stable storage at all members of the chains of this node, and of those of
+    /// the file that others have.
+    pub(crate) fn sync_members(&self, header: &frieze_wire::FrameHeader, id: InodeId, responder: &Arc<dyn Responder>) {
         let (request, reply_to) = (*header, responder.clone());
+        let away = self.chains_elsewhere(None);
+        if let Err(fault) = self.persist_elsewhere(&self.chains_of_file(id)) {
+            return reply_to.respond(&request, Err(fault), &[], 0);
+        }
+        let here = (0..self.data.chain_count()).map(ChainId).filter(|chain| !away.contains(chain)).collect();
         let waits = Mutex::new((2, Ok(())));
         let one = Arc::new(move |result: Result<(), Fault>| {
             let mut waits = waits.lock().unwrap_or_else(PoisonError::into_inner);
@@ -260,30 +267,33 @@ impl Engine {
         });
         let other = one.clone();
         self.durability.when_durable(self.ticket(), Box::new(move |result| one(result)));
-        self.data.barrier(Box::new(move |result| other(result)));
+        self.data.barrier(Some(&here), Box::new(move |result| other(result)));
     }
 }
 
-/// Chunks that a session may write in one file at a time are fewer.
-const GRANTED_MAX: usize = 1024;
-
 /// The chains of what a read is about: of its range, and of the chunks that say how long the file is.
 fn chains_of_read(id: InodeId, inode: &Inode, ask: &Read) -> BTreeSet<ChainId> {
+    let mut chains = chains_of_range(id, inode, ask);
+    chains.extend(granted_chains(id, inode));
+    chains
+}
+
+/// Those of its range.
+fn chains_of_range(id: InodeId, inode: &Inode, ask: &Read) -> BTreeSet<ChainId> {
     let layout = layout_of(id, inode);
     let chunk_of = |offset: u64| u32::try_from(offset / layout.chunk_bytes).unwrap_or(u32::MAX);
     let last = ask.offset.saturating_add(ask.len.max(1).into()) - 1;
     let asked = chunk_of(ask.offset)..chunk_of(last).saturating_add(1);
-    let granted = inode.grants().iter().flat_map(|grant| grant.chunks.iter().cloned());
-    let mut chains = BTreeSet::new();
-    for range in std::iter::once(asked).chain(granted) {
+    chains_of_chunks(layout, asked)
+}
+
+/// The chains that chunks of a file are on.
+fn chains_of_chunks(layout: Layout, chunks: Range<u32>) -> BTreeSet<ChainId> {
+    match u64::from(chunks.end.saturating_sub(chunks.start)) > u64::from(8 * layout.chain_count) {
         // So many chunks may be on all chains.
-        let upto = range.end.min(range.start.saturating_add(8 * layout.chain_count));
-        chains.extend((range.start..upto).map(|index| layout.chain(index)));
-        if u64::from(range.end - range.start) > u64::from(8 * layout.chain_count) {
-            chains.extend((0..layout.chain_count).map(ChainId));
-        }
+        true => (0..layout.chain_count).map(ChainId).collect(),
+        false => chunks.map(|index| layout.chain(index)).collect(),
     }
-    chains
 }
 
 /// The parts of chunks that `start..end` of a file lies in.

@@ -234,18 +234,6 @@ impl Engine {
             };
         self.meta.check_leads()?;
         self.found_cluster()?;
-        let (nodes, replicas, is_known) = self.cluster_state(|cluster| {
-            (cluster.nodes().count(), cluster.replicas(), cluster.node_of_token(newcomer.token).is_some())
-        });
-        if !is_known && nodes >= replicas as usize {
-            return Err(Fault::new(
-                Reason::Unsupported,
-                format!(
-                    "the cluster has {nodes} servers, and is to have {replicas} copies of everything: in this version a server has all or is none; ask for more copies first (frieze cluster replicas {})",
-                    nodes + 1
-                ),
-            ));
-        }
         let control = self.control.get().ok_or(Reason::Internal)?;
         // It may have begun to lead just now.
         control.beat(self);

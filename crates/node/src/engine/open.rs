@@ -23,6 +23,7 @@ use crate::locks::Locks;
 use crate::meta::{MetaHost, MetaPlane, MetaReach};
 use crate::opened::Opened;
 use crate::peers::{NodeKeys, Way};
+use crate::questions::Questions;
 use crate::reclaim::Reclaim;
 use crate::scrub::Scrub;
 use crate::session::Sessions;
@@ -178,6 +179,7 @@ impl Engine {
             keys: seams.keys,
             nodes: NodeKeys::of(identity.key()),
             way,
+            questions: Questions::new(u64::from_le_bytes(seams.entropy[32..40].try_into().expect("eight bytes"))),
             control: OnceLock::new(),
             ending: Ending::default(),
             caught_up: CaughtUp::default(),

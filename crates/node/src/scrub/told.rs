@@ -11,6 +11,7 @@ use frieze_wire::scrub::{Finding, Scrub, ScrubAction, ScrubReply, ScrubState};
 use frieze_wire::txn::Caller;
 
 use super::kept::Found;
+use crate::elsewhere::Elsewhere;
 use crate::engine::Engine;
 use crate::seen::{Layer, Seen, parts};
 use crate::session::Principal;
@@ -124,11 +125,12 @@ impl Engine {
 
     /// True if the file shows at `at` any byte of `range` as the record of this stamp left it.
     fn shows(&self, id: InodeId, inode: &Inode, at: Hlc, range: (u64, u64), found: &Found) -> Result<bool, Fault> {
-        let look = self.look(&[&Seen::at(id, inode.clone(), Some(at))])?;
+        // How long the file was does not matter.
+        let look = self.look_with(&[&Seen::at(id, inode.clone(), Some(at))], &[], Elsewhere::default())?;
         let layer = Layer { id, inode, upto: Some(at) };
         let mut pieces = Vec::new();
         for (start, end, patch) in parts(inode, range.0, range.1) {
-            look.plan_own(layer, start, end, patch.map_or(Hlc::ZERO, |patch| patch.at), &mut pieces);
+            look.plan_stored(layer, start, end, patch.map_or(Hlc::ZERO, |patch| patch.at), &mut pieces);
         }
         Ok(pieces.iter().any(|piece| match &piece.source {
             Source::Data(stored) => stored.stamp.0 == found.stamp && stored.segment.0 == found.segment,

@@ -88,8 +88,16 @@ pub(super) fn begin(shared: &Arc<Shared>) -> Result<Vec<JoinHandle<()>>, Fault> 
             }
         }
     })?;
-    Ok(vec![leases, decisions])
+    let mut threads = vec![leases, decisions];
+    for number in 0..ANSWERING {
+        let shared = shared.clone();
+        threads.push(spawn(&format!("answers-{number}"), move || shared.engine.answer_questions())?);
+    }
+    Ok(threads)
 }
+
+/// Threads that answer what other servers ask: some wait for a flush, or for the head of a chain.
+const ANSWERING: usize = 4;
 
 /// Keeps this server's lease and, where it leads, looks after the others; keeps a connection to each of them.
 fn lease_loop(shared: &Shared) {

@@ -7,7 +7,7 @@ use frieze_wire::peer::Told;
 use crate::metrics::Values;
 
 /// What messages are called, in the order of [`kind_of`].
-const KINDS: [&str; 17] = [
+const KINDS: [&str; 19] = [
     "alive",
     "heartbeat",
     "grant",
@@ -25,6 +25,8 @@ const KINDS: [&str; 17] = [
     "metalog_held",
     "metalog_close",
     "piece",
+    "question",
+    "answer",
 ];
 
 fn kind_of(told: &Told) -> usize {
@@ -46,6 +48,8 @@ fn kind_of(told: &Told) -> usize {
         Told::MetalogHeld(_) => 14,
         Told::MetalogClose(_) => 15,
         Told::ChainPiece(_) => 16,
+        Told::Question(_) => 17,
+        Told::QuestionAnswer(_) => 18,
     }
 }
 

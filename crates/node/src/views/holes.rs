@@ -36,7 +36,17 @@ impl Engine {
             }
             let upto = end_of_chunk(&seen, at, size);
             scratch.pieces.clear();
-            look.plan(&seen, &sources, ByteRange::new(at, upto), &mut scratch.pieces)?;
+            match look.plan(&seen, &sources, ByteRange::new(at, upto), &mut scratch.pieces) {
+                // Others know where its holes are: who asks reads zeros where they may be.
+                Err(fault) if fault.reason == Reason::Unsupported => {
+                    if ask.data {
+                        return Ok(at);
+                    }
+                    at = upto;
+                    continue;
+                }
+                planned => planned?,
+            }
             if let Some(piece) = scratch.pieces.iter().find(|piece| is_data(piece) == ask.data) {
                 return Ok(piece.at);
             }
@@ -52,7 +62,7 @@ impl Engine {
 impl Look<'_> {
     /// Bytes of a file of `size` that hold data, shared ones included. Exact, unless more than [`PLANNED_BYTES_MAX`] lie in
     /// chunks of which only a plan can tell (an older instant, a truncate that cut off older bytes, shared bytes): beyond
-    /// that it is an upper bound.
+    /// that, and of chunks that are not here, it is an upper bound.
     pub(super) fn bytes_live(&self, seen: &Seen, sources: &Sources, size: u64) -> Result<u64, Fault> {
         if seen.inode.kind() != FileKind::File {
             return Ok(size);
@@ -66,17 +76,31 @@ impl Look<'_> {
                 break;
             }
             let upto = end_of_chunk(seen, at, size);
+            if self.check_here(seen.layer(), (at / seen.inode.chunk_bytes()) as u32).is_err() {
+                // How much of it is a hole others know, and are not asked for this.
+                live += upto - at;
+                at = upto;
+                continue;
+            }
             live += match self.counted(seen, at, upto) {
                 Ok(live) => live,
                 Err(most) if budget == 0 => most,
                 Err(_) => {
                     budget = budget.saturating_sub(upto - at);
-                    self.data_in(seen.layer(), sources, at, upto)?
+                    self.shared_in(seen, sources, at, upto)?
                 }
             };
             at = upto;
         }
         Ok(live)
+    }
+
+    /// Live bytes of a chunk by a plan; all of them if what it shares is not here.
+    fn shared_in(&self, seen: &Seen, sources: &Sources, at: u64, upto: u64) -> Result<u64, Fault> {
+        match self.data_in(seen.layer(), sources, at, upto) {
+            Err(fault) if fault.reason == Reason::Unsupported => Ok(upto - at),
+            live => live,
+        }
     }
 
     /// Live bytes of a chunk of which `at..upto` is wanted, if its index knows them; else the most they can be.

@@ -56,6 +56,8 @@ impl Engine {
             let read = self.read_seen(&seen, ask, Some(who), scratch);
             drop(held);
             if read.is_err() {
+                // It may have gone to other servers.
+                self.check_read_here(id, &seen.inode, capability.view, ask)?;
                 // It may have been forgotten since the question was asked, and the bytes given back.
                 self.check_kept(id, capability.at())?;
             }

@@ -592,7 +592,11 @@ impl World {
                 self.flushed(node, flushed);
             }
             Event::Told { letter, connection } if self.net.arrives(letter.from, letter.to, connection) => {
+                let asks = matches!(letter.told, frieze_wire::peer::Told::Question(_));
                 self.hear(&engine, *letter);
+                if asks {
+                    self.nodes[node].begin(Engine::answer_what_is_asked);
+                }
             }
             Event::Link { other, stands, .. } => engine.link_changed(other, stands),
             Event::Ask { outgoing, client } => {

@@ -1,10 +1,12 @@
 //! What servers tell each other, one of each kind.
 
 use frieze_wire::control::Device;
+use frieze_wire::message::Refusal;
 use frieze_wire::peer::control::{Assignment, ChainReport, ClockOffset, Configuration, Grant, Heartbeat, Refused};
 use frieze_wire::peer::{
-    Alive, Ask, ChainAck, ChainAsk, ChainClean, ChainGreet, ChainKeep, ChainOffer, ChainPiece, ChainPromise,
-    ChainRecord, CloseAfter, Told,
+    About, Alive, Ask, BytesAsk, ChainAck, ChainAsk, ChainClean, ChainGreet, ChainKeep, ChainOffer, ChainPiece, ChainPromise,
+    ChainRecord, CloseAfter, FileReach, FileTail, PersistAsk, Question, QuestionAnswer, ReachAsk, RecordsAsk, Told,
+    TouchedAsk,
 };
 
 use super::AT;
@@ -60,6 +62,43 @@ pub(super) fn told() -> Vec<(&'static str, Told)> {
         ("chain-persisted", ask(Ask::Persisted(4711))),
         ("chain-ask-close-after", ask(Ask::CloseAfter(CloseAfter { at: AT, entry: 99 }))),
         ("chain-closed-after", ask(Ask::ClosedAfter(CloseAfter { at: AT, entry: 99 }))),
+    ]
+    .into_iter()
+    .chain(questions())
+    .collect()
+}
+
+fn questions() -> Vec<(&'static str, Told)> {
+    let ask = |at, about| Told::Question(Question { id: 5, chains: vec![3, 7], at, about: Some(about) });
+    let files = vec![FileReach { inode: 77, chain_count: 8, after: AT, chunks: vec![0, 3, 9, 9] }];
+    let answer = QuestionAnswer {
+        id: 5,
+        complete: AT,
+        tails: vec![FileTail { chunk: Some(3), end: 4096, newest: Some(AT) }, FileTail::default()],
+        ..QuestionAnswer::default()
+    };
+    let refused = Some(Refusal { reason: 33, message: "not here".into() });
+    vec![
+        ("question-reach", ask(None, About::Reach(ReachAsk { files, uncommitted: true }))),
+        ("question-order", ask(None, About::Order(CloseAfter { at: AT, entry: 99 }))),
+        ("question-persist", ask(None, About::Persist(PersistAsk {}))),
+        (
+            "question-records",
+            ask(Some(AT), About::Records(RecordsAsk { inode: 77, chain_count: 8, after: 1, upto: AT })),
+        ),
+        ("question-touched", ask(Some(AT), About::Touched(TouchedAsk { after: 1, upto: AT }))),
+        ("question-bytes", ask(Some(AT), About::Bytes(BytesAsk { inode: 77, index: 3, offset: 512, len: 4096 }))),
+        ("answer-tails", Told::QuestionAnswer(answer)),
+        ("answer-refused", Told::QuestionAnswer(QuestionAnswer { id: 5, refused, ..QuestionAnswer::default() })),
+        (
+            "answer-touched",
+            Told::QuestionAnswer(QuestionAnswer {
+                id: 5,
+                inodes: vec![77, 78],
+                more_after: Some(AT),
+                ..QuestionAnswer::default()
+            }),
+        ),
     ]
 }
 

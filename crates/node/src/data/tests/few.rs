@@ -446,7 +446,7 @@ fn a_barrier_waits_for_every_member() {
     assert!(outcome(&done).unwrap().is_ok());
     let reached: std::sync::Arc<std::sync::Mutex<Option<bool>>> = std::sync::Arc::default();
     let to = reached.clone();
-    world.plane(1).barrier(Box::new(move |result| *to.lock().unwrap() = Some(result.is_ok())));
+    world.plane(1).barrier(None, Box::new(move |result| *to.lock().unwrap() = Some(result.is_ok())));
     while world.deliver() {}
     assert_eq!(*reached.lock().unwrap(), None);
     world.flush(2);

@@ -12,6 +12,7 @@ use frieze_wire::message::FileKind;
 use super::Actor;
 use crate::edits::Plan;
 use crate::edits::names::Paths;
+use crate::elsewhere::not_whole_here;
 use crate::engine::Engine;
 use crate::timeline::Interval;
 
@@ -71,8 +72,11 @@ impl Engine {
         change: Option<&SubjectChange>,
     ) -> Result<FileEvents, Fault> {
         let (records, gone) = {
-            let log = self.data.device().log_of([id])?;
-            (log.versions(id, after, upto, RECORDS_MAX + 1), log.lost(id, after, upto))
+            if self.may_be_forgotten_elsewhere(id, after) {
+                return Err(not_whole_here(id));
+            }
+            let records = self.records(id, after, upto, RECORDS_MAX + 1)?;
+            (records, self.data.device().log_of([id])?.lost(id, after, upto))
         };
         if records.len() > RECORDS_MAX {
             return Err(Fault::new(

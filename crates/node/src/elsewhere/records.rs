@@ -1,0 +1,171 @@
+//! The records of files of which a part is elsewhere, without their bytes: what was written when, and by whom.
+
+use std::collections::BTreeSet;
+
+use frieze_base::{ChainEpoch, ChainId, ChunkId, Fault, InodeId, Reason, Seq, SessionId};
+use frieze_hlc::{Hlc, UserTime};
+use frieze_multilog::{MultiLog, RecordKind, RecordMeta};
+use frieze_wire::peer::{About, ChainRecord, QuestionAnswer, RecordsAsk};
+
+use super::Inquiry;
+use crate::data::Layout;
+use crate::engine::Engine;
+
+impl Engine {
+    /// Records of a file stamped in `(after, upto]`, oldest first, at most `max`, whoever has them. Not to be called with a lock in
+    /// hand: others may be asked.
+    ///
+    /// # Errors
+    /// Of the device, where the index of the file has to be fetched; `Unavailable` if nobody who has a part of it answers;
+    /// `Overloaded` if others have more than 1,048,576.
+    pub(crate) fn records(&self, id: InodeId, after: Hlc, upto: Hlc, max: usize) -> Result<Vec<RecordMeta>, Fault> {
+        let away = self.chains_elsewhere(Some(upto));
+        if away.is_empty() {
+            return Ok(self.data.device().log_of([id])?.versions(id, after, upto, max));
+        }
+        // Of the layout only the number of chains counts, and that is of the file's birth.
+        let chain_count = self.meta.namespace().inode(self.meta.versions(), id, None)?.layout.chain_count.max(1);
+        let layout = Layout { chunk_bytes: 1, chain_count, inode: id };
+        let mut records = self.records_elsewhere(layout, after, upto, away.clone())?;
+        let here = self.data.device().log_of([id])?.versions(id, after, upto, usize::MAX);
+        records.extend(here.into_iter().filter(|record| !away.contains(&record.chain)));
+        records.sort_by_key(|record| (record.stamp, record.chunk.index));
+        records.truncate(max);
+        Ok(records)
+    }
+
+    /// What the log knows of a file and its user times, whoever has its records.
+    ///
+    /// # Errors
+    /// As [`Engine::records`].
+    ///
+    /// # Cost
+    /// If a part may be elsewhere, that of an index of all its records.
+    pub(crate) fn with_log_of<T>(&self, id: InodeId, look: impl FnOnce(&MultiLog) -> T) -> Result<T, Fault> {
+        if self.chains_elsewhere(None).is_empty() {
+            let log = self.data.device().log_of([id])?;
+            return Ok(look(&log));
+        }
+        let records = self.records(id, Hlc::ZERO, Hlc::MAX, usize::MAX)?;
+        let settings = self.data.device().log().settings().clone();
+        let mut log = MultiLog::new(settings);
+        for record in &records {
+            let alone = RecordMeta { part: 0, parts: 1, ..*record };
+            let placed = log.place(std::slice::from_ref(&alone));
+            if let [spot] = placed.spots.as_slice() {
+                log.publish(&alone, spot);
+            }
+        }
+        Ok(look(&log))
+    }
+
+    /// True if records of a file in `(after, ..]` may have been given back, at a server that is not asked.
+    pub(crate) fn may_be_forgotten_elsewhere(&self, id: InodeId, after: Hlc) -> bool {
+        let forgot = self.meta.namespace().horizons().of(id).is_some_and(|forgotten| forgotten.before > after.0);
+        forgot && !self.chains_elsewhere(None).is_empty()
+    }
+
+    fn records_elsewhere(
+        &self,
+        layout: Layout,
+        after: Hlc,
+        upto: Hlc,
+        away: BTreeSet<ChainId>,
+    ) -> Result<Vec<RecordMeta>, Fault> {
+        let at = Some(upto).filter(|upto| *upto != Hlc::MAX);
+        let (mut todo, mut records) = (vec![(away, after)], Vec::new());
+        while let Some((chains, after)) = todo.pop() {
+            let ask =
+                RecordsAsk { inode: layout.inode.0, chain_count: layout.chain_count, after: after.0, upto: upto.0 };
+            let about = |_: &BTreeSet<ChainId>| About::Records(ask.clone());
+            for (chains, (answer, _)) in self.ask_members(chains, &Inquiry { at, about: &about })? {
+                for told in answer.records {
+                    records.push(record_in(&told).ok_or_else(|| {
+                        Fault::new(Reason::BadFrame, format!("a record of {} that cannot be was told", layout.inode))
+                    })?);
+                }
+                if records.len() > RECORDS_MAX {
+                    return Err(Fault::new(
+                        Reason::Overloaded,
+                        format!("others have more than {RECORDS_MAX} writes to inode {}", layout.inode),
+                    ));
+                }
+                todo.extend(answer.more_after.map(|after| (chains, Hlc(after))));
+            }
+        }
+        Ok(records)
+    }
+
+    /// What this server has of them, in pages.
+    pub(super) fn records_of(
+        &self,
+        ask: &RecordsAsk,
+        chains: &BTreeSet<ChainId>,
+        answer: &mut QuestionAnswer,
+    ) -> Result<(), Fault> {
+        let (id, after, upto) = (InodeId(ask.inode), Hlc(ask.after), Hlc(ask.upto));
+        let log = self.data.device().log_of([id])?;
+        let cuts = self.data.cuts();
+        let mut found = log.versions(id, after, upto, PAGE);
+        if found.len() == PAGE
+            && let Some(last) = found.last().map(|last| last.stamp)
+        {
+            // The parts of a write go together.
+            let whole = found.partition_point(|record| record.stamp < last);
+            found.truncate(if whole == 0 { PAGE } else { whole });
+            answer.more_after = found.last().map(|last| last.stamp.0);
+        }
+        let is_theirs = |record: &&RecordMeta| {
+            chains.contains(&record.chain) && (upto != Hlc::MAX || record.stamp <= cuts.of(record.chain))
+        };
+        answer.records = found.iter().filter(is_theirs).map(record_out).collect();
+        Ok(())
+    }
+}
+
+fn record_out(record: &RecordMeta) -> ChainRecord {
+    ChainRecord {
+        chain: record.chain.0,
+        n: record.n,
+        stamped_under: record.epoch.0,
+        version: record.version,
+        stamp: record.stamp.0,
+        inode: record.chunk.inode.0,
+        index: record.chunk.index,
+        offset: record.offset,
+        len: record.len,
+        user_time: record.user_time.map(|time| time.0),
+        session: record.session.0,
+        seq: record.seq.0,
+        part: record.part.into(),
+        uid: record.uid,
+        punch: record.kind == RecordKind::Punch,
+        ..ChainRecord::default()
+    }
+}
+
+fn record_in(told: &ChainRecord) -> Option<RecordMeta> {
+    told.offset.checked_add(told.len)?;
+    Some(RecordMeta {
+        kind: if told.punch { RecordKind::Punch } else { RecordKind::Write },
+        chain: ChainId(told.chain),
+        epoch: ChainEpoch(told.stamped_under),
+        n: told.n,
+        chunk: ChunkId { inode: InodeId(told.inode), index: told.index },
+        version: told.version,
+        stamp: Hlc(told.stamp),
+        user_time: told.user_time.map(UserTime),
+        session: SessionId(told.session),
+        seq: Seq(told.seq),
+        uid: told.uid,
+        offset: told.offset,
+        len: told.len,
+        part: u8::try_from(told.part).ok()?,
+        parts: u8::from(told.part == 0),
+    })
+}
+
+/// Records in one answer: some 300 KB.
+const PAGE: usize = 4096;
+/// Records that are gathered.
+const RECORDS_MAX: usize = 1 << 20;

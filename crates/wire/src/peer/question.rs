@@ -1,0 +1,163 @@
+//! What a server asks another about chains that it has no part in.
+//!
+//! A question is said again, maybe to another member of the chains, until it is answered; answering it twice does no harm.
+
+use super::chain::{ChainRecord, CloseAfter};
+use crate::message::Refusal;
+
+/// A question about chains, to a member of all of them.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct Question {
+    /// The asker's name for it.
+    #[prost(uint64, tag = "1")]
+    pub id: u64,
+    /// The chains.
+    #[prost(uint32, repeated, tag = "2")]
+    pub chains: Vec<u32>,
+    /// The instant that it is about, which is to be closed first; absent: now, and who answers needs a lease.
+    #[prost(uint64, optional, tag = "3")]
+    pub at: Option<u64>,
+    /// What is asked; absent if it is of a kind that this process does not know.
+    #[prost(oneof = "About", tags = "4, 5, 6, 7, 8, 9")]
+    pub about: Option<About>,
+}
+
+/// What is asked.
+#[derive(Clone, PartialEq, Eq, prost::Oneof)]
+pub enum About {
+    /// How far files reach in chunks of these chains.
+    #[prost(message, tag = "4")]
+    Reach(ReachAsk),
+    /// Order a change of metadata among the writes of these chains.
+    #[prost(message, tag = "5")]
+    Order(CloseAfter),
+    /// Have all that is acknowledged on stable storage, at every member.
+    #[prost(message, tag = "6")]
+    Persist(PersistAsk),
+    /// The records of a file in chunks of these chains, without their bytes.
+    #[prost(message, tag = "7")]
+    Records(RecordsAsk),
+    /// The files that these chains have records of in an interval.
+    #[prost(message, tag = "8")]
+    Touched(TouchedAsk),
+    /// Bytes of a chunk.
+    #[prost(message, tag = "9")]
+    Bytes(BytesAsk),
+}
+
+/// How far files reach.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct ReachAsk {
+    /// The files.
+    #[prost(message, repeated, tag = "1")]
+    pub files: Vec<FileReach>,
+    /// Records that are not committed count as well.
+    #[prost(bool, tag = "2")]
+    pub uncommitted: bool,
+}
+
+/// How far a file reaches.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct FileReach {
+    /// The file.
+    #[prost(uint64, tag = "1")]
+    pub inode: u64,
+    /// Chains that it is spread over.
+    #[prost(uint32, tag = "2")]
+    pub chain_count: u32,
+    /// Only records stamped later count.
+    #[prost(uint64, tag = "3")]
+    pub after: u64,
+    /// The chunks: first and last of each run.
+    #[prost(uint32, repeated, tag = "4")]
+    pub chunks: Vec<u32>,
+}
+
+/// Have all that is acknowledged on stable storage.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct PersistAsk {}
+
+/// Records of a file, in the order of their stamps.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct RecordsAsk {
+    /// The file.
+    #[prost(uint64, tag = "1")]
+    pub inode: u64,
+    /// Chains that it is spread over.
+    #[prost(uint32, tag = "2")]
+    pub chain_count: u32,
+    /// Only those stamped later.
+    #[prost(uint64, tag = "3")]
+    pub after: u64,
+    /// Only those stamped up to this; now: those that are committed.
+    #[prost(uint64, tag = "4")]
+    pub upto: u64,
+}
+
+/// Files with records stamped in an interval.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct TouchedAsk {
+    /// After this.
+    #[prost(uint64, tag = "1")]
+    pub after: u64,
+    /// Up to this, inclusive.
+    #[prost(uint64, tag = "2")]
+    pub upto: u64,
+}
+
+/// Bytes of a chunk at an instant; all of them are to have been written.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct BytesAsk {
+    /// The file.
+    #[prost(uint64, tag = "1")]
+    pub inode: u64,
+    /// Index of the chunk.
+    #[prost(uint32, tag = "2")]
+    pub index: u32,
+    /// First byte, in the chunk.
+    #[prost(uint32, tag = "3")]
+    pub offset: u32,
+    /// How many.
+    #[prost(uint32, tag = "4")]
+    pub len: u32,
+}
+
+/// The answer to a question. Bytes come beside it.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct QuestionAnswer {
+    /// The asker's name for the question.
+    #[prost(uint64, tag = "1")]
+    pub id: u64,
+    /// It cannot be answered here, or not now.
+    #[prost(message, optional, tag = "2")]
+    pub refused: Option<Refusal>,
+    /// Of a reach of now: everything stamped up to this was counted.
+    #[prost(uint64, tag = "3")]
+    pub complete: u64,
+    /// Of a reach: as many as files were named, in their order.
+    #[prost(message, repeated, tag = "4")]
+    pub tails: Vec<FileTail>,
+    /// Records.
+    #[prost(message, repeated, tag = "5")]
+    pub records: Vec<ChainRecord>,
+    /// There are more records, stamped later than this.
+    #[prost(uint64, optional, tag = "6")]
+    pub more_after: Option<u64>,
+    /// Files that were touched.
+    #[prost(uint64, repeated, tag = "7")]
+    pub inodes: Vec<u64>,
+}
+
+/// How far a file reaches.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct FileTail {
+    /// The last chunk that was written to; absent if none was.
+    #[prost(uint32, optional, tag = "1")]
+    pub chunk: Option<u32>,
+    /// The largest end of a write in it, in bytes.
+    #[prost(uint32, tag = "2")]
+    pub end: u32,
+    /// Stamp of the newest record; absent if there is none.
+    #[prost(uint64, optional, tag = "3")]
+    pub newest: Option<u64>,
+}
