@@ -147,8 +147,14 @@ impl Engine {
         };
         let ask = Inquiry { at: counted.instant(), about: &about };
         for (chains, (answer, _)) in self.ask_members(all, &ask)? {
-            let concerned = files.iter().filter(|(_, _, of)| !of.is_disjoint(&chains));
-            for ((id, _, _), found) in concerned.zip(&answer.tails) {
+            let concerned: Vec<_> = files.iter().filter(|(_, _, of)| !of.is_disjoint(&chains)).collect();
+            if concerned.len() != answer.tails.len() {
+                return Err(Fault::new(
+                    Reason::BadFrame,
+                    "malformed frame: an answer about other files than were asked about",
+                ));
+            }
+            for ((id, _, _), found) in concerned.into_iter().zip(&answer.tails) {
                 let tail = into.tails.entry(*id).or_default();
                 tail.highest = tail.highest.max(found.chunk.map(|chunk| (chunk, found.end)));
                 tail.newest = tail.newest.max(found.newest.map(Hlc));
@@ -187,13 +193,12 @@ impl Engine {
         Ok(away)
     }
 
-    /// Returns when everything acknowledged so far of those of these chains that this server has no part in is on stable storage at
-    /// their members.
+    /// Returns when everything acknowledged so far of these chains, which this server has no part in, is on stable storage at their
+    /// members.
     ///
     /// # Errors
     /// `Unavailable` if one of them does not answer; what a flush there failed with.
-    pub(crate) fn persist_elsewhere(&self, chains: &BTreeSet<ChainId>) -> Result<(), Fault> {
-        let away: BTreeSet<ChainId> = self.chains_elsewhere(None).intersection(chains).copied().collect();
+    pub(crate) fn persist_elsewhere(&self, away: BTreeSet<ChainId>) -> Result<(), Fault> {
         if away.is_empty() {
             return Ok(());
         }

@@ -249,7 +249,9 @@ impl Engine {
     pub(crate) fn sync_members(&self, header: &frieze_wire::FrameHeader, id: InodeId, responder: &Arc<dyn Responder>) {
         let (request, reply_to) = (*header, responder.clone());
         let away = self.chains_elsewhere(None);
-        if let Err(fault) = self.persist_elsewhere(&self.chains_of_file(id)) {
+        // By one look at which those are: each chain is asked about, or is among those of this node.
+        let asked = self.chains_of_file(id).intersection(&away).copied().collect();
+        if let Err(fault) = self.persist_elsewhere(asked) {
             return reply_to.respond(&request, Err(fault), &[], 0);
         }
         let here = (0..self.data.chain_count()).map(ChainId).filter(|chain| !away.contains(chain)).collect();
