@@ -127,16 +127,16 @@ impl Engine {
         if let Some(AtEnd { chain, .. }) = at_end {
             check!(self.catch_up_once(chain));
         }
-        if ask.append {
-            // Of one that is cut only the first byte is known to land where the file ends now.
-            let len = if cut { 0 } else { payload.len() as u64 };
-            check!(self.grant_tail(principal, header.session, id, len));
-        }
         // Asked before others have to wait for this one. What is written elsewhere from now on is written at the same time.
         let elsewhere = match ask.append {
             true => check!(self.written_elsewhere(id, &check!(self.current(id)))),
             false => Elsewhere::default(),
         };
+        if ask.append {
+            // Of one that is cut only the first byte is known to land where the file ends now.
+            let len = if cut { 0 } else { payload.len() as u64 };
+            check!(self.grant_tail(principal, header.session, id, len, &elsewhere));
+        }
         let place = || {
             let namespace = self.meta.namespace();
             namespace.check_kept(id, None)?;
@@ -187,11 +187,14 @@ impl Engine {
 
     /// Whether all times that a file has, its own and those of what it was cloned from, are known here.
     fn check_times_here(&self, id: InodeId, inode: &Inode) -> Result<(), Fault> {
-        self.check_whole_here(&Seen::at(id, inode.clone(), None))?;
-        match inode.origin() {
-            Some((from, then)) => self.check_whole_here(&self.seen_at(from, then)?),
-            None => Ok(()),
+        if !self.data.is_shared() {
+            return Ok(());
         }
+        self.check_whole_here(&Seen::at(id, inode.clone(), None))?;
+        let Some((from, then)) = inode.origin() else { return Ok(()) };
+        // Its times count, whether it may still be read or not.
+        let origin = self.meta.namespace().inode(self.meta.versions(), from, Some(then))?;
+        self.check_whole_here(&Seen::at(from, origin, None))
     }
 
     /// Back-pressure: who writes faster than the disk waits for the flush that runs, or for one of its own.
@@ -233,9 +236,16 @@ impl Engine {
     }
 
     /// Sees to it that the session may write the chunks an append of `len` bytes will touch.
-    fn grant_tail(&self, principal: &Principal, session: SessionId, id: InodeId, len: u64) -> Result<(), Fault> {
+    fn grant_tail(
+        &self,
+        principal: &Principal,
+        session: SessionId,
+        id: InodeId,
+        len: u64,
+        elsewhere: &Elsewhere,
+    ) -> Result<(), Fault> {
         let inode = self.current(id)?;
-        let (size, _, _) = self.current_extent(id, &inode)?;
+        let (size, _, _) = self.current_extent_with(id, &inode, elsewhere.clone())?;
         let chunk_bytes = inode.chunk_bytes();
         let first = (size / chunk_bytes) as u32;
         // One chunk more than it needs now: another appender may push the end over a boundary meanwhile.

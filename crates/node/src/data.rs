@@ -16,6 +16,7 @@ mod supply;
 #[cfg(test)]
 mod tests;
 mod told;
+mod waiting;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -39,13 +40,13 @@ use crate::meta::Idle;
 
 use crate::peers::{Ahead, Way};
 pub(crate) use bounds::{Bounds, Lease};
-pub(crate) use chains::Gather;
 pub use chains::{ChainEnd, Report};
 use members::{Held, Member, Out, Waiter};
 pub(crate) use memory::resume;
 pub(crate) use roles::Roles;
 pub(crate) use spread::{HOLE_PARTS_MAX, Layout, Spread, file_bytes_max, split, split_hole};
 use spread::{Part, fits_one_chunk};
+pub(crate) use waiting::Gather;
 
 /// Retries that wait for one request; one more is told to come later.
 const RETRIES_MAX: usize = 16;

@@ -8,35 +8,58 @@
 //! are. The length of a file with open writers, and what orders a change of names among writes, is asked for here, of one member for
 //! as many chains as it has.
 
+mod answering;
+mod asking;
 mod records;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
+use std::sync::Arc;
 
-use frieze_base::{ChainId, ErrorKind, Fault, InodeId, LogIndex, NodeId, Reason};
+use frieze_base::{ChainId, Fault, InodeId, LogIndex, Reason};
 use frieze_hlc::Hlc;
 use frieze_multilog::Tail;
 use frieze_wire::message::FileKind;
-use frieze_wire::peer::{
-    About, CloseAfter, FileReach, FileTail, PersistAsk, Question, QuestionAnswer, ReachAsk, Told, TouchedAsk,
-};
+use frieze_wire::peer::{About, CloseAfter, FileReach, PersistAsk, ReachAsk, TouchedAsk};
 
-use crate::data::{Gather, Layout};
+use self::asking::Inquiry;
+use crate::data::Layout;
 use crate::engine::Engine;
-use crate::meta::idle_until;
-use crate::peers::{PeerPayload, Peers};
-use crate::questions::Answered;
 use crate::seen::{Seen, layout_of};
 
 /// What other servers say of files, for one look at them.
 #[derive(Clone, Default)]
 pub(crate) struct Elsewhere {
-    /// The chains that are not read here.
-    pub(crate) chains: BTreeSet<ChainId>,
-    /// How far files reach in the chunks of these chains that writers may write.
-    pub(crate) tails: BTreeMap<InodeId, Tail>,
-    /// Everything in them that is stamped up to this was counted; `None` if nobody was asked.
+    /// By file and instant: what is not read here.
+    files: BTreeMap<(InodeId, Option<Hlc>), Away>,
+    /// Everything that is elsewhere and stamped up to this was counted; `None` if nobody was asked.
     pub(crate) complete: Option<Hlc>,
+}
+
+/// What is not read here of one file at one instant.
+#[derive(Clone)]
+struct Away {
+    chains: Arc<BTreeSet<ChainId>>,
+    /// How far it reaches in the chunks of these chains that writers may write.
+    tail: Tail,
+}
+
+impl Elsewhere {
+    /// Chains that are not read here, and of which nobody was asked: the file may be longer.
+    pub(crate) fn unasked(seen: &Seen, chains: BTreeSet<ChainId>) -> Elsewhere {
+        let away = Away { chains: Arc::new(chains), tail: Tail::default() };
+        Elsewhere { files: BTreeMap::from([((seen.id, seen.upto), away)]), complete: None }
+    }
+
+    /// The chains of this file that are not read here, and how far it reaches in them; `None` if there is none.
+    pub(crate) fn of(&self, seen: &Seen) -> Option<(&BTreeSet<ChainId>, Tail)> {
+        let away = self.files.get(&(seen.id, seen.upto))?;
+        Some((&away.chains, away.tail))
+    }
+
+    /// True if this chain of the file is not read here.
+    pub(crate) fn has(&self, seen: &Seen, chain: ChainId) -> bool {
+        self.of(seen).is_some_and(|(chains, _)| chains.contains(&chain))
+    }
 }
 
 /// Which records of a file count.
@@ -59,16 +82,18 @@ impl Counted {
         }
     }
 
-    fn instant(self) -> Option<Hlc> {
+    /// As [`Seen::upto`].
+    fn upto(self) -> Option<Hlc> {
         match self {
-            Counted::Committed | Counted::All => None,
+            Counted::Committed => None,
+            Counted::All => Some(Hlc::MAX),
             Counted::Upto(at) => Some(at),
         }
     }
 }
 
-/// Chunks of files whose reach is asked for.
-type Files = Vec<(InodeId, FileReach, BTreeSet<ChainId>)>;
+/// A file whose reach is asked for, and the chains that it is asked of.
+type Asked = (InodeId, FileReach, BTreeSet<ChainId>);
 
 impl Engine {
     /// The chains that cannot be read here at `at`, or now.
@@ -84,42 +109,74 @@ impl Engine {
     ///
     /// # Errors
     /// `Unavailable` if nobody who knows answers.
+    ///
+    /// # Cost
+    /// None for files that nobody may write, or whose chunks that somebody may write are all here; else one round trip for all of
+    /// them at one instant.
     pub(crate) fn reach_elsewhere(&self, seen: &[&Seen]) -> Result<Elsewhere, Fault> {
         let mut elsewhere = Elsewhere::default();
         if !self.data.is_shared() {
             return Ok(elsewhere);
         }
-        let mut asked: BTreeMap<Counted, Files> = BTreeMap::new();
-        for seen in seen.iter().filter(|seen| seen.inode.kind() == FileKind::File) {
-            let away = self.chains_elsewhere(seen.upto);
+        let mut away: BTreeMap<Option<Hlc>, Arc<BTreeSet<ChainId>>> = BTreeMap::new();
+        let mut asked: BTreeMap<Counted, Vec<Asked>> = BTreeMap::new();
+        let is_written = |seen: &&&Seen| seen.inode.kind() == FileKind::File && !seen.inode.grants().is_empty();
+        for seen in seen.iter().filter(is_written) {
+            let away = away.entry(seen.upto).or_insert_with(|| Arc::new(self.chains_elsewhere(seen.upto)));
+            if away.is_empty() {
+                continue;
+            }
+            let none = Away { chains: away.clone(), tail: Tail::default() };
+            elsewhere.files.insert((seen.id, seen.upto), none);
             let ranges = seen.inode.grants().iter().flat_map(|grant| &grant.chunks).filter(|chunks| !chunks.is_empty());
             let runs: Vec<(u32, u32)> = ranges.map(|chunks| (chunks.start, chunks.end - 1)).collect();
-            let (layout, after) = (layout_of(seen.id, &seen.inode), seen.inode.size_as_of);
-            let (files, chains) = files_of(layout, after, &runs, &away);
-            elsewhere.chains.extend(away);
+            let (file, chains) = file_of(layout_of(seen.id, &seen.inode), seen.inode.size_as_of, &runs, away);
             if !chains.is_empty() {
-                asked.entry(Counted::of(seen)).or_default().push((seen.id, files, chains));
+                asked.entry(Counted::of(seen)).or_default().push((seen.id, file, chains));
             }
         }
         for (counted, files) in asked {
-            self.ask_reach(counted, files, &mut elsewhere)?;
+            let (tails, complete) = self.ask_reach(counted, &files)?;
+            for (id, tail) in tails {
+                if let Some(away) = elsewhere.files.get_mut(&(id, counted.upto())) {
+                    away.tail = tail;
+                }
+            }
+            elsewhere.complete = Some(elsewhere.complete.unwrap_or(Hlc::MAX).min(complete));
         }
         Ok(elsewhere)
     }
 
-    /// How far a file reaches in all of its chunks that are elsewhere, committed or not, counting records stamped after `after`.
+    /// The same for what only needs to know whether the file reaches beyond `end`: nobody is asked if that is known here.
+    ///
+    /// # Errors
+    /// As [`Engine::reach_elsewhere`], and as [`Engine::look`].
+    pub(crate) fn reach_elsewhere_upto(&self, seen: &Seen, end: u64) -> Result<Elsewhere, Fault> {
+        if !self.data.is_shared() || seen.inode.grants().is_empty() {
+            return Ok(Elsewhere::default());
+        }
+        let away = self.chains_elsewhere(seen.upto);
+        if away.is_empty() {
+            return Ok(Elsewhere::default());
+        }
+        let unasked = Elsewhere::unasked(seen, away);
+        let known = self.look_with(&[seen], &[], unasked.clone())?.extent(seen).size;
+        if end < known { Ok(unasked) } else { self.reach_elsewhere(&[seen]) }
+    }
+
+    /// The chains that cannot be read here now, and how far a file reaches in all of its chunks on them, committed or not, counting
+    /// records stamped after `after`.
     ///
     /// # Errors
     /// As [`Engine::reach_elsewhere`].
-    pub(crate) fn whole_reach_elsewhere(&self, layout: Layout, after: Hlc) -> Result<Elsewhere, Fault> {
+    pub(crate) fn whole_reach_elsewhere(&self, layout: Layout, after: Hlc) -> Result<(BTreeSet<ChainId>, Tail), Fault> {
         let away = self.chains_elsewhere(None);
-        let mut elsewhere = Elsewhere::default();
-        if !away.is_empty() {
-            let (files, chains) = files_of(layout, after, &[(0, u32::MAX)], &away);
-            elsewhere.chains.extend(away);
-            self.ask_reach(Counted::All, vec![(layout.inode, files, chains)], &mut elsewhere)?;
+        let (file, chains) = file_of(layout, after, &[(0, u32::MAX)], &away);
+        if chains.is_empty() {
+            return Ok((away, Tail::default()));
         }
-        Ok(elsewhere)
+        let (tails, _) = self.ask_reach(Counted::All, &[(layout.inode, file, chains)])?;
+        Ok((away, tails.get(&layout.inode).copied().unwrap_or_default()))
     }
 
     /// Whether somebody wrote to one of these files, where it is elsewhere, after `since`.
@@ -129,40 +186,41 @@ impl Engine {
     pub(crate) fn is_written_elsewhere_since(&self, files: &[InodeId], since: Hlc) -> Result<bool, Fault> {
         for &id in files {
             let Some(inode) = self.meta.namespace().current(id).cloned() else { continue };
-            let seen = Seen::at(id, inode, Some(Hlc::MAX));
-            let elsewhere = self.reach_elsewhere(&[&seen])?;
-            if elsewhere.tails.values().any(|tail| tail.newest.is_some_and(|newest| newest > since)) {
+            let (_, tail) = self.whole_reach_elsewhere(layout_of(id, &inode), since)?;
+            if tail.newest.is_some() {
                 return Ok(true);
             }
         }
         Ok(false)
     }
 
-    fn ask_reach(&self, counted: Counted, files: Files, into: &mut Elsewhere) -> Result<(), Fault> {
+    /// How far these files reach where they are elsewhere, and up to which stamp everything was counted.
+    fn ask_reach(&self, counted: Counted, files: &[Asked]) -> Result<(BTreeMap<InodeId, Tail>, Hlc), Fault> {
         let all: BTreeSet<ChainId> = files.iter().flat_map(|(_, _, chains)| chains).copied().collect();
+        let concerned = |chains: &BTreeSet<ChainId>| -> Vec<&Asked> {
+            files.iter().filter(|(_, _, of)| !of.is_disjoint(chains)).collect()
+        };
         let about = |chains: &BTreeSet<ChainId>| {
-            let concerned = files.iter().filter(|(_, _, of)| !of.is_disjoint(chains));
-            let files = concerned.map(|(_, file, _)| file.clone()).collect();
+            let files = concerned(chains).into_iter().map(|(_, file, _)| file.clone()).collect();
             About::Reach(ReachAsk { files, uncommitted: counted == Counted::All })
         };
-        let ask = Inquiry { at: counted.instant(), about: &about };
-        for (chains, (answer, _)) in self.ask_members(all, &ask)? {
-            let concerned: Vec<_> = files.iter().filter(|(_, _, of)| !of.is_disjoint(&chains)).collect();
-            if concerned.len() != answer.tails.len() {
-                return Err(Fault::new(
-                    Reason::BadFrame,
-                    "malformed frame: an answer about other files than were asked about",
-                ));
+        let (mut tails, mut complete) = (BTreeMap::<InodeId, Tail>::new(), Hlc::MAX);
+        for heard in
+            self.ask_members(all, &Inquiry { at: counted.upto().filter(|at| *at != Hlc::MAX), about: &about })?
+        {
+            let concerned = concerned(&heard.asked);
+            if concerned.len() != heard.answer.tails.len() {
+                let words = "malformed frame: an answer about other files than were asked about";
+                return Err(Fault::new(Reason::BadFrame, words));
             }
-            for ((id, _, _), found) in concerned.into_iter().zip(&answer.tails) {
-                let tail = into.tails.entry(*id).or_default();
+            for ((id, _, _), found) in concerned.into_iter().zip(&heard.answer.tails) {
+                let tail = tails.entry(*id).or_default();
                 tail.highest = tail.highest.max(found.chunk.map(|chunk| (chunk, found.end)));
                 tail.newest = tail.newest.max(found.newest.map(Hlc));
             }
-            let complete = into.complete.unwrap_or(Hlc::MAX).min(Hlc(answer.complete));
-            into.complete = Some(complete);
+            complete = complete.min(Hlc(heard.answer.complete));
         }
-        Ok(())
+        Ok((tails, complete))
     }
 
     /// Orders a change of metadata among the writes of these chains, whoever has them.
@@ -215,9 +273,15 @@ impl Engine {
         if away.is_empty() {
             return Ok(BTreeSet::new());
         }
-        let about = |_: &BTreeSet<ChainId>| About::Touched(TouchedAsk { after: after.0, upto: upto.0 });
-        let answers = self.ask_members(away, &Inquiry { at: Some(upto), about: &about })?;
-        Ok(answers.into_iter().flat_map(|(_, (answer, _))| answer.inodes).map(InodeId).collect())
+        let (mut todo, mut files) = (vec![(away, 0)], BTreeSet::new());
+        while let Some((chains, above)) = todo.pop() {
+            let about = |_: &BTreeSet<ChainId>| About::Touched(TouchedAsk { after: after.0, upto: upto.0, above });
+            for heard in self.ask_members(chains, &Inquiry { at: Some(upto), about: &about })? {
+                files.extend(heard.answer.inodes.into_iter().map(InodeId));
+                todo.extend(heard.answer.more_after.map(|above| (heard.chains, above)));
+            }
+        }
+        Ok(files)
     }
 
     /// Whether every chunk that a file has bytes in can be read here: for what is asked of the whole of a file at one server.
@@ -232,266 +296,18 @@ impl Engine {
         let layout = layout_of(seen.id, &seen.inode);
         let granted = seen.inode.grants().iter().flat_map(|grant| grant.chunks.iter().cloned().flatten());
         let settled = 0..u32::try_from(seen.inode.size.div_ceil(layout.chunk_bytes)).unwrap_or(u32::MAX);
-        let met = settled.take(EVERY_CHAIN_MAX).chain(granted.take(EVERY_CHAIN_MAX)).map(|index| layout.chain(index));
+        // Chunks that follow each other are on chains that do: among so many every chain is met.
+        let every = layout.chain_count as usize;
+        let met = settled.take(every).chain(granted.take(GRANTED_MAX)).map(|index| layout.chain(index));
         if met.into_iter().any(|chain| away.contains(&chain)) {
             return Err(not_whole_here(seen.id));
         }
         Ok(())
     }
-
-    /// Asks for each of these chains a member of it, as few as there can be, until all have answered.
-    fn ask_members(
-        &self,
-        chains: BTreeSet<ChainId>,
-        ask: &Inquiry<'_>,
-    ) -> Result<Vec<(BTreeSet<ChainId>, Answered)>, Fault> {
-        crate::reading::check_none_held();
-        let began = self.clock.reading().mono;
-        let (mut left, mut answers, mut round) = (chains, Vec::new(), 0u32);
-        let mut why = None;
-        while !left.is_empty() {
-            if self.clock.reading().mono.since_ns(began) > PATIENCE.as_nanos() as u64 {
-                return Err(why.unwrap_or_else(|| nobody_answers(&left)));
-            }
-            let asked: Vec<(u64, NodeId, BTreeSet<ChainId>)> = self
-                .members_for(&left, round)
-                .into_iter()
-                .map(|(node, chains)| {
-                    let id = self.questions.begin();
-                    let about = Some((ask.about)(&chains));
-                    let named = chains.iter().map(|chain| chain.0).collect();
-                    let question = Question { id, chains: named, at: ask.at.map(|at| at.0), about };
-                    self.way.tell(node, Told::Question(question), PeerPayload::none());
-                    (id, node, chains)
-                })
-                .collect();
-            if let (true, Some(chain)) = (asked.is_empty(), left.first()) {
-                return Err(frieze_chain::Error::NotMember { chain: *chain }.into());
-            }
-            let ids: Vec<u64> = asked.iter().map(|(id, _, _)| *id).collect();
-            self.await_answers(&ids);
-            let before = left.len();
-            let told: Vec<_> =
-                asked.into_iter().map(|(id, node, chains)| (self.questions.end(id), node, chains)).collect();
-            for (answered, node, chains) in told {
-                let Some((answer, payload)) = answered else { continue };
-                match answer.refused.clone().map(Fault::from) {
-                    None => {
-                        left.retain(|chain| !chains.contains(chain));
-                        answers.push((chains, (answer, payload)));
-                    }
-                    // It may have a part in them no more, or not yet, or be behind: another knows.
-                    Some(fault) if matches!(fault.kind(), ErrorKind::Unavailable | ErrorKind::StaleEpoch) => {
-                        tracing::debug!(%node, "a server does not answer for chains: {fault}");
-                        why = Some(fault);
-                    }
-                    Some(fault) => return Err(fault),
-                }
-            }
-            if left.len() == before {
-                self.pause();
-            }
-            round += 1;
-        }
-        Ok(answers)
-    }
-
-    /// Waits for answers to these questions, as long as another server is given.
-    fn await_answers(&self, ids: &[u64]) {
-        match self.meta.idle().get() {
-            Some(idle) => {
-                let look = || self.questions.have_come(ids).then_some(());
-                let _in_time = idle_until(idle, &|| self.clock.reading().mono, ROUND, look);
-            }
-            None => self.questions.wait(ids, ROUND),
-        }
-    }
-
-    /// Nobody could answer: who has a part in what changes soon.
-    fn pause(&self) {
-        match self.meta.idle().get() {
-            Some(idle) => drop(idle_until(idle, &|| self.clock.reading().mono, PAUSE, || None::<()>)),
-            None => self.questions.rest(PAUSE),
-        }
-    }
-
-    /// Whom to ask about these chains: few servers, each for all it has. After the first round one of each chain is asked, another
-    /// each time.
-    fn members_for(&self, chains: &BTreeSet<ChainId>, round: u32) -> Vec<(NodeId, BTreeSet<ChainId>)> {
-        let me = self.node();
-        let mut members: BTreeMap<ChainId, Vec<NodeId>> = BTreeMap::new();
-        self.meta.look_at_control(&mut |state| {
-            for chain in chains.iter().filter_map(|id| state.chain(*id)) {
-                let serving = chain.serving().filter(|target| state.is_alive(target)).map(|target| target.node);
-                let mut nodes: Vec<NodeId> = serving.filter(|node| *node != me).collect();
-                if !nodes.is_empty() {
-                    let first = round as usize % nodes.len();
-                    nodes.rotate_left(first);
-                    members.insert(chain.id, nodes);
-                }
-            }
-        });
-        let mut asked: BTreeMap<NodeId, BTreeSet<ChainId>> = BTreeMap::new();
-        while !members.is_empty() {
-            let mut counts: BTreeMap<NodeId, usize> = BTreeMap::new();
-            for nodes in members.values() {
-                nodes.iter().take(if round == 0 { usize::MAX } else { 1 }).for_each(|node| {
-                    *counts.entry(*node).or_default() += 1;
-                });
-            }
-            let Some((&node, _)) = counts.iter().max_by_key(|(node, count)| (**count, std::cmp::Reverse(**node)))
-            else {
-                break;
-            };
-            let may =
-                |nodes: &Vec<NodeId>| if round == 0 { nodes.contains(&node) } else { nodes.first() == Some(&node) };
-            let taken: BTreeSet<ChainId> =
-                members.iter().filter(|(_, nodes)| may(nodes)).map(|(chain, _)| *chain).collect();
-            members.retain(|chain, _| !taken.contains(chain));
-            asked.entry(node).or_default().extend(taken);
-        }
-        asked.into_iter().collect()
-    }
-
-    /// Answers what other servers ask, until this one stops: for threads of their own.
-    pub fn answer_questions(&self) {
-        while let Some((from, question)) = self.questions.next() {
-            self.answer_question(from, &question);
-        }
-    }
-
-    /// The same for a process with one thread: what there is now.
-    pub fn answer_what_is_asked(&self) {
-        while let Some((from, question)) = self.questions.take() {
-            self.answer_question(from, &question);
-        }
-    }
-
-    /// Ends [`Engine::answer_questions`].
-    pub fn stop_answering(&self) {
-        self.questions.stop();
-    }
-
-    fn answer_question(&self, from: NodeId, question: &Question) {
-        let id = question.id;
-        let (answer, payload) = self.answer_to(question).unwrap_or_else(|fault| {
-            let refused = Some(fault.into());
-            (QuestionAnswer { refused, ..QuestionAnswer::default() }, Vec::new())
-        });
-        let payload = PeerPayload { bytes: payload.into(), crc: None };
-        self.way.tell(from, Told::QuestionAnswer(QuestionAnswer { id, ..answer }), payload);
-        self.questions.done(from, id);
-    }
-
-    fn answer_to(&self, question: &Question) -> Result<Answered, Fault> {
-        let count = self.data.chain_count();
-        let chains: BTreeSet<ChainId> = question.chains.iter().map(|chain| ChainId(*chain)).collect();
-        let Some(about) = question.about.as_ref().filter(|_| chains.iter().all(|chain| chain.0 < count)) else {
-            return Err(Fault::new(Reason::Unsupported, "a question of a kind that this server does not know"));
-        };
-        let at = question.at.map(Hlc);
-        self.know(&chains, at)?;
-        let mut answer = QuestionAnswer::default();
-        match about {
-            About::Reach(ask) => {
-                let complete = match at {
-                    Some(at) => at,
-                    None => self.data.complete_upto(&chains)?,
-                };
-                answer.complete = complete.0;
-                let tails = ask.files.iter().map(|file| self.tail_of(file, &chains, at, ask.uncommitted));
-                answer.tails = tails.collect::<Result<_, _>>()?;
-            }
-            About::Order(after) => {
-                if self.meta.appended().0 < after.entry {
-                    return Err(Fault::new(Reason::Unavailable, "this server has not executed the change yet"));
-                }
-                self.data.order(Hlc(after.at), LogIndex(after.entry), &chains)?;
-            }
-            About::Persist(_) => self.persist_here(&chains)?,
-            About::Touched(ask) => {
-                let (files, _) = self.data.device().touched(Hlc(ask.after), Hlc(ask.upto))?;
-                answer.inodes = files.into_iter().map(|id| id.0).collect();
-            }
-            About::Records(ask) => self.records_of(ask, &chains, &mut answer)?,
-            About::Bytes(_) => {
-                return Err(Fault::new(Reason::Unsupported, "a question of a kind that this server does not answer"));
-            }
-        }
-        self.knew(&chains, at)?;
-        Ok((answer, Vec::new()))
-    }
-
-    /// Sees to it that what these chains hold at `at`, or now, is known here.
-    fn know(&self, chains: &BTreeSet<ChainId>, at: Option<Hlc>) -> Result<(), Fault> {
-        match at {
-            None => self.data.look_and_wait(chains.iter().copied())?,
-            Some(at) => self.data.close_of(at, Some(chains)).map(|_| ())?,
-        }
-        self.check_all_here(chains, at)
-    }
-
-    /// It was known here all the time. Asked when everything has been read.
-    fn knew(&self, chains: &BTreeSet<ChainId>, at: Option<Hlc>) -> Result<(), Fault> {
-        self.check_all_here(chains, at)?;
-        if at.is_none() { self.data.check_lease() } else { Ok(()) }
-    }
-
-    fn check_all_here(&self, chains: &BTreeSet<ChainId>, at: Option<Hlc>) -> Result<(), Fault> {
-        chains.iter().try_for_each(|chain| self.data.check_here(*chain, at))
-    }
-
-    fn tail_of(
-        &self,
-        file: &FileReach,
-        chains: &BTreeSet<ChainId>,
-        at: Option<Hlc>,
-        uncommitted: bool,
-    ) -> Result<FileTail, Fault> {
-        let inode = InodeId(file.inode);
-        let layout = Layout { chunk_bytes: 1, chain_count: file.chain_count.max(1), inode };
-        let log = self.data.device().log_of([inode])?;
-        let cuts = self.data.cuts();
-        let mut tail = Tail::default();
-        for run in file.chunks.chunks_exact(2) {
-            for index in log.chunks_in(inode, run[0]..=run[1]) {
-                let chain = layout.chain(index);
-                if !chains.contains(&chain) {
-                    continue;
-                }
-                let upto = match at {
-                    Some(at) => at,
-                    None if uncommitted => Hlc::MAX,
-                    None => cuts.of(chain),
-                };
-                let found = log.newest_in(inode, index..=index, Hlc(file.after), upto);
-                tail.highest = tail.highest.max(found.highest);
-                tail.newest = tail.newest.max(found.newest);
-            }
-        }
-        let (chunk, end) = tail.highest.unzip();
-        Ok(FileTail { chunk, end: end.unwrap_or(0), newest: tail.newest.map(|newest| newest.0) })
-    }
-
-    /// Waits until everything acknowledged so far of these chains is on stable storage, here and at their other members.
-    fn persist_here(&self, chains: &BTreeSet<ChainId>) -> Result<(), Fault> {
-        self.data.await_reply(|reply| {
-            let both = Gather::new(2, reply);
-            let here = both.clone();
-            self.durability.when_durable(self.ticket(), Box::new(move |result| here.one(result)));
-            self.data.barrier(Some(chains), Box::new(move |result| both.one(result)));
-        })
-    }
-}
-
-/// What is asked of each server, about some of the chains.
-struct Inquiry<'a> {
-    at: Option<Hlc>,
-    about: &'a dyn Fn(&BTreeSet<ChainId>) -> About,
 }
 
 /// The reach of a file in these runs of chunks as others are asked for it, and the chains among `away` that it touches.
-fn files_of(
+fn file_of(
     layout: Layout,
     after: Hlc,
     runs: &[(u32, u32)],
@@ -499,9 +315,9 @@ fn files_of(
 ) -> (FileReach, BTreeSet<ChainId>) {
     let mut chains = BTreeSet::new();
     for &(first, last) in runs {
-        match last - first < EVERY_CHAIN_MAX as u32 {
+        match last - first < layout.chain_count {
             true => chains.extend((first..=last).map(|index| layout.chain(index))),
-            // So many chunks may be on all chains.
+            // Chunks that follow each other are on chains that do.
             false => chains.extend((0..layout.chain_count).map(ChainId)),
         }
     }
@@ -515,13 +331,6 @@ fn files_of(
     (file, chains)
 }
 
-fn nobody_answers(chains: &BTreeSet<ChainId>) -> Fault {
-    let named: Vec<String> = chains.iter().take(4).map(ChainId::to_string).collect();
-    let more = if chains.len() > named.len() { " and others" } else { "" };
-    let words = format!("no server with chain {}{more} answers just now: try again", named.join(", "));
-    Fault::new(Reason::Unavailable, words)
-}
-
 /// What is asked of the whole of a file needs it at one server.
 pub(crate) fn not_whole_here(id: InodeId) -> Fault {
     Fault::new(
@@ -532,11 +341,5 @@ pub(crate) fn not_whole_here(id: InodeId) -> Fault {
     )
 }
 
-/// Chunks that are looked at one by one.
-const EVERY_CHAIN_MAX: usize = 1024;
-/// How long a question is asked of all who may know.
-const PATIENCE: Duration = Duration::from_secs(5);
-/// How long one of them is waited for before another is asked.
-const ROUND: Duration = Duration::from_millis(500);
-/// How long until it is tried again if nobody could answer.
-const PAUSE: Duration = Duration::from_millis(20);
+/// Chunks that sessions may write in one file, of those that are looked at one by one: a plan looks at the rest.
+const GRANTED_MAX: usize = 65_536;

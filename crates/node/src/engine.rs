@@ -148,7 +148,7 @@ pub struct Engine {
     /// To the other nodes.
     pub(crate) way: Arc<Way>,
     /// What it asks others, and they ask it.
-    pub(crate) questions: Questions,
+    pub(crate) questions: Arc<Questions>,
     /// This node's part in its cluster; nothing while the server is alone.
     control: OnceLock<Arc<Control>>,
     /// Sessions that are being ended.
@@ -217,6 +217,7 @@ impl Engine {
         scratch.may_step = ungated && matches!(&body.request, Some(Request::Read(ask)) if ask.in_steps);
         scratch.unread = None;
         let sees_now = body.request.as_ref().is_some_and(|request| self.sees_now(header.session, request));
+        let came = self.data.came();
         let answer = match body.request {
             Some(Request::Hello(hello)) => conn.hello(hello, &self.nodes, self.greeting()).map(Reply::Hello),
             Some(Request::Prove(prove)) => {
@@ -242,7 +243,7 @@ impl Engine {
                 "the request is of a kind that this server does not know: it may be older than the client",
             )),
         };
-        let answer = if sees_now { chains::under_lease(self, answer) } else { answer };
+        let answer = if sees_now { chains::under_lease(self, answer, came) } else { answer };
         let header = FrameHeader { holds: scratch.asking.holds, ..*header };
         let late = self.late_gate(&header, responder).filter(|_| ungated);
         let answer = match (answer, scratch.unread.take()) {

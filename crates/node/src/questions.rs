@@ -57,21 +57,28 @@ impl Questions {
         id
     }
 
-    /// Nobody waits for its answer any more. The answer, if it has come.
-    pub(crate) fn end(&self, id: u64) -> Option<Answered> {
-        lock(&self.open).answers.remove(&id).flatten()
+    /// Nobody waits for its answer any more.
+    pub(crate) fn end(&self, id: u64) {
+        lock(&self.open).answers.remove(&id);
     }
 
-    /// True if each of these has its answer.
-    pub(crate) fn have_come(&self, ids: &[u64]) -> bool {
-        have_come(&lock(&self.open), ids)
+    /// The answer, if it has come: then nobody waits for it any more.
+    pub(crate) fn take_answer(&self, id: u64) -> Option<Answered> {
+        let mut open = lock(&self.open);
+        open.answers.get(&id)?.as_ref()?;
+        open.answers.remove(&id).flatten()
     }
 
-    /// Waits until each of these has its answer, `patience` at most.
+    /// True if one of these has its answer.
+    pub(crate) fn has_come(&self, ids: &[u64]) -> bool {
+        has_come(&lock(&self.open), ids)
+    }
+
+    /// Waits until one of these has its answer, `patience` at most.
     pub(crate) fn wait(&self, ids: &[u64], patience: Duration) {
         let open = lock(&self.open);
-        // Whether they have is looked at by whoever waited.
-        let _waited = self.come.wait_timeout_while(open, patience, |open| !have_come(open, ids));
+        // Whether one has is looked at by whoever waited.
+        let _waited = self.come.wait_timeout_while(open, patience, |open| !has_come(open, ids));
     }
 
     /// Waits so long.
@@ -120,8 +127,8 @@ impl Questions {
     }
 }
 
-fn have_come(open: &Open, ids: &[u64]) -> bool {
-    ids.iter().all(|id| open.answers.get(id).is_none_or(Option::is_some))
+fn has_come(open: &Open, ids: &[u64]) -> bool {
+    ids.iter().any(|id| open.answers.get(id).is_some_and(Option::is_some))
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -157,13 +164,17 @@ mod tests {
     #[test]
     fn an_answer_that_nobody_waits_for_is_not_kept() {
         let questions = Questions::new(7);
-        let id = questions.begin();
-        assert!(!questions.have_come(&[id]));
-        questions.answered(QuestionAnswer { id, complete: 3, ..QuestionAnswer::default() }, b"bytes");
-        assert!(questions.have_come(&[id]));
-        assert_eq!(questions.end(id).map(|(answer, payload)| (answer.complete, payload)), Some((3, b"bytes".to_vec())));
-        questions.answered(QuestionAnswer { id, ..QuestionAnswer::default() }, &[]);
-        assert!(questions.end(id).is_none());
+        let (first, second) = (questions.begin(), questions.begin());
+        assert!(!questions.has_come(&[first, second]));
+        let answer = QuestionAnswer { id: second, complete: 3, ..QuestionAnswer::default() };
+        questions.answered(answer, b"bytes");
+        assert!(questions.has_come(&[first, second]) && !questions.has_come(&[first]));
+        assert!(questions.take_answer(first).is_none());
+        let taken = questions.take_answer(second).map(|(answer, payload)| (answer.complete, payload));
+        assert_eq!(taken, Some((3, b"bytes".to_vec())));
+        questions.end(first);
+        questions.answered(QuestionAnswer { id: first, ..QuestionAnswer::default() }, &[]);
+        assert!(questions.take_answer(first).is_none() && !questions.has_come(&[first, second]));
     }
 
     #[test]

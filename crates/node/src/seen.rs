@@ -4,10 +4,10 @@
 //! the patch, else what the patch says, through as many files as share it.
 //! Leaves to others: who may read, and at which instant (`views`).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 
-use frieze_base::{ByteRange, ChunkId, Fault, InodeId, Reason};
+use frieze_base::{ByteRange, ChainId, ChunkId, Fault, InodeId, Reason};
 use frieze_hlc::Hlc;
 use frieze_multilog::{Crowded, Images, MultiLog, Piece, Source};
 use frieze_namespace::{Inode, PatchSource};
@@ -110,8 +110,8 @@ impl Look<'_> {
     fn reach(&self, seen: &Seen, layout: Layout, chunks: RangeInclusive<u32>) -> frieze_multilog::Tail {
         let log = &self.log;
         let after = seen.inode.size_as_of;
-        if !self.elsewhere.chains.is_empty() {
-            return self.reach_here(seen, layout, chunks);
+        if let Some((away, _)) = self.elsewhere.of(seen) {
+            return self.reach_here(seen, layout, chunks, away);
         }
         if let Some(upto) = seen.upto {
             return log.newest_in(seen.id, chunks, after, upto);
@@ -132,11 +132,17 @@ impl Look<'_> {
     }
 
     /// The same of those chunks that are here. Of the others there may be records all the same, and not all.
-    fn reach_here(&self, seen: &Seen, layout: Layout, chunks: RangeInclusive<u32>) -> frieze_multilog::Tail {
+    fn reach_here(
+        &self,
+        seen: &Seen,
+        layout: Layout,
+        chunks: RangeInclusive<u32>,
+        away: &BTreeSet<ChainId>,
+    ) -> frieze_multilog::Tail {
         let mut tail = frieze_multilog::Tail::default();
         for chunk in self.log.chunks_in(seen.id, chunks) {
             let chain = layout.chain(chunk);
-            if self.elsewhere.chains.contains(&chain) {
+            if away.contains(&chain) {
                 continue;
             }
             let upto = seen.upto.unwrap_or_else(|| self.cuts.of(chain));
@@ -165,7 +171,7 @@ impl Look<'_> {
             }
             extent.data = extent.data.max(tail.newest);
         }
-        if let Some(tail) = self.elsewhere.tails.get(&seen.id) {
+        if let Some((_, tail)) = self.elsewhere.of(seen) {
             if let Some((chunk, end)) = tail.highest {
                 extent.size = extent.size.max(u64::from(chunk) * layout.chunk_bytes + u64::from(end));
             }
@@ -288,8 +294,9 @@ impl Look<'_> {
         }
         let chunk_bytes = layer.inode.chunk_bytes();
         let chunks = (from / chunk_bytes) as u32..=((end - 1) / chunk_bytes) as u32;
-        // Of a chunk that is not here nobody knows: it is where the answer ends.
-        let away = chunks.clone().take(EVERY_CHAIN_MAX).find(|index| self.check_here(layer, *index).is_err());
+        // Of a chunk that is not here nobody knows: it is where the answer ends. Chunks that follow each other are on chains that do.
+        let every = layer.inode.layout.chain_count as usize;
+        let away = chunks.clone().take(every).find(|index| self.check_here(layer, *index).is_err());
         let end = away.map_or(end, |index| end.min(from.max(u64::from(index) * chunk_bytes)));
         let own = self.log.chunks_in(layer.id, chunks).next();
         let mut next = own.map_or(end, |index| from.max(u64::from(index) * chunk_bytes)).min(end);
@@ -516,6 +523,3 @@ impl Engine {
         Ok((extent.size, extent.mtime_ns, extent.data))
     }
 }
-
-/// Chunks that are looked at one by one: among so many every chain is met.
-const EVERY_CHAIN_MAX: usize = 1024;

@@ -160,7 +160,7 @@ impl Engine {
                 let seen = Seen::at(id, inode.clone(), None);
                 let elsewhere = self.reach_elsewhere(&[&seen])?;
                 let mut chains = granted_chains(id, &inode);
-                chains.retain(|chain| !elsewhere.chains.contains(chain));
+                chains.retain(|chain| !elsewhere.has(&seen, *chain));
                 // What was acknowledged counts, whether this member has heard that it was or not: the grant by which it would count
                 // later may go with this.
                 self.data.look_and_wait(chains.iter().copied())?;
@@ -382,15 +382,14 @@ impl Engine {
     /// as long as that makes it.
     fn keep_written(&self, session: SessionId, id: InodeId) -> Result<(), Fault> {
         let Some(inode) = self.meta.namespace().current(id).cloned() else { return Ok(()) };
-        let elsewhere = self.whole_reach_elsewhere(layout_of(id, &inode), inode.size_as_of)?;
-        let found = elsewhere.tails.get(&id).and_then(|tail| tail.highest);
+        let layout = layout_of(id, &inode);
+        let (away, tail) = self.whole_reach_elsewhere(layout, inode.size_as_of)?;
         let highest = {
-            let layout = layout_of(id, &inode);
             let log = self.data.device().log_of([id])?;
-            let is_here = |chunk: &u32| !elsewhere.chains.contains(&layout.chain(*chunk));
+            let is_here = |chunk: &u32| !away.contains(&layout.chain(*chunk));
             let here = log.chunks_in(id, 0..=u32::MAX).filter(is_here);
             let ends = here.filter_map(|chunk| log.newest_in(id, chunk..=chunk, inode.size_as_of, Hlc::MAX).highest);
-            ends.max().max(found)
+            ends.max().max(tail.highest)
         };
         let end = highest.map_or(0, |(chunk, end)| u64::from(chunk) * inode.chunk_bytes() + u64::from(end));
         if end <= inode.size {

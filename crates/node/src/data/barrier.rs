@@ -5,8 +5,9 @@ use std::collections::BTreeSet;
 use frieze_base::{ChainEpoch, ChainId, Fault, NodeId, Reason};
 use frieze_wire::peer::Ask;
 
-use super::chains::{Gather, WaitReply};
+use super::chains::WaitReply;
 use super::members::{Barrier, Out, Waiter};
+use super::waiting::Gather;
 use super::{Appender, DataPlane};
 
 impl DataPlane {

@@ -13,7 +13,7 @@
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, TryLockError, mpsc};
+use std::sync::{Arc, PoisonError, TryLockError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -26,10 +26,10 @@ use frieze_wire::peer::{Ask, Told};
 
 use super::members::{Held, Out, Waiter};
 use super::told::{What, ask, heard, malformed, to_told};
+use super::waiting::{Gather, no_answer};
 use super::{Appender, DataPlane, memory};
 use crate::brought::Brought;
 use crate::device::block_checksums;
-use crate::meta::idle_until;
 use crate::peers::{PeerPayload, Peers};
 
 /// What is handed up: for whoever looks after the cluster.
@@ -129,6 +129,8 @@ pub(super) struct Shown {
     discarded: AtomicBool,
     /// By chain: who is sent what is appended; 0 for nobody.
     successors: Vec<AtomicU32>,
+    /// How often this node has come into a chain.
+    came: AtomicU64,
 }
 
 impl Shown {
@@ -141,6 +143,7 @@ impl Shown {
             any_shared: AtomicBool::new(any_shared),
             discarded: AtomicBool::new(false),
             successors: (0..chains).map(|_| AtomicU32::new(0)).collect(),
+            came: AtomicU64::new(0),
         }
     }
 
@@ -507,7 +510,7 @@ impl DataPlane {
     }
 
     /// Somebody waits for a flush.
-    fn hurry(&self) {
+    pub(super) fn hurry(&self) {
         (self.wake)();
     }
 
@@ -561,28 +564,6 @@ impl DataPlane {
         self.finish_out(out);
     }
 
-    /// As [`DataPlane::look`], and waits for it.
-    ///
-    /// # Errors
-    /// `Unavailable` if another server is to be asked, or does not answer.
-    pub(crate) fn look_and_wait(&self, chains: impl Iterator<Item = ChainId>) -> Result<(), Fault> {
-        self.await_reply(|reply| self.look(chains, reply))
-    }
-
-    /// Begins something that answers later, and waits for the answer.
-    ///
-    /// # Errors
-    /// The answer's; `Unavailable` if it takes too long.
-    pub(crate) fn await_reply(&self, begin: impl FnOnce(WaitReply)) -> Result<(), Fault> {
-        let (done, waiting) = mpsc::sync_channel(1);
-        begin(Box::new(move |result| drop(done.send(result))));
-        match self.idle.get().and_then(|idle| idle.get()) {
-            Some(idle) => idle_until(idle, &|| self.clock.reading().mono, self.bounds.wait, || waiting.try_recv().ok()),
-            None => waiting.recv_timeout(self.bounds.wait).ok(),
-        }
-        .unwrap_or_else(|| Err(no_answer()))
-    }
-
     /// Has the chains of this node closed at `at`: `reply` is told when every record up to it that this node holds is committed.
     pub(crate) fn close_shared(&self, at: Hlc, named: Option<&BTreeSet<ChainId>>, reply: WaitReply) {
         let mut out = Out::default();
@@ -616,13 +597,6 @@ impl DataPlane {
         }
         drop(appender);
         self.finish_out(out);
-    }
-
-    /// As [`DataPlane::close_shared`], and waits for it.
-    pub(super) fn close_and_wait(&self, at: Hlc, chains: Option<&BTreeSet<ChainId>>) -> Result<(), Fault> {
-        // What it waits for may be on its way to the disk here.
-        self.hurry();
-        self.await_reply(|reply| self.close_shared(at, chains, reply))
     }
 
     /// Promises for the chains whose head is here, and waits for nobody.
@@ -767,7 +741,10 @@ impl DataPlane {
             () if replica.is_readable_now() => Sight::Here,
             () => Sight::Ask,
         };
-        self.shown.sights[chain.0 as usize].store(sight as u8, Ordering::SeqCst);
+        let before = self.shown.sights[chain.0 as usize].swap(sight as u8, Ordering::SeqCst);
+        if before == Sight::Away as u8 && sight != Sight::Away {
+            self.shown.came.fetch_add(1, Ordering::SeqCst);
+        }
         let successor = replica.successor().map_or(0, |node| node.0);
         self.shown.successors[chain.0 as usize].store(successor, Ordering::Relaxed);
     }
@@ -809,6 +786,11 @@ impl DataPlane {
     /// True if this node is a member of the chain.
     pub(crate) fn is_here(&self, chain: ChainId) -> bool {
         self.shown.sight(chain) != Sight::Away
+    }
+
+    /// How often this node has come into a chain: whoever looked at all of its chains before has not looked at that.
+    pub(crate) fn came(&self) -> u64 {
+        self.shown.came.load(Ordering::SeqCst)
     }
 
     /// True if records went from the log since it was asked last.
@@ -946,39 +928,11 @@ fn meta_of(chain: ChainId, record: &Forwarded, punch: bool) -> RecordMeta {
     }
 }
 
-/// Answers when all have.
-pub(crate) struct Gather(Mutex<(usize, Result<(), Fault>, Option<WaitReply>)>);
-
-impl Gather {
-    pub(crate) fn new(count: usize, reply: WaitReply) -> Arc<Gather> {
-        Arc::new(Gather(Mutex::new((count, Ok(()), Some(reply)))))
-    }
-
-    pub(crate) fn one(&self, result: Result<(), Fault>) {
-        let mut inner = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        inner.0 -= 1;
-        if inner.1.is_ok() {
-            inner.1 = result;
-        }
-        if inner.0 == 0
-            && let Some(reply) = inner.2.take()
-        {
-            let result = inner.1.clone();
-            drop(inner);
-            reply(result);
-        }
-    }
-}
-
 fn no_lease() -> Fault {
     Fault::new(
         Reason::Unavailable,
         "this server has no lease just now: it may have been replaced; ask for the chain's members and try there, or again",
     )
-}
-
-fn no_answer() -> Fault {
-    Fault::new(Reason::Unavailable, "the chain's other members do not answer just now: try again")
 }
 
 /// Marks the requests that wait, but are no writes.

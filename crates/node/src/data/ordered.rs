@@ -16,8 +16,9 @@ use frieze_chain::Input;
 use frieze_hlc::Hlc;
 use frieze_wire::peer::{Ask, CloseAfter};
 
-use super::chains::{Gather, NOBODY, WaitReply};
+use super::chains::{NOBODY, WaitReply};
 use super::members::Out;
+use super::waiting::Gather;
 use super::{Appender, DataPlane};
 
 /// A change that a chain is to close, and who wants to know.
@@ -42,7 +43,7 @@ impl DataPlane {
     /// # Errors
     /// `Unavailable` if a head does not answer: ask again.
     pub(crate) fn order(&self, at: Hlc, entry: LogIndex, chains: &BTreeSet<ChainId>) -> Result<(), Fault> {
-        self.await_reply(|reply| self.order_then(at, entry, chains, reply))
+        self.await_reply(self.bounds.wait, |reply| self.order_then(at, entry, chains, reply))
     }
 
     /// The same, and tells `reply` when it is done.

@@ -78,8 +78,10 @@ impl Engine {
             let ask =
                 RecordsAsk { inode: layout.inode.0, chain_count: layout.chain_count, after: after.0, upto: upto.0 };
             let about = |_: &BTreeSet<ChainId>| About::Records(ask.clone());
-            for (chains, (answer, _)) in self.ask_members(chains, &Inquiry { at, about: &about })? {
-                for told in answer.records {
+            for heard in self.ask_members(chains, &Inquiry { at, about: &about })? {
+                // Those of the other chains somebody else has told.
+                let told = heard.answer.records.into_iter().filter(|told| heard.chains.contains(&ChainId(told.chain)));
+                for told in told {
                     records.push(record_in(&told).ok_or_else(|| {
                         Fault::new(Reason::BadFrame, format!("a record of {} that cannot be was told", layout.inode))
                     })?);
@@ -90,7 +92,7 @@ impl Engine {
                         format!("others have more than {RECORDS_MAX} writes to inode {}", layout.inode),
                     ));
                 }
-                todo.extend(answer.more_after.map(|after| (chains, Hlc(after))));
+                todo.extend(heard.answer.more_after.map(|after| (heard.chains, Hlc(after))));
             }
         }
         Ok(records)

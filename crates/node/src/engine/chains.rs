@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use frieze_base::{ByteRange, ChainId, ChunkId, Fault, InodeId, MonoTime, NodeId, SessionId};
+use frieze_base::{ByteRange, ChainId, ChunkId, Fault, InodeId, MonoTime, NodeId, Reason, SessionId};
 use frieze_chain::Configuration;
 use frieze_hlc::Hlc;
 use frieze_namespace::Inode;
@@ -205,7 +205,7 @@ impl Engine {
         let (start, end) = (ask.offset, ask.offset.saturating_add(ask.len.into()));
         let seen = Seen::at(id, inode, None);
         // Nobody is asked for this: it may be longer than what is here says, not shorter.
-        let elsewhere = Elsewhere { chains: self.chains_elsewhere(None), ..Elsewhere::default() };
+        let elsewhere = Elsewhere::unasked(&seen, self.chains_elsewhere(None));
         if ask.len == 0 || end > self.look_with(&[&seen], &[], elsewhere)?.extent(&seen).size {
             return Ok(false);
         }
@@ -309,8 +309,14 @@ fn parts_of(layout: Layout, start: u64, end: u64) -> Option<Vec<(ChainId, ChunkI
     (start / layout.chunk_bytes..end.div_ceil(layout.chunk_bytes)).map(part).collect()
 }
 
-/// The answer, unless the lease has ended since it was looked up.
-pub(super) fn under_lease(engine: &Engine, answer: Result<Reply, Fault>) -> Result<Reply, Fault> {
+/// The answer, unless the lease has ended since it was looked up, or this server has come into a chain since it had looked at its
+/// chains `came` times.
+pub(super) fn under_lease(engine: &Engine, answer: Result<Reply, Fault>, came: u64) -> Result<Reply, Fault> {
     let reply = answer?;
-    engine.data.check_lease().map(|()| reply)
+    engine.data.check_lease()?;
+    if engine.data.came() != came {
+        let words = "the server has got more of the data while it looked: try again";
+        return Err(Fault::new(Reason::Unavailable, words));
+    }
+    Ok(reply)
 }

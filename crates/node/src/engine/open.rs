@@ -179,7 +179,9 @@ impl Engine {
             keys: seams.keys,
             nodes: NodeKeys::of(identity.key()),
             way,
-            questions: Questions::new(u64::from_le_bytes(seams.entropy[32..40].try_into().expect("eight bytes"))),
+            questions: Arc::new(Questions::new(u64::from_le_bytes(
+                seams.entropy[32..40].try_into().expect("eight bytes"),
+            ))),
             control: OnceLock::new(),
             ending: Ending::default(),
             caught_up: CaughtUp::default(),

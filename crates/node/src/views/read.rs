@@ -151,7 +151,8 @@ impl Engine {
     ) -> Result<(ByteRange, u64), Fault> {
         let sources = self.sources(&seen.inode, start, end)?;
         // Length and places in one look, over however many chunks: the answer is one state.
-        let look = self.look_through(&[seen], &[&sources])?;
+        let elsewhere = self.reach_elsewhere_upto(seen, end)?;
+        let look = self.look_with(&[seen], &[&sources], elsewhere)?;
         let size = look.extent(seen).size;
         let range = ByteRange::new(start.min(size), end.min(size));
         match crowded {

@@ -12,8 +12,10 @@ use crate::violation::Violation;
 pub struct ClusterPlan {
     /// Decides everything.
     pub seed: u64,
-    /// Servers. Default: 3.
+    /// Servers. Default: 3, or 4 or 5 where there are fewer copies than servers.
     pub nodes: u32,
+    /// Copies of each chain. Default: as many as servers, or 2 or 3 of them; by the seed.
+    pub copies: u32,
     /// Operations that clients finish before the faults stop.
     pub operations: u64,
     /// Clients. Default: 3 to 5, by the seed.
@@ -38,12 +40,19 @@ impl ClusterPlan {
     pub fn of_seed(seed: u64) -> ClusterPlan {
         let mut rng = Rng::new(seed ^ 0xc105_7e12);
         let mut others = Rng::new(seed ^ 0x0be8_a708);
+        let mut room = Rng::new(seed ^ 0x5bac_e000);
+        let everybody = if rng.chance(8) { 5 } else { 3 };
+        let (nodes, copies) = match room.chance(6) {
+            true => (room.between(4, 5) as u32, room.between(2, 3) as u32),
+            false => (everybody, everybody),
+        };
         ClusterPlan {
             operator: others.chance(4),
             leaves: others.chance(3),
             session_timeout_s: if others.chance(4) { 6 } else { 600 },
             seed,
-            nodes: if rng.chance(8) { 5 } else { 3 },
+            nodes,
+            copies,
             operations: 320,
             clients: rng.between(3, 5),
             faults: rng.between(5, 9),

@@ -106,27 +106,38 @@ impl Worker {
         self.client.port().doing.clear();
     }
 
-    /// What whoever looks after the cluster does: it has nodes give their chains away, one at a time, and take them again.
-    pub(super) fn operate(mut self) {
+    /// What whoever looks after the cluster does: it has chains spread over all nodes, if those have room for more than `copies`; and
+    /// it has nodes give their chains away, one at a time, and take them again, if it `drains` them.
+    pub(super) fn operate(mut self, copies: u32, drains: bool) {
         let nodes = self.client.nodes().to_vec();
-        let count = nodes.len() as u32;
-        while !self.client.port().calm {
+        let are_spare = nodes.len() as u32 > copies;
+        if are_spare {
+            self.order(ClusterOp::Balance(true));
+        }
+        while drains && !self.client.port().calm {
             let node = self.client.any_node().0;
-            // With as many nodes as replicas none can be spared before fewer are wanted.
-            self.order(ClusterOp::Replicas(count - 1));
+            if !are_spare {
+                // With as many nodes as replicas none can be spared before fewer are wanted.
+                self.order(ClusterOp::Replicas(copies - 1));
+            }
             self.order(ClusterOp::Drain(node));
             let drained_us = self.client.rng.between(100_000, 8_000_000);
             self.client.pause(drained_us);
             self.order(ClusterOp::Undrain(node));
-            self.order(ClusterOp::Replicas(count));
+            match are_spare {
+                true => self.order(ClusterOp::Balance(true)),
+                false => self.order(ClusterOp::Replicas(copies)),
+            }
             let rest_us = self.client.rng.between(100_000, 8_000_000);
             self.client.pause(rest_us);
         }
-        for node in nodes {
-            self.order(ClusterOp::Undrain(node.0));
+        if drains {
+            for node in nodes {
+                self.order(ClusterOp::Undrain(node.0));
+            }
+            self.order(ClusterOp::Replicas(copies));
+            self.order(ClusterOp::Balance(true));
         }
-        self.order(ClusterOp::Replicas(count));
-        self.order(ClusterOp::Balance(true));
         self.client.port().doing.clear();
     }
 

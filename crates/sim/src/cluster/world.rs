@@ -175,7 +175,7 @@ impl World {
         let mut rng = Rng::new(plan.seed);
         let post = Post::default();
         let session_timeout = Duration::from_secs(plan.session_timeout_s);
-        let settings = Settings { replicas: plan.nodes, session_timeout, ..settings() };
+        let settings = Settings { replicas: plan.copies, session_timeout, ..settings() };
         let nodes =
             (1..=plan.nodes).map(|id| Node::new(NodeId(id), rng.split(), &settings, &post, plan.breakage)).collect();
         let swarm = Swarm::draw(&mut rng);
@@ -223,8 +223,9 @@ impl World {
         for index in 0..self.plan.clients as usize {
             self.add_person(index, mix, Worker::live);
         }
-        if self.plan.operator {
-            self.add_person(self.people.len(), mix, Worker::operate);
+        let ClusterPlan { operator, copies, nodes, .. } = self.plan;
+        if operator || copies < nodes {
+            self.add_person(self.people.len(), mix, move |worker| worker.operate(copies, operator));
         }
         self.after(1_000_000, Event::Audit);
         let mut last = (0, self.now_us);
@@ -370,21 +371,27 @@ impl World {
         self.nodes.iter().position(|node| node.serving().is_some_and(|engine| engine.leads()))
     }
 
-    /// Every node serves every chain, and they agree on that.
+    /// Every chain is served by as many nodes as it is to have, and they agree on that.
     fn is_whole(&self) -> bool {
-        let members = self.nodes.len();
         let all: Option<Vec<Vec<ChainStatus>>> =
             self.nodes.iter().map(|node| node.serving().map(|engine| engine.chains())).collect();
         let Some(all) = all else { return false };
         let votes = self.nodes.iter().all(|node| {
             let status = node.serving().and_then(|engine| engine.metalog());
-            status.is_some_and(|status| status.members.voters.len() == members)
+            status.is_some_and(|status| status.members.voters.len() == self.nodes.len())
         });
-        let whole = |chain: &ChainStatus| chain.members.len() == members && !chain.joining && chain.syncing == 0;
-        let same = |chains: &Vec<ChainStatus>| {
-            chains.iter().zip(&all[0]).all(|(one, other)| (one.epoch, &one.members) == (other.epoch, &other.members))
+        let at = |node: u32, chain: u32| all[self.index_of(NodeId(node))].iter().find(|status| status.chain == chain);
+        let is_served = |chain: u32| {
+            // Who has no part in it any more knows an older configuration, or that it has none.
+            let of_chain = all.iter().flatten().filter(|status| status.chain == chain && !status.members.is_empty());
+            let Some(newest) = of_chain.max_by_key(|status| status.epoch) else { return false };
+            let same = |status: &ChainStatus| (status.epoch, &status.members) == (newest.epoch, &newest.members);
+            newest.members.len() == self.plan.copies as usize
+                && !newest.joining
+                && newest.syncing == 0
+                && newest.members.iter().all(|node| at(*node, chain).is_some_and(same))
         };
-        votes && all.iter().all(|chains| chains.len() == CHAINS as usize && chains.iter().all(whole) && same(chains))
+        votes && (0..CHAINS).all(is_served)
     }
 
     fn nobody_asks(&self) -> bool {

@@ -103,6 +103,9 @@ pub struct TouchedAsk {
     /// Up to this, inclusive.
     #[prost(uint64, tag = "2")]
     pub upto: u64,
+    /// Only files with larger numbers.
+    #[prost(uint64, tag = "3")]
+    pub above: u64,
 }
 
 /// Bytes of a chunk at an instant; all of them are to have been written.
@@ -140,10 +143,10 @@ pub struct QuestionAnswer {
     /// Records.
     #[prost(message, repeated, tag = "5")]
     pub records: Vec<ChainRecord>,
-    /// There are more records, stamped later than this.
+    /// There are more: records, stamped later than this; files, with larger numbers.
     #[prost(uint64, optional, tag = "6")]
     pub more_after: Option<u64>,
-    /// Files that were touched.
+    /// Files that were touched, and perhaps others, in the order of their numbers.
     #[prost(uint64, repeated, tag = "7")]
     pub inodes: Vec<u64>,
 }

@@ -4,9 +4,9 @@ use frieze_wire::control::Device;
 use frieze_wire::message::Refusal;
 use frieze_wire::peer::control::{Assignment, ChainReport, ClockOffset, Configuration, Grant, Heartbeat, Refused};
 use frieze_wire::peer::{
-    About, Alive, Ask, BytesAsk, ChainAck, ChainAsk, ChainClean, ChainGreet, ChainKeep, ChainOffer, ChainPiece, ChainPromise,
-    ChainRecord, CloseAfter, FileReach, FileTail, PersistAsk, Question, QuestionAnswer, ReachAsk, RecordsAsk, Told,
-    TouchedAsk,
+    About, Alive, Ask, BytesAsk, ChainAck, ChainAsk, ChainClean, ChainGreet, ChainKeep, ChainOffer, ChainPiece,
+    ChainPromise, ChainRecord, CloseAfter, FileReach, FileTail, PersistAsk, Question, QuestionAnswer, ReachAsk,
+    RecordsAsk, Told, TouchedAsk,
 };
 
 use super::AT;
@@ -86,7 +86,7 @@ fn questions() -> Vec<(&'static str, Told)> {
             "question-records",
             ask(Some(AT), About::Records(RecordsAsk { inode: 77, chain_count: 8, after: 1, upto: AT })),
         ),
-        ("question-touched", ask(Some(AT), About::Touched(TouchedAsk { after: 1, upto: AT }))),
+        ("question-touched", ask(Some(AT), About::Touched(TouchedAsk { after: 1, upto: AT, above: 9 }))),
         ("question-bytes", ask(Some(AT), About::Bytes(BytesAsk { inode: 77, index: 3, offset: 512, len: 4096 }))),
         ("answer-tails", Told::QuestionAnswer(answer)),
         ("answer-refused", Told::QuestionAnswer(QuestionAnswer { id: 5, refused, ..QuestionAnswer::default() })),

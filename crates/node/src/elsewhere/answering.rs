@@ -1,0 +1,183 @@
+//! What other servers ask about chains that this one has a part in.
+//!
+//! Guarantees: an answer is what this server would tell a client: its chains were looked at, or closed at the instant, before it was
+//! made, and it had its part in them, and a lease where it is about now, after that. A thread waits for one question no longer than
+//! [`LEARNING_MAX`]; flushes, and heads of chains, are waited for by none.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use frieze_base::{ChainId, Fault, InodeId, LogIndex, NodeId, Reason};
+use frieze_hlc::Hlc;
+use frieze_multilog::Tail;
+use frieze_wire::peer::{About, CloseAfter, FileReach, FileTail, Question, QuestionAnswer, Told, TouchedAsk};
+
+use crate::data::{Gather, Layout};
+use crate::engine::Engine;
+use crate::peers::{PeerPayload, Peers, Way};
+use crate::questions::{Answered, Questions};
+
+/// Who waits for an answer.
+struct Asker {
+    way: Arc<Way>,
+    questions: Arc<Questions>,
+    node: NodeId,
+    id: u64,
+}
+
+impl Asker {
+    fn tell(&self, answered: Result<Answered, Fault>) {
+        let (answer, payload) = answered.unwrap_or_else(|fault| {
+            let refused = Some(fault.into());
+            (QuestionAnswer { refused, ..QuestionAnswer::default() }, Vec::new())
+        });
+        let payload = PeerPayload { bytes: payload.into(), ..PeerPayload::default() };
+        self.way.tell(self.node, Told::QuestionAnswer(QuestionAnswer { id: self.id, ..answer }), payload);
+        self.questions.done(self.node, self.id);
+    }
+}
+
+impl Engine {
+    /// Answers what other servers ask, until this one stops: for threads of their own.
+    pub fn answer_questions(&self) {
+        while let Some((from, question)) = self.questions.next() {
+            self.answer_question(from, &question);
+        }
+    }
+
+    /// The same for a process with one thread: what there is now.
+    pub fn answer_what_is_asked(&self) {
+        while let Some((from, question)) = self.questions.take() {
+            self.answer_question(from, &question);
+        }
+    }
+
+    /// Ends [`Engine::answer_questions`].
+    pub fn stop_answering(&self) {
+        self.questions.stop();
+    }
+
+    fn answer_question(&self, node: NodeId, question: &Question) {
+        let asker = Asker { way: self.way.clone(), questions: self.questions.clone(), node, id: question.id };
+        let count = self.data.chain_count();
+        let chains: BTreeSet<ChainId> = question.chains.iter().map(|chain| ChainId(*chain)).collect();
+        let Some(about) = question.about.as_ref().filter(|_| chains.iter().all(|chain| chain.0 < count)) else {
+            // A newer server may know it, among those that have these chains.
+            return asker.tell(Err(Fault::new(
+                Reason::Unavailable,
+                "a question of a kind that this server does not know: it may be older than who asks",
+            )));
+        };
+        match about {
+            About::Order(after) => self.order_for(asker, *after, &chains),
+            About::Persist(_) => self.persist_for(asker, &chains),
+            about => asker.tell(self.answer_to(about, &chains, question.at.map(Hlc))),
+        }
+    }
+
+    fn answer_to(&self, about: &About, chains: &BTreeSet<ChainId>, at: Option<Hlc>) -> Result<Answered, Fault> {
+        self.data.learn(chains, at, LEARNING_MAX)?;
+        self.check_all_here(chains, at)?;
+        let mut answer = QuestionAnswer::default();
+        match about {
+            About::Reach(ask) => {
+                let complete = match at {
+                    Some(at) => at,
+                    None => self.data.complete_upto(chains)?,
+                };
+                answer.complete = complete.0;
+                let tails = ask.files.iter().map(|file| self.tail_of(file, chains, at, ask.uncommitted));
+                answer.tails = tails.collect::<Result<_, _>>()?;
+            }
+            About::Touched(ask) => self.touched_of(ask, &mut answer)?,
+            About::Records(ask) => self.records_of(ask, chains, &mut answer)?,
+            About::Bytes(_) | About::Order(_) | About::Persist(_) => {
+                return Err(Fault::new(Reason::Unsupported, "a question of a kind that this server does not answer"));
+            }
+        }
+        // It was known here all the time, seen when everything has been read.
+        self.check_all_here(chains, at)?;
+        if at.is_none() {
+            self.data.check_lease()?;
+        }
+        Ok((answer, Vec::new()))
+    }
+
+    fn check_all_here(&self, chains: &BTreeSet<ChainId>, at: Option<Hlc>) -> Result<(), Fault> {
+        chains.iter().try_for_each(|chain| self.data.check_here(*chain, at))
+    }
+
+    fn tail_of(
+        &self,
+        file: &FileReach,
+        chains: &BTreeSet<ChainId>,
+        at: Option<Hlc>,
+        uncommitted: bool,
+    ) -> Result<FileTail, Fault> {
+        let inode = InodeId(file.inode);
+        let layout = Layout { chunk_bytes: 1, chain_count: file.chain_count.max(1), inode };
+        let log = self.data.device().log_of([inode])?;
+        let cuts = self.data.cuts();
+        let mut tail = Tail::default();
+        for run in file.chunks.chunks_exact(2) {
+            for index in log.chunks_in(inode, run[0]..=run[1]) {
+                let chain = layout.chain(index);
+                if !chains.contains(&chain) {
+                    continue;
+                }
+                let upto = match at {
+                    Some(at) => at,
+                    None if uncommitted => Hlc::MAX,
+                    None => cuts.of(chain),
+                };
+                let found = log.newest_in(inode, index..=index, Hlc(file.after), upto);
+                tail.highest = tail.highest.max(found.highest);
+                tail.newest = tail.newest.max(found.newest);
+            }
+        }
+        let (chunk, end) = tail.highest.unzip();
+        Ok(FileTail { chunk, end: end.unwrap_or(0), newest: tail.newest.map(|newest| newest.0) })
+    }
+
+    fn touched_of(&self, ask: &TouchedAsk, answer: &mut QuestionAnswer) -> Result<(), Fault> {
+        let (files, _) = self.data.device().touched(Hlc(ask.after), Hlc(ask.upto))?;
+        let mut inodes: Vec<u64> = files.into_iter().map(|id| id.0).filter(|id| *id > ask.above).collect();
+        inodes.sort_unstable();
+        inodes.dedup();
+        if inodes.len() > TOUCHED_PAGE {
+            inodes.truncate(TOUCHED_PAGE);
+            answer.more_after = inodes.last().copied();
+        }
+        answer.inodes = inodes;
+        Ok(())
+    }
+
+    /// Has a change of metadata ordered among the writes of these chains, and answers when it is.
+    fn order_for(&self, asker: Asker, after: CloseAfter, chains: &BTreeSet<ChainId>) {
+        if self.meta.appended().0 < after.entry {
+            let words = "this server has not executed the change yet";
+            return asker.tell(Err(Fault::new(Reason::Unavailable, words)));
+        }
+        let reply = Box::new(move |result: Result<(), Fault>| asker.tell(result.map(|()| Answered::default())));
+        match self.check_all_here(chains, None) {
+            Ok(()) => self.data.order_then(Hlc(after.at), LogIndex(after.entry), chains, reply),
+            refused => reply(refused),
+        }
+    }
+
+    /// Answers when everything acknowledged so far of these chains is on stable storage, here and at their other members.
+    fn persist_for(&self, asker: Asker, chains: &BTreeSet<ChainId>) {
+        let all = Gather::new(3, Box::new(move |result| asker.tell(result.map(|()| Answered::default()))));
+        let (flushed, elsewhere) = (all.clone(), all.clone());
+        self.durability.when_durable(self.ticket(), Box::new(move |result| flushed.one(result)));
+        self.data.barrier(Some(chains), Box::new(move |result| elsewhere.one(result)));
+        // It had its part in them when it saw how far they go: without a lease there might be more of them by now.
+        all.one(self.data.check_lease());
+    }
+}
+
+/// How long other members of a chain are waited for to know what it holds: by then whoever asks has asked another server.
+const LEARNING_MAX: Duration = Duration::from_millis(500);
+/// Files in one answer: some 500 KB.
+const TOUCHED_PAGE: usize = 65_536;

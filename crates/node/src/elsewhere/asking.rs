@@ -1,0 +1,221 @@
+//! Questions to the members of chains, until somebody has answered for each of them.
+//!
+//! Guarantees: ends within [`PATIENCE`] and one [`ROUND`], whoever dies or is slow meanwhile; every chain was answered for by a
+//! server that had a part in it. What is asked does no harm when several do it.
+//!
+//! As few servers are asked as have all of the chains. Of those that refuse, or have not answered within a [`ROUND`], another
+//! member is asked; who was asked first may answer all the same.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use frieze_base::{ChainId, ErrorKind, Fault, MonoTime, NodeId, Reason};
+use frieze_hlc::Hlc;
+use frieze_wire::peer::{About, Question, QuestionAnswer, Told};
+
+use crate::engine::Engine;
+use crate::meta::idle_until;
+use crate::peers::{PeerPayload, Peers};
+use crate::questions::{Answered, Questions};
+
+/// What is asked of each server, about some of the chains.
+pub(super) struct Inquiry<'a> {
+    /// The instant that it is about; now.
+    pub(super) at: Option<Hlc>,
+    pub(super) about: &'a dyn Fn(&BTreeSet<ChainId>) -> About,
+}
+
+/// What one server has told.
+pub(super) struct Heard {
+    /// The chains it was asked about.
+    pub(super) asked: BTreeSet<ChainId>,
+    /// Those of them that nobody else has answered for.
+    pub(super) chains: BTreeSet<ChainId>,
+    pub(super) answer: QuestionAnswer,
+}
+
+/// Who was asked and has not answered. Nothing is kept of them when this goes.
+struct Pending<'a> {
+    questions: &'a Questions,
+    asked: Vec<Asked>,
+}
+
+struct Asked {
+    id: u64,
+    node: NodeId,
+    chains: BTreeSet<ChainId>,
+    since: MonoTime,
+}
+
+impl Engine {
+    /// Asks for each of these chains a member of it until all have answered. Not to be called with a lock in hand.
+    ///
+    /// # Errors
+    /// `Unavailable` if nobody with one of the chains answers; `Elsewhere` if there is nobody; what speaks against the question itself.
+    pub(super) fn ask_members(&self, chains: BTreeSet<ChainId>, ask: &Inquiry<'_>) -> Result<Vec<Heard>, Fault> {
+        crate::reading::check_none_held();
+        let now = || self.clock.reading().mono;
+        let (began, mut round, mut why) = (now(), 0u32, None);
+        let (mut left, mut answers) = (chains, Vec::new());
+        let mut pending = Pending { questions: &self.questions, asked: Vec::new() };
+        while !left.is_empty() {
+            if now().since_ns(began) > PATIENCE.as_nanos() as u64 {
+                return Err(why.unwrap_or_else(|| nobody_answers(&left)));
+            }
+            let waited_for = pending.young(now());
+            let todo: BTreeSet<ChainId> = left.difference(&waited_for).copied().collect();
+            if !todo.is_empty() {
+                for (node, chains) in self.members_for(&todo, round) {
+                    pending.asked.push(self.put(node, chains, ask));
+                }
+                round += 1;
+            }
+            if let (true, Some(chain)) = (pending.asked.is_empty(), left.first()) {
+                return Err(frieze_chain::Error::NotMember { chain: *chain }.into());
+            }
+            self.await_any(&pending.ids(), pending.patience(now()));
+            let mut is_refused = false;
+            for (node, asked, (answer, _)) in pending.take_answered() {
+                match answer.refused.clone().map(Fault::from) {
+                    None => {
+                        let chains: BTreeSet<ChainId> = asked.intersection(&left).copied().collect();
+                        left.retain(|chain| !chains.contains(chain));
+                        answers.push(Heard { asked, chains, answer });
+                    }
+                    // It may have a part in them no more, or not yet, or be behind: another knows.
+                    Some(fault) if matches!(fault.kind(), ErrorKind::Unavailable | ErrorKind::StaleEpoch) => {
+                        tracing::debug!(%node, "a server does not answer for chains: {fault}");
+                        (is_refused, why) = (true, Some(fault));
+                    }
+                    Some(fault) => return Err(fault),
+                }
+            }
+            if is_refused && !left.is_empty() {
+                // Who has a part in what changes soon.
+                self.pause();
+            }
+        }
+        Ok(answers)
+    }
+
+    fn put(&self, node: NodeId, chains: BTreeSet<ChainId>, ask: &Inquiry<'_>) -> Asked {
+        let id = self.questions.begin();
+        let named = chains.iter().map(|chain| chain.0).collect();
+        let question = Question { id, chains: named, at: ask.at.map(|at| at.0), about: Some((ask.about)(&chains)) };
+        self.way.tell(node, Told::Question(question), PeerPayload::none());
+        Asked { id, node, chains, since: self.clock.reading().mono }
+    }
+
+    /// Waits until one of these has its answer, so long at most.
+    fn await_any(&self, ids: &[u64], patience: Duration) {
+        match self.meta.idle().get() {
+            Some(idle) => {
+                let look = || self.questions.has_come(ids).then_some(());
+                let _in_time = idle_until(idle, &|| self.clock.reading().mono, patience, look);
+            }
+            None => self.questions.wait(ids, patience),
+        }
+    }
+
+    fn pause(&self) {
+        match self.meta.idle().get() {
+            Some(idle) => drop(idle_until(idle, &|| self.clock.reading().mono, PAUSE, || None::<()>)),
+            None => self.questions.rest(PAUSE),
+        }
+    }
+
+    /// Whom to ask about these chains: few servers, each for all it has. After the first round one of each chain is asked, another
+    /// each time.
+    fn members_for(&self, chains: &BTreeSet<ChainId>, round: u32) -> Vec<(NodeId, BTreeSet<ChainId>)> {
+        let me = self.node();
+        let mut members: BTreeMap<ChainId, Vec<NodeId>> = BTreeMap::new();
+        self.meta.look_at_control(&mut |state| {
+            for chain in chains.iter().filter_map(|id| state.chain(*id)) {
+                let serving = chain.serving().filter(|target| state.is_alive(target)).map(|target| target.node);
+                let mut nodes: Vec<NodeId> = serving.filter(|node| *node != me).collect();
+                if !nodes.is_empty() {
+                    let first = round as usize % nodes.len();
+                    nodes.rotate_left(first);
+                    members.insert(chain.id, nodes);
+                }
+            }
+        });
+        let mut asked: BTreeMap<NodeId, BTreeSet<ChainId>> = BTreeMap::new();
+        while !members.is_empty() {
+            let mut counts: BTreeMap<NodeId, usize> = BTreeMap::new();
+            for nodes in members.values() {
+                nodes.iter().take(if round == 0 { usize::MAX } else { 1 }).for_each(|node| {
+                    *counts.entry(*node).or_default() += 1;
+                });
+            }
+            let Some((&node, _)) = counts.iter().max_by_key(|(node, count)| (**count, std::cmp::Reverse(**node)))
+            else {
+                break;
+            };
+            let may =
+                |nodes: &Vec<NodeId>| if round == 0 { nodes.contains(&node) } else { nodes.first() == Some(&node) };
+            let taken: BTreeSet<ChainId> =
+                members.iter().filter(|(_, nodes)| may(nodes)).map(|(chain, _)| *chain).collect();
+            members.retain(|chain, _| !taken.contains(chain));
+            asked.entry(node).or_default().extend(taken);
+        }
+        asked.into_iter().collect()
+    }
+}
+
+impl Pending<'_> {
+    /// The chains that somebody was asked about less than a round ago.
+    fn young(&self, now: MonoTime) -> BTreeSet<ChainId> {
+        let young = self.asked.iter().filter(|asked| is_young(asked, now));
+        young.flat_map(|asked| &asked.chains).copied().collect()
+    }
+
+    /// How long until another is to be asked.
+    fn patience(&self, now: MonoTime) -> Duration {
+        let young = self.asked.iter().filter(|asked| is_young(asked, now));
+        let left = young.map(|asked| ROUND.saturating_sub(Duration::from_nanos(now.since_ns(asked.since)))).min();
+        left.unwrap_or(PAUSE).max(Duration::from_millis(1))
+    }
+
+    fn ids(&self) -> Vec<u64> {
+        self.asked.iter().map(|asked| asked.id).collect()
+    }
+
+    /// Those that have answered; they are not waited for any more.
+    fn take_answered(&mut self) -> Vec<(NodeId, BTreeSet<ChainId>, Answered)> {
+        let mut answered = Vec::new();
+        let questions = self.questions;
+        self.asked.retain_mut(|asked| match questions.take_answer(asked.id) {
+            Some(answer) => {
+                answered.push((asked.node, std::mem::take(&mut asked.chains), answer));
+                false
+            }
+            None => true,
+        });
+        answered
+    }
+}
+
+impl Drop for Pending<'_> {
+    fn drop(&mut self) {
+        self.asked.iter().for_each(|asked| self.questions.end(asked.id));
+    }
+}
+
+fn is_young(asked: &Asked, now: MonoTime) -> bool {
+    now.since_ns(asked.since) < ROUND.as_nanos() as u64
+}
+
+fn nobody_answers(chains: &BTreeSet<ChainId>) -> Fault {
+    let named: Vec<String> = chains.iter().take(4).map(ChainId::to_string).collect();
+    let more = if chains.len() > named.len() { " and others" } else { "" };
+    let words = format!("no server with chain {}{more} answers just now: try again", named.join(", "));
+    Fault::new(Reason::Unavailable, words)
+}
+
+/// How long a question is asked of all who may know.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How long one of them is waited for before another is asked as well.
+const ROUND: Duration = Duration::from_millis(500);
+/// How long until it is tried again if nobody could answer.
+const PAUSE: Duration = Duration::from_millis(20);
