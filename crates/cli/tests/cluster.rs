@@ -310,6 +310,52 @@ fn five_servers_with_three_copies_answer_as_one_that_has_everything() {
         }
     };
     check_all(&cluster, &[0, 1, 2, 3, 4]);
+    // What clones, restored files and copied ranges share lies on chains of other servers as often as not.
+    let changed = Target::path("/f3");
+    let over = admin.fs().open(&changed, OpenFlags::READ_WRITE).unwrap();
+    over.write_at(900_000, &scrambled(88, 400_000)).unwrap();
+    over.close().unwrap();
+    let mut expect: Vec<(String, Vec<u8>)> = Vec::new();
+    for (number, name) in (0..).zip(&names) {
+        let (source, copy) = (Target::path(name.as_str()), format!("/clone{number}"));
+        admin.fs().at(then).clone_tree(&source, &Target::path(copy.as_str()), false).unwrap();
+        let mut bytes = first(number);
+        if number % 2 == 0 {
+            // Over a boundary of chunks, so that own bytes and shared ones lie side by side on both.
+            let client = cluster.client(number as usize % 5);
+            let file = client.fs().open(&Target::path(copy.as_str()), OpenFlags::READ_WRITE).unwrap();
+            file.write_at(1_000_000, &scrambled(100 + number, 100_000)).unwrap();
+            file.close().unwrap();
+            bytes[1_000_000..1_100_000].copy_from_slice(&scrambled(100 + number, 100_000));
+        }
+        expect.push((copy.clone(), bytes.clone()));
+        // A clone of the clone, which has bytes of its own and shared ones.
+        let second = format!("/second{number}");
+        admin.fs().clone_tree(&Target::path(copy.as_str()), &Target::path(second.as_str()), false).unwrap();
+        expect.push((second, bytes));
+    }
+    admin.fs().restore(&changed, then, false, false).unwrap();
+    expect.push(("/f3".into(), first(3)));
+    {
+        let (from, into) = (Target::path("/clone2"), Target::path("/joined"));
+        let from = admin.fs().open(&from, OpenFlags::READ).unwrap();
+        let into = admin.fs().create(&into, 0o644, CreateMode::Exclusive).unwrap();
+        into.write_at(0, &scrambled(5, 10)).unwrap();
+        assert_eq!(from.copy_range(950_000, &into, 10, 200_000).unwrap(), 200_000);
+        into.close().unwrap();
+        let copied = [&scrambled(5, 10)[..], &expect[4].1[950_000..1_150_000]].concat();
+        assert_eq!(expect[4].0, "/clone2");
+        expect.push(("/joined".into(), copied));
+    }
+    let check_shared = |cluster: &Cluster, live: &[usize]| {
+        for number in live {
+            let client = cluster.client(*number);
+            for (name, bytes) in &expect {
+                assert!(read(&client, name) == *bytes, "{name} at server {number}");
+            }
+        }
+    };
+    check_shared(&cluster, &[0, 1, 2, 3, 4]);
     // One is lost for good: writers go on, and each of its chains gets another server.
     cluster.kill(4);
     let writer = cluster.client(1);
@@ -324,6 +370,7 @@ fn five_servers_with_three_copies_answer_as_one_that_has_everything() {
         reply.chains.iter().all(whole).then_some(())
     });
     check_all(&cluster, &[0, 1, 2, 3]);
+    check_shared(&cluster, &[0, 1, 2, 3]);
     assert_eq!(read(&cluster.client(3), "/while-away"), scrambled(77, 2_500_000));
     // Another gives its part away and goes.
     let fourth = reply.nodes.iter().find(|node| node.name == "db4").unwrap().node;

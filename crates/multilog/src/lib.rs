@@ -45,7 +45,7 @@ pub use image::{ImageKey, ImagePlace, Images, MadeOf};
 pub use imaging::PlannedImage;
 pub use index::{Crowded, Looked, Looking, Thin, UserCut};
 pub use log::{ChainState, MultiLog, Settings, Stats, Tail};
-pub use plan::{Imaged, Piece, Source, Stored};
+pub use plan::{Fetched, Imaged, Piece, Source, Stored};
 pub use record::{RecordKind, RecordMeta, block_crcs};
 pub use recover::{Corruption, Cut, CutReason, Recovered, Report, SegmentKey, SegmentSource};
 pub use segment::{FIXED_HEADERS, FORMAT_VERSION, LogPosition, NewSegment, Placed, SEGMENT_HEADER_BYTES, Seal, Spot};

@@ -31,6 +31,9 @@ impl Piece {
         let source = match self.source {
             Source::Data(stored) => Source::Data(Stored { skip: stored.skip + (from - self.at) as u32, ..stored }),
             Source::Image(image) => Source::Image(Imaged { skip: image.skip + (from - self.at) as u32, ..image }),
+            Source::Fetched(fetched) => {
+                Source::Fetched(Fetched { skip: fetched.skip + (from - self.at) as u32, ..fetched })
+            }
             Source::Hole | Source::Punched => self.source,
         };
         Piece { at: from, len: (to - from) as u32, source }
@@ -49,6 +52,17 @@ pub enum Source {
     /// Bytes of records, as an image of their page has them. Only plans made to be read have these
     /// ([`crate::MultiLog::plan_to_read`]).
     Image(Imaged),
+    /// Bytes that are not in this log, and that whoever reads has of his own. No plan of a log has these.
+    Fetched(Fetched),
+}
+
+/// A span of bytes from elsewhere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fetched {
+    /// Which of them.
+    pub number: u32,
+    /// Bytes of it before the piece.
+    pub skip: u32,
 }
 
 /// A span of an image.

@@ -10,6 +10,7 @@
 
 mod answering;
 mod asking;
+mod bytes;
 mod records;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,6 +23,7 @@ use frieze_wire::message::FileKind;
 use frieze_wire::peer::{About, CloseAfter, FileReach, PersistAsk, ReachAsk, TouchedAsk};
 
 use self::asking::Inquiry;
+pub(crate) use self::bytes::{Fetch, Wanted};
 use crate::data::Layout;
 use crate::engine::Engine;
 use crate::seen::{Seen, layout_of};

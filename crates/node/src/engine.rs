@@ -29,6 +29,7 @@ use crate::clock::{Keeper, NodeClock};
 use crate::control::{Control, ControlTold};
 use crate::data::DataPlane;
 use crate::durability::Durability;
+use crate::elsewhere::Fetch;
 use crate::holding::tells_of_now;
 use crate::identity::Identity;
 use crate::locks::Locks;
@@ -108,6 +109,8 @@ pub struct Scratch {
     pub(crate) block: Vec<u8>,
     pub(crate) pieces: Vec<frieze_multilog::Piece>,
     pub(crate) crowded: Vec<frieze_multilog::Crowded>,
+    /// What of the answer other servers have.
+    pub(crate) fetch: Fetch,
     /// What the request may let its session cache.
     pub(crate) asking: Asking,
     /// The answer may go out before all of it is read.

@@ -461,7 +461,7 @@ impl Look<'_> {
                 self.plan_stored(layer, start, end, patch.map_or(Hlc::ZERO, |patch| patch.at), &mut pieces);
                 places.extend(pieces.iter().filter_map(|piece| match &piece.source {
                     Source::Data(stored) => Some((stored.segment, stored.crcs_offset)),
-                    Source::Hole | Source::Punched | Source::Image(_) => None,
+                    Source::Hole | Source::Punched | Source::Image(_) | Source::Fetched(_) => None,
                 }));
             }
         }

@@ -14,7 +14,7 @@ use frieze_namespace::{Inode, PatchSource};
 use frieze_wire::message::FileKind;
 
 use crate::data::{Cuts, DataPlane, Layout};
-use crate::elsewhere::{Elsewhere, not_whole_here};
+use crate::elsewhere::{Elsewhere, Fetch, Wanted, not_whole_here};
 use crate::engine::Engine;
 use crate::reading::Reading;
 
@@ -60,6 +60,8 @@ pub(crate) struct ThroughImages<'a> {
     pub(crate) images: &'a Images,
     /// Pages that consist of too many pieces.
     pub(crate) crowded: &'a mut Vec<Crowded>,
+    /// What of it is elsewhere; `None`: then there is no plan.
+    pub(crate) fetch: Option<&'a mut Fetch>,
 }
 
 /// How far a file's bytes reach.
@@ -369,11 +371,11 @@ impl Look<'_> {
         pieces: &mut Vec<Piece>,
     ) -> Result<(), Fault> {
         for (chunk, chunk_start, range, at) in self.by_chunk(layer, start, end) {
-            self.check_here(layer, chunk.index)?;
             let first = pieces.len();
-            match through {
-                None => self.log.plan(chunk, range, at, after, pieces),
-                Some(ThroughImages { images, crowded }) => {
+            match (self.check_here(layer, chunk.index), &mut *through) {
+                (Err(fault), through) => self.plan_away(layer, (chunk, range), after, through, pieces).ok_or(fault)?,
+                (Ok(()), None) => self.log.plan(chunk, range, at, after, pieces),
+                (Ok(()), Some(ThroughImages { images, crowded, .. })) => {
                     self.log.plan_to_read(images, chunk, range, (at, after), pieces, crowded);
                 }
             }
@@ -382,6 +384,23 @@ impl Look<'_> {
             }
         }
         Ok(())
+    }
+
+    /// What other servers say of a part of a chunk; `None` if they are not asked here.
+    fn plan_away(
+        &self,
+        layer: Layer<'_>,
+        (chunk, range): (ChunkId, ByteRange),
+        after: Hlc,
+        through: &mut Option<ThroughImages<'_>>,
+        pieces: &mut Vec<Piece>,
+    ) -> Option<()> {
+        let fetch = through.as_mut()?.fetch.as_mut()?;
+        // Bytes of now, and of files that are written while they are read, clients ask for where they are.
+        let at = layer.upto.filter(|at| *at != Hlc::MAX)?;
+        let chain_count = layout_of(layer.id, layer.inode).chain_count;
+        fetch.plan(Wanted { chunk, chain_count, range, at, after }, pieces);
+        Some(())
     }
 
     /// The chunks that `start..end` of a file reaches into: each with its first byte in the file, the range of it, and the

@@ -131,7 +131,7 @@ impl Drop for Steps<'_> {
 /// is read before anything is said.
 pub(crate) fn can_step(pieces: &[Piece], len: usize) -> bool {
     let fits = (LEAST_BYTES..=PAYLOAD_BYTES_MAX as usize - CRC_BYTES).contains(&len);
-    fits && !pieces.iter().any(|piece| matches!(piece.source, Source::Image(_)))
+    fits && !pieces.iter().any(|piece| matches!(piece.source, Source::Image(_) | Source::Fetched(_)))
 }
 
 /// The whole blocks of a record that `at..end` begins with, if they are many, and how many bytes they are.

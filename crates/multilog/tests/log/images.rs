@@ -68,6 +68,7 @@ impl Stored {
                     let (from, len) = (image.skip as usize, piece.len as usize);
                     bytes.extend(page[from..from + len].iter().map(|byte| Some(*byte)));
                 }
+                Source::Fetched(_) => panic!("a log plans what it does not have"),
             }
         }
         bytes
@@ -87,7 +88,7 @@ impl Stored {
         for piece in &pieces {
             let pages = piece.at / PAGE..=(piece.at + u64::from(piece.len) - 1) / PAGE;
             let place = match &piece.source {
-                Source::Hole | Source::Punched => continue,
+                Source::Hole | Source::Punched | Source::Fetched(_) => continue,
                 Source::Data(stored) => (true, stored.segment.0, stored.data_offset),
                 Source::Image(image) => (false, image.place.file.into(), image.place.slot.into()),
             };

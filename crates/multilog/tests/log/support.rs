@@ -230,7 +230,7 @@ impl Device {
                 Source::Hole => bytes.resize(bytes.len() + piece.len as usize, None),
                 Source::Punched => bytes.resize(bytes.len() + piece.len as usize, Some(0)),
                 Source::Data(_) => bytes.extend(self.stored(piece)?.into_iter().map(Some)),
-                Source::Image(_) => panic!("a plan without images has one"),
+                Source::Image(_) | Source::Fetched(_) => panic!("a plan without images has one"),
             }
         }
         assert_eq!(bytes.len() as u64, range.len(), "pieces cover the range");

@@ -15,7 +15,7 @@ impl Device {
     pub(crate) fn concerns_tiers(&self, pieces: &[Piece]) -> bool {
         pieces.iter().any(|piece| match &piece.source {
             Source::Data(source) => self.tiers.concerns(source.segment, source.data_offset),
-            Source::Hole | Source::Punched | Source::Image(_) => false,
+            Source::Hole | Source::Punched | Source::Image(_) | Source::Fetched(_) => false,
         })
     }
 
@@ -121,7 +121,7 @@ impl Device {
                     read.inspect_err(|fault| self.noticed.note(source.segment, fault))?
                 }
                 // It is there already.
-                Source::Image(_) => crc32c(target),
+                Source::Image(_) | Source::Fetched(_) => crc32c(target),
             };
             crc = if from == 0 { piece_crc } else { crc32c_combine(crc, piece_crc, piece.len.into()) };
         }

@@ -1,6 +1,6 @@
 //! Where the bytes of two states differ, found from where they lie and not from what they are.
 
-use frieze_base::{ByteRange, Fault};
+use frieze_base::{ByteRange, Fault, Reason};
 use frieze_multilog::{Piece, Source};
 
 use crate::engine::Engine;
@@ -33,10 +33,27 @@ impl Engine {
             }
             found.extend(compare(start, &of_a, &of_b));
         }
-        if let (true, [first, .., last]) = (found.len() > RANGES_MAX, found.as_slice()) {
-            return Ok(vec![ByteRange::new(first.start(), last.end())]);
+        Ok(few(found))
+    }
+
+    /// The same, where it does not matter if too much is said to differ: ranges of which a part is elsewhere do.
+    ///
+    /// # Errors
+    /// As [`Engine::differing`].
+    pub(crate) fn differing_at_most(&self, a: &Seen, b: &Seen, ranges: &[ByteRange]) -> Result<Vec<ByteRange>, Fault> {
+        match self.differing(a, b, ranges) {
+            Err(fault) if fault.reason == Reason::Unsupported => {
+                Ok(few(ranges.iter().filter(|range| !range.is_empty()).copied().collect()))
+            }
+            differing => differing,
         }
-        Ok(found)
+    }
+}
+
+fn few(ranges: Vec<ByteRange>) -> Vec<ByteRange> {
+    match (ranges.len() > RANGES_MAX, ranges.as_slice()) {
+        (true, [first, .., last]) => vec![ByteRange::new(first.start(), last.end())],
+        _ => ranges,
     }
 }
 
@@ -64,7 +81,7 @@ fn compare(start: u64, a: &[Piece], b: &[Piece]) -> Vec<ByteRange> {
 fn place(piece: &Piece, at: u64) -> Option<(u64, u64)> {
     match &piece.source {
         // Of what plans made to be read consist: this is none.
-        Source::Image(_) => None,
+        Source::Image(_) | Source::Fetched(_) => None,
         Source::Hole | Source::Punched => None,
         Source::Data(stored) => Some((stored.segment.0, stored.data_offset + u64::from(stored.skip) + (at - piece.at))),
     }

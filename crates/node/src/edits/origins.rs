@@ -1,11 +1,11 @@
 //! Which states of which files a range of bytes comes from.
 
-use frieze_base::{ByteRange, Fault, InodeId};
+use frieze_base::{ByteRange, Fault, InodeId, Reason};
 use frieze_hlc::Hlc;
 use frieze_multilog::Source;
-use frieze_namespace::PatchSource;
+use frieze_namespace::{Inode, PatchSource};
 
-use crate::seen::{Layer, Look, Seen, Sources, not_fetched, parts};
+use crate::seen::{DEPTH_MAX, Layer, Look, Seen, Sources, not_fetched, parts};
 
 /// A range of the file asked for, and the state that shows it without sharing it from another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,27 +42,57 @@ impl Look<'_> {
     ) -> Result<(), Fault> {
         let mut own = Vec::new();
         for (start, end, patch) in parts(layer.inode, range.start(), range.end()) {
+            let whole = |depth| {
+                let start_out = out_at + (start - range.start());
+                let at = layer.upto.unwrap_or(Hlc::MAX);
+                Origin { start: start_out, end: start_out + (end - start), inode: layer.id, offset: start, at, depth }
+            };
+            let Some(patch) = patch.filter(|patch| matches!(patch.source, PatchSource::Shared { .. })) else {
+                // Holes too: what this state says of them is zeros.
+                push(found, whole(depth));
+                continue;
+            };
             own.clear();
-            self.plan_own(layer, start, end, patch.map_or(Hlc::ZERO, |patch| patch.at), &mut own)?;
+            match self.plan_own(layer, start, end, patch.at, &mut own) {
+                // Which bytes of it are shared others know: it is shared from here, with what lies below.
+                Err(fault) if fault.reason == Reason::Unsupported => {
+                    let depth = depth + depth_of(layer.inode, sources, start, end)?;
+                    if depth > 2 * DEPTH_MAX {
+                        return Err(fault);
+                    }
+                    push(found, whole(depth));
+                    continue;
+                }
+                planned => planned?,
+            }
             for piece in &own {
                 let start = out_at + (piece.at - range.start());
                 let len = u64::from(piece.len);
-                if let (Source::Hole, Some((from, PatchSource::Shared { inode, offset, at }))) =
-                    (piece.source, patch.map(|patch| (patch.start, patch.source)))
-                {
+                if let (Source::Hole, PatchSource::Shared { inode, offset, at }) = (piece.source, patch.source) {
                     let version = sources.get(&(inode, at)).ok_or_else(not_fetched)?;
                     let below = Layer { id: inode, inode: version, upto: Some(at) };
-                    let first = offset + (piece.at - from);
+                    let first = offset + (piece.at - patch.start);
                     self.origins_of(below, sources, ByteRange::new(first, first + len), start, depth + 1, found)?;
                     continue;
                 }
-                // Holes too: what this state says of them is zeros.
                 let at = layer.upto.unwrap_or(Hlc::MAX);
                 push(found, Origin { start, end: start + len, inode: layer.id, offset: piece.at, at, depth });
             }
         }
         Ok(())
     }
+}
+
+/// How many states may lie behind each other below `start..end` of an inode, at most.
+fn depth_of(inode: &Inode, sources: &Sources, start: u64, end: u64) -> Result<u32, Fault> {
+    let mut depth = 0;
+    for (start, end, patch) in parts(inode, start, end) {
+        if let Some(PatchSource::Shared { inode, offset, at }) = patch.map(|patch| patch.source) {
+            let version = sources.get(&(inode, at)).ok_or_else(not_fetched)?;
+            depth = depth.max(1 + depth_of(version, sources, offset, offset + (end - start))?);
+        }
+    }
+    Ok(depth)
 }
 
 fn push(found: &mut Vec<Origin>, next: Origin) {

@@ -324,7 +324,7 @@ impl Engine {
             && (then.inode.mode, extent.size, extent.mtime_ns)
                 == (copy.inode.mode, extent_now.size, extent_now.mtime_ns)
             && self.xattrs_of(&then, at)? == self.xattrs_of(&copy, now)?;
-        Ok(alike && self.differing(&then, &copy, &[ByteRange::new(0, extent.size)])?.is_empty())
+        Ok(alike && self.differing_at_most(&then, &copy, &[ByteRange::new(0, extent.size)])?.is_empty())
     }
 
     /// The attributes that a copy takes along.
@@ -412,7 +412,7 @@ impl Engine {
                 let touched = spans_of(written, new.patches(), plan.at, sizes.0, sizes.1);
                 let kept = ByteRange::new(0, sizes.0);
                 let within = |span: &Span| ByteRange::new(span.offset, span.offset + span.len).intersect(kept);
-                self.differing(&then, &now, &touched.iter().map(within).collect::<Vec<_>>())?
+                self.differing_at_most(&then, &now, &touched.iter().map(within).collect::<Vec<_>>())?
             }
             false => Vec::new(),
         };

@@ -79,9 +79,9 @@ impl Engine {
     fn answer_to(&self, about: &About, chains: &BTreeSet<ChainId>, at: Option<Hlc>) -> Result<Answered, Fault> {
         self.data.learn(chains, at, LEARNING_MAX)?;
         self.check_all_here(chains, at)?;
-        let mut answer = QuestionAnswer::default();
-        match about {
-            About::Reach(ask) => {
+        let (mut answer, mut payload) = (QuestionAnswer::default(), Vec::new());
+        match (about, at) {
+            (About::Reach(ask), _) => {
                 let complete = match at {
                     Some(at) => at,
                     None => self.data.complete_upto(chains)?,
@@ -90,9 +90,11 @@ impl Engine {
                 let tails = ask.files.iter().map(|file| self.tail_of(file, chains, at, ask.uncommitted));
                 answer.tails = tails.collect::<Result<_, _>>()?;
             }
-            About::Touched(ask) => self.touched_of(ask, &mut answer)?,
-            About::Records(ask) => self.records_of(ask, chains, &mut answer)?,
-            About::Bytes(_) | About::Order(_) | About::Persist(_) => {
+            (About::Touched(ask), _) => self.touched_of(ask, &mut answer)?,
+            (About::Records(ask), _) => self.records_of(ask, chains, &mut answer)?,
+            (About::Bytes(ask), Some(at)) => (answer.holes, payload) = self.bytes_of(ask, chains, at)?,
+            // Bytes of now are asked for by clients; the others are answered when they are done.
+            (About::Bytes(_) | About::Order(_) | About::Persist(_), _) => {
                 return Err(Fault::new(Reason::Unsupported, "a question of a kind that this server does not answer"));
             }
         }
@@ -101,7 +103,7 @@ impl Engine {
         if at.is_none() {
             self.data.check_lease()?;
         }
-        Ok((answer, Vec::new()))
+        Ok((answer, payload))
     }
 
     fn check_all_here(&self, chains: &BTreeSet<ChainId>, at: Option<Hlc>) -> Result<(), Fault> {

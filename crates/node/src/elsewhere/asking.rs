@@ -32,6 +32,8 @@ pub(super) struct Heard {
     /// Those of them that nobody else has answered for.
     pub(super) chains: BTreeSet<ChainId>,
     pub(super) answer: QuestionAnswer,
+    /// The bytes beside it.
+    pub(super) payload: Vec<u8>,
 }
 
 /// Who was asked and has not answered. Nothing is kept of them when this goes.
@@ -75,12 +77,12 @@ impl Engine {
             }
             self.await_any(&pending.ids(), pending.patience(now()));
             let mut is_refused = false;
-            for (node, asked, (answer, _)) in pending.take_answered() {
+            for (node, asked, (answer, payload)) in pending.take_answered() {
                 match answer.refused.clone().map(Fault::from) {
                     None => {
                         let chains: BTreeSet<ChainId> = asked.intersection(&left).copied().collect();
                         left.retain(|chain| !chains.contains(chain));
-                        answers.push(Heard { asked, chains, answer });
+                        answers.push(Heard { asked, chains, answer, payload });
                     }
                     // It may have a part in them no more, or not yet, or be behind: another knows.
                     Some(fault) if matches!(fault.kind(), ErrorKind::Unavailable | ErrorKind::StaleEpoch) => {

@@ -7,9 +7,10 @@ use frieze_wire::frame::PAYLOAD_BYTES_MAX;
 use frieze_wire::message::{Read, ReadReply};
 
 use crate::device::{Lease, ReaderKey};
+use crate::elsewhere::Fetch;
 use crate::engine::{Engine, Scratch};
 use crate::holding::is_claim;
-use crate::seen::{Seen, ThroughImages};
+use crate::seen::{DEPTH_MAX, Seen, ThroughImages};
 use crate::steps::{Unread, can_step};
 
 impl Engine {
@@ -91,11 +92,12 @@ impl Engine {
             device.done(before.lease, false);
         }
         let asked_end = ask.offset.saturating_add(ask.len.into());
+        scratch.fetch.clear();
         let (range, size) = loop {
             scratch.pieces.clear();
             scratch.crowded.clear();
-            let (range, size) =
-                self.plan_seen(seen, ask.offset, asked_end, &mut scratch.pieces, Some(&mut scratch.crowded))?;
+            let Scratch { pieces, crowded, fetch, .. } = &mut *scratch;
+            let (range, size) = self.plan_seen(seen, ask.offset, asked_end, pieces, crowded, Some(fetch))?;
             let len = range.len() as usize;
             if scratch.may_step && can_step(&scratch.pieces, len) {
                 // Each step has room enough in a buffer of its own.
@@ -104,11 +106,13 @@ impl Engine {
             if scratch.payload.len() < len {
                 scratch.payload.resize(len, 0);
             }
+            scratch.fetch.fill(&scratch.pieces, range.start(), &mut scratch.payload[..len]);
             // An image that could not be used is not planned again.
             if device.read_images(&scratch.pieces, &mut scratch.payload[..len], &mut scratch.block) {
                 break (range, size);
             }
         };
+        scratch.fetch.clear();
         device.want_images(&scratch.crowded);
         let lease = self.make_ready(seen, range, who, &scratch.pieces);
         let len = range.len() as usize;
@@ -139,39 +143,46 @@ impl Engine {
     }
 
     /// Appends to `out` what a read of `start..end` has to fetch, as far as the file reaches. Returns the range that it
-    /// covers, and the size of the file. With `crowded`, pages of many pieces come from images, and those that have too many
-    /// all the same are added to it.
+    /// covers, and the size of the file. Pages of many pieces come from images, and those that have too many all the same are added
+    /// to `crowded`. What of it other servers have is brought to `fetch`; without that there is no plan.
     fn plan_seen(
         &self,
         seen: &Seen,
         start: u64,
         end: u64,
         out: &mut Vec<Piece>,
-        crowded: Option<&mut Vec<Crowded>>,
+        crowded: &mut Vec<Crowded>,
+        mut fetch: Option<&mut Fetch>,
     ) -> Result<(ByteRange, u64), Fault> {
         let sources = self.sources(&seen.inode, start, end)?;
-        // Length and places in one look, over however many chunks: the answer is one state.
         let elsewhere = self.reach_elsewhere_upto(seen, end)?;
-        let look = self.look_with(&[seen], &[&sources], elsewhere)?;
-        let size = look.extent(seen).size;
-        let range = ByteRange::new(start.min(size), end.min(size));
-        match crowded {
-            Some(crowded) => {
+        let first = (out.len(), crowded.len());
+        for _ in 0..=FETCHES_MAX {
+            let (range, size) = {
+                // Length and places in one look, over however many chunks: the answer is one state.
+                let look = self.look_with(&[seen], &[&sources], elsewhere.clone())?;
+                let size = look.extent(seen).size;
+                let range = ByteRange::new(start.min(size), end.min(size));
                 let images = self.data.device().images();
-                look.plan_to_read(seen, &sources, range, ThroughImages { images: &images, crowded }, out)?;
+                let through = ThroughImages { images: &images, crowded: &mut *crowded, fetch: fetch.as_deref_mut() };
+                look.plan_to_read(seen, &sources, range, through, out)?;
+                (range, size)
+            };
+            match &mut fetch {
+                Some(fetch) if fetch.lacks() => self.fetch(fetch)?,
+                _ => return Ok((range, size)),
             }
-            None => look.plan(seen, &sources, range, out)?,
+            out.truncate(first.0);
+            crowded.truncate(first.1);
         }
-        Ok((range, size))
+        Err(Fault::new(Reason::Unavailable, "what the range shares moves from server to server: try again in a moment"))
     }
 
     /// Sees to it that what somebody is about to ask for is on its way into memory. What fails here fails when it is asked for.
     fn read_ahead(&self, seen: &Seen, ahead: ByteRange) {
         let mut pieces = Vec::new();
-        let Ok((range, _)) = self.plan_seen(seen, ahead.start(), ahead.end(), &mut pieces, Some(&mut Vec::new()))
-        else {
-            return;
-        };
+        let planned = self.plan_seen(seen, ahead.start(), ahead.end(), &mut pieces, &mut Vec::new(), None);
+        let Ok((range, _)) = planned else { return };
         let device = self.data.device();
         let lease = device.ready(&pieces, Heat::Scan);
         device.tiers().read_ahead(range.len());
@@ -181,5 +192,7 @@ impl Engine {
 
 /// Times a read of now starts again because the file was truncated meanwhile, before it keeps writers out.
 const MIXED_MAX: u32 = 8;
+/// Times that something of a range is brought from other servers: once for each state behind another, and now and then once more.
+const FETCHES_MAX: u32 = 4 * DEPTH_MAX;
 /// Times in all: one of several servers keeps nobody out.
 const PLANS_MAX: u32 = 64;

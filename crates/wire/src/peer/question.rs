@@ -40,7 +40,7 @@ pub enum About {
     /// The files that these chains have records of in an interval.
     #[prost(message, tag = "8")]
     Touched(TouchedAsk),
-    /// Bytes of a chunk.
+    /// Bytes of chunks.
     #[prost(message, tag = "9")]
     Bytes(BytesAsk),
 }
@@ -108,21 +108,35 @@ pub struct TouchedAsk {
     pub above: u64,
 }
 
-/// Bytes of a chunk at an instant; all of them are to have been written.
+/// Bytes of chunks at an instant, as the chunks' own records show them.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct BytesAsk {
+    /// The parts; `PAYLOAD_BYTES_MAX` in all at most.
+    #[prost(message, repeated, tag = "1")]
+    pub parts: Vec<BytesPart>,
+}
+
+/// A part of a chunk.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct BytesPart {
     /// The file.
     #[prost(uint64, tag = "1")]
     pub inode: u64,
     /// Index of the chunk.
     #[prost(uint32, tag = "2")]
     pub index: u32,
-    /// First byte, in the chunk.
+    /// Chains that the file is spread over.
     #[prost(uint32, tag = "3")]
+    pub chain_count: u32,
+    /// First byte, in the chunk.
+    #[prost(uint32, tag = "4")]
     pub offset: u32,
     /// How many.
-    #[prost(uint32, tag = "4")]
+    #[prost(uint32, tag = "5")]
     pub len: u32,
+    /// Only records stamped from this on count.
+    #[prost(uint64, tag = "6")]
+    pub after: u64,
 }
 
 /// The answer to a question. Bytes come beside it.
@@ -149,6 +163,17 @@ pub struct QuestionAnswer {
     /// Files that were touched, and perhaps others, in the order of their numbers.
     #[prost(uint64, repeated, tag = "7")]
     pub inodes: Vec<u64>,
+    /// Of bytes: as many as parts were named, in their order. The bytes come beside it, one part behind the other.
+    #[prost(message, repeated, tag = "8")]
+    pub holes: Vec<Holes>,
+}
+
+/// What of a part no record says anything of.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct Holes {
+    /// First byte in the part and length of each run.
+    #[prost(uint32, repeated, tag = "1")]
+    pub runs: Vec<u32>,
 }
 
 /// How far a file reaches.

@@ -4,9 +4,9 @@ use frieze_wire::control::Device;
 use frieze_wire::message::Refusal;
 use frieze_wire::peer::control::{Assignment, ChainReport, ClockOffset, Configuration, Grant, Heartbeat, Refused};
 use frieze_wire::peer::{
-    About, Alive, Ask, BytesAsk, ChainAck, ChainAsk, ChainClean, ChainGreet, ChainKeep, ChainOffer, ChainPiece,
-    ChainPromise, ChainRecord, CloseAfter, FileReach, FileTail, PersistAsk, Question, QuestionAnswer, ReachAsk,
-    RecordsAsk, Told, TouchedAsk,
+    About, Alive, Ask, BytesAsk, BytesPart, ChainAck, ChainAsk, ChainClean, ChainGreet, ChainKeep, ChainOffer,
+    ChainPiece, ChainPromise, ChainRecord, CloseAfter, FileReach, FileTail, Holes, PersistAsk, Question,
+    QuestionAnswer, ReachAsk, RecordsAsk, Told, TouchedAsk,
 };
 
 use super::AT;
@@ -77,6 +77,8 @@ fn questions() -> Vec<(&'static str, Told)> {
         tails: vec![FileTail { chunk: Some(3), end: 4096, newest: Some(AT) }, FileTail::default()],
         ..QuestionAnswer::default()
     };
+    let part = BytesPart { inode: 77, index: 3, chain_count: 8, offset: 512, len: 4096, after: 1 };
+    let holes = vec![Holes { runs: vec![0, 512] }, Holes::default()];
     let refused = Some(Refusal { reason: 33, message: "not here".into() });
     vec![
         ("question-reach", ask(None, About::Reach(ReachAsk { files, uncommitted: true }))),
@@ -87,8 +89,9 @@ fn questions() -> Vec<(&'static str, Told)> {
             ask(Some(AT), About::Records(RecordsAsk { inode: 77, chain_count: 8, after: 1, upto: AT })),
         ),
         ("question-touched", ask(Some(AT), About::Touched(TouchedAsk { after: 1, upto: AT, above: 9 }))),
-        ("question-bytes", ask(Some(AT), About::Bytes(BytesAsk { inode: 77, index: 3, offset: 512, len: 4096 }))),
+        ("question-bytes", ask(Some(AT), About::Bytes(BytesAsk { parts: vec![part] }))),
         ("answer-tails", Told::QuestionAnswer(answer)),
+        ("answer-bytes", Told::QuestionAnswer(QuestionAnswer { id: 5, holes, ..QuestionAnswer::default() })),
         ("answer-refused", Told::QuestionAnswer(QuestionAnswer { id: 5, refused, ..QuestionAnswer::default() })),
         (
             "answer-touched",

@@ -1,0 +1,264 @@
+//! Bytes that other servers have: what a clone or a copied range shares with a file on chains that are not here.
+//!
+//! Guarantees: what is brought is what the records of the chunk show at a closed instant, so it is the same whoever tells it; which
+//! parts of it no record says anything of comes with it. No more is asked for, or held, than one read may show.
+//! Leaves to others: what lies under a part that no record says anything of (`seen`).
+//!
+//! A plan cannot ask while it holds the index. It notes what it lacks, and is made again when that has come.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use bytes::Bytes;
+use frieze_base::{ByteRange, ChainId, ChunkId, ErrorKind, Fault, InodeId, Reason};
+use frieze_hlc::Hlc;
+use frieze_multilog::{Fetched, Piece, Source};
+use frieze_tier::Heat;
+use frieze_wire::frame::PAYLOAD_BYTES_MAX;
+use frieze_wire::peer::{About, BytesAsk, BytesPart, Holes};
+
+use super::asking::Inquiry;
+use crate::data::Layout;
+use crate::engine::Engine;
+
+/// A part of a chunk, as its records show it at an instant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Wanted {
+    pub(crate) chunk: ChunkId,
+    /// Chains that the file is spread over.
+    pub(crate) chain_count: u32,
+    /// First byte and length, in the chunk.
+    pub(crate) range: ByteRange,
+    /// Records stamped up to this count.
+    pub(crate) at: Hlc,
+    /// And from this on.
+    pub(crate) after: Hlc,
+}
+
+/// What one plan has of other servers, and what it lacks.
+#[derive(Default)]
+pub(crate) struct Fetch {
+    arrived: Vec<Arrived>,
+    missing: Vec<Wanted>,
+}
+
+struct Arrived {
+    wanted: Wanted,
+    /// What no record says anything of: first byte in the part, and length.
+    holes: Vec<(u32, u32)>,
+    bytes: Bytes,
+}
+
+impl Wanted {
+    fn chain(&self) -> ChainId {
+        self.chunk.chain(self.chain_count)
+    }
+}
+
+impl Fetch {
+    /// Nothing of it is wanted any more.
+    pub(crate) fn clear(&mut self) {
+        self.arrived.clear();
+        self.missing.clear();
+    }
+
+    /// True if a plan was made that lacked something.
+    pub(crate) fn lacks(&self) -> bool {
+        !self.missing.is_empty()
+    }
+
+    /// Adds the pieces of a part of a chunk, with offsets in the chunk. What is not here is noted.
+    pub(crate) fn plan(&mut self, wanted: Wanted, pieces: &mut Vec<Piece>) {
+        let (start, len) = (wanted.range.start(), wanted.range.len() as u32);
+        let mut add = |from: u32, to: u32, source: Source| {
+            if from < to {
+                pieces.push(Piece { at: start + u64::from(from), len: to - from, source });
+            }
+        };
+        let Some(number) = self.arrived.iter().position(|arrived| arrived.wanted == wanted) else {
+            self.missing.push(wanted);
+            return add(0, len, Source::Fetched(Fetched { number: u32::MAX, skip: 0 }));
+        };
+        let bytes = |skip| Source::Fetched(Fetched { number: number as u32, skip });
+        let mut at = 0;
+        for &(from, count) in &self.arrived[number].holes {
+            add(at, from, bytes(at));
+            add(from, from + count, Source::Hole);
+            at = from + count;
+        }
+        add(at, len, bytes(at));
+    }
+
+    /// Copies what the pieces have of it to their places in `out`, which they cover from `start` on.
+    pub(crate) fn fill(&self, pieces: &[Piece], start: u64, out: &mut [u8]) {
+        for piece in pieces {
+            let Source::Fetched(Fetched { number, skip }) = piece.source else { continue };
+            let from = (piece.at - start) as usize;
+            let (len, skip) = (piece.len as usize, skip as usize);
+            let bytes = &self.arrived[number as usize].bytes;
+            out[from..from + len].copy_from_slice(&bytes[skip..skip + len]);
+        }
+    }
+}
+
+impl Engine {
+    /// Has brought what a plan lacked, or sees to it that it is known here.
+    ///
+    /// # Errors
+    /// `Unavailable` if nobody who has it answers.
+    pub(crate) fn fetch(&self, fetch: &mut Fetch) -> Result<(), Fault> {
+        let mut by_instant: BTreeMap<Hlc, Vec<Wanted>> = BTreeMap::new();
+        for wanted in std::mem::take(&mut fetch.missing) {
+            by_instant.entry(wanted.at).or_default().push(wanted);
+        }
+        for (at, parts) in by_instant {
+            // What is here may only not be closed yet at that instant. Who cannot close it is none of the chain's members.
+            let is_learned = |part: &Wanted| {
+                let chain = part.chain();
+                self.data.is_here(chain) && self.data.learn(&BTreeSet::from([chain]), Some(at), CLOSING_MAX).is_ok()
+            };
+            let parts: Vec<Wanted> = parts.into_iter().filter(|part| !is_learned(part)).collect();
+            let concerned = |chains: &BTreeSet<ChainId>| -> Vec<Wanted> {
+                parts.iter().filter(|part| chains.contains(&part.chain())).copied().collect()
+            };
+            let about = |chains: &BTreeSet<ChainId>| {
+                About::Bytes(BytesAsk { parts: concerned(chains).iter().map(part_out).collect() })
+            };
+            let all = parts.iter().map(Wanted::chain).collect();
+            for heard in self.ask_members(all, &Inquiry { at: Some(at), about: &about })? {
+                let told = concerned(&heard.asked);
+                let len: u64 = told.iter().map(|part| part.range.len()).sum();
+                if told.len() != heard.answer.holes.len() || len != heard.payload.len() as u64 {
+                    return Err(Fault::new(Reason::BadFrame, "malformed frame: other bytes than were asked for"));
+                }
+                let mut payload = Bytes::from(heard.payload);
+                for (wanted, holes) in told.into_iter().zip(heard.answer.holes) {
+                    let bytes = payload.split_to(wanted.range.len() as usize);
+                    let holes = holes_in(&holes, bytes.len())?;
+                    if heard.chains.contains(&wanted.chain()) {
+                        fetch.arrived.push(Arrived { wanted, holes, bytes });
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The bytes of parts of chunks that are here, one behind the other, and what of each no record says anything of.
+    pub(super) fn bytes_of(
+        &self,
+        ask: &BytesAsk,
+        chains: &BTreeSet<ChainId>,
+        at: Hlc,
+    ) -> Result<(Vec<Holes>, Vec<u8>), Fault> {
+        let len: u64 = ask.parts.iter().map(|part| u64::from(part.len)).sum();
+        let is_theirs = |part: &BytesPart| {
+            let layout = Layout { chunk_bytes: 1, chain_count: part.chain_count.max(1), inode: InodeId(part.inode) };
+            chains.contains(&layout.chain(part.index)) && part.offset.checked_add(part.len).is_some()
+        };
+        if len > PAYLOAD_BYTES_MAX.into() || !ask.parts.iter().all(is_theirs) {
+            return Err(Fault::new(Reason::InvalidArgument, format!("{len} bytes of chunks are asked for")));
+        }
+        let (mut payload, mut from) = (vec![0; len as usize], 0);
+        let (mut holes, mut pieces, mut block) = (Vec::new(), Vec::new(), Vec::new());
+        for part in &ask.parts {
+            let id = InodeId(part.inode);
+            let start = u64::from(part.offset);
+            let range = ByteRange::new(start, start + u64::from(part.len));
+            pieces.clear();
+            let chunk = ChunkId { inode: id, index: part.index };
+            self.data.device().log_of([id])?.plan(chunk, range, at, Hlc(part.after), &mut pieces);
+            let gone = pieces.iter().filter(|piece| piece.source == Source::Hole);
+            holes.push(Holes { runs: gone.flat_map(|piece| [(piece.at - start) as u32, piece.len]).collect() });
+            let device = self.data.device();
+            let lease = device.ready(&pieces, Heat::Wanted);
+            let read = device.read(&pieces, start, &mut payload[from..from + part.len as usize], &mut block);
+            device.done(lease, read.is_err());
+            read.map_err(another_may_have_it)?;
+            from += part.len as usize;
+        }
+        Ok((holes, payload))
+    }
+}
+
+/// What is damaged here is whole at another member of the chain.
+fn another_may_have_it(fault: Fault) -> Fault {
+    match fault.kind() {
+        ErrorKind::Corrupt => Fault::new(Reason::Unavailable, fault.to_string()),
+        _ => fault,
+    }
+}
+
+fn part_out(wanted: &Wanted) -> BytesPart {
+    BytesPart {
+        inode: wanted.chunk.inode.0,
+        index: wanted.chunk.index,
+        chain_count: wanted.chain_count,
+        offset: wanted.range.start() as u32,
+        len: wanted.range.len() as u32,
+        after: wanted.after.0,
+    }
+}
+
+/// In order, apart, and within a part of so many bytes.
+fn holes_in(told: &Holes, len: usize) -> Result<Vec<(u32, u32)>, Fault> {
+    let mut holes = Vec::with_capacity(told.runs.len() / 2);
+    let mut at = 0u64;
+    for run in told.runs.chunks(2) {
+        let end = match run {
+            [from, count] if u64::from(*from) >= at => u64::from(*from) + u64::from(*count),
+            _ => u64::MAX,
+        };
+        if end > len as u64 {
+            return Err(Fault::new(Reason::BadFrame, "malformed frame: holes that are not in what was asked for"));
+        }
+        holes.push((run[0], run[1]));
+        at = end;
+    }
+    Ok(holes)
+}
+
+/// How long the other members of a chain are waited for until it is closed at an instant.
+const CLOSING_MAX: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wanted(start: u64, end: u64) -> Wanted {
+        let chunk = ChunkId { inode: InodeId(7), index: 2 };
+        Wanted { chunk, chain_count: 5, range: ByteRange::new(start, end), at: Hlc(90), after: Hlc(10) }
+    }
+
+    #[test]
+    fn what_has_come_is_planned_with_its_holes_and_what_has_not_is_noted() {
+        let (mut fetch, mut pieces) = (Fetch::default(), Vec::new());
+        fetch.plan(wanted(100, 110), &mut pieces);
+        assert!(fetch.lacks());
+        assert_eq!(pieces.len(), 1);
+        let bytes = Bytes::from_static(b"abcdefghij");
+        let holes = holes_in(&Holes { runs: vec![2, 3, 8, 2] }, bytes.len()).unwrap();
+        fetch.missing.clear();
+        fetch.arrived.push(Arrived { wanted: wanted(100, 110), holes, bytes });
+        pieces.clear();
+        fetch.plan(wanted(100, 110), &mut pieces);
+        assert!(!fetch.lacks());
+        let planned: Vec<_> = pieces.iter().map(|piece| (piece.at, piece.len, piece.source == Source::Hole)).collect();
+        assert_eq!(planned, [(100, 2, false), (102, 3, true), (105, 3, false), (108, 2, true)]);
+        let mut out = *b"..........";
+        fetch.fill(&pieces, 100, &mut out);
+        assert_eq!(&out, b"ab...fgh..");
+        // A part of a piece.
+        let mut out = *b"..";
+        fetch.fill(&[pieces[2].part(106, 108)], 106, &mut out);
+        assert_eq!(&out, b"gh");
+    }
+
+    #[test]
+    fn holes_beyond_what_was_asked_for_are_not_believed() {
+        for runs in [vec![5, 6], vec![0, 4, 3, 1], vec![1], vec![u32::MAX, u32::MAX]] {
+            assert!(holes_in(&Holes { runs: runs.clone() }, 10).is_err(), "{runs:?}");
+        }
+        assert_eq!(holes_in(&Holes { runs: vec![0, 4, 4, 6] }, 10).unwrap(), [(0, 4), (4, 6)]);
+    }
+}
