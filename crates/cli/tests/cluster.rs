@@ -11,7 +11,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use frieze_client::{ByteRange, Client, ClusterOp, ClusterReply, CreateMode, OpenFlags, Target};
+use frieze_client::{ByteRange, Client, ClusterOp, ClusterReply, CreateMode, OpenFlags, Part, Target};
 use support::{client, eventually, scrambled};
 use tempfile::TempDir;
 
@@ -196,6 +196,62 @@ fn whichever_server_is_killed_what_was_acknowledged_is_there_and_writers_go_on()
                 assert!(
                     found == scrambled(writer << 32 | at, 300_000),
                     "server {number}: /w{writer}-{at} is not whole"
+                );
+            }
+        }
+    }
+}
+
+/// Over the boundary of two chunks of one file, and in another.
+#[test]
+fn what_is_written_together_is_whole_at_every_server_whichever_is_killed() {
+    const AT: u64 = (1 << 20) - 5_000;
+    let mut cluster = Cluster::of(3);
+    cluster.await_whole(0);
+    let (over, round) = (AtomicBool::new(false), AtomicU64::new(0));
+    let stamps = std::thread::scope(|scope| {
+        let (client, over, round) = (cluster.client(0), &over, &round);
+        let writer = scope.spawn(move || {
+            let fs = client.fs();
+            let open = |path| fs.create(&Target::path(path), 0o644, CreateMode::OpenExisting).unwrap();
+            let (one, other) = (open("/one"), open("/other"));
+            let mut stamps = Vec::new();
+            while !over.load(Ordering::Acquire) {
+                let data = [stamps.len() as u8; 10_000];
+                let parts =
+                    [Part { file: &one, offset: AT, data: &data }, Part { file: &other, offset: 0, data: &data }];
+                stamps.push(fs.write_together(&parts).unwrap());
+                round.fetch_add(1, Ordering::AcqRel);
+            }
+            stamps
+        });
+        for number in 0..3 {
+            let before = round.load(Ordering::Acquire);
+            cluster.kill(number);
+            eventually("the writer goes on without it", || (round.load(Ordering::Acquire) > before + 4).then_some(()));
+            cluster.start_again(number);
+            cluster.await_whole((number + 1) % 3);
+        }
+        over.store(true, Ordering::Release);
+        writer.join().unwrap()
+    });
+    for number in 0..3 {
+        let client = cluster.client(number);
+        let read = |path, at: u64, stamp| {
+            let file = client.fs().at(stamp).open(&Target::path(path), OpenFlags::READ).unwrap();
+            let mut bytes = vec![0; 10_000];
+            assert_eq!(file.read_at(at, &mut bytes).unwrap(), 10_000);
+            bytes
+        };
+        for (count, stamp) in stamps.iter().enumerate().rev().take(300) {
+            let shown = |stamp| (read("/one", AT, stamp), read("/other", 0, stamp));
+            let all = |count: usize| vec![count as u8; 10_000];
+            assert!(shown(*stamp) == (all(count), all(count)), "server {number}: {count} is not whole at {stamp}");
+            if count > 0 {
+                let before = stamp.previous();
+                assert!(
+                    shown(before) == (all(count - 1), all(count - 1)),
+                    "server {number}: {count} shows before {stamp}"
                 );
             }
         }

@@ -260,6 +260,12 @@ impl File {
         len.min(self.chunk_bytes - offset % self.chunk_bytes)
     }
 
+    /// True if a write of so many bytes is one record, or several of one server that are seen together.
+    pub(crate) fn is_one_write(&self, offset: u64, len: usize) -> bool {
+        let is_alone = self.shared.servers.age().is_alone();
+        len <= PAYLOAD_BYTES_MAX as usize && (is_alone || offset % self.chunk_bytes + len as u64 <= self.chunk_bytes)
+    }
+
     /// The right to read or write is in the capability, so the caller is not named again.
     pub(crate) fn ask<'d>(&self, request: Request, seq: Seq, payload: &'d [u8]) -> Ask<'d> {
         Ask::new(RequestBody { caller: None, request: Some(request) }, self.session, seq, payload)

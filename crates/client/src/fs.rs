@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use frieze_base::InodeId;
+use frieze_base::{InodeId, Reason};
 use frieze_hlc::{Hlc, UserTime};
 use frieze_wire::edit::EditReply;
 use frieze_wire::message::{
@@ -10,7 +10,7 @@ use frieze_wire::message::{
     Stat, StatReply, Sync, TxnReply, View,
 };
 use frieze_wire::txn::{
-    Caller, Link, Make, MakeKind, Op, Remove, RemoveXattr, Rename, SetAttr, SetXattr, Special, Target,
+    Caller, Link, Make, MakeKind, MakeNameless, Op, Remove, RemoveXattr, Rename, SetAttr, SetXattr, Special, Target,
 };
 
 use crate::call::Shared;
@@ -27,7 +27,7 @@ use crate::{Error, File};
 /// change may or may not have happened), `Busy` or `Closed`.
 #[derive(Clone, Debug)]
 pub struct Fs {
-    shared: Arc<Shared>,
+    pub(crate) shared: Arc<Shared>,
     view: View,
     caller: Option<Caller>,
     durability: Durability,
@@ -285,6 +285,17 @@ impl Fs {
                 }
             }
         }
+    }
+
+    /// A file without a name, of the layout of another, to write and read.
+    pub(crate) fn make_nameless(&self, beside: &File) -> Result<File, Error> {
+        let _opening = self.shared.open_files.begin();
+        let made = self.change("writing", Op::MakeNameless(MakeNameless { beside: beside.inode().0 }))?;
+        let attr = made.attr.ok_or_else(|| Error::Refused(Reason::StaleHandle.into()))?;
+        let reply = OpenReply { attr, capability: made.capability, answered: Default::default() };
+        let file = self.file(reply, OpenFlags::READ_WRITE);
+        file.note_granted(0..1);
+        Ok(file)
     }
 
     fn open_asking(&self, open: Open) -> Result<Reply, Error> {

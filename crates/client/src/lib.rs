@@ -44,6 +44,7 @@ mod sharing;
 mod space;
 mod stream;
 mod timeline;
+mod together;
 
 pub use client::Client;
 pub use error::Error;
@@ -74,3 +75,4 @@ pub mod flags {
 
 pub use options::Options;
 pub use timeline::Interval;
+pub use together::Part;

@@ -93,6 +93,7 @@ impl File {
             target: target.capability().to_vec(),
             target_offset,
             len,
+            also: Vec::new(),
         };
         target.note_dirty();
         let numbered = target.shared.number()?;

@@ -10,7 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 use frieze_base::{ByteRange, Reason};
-use frieze_client::{Client, CreateMode, Error, File, OpenFlags, Options, Target};
+use frieze_client::{Client, CreateMode, Error, File, OpenFlags, Options, Part, Target};
 use frieze_wire::message::Request;
 use frieze_wire::txn::{Op, Settle};
 use world::{Act, CHUNK, Seen, Server, World, pattern};
@@ -532,4 +532,37 @@ fn a_stream_fails_when_the_server_stays_away() {
     assert_eq!(error.reason(), Reason::Unavailable);
     let error = file.write_at(0, &pattern(3 * MIB)).unwrap_err();
     assert_eq!(error.reason(), Reason::Unavailable);
+}
+
+#[test]
+fn parts_are_shown_together_by_one_request_that_runs_once() {
+    let (world, _server, client, file) = begin();
+    let other = create(&client, "/g");
+    let (long, fs) = (pattern(5 * MIB), client.fs());
+    // Its answer is lost.
+    world.plan_for(1, Act::RunThenClose, |seen| matches!(seen.request, Request::CopyRange(_)));
+    let parts = [
+        Part { file: &file, offset: 7, data: &long },
+        Part { file: &other, offset: 0, data: b"other" },
+        Part { file: &other, offset: 1, data: b"" },
+        Part { file: &file, offset: 8, data: b"later" },
+    ];
+    let stamp = fs.write_together(&parts).unwrap();
+    assert!(stamp > frieze_client::Hlc::ZERO);
+    let mut wanted = [&[0; 7][..], &long[..]].concat();
+    wanted[8..13].copy_from_slice(b"later");
+    assert!(world.file("/f") == wanted, "in order, the later over the earlier");
+    assert_eq!(world.file("/g"), b"other");
+    let asked = world.seen(|seen| matches!(seen.request, Request::CopyRange(_)));
+    assert_eq!(asked.len(), 2, "it is asked again");
+    assert_eq!(world.with(|state| state.runs.values().copied().max()), Some(1));
+    let nameless = |world: &World| world.ops().iter().filter(|op| matches!(op, Op::MakeNameless(_))).count();
+    assert_eq!(nameless(&world), 1);
+    // What is one record anyway is one.
+    fs.write_together(&[Part { file: &other, offset: 2, data: b"T" }]).unwrap();
+    assert_eq!((world.file("/g"), nameless(&world)), (b"otTer".to_vec(), 1));
+    assert!(fs.write_together(&[]).is_ok());
+    let read_only = fs.open(&Target::path("/g"), OpenFlags::READ).unwrap();
+    let refused = fs.write_together(&[Part { file: &read_only, offset: 0, data: b"x" }]);
+    assert!(matches!(refused, Err(Error::NotOpenFor { .. })), "{refused:?}");
 }

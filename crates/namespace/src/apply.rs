@@ -129,6 +129,7 @@ impl Namespace {
             Op::OpenSession(op) => self.open_session(run, op),
             Op::CloseSession(op) => self.close_session(run, op),
             Op::Make(op) => self.make(run, op),
+            Op::MakeNameless(op) => self.make_nameless(run, op),
             Op::Link(op) => self.link(run, op),
             Op::Remove(op) => self.remove(run, op),
             Op::Rename(op) => self.rename(run, op),

@@ -346,7 +346,7 @@ impl Namespace {
             for share in &state.shares {
                 lay(&mut patches, patch_of(share, run.stamp)?);
             }
-            if let Some(len) = state.size {
+            if let Some(len) = state.size.filter(|_| !state.extends) {
                 lay(&mut patches, Patch::truncate(run.stamp, len));
             }
             if patches.len() > PATCHES_MAX {

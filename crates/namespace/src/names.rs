@@ -2,11 +2,11 @@
 
 use frieze_base::InodeId;
 use frieze_wire::message::{FileKind, VersionKind};
-use frieze_wire::txn::{Caller, Link, Make, MakeKind, Remove, Rename, Special};
+use frieze_wire::txn::{Caller, Link, Make, MakeKind, MakeNameless, Remove, Rename, Special};
 
 use crate::apply::{Done, Run};
 use crate::error::{Error, lossy};
-use crate::inode::{Extra, GROUP_EXECUTE, Inode, MAY_EXECUTE, MAY_WRITE, SET_GID, STICKY, WriteGrant, allows};
+use crate::inode::{Extra, GROUP_EXECUTE, Inode, Layout, MAY_EXECUTE, MAY_WRITE, SET_GID, STICKY, WriteGrant, allows};
 use crate::key::Cached;
 use crate::namespace::{Entry, Namespace};
 use crate::walk::{Last, Place};
@@ -73,6 +73,43 @@ impl Namespace {
         let parent = self.directory_changed(run, place.parent);
         parent.links += u32::from(kind == FileKind::Directory);
         run.tell(id, VersionKind::Make, &place.name);
+        Ok(Done::with(id))
+    }
+
+    /// A file that begins as one whose last name went.
+    pub(crate) fn make_nameless(&mut self, run: &mut Run<'_>, op: &MakeNameless) -> Result<Done, Error> {
+        let beside = InodeId(op.beside);
+        let like = self.inodes.get(beside).ok_or(Error::StaleHandle { inode: beside })?;
+        if like.kind() != FileKind::File {
+            return Err(Error::InvalidArgument { why: "only beside a regular file is one made without a name" });
+        }
+        // What it holds is looked at by a plug-in where it goes.
+        let layout = Layout { plugin: String::new(), ..Layout::clone(&like.layout) };
+        let (kind, mode, extra) = new_inode(run, &MakeKind::File(true), 0o600)?;
+        let inode = Inode {
+            from: run.stamp,
+            born: run.stamp,
+            ctime: run.stamp,
+            mtime_ns: run.stamp.unix_ns(),
+            mtime_stamp: run.stamp,
+            atime_ns: run.stamp.unix_ns(),
+            size: 0,
+            size_as_of: run.stamp,
+            parent: InodeId::default(),
+            layout: self.share(layout),
+            links: 0,
+            uid: run.caller.uid,
+            gid: run.caller.gid,
+            mode,
+            kind: kind as u8,
+            extra: Some(Box::new(Extra { orphaned: run.stamp, ..extra })),
+        };
+        self.last_id += 1;
+        let id = InodeId(self.last_id);
+        self.inodes.insert(id, inode);
+        self.granted.entry(run.session).or_default().insert(id);
+        self.keep_orphan(run.stamp, id, false);
+        run.tell(id, VersionKind::Make, b"");
         Ok(Done::with(id))
     }
 

@@ -12,7 +12,7 @@ use frieze_hlc::Hlc;
 use frieze_namespace::{ORPHANS_KEPT_MAX, PATCHES_MAX, PatchSource};
 use frieze_wire::edit::{Edit, EditKind, NEW, NewInode, SetName, SetState, Share, Xattr};
 use frieze_wire::message::FileKind;
-use frieze_wire::txn::{MakeKind, Op, Outcome};
+use frieze_wire::txn::{MakeKind, MakeNameless, Op, Outcome};
 use proptest::prelude::*;
 
 fn edit(world: &mut World, edit: Edit) -> Result<Outcome, Reason> {
@@ -212,6 +212,45 @@ fn shares_are_patches_of_the_edits_stamp() {
     assert_eq!(edit(&mut world, state(many(max))).map(|_| ()), Err(Reason::TooLarge));
     edit(&mut world, state(many(max - 1))).unwrap();
     assert_eq!(world.reloaded(), world.ns);
+}
+
+#[test]
+fn a_length_that_is_extended_hides_and_forgets_nothing_beyond() {
+    let mut world = World::new();
+    let file = world.file("/f");
+    let origin = world.file("/origin");
+    let at = world.stamp.0;
+    let before = world.ns.current(file).unwrap().clone();
+    let share = Share { start: 10, len: 5, inode: origin.0, offset: 0, at };
+    let states = |size, expect| {
+        vec![SetState { inode: file.0, expect, shares: vec![share], size, extends: true, ..SetState::default() }]
+    };
+    let copy = |states| Edit { kind: EditKind::CopyRange as i32, states, ..Edit::default() };
+    edit(&mut world, copy(states(Some(15), before.from.0))).unwrap();
+    let after = world.ns.current(file).unwrap().clone();
+    assert_eq!((after.size, after.size_as_of), (15, before.size_as_of), "what is newer still counts beside it");
+    assert_eq!(after.patches().len(), 1, "{:?}", after.patches());
+    edit(&mut world, copy(states(Some(12), after.from.0))).unwrap();
+    assert_eq!(world.ns.current(file).unwrap().size, 15);
+    assert_eq!(world.reloaded(), world.ns);
+    world.check_replay();
+}
+
+#[test]
+fn a_file_without_a_name_is_one_that_has_lost_its_last() {
+    let mut world = World::new();
+    let beside = world.file("/f");
+    let made = world.run(&user(1000, 1000, &[]), Op::MakeNameless(MakeNameless { beside: beside.0 })).unwrap();
+    let inode = world.ns.current(InodeId(made.id)).unwrap().clone();
+    assert_eq!((inode.links, inode.uid, inode.mode, inode.orphaned()), (0, 1000, 0o600, Some(world.stamp)));
+    assert_eq!(inode.grants().len(), 1, "whoever made it writes to it");
+    check_tree(&world);
+    let nothing = Op::MakeNameless(MakeNameless { beside: 99 });
+    assert_eq!(world.run(&root(), nothing).map(|_| ()), Err(Reason::StaleHandle));
+    let directory = Op::MakeNameless(MakeNameless { beside: InodeId::ROOT.0 });
+    assert_eq!(world.run(&root(), directory).map(|_| ()), Err(Reason::InvalidArgument));
+    assert_eq!(world.reloaded(), world.ns);
+    world.check_replay();
 }
 
 #[test]

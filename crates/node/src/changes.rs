@@ -382,7 +382,10 @@ impl Engine {
             self.caching.give_names(asking, directory);
         }
         let makes_directory = matches!(&op, Op::Make(make) if matches!(make.kind, Some(MakeKind::Directory(_))));
-        let makes_file = matches!(&op, Op::Make(make) if matches!(make.kind, Some(MakeKind::File(_))));
+        let makes_file = match &op {
+            Op::Make(make) => matches!(make.kind, Some(MakeKind::File(_))),
+            op => matches!(op, Op::MakeNameless(_)),
+        };
         let parents = asking.session.map_or(Vec::new(), |_| names_changed_in(&op));
         let renames = matches!(&op, Op::Rename(_));
         let transaction = Transaction {

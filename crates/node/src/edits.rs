@@ -1,7 +1,8 @@
 //! Clones, restores, undos and shared copies: planned by looking, run as one transaction.
 //!
 //! Guarantees: an edit happens whole, at one stamp, or not at all; it is run only if everything it was planned on is still
-//! so, else it is planned again; no write falls between what it saw of a file and what it decides about it.
+//! so, else it is planned again; no write falls between what it saw of a file and what it decides about it, where that depends on what
+//! the file held.
 //! Leaves to others: what to plan (`clone`, `restore`, `undo`), checking it (`namespace`), the bytes (`seen`).
 //!
 //! # Source
@@ -65,6 +66,8 @@ pub(crate) struct Plan {
     pub(crate) actions: Vec<Action>,
     /// Bytes that a copied range has.
     pub(crate) len: u64,
+    /// Files that get bytes which do not depend on what they held: it may change until the edit runs.
+    pub(crate) adds: BTreeSet<InodeId>,
 }
 
 impl Plan {
@@ -79,6 +82,7 @@ impl Plan {
             states: BTreeMap::new(),
             actions: Vec::new(),
             len: 0,
+            adds: BTreeSet::new(),
         }
     }
 
@@ -176,8 +180,10 @@ impl Engine {
         // What is taken from the past is not forgotten before it is shared.
         let _kept = self.forgetting.read().unwrap_or_else(std::sync::PoisonError::into_inner);
         for _ in 0..PLANS_MAX {
-            if let Some(outcome) = self.meta.namespace().remembered(header.session, header.seq).filter(|_| !dry_run) {
-                let outcome = outcome.clone().into_result()?;
+            let remembered = self.meta.namespace().remembered(header.session, header.seq).cloned();
+            if let Some(outcome) = remembered.filter(|_| !dry_run) {
+                let outcome = outcome.into_result()?;
+                self.order_again(Hlc(outcome.stamp))?;
                 return Ok(EditReply { stamp: outcome.stamp, id: outcome.id, repeated: true, ..EditReply::default() });
             }
             let now = self.clock.now();
@@ -214,7 +220,7 @@ impl Engine {
 
     /// Runs a plan; `None` if it is out of date.
     fn run(&self, principal: &Principal, header: &FrameHeader, plan: Plan) -> Result<Option<(u64, u64)>, Fault> {
-        let Plan { kind, now, at, names, new, states, .. } = plan;
+        let Plan { kind, now, at, names, new, states, adds, .. } = plan;
         let mut brought = Vec::new();
         {
             let named = names.values().map(|naming| naming.inode).filter(|inode| *inode != 0 && inode & NEW == 0);
@@ -263,11 +269,12 @@ impl Engine {
         };
         // Held until it has run: no write falls between what was seen of a file and what is decided about it.
         let held = self.hold_alone();
+        let watched: Vec<InodeId> = decided.iter().copied().filter(|id| !adds.contains(id)).collect();
         let written = {
-            let log = self.data.device().log_of(decided.iter().copied())?;
-            decided.iter().any(|&id| log.newest_in(id, 0..=u32::MAX, now, Hlc::MAX).newest.is_some())
+            let log = self.data.device().log_of(watched.iter().copied())?;
+            watched.iter().any(|&id| log.newest_in(id, 0..=u32::MAX, now, Hlc::MAX).newest.is_some())
         };
-        if written || self.is_written_elsewhere_since(&decided, now)? {
+        if written || self.is_written_elsewhere_since(&watched, now)? {
             return Ok(None);
         }
         let outcome = self.meta.execute(transaction, None)?;

@@ -202,6 +202,21 @@ impl Engine {
         self.order(at, self.meta.appended(), &chains)
     }
 
+    /// The same of a change that has run before, of which nobody knows whether it was ordered, nor which files it was about.
+    ///
+    /// # Errors
+    /// As [`Engine::order_writers`].
+    pub(crate) fn order_again(&self, at: Hlc) -> Result<(), Fault> {
+        if !self.meta.is_member() {
+            return Ok(());
+        }
+        let chains: BTreeSet<ChainId> = (0..self.data.chain_count()).map(ChainId).collect();
+        if self.data.has_closed(at, &chains) {
+            return Ok(());
+        }
+        self.order(at, self.meta.appended(), &chains)
+    }
+
     /// Sees to it, once under each configuration of a chain, that this server has executed all that anybody was told before: the head
     /// before it may have ordered a change that is not known here.
     ///

@@ -8,6 +8,8 @@ mod client;
 mod founding;
 #[path = "cluster/states.rs"]
 mod states;
+#[path = "cluster/together.rs"]
+mod together;
 #[path = "cluster/world.rs"]
 mod world;
 #[path = "cluster/writers.rs"]

@@ -24,6 +24,8 @@ mod races;
 mod rows;
 #[path = "engine/scrub.rs"]
 mod scrub;
+#[path = "engine/together.rs"]
+mod together;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};

@@ -200,6 +200,7 @@ impl Client {
                     target: target.capability.clone(),
                     target_offset: *target_offset,
                     len: *len,
+                    also: Vec::new(),
                 };
                 (Request::CopyRange(copy), true)
             }

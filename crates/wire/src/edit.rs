@@ -197,6 +197,9 @@ pub struct SetState {
     /// Extended attributes.
     #[prost(message, repeated, tag = "10")]
     pub xattrs: Vec<Xattr>,
+    /// True: `size` is how long it is at least. What others write beyond it meanwhile, at other servers, is neither hidden nor forgotten.
+    #[prost(bool, tag = "11")]
+    pub extends: bool,
 }
 
 /// Copies a file or tree, as it was at an instant, by sharing its bytes.
@@ -256,7 +259,7 @@ pub struct Undo {
     pub dry_run: bool,
 }
 
-/// Copies bytes within a file system by sharing them.
+/// Copies bytes within a file system by sharing them: one range, or several at one stamp, all or none.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct CopyRange {
     /// The right to read the source.
@@ -274,6 +277,9 @@ pub struct CopyRange {
     /// Bytes; fewer are copied where the source ends before.
     #[prost(uint64, tag = "5")]
     pub len: u64,
+    /// More ranges, laid over those before them. They name no others.
+    #[prost(message, repeated, tag = "6")]
+    pub also: Vec<CopyRange>,
 }
 
 /// What is done with one thing.

@@ -115,6 +115,15 @@ pub struct Make {
     pub kind: Option<MakeKind>,
 }
 
+/// Makes a regular file that never has a name, which the session opens for writing: bytes wait in it until they are put into others at
+/// one stamp. It is gone like a file whose last name went.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct MakeNameless {
+    /// The file that its bytes are for: it has the same layout.
+    #[prost(uint64, tag = "1")]
+    pub beside: u64,
+}
+
 /// Gives an existing file another name.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct Link {
@@ -341,6 +350,9 @@ pub enum Op {
     /// Gives up what was before an instant. Never taken from a client.
     #[prost(message, tag = "74")]
     Forget(crate::forget::Horizon),
+    /// Makes a file without a name.
+    #[prost(message, tag = "190")]
+    MakeNameless(MakeNameless),
 }
 
 /// The first transaction: the root directory and the defaults that new files inherit.
@@ -382,7 +394,7 @@ pub struct Transaction {
     #[prost(uint64, tag = "5")]
     pub must_see: u64,
     /// What to do.
-    #[prost(oneof = "Op", tags = "10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 70, 74")]
+    #[prost(oneof = "Op", tags = "10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 70, 74, 190")]
     pub op: Option<Op>,
 }
 

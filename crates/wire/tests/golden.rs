@@ -116,6 +116,7 @@ fn edit() -> Edit {
             size: Some(0),
             shares: vec![share()],
             xattrs: vec![gone],
+            extends: false,
         }],
     }
 }
@@ -254,6 +255,11 @@ fn ops() -> Vec<(&'static str, Op)> {
         ("grant", Op::Grant(Grant { inode: 77, first: 3, count: 16 })),
         ("settle", Op::Settle(settle())),
         ("settle_in_part", Op::Settle(Settle { complete: Some(AT - 1), since: AT - 2, ..settle() })),
+        ("make_nameless", Op::MakeNameless(MakeNameless { beside: 77 })),
+        ("edit_extends", {
+            let state = SetState { inode: 77, size: Some(1 << 20), extends: true, ..SetState::default() };
+            Op::Edit(Edit { kind: EditKind::CopyRange as i32, states: vec![state], ..Edit::default() })
+        }),
         ("settle_all", Op::SettleAll(SettleAll { files: vec![settle(); 2] })),
         ("make_snapshot", Op::MakeSnapshot(MakeSnapshot { name: "release-1".into(), at: AT })),
         ("delete_snapshot", Op::DeleteSnapshot(DeleteSnapshot { name: "release-1".into() })),
@@ -366,6 +372,18 @@ fn requests() -> Vec<(&'static str, Request)> {
                 target: vec![4],
                 target_offset: 5,
                 len: 1 << 40,
+                also: Vec::new(),
+            }),
+        ),
+        (
+            "copy_ranges",
+            Request::CopyRange(CopyRange {
+                source: vec![1, 2],
+                source_offset: 0,
+                target: vec![4],
+                target_offset: 5,
+                len: 6,
+                also: vec![CopyRange { source: vec![1, 2], source_offset: 1 << 16, ..CopyRange::default() }],
             }),
         ),
         ("recalls", Request::Recalls(Recalls { acked: 3, life: 9, list: 2, open: vec![7, 300] })),

@@ -15,6 +15,7 @@ use frieze_base::{Fault, Reason};
 use frieze_client::{Client, Key, Options, ServerAddr};
 use frieze_hlc::Hlc;
 use frieze_net::{FrameReader, FrameWriter, Limits, Listener, Payload, Stream, random_nonce};
+use frieze_wire::edit::EditReply;
 use frieze_wire::message::*;
 use frieze_wire::txn::*;
 use frieze_wire::{FrameHeader, FrameKind};
@@ -404,6 +405,18 @@ impl State {
                 Reply::Bytes(BytesReply { value: b"user.a\0user.b\0".to_vec() })
             }
             Request::Status(_) => Reply::Status(StatusReply { health: "healthy".into(), ..Default::default() }),
+            Request::CopyRange(mut copy) => {
+                let also = std::mem::take(&mut copy.also);
+                self.stamp += 1;
+                let mut len = 0;
+                for range in std::iter::once(copy).chain(also) {
+                    let (from, to) = (inode_of(&range.source), inode_of(&range.target));
+                    let bytes = self.files[&from].read(range.source_offset..range.source_offset + range.len);
+                    self.files.entry(to).or_default().write(range.target_offset, &bytes);
+                    len += bytes.len() as u64;
+                }
+                Reply::Edited(EditReply { stamp: self.stamp, len, ..EditReply::default() })
+            }
             Request::Seek(_) => return Err(Reason::NotFound.into()),
             _ => Reply::Done(Done {}),
         };
@@ -426,6 +439,12 @@ impl State {
                 if make.kind == Some(MakeKind::File(true)) {
                     self.grants.insert((session, inode, 0));
                 }
+                return Ok((inode, false, inode.to_le_bytes().to_vec()));
+            }
+            Op::MakeNameless(_) => {
+                let inode = 10_000 + self.files.len() as u64;
+                self.files.insert(inode, Content::default());
+                self.grants.insert((session, inode, 0));
                 return Ok((inode, false, inode.to_le_bytes().to_vec()));
             }
             Op::Grant(grant) => {

@@ -119,9 +119,10 @@ impl Namespace {
                 inode.mode = without_set_id(inode.mode);
             }
         }
-        if let Some(size) = state.size {
-            inode.size = size;
-            inode.size_as_of = stamp;
+        match state.size {
+            Some(size) if state.extends => inode.size = inode.size.max(size),
+            Some(size) => (inode.size, inode.size_as_of) = (size, stamp),
+            None => {}
         }
         if state.uid.is_some() || state.gid.is_some() {
             inode.uid = state.uid.unwrap_or(inode.uid);

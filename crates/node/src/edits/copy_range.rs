@@ -1,4 +1,5 @@
-//! A range copied within the file system: shared, not copied.
+//! Ranges copied within the file system: shared, not copied. Several at one stamp are how bytes come into chunks and files together
+//! (ADR 34): they wait in a file without a name, and this publishes them.
 
 use frieze_base::{ByteRange, Fault, Reason};
 use frieze_wire::edit::{CopyRange, EditKind};
@@ -9,9 +10,28 @@ use crate::data::file_bytes_max;
 use crate::engine::Engine;
 use frieze_hlc::Hlc;
 
+/// Ranges of one request: a version of the metadata says all of them.
+const RANGES_MAX: usize = 1024;
+
 impl Engine {
-    /// Plans a shared copy; where sharing does not fit, the reason is `Unsupported` or `TooLarge` and the caller copies.
+    /// Plans shared copies, all at one stamp; where sharing does not fit, the reason is `Unsupported` or `TooLarge` and the caller
+    /// copies.
     pub(crate) fn plan_copy_range(&self, header: &FrameHeader, ask: &CopyRange, now: Hlc) -> Result<Plan, Fault> {
+        if ask.also.iter().any(|ask| !ask.also.is_empty()) {
+            return Err(Fault::new(Reason::BadFrame, "malformed frame: ranges within ranges"));
+        }
+        if ask.also.len() >= RANGES_MAX {
+            return Err(Fault::new(Reason::TooLarge, format!("at most {RANGES_MAX} ranges are copied at once")));
+        }
+        let mut plan = Plan::new(EditKind::CopyRange, now, now);
+        for range in std::iter::once(ask).chain(&ask.also) {
+            self.add_copied_range(&mut plan, header, range)?;
+        }
+        Ok(plan)
+    }
+
+    fn add_copied_range(&self, plan: &mut Plan, header: &FrameHeader, ask: &CopyRange) -> Result<(), Fault> {
+        let now = plan.now;
         let source = self.mint.open(&ask.source, header.session)?;
         let target = self.mint.open(&ask.target, header.session)?;
         if !source.read || !target.write || target.view.is_past() {
@@ -23,14 +43,13 @@ impl Engine {
         if source.view.user_time().is_some() {
             return Err(Fault::new(Reason::Unsupported, "a file read by user time is copied, not shared"));
         }
-        let at = source.at().unwrap_or(now);
-        let mut plan = Plan::new(EditKind::CopyRange, now, at);
-        let seen = self.seen_at(source.inode, at)?;
+        plan.at = source.at().unwrap_or(now);
+        let seen = self.seen_at(source.inode, plan.at)?;
         let size = self.look(&[&seen])?.extent(&seen).size;
         let start = ask.source_offset.min(size);
         let range = ByteRange::new(start, ask.source_offset.saturating_add(ask.len).min(size).max(start));
         if range.is_empty() {
-            return Ok(plan);
+            return Ok(());
         }
         let into = self.seen_at(target.inode, now)?;
         if !into.inode.plugin().is_empty() {
@@ -47,9 +66,16 @@ impl Engine {
         let shares = self.shares(&seen, range, ask.target_offset)?;
         let grows = end > self.look(&[&into])?.extent(&into).size;
         let state = plan.state(target.inode, &into.inode);
-        state.shares = shares;
-        state.size = grows.then_some(end);
-        plan.len = range.len();
-        Ok(plan)
+        state.shares.extend(shares);
+        state.size = state.size.max(grows.then_some(end));
+        // At other heads writers may make it longer until this runs: that is neither hidden nor forgotten, and the plan stays good. One
+        // server alone keeps them out.
+        state.extends = self.meta.is_member();
+        match state.extends && source.inode != target.inode {
+            true => plan.adds.insert(target.inode),
+            false => plan.adds.remove(&target.inode),
+        };
+        plan.len += range.len();
+        Ok(())
     }
 }

@@ -895,6 +895,7 @@ fn names_data(batch: &Batch) -> bool {
     batch.transactions.iter().any(|transaction| match &transaction.op {
         Some(Op::Make(make)) => make.or_open,
         Some(Op::OpenSession(_) | Op::Format(_) | Op::MakeSnapshot(_) | Op::DeleteSnapshot(_)) => false,
+        Some(Op::MakeNameless(_)) => false,
         _ => true,
     })
 }

@@ -55,6 +55,21 @@ impl Client {
         }
     }
 
+    /// The same client once more: its next request is the number `seq` of this one.
+    pub(crate) fn twin(&self, seq: u64) -> Client {
+        let Client { world, session, at, keeps, .. } = self;
+        Client { seq, session: *session, at: *at, keeps: *keeps, ..Client::new(world) }
+    }
+
+    pub(crate) fn session(&self) -> SessionId {
+        self.session
+    }
+
+    /// The number of the last change.
+    pub(crate) fn seq(&self) -> u64 {
+        self.seq
+    }
+
     /// Asks one server once.
     pub(crate) fn ask_at(&mut self, node: NodeId, request: Request, payload: &[u8], seq: u64) -> Answer {
         let engine = self.world.engine(node);
@@ -166,6 +181,28 @@ impl Client {
         }
     }
 
+    /// A change of whoever answers, until somebody does.
+    pub(crate) fn change(&mut self, request: &Request) -> Result<Reply, Fault> {
+        self.seq += 1;
+        self.change_again(request)
+    }
+
+    /// The last change, under its number.
+    pub(crate) fn change_again(&mut self, request: &Request) -> Result<Reply, Fault> {
+        self.ask(request, self.seq).0
+    }
+
+    /// A change asked of one server, once.
+    pub(crate) fn change_once(&mut self, node: NodeId, request: &Request) -> Result<Reply, Fault> {
+        self.seq += 1;
+        self.change_again_at(node, request)
+    }
+
+    /// The last change, under its number, asked of one server once.
+    pub(crate) fn change_again_at(&mut self, node: NodeId, request: &Request) -> Result<Reply, Fault> {
+        self.ask_at(node, request.clone(), &[], self.seq).0
+    }
+
     /// Makes a file that must not be there: run twice, it fails.
     pub(crate) fn make(&mut self, path: &str) -> Result<TxnReply, Fault> {
         self.txn(make(path, MakeKind::File(true)))
@@ -256,6 +293,21 @@ impl Client {
         let read = Read { capability: capability.to_vec(), offset, len, ..Read::default() };
         let (result, payload) = self.ask_at(node, Request::Read(read), &[], 0);
         result.map(|_| payload)
+    }
+
+    /// Reads a file as it was.
+    pub(crate) fn read_past(
+        &mut self,
+        node: NodeId,
+        path: &str,
+        at: u64,
+        offset: u64,
+        len: u32,
+    ) -> Result<Vec<u8>, Fault> {
+        let view = View { at: Some(at), user_at: None };
+        let open = Open { target: Target::path(path), read: true, view, ..Open::default() };
+        let Reply::Open(opened) = self.ask(&Request::Open(open), 0).0? else { panic!("{path} is not opened") };
+        self.read_from(node, &opened.capability, offset, len)
     }
 
     /// The names in the root directory.

@@ -13,10 +13,10 @@ use crate::world::World;
 use crate::{ONE, THREE, TWO};
 
 /// Bytes of a chunk in these tests.
-const CHUNK: u64 = 64 << 10;
+pub(crate) const CHUNK: u64 = 64 << 10;
 
 /// Three servers, of which the first leads, and three chains with all of them, each headed by another.
-fn three(seed: u64) -> Arc<World> {
+pub(crate) fn three(seed: u64) -> Arc<World> {
     let world = World::of(seed, 3);
     world.share_chains(&[&[1, 2, 3], &[2, 3, 1], &[3, 1, 2]]);
     world.until("node 1 leads", || world.leader() == Some(ONE));
@@ -24,7 +24,7 @@ fn three(seed: u64) -> Arc<World> {
 }
 
 /// Who heads a chunk.
-fn head(inode: InodeId, index: u32) -> NodeId {
+pub(crate) fn head(inode: InodeId, index: u32) -> NodeId {
     NodeId(ChunkId { inode, index }.chain(3).0 + 1)
 }
 
@@ -33,7 +33,7 @@ fn headed_by(inode: InodeId, node: NodeId) -> u32 {
     (0..64).find(|index| head(inode, *index) == node).expect("chunks are spread over all chains")
 }
 
-fn file(client: &mut Client, path: &str) -> (InodeId, Vec<u8>) {
+pub(crate) fn file(client: &mut Client, path: &str) -> (InodeId, Vec<u8>) {
     client.txn(make(path, MakeKind::File(true))).unwrap();
     client.open(path)
 }
@@ -42,7 +42,7 @@ fn truncate(path: &str, len: u64) -> Op {
     Op::SetAttr(SetAttr { target: Target::path(path), size: Some(len), ..SetAttr::default() })
 }
 
-fn offset(chunk: u32) -> u64 {
+pub(crate) fn offset(chunk: u32) -> u64 {
     u64::from(chunk) * CHUNK
 }
 

@@ -214,7 +214,7 @@ impl History {
         }
         let Ok(target) = served.open(other) else { return };
         let target_offset = self.rng.below(100_000);
-        let ask = CopyRange { source, source_offset: offset, target, target_offset, len };
+        let ask = CopyRange { source, source_offset: offset, target, target_offset, len, also: Vec::new() };
         self.edit(served, Request::CopyRange(ask));
     }
 

@@ -129,6 +129,31 @@ fn a_file_appended_to_is_a_prefix_that_holds_all_that_was_synced() {
 }
 
 #[test]
+fn what_was_written_together_is_there_together_or_not_at_all() {
+    const LEN: usize = 80_000;
+    for seed in 0..SEEDS {
+        let (mut n, mut durable) = (0u8, 0);
+        let begin = |served: &mut Served| {
+            served.try_put("/a", &[0; 30_000 + LEN]).unwrap();
+            served.try_put("/b", &[0; LEN]).unwrap();
+        };
+        let mut served = until_the_power_goes(seed, &begin, &mut |served, rng| {
+            n += 1;
+            // Over the boundary of two chunks of one file, and in another.
+            served.together(&[("/a", 30_000, &[n; LEN]), ("/b", 0, &[n; LEN])])?;
+            if rng.chance(3) {
+                served.try_fsync()?;
+                durable = n;
+            }
+            Ok(())
+        });
+        let (a, b) = (served.read("/a", View::NOW).unwrap(), served.read("/b", View::NOW).unwrap());
+        assert!((durable..=n).contains(&b[0]), "seed {seed}: {} of {n}, {durable} was synced", b[0]);
+        assert!(a[30_000..] == b && b == [b[0]; LEN], "seed {seed}: half of what was written together");
+    }
+}
+
+#[test]
 fn a_write_ahead_log_never_misses_what_the_table_holds() {
     for seed in 0..SEEDS {
         // The table has ten places of one version number each; the log says which got which.

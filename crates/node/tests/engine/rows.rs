@@ -242,7 +242,7 @@ fn what_is_copied_into_a_file_with_user_time_passes_its_plug_in() {
     let (into, plain) = (served.make("/s/g"), served.make("/plain"));
     let copy = |source: &[u8], target: &[u8]| {
         let (source, target) = (source.to_vec(), target.to_vec());
-        Request::CopyRange(CopyRange { source, source_offset: 0, target, target_offset: 0, len: 4 })
+        Request::CopyRange(CopyRange { source, target, len: 4, ..CopyRange::default() })
     };
     // Not shared: whoever asked writes the bytes, and their times are found as they come.
     assert_eq!(served.edit(copy(&file, &into)).unwrap_err().reason, Reason::Unsupported);

@@ -380,6 +380,7 @@ fn a_range_is_copied_by_sharing() {
         target: target.to_vec(),
         target_offset: 50,
         len: 1 << 20,
+        also: Vec::new(),
     };
     assert_eq!(served.edit(Request::CopyRange(copy(&from, &to))).unwrap().len, 59_000);
     served.write(&from, Some(0), &[0; 5000]).unwrap();
@@ -575,7 +576,7 @@ pub(crate) fn play(served: &mut Served, model: &mut Model, rng: &mut frieze_base
             let (source, target) = (served.open(&path).unwrap(), served.open(&to).unwrap());
             let (source_offset, target_offset) = (rng.below(100_000), rng.below(100_000));
             let len = rng.between(1, 60_000);
-            let ask = CopyRange { source, source_offset, target, target_offset, len };
+            let ask = CopyRange { source, source_offset, target, target_offset, len, also: Vec::new() };
             let copied = served.edit(Request::CopyRange(ask)).unwrap().len as usize;
             let bytes = model.now[&path].1.clone();
             let start = (source_offset as usize).min(bytes.len());

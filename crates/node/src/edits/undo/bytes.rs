@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use frieze_base::{ByteRange, Fault, InodeId, Reason, SessionId};
 use frieze_hlc::Hlc;
 use frieze_multilog::Lost;
-use frieze_namespace::{Inode, PATCHES_MAX, SNAPSHOTS_MAX, State, SubjectChange};
+use frieze_namespace::{Inode, PATCHES_MAX, PatchSource, SNAPSHOTS_MAX, State, SubjectChange};
 use frieze_wire::edit::{ActionKind, Share};
 use frieze_wire::message::FileKind;
 
@@ -101,7 +101,10 @@ impl Engine {
             let (stamp, by_actor, uid) = (revision.stamp, actor.made(revision), revision.uid);
             let mut add = |kind| events.push(Event { stamp, by_actor, uid, kind });
             for patch in inode.patches().iter().filter(|patch| patch.at == stamp) {
-                add(EventKind::Bytes { start: patch.start, end: patch.end, extends: false });
+                // Among several servers a copied range makes a file at least so long, as a write does.
+                let shows = matches!(patch.source, PatchSource::Shared { .. }) && inode.size >= patch.end;
+                let extends = shows && inode.size_as_of != stamp && self.meta.is_member();
+                add(EventKind::Bytes { start: patch.start, end: patch.end, extends });
             }
             if inode.kind() == FileKind::File && inode.size_as_of == stamp {
                 // Growing leaves no patch, and yet says that there is nothing beyond.
