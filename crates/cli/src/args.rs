@@ -17,7 +17,7 @@ use clap::parser::ValueSource;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
 pub(crate) use care::{Fsck, Scrub};
-pub(crate) use cluster::{Cluster, ClusterCommand};
+pub(crate) use cluster::{AddDevice, Cluster, ClusterCommand};
 pub(crate) use files::{Cat, Cp, Du, Get, Ln, Ls, Mkdir, Mv, Put, Rm, Stat};
 pub(crate) use instants::{Now, Snapshot, Time};
 pub(crate) use sharing::{CloneTree, Forget, Restore, Undo};
@@ -259,6 +259,11 @@ pub(crate) struct Serve {
     /// The site that it stands at: copies of the same data are spread over sites. Fixed when it joins.
     #[arg(long, value_name = "SITE")]
     pub(crate) site: Option<String>,
+
+    /// The machine that it runs on: no two copies of the same data are on one machine as long as there are others. Servers of one
+    /// machine, a server for each disk, say the same [default: the name of the machine]. Fixed when it joins.
+    #[arg(long, value_name = "MACHINE")]
+    pub(crate) machine: Option<String>,
 
     /// Where the other servers and the clients reach it [default: the first address it listens on].
     #[arg(long, value_name = "HOST:PORT")]

@@ -8,6 +8,7 @@ use frieze_client::{Client, ClusterChain, ClusterOp, ClusterReply, NodeStatus};
 use serde_json::{Value, json};
 
 use crate::args::{Cluster, ClusterCommand};
+use crate::device;
 use crate::failure::{self, Usage};
 use crate::format::{self, Table};
 use crate::progress::Progress;
@@ -28,6 +29,9 @@ pub(crate) fn cluster(run: &mut Run, args: &Cluster) -> Result<()> {
 }
 
 fn run_command(run: &mut Run, args: &Cluster) -> Result<()> {
+    if let Some(ClusterCommand::AddDevice(args)) = &args.what {
+        return device::add(run, args);
+    }
     let client = run.client()?.clone();
     let reply = client.cluster(None)?;
     if reply.cluster.is_empty() {
@@ -52,6 +56,7 @@ fn run_command(run: &mut Run, args: &Cluster) -> Result<()> {
         ClusterCommand::DeclareDead { node: name, .. } => ClusterOp::DeclareDead(node(name)?),
         ClusterCommand::Balance { on } => ClusterOp::Balance(on == "on"),
         ClusterCommand::Replicas { count } => ClusterOp::Replicas(*count),
+        ClusterCommand::AddDevice(_) => unreachable!("done above"),
     };
     let mut reply = client.cluster(Some(op))?;
     if let (ClusterOp::Drain(node), Some(ClusterCommand::Drain { background: false, .. })) = (op, &args.what) {
@@ -158,15 +163,17 @@ fn nodes(run: &mut Run, reply: &ClusterReply) -> Result<()> {
     if run.json() {
         return reply.nodes.iter().try_for_each(|node| run.print(&node_json(node).to_string()));
     }
-    let mut table = Table::new(&[true, false, false, false, false, true, true, true, true, true]);
+    let mut table = Table::new(&[true, false, false, false, false, false, true, true, true, true, true]);
     table.row(
-        ["NODE", "NAME", "SITE", "ADDRESS", "STATE", "LEASE", "CLOCK", "CHAINS", "SERVING", "HEADS"].map(str::to_owned),
+        ["NODE", "NAME", "MACHINE", "SITE", "ADDRESS", "STATE", "LEASE", "CLOCK", "CHAINS", "SERVING", "HEADS"]
+            .map(str::to_owned),
     );
     for node in &reply.nodes {
         let leads = if node.node == reply.leader { ", leads" } else { "" };
         table.row([
             node.node.to_string(),
             node.name.clone(),
+            node.machine.clone(),
             node.site.clone(),
             node.address.clone(),
             format!("{}{leads}", node.state),
@@ -221,6 +228,7 @@ fn node_json(node: &NodeStatus) -> Value {
     json!({
         "node": node.node,
         "name": node.name,
+        "machine": node.machine,
         "site": node.site,
         "address": node.address,
         "state": node.state,

@@ -16,6 +16,7 @@ mod change;
 mod cluster;
 mod config;
 mod copy;
+mod device;
 mod entry;
 mod failure;
 mod forget;

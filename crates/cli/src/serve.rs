@@ -24,6 +24,7 @@ pub(crate) fn serve(run: &mut Run, args: &Serve) -> Result<()> {
         (&mut settings.join, &args.join),
         (&mut settings.name, &args.name),
         (&mut settings.site, &args.site),
+        (&mut settings.machine, &args.machine),
         (&mut settings.advertise, &args.advertise),
         (&mut settings.metrics, &args.metrics),
     ] {

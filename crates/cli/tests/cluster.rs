@@ -76,8 +76,11 @@ impl Cluster {
 
     /// Waits until every chain has all of the servers that there are.
     fn await_whole(&self, number: usize) -> ClusterReply {
+        self.await_whole_of(number, self.servers.iter().flatten().count())
+    }
+
+    fn await_whole_of(&self, number: usize, alive: usize) -> ClusterReply {
         let client = self.client(number);
-        let alive = self.servers.iter().flatten().count();
         eventually("every chain has every server that is there", || {
             let reply = client.cluster(None).ok()?;
             let serving = |chain: &frieze_client::ClusterChain| {
@@ -99,10 +102,13 @@ fn start(directory: &Path, number: usize, listen: &str, join: Option<&String>) -
     if let Some(join) = join {
         command.args(["--join", join]);
     }
+    await_ready(command, || std::fs::read_to_string(directory.join(format!("{number}.log"))).unwrap_or_default())
+}
+
+fn await_ready(mut command: Command, log: impl Fn() -> String) -> (Server, String) {
     let mut process = command.spawn().unwrap();
     let mut line = String::new();
     BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();
-    let log = || std::fs::read_to_string(directory.join(format!("{number}.log"))).unwrap_or_default();
     let address = line.strip_prefix("ready ").unwrap_or_else(|| panic!("{line:?}: {}", log())).trim().to_owned();
     (Server { process }, address)
 }
@@ -438,4 +444,35 @@ fn five_servers_with_three_copies_answer_as_one_that_has_everything() {
     admin.cluster(Some(ClusterOp::Remove(fourth))).unwrap();
     cluster.kill(3);
     check_all(&cluster, &[0, 1, 2]);
+}
+
+#[test]
+fn a_disk_that_is_added_to_a_machine_takes_its_part_and_is_found_again() {
+    let cluster = Cluster::of(1);
+    let client = cluster.client(0);
+    write(&client, "/before", &scrambled(7, 5_000_000));
+    let add = |listen: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_frieze"));
+        command.current_dir(cluster.directory.path()).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+        command.args(["--server", &cluster.addresses[0], "cluster", "add-device", "disk2", "--memory", "256"]);
+        command.args(["--config", "settings.toml", "--name", "second"]);
+        if !listen.is_empty() {
+            command.args(["--listen", listen]);
+        }
+        await_ready(command, String::new)
+    };
+    let (second, address) = add("127.0.0.1:0");
+    let nodes = client.cluster(None).unwrap().nodes;
+    assert_eq!((nodes.len(), &nodes[0].machine), (2, &nodes[1].machine), "both are on this one");
+    cluster.await_whole_of(0, 2);
+    client.cluster(Some(ClusterOp::Replicas(1))).unwrap();
+    client.cluster(Some(ClusterOp::Balance(true))).unwrap();
+    let reply = await_spread(&client, 1, 4);
+    assert!(reply.nodes.iter().all(|node| node.targets == 4), "{:?}", reply.nodes);
+    assert!(read(&client, "/before") == scrambled(7, 5_000_000));
+    drop(second);
+    // Told neither where to listen nor whom to join: it is where it was.
+    let (_second, again) = add("");
+    assert_eq!(again, address);
+    assert!(read(&support::client(&address), "/before") == scrambled(7, 5_000_000));
 }

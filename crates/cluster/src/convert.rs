@@ -130,6 +130,7 @@ impl Newcomer {
         wire::Newcomer {
             name: self.name.clone(),
             site: self.site.clone(),
+            machine: self.machine.clone(),
             address: self.address.clone(),
             token: self.token.to_le_bytes().to_vec(),
             incarnation: self.incarnation,
@@ -142,6 +143,7 @@ impl Newcomer {
         Some(Newcomer {
             name: newcomer.name.clone(),
             site: newcomer.site.clone(),
+            machine: newcomer.machine.clone(),
             address: newcomer.address.clone(),
             token: u128::from_le_bytes(newcomer.token.as_slice().try_into().ok()?),
             incarnation: newcomer.incarnation,

@@ -20,6 +20,9 @@ pub struct Newcomer {
     pub name: String,
     /// The site it stands at; empty where there is one only. Replicas of a chain are spread over sites.
     pub site: String,
+    /// The machine it runs on, a server for each of its disks; empty where nobody said. Replicas of a chain are spread over machines
+    /// before anything else.
+    pub machine: String,
     /// Where other nodes reach it.
     pub address: String,
     /// Drawn when its data directory was made: who asks twice is one node.

@@ -1,4 +1,4 @@
-//! Which node gets a target: spread so that the load of a lost node falls evenly on the rest, over sites, and with as few moves
+//! Which node gets a target: spread so that the load of a lost node falls evenly on the rest, over machines and sites, and with as few moves
 //! as there can be.
 //!
 //! The load of a lost node falls on those that share chains with it. So of the nodes with the least to do, compared with what
@@ -83,8 +83,13 @@ pub(crate) fn choose(state: &State, loads: &Loads, chain: &Chain, eligible: &[No
     Some((*best, device(state, *best)?))
 }
 
+/// The next move, one that spreads a chain before one that spreads the load; `None` if all is as it should be.
+pub(crate) fn next_move(state: &State, loads: &Loads, eligible: &[NodeId]) -> Option<Move> {
+    spreading_move(state, loads, eligible).or_else(|| best_move(state, loads, eligible))
+}
+
 /// The next move that makes the fullest node less full without making another one as full; `None` if there is none.
-pub(crate) fn best_move(state: &State, loads: &Loads, eligible: &[NodeId]) -> Option<Move> {
+fn best_move(state: &State, loads: &Loads, eligible: &[NodeId]) -> Option<Move> {
     let mut nodes: Vec<(u128, NodeId)> =
         eligible.iter().map(|node| (weight(state, loads.targets(*node), *node), *node)).collect();
     nodes.sort();
@@ -102,10 +107,10 @@ pub(crate) fn best_move(state: &State, loads: &Loads, eligible: &[NodeId]) -> Op
                 .map(|(chain, _)| {
                     let others: Vec<NodeId> = staying(chain).filter(|node| *node != from).collect();
                     let shared = |node| others.iter().map(|other| loads.shared(node, *other)).sum::<u64>();
-                    let sites = (beside(state, to, &others), beside(state, from, &others));
+                    let places = (beside(state, to, &others), beside(state, from, &others));
                     // Heads are spread with the rest: who gives a chain away gives one that it heads, others being equal.
                     let heads = chain.serving().next().is_some_and(|head| head.node == from);
-                    (sites, (shared(to) as i64 - shared(from) as i64, Reverse(heads), chain.id))
+                    (places, (shared(to) as i64 - shared(from) as i64, Reverse(heads), chain.id))
                 })
                 .filter(|((to, from), _)| to <= from)
                 .min_by_key(|(_, key)| *key);
@@ -115,6 +120,30 @@ pub(crate) fn best_move(state: &State, loads: &Loads, eligible: &[NodeId]) -> Op
         }
     }
     None
+}
+
+/// A move of a target that stands beside others of its chain, on a machine or at a site, to where fewer are; `None` if there is none.
+/// No move for the load's sake undoes it.
+fn spreading_move(state: &State, loads: &Loads, eligible: &[NodeId]) -> Option<Move> {
+    let is_quiet = |chain: &&Chain| {
+        chain.leaving.is_empty()
+            && chain.targets.iter().all(|target| target.role == Role::Serving && !target.is_retiring)
+    };
+    let moves = state.chains().filter(is_quiet).flat_map(|chain| {
+        let members: Vec<NodeId> = staying(chain).collect();
+        let of = move |from: NodeId| {
+            let others: Vec<NodeId> = members.iter().copied().filter(|node| *node != from).collect();
+            let crowd = beside(state, from, &others);
+            let free = eligible.iter().filter(|to| chain.target(**to).is_none());
+            let better = free.map(|to| (beside(state, *to, &others), *to)).filter(|(beside, _)| *beside < crowd);
+            let best = better.min_by_key(|(beside, to)| (*beside, weight(state, loads.targets(*to) + 1, *to), *to))?;
+            Some((best.0, Reverse(weight(state, loads.targets(from), from)), chain.id, from, best.1))
+        };
+        let members: Vec<NodeId> = staying(chain).collect();
+        members.into_iter().filter_map(of).collect::<Vec<_>>()
+    });
+    let (_, _, chain, from, to) = moves.min()?;
+    Some(Move { chain, from, to, device: device(state, to)? })
 }
 
 /// A chain whose head is to go to its end, as long as that spreads heads better: writes enter there. Heads that gave way already are
@@ -140,7 +169,7 @@ pub(crate) fn next_head(state: &State, given: &[ChainId]) -> Option<(ChainId, No
     candidates.min().map(|(_, _, chain, head)| (chain, head))
 }
 
-/// The full member whose place can best be spared: at a site with others, and with the most to do.
+/// The full member whose place can best be spared: on a machine or at a site with others, and with the most to do.
 pub(crate) fn fullest(state: &State, loads: &Loads, chain: &Chain) -> NodeId {
     let others: Vec<NodeId> = staying(chain).collect();
     let key = |node: &NodeId| (beside(state, *node, &others), weight(state, loads.targets(*node), *node), *node);
@@ -148,10 +177,17 @@ pub(crate) fn fullest(state: &State, loads: &Loads, chain: &Chain) -> NodeId {
     members.max_by_key(key).expect("a chain that has too many members has one")
 }
 
-/// How many of `others` stand at the site of `node`.
-fn beside(state: &State, node: NodeId, others: &[NodeId]) -> usize {
-    let site = |node: &NodeId| state.node(*node).map(|node| node.told.site.as_str()).unwrap_or_default();
-    others.iter().filter(|other| **other != node && site(other) == site(&node)).count()
+/// How many of `others` run on the machine of `node`, and how many stand at its site.
+pub(crate) fn beside(state: &State, node: NodeId, others: &[NodeId]) -> (usize, usize) {
+    let told = |node: &NodeId| {
+        let told = state.node(*node).map(|node| (node.told.machine.as_str(), node.told.site.as_str()));
+        told.unwrap_or_default()
+    };
+    let (machine, site) = told(&node);
+    let others = || others.iter().filter(|other| **other != node).map(told);
+    // Who says nothing of its machine has one of its own, as far as is known.
+    let on_machine = others().filter(|other| !machine.is_empty() && other.0 == machine).count();
+    (on_machine, others().filter(|other| other.1 == site).count())
 }
 
 /// So many targets, compared with what the node holds.

@@ -53,6 +53,9 @@ pub struct Settings {
     pub name: String,
     /// The site it stands at: replicas of a chain are spread over sites. Default: none, there is one only. Fixed when it joins.
     pub site: String,
+    /// The machine it runs on: no two copies of the same bytes are on one machine as long as there are others. Default: what the system
+    /// calls it. Servers of one machine, a server for each disk, say the same. Fixed when it joins.
+    pub machine: String,
     /// Where the other servers and the clients reach it; empty, the default, is the first address of `listen`.
     pub advertise: String,
     /// Replicas of each chain once there are as many servers, and servers of the cluster at most: every one has a copy of
@@ -158,6 +161,7 @@ impl Default for Settings {
             join_key: None,
             name: String::new(),
             site: String::new(),
+            machine: String::new(),
             advertise: String::new(),
             replicas: 5,
             lease: Duration::from_secs(2),
@@ -236,6 +240,11 @@ impl Settings {
     /// What the server is called.
     pub(crate) fn node_name(&self) -> String {
         if self.name.is_empty() { frieze_net::host_name() } else { self.name.clone() }
+    }
+
+    /// What the machine is called that it runs on.
+    pub(crate) fn machine_name(&self) -> String {
+        if self.machine.is_empty() { frieze_net::host_name() } else { self.machine.clone() }
     }
 
     /// The memory of the server, divided. `machine_bytes`: what the machine has, 0 if nobody knows.

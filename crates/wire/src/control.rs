@@ -29,6 +29,9 @@ pub struct Newcomer {
     /// Where other nodes reach it.
     #[prost(string, tag = "3")]
     pub address: String,
+    /// The machine it runs on, which it may share with others; empty where it says nothing of that.
+    #[prost(string, tag = "7")]
+    pub machine: String,
     /// 16 bytes drawn when its data directory was made: who asks twice is one node.
     #[prost(bytes = "vec", tag = "4")]
     pub token: Vec<u8>,

@@ -125,6 +125,7 @@ fn newcomer() -> control::Newcomer {
     control::Newcomer {
         name: "ada".into(),
         site: "east".into(),
+        machine: "rack7".into(),
         address: "10.0.0.2:7410".into(),
         token: (0..16).collect(),
         incarnation: 3,

@@ -1,5 +1,7 @@
 //! `cluster`.
 
+use std::path::PathBuf;
+
 use clap::{Args, Subcommand};
 
 /// Look after the servers of a cluster.
@@ -19,10 +21,11 @@ Examples:
   frieze cluster drain db3            its chains go to the others; then:
   frieze cluster remove db3
   frieze cluster balance on           every server gets its share
+  frieze cluster add-device /disk2    one more disk of this machine
 
 JSON of status: cluster, leader, told_by, version, replicas, balancing, whole, sync_bytes_per_s (what the server that answers gives
-at most to those that are brought up to date; 0: no limit), nodes (a list of node, name, site, address, state,
-lease_left_ms, clock_offset_us, targets, serving, heads, to_drain, capacity_bytes), chains (a list of chain, epoch, waits,
+at most to those that are brought up to date; 0: no limit), nodes (a list of node, name, machine, site, address,
+state, lease_left_ms, clock_offset_us, targets, serving, heads, to_drain, capacity_bytes), chains (a list of chain, epoch, waits,
 waits_for, targets (a list of node, state, left_bytes, left_s, bytes_per_s)). 'nodes' and 'chains' print those, one a line.")]
 pub(crate) struct Cluster {
     /// What to do [default: status].
@@ -84,6 +87,18 @@ pub(crate) enum ClusterCommand {
         #[arg(value_parser = ["on", "off"])]
         on: String,
     },
+    /// Serve from one more disk of this machine.
+    ///
+    /// Every disk has a server of its own, so that one that fails takes nothing else with it. This runs it, as 'frieze serve --dir DIR
+    /// --join ...' would: it joins the cluster of the server that is asked (or begins one with it), at the next free port of the same
+    /// host, and is told to be on the same machine, so that no copy lies beside another one of the same bytes as long as there are other
+    /// machines. It runs until SIGTERM or SIGINT; started again with the same DIR it goes on as the server that it is. What is there is
+    /// not moved to it before 'frieze cluster balance on'. The servers of a machine share its memory: give each its part with
+    /// --memory.
+    #[command(
+        after_long_help = "Examples:\n  frieze cluster add-device /disk2/frieze --memory 4096\n  frieze cluster balance on\n\nJSON: as of 'frieze serve'."
+    )]
+    AddDevice(AddDevice),
     /// How many copies there are to be of everything, as far as there are servers.
     #[command(after_long_help = "Example:\n  frieze cluster replicas 3")]
     Replicas {
@@ -91,4 +106,28 @@ pub(crate) enum ClusterCommand {
         #[arg(value_parser = clap::value_parser!(u32).range(1..=8))]
         count: u32,
     },
+}
+
+/// What the server of one more disk is to be.
+#[derive(Debug, Args)]
+pub(crate) struct AddDevice {
+    /// Directory on that disk that holds everything of it; made if it is not there.
+    #[arg(value_name = "DIR")]
+    pub(crate) dir: PathBuf,
+
+    /// Address to listen on [default: the next port of the server of this machine that has the highest].
+    #[arg(long, value_name = "HOST:PORT")]
+    pub(crate) listen: Option<String>,
+
+    /// What the server is called [default: the name of the machine and that of DIR].
+    #[arg(long, value_name = "NAME")]
+    pub(crate) name: Option<String>,
+
+    /// Its memory, as of 'frieze serve', in MiB.
+    #[arg(long, value_name = "MIB")]
+    pub(crate) memory: Option<u64>,
+
+    /// Settings file (TOML).
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
 }

@@ -318,7 +318,7 @@ impl Overseer {
         let eligible = plan.eligible.clone();
         let mut next = state.clone();
         while moving < self.settings.moves_max {
-            let Some(found) = placement::best_move(&next, &Loads::of(&next), &eligible) else { break };
+            let Some(found) = placement::next_move(&next, &Loads::of(&next), &eligible) else { break };
             let Some(chain) = next.chain(found.chain) else { break };
             let (id, revision) = (chain.id, chain.revision);
             let steps = [ChainStep::Place { node: found.to, device: found.device }, ChainStep::Retire(found.from)];

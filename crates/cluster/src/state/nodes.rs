@@ -28,8 +28,10 @@ impl State {
     pub(super) fn checked(&self, id: NodeId, told: &Newcomer) -> Result<Node, Error> {
         check_word("name", &told.name)?;
         check_word("address", &told.address)?;
-        if !told.site.is_empty() {
-            check_word("site", &told.site)?;
+        for (what, text) in [("site", &told.site), ("machine", &told.machine)] {
+            if !text.is_empty() {
+                check_word(what, text)?;
+            }
         }
         if let Some(node) = self.node_named(&told.name) {
             return Err(Error::NameTaken { name: told.name.clone(), node: node.id });

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use frieze_base::NodeId;
+use frieze_base::{ChainEpoch, ClusterId, NodeId};
 use proptest::prelude::*;
 
 use super::states::{GIB, chain_step, founded, newcomer, take_in};
-use crate::placement::{Loads, best_move, choose};
-use crate::{ChainStep, Change, Decision, Device, Newcomer, Role, State};
+use crate::placement::{Loads, choose, next_move};
+use crate::{ChainStep, Change, Decision, Device, Keeper, Newcomer, NodeStep, Role, State};
 
 fn all(state: &State) -> Vec<NodeId> {
     state.nodes().map(|node| node.id).collect()
@@ -28,7 +28,7 @@ fn complete(state: &mut State) {
 /// Moves until there is nothing to move. Returns how many.
 fn balance(state: &mut State) -> usize {
     let mut moves = 0;
-    while let Some(found) = best_move(state, &Loads::of(state), &all(state)) {
+    while let Some(found) = next_move(state, &Loads::of(state), &all(state)) {
         moves += 1;
         assert!(moves < 10_000, "it never ends");
         take_in(state, found.chain, found.to.0, Role::Serving);
@@ -146,6 +146,75 @@ fn replicas_stand_at_different_sites_as_far_as_there_are_sites() {
             assert_eq!(sites_of(&chain.configuration().members), there_are.min(3), "{chain:?}");
         }
     }
+}
+
+/// `number` runs on the machine of this name.
+fn on(number: u32, machine: &str) -> Newcomer {
+    Newcomer { machine: machine.to_owned(), ..newcomer(number) }
+}
+
+fn machines(state: &State, nodes: &[NodeId]) -> usize {
+    let mut machines: Vec<_> = nodes.iter().map(|node| &state.node(*node).unwrap().told.machine).collect();
+    machines.sort();
+    machines.dedup();
+    machines.len()
+}
+
+#[test]
+fn no_two_replicas_are_on_one_machine_as_long_as_there_are_others() {
+    let mut state = State::default();
+    let (cluster, epoch, first) = (ClusterId(7), ChainEpoch(5), on(1, "a"));
+    state.apply(&Decision::Found { cluster, replicas: 3, chain_count: 24, epoch, first, gaps: vec![] });
+    // Machine after machine, with two disks each; the first of them have all there is before there are others.
+    for (number, machine) in (2..).zip(["a", "b", "b", "c", "c", "d", "d"]) {
+        join(&mut state, on(number, machine));
+        complete(&mut state);
+        balance(&mut state);
+        let there_are = machines(&state, &all(&state)).min(3);
+        for chain in state.chains() {
+            assert_eq!(machines(&state, &chain.configuration().members), there_are, "{number}: {chain:?}");
+        }
+    }
+    let counts: Vec<usize> = targets(&state).into_values().collect();
+    assert!(counts.iter().all(|count| (8..=10).contains(count)), "{counts:?}");
+}
+
+#[test]
+fn those_that_keep_the_metalog_are_spread_over_machines() {
+    let mut state = founded(1, 1, 1);
+    for (number, machine) in (2..).zip(["a", "a", "a", "a", "b", "b", "c"]) {
+        join(&mut state, on(number, machine));
+    }
+    let mut keepers = vec![NodeId(1)];
+    let settle = |state: &State, keepers: &mut Vec<NodeId>| {
+        for _ in 0..20 {
+            match state.next_keeper(keepers, NodeId(1), 5) {
+                Some(Keeper::Add(node)) => keepers.push(node),
+                Some(Keeper::Remove(node)) => keepers.retain(|keeper| *keeper != node),
+                None => return,
+            }
+        }
+        panic!("it never ends: {keepers:?}");
+    };
+    settle(&state, &mut keepers);
+    keepers.sort();
+    // The first says nothing of its machine.
+    assert_eq!(keepers, [1, 2, 3, 6, 8].map(NodeId));
+    // Others come to stand where fewer are; who leads stays.
+    let mut crowded: Vec<NodeId> = (2..=5).chain([8]).map(NodeId).collect();
+    while let Some(next) = state.next_keeper(&crowded, NodeId(2), 5) {
+        match next {
+            Keeper::Add(node) => crowded.push(node),
+            Keeper::Remove(node) => crowded.retain(|keeper| *keeper != node),
+        }
+    }
+    assert!(crowded.contains(&NodeId(2)));
+    assert_eq!(machines(&state, &crowded), 4, "{crowded:?}");
+    // Not while one is away; and who is away is the last to be taken.
+    let step = NodeStep::Offline;
+    state.apply(&Decision::Node { node: NodeId(8), revision: 1, step });
+    assert_eq!(state.next_keeper(&[2, 3, 4, 5, 8].map(NodeId), NodeId(2), 5), None);
+    assert_eq!(state.next_keeper(&[2, 3].map(NodeId), NodeId(2), 5), Some(Keeper::Add(NodeId(1))));
 }
 
 #[test]

@@ -12,6 +12,7 @@ pub(super) fn newcomer(number: u32) -> Newcomer {
     Newcomer {
         name: format!("n{number}"),
         site: String::new(),
+        machine: String::new(),
         address: format!("10.0.0.{number}:7410"),
         token: number.into(),
         incarnation: 1,

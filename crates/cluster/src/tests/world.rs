@@ -223,6 +223,7 @@ impl World {
         Newcomer {
             name: format!("m{at}"),
             site: ["", "east", "west"][at % 3].to_owned(),
+            machine: ["", "box"][at % 2].to_owned(),
             address: format!("m{at}:7410"),
             token: at as u128 + 1,
             incarnation: self.machines[at].incarnation,

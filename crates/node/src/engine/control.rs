@@ -9,7 +9,7 @@ use std::time::Duration;
 use frieze_base::{ChainEpoch, ChainId, ClusterId, Fault, MonoTime, NodeId, Reason};
 use frieze_chain::Configuration;
 use frieze_cluster::{
-    Answer, Ask, Change, Decision, Device, Health, Identity as Process, Lost, Newcomer, News, NodeState, State, Status,
+    Answer, Ask, Change, Decision, Device, Health, Identity as Process, Keeper, Lost, Newcomer, News, State, Status,
 };
 use frieze_metalog::Change as MemberChange;
 use frieze_net::ServerAddr;
@@ -128,17 +128,10 @@ impl Engine {
     fn match_members(&self) -> Result<(), Fault> {
         let Some(status) = self.meta.status().filter(|status| status.leads) else { return Ok(()) };
         let members: Vec<NodeId> = status.members.voters.iter().chain(&status.members.learners).copied().collect();
-        let (gone, new) = self.cluster_state(|cluster| {
-            let is_gone = |node: &&NodeId| cluster.node_state(**node) == Some(NodeState::Removed);
-            let gone = members.iter().find(is_gone).copied();
-            let is_new = |node: &NodeId| !members.contains(node);
-            let new = cluster.nodes().map(|node| node.id).find(is_new).filter(|_| members.len() < VOTERS_MAX);
-            (gone, new)
-        });
-        match (gone, new) {
-            (Some(node), _) => self.meta.change_members(MemberChange::Remove(node)),
-            (None, Some(node)) => self.meta.change_members(MemberChange::Add(node)),
-            (None, None) => Ok(()),
+        match self.cluster_state(|cluster| cluster.next_keeper(&members, self.node(), VOTERS_MAX)) {
+            Some(Keeper::Remove(node)) => self.meta.change_members(MemberChange::Remove(node)),
+            Some(Keeper::Add(node)) => self.meta.change_members(MemberChange::Add(node)),
+            None => Ok(()),
         }
     }
 
@@ -296,6 +289,7 @@ impl Engine {
         let first = self.keeper.with(|identity| Newcomer {
             name: self.settings.node_name(),
             site: self.settings.site.clone(),
+            machine: self.settings.machine_name(),
             address,
             token: u128::from_be_bytes(blake3::hash(&identity.cluster).as_bytes()[..16].try_into().expect("16 of 32")),
             incarnation: identity.incarnation,

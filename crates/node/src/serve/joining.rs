@@ -36,6 +36,7 @@ pub(super) struct Applicant<'a> {
     pub(super) directory: &'a Path,
     pub(super) name: &'a str,
     pub(super) site: &'a str,
+    pub(super) machine: &'a str,
     pub(super) address: &'a str,
     pub(super) capacity_bytes: u64,
     pub(super) wall_us: u64,
@@ -51,6 +52,7 @@ pub(super) fn ask_to_join(addresses: &[ServerAddr], applicant: &Applicant<'_>) -
     let newcomer = Newcomer {
         name: applicant.name.to_owned(),
         site: applicant.site.to_owned(),
+        machine: applicant.machine.to_owned(),
         address: applicant.address.to_owned(),
         token,
         incarnation: 1,

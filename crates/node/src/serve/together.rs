@@ -38,6 +38,7 @@ fn join(settings: &Settings, seams: &Seams, listening: Option<&Listener>) -> Res
         directory: &settings.dir,
         name: &settings.node_name(),
         site: &settings.site,
+        machine: &settings.machine_name(),
         address: &settings.reached_at(listens_at.as_deref())?,
         capacity_bytes: seams.disk.space()?.capacity_bytes,
         wall_us: seams.time.reading().wall_us,

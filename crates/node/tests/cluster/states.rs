@@ -107,6 +107,7 @@ fn decisions_are_executed_alike_and_stay() {
     let first = Newcomer {
         name: "a".into(),
         site: String::new(),
+        machine: String::new(),
         address: "127.0.0.1:1".into(),
         token: 5,
         incarnation: 1,

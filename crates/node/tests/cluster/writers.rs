@@ -372,8 +372,15 @@ fn a_gap_is_the_chains_and_every_server_tells_of_it() {
     assert_eq!(incomplete(at), [false; 3], "what it lacked the chain has");
     let device = Device { device: 0, capacity_bytes: 1 << 40, has_failed: false };
     let (name, site, address) = ("a".to_owned(), String::new(), "127.0.0.1:1".to_owned());
-    let first =
-        Newcomer { name, site, address: address.clone(), token: 5, incarnation: 1, devices: vec![device.clone()] };
+    let first = Newcomer {
+        name,
+        site,
+        machine: String::new(),
+        address: address.clone(),
+        token: 5,
+        incarnation: 1,
+        devices: vec![device.clone()],
+    };
     let cluster = world.engine(ONE).cluster();
     let epoch = ChainEpoch(1);
     let found = Decision::Found { cluster, replicas: 1, chain_count: 3, epoch, first, gaps: vec![] };

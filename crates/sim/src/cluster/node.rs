@@ -130,7 +130,12 @@ impl Node {
         post: &Post,
         broken: Option<ClusterBreak>,
     ) -> Node {
-        let settings = Settings { advertise: address(id), name: format!("node{}", id.0), ..settings.clone() };
+        let settings = Settings {
+            advertise: address(id),
+            name: format!("node{}", id.0),
+            machine: "machine0".to_owned(),
+            ..settings.clone()
+        };
         Node {
             id,
             disk: SimDisk::new(rng.next()),

@@ -278,6 +278,7 @@ impl World {
         let newcomer = Newcomer {
             name: format!("node{}", joiner + 1),
             site: String::new(),
+            machine: format!("machine{}", joiner / 2),
             address: address(self.nodes[joiner].id),
             token: vec![joiner as u8 + 1; 16],
             incarnation: 1,

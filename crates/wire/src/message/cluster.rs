@@ -156,6 +156,9 @@ pub struct NodeStatus {
     /// The site it stands at.
     #[prost(string, tag = "3")]
     pub site: String,
+    /// The machine it runs on.
+    #[prost(string, tag = "13")]
+    pub machine: String,
     /// Where it is reached.
     #[prost(string, tag = "4")]
     pub address: String,

@@ -67,6 +67,7 @@ fn cluster_reply() -> ClusterReply {
             node: 1,
             name: "db1".into(),
             site: "here".into(),
+            machine: "box".into(),
             address: "db1:7470".into(),
             state: "up".into(),
             lease_left_ms: Some(1700),

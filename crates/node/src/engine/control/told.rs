@@ -42,6 +42,7 @@ fn node_out(status: &NodeStatus) -> wire::NodeStatus {
         node: status.node.id.0,
         name: status.node.told.name.clone(),
         site: status.node.told.site.clone(),
+        machine: status.node.told.machine.clone(),
         address: status.node.told.address.clone(),
         state: state.to_owned(),
         lease_left_ms: status.lease_left_ns.map(|ns| ns / 1_000_000),
