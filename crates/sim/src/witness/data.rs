@@ -139,11 +139,16 @@ impl Witness {
     /// Why this write is to be refused; reasons of `PERHAPS` only may be.
     fn refusals_of_write(&self, ask: &Ask, handle: &Handle, write: &Write, append: bool) -> Vec<Reason> {
         let mut perhaps = Vec::new();
-        if let Some(refusals) = self.refusals_of_handle(ask, handle) {
+        let node = self.model.tree.node(handle.inode, Hlc::MAX);
+        let lacks_time = node.is_some_and(|node| !node.plugin.is_empty()) && write.user_time.is_none();
+        if let Some(mut refusals) = self.refusals_of_handle(ask, handle) {
+            // What is wrong with the record may be said of a file that was forgotten, too: both are so.
+            if lacks_time && refusals.contains(&Reason::HistoryExpired) {
+                refusals.push(Reason::InvalidArgument);
+            }
             return refusals;
         }
-        let node = self.model.tree.node(handle.inode, Hlc::MAX);
-        if node.is_some_and(|node| !node.plugin.is_empty()) && write.user_time.is_none() {
+        if lacks_time {
             return vec![Reason::InvalidArgument];
         }
         let (first, last) = (write.offset / CHUNK_BYTES, (write.end() - 1) / CHUNK_BYTES);
