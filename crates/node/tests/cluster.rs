@@ -4,6 +4,8 @@
 
 #[path = "cluster/client.rs"]
 mod client;
+#[path = "cluster/elsewhere.rs"]
+mod elsewhere;
 #[path = "cluster/founding.rs"]
 mod founding;
 #[path = "cluster/states.rs"]

@@ -185,6 +185,12 @@ impl World {
 
     /// Of each chain these are the members from now on, in this order.
     pub(crate) fn share_chains(&self, members: &[&[u32]]) {
+        let all: Vec<NodeId> = self.alive().into_iter().map(|(id, _)| id).collect();
+        self.share_chains_at(&all, members);
+    }
+
+    /// The same where only these servers hear of it.
+    pub(crate) fn share_chains_at(&self, nodes: &[NodeId], members: &[&[u32]]) {
         let epoch = {
             let mut epoch = self.epoch.lock().unwrap();
             *epoch += 1;
@@ -196,7 +202,7 @@ impl World {
             ..Configuration::default()
         };
         let chains: Vec<_> = (0..).map(ChainId).zip(members.iter().map(|members| of(members))).collect();
-        for (_, engine) in self.alive() {
+        for engine in nodes.iter().map(|node| self.engine(*node)) {
             engine.configure(&chains).unwrap();
             engine.renew_lease(MonoTime(u64::MAX));
         }
@@ -400,6 +406,7 @@ impl World {
         }
         for (id, engine) in self.alive() {
             engine.beat();
+            engine.answer_what_is_asked();
             if number.is_multiple_of(20) {
                 engine.tick_chains();
             }

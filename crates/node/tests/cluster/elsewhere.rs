@@ -1,0 +1,239 @@
+//! A chain that the leader has no part in: what it says of files there, and what it promises about them, is what members would say.
+
+use std::sync::{Arc, Mutex};
+
+use frieze_base::{ChainEpoch, ChainId, InodeId, MonoTime, NodeId, Reason};
+use frieze_cluster::{ChainStep, Decision, Device, Newcomer};
+use frieze_disk::CrashKind;
+use frieze_wire::message::{Reply, Request, Sync, View};
+use frieze_wire::txn::{Op, SetAttr, Settle, Target};
+
+use crate::client::Client;
+use crate::world::World;
+use crate::writers::{file, head, offset};
+use crate::{ONE, THREE, TWO};
+
+/// Three servers, of which the first leads, and three chains; of the second of them only the others are members. All know, of each
+/// chain, that they may ask any of the three: who is none of its members has to say so.
+fn spread(seed: u64) -> Arc<World> {
+    let world = World::of(seed, 3);
+    world.share_chains(&[&[1, 2, 3], &[2, 3], &[3, 1, 2]]);
+    world.until("node 1 leads", || world.leader() == Some(ONE));
+    let newcomer = |node: u32| Newcomer {
+        name: format!("n{node}"),
+        site: String::new(),
+        machine: String::new(),
+        address: format!("127.0.0.1:{node}"),
+        token: node.into(),
+        incarnation: 1,
+        devices: vec![Device { device: 0, capacity_bytes: 1 << 40, has_failed: false }],
+    };
+    let cluster = world.engine(ONE).cluster();
+    let (epoch, first) = (ChainEpoch(1), newcomer(1));
+    let mut decisions = vec![
+        Decision::Found { cluster, replicas: 3, chain_count: 3, epoch, first, gaps: vec![] },
+        Decision::Join(newcomer(2)),
+        Decision::Join(newcomer(3)),
+    ];
+    for chain in (0..3).map(ChainId) {
+        let steps = [TWO, THREE].into_iter().flat_map(|node| {
+            let begin = [ChainStep::Place { node, device: 0 }, ChainStep::Sync { node, incarnation: 1 }];
+            begin.into_iter().chain([ChainStep::Join(node), ChainStep::Serve(node)])
+        });
+        decisions.extend((1..).zip(steps).map(|(revision, step)| Decision::Chain { chain, revision, step }));
+    }
+    world.engine(ONE).decide(world.status(ONE).term, &decisions);
+    world.run(100);
+    world
+}
+
+/// A file, and a chunk of it on the chain that is elsewhere: the only one that anybody may write.
+fn file_elsewhere(client: &mut Client) -> (InodeId, Vec<u8>, u32) {
+    let (inode, capability) = file(client, "f");
+    // Who makes a file may write its first chunk.
+    settle(client, inode);
+    let chunk = chunk_headed_by(inode, TWO, 1);
+    client.grant(inode, chunk, 1);
+    (inode, capability, chunk)
+}
+
+/// The first chunk from `first` on of which the chain was this node's at the beginning.
+fn chunk_headed_by(inode: InodeId, node: NodeId, first: u32) -> u32 {
+    (first..64).find(|index| head(inode, *index) == node).expect("chunks are spread over all chains")
+}
+
+fn settle(client: &mut Client, inode: InodeId) {
+    client.txn(Op::Settle(Settle { inode: inode.0, ..Settle::default() })).unwrap();
+}
+
+fn truncate(len: u64) -> Op {
+    Op::SetAttr(SetAttr { target: Target::path("f"), size: Some(len), ..SetAttr::default() })
+}
+
+fn len_at(client: &mut Client, node: NodeId, view: View) -> u64 {
+    match client.stat_at(node, "f", view) {
+        Ok(Reply::Stat(reply)) => reply.attr.size,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Any of the chain's members may be the one that is left.
+#[test]
+fn what_was_synced_is_on_stable_storage_at_members_of_chains_that_are_elsewhere() {
+    for late in [0, 17, 34] {
+        let world = spread(101);
+        let mut client = Client::new(&world);
+        let (inode, capability, chunk) = file_elsewhere(&mut client);
+        // Servers flush now and then by themselves.
+        world.run(late);
+        client.write_at(TWO, &capability, offset(chunk), b"synced").unwrap();
+        client.ask_at(ONE, Request::Sync(Sync { inode: inode.0 }), &[], 0).0.unwrap();
+        world.crash(THREE, CrashKind::Power);
+        world.start(THREE).unwrap();
+        world.share_chains(&[&[1, 2], &[3], &[1, 2]]);
+        world.run(300);
+        let found = client.read_from(THREE, &capability, offset(chunk), 6);
+        assert_eq!(found, Ok(b"synced".to_vec()), "after {late} steps");
+    }
+}
+
+/// The clock of the leader is ahead of that of a head which does not hear it: members that do cannot have it ordered there.
+#[test]
+fn a_truncate_is_answered_only_when_heads_elsewhere_write_above_it() {
+    let world = spread(102);
+    let mut client = Client::new(&world);
+    let (_, capability, chunk) = file_elsewhere(&mut client);
+    client.write_at(TWO, &capability, offset(chunk), b"before").unwrap();
+    // The head has been taken out and does not know yet: the other member is asked, and answers at once.
+    let step = ChainStep::TakeOut(TWO);
+    let taken_out = Decision::Chain { chain: ChainId(1), revision: 9, step };
+    world.engine(ONE).decide(world.status(ONE).term, &[taken_out]);
+    world.run(100);
+    world.time(ONE).jump_wall_us(300_000);
+    world.run(50);
+    world.deafen(ONE, TWO);
+    let answered = client.txn_once(ONE, truncate(0));
+    if let Err(fault) = &answered {
+        assert_eq!(fault.reason, Reason::Unavailable, "{fault}");
+        world.heal();
+        client.txn_again(truncate(0)).unwrap();
+    }
+    client.write_at(TWO, &capability, offset(chunk), b"after").unwrap();
+    world.heal();
+    assert_eq!(client.len("f"), offset(chunk) + 5, "{answered:?}");
+    assert_eq!(client.read_from(THREE, &capability, offset(chunk), 10).unwrap(), b"after");
+}
+
+#[test]
+fn what_was_acknowledged_elsewhere_before_a_truncate_is_hidden_by_it() {
+    for ahead_us in [0, 100_000, 200_000] {
+        let world = spread(103);
+        let mut client = Client::new(&world);
+        let (_, capability, chunk) = file_elsewhere(&mut client);
+        world.time(TWO).jump_wall_us(ahead_us);
+        client.write_at(TWO, &capability, offset(chunk), b"before").unwrap();
+        client.txn(truncate(1)).unwrap();
+        assert_eq!(client.len("f"), 1);
+        client.txn(truncate(offset(chunk) + 100)).unwrap();
+        let found = client.read_from(THREE, &capability, offset(chunk), 6).unwrap();
+        assert_eq!(found, [0; 6], "its clock was {ahead_us} us ahead");
+    }
+}
+
+/// The grant by which it would count goes with the settling.
+#[test]
+fn a_settled_length_counts_what_is_elsewhere() {
+    let world = spread(104);
+    let mut client = Client::new(&world);
+    let (inode, capability, chunk) = file_elsewhere(&mut client);
+    client.write_at(TWO, &capability, offset(chunk), b"some").unwrap();
+    settle(&mut client, inode);
+    assert_eq!(client.len("f"), offset(chunk) + 4);
+}
+
+/// The head is asked first. It has not heard that the tail has what a reader was shown there.
+#[test]
+fn who_is_asked_about_now_looks_at_the_tail_first() {
+    let world = spread(105);
+    let (mut writer, mut reader) = (Client::new(&world), Client::new(&world));
+    let (_, capability, chunk) = file_elsewhere(&mut writer);
+    let (_, others) = reader.open("f");
+    world.deafen(THREE, TWO);
+    let (weak, told, mut left) = (Arc::downgrade(&world), Arc::new(Mutex::new(None)), 20);
+    let to = told.clone();
+    world.set_hook(Some(Box::new(move |_| {
+        left -= 1;
+        if left == 0
+            && let Some(world) = weak.upgrade()
+        {
+            let shown = reader.read_from(THREE, &others, offset(chunk), 10);
+            let len = len_at(&mut reader, ONE, View::NOW);
+            world.heal();
+            *to.lock().unwrap() = Some((shown, len));
+        }
+    })));
+    writer.write_at(TWO, &capability, offset(chunk), b"on its way").unwrap();
+    world.set_hook(None);
+    let (shown, len) = told.lock().unwrap().take().expect("it was looked at meanwhile");
+    assert_eq!((shown, len), (Ok(b"on its way".to_vec()), offset(chunk) + 10));
+}
+
+/// What it holds is not what the chain holds by now, and it may not know that.
+#[test]
+fn a_server_without_its_part_or_its_lease_answers_nothing_about_now() {
+    let of_three: &[&[u32]] = &[&[1, 2, 3], &[3], &[3, 1, 2]];
+    for knows in [false, true] {
+        let world = spread(106);
+        world.share_chains(&[&[1, 2, 3], &[3, 2], &[3, 1, 2]]);
+        let mut client = Client::new(&world);
+        let (_, capability, chunk) = file_elsewhere(&mut client);
+        client.write_at(THREE, &capability, offset(chunk), b"old").unwrap();
+        assert_eq!(len_at(&mut client, ONE, View::NOW), offset(chunk) + 3);
+        match knows {
+            true => world.share_chains(of_three),
+            false => {
+                world.engine(TWO).renew_lease(MonoTime(0));
+                world.share_chains_at(&[ONE, THREE], of_three);
+            }
+        }
+        client.write_at(THREE, &capability, offset(chunk), b"newer").unwrap();
+        assert_eq!(len_at(&mut client, ONE, View::NOW), offset(chunk) + 5, "knows that it has left: {knows}");
+    }
+}
+
+/// The chain goes on without a record that this server has of it from when it was a member.
+#[test]
+fn records_of_a_chain_that_has_left_this_server_count_for_no_length() {
+    let world = spread(107);
+    world.share_chains(&[&[1, 2, 3], &[2, 1, 3], &[3, 1, 2]]);
+    let mut client = Client::new(&world);
+    let (inode, capability) = file(&mut client, "f");
+    let near = chunk_headed_by(inode, ONE, 0);
+    let far = chunk_headed_by(inode, TWO, near + 1);
+    client.grant(inode, near, 1);
+    client.grant(inode, far, 1);
+    client.write_at(ONE, &capability, offset(near), b"kept").unwrap();
+    world.deafen(ONE, THREE);
+    world.deafen(TWO, THREE);
+    let (weak, mut left) = (Arc::downgrade(&world), 20);
+    world.set_hook(Some(Box::new(move |_| {
+        left -= 1;
+        if left == 0
+            && let Some(world) = weak.upgrade()
+        {
+            world.share_chains(&[&[1, 2, 3], &[3], &[3, 1, 2]]);
+            world.heal();
+        }
+    })));
+    let lost = client.write_at(TWO, &capability, offset(far), b"never kept");
+    world.set_hook(None);
+    assert!(lost.is_err(), "nobody acknowledges it: {lost:?}");
+    world.run(300);
+    let end = offset(near) + 4;
+    assert_eq!(len_at(&mut client, ONE, View::NOW), end);
+    let then = View { at: Some(world.time(ONE).wall().0 - (100_000 << 12)), user_at: None };
+    assert_eq!(len_at(&mut client, ONE, then), end, "when it had left");
+    assert_eq!(client.append_at(ONE, &capability, end, b"more").unwrap().offset, end, "of which it places the end");
+    settle(&mut client, inode);
+    assert_eq!(client.len("f"), end + 4, "settled");
+}
