@@ -406,8 +406,11 @@ impl Shared {
         if self.sequence.behind() > BEHIND_MAX {
             self.catch_up();
         }
-        let another = self.servers.another(route, &patience.passed).filter(|_| !patience.passed.is_empty());
-        let taken = another.unwrap_or_else(|| self.servers.pool(route)).take(patience.deadline);
+        let pool = match patience.passed.is_empty() {
+            true => self.servers.pool(route),
+            false => self.servers.another(route, &patience.passed).unwrap_or_else(|| self.servers.pool(route)),
+        };
+        let taken = pool.take(patience.deadline);
         let named = taken.map(|mut place| {
             place.route = route;
             place

@@ -8,12 +8,12 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use frieze_base::{ChainId, Fault, InodeId, LogIndex, NodeId, Reason};
+use frieze_base::{ChainId, ChunkId, Fault, InodeId, LogIndex, NodeId, Reason};
 use frieze_hlc::Hlc;
 use frieze_multilog::Tail;
 use frieze_wire::peer::{About, CloseAfter, FileReach, FileTail, Question, QuestionAnswer, Told, TouchedAsk};
 
-use crate::data::{Gather, Layout};
+use crate::data::Gather;
 use crate::engine::Engine;
 use crate::peers::{PeerPayload, Peers, Way};
 use crate::questions::{Answered, Questions};
@@ -118,13 +118,12 @@ impl Engine {
         uncommitted: bool,
     ) -> Result<FileTail, Fault> {
         let inode = InodeId(file.inode);
-        let layout = Layout { chunk_bytes: 1, chain_count: file.chain_count.max(1), inode };
         let log = self.data.device().log_of([inode])?;
         let cuts = self.data.cuts();
         let mut tail = Tail::default();
         for run in file.chunks.chunks_exact(2) {
             for index in log.chunks_in(inode, run[0]..=run[1]) {
-                let chain = layout.chain(index);
+                let chain = ChunkId { inode, index }.chain(file.chain_count.max(1));
                 if !chains.contains(&chain) {
                     continue;
                 }

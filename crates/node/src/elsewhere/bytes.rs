@@ -18,7 +18,6 @@ use frieze_wire::frame::PAYLOAD_BYTES_MAX;
 use frieze_wire::peer::{About, BytesAsk, BytesPart, Holes};
 
 use super::asking::Inquiry;
-use crate::data::Layout;
 use crate::engine::Engine;
 
 /// A part of a chunk, as its records show it at an instant.
@@ -153,8 +152,8 @@ impl Engine {
     ) -> Result<(Vec<Holes>, Vec<u8>), Fault> {
         let len: u64 = ask.parts.iter().map(|part| u64::from(part.len)).sum();
         let is_theirs = |part: &BytesPart| {
-            let layout = Layout { chunk_bytes: 1, chain_count: part.chain_count.max(1), inode: InodeId(part.inode) };
-            chains.contains(&layout.chain(part.index)) && part.offset.checked_add(part.len).is_some()
+            let chunk = ChunkId { inode: InodeId(part.inode), index: part.index };
+            chains.contains(&chunk.chain(part.chain_count.max(1))) && part.offset.checked_add(part.len).is_some()
         };
         if len > PAYLOAD_BYTES_MAX.into() || !ask.parts.iter().all(is_theirs) {
             return Err(Fault::new(Reason::InvalidArgument, format!("{len} bytes of chunks are asked for")));

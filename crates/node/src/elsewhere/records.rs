@@ -8,7 +8,6 @@ use frieze_multilog::{MultiLog, RecordKind, RecordMeta};
 use frieze_wire::peer::{About, ChainRecord, QuestionAnswer, RecordsAsk};
 
 use super::Inquiry;
-use crate::data::Layout;
 use crate::engine::Engine;
 
 impl Engine {
@@ -23,10 +22,10 @@ impl Engine {
         if away.is_empty() {
             return Ok(self.data.device().log_of([id])?.versions(id, after, upto, max));
         }
-        // Of the layout only the number of chains counts, and that is of the file's birth.
+        // The number of chains is that of the file's birth.
         let chain_count = self.meta.namespace().inode(self.meta.versions(), id, None)?.layout.chain_count.max(1);
-        let layout = Layout { chunk_bytes: 1, chain_count, inode: id };
-        let mut records = self.records_elsewhere(layout, after, upto, away.clone())?;
+        let ask = RecordsAsk { inode: id.0, chain_count, after: after.0, upto: upto.0 };
+        let mut records = self.records_elsewhere(&ask, away.clone())?;
         let here = self.data.device().log_of([id])?.versions(id, after, upto, usize::MAX);
         records.extend(here.into_iter().filter(|record| !away.contains(&record.chain)));
         records.sort_by_key(|record| (record.stamp, record.chunk.index));
@@ -65,34 +64,26 @@ impl Engine {
         forgot && !self.chains_elsewhere(None).is_empty()
     }
 
-    fn records_elsewhere(
-        &self,
-        layout: Layout,
-        after: Hlc,
-        upto: Hlc,
-        away: BTreeSet<ChainId>,
-    ) -> Result<Vec<RecordMeta>, Fault> {
-        let at = Some(upto).filter(|upto| *upto != Hlc::MAX);
-        let (mut todo, mut records) = (vec![(away, after)], Vec::new());
+    fn records_elsewhere(&self, ask: &RecordsAsk, away: BTreeSet<ChainId>) -> Result<Vec<RecordMeta>, Fault> {
+        let (id, at) = (InodeId(ask.inode), Some(Hlc(ask.upto)).filter(|upto| *upto != Hlc::MAX));
+        let (mut todo, mut records) = (vec![(away, ask.after)], Vec::new());
         while let Some((chains, after)) = todo.pop() {
-            let ask =
-                RecordsAsk { inode: layout.inode.0, chain_count: layout.chain_count, after: after.0, upto: upto.0 };
-            let about = |_: &BTreeSet<ChainId>| About::Records(ask.clone());
+            let about = |_: &BTreeSet<ChainId>| About::Records(RecordsAsk { after, ..ask.clone() });
             for heard in self.ask_members(chains, &Inquiry { at, about: &about })? {
                 // Those of the other chains somebody else has told.
                 let told = heard.answer.records.into_iter().filter(|told| heard.chains.contains(&ChainId(told.chain)));
                 for told in told {
                     records.push(record_in(&told).ok_or_else(|| {
-                        Fault::new(Reason::BadFrame, format!("a record of {} that cannot be was told", layout.inode))
+                        Fault::new(Reason::BadFrame, format!("a record of {id} that cannot be was told"))
                     })?);
                 }
                 if records.len() > RECORDS_MAX {
                     return Err(Fault::new(
                         Reason::Overloaded,
-                        format!("others have more than {RECORDS_MAX} writes to inode {}", layout.inode),
+                        format!("others have more than {RECORDS_MAX} writes to inode {id}"),
                     ));
                 }
-                todo.extend(heard.answer.more_after.map(|after| (heard.chains, Hlc(after))));
+                todo.extend(heard.answer.more_after.map(|after| (heard.chains, after)));
             }
         }
         Ok(records)

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use frieze_base::{ByteRange, ChainId, ChunkId, Fault, InodeId, MonoTime, NodeId, Reason, SessionId};
 use frieze_chain::Configuration;
@@ -15,7 +15,7 @@ use frieze_wire::frame::FrameHeader;
 use frieze_wire::message::{ChainStatus, Open, Read, Reply, Request, Stat, View};
 
 use super::{Engine, Responder, done};
-use crate::data::{ChainEnd, Layout, Report as ChainReport};
+use crate::data::{ChainEnd, Gather, Layout, Report as ChainReport};
 use crate::elsewhere::Elsewhere;
 use crate::holding::is_claim;
 use crate::seen::{Seen, layout_of};
@@ -255,21 +255,11 @@ impl Engine {
             return reply_to.respond(&request, Err(fault), &[], 0);
         }
         let here = (0..self.data.chain_count()).map(ChainId).filter(|chain| !away.contains(chain)).collect();
-        let waits = Mutex::new((2, Ok(())));
-        let one = Arc::new(move |result: Result<(), Fault>| {
-            let mut waits = waits.lock().unwrap_or_else(PoisonError::into_inner);
-            waits.0 -= 1;
-            if waits.1.is_ok() {
-                waits.1 = result;
-            }
-            if waits.0 == 0 {
-                let result = waits.1.clone();
-                reply_to.respond(&request, result.map(|()| done()), &[], 0);
-            }
-        });
-        let other = one.clone();
-        self.durability.when_durable(self.ticket(), Box::new(move |result| one(result)));
-        self.data.barrier(Some(&here), Box::new(move |result| other(result)));
+        let reply = move |result: Result<(), Fault>| reply_to.respond(&request, result.map(|()| done()), &[], 0);
+        let all = Gather::new(2, Box::new(reply));
+        let flushed = all.clone();
+        self.durability.when_durable(self.ticket(), Box::new(move |result| flushed.one(result)));
+        self.data.barrier(Some(&here), Box::new(move |result| all.one(result)));
     }
 }
 
