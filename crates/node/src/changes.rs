@@ -9,7 +9,7 @@ use frieze_base::{Fault, InodeId, Reason, Seq, SessionId};
 use frieze_namespace::{Cached, Inode, Namespace};
 use frieze_wire::frame::{FrameHeader, PAYLOAD_BYTES_MAX};
 use frieze_wire::message::{Durability as When, FileKind, Reply, Txn, TxnReply, View, Write, WriteReply};
-use frieze_wire::txn::{Grant, MakeKind, Op, RENAME_EXCHANGE, Transaction};
+use frieze_wire::txn::{Grant, MakeKind, MakeNameless, Op, RENAME_EXCHANGE, Transaction};
 
 use crate::brought::Brought;
 use crate::caching::Asking;
@@ -464,12 +464,13 @@ impl Engine {
     /// session holds: the first is given to who makes the file, or may write it then.
     ///
     /// # Errors
-    /// `AccessDenied` for a grant on a file that the caller may not write.
+    /// `AccessDenied` for a grant on a file that the caller may not write, and for a file without a name beside it: what waits in that
+    /// would stay in history, whoever wrote it.
     fn doubt(&self, principal: &Principal, session: SessionId, op: &mut Op, asking: &Asking) -> Result<(), Fault> {
         let holds_grant = |inode: &Inode| inode.grants().iter().any(|grant| grant.session == session);
         match op {
-            Op::Grant(grant) => {
-                let id = InodeId(grant.inode);
+            Op::Grant(Grant { inode, .. }) | Op::MakeNameless(MakeNameless { beside: inode }) => {
+                let id = InodeId(*inode);
                 asking.reads().add(Cached::Inode(id));
                 match self.meta.namespace().current(id) {
                     Some(inode) if !holds_grant(inode) => {

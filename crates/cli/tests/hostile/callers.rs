@@ -10,7 +10,8 @@ use frieze_base::{InodeId, Reason, SessionId};
 use frieze_client::{Client, CreateMode, Key, Options, SetAttr, Target};
 use frieze_wire::message::{Hello, List, Open, Ping, Prove, Read, Reply, Request, Stat, Status, View, Write};
 use frieze_wire::txn::{
-    Caller, CloseSession, DeleteSnapshot, Format, Grant, Make, MakeKind, Op, OpenSession, Settle, SettleAll,
+    Caller, CloseSession, DeleteSnapshot, Format, Grant, Make, MakeKind, MakeNameless, Op, OpenSession, Settle,
+    SettleAll,
 };
 use rustix::process::{Gid, Uid};
 
@@ -136,6 +137,9 @@ fn a_stranger_is_who_the_kernel_says_whatever_its_frames_say() {
         let grant = txn(Op::Grant(Grant { inode: owned.inode, first: 0, count: 1 }));
         let fault = refused(&mut raw, None, grant);
         assert_eq!(fault.reason, Reason::AccessDenied, "{fault}");
+        // Nor is there room for bytes beside what is not its own to write.
+        let nameless = txn(Op::MakeNameless(MakeNameless { beside: owned.inode }));
+        assert_eq!(refused(&mut raw, None, nameless).reason, Reason::AccessDenied);
         // What a settled size is, the server measures itself.
         let settle = Settle {
             inode: owned.inode,
