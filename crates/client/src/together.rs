@@ -33,6 +33,8 @@ impl Fs {
     /// `NotOpenFor`; `Refused` with `Unsupported` for a file with user time; with `TooLarge` for more than 1,024 parts, or if a file
     /// would show more than 256 ranges written so; as any call. Then nothing is seen, unless the answer was lost.
     ///
+    /// [`Fs::forget`] works by names: it does not give back what lies in such a file.
+    ///
     /// # Cost
     /// Two changes of metadata, and what the bytes cost. A file shows at most 256 such ranges at a time: this is for commits, not for
     /// every write.
