@@ -125,13 +125,19 @@ impl Target {
         crate::ceiling::random_reads(self.own_directory()?, bytes, len, count)
     }
 
-    /// What a bare program gets out of pieces all over the page cache, beside the same bytes in one place.
-    pub(crate) fn scattered(&self, bytes: u64, piece: usize, writes: u64) -> Result<crate::ceiling::Scattered> {
+    /// What a bare program gets out of states all over the page cache, beside the same bytes in one place.
+    pub(crate) fn scattered(
+        &self,
+        bytes: u64,
+        piece: usize,
+        writes: u64,
+        states: u64,
+    ) -> Result<crate::ceiling::Scattered> {
         let directory = match &self.directory {
             Some(directory) => directory.path().to_owned(),
             None => std::env::temp_dir(),
         };
-        crate::ceiling::scattered(&directory, bytes, piece, writes)
+        crate::ceiling::scattered(&directory, bytes, piece, writes, states)
     }
 
     fn own_directory(&self) -> Result<&Path> {

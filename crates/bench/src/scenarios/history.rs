@@ -5,7 +5,7 @@ use frieze_base::{ByteRange, Rng};
 use frieze_client::{CreateMode, Hlc, OpenFlags, Target as Path};
 
 use super::{CEILING_BYTES, LARGE, SMALL, progress, settle, spend};
-use crate::ceiling::{self, GIB};
+use crate::ceiling::{self, EDGE, GIB, Scattered, at_share, speed};
 use crate::report::Report;
 use crate::target::Target;
 use crate::{Options, stopwatch::Stopwatch};
@@ -16,8 +16,6 @@ const CHUNK_BYTES: u64 = 64 << 20;
 const WRITE_BYTES: usize = 32 << 10;
 /// One state in so many is read back.
 const WRITES_PER_STATE: u64 = 200;
-/// The slowest and the fastest states are told without the slowest and fastest of a hundred, which are the machine's.
-const EDGE: f64 = 0.01;
 
 /// Random 32 KiB writes into one chunk, then its states: each read twice, the first time against the second.
 pub(crate) fn snapshots(options: &Options) -> Result<Report> {
@@ -54,14 +52,14 @@ pub(crate) fn snapshots(options: &Options) -> Result<Report> {
     })?;
     settle(&client)?;
     let ceiling = ceiling::loopback(LARGE, options.scaled(None, CEILING_BYTES))?;
-    // Of as much history as makes no difference any more: each slot about ten times.
-    let bare = target.scattered(CHUNK_BYTES, WRITE_BYTES, writes.min(20_000))?;
-    let (mut first, mut second, mut plainly) = (Vec::new(), Vec::new(), Vec::new());
+    let bare = target.scattered(CHUNK_BYTES, WRITE_BYTES, writes, states)?;
+    let mut times = Scattered::default();
     let bar = progress("reading", states);
     let spent = spend(&target, &client, || {
         for i in 0..states {
             let at = stamps[(i * (writes - 1) / (states - 1).max(1)) as usize];
-            for (times, plain) in [(&mut first, None), (&mut second, None), (&mut plainly, Some(&plain))] {
+            let Scattered { first, second, plain: plainly } = &mut times;
+            for (times, plain) in [(first, None), (second, None), (plainly, Some(&plain))] {
                 let past = client.fs().at(at).open(&Path::path("/chunk"), OpenFlags { read: true, write: false })?;
                 let watch = Stopwatch::start();
                 let read = plain.unwrap_or(&past).read_stream::<frieze_client::Error>(
@@ -77,17 +75,15 @@ pub(crate) fn snapshots(options: &Options) -> Result<Report> {
         Ok(())
     })?;
     bar.finish_and_clear();
-    let speed = |times: &mut Vec<f64>, share: f64| {
-        times.sort_by(f64::total_cmp);
-        CHUNK_BYTES as f64 / GIB / times[((times.len() - 1) as f64 * share) as usize]
-    };
+    let times = times.sorted();
+    let of = |times: &[f64], share: f64| speed(CHUNK_BYTES, at_share(times, share));
     let gib = 3.0 * states as f64 * CHUNK_BYTES as f64 / GIB;
-    let (first_speed, second_speed) = (speed(&mut first, 0.5), speed(&mut second, 0.5));
-    let plain_speed = speed(&mut plainly, 0.5);
-    let (slowest, fastest) = (speed(&mut first, 1.0 - EDGE), speed(&mut first, EDGE));
+    let (first, second, plain) = (of(&times.first, 0.5), of(&times.second, 0.5), of(&times.plain, 0.5));
+    let (slowest, fastest) = (of(&times.first, 1.0 - EDGE), of(&times.first, EDGE));
+    let bare_first = of(&bare.first, 0.5);
     Ok(Report {
         scenario: "snapshots",
-        value: first_speed,
+        value: first,
         unit: "GiB/s",
         ceiling,
         ceiling_name: "loopback, 1 MiB messages",
@@ -96,13 +92,15 @@ pub(crate) fn snapshots(options: &Options) -> Result<Report> {
         cpu_per: "GiB",
         server_peak_mib: spent.after.peak_mib,
         more: vec![
-            ("first_over_second", first_speed / second_speed, "(first read of a state over the second)"),
+            ("first_over_second", first / second, "(first read of a state over the second)"),
             ("slowest_over_fastest", slowest / fastest, "(states, without the slowest and fastest of a hundred)"),
-            ("over_plain", first_speed / plain_speed, "(a state over a chunk without history)"),
-            ("bare_over_plain", bare.pieces / bare.plain, "(the same of a bare program: pread and send, no checksums)"),
-            ("bare_pieces_gib_s", bare.pieces, "GiB/s"),
-            ("bare_plain_gib_s", bare.plain, "GiB/s"),
-            ("plain_gib_s", plain_speed, "GiB/s"),
+            ("over_plain", first / plain, "(a state over a chunk without history)"),
+            ("over_bare", first / bare_first, "(of a bare program: pread and send, or sendfile, no checksums)"),
+            ("bare_first_over_second", bare_first / of(&bare.second, 0.5), ""),
+            ("bare_slowest_over_fastest", of(&bare.first, 1.0 - EDGE) / of(&bare.first, EDGE), ""),
+            ("bare_over_plain", bare_first / of(&bare.plain, 0.5), ""),
+            ("bare_gib_s", bare_first, "GiB/s"),
+            ("plain_gib_s", plain, "GiB/s"),
             ("slowest_state_gib_s", slowest, "GiB/s"),
             ("fastest_state_gib_s", fastest, "GiB/s"),
         ],
