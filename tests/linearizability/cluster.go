@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -14,18 +15,20 @@ import (
 	"time"
 )
 
-const (
-	servers = 3
-	// Leases are short, so that an hour has many losses of one.
-	settings = "lease = \"1s\"\nsegment_bytes = 8388608\nchunk_bytes = 65536\n"
+// Leases are short, so that an hour has many losses of one.
+const settings = "lease = \"1s\"\nsegment_bytes = 8388608\nchunk_bytes = 65536\n"
+
+var (
+	servers = flag.Int("servers", 3, "of the cluster that -frieze starts")
+	copies  = flag.Int("copies", 3, "of everything; with fewer than servers, none has all")
 )
 
-// Three servers of one cluster, and a mount of each. Everybody reaches a server by a gate in front of it, where the way between any
+// Servers of one cluster, and a mount of each. Everybody reaches a server by a gate in front of it, where the way between any
 // two can be cut or made long.
 type cluster struct {
 	frieze, directory string
 	ways              *ways
-	servers           [servers]*server
+	servers           []*server
 	mounts            []string
 }
 
@@ -37,15 +40,23 @@ type server struct {
 }
 
 func build(frieze, directory string) *cluster {
+	if *servers < writers {
+		fmt.Fprintf(os.Stderr, "lab: -servers %d: at least %d\n", *servers, writers)
+		os.Exit(2)
+	}
 	c := &cluster{frieze: frieze, directory: directory, ways: newWays()}
-	must(os.WriteFile(filepath.Join(directory, "settings.toml"), []byte(settings), 0o644))
-	for i := range servers {
+	all := fmt.Sprintf("%sreplicas = %d\nchain_count = %d\n", settings, *copies, 2**servers)
+	must(os.WriteFile(filepath.Join(directory, "settings.toml"), []byte(all), 0o644))
+	for i := range *servers {
 		gate := newGate(c.ways, i)
-		c.servers[i] = &server{number: i, port: freePort(), gate: gate}
+		c.servers = append(c.servers, &server{number: i, port: freePort(), gate: gate})
 		c.start(i)
 	}
+	if *copies < *servers {
+		c.run("--quiet", "--server", c.servers[0].gate.address(), "cluster", "balance", "on")
+	}
 	c.awaitWhole()
-	for i := range servers {
+	for i := range *servers {
 		mount := filepath.Join(directory, fmt.Sprintf("mount%d", i))
 		must(os.Mkdir(mount, 0o755))
 		log := filepath.Join(directory, fmt.Sprintf("mount%d.log", i))
@@ -92,11 +103,11 @@ func (c *cluster) signal(i int, signal syscall.Signal) {
 	must(c.servers[i].command.Process.Signal(signal))
 }
 
-// Every chain has every server.
+// Every server is up, and every chain has all its copies.
 func (c *cluster) awaitWhole() {
 	var last string
 	for until := time.Now().Add(90 * time.Second); time.Now().Before(until); time.Sleep(100 * time.Millisecond) {
-		for i := range servers {
+		for i := range *servers {
 			out, err := exec.Command(c.frieze, "--json", "--server", c.servers[i].gate.address(), "cluster", "status").Output()
 			var status struct {
 				Nodes  []struct{ State string }
@@ -106,7 +117,10 @@ func (c *cluster) awaitWhole() {
 			if err != nil || json.Unmarshal(out, &status) != nil || len(status.Chains) == 0 {
 				continue
 			}
-			whole := true
+			whole := len(status.Nodes) == *servers
+			for _, node := range status.Nodes {
+				whole = whole && node.State == "up"
+			}
 			for _, chain := range status.Chains {
 				serving := 0
 				for _, target := range chain.Targets {
@@ -114,7 +128,7 @@ func (c *cluster) awaitWhole() {
 						serving++
 					}
 				}
-				whole = whole && serving == servers
+				whole = whole && serving == min(*copies, *servers) && serving == len(chain.Targets)
 			}
 			if whole {
 				return

@@ -25,23 +25,23 @@ var faults = []fault{
 		return func() { c.signal(server, syscall.SIGCONT) }
 	}},
 	{"cut off from the other servers", func(c *cluster, server int, _ *rand.Rand) func() {
-		c.ways.set(func(w *ways) { w.around(server, servers, true, true, cut) })
+		c.ways.set(func(w *ways) { w.around(server, *servers, true, true, cut) })
 		return c.ways.heal
 	}},
 	{"cut off from everybody", func(c *cluster, server int, _ *rand.Rand) func() {
-		c.ways.set(func(w *ways) { w.around(server, servers+1, true, true, cut) })
+		c.ways.set(func(w *ways) { w.around(server, *servers+1, true, true, cut) })
 		return c.ways.heal
 	}},
 	{"hears nobody", func(c *cluster, server int, _ *rand.Rand) func() {
-		c.ways.set(func(w *ways) { w.around(server, servers, true, false, cut) })
+		c.ways.set(func(w *ways) { w.around(server, *servers, true, false, cut) })
 		return c.ways.heal
 	}},
 	{"is heard by nobody", func(c *cluster, server int, _ *rand.Rand) func() {
-		c.ways.set(func(w *ways) { w.around(server, servers, false, true, cut) })
+		c.ways.set(func(w *ways) { w.around(server, *servers, false, true, cut) })
 		return c.ways.heal
 	}},
 	{"cut off from one other server", func(c *cluster, server int, rng *rand.Rand) func() {
-		other := (server + 1 + rng.Intn(servers-1)) % servers
+		other := (server + 1 + rng.Intn(*servers-1)) % *servers
 		c.ways.set(func(w *ways) {
 			cut(w, server, other)
 			cut(w, other, server)
@@ -49,14 +49,14 @@ var faults = []fault{
 		return c.ways.heal
 	}},
 	{"is not heard by one other server", func(c *cluster, server int, rng *rand.Rand) func() {
-		other := (server + 1 + rng.Intn(servers-1)) % servers
+		other := (server + 1 + rng.Intn(*servers-1)) % *servers
 		c.ways.set(func(w *ways) { cut(w, server, other) })
 		return c.ways.heal
 	}},
 	{"far away", func(c *cluster, server int, rng *rand.Rand) func() {
 		late := time.Duration(5+rng.Intn(60)) * time.Millisecond
 		c.ways.set(func(w *ways) {
-			w.around(server, servers+1, true, true, func(w *ways, from, to int) { w.late[from][to] = late })
+			w.around(server, *servers+1, true, true, func(w *ways, from, to int) { w.late[from][to] = late })
 		})
 		return c.ways.heal
 	}},
@@ -115,8 +115,8 @@ func (t *trouble) during(call, ret int64) string {
 	return words
 }
 
-// One server after the other has something wrong with it until `over`; with no more than one of three at a time all that was asked
-// has to be answered.
+// One server after the other has something wrong with it until `over`; with no more than one at a time all that was asked has to be
+// answered.
 func (c *cluster) trouble(h *history, t *trouble, rng *rand.Rand, over <-chan struct{}) {
 	wait := func(longest time.Duration) bool {
 		select {
@@ -127,7 +127,7 @@ func (c *cluster) trouble(h *history, t *trouble, rng *rand.Rand, over <-chan st
 		}
 	}
 	for wait(1500 * time.Millisecond) {
-		fault, server := faults[rng.Intn(len(faults))], rng.Intn(servers)
+		fault, server := faults[rng.Intn(len(faults))], rng.Intn(*servers)
 		began := time.Since(h.began).Nanoseconds()
 		end := fault.begin(c, server, rng)
 		wait(4 * time.Second)

@@ -6,29 +6,31 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
 )
 
-// Whoever is none of the servers: mounts and commands.
-const clients = servers
-
 // What holds between any two: whether bytes come through, and how late.
 type ways struct {
 	sync.Mutex
 	changed *sync.Cond
-	cut     [servers + 1][servers + 1]bool
-	late    [servers + 1][servers + 1]time.Duration
-	pids    [servers]int
+	cut     [][]bool
+	late    [][]time.Duration
+	pids    []int
 }
 
 func newWays() *ways {
-	w := &ways{}
+	w := &ways{pids: make([]int, *servers)}
 	w.changed = sync.NewCond(&w.Mutex)
+	w.heal()
 	return w
 }
+
+// Whoever is none of the servers: mounts and commands.
+func clients() int { return *servers }
 
 func (w *ways) is(server, pid int) {
 	w.Lock()
@@ -45,7 +47,11 @@ func (w *ways) set(change func(w *ways)) {
 
 func (w *ways) heal() {
 	w.set(func(w *ways) {
-		w.cut, w.late = [servers + 1][servers + 1]bool{}, [servers + 1][servers + 1]time.Duration{}
+		w.cut, w.late = nil, nil
+		for range clients() + 1 {
+			w.cut = append(w.cut, make([]bool, clients()+1))
+			w.late = append(w.late, make([]time.Duration, clients()+1))
+		}
 	})
 }
 
@@ -141,7 +147,7 @@ func (w *ways) whoHas(port int) int {
 		}
 	}
 	w.Lock()
-	pids := w.pids
+	pids := slices.Clone(w.pids)
 	w.Unlock()
 	for server, pid := range pids {
 		if pid == 0 || inode == "" {
@@ -154,7 +160,7 @@ func (w *ways) whoHas(port int) int {
 			}
 		}
 	}
-	return clients
+	return clients()
 }
 
 // A port that nobody has now.

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Three servers of one cluster with a mount of each; one after the other is killed, paused, cut off or made slow, while programs on
+# Servers of one cluster (three, or -servers 5 -copies 3) with a mount of each; one after the other is killed, paused, cut off or made slow, while programs on
 # the mounts work; the checker holds what they saw to one order, and cuts to causal order. Needs Go, /dev/fuse, and the frieze
 # command (FRIEZE, or it is built). Arguments go to the checker: -seconds 3600 -round 25 -workers 2 -seed 1.
 set -eu

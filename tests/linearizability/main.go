@@ -5,8 +5,9 @@
 // of registers, appends and whole reads of logs). Afterwards each of five histories is falsified on purpose, and has to be
 // found out.
 //
-// With -frieze it starts three servers of one cluster itself, with a mount of each, and in rounds of load kills, pauses and cuts off one
-// of them after the other; and holds that cuts are causally closed and never change (cluster.go, faults.go, causal.go).
+// With -frieze it starts servers of one cluster itself (three, each with everything, or -servers 5 -copies 3), with a mount of
+// each, and in rounds of load kills, pauses and cuts off one of them after the other; and holds that cuts are causally closed and
+// never change (cluster.go, faults.go, causal.go).
 package main
 
 import (
@@ -28,7 +29,7 @@ var (
 	seconds   = flag.Float64("seconds", 10, "how long the load runs")
 	workers   = flag.Int("workers", 2, "goroutines of each kind on each mount")
 	seed      = flag.Int64("seed", 1, "of the load and of the faults")
-	frieze    = flag.String("frieze", "", "the command: start a cluster of three and break one after the other")
+	frieze    = flag.String("frieze", "", "the command: start a cluster and break one server after the other")
 	directory = flag.String("directory", "", "for the data and logs of the cluster")
 	keep      = flag.Bool("keep", false, "keep them")
 	round     = flag.Float64("round", 25, "seconds of load before what was seen is checked, with -frieze")
