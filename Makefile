@@ -4,7 +4,7 @@ export PATH := $(HOME)/.cargo/bin:$(PATH)
 CARGO ?= cargo
 
 .DEFAULT_GOAL := help
-.PHONY: help demo cluster build check test linearizability lab soak kill-cycles long-run bench
+.PHONY: help demo cluster build check test linearizability lab soak kill-cycles long-run services bench
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -35,6 +35,9 @@ lab: ## an hour of faults on three servers under load on three mounts, and Porcu
 
 soak: ## ten minutes of stress-ng on two mounts of one server (SECONDS_EACH=600; needs stress-ng; not in CI)
 	@SECONDS_EACH=$${SECONDS_EACH:-600} tests/soak/run.sh
+
+services: ## the units of contrib/systemd under a systemd of their own (needs root and systemd; about 20 s; not in CI)
+	@tests/systemd/run.sh
 
 kill-cycles: ## kill -9 the server under mixed load, CYCLES=500 times, and hold it to everything it said (SEED= for another plan)
 	FRIEZE_PATIENCE=600 FRIEZE_KILLS=$(or $(CYCLES),500) FRIEZE_SEED=$(or $(SEED),20261121) $(CARGO) test --release --package frieze-cli --test kill \

@@ -170,6 +170,15 @@ pub(crate) fn disk(directory: &Path, bytes: u64, synced: bool) -> Result<f64> {
 /// Sequential writes of 1 MiB past the page cache (`O_DIRECT`) into a fresh file in `directory`, `depth` in flight, GiB/s:
 /// what reaches the disk however it is synced. Where the file system knows no direct I/O, synced ones.
 pub(crate) fn disk_direct(directory: &Path, bytes: u64, depth: u64) -> Result<f64> {
+    direct(directory, bytes, depth, false)
+}
+
+/// The same, each followed by a flush of the disk's own cache: what is on stable storage when the writer is told so.
+pub(crate) fn disk_direct_flushed(directory: &Path, bytes: u64, depth: u64) -> Result<f64> {
+    direct(directory, bytes, depth, true)
+}
+
+fn direct(directory: &Path, bytes: u64, depth: u64, is_flushed: bool) -> Result<f64> {
     let named = tempfile::NamedTempFile::new_in(directory)?;
     match rustix::fs::fallocate(&named, rustix::fs::FallocateFlags::empty(), 0, bytes) {
         Ok(()) | Err(rustix::io::Errno::OPNOTSUPP) => {}
@@ -187,7 +196,10 @@ pub(crate) fn disk_direct(directory: &Path, bytes: u64, depth: u64) -> Result<f6
                 scope.spawn(move || -> std::io::Result<()> {
                     let room = vec![7u8; (1 << 20) + DIRECT_ALIGN];
                     let buffer = &room[room.as_ptr().align_offset(DIRECT_ALIGN)..][..1 << 20];
-                    (first..count).step_by(depth as usize).try_for_each(|i| file.write_all_at(buffer, i << 20))
+                    (first..count).step_by(depth as usize).try_for_each(|i| {
+                        file.write_all_at(buffer, i << 20)?;
+                        if is_flushed { file.sync_data() } else { Ok(()) }
+                    })
                 })
             })
             .collect();

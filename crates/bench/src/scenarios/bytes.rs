@@ -71,7 +71,7 @@ fn write_in_calls(file: &File, data: &[u8], bytes: u64) -> Result<f64> {
 
 /// Before each load that is compared with another: memory that was used before, for what is written and for what is sent.
 /// What lay untouched for seconds is read at a third of the rate the first time, whoever reads it.
-fn ready(directory: &FilePath, bytes: u64, data: &[u8]) -> Result<()> {
+pub(super) fn ready(directory: &FilePath, bytes: u64, data: &[u8]) -> Result<()> {
     ceiling::warm_memory(directory, bytes)?;
     std::hint::black_box(frieze_base::crc32c(data));
     Ok(())

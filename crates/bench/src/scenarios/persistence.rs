@@ -4,7 +4,7 @@ use anyhow::{Context, Result};
 use frieze_client::File;
 use indicatif::ProgressBar;
 
-use super::bytes::{WARM_BYTES, make, per_gib, write_all};
+use super::bytes::{WARM_BYTES, make, per_gib, ready, write_all};
 use super::{LARGE, Spent, progress, settle, spend};
 use crate::Options;
 use crate::ceiling::{self, GIB};
@@ -25,13 +25,19 @@ pub(super) fn seq_write_synced(options: &Options) -> Result<Report> {
     let directory = options.dir.clone().unwrap_or_else(std::env::temp_dir);
     ceiling::warm_memory(&directory, bytes)?;
     let ceiling = ceiling::disk_direct(&directory, bytes, SYNCED_DEPTH as u64)?;
+    let flushed = ceiling::disk_direct_flushed(&directory, bytes, SYNCED_DEPTH as u64)?;
     let file = make(&client, "/seq")?;
     let data = ceiling::cold_data();
+    ready(&directory, bytes, &data)?;
     let bar = progress("seq-write, synced", bytes);
     let spent = spend(&target, &client, || stream(&file, &data, LARGE, SYNCED_DEPTH, bytes, &bar))?;
     bar.finish_and_clear();
     file.close()?;
-    Ok(per_gib("seq-write", bytes, &spent, ceiling, RAW_DIRECT, Vec::new()))
+    let more = vec![
+        ("over_flushed", bytes as f64 / GIB / spent.seconds / flushed, "(of the same raw writes, each flushed)"),
+        ("raw_flushed_gib_s", flushed, "GiB/s"),
+    ];
+    Ok(per_gib("seq-write", bytes, &spent, ceiling, RAW_DIRECT, more))
 }
 
 /// Writes `bytes` of `data`, over and over, in requests of `len`, so many in flight.
