@@ -44,6 +44,7 @@ fn in_foreground(run: &mut Run, args: &Mount, mountpoint: PathBuf) -> Result<()>
     let client = run.client()?.clone();
     // Of several the one that answered.
     let server = client.options().server.to_string();
+    let ending = client.clone();
     let mounted = frieze_fuse::mount(client, &mountpoint, options)?;
 
     let shown = format::local(&mountpoint);
@@ -76,6 +77,8 @@ fn in_foreground(run: &mut Run, args: &Mount, mountpoint: PathBuf) -> Result<()>
         if let Ok(signal) = signals.wait() {
             tracing::info!(signal = signal.as_str(), "unmounting");
             notify::stopping("unmounting");
+            // What is open is closed one after the other, and perhaps no server answers any more.
+            ending.end_within(ending.options().timeout);
             if let Err(error) = unmounter.unmount() {
                 tracing::error!(%error, "cannot unmount");
             }

@@ -44,6 +44,8 @@ pub(crate) struct Shared {
     newest: AtomicU64,
     epoch: AtomicU64,
     last_request: AtomicU64,
+    /// No call goes on trying beyond this moment ([`MonoTime`]); the largest number while the program has no end in sight.
+    ends_at: AtomicU64,
 }
 
 /// One request as it is sent, once or more often.
@@ -107,6 +109,7 @@ impl Shared {
             newest: AtomicU64::new(0),
             epoch: AtomicU64::new(0),
             last_request: AtomicU64::new(0),
+            ends_at: AtomicU64::new(u64::MAX),
             options,
         };
         if let Ok(mut place) = shared.servers.home().take(mono()) {
@@ -552,8 +555,18 @@ impl Shared {
 
     pub(crate) fn patience(&self) -> Patience {
         let began = mono();
-        let deadline = MonoTime(began.0.saturating_add(self.options.timeout.as_nanos() as u64));
+        let deadline = MonoTime(began.0.saturating_add(self.options.timeout.as_nanos() as u64)).min(self.ends_at());
         Patience { began, deadline, pause: Duration::ZERO, passed: Vec::new() }
+    }
+
+    /// The moment beyond which no call goes on trying.
+    pub(crate) fn ends_at(&self) -> MonoTime {
+        MonoTime(self.ends_at.load(Ordering::Acquire))
+    }
+
+    pub(crate) fn end_within(&self, limit: Duration) {
+        let at = mono().0.saturating_add(limit.as_nanos() as u64);
+        self.ends_at.fetch_min(at, Ordering::AcqRel);
     }
 
     pub(crate) fn server(&self) -> String {

@@ -197,6 +197,12 @@ impl Client {
         true
     }
 
+    /// For a program that is to end, which may have much to close: from now on no call goes on trying for longer than until `limit`
+    /// from now, those that are under way already included. They fail with `Unanswered`.
+    pub fn end_within(&self, limit: Duration) {
+        self.0.end_within(limit);
+    }
+
     /// Ends the session and every connection. Calls that wait end with `Closed`, as does everything afterwards.
     ///
     /// # Errors

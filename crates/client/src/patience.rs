@@ -26,6 +26,7 @@ impl Patience {
     /// # Errors
     /// `Unanswered` when the time is over.
     pub(crate) fn wait(&mut self, shared: &Shared, last: Error) -> Result<(), Error> {
+        self.deadline = self.deadline.min(shared.ends_at());
         if self.left() <= self.pause {
             return Err(Error::Unanswered { server: shared.server(), waited: self.waited(), last: last.to_string() });
         }

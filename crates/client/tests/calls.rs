@@ -371,6 +371,21 @@ fn closing_ends_the_session_and_whatever_waits() {
 }
 
 #[test]
+fn who_is_to_end_goes_on_trying_no_longer() {
+    let world = World::new();
+    let server = world.serve();
+    let client = Client::connect(Options { timeout: Duration::from_secs(100_000), ..server.options() }).unwrap();
+    mkdir(&client.fs(), "/first").unwrap();
+    server.stop();
+    thread::scope(|scope| {
+        let waits = scope.spawn(|| mkdir(&client.fs(), "/waits"));
+        client.end_within(Duration::ZERO);
+        assert!(matches!(waits.join().unwrap(), Err(Error::Unanswered { .. })));
+    });
+    assert!(matches!(mkdir(&client.fs(), "/begins"), Err(Error::Unanswered { .. })), "as does what begins afterwards");
+}
+
+#[test]
 fn the_last_handle_ends_the_session() {
     let world = World::new();
     let server = world.serve();
