@@ -19,6 +19,7 @@ use frieze_disk::{Disk, TimeSource};
 use frieze_hlc::Hlc;
 use frieze_wire::frame::FrameHeader;
 use frieze_wire::message::{HelloReply, Reply, Request, RequestBody};
+use frieze_wire::peer::control::Attached;
 use frieze_wire::peer::{Ask, ChainAsk, Told};
 use frieze_wire::txn::Caller;
 
@@ -35,7 +36,7 @@ use crate::identity::Identity;
 use crate::locks::Locks;
 use crate::meta::{MetaPlane, MetaTold};
 use crate::opened::Opened;
-use crate::peers::{NodeKeys, Peers, Way};
+use crate::peers::{NodeKeys, PeerPayload, Peers, Way};
 use crate::questions::Questions;
 use crate::reclaim::Reclaim;
 use crate::scrub::Scrub;
@@ -160,6 +161,8 @@ pub struct Engine {
     pub(crate) caught_up: CaughtUp,
     /// Times that [`Engine::tend`] was called.
     tended: AtomicU64,
+    /// When the leader was told who is connected here, last ([`MonoTime`]).
+    attached_told: AtomicU64,
     /// Held while a cluster is founded.
     founding: Mutex<()>,
     /// Another one at every start.
@@ -327,6 +330,10 @@ impl Engine {
             }
             Told::QuestionAnswer(answer) => {
                 self.questions.answered(answer, payload.bytes());
+                Ok(())
+            }
+            Told::Attached(told) => {
+                self.sessions.seen(told.sessions.into_iter().map(SessionId), self.clock.reading().mono);
                 Ok(())
             }
             // It comes again, and by then the entry may be executed here.
@@ -507,9 +514,13 @@ impl Engine {
         self.take_over();
         let timeout_ns = self.settings.session_timeout.as_nanos() as u64;
         // Sessions are ended by who orders changes.
+        let now = self.clock.reading().mono;
         let expired = match self.meta.leads() {
-            true => self.sessions.expired(self.clock.reading().mono, timeout_ns),
-            false => Vec::new(),
+            true => self.sessions.expired(now, timeout_ns),
+            false => {
+                self.tell_attached(now, timeout_ns);
+                Vec::new()
+            }
         };
         let mut failed = Ok(());
         for session in expired {
@@ -528,6 +539,20 @@ impl Engine {
         }
         self.clock.look(self.durability.durable_stamp(), self.durability.durable_ticket())?;
         failed
+    }
+
+    /// To the leader, several times before it would end one: the sessions that are connected here. A client that only reads and writes
+    /// bytes may never ask the leader for anything.
+    fn tell_attached(&self, now: MonoTime, timeout_ns: u64) {
+        let Some(leader) = self.meta.leader() else { return };
+        if now.since_ns(MonoTime(self.attached_told.load(Ordering::Relaxed))) < timeout_ns / ATTACHED_TELLS {
+            return;
+        }
+        self.attached_told.store(now.0, Ordering::Relaxed);
+        let sessions: Vec<u64> = self.sessions.connected().into_iter().map(|session| session.0).collect();
+        if !sessions.is_empty() {
+            self.way.tell(leader, Told::Attached(Attached { sessions }), PeerPayload::default());
+        }
     }
 
     /// Flushes everything and notes that nothing was lost. The engine must not be used afterwards.
@@ -568,6 +593,8 @@ impl Engine {
 
 /// Sessions that have ended are looked for once in so many calls of [`Engine::tend`].
 const SWEEP_EVERY: u64 = 8;
+/// Times that the leader is told of a connected session before it would end it: messages are lost, and leaders change.
+const ATTACHED_TELLS: u64 = 4;
 
 pub(crate) fn done() -> Reply {
     Reply::Done(frieze_wire::message::Done {})

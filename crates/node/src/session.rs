@@ -231,6 +231,28 @@ impl Sessions {
         alive.entry(session).or_insert(Alive { connections: 0, idle_since: now });
     }
 
+    /// Another server has a connection of these.
+    pub(crate) fn seen(&self, sessions: impl Iterator<Item = SessionId>, now: MonoTime) {
+        let mut alive = self.alive.lock().unwrap_or_else(PoisonError::into_inner);
+        for session in sessions {
+            if let Some(state) = alive.get_mut(&session) {
+                state.idle_since = now;
+            }
+        }
+    }
+
+    /// All of which something is known have their whole time: where they were connected meanwhile others knew.
+    pub(crate) fn renew(&self, now: MonoTime) {
+        let mut alive = self.alive.lock().unwrap_or_else(PoisonError::into_inner);
+        alive.values_mut().for_each(|state| state.idle_since = now);
+    }
+
+    /// Those that have a connection here.
+    pub(crate) fn connected(&self) -> Vec<SessionId> {
+        let alive = self.alive.lock().unwrap_or_else(PoisonError::into_inner);
+        alive.iter().filter(|(_, state)| state.connections > 0).map(|(id, _)| *id).collect()
+    }
+
     /// The session has ended.
     pub(crate) fn forget(&self, session: SessionId) {
         self.alive.lock().unwrap_or_else(PoisonError::into_inner).remove(&session);

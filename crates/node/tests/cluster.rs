@@ -343,3 +343,40 @@ fn a_name_is_never_there_without_the_bytes_written_before_it() {
         assert_eq!(client.read_at(ONE, &opened.capability, 3000).unwrap(), [seed as u8; 3000], "seed {seed}");
     }
 }
+
+/// More than `session_timeout` of the world's settings, in steps.
+const LONG: u64 = 30_000;
+
+/// Who only writes to a chain asks the leader for nothing, and has no connection to it.
+#[test]
+fn a_connection_to_any_server_keeps_a_session() {
+    let world = World::of(41, 3);
+    let mut client = Client::new(&world);
+    client.make("one").unwrap();
+    let leader = world.leader().unwrap();
+    let other = NodeId(leader.0 % 3 + 1);
+    let conn = client.stay_at(other);
+    world.run(LONG);
+    client.make("two").unwrap();
+    world.engine(other).disconnected(&conn);
+    world.run(LONG);
+    assert_eq!(client.make("three").unwrap_err().reason, Reason::UnknownSession);
+}
+
+/// When it was connected to who leads now, a long time ago, says nothing: it was elsewhere since.
+#[test]
+fn who_leads_again_ends_nobody_for_what_it_missed() {
+    let world = World::of(42, 3);
+    let mut client = Client::new(&world);
+    client.make("one").unwrap();
+    let first = world.leader().unwrap();
+    let second = NodeId(first.0 % 3 + 1);
+    world.engine(first).hand_over(second).unwrap();
+    world.until("the other leads", || world.leader() == Some(second));
+    let _conn = client.stay_at(second);
+    world.run(LONG);
+    world.engine(second).hand_over(first).unwrap();
+    world.until("the first leads again", || world.leader() == Some(first));
+    world.run(2_000);
+    client.make("two").unwrap();
+}

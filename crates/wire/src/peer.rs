@@ -81,6 +81,9 @@ pub enum Told {
     /// Its answer.
     #[prost(message, tag = "181")]
     QuestionAnswer(QuestionAnswer),
+    /// To the leader: who is connected to this node.
+    #[prost(message, tag = "200")]
+    Attached(control::Attached),
 }
 
 /// Body of a frame of kind `Told`.
@@ -89,7 +92,7 @@ pub struct PeerBody {
     /// What is told; absent if it is of a kind that this process does not know.
     #[prost(
         oneof = "Told",
-        tags = "1, 142, 143, 144, 145, 146, 147, 148, 149, 150, 151, 152, 153, 160, 161, 162, 170, 180, 181"
+        tags = "1, 142, 143, 144, 145, 146, 147, 148, 149, 150, 151, 152, 153, 160, 161, 162, 170, 180, 181, 200"
     )]
     pub told: Option<Told>,
 }

@@ -276,6 +276,7 @@ impl Engine {
         if self.reigns.swap(reigns, Ordering::AcqRel) == reigns {
             return;
         }
+        self.sessions.renew(now);
         let until = MonoTime(now.0 + GrantSettings::default().lease_ns);
         let mut locks = self.locks.lock().unwrap_or_else(PoisonError::into_inner);
         // What they held when this server led the last time they may have let go of.

@@ -186,6 +186,7 @@ impl Engine {
             ending: Ending::default(),
             caught_up: CaughtUp::default(),
             tended: AtomicU64::new(0),
+            attached_told: AtomicU64::new(0),
             founding: Mutex::default(),
             seed: u64::from_le_bytes(seams.entropy[40..48].try_into().expect("eight bytes")),
             listens_at: OnceLock::new(),

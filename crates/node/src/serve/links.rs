@@ -93,7 +93,7 @@ impl Lane {
     fn of(told: &Told) -> Lane {
         match told {
             Told::Heartbeat(_) | Told::Grant(_) | Told::Refused(_) => Lane::Orders,
-            Told::Metalog(_) | Told::MetalogHeld(_) | Told::MetalogClose(_) => Lane::Orders,
+            Told::Metalog(_) | Told::MetalogHeld(_) | Told::MetalogClose(_) | Told::Attached(_) => Lane::Orders,
             _ => Lane::Bytes,
         }
     }

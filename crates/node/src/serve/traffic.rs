@@ -7,7 +7,7 @@ use frieze_wire::peer::Told;
 use crate::metrics::Values;
 
 /// What messages are called, in the order of [`kind_of`].
-const KINDS: [&str; 19] = [
+const KINDS: [&str; 20] = [
     "alive",
     "heartbeat",
     "grant",
@@ -27,6 +27,7 @@ const KINDS: [&str; 19] = [
     "piece",
     "question",
     "answer",
+    "attached",
 ];
 
 fn kind_of(told: &Told) -> usize {
@@ -50,6 +51,7 @@ fn kind_of(told: &Told) -> usize {
         Told::ChainPiece(_) => 16,
         Told::Question(_) => 17,
         Told::QuestionAnswer(_) => 18,
+        Told::Attached(_) => 19,
     }
 }
 

@@ -8,7 +8,7 @@ use frieze_node::{Conn, Responder, Scratch};
 use frieze_wire::frame::{FrameHeader, FrameKind, Holds};
 use frieze_wire::holding::Recalls;
 use frieze_wire::message::{
-    Hello, List, Open, Read, Reply, Request, RequestBody, Stat, Txn, TxnReply, View, Write, WriteReply,
+    Hello, List, Now, Open, Read, Reply, Request, RequestBody, Stat, Txn, TxnReply, View, Write, WriteReply,
 };
 use frieze_wire::txn::{Caller, Grant, Make, MakeKind, Op, OpenSession, Rename, Target};
 
@@ -105,6 +105,24 @@ impl Client {
         });
         engine.disconnected(&conn);
         self.answers.0.lock().unwrap().remove(&id).unwrap()
+    }
+
+    /// A connection to one server that stays.
+    pub(crate) fn stay_at(&mut self, node: NodeId) -> Conn {
+        let engine = self.world.engine(node);
+        let conn = Conn::new(Some(Caller::root()), [3; 32]);
+        let responder: Arc<dyn Responder> = self.answers.clone();
+        for (request, session) in
+            [(Request::Hello(Hello::default()), SessionId(0)), (Request::Now(Now::default()), self.session)]
+        {
+            let id = self.next;
+            self.next += 1;
+            let header = FrameHeader { request_id: id, session, ..FrameHeader::of(FrameKind::Request) };
+            let body = RequestBody { caller: None, request: Some(request) };
+            engine.handle(&conn, &header, body, (&[][..]).into(), &responder, &mut Scratch::default());
+            self.world.until("it is answered", || self.answers.0.lock().unwrap().contains_key(&id));
+        }
+        conn
     }
 
     /// Asks whoever answers, until somebody does.

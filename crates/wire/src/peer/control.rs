@@ -31,6 +31,14 @@ pub struct Heartbeat {
     pub chains: Vec<ChainReport>,
 }
 
+/// Sessions that have a connection to the teller: they do not expire.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct Attached {
+    /// All of them.
+    #[prost(fixed64, repeated, tag = "1")]
+    pub sessions: Vec<u64>,
+}
+
 /// A wall clock compared with another.
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
 pub struct ClockOffset {

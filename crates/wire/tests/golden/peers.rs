@@ -2,7 +2,9 @@
 
 use frieze_wire::control::Device;
 use frieze_wire::message::Refusal;
-use frieze_wire::peer::control::{Assignment, ChainReport, ClockOffset, Configuration, Grant, Heartbeat, Refused};
+use frieze_wire::peer::control::{
+    Assignment, Attached, ChainReport, ClockOffset, Configuration, Grant, Heartbeat, Refused,
+};
 use frieze_wire::peer::{
     About, Alive, Ask, BytesAsk, BytesPart, ChainAck, ChainAsk, ChainClean, ChainGreet, ChainKeep, ChainOffer,
     ChainPiece, ChainPromise, ChainRecord, CloseAfter, FileReach, FileTail, Holes, PersistAsk, Question,
@@ -39,6 +41,7 @@ pub(super) fn told() -> Vec<(&'static str, Told)> {
     vec![
         ("alive", Told::Alive(Alive {})),
         ("heartbeat", Told::Heartbeat(heartbeat())),
+        ("attached", Told::Attached(Attached { sessions: vec![1, 0x0102_0304_0506_0708] })),
         ("heartbeat-after-a-loss", Told::Heartbeat(heartbeat_after_a_loss())),
         ("grant", Told::Grant(grant())),
         ("refused", Told::Refused(Refused { reason: 33, message: "another cluster".into() })),
