@@ -16,7 +16,9 @@ import (
 )
 
 // Leases are short, so that an hour has many losses of one.
-const settings = "lease = \"1s\"\nsegment_bytes = 8388608\nchunk_bytes = 65536\n"
+const settings = "lease = \"1s\"\nsegment_bytes = 8388608\nchunk_bytes = 65536\n" +
+	// Who is connected to any server is not to lose its session, whoever leads.
+	"session_timeout = \"15s\"\n"
 
 var (
 	servers = flag.Int("servers", 3, "of the cluster that -frieze starts")
