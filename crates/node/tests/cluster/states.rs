@@ -1,12 +1,16 @@
 //! Members that lack too much of the log, or some of it.
 
-use std::sync::Arc;
+use std::cell::Cell;
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
 
 use frieze_base::{ChainEpoch, NodeId};
 use frieze_cluster::{Change, Decision, Device, Newcomer};
 use frieze_disk::CrashKind;
+use frieze_wire::peer::Told;
+use frieze_wire::txn::MakeKind;
 
-use crate::client::Client;
+use crate::client::{Client, make};
 use crate::names;
 use crate::world::{FAIR, FOUL, World};
 
@@ -96,6 +100,88 @@ fn one_that_was_away_for_too_long_gets_the_state() {
     world.crash(away, CrashKind::Power);
     world.start(away).unwrap();
     world.settle();
+}
+
+/// What became of the pieces of states.
+#[derive(Default)]
+struct Pieces {
+    transfers: BTreeSet<u64>,
+    /// The one that was lost, and how many that come after it arrived before it came again.
+    lost: bool,
+    ahead: u64,
+}
+
+/// The second piece is lost, the others and the last arrive. What they hold is not the state, and the sender need not begin anew.
+#[test]
+fn a_piece_that_is_lost_comes_again_before_those_behind_it_count() {
+    let world = World::of(62, 2);
+    let mut client = Client::new(&world);
+    for name in names(300) {
+        client.txn(make(&name, MakeKind::Symlink(vec![b'x'; 4000]))).unwrap();
+    }
+    let pieces: Arc<Mutex<Pieces>> = Arc::default();
+    let seen = pieces.clone();
+    world.steal(move |to, told| {
+        let (NodeId(3), Told::MetalogPiece(piece)) = (to, told) else { return false };
+        let mut seen = seen.lock().unwrap();
+        seen.transfers.insert(piece.transfer);
+        seen.ahead += u64::from(seen.lost && piece.number > 1);
+        piece.number == 1 && !std::mem::replace(&mut seen.lost, true)
+    });
+    world.grow(NodeId(3));
+    world.settle();
+    let pieces = pieces.lock().unwrap();
+    assert!(pieces.lost && pieces.ahead > 2, "the state is too small");
+    assert_eq!(pieces.transfers.len(), 1, "it began anew for one piece");
+}
+
+/// What was executed and is not in the store yet belongs to the state that is called by the last entry executed.
+#[test]
+fn a_state_holds_all_that_its_name_says() {
+    let world = World::of(63, 2);
+    let mut client = Client::new(&world);
+    client.make("first").unwrap();
+    world.settle();
+    world.hold_flushes(true);
+    for name in names(40) {
+        client.make(&name).unwrap();
+    }
+    world.grow(NodeId(3));
+    world.hold_flushes(false);
+    world.settle();
+    assert_eq!(client.names().len(), 41);
+}
+
+/// The last change was answered, and nobody has told the others that it is committed when the leader dies: whoever is elected has it, and
+/// has executed it only with the first entry of its own term.
+#[test]
+fn who_leads_has_executed_all_that_was_answered_before() {
+    let (mut elected, mut behind) = (0, 0);
+    for seed in 21..=26 {
+        let world = World::of(seed, 3);
+        let mut client = Client::new(&world);
+        client.make("f").unwrap();
+        world.settle();
+        client.make("g").unwrap();
+        let leader = world.leader().unwrap();
+        let answered = world.status(leader).applied;
+        world.crash(leader, CrashKind::Power);
+        let was_behind = Cell::new(false);
+        world.until("another leads", || {
+            for (node, status) in world.statuses() {
+                let status = status.unwrap();
+                assert!(!status.leads || status.applied >= answered, "node {node} leads: {status:?}, {answered}");
+                was_behind.set(was_behind.get() || status.leader == Some(node) && status.applied < answered);
+            }
+            world.leader().is_some()
+        });
+        behind += u64::from(was_behind.get());
+        elected += 1;
+        world.start(leader).unwrap();
+        world.settle();
+        assert_eq!(client.names(), ["f", "g"]);
+    }
+    assert!(behind > 0, "of {elected} that were elected none had anything to execute first");
 }
 
 /// What the control plane decides comes with the log, the state and the disk, like names.

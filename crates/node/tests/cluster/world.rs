@@ -53,7 +53,12 @@ struct Net {
     deaf: BTreeSet<(NodeId, NodeId)>,
     /// And of these it hears nothing of the log.
     behind: BTreeSet<(NodeId, NodeId)>,
+    /// What is lost beside, by what it says.
+    thief: Option<Thief>,
 }
+
+/// Looks at what is told to a node: true if it is lost.
+type Thief = Box<dyn FnMut(NodeId, &Told) -> bool + Send>;
 
 /// What outlives a server.
 pub(crate) struct Machine {
@@ -72,6 +77,8 @@ pub(crate) struct World {
     machines: Mutex<BTreeMap<NodeId, Machine>>,
     steps: AtomicU64,
     tending: AtomicBool,
+    /// Nobody writes down what is in memory only, but for what journals need.
+    flushes_held: AtomicBool,
     /// Called in every step, to make things happen while somebody waits.
     hook: Mutex<Option<Hook>>,
     /// Of the chains that were given to all.
@@ -95,7 +102,8 @@ impl Peers for Way {
         let mut net = self.net.lock().unwrap();
         let of_log = matches!(told, Told::Metalog(_) | Told::MetalogClose(_));
         let is_deaf = net.deaf.contains(&(self.from, to)) || of_log && net.behind.contains(&(self.from, to));
-        if net.cut_off.contains(&self.from) || net.cut_off.contains(&to) || is_deaf {
+        let is_stolen = net.thief.as_mut().is_some_and(|steals| steals(to, &told));
+        if net.cut_off.contains(&self.from) || net.cut_off.contains(&to) || is_deaf || is_stolen {
             return;
         }
         let Weather { lost, doubled, late_us } = net.weather;
@@ -132,12 +140,14 @@ impl World {
             cut_off: BTreeSet::new(),
             deaf: BTreeSet::new(),
             behind: BTreeSet::new(),
+            thief: None,
         };
         Arc::new(World {
             net: Arc::new(Mutex::new(net)),
             machines: Mutex::default(),
             steps: AtomicU64::new(0),
             tending: AtomicBool::new(false),
+            flushes_held: AtomicBool::new(false),
             hook: Mutex::default(),
             epoch: Mutex::new(1000),
         })
@@ -174,6 +184,15 @@ impl World {
     /// `to` hears nothing of what `from` says of the log any more.
     pub(crate) fn leave_behind(&self, from: NodeId, to: NodeId) {
         self.net.lock().unwrap().behind.insert((from, to));
+    }
+
+    /// What `steals` says so of is lost from now on.
+    pub(crate) fn steal(&self, steals: impl FnMut(NodeId, &Told) -> bool + Send + 'static) {
+        self.net.lock().unwrap().thief = Some(Box::new(steals));
+    }
+
+    pub(crate) fn hold_flushes(&self, held: bool) {
+        self.flushes_held.store(held, Ordering::Relaxed);
     }
 
     pub(crate) fn heal(&self) {
@@ -414,7 +433,8 @@ impl World {
             if self.net.lock().unwrap().rng.chance(2) {
                 let _ = engine.journal(Duration::ZERO);
             }
-            if (number + u64::from(id.0) * 7).is_multiple_of(50) && engine.is_dirty() {
+            let held = self.flushes_held.load(Ordering::Relaxed);
+            if !held && (number + u64::from(id.0) * 7).is_multiple_of(50) && engine.is_dirty() {
                 let _ = engine.flush();
             }
             if (number + u64::from(id.0) * 90).is_multiple_of(500) && !self.tending.swap(true, Ordering::Relaxed) {
