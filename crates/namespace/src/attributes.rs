@@ -158,7 +158,8 @@ pub(crate) fn absorb(inode: &mut Inode, settled: &Settle) -> bool {
     let stamp = Hlc(settled.stamp);
     let before = (inode.size, inode.size_as_of, inode.mtime_ns, inode.mtime_stamp);
     if stamp > inode.size_as_of {
-        inode.size = settled.size;
+        // A change may have made it longer since it was measured (see [`extend`]); what makes it shorter says so in `size_as_of`.
+        inode.size = if settled.complete.is_some() { settled.size.max(inode.size) } else { settled.size };
         inode.size_as_of = settled.complete.map_or(stamp, |complete| inode.size_as_of.max(Hlc(complete)));
     }
     if settled.mtime_ns != 0 && stamp > inode.mtime_stamp {

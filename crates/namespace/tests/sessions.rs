@@ -153,6 +153,23 @@ fn several_files_are_settled_in_one_transaction_at_one_stamp() {
     assert_eq!(world.reloaded(), world.ns);
 }
 
+/// Measured while writers went on at other servers, and the file grew by a change before what was measured came here.
+#[test]
+fn a_length_that_was_measured_before_a_file_grew_does_not_make_it_shorter() {
+    let mut world = World::new();
+    let file = world.make("/f", 0o644, MakeKind::File(true)).unwrap();
+    let since = world.ns.current(file).unwrap().size_as_of.0;
+    let written = data(&world);
+    let measured = Settle { complete: Some(written.0), since, ..settle(file, written, 100, false) };
+    let known = Settle { inode: file.0, complete: Some(0), since, ..Settle::default() };
+    let Op::SetAttr(longer) = truncate(file, 164, Some(known)) else { unreachable!() };
+    world.run(&root(), Op::SetAttr(SetAttr { extend: true, ..longer })).unwrap();
+    world.run(&root(), Op::Settle(measured)).unwrap();
+    let inode = world.ns.current(file).unwrap();
+    assert_eq!((inode.size, inode.size_as_of), (164, written));
+    assert_eq!(world.reloaded(), world.ns);
+}
+
 #[test]
 fn a_made_file_is_open_for_writing_and_settles_to_its_length() {
     let mut world = World::new();
