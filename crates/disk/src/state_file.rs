@@ -123,7 +123,8 @@ enum Slot {
 fn read_slot(file: &dyn DiskFile, slot: u64, slot_bytes: usize) -> Result<Slot> {
     let mut bytes = vec![0u8; slot_bytes];
     let read = file.read_at(slot * slot_bytes as u64, &mut bytes)?;
-    if bytes.iter().all(|&byte| byte == 0) {
+    // Each byte is that before it, and the first is zero: compared as one run, not one by one.
+    if bytes[0] == 0 && bytes[1..] == bytes[..slot_bytes - 1] {
         return Ok(Slot::Blank);
     }
     if read < slot_bytes {

@@ -266,10 +266,10 @@ impl Group {
                 core.decisions.clear();
             }
             if !self.leads() {
-                fail(&slots, &self.not_here());
                 if slots.is_empty() {
                     return;
                 }
+                fail(&slots, &self.not_here());
                 continue;
             }
             let decisions = core.decisions.drain(..core.decisions.len().min(DECISIONS_MAX)).collect::<Vec<_>>();

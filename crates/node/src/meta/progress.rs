@@ -51,8 +51,8 @@ impl Progress {
 
     /// Something has changed.
     pub(super) fn changed(&self) {
-        // Who begins to wait has counted itself before it looks.
-        if self.waiting.load(Ordering::SeqCst) > 0 {
+        // Who begins to wait has counted itself before it looks. Where one thread runs everything nobody sleeps.
+        if self.waiting.load(Ordering::SeqCst) > 0 && !self.is_driven() {
             *self.generation.lock().unwrap_or_else(PoisonError::into_inner) += 1;
             self.changed.notify_all();
         }

@@ -20,7 +20,9 @@ type Items = BTreeMap<Vec<u8>, Vec<u8>>;
 struct MemoryState {
     items: Arc<Items>,
     applied: LogIndex,
-    persisted: (Arc<Items>, LogIndex),
+    /// How far it was when it was persisted last, and what has changed since, as it was then.
+    persisted: LogIndex,
+    before: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
     /// A state that is being received.
     other: Items,
     /// Of the one that was received last.
@@ -32,7 +34,15 @@ impl MemoryStore {
     pub fn lose_power(&self) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.other.clear();
-        (state.items, state.applied) = state.persisted.clone();
+        let before = std::mem::take(&mut state.before);
+        let items = Arc::make_mut(&mut state.items);
+        for (key, value) in before {
+            match value {
+                Some(value) => drop(items.insert(key, value)),
+                None => drop(items.remove(&key)),
+            }
+        }
+        state.applied = state.persisted;
     }
 }
 
@@ -51,10 +61,15 @@ impl VersionStore for MemoryStore {
 
     fn commit(&self, puts: Vec<Item>, removals: Vec<Vec<u8>>, applied: LogIndex) -> Result<(), Fault> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let items = Arc::make_mut(&mut state.items);
-        items.extend(puts);
+        let MemoryState { items, before, .. } = &mut *state;
+        let items = Arc::make_mut(items);
+        for (key, value) in puts {
+            let old = items.insert(key.clone(), value);
+            before.entry(key).or_insert(old);
+        }
         for key in removals {
-            items.remove(&key);
+            let old = items.remove(&key);
+            before.entry(key).or_insert(old);
         }
         state.applied = applied;
         Ok(())
@@ -66,7 +81,8 @@ impl VersionStore for MemoryStore {
 
     fn persist(&self) -> Result<(), Fault> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.persisted = (state.items.clone(), state.applied);
+        state.before.clear();
+        state.persisted = state.applied;
         Ok(())
     }
 
@@ -95,7 +111,8 @@ impl VersionStore for MemoryStore {
         state.items = Arc::new(std::mem::take(&mut state.other));
         state.applied = applied;
         state.name = Some(name.to_vec());
-        state.persisted = (state.items.clone(), applied);
+        state.before.clear();
+        state.persisted = applied;
         Ok(())
     }
 
