@@ -6,6 +6,9 @@ use frieze_sim::{
     ClusterBreak, ClusterPlan, MetalogBreak, MetalogPlan, Plan, SCENARIOS, run, run_cluster, run_metalog,
 };
 
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 const USAGE: &str = "usage: frieze-sim one_server [--seed 0x5eed] [--count N] [--trace]
        frieze-sim metalog [--seed 0x5eed] [--count N] [--trace] [--mutants]
        frieze-sim cluster [--seed 0x5eed] [--count N] [--trace] [--mutants [--only NAME]]

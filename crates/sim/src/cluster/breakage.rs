@@ -5,13 +5,14 @@
 
 use std::collections::BTreeMap;
 
-use frieze_base::{ChainEpoch, MonoTime, NodeId, Seq};
+use frieze_base::{ChainEpoch, MonoTime, NodeId, Reason, Seq};
 use frieze_node::Engine;
 use frieze_wire::frame::FrameHeader;
-use frieze_wire::message::{Request, RequestBody};
+use frieze_wire::message::{ReadReply, Reply, Request, RequestBody};
 use frieze_wire::peer::Told;
 
 use super::net::Letter;
+use super::node::Answer;
 
 /// What is broken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,6 +49,12 @@ pub enum ClusterBreak {
     ConfigurationsUntold,
     /// Nobody is told what is committed.
     AcksLost,
+    /// What is to be shown together is shown one after the other.
+    TogetherApart,
+    /// Who is brought up to date says at once that he is.
+    SyncPretended,
+    /// What rots on a disk is shown instead of refused.
+    RotShown,
 }
 
 impl ClusterBreak {
@@ -69,6 +76,9 @@ impl ClusterBreak {
         ClusterBreak::BytesDamaged,
         ClusterBreak::ConfigurationsUntold,
         ClusterBreak::AcksLost,
+        ClusterBreak::TogetherApart,
+        ClusterBreak::SyncPretended,
+        ClusterBreak::RotShown,
     ];
 }
 
@@ -84,7 +94,12 @@ pub(super) struct Memory {
 
 impl Memory {
     /// Breaks what arrives at a node. `None`: it does not arrive.
-    pub(super) fn hear(&mut self, broken: ClusterBreak, mut letter: Letter, engine: &Engine) -> Option<Letter> {
+    pub(super) fn hear(
+        &mut self,
+        broken: ClusterBreak,
+        mut letter: Box<Letter>,
+        engine: &Engine,
+    ) -> Option<Box<Letter>> {
         if let Told::ChainPromise(promise) = &letter.told {
             let known = self.promised.entry(promise.chain).or_default();
             *known = (*known).max(promise.at);
@@ -101,6 +116,13 @@ impl Memory {
             (ClusterBreak::MemoryPretended, Told::Heartbeat(heartbeat)) => {
                 self.incarnations.insert(letter.from, heartbeat.incarnation);
                 heartbeat.incarnation = 1;
+            }
+            (ClusterBreak::SyncPretended, Told::Heartbeat(heartbeat)) => {
+                let chains = engine.chains();
+                for report in &mut heartbeat.chains {
+                    let known = chains.iter().find(|known| known.chain == report.chain && known.epoch == report.epoch);
+                    (report.caught_up, report.is_ready) = (known.map_or(0, |known| known.syncing), true);
+                }
             }
             (ClusterBreak::MemoryPretended, Told::Grant(grant)) => {
                 // So that the process takes it for its own.
@@ -152,6 +174,15 @@ impl Memory {
         if broken == ClusterBreak::LeaseIgnored {
             engine.renew_lease(MonoTime(u64::MAX));
         }
+    }
+}
+
+/// Breaks an answer on its way out of a server.
+pub(super) fn answer(broken: ClusterBreak, answer: &mut Answer) {
+    let is_corrupt = answer.result.as_ref().is_err_and(|fault| fault.reason == Reason::Corrupt);
+    if broken == ClusterBreak::RotShown && is_corrupt {
+        answer.result = Ok(Reply::Read(ReadReply::default()));
+        answer.payload = vec![1, 2, 3, 4];
     }
 }
 

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use frieze_base::{ChunkId, Fault, NodeId, Reason, Rng, Seq, SessionId, crc32c};
 use frieze_hlc::Hlc;
 use frieze_wire::frame::{FrameHeader, FrameKind};
-use frieze_wire::message::{ClusterMap, ClusterMapReply, Reply, Request, RequestBody, Txn, TxnReply};
+use frieze_wire::message::{ClusterMap, ClusterMapReply, JoinReply, Reply, Request, RequestBody, Txn, TxnReply};
 use frieze_wire::txn::{CloseSession, Op, OpenSession};
 
 use super::node::{Answer, ConnId};
@@ -35,6 +35,12 @@ pub(super) struct Port {
     pub(super) alarm_us: u64,
     /// Whoever it was is gone; another goes on in its place, who knows nothing of it.
     pub(super) vanishes: bool,
+    /// The nodes are others from now on.
+    pub(super) nodes: Option<Vec<NodeId>>,
+    /// A node was taken in, as it asked for.
+    pub(super) joined: Option<JoinReply>,
+    /// A disk may be damaged: others are asked.
+    pub(super) disks_rot: bool,
     /// No new operations are begun.
     pub(super) calm: bool,
     /// What it does, in words, for whoever asks why it does not end.
@@ -119,6 +125,10 @@ impl Client {
     }
 
     pub(super) fn any_node(&mut self) -> NodeId {
+        let others = self.port().nodes.take();
+        if let Some(nodes) = others {
+            self.nodes = nodes;
+        }
         *self.rng.choose(&self.nodes)
     }
 
@@ -216,7 +226,9 @@ impl Client {
             }
             match answered {
                 Some(Answer { result: Ok(reply), payload, .. }) => return Ok((reply, payload, node)),
-                Some(Answer { result: Err(fault), .. }) if is_passing(&fault) => {
+                Some(Answer { result: Err(fault), .. })
+                    if is_passing(&fault) || fault.reason == Reason::Corrupt && self.port().disks_rot =>
+                {
                     self.port().doing = format!("{}: {node} said: {fault}", words_of(request));
                     if fault.reason != Reason::Overloaded {
                         self.look_around();

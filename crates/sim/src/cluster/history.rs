@@ -45,6 +45,17 @@ pub(super) struct WriteRecord {
     pub(super) sync: bool,
 }
 
+/// What was written to several places by one change. Each place has a [`WriteRecord`] of its own, of this value.
+#[derive(Clone, Debug)]
+pub(super) struct TogetherRecord {
+    pub(super) value: Value,
+    pub(super) parts: Vec<Cells>,
+    /// Newest stamp that the client had seen when it asked.
+    pub(super) seen: Hlc,
+    /// It was answered.
+    pub(super) is_done: bool,
+}
+
 #[derive(Clone, Debug)]
 pub(super) struct ReadRecord {
     pub(super) cells: Cells,
@@ -117,11 +128,14 @@ pub(super) struct History {
     pub(super) files: Vec<FileInfo>,
     pub(super) logs: Vec<FileInfo>,
     pub(super) writes: Vec<WriteRecord>,
+    pub(super) together: Vec<TogetherRecord>,
     pub(super) reads: Vec<ReadRecord>,
     pub(super) syncs: Vec<SyncRecord>,
     pub(super) cuts: Vec<CutRecord>,
     /// When all copies of what was not flushed of a chain were lost.
     pub(super) lost: Vec<(u64, u32)>,
+    /// When that took also what was on stable storage: whoever had it alone could not start any more.
+    pub(super) ruined: Vec<u64>,
     pub(super) appends: Vec<AppendRecord>,
     pub(super) names: Vec<NameRecord>,
     pub(super) lists: Vec<ListRecord>,
@@ -148,10 +162,12 @@ impl History {
             files: Vec::new(),
             logs: Vec::new(),
             writes: Vec::new(),
+            together: Vec::new(),
             reads: Vec::new(),
             syncs: Vec::new(),
             cuts: Vec::new(),
             lost: Vec::new(),
+            ruined: Vec::new(),
             appends: Vec::new(),
             names: Vec::new(),
             lists: Vec::new(),

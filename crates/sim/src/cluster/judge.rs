@@ -8,6 +8,8 @@
 //! - *Losses*: where power took all copies of what was not flushed, a cell's history begins anew, with one value of before it that
 //!   is not older than what was durable.
 //! - *Cuts*: ordered with every write that was acknowledged before or begun after, by the stamps alone.
+//! - *Bytes written together*: the register of each cell takes them at one moment, that of whoever saw them first anywhere; at
+//!   every instant all of them are there or none, also where nobody was told the stamp.
 //! - *Appends*: each is there once, where it was said to be.
 //! - *Names*: each name lives once, so a listing is wrong if it misses one that lived all the while, or shows one that
 //!   cannot have lived.
@@ -28,6 +30,7 @@ pub(super) fn judge(history: &History) -> Verdict {
     cells_now(history)?;
     cuts(history)?;
     cells_then(history)?;
+    together(history)?;
     names(history)
 }
 
@@ -75,7 +78,7 @@ fn may_be_lost(history: &History, file: usize, client: usize, sync: bool, answer
             && barrier.invoked_us >= answered_us
             && barrier.done_us <= lost_us
     };
-    !sync && !history.syncs.iter().any(covers)
+    history.ruined.contains(&lost_us) || !sync && !history.syncs.iter().any(covers)
 }
 
 /// When all copies of what was not flushed of this file's chunk were lost.
@@ -111,6 +114,20 @@ struct Cluster {
     by: String,
 }
 
+/// By when what was written together was there: when it was answered, or seen in any of its places.
+fn together_by(history: &History) -> BTreeMap<Value, u64> {
+    let mut by: BTreeMap<Value, u64> = history.together.iter().map(|one| (one.value, u64::MAX)).collect();
+    if by.is_empty() {
+        return by;
+    }
+    let answered = history.writes.iter().filter_map(|write| Some((write.value, write.done?.0)));
+    let seen = history.reads.iter().flat_map(|read| read.values.iter().map(|value| (*value, read.done_us)));
+    for (value, us) in answered.chain(seen) {
+        by.entry(value).and_modify(|by| *by = us.min(*by));
+    }
+    by
+}
+
 fn cells_now(history: &History) -> Verdict {
     let mut writes: BTreeMap<(usize, u64), Vec<&WriteRecord>> = BTreeMap::new();
     let mut reads: BTreeMap<(usize, u64), Vec<(&ReadRecord, Value)>> = BTreeMap::new();
@@ -122,7 +139,7 @@ fn cells_now(history: &History) -> Verdict {
             reads.entry(cell).or_default().push((read, *value));
         }
     }
-    let unsure = unsure(history);
+    let (unsure, together) = (unsure(history), together_by(history));
     let mut cells: BTreeSet<(usize, u64)> = writes.keys().chain(reads.keys()).copied().collect();
     // See [`cuts`].
     cells.retain(|(file, _)| *file != CUT);
@@ -135,7 +152,7 @@ fn cells_now(history: &History) -> Verdict {
         let ends = losses.iter().copied().chain([u64::MAX]);
         let begins = [0].into_iter().chain(losses.iter().copied());
         for (from, to) in begins.zip(ends) {
-            cell_between(cell, (from, to), &writes, &reads, &unsure)?;
+            cell_between(cell, (from, to), &writes, &reads, &unsure, &together)?;
         }
     }
     Ok(())
@@ -149,6 +166,7 @@ fn cell_between(
     writes: &[&WriteRecord],
     reads: &[(&ReadRecord, Value)],
     unsure: &BTreeSet<Value>,
+    together: &BTreeMap<Value, u64>,
 ) -> Verdict {
     let mut clusters: BTreeMap<Value, Cluster> = BTreeMap::new();
     let mut durable = Hlc::ZERO;
@@ -164,6 +182,10 @@ fn cell_between(
         // What was under way at the loss may have been answered before it, and the answer heard after it.
         let is_open = write.invoked_us < from && unsure.contains(&write.value);
         let first_end = if done_us <= to && !is_open { done_us } else { u64::MAX };
+        let first_end = match together.get(&write.value) {
+            Some(by) if *by <= to => first_end.min(*by).max(from),
+            _ => first_end,
+        };
         let cluster =
             Cluster { value: write.value, first_end, last_begin: begin, written_from: begin, by: String::new() };
         clusters.insert(write.value, cluster);
@@ -346,6 +368,50 @@ fn cells_then(history: &History) -> Verdict {
                 Rule::SameForEver,
                 format!("cell {cell} of file {file} at {at} is {value} as {node} says, but {words}"),
             );
+        }
+    }
+    Ok(())
+}
+
+/// What was written together is there together at every instant, also where nobody was told its stamp: one that fits all that was
+/// seen of it.
+fn together(history: &History) -> Verdict {
+    let open: Vec<_> = history.together.iter().filter(|one| !one.is_done).collect();
+    if open.is_empty() {
+        return Ok(());
+    }
+    let known = by_stamp(history, &unsure(history));
+    let stamp_of = |value: Value| match value {
+        0 => Some(Hlc::ZERO),
+        _ => history.writes.iter().find(|write| write.value == value)?.done.map(|(_, stamp)| stamp),
+    };
+    for one in open {
+        let cells: Vec<(usize, u64)> = one.parts.iter().flat_map(|part| part.each()).collect();
+        let asked = |(file, cell): (usize, u64)| {
+            let all = (file, cell, Hlc::ZERO)..=(file, cell, Hlc::MAX);
+            history.cells_at.range(all).map(|((_, _, at), (value, node))| (*at, *value, *node))
+        };
+        // It is stamped above the one and at or below the other.
+        let (mut above, mut upto) = (one.seen, None);
+        for cell in &cells {
+            for (at, ..) in asked(*cell).filter(|(_, value, _)| *value == one.value) {
+                let before = known.get(cell).and_then(|writes| writes.range(..=at).next_back());
+                above = above.max(before.map_or(Hlc::ZERO, |(stamp, _)| *stamp));
+                upto = Some(upto.map_or(at, |upto: Hlc| upto.min(at)));
+            }
+        }
+        let Some(upto) = upto else { continue };
+        for cell in &cells {
+            let others = asked(*cell).filter(|(at, value, _)| *at >= upto && *value != one.value);
+            for (at, value, node) in others {
+                if stamp_of(value).is_some_and(|stamp| stamp <= above) {
+                    let what = format!(
+                        "{} was written together and is there at {upto}, but cell {cell:?} of it is {value} at {at} as {node} says",
+                        one.value
+                    );
+                    return broken(Rule::Whole, what);
+                }
+            }
         }
     }
     Ok(())

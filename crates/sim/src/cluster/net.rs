@@ -42,7 +42,7 @@ struct Way {
     /// Rises when the connection breaks: letters of an older one are lost.
     connection: u64,
     /// Since when nothing gets through; what was told since.
-    cut: Option<(u64, VecDeque<Letter>)>,
+    cut: Option<(u64, VecDeque<Box<Letter>>)>,
 }
 
 /// What becomes of a letter.
@@ -105,7 +105,7 @@ impl Net {
         let way = self.way(letter.from, letter.to);
         if let Some((_, held)) = &mut way.cut {
             if held.len() < HELD_MAX {
-                held.push_back(letter.clone());
+                held.push_back(Box::new(letter.clone()));
             }
             return Fate::Held;
         }
@@ -142,11 +142,11 @@ impl Net {
     }
 
     /// The way is free again. Returns what was held, if the ends have not given the connection up; `None` if it broke.
-    pub(super) fn heal(&mut self, now_us: u64, from: NodeId, to: NodeId) -> Option<Vec<Letter>> {
+    pub(super) fn heal(&mut self, now_us: u64, from: NodeId, to: NodeId) -> Option<VecDeque<Box<Letter>>> {
         let way = self.way(from, to);
-        let Some((since_us, held)) = way.cut.take() else { return Some(Vec::new()) };
+        let Some((since_us, held)) = way.cut.take() else { return Some(VecDeque::new()) };
         if now_us - since_us < SILENT_US {
-            return Some(held.into());
+            return Some(held);
         }
         None
     }

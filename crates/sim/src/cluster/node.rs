@@ -1,6 +1,6 @@
 //! One node of the simulated cluster: what outlives its server, the server, and the calls in it that wait.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -18,6 +18,7 @@ use frieze_wire::txn::Caller;
 
 use super::breakage::ClusterBreak;
 use super::clock::NodeTime;
+use super::net::Letter;
 use super::tasks::{Task, rest};
 use crate::breakage::{Lie, lying_disk};
 use crate::world::WALL_US;
@@ -39,7 +40,7 @@ pub(super) struct Answer {
 /// What servers have said and nobody has carried yet.
 #[derive(Default)]
 pub(super) struct Outbox {
-    pub(super) told: Vec<(NodeId, NodeId, Told, PeerPayload)>,
+    pub(super) told: VecDeque<Box<Letter>>,
     pub(super) answers: Vec<Answer>,
 }
 
@@ -53,7 +54,9 @@ struct Teller {
 
 impl Peers for Teller {
     fn tell(&self, to: NodeId, told: Told, payload: PeerPayload) {
-        self.post.lock().unwrap_or_else(PoisonError::into_inner).told.push((self.from, to, told, payload));
+        // Its header is that of whoever carries it.
+        let letter = Box::new(Letter { from: self.from, to, header: FrameHeader::of(FrameKind::Told), told, payload });
+        self.post.lock().unwrap_or_else(PoisonError::into_inner).told.push_back(letter);
     }
 }
 
@@ -110,12 +113,19 @@ pub(super) struct Node {
     pub(super) journal_at_us: Option<u64>,
     pub(super) control_busy: Arc<AtomicBool>,
     pub(super) tend_busy: Arc<AtomicBool>,
+    /// It is gone for ever, with its disk.
+    pub(super) is_gone: bool,
+    /// What is on its disk is damaged somewhere.
+    pub(super) is_rotten: bool,
     /// A sync failed: it is started again by whoever looks after it.
     pub(super) failed: bool,
     /// How its chains were when the trace told it last.
     pub(super) told: String,
     broken: Option<ClusterBreak>,
 }
+
+/// What a node writes into one segment of its log, at most, as far as it matters where something rots.
+const WRITTEN_BYTES_MAX: usize = 256 << 10;
 
 /// Where a node is reached: nobody goes there, but it has to be told.
 pub(super) fn address(id: NodeId) -> String {
@@ -162,6 +172,8 @@ impl Node {
             journal_at_us: None,
             control_busy: Arc::default(),
             tend_busy: Arc::default(),
+            is_gone: false,
+            is_rotten: false,
             failed: false,
             told: String::new(),
             broken,
@@ -251,6 +263,18 @@ impl Node {
         }
         self.disk.fail_syncs(0);
         self.disk.restart();
+    }
+
+    /// A place in its log of bytes where something was written, by a draw.
+    pub(super) fn written_byte(&self, draw: u64) -> Option<(String, u64)> {
+        let names = self.disk.list().ok()?;
+        let logs: Vec<&String> = names.iter().filter(|name| name.starts_with("seg-")).collect();
+        let name = logs.get(draw as usize % logs.len().max(1))?;
+        let mut bytes = vec![0; WRITTEN_BYTES_MAX];
+        self.disk.open(name).ok()?.read_medium_at(0, &mut bytes).ok()?;
+        let written: Vec<usize> = (0..bytes.len()).filter(|at| bytes[*at] != 0).collect();
+        let at = written.get((draw >> 20) as usize % written.len().max(1))?;
+        Some(((*name).clone(), *at as u64))
     }
 
     /// The server, if it serves.

@@ -26,6 +26,12 @@ pub struct ClusterPlan {
     pub operator: bool,
     /// Clients end their sessions now and then, and begin others.
     pub leaves: bool,
+    /// Some writes go to several places at once.
+    pub together: bool,
+    /// A machine is lost with all that it had, and another takes its place.
+    pub replaces: bool,
+    /// A bit of a disk rots, and the machine is replaced after a while.
+    pub rots: bool,
     /// Seconds without a connection after which a session is ended. Default: so long that it never is, or so short that those who
     /// were cut off find theirs ended; by the seed.
     pub session_timeout_s: u64,
@@ -41,6 +47,10 @@ impl ClusterPlan {
         let mut rng = Rng::new(seed ^ 0xc105_7e12);
         let mut others = Rng::new(seed ^ 0x0be8_a708);
         let mut room = Rng::new(seed ^ 0x5bac_e000);
+        let mut rare = Rng::new(seed ^ 0x4a4e_0000);
+        let together = rare.chance(3);
+        // Two machines lost for good are more than three can bear.
+        let loses = rare.below(6);
         let everybody = if rng.chance(8) { 5 } else { 3 };
         let (nodes, copies) = match room.chance(6) {
             true => (room.between(4, 5) as u32, room.between(2, 3) as u32),
@@ -49,6 +59,9 @@ impl ClusterPlan {
         ClusterPlan {
             operator: others.chance(4),
             leaves: others.chance(3),
+            together,
+            replaces: loses == 0,
+            rots: loses == 1,
             session_timeout_s: if others.chance(4) { 6 } else { 600 },
             seed,
             nodes,

@@ -6,15 +6,18 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use frieze_base::{ChunkId, Fault, InodeId, NodeId, Reason, Seq};
 use frieze_hlc::Hlc;
-use frieze_wire::message::{Cluster, ClusterOp, List, Open, Read, Reply, Request, Sync, View, Write};
-use frieze_wire::txn::{Grant, Make, MakeKind, Op, Remove, Rename, SetAttr, Target};
+use frieze_wire::control::Newcomer;
+use frieze_wire::edit::CopyRange;
+use frieze_wire::message::{Cluster, ClusterOp, Join, List, Open, Read, Reply, Request, Sync, View, Write};
+use frieze_wire::txn::{Grant, Make, MakeKind, MakeNameless, Op, Remove, Rename, SetAttr, Target};
 
 use super::client::{Client, Route};
 use super::history::{
-    AppendRecord, Cells, CutRecord, FileInfo, History, ListRecord, NameOp, NameRecord, ReadRecord, SyncRecord, Value,
-    WriteRecord,
+    AppendRecord, Cells, CutRecord, FileInfo, History, ListRecord, NameOp, NameRecord, ReadRecord, SyncRecord,
+    TogetherRecord, Value, WriteRecord,
 };
 use crate::violation::{Rule, broken};
+use crate::world::WALL_US;
 
 /// Bytes of a cell.
 pub(super) const CELL_BYTES: u64 = 64;
@@ -51,6 +54,9 @@ pub(super) struct Mix {
     pub(super) names: u64,
     pub(super) cut: u64,
     pub(super) leave: u64,
+    pub(super) together: u64,
+    /// What is written together is written one after the other.
+    pub(super) is_apart: bool,
     /// Of writes, one in so many is `sync`.
     pub(super) sync_one_in: u64,
     /// Pause between two operations, at most.
@@ -124,10 +130,10 @@ impl Worker {
             let drained_us = self.client.rng.between(100_000, 8_000_000);
             self.client.pause(drained_us);
             self.order(ClusterOp::Undrain(node));
-            match are_spare {
-                true => self.order(ClusterOp::Balance(true)),
-                false => self.order(ClusterOp::Replicas(copies)),
-            }
+            self.order(match are_spare {
+                true => ClusterOp::Balance(true),
+                false => ClusterOp::Replicas(copies),
+            });
             let rest_us = self.client.rng.between(100_000, 8_000_000);
             self.client.pause(rest_us);
         }
@@ -141,12 +147,44 @@ impl Worker {
         self.client.port().doing.clear();
     }
 
-    /// What is refused for good reasons now may be asked again later.
-    fn order(&mut self, op: ClusterOp) {
+    /// What whoever looks after the cluster does when a machine is gone with all that it had: it is declared dead, and another one takes
+    /// its place, before or after.
+    pub(super) fn replace(mut self, lost: NodeId, newcomer: Newcomer) {
+        let unnoticed_us = self.client.rng.between(100_000, 4_000_000);
+        self.client.pause(unnoticed_us);
+        let is_declared_first = self.client.rng.chance(2);
+        if is_declared_first {
+            self.declare_dead(lost);
+        }
+        let join = Request::Join(Join { newcomer: Some(newcomer), cluster: String::new(), wall_us: WALL_US });
+        loop {
+            if let Ok((Reply::Join(reply), ..)) = self.client.call(Route::Lead, &join, &[], Seq(0)) {
+                self.client.port().joined = Some(reply);
+                break;
+            }
+            self.client.pause(500_000);
+        }
+        if !is_declared_first {
+            self.declare_dead(lost);
+        }
+        self.client.port().doing.clear();
+    }
+
+    /// Until it is: first the node has to be found to be away.
+    fn declare_dead(&mut self, lost: NodeId) {
+        while !self.order(ClusterOp::DeclareDead(lost.0)) {
+            self.client.pause(500_000);
+        }
+    }
+
+    /// What is refused for good reasons now may be asked again later. True if it was not.
+    fn order(&mut self, op: ClusterOp) -> bool {
         let ask = Request::Cluster(Cluster { op: Some(op) });
         let answered = self.client.call(Route::Lead, &ask, &[], Seq(0));
+        let is_done = answered.is_ok();
         let words = format!("the operator: {op:?}: {:?}", answered.map(|_| ()).map_err(|fault| fault.to_string()));
         self.history().trace.words(words);
+        is_done
     }
 
     fn begin(&mut self) -> Result<(), Fault> {
@@ -181,9 +219,10 @@ impl Worker {
     }
 
     fn one_thing(&mut self) -> Result<(), Fault> {
-        let Mix { write, read, past, append, sync, names, cut, leave, .. } = self.mix;
-        let mut drawn = self.client.rng.below(write + read + past + append + sync + names + cut + leave);
-        let kinds = [(write, 0), (read, 1), (past, 2), (append, 3), (sync, 4), (names, 5), (cut, 6), (leave, 7)];
+        let Mix { write, read, past, append, sync, names, cut, leave, together, .. } = self.mix;
+        let kinds =
+            [(write, 0), (read, 1), (past, 2), (append, 3), (sync, 4), (names, 5), (cut, 6), (leave, 7), (together, 8)];
+        let mut drawn = self.client.rng.below(kinds.iter().map(|(weight, _)| weight).sum());
         for (weight, kind) in kinds {
             if drawn < weight {
                 return match kind {
@@ -194,6 +233,7 @@ impl Worker {
                     4 => self.sync(),
                     6 => self.cut(),
                     7 => self.client.leave(),
+                    8 => self.write_together(),
                     _ => self.change_names(),
                 };
             }
@@ -267,6 +307,73 @@ impl Worker {
         history.writes[place].done = Some(done);
         history.instants.push(done.1);
         history.instants.push(done.1.previous());
+        Ok(())
+    }
+
+    /// Writes to several places at once: what waits in a file without a name is shown by one change.
+    fn write_together(&mut self) -> Result<(), Fault> {
+        let mut parts: Vec<Cells> = Vec::new();
+        for _ in 0..self.client.rng.between(2, 4) {
+            let cells = self.some_cells();
+            let place = |cells: &Cells| (cells.file, chunk_of(cells.first));
+            if cells.file != CUT && parts.iter().all(|part| place(part) != place(&cells)) {
+                parts.push(cells);
+            }
+        }
+        if parts.is_empty() {
+            return Ok(());
+        }
+        let beside = self.file(parts[0].file).inode;
+        let waiting = self.client.change(Op::MakeNameless(MakeNameless { beside }), false)?;
+        let value = self.history().fresh_value();
+        let mut ranges = Vec::new();
+        for (chunk, cells) in (0..).zip(&parts) {
+            let FileInfo { path, inode } = self.file(cells.file);
+            let target = self.capability(inode, &path)?;
+            self.grant(waiting.id, chunk)?;
+            let len = cells.count * CELL_BYTES;
+            let payload = value.to_le_bytes().repeat((len / 8) as usize);
+            let source_offset = u64::from(chunk) * CHUNK_BYTES;
+            self.put(waiting.id, chunk, &waiting.capability, Some(source_offset), &payload, false)?;
+            let (source, target_offset) = (waiting.capability.clone(), offset_of(cells.first));
+            ranges.push(CopyRange { source, source_offset, target, target_offset, len, also: Vec::new() });
+        }
+        let (seen, client, invoked_us) = (self.client.newest, self.client.who(), self.client.now_us());
+        // Whoever is told of it, or sees it, finds the bytes on stable storage.
+        let (done, sync) = (None, true);
+        let record = |cells: &Cells| WriteRecord { cells: *cells, value, client, invoked_us, seen, done, sync };
+        let (place, number) = {
+            let mut history = self.history();
+            let place = history.writes.len();
+            history.writes.extend(parts.iter().map(record));
+            history.together.push(TogetherRecord { value, parts: parts.clone(), seen, is_done: false });
+            (place, history.together.len() - 1)
+        };
+        if !self.mix.is_apart {
+            let also = ranges.split_off(1);
+            ranges[0].also = also;
+        }
+        let mut stamp = Hlc::ZERO;
+        for range in ranges {
+            let seq = self.client.number();
+            let (reply, ..) = self.client.call(Route::Lead, &Request::CopyRange(range), &[], seq)?;
+            let Reply::Edited(reply) = reply else { return Err(Reason::BadFrame.into()) };
+            stamp = Hlc(reply.stamp);
+        }
+        let done = Some((self.client.now_us(), stamp));
+        {
+            let mut history = self.history();
+            history.writes[place..place + parts.len()].iter_mut().for_each(|write| write.done = done);
+            history.together[number].is_done = true;
+            history.instants.extend([stamp, stamp.previous()]);
+        }
+        if self.client.rng.chance(2) {
+            let at = if self.client.rng.chance(2) { stamp } else { stamp.previous() };
+            for cells in parts {
+                let node = self.client.any_node();
+                self.read_at(cells, at, node)?;
+            }
+        }
         Ok(())
     }
 

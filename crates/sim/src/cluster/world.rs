@@ -1,6 +1,7 @@
 //! Nodes, clients, the network between them, and faults: one event after the other, in the order that the seed gives them.
 
 mod faults;
+mod losses;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -8,12 +9,12 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use frieze_base::{ClusterId, Fault, LogIndex, NodeId, Rng};
+use frieze_base::{ClusterId, Fault, LogIndex, NodeId, Reason, Rng};
 use frieze_disk::CrashKind;
-use frieze_node::{Engine, Joining, Settings};
+use frieze_node::{Engine, Joining, PeerPayload, Settings};
 use frieze_wire::control::{Device, Newcomer};
 use frieze_wire::frame::{FrameHeader, FrameKind};
-use frieze_wire::message::{ChainStatus, Join, Reply, Request, RequestBody};
+use frieze_wire::message::{ChainStatus, Join, JoinReply, Reply, Request, RequestBody};
 
 use super::breakage;
 use super::client::{Client, Outgoing, Port};
@@ -28,6 +29,7 @@ use crate::trace::Trace;
 use crate::violation::{Rule, Verdict, Violation, broken};
 use crate::world::WALL_US;
 use faults::Swarm;
+use losses::{Once, once_in};
 
 /// Something that will happen.
 enum Event {
@@ -65,6 +67,10 @@ enum Event {
         at_us: u64,
     },
     Heal(faults::Healing),
+    /// A node is lost for ever, with its disk.
+    Lose(usize),
+    /// A bit of a node's disk rots.
+    Rot(usize),
     Audit,
 }
 
@@ -114,9 +120,13 @@ struct World {
     swarm: Swarm,
     /// Operations after which the next faults come, last first.
     faults: Vec<u64>,
+    /// What happens once, and after how many operations, last first.
+    once: Vec<(u64, Once)>,
     calm: bool,
     /// The digest of what nodes held at a place of the log.
     digests: BTreeMap<LogIndex, (u64, NodeId)>,
+    /// Machines that were lost and whose place another takes.
+    replaced: usize,
     /// In which life, and up to which entry, a node was compared last.
     audited: BTreeMap<NodeId, (u64, LogIndex)>,
     counts: ClusterCounts,
@@ -153,8 +163,9 @@ const CALM_US_MAX: u64 = 120_000_000;
 /// Without one operation for so long faults stop.
 const STALLED_US_MAX: u64 = 60_000_000;
 
-fn settings() -> Settings {
+fn settings_of(plan: &ClusterPlan) -> Settings {
     Settings {
+        session_timeout: Duration::from_secs(plan.session_timeout_s),
         dir: "sim".into(),
         segment_bytes: 8 << 20,
         chunk_bytes: CHUNK_BYTES,
@@ -164,9 +175,22 @@ fn settings() -> Settings {
         dirty_bytes_max: 8 << 20,
         reserve_bytes: 1 << 20,
         lease: LEASE,
-        replicas: 3,
+        replicas: plan.copies,
         root_mode: Some(0o777),
         ..Settings::default()
+    }
+}
+
+/// What the machine of this place tells of itself.
+fn newcomer(index: usize) -> Newcomer {
+    Newcomer {
+        name: format!("node{}", index + 1),
+        site: String::new(),
+        machine: format!("machine{}", index / 2),
+        address: address(NodeId(index as u32 + 1)),
+        token: vec![index as u8 + 1; 16],
+        incarnation: 1,
+        devices: vec![Device { device: 0, capacity_bytes: 1 << 40, has_failed: false }],
     }
 }
 
@@ -174,8 +198,7 @@ impl World {
     fn new(plan: ClusterPlan) -> World {
         let mut rng = Rng::new(plan.seed);
         let post = Post::default();
-        let session_timeout = Duration::from_secs(plan.session_timeout_s);
-        let settings = Settings { replicas: plan.copies, session_timeout, ..settings() };
+        let settings = settings_of(&plan);
         let nodes =
             (1..=plan.nodes).map(|id| Node::new(NodeId(id), rng.split(), &settings, &post, plan.breakage)).collect();
         let swarm = Swarm::draw(&mut rng);
@@ -193,8 +216,10 @@ impl World {
             order: 0,
             swarm,
             faults,
+            once: once_in(&plan),
             calm: false,
             digests: BTreeMap::new(),
+            replaced: 0,
             audited: BTreeMap::new(),
             counts: ClusterCounts::default(),
             broken: breakage::Memory::default(),
@@ -219,7 +244,12 @@ impl World {
         self.found()?;
         self.net.weather = self.swarm.weather;
         self.unset_clocks();
-        let mix = Mix { leave: u64::from(self.plan.leaves), ..self.swarm.mix };
+        let mix = Mix {
+            leave: u64::from(self.plan.leaves),
+            together: 2 * u64::from(self.plan.together),
+            is_apart: self.plan.breakage == Some(breakage::ClusterBreak::TogetherApart),
+            ..self.swarm.mix
+        };
         for index in 0..self.plan.clients as usize {
             self.add_person(index, mix, Worker::live);
         }
@@ -241,6 +271,13 @@ impl World {
             while self.faults.last().is_some_and(|at| *at <= operations) {
                 self.faults.pop();
                 self.inject()?;
+            }
+            while let Some((_, once)) = self.once.pop_if(|(at, _)| *at <= operations) {
+                let node = self.rng.below(self.nodes.len() as u64) as usize;
+                match once {
+                    Once::Lose => self.after(0, Event::Lose(node)),
+                    Once::Rot => self.after(0, Event::Rot(node)),
+                }
             }
         }
         let operations = self.history().operations;
@@ -275,16 +312,7 @@ impl World {
 
     /// A node asks the leader to be taken in, until it is.
     fn join(&mut self, joiner: usize) -> Verdict {
-        let newcomer = Newcomer {
-            name: format!("node{}", joiner + 1),
-            site: String::new(),
-            machine: format!("machine{}", joiner / 2),
-            address: address(self.nodes[joiner].id),
-            token: vec![joiner as u8 + 1; 16],
-            incarnation: 1,
-            devices: vec![Device { device: 0, capacity_bytes: 1 << 40, has_failed: false }],
-        };
-        let join = Join { newcomer: Some(newcomer), cluster: String::new(), wall_us: WALL_US };
+        let join = Join { newcomer: Some(newcomer(joiner)), cluster: String::new(), wall_us: WALL_US };
         for number in 0..60 {
             let Some(leader) = self.leader() else {
                 self.run_for(100_000)?;
@@ -304,23 +332,28 @@ impl World {
                 }
             }
             if let Some(Answer { result: Ok(Reply::Join(reply)), .. }) = answer {
-                let cluster = u128::from_str_radix(&reply.cluster, 16).unwrap_or_default();
-                self.nodes[joiner].joining = Some(Joining {
-                    cluster: ClusterId(cluster),
-                    node: NodeId(reply.node),
-                    secret: reply.secret.try_into().unwrap_or_default(),
-                    chain_count: reply.chain_count,
-                    known: reply.nodes.iter().map(|known| format!("{}@{}", known.node, known.address)).collect(),
-                });
-                let started = self.nodes[joiner].start();
-                self.must(joiner, started)?;
-                self.nodes[joiner].joining = None;
-                self.after(0, Event::Serve(joiner, self.nodes[joiner].life));
-                return Ok(());
+                return self.begin_joined(joiner, reply);
             }
             self.run_for(500_000)?;
         }
         broken(Rule::Live, format!("{} is never taken in", self.nodes[joiner].id))
+    }
+
+    /// A node that was taken in begins.
+    fn begin_joined(&mut self, joiner: usize, reply: JoinReply) -> Verdict {
+        let cluster = u128::from_str_radix(&reply.cluster, 16).unwrap_or_default();
+        self.nodes[joiner].joining = Some(Joining {
+            cluster: ClusterId(cluster),
+            node: NodeId(reply.node),
+            secret: reply.secret.try_into().unwrap_or_default(),
+            chain_count: reply.chain_count,
+            known: reply.nodes.iter().map(|known| format!("{}@{}", known.node, known.address)).collect(),
+        });
+        let started = self.nodes[joiner].start();
+        self.must(joiner, started)?;
+        self.nodes[joiner].joining = None;
+        self.after(0, Event::Serve(joiner, self.nodes[joiner].life));
+        Ok(())
     }
 
     fn run_for(&mut self, us: u64) -> Verdict {
@@ -374,13 +407,18 @@ impl World {
 
     /// Every chain is served by as many nodes as it is to have, and they agree on that.
     fn is_whole(&self) -> bool {
-        let all: Option<Vec<Vec<ChainStatus>>> =
-            self.nodes.iter().map(|node| node.serving().map(|engine| engine.chains())).collect();
-        let Some(all) = all else { return false };
-        let votes = self.nodes.iter().all(|node| {
+        let living = || self.nodes.iter().filter(|node| !node.is_gone);
+        let count = living().count();
+        let votes = living().all(|node| {
             let status = node.serving().and_then(|engine| engine.metalog());
-            status.is_some_and(|status| status.members.voters.len() == self.nodes.len())
+            status.is_some_and(|status| status.members.voters.len() == count)
         });
+        if !votes {
+            return false;
+        }
+        // A machine that is lost has none.
+        let of = |node: &Node| node.serving().map(|engine| engine.chains()).unwrap_or_default();
+        let all: Vec<Vec<ChainStatus>> = self.nodes.iter().map(of).collect();
         let at = |node: u32, chain: u32| all[self.index_of(NodeId(node))].iter().find(|status| status.chain == chain);
         let is_served = |chain: u32| {
             // Who has no part in it any more knows an older configuration, or that it has none.
@@ -392,7 +430,7 @@ impl World {
                 && newest.syncing == 0
                 && newest.members.iter().all(|node| at(*node, chain).is_some_and(same))
         };
-        votes && (0..CHAINS).all(is_served)
+        (0..CHAINS).all(is_served)
     }
 
     fn nobody_asks(&self) -> bool {
@@ -401,14 +439,15 @@ impl World {
 
     fn add_person(&mut self, index: usize, mix: Mix, life: impl FnOnce(Worker) + Send + 'static) {
         let port: Arc<Mutex<Port>> = Arc::default();
-        let ids = self.nodes.iter().map(|node| node.id).collect();
+        let ids = self.nodes.iter().filter(|node| !node.is_gone).map(|node| node.id).collect();
         let client = Client::new(index, self.rng.split(), port.clone(), ids);
         let worker = Worker::new(client, self.history.clone(), mix);
         let task = Task::new(move || life(worker));
         self.people.push(Person { port, task: Some(task) });
         let at_us = self.now_us + 1 + index as u64 * 100;
         self.after(1 + index as u64 * 100, Event::Alarm { client: index, at_us });
-        self.people[index].port.lock().unwrap_or_else(PoisonError::into_inner).alarm_us = at_us;
+        let mut port = self.people[index].port.lock().unwrap_or_else(PoisonError::into_inner);
+        (port.alarm_us, port.disks_rot) = (at_us, self.plan.rots);
     }
 
     fn advance(&mut self, now_us: u64) {
@@ -457,7 +496,8 @@ impl World {
             Event::Told { letter, .. } => Some(self.index_of(letter.to)),
             Event::Ask { outgoing, .. } => Some(self.index_of(outgoing.to)),
             Event::Gone { node, .. } => Some(self.index_of(*node)),
-            Event::Answered(_) | Event::Alarm { .. } | Event::Heal(_) | Event::Audit => None,
+            Event::Answered(_) | Event::Alarm { .. } | Event::Heal(_) => None,
+            Event::Lose(_) | Event::Rot(_) | Event::Audit => None,
         };
         let Some(node) = node else { return self.happen_elsewhere(event) };
         let paused_until_us = self.nodes[node].paused_until_us.max(self.nodes[node].ahead_until_us);
@@ -471,7 +511,10 @@ impl World {
 
     fn happen_elsewhere(&mut self, event: Event) -> Verdict {
         match event {
-            Event::Answered(answer) => {
+            Event::Answered(mut answer) => {
+                if let Some(broken) = self.plan.breakage {
+                    breakage::answer(broken, &mut answer);
+                }
                 let index = answer.client;
                 let Some(person) = self.people.get_mut(index) else { return Ok(()) };
                 let words = || format!("<- c{index} r{} from {} {:?}", answer.request_id, answer.node, answer.result);
@@ -480,7 +523,7 @@ impl World {
                 let numbers = [index as u64, answer.request_id, answer.node.0.into(), reason, crc, answer.hlc.0];
                 self.history.lock().unwrap_or_else(PoisonError::into_inner).trace.numbers(&numbers, words);
                 person.port.lock().unwrap_or_else(PoisonError::into_inner).answers.push(*answer);
-                self.wake(index);
+                return self.wake(index);
             }
             Event::Alarm { client, at_us } => {
                 let due = {
@@ -488,10 +531,12 @@ impl World {
                     port.alarm_us == at_us
                 };
                 if due {
-                    self.wake(client);
+                    return self.wake(client);
                 }
             }
             Event::Heal(healing) => self.heal(healing),
+            Event::Lose(node) => return self.lose(node),
+            Event::Rot(node) => return self.rot(node),
             Event::Audit => {
                 self.audit()?;
                 self.after(1_000_000, Event::Audit);
@@ -502,9 +547,9 @@ impl World {
     }
 
     /// A client goes on.
-    fn wake(&mut self, index: usize) {
+    fn wake(&mut self, index: usize) -> Verdict {
         let person = &mut self.people[index];
-        let Some(task) = &mut person.task else { return };
+        let Some(task) = &mut person.task else { return Ok(()) };
         {
             let mut port = person.port.lock().unwrap_or_else(PoisonError::into_inner);
             (port.now_us, port.calm) = (self.now_us, self.calm);
@@ -512,9 +557,9 @@ impl World {
         if task.go_on() {
             person.task = None;
         }
-        let (outgoing, gone, alarm_us) = {
+        let (outgoing, gone, joined, alarm_us) = {
             let mut port = person.port.lock().unwrap_or_else(PoisonError::into_inner);
-            (std::mem::take(&mut port.outgoing), std::mem::take(&mut port.gone), port.alarm_us)
+            (std::mem::take(&mut port.outgoing), std::mem::take(&mut port.gone), port.joined.take(), port.alarm_us)
         };
         for outgoing in outgoing {
             self.counts.requests += 1;
@@ -536,6 +581,7 @@ impl World {
         let at_us = self.now_us + delay_us;
         self.people[index].port.lock().unwrap_or_else(PoisonError::into_inner).alarm_us = at_us;
         self.after(delay_us, Event::Alarm { client: index, at_us });
+        joined.map_or(Ok(()), |reply| self.take_in(reply))
     }
 
     /// How long a message between a client and a node takes, if it arrives.
@@ -601,7 +647,7 @@ impl World {
             }
             Event::Told { letter, connection } if self.net.arrives(letter.from, letter.to, connection) => {
                 let asks = matches!(letter.told, frieze_wire::peer::Told::Question(_));
-                self.hear(&engine, *letter);
+                self.hear(&engine, letter);
                 if asks {
                     self.nodes[node].begin(Engine::answer_what_is_asked);
                 }
@@ -620,7 +666,7 @@ impl World {
         Ok(())
     }
 
-    fn hear(&mut self, engine: &Engine, letter: Letter) {
+    fn hear(&mut self, engine: &Engine, letter: Box<Letter>) {
         self.counts.letters += 1;
         let letter = match self.plan.breakage {
             Some(broken) => self.broken.hear(broken, letter, engine),
@@ -630,7 +676,7 @@ impl World {
         if self.plan.keep_trace && !matches!(letter.told, frieze_wire::peer::Told::Metalog(_)) {
             self.history().trace.words(format!("      {} to {}: {:?}", letter.from, letter.to, letter.told));
         }
-        let Letter { from, header, told, payload, .. } = letter;
+        let Letter { from, header, told, payload, .. } = *letter;
         if let Err(fault) = engine.told(from, &header, told, (&payload.bytes).into()) {
             self.say(|| format!("{from} was not heard: {fault}"));
         }
@@ -735,17 +781,14 @@ impl World {
             (std::mem::take(&mut post.told), answers)
         };
         let hlc = self.nodes[node].engine.as_ref().map(|engine| engine.newest()).unwrap_or_default();
-        for (from, to, told, payload) in told {
-            if to.0 == 0 || to.0 as usize > self.nodes.len() {
+        for mut letter in told {
+            if letter.to.0 == 0 || letter.to.0 as usize > self.nodes.len() {
                 continue;
             }
-            let header = FrameHeader {
-                hlc,
-                payload_len: payload.bytes.len() as u32,
-                payload_crc: payload.crc.unwrap_or_else(|| frieze_base::crc32c(&payload.bytes)),
-                ..FrameHeader::of(FrameKind::Told)
-            };
-            self.send(Letter { from, to, header, told, payload }, stunned_us);
+            let PeerPayload { bytes, crc, .. } = &letter.payload;
+            let (payload_len, payload_crc) = (bytes.len() as u32, crc.unwrap_or_else(|| frieze_base::crc32c(bytes)));
+            letter.header = FrameHeader { hlc, payload_len, payload_crc, ..letter.header };
+            self.send(letter, stunned_us);
         }
         for mut answer in answers {
             answer.hlc = hlc;
@@ -755,14 +798,14 @@ impl World {
         }
     }
 
-    fn send(&mut self, letter: Letter, later_us: u64) {
+    fn send(&mut self, letter: Box<Letter>, later_us: u64) {
         match self.net.send(self.now_us + later_us, &letter) {
             Fate::Arrives { at_us, connection, twice } => {
                 let delay_us = at_us - self.now_us;
                 if twice {
-                    self.after(delay_us + 500, Event::Told { letter: Box::new(letter.clone()), connection });
+                    self.after(delay_us + 500, Event::Told { letter: letter.clone(), connection });
                 }
-                self.after(delay_us, Event::Told { letter: Box::new(letter), connection });
+                self.after(delay_us, Event::Told { letter, connection });
             }
             Fate::Held => {}
             Fate::Broke => self.break_link(letter.from, letter.to),
@@ -782,7 +825,7 @@ impl World {
     }
 
     fn start(&mut self, node: usize) -> Verdict {
-        if self.nodes[node].engine.is_some() {
+        if self.nodes[node].engine.is_some() || self.nodes[node].is_gone {
             return Ok(());
         }
         self.counts.restarts += 1;
@@ -795,6 +838,10 @@ impl World {
             }
             Err(_) if self.nodes[node].disk.is_crashed() => {
                 self.die(node, CrashKind::Process);
+                Ok(())
+            }
+            Err(fault) if self.nodes[node].is_rotten && fault.reason == Reason::Corrupt => {
+                self.say(|| format!("{id} does not start: {fault}"));
                 Ok(())
             }
             Err(fault) => broken(Rule::Restarts, format!("{id} does not start: {fault}")),
@@ -854,13 +901,20 @@ impl World {
 
     /// A node is about to lose what it has not flushed. In chains where nobody else is known to hold it, it is gone.
     fn note_lost(&mut self, node: usize) {
+        let now_us = self.now_us;
+        let lost = self.only_at(node);
+        self.history().lost.extend(lost.into_iter().map(|chain| (now_us, chain)));
+    }
+
+    /// Chains of which nobody else is known to hold what is not on stable storage.
+    fn only_at(&self, node: usize) -> Vec<u32> {
         let statuses: Vec<Vec<ChainStatus>> = self
             .nodes
             .iter()
             .map(|node| node.engine.as_ref().map_or_else(Vec::new, |engine| engine.chains()))
             .collect();
-        let now_us = self.now_us;
-        for chain in 0..CHAINS {
+        let is_only = |chain: &u32| {
+            let chain = *chain;
             let of = |statuses: &Vec<ChainStatus>| statuses.iter().find(|status| status.chain == chain).cloned();
             let known: Vec<(usize, ChainStatus)> =
                 statuses.iter().enumerate().filter_map(|(index, statuses)| Some((index, of(statuses)?))).collect();
@@ -870,11 +924,9 @@ impl World {
                 let is_tail = status.members.last() == Some(&id);
                 status.epoch == newest && status.members.contains(&id) && !(status.joining && is_tail)
             };
-            let others = known.iter().any(|(index, status)| *index != node && holds(*index, status));
-            if !others {
-                self.history().lost.push((now_us, chain));
-            }
-        }
+            !known.iter().any(|(index, status)| *index != node && holds(*index, status))
+        };
+        (0..CHAINS).filter(is_only).collect()
     }
 
     /// Nodes that have executed the same hold the same.

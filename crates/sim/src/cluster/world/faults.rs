@@ -108,6 +108,8 @@ impl Swarm {
             names: weight(3),
             cut: weight(1),
             leave: 0,
+            together: 0,
+            is_apart: false,
             sync_one_in: 4,
             think_us: 0,
         };
@@ -230,7 +232,7 @@ impl World {
             Fault::Vanish => {
                 let client = self.rng.below(self.plan.clients) as usize;
                 self.people[client].port.lock().unwrap_or_else(std::sync::PoisonError::into_inner).vanishes = true;
-                self.wake(client);
+                self.wake(client)?;
             }
             // It is down already.
             _ => {}
@@ -281,6 +283,9 @@ impl World {
             self.mend(from, to);
         }
         for node in 0..self.nodes.len() {
+            if self.nodes[node].is_rotten {
+                self.after(0, Event::Lose(node));
+            }
             self.nodes[node].paused_until_us = self.nodes[node].paused_until_us.min(self.now_us);
             // What was still to come of them does not.
             self.nodes[node].disk.fail_after(u64::MAX);

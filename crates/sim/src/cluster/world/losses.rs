@@ -1,0 +1,107 @@
+//! What happens to one machine in some seeds, and only once: it is lost for good, or its disk rots.
+
+use std::cmp::Reverse;
+use std::sync::PoisonError;
+
+use frieze_base::{NodeId, Rng};
+use frieze_disk::CrashKind;
+use frieze_wire::message::JoinReply;
+
+use super::super::node::Node;
+use super::super::plan::ClusterPlan;
+use super::{Event, World, newcomer, settings_of};
+use crate::violation::{Rule, Verdict, broken};
+
+/// What happens to one machine, once in some seeds.
+#[derive(Clone, Copy)]
+pub(super) enum Once {
+    Lose,
+    Rot,
+}
+
+/// What happens once in a run, and after how many operations, last first.
+pub(super) fn once_in(plan: &ClusterPlan) -> Vec<(u64, Once)> {
+    let mut rng = Rng::new(plan.seed ^ 0x1055_0000);
+    let all = [(plan.replaces, Once::Lose), (plan.rots, Once::Rot)];
+    let happens = all.into_iter().filter(|(is_so, _)| *is_so);
+    let mut once: Vec<(u64, Once)> =
+        happens.map(|(_, once)| (rng.between(5, plan.operations.max(10) / 2), once)).collect();
+    once.sort_unstable_by_key(|(at, _)| Reverse(*at));
+    once
+}
+
+impl World {
+    /// A machine is lost with all that it had, when others have all of it: until then it is tried again. Whoever looks after it does not
+    /// wait for that where its disk is damaged.
+    pub(super) fn lose(&mut self, node: usize) -> Verdict {
+        let Node { id, is_gone, is_rotten, .. } = self.nodes[node];
+        if is_gone || self.calm && !is_rotten {
+            return Ok(());
+        }
+        // What cannot start is given up, whatever nobody else has.
+        let (only, is_down) = (self.only_at(node), self.nodes[node].engine.is_none());
+        let may_go = if is_rotten { is_down || only.is_empty() } else { self.is_whole() };
+        // One after the other.
+        let is_short = self.nodes.len() < self.plan.nodes as usize + self.replaced;
+        if !may_go || is_short {
+            self.after(100_000, Event::Lose(node));
+            return Ok(());
+        }
+        *self.counts.faults.entry("loss of a machine").or_default() += 1;
+        self.say(|| format!("{id} is lost for ever"));
+        if is_down {
+            let now_us = self.now_us;
+            let mut history = self.history();
+            history.ruined.extend((!only.is_empty()).then_some(now_us));
+            history.lost.extend(only.into_iter().map(|chain| (now_us, chain)));
+        } else {
+            self.die(node, CrashKind::Power);
+        }
+        (self.nodes[node].is_gone, self.nodes[node].failed) = (true, false);
+        let (next, index) = (newcomer(self.nodes.len() + self.replaced), self.people.len());
+        self.replaced += 1;
+        self.add_person(index, self.swarm.mix, move |worker| worker.replace(id, next));
+        Ok(())
+    }
+
+    /// A bit of what a node has written rots, when all others have all of that on stable storage. After a while the machine is
+    /// replaced: nothing there mends what is on its disk.
+    pub(super) fn rot(&mut self, node: usize) -> Verdict {
+        if self.calm || self.nodes[node].is_gone {
+            return Ok(());
+        }
+        let is_dirty = self.nodes.iter().any(|node| node.serving().is_some_and(|engine| engine.is_dirty()));
+        if is_dirty || !self.is_whole() {
+            self.after(5_000, Event::Rot(node));
+            return Ok(());
+        }
+        let draw = self.rng.next();
+        let Some((name, offset)) = self.nodes[node].written_byte(draw) else { return Ok(()) };
+        let bit = (draw >> 60) as u8 % 8;
+        if self.nodes[node].disk.flip_bit(&name, offset, bit).is_ok() {
+            let id = self.nodes[node].id;
+            *self.counts.faults.entry("rot").or_default() += 1;
+            self.say(|| format!("a bit of {name} of {id} rots at {offset}"));
+            self.nodes[node].is_rotten = true;
+            let unnoticed_us = self.rng.between(500_000, 6_000_000);
+            self.after(unnoticed_us, Event::Lose(node));
+        }
+        Ok(())
+    }
+
+    /// The machine that takes the place of one that is lost begins.
+    pub(super) fn take_in(&mut self, reply: JoinReply) -> Verdict {
+        let (joiner, id) = (self.nodes.len(), NodeId(reply.node));
+        if self.index_of(id) != joiner {
+            return broken(Rule::Whole, format!("who is taken in after {joiner} others is called {id}"));
+        }
+        let mut node = Node::new(id, self.rng.split(), &settings_of(&self.plan), &self.post, self.plan.breakage);
+        node.advance(self.now_us);
+        self.nodes.push(node);
+        for person in &self.people {
+            let nodes = self.nodes.iter().filter(|node| !node.is_gone).map(|node| node.id).collect();
+            person.port.lock().unwrap_or_else(PoisonError::into_inner).nodes = Some(nodes);
+        }
+        self.begin_joined(joiner, reply)
+    }
+}
