@@ -348,10 +348,18 @@ fn five_servers_with_three_copies_answer_as_one_that_has_everything() {
     let check_log = |client: &Client| {
         let bytes = read(client, "/log");
         assert_eq!(bytes.len(), 120 * 50_000);
-        // An append over the end of a chunk is two.
+        let mut lines: Vec<(u8, u8)> = Vec::new();
+        for line in bytes.chunks(50_000) {
+            assert!(line[2..].iter().all(|byte| *byte == line[1]), "a line is not whole");
+            lines.push((line[1], line[0]));
+        }
+        lines.sort_unstable();
+        let each: Vec<(u8, u8)> = [b'a', b'b'].into_iter().flat_map(|by| (0..60).map(move |line| (by, line))).collect();
+        assert!(lines == each, "each is there once");
+        // Over the end of a chunk as well.
         let versions = client.fs().log(&Target::path("/log"), frieze_client::Hlc(0), 1_000).unwrap().versions;
-        let written: u64 = versions.iter().map(|version| version.len).sum();
-        assert!(written >= 120 * 50_000, "{written}: every write is told of, whoever has it");
+        let written: Vec<u64> = versions.iter().map(|version| version.len).filter(|len| *len > 0).collect();
+        assert_eq!(written, [50_000; 120], "every write is told of, whoever has it");
     };
     let shorter = admin.fs().open(&Target::path("/f1"), OpenFlags::READ_WRITE).unwrap();
     shorter.set_len(1_500_000).unwrap();

@@ -158,8 +158,7 @@ impl File {
         Ok(Hlc(self.write_once(offset, data, Place::At)?.stamp))
     }
 
-    /// Appends all of `data` at the end of the file as it is then, atomically and in one piece; at most 4 MiB. On several servers
-    /// one that reaches the end of a chunk goes on in the next as an append of its own: another's may lie between.
+    /// Appends all of `data` at the end of the file as it is then, atomically and in one piece; at most 4 MiB.
     ///
     /// # Errors
     /// `AppendTooLarge`; as [`File::write_at`].
@@ -176,6 +175,7 @@ impl File {
         loop {
             let rest = &data[done..];
             let reply = self.write_once(self.end.load(Ordering::Relaxed), rest, Place::End)?;
+            // An older server cuts it at the end of a chunk.
             let taken = if reply.taken == 0 { rest.len() } else { reply.taken as usize };
             self.end.fetch_max(reply.offset + taken as u64, Ordering::Relaxed);
             done += taken;
@@ -195,7 +195,7 @@ impl File {
             // One server alone grants the end of the file, which only it knows, to an append. Of several the head may take a grant for
             // one that still holds which the leader has taken back, and nobody would count what was written by it.
             if place == Place::At || rounds > 0 || !self.shared.servers.age().is_alone() {
-                self.ensure_granted(offset, data.len())?;
+                self.ensure_granted_at(place, offset, data.len())?;
             }
             writer.mark_dirty();
             let numbered = self.shared.number()?;
@@ -273,12 +273,19 @@ impl File {
 
     /// Asks for what is missing to write these bytes.
     pub(crate) fn ensure_granted(&self, offset: u64, len: usize) -> Result<(), Error> {
+        self.ensure_granted_at(Place::At, offset, len)
+    }
+
+    /// The same; to append, among several servers, the file has to say that it is appended to.
+    fn ensure_granted_at(&self, place: Place, offset: u64, len: usize) -> Result<(), Error> {
+        let appends = place == Place::End && self.is_among_several();
         let writer = self.writer.as_ref().expect("opened for writing");
         let wanted = self.chunks_of(offset, len);
         while let Some(range) = writer.missing(wanted.clone()) {
             self.await_settled();
             let grant = Grant { inode: self.inode.0, first: range.start, count: range.len() as u32 };
-            self.shared.change(self.caller.as_ref(), Durability::Async, Op::Grant(grant))?;
+            let op = if appends { Op::GrantAppend(grant) } else { Op::Grant(grant) };
+            self.shared.change(self.caller.as_ref(), Durability::Async, op)?;
             writer.add(range);
         }
         Ok(())

@@ -248,7 +248,7 @@ fn who_appends_asks_the_leader_for_the_right_to() {
         file.append(b"one").unwrap();
         file.append(b"two").unwrap();
         file.close().unwrap();
-        let granted = cluster.world.seen(|seen| matches!(seen.op(), Some(Op::Grant(_))) && seen.node == 1);
+        let granted = cluster.world.seen(|seen| matches!(seen.op(), Some(Op::GrantAppend(_))) && seen.node == 1);
         assert_eq!(granted.len(), round, "once for each time that it is opened");
     }
 }

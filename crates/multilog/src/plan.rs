@@ -34,7 +34,7 @@ impl Piece {
             Source::Fetched(fetched) => {
                 Source::Fetched(Fetched { skip: fetched.skip + (from - self.at) as u32, ..fetched })
             }
-            Source::Hole | Source::Punched => self.source,
+            Source::Hole | Source::Punched(_) => self.source,
         };
         Piece { at: from, len: (to - from) as u32, source }
     }
@@ -45,8 +45,8 @@ impl Piece {
 pub enum Source {
     /// No record says anything: never written, or hidden. Zeros, unless the file shares what lies there.
     Hole,
-    /// Zeros: a record punched it.
-    Punched,
+    /// Zeros: a record of this stamp punched it.
+    Punched(Hlc),
     /// Bytes of a record.
     Data(Stored),
     /// Bytes of records, as an image of their page has them. Only plans made to be read have these
@@ -155,10 +155,10 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// Bytes `start..end` were punched.
-    pub(crate) fn punched(&mut self, start: u64, end: u64) {
+    /// Bytes `start..end` were punched at `stamp`.
+    pub(crate) fn punched(&mut self, start: u64, end: u64, stamp: Hlc) {
         self.hole(start);
-        self.zeros(end, Source::Punched);
+        self.zeros(end, Source::Punched(stamp));
     }
 
     /// Everything up to `end` that is not planned yet is a hole.

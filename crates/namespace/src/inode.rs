@@ -97,6 +97,8 @@ pub(crate) struct Extra {
     pub(crate) orphaned: Hlc,
     /// Where a clone's user times begin.
     pub(crate) origin: Option<(InodeId, Hlc)>,
+    /// The first chunk over whose end a record may reach.
+    pub(crate) reaches_from: Option<u32>,
 }
 
 impl Inode {
@@ -155,6 +157,11 @@ impl Inode {
     /// Of a clone: the file and the instant whose user times come before its own; `None` if there were none.
     pub fn origin(&self) -> Option<(InodeId, Hlc)> {
         self.extra.as_ref().and_then(|extra| extra.origin)
+    }
+
+    /// True if a record of chunk `index` may hold bytes beyond the chunk's end: of the chunks after it.
+    pub fn reaches_over(&self, index: u32) -> bool {
+        self.extra.as_ref().and_then(|extra| extra.reaches_from).is_some_and(|first| first <= index)
     }
 
     /// When it lost its last name; `None` while it has one.

@@ -107,7 +107,8 @@ impl Namespace {
         Ok(Done { id: session.0, ..Done::default() })
     }
 
-    pub(crate) fn grant(&mut self, run: &mut Run<'_>, op: &Grant) -> Result<Done, Error> {
+    /// `appends`: records may reach over the ends of the chunks from the first one on.
+    pub(crate) fn grant(&mut self, run: &mut Run<'_>, op: &Grant, appends: bool) -> Result<Done, Error> {
         let id = InodeId(op.inode);
         run.reads.add(Cached::Inode(id));
         let inode = self.held(id)?;
@@ -128,7 +129,8 @@ impl Namespace {
         let covered = |grant: &WriteGrant| {
             grant.session == run.session && grant.chunks.iter().any(|r| r.start <= wanted.start && wanted.end <= r.end)
         };
-        if keeps_mode && inode.grants().iter().any(covered) {
+        let tells = !appends || inode.reaches_over(op.first);
+        if keeps_mode && tells && inode.grants().iter().any(covered) {
             return Ok(Done::with(id));
         }
         let (session, stamp) = (run.session, run.stamp);
@@ -137,10 +139,13 @@ impl Namespace {
             inode.mode = without_set_id(inode.mode);
             inode.ctime = stamp;
         }
-        let grants = &mut inode.extra_mut().grants;
-        match grants.iter_mut().find(|grant| grant.session == session) {
+        let extra = inode.extra_mut();
+        if appends {
+            extra.reaches_from = Some(extra.reaches_from.map_or(op.first, |first| first.min(op.first)));
+        }
+        match extra.grants.iter_mut().find(|grant| grant.session == session) {
             Some(grant) => add_range(&mut grant.chunks, wanted),
-            None => grants.push(WriteGrant { session, chunks: vec![wanted] }),
+            None => extra.grants.push(WriteGrant { session, chunks: vec![wanted] }),
         }
         self.granted.entry(session).or_default().insert(id);
         Ok(Done::with(id))

@@ -136,6 +136,9 @@ pub(crate) struct StoredInode {
     /// Stamp of birth minus the instant up to which they do.
     #[prost(sint64, tag = "28")]
     origin_before: i64,
+    /// The first chunk over whose end a record may reach.
+    #[prost(uint32, optional, tag = "29")]
+    reaches_from: Option<u32>,
 }
 
 #[derive(Clone, PartialEq, Eq, prost::Message)]
@@ -305,6 +308,7 @@ impl StoredInode {
             if let Some((origin, at)) = extra.origin {
                 (stored.origin, stored.origin_before) = (origin.0, inode.born.0.wrapping_sub(at.0) as i64);
             }
+            stored.reaches_from = extra.reaches_from;
             stored.orphaned_before = (extra.orphaned != Hlc::ZERO).then(|| before(extra.orphaned));
         }
         stored
@@ -353,6 +357,7 @@ impl StoredInode {
             orphaned: stored.orphaned_before.map_or(Hlc::ZERO, stamp),
             origin: (stored.origin != 0)
                 .then(|| (InodeId(stored.origin), Hlc(born.0.wrapping_sub(stored.origin_before as u64)))),
+            reaches_from: stored.reaches_from,
         };
         let inode = Inode {
             from,

@@ -423,3 +423,22 @@ fn a_file_system_is_made_once_and_first() {
     assert_eq!((root.uid, root.gid, root.mode, root.links, root.parent), (1, 2, 0o755, 2, InodeId::ROOT));
     assert_eq!(apply(&mut ns, session, None), Reason::InvalidArgument as u32);
 }
+
+#[test]
+fn who_may_append_is_noted_with_the_first_chunk_over_whose_end_a_record_may_reach() {
+    let mut world = World::new();
+    let file = InodeId(world.run(&root(), make("/f")).unwrap().id);
+    let append = |first| Op::GrantAppend(Grant { inode: file.0, first, count: 2 });
+    world.run(&root(), grant(file, 0, 8)).unwrap();
+    let reaches = |world: &World| {
+        let inode = world.ns.current(file).unwrap();
+        (0..8).find(|chunk| inode.reaches_over(*chunk))
+    };
+    assert_eq!(reaches(&world), None);
+    // It may write there already.
+    world.run(&root(), append(5)).unwrap();
+    assert_eq!(reaches(&world), Some(5));
+    world.run(&root(), append(3)).unwrap();
+    world.run(&root(), append(6)).unwrap();
+    assert_eq!(reaches(&world), Some(3));
+}

@@ -5,7 +5,8 @@
 
 use std::sync::Arc;
 
-use frieze_base::{Fault, InodeId, Reason, Seq, SessionId};
+use frieze_base::{ChainId, Fault, InodeId, Reason, Seq, SessionId};
+use frieze_hlc::Hlc;
 use frieze_namespace::{Cached, Inode, Namespace};
 use frieze_wire::frame::{FrameHeader, PAYLOAD_BYTES_MAX};
 use frieze_wire::message::{Durability as When, FileKind, Reply, Txn, TxnReply, View, Write, WriteReply};
@@ -14,7 +15,7 @@ use frieze_wire::txn::{Grant, MakeKind, MakeNameless, Op, RENAME_EXCHANGE, Trans
 use crate::brought::Brought;
 use crate::caching::Asking;
 use crate::capability::Capability;
-use crate::data::{AtEnd, Content, Placed, WriteAsk, WriteReply as Answer, Written, split};
+use crate::data::{Content, Placed, WriteAsk, WriteReply as Answer, Written, in_one_record, split};
 use crate::durability::Ticket;
 use crate::elsewhere::Elsewhere;
 use crate::engine::{Engine, Responder, done, unknown_session};
@@ -22,6 +23,7 @@ use crate::grants::Key;
 use crate::plugin::{BINDING_XATTR, TimePlugin};
 use crate::seen::{Seen, layout_of};
 use crate::session::{Conn, Principal};
+use crate::settling::granted_chains;
 
 /// Chunks that one grant covers at most (protocols §4).
 pub(crate) const GRANT_CHUNKS_MAX: u32 = 16;
@@ -50,11 +52,9 @@ impl Engine {
         let when = When::try_from(ask.durability).unwrap_or(When::Async);
         let request = *header;
         let reply_to = responder.clone();
-        let (len, may_be_cut) = (payload.len() as u64, ask.append && self.data.is_shared());
         let reply = Box::new(move |result: Result<Written, Fault>| {
-            let result = result.map(|Written { stamp, offset, end }| {
-                let taken = if may_be_cut && end - offset < len { (end - offset) as u32 } else { 0 };
-                Reply::Write(WriteReply { stamp: stamp.0, offset, taken })
+            let result = result.map(|Written { stamp, offset, .. }| {
+                Reply::Write(WriteReply { stamp: stamp.0, offset, ..WriteReply::default() })
             });
             reply_to.respond(&request, result, &[], 0);
         });
@@ -98,7 +98,7 @@ impl Engine {
             ));
         }
         let id = capability.inode;
-        check!(self.catch_up(id, header.session, ask.offset, payload.len() as u64));
+        check!(self.catch_up(id, header.session, (ask.offset, payload.len() as u64), ask.append));
         let inode = check!(self.current(id));
         if inode.kind() != FileKind::File {
             return Err((reply, Reason::InvalidArgument.into()));
@@ -114,46 +114,55 @@ impl Engine {
             None => None,
         };
         check!(self.hold_back());
-        let at_end = (ask.append && self.data.is_shared()).then(|| AtEnd {
-            chain: layout.chain(u32::try_from(ask.offset / layout.chunk_bytes).unwrap_or(u32::MAX)),
-            // Over chains of several members a write is atomic within a chunk. What has a time stays in one piece.
-            cut: plugin.is_none(),
-        });
+        let at_end = (ask.append && self.data.is_shared())
+            .then(|| layout.chain(u32::try_from(ask.offset / layout.chunk_bytes).unwrap_or(u32::MAX)));
         if plugin.is_some() {
             // Times only go forwards in a file: all that it has are looked at.
             check!(self.check_times_here(id, &inode));
         }
-        let cut = at_end.is_some_and(|at_end| at_end.cut);
-        if let Some(AtEnd { chain, .. }) = at_end {
+        if let Some(chain) = at_end {
             check!(self.catch_up_once(chain));
         }
         // Asked before others have to wait for this one. What is written elsewhere from now on is written at the same time.
-        let elsewhere = match ask.append {
-            true => check!(self.written_elsewhere(id, &check!(self.current(id)))),
-            false => Elsewhere::default(),
+        let elsewhere = match (ask.append, at_end) {
+            (true, Some(chain)) => match self.end_elsewhere(id, chain) {
+                // Who asks again is answered with what has happened, wherever the file ends by now.
+                Err(_) if self.data.has_record(header.session, header.seq) => Elsewhere::default(),
+                elsewhere => check!(elsewhere),
+            },
+            _ => Elsewhere::default(),
         };
         if ask.append {
-            // Of one that is cut only the first byte is known to land where the file ends now.
-            let len = if cut { 0 } else { payload.len() as u64 };
-            check!(self.grant_tail(principal, header.session, id, len, &elsewhere));
+            // A record needs the right to its own chunk, over whose end it may reach.
+            let len = if at_end.is_some() { 0 } else { payload.len() as u64 };
+            if let Err(fault) = self.grant_tail(principal, header.session, id, len, &elsewhere)
+                && !(at_end.is_some() && self.data.has_record(header.session, header.seq))
+            {
+                return Err((reply, fault));
+            }
         }
         let place = || {
             let namespace = self.meta.namespace();
             namespace.check_kept(id, None)?;
             let inode = namespace.current(id).ok_or(Fault::from(Reason::StaleHandle))?;
-            let offset = match ask.append {
-                true => self.current_extent_with(id, inode, elsewhere.clone())?.0,
-                false => ask.offset,
+            let (offset, above) = match (ask.append, at_end) {
+                (true, Some(chain)) => self.append_end(id, inode, chain, &elsewhere)?,
+                (true, None) => (self.current_extent_with(id, inode, elsewhere.clone())?.0, Hlc::ZERO),
+                (false, _) => (ask.offset, Hlc::ZERO),
             };
-            let spread = split(offset, payload.len(), layout)?;
-            let touched = if cut { 1 } else { spread.parts.len() };
-            check_granted(
-                &namespace,
-                id,
-                inode,
-                header.session,
-                spread.parts[..touched].iter().map(|part| part.chunk),
-            )?;
+            let spread = match at_end {
+                Some(_) => in_one_record(offset, payload.len(), layout)?,
+                None => split(offset, payload.len(), layout)?,
+            };
+            let mut chunks = spread.parts.iter().map(|part| part.chunk);
+            check_granted(&namespace, id, inode, header.session, chunks.clone())?;
+            if let Some(chunk) = chunks.next()
+                && at_end.is_some()
+                && offset + payload.len() as u64 > (u64::from(chunk) + 1) * layout.chunk_bytes
+                && !inode.reaches_over(chunk)
+            {
+                return Err(no_grant(header.session, id, chunk));
+            }
             let origin = inode.origin();
             let inode = rows.map(|plugin| (plugin, inode.clone()));
             drop(namespace);
@@ -162,7 +171,7 @@ impl Engine {
                 Some((plugin, inode)) => self.newest_row(plugin, id, inode, offset, &payload, inherited)?,
                 None => record_time,
             };
-            Ok(Placed { spread, user_time, inherited })
+            Ok(Placed { spread, user_time, inherited, above })
         };
         self.data.write(
             WriteAsk {
@@ -183,6 +192,30 @@ impl Engine {
             reply,
         );
         Ok(())
+    }
+
+    /// What other servers say of where a file ends, before something is appended to a chunk of `chain`; what is on its way through
+    /// other chains of this server is looked at.
+    fn end_elsewhere(&self, id: InodeId, chain: ChainId) -> Result<Elsewhere, Fault> {
+        let inode = self.current(id)?;
+        let elsewhere = self.written_elsewhere(id, &inode)?;
+        let mut others = granted_chains(id, &inode);
+        others.retain(|other| *other != chain && self.data.is_here(*other));
+        if self.data.has_to_look(others.iter().copied()) && self.append_end(id, &inode, chain, &elsewhere).is_err() {
+            self.data.look_and_wait(others.into_iter())?;
+        }
+        let tail_of = |elsewhere: &Elsewhere, upto| {
+            elsewhere.of(&Seen::at(id, inode.clone(), upto)).and_then(|(_, tail)| tail.highest)
+        };
+        if let Some(last) = tail_of(&elsewhere, Some(Hlc::MAX))
+            && u64::from(last.0) * inode.chunk_bytes() + u64::from(last.1)
+                >= self.current_extent_with(id, &inode, elsewhere.clone())?.0
+            && tail_of(&self.reach_elsewhere(&[&Seen::at(id, inode.clone(), None)])?, None) < Some(last)
+        {
+            let words = "what the file ends with is not committed yet where it is: try again";
+            return Err(Fault::new(Reason::Unavailable, words));
+        }
+        Ok(elsewhere)
     }
 
     /// Whether all times that a file has, its own and those of what it was cloned from, are known here.
@@ -209,8 +242,15 @@ impl Engine {
     }
 
     /// Sees to it that this server, one of several, knows of the file and of the session's right to write there, if the leader
-    /// has given it: it may have been told of both a moment ago.
-    pub(crate) fn catch_up(&self, id: InodeId, session: SessionId, offset: u64, len: u64) -> Result<(), Fault> {
+    /// has given it: it may have been told of both a moment ago. What is appended needs the right to the chunk in which the file is
+    /// believed to end, and that its record may reach over the end of that.
+    pub(crate) fn catch_up(
+        &self,
+        id: InodeId,
+        session: SessionId,
+        (offset, len): (u64, u64),
+        appends: bool,
+    ) -> Result<(), Fault> {
         if !self.meta.is_member() || self.meta.leads() {
             return Ok(());
         }
@@ -218,9 +258,13 @@ impl Engine {
             let namespace = self.meta.namespace();
             let inode = namespace.current(id)?;
             let chunk_bytes = inode.layout.chunk_bytes.max(1);
-            let chunks = offset / chunk_bytes..=offset.saturating_add(len.max(1) - 1) / chunk_bytes;
+            let (first, last) = (offset / chunk_bytes, offset.saturating_add(len.max(1) - 1) / chunk_bytes);
             let may = |chunk| u32::try_from(chunk).is_ok_and(|chunk| inode.may_write_chunk(session, chunk));
-            chunks.into_iter().all(may).then_some(())
+            let reaches = || first == last || u32::try_from(first).is_ok_and(|chunk| inode.reaches_over(chunk));
+            match appends {
+                true => (may(first) && reaches()).then_some(()),
+                false => (first..=last).all(may).then_some(()),
+            }
         };
         if knows().is_some() { Ok(()) } else { self.meta.linearizable() }
     }
@@ -250,7 +294,8 @@ impl Engine {
         let first = (size / chunk_bytes) as u32;
         // One chunk more than it needs now: another appender may push the end over a boundary meanwhile.
         let last = (size.saturating_add(len) / chunk_bytes + 1).min(u32::MAX.into()) as u32;
-        if (first..last).all(|chunk| inode.may_write_chunk(session, chunk)) {
+        let appends = self.data.is_shared();
+        if (first..last).all(|chunk| inode.may_write_chunk(session, chunk)) && (!appends || inode.reaches_over(first)) {
             return Ok(());
         }
         if !self.meta.leads() {
@@ -259,20 +304,14 @@ impl Engine {
         }
         check_one_writer(id, &inode, session)?;
         for first in (first..=last).step_by(GRANT_CHUNKS_MAX as usize) {
-            self.grant(principal, session, id, first, (last - first + 1).min(GRANT_CHUNKS_MAX))?;
+            let grant = Grant { inode: id.0, first, count: (last - first + 1).min(GRANT_CHUNKS_MAX) };
+            self.grant(principal, session, if appends { Op::GrantAppend(grant) } else { Op::Grant(grant) })?;
         }
         Ok(())
     }
 
-    /// Lets the session write `count` chunks, which only the server knows that it has to: the right was proven at open.
-    pub(crate) fn grant(
-        &self,
-        principal: &Principal,
-        session: SessionId,
-        id: InodeId,
-        first: u32,
-        count: u32,
-    ) -> Result<(), Fault> {
+    /// Lets the session write chunks, which only the server knows that it has to: the right was proven at open.
+    pub(crate) fn grant(&self, principal: &Principal, session: SessionId, grant: Op) -> Result<(), Fault> {
         let transaction = Transaction {
             session: session.0,
             // Not one of the client's numbers: asking twice gives the same grant.
@@ -280,7 +319,7 @@ impl Engine {
             acked: 0,
             caller: principal.caller.clone(),
             must_see: 0,
-            op: Some(Op::Grant(Grant { inode: id.0, first, count })),
+            op: Some(grant),
         };
         self.meta.execute(transaction, None)?.into_result().map(drop)
     }
@@ -362,7 +401,7 @@ impl Engine {
                     format!("an attribute of {} bytes; at most {XATTR_BYTES_MAX} are allowed", set.value.len()),
                 ));
             }
-            Op::Grant(grant) => {
+            Op::Grant(grant) | Op::GrantAppend(grant) => {
                 if let Some(inode) = self.meta.namespace().current(InodeId(grant.inode)) {
                     check_one_writer(InodeId(grant.inode), inode, header.session)?;
                 }
@@ -469,7 +508,9 @@ impl Engine {
     fn doubt(&self, principal: &Principal, session: SessionId, op: &mut Op, asking: &Asking) -> Result<(), Fault> {
         let holds_grant = |inode: &Inode| inode.grants().iter().any(|grant| grant.session == session);
         match op {
-            Op::Grant(Grant { inode, .. }) | Op::MakeNameless(MakeNameless { beside: inode }) => {
+            Op::Grant(Grant { inode, .. })
+            | Op::GrantAppend(Grant { inode, .. })
+            | Op::MakeNameless(MakeNameless { beside: inode }) => {
                 let id = InodeId(*inode);
                 asking.reads().add(Cached::Inode(id));
                 match self.meta.namespace().current(id) {
@@ -564,12 +605,13 @@ pub(crate) fn check_granted(
         None => Ok(()),
         // What it was granted ended with it.
         Some(_) if namespace.session(session).is_none() => Err(unknown_session(session)),
-        Some(chunk) => {
-            let words =
-                format!("session {session} holds no write grant on chunk {id}.{chunk}: ask for one, then write");
-            Err(Fault::new(Reason::Busy, words))
-        }
+        Some(chunk) => Err(no_grant(session, id, chunk)),
     }
+}
+
+fn no_grant(session: SessionId, id: InodeId, chunk: u32) -> Fault {
+    let words = format!("session {session} holds no write grant on chunk {id}.{chunk}: ask for one, then write");
+    Fault::new(Reason::Busy, words)
 }
 
 fn check_binding(text: &[u8]) -> Result<(), Fault> {

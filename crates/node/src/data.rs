@@ -44,7 +44,9 @@ pub use chains::{ChainEnd, Report};
 use members::{Held, Member, Out, Waiter};
 pub(crate) use memory::resume;
 pub(crate) use roles::Roles;
-pub(crate) use spread::{HOLE_PARTS_MAX, Layout, Spread, file_bytes_max, split, split_hole};
+pub(crate) use spread::{
+    HOLE_PARTS_MAX, Layout, REACH_BYTES_MAX, Spread, file_bytes_max, in_one_record, split, split_hole,
+};
 use spread::{Part, fits_one_chunk};
 pub(crate) use waiting::Gather;
 
@@ -74,8 +76,9 @@ pub(crate) struct WriteAsk<'a> {
     pub(crate) layout: Layout,
     /// The offset, where it is known before.
     pub(crate) known_offset: Option<u64>,
-    /// An append in a cluster.
-    pub(crate) at_end: Option<AtEnd>,
+    /// An append where chains have several members: the file is to end in a chunk of this chain, or nothing is written. So whoever
+    /// asks again asks a head of the chain that would have the record.
+    pub(crate) at_end: Option<ChainId>,
     /// Says where the write goes, or why it may not, while no other write can run.
     pub(crate) place: &'a dyn Fn() -> Result<Placed, Fault>,
     /// What the range is to hold.
@@ -84,16 +87,6 @@ pub(crate) struct WriteAsk<'a> {
     pub(crate) uid: u32,
     /// When to answer.
     pub(crate) durability: Durability,
-}
-
-/// An append where chains have several members.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct AtEnd {
-    /// The file is to end in a chunk of this chain, or nothing is written: so whoever asks again asks a head of the chain that would
-    /// have the record.
-    pub(crate) chain: ChainId,
-    /// It takes only what that chunk has room for.
-    pub(crate) cut: bool,
 }
 
 /// What a write leaves in its range.
@@ -122,6 +115,8 @@ pub(crate) struct Placed {
     pub(crate) user_time: Option<UserTime>,
     /// Newest time that a clone has from its origin, if it has none of its own.
     pub(crate) inherited: Option<UserTime>,
+    /// It is stamped above this: other chains have that.
+    pub(crate) above: Hlc,
 }
 
 /// A write has happened.
@@ -369,7 +364,9 @@ impl DataPlane {
         }
         if self.is_shared()
             && let Err(fault) =
-                self.await_room(ask.layout.chain((ask.known_offset.unwrap_or(0) / ask.layout.chunk_bytes) as u32))
+                self.await_room(ask.at_end.unwrap_or_else(|| {
+                    ask.layout.chain((ask.known_offset.unwrap_or(0) / ask.layout.chunk_bytes) as u32)
+                }))
         {
             return reply(Err(fault));
         }
@@ -419,17 +416,14 @@ impl DataPlane {
             return Err((reply, Fault::new(Reason::SequenceTooOld, words)));
         }
         let shared = self.is_shared();
-        let cut = ask.at_end.is_some_and(|at_end| at_end.cut);
-        let mut before = None;
         if let Some(written) = try_or_reply!(appender.done_before(self.me, ask.session, ask.seq, ask.layout)) {
             let len = match ask.content {
                 Content::Bytes(payload, _) => payload.len(),
                 Content::Hole => 1,
             };
-            if cut {
-                // It was cut where its chunk ends, as it would be now.
-                let end = written.end.min(written.offset + len as u64);
-                out.done.push((reply, Ok(Written { end, ..written })));
+            if ask.at_end.is_some() {
+                // In one piece, wherever it was put.
+                out.done.push((reply, Ok(Written { end: written.offset + len as u64, ..written })));
                 return Ok(None);
             }
             if !shared || fits_one_chunk(written.offset, len, ask.layout) {
@@ -437,43 +431,34 @@ impl DataPlane {
                 return Ok(None);
             }
             // A head may have died with the rest of it: what has a record is answered with that.
-            before = ask.known_offset.is_none().then_some((written.offset, len));
         }
-        if let (Some(AtEnd { chain, cut: true }), Content::Bytes(payload, _)) = (ask.at_end, ask.content)
+        let mut before = None;
+        if let (Some(chain), Content::Bytes(payload, _)) = (ask.at_end, ask.content)
             && let Some(record) = appender.chains[chain.0 as usize].in_flight_of(ask.session, ask.seq)
         {
             // A head before this one gave it its place.
             let offset = u64::from(record.chunk.index) * ask.layout.chunk_bytes + u64::from(record.offset);
             before = Some((offset, payload.len()));
         }
-        let is_again = before.is_some();
-        let Placed { spread: Spread { mut parts, mut end }, user_time, inherited } = match before {
-            // An append stays where its first part is.
+        let Placed { spread: Spread { parts, end }, user_time, inherited, above } = match before {
+            // An append stays where it is.
             Some((offset, len)) => {
-                let spread = try_or_reply!(split(offset, len, ask.layout));
-                Placed { spread, user_time: None, inherited: None }
+                let spread = try_or_reply!(in_one_record(offset, len, ask.layout));
+                Placed { spread, user_time: None, inherited: None, above: Hlc::ZERO }
             }
             None => try_or_reply!((ask.place)()),
         };
-        if let Some(AtEnd { chain, .. }) = ask.at_end
-            && !is_again
+        if let Some(chain) = ask.at_end
+            && before.is_none()
             && ask.layout.chain(parts[0].chunk) != chain
         {
             let words = format!("the file ends in chunk {}.{}: append there", ask.inode, parts[0].chunk);
             return Err((reply, Fault::new(Reason::Busy, words)));
         }
         if shared {
-            let touched = if cut { 1 } else { parts.len() };
-            let mut chains = parts[..touched].iter().map(|part| ask.layout.chain(part.chunk));
-            if ask.at_end.is_some() && chains.clone().any(|chain| !appender.chains[chain.0 as usize].is_head()) {
-                // Its own chain's head is asked by whoever knows which that is; of two heads neither can take it.
-                let own = chains.next().filter(|chain| !appender.chains[chain.0 as usize].is_head());
-                try_or_reply!(self.check_stamps(appender, own.into_iter()));
-                let words = "a record with a time is not cut, and this one would lie in two chunks that two servers head: \
-                             write it where the next chunk begins";
-                return Err((reply, Fault::new(Reason::Unsupported, words)));
-            }
+            let chains = parts.iter().map(|part| ask.layout.chain(part.chunk));
             try_or_reply!(self.check_stamps(appender, chains));
+            try_or_reply!(self.clock.observe(above));
         }
         // Before it is published: who sees the bytes sees what they recalled.
         let _publishing = self.caching.get().map(|caching| caching.publish((ask.session, ask.seq), ask.inode));
@@ -492,12 +477,6 @@ impl DataPlane {
                     return Err((reply, damaged()));
                 }
             }
-        }
-        if cut && parts.len() > 1 {
-            // The rest is another append.
-            end = parts[1].at(ask.layout);
-            parts.truncate(1);
-            crcs.truncate(1);
         }
         let (newest_user_time, chunk_versions) = {
             let log = try_or_reply!(self.device.log_of([ask.inode]));
@@ -719,6 +698,11 @@ impl DataPlane {
         let appender = self.hold_writes();
         let remembered = appender.chains.iter().flat_map(Replica::sessions);
         remembered.chain(appender.acked.keys().copied()).collect()
+    }
+
+    /// True if a request has made a record here, committed or not.
+    pub(crate) fn has_record(&self, session: SessionId, seq: Seq) -> bool {
+        self.hold_writes().chains.iter().any(|chain| chain.remembered(session, seq).is_some())
     }
 
     /// What has to be kept of the chains' memory for records up to these, of sessions that live. `None` while one of those

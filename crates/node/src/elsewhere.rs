@@ -52,6 +52,12 @@ impl Elsewhere {
         Elsewhere { files: BTreeMap::from([((seen.id, seen.upto), away)]), complete: None }
     }
 
+    /// What was said of a file with all that is not committed, as what is so now.
+    pub(crate) fn of_now(&self, id: InodeId) -> Elsewhere {
+        let files = self.files.get(&(id, Some(Hlc::MAX))).map(|away| ((id, None), away.clone()));
+        Elsewhere { files: files.into_iter().collect(), complete: self.complete }
+    }
+
     /// The chains of this file that are not read here, and how far it reaches in them; `None` if there is none.
     pub(crate) fn of(&self, seen: &Seen) -> Option<(&BTreeSet<ChainId>, Tail)> {
         let away = self.files.get(&(seen.id, seen.upto))?;
@@ -329,6 +335,7 @@ fn file_of(
         chain_count: layout.chain_count,
         after: after.0,
         chunks: runs.iter().flat_map(|(first, last)| [*first, *last]).collect(),
+        chunk_bytes: layout.chunk_bytes,
     };
     (file, chains)
 }

@@ -14,6 +14,7 @@ use frieze_hlc::Hlc;
 use frieze_namespace::{Inode, PatchSource};
 use frieze_wire::frame::FrameHeader;
 use frieze_wire::message::{Durability as When, FileKind, Punch, PunchReply, Reply};
+use frieze_wire::txn::{Grant, Op};
 
 use crate::changes::{GRANT_CHUNKS_MAX, check_granted, check_numbered, check_writable};
 use crate::data::{Content, HOLE_PARTS_MAX, Placed, Spread, WriteAsk, WriteReply as Answer, Written, split_hole};
@@ -77,13 +78,27 @@ impl Engine {
             Err(fault) => return Err((reply, fault)),
         };
         let layout = layout_of(id, &inode);
+        // What reaches into a chunk is of another chain, whose stamps are those of another clock.
+        let is_reached = self.data.is_shared()
+            && inode.reaches_over((ask.offset.saturating_add(ask.len) / layout.chunk_bytes) as u32);
+        let elsewhere = match is_reached.then(|| self.written_elsewhere(id, &inode)).transpose() {
+            Ok(elsewhere) => elsewhere,
+            Err(fault) => return Err((reply, fault)),
+        };
         let place = || {
             let namespace = self.meta.namespace();
             namespace.check_kept(id, None)?;
             let inode = namespace.current(id).ok_or(Fault::from(Reason::StaleHandle))?;
             let spread = self.spread_of_hole(id, inode, ask, &shared)?;
             check_granted(&namespace, id, inode, header.session, spread.parts.iter().map(|part| part.chunk))?;
-            Ok(Placed { spread, user_time: None, inherited: None })
+            let above = match &elsewhere {
+                Some(elsewhere) => {
+                    let (_, _, newest) = self.current_extent_with(id, inode, elsewhere.clone())?;
+                    newest.unwrap_or_default().max(inode.size_as_of)
+                }
+                None => Hlc::ZERO,
+            };
+            Ok(Placed { spread, user_time: None, inherited: None, above })
         };
         self.data.write(
             WriteAsk {
@@ -118,7 +133,7 @@ impl Engine {
         let capability = self.mint.open(&ask.capability, header.session)?;
         check_writable(&capability)?;
         let id = capability.inode;
-        self.catch_up(id, header.session, ask.offset, ask.len)?;
+        self.catch_up(id, header.session, (ask.offset, ask.len), false)?;
         let inode = self.current(id)?;
         if inode.kind() != FileKind::File {
             return Err(Reason::InvalidArgument.into());
@@ -132,7 +147,8 @@ impl Engine {
         let missing = spread.parts.iter().map(|part| part.chunk);
         let missing = missing.filter(|chunk| !inode.may_write_chunk(header.session, *chunk));
         for run in runs(missing) {
-            self.grant(principal, header.session, id, *run.start(), run.end() - run.start() + 1)?;
+            let grant = Grant { inode: id.0, first: *run.start(), count: run.end() - run.start() + 1 };
+            self.grant(principal, header.session, Op::Grant(grant))?;
         }
         Ok((id, inode, shared))
     }
@@ -174,6 +190,13 @@ impl Engine {
         let log = self.data.device().log_of([id])?;
         split_hole(ask.offset, ask.len, layout, |chunks| {
             let mut found: BTreeSet<u32> = log.chunks_in(id, chunks.clone()).take(HOLE_PARTS_MAX).collect();
+            // What reaches into a chunk is none of its records.
+            for index in log.chunks_in(id, chunks.start().saturating_sub(layout.reach())..=*chunks.end()) {
+                let highest =
+                    inode.reaches_over(index).then(|| log.newest_in(id, index..=index, Hlc::ZERO, Hlc::MAX).highest);
+                let reached = highest.flatten().map_or(index, |end| layout.end_in_chunk(end).0);
+                found.extend((index + 1..=reached).filter(|reached| chunks.contains(reached)));
+            }
             // What the file shares shows where it wrote nothing itself.
             let bytes = |chunk: u32| u64::from(chunk) * layout.chunk_bytes;
             let (start, end) = (bytes(*chunks.start()), bytes(*chunks.end()).saturating_add(layout.chunk_bytes));

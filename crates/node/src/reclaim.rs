@@ -20,6 +20,7 @@ use frieze_hlc::Hlc;
 use frieze_multilog::{Grave, Source};
 use frieze_namespace::{Horizons, Inode, SharedState, shared_states};
 
+use crate::data::REACH_BYTES_MAX;
 use crate::elsewhere::Elsewhere;
 use crate::engine::Engine;
 use crate::seen::{Layer, Look, Seen, parts};
@@ -452,7 +453,9 @@ impl Look<'_> {
         let mut pieces = Vec::new();
         for index in self.log.chunks_in(id, 0..=u32::MAX) {
             let chunk_start = u64::from(index) * chunk_bytes;
-            let (start, end) = (range.0.max(chunk_start), range.1.min(chunk_start + chunk_bytes));
+            // Its records may reach over its end.
+            let reach = if inode.reaches_over(index) { REACH_BYTES_MAX } else { 0 };
+            let (start, end) = (range.0.max(chunk_start), range.1.min(chunk_start + chunk_bytes + reach));
             if start >= end {
                 continue;
             }
@@ -461,7 +464,7 @@ impl Look<'_> {
                 self.plan_stored(layer, start, end, patch.map_or(Hlc::ZERO, |patch| patch.at), &mut pieces);
                 places.extend(pieces.iter().filter_map(|piece| match &piece.source {
                     Source::Data(stored) => Some((stored.segment, stored.crcs_offset)),
-                    Source::Hole | Source::Punched | Source::Image(_) | Source::Fetched(_) => None,
+                    Source::Hole | Source::Punched(_) | Source::Image(_) | Source::Fetched(_) => None,
                 }));
             }
         }

@@ -13,7 +13,7 @@ use frieze_multilog::{Crowded, Images, MultiLog, Piece, Source};
 use frieze_namespace::{Inode, PatchSource};
 use frieze_wire::message::FileKind;
 
-use crate::data::{Cuts, DataPlane, Layout};
+use crate::data::{Cuts, DataPlane, Layout, REACH_BYTES_MAX};
 use crate::elsewhere::{Elsewhere, Fetch, Wanted, not_whole_here};
 use crate::engine::Engine;
 use crate::reading::Reading;
@@ -51,6 +51,8 @@ pub(crate) struct Look<'a> {
     pub(crate) log: Reading<'a, MultiLog>,
     pub(crate) cuts: Cuts<'a>,
     data: &'a DataPlane,
+    /// Of this chain what is not committed counts as well.
+    dirty_of: Option<ChainId>,
     /// What others have said of the chains that are not here.
     elsewhere: Elsewhere,
 }
@@ -62,6 +64,14 @@ pub(crate) struct ThroughImages<'a> {
     pub(crate) crowded: &'a mut Vec<Crowded>,
     /// What of it is elsewhere; `None`: then there is no plan.
     pub(crate) fetch: Option<&'a mut Fetch>,
+}
+
+/// For what records that reach into a chunk are looked up.
+enum Whence<'t, 'i> {
+    /// What is here, whether that is all or not.
+    Stored,
+    /// To be read, or planned.
+    Read(&'t mut Option<ThroughImages<'i>>),
 }
 
 /// How far a file's bytes reach.
@@ -109,6 +119,11 @@ impl Seen {
 }
 
 impl Look<'_> {
+    /// Up to where records of a chain count for a length of now.
+    fn counted_upto(&self, chain: ChainId) -> Hlc {
+        if self.dirty_of == Some(chain) { Hlc::MAX } else { self.cuts.of(chain) }
+    }
+
     fn reach(&self, seen: &Seen, layout: Layout, chunks: RangeInclusive<u32>) -> frieze_multilog::Tail {
         let log = &self.log;
         let after = seen.inode.size_as_of;
@@ -116,21 +131,39 @@ impl Look<'_> {
             return self.reach_here(seen, layout, chunks, away);
         }
         if let Some(upto) = seen.upto {
-            return log.newest_in(seen.id, chunks, after, upto);
+            let tail = log.newest_in(seen.id, chunks.clone(), after, upto);
+            return self.reach_over(seen, layout, chunks, tail, &|_| upto);
         }
         // Now: everything committed. Only a chain with a `sync` write in flight hides something.
         let count = (chunks.end() - chunks.start() + 1).min(layout.chain_count);
-        let dirty = (0..count).any(|i| self.cuts.of(layout.chain(chunks.start() + i)) != Hlc::MAX);
+        let dirty = (0..count).any(|i| self.counted_upto(layout.chain(chunks.start() + i)) != Hlc::MAX);
         if !dirty {
-            return log.newest_in(seen.id, chunks, after, Hlc::MAX);
+            let tail = log.newest_in(seen.id, chunks.clone(), after, Hlc::MAX);
+            return self.reach_over(seen, layout, chunks, tail, &|_| Hlc::MAX);
         }
         let mut tail = frieze_multilog::Tail::default();
         for chunk in chunks {
-            let part = log.newest_in(seen.id, chunk..=chunk, after, self.cuts.of(layout.chain(chunk)));
-            tail.highest = part.highest.or(tail.highest);
+            let part = log.newest_in(seen.id, chunk..=chunk, after, self.counted_upto(layout.chain(chunk)));
+            tail.highest = tail.highest.max(part.highest.map(|end| layout.end_in_chunk(end)));
             tail.newest = tail.newest.max(part.newest);
         }
         tail
+    }
+
+    /// A tail of these chunks, with records that reach over the ends of their own in mind: the farthest may be of a chunk below.
+    fn reach_over(
+        &self,
+        seen: &Seen,
+        layout: Layout,
+        chunks: RangeInclusive<u32>,
+        tail: frieze_multilog::Tail,
+        upto: &dyn Fn(u32) -> Hlc,
+    ) -> frieze_multilog::Tail {
+        let Some((last, _)) = tail.highest.filter(|(last, _)| seen.inode.reaches_over(*last)) else { return tail };
+        let below = last.saturating_sub(layout.reach()).max(*chunks.start())..=last;
+        let ends = below
+            .filter_map(|chunk| self.log.newest_in(seen.id, chunk..=chunk, seen.inode.size_as_of, upto(chunk)).highest);
+        frieze_multilog::Tail { highest: ends.map(|end| layout.end_in_chunk(end)).max(), ..tail }
     }
 
     /// The same of those chunks that are here. Of the others there may be records all the same, and not all.
@@ -147,9 +180,9 @@ impl Look<'_> {
             if away.contains(&chain) {
                 continue;
             }
-            let upto = seen.upto.unwrap_or_else(|| self.cuts.of(chain));
+            let upto = seen.upto.unwrap_or_else(|| self.counted_upto(chain));
             let part = self.log.newest_in(seen.id, chunk..=chunk, seen.inode.size_as_of, upto);
-            tail.highest = part.highest.or(tail.highest);
+            tail.highest = tail.highest.max(part.highest.map(|end| layout.end_in_chunk(end)));
             tail.newest = tail.newest.max(part.newest);
         }
         tail
@@ -273,8 +306,15 @@ impl Look<'_> {
                 continue;
             }
             let after = patch.map_or(Hlc::ZERO, |patch| patch.at);
-            for (chunk, _, range, at) in self.by_chunk(layer, start, end) {
+            for (chunk, chunk_start, range, at) in self.by_chunk(layer, start, end) {
                 self.check_here(layer, chunk.index)?;
+                if self.is_reached(layer, chunk.index)? {
+                    let (mut pieces, first) = (Vec::new(), chunk_start + range.start());
+                    self.plan_own(layer, first, first + range.len(), after, &mut pieces)?;
+                    let data = pieces.iter().filter(|piece| matches!(piece.source, Source::Data(_)));
+                    bytes += data.map(|piece| u64::from(piece.len)).sum::<u64>();
+                    continue;
+                }
                 bytes += self.log.data_in(chunk, range, at, after);
             }
         }
@@ -299,9 +339,13 @@ impl Look<'_> {
         // Of a chunk that is not here nobody knows: it is where the answer ends. Chunks that follow each other are on chains that do.
         let every = layer.inode.layout.chain_count as usize;
         let away = chunks.clone().take(every).find(|index| self.check_here(layer, *index).is_err());
-        let end = away.map_or(end, |index| end.min(from.max(u64::from(index) * chunk_bytes)));
-        let own = self.log.chunks_in(layer.id, chunks).next();
+        // Nor of one that a record reaches into from such a chunk.
+        let is_away = |before: &u32| layer.inode.reaches_over(*before) && self.check_here(layer, *before).is_err();
+        let first = layout_of(layer.id, layer.inode).reached_by(*chunks.start()).find(is_away).map(|_| *chunks.start());
+        let end = first.or(away).map_or(end, |index| end.min(from.max(u64::from(index) * chunk_bytes)));
+        let own = self.log.chunks_in(layer.id, chunks.clone()).next();
         let mut next = own.map_or(end, |index| from.max(u64::from(index) * chunk_bytes)).min(end);
+        next = self.next_reached(layer, (from, next), own.unwrap_or(*chunks.end()));
         for patch in layer.inode.patches_in(from, end) {
             if patch.start >= next {
                 break;
@@ -348,6 +392,9 @@ impl Look<'_> {
         for (chunk, chunk_start, range, at) in self.by_chunk(layer, start, end) {
             let first = pieces.len();
             self.log.plan(chunk, range, at, after, pieces);
+            // No record that is not here is missed: it is not asked for.
+            let planned = self.plan_reached(layer, chunk, after, Whence::Stored, pieces, first);
+            debug_assert!(planned.is_ok(), "what is stored is here");
             pieces[first..].iter_mut().for_each(|piece| piece.at += chunk_start);
         }
     }
@@ -374,16 +421,160 @@ impl Look<'_> {
             let first = pieces.len();
             match (self.check_here(layer, chunk.index), &mut *through) {
                 (Err(fault), through) => self.plan_away(layer, (chunk, range), after, through, pieces).ok_or(fault)?,
-                (Ok(()), None) => self.log.plan(chunk, range, at, after, pieces),
-                (Ok(()), Some(ThroughImages { images, crowded, .. })) => {
-                    self.log.plan_to_read(images, chunk, range, (at, after), pieces, crowded);
-                }
+                (Ok(()), through) => self.plan_here((chunk, range), (at, after), through, pieces),
             }
+            self.plan_reached(layer, chunk, after, Whence::Read(through), pieces, first)?;
             for piece in &mut pieces[first..] {
                 piece.at += chunk_start;
             }
         }
         Ok(())
+    }
+
+    fn plan_here(
+        &self,
+        (chunk, range): (ChunkId, ByteRange),
+        (at, after): (Hlc, Hlc),
+        through: &mut Option<ThroughImages<'_>>,
+        pieces: &mut Vec<Piece>,
+    ) {
+        match through {
+            None => self.log.plan(chunk, range, at, after, pieces),
+            Some(ThroughImages { images, crowded, .. }) => {
+                self.log.plan_to_read(images, chunk, range, (at, after), pieces, crowded);
+            }
+        }
+    }
+
+    /// Where the records of a chunk say nothing, those may that reach into it from the chunks before: fills in the pieces from number
+    /// `first` on, which are those of the chunk, with offsets in it.
+    ///
+    /// A chunk's own bytes lie over what reaches into it: that was placed where the file ended, so what the chunk shows beyond was
+    /// written later, or at the same time ([ADR 38](../../../docs/adr/0038-appends-over-chunks.md)). A hole is younger or older than it.
+    fn plan_reached(
+        &self,
+        layer: Layer<'_>,
+        chunk: ChunkId,
+        after: Hlc,
+        mut whence: Whence<'_, '_>,
+        pieces: &mut Vec<Piece>,
+        first: usize,
+    ) -> Result<(), Fault> {
+        let says_nothing =
+            |piece: &Piece| piece.at < REACH_BYTES_MAX && matches!(piece.source, Source::Hole | Source::Punched(_));
+        if chunk.index == 0 || !layer.inode.reaches_over(chunk.index - 1) || !pieces[first..].iter().any(says_nothing) {
+            return Ok(());
+        }
+        for piece in pieces.split_off(first) {
+            let after = match piece.source {
+                Source::Hole => after,
+                Source::Punched(stamp) => after.max(stamp.next()),
+                _ => {
+                    pieces.push(piece);
+                    continue;
+                }
+            };
+            let upto = piece.end().min(REACH_BYTES_MAX);
+            if piece.at < upto {
+                self.plan_before(layer, (chunk, 1), (piece.part(piece.at, upto), after), &mut whence, pieces)?;
+            }
+            if upto < piece.end() {
+                pieces.push(piece.part(piece.at.max(upto), piece.end()));
+            }
+        }
+        Ok(())
+    }
+
+    /// The same of one piece, of which nothing is known of chunks less than `back` before.
+    fn plan_before(
+        &self,
+        layer: Layer<'_>,
+        (chunk, back): (ChunkId, u32),
+        (piece, after): (Piece, Hlc),
+        whence: &mut Whence<'_, '_>,
+        pieces: &mut Vec<Piece>,
+    ) -> Result<(), Fault> {
+        let layout = layout_of(layer.id, layer.inode);
+        let (ahead, reach) = (u64::from(back) * layout.chunk_bytes, layout.chunk_bytes + REACH_BYTES_MAX);
+        let before = chunk.index.checked_sub(back).filter(|index| layer.inode.reaches_over(*index));
+        let (Some(index), true) = (before, ahead + piece.at < reach) else {
+            pieces.push(piece);
+            return Ok(());
+        };
+        let before = ChunkId { index, ..chunk };
+        let upto = piece.end().min(reach - ahead);
+        let range = ByteRange::new(ahead + piece.at, ahead + upto);
+        let mut found = Vec::new();
+        let at = self.shown_upto_of(layer, index);
+        match (self.check_here(layer, index), &mut *whence) {
+            (_, Whence::Stored) => self.log.plan(before, range, at, after, &mut found),
+            (Ok(()), Whence::Read(through)) => {
+                let is_over = |end: (u32, u32)| layout.end_in_chunk(end).0 >= chunk.index;
+                if layer.upto.is_none()
+                    && let Some(fetch) = through.as_mut().and_then(|through| through.fetch.as_mut())
+                    && self.log.newest_in(layer.id, index..=index, at, Hlc::MAX).highest.is_some_and(is_over)
+                {
+                    // It may be committed by now, and this chunk may show what was written behind it.
+                    fetch.look(Wanted { chunk: before, chain_count: layout.chain_count, range, at: Hlc::MAX, after });
+                }
+                self.plan_here((before, range), (at, after), through, &mut found);
+            }
+            (Err(fault), Whence::Read(through)) => {
+                let fetch = through.as_mut().and_then(|through| through.fetch.as_mut()).ok_or(fault)?;
+                let at = layer.upto.unwrap_or(Hlc::MAX);
+                fetch.plan(Wanted { chunk: before, chain_count: layout.chain_count, range, at, after }, &mut found);
+            }
+        }
+        for mut below in found {
+            below.at -= ahead;
+            match below.source {
+                Source::Hole => {
+                    let rest = Piece { source: piece.source, ..below };
+                    self.plan_before(layer, (chunk, back + 1), (rest, after), whence, pieces)?;
+                }
+                _ => pieces.push(below),
+            }
+        }
+        if upto < piece.end() {
+            pieces.push(piece.part(upto, piece.end()));
+        }
+        Ok(())
+    }
+
+    /// Whether a record of a chunk before may hold bytes of this one.
+    ///
+    /// # Errors
+    /// `Unsupported` if such a chunk is not here.
+    pub(crate) fn is_reached(&self, layer: Layer<'_>, index: u32) -> Result<bool, Fault> {
+        let layout = layout_of(layer.id, layer.inode);
+        for before in layout.reached_by(index).filter(|before| layer.inode.reaches_over(*before)) {
+            self.check_here(layer, before)?;
+            let highest = self.log.newest_in(layer.id, before..=before, Hlc::ZERO, Hlc::MAX).highest;
+            if highest.is_some_and(|end| layout.end_in_chunk(end).0 >= index) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// The first byte of `from..next` that a record of a chunk up to `last` may hold beyond its own chunk; else `next`.
+    fn next_reached(&self, layer: Layer<'_>, (from, next): (u64, u64), last: u32) -> u64 {
+        let layout = layout_of(layer.id, layer.inode);
+        let chunk = (from / layout.chunk_bytes) as u32;
+        if !layer.inode.reaches_over(last) {
+            return next;
+        }
+        let mut found = next;
+        for index in self.log.chunks_in(layer.id, chunk.saturating_sub(layout.reach())..=last) {
+            let highest = self.log.newest_in(layer.id, index..=index, Hlc::ZERO, Hlc::MAX).highest;
+            let Some((reached, end)) = highest.map(|end| layout.end_in_chunk(end)) else { continue };
+            let (start, end) =
+                (u64::from(index + 1) * layout.chunk_bytes, u64::from(reached) * layout.chunk_bytes + u64::from(end));
+            if start.max(from) < end.min(found) {
+                found = start.max(from);
+            }
+        }
+        found
     }
 
     /// What other servers say of a part of a chunk; `None` if they are not asked here.
@@ -467,7 +658,7 @@ impl Engine {
         let shared = sources.iter().flat_map(|sources| sources.keys()).map(|(inode, _)| *inode);
         // In this order: what is published is hidden before, if it has to be.
         let log = self.data.device().log_of(files.chain(shared))?;
-        Ok(Look { log, cuts: self.data.cuts(), data: &self.data, elsewhere })
+        Ok(Look { log, cuts: self.data.cuts(), data: &self.data, dirty_of: None, elsewhere })
     }
 
     /// Every state that `start..end` of a file may show.
@@ -525,6 +716,35 @@ impl Engine {
             return Ok(Elsewhere::default());
         }
         self.reach_elsewhere(&[&Seen::at(id, inode.clone(), Some(Hlc::MAX))])
+    }
+
+    /// Where an append to a chunk of `chain`, whose head is here, is to go, and the newest record that it goes behind.
+    ///
+    /// What it goes behind is of this chain, or committed: else it might be lost, and what is appended would begin behind a hole.
+    ///
+    /// # Errors
+    /// `Unavailable` if it is not, yet. As [`Engine::look`].
+    pub(crate) fn append_end(
+        &self,
+        id: InodeId,
+        inode: &Inode,
+        chain: ChainId,
+        elsewhere: &Elsewhere,
+    ) -> Result<(u64, Hlc), Fault> {
+        let (end, _, newest) = self.current_extent_with(id, inode, elsewhere.clone())?;
+        let layout = layout_of(id, inode);
+        let is_own = layout.chain((end / layout.chunk_bytes) as u32) == chain;
+        let seen = Seen::at(id, inode.clone(), None);
+        let sure = {
+            let mut look = self.look_with(&[&seen], &[], elsewhere.of_now(id))?;
+            look.dirty_of = is_own.then_some(chain);
+            look.extent(&seen).size
+        };
+        if sure < end {
+            let words = "what the file ends with is not committed yet: try again";
+            return Err(Fault::new(Reason::Unavailable, words));
+        }
+        Ok((end, newest.unwrap_or_default().max(inode.size_as_of)))
     }
 
     /// As [`Engine::current_extent`], and nobody is asked.

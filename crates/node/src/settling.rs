@@ -404,7 +404,7 @@ impl Engine {
             let is_here = |chunk: &u32| !away.contains(&layout.chain(*chunk));
             let here = log.chunks_in(id, 0..=u32::MAX).filter(is_here);
             let ends = here.filter_map(|chunk| log.newest_in(id, chunk..=chunk, inode.size_as_of, Hlc::MAX).highest);
-            ends.max().max(tail.highest)
+            ends.map(|end| layout.end_in_chunk(end)).max().max(tail.highest)
         };
         let end = highest.map_or(0, |(chunk, end)| u64::from(chunk) * inode.chunk_bytes() + u64::from(end));
         if end <= inode.size {

@@ -8,6 +8,8 @@ mod client;
 mod elsewhere;
 #[path = "cluster/founding.rs"]
 mod founding;
+#[path = "cluster/reaching.rs"]
+mod reaching;
 #[path = "cluster/states.rs"]
 mod states;
 #[path = "cluster/together.rs"]

@@ -353,6 +353,10 @@ pub enum Op {
     /// Makes a file without a name.
     #[prost(message, tag = "190")]
     MakeNameless(MakeNameless),
+    /// Asks for the right to append. Records of the file may reach over the ends of the chunks from the first one named on, from
+    /// then on: only where a chunk's chain has several members.
+    #[prost(message, tag = "195")]
+    GrantAppend(Grant),
 }
 
 /// The first transaction: the root directory and the defaults that new files inherit.
@@ -394,7 +398,7 @@ pub struct Transaction {
     #[prost(uint64, tag = "5")]
     pub must_see: u64,
     /// What to do.
-    #[prost(oneof = "Op", tags = "10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 70, 74, 190")]
+    #[prost(oneof = "Op", tags = "10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 70, 74, 190, 195")]
     pub op: Option<Op>,
 }
 

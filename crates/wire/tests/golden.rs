@@ -254,6 +254,7 @@ fn ops() -> Vec<(&'static str, Op)> {
         ),
         ("remove_xattr", Op::RemoveXattr(RemoveXattr { target: file(), name: b"user.c".to_vec() })),
         ("grant", Op::Grant(Grant { inode: 77, first: 3, count: 16 })),
+        ("grant_append", Op::GrantAppend(Grant { inode: 77, first: 3, count: 2 })),
         ("settle", Op::Settle(settle())),
         ("settle_in_part", Op::Settle(Settle { complete: Some(AT - 1), since: AT - 2, ..settle() })),
         ("make_nameless", Op::MakeNameless(MakeNameless { beside: 77 })),

@@ -447,7 +447,7 @@ impl State {
                 self.grants.insert((session, inode, 0));
                 return Ok((inode, false, inode.to_le_bytes().to_vec()));
             }
-            Op::Grant(grant) => {
+            Op::Grant(grant) | Op::GrantAppend(grant) => {
                 for chunk in grant.first..grant.first + grant.count {
                     self.grants.insert((session, grant.inode, chunk));
                 }

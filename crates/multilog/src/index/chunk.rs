@@ -212,7 +212,7 @@ impl Chunk {
                 let start = page_start + u64::from(fragment.start);
                 let end = page_start + u64::from(fragment.last) + 1;
                 match (fragment.is_punch(), &image) {
-                    (true, _) => planner.punched(start, end),
+                    (true, _) => planner.punched(start, end, record.stamp),
                     // A buried record is not shown by an image, should anybody ask for it: its bytes are forgotten.
                     (false, _) if leave_out && record.is_buried() => planner.hole(end),
                     (false, Some(image)) if record.stamp <= image.key.stamp && !record.is_buried() => {

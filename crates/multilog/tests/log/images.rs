@@ -60,7 +60,7 @@ impl Stored {
             assert_eq!(piece.at, start + bytes.len() as u64, "pieces follow each other");
             match &piece.source {
                 Source::Hole => bytes.resize(bytes.len() + piece.len as usize, None),
-                Source::Punched => bytes.resize(bytes.len() + piece.len as usize, Some(0)),
+                Source::Punched(_) => bytes.resize(bytes.len() + piece.len as usize, Some(0)),
                 Source::Data(_) => bytes.extend(device.stored(piece).expect("whole").into_iter().map(Some)),
                 Source::Image(image) => {
                     let (key, _, page) = &self.bytes[&image.place];
@@ -88,7 +88,7 @@ impl Stored {
         for piece in &pieces {
             let pages = piece.at / PAGE..=(piece.at + u64::from(piece.len) - 1) / PAGE;
             let place = match &piece.source {
-                Source::Hole | Source::Punched | Source::Fetched(_) => continue,
+                Source::Hole | Source::Punched(_) | Source::Fetched(_) => continue,
                 Source::Data(stored) => (true, stored.segment.0, stored.data_offset),
                 Source::Image(image) => (false, image.place.file.into(), image.place.slot.into()),
             };

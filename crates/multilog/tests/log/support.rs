@@ -228,7 +228,7 @@ impl Device {
             assert!(piece.len > 0);
             match piece.source {
                 Source::Hole => bytes.resize(bytes.len() + piece.len as usize, None),
-                Source::Punched => bytes.resize(bytes.len() + piece.len as usize, Some(0)),
+                Source::Punched(_) => bytes.resize(bytes.len() + piece.len as usize, Some(0)),
                 Source::Data(_) => bytes.extend(self.stored(piece)?.into_iter().map(Some)),
                 Source::Image(_) | Source::Fetched(_) => panic!("a plan without images has one"),
             }

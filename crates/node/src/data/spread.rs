@@ -3,6 +3,7 @@
 use std::ops::RangeInclusive;
 
 use frieze_base::{ChainId, ChunkId, Fault, InodeId, Reason};
+use frieze_wire::frame::PAYLOAD_BYTES_MAX;
 
 /// How a file is spread over chunks and chains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,6 +20,22 @@ impl Layout {
     /// The chain of chunk `index`.
     pub(crate) fn chain(&self, index: u32) -> ChainId {
         ChunkId { inode: self.inode, index }.chain(self.chain_count)
+    }
+
+    /// Over how many chunks behind its own a record may reach.
+    pub(crate) fn reach(&self) -> u32 {
+        REACH_BYTES_MAX.div_ceil(self.chunk_bytes) as u32
+    }
+
+    /// The chunks before `index` whose records may reach into it, the nearest first.
+    pub(crate) fn reached_by(&self, index: u32) -> impl Iterator<Item = u32> + use<> {
+        (index.saturating_sub(self.reach())..index).rev()
+    }
+
+    /// The same place of a file, in the chunk that it is the end of: a record may reach over the end of its own.
+    pub(crate) fn end_in_chunk(&self, (chunk, end): (u32, u32)) -> (u32, u32) {
+        let further = u64::from(end.saturating_sub(1)) / self.chunk_bytes;
+        (chunk + further as u32, end - (further * self.chunk_bytes) as u32)
     }
 }
 
@@ -58,6 +75,16 @@ impl Part {
 /// True if a write touches one chunk only.
 pub(super) fn fits_one_chunk(offset: u64, len: usize, layout: Layout) -> bool {
     offset % layout.chunk_bytes + len as u64 <= layout.chunk_bytes
+}
+
+/// An append to one of several servers: all of it is a record of the chunk that it begins in, over whose end it may reach.
+///
+/// # Errors
+/// `TooLarge` beyond the largest file.
+pub(crate) fn in_one_record(offset: u64, len: usize, layout: Layout) -> Result<Spread, Fault> {
+    let end = checked_end(offset, len as u64, layout)?;
+    let (chunk, offset) = ((offset / layout.chunk_bytes) as u32, (offset % layout.chunk_bytes) as u32);
+    Ok(Spread { parts: vec![Part { chunk, offset, len: len as u32, skip: 0 }], end })
 }
 
 /// The parts of a write of `len` bytes.
@@ -120,6 +147,9 @@ fn checked_end(offset: u64, len: u64, layout: Layout) -> Result<u64, Fault> {
         )
     })
 }
+
+/// Bytes of a record that lie beyond the end of its chunk, at most: there is one before it.
+pub(crate) const REACH_BYTES_MAX: u64 = PAYLOAD_BYTES_MAX as u64 - 1;
 
 /// Chunks that one request punches: they are one group of records, which is counted in eight bits.
 pub(crate) const HOLE_PARTS_MAX: usize = 128;

@@ -15,7 +15,7 @@ impl Device {
     pub(crate) fn concerns_tiers(&self, pieces: &[Piece]) -> bool {
         pieces.iter().any(|piece| match &piece.source {
             Source::Data(source) => self.tiers.concerns(source.segment, source.data_offset),
-            Source::Hole | Source::Punched | Source::Image(_) | Source::Fetched(_) => false,
+            Source::Hole | Source::Punched(_) | Source::Image(_) | Source::Fetched(_) => false,
         })
     }
 
@@ -112,7 +112,7 @@ impl Device {
             let from = (piece.at - start) as usize;
             let target = &mut out[from..from + piece.len as usize];
             let piece_crc = match &piece.source {
-                Source::Hole | Source::Punched => {
+                Source::Hole | Source::Punched(_) => {
                     target.fill(0);
                     crc32c(target)
                 }

@@ -82,7 +82,7 @@ fn place(piece: &Piece, at: u64) -> Option<(u64, u64)> {
     match &piece.source {
         // Of what plans made to be read consist: this is none.
         Source::Image(_) | Source::Fetched(_) => None,
-        Source::Hole | Source::Punched => None,
+        Source::Hole | Source::Punched(_) => None,
         Source::Data(stored) => Some((stored.segment.0, stored.data_offset + u64::from(stored.skip) + (at - piece.at))),
     }
 }

@@ -13,7 +13,7 @@ use frieze_hlc::Hlc;
 use frieze_multilog::Tail;
 use frieze_wire::peer::{About, CloseAfter, FileReach, FileTail, Question, QuestionAnswer, Told, TouchedAsk};
 
-use crate::data::Gather;
+use crate::data::{Gather, Layout};
 use crate::engine::Engine;
 use crate::peers::{PeerPayload, Peers, Way};
 use crate::questions::{Answered, Questions};
@@ -92,9 +92,9 @@ impl Engine {
             }
             (About::Touched(ask), _) => self.touched_of(ask, &mut answer)?,
             (About::Records(ask), _) => self.records_of(ask, chains, &mut answer)?,
-            (About::Bytes(ask), Some(at)) => (answer.holes, payload) = self.bytes_of(ask, chains, at)?,
-            // Bytes of now are asked for by clients; the others are answered when they are done.
-            (About::Bytes(_) | About::Order(_) | About::Persist(_), _) => {
+            (About::Bytes(ask), _) => (answer.holes, payload) = self.bytes_of(ask, chains, at)?,
+            // Answered when they are done.
+            (About::Order(_) | About::Persist(_), _) => {
                 return Err(Fault::new(Reason::Unsupported, "a question of a kind that this server does not answer"));
             }
         }
@@ -133,7 +133,9 @@ impl Engine {
                     None => cuts.of(chain),
                 };
                 let found = log.newest_in(inode, index..=index, Hlc(file.after), upto);
-                tail.highest = tail.highest.max(found.highest);
+                let layout = Layout { chunk_bytes: file.chunk_bytes, chain_count: file.chain_count, inode };
+                let end_of = |end| if file.chunk_bytes == 0 { end } else { layout.end_in_chunk(end) };
+                tail.highest = tail.highest.max(found.highest.map(end_of));
                 tail.newest = tail.newest.max(found.newest);
             }
         }

@@ -1,7 +1,8 @@
 //! Bytes that other servers have: what a clone or a copied range shares with a file on chains that are not here.
 //!
-//! Guarantees: what is brought is what the records of the chunk show at a closed instant, so it is the same whoever tells it; which
-//! parts of it no record says anything of comes with it. No more is asked for, or held, than one read may show.
+//! Guarantees: what is brought is what the records of the chunk show at a closed instant, so it is the same whoever tells it, or what
+//! is committed after it was asked for; which parts of it no record says anything of comes with it. No more is asked for, or held, than
+//! one read may show.
 //! Leaves to others: what lies under a part that no record says anything of (`seen`).
 //!
 //! A plan cannot ask while it holds the index. It notes what it lacks, and is made again when that has come.
@@ -28,7 +29,7 @@ pub(crate) struct Wanted {
     pub(crate) chain_count: u32,
     /// First byte and length, in the chunk.
     pub(crate) range: ByteRange,
-    /// Records stamped up to this count.
+    /// Records stamped up to this count; MAX: those that are committed now.
     pub(crate) at: Hlc,
     /// And from this on.
     pub(crate) after: Hlc,
@@ -39,6 +40,8 @@ pub(crate) struct Wanted {
 pub(crate) struct Fetch {
     arrived: Vec<Arrived>,
     missing: Vec<Wanted>,
+    /// What was looked at again here.
+    looked: Vec<Wanted>,
 }
 
 struct Arrived {
@@ -57,8 +60,14 @@ impl Wanted {
 impl Fetch {
     /// Nothing of it is wanted any more.
     pub(crate) fn clear(&mut self) {
-        self.arrived.clear();
-        self.missing.clear();
+        *self = Fetch::default();
+    }
+
+    /// A part that is here may hold more by now than is known here: it is asked about, once.
+    pub(crate) fn look(&mut self, wanted: Wanted) {
+        if !self.looked.contains(&wanted) {
+            self.missing.push(wanted);
+        }
     }
 
     /// True if a plan was made that lacked something.
@@ -111,12 +120,14 @@ impl Engine {
             by_instant.entry(wanted.at).or_default().push(wanted);
         }
         for (at, parts) in by_instant {
+            let at = (at != Hlc::MAX).then_some(at);
             // What is here may only not be closed yet at that instant. Who cannot close it is none of the chain's members.
             let is_learned = |part: &Wanted| {
                 let chain = part.chain();
-                self.data.is_here(chain) && self.data.learn(&BTreeSet::from([chain]), Some(at), CLOSING_MAX).is_ok()
+                self.data.is_here(chain) && self.data.learn(&BTreeSet::from([chain]), at, CLOSING_MAX).is_ok()
             };
-            let parts: Vec<Wanted> = parts.into_iter().filter(|part| !is_learned(part)).collect();
+            let (learned, parts): (Vec<Wanted>, Vec<Wanted>) = parts.into_iter().partition(is_learned);
+            fetch.looked.extend(learned);
             let concerned = |chains: &BTreeSet<ChainId>| -> Vec<Wanted> {
                 parts.iter().filter(|part| chains.contains(&part.chain())).copied().collect()
             };
@@ -124,7 +135,7 @@ impl Engine {
                 About::Bytes(BytesAsk { parts: concerned(chains).iter().map(part_out).collect() })
             };
             let all = parts.iter().map(Wanted::chain).collect();
-            for heard in self.ask_members(all, &Inquiry { at: Some(at), about: &about })? {
+            for heard in self.ask_members(all, &Inquiry { at, about: &about })? {
                 let told = concerned(&heard.asked);
                 let len: u64 = told.iter().map(|part| part.range.len()).sum();
                 if told.len() != heard.answer.holes.len() || len != heard.payload.len() as u64 {
@@ -148,7 +159,7 @@ impl Engine {
         &self,
         ask: &BytesAsk,
         chains: &BTreeSet<ChainId>,
-        at: Hlc,
+        at: Option<Hlc>,
     ) -> Result<(Vec<Holes>, Vec<u8>), Fault> {
         let len: u64 = ask.parts.iter().map(|part| u64::from(part.len)).sum();
         let is_theirs = |part: &BytesPart| {
@@ -166,7 +177,11 @@ impl Engine {
             let range = ByteRange::new(start, start + u64::from(part.len));
             pieces.clear();
             let chunk = ChunkId { inode: id, index: part.index };
-            self.data.device().log_of([id])?.plan(chunk, range, at, Hlc(part.after), &mut pieces);
+            {
+                let log = self.data.device().log_of([id])?;
+                let upto = at.unwrap_or_else(|| self.data.cuts().of(chunk.chain(part.chain_count.max(1))));
+                log.plan(chunk, range, upto, Hlc(part.after), &mut pieces);
+            }
             let gone = pieces.iter().filter(|piece| piece.source == Source::Hole);
             holes.push(Holes { runs: gone.flat_map(|piece| [(piece.at - start) as u32, piece.len]).collect() });
             let device = self.data.device();

@@ -15,7 +15,7 @@ use frieze_wire::frame::FrameHeader;
 use frieze_wire::message::{ChainStatus, Open, Read, Reply, Request, Stat, View};
 
 use super::{Engine, Responder, done};
-use crate::data::{ChainEnd, Gather, Layout, Report as ChainReport};
+use crate::data::{ChainEnd, Gather, Layout, REACH_BYTES_MAX, Report as ChainReport};
 use crate::elsewhere::Elsewhere;
 use crate::holding::is_claim;
 use crate::seen::{Seen, layout_of};
@@ -164,7 +164,9 @@ impl Engine {
                     let read = inode.map(|inode| chains_of_range(capability.inode, inode, ask));
                     let written = inode.map(|inode| granted_chains(capability.inode, inode)).unwrap_or_default();
                     let mut chains = read.unwrap_or_default();
-                    chains.extend(written.into_iter().filter(|chain| self.data.is_here(*chain)));
+                    let before = inode.map(|inode| parts_before(capability.inode, inode, ask)).unwrap_or_default();
+                    let others = before.into_iter().map(|(chain, ..)| chain).chain(written);
+                    chains.extend(others.filter(|chain| self.data.is_here(*chain)));
                     let has_to_look = self.data.has_to_look(chains.iter().copied());
                     // By user time the newest record counts, wherever it lies.
                     let plain = inode.filter(|inode| has_to_look && inode.patches().is_empty()).cloned();
@@ -209,8 +211,9 @@ impl Engine {
         if ask.len == 0 || end > self.look_with(&[&seen], &[], elsewhere)?.extent(&seen).size {
             return Ok(false);
         }
+        let before = parts_before(id, &seen.inode, ask).into_iter().filter(|(chain, ..)| self.data.is_here(*chain));
         let parts = parts_of(layout_of(id, &seen.inode), start, end);
-        Ok(parts.is_some_and(|parts| self.data.is_clean_in(parts.into_iter())))
+        Ok(parts.is_some_and(|parts| self.data.is_clean_in(parts.into_iter().chain(before))))
     }
 
     /// The chains that have to be closed for a read at an instant: those of its range, all where writers may have made the file
@@ -266,6 +269,7 @@ impl Engine {
 /// The chains of what a read is about: of its range, and of the chunks that say how long the file is.
 fn chains_of_read(id: InodeId, inode: &Inode, ask: &Read) -> BTreeSet<ChainId> {
     let mut chains = chains_of_range(id, inode, ask);
+    chains.extend(parts_before(id, inode, ask).into_iter().map(|(chain, ..)| chain));
     chains.extend(granted_chains(id, inode));
     chains
 }
@@ -277,6 +281,23 @@ fn chains_of_range(id: InodeId, inode: &Inode, ask: &Read) -> BTreeSet<ChainId> 
     let last = ask.offset.saturating_add(ask.len.max(1).into()) - 1;
     let asked = chunk_of(ask.offset)..chunk_of(last).saturating_add(1);
     chains_of_chunks(layout, asked)
+}
+
+/// The parts of chunks before a read's range whose records may reach into it, beyond the ends of those chunks.
+fn parts_before(id: InodeId, inode: &Inode, ask: &Read) -> Vec<(ChainId, ChunkId, ByteRange)> {
+    let layout = layout_of(id, inode);
+    let first = u32::try_from(ask.offset / layout.chunk_bytes).unwrap_or(u32::MAX);
+    let chunk_start = u64::from(first) * layout.chunk_bytes;
+    let end = ask.offset.saturating_add(ask.len.into()).min(chunk_start + REACH_BYTES_MAX);
+    if ask.offset >= end {
+        return Vec::new();
+    }
+    let part = |index: u32| {
+        let start = u64::from(index) * layout.chunk_bytes;
+        let range = ByteRange::new(ask.offset - start, end - start);
+        (layout.chain(index), ChunkId { inode: id, index }, range)
+    };
+    layout.reached_by(first).filter(|index| inode.reaches_over(*index)).map(part).collect()
 }
 
 /// The chains that chunks of a file are on.

@@ -134,7 +134,7 @@ impl Engine {
         }
         Ok(pieces.iter().any(|piece| match &piece.source {
             Source::Data(stored) => stored.stamp.0 == found.stamp && stored.segment.0 == found.segment,
-            Source::Hole | Source::Punched | Source::Image(_) | Source::Fetched(_) => false,
+            Source::Hole | Source::Punched(_) | Source::Image(_) | Source::Fetched(_) => false,
         }))
     }
 }

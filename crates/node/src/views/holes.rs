@@ -115,6 +115,9 @@ impl Look<'_> {
                 PatchSource::Shared { .. } => return Err(upto - at),
             }
         }
+        if !matches!(self.is_reached(seen.layer(), index), Ok(false)) {
+            return Err(upto - at);
+        }
         let shown = self.shown_upto(seen, index);
         self.log.live_in(ChunkId { inode: seen.id, index }, upto - chunk_start, shown, after)
     }

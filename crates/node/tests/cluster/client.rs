@@ -39,6 +39,8 @@ pub(crate) struct Client {
     keeps: bool,
     /// Requests that had to be sent again.
     pub(crate) again: u64,
+    /// Where it believes that the file which it appends to ends.
+    pub(crate) end: u64,
 }
 
 impl Client {
@@ -52,6 +54,7 @@ impl Client {
             at: NodeId(1),
             keeps: false,
             again: 0,
+            end: 0,
         }
     }
 
@@ -287,6 +290,11 @@ impl Client {
     /// Gets the right to write chunks.
     pub(crate) fn grant(&mut self, inode: InodeId, first: u32, count: u32) {
         self.txn(Op::Grant(Grant { inode: inode.0, first, count })).unwrap();
+    }
+
+    /// Gets the right to append, which says that records may reach over the ends of chunks.
+    pub(crate) fn grant_append(&mut self, inode: InodeId, first: u32, count: u32) {
+        self.txn(Op::GrantAppend(Grant { inode: inode.0, first, count })).unwrap();
     }
 
     pub(crate) fn len(&mut self, path: &str) -> u64 {

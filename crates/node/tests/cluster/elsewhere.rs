@@ -16,8 +16,13 @@ use crate::{ONE, THREE, TWO};
 /// Three servers, of which the first leads, and three chains; of the second of them only the others are members. All know, of each
 /// chain, that they may ask any of the three: who is none of its members has to say so.
 fn spread(seed: u64) -> Arc<World> {
+    spread_over(seed, &[&[1, 2, 3], &[2, 3], &[3, 1, 2]])
+}
+
+/// The same, with these members.
+pub(crate) fn spread_over(seed: u64, members: &[&[u32]]) -> Arc<World> {
     let world = World::of(seed, 3);
-    world.share_chains(&[&[1, 2, 3], &[2, 3], &[3, 1, 2]]);
+    world.share_chains(members);
     world.until("node 1 leads", || world.leader() == Some(ONE));
     let newcomer = |node: u32| Newcomer {
         name: format!("n{node}"),

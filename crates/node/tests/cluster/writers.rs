@@ -226,23 +226,29 @@ fn who_opens_a_file_waits_only_for_the_chains_of_those_who_write_to_it() {
 }
 
 #[test]
-fn an_append_ends_with_its_chunk_and_goes_on_at_the_next_head() {
+fn an_append_reaches_over_the_end_of_its_chunk_only_where_the_file_says_so() {
     let world = three(51);
     let mut client = Client::new(&world);
     let (inode, capability) = file(&mut client, "f");
     client.grant(inode, 0, 3);
     let bytes: Vec<u8> = (0..CHUNK + 1000).map(|at| (at % 251) as u8).collect();
+    let fault = client.append_at(head(inode, 0), &capability, 0, &bytes).unwrap_err();
+    assert_eq!((fault.reason, client.len("f")), (Reason::Busy, 0), "{fault}");
+    client.grant_append(inode, 0, 1);
     let first = client.append_at(head(inode, 0), &capability, 0, &bytes).unwrap();
-    assert_eq!((first.offset, u64::from(first.taken)), (0, CHUNK));
-    // Its answer was lost: the number is the same, and so is what was done.
-    assert_eq!(client.append_again(head(inode, 0), &capability, 0, &bytes).unwrap(), first);
-    // Who believes that it ends elsewhere is told, and nothing is written.
-    let fault = client.append_at(head(inode, 0), &capability, 0, b"rest").unwrap_err();
-    assert_eq!(fault.reason, Reason::Busy, "{fault}");
-    let rest = client.append_at(head(inode, 1), &capability, CHUNK, &bytes[CHUNK as usize..]).unwrap();
-    assert_eq!((rest.offset, rest.taken), (CHUNK, 0));
+    assert_eq!((first.offset, first.taken), (0, 0));
     assert_eq!(client.len("f"), CHUNK + 1000);
-    assert_eq!(client.read_from(TWO, &capability, CHUNK - 10, 1010).unwrap(), bytes[CHUNK as usize - 10..]);
+    assert_eq!(client.read_from(TWO, &capability, CHUNK - 10, 2000).unwrap(), bytes[CHUNK as usize - 10..]);
+    // Up to the last byte that may be appended at once, over many chunks.
+    let wide: Vec<u8> = (0..4u64 << 20).map(|at| (at % 241) as u8).collect();
+    let next = client.append_at(head(inode, 1), &capability, CHUNK + 1000, &wide).unwrap();
+    assert_eq!(next.offset, CHUNK + 1000);
+    for node in [ONE, TWO, THREE] {
+        let found = client.read_from(node, &capability, CHUNK + 1000, 4 << 20).unwrap();
+        assert!(found == wide, "node {node}");
+        let last = client.read_from(node, &capability, CHUNK + 1000 + (4 << 20) - 7, 100).unwrap();
+        assert_eq!(last, wide[wide.len() - 7..], "node {node}");
+    }
 }
 
 /// The tail has it, the head does not hear so and is gone: what is asked again of the next head is the same append.

@@ -71,6 +71,9 @@ pub struct FileReach {
     /// The chunks: first and last of each run.
     #[prost(uint32, repeated, tag = "4")]
     pub chunks: Vec<u32>,
+    /// Bytes of a chunk: a record may reach over the end of its own.
+    #[prost(uint64, tag = "5")]
+    pub chunk_bytes: u64,
 }
 
 /// Have all that is acknowledged on stable storage.
@@ -108,7 +111,7 @@ pub struct TouchedAsk {
     pub above: u64,
 }
 
-/// Bytes of chunks at an instant, as the chunks' own records show them.
+/// Bytes of chunks at an instant, or now, as the chunks' own records show them.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct BytesAsk {
     /// The parts; `PAYLOAD_BYTES_MAX` in all at most.
@@ -128,7 +131,7 @@ pub struct BytesPart {
     /// Chains that the file is spread over.
     #[prost(uint32, tag = "3")]
     pub chain_count: u32,
-    /// First byte, in the chunk.
+    /// First byte, counted from the start of the chunk: beyond its end lies what its records hold of the chunks after it.
     #[prost(uint32, tag = "4")]
     pub offset: u32,
     /// How many.
@@ -179,7 +182,7 @@ pub struct Holes {
 /// How far a file reaches.
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
 pub struct FileTail {
-    /// The last chunk that was written to; absent if none was.
+    /// The last chunk that was written to, by a record of whichever chunk; absent if none was.
     #[prost(uint32, optional, tag = "1")]
     pub chunk: Option<u32>,
     /// The largest end of a write in it, in bytes.

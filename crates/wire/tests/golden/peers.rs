@@ -73,7 +73,9 @@ pub(super) fn told() -> Vec<(&'static str, Told)> {
 
 fn questions() -> Vec<(&'static str, Told)> {
     let ask = |at, about| Told::Question(Question { id: 5, chains: vec![3, 7], at, about: Some(about) });
-    let files = vec![FileReach { inode: 77, chain_count: 8, after: AT, chunks: vec![0, 3, 9, 9] }];
+    let file = FileReach { inode: 77, chain_count: 8, after: AT, chunks: vec![0, 3, 9, 9], chunk_bytes: 0 };
+    let over = vec![FileReach { chunk_bytes: 64 << 20, ..file.clone() }];
+    let files = vec![file];
     let answer = QuestionAnswer {
         id: 5,
         complete: AT,
@@ -85,6 +87,7 @@ fn questions() -> Vec<(&'static str, Told)> {
     let refused = Some(Refusal { reason: 33, message: "not here".into() });
     vec![
         ("question-reach", ask(None, About::Reach(ReachAsk { files, uncommitted: true }))),
+        ("question-reach-over", ask(None, About::Reach(ReachAsk { files: over, uncommitted: false }))),
         ("question-order", ask(None, About::Order(CloseAfter { at: AT, entry: 99 }))),
         ("question-persist", ask(None, About::Persist(PersistAsk {}))),
         (
@@ -92,6 +95,7 @@ fn questions() -> Vec<(&'static str, Told)> {
             ask(Some(AT), About::Records(RecordsAsk { inode: 77, chain_count: 8, after: 1, upto: AT })),
         ),
         ("question-touched", ask(Some(AT), About::Touched(TouchedAsk { after: 1, upto: AT, above: 9 }))),
+        ("question-bytes-now", ask(None, About::Bytes(BytesAsk { parts: vec![part.clone()] }))),
         ("question-bytes", ask(Some(AT), About::Bytes(BytesAsk { parts: vec![part] }))),
         ("answer-tails", Told::QuestionAnswer(answer)),
         ("answer-bytes", Told::QuestionAnswer(QuestionAnswer { id: 5, holes, ..QuestionAnswer::default() })),

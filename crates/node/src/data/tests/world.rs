@@ -289,7 +289,7 @@ impl World {
         let payload = bytes_of(seq, len);
         let place = || {
             let spread = split(offset, len, LAYOUT)?;
-            Ok(Placed { spread, user_time: None, inherited: None })
+            Ok(Placed { spread, user_time: None, inherited: None, above: Hlc::ZERO })
         };
         let ask = WriteAsk {
             session: SessionId(9),
