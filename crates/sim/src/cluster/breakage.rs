@@ -55,6 +55,10 @@ pub enum ClusterBreak {
     SyncPretended,
     /// What rots on a disk is shown instead of refused.
     RotShown,
+    /// What records hold beyond the ends of their chunks is told as holes, to servers that do not have them.
+    ReachHidden,
+    /// The same of how far files reach.
+    ReachUntold,
 }
 
 impl ClusterBreak {
@@ -79,6 +83,8 @@ impl ClusterBreak {
         ClusterBreak::TogetherApart,
         ClusterBreak::SyncPretended,
         ClusterBreak::RotShown,
+        ClusterBreak::ReachHidden,
+        ClusterBreak::ReachUntold,
     ];
 }
 
@@ -133,6 +139,14 @@ impl Memory {
                 if let (Some(upto), Some(last)) = (&mut clean.upto, last) {
                     *upto = (*upto).max(last);
                 }
+            }
+            (ClusterBreak::ReachHidden, Told::QuestionAnswer(answer)) => {
+                if let [holes] = answer.holes.as_mut_slice() {
+                    holes.runs = vec![0, letter.payload.bytes.len() as u32];
+                }
+            }
+            (ClusterBreak::ReachUntold, Told::QuestionAnswer(answer)) => {
+                answer.tails.iter_mut().for_each(|tail| (tail.chunk, tail.end) = (None, 0));
             }
             (ClusterBreak::StampsUntold, _) => letter.header.hlc = frieze_hlc::Hlc::ZERO,
             (ClusterBreak::LeaseLong, Told::Grant(grant)) => grant.lease_ns = grant.lease_ns.saturating_mul(30),

@@ -71,8 +71,10 @@ pub(super) struct AppendRecord {
     pub(super) file: usize,
     pub(super) client: usize,
     pub(super) value: Value,
+    pub(super) cells: u64,
     pub(super) seen: Hlc,
-    pub(super) done: Option<(Hlc, u64)>,
+    /// When it was answered, its stamp, and where it was put.
+    pub(super) done: Option<(u64, Hlc, u64)>,
     pub(super) invoked_us: u64,
     pub(super) sync: bool,
 }

@@ -10,7 +10,7 @@
 //! - *Cuts*: ordered with every write that was acknowledged before or begun after, by the stamps alone.
 //! - *Bytes written together*: the register of each cell takes them at one moment, that of whoever saw them first anywhere; at
 //!   every instant all of them are there or none, also where nobody was told the stamp.
-//! - *Appends*: each is there once, where it was said to be.
+//! - *Appends*: `logs`.
 //! - *Names*: each name lives once, so a listing is wrong if it misses one that lived all the while, or shows one that
 //!   cannot have lived.
 
@@ -41,7 +41,7 @@ fn stamps(history: &History) -> Verdict {
     let appends = history
         .appends
         .iter()
-        .filter_map(|append| Some((append.seen, append.done?.0, format!("append {}", append.value))));
+        .filter_map(|append| Some((append.seen, append.done?.1, format!("append {}", append.value))));
     let names = history
         .names
         .iter()
@@ -71,7 +71,14 @@ fn stamps(history: &History) -> Verdict {
 }
 
 /// True if a write that was answered then may have been taken by a loss of all copies at `lost_us`: nothing made it durable before.
-fn may_be_lost(history: &History, file: usize, client: usize, sync: bool, answered_us: u64, lost_us: u64) -> bool {
+pub(super) fn may_be_lost(
+    history: &History,
+    file: usize,
+    client: usize,
+    sync: bool,
+    answered_us: u64,
+    lost_us: u64,
+) -> bool {
     let covers = |barrier: &SyncRecord| {
         barrier.client == client
             && barrier.file == file
@@ -82,7 +89,7 @@ fn may_be_lost(history: &History, file: usize, client: usize, sync: bool, answer
 }
 
 /// When all copies of what was not flushed of this file's chunk were lost.
-fn losses_of(history: &History, inode: u64, chunk: u32) -> Vec<u64> {
+pub(super) fn losses_of(history: &History, inode: u64, chunk: u32) -> Vec<u64> {
     if history.lost.is_empty() {
         return Vec::new();
     }
@@ -517,38 +524,3 @@ fn names(history: &History) -> Verdict {
     }
     Ok(())
 }
-
-/// What a file of appends holds, record after record: every one that was acknowledged, once, and where it was said to be.
-pub(super) fn appended(history: &History, file: usize, found: &[Value], record_bytes: u64) -> Verdict {
-    let mut places: BTreeMap<Value, usize> = BTreeMap::new();
-    for (place, value) in found.iter().enumerate() {
-        if let Some(first) = places.insert(*value, place) {
-            return broken(Rule::Once, format!("append {value} is in log {file} twice: at {first} and at {place}"));
-        }
-    }
-    for append in history.appends.iter().filter(|append| append.file == file) {
-        let place = places.remove(&append.value);
-        let losses = losses_of(history, history.logs[file].inode, 0);
-        let mut lost = losses.iter().filter(|lost_us| append.invoked_us < **lost_us);
-        if lost.any(|lost_us| may_be_lost(history, LOG, append.client, append.sync, append.invoked_us, *lost_us)) {
-            continue;
-        }
-        if let Some((_, offset)) = append.done
-            && place.map(|place| place as u64 * record_bytes) != Some(offset)
-        {
-            return broken(
-                Rule::Durable,
-                format!("append {} was put at {offset} of log {file}, and is record {place:?} of it", append.value),
-            );
-        }
-    }
-    match places.into_iter().next() {
-        Some((value, place)) => {
-            broken(Rule::Whole, format!("record {place} of log {file} is {value}, which nobody appended"))
-        }
-        None => Ok(()),
-    }
-}
-
-/// No barrier is about a file of appends.
-const LOG: usize = usize::MAX;

@@ -19,6 +19,7 @@ mod client;
 mod clock;
 mod history;
 mod judge;
+mod logs;
 mod net;
 mod node;
 mod plan;

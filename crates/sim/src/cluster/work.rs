@@ -13,8 +13,8 @@ use frieze_wire::txn::{Grant, Make, MakeKind, MakeNameless, Op, Remove, Rename, 
 
 use super::client::{Client, Route};
 use super::history::{
-    AppendRecord, Cells, CutRecord, FileInfo, History, ListRecord, NameOp, NameRecord, ReadRecord, SyncRecord,
-    TogetherRecord, Value, WriteRecord,
+    Cells, CutRecord, FileInfo, History, ListRecord, NameOp, NameRecord, ReadRecord, SyncRecord, TogetherRecord, Value,
+    WriteRecord,
 };
 use crate::violation::{Rule, broken};
 use crate::world::WALL_US;
@@ -29,7 +29,7 @@ pub(super) const CELLS: u64 = 3 * CELLS_PER_CHUNK;
 const FILES: usize = 4;
 /// The last of them is cut now and then.
 pub(super) const CUT: usize = FILES - 1;
-const LOGS: usize = 1;
+pub(super) const LOGS: usize = 1;
 
 /// Where a cell lies in its file.
 fn offset_of(cell: u64) -> u64 {
@@ -69,15 +69,18 @@ pub(super) struct Worker {
     pub(super) mix: Mix,
     /// The right to read and write a file, of this session.
     capabilities: BTreeMap<u64, Vec<u8>>,
-    granted: BTreeSet<(u64, u32)>,
+    pub(super) granted: BTreeSet<(u64, u32)>,
+    /// Where files that it appends to ended when it looked last.
+    pub(super) ends: BTreeMap<u64, u64>,
 }
 
 impl Worker {
     pub(super) fn new(client: Client, history: Arc<Mutex<History>>, mix: Mix) -> Worker {
-        Worker { client, history, mix, capabilities: BTreeMap::new(), granted: BTreeSet::new() }
+        let (capabilities, granted, ends) = (BTreeMap::new(), BTreeSet::new(), BTreeMap::new());
+        Worker { client, history, mix, capabilities, granted, ends }
     }
 
-    fn history(&self) -> MutexGuard<'_, History> {
+    pub(super) fn history(&self) -> MutexGuard<'_, History> {
         self.history.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -253,7 +256,7 @@ impl Worker {
         Cells { file, first, count: rng.between(1, room) }
     }
 
-    fn capability(&mut self, inode: u64, path: &str) -> Result<Vec<u8>, Fault> {
+    pub(super) fn capability(&mut self, inode: u64, path: &str) -> Result<Vec<u8>, Fault> {
         if let Some(known) = self.capabilities.get(&inode) {
             return Ok(known.clone());
         }
@@ -301,7 +304,7 @@ impl Worker {
         };
         let payload = value.to_le_bytes().repeat((cells.count * CELL_BYTES / 8) as usize);
         let offset = offset_of(cells.first);
-        let reply = self.put(inode, chunk, &capability, Some(offset), &payload, sync)?;
+        let reply = self.put(inode, chunk, &capability, offset, &payload, sync)?;
         let done = (self.client.now_us(), Hlc(reply.0));
         let mut history = self.history();
         history.writes[place].done = Some(done);
@@ -334,7 +337,7 @@ impl Worker {
             let len = cells.count * CELL_BYTES;
             let payload = value.to_le_bytes().repeat((len / 8) as usize);
             let source_offset = u64::from(chunk) * CHUNK_BYTES;
-            self.put(waiting.id, chunk, &waiting.capability, Some(source_offset), &payload, false)?;
+            self.put(waiting.id, chunk, &waiting.capability, source_offset, &payload, false)?;
             let (source, target_offset) = (waiting.capability.clone(), offset_of(cells.first));
             ranges.push(CopyRange { source, source_offset, target, target_offset, len, also: Vec::new() });
         }
@@ -377,23 +380,17 @@ impl Worker {
         Ok(())
     }
 
-    /// Writes, or appends where there is no offset. Returns stamp and offset.
+    /// Writes. Returns stamp and offset.
     fn put(
         &mut self,
         inode: u64,
         chunk: u32,
         capability: &[u8],
-        offset: Option<u64>,
+        offset: u64,
         payload: &[u8],
         sync: bool,
     ) -> Result<(u64, u64), Fault> {
-        let write = Write {
-            capability: capability.to_vec(),
-            offset: offset.unwrap_or(0),
-            append: offset.is_none(),
-            durability: sync.into(),
-            uid: 0,
-        };
+        let write = Write { capability: capability.to_vec(), offset, append: false, durability: sync.into(), uid: 0 };
         let request = Request::Write(write);
         let route = Route::Write(ChunkId { inode: InodeId(inode), index: chunk });
         let seq = self.client.number();
@@ -411,27 +408,8 @@ impl Worker {
         }
     }
 
-    fn append(&mut self) -> Result<(), Fault> {
-        let file = self.client.rng.below(LOGS as u64) as usize;
-        let FileInfo { path, inode } = self.history().logs[file].clone();
-        let capability = self.capability(inode, &path)?;
-        self.grant(inode, 0)?;
-        let value = self.history().fresh_value();
-        let sync = self.client.rng.chance(self.mix.sync_one_in);
-        let place = {
-            let (seen, client, invoked_us) = (self.client.newest, self.client.who(), self.client.now_us());
-            let mut history = self.history();
-            history.appends.push(AppendRecord { file, client, value, seen, done: None, invoked_us, sync });
-            history.appends.len() - 1
-        };
-        let payload = value.to_le_bytes().repeat((CELL_BYTES / 8) as usize);
-        let (stamp, offset) = self.put(inode, 0, &capability, None, &payload, sync)?;
-        self.history().appends[place].done = Some((Hlc(stamp), offset));
-        Ok(())
-    }
-
     /// Reads bytes, with zeros for what lies beyond the end.
-    fn bytes(
+    pub(super) fn bytes(
         &mut self,
         route: Route,
         capability: &[u8],
@@ -446,7 +424,7 @@ impl Worker {
     }
 
     /// The values in the cells; a cell that holds pieces of two is not one that was ever written.
-    fn values(&mut self, cells: Cells, payload: &[u8], node: NodeId) -> Option<Vec<Value>> {
+    pub(super) fn values(&mut self, cells: Cells, payload: &[u8], node: NodeId) -> Option<Vec<Value>> {
         let mut values = Vec::new();
         for (cell, bytes) in cells.each().zip(payload.chunks(CELL_BYTES as usize)) {
             let mut words = bytes.chunks(8).map(|word| Value::from_le_bytes(word.try_into().unwrap_or_default()));
@@ -462,6 +440,9 @@ impl Worker {
     }
 
     fn read(&mut self) -> Result<(), Fault> {
+        if self.client.rng.chance(5) {
+            return self.read_log(None);
+        }
         let cells = self.some_cells();
         let FileInfo { path, inode } = self.file(cells.file);
         let capability = self.capability(inode, &path)?;
@@ -497,6 +478,9 @@ impl Worker {
         let node = self.client.any_node();
         if self.client.rng.chance(4) {
             return self.list_at(at, node);
+        }
+        if self.client.rng.chance(4) {
+            return self.read_log(Some(at));
         }
         let cells = self.some_cells();
         self.read_at(cells, at, node).map(drop)
@@ -699,18 +683,7 @@ impl Worker {
                     self.list_at(at, node)?;
                 }
             }
-            for file in 0..LOGS {
-                let FileInfo { path, inode } = self.history().logs[file].clone();
-                let capability = self.capability(inode, &path)?;
-                let (payload, node, _) = self.bytes(Route::At(node), &capability, 0, CHUNK_BYTES)?;
-                let used = payload.iter().rposition(|byte| *byte != 0).map_or(0, |last| last as u64 / CELL_BYTES + 1);
-                let cells = Cells { file, first: 0, count: used };
-                if let Some(found) = self.values(cells, &payload, node) {
-                    let mut history = self.history();
-                    let verdict = super::judge::appended(&history, file, &found, CELL_BYTES);
-                    history.note(verdict);
-                }
-            }
+            self.look_at_logs(node)?;
         }
         self.list()
     }
