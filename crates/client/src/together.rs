@@ -66,9 +66,8 @@ impl Fs {
             at = (at + data.len() as u64).next_multiple_of(ALIGNED_BYTES);
         }
         let is_sync = parts.iter().any(|part| part.file.durability() == Durability::Sync);
-        if is_sync {
-            waiting.sync()?;
-        }
+        // Whoever loses power before the change is ordered must not find less of them than the change shows: it is asked for again.
+        waiting.sync()?;
         let also = ranges.split_off(1);
         let ask = CopyRange { also, ..ranges.remove(0) };
         let numbered = self.shared.number()?;

@@ -337,7 +337,8 @@ impl Worker {
             let len = cells.count * CELL_BYTES;
             let payload = value.to_le_bytes().repeat((len / 8) as usize);
             let source_offset = u64::from(chunk) * CHUNK_BYTES;
-            self.put(waiting.id, chunk, &waiting.capability, source_offset, &payload, false)?;
+            // What waits is on stable storage before the change is asked for.
+            self.put(waiting.id, chunk, &waiting.capability, source_offset, &payload, true)?;
             let (source, target_offset) = (waiting.capability.clone(), offset_of(cells.first));
             ranges.push(CopyRange { source, source_offset, target, target_offset, len, also: Vec::new() });
         }
