@@ -364,6 +364,7 @@ impl<'f, 'd> WriteRun<'f, 'd> {
     fn send_unsent(&mut self) -> Result<(), Error> {
         while let Err(error) = self.try_send() {
             self.lose(error)?;
+            self.turn_to_first();
         }
         Ok(())
     }
@@ -379,8 +380,14 @@ impl<'f, 'd> WriteRun<'f, 'd> {
         if self.unsent == 0 {
             return Ok(());
         }
-        let mut together = 0;
+        let (mut together, mut left) = (0, 0);
         for piece in self.flight.iter_mut().filter(|piece| piece.id.is_none()) {
+            let route = Route::Write(file.chunk_at(piece.offset));
+            if route != self.route && !shared.servers.is_same(route, self.route) {
+                // Their heads have parted since: it goes when those before it are done.
+                left += 1;
+                continue;
+            }
             let ask = file.ask_write(piece.offset, &piece.data, WritePlace::At, piece.seq);
             if piece.data.len() <= SMALL_BYTES {
                 piece.id = Some(shared.put(connection, &ask));
@@ -395,8 +402,23 @@ impl<'f, 'd> WriteRun<'f, 'd> {
         if together > 0 {
             connection.send_together()?;
         }
-        self.unsent = 0;
+        self.unsent = left;
         Ok(())
+    }
+
+    /// If nothing is on its way: what was pushed first goes first, to whoever answers for it now.
+    fn turn_to_first(&mut self) {
+        let Some(first) = self.flight.front().filter(|_| self.flight.iter().all(|piece| piece.id.is_none())) else {
+            return;
+        };
+        let route = Route::Write(self.file.chunk_at(first.offset));
+        if route != self.route
+            && !self.file.shared.servers.is_same(route, self.route)
+            && let Some(place) = self.place.take()
+        {
+            place.give_back();
+        }
+        self.route = route;
     }
 
     /// The connection failed: everything unanswered is to be sent again, under the same numbers.
@@ -429,8 +451,9 @@ impl<'f, 'd> WriteRun<'f, 'd> {
     /// Waits until one write is answered.
     fn settle_one(&mut self) -> Result<(), Error> {
         loop {
-            let shared = &self.file.shared;
+            self.turn_to_first();
             self.send_unsent()?;
+            let shared = &self.file.shared;
             let connection =
                 self.place.as_mut().and_then(|place| place.connection.as_mut()).expect("something was sent over it");
             let answer = match shared.receive_any(connection) {

@@ -214,6 +214,28 @@ fn a_stream_goes_on_where_its_chain_has_gone() {
     assert!(cluster.world.with(|state| state.runs.values().all(|runs| *runs == 1)));
 }
 
+/// Chunks that had one head when they were sent have three when they have to be sent again.
+#[test]
+fn writes_under_way_go_each_to_its_own_head_when_heads_have_parted() {
+    let cluster = Cluster::new();
+    cluster.tell(1, &[&[1, 2, 3], &[1, 2, 3], &[1, 2, 3]]);
+    cluster.be_strict();
+    let client = cluster.client_of(0);
+    let file = make(&client);
+    // Its rights are there, and its map says that there is one head.
+    file.write_at(0, &bytes(3 * CHUNK)).unwrap();
+    cluster.tell(1, &[&[3, 1, 2], &[1, 2, 3], &[2, 3, 1]]);
+    cluster.be_strict();
+    // Requests of two chunks are on their way when the first of them is refused.
+    let data: Vec<u8> = bytes(CHUNK).iter().map(|byte| byte ^ 1).collect();
+    for at in [CHUNK / 2, CHUNK + CHUNK / 2] {
+        file.write_at(at, &data).unwrap();
+        let mut read = vec![0; data.len()];
+        assert_eq!(file.read_at(at, &mut read).unwrap(), data.len());
+        assert!(read == data, "at {at}");
+    }
+}
+
 #[test]
 fn names_go_to_the_next_leader_when_one_is_gone() {
     let mut cluster = Cluster::new();
