@@ -146,7 +146,8 @@ impl Client {
         let conn = *self.conns.entry(node).or_insert(fresh);
         let header = FrameHeader {
             request_id: id,
-            session: self.session,
+            // Whoever asks where the servers are may have lost its session.
+            session: if matches!(request, Request::ClusterMap(_)) { SessionId(0) } else { self.session },
             seq,
             // It does one thing after the other: all before this one are answered.
             acked: seq,

@@ -336,10 +336,15 @@ fn by_stamp<'a>(
     unsure: &BTreeSet<Value>,
 ) -> BTreeMap<(usize, u64), BTreeMap<Hlc, &'a WriteRecord>> {
     let mut found: BTreeMap<(usize, u64), BTreeMap<Hlc, &WriteRecord>> = BTreeMap::new();
+    let together: BTreeSet<Value> = history.together.iter().map(|one| one.value).collect();
     for write in history.writes.iter().filter(|write| !unsure.contains(&write.value)) {
         let Some((_, stamp)) = write.done else { continue };
         for cell in write.cells.each() {
-            found.entry(cell).or_default().insert(stamp, write);
+            // A head and the metalog may stamp alike what runs at the same time: everywhere the change lies over the record.
+            let known = found.entry(cell).or_default().entry(stamp).or_insert(write);
+            if !together.contains(&known.value) {
+                *known = write;
+            }
         }
     }
     found
