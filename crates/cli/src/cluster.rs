@@ -128,6 +128,11 @@ fn status(run: &mut Run, reply: &ClusterReply) -> Result<()> {
     if let Some(words) = syncing(reply) {
         row("syncing", words);
     }
+    for node in reply.nodes.iter() {
+        if let Some(words) = remains(node) {
+            row("giving back", format!("{} {words}", node.name));
+        }
+    }
     for chain in reply.chains.iter().filter(|chain| !chain.waits.is_empty()) {
         row("waiting", format!("chain {} for {} ({})", chain.chain, names(reply, &chain.waits_for), chain.waits));
     }
@@ -152,6 +157,19 @@ fn syncing(reply: &ClusterReply) -> Option<String> {
     (count > 0).then_some(words)
 }
 
+/// What a server has of chains that others have by now; `None` if it is nothing, or not known here.
+fn remains(node: &NodeStatus) -> Option<String> {
+    let (chains, bytes) = (node.remains_chains.unwrap_or(0), node.remains_bytes.unwrap_or(0));
+    let left = format!("has {} left of chains that others have", format::size(bytes));
+    let kept = format!("keeps {} until all who have them by now serve", format::count(chains.into(), "chain"));
+    match (chains, bytes) {
+        (0, 0) => None,
+        (0, _) => Some(left),
+        (_, 0) => Some(kept),
+        _ => Some(format!("{left}, and {kept}")),
+    }
+}
+
 fn names(reply: &ClusterReply, nodes: &[u32]) -> String {
     let name = |id: &u32| {
         reply.nodes.iter().find(|node| node.node == *id).map_or(format!("node {id}"), |node| node.name.clone())
@@ -163,10 +181,23 @@ fn nodes(run: &mut Run, reply: &ClusterReply) -> Result<()> {
     if run.json() {
         return reply.nodes.iter().try_for_each(|node| run.print(&node_json(node).to_string()));
     }
-    let mut table = Table::new(&[true, false, false, false, false, false, true, true, true, true, true]);
+    let mut table = Table::new(&[true, false, false, false, false, false, true, true, true, true, true, true]);
     table.row(
-        ["NODE", "NAME", "MACHINE", "SITE", "ADDRESS", "STATE", "LEASE", "CLOCK", "CHAINS", "SERVING", "HEADS"]
-            .map(str::to_owned),
+        [
+            "NODE",
+            "NAME",
+            "MACHINE",
+            "SITE",
+            "ADDRESS",
+            "STATE",
+            "LEASE",
+            "CLOCK",
+            "CHAINS",
+            "SERVING",
+            "HEADS",
+            "TO GIVE BACK",
+        ]
+        .map(str::to_owned),
     );
     for node in &reply.nodes {
         let leads = if node.node == reply.leader { ", leads" } else { "" };
@@ -182,9 +213,19 @@ fn nodes(run: &mut Run, reply: &ClusterReply) -> Result<()> {
             node.targets.to_string(),
             node.serving.to_string(),
             node.heads.to_string(),
+            given_back(node),
         ]);
     }
     table.lines().try_for_each(|line| run.print(&line))
+}
+
+/// The same in a word or two.
+fn given_back(node: &NodeStatus) -> String {
+    match (node.remains_chains.unwrap_or(0), node.remains_bytes) {
+        (0, None | Some(0)) => String::new(),
+        (0, Some(bytes)) => format::size(bytes),
+        (chains, _) => format::count(chains.into(), "chain"),
+    }
 }
 
 fn chains(run: &mut Run, reply: &ClusterReply) -> Result<()> {
@@ -239,6 +280,8 @@ fn node_json(node: &NodeStatus) -> Value {
         "heads": node.heads,
         "to_drain": node.to_drain,
         "capacity_bytes": node.capacity_bytes,
+        "remains_chains": node.remains_chains,
+        "remains_bytes": node.remains_bytes,
     })
 }
 

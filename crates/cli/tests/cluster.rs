@@ -484,3 +484,116 @@ fn a_disk_that_is_added_to_a_machine_takes_its_part_and_is_found_again() {
     assert_eq!(again, address);
     assert!(read(&support::client(&address), "/before") == scrambled(7, 5_000_000));
 }
+
+/// Bytes that the records of a server take of its disk.
+fn on_disk(cluster: &Cluster, number: usize) -> u64 {
+    use std::os::unix::fs::MetadataExt;
+    let directory = cluster.directory.path().join(number.to_string());
+    let entries = std::fs::read_dir(directory).unwrap().map(Result::unwrap);
+    let segments = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with("seg-"));
+    segments.filter_map(|entry| entry.metadata().ok()).map(|meta| meta.blocks() * 512).sum()
+}
+
+#[test]
+fn a_drained_server_gives_its_disk_back_and_comes_back_whole() {
+    let mut cluster = Cluster::with(4, "replicas = 3\nchain_count = 8\n");
+    let admin = cluster.client(0);
+    admin.cluster(Some(ClusterOp::Balance(true))).unwrap();
+    let reply = await_spread(&admin, 3, 6);
+    let fourth = reply.nodes.iter().find(|node| node.name == "db4").unwrap().node;
+    let bytes_of = |round: u64, number: u64| scrambled(round * 100 + number, 3_000_000 + number as usize * 1_000);
+    let name = |number: u64| format!("/f{number}");
+    let mut rounds = Vec::new();
+    for round in 0..3 {
+        for number in 0..6 {
+            // Chunk by chunk: heads are still given their shares.
+            let path = name(number);
+            let client = cluster.client(number as usize % 4);
+            let file = client.fs().create(&Target::path(path.as_str()), 0o644, CreateMode::OpenExisting).unwrap();
+            for (index, part) in (0..).zip(bytes_of(round, number).chunks(1 << 20)) {
+                file.write_at(index << 20, part).unwrap();
+            }
+            file.close().unwrap();
+        }
+        rounds.push(admin.now().unwrap());
+    }
+    let check = |cluster: &Cluster, live: &[usize]| {
+        for client in live.iter().map(|server| cluster.client(*server)) {
+            for (round, at) in (0..).zip(&rounds) {
+                for number in 0..6 {
+                    let was = client.fs().at(*at).open(&Target::path(name(number)), OpenFlags::READ).unwrap();
+                    let mut bytes = vec![0; was.attr().size as usize];
+                    assert_eq!(was.read_at(0, &mut bytes).unwrap(), bytes.len());
+                    assert!(bytes == bytes_of(round, number), "{} in round {round}", name(number));
+                }
+            }
+            (0..6).for_each(|number| assert!(read(&client, &name(number)) == bytes_of(2, number)));
+        }
+    };
+    check(&cluster, &[3]);
+    let node_of = |client: &Client| {
+        let reply = client.cluster(None).ok()?;
+        reply.nodes.into_iter().find(|node| node.node == fourth)
+    };
+    let before = on_disk(&cluster, 3);
+    assert!(before > 24_000_000, "{before}");
+    // Somebody writes and reads all the time, and notices nothing.
+    let (stop, written) = (AtomicBool::new(false), AtomicU64::new(0));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let client = cluster.client(3);
+            let file = client.fs().create(&Target::path("/busy"), 0o644, CreateMode::OpenExisting).unwrap();
+            while !stop.load(Ordering::Relaxed) {
+                let number = written.load(Ordering::Relaxed);
+                file.write_at(number % 400 * 8192, &scrambled(number, 8192)).unwrap();
+                let mut back = vec![0; 8192];
+                assert_eq!(file.read_at(number % 400 * 8192, &mut back).unwrap(), 8192);
+                assert!(back == scrambled(number, 8192), "write {number}");
+                written.store(number + 1, Ordering::Relaxed);
+            }
+            file.close().unwrap();
+        });
+        admin.cluster(Some(ClusterOp::Drain(fourth))).unwrap();
+        eventually("it has given its chains away, and nothing of them is left", || {
+            let node = node_of(&admin)?;
+            let is_left = node.targets > 0 || node.remains_chains != Some(0) || node.remains_bytes? > 64 << 10;
+            (!is_left && on_disk(&cluster, 3) < before / 6).then_some(())
+        });
+        check(&cluster, &[3, 0]);
+        stop.store(true, Ordering::Relaxed);
+    });
+    assert!(written.into_inner() > 20);
+    let said = |args: &[&str]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_frieze"))
+            .args(["--server", &cluster.addresses[0], "cluster"])
+            .args(args)
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    assert!(said(&["nodes"]).contains("TO GIVE BACK"));
+    assert!(said(&["status", "--json"]).contains("\"remains_chains\":0"));
+    // It stays so, whatever stops it, and what is left of its directory is sound.
+    cluster.kill(3);
+    let directory = cluster.directory.path().join("3");
+    let fsck = Command::new(env!("CARGO_BIN_EXE_frieze")).arg("fsck").arg(&directory).output().unwrap();
+    assert!(fsck.status.success(), "{}", String::from_utf8_lossy(&fsck.stdout));
+    cluster.start_again(3);
+    check(&cluster, &[3]);
+    assert!(on_disk(&cluster, 3) < before / 3);
+    // It takes its part again, from nothing, and another one goes for good.
+    eventually("it may keep what it has", || admin.cluster(Some(ClusterOp::Undrain(fourth))).ok());
+    eventually("chains are moved to it", || admin.cluster(Some(ClusterOp::Balance(true))).ok());
+    eventually("it has its share again", || {
+        let node = node_of(&admin)?;
+        (node.targets >= 5 && node.serving == node.targets).then_some(())
+    });
+    await_spread(&admin, 3, 8);
+    check(&cluster, &[3]);
+    cluster.kill(1);
+    check(&cluster, &[3, 2]);
+    cluster.kill(3);
+    let fsck = Command::new(env!("CARGO_BIN_EXE_frieze")).arg("fsck").arg(&directory).output().unwrap();
+    assert!(fsck.status.success(), "{}", String::from_utf8_lossy(&fsck.stdout));
+}

@@ -55,7 +55,7 @@ pub use chain::{Chain, Configuration, Lost, Resumed, Role, Target, TargetState};
 pub use decision::{ChainStep, Change, Decision, NodeStep};
 pub use error::Error;
 pub use keepers::Keeper;
-pub use message::{Assignment, Clock, Grant, Health, Heartbeat, Moment, Report};
+pub use message::{Assignment, Clock, Grant, Health, Heartbeat, Moment, Remains, Report};
 pub use node::{Device, Newcomer, Node, NodeState};
 pub use overseer::{Answer, Ask, ChainStatus, Effect, Input, NodeStatus, Overseer, Status, TargetStatus, Waits};
 pub use settings::Settings;

@@ -47,6 +47,15 @@ pub struct Report {
     pub lost: Option<Lost>,
 }
 
+/// What a node still has of chains that others have by now.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Remains {
+    /// Chains that it has no part in, and has not taken out yet.
+    pub chains: u32,
+    /// Bytes of those taken out that are still to be given back, as far as it has counted them.
+    pub left_bytes: u64,
+}
+
 /// A wall clock compared with that of the leader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Clock {
@@ -79,6 +88,8 @@ pub struct Heartbeat {
     pub devices: Vec<Device>,
     /// Every chain that it has records of or a part in.
     pub chains: Vec<Report>,
+    /// What it has to give back.
+    pub remains: Remains,
 }
 
 /// What a node is to know of a chain.

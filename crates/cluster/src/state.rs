@@ -216,6 +216,17 @@ impl State {
         }
     }
 
+    /// True if nobody needs what `node` may still have of a chain: it has no part in it, and those who have one are all there and serve
+    /// with everything, as many as are wanted of the nodes that may have one.
+    pub fn is_kept_by_others(&self, chain: ChainId, node: NodeId) -> bool {
+        let Some(chain) = self.chains.get(&chain) else { return false };
+        let may_have = |node: &&Node| !node.is_draining && !node.is_dead && node.whole_devices().next().is_some();
+        let wanted = (self.replicas as usize).min(self.nodes.values().filter(may_have).count()).max(1);
+        let serves = |target: &Target| target.role == Role::Serving && self.is_alive(target);
+        let is_out = chain.target(node).is_none() && !chain.leaving.contains(&node);
+        is_out && chain.targets.len() >= wanted && chain.targets.iter().all(serves)
+    }
+
     /// Chains of which `node` has a target.
     pub fn chains_of(&self, node: NodeId) -> impl Iterator<Item = (&Chain, &Target)> {
         self.chains.values().filter_map(move |chain| Some((chain, chain.target(node)?)))

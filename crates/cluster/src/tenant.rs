@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use frieze_base::{ChainEpoch, ChainId, ClusterId, Fault, MonoTime, NodeId, Rng};
 
 use crate::chain::Lost;
-use crate::message::{Assignment, Clock, Grant, Health, Heartbeat, Moment, Report};
+use crate::message::{Assignment, Clock, Grant, Health, Heartbeat, Moment, Remains, Report};
 use crate::node::Device;
 use crate::settings::Settings;
 
@@ -54,6 +54,8 @@ pub enum TenantInput {
     },
     /// The devices are these now.
     Devices(Vec<Device>),
+    /// There is so much to give back. Told with the next heartbeat.
+    Remains(Remains),
     /// The process is about to end: nothing is answered from now on, and others need not wait for the lease to end.
     Resign,
 }
@@ -135,6 +137,7 @@ pub struct Tenant {
     lease_until: Option<MonoTime>,
     has_resigned: bool,
     tokens: u64,
+    remains: Remains,
     installing: VecDeque<Installing>,
     chains: BTreeMap<ChainId, Local>,
 }
@@ -202,6 +205,7 @@ impl Tenant {
             lease_until: None,
             has_resigned: false,
             tokens: 0,
+            remains: Remains::default(),
             installing: VecDeque::new(),
             chains: logs.into_iter().map(local).collect(),
         }
@@ -228,6 +232,7 @@ impl Tenant {
                 self.identity.devices = devices;
                 self.next = now;
             }
+            TenantInput::Remains(remains) => self.remains = remains,
             TenantInput::Resign => {
                 (self.has_resigned, self.lease_until) = (true, None);
                 self.installing.clear();
@@ -286,6 +291,7 @@ impl Tenant {
             address,
             devices,
             chains: self.chains.values().map(Local::told).collect(),
+            remains: self.remains,
         };
         out.push(TenantEffect::Send { to, heartbeat });
     }

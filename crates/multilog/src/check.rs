@@ -1,6 +1,6 @@
 //! Checking that a segment still holds what was written to it.
 //!
-//! Guarantees: every byte that a record, a header or a footer takes is looked at, buried records left out; damage is
+//! Guarantees: every byte that a record, a header or a footer takes is looked at, buried and discarded records left out; damage is
 //! named as closely as the checksums can tell: the blocks of the record that it hit. Nothing is changed.
 //! Leaves to others: reading, at which rate, and where space was given back (`node`), names of files (`namespace`).
 //!
@@ -14,10 +14,11 @@ use std::collections::BTreeMap;
 use frieze_base::{Crc, Fault, SegmentId, crc32c};
 use frieze_hlc::Hlc;
 
-use crate::RecordMeta;
+use crate::chains::{Discarded, is_discarded};
 use crate::entry::{self, Cursor, ENTRY_BYTES_MAX, Entries, Found, Head, Listed, RECORD_HEAD_BYTES_MAX};
 use crate::log::MultiLog;
 use crate::segment::{SEGMENT_HEADER_BYTES, Segment, SegmentHeader, SegmentState, TRAILER_BYTES, Trailer};
+use crate::{LogPosition, RecordMeta};
 
 /// What the log says that a segment holds.
 #[derive(Clone, Debug)]
@@ -29,6 +30,8 @@ pub struct Content {
     entries_bytes: u64,
     /// Those, where no footer has them yet.
     entries: Option<Vec<u8>>,
+    /// Records whose place has no meaning.
+    discarded: Vec<Discarded>,
 }
 
 /// The bytes of the segment that is checked.
@@ -160,7 +163,7 @@ impl MultiLog {
         let segment = &self.segments[self.segments.binary_search_by_key(&id, |segment| segment.header.id).ok()?];
         let entries = (segment.state != SegmentState::Closed).then(|| segment.entries.clone());
         let Segment { header, end, records, entries_bytes, .. } = *segment;
-        Some(Content { header, end, records, entries_bytes, entries })
+        Some(Content { header, end, records, entries_bytes, entries, discarded: self.discarded.clone() })
     }
 }
 
@@ -256,7 +259,9 @@ impl Check<'_> {
                 return Ok(());
             };
             from += listed.entry.bytes().len();
-            if !self.is_buried(listed.span.start) {
+            let begins = LogPosition { segment: header.id, offset: listed.span.start };
+            let is_gone = self.is_buried(begins.offset) || is_discarded(&self.content.discarded, &listed.meta, begins);
+            if !is_gone {
                 self.record(&listed, cursor.stamp)?;
                 self.checked.records += 1;
             }

@@ -109,8 +109,10 @@ pub struct MultiLog {
     pub(crate) shelved_inode: InodeId,
     /// Files of which all is buried.
     pub(crate) gone: Gone,
-    /// Records in it that their chains do not have.
+    /// Records in it that their chains do not have, by chain.
     pub(crate) discarded: Vec<Discarded>,
+    /// Counts how often more was discarded.
+    pub(crate) discards: u32,
     /// Counts the files that came from the shelves.
     pub(crate) tick: u32,
 }
@@ -144,6 +146,7 @@ impl MultiLog {
             shelved_inode: InodeId(0),
             gone: Gone::default(),
             discarded: Vec::new(),
+            discards: 0,
             tick: 0,
         }
     }
@@ -397,6 +400,11 @@ impl MultiLog {
     /// True between placing a group and publishing or abandoning it.
     pub(crate) fn has_outstanding(&self) -> bool {
         self.outstanding > 0
+    }
+
+    /// Records in it that their chains do not have, by chain.
+    pub fn discarded(&self) -> &[Discarded] {
+        &self.discarded
     }
 
     /// The settings in effect.

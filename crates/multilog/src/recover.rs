@@ -23,7 +23,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use frieze_base::{Fault, Reason, SegmentId, crc32c};
 use frieze_hlc::Hlc;
 
-use crate::chains::{Discarded, is_discarded};
+use crate::chains::{Discarded, is_discarded, sorted};
 use crate::entry::{Entries, Entry};
 use crate::log::{MultiLog, Settings};
 use crate::segment::{FORMAT_VERSION, NoHeader, Segment, SegmentState};
@@ -188,7 +188,7 @@ impl MultiLog {
         on_recovered: &mut dyn FnMut(Recovered<'_>),
     ) -> Result<(MultiLog, Report), Error> {
         let mut log = MultiLog::new(settings);
-        log.discarded = source.discarded();
+        log.discarded = sorted(source.discarded());
         let mut recovery = Recovery {
             upto,
             log,

@@ -56,6 +56,8 @@ pub(crate) use merge::read_contents;
 pub use merge::{Merge, ShelfSink, ShelfSource, check_shelf};
 use piece::Form;
 
+use crate::LogPosition;
+use crate::chains::{Discarded, of_chain};
 use crate::index::Touched;
 use crate::record::{RECORD_HEADER_BYTES, long, word};
 use crate::segment::{SEGMENT_HEADER_BYTES, Segment, SegmentHeader, TRAILER_BYTES};
@@ -284,6 +286,15 @@ pub(crate) fn open(head: &Head, bytes: &[u8]) -> Option<(Shelf, Contents)> {
 }
 
 impl Contents {
+    /// Leaves out the last records of chains that were discarded since the shelf was made. One made later does not name them.
+    pub(crate) fn leave_out(&mut self, discarded: &[Discarded]) {
+        let Some(end) = self.facts.last().map(|last| LogPosition { segment: last.header.id, offset: last.end }) else {
+            return;
+        };
+        let is_gone = |tip: &ChainTip| of_chain(discarded, tip.chain).any(|one| tip.n > one.after && end <= one.before);
+        self.chains.retain(|tip| !is_gone(tip));
+    }
+
     fn encode(&self, blocks: &[Block], last_inode: InodeId) -> Vec<u8> {
         let mut bytes = Vec::new();
         put(&mut bytes, self.facts.len() as u64);

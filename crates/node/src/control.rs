@@ -17,7 +17,7 @@ use std::time::Duration;
 use frieze_base::{ChainEpoch, ChainId, ClusterId, Fault, MonoTime, NodeId, Reason};
 use frieze_chain::Configuration as ChainConfiguration;
 use frieze_cluster::{
-    Answer, Ask, Assignment, Change, Configuration, Decision, Effect, Identity, Input, Moment, News, Overseer,
+    Answer, Ask, Assignment, Change, Configuration, Decision, Effect, Identity, Input, Moment, News, Overseer, Remains,
     Settings, State, Status, Tenant, TenantEffect, TenantInput,
 };
 use frieze_wire::peer::Told;
@@ -60,6 +60,8 @@ pub(crate) trait Premises: Sync {
     /// (epoch, n) of the last record of each chain here, and the bytes that it is known to lack. Nothing while it would have to
     /// wait.
     fn progress(&self) -> Vec<(ChainId, (ChainEpoch, u64), u64)>;
+    /// What this server has to give back.
+    fn remains(&self) -> Remains;
     /// Lets another server lead the metalog.
     fn step_aside(&self);
 }
@@ -193,6 +195,7 @@ impl Control {
                 Event::Tenant(TenantInput::Told { chain, news: News::Progress { last, left_bytes } })
             };
             events.extend(progress.into_iter().map(told));
+            events.push_back(Event::Tenant(TenantInput::Remains(premises.remains())));
         }
         events.extend([Event::Overseer(Input::Tick), Event::Tenant(TenantInput::Tick)]);
         self.run(&mut inner, premises, events);

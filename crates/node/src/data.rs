@@ -10,6 +10,7 @@ mod chains;
 mod members;
 mod memory;
 mod ordered;
+mod remains;
 mod roles;
 mod spread;
 mod supply;
@@ -43,7 +44,7 @@ pub(crate) use bounds::{Bounds, Lease};
 pub use chains::{ChainEnd, Report};
 use members::{Held, Member, Out, Waiter};
 pub(crate) use memory::resume;
-pub(crate) use roles::Roles;
+pub(crate) use roles::{Roles, Room};
 pub(crate) use spread::{
     HOLE_PARTS_MAX, Layout, REACH_BYTES_MAX, Spread, file_bytes_max, in_one_record, split, split_hole,
 };

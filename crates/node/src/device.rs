@@ -8,6 +8,7 @@ mod chains;
 mod images;
 mod read;
 mod recover;
+mod remains;
 mod shelves;
 mod sizes;
 mod spares;
@@ -39,6 +40,11 @@ const TRAILER_BYTES: u64 = 128;
 const UNDO_TRIES: usize = 4;
 /// Bytes appended between two checkpoints of the open segment.
 const CHECKPOINT_BYTES: u64 = 8 << 20;
+
+/// The open segment is closed early if this much of it is to be given back, or this part of it.
+const CLOSE_EARLY_BYTES: u64 = 256 << 10;
+/// See [`CLOSE_EARLY_BYTES`]: as much of a segment of the usual 64 MiB.
+const CLOSE_EARLY_PART: u64 = 256;
 
 /// The log of one device.
 pub(crate) struct Device {
@@ -376,11 +382,6 @@ impl Device {
         self.served.load(Ordering::Relaxed)
     }
 
-    /// Length of a segment in bytes.
-    pub(crate) fn segment_bytes(&self) -> u64 {
-        self.settings.segment_bytes
-    }
-
     /// Records that no read needs any more: their bytes may go, and with `gone` the file's index from memory. Up to the last of
     /// `kept` only these instants are asked for: what is buried up to then leaves memory.
     ///
@@ -415,12 +416,17 @@ impl Device {
         }
     }
 
+    /// From so many bytes to be given back on the open segment is better closed early.
+    pub(crate) fn worth_closing(&self) -> u64 {
+        CLOSE_EARLY_BYTES.min(self.settings.segment_bytes / CLOSE_EARLY_PART)
+    }
+
     /// The next append goes into a new segment. The caller keeps writers out meanwhile.
     pub(crate) fn close_open(&self) {
         self.log.write().unwrap_or_else(PoisonError::into_inner).close_open();
     }
 
-    /// Gives back the space of stretches of a segment that hold buried records only, and of what lies behind its last
+    /// Gives back the space of stretches of a segment that hold buried or discarded records only, and of what lies behind its last
     /// record. Returns by how many bytes the device has more; `None` while no footer vouches for all of the segment.
     ///
     /// # Errors
@@ -437,12 +443,17 @@ impl Device {
         let mut footer = vec![0; (sealed.bytes - sealed.footer_at) as usize];
         let found = file.read_at(sealed.footer_at, &mut footer)?;
         self.tiers.touched(FileKey::Segment(segment));
-        if found != footer.len() || !self.log().vouched_by(segment, &footer) {
+        if found != footer.len() {
             return Ok(None);
+        }
+        let Some(mut runs) = self.log().discarded_in(segment, Some(&footer)) else { return Ok(None) };
+        remains::join(&mut runs, graves);
+        if runs.is_empty() {
+            return Ok(Some(0));
         }
         let mut behind = sealed.end;
         let mut freed = 0;
-        for (&start, &end) in graves {
+        for (&start, &end) in &runs {
             freed += file.punch(start, end - start)?;
             behind = if end == sealed.end { start } else { behind };
         }

@@ -187,8 +187,13 @@ impl Engine {
                 return Ok(EditReply { stamp: outcome.stamp, id: outcome.id, repeated: true, ..EditReply::default() });
             }
             let now = self.clock.now();
+            let went = self.data.went();
             self.answer(View { at: Some(now.0), user_at: None })?;
-            let mut plan = plan(now)?;
+            let plan = plan(now);
+            if self.has_lost_chains_since(went) {
+                continue;
+            }
+            let mut plan = plan?;
             let mut reply = EditReply { at: plan.at.0, len: plan.len, ..EditReply::default() };
             plan.actions.sort_by(|a, b| (&a.path, a.kind, a.offset).cmp(&(&b.path, b.kind, b.offset)));
             reply.count = plan.actions.len() as u64;

@@ -39,6 +39,7 @@ use crate::opened::Opened;
 use crate::peers::{NodeKeys, PeerPayload, Peers, Way};
 use crate::questions::Questions;
 use crate::reclaim::Reclaim;
+use crate::remains::{Remains, went_meanwhile};
 use crate::scrub::Scrub;
 use crate::session::{Conn, KeyRight, Principal, Sessions};
 use crate::settings::Settings;
@@ -133,6 +134,7 @@ pub struct Engine {
     pub(crate) locks: Mutex<Locks>,
     pub(crate) opened: Opened,
     pub(crate) reclaim: Reclaim,
+    pub(crate) remains: Remains,
     pub(crate) scrub: Scrub,
     /// See [`Engine::files_cached`].
     pub(crate) files_cached: AtomicU64,
@@ -223,7 +225,8 @@ impl Engine {
         scratch.may_step = ungated && matches!(&body.request, Some(Request::Read(ask)) if ask.in_steps);
         scratch.unread = None;
         let sees_now = body.request.as_ref().is_some_and(|request| self.sees_now(header.session, request));
-        let came = self.data.came();
+        let (came, went) = (self.data.came(), self.data.went());
+        let sees_instants = body.request.as_ref().is_some_and(sees_instants);
         let answer = match body.request {
             Some(Request::Hello(hello)) => conn.hello(hello, &self.nodes, self.greeting()).map(Reply::Hello),
             Some(Request::Prove(prove)) => {
@@ -250,6 +253,9 @@ impl Engine {
             )),
         };
         let answer = if sees_now { chains::under_lease(self, answer, came) } else { answer };
+        // An error, too, may be of what went.
+        let lost = sees_instants && self.has_lost_chains_since(went);
+        let answer = if lost { Err(went_meanwhile()) } else { answer };
         let header = FrameHeader { holds: scratch.asking.holds, ..*header };
         let late = self.late_gate(&header, responder).filter(|_| ungated);
         let answer = match (answer, scratch.unread.take()) {
@@ -595,6 +601,24 @@ impl Engine {
 const SWEEP_EVERY: u64 = 8;
 /// Times that the leader is told of a connected session before it would end it: messages are lost, and leaders change.
 const ATTACHED_TELLS: u64 = 4;
+
+/// True if what is answered may be of bytes or lengths as they were at an instant.
+fn sees_instants(request: &Request) -> bool {
+    matches!(
+        request,
+        Request::Read(_)
+            | Request::Seek(_)
+            | Request::Stat(_)
+            | Request::List(_)
+            | Request::Open(_)
+            | Request::Log(_)
+            | Request::Diff(_)
+            | Request::Story(_)
+            | Request::LastSeen(_)
+            | Request::Deleted(_)
+            | Request::Usage(_)
+    )
+}
 
 pub(crate) fn done() -> Reply {
     Reply::Done(frieze_wire::message::Done {})

@@ -42,6 +42,7 @@ mod punch;
 mod questions;
 mod reading;
 mod reclaim;
+mod remains;
 mod scrub;
 mod seen;
 mod serve;

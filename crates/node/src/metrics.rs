@@ -95,6 +95,19 @@ pub(crate) const FIGURES: &[Figure] = &[
     ),
     gauge("frieze_log_bytes", &[], "Bytes of records held, history included.", ""),
     gauge("frieze_forgotten_waiting_bytes", &[], "Bytes of forgotten records that are not given back yet.", ""),
+    gauge(
+        "frieze_remains_chains",
+        &[],
+        "Chains that this server has records of and no part in, and keeps until all who have one serve.",
+        "above 0 for long",
+    ),
+    gauge(
+        "frieze_remains_left_bytes",
+        &[],
+        "Bytes of chains that others have by now, counted and not given back yet.",
+        "above 0 and not falling",
+    ),
+    counter("frieze_remains_freed_bytes_total", &[], "Bytes of such that were given back to the disk.", ""),
     gauge("frieze_index_bytes", &[], "Memory of the index of the device log.", ""),
     gauge("frieze_index_max_bytes", &[], "How much of it there may be.", ""),
     gauge("frieze_shelf_bytes", &[], "Bytes of index on disk.", ""),
@@ -298,7 +311,11 @@ impl Engine {
         }
         values.tell("frieze_dirty_age_seconds", &[], status.dirty_age_ms as f64 / 1e3);
         values.tell("process_cpu_seconds_total", &[], seconds_of_ns(status.cpu_ns));
+        let (remains_chains, remains_left, remains_freed) = self.remains.told();
         for (name, value) in [
+            ("frieze_remains_chains", remains_chains),
+            ("frieze_remains_left_bytes", remains_left),
+            ("frieze_remains_freed_bytes_total", remains_freed),
             ("frieze_gaps", status.gaps.len() as u64),
             ("frieze_connections", status.connections),
             ("frieze_sessions", status.sessions),

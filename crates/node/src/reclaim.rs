@@ -25,11 +25,6 @@ use crate::elsewhere::Elsewhere;
 use crate::engine::Engine;
 use crate::seen::{Layer, Look, Seen, parts};
 
-/// The open segment is closed early if this much of it is to be given back, or this part of it.
-const CLOSE_EARLY_BYTES: u64 = 256 << 10;
-/// See [`CLOSE_EARLY_BYTES`]: as much of a segment of the usual 64 MiB.
-const CLOSE_EARLY_PART: u64 = 256;
-
 /// How often looking at everything is put off while edits are under way: ten seconds, as `reclaim` is called.
 const PUT_OFF_MAX: u32 = 20;
 
@@ -323,8 +318,7 @@ impl Engine {
         self.flush()?;
         let device = self.data.device();
         let open = device.log().end().segment;
-        let worth = CLOSE_EARLY_BYTES.min(device.segment_bytes() / CLOSE_EARLY_PART);
-        if state.due.get(&open).is_some_and(|bytes| *bytes >= worth) {
+        if state.due.get(&open).is_some_and(|bytes| *bytes >= device.worth_closing()) {
             self.close_segment();
             self.flush()?;
         }

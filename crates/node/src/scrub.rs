@@ -240,6 +240,12 @@ impl Engine {
             // Forgotten meanwhile, and given back: no loss.
             let graves = self.reclaim.lock().graves_in(segment);
             hit.places.retain(|damage| !lies_in(&graves, damage));
+            // Or discarded.
+            let device = self.data.device();
+            let discarded = if hit.places.is_empty() { Ok(None) } else { device.discarded_in(segment) };
+            if let Ok(Some(runs)) = discarded {
+                hit.places.retain(|damage| !lies_in(&runs, damage));
+            }
         }
         Ok(hit)
     }

@@ -386,10 +386,10 @@ fn journal_loop(shared: &Shared) {
     }
 }
 
-/// Gives back what was forgotten and shelves the index of what is old, beside everything else: both may look at all of
+/// Gives back what was forgotten, and what others have by now, and shelves the index of what is old, beside everything else: both may look at all of
 /// the history.
 fn reclaim_loop(shared: &Shared) {
-    let (mut said, mut trouble, mut untidy) = (None, None, None);
+    let (mut said, mut left, mut trouble, mut untidy) = (None, None, None, None);
     let mut trimmed = frieze_net::mono();
     while !shared.stopping.load(Ordering::Acquire) {
         let found = shared.engine.reclaim().err();
@@ -397,6 +397,11 @@ fn reclaim_loop(shared: &Shared) {
             warn!("giving back what was forgotten failed: {fault}");
         }
         said = found;
+        let found = shared.engine.give_up_remains().and_then(|()| shared.engine.give_back_remains()).err();
+        if let Some(fault) = found.as_ref().filter(|fault| left.as_ref() != Some(*fault)) {
+            warn!("giving back what other servers have by now failed: {fault}");
+        }
+        left = found;
         shelve(shared, &mut trouble);
         let found = shared.engine.keep_to_memory().err();
         if let Some(fault) = found.as_ref().filter(|fault| untidy.as_ref() != Some(*fault)) {

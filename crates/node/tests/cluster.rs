@@ -10,6 +10,8 @@ mod elsewhere;
 mod founding;
 #[path = "cluster/reaching.rs"]
 mod reaching;
+#[path = "cluster/remains.rs"]
+mod remains;
 #[path = "cluster/states.rs"]
 mod states;
 #[path = "cluster/together.rs"]

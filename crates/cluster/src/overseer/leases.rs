@@ -13,7 +13,7 @@ use super::{Effect, Leading, Look, Overseer, Subject, Wanted};
 use crate::chain::{Chain, Role};
 use crate::decision::{Change, Decision, NodeStep};
 use crate::error::Error;
-use crate::message::{Assignment, Clock, Grant, Health, Heartbeat, Moment, Report};
+use crate::message::{Assignment, Clock, Grant, Health, Heartbeat, Moment, Remains, Report};
 use crate::node::Node;
 use crate::settings::Settings;
 use crate::state::State;
@@ -67,6 +67,11 @@ impl Watched {
             told: None,
             reports: BTreeMap::new(),
         }
+    }
+
+    /// What it has told to have to give back.
+    pub(super) fn remains(&self) -> Option<Remains> {
+        self.told.as_ref().map(|told| told.remains)
     }
 
     /// It has been heard in this incarnation.

@@ -2,8 +2,10 @@
 
 use frieze_base::{ChainEpoch, ChainId, ClusterId, MonoTime, NodeId};
 
+use super::leases::Watched;
 use super::{Leading, Overseer};
 use crate::chain::{Chain, Resumed, Role, Target, TargetState};
+use crate::message::Remains;
 use crate::node::{Node, NodeState};
 use crate::state::State;
 
@@ -47,6 +49,8 @@ pub struct NodeStatus {
     pub heads: usize,
     /// Targets that it still has to give away, if it is draining.
     pub to_drain: usize,
+    /// What it still has of chains that others have by now.
+    pub remains: Option<Remains>,
 }
 
 /// A chain.
@@ -147,6 +151,7 @@ fn of_node(leading: Option<&Leading>, now: MonoTime, state: &State, node: &Node)
         serving: targets().filter(|(_, target)| target.role == Role::Serving).count(),
         heads: targets().filter(|(chain, _)| is_head(chain)).count(),
         to_drain: targets().filter(|_| node.is_draining).count(),
+        remains: watched.and_then(Watched::remains).filter(|_| !node.is_offline),
     }
 }
 

@@ -5,7 +5,7 @@ use frieze_base::{ChainEpoch, ChainId, ClusterId, ErrorKind, MonoTime, NodeId};
 use super::states::{GIB, founded, newcomer, take_in};
 use crate::{
     Answer, Ask, Chain, ChainStep, Change, Clock, Decision, Effect, Error, Grant, Health, Heartbeat, Input, Lost,
-    Moment, NodeState, Overseer, Report, Role, Settings, State, TargetState, Waits,
+    Moment, NodeState, Overseer, Remains, Report, Role, Settings, State, TargetState, Waits,
 };
 
 const MS: u64 = 1_000_000;
@@ -95,6 +95,7 @@ impl Desk {
             address: told.address,
             devices: told.devices,
             chains,
+            remains: Remains::default(),
         }
     }
 

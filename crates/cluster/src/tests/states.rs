@@ -297,3 +297,36 @@ fn nothing_changed_is_no_new_version() {
     node_step(&mut state, 2, NodeStep::Drain).unwrap();
     assert_eq!(state.version(), version + 1);
 }
+
+#[test]
+fn what_a_node_still_has_is_needed_until_all_who_have_a_part_serve() {
+    let kept = |state: &State, node: u32| state.is_kept_by_others(CHAIN, NodeId(node));
+    let mut state = founded(4, 1, 3);
+    (2..=3).for_each(|node| take_in(&mut state, CHAIN, node, Role::Serving));
+    assert!(kept(&state, 4), "it never had a part");
+    assert!(!(1..=3).any(|node| kept(&state, node)));
+    // The fourth takes the place of the first.
+    take_in(&mut state, CHAIN, 4, Role::Syncing);
+    chain_step(&mut state, CHAIN, ChainStep::TakeOut(NodeId(1))).unwrap();
+    assert!(!kept(&state, 1), "it has its place still");
+    chain_step(&mut state, CHAIN, ChainStep::Drop(NodeId(1))).unwrap();
+    assert!(!kept(&state, 1), "one of three is syncing, and it may not know yet");
+    chain_step(&mut state, CHAIN, ChainStep::Left(NodeId(1))).unwrap();
+    assert!(!kept(&state, 1), "one of three is syncing");
+    chain_step(&mut state, CHAIN, ChainStep::Join(NodeId(4))).unwrap();
+    assert!(!kept(&state, 1), "one of three is joining");
+    chain_step(&mut state, CHAIN, ChainStep::Serve(NodeId(4))).unwrap();
+    assert!(kept(&state, 1));
+    // Who serves may have lost what it had in memory, or be away.
+    let before = state.clone();
+    restart(&mut state, 2);
+    assert!(!kept(&state, 1));
+    state = before.clone();
+    node_step(&mut state, 2, NodeStep::Offline).unwrap();
+    assert!(!kept(&state, 1));
+    // Fewer than are wanted, though another could have it.
+    state = before.clone();
+    chain_step(&mut state, CHAIN, ChainStep::TakeOut(NodeId(2))).unwrap();
+    assert!(!kept(&state, 1));
+    assert!(!state.is_kept_by_others(ChainId(9), NodeId(1)), "there is no such chain");
+}

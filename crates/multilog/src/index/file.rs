@@ -274,6 +274,35 @@ impl File {
         }
     }
 
+    /// Takes out the chunks that writers of these numbers wrote: a chunk is on one chain.
+    pub(crate) fn take_out(&mut self, is_out: &dyn Fn(u32) -> bool) {
+        let (count, mut freed) = (self.chunks.len(), 0);
+        self.chunks.retain(|(_, chunk)| {
+            let first = chunk.versions_of(0, chunk.records.len().min(1)).next();
+            let stays = !first.is_some_and(|(_, archived)| is_out(archived.writer));
+            freed += if stays { 0 } else { chunk.heap_bytes() + heap_bytes(size_of::<Chunk>()) as u64 };
+            stays
+        });
+        self.heap_bytes -= freed;
+        if self.chunks.len() == count || self.marks.is_empty() {
+            return;
+        }
+        // Of records that are not in memory any more the marks are all there is.
+        let lost = self.lost.last();
+        self.marks.retain(|(stamp, _)| *stamp <= lost);
+        let timed = |(record, archived): (Record, Archived)| Some((record.stamp, archived.user_time?));
+        let mut left: Vec<(Hlc, UserTime)> =
+            self.chunks.iter().flat_map(|(_, chunk)| chunk.versions(Hlc::ZERO, Hlc::MAX)).filter_map(timed).collect();
+        left.sort_unstable();
+        let grown: usize = left.into_iter().map(|(stamp, time)| self.mark(stamp, time)).sum();
+        self.heap_bytes += grown as u64;
+    }
+
+    /// True if nothing is known of it.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.chunks.is_empty() && self.lost.last() == Hlc::ZERO
+    }
+
     /// Bytes of all writes that are not buried.
     pub(crate) fn written_bytes(&self) -> u64 {
         self.chunks.iter().map(|(_, chunk)| chunk.written_bytes()).sum()

@@ -71,6 +71,11 @@ impl Losses {
         self.0.iter().filter(move |loss| loss.last > after && loss.first <= upto)
     }
 
+    /// Stamp of the last record of them all; zero of none.
+    pub(super) fn last(&self) -> Hlc {
+        self.0.iter().map(|loss| loss.last).max().unwrap_or_default()
+    }
+
     /// Notes some, and returns by how much the memory grew.
     fn add(&mut self, new: Loss) -> usize {
         if let Some(known) = self.0.iter_mut().find(|known| known.writer == new.writer) {

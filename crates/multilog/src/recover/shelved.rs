@@ -25,7 +25,7 @@ impl Recovery<'_> {
                 self.report.free_shelves.push((key, None));
                 continue;
             }
-            let (shelf, contents) = match self.reader.shelf(key) {
+            let (shelf, mut contents) = match self.reader.shelf(key) {
                 Ok(read) => read,
                 Err(Error::DamagedShelf { .. }) => {
                     self.report.free_shelves.push((key, Some("it is damaged")));
@@ -37,6 +37,7 @@ impl Recovery<'_> {
                 self.report.free_shelves.push((key, Some("it does not fit the segments")));
                 continue;
             }
+            contents.leave_out(&self.log.discarded);
             for Facts { header, end, stamp, records, entries_bytes } in &contents.facts {
                 let candidate = self.candidates.remove(&header.id).expect("it fits the segments");
                 self.open(&candidate);

@@ -6,10 +6,11 @@ use frieze_hlc::Hlc;
 use super::merge::{file_at, pieces_of};
 use super::piece::{self, Form, Placed};
 use super::{Block, Contents, Facts, Shelf, ShelfBuilder, ShelfKey};
-use crate::Error;
+use crate::chains::is_discarded;
 use crate::index::{File, Place, Writer};
 use crate::log::MultiLog;
 use crate::segment::SegmentState;
+use crate::{Error, LogPosition};
 
 /// A file on its way from the shelves to memory: [`MultiLog::fetch`], then [`Fetch::take`] for each read that it asks for,
 /// [`MultiLog::number`], [`Fetch::build`], [`MultiLog::put_back`].
@@ -18,6 +19,8 @@ pub struct Fetch {
     inode: InodeId,
     /// Segments that were shelved when it began: once there are more, it is begun anew.
     shelved: usize,
+    /// How often something had been discarded then: the same.
+    discards: u32,
     reads: Vec<Read>,
     taken: usize,
     records: Vec<Placed>,
@@ -106,13 +109,19 @@ impl MultiLog {
             let at = shelf.blocks.partition_point(|block| block.first <= inode).checked_sub(1)?;
             (inode <= shelf.last_inode).then(|| Read { shelf: shelf.key, form: shelf.form, block: shelf.blocks[at] })
         });
-        let (reads, shelved) = (reads.collect(), self.shelved);
+        let (reads, shelved, discards) = (reads.collect(), self.shelved, self.discards);
         let (records, numbers, file) = (Vec::new(), Vec::new(), File::default());
-        Fetch { inode, shelved, reads, taken: 0, records, numbers, file }
+        Fetch { inode, shelved, discards, reads, taken: 0, records, numbers, file }
     }
 
-    /// Numbers the segments and writers of what was fetched. False if it names a segment that is not in the log.
+    /// Numbers the segments and writers of what was fetched, but for what was discarded since it was shelved. False if it names a
+    /// segment that is not in the log.
     pub fn number(&mut self, fetch: &mut Fetch) -> bool {
+        let begins = |placed: &Placed| LogPosition {
+            segment: placed.segment,
+            offset: u64::from(placed.at) - u64::from(placed.head),
+        };
+        fetch.records.retain(|placed| !is_discarded(&self.discarded, &placed.meta, begins(placed)));
         let mut slots: FastMap<SegmentId, u32> = FastMap::default();
         fetch.numbers.clear();
         for Placed { meta, segment, .. } in &fetch.records {
@@ -132,12 +141,12 @@ impl MultiLog {
         true
     }
 
-    /// Makes a fetched file known. False if it has to be begun anew, since more was shelved meanwhile.
+    /// Makes a fetched file known. False if it has to be begun anew, since more was shelved, or discarded, meanwhile.
     pub fn put_back(&mut self, fetch: Fetch) -> bool {
         if !self.is_away(fetch.inode) {
             return true;
         }
-        if fetch.shelved != self.shelved {
+        if (fetch.shelved, fetch.discards) != (self.shelved, self.discards) {
             return false;
         }
         let mut file = fetch.file;

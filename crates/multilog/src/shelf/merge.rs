@@ -10,6 +10,7 @@ use super::build::Writer;
 use super::piece::{self, Form};
 use super::{BLOCK_BYTES, Block, ChainTip, Contents, HEAD_BYTES, Head, Shelf, ShelfKey, open};
 use crate::Error;
+use crate::chains::Discarded;
 use crate::varint::{take, take_bytes};
 
 /// Shelves as the driver can read them.
@@ -97,21 +98,22 @@ fn read_exactly(source: &mut dyn ShelfSource, key: ShelfKey, offset: u64, len: u
 }
 
 impl Merge {
-    /// Reads what the shelves say beside their files.
+    /// Reads what the shelves say beside their files. `discarded`: what was since they were made.
     ///
     /// # Errors
     /// The source's; `DamagedShelf` with the one that has to be made anew.
     ///
     /// # Panics
     /// Without a key.
-    pub fn begin(source: &mut dyn ShelfSource, keys: &[ShelfKey]) -> Result<Merge, Error> {
+    pub fn begin(source: &mut dyn ShelfSource, keys: &[ShelfKey], discarded: &[Discarded]) -> Result<Merge, Error> {
         assert!(!keys.is_empty(), "a merge of no shelves");
         let mut contents = Contents::default();
         let mut sessions: BTreeMap<SessionId, Hlc> = BTreeMap::new();
         let mut chains: BTreeMap<_, ChainTip> = BTreeMap::new();
         let (mut inputs, mut blocks_bytes, mut contents_bytes) = (Vec::new(), 0, 0);
         for &key in keys {
-            let (shelf, own) = read_contents(source, key)?;
+            let (shelf, mut own) = read_contents(source, key)?;
+            own.leave_out(discarded);
             // Renewed, a record takes up to five bytes more.
             blocks_bytes += shelf.blocks_bytes + if shelf.form == Form::Fixed { 5 * shelf.records } else { 0 };
             contents_bytes += shelf.contents_bytes + 8 * shelf.segments as u64;

@@ -1,8 +1,10 @@
 //! Records of several chains in one log: each chain in the order of its numbers, their stamps in any.
 
+use std::collections::BTreeSet;
+
 use frieze_base::{ByteRange, ChainEpoch, ChainId, ChunkId, InodeId, SegmentId};
 use frieze_hlc::{Hlc, UserTime};
-use frieze_multilog::{Discarded, Numbered, RecordMeta};
+use frieze_multilog::{Discarded, Numbered, RecordMeta, ShelfKey};
 
 use super::support::{Device, payload_of, settings, with_payload, write_of};
 
@@ -139,4 +141,90 @@ fn a_part_of_a_group_that_came_by_itself_comes_back_by_itself() {
     assert_eq!((report.cut, seen), (None, records.to_vec()));
     let found = restarted.log.versions(InodeId(102), Hlc::ZERO, Hlc::MAX, 10);
     assert_eq!(found.iter().map(|meta| (meta.part, meta.parts)).collect::<Vec<_>>(), [(1, 0), (1, 0)]);
+}
+
+/// A chain that others have by now, and its return from nothing: whatever of it was on shelves, in memory or merged.
+#[test]
+fn a_chain_that_is_taken_out_whole_leaves_everything_else_and_may_come_back() {
+    for (before, after) in [(0, 0), (4, 0), (0, 4), (4, 4)] {
+        let mut device = Device::new(settings(4 << 10));
+        let timed = |meta: RecordMeta, time: i64| RecordMeta { user_time: Some(UserTime(time)), ..meta };
+        // A chunk of the file of the other chain is on the one that goes.
+        let apart = |n: u64| RecordMeta {
+            chain: ChainId(1),
+            n: 2 * n,
+            version: n,
+            ..write_of(102, 1, 1000 + 10 * n + 2, (n % 40 * 100) as u32, 90)
+        };
+        let gone: Vec<RecordMeta> =
+            (1..=40).flat_map(|n| [record(1, 2 * n - 1, 1000 + 10 * n), timed(apart(n), 500 + n as i64)]).collect();
+        let other: Vec<RecordMeta> = (1..=40).map(|n| timed(record(2, n, 1000 + 10 * n + 1), n as i64)).collect();
+        for n in 0..40 {
+            put(&mut device, &gone[2 * n]);
+            put(&mut device, &gone[2 * n + 1]);
+            put(&mut device, &other[n]);
+        }
+        while before > 0 && device.shelve(before, b"") > 0 {}
+        let chains = BTreeSet::from([ChainId(1)]);
+        let out = vec![Discarded { chain: ChainId(1), after: 0, before: device.log.end() }];
+        device.files.discarded = out.clone();
+        device.fetch(InodeId(102));
+        device.log.begin_take_out(&chains, out);
+        let files = device.log.files_in_memory();
+        device.log.take_out(&files, &chains);
+        let runs = discarded_bytes(&device);
+        let check = |device: &mut Device, back: &[RecordMeta]| {
+            let expect = |chain: u32, of: &[RecordMeta]| {
+                let mut bytes = vec![0; 4200];
+                for meta in of.iter().filter(|meta| meta.chunk.inode == InodeId(100 + u64::from(chain))) {
+                    bytes[meta.offset as usize..][..meta.len as usize].copy_from_slice(&payload_of(meta));
+                }
+                bytes
+            };
+            let whole: Vec<RecordMeta> = back.iter().filter(|meta| meta.chunk.index == 0).cloned().collect();
+            assert_eq!(read(device, 1, 9000), expect(1, &whole));
+            assert_eq!(read(device, 2, 9000), expect(2, &other));
+            let newest = back
+                .iter()
+                .chain(&other)
+                .filter_map(|meta| meta.user_time.filter(|_| meta.chunk.inode == InodeId(102)));
+            assert_eq!(device.log.newest_user_time(InodeId(102), Hlc::MAX), newest.max());
+            assert_eq!(listed(device, 1, 0).into_iter().map(|one| one.meta).collect::<Vec<_>>(), back);
+            assert_eq!(listed(device, 2, 0).len(), 40);
+            assert_eq!(device.log.chain_state(ChainId(1)).n, back.len() as u64);
+        };
+        check(&mut device, &[]);
+        check(&mut device.restarted().0, &[]);
+        // Some of it is supplied again, and shelved and merged with what it was on.
+        let back = &gone[..30];
+        back.iter().for_each(|meta| put(&mut device, meta));
+        check(&mut device, back);
+        while after > 0 && device.shelve(after, b"") > 0 {}
+        check(&mut device, back);
+        let keys: Vec<ShelfKey> = device.log.shelves().map(|shelf| shelf.key()).collect();
+        if keys.len() > 1 {
+            device.merge(&keys, false).expect("sound shelves");
+        }
+        check(&mut device, back);
+        let (mut device, report, _) = device.restarted();
+        assert_eq!((report.cut, report.corrupt.len()), (None, 0));
+        check(&mut device, back);
+        // The last segment was not sealed then.
+        assert!(discarded_bytes(&device).starts_with(&runs), "what is given back is what was before");
+    }
+}
+
+/// Bytes of each sealed segment that hold what was discarded.
+fn discarded_bytes(device: &Device) -> Vec<(SegmentId, u64)> {
+    let mut found = Vec::new();
+    let mut after = SegmentId(0);
+    while let Some(id) = device.log.segment_after(after) {
+        after = id;
+        let Some(sealed) = device.log.sealed(id) else { continue };
+        let footer = &device.files.bytes[&device.files.keys[&id]][sealed.footer_at as usize..];
+        let runs = device.log.discarded_in(id, Some(footer)).expect("a footer");
+        let bytes: u64 = runs.iter().map(|(start, end)| end - start).sum();
+        found.extend((bytes > 0).then_some((id, bytes)));
+    }
+    found
 }

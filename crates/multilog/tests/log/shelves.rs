@@ -308,7 +308,7 @@ fn a_merge_of_a_damaged_shelf_names_it() {
     let found = device.merge(&keys, true);
     assert_eq!(found, Err(Error::DamagedShelf { shelf: keys[1] }));
     device.files.shelves.get_mut(&keys[2]).expect("a shelf")[10] ^= 4;
-    let found = Merge::begin(&mut device.files, &keys).map(drop);
+    let found = Merge::begin(&mut device.files, &keys, &[]).map(drop);
     assert_eq!(found, Err(Error::DamagedShelf { shelf: keys[2] }));
 }
 

@@ -154,7 +154,7 @@ impl Device {
 
     /// Makes these shelves one; the old ones are kept for `keep`.
     pub(crate) fn merge(&mut self, keys: &[ShelfKey], keep: bool) -> Result<(), Error> {
-        let merge = Merge::begin(&mut self.files, keys)?;
+        let merge = Merge::begin(&mut self.files, keys, self.log.discarded())?;
         let mut bytes = vec![0; merge.bytes_max() as usize];
         let mut sink = |offset: u64, part: &[u8]| {
             bytes[offset as usize..offset as usize + part.len()].copy_from_slice(part);

@@ -1,7 +1,9 @@
 //! What the control plane says between servers, to and from the messages of `wire`.
 
 use frieze_base::{ChainEpoch, ChainId, ClusterId, Fault, NodeId, Reason};
-use frieze_cluster::{Assignment, Clock, Configuration, Device, Grant, Health, Heartbeat, Lost, Report, Resumed};
+use frieze_cluster::{
+    Assignment, Clock, Configuration, Device, Grant, Health, Heartbeat, Lost, Remains, Report, Resumed,
+};
 use frieze_wire::control::Device as WireDevice;
 use frieze_wire::peer::control as wire;
 
@@ -15,6 +17,8 @@ pub(super) fn heartbeat_out(heartbeat: &Heartbeat) -> wire::Heartbeat {
         address: heartbeat.address.clone(),
         devices: heartbeat.devices.iter().map(device_out).collect(),
         chains: heartbeat.chains.iter().map(report_out).collect(),
+        remains_chains: heartbeat.remains.chains,
+        remains_bytes: heartbeat.remains.left_bytes,
     }
 }
 
@@ -31,6 +35,7 @@ pub(super) fn heartbeat_in(from: NodeId, cluster: ClusterId, told: wire::Heartbe
         address: told.address,
         devices: told.devices.iter().map(device_in).collect(),
         chains: told.chains.iter().map(report_in).collect(),
+        remains: Remains { chains: told.remains_chains, left_bytes: told.remains_bytes },
     }
 }
 
@@ -176,6 +181,7 @@ mod tests {
                 report(Health::Failed, Some(NodeId(8))),
                 report(Health::Unreachable(NodeId(6)), None),
             ],
+            remains: Remains { chains: 3, left_bytes: 7 << 30 },
         };
         assert_eq!(heartbeat_in(NodeId(2), ClusterId(5), heartbeat_out(&heartbeat)), heartbeat);
         let configuration = |syncing| Configuration {

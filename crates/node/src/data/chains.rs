@@ -131,6 +131,8 @@ pub(super) struct Shown {
     successors: Vec<AtomicU32>,
     /// How often this node has come into a chain.
     came: AtomicU64,
+    /// How often chains were taken out whole.
+    pub(super) went: AtomicU64,
 }
 
 impl Shown {
@@ -144,6 +146,7 @@ impl Shown {
             discarded: AtomicBool::new(false),
             successors: (0..chains).map(|_| AtomicU32::new(0)).collect(),
             came: AtomicU64::new(0),
+            went: AtomicU64::new(0),
         }
     }
 

@@ -94,6 +94,8 @@ pub(crate) fn resume(chains: &mut [Replica], tips: &[ChainTip], kept: &[u8]) -> 
     }
     for session in &kept.sessions {
         let replica = chains.get_mut(session.chain as usize).ok_or_else(|| unknown(session.chain))?;
+        // Of a chain that was taken out since, whose records come again if it does: they are no second runs.
+        let is_gone = replica.last() == 0;
         let (requests, rest) = session.done.as_chunks::<REQUEST>();
         if !rest.is_empty() {
             return Err(corrupt("a remembered request is cut short".to_owned()));
@@ -102,7 +104,7 @@ pub(crate) fn resume(chains: &mut [Replica], tips: &[ChainTip], kept: &[u8]) -> 
             let chunk = ChunkId { inode: InodeId(inode), index: index as u32 };
             (Seq(seq), part as u8, WriteDone { stamp: Hlc(stamp), chunk, offset: offset as u32 })
         });
-        let memory = SessionMemory { floor: Seq(session.floor), done: done.collect() };
+        let memory = SessionMemory { floor: Seq(session.floor), done: done.filter(|_| !is_gone).collect() };
         replica.recollect(SessionId(session.session), &memory);
     }
     Ok(())

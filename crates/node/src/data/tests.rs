@@ -2,4 +2,5 @@
 
 mod few;
 mod lives;
+mod remains;
 mod world;

@@ -247,7 +247,8 @@ impl Device {
     /// Makes these shelves one. The caller shelves alone.
     fn merge(&self, keys: &[ShelfKey]) -> Result<bool, Fault> {
         let mut source = self;
-        let merge = match Merge::begin(&mut source, keys) {
+        let discarded = self.log().discarded().to_vec();
+        let merge = match Merge::begin(&mut source, keys, &discarded) {
             Err(Error::DamagedShelf { shelf }) => return self.mend(shelf).map(|()| true),
             merge => merge?,
         };

@@ -9,7 +9,8 @@ use std::time::Duration;
 use frieze_base::{ChainEpoch, ChainId, ClusterId, Fault, MonoTime, NodeId, Reason};
 use frieze_chain::Configuration;
 use frieze_cluster::{
-    Answer, Ask, Change, Decision, Device, Health, Identity as Process, Keeper, Lost, Newcomer, News, State, Status,
+    Answer, Ask, Change, Decision, Device, Health, Identity as Process, Keeper, Lost, Newcomer, News, Remains, State,
+    Status,
 };
 use frieze_metalog::Change as MemberChange;
 use frieze_net::ServerAddr;
@@ -382,6 +383,11 @@ impl Premises for Engine {
         // Leases do not wait for the disk: it is told the next time.
         let ends = self.data.ends_now().unwrap_or_default();
         ends.iter().map(|end| (end.chain, (end.epoch, end.n), self.data.lacks(end.chain))).collect()
+    }
+
+    fn remains(&self) -> Remains {
+        let (chains, left_bytes, _) = self.remains.told();
+        Remains { chains: chains as u32, left_bytes }
     }
 
     fn step_aside(&self) {

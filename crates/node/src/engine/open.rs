@@ -25,6 +25,7 @@ use crate::opened::Opened;
 use crate::peers::{NodeKeys, Way};
 use crate::questions::Questions;
 use crate::reclaim::Reclaim;
+use crate::remains::Remains;
 use crate::scrub::Scrub;
 use crate::session::Sessions;
 use crate::settings::Settings;
@@ -167,6 +168,7 @@ impl Engine {
             locks: Mutex::new(locks),
             opened: Opened::default(),
             reclaim: Reclaim::default(),
+            remains: Remains::default(),
             scrub,
             files_cached: AtomicU64::new(0),
             owner_uid: seams.owner.uid,

@@ -15,7 +15,7 @@ use crate::{ONE, THREE, TWO};
 
 /// Three servers, of which the first leads, and three chains; of the second of them only the others are members. All know, of each
 /// chain, that they may ask any of the three: who is none of its members has to say so.
-fn spread(seed: u64) -> Arc<World> {
+pub(crate) fn spread(seed: u64) -> Arc<World> {
     spread_over(seed, &[&[1, 2, 3], &[2, 3], &[3, 1, 2]])
 }
 
@@ -63,7 +63,7 @@ fn file_elsewhere(client: &mut Client) -> (InodeId, Vec<u8>, u32) {
 }
 
 /// The first chunk from `first` on of which the chain was this node's at the beginning.
-fn chunk_headed_by(inode: InodeId, node: NodeId, first: u32) -> u32 {
+pub(crate) fn chunk_headed_by(inode: InodeId, node: NodeId, first: u32) -> u32 {
     (first..64).find(|index| head(inode, *index) == node).expect("chunks are spread over all chains")
 }
 

@@ -221,8 +221,25 @@ impl World {
             ..Configuration::default()
         };
         let chains: Vec<_> = (0..).map(ChainId).zip(members.iter().map(|members| of(members))).collect();
+        self.configure(nodes, &chains);
+    }
+
+    /// Each chain has this configuration from now on, at all that are on.
+    pub(crate) fn share(&self, configurations: &[Configuration]) {
+        let epoch = {
+            let mut epoch = self.epoch.lock().unwrap();
+            *epoch += 1;
+            ChainEpoch(*epoch)
+        };
+        let all: Vec<NodeId> = self.alive().into_iter().map(|(id, _)| id).collect();
+        let of = |to: &Configuration| Configuration { epoch, ..to.clone() };
+        let chains: Vec<_> = (0..).map(ChainId).zip(configurations.iter().map(of)).collect();
+        self.configure(&all, &chains);
+    }
+
+    fn configure(&self, nodes: &[NodeId], chains: &[(ChainId, Configuration)]) {
         for engine in nodes.iter().map(|node| self.engine(*node)) {
-            engine.configure(&chains).unwrap();
+            engine.configure(chains).unwrap();
             engine.renew_lease(MonoTime(u64::MAX));
         }
     }

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use frieze_base::{ChainEpoch, MonoTime, NodeId, Reason, Seq};
+use frieze_base::{ChainEpoch, Fault, MonoTime, NodeId, Reason, Seq};
 use frieze_node::Engine;
 use frieze_wire::frame::FrameHeader;
 use frieze_wire::message::{ReadReply, Reply, Request, RequestBody};
@@ -59,6 +59,8 @@ pub enum ClusterBreak {
     ReachHidden,
     /// The same of how far files reach.
     ReachUntold,
+    /// A server gives up what it has of a chain as soon as it has no part in it, whether the others have everything or not.
+    GivenUpEarly,
 }
 
 impl ClusterBreak {
@@ -85,6 +87,7 @@ impl ClusterBreak {
         ClusterBreak::RotShown,
         ClusterBreak::ReachHidden,
         ClusterBreak::ReachUntold,
+        ClusterBreak::GivenUpEarly,
     ];
 }
 
@@ -180,6 +183,16 @@ impl Memory {
                 header.seq = Seq(1);
             }
             _ => {}
+        }
+    }
+
+    /// Has a server give up what others have by now, as [`Engine::give_up_remains`] does, or too early.
+    pub(super) fn give_up(broken: Option<ClusterBreak>, engine: &Engine) -> Result<(), Fault> {
+        match broken {
+            Some(ClusterBreak::GivenUpEarly) => engine.give_up_remains_if(&|state, chain, node| {
+                state.chain(chain).is_some_and(|chain| chain.target(node).is_none())
+            }),
+            _ => engine.give_up_remains(),
         }
     }
 

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use frieze_base::{Fault, NodeId, Rng};
+use frieze_base::{ChainId, Fault, NodeId, Rng};
 use frieze_disk::{CrashKind, Disk, SimDisk};
 use frieze_hlc::Hlc;
 use frieze_node::{
@@ -117,6 +117,8 @@ pub(super) struct Node {
     pub(super) is_gone: bool,
     /// What is on its disk is damaged somewhere.
     pub(super) is_rotten: bool,
+    /// What it has given up in this life, and how often, as far as it was looked at.
+    pub(super) given_up: Vec<(ChainId, u64)>,
     /// A sync failed: it is started again by whoever looks after it.
     pub(super) failed: bool,
     /// How its chains were when the trace told it last.
@@ -174,6 +176,7 @@ impl Node {
             tend_busy: Arc::default(),
             is_gone: false,
             is_rotten: false,
+            given_up: Vec::new(),
             failed: false,
             told: String::new(),
             broken,
@@ -205,6 +208,7 @@ impl Node {
         self.control_busy = Arc::default();
         self.tend_busy = Arc::default();
         (self.flush_at_us, self.journal_at_us, self.failed) = (None, None, false);
+        self.given_up.clear();
         let mut entropy = [0u8; 64];
         self.rng.fill(&mut entropy);
         let woken = self.woken.clone();

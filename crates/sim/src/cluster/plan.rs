@@ -107,4 +107,6 @@ pub struct ClusterCounts {
     pub restarts: u64,
     /// Answers about instants that were remembered.
     pub remembered: u64,
+    /// Chains that nodes gave up, since others had them.
+    pub given_up: u64,
 }

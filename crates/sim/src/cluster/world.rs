@@ -625,12 +625,15 @@ impl World {
             }
             Event::Tend(..) => {
                 self.after(500_000, Event::Tend(node, life));
+                let broken = self.plan.breakage;
                 let node = &mut self.nodes[node];
                 let busy = node.tend_busy.clone();
                 if !busy.swap(true, Ordering::Relaxed) {
                     node.begin(move |engine| {
                         // What it could not do it tries again the next time.
                         let _tended = engine.tend();
+                        let _given_up = breakage::Memory::give_up(broken, engine);
+                        let _given_back = engine.give_back_remains();
                         busy.store(false, Ordering::Relaxed);
                     });
                 }
@@ -716,6 +719,7 @@ impl World {
     fn settle_node(&mut self, node: usize) -> Verdict {
         // Whoever goes on may say something that others wait for.
         self.nodes[node].go_on();
+        self.judge_what_went(node)?;
         if self.nodes[node].disk.is_crashed() {
             self.stand_still(node);
             self.post_of_dead();
@@ -744,6 +748,32 @@ impl World {
             self.nodes[node].journal_at_us = Some(self.now_us + delay_us);
             let life = self.nodes[node].life;
             self.after(delay_us, Event::Journal(node, life));
+        }
+        Ok(())
+    }
+
+    /// What a node has just given up others have: all who have a part in it serve, with everything, and they are as many as are wanted.
+    fn judge_what_went(&mut self, node: usize) -> Verdict {
+        let Some(engine) = self.nodes[node].serving().cloned() else { return Ok(()) };
+        let given_up = engine.chains_given_up();
+        let known = std::mem::replace(&mut self.nodes[node].given_up, given_up.clone());
+        let id = self.nodes[node].id;
+        for chain in given_up.iter().filter(|chain| !known.contains(chain)) {
+            self.counts.given_up += 1;
+            self.say(|| format!("{id} gives up chain {}", chain.0));
+            let mut words = None;
+            engine.look_at_control(&mut |state| {
+                let Some(chain) = state.chain(chain.0) else { return };
+                let there = state.nodes().filter(|node| !node.is_draining && !node.is_dead).count();
+                let wanted = (state.replicas() as usize).min(there);
+                let serving = chain.serving().count();
+                if chain.target(id).is_some() || serving < chain.targets.len() || serving < wanted {
+                    words = Some(format!("{id} gives up chain {}, of which {:?} have a part", chain.id, chain.targets));
+                }
+            });
+            if let Some(words) = words {
+                return broken(Rule::Durable, words);
+            }
         }
         Ok(())
     }

@@ -186,6 +186,12 @@ pub struct NodeStatus {
     /// Bytes that it can hold.
     #[prost(uint64, tag = "12")]
     pub capacity_bytes: u64,
+    /// Chains that it has no part in any more and still has records of.
+    #[prost(uint32, optional, tag = "14")]
+    pub remains_chains: Option<u32>,
+    /// Bytes of such that are being given back, as far as it has counted them.
+    #[prost(uint64, optional, tag = "15")]
+    pub remains_bytes: Option<u64>,
 }
 
 /// A chain of the cluster.

@@ -29,6 +29,12 @@ pub struct Heartbeat {
     /// Every chain that it has records of or a part in.
     #[prost(message, repeated, tag = "8")]
     pub chains: Vec<ChainReport>,
+    /// Chains that others have by now, and of which it has not taken out what it has.
+    #[prost(uint32, tag = "9")]
+    pub remains_chains: u32,
+    /// Bytes of those taken out that are still to be given back, as far as it has counted them.
+    #[prost(uint64, tag = "10")]
+    pub remains_bytes: u64,
 }
 
 /// Sessions that have a connection to the teller: they do not expire.

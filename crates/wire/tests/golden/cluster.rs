@@ -32,6 +32,7 @@ pub(super) fn replies() -> Vec<(&'static str, Reply)> {
     vec![
         ("cluster", Reply::Cluster(cluster_reply())),
         ("cluster-with-rates", Reply::Cluster(cluster_reply_with_rates())),
+        ("cluster-with-remains", Reply::Cluster(cluster_reply_with_remains())),
         (
             "join",
             Reply::Join(JoinReply {
@@ -77,6 +78,8 @@ fn cluster_reply() -> ClusterReply {
             heads: 3,
             to_drain: 1,
             capacity_bytes: 1 << 40,
+            remains_chains: None,
+            remains_bytes: None,
         }],
         chains: vec![ClusterChain {
             chain: 5,
@@ -94,6 +97,14 @@ fn cluster_reply() -> ClusterReply {
         whole: 7,
         sync_bytes_per_s: 0,
     }
+}
+
+/// The same of a node that others have taken chains over from.
+fn cluster_reply_with_remains() -> ClusterReply {
+    let mut reply = cluster_reply();
+    let node = &mut reply.nodes[0];
+    (node.remains_chains, node.remains_bytes) = (Some(0), Some(7 << 30));
+    reply
 }
 
 /// The same from a server that tells rates.

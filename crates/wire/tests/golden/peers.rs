@@ -43,6 +43,7 @@ pub(super) fn told() -> Vec<(&'static str, Told)> {
         ("heartbeat", Told::Heartbeat(heartbeat())),
         ("attached", Told::Attached(Attached { sessions: vec![1, 0x0102_0304_0506_0708] })),
         ("heartbeat-after-a-loss", Told::Heartbeat(heartbeat_after_a_loss())),
+        ("heartbeat-with-remains", Told::Heartbeat(heartbeat_with_remains())),
         ("grant", Told::Grant(grant())),
         ("refused", Told::Refused(Refused { reason: 33, message: "another cluster".into() })),
         ("chain-record", Told::ChainRecord(record.clone())),
@@ -134,6 +135,8 @@ fn heartbeat() -> Heartbeat {
             lost_from: 0,
             lost_to: 0,
         }],
+        remains_chains: 0,
+        remains_bytes: 0,
     }
 }
 
@@ -141,6 +144,11 @@ fn heartbeat_after_a_loss() -> Heartbeat {
     let whole = heartbeat();
     let lost = |report: &ChainReport| ChainReport { lost_from: AT, lost_to: AT + 9, ..*report };
     Heartbeat { chains: whole.chains.iter().map(lost).collect(), ..whole }
+}
+
+/// Of a server that others have taken chains over from.
+fn heartbeat_with_remains() -> Heartbeat {
+    Heartbeat { remains_chains: 5, remains_bytes: 7 << 30, ..heartbeat() }
 }
 
 fn grant() -> Grant {

@@ -46,6 +46,15 @@ impl Device {
         Ok(())
     }
 
+    /// Gives up these, on stable storage.
+    ///
+    /// # Errors
+    /// As [`Device::forget_images`].
+    pub(in crate::device) fn give_up(&self, keys: &[ImageKey]) -> Result<(), Fault> {
+        let mut making = self.images.making.lock().unwrap_or_else(PoisonError::into_inner);
+        self.give_up_images(&mut making, keys, false)
+    }
+
     fn forget_due(&self, making: &mut Making) -> Result<(), Fault> {
         let due = self.images.to_forget.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let mut keys = Vec::new();

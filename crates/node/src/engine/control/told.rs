@@ -52,6 +52,8 @@ fn node_out(status: &NodeStatus) -> wire::NodeStatus {
         heads: status.heads as u32,
         to_drain: status.to_drain as u32,
         capacity_bytes: status.node.capacity_bytes(),
+        remains_chains: status.remains.map(|remains| remains.chains),
+        remains_bytes: status.remains.map(|remains| remains.left_bytes),
     }
 }
 
