@@ -242,3 +242,121 @@ fn records_of_a_chain_that_has_left_this_server_count_for_no_length() {
     settle(&mut client, inode);
     assert_eq!(client.len("f"), end + 4, "settled");
 }
+
+/// Who was asked first knows that it has left, and has of then what it had.
+#[test]
+fn who_has_left_tells_nothing_of_an_instant_after_that() {
+    let world = spread(111);
+    let mut client = Client::new(&world);
+    let (_, capability, chunk) = file_elsewhere(&mut client);
+    client.write_at(TWO, &capability, offset(chunk), b"old").unwrap();
+    world.run(100);
+    world.share_chains(&[&[1, 2, 3], &[3], &[3, 1, 2]]);
+    client.write_at(THREE, &capability, offset(chunk), b"newer").unwrap();
+    world.run(100);
+    let then = View { at: Some(world.engine(ONE).newest().0), user_at: None };
+    assert_eq!(len_at(&mut client, ONE, then), offset(chunk) + 5);
+}
+
+/// What is told of an instant is what was then, and stays so: nothing is stamped below it any more, however slow a clock.
+#[test]
+fn what_is_asked_about_an_instant_is_told_of_it_and_closed() {
+    let world = spread(112);
+    let mut client = Client::new(&world);
+    let (_, capability, chunk) = file_elsewhere(&mut client);
+    client.write_at(TWO, &capability, offset(chunk), b"one").unwrap();
+    world.run(50);
+    let first = View { at: Some(world.engine(ONE).newest().0), user_at: None };
+    world.run(50);
+    client.write_at(TWO, &capability, offset(chunk), b"longer").unwrap();
+    assert_eq!(len_at(&mut client, ONE, first), offset(chunk) + 3, "as it was");
+    world.time(ONE).jump_wall_us(200_000);
+    let ahead = View { at: Some(world.time(ONE).wall().0), user_at: None };
+    assert_eq!(len_at(&mut client, ONE, ahead), offset(chunk) + 6);
+    client.write_at(TWO, &capability, offset(chunk), b"longer still").unwrap();
+    for node in [ONE, TWO, THREE] {
+        assert_eq!(len_at(&mut client, node, ahead), offset(chunk) + 6, "at {node}");
+    }
+    assert_eq!(client.len("f"), offset(chunk) + 12);
+}
+
+/// It was taken out and does not know: what it flushes is not what was acknowledged.
+#[test]
+fn who_has_no_lease_flushes_for_nobody() {
+    for late in [0, 17, 34] {
+        let world = spread(113);
+        let mut client = Client::new(&world);
+        let (inode, capability, chunk) = file_elsewhere(&mut client);
+        world.run(late);
+        world.engine(TWO).renew_lease(MonoTime(0));
+        world.share_chains_at(&[ONE, THREE], &[&[1, 2, 3], &[3], &[3, 1, 2]]);
+        client.write_at(THREE, &capability, offset(chunk), b"synced").unwrap();
+        client.ask_at(ONE, Request::Sync(Sync { inode: inode.0 }), &[], 0).0.unwrap();
+        world.crash(THREE, CrashKind::Power);
+        world.start(THREE).unwrap();
+        world.share_chains(&[&[1, 2], &[3], &[1, 2]]);
+        world.run(300);
+        assert_eq!(
+            client.read_from(THREE, &capability, offset(chunk), 6),
+            Ok(b"synced".to_vec()),
+            "after {late} steps"
+        );
+    }
+}
+
+/// The leader's clock is ahead. Who knows that it has left cannot see to it that the head stamps above.
+#[test]
+fn who_has_left_orders_nothing() {
+    let world = spread(114);
+    let mut client = Client::new(&world);
+    let (_, capability, chunk) = file_elsewhere(&mut client);
+    client.write_at(TWO, &capability, offset(chunk), b"before").unwrap();
+    world.run(50);
+    world.share_chains(&[&[1, 2, 3], &[3], &[3, 1, 2]]);
+    world.time(ONE).jump_wall_us(300_000);
+    world.run(50);
+    client.txn(truncate(0)).unwrap();
+    client.write_at(THREE, &capability, offset(chunk), b"after").unwrap();
+    assert_eq!(client.len("f"), offset(chunk) + 5);
+    assert_eq!(client.read_from(THREE, &capability, offset(chunk), 10).unwrap(), b"after");
+}
+
+/// Its head has it, and the tail, which is asked, has never heard of it: the length that is settled meanwhile is not of so late.
+#[test]
+fn a_settled_length_forgets_no_record_on_its_way_elsewhere() {
+    let world = spread(115);
+    // What the first heads gets to the third without the second.
+    world.share_chains(&[&[1, 3], &[2, 3], &[3, 1]]);
+    let (mut one, mut other) = (Client::new(&world), Client::new(&world));
+    let (inode, capability) = file(&mut one, "f");
+    let near = chunk_headed_by(inode, ONE, 0);
+    let far = chunk_headed_by(inode, TWO, near + 1);
+    let (_, others) = other.open("f");
+    one.grant(inode, near, 1);
+    other.grant(inode, far, 1);
+    world.time(ONE).jump_wall_us(200_000);
+    world.run(100);
+    world.deafen(TWO, THREE);
+    let (weak, mut client) = (Arc::downgrade(&world), Some(one));
+    let settled = Arc::new(Mutex::new(None));
+    let (to, mut left) = (settled.clone(), 3);
+    world.set_hook(Some(Box::new(move |_| {
+        left -= 1;
+        if left == 0
+            && let (Some(world), Some(mut one)) = (weak.upgrade(), client.take())
+        {
+            let wrote = one.write_at(ONE, &capability, offset(near), b"near");
+            let done = one.txn_once(ONE, Op::Settle(Settle { inode: inode.0, ..Settle::default() }));
+            world.heal();
+            *to.lock().unwrap() = Some((one, wrote, done.map(drop)));
+        }
+    })));
+    let wrote = other.write_at(TWO, &others, offset(far), b"far");
+    world.set_hook(None);
+    let (mut one, near_wrote, done) = settled.lock().unwrap().take().expect("it was settled meanwhile");
+    assert_eq!((near_wrote, done), (Ok(()), Ok(())));
+    wrote.unwrap();
+    assert_eq!(one.len("f"), offset(far) + 3);
+    other.txn(Op::Settle(Settle { inode: inode.0, ..Settle::default() })).unwrap();
+    assert_eq!(one.len("f"), offset(far) + 3, "settled");
+}
