@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""What a replicated write costs HDFS on this machine, beside what it costs frieze, in one run.
+"""What a replicated write costs HDFS on this machine, beside what it costs frieze, in one run; or how fast small writes are seen.
 
     scripts/peer-hdfs.py                     1 GiB to three replicas each, HDFS first
     scripts/peer-hdfs.py --mib 4096 --warm 20
+    scripts/peer-hdfs.py --visible --mib 256 4 KiB after 4 KiB, each visible before the next (hflush), to one replica
 
 Needs a JDK and Maven; the jars of HDFS 3.4.1 come from Maven Central at the first run and stay in the user's cache. A NameNode and
 three DataNodes, each a process, and a client write in pieces of 1 MiB on loopback, after a warm-up: a cold JVM measures its compiler.
@@ -43,7 +44,18 @@ import org.apache.hadoop.fs.FileSystem;
 import org.apache.hadoop.fs.Path;
 
 public class HdfsWrite {
+    static boolean visible;
+
     static void write(FileSystem fs, String name, int mib, byte[] data) throws Exception {
+        if (visible) {
+            try (FSDataOutputStream out = fs.create(new Path(name), true, 4096, (short) 1, 64 << 20)) {
+                for (int i = 0; i < mib << 8; i++) {
+                    out.write(data, (i % 16384) << 12, 4096);
+                    out.hflush();
+                }
+            }
+            return;
+        }
         try (FSDataOutputStream out = fs.create(new Path(name))) {
             for (int i = 0; i < mib; i++) out.write(data, (i % 64) << 20, 1 << 20);
         }
@@ -51,6 +63,7 @@ public class HdfsWrite {
 
     public static void main(String[] args) throws Exception {
         int mib = Integer.parseInt(args[0]);
+        visible = args[2].equals("visible");
         long warm = System.nanoTime() + Long.parseLong(args[1]) * 1_000_000_000L;
         byte[] data = new byte[64 << 20];
         new java.util.Random(1).nextBytes(data);
@@ -73,14 +86,15 @@ public class HdfsWrite {
 
 def jars(cache):
     """Where the jars and the client's class are; fetched and compiled once."""
-    if not (cache / "HdfsWrite.class").exists():
+    source = cache / "HdfsWrite.java"
+    if not (cache / "HdfsWrite.class").exists() or source.read_text() != CLIENT:
         cache.mkdir(parents=True, exist_ok=True)
         (cache / "pom.xml").write_text(POM)
         subprocess.run(["mvn", "-q", "-B", "dependency:copy-dependencies", "-DoutputDirectory=lib"], cwd=cache, check=True)
         # Their pages, which the jars lack, are looked for at the start.
         for page in ["hdfs", "datanode"]:
             (cache / "webapps" / page).mkdir(parents=True, exist_ok=True)
-        (cache / "HdfsWrite.java").write_text(CLIENT)
+        source.write_text(CLIENT)
         subprocess.run(["javac", "-cp", "lib/*", "HdfsWrite.java"], cwd=cache, check=True)
     return f"{cache}/lib/*:{cache}"
 
@@ -153,9 +167,10 @@ class Hdfs:
 
         return sum(of(process.pid) for process in self.processes)
 
-    def write(self, mib, warm_s):
-        """CPU seconds of servers, of the client, and seconds, while so much is written."""
-        client = self.java("conf-name", "HdfsWrite", str(mib), str(warm_s), stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    def write(self, mib, warm_s, how):
+        """CPU seconds of servers, of the client, and seconds, while so much is written: replicated, or visible at once."""
+        command = ["HdfsWrite", str(mib), str(warm_s), how]
+        client = self.java("conf-name", *command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         if client.stdout.readline().strip() != b"ready":
             sys.exit("peer-hdfs: the client failed:\n" + (self.work / "conf-name.log").read_text()[-2000:])
         before = self.cpu_s()
@@ -176,6 +191,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--mib", type=int, default=1024, help="MiB to write")
     parser.add_argument("--warm", type=int, default=10, help="seconds of writing before the measurement")
+    parser.add_argument("--visible", action="store_true", help="4 KiB at a time, each visible before the next")
     parser.add_argument("--frieze", default=None, help="the command to compare (default: the release build)")
     parser.add_argument("--json", action="store_true", help="one JSON document")
     options = parser.parse_args()
@@ -186,16 +202,45 @@ def main():
             sys.exit(f"peer-hdfs: {program} is missing")
     cache = pathlib.Path(os.environ.get("XDG_CACHE_HOME", pathlib.Path.home() / ".cache")) / "frieze" / f"hdfs-{VERSION}"
     classpath = jars(cache)
-    gib = options.mib / 1024
     with tempfile.TemporaryDirectory(prefix="frieze-peer-hdfs-") as work:
         hdfs = Hdfs(pathlib.Path(work), classpath)
         try:
-            servers_s, client_s, seconds = hdfs.write(options.mib, options.warm)
+            how = "visible" if options.visible else "replicated"
+            servers_s, client_s, seconds = hdfs.write(options.mib, options.warm, how)
         finally:
             hdfs.end()
-    command = [frieze, "bench", "replicated-write", "--mib", str(options.mib), "--json"]
-    ours = json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True).stdout.splitlines()[-1])
-    found = {
+    found = visible(frieze, options.mib / seconds) if options.visible else replicated(
+        frieze, options.mib, (servers_s, client_s, seconds)
+    )
+    if options.json:
+        print(json.dumps(found))
+    else:
+        for name, value in found.items():
+            print(f"{name.replace('_', ' '):<28} {value:.3f}")
+
+
+def bench(frieze, *arguments):
+    done = subprocess.run([frieze, "bench", *arguments, "--json"], stdout=subprocess.PIPE, check=True, text=True)
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def visible(frieze, hdfs_mib_s):
+    """One writer, 4 KiB at a time, seen by readers when it is answered."""
+    ours = bench(frieze, "visible", "--repeat", "3")
+    return {
+        "hdfs_mib_s": hdfs_mib_s,
+        "frieze_one_mib_s": ours["one_at_a_time_mib_s"],
+        "frieze_16_mib_s": ours["value"],
+        "one_over_hdfs": ours["one_at_a_time_mib_s"] / hdfs_mib_s,
+        "16_over_hdfs": ours["value"] / hdfs_mib_s,
+    }
+
+
+def replicated(frieze, mib, hdfs):
+    """Three replicas, everything brought to the disk."""
+    ours, gib = bench(frieze, "replicated-write", "--mib", str(mib)), mib / 1024
+    servers_s, client_s, seconds = hdfs
+    return {
         "hdfs_cpu_s_per_gib": (servers_s + client_s) / gib,
         "hdfs_cpu_client_s_per_gib": client_s / gib,
         "hdfs_gib_s": gib / seconds,
@@ -203,11 +248,6 @@ def main():
         "frieze_gib_s": ours["value"],
         "cpu_over_hdfs": ours["cpu_all_s_per_gib"] / ((servers_s + client_s) / gib),
     }
-    if options.json:
-        print(json.dumps(found))
-    else:
-        for name, value in found.items():
-            print(f"{name.replace('_', ' '):<28} {value:.3f}")
 
 
 if __name__ == "__main__":
