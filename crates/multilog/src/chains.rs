@@ -17,7 +17,7 @@ use frieze_base::{ChainId, InodeId, SegmentId};
 
 use crate::entry::Entries;
 use crate::log::MultiLog;
-use crate::segment::SegmentState;
+use crate::segment::{Segment, SegmentState};
 use crate::{LogPosition, RecordKind, RecordMeta, Stored};
 
 /// Records of a chain that are not the chain's: it took another way.
@@ -121,12 +121,8 @@ impl MultiLog {
         files
     }
 
-    /// Where what was discarded lies in a segment: first bytes and ends, grown together. `footer`: its last one, if it is sealed. `None` if
-    /// that is not what these bytes are.
-    ///
-    /// # Cost
-    /// About 60 ns for each record of the segment.
-    pub fn discarded_in(&self, id: SegmentId, footer: Option<&[u8]>) -> Option<BTreeMap<u64, u64>> {
+    /// A segment and what it lists: `footer`, its last one, if it is sealed. `None` if that is not what these bytes are.
+    fn entries_of<'a>(&'a self, id: SegmentId, footer: Option<&'a [u8]>) -> Option<(&'a Segment, Entries<'a>)> {
         let at = self.segments.binary_search_by_key(&id, |segment| segment.header.id).ok()?;
         let segment = &self.segments[at];
         let entries = match footer {
@@ -134,8 +130,17 @@ impl MultiLog {
             None if segment.state == SegmentState::Closed => return None,
             None => &segment.entries,
         };
+        Some((segment, Entries::new(&segment.header, entries)))
+    }
+
+    /// Where what was discarded lies in a segment: first bytes and ends, grown together. `footer`: its last one, if it is sealed. `None` if
+    /// that is not what these bytes are.
+    ///
+    /// # Cost
+    /// About 60 ns for each record of the segment.
+    pub fn discarded_in(&self, id: SegmentId, footer: Option<&[u8]>) -> Option<BTreeMap<u64, u64>> {
         let mut runs: BTreeMap<u64, u64> = BTreeMap::new();
-        for listed in Entries::new(&segment.header, entries) {
+        for listed in self.entries_of(id, footer)?.1 {
             let begins = LogPosition { segment: id, offset: listed.span.start };
             if !is_discarded(&self.discarded, &listed.meta, begins) {
                 continue;
@@ -198,14 +203,8 @@ impl MultiLog {
         after: u64,
         max: usize,
     ) -> Option<Vec<Numbered>> {
-        let at = self.segments.binary_search_by_key(&id, |segment| segment.header.id).ok()?;
-        let segment = &self.segments[at];
-        let entries = match footer {
-            Some(footer) => self.footer_entries(id, footer)?,
-            None if segment.state == SegmentState::Closed => return None,
-            None => &segment.entries,
-        };
-        let of_chain = Entries::new(&segment.header, entries).filter(|listed| {
+        let (segment, entries) = self.entries_of(id, footer)?;
+        let of_chain = entries.filter(|listed| {
             let begins = LogPosition { segment: id, offset: listed.span.start };
             listed.meta.chain == chain && listed.meta.n > after && !is_discarded(&self.discarded, &listed.meta, begins)
         });
