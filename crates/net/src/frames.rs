@@ -578,7 +578,7 @@ impl FrameWriter {
     ) -> Result<(), E> {
         let turn = lock(&self.0.turn);
         let header = filled(header, body, len + CRC_BYTES, CRC32C_BEHIND).encode();
-        let (mut left, mut head) = (len, Some([header.as_slice(), body]));
+        let (mut left, mut head, mut room) = (len, Some([header.as_slice(), body]), 0);
         let mut step = |part: Part<'_>, crc: Option<u32>| -> Result<(), Error> {
             assert!(part.len() <= left, "more than the {len} bytes that were promised");
             left -= part.len();
@@ -596,7 +596,7 @@ impl FrameWriter {
                 }
                 Part::File { file, offset, len } => {
                     self.send_until_stalled(&mut [header, body].map(IoSlice::new), SendFlags::MORE, stalled)?;
-                    self.hand_on(file, offset, len, stalled)?;
+                    self.hand_on(file, offset, len, &mut room, stalled)?;
                     self.send_until_stalled(&mut [IoSlice::new(behind)], more, stalled)
                 }
             }
@@ -797,19 +797,28 @@ impl FrameWriter {
         Ok(())
     }
 
-    /// Has the system send `len` bytes of a file from `offset` on.
-    fn hand_on(&self, file: BorrowedFd<'_>, offset: u64, len: usize, stalled: &dyn Fn()) -> Result<(), Error> {
+    /// Has the system send `len` bytes of a file from `offset` on. Of the `room` that was there when it was last asked for so many
+    /// bytes are left: small pieces need not ask each.
+    fn hand_on(
+        &self,
+        file: BorrowedFd<'_>,
+        offset: u64,
+        len: usize,
+        room: &mut usize,
+        stalled: &dyn Fn(),
+    ) -> Result<(), Error> {
         let stream = &self.0.stream;
         let (mut at, end) = (offset, offset + len as u64);
         let mut waits = None;
         while at < end {
-            if stream.await_room(STALLED).map_err(|source| broken(stream, "sending", source))? {
+            if *room > 0 || stream.await_room(STALLED).map_err(|source| broken(stream, "sending", source))? {
                 // Where there is room at all there is for this much, so that nobody waits within.
-                let some = (end - at).min(HANDED_BYTES) as usize;
+                *room = if *room > 0 { *room } else { HANDED_BYTES };
+                let some = (end - at).min(*room as u64) as usize;
                 match stream.send_file(file, &mut at, some) {
                     Ok(0) => return Err(broken(stream, "sending", io::ErrorKind::UnexpectedEof.into())),
-                    Ok(_) => waits = None,
-                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                    Ok(count) => (waits, *room) = (None, *room - count),
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => *room = 0,
                     Err(source) => return Err(broken(stream, "sending", source)),
                 }
                 continue;
@@ -887,7 +896,7 @@ const LARGE_BYTES: usize = 128 << 10;
 const GROW_BYTES: usize = 256 << 10;
 const WOULD_BLOCK: io::ErrorKind = io::ErrorKind::WouldBlock;
 /// Of a file so much is handed on at once: a socket that has room has room for this much.
-const HANDED_BYTES: u64 = 128 << 10;
+const HANDED_BYTES: usize = 128 << 10;
 /// Who takes nothing for so long keeps others from nothing: a reader on this machine that is awake has taken half of what was on its
 /// way.
 const STALLED: Duration = Duration::from_millis(2);

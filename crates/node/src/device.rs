@@ -6,6 +6,7 @@
 
 mod chains;
 mod images;
+mod known;
 mod read;
 mod recover;
 mod remains;
@@ -80,6 +81,8 @@ pub(crate) struct Device {
     mended: Mutex<Vec<String>>,
     noticed: Noticed,
     images: images::ImageStore,
+    /// Checksums of what was handed on lately.
+    known: known::Known,
 }
 
 #[derive(Default)]

@@ -274,7 +274,7 @@ pub struct CopyRange {
     /// Where in it.
     #[prost(uint64, tag = "4")]
     pub target_offset: u64,
-    /// Bytes; fewer are copied where the source ends before.
+    /// Bytes; fewer are copied where the source ends before, but of several ranges all or none.
     #[prost(uint64, tag = "5")]
     pub len: u64,
     /// More ranges, laid over those before them. They name no others.

@@ -39,6 +39,12 @@ impl Fragment {
     fn clip(self, start: u16, last: u16) -> Fragment {
         Fragment { start: self.start.max(start), last: self.last.min(last), ..self }
     }
+
+    /// Grown by what another touches; `None` if there is a gap between them.
+    fn joined(self, other: Fragment) -> Option<Fragment> {
+        let is_near = u32::from(other.start) <= self.end() && u32::from(self.start) <= other.end();
+        is_near.then(|| Fragment { start: self.start.min(other.start), last: self.last.max(other.last), ..self })
+    }
 }
 
 /// A page as a chunk keeps it. Most pages of streamed data are touched once: those take no memory of their own.
@@ -152,13 +158,16 @@ impl Page {
         let starts = leaf.map_or((0, 0), Leaf::starts);
         let numbers = &self.deltas[starts.0..ends.0];
         let numbers = &numbers[..numbers.partition_point(|record| *record < records)];
-        // From the newest back: nothing older than a record that covers the whole range can show.
+        // From the newest back: nothing older than records that cover the whole range together can show.
         let mut deltas = Vec::with_capacity(numbers.len());
         let mut covered = false;
+        let mut laid: Option<Fragment> = None;
         for number in numbers.iter().rev() {
             let delta = of(*number);
             deltas.push(delta);
-            covered = delta.start <= start && delta.last >= last;
+            let joined = laid.and_then(|laid| laid.joined(delta));
+            laid = joined.or(laid).or(Some(delta));
+            covered = laid.is_some_and(|laid| laid.start <= start && laid.last >= last);
             if covered {
                 break;
             }

@@ -58,3 +58,29 @@ fn a_plan_of_any_instant_looks_at_a_bounded_number_of_entries() {
         assert!(many <= few * 3 / 2 + 16, "{many} entries after 6 times the writes, {few} before");
     }
 }
+
+#[test]
+fn a_plan_looks_no_further_back_than_what_covers_its_range_together() {
+    let mut rng = Rng::new(5);
+    let mut log = MultiLog::new(Settings::default());
+    const SLOT: u64 = 32 << 10;
+    let records = 4000;
+    for stamp in 1..=records {
+        let record = write(stamp, (rng.below(32) * SLOT) as u32, SLOT as u32);
+        let placed = log.place(std::slice::from_ref(&record));
+        log.publish(&record, &placed.spots[0]);
+    }
+    let mut out = Vec::new();
+    TOUCHED.set(0);
+    let plans = 1000;
+    for _ in 0..plans {
+        let start = rng.below(16) * (64 << 10);
+        out.clear();
+        // Every page has its first records by then.
+        let at = Hlc(500 + rng.below(records - 500));
+        log.plan(write(1, 0, 0).chunk, ByteRange::new(start, start + (64 << 10)), at, Hlc::ZERO, &mut out);
+        assert_eq!(out.len(), 2, "two slots a page");
+    }
+    // The newest record covers one half; half of those before it the other: three on average, and two are shown.
+    assert!(TOUCHED.get() < plans * 8, "{} entries in {plans} plans", TOUCHED.get());
+}

@@ -8,7 +8,7 @@ use frieze_disk::{DiskFile, PAGE_BYTES};
 use frieze_multilog::{Piece, Source, Stored};
 use frieze_tier::Heat;
 
-use super::{Device, FileKey, Lease, Span};
+use super::{Device, FileKey, Lease, Span, known};
 
 impl Device {
     /// True if something of `pieces` may have to be read from the disk.
@@ -70,6 +70,11 @@ impl Device {
             return Ok(None);
         }
         self.served.fetch_add(1, Ordering::Relaxed);
+        let offset = source.data_offset + u64::from(source.skip);
+        let span = known::Span::of(source, len);
+        if let Some(crc) = self.known.get(&span) {
+            return Ok(Some(Held { file, offset, crc }));
+        }
         let block = u64::from(source.block_bytes);
         let (first, last) = (u64::from(source.skip) / block, (u64::from(source.skip) + len).div_ceil(block));
         let mut stored = Blocks::of(&*file, source);
@@ -79,7 +84,7 @@ impl Device {
             crc = if index == first { found } else { crc32c_combine(crc, found, of) };
             left -= of;
         }
-        let offset = source.data_offset + u64::from(source.skip);
+        self.known.put(span, crc);
         Ok(Some(Held { file, offset, crc }))
     }
 

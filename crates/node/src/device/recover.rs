@@ -208,6 +208,7 @@ impl Device {
             companion: Mutex::new(last_companion),
             mended: Mutex::default(),
             noticed: Noticed::default(),
+            known: super::known::Known::default(),
             images,
             flushed: Mutex::default(),
         };

@@ -304,12 +304,13 @@ impl Tiers {
             };
             let (gaps, known_bytes) = self.old().gaps(key, end);
             let is_young = end < len.min(self.segment_bytes) && matches!(key, FileKey::Segment(_));
-            let in_memory = file.cached_bytes();
-            // Of a file that is young in part nobody knows how much of what is in memory is that part.
-            let more = match in_memory {
-                Ok(Some(bytes)) => is_young || bytes > known_bytes,
-                Ok(None) | Err(_) => true,
-            };
+            // Of a file that is young in part nobody knows how much of what is in memory is that part; and to ask takes as long
+            // as the file has pages.
+            let more = is_young
+                || match file.cached_bytes() {
+                    Ok(Some(bytes)) => bytes > known_bytes,
+                    Ok(None) | Err(_) => true,
+                };
             if more {
                 for gap in gaps {
                     self.let_go(&*file, gap.start(), gap.len());

@@ -24,8 +24,21 @@ impl Engine {
             return Err(Fault::new(Reason::TooLarge, format!("at most {RANGES_MAX} ranges are copied at once")));
         }
         let mut plan = Plan::new(EditKind::CopyRange, now, now);
-        for range in std::iter::once(ask).chain(&ask.also) {
+        for (number, range) in std::iter::once(ask).chain(&ask.also).enumerate() {
+            let before = plan.len;
             self.add_copied_range(&mut plan, header, range)?;
+            let found = plan.len - before;
+            // One range is copied as far as its source goes, as copy_file_range(2) does. Several are all or nothing.
+            if !ask.also.is_empty() && found < range.len {
+                return Err(Fault::new(
+                    Reason::InvalidArgument,
+                    format!(
+                        "of the ranges that are to be shown together number {number} has {found} of its {} bytes: its source ends \
+                         before; nothing is shown",
+                        range.len
+                    ),
+                ));
+            }
         }
         Ok(plan)
     }

@@ -128,3 +128,22 @@ fn ranges_within_ranges_and_too_many_are_refused() {
     let many = CopyRange { also: vec![range.clone(); 1024], ..range };
     assert_eq!(served.edit(Request::CopyRange(many)).unwrap_err().reason, Reason::TooLarge);
 }
+
+/// All or nothing is of the bytes too: a source that is shorter than was said shows nothing of any range.
+#[test]
+fn where_a_source_of_several_ranges_ends_early_nothing_is_shown() {
+    let machine = Machine::new();
+    let mut served = machine.serve();
+    let file = served.make("/f");
+    served.write(&file, Some(0), b"before").unwrap();
+    let ask = served.wait_together(&[("/f", 0, b"after!"), ("/f", 100_000, b"far")]).unwrap();
+    let Request::CopyRange(mut ask) = ask else { panic!("a copied range") };
+    ask.also[0].len += 1;
+    let refused = served.edit(Request::CopyRange(ask.clone())).unwrap_err();
+    assert_eq!(refused.reason, Reason::InvalidArgument);
+    assert!(refused.to_string().contains("number 1 has 3 of its 4 bytes"), "{refused}");
+    assert_eq!(served.read("/f", View::NOW).unwrap(), b"before");
+    ask.also[0].len -= 1;
+    served.edit(Request::CopyRange(ask)).unwrap();
+    assert_eq!(served.read("/f", View::NOW).unwrap().len(), 100_003);
+}
