@@ -31,6 +31,8 @@ pub(super) struct Port {
     pub(super) outgoing: Vec<Outgoing>,
     pub(super) gone: Vec<(NodeId, ConnId)>,
     pub(super) answers: Vec<Answer>,
+    /// Connections that it has heard are over.
+    pub(super) over: Vec<ConnId>,
     /// When it wants to be woken at the latest.
     pub(super) alarm_us: u64,
     /// Whoever it was is gone; another goes on in its place, who knows nothing of it.
@@ -41,6 +43,8 @@ pub(super) struct Port {
     pub(super) joined: Option<JoinReply>,
     /// A disk may be damaged: others are asked.
     pub(super) disks_rot: bool,
+    /// How long it waits for the first answer of a server that is silent. For the next ones longer.
+    pub(super) patience_us: u64,
     /// No new operations are begun.
     pub(super) calm: bool,
     /// What it does, in words, for whoever asks why it does not end.
@@ -78,11 +82,11 @@ pub(super) struct Client {
 }
 
 /// How long one attempt waits at most.
-const ATTEMPT_US: u64 = 2_500_000;
+pub(super) const ATTEMPT_US: u64 = 2_500_000;
 /// The same for the map.
 const MAP_WAIT_US: u64 = 500_000;
 const PAUSE_MIN_US: u64 = 5_000;
-const PAUSE_MAX_US: u64 = 500_000;
+const PAUSE_MAX_US: u64 = 200_000;
 
 impl Client {
     pub(super) fn new(index: usize, rng: Rng, port: Arc<Mutex<Port>>, nodes: Vec<NodeId>) -> Client {
@@ -124,6 +128,15 @@ impl Client {
         }
     }
 
+    /// The same, but it is over as soon as no new operations are begun.
+    pub(super) fn pause_while_busy(&self, us: u64) {
+        let until = self.now_us() + us;
+        while self.now_us() < until && !self.port().calm {
+            self.port().alarm_us = until;
+            rest();
+        }
+    }
+
     pub(super) fn any_node(&mut self) -> NodeId {
         let others = self.port().nodes.take();
         if let Some(nodes) = others {
@@ -138,8 +151,17 @@ impl Client {
         Seq(self.seq)
     }
 
+    /// Forgets connections that are over.
+    fn hear_of_ends(&mut self) {
+        let over = std::mem::take(&mut self.port().over);
+        if !over.is_empty() {
+            self.conns.retain(|_, conn| !over.contains(conn));
+        }
+    }
+
     /// One try at one server. `None`: no answer came.
     fn attempt(&mut self, node: NodeId, request: &Request, payload: &[u8], seq: Seq, wait_us: u64) -> Option<Answer> {
+        self.hear_of_ends();
         self.requests += 1;
         let id = self.requests;
         let fresh = (self.index as u64 + 1) << 32 | id;
@@ -163,6 +185,7 @@ impl Client {
             self.port().alarm_us = deadline;
             rest();
             let answers = std::mem::take(&mut self.port().answers);
+            self.hear_of_ends();
             if self.port().vanishes && self.may_vanish {
                 return None;
             }
@@ -171,6 +194,10 @@ impl Client {
                 if answer.request_id == id {
                     return Some(answer);
                 }
+            }
+            if !self.conns.contains_key(&node) {
+                // It broke, or there was nobody: whether the request was heard cannot be known.
+                return None;
             }
             if self.now_us() >= deadline {
                 if let Some(conn) = self.conns.remove(&node) {
@@ -217,16 +244,29 @@ impl Client {
         payload: &[u8],
         seq: Seq,
     ) -> Result<(Reply, Vec<u8>, NodeId), Fault> {
-        let (mut pause, mut route) = (0, route);
+        let (mut pause, mut route, mut wait_us) = (0, route, self.port().patience_us);
+        let mut sent_on = 0;
         loop {
             let node = self.choose(route);
-            let answered = self.attempt(node, request, payload, seq, ATTEMPT_US);
+            let answered = self.attempt(node, request, payload, seq, wait_us);
+            wait_us = (2 * wait_us).min(ATTEMPT_US);
             if self.may_vanish && std::mem::take(&mut self.port().vanishes) {
                 self.vanish();
                 return Err(Reason::Superseded.into());
             }
             match answered {
                 Some(Answer { result: Ok(reply), payload, .. }) => return Ok((reply, payload, node)),
+                Some(Answer { result: Err(fault), .. })
+                    if fault.reason == Reason::Elsewhere
+                        && matches!(route, Route::At(_))
+                        && sent_on < self.nodes.len() =>
+                {
+                    // Each of the others once, before it is asked who has it.
+                    sent_on += 1;
+                    let at = self.nodes.iter().position(|known| *known == node).unwrap_or(0);
+                    route = Route::At(self.nodes[(at + 1) % self.nodes.len()]);
+                    continue;
+                }
                 Some(Answer { result: Err(fault), .. })
                     if is_passing(&fault) || fault.reason == Reason::Corrupt && self.port().disks_rot =>
                 {
@@ -245,6 +285,7 @@ impl Client {
                 Some(Answer { result: Err(fault), .. }) => return Err(fault),
                 None => {
                     self.port().doing = format!("{}: {node} is silent", words_of(request));
+                    self.silent.insert(node);
                     self.look_around();
                     self.silent.insert(node);
                 }
@@ -290,7 +331,7 @@ impl Client {
     /// Asks the servers for a newer map.
     fn look_around(&mut self) {
         let mut order = self.nodes.clone();
-        order.sort_by_key(|node| (node.0 != self.map.leader, node.0));
+        order.sort_by_key(|node| (self.silent.contains(node), node.0 != self.map.leader, node.0));
         let (version, term) = (self.map.version, self.map.term);
         for node in order {
             let ask = Request::ClusterMap(ClusterMap {});
@@ -299,6 +340,8 @@ impl Client {
             self.silent.clear();
             let newer = map.version > version || map.term > term;
             let leads = map.leader != 0;
+            // Who leads and says so knows all that there is to know.
+            let is_its_own = map.leader == node.0 && map.version >= version && map.term >= term;
             if map.version > 0 {
                 if map.term >= self.map.term {
                     (self.map.term, self.map.leader) = (map.term, map.leader);
@@ -307,7 +350,7 @@ impl Client {
                     (self.map.version, self.map.nodes, self.map.chains) = (map.version, map.nodes, map.chains);
                 }
             }
-            if newer && leads {
+            if newer && leads || is_its_own {
                 return;
             }
         }
@@ -334,6 +377,11 @@ impl Client {
             _ => Err(Reason::BadFrame.into()),
         }
     }
+}
+
+/// Whose connection it is.
+pub(super) fn client_of(conn: ConnId) -> usize {
+    (conn >> 32) as usize - 1
 }
 
 /// True if the server says that it, or another, will be able to answer soon. A device that has failed is that of one server: a

@@ -1,6 +1,6 @@
 //! One node of the simulated cluster: what outlives its server, the server, and the calls in it that wait.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -31,6 +31,7 @@ pub(super) type ConnId = u64;
 pub(super) struct Answer {
     pub(super) node: NodeId,
     pub(super) client: usize,
+    pub(super) conn: ConnId,
     pub(super) request_id: u64,
     pub(super) result: Result<Reply, Fault>,
     pub(super) payload: Vec<u8>,
@@ -63,6 +64,7 @@ impl Peers for Teller {
 struct Answerer {
     node: NodeId,
     client: usize,
+    conn: ConnId,
     post: Post,
 }
 
@@ -71,6 +73,7 @@ impl Responder for Answerer {
         let answer = Answer {
             node: self.node,
             client: self.client,
+            conn: self.conn,
             request_id: request.request_id,
             result,
             payload: payload.to_vec(),
@@ -105,6 +108,12 @@ pub(super) struct Node {
     pub(super) serves: bool,
     pub(super) tasks: Vec<Task>,
     doors: BTreeMap<ConnId, Door>,
+    /// Connections of earlier lives: whoever asks by one is told that it is over.
+    stale: BTreeSet<ConnId>,
+    /// Those of the last life, whose other ends have not been told yet.
+    ended: Vec<ConnId>,
+    /// No process runs there, and the machine says so to whoever asks for one.
+    pub(super) refuses: bool,
     pub(super) paused_until_us: u64,
     /// A call stood still: its machine's clocks show this already, whichever process runs there.
     pub(super) ahead_until_us: u64,
@@ -167,6 +176,9 @@ impl Node {
             serves: false,
             tasks: Vec::new(),
             doors: BTreeMap::new(),
+            stale: BTreeSet::new(),
+            ended: Vec::new(),
+            refuses: false,
             paused_until_us: 0,
             ahead_until_us: 0,
             woken: Arc::default(),
@@ -235,6 +247,7 @@ impl Node {
             return Err(frieze_base::Reason::InputOutput.into());
         }
         self.engine = Some(Arc::new(engine));
+        self.refuses = true;
         Ok(())
     }
 
@@ -256,7 +269,9 @@ impl Node {
     pub(super) fn die(&mut self, kind: CrashKind) {
         // Before the device can be used again.
         self.tasks.clear();
-        self.doors.clear();
+        self.ended.extend(std::mem::take(&mut self.doors).into_keys());
+        self.stale.extend(&self.ended);
+        self.refuses = kind == CrashKind::Process;
         self.engine = None;
         self.serves = false;
         self.life += 1;
@@ -310,22 +325,36 @@ impl Node {
         payload: Vec<u8>,
     ) {
         let Some(engine) = self.serving().cloned() else { return };
-        let (node, post) = (self.id, self.post.clone());
+        let (node, post, id) = (self.id, self.post.clone(), conn);
         let rng = &mut self.rng;
-        let (conn, responder) = self.doors.entry(conn).or_insert_with(|| {
+        let (conn, responder) = self.doors.entry(id).or_insert_with(|| {
             let mut challenge = [0u8; 32];
             rng.fill(&mut challenge);
             let conn = Arc::new(Conn::new(Some(Caller::root()), challenge));
-            let nobody: Arc<dyn Responder> = Arc::new(Answerer { node, client, post: Post::default() });
+            let nobody: Arc<dyn Responder> = Arc::new(Answerer { node, client, conn: id, post: Post::default() });
             let hello = RequestBody { caller: None, request: Some(Request::Hello(Hello::default())) };
             let greeting = FrameHeader::of(FrameKind::Request);
             engine.handle(&conn, &greeting, hello, [][..].into(), &nobody, &mut Scratch::default());
-            (conn, Arc::new(Answerer { node, client, post }))
+            (conn, Arc::new(Answerer { node, client, conn: id, post }))
         });
         let (conn, responder) = (conn.clone(), responder.clone());
         self.begin(move |engine| {
             engine.handle(&conn, &header, body, payload[..].into(), &responder, &mut Scratch::default());
         });
+    }
+
+    /// Connections whose other ends can be told from now on that they are over: when a process dies its machine does so, and one
+    /// that has lost power does when it is back.
+    pub(super) fn take_ended(&mut self) -> Vec<ConnId> {
+        std::mem::take(&mut self.ended)
+    }
+
+    /// True if the machine, and no server on it, answers what comes by this connection: it is over.
+    pub(super) fn rejects(&self, conn: ConnId) -> bool {
+        match self.serves {
+            true => self.stale.contains(&conn),
+            false => self.refuses,
+        }
     }
 
     /// A connection of a client is gone.

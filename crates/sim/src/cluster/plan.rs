@@ -62,7 +62,7 @@ impl ClusterPlan {
             together,
             replaces: loses == 0,
             rots: loses == 1,
-            session_timeout_s: if others.chance(4) { 6 } else { 600 },
+            session_timeout_s: if others.chance(4) { 2 } else { 600 },
             seed,
             nodes,
             copies,

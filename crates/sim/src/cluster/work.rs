@@ -130,15 +130,15 @@ impl Worker {
                 self.order(ClusterOp::Replicas(copies - 1));
             }
             self.order(ClusterOp::Drain(node));
-            let drained_us = self.client.rng.between(100_000, 8_000_000);
-            self.client.pause(drained_us);
+            let drained_us = self.client.rng.between(100_000, 3_000_000);
+            self.client.pause_while_busy(drained_us);
             self.order(ClusterOp::Undrain(node));
             self.order(match are_spare {
                 true => ClusterOp::Balance(true),
                 false => ClusterOp::Replicas(copies),
             });
-            let rest_us = self.client.rng.between(100_000, 8_000_000);
-            self.client.pause(rest_us);
+            let rest_us = self.client.rng.between(100_000, 3_000_000);
+            self.client.pause_while_busy(rest_us);
         }
         if drains {
             for node in nodes {
@@ -153,7 +153,7 @@ impl Worker {
     /// What whoever looks after the cluster does when a machine is gone with all that it had: it is declared dead, and another one takes
     /// its place, before or after.
     pub(super) fn replace(mut self, lost: NodeId, newcomer: Newcomer) {
-        let unnoticed_us = self.client.rng.between(100_000, 4_000_000);
+        let unnoticed_us = self.client.rng.between(100_000, 2_000_000);
         self.client.pause(unnoticed_us);
         let is_declared_first = self.client.rng.chance(2);
         if is_declared_first {
@@ -165,7 +165,7 @@ impl Worker {
                 self.client.port().joined = Some(reply);
                 break;
             }
-            self.client.pause(500_000);
+            self.client.pause(200_000);
         }
         if !is_declared_first {
             self.declare_dead(lost);
@@ -176,7 +176,7 @@ impl Worker {
     /// Until it is: first the node has to be found to be away.
     fn declare_dead(&mut self, lost: NodeId) {
         while !self.order(ClusterOp::DeclareDead(lost.0)) {
-            self.client.pause(500_000);
+            self.client.pause(200_000);
         }
     }
 

@@ -3,6 +3,7 @@
 mod chains;
 mod faults;
 mod losses;
+mod people;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -18,11 +19,11 @@ use frieze_wire::frame::{FrameHeader, FrameKind};
 use frieze_wire::message::{ChainStatus, Join, JoinReply, Reply, Request, RequestBody};
 
 use super::breakage;
-use super::client::{Client, Outgoing, Port};
+use super::client::{Outgoing, Port};
 use super::history::History;
 use super::judge;
 use super::net::{Fate, Letter, Net};
-use super::node::{Answer, Node, Post, address};
+use super::node::{Answer, ConnId, Node, Post, address};
 use super::plan::{ClusterCounts, ClusterOutcome, ClusterPlan};
 use super::tasks::Task;
 use super::work::{CHUNK_BYTES, Mix, Worker};
@@ -64,6 +65,11 @@ enum Event {
         conn: u64,
     },
     Answered(Box<Answer>),
+    /// A client hears that one of its connections is over.
+    Ended {
+        client: usize,
+        conn: ConnId,
+    },
     Alarm {
         client: usize,
         at_us: u64,
@@ -162,6 +168,8 @@ const LEASE: Duration = Duration::from_secs(1);
 /// Simulated time in which a cluster is founded, and in which everything is answered and whole once faults have stopped.
 const FOUNDING_US_MAX: u64 = 60_000_000;
 const CALM_US_MAX: u64 = 120_000_000;
+/// Between two looks whether what is waited for is so.
+const LOOK_US: u64 = 5_000;
 /// Without one operation for so long faults stop.
 const STALLED_US_MAX: u64 = 60_000_000;
 
@@ -370,7 +378,11 @@ impl World {
     fn until(&mut self, within_us: u64, what: &str, is: impl Fn(&World) -> bool) -> Verdict {
         let deadline = self.now_us + within_us;
         while !is(self) {
-            self.step()?;
+            // Some answers take as long as many events do.
+            let looked_us = self.now_us;
+            while self.now_us < looked_us + LOOK_US {
+                self.step()?;
+            }
             if self.now_us > deadline {
                 let words = format!("it never comes that {what}: {}", self.doing());
                 return broken(Rule::Live, words);
@@ -439,19 +451,6 @@ impl World {
         self.people.iter().all(|person| person.task.is_none())
     }
 
-    fn add_person(&mut self, index: usize, mix: Mix, life: impl FnOnce(Worker) + Send + 'static) {
-        let port: Arc<Mutex<Port>> = Arc::default();
-        let ids = self.nodes.iter().filter(|node| !node.is_gone).map(|node| node.id).collect();
-        let client = Client::new(index, self.rng.split(), port.clone(), ids);
-        let worker = Worker::new(client, self.history.clone(), mix);
-        let task = Task::new(move || life(worker));
-        self.people.push(Person { port, task: Some(task) });
-        let at_us = self.now_us + 1 + index as u64 * 100;
-        self.after(1 + index as u64 * 100, Event::Alarm { client: index, at_us });
-        let mut port = self.people[index].port.lock().unwrap_or_else(PoisonError::into_inner);
-        (port.alarm_us, port.disks_rot) = (at_us, self.plan.rots);
-    }
-
     fn advance(&mut self, now_us: u64) {
         if now_us > self.now_us {
             self.now_us = now_us;
@@ -498,7 +497,7 @@ impl World {
             Event::Told { letter, .. } => Some(self.index_of(letter.to)),
             Event::Ask { outgoing, .. } => Some(self.index_of(outgoing.to)),
             Event::Gone { node, .. } => Some(self.index_of(*node)),
-            Event::Answered(_) | Event::Alarm { .. } | Event::Heal(_) => None,
+            Event::Answered(_) | Event::Ended { .. } | Event::Alarm { .. } | Event::Heal(_) => None,
             Event::Lose(_) | Event::Rot(_) | Event::Audit => None,
         };
         let Some(node) = node else { return self.happen_elsewhere(event) };
@@ -527,6 +526,11 @@ impl World {
                 person.port.lock().unwrap_or_else(PoisonError::into_inner).answers.push(*answer);
                 return self.wake(index);
             }
+            Event::Ended { client, conn } => {
+                let Some(person) = self.people.get_mut(client) else { return Ok(()) };
+                person.port.lock().unwrap_or_else(PoisonError::into_inner).over.push(conn);
+                return self.wake(client);
+            }
             Event::Alarm { client, at_us } => {
                 let due = {
                     let port = self.people[client].port.lock().unwrap_or_else(PoisonError::into_inner);
@@ -548,55 +552,18 @@ impl World {
         Ok(())
     }
 
-    /// A client goes on.
-    fn wake(&mut self, index: usize) -> Verdict {
-        let person = &mut self.people[index];
-        let Some(task) = &mut person.task else { return Ok(()) };
-        {
-            let mut port = person.port.lock().unwrap_or_else(PoisonError::into_inner);
-            (port.now_us, port.calm) = (self.now_us, self.calm);
-        }
-        if task.go_on() {
-            person.task = None;
-        }
-        let (outgoing, gone, joined, alarm_us) = {
-            let mut port = person.port.lock().unwrap_or_else(PoisonError::into_inner);
-            (std::mem::take(&mut port.outgoing), std::mem::take(&mut port.gone), port.joined.take(), port.alarm_us)
-        };
-        for outgoing in outgoing {
-            self.counts.requests += 1;
-            let words = || {
-                let FrameHeader { request_id, session, seq, .. } = outgoing.header;
-                format!("-> c{index} r{request_id} to {} {session}/{seq} {:?}", outgoing.to, outgoing.body.request)
-            };
-            let FrameHeader { request_id, seq, hlc, payload_crc, .. } = outgoing.header;
-            let numbers = [index as u64, request_id, outgoing.to.0.into(), seq.0, hlc.0, payload_crc.into()];
-            self.history.lock().unwrap_or_else(PoisonError::into_inner).trace.numbers(&numbers, words);
-            if let Some(delay_us) = self.client_delay(index, outgoing.to) {
-                self.after(delay_us, Event::Ask { outgoing: Box::new(outgoing), client: index });
-            }
-        }
-        for (node, conn) in gone {
-            self.after(300, Event::Gone { node, conn });
-        }
-        let delay_us = alarm_us.saturating_sub(self.now_us).max(1);
-        let at_us = self.now_us + delay_us;
-        self.people[index].port.lock().unwrap_or_else(PoisonError::into_inner).alarm_us = at_us;
-        self.after(delay_us, Event::Alarm { client: index, at_us });
-        joined.map_or(Ok(()), |reply| self.take_in(reply))
-    }
-
-    /// How long a message between a client and a node takes, if it arrives.
-    fn client_delay(&mut self, _client: usize, node: NodeId) -> Option<u64> {
-        let lost = self.swarm.is_lost(&mut self.rng, self.calm, node);
-        (!lost).then(|| 50 + self.rng.below(200))
-    }
-
     fn happen_at(&mut self, node: usize, event: Event) -> Verdict {
         match event {
             Event::Start(_) => return self.start(node),
             Event::Serve(..) => return self.serve(node),
             _ => {}
+        }
+        if let Event::Ask { outgoing, client } = &event
+            && self.nodes[node].rejects(outgoing.conn)
+        {
+            let delay_us = 50 + self.rng.below(200);
+            self.after(delay_us, Event::Ended { client: *client, conn: outgoing.conn });
+            return Ok(());
         }
         let life = self.nodes[node].life;
         let Some(engine) = self.nodes[node].serving().cloned() else { return Ok(()) };
@@ -786,7 +753,7 @@ impl World {
         }
         for mut answer in answers {
             answer.hlc = hlc;
-            if let Some(delay_us) = self.client_delay(answer.client, answer.node) {
+            if let Some(delay_us) = self.client_delay(answer.node, answer.client, answer.conn) {
                 self.after(stunned_us + delay_us, Event::Answered(Box::new(answer)));
             }
         }
@@ -847,6 +814,7 @@ impl World {
         match self.nodes[node].serve() {
             Ok(Some(wait)) => self.after(wait.as_micros() as u64, Event::Serve(node, life)),
             Ok(None) => {
+                self.tell_ended(node);
                 for event in [
                     Event::Beat(node, life),
                     Event::Control(node, life),
@@ -881,6 +849,9 @@ impl World {
         }
         self.say(|| format!("{id} dies: {kind:?}"));
         self.nodes[node].die(kind);
+        if kind == CrashKind::Process {
+            self.tell_ended(node);
+        }
         self.post_of_dead();
         let others: Vec<NodeId> = self.nodes.iter().map(|node| node.id).filter(|other| *other != id).collect();
         for other in others {

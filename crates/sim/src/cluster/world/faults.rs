@@ -3,6 +3,7 @@
 use frieze_base::{NodeId, Rng};
 use frieze_disk::CrashKind;
 
+use super::super::client::ATTEMPT_US;
 use super::super::net::{FAIR, Weather};
 use super::super::work::Mix;
 use super::{Event, World};
@@ -79,8 +80,10 @@ pub(super) struct Swarm {
     pub(super) sync_us: Vec<u64>,
     /// Longest time that a node that died stays away.
     pub(super) away_us: u64,
-    /// One message in so many between clients and nodes is lost.
+    /// One message in so many between clients and nodes is lost, and the connection with it.
     client_loss: u64,
+    /// How long a client waits for the first answer of a server that is silent.
+    pub(super) patience_us: u64,
     /// Clients cannot reach this node.
     unreachable: Option<NodeId>,
     skew_us: u64,
@@ -114,7 +117,7 @@ impl Swarm {
             think_us: 0,
         };
         let mix =
-            Mix { sync_one_in: *rng.choose(&[1, 3, 10, 1000]), think_us: *rng.choose(&[1_000, 20_000, 60_000]), ..mix };
+            Mix { sync_one_in: *rng.choose(&[1, 3, 10, 1000]), think_us: *rng.choose(&[1_000, 10_000, 30_000]), ..mix };
         Swarm {
             faults,
             weather,
@@ -125,20 +128,40 @@ impl Swarm {
                 1 => vec![100, 500, 2_000],
                 _ => vec![200, 5_000, 30_000],
             },
-            away_us: *rng.choose(&[100_000, 2_000_000, 8_000_000]),
+            away_us: *rng.choose(&[100_000, 1_500_000, 4_000_000]),
             client_loss: *rng.choose(&[u64::MAX, 300, 50]),
             unreachable: None,
             skew_us: *rng.choose(&[0, 1_000, 100_000, 200_000]),
             rate_ppm: *rng.choose(&[0, 50, 300]),
+            patience_us: *rng.choose(&[300_000, 800_000, ATTEMPT_US]),
         }
     }
 
-    pub(super) fn is_lost(&self, rng: &mut Rng, calm: bool, node: NodeId) -> bool {
-        if calm {
-            return false;
+    /// What becomes of a message between a client and this node.
+    pub(super) fn delivery(&self, rng: &mut Rng, calm: bool, node: NodeId) -> Delivery {
+        match () {
+            () if calm => Delivery::Arrives,
+            () if self.unreachable == Some(node) => Delivery::Vanishes,
+            () if !rng.chance(self.client_loss) => Delivery::Arrives,
+            () if rng.chance(4) => Delivery::Vanishes,
+            () => Delivery::Breaks,
         }
-        self.unreachable == Some(node) || rng.chance(self.client_loss)
     }
+}
+
+/// What becomes of a message between a client and a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Delivery {
+    Arrives,
+    /// It is lost with its connection, and both ends hear of that.
+    Breaks,
+    /// It is lost, and nobody hears of that: where a network is cut off nothing says so.
+    Vanishes,
+}
+
+/// How long something lasts: mostly less than a lease and what nodes take for silence, now and then more than all of that.
+fn lasts_us(rng: &mut Rng) -> u64 {
+    if rng.chance(4) { rng.between(2_000_000, 5_000_000) } else { rng.between(100_000, 2_000_000) }
 }
 
 impl World {
@@ -169,7 +192,7 @@ impl World {
         let others: Vec<NodeId> = self.nodes.iter().map(|node| node.id).filter(|other| *other != id).collect();
         self.say(|| format!("fault: {fault:?} of {id}, {other}"));
         *self.counts.faults.entry(name_of(fault)).or_default() += 1;
-        let long_us = self.rng.between(100_000, 6_000_000);
+        let long_us = lasts_us(&mut self.rng);
         match fault {
             Fault::Crash | Fault::CrashLeader if self.nodes[node].engine.is_some() => {
                 self.die(node, CrashKind::Process);
@@ -196,7 +219,7 @@ impl World {
                 self.after(long_us, Event::Heal(Healing::Deaf));
             }
             Fault::Pause => {
-                let until_us = self.now_us + self.rng.between(1_000, 4_000_000);
+                let until_us = self.now_us + self.rng.between(1_000, 3_000_000);
                 self.nodes[node].paused_until_us = self.nodes[node].paused_until_us.max(until_us);
             }
             Fault::ClockJump => {
@@ -218,7 +241,7 @@ impl World {
             Fault::Stun => {
                 // Some looks from now, and once more: one of them is between a read and the look at the lease.
                 let looks = self.rng.between(1, 60);
-                let us = self.rng.between(100_000, 4_000_000);
+                let us = self.rng.between(100_000, 3_000_000);
                 self.nodes[node].time.stun_after(looks, us);
             }
             Fault::Blackout => {

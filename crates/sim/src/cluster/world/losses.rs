@@ -58,6 +58,7 @@ impl World {
             self.die(node, CrashKind::Power);
         }
         (self.nodes[node].is_gone, self.nodes[node].failed) = (true, false);
+        self.nodes[node].refuses = false;
         let (next, index) = (newcomer(self.nodes.len() + self.replaced), self.people.len());
         self.replaced += 1;
         self.add_person(index, self.swarm.mix, move |worker| worker.replace(id, next));

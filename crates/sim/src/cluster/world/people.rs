@@ -1,0 +1,89 @@
+//! Clients in the world: how they begin and go on, how what they say travels, and how they hear that a connection is over.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use frieze_base::NodeId;
+use frieze_wire::frame::FrameHeader;
+
+use super::super::client::{Client, Port, client_of};
+use super::super::node::ConnId;
+use super::super::tasks::Task;
+use super::super::work::{Mix, Worker};
+use super::faults::Delivery;
+use super::{Event, Person, World};
+use crate::violation::Verdict;
+
+impl World {
+    pub(super) fn add_person(&mut self, index: usize, mix: Mix, life: impl FnOnce(Worker) + Send + 'static) {
+        let port: Arc<Mutex<Port>> = Arc::default();
+        let ids = self.nodes.iter().filter(|node| !node.is_gone).map(|node| node.id).collect();
+        let client = Client::new(index, self.rng.split(), port.clone(), ids);
+        let worker = Worker::new(client, self.history.clone(), mix);
+        let task = Task::new(move || life(worker));
+        self.people.push(Person { port, task: Some(task) });
+        let at_us = self.now_us + 1 + index as u64 * 100;
+        self.after(1 + index as u64 * 100, Event::Alarm { client: index, at_us });
+        let mut port = self.people[index].port.lock().unwrap_or_else(PoisonError::into_inner);
+        (port.alarm_us, port.disks_rot, port.patience_us) = (at_us, self.plan.rots, self.swarm.patience_us);
+    }
+
+    /// A client goes on.
+    pub(super) fn wake(&mut self, index: usize) -> Verdict {
+        let person = &mut self.people[index];
+        let Some(task) = &mut person.task else { return Ok(()) };
+        {
+            let mut port = person.port.lock().unwrap_or_else(PoisonError::into_inner);
+            (port.now_us, port.calm) = (self.now_us, self.calm);
+        }
+        if task.go_on() {
+            person.task = None;
+        }
+        let (outgoing, gone, joined, alarm_us) = {
+            let mut port = person.port.lock().unwrap_or_else(PoisonError::into_inner);
+            (std::mem::take(&mut port.outgoing), std::mem::take(&mut port.gone), port.joined.take(), port.alarm_us)
+        };
+        for outgoing in outgoing {
+            self.counts.requests += 1;
+            let words = || {
+                let FrameHeader { request_id, session, seq, .. } = outgoing.header;
+                format!("-> c{index} r{request_id} to {} {session}/{seq} {:?}", outgoing.to, outgoing.body.request)
+            };
+            let FrameHeader { request_id, seq, hlc, payload_crc, .. } = outgoing.header;
+            let numbers = [index as u64, request_id, outgoing.to.0.into(), seq.0, hlc.0, payload_crc.into()];
+            self.history.lock().unwrap_or_else(PoisonError::into_inner).trace.numbers(&numbers, words);
+            if let Some(delay_us) = self.client_delay(outgoing.to, index, outgoing.conn) {
+                self.after(delay_us, Event::Ask { outgoing: Box::new(outgoing), client: index });
+            }
+        }
+        for (node, conn) in gone {
+            self.after(300, Event::Gone { node, conn });
+        }
+        let delay_us = alarm_us.saturating_sub(self.now_us).max(1);
+        let at_us = self.now_us + delay_us;
+        self.people[index].port.lock().unwrap_or_else(PoisonError::into_inner).alarm_us = at_us;
+        self.after(delay_us, Event::Alarm { client: index, at_us });
+        joined.map_or(Ok(()), |reply| self.take_in(reply))
+    }
+
+    /// How long a message between a client and a node takes, if it arrives.
+    pub(super) fn client_delay(&mut self, node: NodeId, client: usize, conn: ConnId) -> Option<u64> {
+        match self.swarm.delivery(&mut self.rng, self.calm, node) {
+            Delivery::Arrives => return Some(50 + self.rng.below(200)),
+            Delivery::Breaks => {
+                let noticed_us = self.rng.between(100, 20_000);
+                self.after(noticed_us, Event::Ended { client, conn });
+                self.after(300, Event::Gone { node, conn });
+            }
+            Delivery::Vanishes => {}
+        }
+        None
+    }
+
+    /// The other ends of connections to a node that are over hear of it.
+    pub(super) fn tell_ended(&mut self, node: usize) {
+        for conn in self.nodes[node].take_ended() {
+            let delay_us = self.rng.between(50, 2_000);
+            self.after(delay_us, Event::Ended { client: client_of(conn), conn });
+        }
+    }
+}
