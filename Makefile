@@ -4,7 +4,7 @@ export PATH := $(HOME)/.cargo/bin:$(PATH)
 CARGO ?= cargo
 
 .DEFAULT_GOAL := help
-.PHONY: help demo cluster build check test linearizability lab soak kill-cycles long-run services bench
+.PHONY: help demo cluster build check test hdfs linearizability lab soak kill-cycles long-run services bench
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -26,6 +26,9 @@ check: ## formatting, lints, arrows between crates, tidy rules
 
 test: ## every test of every crate
 	$(CARGO) test --workspace --no-fail-fast
+
+hdfs: ## unmodified Hadoop clients, shell and library, on a server of their own (needs a JDK and Maven; about 1 min)
+	@tests/hdfs/run.py
 
 linearizability: ## load on three mounts, and Porcupine over what they saw (needs Go; about 20 s)
 	@tests/linearizability/run.sh

@@ -48,9 +48,19 @@ const PLACES: &[Place] = &[
     place(
         "doors",
         "frieze-cli",
-        &["frieze-node", "frieze-fuse", "frieze-bench", "frieze-client", "frieze-wire", "frieze-hlc", "frieze-base"],
+        &[
+            "frieze-node",
+            "frieze-fuse",
+            "frieze-hdfs",
+            "frieze-bench",
+            "frieze-client",
+            "frieze-wire",
+            "frieze-hlc",
+            "frieze-base",
+        ],
     ),
     place("doors", "frieze-fuse", CLIENTS),
+    place("doors", "frieze-hdfs", CLIENTS),
     // It counts what the kernel keeps of a server's files.
     place(
         "evidence",
@@ -330,7 +340,7 @@ mod tests {
 
     #[test]
     fn a_door_that_knows_a_server_is_caught() {
-        for door in ["frieze-fuse", "frieze-wave"] {
+        for door in ["frieze-fuse", "frieze-hdfs", "frieze-wave"] {
             assert_eq!(with_arrow(door, "frieze-node").len(), 1, "{door}");
         }
         assert_eq!(with_arrow("frieze-cli", "frieze-node"), Vec::<String>::new());

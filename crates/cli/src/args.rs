@@ -231,11 +231,13 @@ Examples:
   frieze serve --dir /srv/frieze --listen 127.0.0.1:0        any free port; the ready line names it
   frieze serve --dir /srv/frieze --listen 127.0.0.1:7470 --listen unix:/run/frieze.sock
   frieze serve --dir /srv/frieze --metrics 9470              curl http://127.0.0.1:9470/metrics
+  frieze serve --dir /srv/frieze --hdfs 127.0.0.1:8020       hdfs dfs -fs hdfs://127.0.0.1:8020 -ls /
   FRIEZE_LOG=debug frieze serve --dir /srv/frieze 2>frieze.log
 
 Without keys in the configuration the server refuses to listen beyond this machine.
 
-JSON: one line when ready: ready (true), addresses, dir, pid, metrics (the address of the figures, or null).")]
+JSON: one line when ready: ready (true), addresses, dir, pid, metrics (the address of the figures, or null), hdfs (the URL for
+Hadoop clients, or null).")]
 pub(crate) struct Serve {
     /// Directory that holds everything.
     #[arg(long, value_name = "DIR")]
@@ -273,6 +275,20 @@ pub(crate) struct Serve {
     /// read it [default: nowhere].
     #[arg(long, value_name = "ADDR")]
     pub(crate) metrics: Option<String>,
+
+    /// Let Hadoop clients in, unmodified, at hdfs://HOST:PORT, such as 127.0.0.1:8020. They are whom the kernel says they are, so
+    /// it has to be an address of this machine alone [default: nowhere].
+    #[arg(long, value_name = "HOST:PORT")]
+    pub(crate) hdfs: Option<String>,
+
+    /// Where Hadoop clients read and write [default: port 9866 of the host of --hdfs].
+    #[arg(long, value_name = "HOST:PORT", requires = "hdfs")]
+    pub(crate) hdfs_data: Option<String>,
+
+    /// Take Hadoop clients on other machines for whom they say they are, root left out, as HDFS does without Kerberos: for
+    /// networks where everybody is trusted.
+    #[arg(long, requires = "hdfs")]
+    pub(crate) hdfs_trust_names: bool,
 
     /// Settings file (TOML).
     #[arg(long, value_name = "FILE")]

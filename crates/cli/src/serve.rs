@@ -1,6 +1,8 @@
 //! `serve`: a server in this process, until a signal ends it.
 
 use anyhow::{Error, Result};
+use frieze_client::{Options, ServerAddr};
+use frieze_hdfs::{Door, DoorOptions, Trust};
 use frieze_node::{Server, Settings};
 use nix::sys::signal::{SigSet, Signal};
 use serde_json::json;
@@ -27,6 +29,8 @@ pub(crate) fn serve(run: &mut Run, args: &Serve) -> Result<()> {
         (&mut settings.machine, &args.machine),
         (&mut settings.advertise, &args.advertise),
         (&mut settings.metrics, &args.metrics),
+        (&mut settings.hdfs, &args.hdfs),
+        (&mut settings.hdfs_data, &args.hdfs_data),
     ] {
         if let Some(given) = given {
             setting.clone_from(given);
@@ -40,6 +44,12 @@ pub(crate) fn serve(run: &mut Run, args: &Serve) -> Result<()> {
     }
     settings.image_percent = args.image_space.unwrap_or(settings.image_percent);
     settings.image_pieces_max = args.image_pieces.unwrap_or(settings.image_pieces_max);
+    settings.hdfs_trust_names |= args.hdfs_trust_names;
+    let hdfs = (!settings.hdfs.is_empty()).then(|| DoorOptions {
+        listen: settings.hdfs.clone(),
+        data: settings.hdfs_data.clone(),
+        trust: if settings.hdfs_trust_names { Trust::Names } else { Trust::Kernel },
+    });
     // Told whole: the message names the directory, the address or the setting.
     let server = Server::start(settings).map_err(|fault| Error::msg(fault.message))?;
     let addresses = server.addresses();
@@ -48,8 +58,19 @@ pub(crate) fn serve(run: &mut Run, args: &Serve) -> Result<()> {
         tracing::info!("figures for Prometheus are at http://{address}/metrics");
     }
     let dir = args.dir.display().to_string();
+    let door = match hdfs.map(|options| open_door(&options, server.nearby())).transpose() {
+        Ok(door) => door,
+        Err(error) => {
+            server.stop()?;
+            return Err(error);
+        }
+    };
+    let hdfs = door.as_ref().map(|door| format!("hdfs://{}", door.address()));
+    if let Some(url) = &hdfs {
+        tracing::info!("Hadoop clients find the file system at {url}");
+    }
     run.item(
-        || json!({ "ready": true, "addresses": addresses, "dir": dir, "pid": pid, "metrics": metrics }),
+        || json!({ "ready": true, "addresses": addresses, "dir": dir, "pid": pid, "metrics": metrics, "hdfs": hdfs }),
         || Some(format!("ready {}", addresses.join(" "))),
     )?;
     run.flush()?;
@@ -58,8 +79,17 @@ pub(crate) fn serve(run: &mut Run, args: &Serve) -> Result<()> {
     let signal = signals.wait()?;
     tracing::info!(signal = signal.as_str(), "stopping");
     notify::stopping("flushing everything");
+    // What its clients are told they wrote is in the server before that stops.
+    drop(door);
     server.stop()?;
     Ok(())
+}
+
+/// Lets Hadoop clients in.
+fn open_door(options: &DoorOptions, server: ServerAddr) -> Result<Door> {
+    let command = "the HDFS door of frieze serve".to_owned();
+    let client = Options { server, command, connections_max: DOOR_CONNECTIONS_MAX, ..Options::default() };
+    Ok(Door::open(options, client)?)
 }
 
 /// The signals that end a server or a mount in an orderly way.
@@ -70,3 +100,6 @@ pub(crate) fn stop_signals() -> SigSet {
     }
     signals
 }
+
+/// Transfers of Hadoop clients that may be under way at one time; each has a connection to the server while it waits for it.
+const DOOR_CONNECTIONS_MAX: usize = 512;

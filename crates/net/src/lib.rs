@@ -25,5 +25,5 @@ pub use key::{Key, MAC_BYTES, NONCE_BYTES, random_nonce};
 pub use listener::Listener;
 pub use mono::mono;
 pub use page::{PageListener, Visitor};
-pub use proof::{NOBODY, Proof, host_name, kernel_proof, user_of};
+pub use proof::{NOBODY, Proof, host_name, kernel_proof, tcp_proof, user_of};
 pub use stream::Stream;

@@ -34,6 +34,15 @@ pub fn kernel_proof(stream: &Stream) -> Result<Proof, Error> {
         return Ok(Proof::User(credentials.uid.as_raw()));
     };
     let (peer, local) = ends.map_err(failed)?;
+    tcp_proof(peer, local)
+}
+
+/// The same of a TCP connection of which only the ends are at hand: another protocol's.
+///
+/// # Errors
+/// As [`kernel_proof`].
+pub fn tcp_proof(peer: SocketAddr, local: SocketAddr) -> Result<Proof, Error> {
+    let failed = |source| Error::System { doing: "ask the kernel for the owner of a connection", source };
     let (peer, local) = (canonical(peer), canonical(local));
     if !peer.ip().is_loopback() || !local.ip().is_loopback() {
         return Ok(Proof::Unproven);

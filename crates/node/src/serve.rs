@@ -270,6 +270,11 @@ impl Server {
         self.listeners[..self.offered].iter().map(|listener| listener.addr().to_string()).collect()
     }
 
+    /// Where clients in this process reach it: by its own socket, else by the first address.
+    pub fn nearby(&self) -> ServerAddr {
+        self.listeners.get(self.offered).unwrap_or(&self.listeners[0]).addr().clone()
+    }
+
     /// Where it tells figures, if it does, with the port that was chosen.
     pub fn metrics_address(&self) -> Option<String> {
         self.shared.door.as_ref().map(|door| door.address().to_string())

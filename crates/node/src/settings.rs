@@ -41,6 +41,14 @@ pub struct Settings {
     /// Where figures are told to Prometheus, as `HOST:PORT`; a port alone is one of this machine. Default: none, nowhere. Whoever
     /// reaches it may read them: they tell how the server is, and nothing of what it holds.
     pub metrics: String,
+    /// Where Hadoop clients find their name service, as `HOST:PORT`: what `fs.defaultFS` names. Default: none, nowhere. Read by
+    /// `frieze serve`, which opens that door.
+    pub hdfs: String,
+    /// Where they read and write, as `HOST:PORT`. Default: port 9866 of the same host.
+    pub hdfs_data: String,
+    /// True: a Hadoop client on another machine is taken for whom it says it is, root left out. Default false: there are none, the
+    /// door listens on loopback only, where the kernel says who a caller is.
+    pub hdfs_trust_names: bool,
     /// Keys that prove callers from other machines.
     pub keys: Vec<KeySettings>,
     /// A server of the cluster that is to take this one in, as `host:port`, if the data directory is empty; several, separated by
@@ -156,6 +164,9 @@ impl Default for Settings {
             dir: PathBuf::new(),
             listen: vec!["127.0.0.1:7470".to_owned()],
             metrics: String::new(),
+            hdfs: String::new(),
+            hdfs_data: String::new(),
+            hdfs_trust_names: false,
             keys: Vec::new(),
             join: String::new(),
             join_key: None,

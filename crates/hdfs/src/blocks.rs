@@ -1,0 +1,164 @@
+//! Blocks: what Hadoop's clients call a part of a file. frieze has none; a block is a span of a file that a token names.
+//!
+//! A file that is read consists of blocks of [`BLOCK_BYTES`], whatever size it was written with; a block that is written begins
+//! where the writer is. The token, which a client hands back with every transfer, says which file, where in it, when, for
+//! whom and until when, and is signed: the data service needs to know nothing else, and believes nothing else.
+
+use prost::Message;
+
+use crate::exception::Exception;
+use crate::proto::{self, ExtendedBlock};
+
+/// Size of the blocks that a file is read in, and what clients are told to write with.
+pub(crate) const BLOCK_BYTES: u64 = 128 << 20;
+/// The one pool of blocks.
+pub(crate) const POOL: &str = "frieze";
+
+/// What a transfer may do.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub(crate) struct Pass {
+    /// The file.
+    #[prost(uint64, tag = "1")]
+    pub(crate) inode: u64,
+    /// Where in it the block begins.
+    #[prost(uint64, tag = "2")]
+    pub(crate) start: u64,
+    /// Bytes that may be read, or written.
+    #[prost(uint64, tag = "3")]
+    pub(crate) len: u64,
+    /// The instant that is read; absent for now.
+    #[prost(uint64, optional, tag = "4")]
+    pub(crate) at: Option<u64>,
+    /// The user time that is read up to.
+    #[prost(sint64, optional, tag = "5")]
+    pub(crate) user_at: Option<i64>,
+    /// The lease under which it is written; 0 to read.
+    #[prost(uint64, tag = "6")]
+    pub(crate) lease: u64,
+    /// For whom.
+    #[prost(uint32, tag = "7")]
+    pub(crate) uid: u32,
+    /// Its group.
+    #[prost(uint32, tag = "8")]
+    pub(crate) gid: u32,
+    /// Its other groups.
+    #[prost(uint32, repeated, tag = "9")]
+    pub(crate) groups: Vec<u32>,
+    /// When it ends, on the clock of this process.
+    #[prost(uint64, tag = "10")]
+    pub(crate) expires_ns: u64,
+}
+
+/// Signs passes and knows its own.
+#[derive(Clone)]
+pub(crate) struct Mint {
+    key: [u8; 32],
+}
+
+impl Mint {
+    /// A mint with a secret.
+    pub(crate) fn new(key: [u8; 32]) -> Mint {
+        Mint { key }
+    }
+
+    /// A token for `pass`.
+    pub(crate) fn sign(&self, pass: &Pass) -> proto::Token {
+        let identifier = pass.encode_to_vec();
+        let password = self.mac(&identifier).to_vec();
+        proto::Token { identifier, password, kind: "HDFS_BLOCK_TOKEN".to_owned(), service: String::new() }
+    }
+
+    /// The pass of a token, at `now_ns`; `None` if it is none of this mint, or over.
+    pub(crate) fn verify(&self, token: &proto::Token, now_ns: u64) -> Option<Pass> {
+        let expected = blake3::Hash::from_bytes(self.mac(&token.identifier));
+        let found: [u8; 32] = token.password.as_slice().try_into().ok()?;
+        // Compared in constant time.
+        if expected != blake3::Hash::from_bytes(found) {
+            return None;
+        }
+        Pass::decode(token.identifier.as_slice()).ok().filter(|pass| now_ns < pass.expires_ns)
+    }
+
+    fn mac(&self, identifier: &[u8]) -> [u8; 32] {
+        *blake3::keyed_hash(&self.key, identifier).as_bytes()
+    }
+}
+
+/// The block of a file that begins at a byte. The same for the same file and byte, always.
+pub(crate) fn block_id(inode: u64, start: u64) -> u64 {
+    // The finalizer of splitmix64 over both. Hadoop takes a number below zero for one of an erasure-coded file.
+    let mix = |value: u64| {
+        let value = (value ^ (value >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        let value = (value ^ (value >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        value ^ (value >> 31)
+    };
+    (mix(mix(inode).wrapping_add(start)) & (u64::MAX >> 2)) | 1 << 61
+}
+
+/// A block as it is named in an answer.
+pub(crate) fn extended(inode: u64, start: u64, len: u64, generation: u64) -> ExtendedBlock {
+    ExtendedBlock {
+        pool_id: POOL.to_owned(),
+        block_id: block_id(inode, start),
+        generation_stamp: generation,
+        num_bytes: Some(len),
+    }
+}
+
+/// The blocks of a file of `size` bytes that hold bytes of a range: where each begins and how long it is.
+pub(crate) fn spans(size: u64, offset: u64, len: u64) -> impl Iterator<Item = (u64, u64)> {
+    let end = offset.saturating_add(len).min(size);
+    // Nothing of the last block if the range begins behind the file.
+    let first = if offset < end { offset / BLOCK_BYTES * BLOCK_BYTES } else { end };
+    let starts = (0..).map(move |number: u64| first.saturating_add(number.saturating_mul(BLOCK_BYTES)));
+    starts.take_while(move |&start| start < end).map(move |start| (start, (size - start).min(BLOCK_BYTES)))
+}
+
+/// A block that a call names without saying which.
+pub(crate) fn required(block: Option<ExtendedBlock>) -> Result<ExtendedBlock, Exception> {
+    block.ok_or_else(|| Exception::illegal_argument("the call names no block"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pass_is_good_until_it_ends_and_cannot_be_changed() {
+        let mint = Mint::new([7; 32]);
+        let pass = Pass { inode: 5, start: 0, len: 9, at: Some(77), uid: 1000, expires_ns: 100, ..Pass::default() };
+        let token = mint.sign(&pass);
+        assert_eq!(mint.verify(&token, 99), Some(pass.clone()));
+        assert_eq!(mint.verify(&token, 100), None, "over");
+        assert_eq!(Mint::new([8; 32]).verify(&token, 99), None, "of another server");
+        let forged = proto::Token { identifier: Pass { uid: 0, ..pass }.encode_to_vec(), ..token.clone() };
+        assert_eq!(mint.verify(&forged, 99), None);
+        for at in 0..token.identifier.len() {
+            let mut other = token.clone();
+            other.identifier[at] ^= 1;
+            assert_eq!(mint.verify(&other, 99), None, "byte {at}");
+        }
+    }
+
+    #[test]
+    fn blocks_cover_the_range_and_no_more_than_the_file() {
+        let of = |size, offset, len| spans(size, offset, len).collect::<Vec<_>>();
+        let block = BLOCK_BYTES;
+        assert_eq!(of(0, 0, u64::MAX), []);
+        assert_eq!(of(10, 0, u64::MAX), [(0, 10)]);
+        assert_eq!(of(block, 0, 1), [(0, block)]);
+        assert_eq!(of(2 * block + 1, block - 1, 2), [(0, block), (block, block)]);
+        assert_eq!(of(2 * block + 1, 2 * block, u64::MAX), [(2 * block, 1)]);
+        assert_eq!(of(10, 10, 5), []);
+    }
+
+    #[test]
+    fn a_block_has_one_number_and_no_two_of_a_file_have_the_same() {
+        let mut numbers: Vec<u64> = (0..1000).map(|index| block_id(42, index * BLOCK_BYTES)).collect();
+        assert_eq!(numbers[3], block_id(42, 3 * BLOCK_BYTES));
+        assert!(numbers.iter().all(|&number| (number as i64) > 0));
+        numbers.sort_unstable();
+        numbers.dedup();
+        assert_eq!(numbers.len(), 1000);
+    }
+}

@@ -1,0 +1,315 @@
+//! Calls that change names and attributes.
+
+use frieze_client::{
+    CreateMode, Error, FileKind, Fs, InodeId, OpenFlags, Reason, RenameMode, SetAttr, Target, TimeValue,
+};
+
+use crate::exception::Exception;
+use crate::names::split;
+use crate::principals::{gid_of, uid_of};
+use crate::proto::{self, ResultResponse};
+use crate::reading::{is_absent, must_be_file};
+use crate::service::{Asked, Service};
+
+impl Service {
+    /// Makes a directory, and those that it lies in if that is wanted.
+    pub(crate) fn mkdirs(&self, asked: Asked<'_>, request: &proto::MkdirsRequest) -> Result<ResultResponse, Exception> {
+        let target = self.change(&request.src)?;
+        let mode = request.masked.as_ref().map_or(0o755, |masked| masked.perm) & 0o1777;
+        let fs = self.fs(asked);
+        if request.create_parent {
+            make_directories(&fs, &target.path, mode, &request.src)?;
+        } else {
+            make_directory(&fs, &target.path, mode).map_err(|error| Exception::of(error, &request.src))?;
+        }
+        Ok(ResultResponse { result: true })
+    }
+
+    /// Moves a name, as Hadoop's older call does: into a directory that is there, and false where it cannot be.
+    pub(crate) fn rename(&self, asked: Asked<'_>, request: &proto::RenameRequest) -> Result<ResultResponse, Exception> {
+        let (from, mut to) = (self.change(&request.src)?, self.change(&request.dst)?);
+        let fs = self.fs(asked);
+        let no = Ok(ResultResponse { result: false });
+        let failed = |error| Exception::of(error, &request.src);
+        let source = match fs.stat(&from) {
+            Ok(found) => found.attr,
+            Err(error) if is_absent(&error) => return no,
+            Err(error) => return Err(failed(error)),
+        };
+        if from.path == to.path {
+            return Ok(ResultResponse { result: source.kind() != FileKind::Directory });
+        }
+        if is_below(&to.path, &from.path) || from.path == b"/" {
+            return no;
+        }
+        match fs.stat(&to) {
+            Ok(found) if found.attr.kind() == FileKind::Directory => {
+                to.path = [to.path.strip_suffix(b"/").unwrap_or(&to.path), b"/", split(&from.path).1].concat();
+            }
+            Ok(_) => return no,
+            Err(error) if error.reason() == Reason::NotFound => {}
+            Err(error) => return Err(Exception::of(error, &request.dst)),
+        }
+        match fs.rename(&from, &to, RenameMode::NoReplace) {
+            Ok(_) => Ok(ResultResponse { result: true }),
+            Err(error) if [Reason::Exists, Reason::NotFound].contains(&error.reason()) => no,
+            Err(error) => Err(failed(error)),
+        }
+    }
+
+    /// Moves a name, or says why not.
+    pub(crate) fn rename_or_fail(&self, asked: Asked<'_>, request: &proto::Rename2Request) -> Result<(), Exception> {
+        let (src, dst) = (&request.src, &request.dst);
+        let (from, to) = (self.change(src)?, self.change(dst)?);
+        let fs = self.fs(asked);
+        let source = fs.stat(&from).map_err(|error| Exception::of(error, src))?.attr;
+        if from.path == to.path {
+            return Err(Exception::already_exists(format!("The source {src} and destination {dst} are the same")));
+        }
+        if is_below(&to.path, &from.path) {
+            return Err(Exception::io(format!("Rename destination {dst} is a directory or file under source {src}")));
+        }
+        let mode = if request.overwrite_dest { RenameMode::Replace } else { RenameMode::NoReplace };
+        match fs.stat(&to) {
+            Ok(found) => {
+                let is_directory = |kind: FileKind| kind == FileKind::Directory;
+                if is_directory(found.attr.kind()) != is_directory(source.kind()) {
+                    return Err(Exception::io(format!(
+                        "Source {src} and destination {dst} must both be directories, or both files"
+                    )));
+                }
+                if !request.overwrite_dest {
+                    return Err(Exception::already_exists(format!("rename destination {dst} already exists")));
+                }
+            }
+            Err(error) if error.reason() == Reason::NotFound => {}
+            Err(error) => return Err(Exception::of(error, dst)),
+        }
+        match fs.rename(&from, &to, mode) {
+            Ok(_) => Ok(()),
+            Err(error) if error.reason() == Reason::NotEmpty => {
+                Err(Exception::io(format!("rename destination directory is not empty: {dst}")))
+            }
+            Err(error) if error.reason() == Reason::NotFound => {
+                Err(Exception::not_found(format!("rename destination parent of {dst} not found, or source {src} gone")))
+            }
+            Err(error) => Err(Exception::of(error, dst)),
+        }
+    }
+
+    /// Removes a file, or a directory and what is in it. False if it is not there.
+    pub(crate) fn delete(&self, asked: Asked<'_>, request: &proto::DeleteRequest) -> Result<ResultResponse, Exception> {
+        let path = &request.src;
+        let target = self.change(path)?;
+        let fs = self.fs(asked);
+        let failed = |error| Exception::of(error, path);
+        let attr = match fs.stat(&target) {
+            Ok(found) => found.attr,
+            Err(error) if is_absent(&error) => return Ok(ResultResponse { result: false }),
+            Err(error) => return Err(failed(error)),
+        };
+        if attr.kind() == FileKind::Directory {
+            // What a program takes for its own root stays, as in HDFS.
+            if target.path == b"/" {
+                return Ok(ResultResponse { result: false });
+            }
+            match fs.rmdir(&target) {
+                Err(error) if error.reason() == Reason::NotEmpty && request.recursive => self.remove_tree(&fs, target),
+                other => other.map(|_| ()),
+            }
+        } else {
+            fs.unlink(&target).map(|_| {
+                self.leases.end(attr.inode);
+            })
+        }
+        .map_err(failed)?;
+        Ok(ResultResponse { result: true })
+    }
+
+    /// Removes a directory from the leaves up. What the caller may not remove stays, and what leads to it; the rest before it
+    /// is gone.
+    fn remove_tree(&self, fs: &Fs, target: Target) -> Result<(), Error> {
+        // Each directory with what is still to be looked at in it: the last one is emptied first.
+        let mut way = vec![target];
+        while let Some(directory) = way.last().cloned() {
+            let page = match fs.list(&directory, b"", 0, false) {
+                Ok(page) => page,
+                Err(error) if is_absent(&error) => {
+                    way.pop();
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
+            let mut below = None;
+            for entry in page.entries {
+                let entry_target = Target::under(InodeId(page.inode), entry.name.as_slice());
+                let removed = if entry.kind() == FileKind::Directory {
+                    fs.rmdir(&entry_target)
+                } else {
+                    fs.unlink(&entry_target)
+                };
+                match removed {
+                    Ok(_) => drop(self.leases.end(entry.inode)),
+                    Err(error) if is_absent(&error) => {}
+                    Err(error) if error.reason() == Reason::NotEmpty => {
+                        below = Some(entry_target);
+                        break;
+                    }
+                    Err(error) => return Err(error),
+                }
+            }
+            if let Some(below) = below {
+                way.push(below);
+                continue;
+            }
+            match fs.rmdir(&directory) {
+                Ok(_) => {}
+                // There was another page, or somebody made something in it.
+                Err(error) if error.reason() == Reason::NotEmpty => continue,
+                Err(error) if is_absent(&error) => {}
+                Err(error) => return Err(error),
+            }
+            way.pop();
+        }
+        Ok(())
+    }
+
+    /// Changes the permission bits.
+    pub(crate) fn set_permission(
+        &self,
+        asked: Asked<'_>,
+        request: &proto::SetPermissionRequest,
+    ) -> Result<(), Exception> {
+        let mode = request.permission.as_ref().map(|permission| permission.perm & 0o1777);
+        self.set(asked, &request.src, |change| SetAttr { mode, ..change })
+    }
+
+    /// Changes owner and group.
+    pub(crate) fn set_owner(&self, asked: Asked<'_>, request: &proto::SetOwnerRequest) -> Result<(), Exception> {
+        let known = |name: &Option<String>, id: fn(&str) -> Option<u32>| match name
+            .as_deref()
+            .filter(|name| !name.is_empty())
+        {
+            Some(name) => {
+                id(name).map(Some).ok_or_else(|| Exception::io(format!("{name} is not known on the frieze server")))
+            }
+            None => Ok(None),
+        };
+        let (uid, gid) = (known(&request.username, uid_of)?, known(&request.groupname, gid_of)?);
+        self.set(asked, &request.src, |change| SetAttr { uid, gid, ..change })
+    }
+
+    /// Changes times; -1 leaves one as it is.
+    pub(crate) fn set_times(&self, asked: Asked<'_>, request: &proto::SetTimesRequest) -> Result<(), Exception> {
+        let time = |millis: u64| {
+            let ns = i64::try_from(millis).ok()?.saturating_mul(1_000_000);
+            Some(TimeValue { now: false, ns })
+        };
+        let (mtime, atime) = (time(request.mtime), time(request.atime));
+        self.set(asked, &request.src, |change| SetAttr { mtime, atime, ..change })
+    }
+
+    /// How often something is kept is the cluster's: true for a file that is there, as HDFS answers when it agrees to it.
+    pub(crate) fn set_replication(
+        &self,
+        asked: Asked<'_>,
+        request: &proto::SetReplicationRequest,
+    ) -> Result<ResultResponse, Exception> {
+        let target = self.change(&request.src)?;
+        let target = Target { follow: true, ..target };
+        match self.fs(asked).stat(&target) {
+            Ok(found) => Ok(ResultResponse { result: found.attr.kind() == FileKind::File }),
+            Err(error) if is_absent(&error) => Ok(ResultResponse { result: false }),
+            Err(error) => Err(Exception::of(error, &request.src)),
+        }
+    }
+
+    /// Cuts a file that nobody writes; never extends it.
+    pub(crate) fn truncate(
+        &self,
+        asked: Asked<'_>,
+        request: &proto::TruncateRequest,
+    ) -> Result<ResultResponse, Exception> {
+        let path = &request.src;
+        let target = Target { follow: true, ..self.change(path)? };
+        let failed = |error| Exception::of(error, path);
+        let fs = self.fs(asked);
+        let attr = fs.stat(&target).map_err(failed)?.attr;
+        must_be_file(&attr, path)?;
+        self.leases.check_free(attr.inode, path, &request.client_name)?;
+        if request.new_length > attr.size {
+            return Err(Exception::illegal_argument(format!(
+                "Cannot truncate to a larger file size. Current size: {}, truncate size: {}.",
+                attr.size, request.new_length
+            )));
+        }
+        let change = SetAttr { target, size: Some(request.new_length), ..SetAttr::default() };
+        fs.set_attr(change).map_err(failed)?;
+        Ok(ResultResponse { result: true })
+    }
+
+    fn set(&self, asked: Asked<'_>, path: &str, with: impl FnOnce(SetAttr) -> SetAttr) -> Result<(), Exception> {
+        let target = Target { follow: true, ..self.change(path)? };
+        let change = with(SetAttr { target, ..SetAttr::default() });
+        if (change.mode, change.uid, change.gid) == (None, None, None)
+            && change.mtime.is_none()
+            && change.atime.is_none()
+        {
+            return Ok(());
+        }
+        self.fs(asked).set_attr(change).map(|_| ()).map_err(|error| Exception::of(error, path))
+    }
+}
+
+/// Makes the directories on the way to `path`, and that one.
+pub(crate) fn make_directories(fs: &Fs, path: &[u8], mode: u32, shown: &str) -> Result<(), Exception> {
+    // Most often only the last one is missing.
+    let mut missing: Vec<&[u8]> = Vec::new();
+    let mut next = path;
+    loop {
+        match make_directory(fs, next, mode) {
+            Ok(()) => break,
+            Err(error) if error.reason() == Reason::NotFound && next != b"/" => {
+                missing.push(next);
+                next = split(next).0;
+            }
+            Err(error) if error.reason() == Reason::Exists && next == path => {
+                return Err(Exception::already_exists(format!("Path is not a directory: {shown}")));
+            }
+            Err(error) if [Reason::Exists, Reason::NotDirectory].contains(&error.reason()) => {
+                let parent = String::from_utf8_lossy(next).into_owned();
+                return Err(Exception::not_a_parent(format!("{parent} (is not a directory)")));
+            }
+            Err(error) => return Err(Exception::of(error, shown)),
+        }
+    }
+    for path in missing.into_iter().rev() {
+        make_directory(fs, path, mode).map_err(|error| Exception::of(error, shown))?;
+    }
+    Ok(())
+}
+
+/// Makes one directory, or finds it.
+fn make_directory(fs: &Fs, path: &[u8], mode: u32) -> Result<(), Error> {
+    if path == b"/" {
+        return Ok(());
+    }
+    match fs.mkdir(&Target::under(InodeId::ROOT, path), mode) {
+        Ok(_) => Ok(()),
+        Err(error) if error.reason() == Reason::Exists => {
+            let found = fs.stat(&Target::path(path))?;
+            if found.attr.kind() == FileKind::Directory { Ok(()) } else { Err(error) }
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Makes a file to write, of which there must be none.
+pub(crate) fn make_file(fs: &Fs, target: &Target, mode: u32) -> Result<frieze_client::File, Error> {
+    fs.create_with(target, mode, CreateMode::Exclusive, OpenFlags::WRITE)
+}
+
+/// True if `path` lies below `directory`.
+fn is_below(path: &[u8], directory: &[u8]) -> bool {
+    path.strip_prefix(directory).is_some_and(|rest| rest.starts_with(b"/"))
+}

@@ -1,0 +1,159 @@
+//! Listening sockets and the threads of connections.
+//!
+//! Guarantees: no more than [`CONNECTIONS_MAX`] connections each; closing a door ends every connection and waits until its
+//! thread has ended.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+
+use crate::Error;
+
+/// Connections of each service at one time; a further one is closed at once, and its client tries again.
+const CONNECTIONS_MAX: usize = 4096;
+/// Stack of a connection's thread.
+const STACK_BYTES: usize = 512 << 10;
+
+/// What a connection is for.
+pub(crate) trait Serve: Send + Sync + 'static {
+    /// A name for threads.
+    const NAME: &'static str;
+
+    /// Serves a connection until it ends.
+    fn serve(&self, stream: TcpStream);
+
+    /// The door closes: nobody is to be served any more.
+    fn stop(&self) {}
+}
+
+/// Listens on an address.
+pub(crate) fn bind(address: SocketAddr) -> Result<TcpListener, Error> {
+    TcpListener::bind(address).map_err(|source| Error::Listen { address: address.to_string(), source })
+}
+
+/// A listening socket, its thread and its connections. Dropped, all end.
+pub(crate) struct Acceptor {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+    stop: Box<dyn Fn() + Send + Sync>,
+    address: SocketAddr,
+}
+
+struct Shared {
+    listener: TcpListener,
+    stopping: AtomicBool,
+    open: Mutex<Open>,
+    ended: Condvar,
+}
+
+#[derive(Default)]
+struct Open {
+    streams: BTreeMap<u64, TcpStream>,
+    last: u64,
+}
+
+impl Acceptor {
+    /// Serves whoever connects.
+    pub(crate) fn start<S: Serve>(listener: TcpListener, service: Arc<S>) -> Result<Acceptor, Error> {
+        let failed = |doing| move |source| Error::System { doing, source };
+        let address = listener.local_addr().map_err(failed("ask for an address"))?;
+        let (stopping, open, ended) = (AtomicBool::new(false), Mutex::default(), Condvar::new());
+        let shared = Arc::new(Shared { listener, stopping, open, ended });
+        let (for_thread, served) = (shared.clone(), service.clone());
+        let thread = thread::Builder::new()
+            .name(format!("{}-accept", S::NAME))
+            .spawn(move || for_thread.accept_all(&served))
+            .map_err(failed("start a thread"))?;
+        Ok(Acceptor { shared, thread: Some(thread), stop: Box::new(move || service.stop()), address })
+    }
+
+    /// Where it listens.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+impl Drop for Acceptor {
+    fn drop(&mut self) {
+        self.shared.stopping.store(true, Ordering::Release);
+        // Wakes accept(2).
+        let _ = rustix::net::shutdown(&self.shared.listener, rustix::net::Shutdown::Both);
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            tracing::error!("a thread of the HDFS door panicked");
+        }
+        let mut open = self.shared.open();
+        open.streams.values().for_each(|stream| drop(stream.shutdown(Shutdown::Both)));
+        (self.stop)();
+        while !open.streams.is_empty() {
+            open = self.shared.ended.wait(open).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+impl Shared {
+    fn accept_all<S: Serve>(self: &Arc<Shared>, service: &Arc<S>) {
+        while !self.stopping.load(Ordering::Acquire) {
+            match self.listener.accept() {
+                Ok((stream, _)) => self.take(stream, service),
+                Err(_) if self.stopping.load(Ordering::Acquire) => return,
+                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
+                Err(error) => {
+                    // Out of descriptors or memory: as soon as a connection ends there may be some.
+                    tracing::warn!("cannot take a connection of a Hadoop client: {error}");
+                    let open = self.open();
+                    drop(self.ended.wait_timeout(open, std::time::Duration::from_millis(100)));
+                }
+            }
+        }
+    }
+
+    fn take<S: Serve>(self: &Arc<Shared>, stream: TcpStream, service: &Arc<S>) {
+        // Answers are whole: they need not wait for more.
+        let _ = stream.set_nodelay(true);
+        let Ok(kept) = stream.try_clone() else { return };
+        let number = {
+            let mut open = self.open();
+            if open.streams.len() >= CONNECTIONS_MAX {
+                tracing::warn!("{CONNECTIONS_MAX} Hadoop clients are connected: one more is turned away");
+                return;
+            }
+            open.last += 1;
+            let number = open.last;
+            open.streams.insert(number, kept);
+            number
+        };
+        let (ends, service) = (Ends { shared: self.clone(), number }, service.clone());
+        let thread = thread::Builder::new().name(S::NAME.to_owned()).stack_size(STACK_BYTES).spawn(move || {
+            let ends = ends;
+            service.serve(stream);
+            drop(ends);
+        });
+        if let Err(error) = thread {
+            tracing::warn!("cannot serve a Hadoop client: {error}");
+        }
+    }
+
+    fn open(&self) -> MutexGuard<'_, Open> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Takes a connection out of the list, however its thread ends.
+struct Ends {
+    shared: Arc<Shared>,
+    number: u64,
+}
+
+impl Drop for Ends {
+    fn drop(&mut self) {
+        if let Some(stream) = self.shared.open().streams.remove(&self.number) {
+            let _ = stream.shutdown(Shutdown::Both);
+        }
+        self.shared.ended.notify_all();
+    }
+}

@@ -1,0 +1,419 @@
+//! Connections of the data service: blocks are read and written.
+//!
+//! What a writer sends is written to the file as it comes, and acknowledged when it is there. Packets that have arrived
+//! together are written together. Bytes that a client sends again (it repeats what it flushed of a checksum's span) are
+//! not written again.
+
+use std::io::{self, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::sync::Arc;
+use std::time::Duration;
+
+use frieze_base::ByteRange;
+use frieze_client::{Caller, Fs, Hlc, InodeId, OpenFlags, Target, UserTime, mono};
+use prost::Message;
+
+use crate::blocks::{Pass, block_id};
+use crate::connections::Serve;
+use crate::exception::Exception;
+use crate::leases::{Lease, Progress};
+use crate::name_service::{read_frame, read_or_end};
+use crate::proto::{
+    self, BaseHeader, BlockOpResponse, ClientReadStatus, OpReadBlock, OpWriteBlock, PacketHeader, PipelineAck,
+    checksum, stage, status,
+};
+use crate::service::Service;
+use crate::transfer::{self, CHUNK_BYTES, LENGTHS_BYTES, Lengths, MESSAGE_BYTES_MAX, Operation, Sums};
+
+/// Data of a packet that is sent.
+const PACKET_DATA_BYTES: usize = 256 << 10;
+/// Packets that arrived together are written together, up to so many bytes.
+const WRITE_BYTES_MAX: usize = 1 << 20;
+/// Bytes that are taken from a socket at once.
+const BUFFER_BYTES: usize = 256 << 10;
+/// How long a connection without a request is kept. A client throws it away after three seconds.
+const IDLE_MAX: Duration = Duration::from_secs(30);
+/// A client that neither takes nor sends anything for so long is gone: a writer sends a sign of life every 30 s.
+const SILENCE_MAX: Duration = Duration::from_secs(180);
+/// Requests of 1 MiB in flight.
+const DEPTH: usize = 4;
+/// Of a packet that is only a sign of life.
+const HEARTBEAT: i64 = -1;
+
+/// Serves transfers.
+pub(crate) struct DataService {
+    service: Arc<Service>,
+}
+
+/// A transfer ended otherwise than it should.
+#[derive(Debug, thiserror::Error)]
+enum Ended {
+    /// The connection failed.
+    #[error(transparent)]
+    Connection(#[from] io::Error),
+    /// What came is none of the protocol.
+    #[error(transparent)]
+    Protocol(#[from] transfer::Error),
+    /// The server refused.
+    #[error(transparent)]
+    Client(#[from] frieze_client::Error),
+    /// It is not to be.
+    #[error(transparent)]
+    Refused(#[from] Exception),
+    /// The file is shorter than it was.
+    #[error("the file has become shorter than the block that is read")]
+    Short,
+}
+
+type Reader<'s> = BufReader<&'s TcpStream>;
+
+impl DataService {
+    pub(crate) fn new(service: Arc<Service>) -> DataService {
+        DataService { service }
+    }
+
+    fn converse(&self, stream: &TcpStream) -> Result<(), Ended> {
+        stream.set_write_timeout(Some(SILENCE_MAX))?;
+        let mut reader = BufReader::with_capacity(BUFFER_BYTES, stream);
+        loop {
+            stream.set_read_timeout(Some(IDLE_MAX))?;
+            let mut first = [0; 3];
+            match read_or_end(&mut reader, &mut first) {
+                Ok(true) => {}
+                Ok(false) => return Ok(()),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Err(error) => return Err(error.into()),
+            }
+            stream.set_read_timeout(Some(SILENCE_MAX))?;
+            let operation = transfer::operation(first)?;
+            let message = read_message(&mut reader)?;
+            let goes_on = match operation {
+                Operation::Read => self.read(stream, &mut reader, &transfer::message(&message, "read request")?)?,
+                Operation::Write => self.write(stream, &mut reader, transfer::message(&message, "write request")?)?,
+                Operation::Checksum | Operation::Other(_) => {
+                    let words = format!("operation {} is not supported by frieze", first[2]);
+                    respond(stream, &refused(status::ERROR_UNSUPPORTED, &words))?;
+                    false
+                }
+            };
+            if !goes_on {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Sends a range of a block. True if the connection can go on.
+    fn read(&self, stream: &TcpStream, reader: &mut Reader<'_>, request: &OpReadBlock) -> Result<bool, Ended> {
+        let Some(pass) = self.pass(request.header.as_ref().and_then(|header| header.base_header.as_ref())) else {
+            return forbid(stream);
+        };
+        let end = request.offset.checked_add(request.len).filter(|&end| end <= pass.len && pass.lease == 0);
+        let Some(end) = end else {
+            let words = format!("{} bytes from {} on of a block of {}", request.len, request.offset, pass.len);
+            respond(stream, &refused(status::ERROR_INVALID, &words))?;
+            return Ok(true);
+        };
+        let file = match self.view(&pass).open(&Target::inode(InodeId(pass.inode)), OpenFlags::READ) {
+            Ok(file) => file,
+            Err(error) => {
+                respond(stream, &refused(status::ERROR, &error.to_string()))?;
+                return Ok(true);
+            }
+        };
+        let sums = if request.send_checksums.unwrap_or(true) { Sums::Crc32c(CHUNK_BYTES) } else { Sums::None };
+        // From the beginning of a checksum's span to the end of one, so that a client can verify all it gets.
+        let span = u64::from(CHUNK_BYTES);
+        let from = request.offset / span * span;
+        let upto = end.div_ceil(span).saturating_mul(span).min(pass.len);
+        respond(stream, &begun(sums, from))?;
+        let mut at = from;
+        let mut number = 0;
+        let mut out = Vec::with_capacity(WRITE_BYTES_MAX + (64 << 10));
+        let range = ByteRange::new(pass.start + from, pass.start + upto);
+        file.read_stream(range, DEPTH, |piece| {
+            out.clear();
+            for data in piece.chunks(PACKET_DATA_BYTES) {
+                transfer::put_packet(&packet_header(at, number, data.len(), false), data, sums, &mut out);
+                at += data.len() as u64;
+                number += 1;
+            }
+            (&*stream).write_all(&out).map_err(Ended::from)
+        })?;
+        if at != upto {
+            return Err(Ended::Short);
+        }
+        out.clear();
+        transfer::put_packet(&packet_header(at, number, 0, true), &[], sums, &mut out);
+        (&*stream).write_all(&out)?;
+        // What the client thinks of it; or it has read enough, and closes.
+        match read_message(reader) {
+            Ok(answer) => {
+                transfer::message::<ClientReadStatus>(&answer, "status of a read").map(|_| true).map_err(Ended::from)
+            }
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Takes a block. True if the connection can go on.
+    fn write(&self, stream: &TcpStream, reader: &mut Reader<'_>, request: OpWriteBlock) -> Result<bool, Ended> {
+        let base = request.header.as_ref().and_then(|header| header.base_header.as_ref());
+        let Some(pass) = self.pass(base) else { return forbid(stream) };
+        let Some(lease) = self.service.leases.numbered(pass.inode, pass.lease) else {
+            respond(stream, &refused(status::ERROR, "the file is not open for writing any more"))?;
+            return Ok(true);
+        };
+        let transfer = match Incoming::begin(&request, &pass, lease) {
+            Ok(transfer) => transfer,
+            Err((status, words)) => {
+                respond(stream, &refused(status, &words))?;
+                return Ok(true);
+            }
+        };
+        respond(stream, &BlockOpResponse { first_bad_link: Some(String::new()), ..BlockOpResponse::default() })?;
+        if request.stage == stage::CLOSE_RECOVERY {
+            return Ok(true);
+        }
+        transfer.receive(stream, reader).map(|()| true)
+    }
+
+    /// What a transfer may, if its token says so of this block.
+    fn pass(&self, header: Option<&BaseHeader>) -> Option<Pass> {
+        let header = header?;
+        let pass = self.service.mint.verify(header.token.as_ref()?, mono().0)?;
+        let named = header.block.as_ref()?.block_id;
+        (named == block_id(pass.inode, pass.start)).then_some(pass)
+    }
+
+    /// The file system as the pass has it.
+    fn view(&self, pass: &Pass) -> Fs {
+        let caller = Caller { uid: pass.uid, gid: pass.gid, groups: pass.groups.clone() };
+        let mut fs = self.service.client.fs().as_caller(caller);
+        if let Some(at) = pass.at {
+            fs = fs.at(Hlc(at));
+        }
+        match pass.user_at {
+            Some(user_at) => fs.user_at(UserTime(user_at)),
+            None => fs,
+        }
+    }
+}
+
+impl Serve for DataService {
+    const NAME: &'static str = "hdfs-data";
+
+    fn serve(&self, stream: TcpStream) {
+        if let Err(ended) = self.converse(&stream) {
+            match ended {
+                Ended::Client(_) | Ended::Short => tracing::warn!("a transfer of a Hadoop client failed: {ended}"),
+                _ => tracing::debug!("a transfer of a Hadoop client ended: {ended}"),
+            }
+        }
+    }
+}
+
+/// A block that is being received.
+struct Incoming {
+    lease: Arc<Lease>,
+    /// Where it begins, and which attempt at it this is.
+    start: u64,
+    generation: u64,
+    len_max: u64,
+    sums: Sums,
+    /// Bytes of the block that are in the file or in `pending`.
+    received: u64,
+    /// Arrived, and not yet written.
+    pending: Vec<u8>,
+    /// Packets to be acknowledged when it is.
+    numbers: Vec<i64>,
+}
+
+impl Incoming {
+    fn begin(request: &OpWriteBlock, pass: &Pass, lease: Arc<Lease>) -> Result<Incoming, (i32, String)> {
+        if !request.targets.is_empty() {
+            return Err((status::ERROR_UNSUPPORTED, "there is no further place to send it to".to_owned()));
+        }
+        let wanted = request.requested_checksum.clone().unwrap_or_default();
+        let Some(sums) = Sums::read(wanted.kind, wanted.bytes_per_checksum) else {
+            return Err((status::ERROR_UNSUPPORTED, "checksums are CRC32C: set dfs.checksum.type to it".to_owned()));
+        };
+        let named = request.header.as_ref().and_then(|header| header.base_header.as_ref()?.block.as_ref());
+        let is_recovery = [stage::SETUP_STREAMING_RECOVERY, stage::CLOSE_RECOVERY].contains(&request.stage);
+        let generation = match (request.stage, named) {
+            (stage::SETUP_CREATE, Some(named)) => named.generation_stamp,
+            (_, Some(_)) if is_recovery => request.latest_generation_stamp,
+            _ => return Err((status::ERROR_UNSUPPORTED, format!("stage {} of a block is not served", request.stage))),
+        };
+        let received = {
+            let mut progress = lease.writing().map_err(|exception| (status::ERROR, exception.message))?;
+            let block =
+                progress.block.as_mut().filter(|block| block.start == pass.start && block.generation <= generation);
+            let Some(block) = block else {
+                return Err((status::ERROR, "another block of the file is being written".to_owned()));
+            };
+            // Who sent it before is refused from now on.
+            block.generation = generation;
+            block.received
+        };
+        if !is_recovery && received > 0 {
+            return Err((status::ERROR_EXISTS, "the block has been begun already".to_owned()));
+        }
+        let (start, len_max, pending) = (pass.start, pass.len, Vec::with_capacity(WRITE_BYTES_MAX));
+        Ok(Incoming { lease, start, generation, len_max, sums, received, pending, numbers: Vec::new() })
+    }
+
+    /// Takes packets until the last one.
+    fn receive(mut self, stream: &TcpStream, reader: &mut Reader<'_>) -> Result<(), Ended> {
+        let mut bytes = Vec::new();
+        loop {
+            let mut lengths = [0; LENGTHS_BYTES];
+            reader.read_exact(&mut lengths)?;
+            let lengths = Lengths::read(lengths)?;
+            bytes.clear();
+            let whole = lengths.header + lengths.body;
+            if reader.by_ref().take(whole as u64).read_to_end(&mut bytes)? < whole {
+                return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
+            }
+            let (header, body) = bytes.split_at(lengths.header);
+            let taken = transfer::packet(header, body, self.sums).map_err(Ended::from).and_then(|packet| {
+                self.take(&packet.header, packet.data)?;
+                Ok(packet.header)
+            });
+            let header = match taken {
+                Ok(header) => header,
+                Err(ended) => return self.fail(stream, header, ended),
+            };
+            let (is_last, syncs) = (header.last_packet_in_block, header.sync_block.unwrap_or(false));
+            let waits = reader.buffer().is_empty() || self.pending.len() >= WRITE_BYTES_MAX;
+            if !(waits || is_last || syncs || header.seqno == HEARTBEAT) {
+                continue;
+            }
+            let done = self.put().and_then(|()| if syncs { Ok(self.lease.file.sync()?) } else { Ok(()) });
+            if let Err(ended) = done {
+                let number = self.numbers.first().copied().unwrap_or(header.seqno);
+                acknowledge(stream, &[number], status::ERROR)?;
+                return Err(ended);
+            }
+            let numbers = std::mem::take(&mut self.numbers);
+            if is_last {
+                // Before its writer completes the file: who closes it is the last to hold it.
+                drop(self);
+                return Ok(acknowledge(stream, &numbers, status::SUCCESS)?);
+            }
+            acknowledge(stream, &numbers, status::SUCCESS)?;
+        }
+    }
+
+    /// Puts a packet behind those before it.
+    fn take(&mut self, header: &PacketHeader, data: &[u8]) -> Result<(), Ended> {
+        self.numbers.push(header.seqno);
+        if header.seqno == HEARTBEAT {
+            return Ok(());
+        }
+        let offset = header.offset_in_block as u64;
+        let end = offset.checked_add(data.len() as u64).filter(|&end| end <= self.len_max);
+        let (received, len_max) = (self.received, self.len_max);
+        let wrong = || transfer::Error::Place { at: offset, len: data.len(), received, len_max };
+        let end = end.filter(|_| offset <= self.received).ok_or_else(wrong)?;
+        if end > self.received {
+            let known = (self.received - offset) as usize;
+            self.pending.extend(&data[known..]);
+            self.received = end;
+        }
+        Ok(())
+    }
+
+    /// Writes what has arrived.
+    fn put(&mut self) -> Result<(), Ended> {
+        if self.pending.is_empty() {
+            return Ok(());
+        }
+        let mut progress = self.lease.writing()?;
+        let Progress { block: Some(block), .. } = &mut *progress else {
+            return Err(Exception::io("the block was given up").into());
+        };
+        if block.start != self.start || block.generation != self.generation {
+            return Err(Exception::io("another transfer of the block goes on").into());
+        }
+        self.lease.file.write_at(self.start + block.received, &self.pending)?;
+        block.received += self.pending.len() as u64;
+        self.pending.clear();
+        Ok(())
+    }
+
+    /// Says which packet could not be taken; those before it are.
+    fn fail(mut self, stream: &TcpStream, header: &[u8], ended: Ended) -> Result<(), Ended> {
+        let status = match &ended {
+            Ended::Protocol(transfer::Error::Checksum { .. }) => status::ERROR_CHECKSUM,
+            _ => status::ERROR,
+        };
+        let number = PacketHeader::decode(header).map_or(HEARTBEAT, |header| header.seqno);
+        self.numbers.retain(|&before| before != number);
+        if self.put().is_ok() {
+            acknowledge(stream, &self.numbers, status::SUCCESS)?;
+        }
+        acknowledge(stream, &[number], status)?;
+        Err(ended)
+    }
+}
+
+/// A message with its length in front.
+fn read_message(reader: &mut impl Read) -> io::Result<Vec<u8>> {
+    let malformed = || io::Error::new(io::ErrorKind::InvalidData, "a message of an impossible length");
+    let mut len = 0_usize;
+    for shift in (0..).step_by(7).take(LENGTH_BYTES_MAX) {
+        let mut byte = [0];
+        reader.read_exact(&mut byte)?;
+        len |= usize::from(byte[0] & 0x7f) << shift;
+        if byte[0] & 0x80 == 0 {
+            return if len <= MESSAGE_BYTES_MAX { read_frame(reader, len) } else { Err(malformed()) };
+        }
+    }
+    Err(malformed())
+}
+
+fn respond(mut stream: &TcpStream, response: &BlockOpResponse) -> io::Result<()> {
+    stream.write_all(&response.encode_length_delimited_to_vec())
+}
+
+fn refused(status: i32, words: &str) -> BlockOpResponse {
+    BlockOpResponse { status, message: Some(words.to_owned()), ..BlockOpResponse::default() }
+}
+
+/// The token is none of this server, or over, or of another block: the client asks for another, and tries again.
+fn forbid(stream: &TcpStream) -> Result<bool, Ended> {
+    respond(stream, &refused(status::ERROR_ACCESS_TOKEN, "the token is not valid for this block"))?;
+    Ok(false)
+}
+
+fn begun(sums: Sums, from: u64) -> BlockOpResponse {
+    let kind = if sums == Sums::None { checksum::NULL } else { checksum::CRC32C };
+    let info = proto::ReadOpChecksumInfo {
+        checksum: Some(proto::Checksum { kind, bytes_per_checksum: CHUNK_BYTES }),
+        chunk_offset: from,
+    };
+    BlockOpResponse { read_op_checksum_info: Some(info), ..BlockOpResponse::default() }
+}
+
+fn packet_header(at: u64, number: i64, len: usize, is_last: bool) -> PacketHeader {
+    PacketHeader {
+        offset_in_block: at as i64,
+        seqno: number,
+        last_packet_in_block: is_last,
+        data_len: len as i32,
+        sync_block: Some(false),
+    }
+}
+
+/// Acknowledges packets, in the order they came.
+fn acknowledge(mut stream: &TcpStream, numbers: &[i64], status: i32) -> io::Result<()> {
+    let mut out = Vec::with_capacity(numbers.len() * 16);
+    for &seqno in numbers {
+        let ack = PipelineAck { seqno, reply: vec![status] };
+        ack.encode_length_delimited(&mut out).expect("a vector grows");
+    }
+    stream.write_all(&out)
+}
+
+/// Bytes of a length up to 2^28.
+const LENGTH_BYTES_MAX: usize = 4;

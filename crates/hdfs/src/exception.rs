@@ -1,0 +1,112 @@
+//! What a call fails with, as Hadoop's clients know it: the name of a class, and words.
+//!
+//! The one table from reasons to exceptions. A client makes an exception of that class if it is one it knows, else one
+//! that says the name and the words.
+
+use frieze_base::{Fault, Reason};
+
+/// A call failed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{class}: {message}")]
+pub(crate) struct Exception {
+    /// Name of the class.
+    pub(crate) class: &'static str,
+    /// In words.
+    pub(crate) message: String,
+}
+
+macro_rules! classes {
+    ($($name:ident = $class:literal;)*) => {
+        impl Exception {
+            $(pub(crate) fn $name(message: impl Into<String>) -> Exception {
+                Exception { class: $class, message: message.into() }
+            })*
+        }
+    };
+}
+
+classes! {
+    access_control = "org.apache.hadoop.security.AccessControlException";
+    already_being_created = "org.apache.hadoop.hdfs.protocol.AlreadyBeingCreatedException";
+    already_exists = "org.apache.hadoop.fs.FileAlreadyExistsException";
+    authorization = "org.apache.hadoop.security.authorize.AuthorizationException";
+    illegal_argument = "org.apache.hadoop.HadoopIllegalArgumentException";
+    invalid_path = "org.apache.hadoop.fs.InvalidPathException";
+    io = "java.io.IOException";
+    lease_expired = "org.apache.hadoop.hdfs.server.namenode.LeaseExpiredException";
+    name_too_long = "org.apache.hadoop.hdfs.protocol.FSLimitException$PathComponentTooLongException";
+    no_such_method = "org.apache.hadoop.ipc.RpcNoSuchMethodException";
+    no_such_protocol = "org.apache.hadoop.ipc.RpcNoSuchProtocolException";
+    not_a_parent = "org.apache.hadoop.fs.ParentNotDirectoryException";
+    not_empty = "org.apache.hadoop.fs.PathIsNotEmptyDirectoryException";
+    not_found = "java.io.FileNotFoundException";
+    past = "org.apache.hadoop.hdfs.protocol.SnapshotAccessControlException";
+    unsupported = "java.lang.UnsupportedOperationException";
+}
+
+impl Exception {
+    /// What `error` is for a call about `path`.
+    pub(crate) fn of(error: frieze_client::Error, path: &str) -> Exception {
+        let fault = Fault::from(error);
+        match fault.reason {
+            Reason::NotFound | Reason::StaleHandle => Exception::not_found(format!("File does not exist: {path}")),
+            Reason::Exists => Exception::already_exists(format!("{path} already exists")),
+            Reason::NotDirectory => Exception::not_a_parent(format!("{path} (is not a directory)")),
+            Reason::IsDirectory => Exception::not_found(format!("Path is not a file: {path}")),
+            Reason::NotEmpty => Exception::not_empty(format!("`{path} is non empty': Directory is not empty")),
+            Reason::NameTooLong => Exception::name_too_long(format!("a name in {path} is longer than 255 bytes")),
+            Reason::AccessDenied | Reason::NotPermitted | Reason::Unproven => {
+                Exception::access_control(format!("Permission denied: {path}: {fault}"))
+            }
+            Reason::ReadOnly => Exception::past(words(path)),
+            Reason::InvalidInstant => Exception::invalid_path(format!("{path}: {fault}")),
+            Reason::InvalidArgument | Reason::TooLarge => Exception::illegal_argument(format!("{path}: {fault}")),
+            Reason::Unsupported => Exception::unsupported(format!("{path}: {fault}")),
+            _ => {
+                if matches!(fault.reason, Reason::Corrupt | Reason::Internal | Reason::InputOutput) {
+                    tracing::warn!(reason = ?fault.reason, "{path}: {fault}");
+                }
+                Exception::io(format!("{path}: {fault}"))
+            }
+        }
+    }
+
+    /// A change was asked below `.at`.
+    pub(crate) fn past_of(path: &str) -> Exception {
+        Exception::past(words(path))
+    }
+}
+
+fn words(path: &str) -> String {
+    format!("{path}: the past cannot be changed")
+}
+
+/// What a client says when parameters cannot be read.
+pub(crate) fn malformed(method: &str, error: &prost::DecodeError) -> Exception {
+    Exception {
+        class: "org.apache.hadoop.thirdparty.protobuf.InvalidProtocolBufferException",
+        message: format!("malformed parameters of {method}: {error}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_reason_is_an_exception_that_names_its_path() {
+        for &reason in Reason::ALL {
+            let exception = Exception::of(frieze_client::Error::Refused(reason.into()), "/a/b");
+            assert!(exception.class.contains('.') && exception.message.contains("/a/b"), "{reason:?}: {exception}");
+        }
+    }
+
+    #[test]
+    fn who_may_not_is_told_so_and_what_is_not_there_is_not_found() {
+        let of = |reason: Reason| Exception::of(frieze_client::Error::Refused(reason.into()), "/a").class;
+        assert_eq!(of(Reason::AccessDenied), "org.apache.hadoop.security.AccessControlException");
+        assert_eq!(of(Reason::NotFound), "java.io.FileNotFoundException");
+        assert_eq!(of(Reason::HistoryExpired), "java.io.IOException");
+        assert_eq!(of(Reason::ReadOnly), "org.apache.hadoop.hdfs.protocol.SnapshotAccessControlException");
+    }
+}

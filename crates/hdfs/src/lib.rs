@@ -1,0 +1,174 @@
+//! The HDFS door: Hadoop's own protocols, so that unmodified Hadoop clients work, in the present and in the past.
+//!
+//! ```text
+//! frieze serve --dir /srv/frieze --hdfs 127.0.0.1:8020
+//! hdfs dfs -fs hdfs://127.0.0.1:8020 -cat /.at/5m-ago/logs/today
+//! ```
+//!
+//! Two services, as Hadoop has them. The *name service* answers remote calls ([`rpc`], [`service`]): names, attributes, leases,
+//! where blocks are. The *data service* reads and writes blocks ([`transfer`], [`data_service`]). A block is a span of a file
+//! that a signed token names ([`blocks`]); nothing else is known of it. Instants in paths are read in [`names`] and [`past`].
+//!
+//! Guarantees: what is acknowledged to a writer is in the file for every reader at any door; nobody may what the server lets
+//! him not (it is asked on behalf of each caller); a client that sends garbage is told so and closed, and costs nobody else
+//! anything; what is not served is refused by name. ADR 0041 has the decisions.
+//! Leaves to others: rights, history and bytes (the server, through `client`), starting and stopping (`cli`).
+
+mod blocks;
+mod changing;
+mod connections;
+mod data_service;
+mod exception;
+mod leases;
+mod name_service;
+mod names;
+mod past;
+mod principals;
+mod proto;
+mod reading;
+mod retries;
+mod rpc;
+mod service;
+mod status;
+mod transfer;
+mod writing;
+
+#[cfg(test)]
+mod tests;
+
+use std::io;
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use frieze_client::{Client, Options, mono};
+
+use crate::blocks::Mint;
+use crate::connections::{Acceptor, bind};
+use crate::data_service::DataService;
+use crate::name_service::NameService;
+use crate::service::{DataPlace, Service};
+
+/// Port of the data service unless it is said: HDFS's own.
+pub const DATA_PORT: u16 = 9866;
+
+/// Where the door is and whom it believes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DoorOptions {
+    /// Where the name service listens, as `HOST:PORT`: what `fs.defaultFS` names.
+    pub listen: String,
+    /// Where the data service listens, as `HOST:PORT`; empty for [`DATA_PORT`] of the same host.
+    pub data: String,
+    /// Whom it believes.
+    pub trust: Trust,
+}
+
+/// Whose word is taken for who a user is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Trust {
+    /// The kernel's: a connection of this machine is of the user who opened it, and root's may speak for others. There is
+    /// no other connection: it listens on loopback only.
+    #[default]
+    Kernel,
+    /// Of a connection from another machine its own word, as HDFS takes it without Kerberos; but nobody becomes root so.
+    Names,
+}
+
+/// What keeps the door from opening.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The address is none, or cannot be listened on.
+    #[error("cannot listen for Hadoop clients on {address}: {source}")]
+    Listen {
+        /// As it was given.
+        address: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// It lies beyond this machine, where the kernel cannot prove callers.
+    #[error(
+        "refusing to listen for Hadoop clients on {address}: beyond this machine nothing proves who they are; listen on 127.0.0.1, or say --hdfs-trust-names to believe every name but root"
+    )]
+    Beyond {
+        /// As it was given.
+        address: String,
+    },
+    /// Its own server does not answer.
+    #[error(transparent)]
+    Client(#[from] frieze_client::Error),
+    /// The system lacks something.
+    #[error("cannot {doing}: {source}")]
+    System {
+        /// What was to be done.
+        doing: &'static str,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+/// An open door. Dropped, it is closed.
+pub struct Door {
+    names: Acceptor,
+    data: Acceptor,
+}
+
+impl Door {
+    /// Opens the door to the server that `client` names. Ready when it returns.
+    ///
+    /// # Errors
+    /// `Listen`, `Beyond`: choose other addresses. `Client`: the server is away.
+    pub fn open(options: &DoorOptions, client: Options) -> Result<Door, Error> {
+        let name_address = address_of(&options.listen, options.trust)?;
+        let data_address = match options.data.as_str() {
+            "" => SocketAddr::new(name_address.ip(), DATA_PORT),
+            text => address_of(text, options.trust)?,
+        };
+        let name_listener = bind(name_address)?;
+        let data_listener = bind(data_address)?;
+        let at = |listener: &std::net::TcpListener| {
+            listener.local_addr().map_err(|source| Error::System { doing: "ask for an address", source })
+        };
+        let data_at = at(&data_listener)?;
+        let mut key = [0; 32];
+        rustix::rand::getrandom(&mut key[..], rustix::rand::GetRandomFlags::empty())
+            .map_err(|errno| Error::System { doing: "draw random bytes", source: errno.into() })?;
+        let service = Arc::new(Service {
+            client: Client::connect(client)?,
+            names: Default::default(),
+            mint: Mint::new(key),
+            leases: Default::default(),
+            moving: Default::default(),
+            retries: Default::default(),
+            data: DataPlace { ip: specified(data_at.ip()), port: data_at.port() },
+            // Generations of this process are not those of the one before.
+            generation: AtomicU64::new(mono().0 >> 16),
+        });
+        let data = Acceptor::start(data_listener, Arc::new(DataService::new(service.clone())))?;
+        let names = Acceptor::start(name_listener, Arc::new(NameService::start(&service, options.trust)?))?;
+        Ok(Door { names, data })
+    }
+
+    /// Where the name service listens, with the port that was chosen.
+    pub fn address(&self) -> SocketAddr {
+        self.names.address()
+    }
+
+    /// Where the data service listens.
+    pub fn data_address(&self) -> SocketAddr {
+        self.data.address()
+    }
+}
+
+fn address_of(text: &str, trust: Trust) -> Result<SocketAddr, Error> {
+    let failed = |source| Error::Listen { address: text.to_owned(), source };
+    let none = || failed(io::Error::new(io::ErrorKind::InvalidInput, "it is no HOST:PORT"));
+    let address = text.to_socket_addrs().map_err(failed)?.next().ok_or_else(none)?;
+    if trust == Trust::Kernel && !address.ip().is_loopback() {
+        return Err(Error::Beyond { address: text.to_owned() });
+    }
+    Ok(address)
+}
+
+fn specified(ip: IpAddr) -> Option<IpAddr> {
+    (!ip.is_unspecified()).then_some(ip)
+}

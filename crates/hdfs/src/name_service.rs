@@ -1,0 +1,225 @@
+//! Connections of the name service: greeting, who calls, calls.
+//!
+//! A client program has one connection for all its threads and sends call after call without waiting. Calls are answered by
+//! a few threads that all connections share, each answer when it is there.
+
+use std::io::{self, BufReader, Read, Write};
+use std::net::{IpAddr, Ipv4Addr, TcpStream};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use frieze_client::{Proof, tcp_proof};
+
+use crate::connections::Serve;
+use crate::exception::Exception;
+use crate::principals::{Principal, principal};
+use crate::proto::rpc_error;
+use crate::rpc::{self, Call, CallId, Failed, Frame, Greeting};
+use crate::service::{PROTOCOL, Service, Who};
+use crate::{Error, Trust};
+
+/// Threads that answer calls. Each may wait for the server.
+const THREADS: usize = 32;
+/// Calls that wait for one; beyond, connections wait.
+const QUEUE_MAX: usize = 1024;
+/// A client sends a sign of life once a minute, and closes what it does not use after ten seconds.
+const SILENCE_MAX: Duration = Duration::from_secs(180);
+/// A client that does not take its answers for so long is closed.
+const SEND_MAX: Duration = Duration::from_secs(30);
+
+/// Serves remote calls.
+pub(crate) struct NameService {
+    trust: Trust,
+    queue: Mutex<Option<SyncSender<Job>>>,
+}
+
+/// A call to be answered.
+struct Job {
+    who: Arc<Who>,
+    call: Call,
+    writer: Arc<Writer>,
+}
+
+/// The way back to a client.
+struct Writer(Mutex<TcpStream>);
+
+impl NameService {
+    /// Starts the threads.
+    pub(crate) fn start(service: &Arc<Service>, trust: Trust) -> Result<NameService, Error> {
+        let (sender, receiver) = sync_channel::<Job>(QUEUE_MAX);
+        let receiver = Arc::new(Mutex::new(receiver));
+        for _ in 0..THREADS {
+            let (service, receiver) = (service.clone(), receiver.clone());
+            thread::Builder::new()
+                .name("hdfs-call".to_owned())
+                .spawn(move || answer_all(&service, &receiver))
+                .map_err(|source| Error::System { doing: "start a thread", source })?;
+        }
+        Ok(NameService { trust, queue: Mutex::new(Some(sender)) })
+    }
+
+    fn converse(&self, stream: &TcpStream, writer: &Arc<Writer>) -> io::Result<()> {
+        stream.set_read_timeout(Some(SILENCE_MAX))?;
+        stream.set_write_timeout(Some(SEND_MAX))?;
+        let (peer, local) = (stream.peer_addr()?, stream.local_addr()?);
+        let proof = tcp_proof(peer, local).unwrap_or_else(|error| {
+            tracing::warn!("a Hadoop client stays unproven: {error}");
+            Proof::Unproven
+        });
+        let reached = plain(local.ip());
+        let mut reader = BufReader::with_capacity(64 << 10, stream);
+        let mut greeting = [0; rpc::GREETING_BYTES];
+        reader.read_exact(&mut greeting)?;
+        let greeting = match rpc::greeting(&greeting) {
+            Ok(greeting) => greeting,
+            Err(error) => return writer.refuse(None, &error),
+        };
+        let mut is_simple = greeting == Greeting::Simple;
+        let mut who: Option<Arc<Who>> = None;
+        loop {
+            let mut prefix = [0; 4];
+            if !read_or_end(&mut reader, &mut prefix)? {
+                return Ok(());
+            }
+            let frame = match rpc::frame_len(prefix) {
+                Ok(len) => read_frame(&mut reader, len)?,
+                Err(error) => return writer.refuse(None, &error),
+            };
+            match rpc::frame(&frame) {
+                Err((id, error)) => return writer.refuse(id.as_ref(), &error),
+                Ok(Frame::Ping) => {}
+                Ok(Frame::Negotiate) if !is_simple => {
+                    is_simple = true;
+                    writer.send(&rpc::go_on_simple())?;
+                }
+                Ok(Frame::Context(context)) if is_simple && who.is_none() => {
+                    if let Some(protocol) = context.protocol.filter(|protocol| protocol != PROTOCOL) {
+                        tracing::debug!(protocol, "a Hadoop client of a protocol that is not served");
+                    }
+                    match principal(proof, &context.user_info.unwrap_or_default(), self.trust) {
+                        Ok(principal) => who = Some(Arc::new(Who { principal, reached })),
+                        Err(exception) => return writer.turn_away(&exception),
+                    }
+                }
+                Ok(Frame::Call(call)) => match &who {
+                    Some(who) => {
+                        let job = Job { who: who.clone(), call, writer: writer.clone() };
+                        if self.queue().is_none_or(|queue| queue.send(job).is_err()) {
+                            return Ok(());
+                        }
+                    }
+                    None => return writer.turn_away(&Exception::authorization("a call before it is said who calls")),
+                },
+                Ok(Frame::Negotiate | Frame::Context(_)) => {
+                    return writer.turn_away(&Exception::authorization("it is said already who calls, or how"));
+                }
+            }
+        }
+    }
+
+    fn queue(&self) -> Option<SyncSender<Job>> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl Serve for NameService {
+    const NAME: &'static str = "hdfs-name";
+
+    fn serve(&self, stream: TcpStream) {
+        let Ok(back) = stream.try_clone() else { return };
+        let writer = Arc::new(Writer(Mutex::new(back)));
+        if let Err(error) = self.converse(&stream, &writer) {
+            tracing::debug!("a connection of a Hadoop client ended: {error}");
+        }
+    }
+
+    fn stop(&self) {
+        // Without a queue the threads that wait for calls end.
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner).take();
+    }
+}
+
+fn answer_all(service: &Service, receiver: &Mutex<Receiver<Job>>) {
+    loop {
+        let job = receiver.lock().unwrap_or_else(PoisonError::into_inner).recv();
+        let Ok(Job { who, call, writer }) = job else { return };
+        let Principal { name, .. } = &who.principal;
+        let answer = match service.answer(&who, &call) {
+            Ok(reply) => rpc::answer(&call.id, call.retry, &reply),
+            Err(exception) => {
+                tracing::debug!(method = call.method, user = name, "{exception}");
+                let (class, message) = (exception.class, exception.message.as_str());
+                rpc::failure(
+                    &call.id,
+                    call.retry,
+                    Failed { detail: detail_of(&exception), is_fatal: false, class, message },
+                )
+            }
+        };
+        if let Err(error) = writer.send(&answer) {
+            tracing::debug!("an answer to a Hadoop client is lost: {error}");
+        }
+    }
+}
+
+fn detail_of(exception: &Exception) -> i32 {
+    if exception.class == Exception::no_such_method("").class {
+        rpc_error::NO_SUCH_METHOD
+    } else if exception.class == Exception::no_such_protocol("").class {
+        rpc_error::NO_SUCH_PROTOCOL
+    } else {
+        rpc_error::APPLICATION
+    }
+}
+
+impl Writer {
+    fn send(&self, frame: &[u8]) -> io::Result<()> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).write_all(frame)
+    }
+
+    fn refuse(&self, id: Option<&CallId>, error: &rpc::Error) -> io::Result<()> {
+        tracing::debug!("a Hadoop client is turned away: {error}");
+        rpc::refusal(id, error).map_or(Ok(()), |frame| self.send(&frame))
+    }
+
+    fn turn_away(&self, exception: &Exception) -> io::Result<()> {
+        tracing::info!("a Hadoop client is turned away: {}", exception.message);
+        let none = CallId { client: Vec::new(), number: -1 };
+        let (class, message) = (exception.class, exception.message.as_str());
+        self.send(&rpc::failure(&none, -1, Failed { detail: rpc_error::UNAUTHORIZED, is_fatal: true, class, message }))
+    }
+}
+
+/// Fills `into`; false if the connection ends before the first byte.
+pub(crate) fn read_or_end(reader: &mut impl Read, into: &mut [u8]) -> io::Result<bool> {
+    let first = loop {
+        match reader.read(into) {
+            Ok(count) => break count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    };
+    if first == 0 {
+        return Ok(into.is_empty());
+    }
+    reader.read_exact(&mut into[first..]).map(|()| true)
+}
+
+/// Reads so many bytes. Memory is taken as they come, not as they are announced.
+pub(crate) fn read_frame(reader: &mut impl Read, len: usize) -> io::Result<Vec<u8>> {
+    let mut frame = Vec::with_capacity(len.min(64 << 10));
+    if reader.take(len as u64).read_to_end(&mut frame)? < len {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    Ok(frame)
+}
+
+/// An IPv4 address that came through an IPv6 socket, as what it is.
+fn plain(ip: IpAddr) -> IpAddr {
+    match ip {
+        IpAddr::V6(v6) => v6.to_ipv4_mapped().map_or(ip, |v4: Ipv4Addr| IpAddr::V4(v4)),
+        v4 => v4,
+    }
+}

@@ -1,0 +1,151 @@
+//! Paths as Hadoop writes them, and the names of the past in them.
+//!
+//! A path of a call is absolute and has neither `.` nor `..`. Its first `.at` begins the past of the directory before it, and
+//! the name behind says when: `/logs/.at/20151117T210000.100Z/x`. Hadoop's clients take no colon in a name: one is shown, and
+//! taken, as `%3A`.
+
+use crate::exception::Exception;
+
+/// The hidden directory of every directory: its past.
+pub(crate) const AT_NAME: &str = ".at";
+
+/// What a path of a call means.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// Something now, by its path.
+    Now(Vec<u8>),
+    /// The directory `.at` of the directory at this path.
+    At(Vec<u8>),
+    /// Something of the past.
+    Past(Past),
+}
+
+/// Something of the past.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Past {
+    /// Path of the directory whose past it is, as it is called now.
+    pub(crate) directory: Vec<u8>,
+    /// When: a name of an instant, or `user-` and one.
+    pub(crate) when: String,
+    /// And then, in that, the past by user time.
+    pub(crate) then: Option<String>,
+    /// Path from that directory at that time; empty for itself.
+    pub(crate) path: Vec<u8>,
+}
+
+/// Reads a path.
+///
+/// # Errors
+/// `InvalidPathException` for one that is not absolute, or has a part that no name can be.
+pub(crate) fn place(path: &str) -> Result<Place, Exception> {
+    let invalid = || Exception::invalid_path(format!("Invalid path name {path}"));
+    let rest = path.strip_prefix('/').ok_or_else(invalid)?;
+    let parts: Vec<&str> = rest.split('/').filter(|part| !part.is_empty()).collect();
+    if parts.iter().any(|part| [".", ".."].contains(part) || part.contains('\0')) {
+        return Err(invalid());
+    }
+    let joined = |parts: &[&str]| parts.iter().map(|part| taken(part)).collect::<Vec<_>>().join("/").into_bytes();
+    let absolute = |parts: &[&str]| [b"/".as_slice(), &joined(parts)].concat();
+    let Some(at) = parts.iter().position(|&part| part == AT_NAME) else { return Ok(Place::Now(absolute(&parts))) };
+    let directory = absolute(&parts[..at]);
+    let Some(when) = parts.get(at + 1) else { return Ok(Place::At(directory)) };
+    let mut path = &parts[at + 2..];
+    let mut then = None;
+    // In a directory at an instant, its files by user time.
+    if let [AT_NAME, name, rest @ ..] = path {
+        (then, path) = (Some(taken(name)), rest);
+    }
+    Ok(Place::Past(Past { directory, when: taken(when), then, path: joined(path) }))
+}
+
+/// A name as it is shown: without colons.
+pub(crate) fn shown(name: &[u8]) -> Vec<u8> {
+    let mut text = Vec::with_capacity(name.len());
+    for (at, &byte) in name.iter().enumerate() {
+        match byte {
+            b':' => text.extend(b"%3A"),
+            b'%' if is_written(&name[at + 1..]) => text.extend(b"%25"),
+            byte => text.push(byte),
+        }
+    }
+    text
+}
+
+/// The name that is meant by what is shown.
+fn taken(text: &str) -> String {
+    let mut name = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find('%') {
+        let (before, from) = rest.split_at(at);
+        name.push_str(before);
+        let behind = &from[1..];
+        if behind.starts_with("3A") || behind.starts_with("3a") {
+            name.push(':');
+            rest = &behind[2..];
+        } else if behind.starts_with("25") && is_written(&behind.as_bytes()[2..]) {
+            name.push('%');
+            rest = &behind[2..];
+        } else {
+            name.push('%');
+            rest = behind;
+        }
+    }
+    name + rest
+}
+
+/// True if a `%` in front of it would read as a colon, or as a `%` in front of one.
+fn is_written(mut behind: &[u8]) -> bool {
+    while let Some(rest) = behind.strip_prefix(b"25") {
+        behind = rest;
+    }
+    behind.starts_with(b"3A") || behind.starts_with(b"3a")
+}
+
+/// The last name of a path and the path of its directory.
+pub(crate) fn split(path: &[u8]) -> (&[u8], &[u8]) {
+    let at = path.iter().rposition(|&byte| byte == b'/').unwrap_or(0);
+    let (directory, name) = (&path[..at], path.get(at + 1..).unwrap_or_default());
+    (if directory.is_empty() { b"/" } else { directory }, name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn now(path: &str) -> Place {
+        Place::Now(path.as_bytes().to_vec())
+    }
+
+    #[test]
+    fn paths_of_now_are_taken_as_they_are() {
+        assert_eq!(place("/"), Ok(now("/")));
+        assert_eq!(place("/a//b/"), Ok(now("/a/b")));
+        assert_eq!(split(b"/a/b"), (b"/a".as_slice(), b"b".as_slice()));
+        assert_eq!(split(b"/a"), (b"/".as_slice(), b"a".as_slice()));
+        for path in ["", "a", "/a/../b", "/./a", "/a\0"] {
+            assert!(place(path).is_err(), "{path:?}");
+        }
+    }
+
+    #[test]
+    fn the_first_at_begins_the_past_of_its_directory() {
+        assert_eq!(place("/a/.at"), Ok(Place::At(b"/a".to_vec())));
+        let past = |directory: &str, when: &str, then: Option<&str>, path: &str| {
+            let (when, then) = (when.to_owned(), then.map(str::to_owned));
+            Ok(Place::Past(Past { directory: directory.into(), when, then, path: path.into() }))
+        };
+        assert_eq!(place("/.at/20151117T210000.100Z/l/x"), past("/", "20151117T210000.100Z", None, "l/x"));
+        assert_eq!(place("/a/.at/2015-11-17T21%3A00%3A00Z"), past("/a", "2015-11-17T21:00:00Z", None, ""));
+        assert_eq!(place("/.at/x/.at/user-5/f"), past("/", "x", Some("user-5"), "f"));
+    }
+
+    #[test]
+    fn a_colon_goes_there_and_back_and_so_does_what_looks_like_one() {
+        for name in ["a:b", "%3A", "%253A", "%25253a", "%", "%25", "%2", "100%", "a%3", "::", "%3A:", "é:%"] {
+            let text = String::from_utf8(shown(name.as_bytes())).unwrap();
+            assert!(!text.contains(':'), "{text}");
+            assert_eq!(taken(&text), name, "shown as {text}");
+        }
+        assert_eq!(taken("100%25"), "100%25", "nothing else is escaped");
+    }
+}

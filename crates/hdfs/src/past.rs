@@ -1,0 +1,97 @@
+//! Instants in paths: which exact instant a name means, and to whom.
+//!
+//! An exact name, and the name of a snapshot, mean the same for everybody. A name whose meaning moves (`5m-ago`, `yesterday`)
+//! is resolved when a program first says it, and goes on meaning that to this program, so that one copy of a tree sees one
+//! cut.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+
+use frieze_base::{Fault, MonoTime, Reason};
+use frieze_client::{Client, Error, Fs, InodeId, Instant, Target, UserTime, ZonePolicy, mono};
+use frieze_hlc::{Hlc, looks_like_instant};
+
+use crate::names::Past;
+
+/// What moving names mean, to each program that said one.
+#[derive(Debug, Default)]
+pub(crate) struct Moving(Mutex<BTreeMap<(Vec<u8>, String), Meaning>>);
+
+#[derive(Clone, Copy, Debug)]
+struct Meaning {
+    at: Hlc,
+    said: MonoTime,
+}
+
+impl Moving {
+    /// The exact instant that `name` means to the program `program`.
+    fn resolve(&self, client: &Client, program: &[u8], name: &str) -> Result<Hlc, Error> {
+        let instant = Instant::parse(name, ZonePolicy::Refuse)?;
+        if matches!(instant, Instant::System(_) | Instant::Named(_)) {
+            return client.resolve(name, ZonePolicy::Refuse);
+        }
+        let key = (program.to_vec(), name.to_owned());
+        let now = mono();
+        if let Some(meaning) = self.0.lock().unwrap_or_else(PoisonError::into_inner).get_mut(&key) {
+            meaning.said = now;
+            return Ok(meaning.at);
+        }
+        let at = client.resolve(name, ZonePolicy::Refuse)?;
+        let mut table = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if table.len() >= KEPT_MAX {
+            table.retain(|_, meaning| now.0.saturating_sub(meaning.said.0) < KEPT_NS);
+        }
+        if table.len() >= KEPT_MAX {
+            let words = format!("{name}: programs have said {KEPT_MAX} moving names lately: say an exact instant");
+            return Err(Error::Refused(Fault::new(Reason::Overloaded, words)));
+        }
+        // Two calls of one program at the same time: the first one's meaning stands.
+        Ok(table.entry(key).or_insert(Meaning { at, said: now }).at)
+    }
+}
+
+/// The view of a name of the past and what it is there, for the caller of `fs`.
+pub(crate) fn view(
+    client: &Client,
+    moving: &Moving,
+    program: &[u8],
+    fs: &Fs,
+    past: &Past,
+) -> Result<(Fs, Target), Error> {
+    let directory = fs.stat(&Target::path(past.directory.clone()))?.attr;
+    let mut view = fs.clone();
+    for name in [Some(&past.when), past.then.as_ref()].into_iter().flatten() {
+        view = match name.strip_prefix("user-") {
+            Some(time) if view.view().user_at.is_none() => view.user_at(UserTime::parse(time, ZonePolicy::Refuse)?),
+            None if view.view().at.is_none() && view.view().user_at.is_none() => {
+                let at = moving.resolve(client, program, name).map_err(|error| unknown(name, error))?;
+                if at == Hlc::MAX {
+                    return Err(Error::Refused(Fault::new(Reason::Future, format!("{name} lies in the future"))));
+                }
+                view.at(at)
+            }
+            _ => {
+                let words = format!("{name}: this directory is past already");
+                return Err(Error::Refused(Fault::new(Reason::InvalidInstant, words)));
+            }
+        };
+    }
+    let target = Target { base: directory.inode, path: past.path.clone(), follow: true };
+    Ok((view, if past.path.is_empty() { Target::inode(InodeId(directory.inode)) } else { target }))
+}
+
+/// A name that is neither written like an instant nor a snapshot's is not there; what is written like one and is none is
+/// wrong.
+fn unknown(name: &str, error: Error) -> Error {
+    match error {
+        Error::Instant(_) if !looks_like_instant(name) && !name.ends_with("-ago") => {
+            Error::Refused(Fault::new(Reason::NotFound, format!("there is no {name} in .at")))
+        }
+        error => error,
+    }
+}
+
+/// How long a program that says nothing more is remembered where there are many.
+const KEPT_NS: u64 = 3600 * 1_000_000_000;
+/// Names remembered at most.
+const KEPT_MAX: usize = 16_384;

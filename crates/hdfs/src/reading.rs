@@ -1,0 +1,343 @@
+//! Calls that look: attributes, listings, where blocks are, sums.
+
+use frieze_client::{Attr, Error, ErrorKind, FileKind, Fs, Reason, Target};
+
+use crate::blocks::BLOCK_BYTES;
+use crate::exception::Exception;
+use crate::names::{Place, place, shown, split};
+use crate::proto::{
+    self, DirectoryListing, FsPermission, GetBlockLocationsRequest, GetBlockLocationsResponse, GetFileInfoResponse,
+    GetListingRequest, GetListingResponse, HdfsFileStatus, NumberResponse, ResultResponse,
+};
+use crate::service::{Asked, Looked, Service};
+use crate::status::{Reader, followed};
+
+/// Entries of a page of a listing.
+const PAGE_ENTRIES: u32 = 1000;
+const READ: u32 = 4;
+
+impl Service {
+    /// Attributes of a file; none if it is not there.
+    pub(crate) fn file_info(
+        &self,
+        asked: Asked<'_>,
+        path: &str,
+        follow: bool,
+    ) -> Result<GetFileInfoResponse, Exception> {
+        let Some(looked) = self.look_if_there(asked, path)? else { return Ok(GetFileInfoResponse { fs: None }) };
+        let target = Target { follow: looked.target.follow && follow, ..looked.target.clone() };
+        let attr = match looked.fs.stat(&target) {
+            Ok(found) => found.attr,
+            Err(error) if is_absent(&error) => return Ok(GetFileInfoResponse { fs: None }),
+            Err(error) => return Err(Exception::of(error, path)),
+        };
+        Ok(GetFileInfoResponse { fs: Some(self.status(&shown_attr(&looked, attr), b"")) })
+    }
+
+    /// The same with where its blocks are.
+    pub(crate) fn located_file_info(&self, asked: Asked<'_>, path: &str) -> Result<GetFileInfoResponse, Exception> {
+        let Some(looked) = self.look_if_there(asked, path)? else { return Ok(GetFileInfoResponse { fs: None }) };
+        let attr = match looked.fs.stat(&looked.target) {
+            Ok(found) => shown_attr(&looked, found.attr),
+            Err(error) if is_absent(&error) => return Ok(GetFileInfoResponse { fs: None }),
+            Err(error) => return Err(Exception::of(error, path)),
+        };
+        let may_read = looked.fs.access(&looked.target, READ).is_ok();
+        let reader = if may_read { asked.reader() } else { Reader { caller: None, ..asked.reader() } };
+        Ok(GetFileInfoResponse { fs: Some(self.with_locations(reader, &looked, &attr, b"")) })
+    }
+
+    /// A page of a directory, or a file as the only entry of itself.
+    pub(crate) fn listing(
+        &self,
+        asked: Asked<'_>,
+        request: &GetListingRequest,
+    ) -> Result<GetListingResponse, Exception> {
+        let path = &request.src;
+        let failed = |error| Exception::of(error, path);
+        let none = GetListingResponse { dir_list: None };
+        let Some(looked) = self.look_if_there(asked, path)? else { return Ok(none) };
+        let after = after(&request.start_after)?;
+        if looked.is_at {
+            return self.list_at(&looked, path, &after);
+        }
+        let page = match looked.fs.list(&looked.target, &after, PAGE_ENTRIES, true) {
+            Ok(page) => page,
+            Err(error) if error.reason() == Reason::NotDirectory => {
+                let Some(attr) = self.found(&looked.fs, &looked.target).map_err(failed)? else { return Ok(none) };
+                let entry = self.entry(asked, &looked, &attr, b"", request.need_location);
+                return Ok(page_of(vec![entry], false));
+            }
+            Err(error) if is_absent(&error) => return Ok(none),
+            Err(error) => return Err(failed(error)),
+        };
+        let directory = frieze_client::InodeId(page.inode);
+        let mut entries = Vec::with_capacity(page.entries.len());
+        for entry in page.entries {
+            let target = Target::under(directory, entry.name.as_slice());
+            // It may have gone since: then it is left out.
+            let attr = match entry.attr {
+                Some(attr) => Some(attr),
+                None => self.found(&looked.fs, &target).map_err(failed)?,
+            };
+            let Some(attr) = attr else { continue };
+            let attr = followed(&looked.fs, &target, attr).map_err(failed)?;
+            entries.push(self.entry(asked, &looked, &attr, &entry.name, request.need_location));
+        }
+        Ok(page_of(entries, page.more))
+    }
+
+    /// The saved snapshots: what `.at` shows.
+    fn list_at(&self, looked: &Looked, path: &str, after: &[u8]) -> Result<GetListingResponse, Exception> {
+        let failed = |error| Exception::of(error, path);
+        let attr = shown_attr(looked, looked.fs.stat(&looked.target).map_err(failed)?.attr);
+        let snapshots = self.client.snapshots().map_err(failed)?;
+        let later = snapshots.iter().filter(|snapshot| snapshot.name.as_bytes() > after);
+        Ok(page_of(later.map(|snapshot| self.status(&attr, snapshot.name.as_bytes())).collect(), false))
+    }
+
+    fn entry(&self, asked: Asked<'_>, looked: &Looked, attr: &Attr, name: &[u8], is_located: bool) -> HdfsFileStatus {
+        if !is_located {
+            return self.status(attr, name);
+        }
+        // As in HDFS: places, so that work can be sent there, and no right to read. Who opens the file is asked for his.
+        self.with_locations(Reader { caller: None, ..asked.reader() }, looked, attr, name)
+    }
+
+    fn with_locations(&self, reader: Reader<'_>, looked: &Looked, attr: &Attr, name: &[u8]) -> HdfsFileStatus {
+        let mut status = self.status(attr, name);
+        if attr.kind() != FileKind::Directory {
+            // What is not a regular file has no bytes here.
+            let attr = Attr { size: status.length, ..attr.clone() };
+            status.locations = Some(self.located(reader, &attr, looked.fs.view(), 0, u64::MAX));
+        }
+        status
+    }
+
+    /// Where the bytes of a range of a file are.
+    pub(crate) fn block_locations(
+        &self,
+        asked: Asked<'_>,
+        request: &GetBlockLocationsRequest,
+    ) -> Result<GetBlockLocationsResponse, Exception> {
+        let path = &request.src;
+        let failed = |error| Exception::of(error, path);
+        let looked = self.look(asked, path)?;
+        let attr = looked.fs.stat(&looked.target).map_err(failed)?.attr;
+        must_be_file(&attr, path)?;
+        looked.fs.access(&looked.target, READ).map_err(failed)?;
+        let located = self.located(asked.reader(), &attr, looked.fs.view(), request.offset, request.length);
+        Ok(GetBlockLocationsResponse { locations: Some(located) })
+    }
+
+    /// Files, directories and bytes below a path.
+    pub(crate) fn content_summary(
+        &self,
+        asked: Asked<'_>,
+        path: &str,
+    ) -> Result<proto::GetContentSummaryResponse, Exception> {
+        let sums = self.sums(asked, path)?;
+        let summary = proto::ContentSummary {
+            length: sums.bytes,
+            file_count: sums.files,
+            directory_count: sums.directories,
+            quota: NO_QUOTA,
+            space_consumed: sums.bytes,
+            space_quota: NO_QUOTA,
+        };
+        Ok(proto::GetContentSummaryResponse { summary: Some(summary) })
+    }
+
+    /// The same in the words of quotas, of which there are none.
+    pub(crate) fn quota_usage(&self, asked: Asked<'_>, path: &str) -> Result<proto::GetQuotaUsageResponse, Exception> {
+        let sums = self.sums(asked, path)?;
+        let usage = proto::QuotaUsage {
+            file_and_directory_count: sums.files + sums.directories,
+            quota: NO_QUOTA,
+            space_consumed: sums.bytes,
+            space_quota: NO_QUOTA,
+        };
+        Ok(proto::GetQuotaUsageResponse { usage: Some(usage) })
+    }
+
+    fn sums(&self, asked: Asked<'_>, path: &str) -> Result<Sums, Exception> {
+        let failed = |error| Exception::of(error, path);
+        let looked = self.look(asked, path)?;
+        let attr = looked.fs.stat(&looked.target).map_err(failed)?.attr;
+        let mut sums = Sums::default();
+        sums.add(&attr);
+        let mut directories = Vec::new();
+        if attr.kind() == FileKind::Directory {
+            directories.push(looked.target);
+        }
+        while let Some(directory) = directories.pop() {
+            let mut after = Vec::new();
+            loop {
+                let page = match looked.fs.list(&directory, &after, 0, true) {
+                    Ok(page) => page,
+                    // Removed while its siblings were looked at.
+                    Err(error) if is_absent(&error) => break,
+                    Err(error) => return Err(failed(error)),
+                };
+                let Some(last) = page.entries.last() else { break };
+                after.clone_from(&last.name);
+                for entry in &page.entries {
+                    let Some(attr) = &entry.attr else { continue };
+                    sums.add(attr);
+                    if attr.kind() == FileKind::Directory {
+                        directories.push(Target::under(frieze_client::InodeId(page.inode), entry.name.as_slice()));
+                    }
+                }
+                if !page.more {
+                    break;
+                }
+            }
+        }
+        Ok(sums)
+    }
+
+    /// The block size of a file.
+    pub(crate) fn block_size(&self, asked: Asked<'_>, path: &str) -> Result<NumberResponse, Exception> {
+        let looked = self.look(asked, path)?;
+        let attr = looked.fs.stat(&looked.target).map_err(|error| Exception::of(error, path))?.attr;
+        must_be_file(&attr, path)?;
+        Ok(NumberResponse { number: BLOCK_BYTES })
+    }
+
+    /// Owner and mode: there are no access lists.
+    pub(crate) fn acl_status(&self, asked: Asked<'_>, path: &str) -> Result<proto::GetAclStatusResponse, Exception> {
+        let looked = self.look(asked, path)?;
+        let attr = looked.fs.stat(&looked.target).map_err(|error| Exception::of(error, path))?.attr;
+        let HdfsFileStatus { owner, group, .. } = self.status(&attr, b"");
+        let (sticky, permission) = (attr.mode & 0o1000 != 0, Some(FsPermission { perm: attr.mode & 0o777 }));
+        Ok(proto::GetAclStatusResponse { result: Some(proto::AclStatus { owner, group, sticky, permission }) })
+    }
+
+    /// Succeeds if the caller may.
+    pub(crate) fn check_access(&self, asked: Asked<'_>, request: &proto::CheckAccessRequest) -> Result<(), Exception> {
+        let looked = self.look(asked, &request.path)?;
+        // An action is a number of the same three bits.
+        let mask = u32::try_from(request.mode).unwrap_or(0) & 7;
+        looked.fs.access(&looked.target, mask).map_err(|error| Exception::of(error, &request.path))
+    }
+
+    /// True if nobody writes it.
+    pub(crate) fn is_file_closed(&self, asked: Asked<'_>, path: &str) -> Result<ResultResponse, Exception> {
+        let looked = self.look(asked, path)?;
+        let attr = looked.fs.stat(&looked.target).map_err(|error| Exception::of(error, path))?.attr;
+        must_be_file(&attr, path)?;
+        Ok(ResultResponse { result: looked.fs.view().is_past() || !self.leases.is_held(attr.inode) })
+    }
+
+    /// How much room there is.
+    pub(crate) fn stats(&self) -> Result<proto::GetFsStatsResponse, Exception> {
+        let (capacity, remaining) = self.room()?;
+        Ok(proto::GetFsStatsResponse {
+            capacity,
+            used: capacity.saturating_sub(remaining),
+            remaining,
+            ..proto::GetFsStatsResponse::default()
+        })
+    }
+
+    /// The one place where blocks are.
+    pub(crate) fn datanode_report(
+        &self,
+        asked: Asked<'_>,
+        request: &proto::GetDatanodeReportRequest,
+    ) -> Result<proto::GetDatanodeReportResponse, Exception> {
+        if ![ALL, LIVE].contains(&request.kind) {
+            return Ok(proto::GetDatanodeReportResponse { di: Vec::new() });
+        }
+        let (capacity, remaining) = self.room()?;
+        let node = proto::DatanodeInfo {
+            capacity: Some(capacity),
+            dfs_used: Some(capacity.saturating_sub(remaining)),
+            remaining: Some(remaining),
+            ..self.datanode(asked.who.reached)
+        };
+        Ok(proto::GetDatanodeReportResponse { di: vec![node] })
+    }
+
+    fn room(&self) -> Result<(u64, u64), Exception> {
+        let status = self.client.status().map_err(|error| Exception::of(error, "/"))?;
+        Ok((status.capacity_bytes, status.free_bytes))
+    }
+
+    /// As [`Service::look`]; `None` if the past that the path names has no such directory.
+    fn look_if_there(&self, asked: Asked<'_>, path: &str) -> Result<Option<Looked>, Exception> {
+        match self.look(asked, path) {
+            Ok(looked) => Ok(Some(looked)),
+            Err(exception) if exception.class == Exception::not_found("").class => Ok(None),
+            Err(exception) => Err(exception),
+        }
+    }
+
+    fn found(&self, fs: &Fs, target: &Target) -> Result<Option<Attr>, Error> {
+        match fs.stat(target) {
+            Ok(found) => Ok(Some(found.attr)),
+            Err(error) if is_absent(&error) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+struct Sums {
+    files: u64,
+    directories: u64,
+    bytes: u64,
+}
+
+impl Sums {
+    fn add(&mut self, attr: &Attr) {
+        match attr.kind() {
+            FileKind::Directory => self.directories += 1,
+            FileKind::File => {
+                self.files += 1;
+                self.bytes += attr.size;
+            }
+            _ => self.files += 1,
+        }
+    }
+}
+
+/// Of `.at`, the attributes of its directory without the right to write.
+fn shown_attr(looked: &Looked, attr: Attr) -> Attr {
+    if looked.is_at { Attr { mode: attr.mode & !0o222, ..attr } } else { attr }
+}
+
+fn page_of(partial_listing: Vec<HdfsFileStatus>, more: bool) -> GetListingResponse {
+    // How many more there are is not known; that there are is what clients ask.
+    let dir_list = Some(DirectoryListing { partial_listing, remaining_entries: u32::from(more) });
+    GetListingResponse { dir_list }
+}
+
+/// The name that a listing goes on behind, as it is and not as it was shown.
+fn after(text: &[u8]) -> Result<Vec<u8>, Exception> {
+    // A name that is not UTF-8 is shown as it is.
+    let Ok(name) = std::str::from_utf8(text) else { return Ok(text.to_vec()) };
+    match place(&format!("/{name}")) {
+        Ok(Place::Now(path)) if shown(split(&path).1) == text => Ok(split(&path).1.to_vec()),
+        _ => Ok(text.to_vec()),
+    }
+}
+
+pub(crate) fn must_be_file(attr: &Attr, path: &str) -> Result<(), Exception> {
+    match attr.kind() {
+        FileKind::File => Ok(()),
+        FileKind::Directory => Err(Exception::not_found(format!("Path is not a file: {path}"))),
+        _ => Err(Exception::io(format!("{path} is neither a file nor a directory"))),
+    }
+}
+
+/// True if the error says that there is nothing by that name, or something else than a directory on the way to it.
+pub(crate) fn is_absent(error: &Error) -> bool {
+    error.kind() == ErrorKind::NotFound || error.reason() == Reason::NotDirectory
+}
+
+/// No quota, as -1 on the wire.
+const NO_QUOTA: u64 = u64::MAX;
+/// `GetDatanodeReportRequest::kind`.
+const ALL: i32 = 1;
+const LIVE: i32 = 2;

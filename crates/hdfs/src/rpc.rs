@@ -1,0 +1,279 @@
+//! Hadoop's remote calls as bytes: the greeting of a connection, requests, answers. No sockets here.
+//!
+//! A connection begins with seven bytes: `hrpc`, a version, a class of service, a way to prove who calls. Then, each way,
+//! frames: a length of four bytes, big-endian, and messages that each have their own length in front, as a varint. A request
+//! holds a header and what it is about, which the header's call number tells: a call (the name of the method, then its
+//! parameters), or something of the connection itself.
+//!
+//! Guarantees: whatever bytes come, the answer is a value or an [`Error`] that says how Hadoop's servers call it; nothing
+//! is taken on trust that says how long something is.
+
+use prost::Message;
+use prost::encoding::{decode_varint, encode_varint};
+
+use crate::proto::{
+    IpcConnectionContext, RPC_PROTOCOL_BUFFER, RequestHeader, RpcRequestHeader, RpcResponseHeader, RpcSasl, rpc_error,
+    rpc_status, sasl,
+};
+
+/// Bytes of the greeting.
+pub(crate) const GREETING_BYTES: usize = 7;
+/// The version of the protocol that Hadoop has spoken since 2.0.
+pub(crate) const VERSION: u8 = 9;
+/// Longest frame that is read. Hadoop's default is 128 MiB, for block reports; a client's longest call names a few paths.
+pub(crate) const FRAME_BYTES_MAX: usize = 4 << 20;
+/// Call numbers that are none: the context of the connection, a message of SASL, a sign of life.
+pub(crate) const CALL_CONTEXT: i32 = -3;
+const CALL_PING: i32 = -4;
+const CALL_SASL: i32 = -33;
+
+/// How the caller wants to prove itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Greeting {
+    /// It says who it is.
+    Simple,
+    /// It asks what the server wants first.
+    Sasl,
+}
+
+/// A frame from a client.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Frame {
+    /// Who calls.
+    Context(IpcConnectionContext),
+    /// It asks how to prove itself.
+    Negotiate,
+    /// Nothing: it is still there.
+    Ping,
+    /// A call.
+    Call(Call),
+}
+
+/// A call.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Call {
+    /// The client and the number of the call there.
+    pub(crate) id: CallId,
+    /// How often it has been sent before; below 0 if the client does not say.
+    pub(crate) retry: i32,
+    /// Of which protocol.
+    pub(crate) protocol: String,
+    /// What is called.
+    pub(crate) method: String,
+    /// What with.
+    pub(crate) parameters: Vec<u8>,
+}
+
+/// Names a call for ever: what is sent again has the same.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct CallId {
+    /// The client program, as it drew it.
+    pub(crate) client: Vec<u8>,
+    /// The call.
+    pub(crate) number: i32,
+}
+
+/// Bytes that are no request.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Error {
+    /// Somebody speaks something else.
+    #[error("the connection does not begin with hrpc")]
+    NotHadoop,
+    /// Another version of the protocol.
+    #[error("Server IPC version {VERSION} cannot communicate with client version {found}")]
+    Version {
+        /// What it said.
+        found: u8,
+    },
+    /// A way to prove oneself that there is not.
+    #[error("unknown way to authenticate: {found}")]
+    Authentication {
+        /// What it said.
+        found: u8,
+    },
+    /// Longer than a frame may be, or of negative length.
+    #[error("a frame of {len} bytes: at most {FRAME_BYTES_MAX} are read")]
+    Length {
+        /// What it said.
+        len: u32,
+    },
+    /// The header, or what a frame about the connection holds, is none.
+    #[error("malformed {part} of a request: {why}")]
+    Malformed {
+        /// What.
+        part: &'static str,
+        /// Why.
+        why: String,
+    },
+    /// The parameters are of a kind that is long gone.
+    #[error("calls of kind {kind} are not served, only protocol buffers")]
+    Kind {
+        /// What it said.
+        kind: i32,
+    },
+    /// Proof of a kind that there is not.
+    #[error("only simple authentication is served")]
+    Sasl,
+}
+
+/// Reads the first bytes of a connection.
+///
+/// # Errors
+/// `NotHadoop`, `Version`, `Authentication`.
+pub(crate) fn greeting(bytes: &[u8; GREETING_BYTES]) -> Result<Greeting, Error> {
+    let [h, r, p, c, version, _, authentication] = *bytes;
+    if [h, r, p, c] != *b"hrpc" {
+        return Err(Error::NotHadoop);
+    }
+    if version != VERSION {
+        return Err(Error::Version { found: version });
+    }
+    match authentication {
+        0 => Ok(Greeting::Simple),
+        0xDF => Ok(Greeting::Sasl),
+        found => Err(Error::Authentication { found }),
+    }
+}
+
+/// The length of the frame that follows.
+///
+/// # Errors
+/// `Length`.
+pub(crate) fn frame_len(prefix: [u8; 4]) -> Result<usize, Error> {
+    let len = u32::from_be_bytes(prefix);
+    if len as usize > FRAME_BYTES_MAX { Err(Error::Length { len }) } else { Ok(len as usize) }
+}
+
+/// Reads a frame. With an error comes the call that it is about, if that could be read.
+pub(crate) fn frame(mut bytes: &[u8]) -> Result<Frame, (Option<CallId>, Error)> {
+    let header: RpcRequestHeader = next(&mut bytes, "header").map_err(|error| (None, error))?;
+    let id = CallId { client: header.client_id, number: header.call_id };
+    body(&mut bytes, &id, header.rpc_kind, header.retry_count).map_err(|error| (Some(id), error))
+}
+
+fn body(bytes: &mut &[u8], id: &CallId, kind: Option<i32>, retry: Option<i32>) -> Result<Frame, Error> {
+    match id.number {
+        CALL_CONTEXT => Ok(Frame::Context(next(bytes, "connection context")?)),
+        CALL_PING => Ok(Frame::Ping),
+        CALL_SASL => {
+            let message: RpcSasl = next(bytes, "authentication")?;
+            if message.state == sasl::NEGOTIATE { Ok(Frame::Negotiate) } else { Err(Error::Sasl) }
+        }
+        number if number < 0 => {
+            Err(Error::Malformed { part: "header", why: format!("there is no call number {number}") })
+        }
+        _ => {
+            let kind = kind.unwrap_or(RPC_PROTOCOL_BUFFER);
+            if kind != RPC_PROTOCOL_BUFFER {
+                return Err(Error::Kind { kind });
+            }
+            let header: RequestHeader = next(bytes, "method")?;
+            Ok(Frame::Call(Call {
+                id: id.clone(),
+                retry: retry.unwrap_or(-1),
+                protocol: header.declaring_class_protocol_name,
+                method: header.method_name,
+                parameters: take(bytes, "parameters")?.to_vec(),
+            }))
+        }
+    }
+}
+
+/// A frame with the answer to a call: `Ok` with the message that answers it.
+pub(crate) fn answer(id: &CallId, retry: i32, reply: &[u8]) -> Vec<u8> {
+    let header = RpcResponseHeader {
+        call_id: id.number as u32,
+        status: rpc_status::SUCCESS,
+        server_ipc_version_num: Some(VERSION.into()),
+        client_id: Some(id.client.clone()),
+        retry_count: Some(retry),
+        ..RpcResponseHeader::default()
+    };
+    framed(&header, Some(reply))
+}
+
+/// What a call, or a connection, failed with.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Failed<'a> {
+    /// One of [`rpc_error`].
+    pub(crate) detail: i32,
+    /// The connection ends behind it.
+    pub(crate) is_fatal: bool,
+    /// Name of the class that the client makes of it.
+    pub(crate) class: &'a str,
+    /// In words.
+    pub(crate) message: &'a str,
+}
+
+/// A frame that says what a call failed with.
+pub(crate) fn failure(id: &CallId, retry: i32, failed: Failed<'_>) -> Vec<u8> {
+    let header = RpcResponseHeader {
+        call_id: id.number as u32,
+        status: if failed.is_fatal { rpc_status::FATAL } else { rpc_status::ERROR },
+        server_ipc_version_num: Some(VERSION.into()),
+        exception_class_name: Some(failed.class.to_owned()),
+        error_msg: Some(failed.message.to_owned()),
+        error_detail: Some(failed.detail),
+        client_id: Some(id.client.clone()),
+        retry_count: Some(retry),
+    };
+    framed(&header, None)
+}
+
+/// A frame that refuses what cannot be read; the connection ends behind it. `None` for who speaks something else.
+pub(crate) fn refusal(id: Option<&CallId>, error: &Error) -> Option<Vec<u8>> {
+    let (class, detail) = match error {
+        Error::NotHadoop => return None,
+        Error::Version { .. } => ("org.apache.hadoop.ipc.RPC$VersionMismatch", rpc_error::VERSION_MISMATCH),
+        Error::Authentication { .. } | Error::Sasl => {
+            ("org.apache.hadoop.security.AccessControlException", rpc_error::UNAUTHORIZED)
+        }
+        Error::Length { .. } | Error::Kind { .. } => (RPC_SERVER_EXCEPTION, rpc_error::INVALID_RPC_HEADER),
+        Error::Malformed { .. } => (RPC_SERVER_EXCEPTION, rpc_error::DESERIALIZING_REQUEST),
+    };
+    let none = CallId { client: Vec::new(), number: -1 };
+    let failed = Failed { detail, is_fatal: true, class, message: &error.to_string() };
+    Some(failure(id.unwrap_or(&none), -1, failed))
+}
+
+/// The answer to [`Frame::Negotiate`]: go on without.
+pub(crate) fn go_on_simple() -> Vec<u8> {
+    let id = CallId { client: Vec::new(), number: CALL_SASL };
+    let message = RpcSasl { version: Some(0), state: sasl::SUCCESS, token: None, auths: Vec::new() };
+    answer(&id, -1, &message.encode_to_vec())
+}
+
+fn framed(header: &RpcResponseHeader, reply: Option<&[u8]>) -> Vec<u8> {
+    let reply_len = reply.map_or(0, |reply| reply.len() + 10);
+    let mut bytes = Vec::with_capacity(4 + header.encoded_len() + 10 + reply_len);
+    bytes.extend([0; 4]);
+    header.encode_length_delimited(&mut bytes).expect("a vector grows");
+    if let Some(reply) = reply {
+        encode_varint(reply.len() as u64, &mut bytes);
+        bytes.extend(reply);
+    }
+    let len = (bytes.len() - 4) as u32;
+    bytes[..4].copy_from_slice(&len.to_be_bytes());
+    bytes
+}
+
+/// The next message with its length in front.
+pub(crate) fn next<M: Message + Default>(bytes: &mut &[u8], part: &'static str) -> Result<M, Error> {
+    let message = take(bytes, part)?;
+    M::decode(message).map_err(|error| Error::Malformed { part, why: error.to_string() })
+}
+
+/// The next bytes with their length in front.
+fn take<'b>(bytes: &mut &'b [u8], part: &'static str) -> Result<&'b [u8], Error> {
+    let malformed = |why: &str| Error::Malformed { part, why: why.to_owned() };
+    let len = decode_varint(bytes).map_err(|error| malformed(&error.to_string()))?;
+    let len = usize::try_from(len).ok().filter(|&len| len <= bytes.len());
+    let (taken, rest) = bytes.split_at(len.ok_or_else(|| malformed("it is longer than its frame"))?);
+    *bytes = rest;
+    Ok(taken)
+}
+
+const RPC_SERVER_EXCEPTION: &str = "org.apache.hadoop.ipc.RpcServerException";
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,323 @@
+//! The name service: every call of Hadoop's `ClientProtocol`, and which function answers it.
+//!
+//! Calls that look are in [`crate::reading`], those that change names and attributes in [`crate::changing`], those that write
+//! files in [`crate::writing`]. What frieze has nothing of is answered so where that is an answer (no encryption zone, no
+//! erasure coding, no access list), and refused in words where it is not.
+
+use std::net::IpAddr;
+use std::sync::atomic::AtomicU64;
+
+use frieze_client::{Client, Fs, InodeId, Target};
+use prost::Message;
+
+use crate::blocks::{BLOCK_BYTES, Mint};
+use crate::exception::{Exception, malformed};
+use crate::leases::Leases;
+use crate::names::{Place, place};
+use crate::past::{self, Moving};
+use crate::principals::{Names, Principal};
+use crate::proto::{self, ResultResponse, checksum};
+use crate::retries::{Answer, Retries};
+use crate::rpc::{Call, CallId};
+use crate::status::Reader;
+
+/// The protocol that is served.
+pub(crate) const PROTOCOL: &str = "org.apache.hadoop.hdfs.protocol.ClientProtocol";
+
+/// Where blocks are read and written.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct DataPlace {
+    /// The address, if it is one; else the one by which a client reached the name service.
+    pub(crate) ip: Option<IpAddr>,
+    /// The port.
+    pub(crate) port: u16,
+}
+
+/// Everything that calls and transfers share.
+pub(crate) struct Service {
+    pub(crate) client: Client,
+    pub(crate) names: Names,
+    pub(crate) mint: Mint,
+    pub(crate) leases: Leases,
+    pub(crate) moving: Moving,
+    pub(crate) retries: Retries,
+    pub(crate) data: DataPlace,
+    /// Number of the last block that was begun.
+    pub(crate) generation: AtomicU64,
+}
+
+/// Who calls.
+#[derive(Clone, Debug)]
+pub(crate) struct Who {
+    /// Whom the connection speaks for.
+    pub(crate) principal: Principal,
+    /// Which address of this machine it reached.
+    pub(crate) reached: IpAddr,
+}
+
+/// A call under way: who asks, and from which program.
+#[derive(Clone, Copy)]
+pub(crate) struct Asked<'a> {
+    pub(crate) who: &'a Who,
+    pub(crate) program: &'a [u8],
+}
+
+impl Asked<'_> {
+    pub(crate) fn reader(&self) -> Reader<'_> {
+        Reader { caller: Some(&self.who.principal.caller), reached: self.who.reached }
+    }
+}
+
+impl Service {
+    /// Answers a call. One that changes something runs once, however often it is sent.
+    pub(crate) fn answer(&self, who: &Who, call: &Call) -> Answer {
+        if call.protocol != PROTOCOL {
+            return Err(Exception::no_such_protocol(format!("Unknown protocol: {}", call.protocol)));
+        }
+        let asked = Asked { who, program: &call.id.client };
+        if !RUN_ONCE.contains(&call.method.as_str()) || call.id == CallId::default() {
+            return self.run(asked, call);
+        }
+        // Whoever says another's number is not told what that one was.
+        let client = [who.principal.caller.uid.to_be_bytes().as_slice(), &call.id.client].concat();
+        self.retries.once(&CallId { client, number: call.id.number }, || self.run(asked, call))
+    }
+
+    fn run(&self, asked: Asked<'_>, call: &Call) -> Answer {
+        match call.method.as_str() {
+            "getFileInfo" => with(call, |path: proto::PathRequest| self.file_info(asked, &path.path, true)),
+            "getFileLinkInfo" => with(call, |path: proto::PathRequest| self.file_info(asked, &path.path, false)),
+            "getLocatedFileInfo" => with(call, |path: proto::PathRequest| self.located_file_info(asked, &path.path)),
+            "getListing" => with(call, |request| self.listing(asked, &request)),
+            "getBlockLocations" => with(call, |request| self.block_locations(asked, &request)),
+            "getContentSummary" => with(call, |path: proto::PathRequest| self.content_summary(asked, &path.path)),
+            "getQuotaUsage" => with(call, |path: proto::PathRequest| self.quota_usage(asked, &path.path)),
+            "getPreferredBlockSize" => with(call, |path: proto::PathRequest| self.block_size(asked, &path.path)),
+            "getAclStatus" => with(call, |path: proto::PathRequest| self.acl_status(asked, &path.path)),
+            "checkAccess" => with(call, |request| self.check_access(asked, &request)),
+            "isFileClosed" => with(call, |path: proto::PathRequest| self.is_file_closed(asked, &path.path)),
+            "getFsStats" => with(call, |()| self.stats()),
+            "getServerDefaults" => with(call, |()| Ok(server_defaults())),
+            "getDatanodeReport" => with(call, |request| self.datanode_report(asked, &request)),
+            "getStoragePolicies" => {
+                with(call, |()| Ok(proto::GetStoragePoliciesResponse { policies: vec![storage_policy()] }))
+            }
+            "getStoragePolicy" => with(call, |path: proto::PathRequest| {
+                self.file_info(asked, &path.path, true)?;
+                Ok(proto::GetStoragePolicyResponse { storage_policy: Some(storage_policy()) })
+            }),
+            "setSafeMode" => with(call, |request: proto::SetSafeModeRequest| match request.action {
+                proto::SAFEMODE_GET | proto::SAFEMODE_LEAVE => Ok(ResultResponse { result: false }),
+                _ => Err(Exception::unsupported("frieze has no safe mode to enter")),
+            }),
+            // There is none of it: an answer without one.
+            "getEZForPath"
+            | "getErasureCodingPolicy"
+            | "getErasureCodingPolicies"
+            | "getErasureCodingCodecs"
+            | "getDelegationToken"
+            | "getDataEncryptionKey"
+            | "getSnapshottableDirListing" => Ok(Vec::new()),
+            // A read of now is one of now.
+            "msync" => Ok(Vec::new()),
+            "getHAServiceState" => with(call, |()| Ok(proto::HaServiceStateResponse { state: proto::ACTIVE })),
+
+            "mkdirs" => with(call, |request| self.mkdirs(asked, &request)),
+            "rename" => with(call, |request| self.rename(asked, &request)),
+            "rename2" => with(call, |request| self.rename_or_fail(asked, &request)),
+            "delete" => with(call, |request| self.delete(asked, &request)),
+            "setPermission" => with(call, |request| self.set_permission(asked, &request)),
+            "setOwner" => with(call, |request| self.set_owner(asked, &request)),
+            "setTimes" => with(call, |request| self.set_times(asked, &request)),
+            "setReplication" => with(call, |request| self.set_replication(asked, &request)),
+            "truncate" => with(call, |request| self.truncate(asked, &request)),
+
+            "create" => with(call, |request| self.create(asked, &request)),
+            "append" => with(call, |request| self.append(asked, &request)),
+            "addBlock" => with(call, |request| self.add_block(asked, &request)),
+            "abandonBlock" => with(call, |request| self.abandon_block(&request)),
+            "complete" => with(call, |request| self.complete(&request)),
+            "fsync" => with(call, |request| self.fsync(&request)),
+            "updateBlockForPipeline" => with(call, |request| self.update_block(asked, &request)),
+            "updatePipeline" => with(call, |request| self.update_pipeline(&request)),
+            "renewLease" => with(call, |request: proto::RenewLeaseRequest| {
+                self.leases.renew(&request.client_name);
+                Ok(())
+            }),
+            "recoverLease" => with(call, |request| self.recover_lease(asked, &request)),
+            // A client tells which replicas it found damaged; frieze finds its own, and names them in its log.
+            "reportBadBlocks" => Ok(Vec::new()),
+
+            method if UNSUPPORTED.contains(&method) => {
+                Err(Exception::unsupported(format!("{method} is not supported by frieze")))
+            }
+            method => Err(Exception::no_such_method(format!("Unknown method {method} called on {PROTOCOL} protocol."))),
+        }
+    }
+
+    /// The file system for the caller.
+    pub(crate) fn fs(&self, asked: Asked<'_>) -> Fs {
+        self.client.fs().as_caller(asked.who.principal.caller.clone())
+    }
+
+    /// What a path names, to look at: a view and a target there.
+    ///
+    /// # Errors
+    /// As what the path needs looked up.
+    pub(crate) fn look(&self, asked: Asked<'_>, path: &str) -> Result<Looked, Exception> {
+        let fs = self.fs(asked);
+        match place(path)? {
+            Place::Now(path) => Ok(Looked { fs, target: Target::path(path), is_at: false }),
+            Place::At(directory) => Ok(Looked { fs, target: Target::path(directory), is_at: true }),
+            Place::Past(past) => {
+                let (fs, target) = past::view(&self.client, &self.moving, asked.program, &fs, &past)
+                    .map_err(|error| Exception::of(error, path))?;
+                Ok(Looked { fs, target, is_at: false })
+            }
+        }
+    }
+
+    /// What a path names, to change it; its last name is not followed.
+    ///
+    /// # Errors
+    /// `SnapshotAccessControlException` for the past.
+    pub(crate) fn change(&self, path: &str) -> Result<Target, Exception> {
+        match place(path)? {
+            Place::Now(path) => Ok(Target::under(InodeId::ROOT, path)),
+            Place::At(_) | Place::Past(_) => Err(Exception::past_of(path)),
+        }
+    }
+}
+
+/// What a path names.
+#[derive(Debug)]
+pub(crate) struct Looked {
+    /// The view.
+    pub(crate) fs: Fs,
+    /// The file there.
+    pub(crate) target: Target,
+    /// It is the `.at` of that directory.
+    pub(crate) is_at: bool,
+}
+
+/// Reads the parameters of a call and writes its answer.
+fn with<Q: Message + Default, R: Message>(call: &Call, answer: impl FnOnce(Q) -> Result<R, Exception>) -> Answer {
+    let request = Q::decode(call.parameters.as_slice()).map_err(|error| malformed(&call.method, &error))?;
+    Ok(answer(request)?.encode_to_vec())
+}
+
+fn server_defaults() -> proto::GetServerDefaultsResponse {
+    proto::GetServerDefaultsResponse {
+        server_defaults: Some(proto::FsServerDefaults {
+            block_size: BLOCK_BYTES,
+            bytes_per_checksum: crate::transfer::CHUNK_BYTES,
+            write_packet_size: 64 << 10,
+            replication: 1,
+            file_buffer_size: 4096,
+            encrypt_data_transfer: Some(false),
+            // What is removed is in the past: there is no folder for it.
+            trash_interval: Some(0),
+            checksum_type: Some(checksum::CRC32C),
+            // Present and empty: there is no encryption. Absent, a client looks for it in its own settings.
+            key_provider_uri: Some(String::new()),
+        }),
+    }
+}
+
+/// The one policy: on disk.
+fn storage_policy() -> proto::BlockStoragePolicy {
+    proto::BlockStoragePolicy {
+        policy_id: 7,
+        name: "HOT".to_owned(),
+        creation_policy: Some(proto::StorageTypes { storage_types: vec![proto::DISK] }),
+    }
+}
+
+/// Calls that find something else when they come again.
+const RUN_ONCE: &[&str] = &[
+    "mkdirs",
+    "rename",
+    "rename2",
+    "delete",
+    "create",
+    "append",
+    "addBlock",
+    "complete",
+    "truncate",
+    "abandonBlock",
+    "updateBlockForPipeline",
+    "updatePipeline",
+    "recoverLease",
+    "setTimes",
+    "setPermission",
+    "setOwner",
+];
+
+/// Calls of the protocol that are refused, so that who makes one is told what it is.
+const UNSUPPORTED: &[&str] = &[
+    "addCacheDirective",
+    "addCachePool",
+    "addErasureCodingPolicies",
+    "allowSnapshot",
+    "cancelDelegationToken",
+    "concat",
+    "createEncryptionZone",
+    "createSnapshot",
+    "createSymlink",
+    "deleteSnapshot",
+    "disableErasureCodingPolicy",
+    "disallowSnapshot",
+    "enableErasureCodingPolicy",
+    "finalizeUpgrade",
+    "getAdditionalDatanode",
+    "getBatchedListing",
+    "getCurrentEditLogTxid",
+    "getDatanodeStorageReport",
+    "getECTopologyResultForPolicies",
+    "getEditsFromTxid",
+    "getEnclosingRoot",
+    "getFsECBlockGroupStats",
+    "getFsReplicatedBlockStats",
+    "getLinkTarget",
+    "getSlowDatanodeReport",
+    "getSnapshotDiffReport",
+    "getSnapshotDiffReportListing",
+    "getSnapshotListing",
+    "getXAttrs",
+    "listCacheDirectives",
+    "listCachePools",
+    "listCorruptFileBlocks",
+    "listEncryptionZones",
+    "listOpenFiles",
+    "listReencryptionStatus",
+    "listXAttrs",
+    "metaSave",
+    "modifyAclEntries",
+    "modifyCacheDirective",
+    "modifyCachePool",
+    "reencryptEncryptionZone",
+    "refreshNodes",
+    "removeAcl",
+    "removeAclEntries",
+    "removeCacheDirective",
+    "removeCachePool",
+    "removeDefaultAcl",
+    "removeErasureCodingPolicy",
+    "removeXAttr",
+    "renameSnapshot",
+    "renewDelegationToken",
+    "restoreFailedStorage",
+    "rollEdits",
+    "rollingUpgrade",
+    "satisfyStoragePolicy",
+    "saveNamespace",
+    "setAcl",
+    "setBalancerBandwidth",
+    "setErasureCodingPolicy",
+    "setQuota",
+    "setStoragePolicy",
+    "setXAttr",
+    "unsetErasureCodingPolicy",
+    "unsetStoragePolicy",
+    "upgradeStatus",
+];

@@ -1,0 +1,140 @@
+//! What clients are told of a file: attributes, and where its blocks are.
+
+use std::net::IpAddr;
+
+use frieze_client::{Attr, Caller, Error, FileKind, Fs, Target, View, mono};
+
+use crate::blocks::{self, BLOCK_BYTES, Pass};
+use crate::names::shown;
+use crate::proto::{
+    self, DISK, DatanodeId, DatanodeInfo, FsPermission, HdfsFileStatus, LocatedBlock, LocatedBlocks, file_type,
+};
+use crate::service::Service;
+
+/// How long a token is good for: as in HDFS.
+const PASS_NS: u64 = 10 * 3600 * 1_000_000_000;
+/// Generation of the blocks of a file that is read: they are never written again.
+const READ_GENERATION: u64 = 1;
+
+/// For whom something is told.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Reader<'a> {
+    /// On whose behalf blocks will be read or written; `None` gives no right to.
+    pub(crate) caller: Option<&'a Caller>,
+    /// By which of its addresses it reached this server.
+    pub(crate) reached: IpAddr,
+}
+
+impl Service {
+    /// A file as clients know it, under a name in a directory; no name for the file that was asked for.
+    pub(crate) fn status(&self, attr: &Attr, name: &[u8]) -> HdfsFileStatus {
+        let is_directory = attr.kind() == FileKind::Directory;
+        HdfsFileStatus {
+            file_type: match attr.kind() {
+                FileKind::Directory => file_type::DIRECTORY,
+                FileKind::Symlink => file_type::SYMLINK,
+                _ => file_type::FILE,
+            },
+            path: shown(name),
+            length: if attr.kind() == FileKind::File { attr.size } else { 0 },
+            permission: Some(FsPermission { perm: attr.mode & 0o1777 }),
+            owner: self.names.user(attr.uid),
+            group: self.names.group(attr.gid),
+            modification_time: millis(attr.mtime_ns),
+            access_time: if is_directory { 0 } else { millis(attr.atime_ns) },
+            symlink: None,
+            block_replication: Some(u32::from(!is_directory)),
+            blocksize: Some(if is_directory { 0 } else { BLOCK_BYTES }),
+            locations: None,
+            file_id: Some(attr.inode),
+        }
+    }
+
+    /// The blocks that hold bytes of a range of a file, at a view.
+    pub(crate) fn located(&self, reader: Reader<'_>, attr: &Attr, view: View, offset: u64, len: u64) -> LocatedBlocks {
+        let located = |(start, len)| self.readable(reader, attr.inode, view, start, len);
+        let last = attr.size.checked_sub(1).map(|last| last / BLOCK_BYTES * BLOCK_BYTES);
+        LocatedBlocks {
+            file_length: attr.size,
+            blocks: blocks::spans(attr.size, offset, len).map(located).collect(),
+            under_construction: !view.is_past() && self.leases.is_held(attr.inode),
+            last_block: last.map(|start| located((start, attr.size - start))),
+            is_last_block_complete: true,
+        }
+    }
+
+    fn readable(&self, reader: Reader<'_>, inode: u64, view: View, start: u64, len: u64) -> LocatedBlock {
+        let pass = Pass { inode, start, len, at: view.at, user_at: view.user_at, ..Pass::default() };
+        self.block(reader, start, blocks::extended(inode, start, len, READ_GENERATION), pass)
+    }
+
+    /// A block that is to be written.
+    pub(crate) fn writable(
+        &self,
+        reader: Reader<'_>,
+        lease: &crate::leases::Lease,
+        block: crate::leases::Block,
+        len: u64,
+    ) -> LocatedBlock {
+        let (inode, start) = (lease.inode, block.start);
+        let pass = Pass { inode, start, len: lease.block_bytes, lease: lease.id, ..Pass::default() };
+        self.block(reader, start, blocks::extended(inode, start, len, block.generation), pass)
+    }
+
+    fn block(&self, reader: Reader<'_>, offset: u64, named: proto::ExtendedBlock, pass: Pass) -> LocatedBlock {
+        let token = reader.caller.cloned().map(|Caller { uid, gid, groups }| {
+            let expires_ns = mono().0 + PASS_NS;
+            self.mint.sign(&Pass { uid, gid, groups, expires_ns, ..pass })
+        });
+        LocatedBlock {
+            b: Some(named),
+            offset,
+            locs: vec![self.datanode(reader.reached)],
+            corrupt: false,
+            block_token: Some(token.unwrap_or_default()),
+            is_cached: vec![false],
+            storage_types: vec![DISK],
+            storage_ids: vec![STORAGE.to_owned()],
+        }
+    }
+
+    /// The one place where blocks are.
+    pub(crate) fn datanode(&self, reached: IpAddr) -> DatanodeInfo {
+        let address = self.data.ip.unwrap_or(reached).to_string();
+        DatanodeInfo {
+            id: Some(DatanodeId {
+                ip_addr: address.clone(),
+                host_name: address,
+                datanode_uuid: STORAGE.to_owned(),
+                xfer_port: self.data.port.into(),
+                info_port: 0,
+                ipc_port: 0,
+                info_secure_port: Some(0),
+            }),
+            capacity: None,
+            dfs_used: None,
+            remaining: None,
+            last_update: None,
+            location: Some("/default-rack".to_owned()),
+        }
+    }
+}
+
+/// What a name in a directory stands for: of a symbolic link, what it leads to, if that is there.
+pub(crate) fn followed(fs: &Fs, target: &Target, attr: Attr) -> Result<Attr, Error> {
+    if attr.kind() != FileKind::Symlink {
+        return Ok(attr);
+    }
+    match fs.stat(&Target { follow: true, ..target.clone() }) {
+        Ok(found) => Ok(found.attr),
+        Err(Error::Refused(_)) => Ok(attr),
+        Err(error) => Err(error),
+    }
+}
+
+fn millis(ns: i64) -> u64 {
+    u64::try_from(ns.div_euclid(1_000_000)).unwrap_or(0)
+}
+
+/// Names the one store.
+const STORAGE: &str = "frieze-0";

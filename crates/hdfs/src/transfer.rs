@@ -1,0 +1,224 @@
+//! Hadoop's data transfers as bytes: what is asked of a block, and the packets that its bytes travel in. No sockets here.
+//!
+//! A request is a version of two bytes, a number of the operation, and a message with its length in front. A packet is a
+//! length of four bytes (of itself, the checksums and the data), a length of two, a header, checksums, data.
+//!
+//! Guarantees: whatever bytes come, the answer is a value or an [`Error`]; no length is taken on trust.
+
+use frieze_base::crc32c;
+use prost::Message;
+
+use crate::proto::{PacketHeader, checksum};
+
+/// Version of the protocol since Hadoop 0.23.
+pub(crate) const VERSION: u16 = 28;
+/// Longest message that is read in front of packets.
+pub(crate) const MESSAGE_BYTES_MAX: usize = 1 << 20;
+/// Longest packet: what Hadoop's own clients take.
+pub(crate) const PACKET_BYTES_MAX: usize = 16 << 20;
+/// Longest header of a packet. It has 25 to 27 bytes.
+const HEADER_BYTES_MAX: usize = 256;
+/// Bytes that a checksum is over.
+pub(crate) const CHUNK_BYTES: u32 = 512;
+
+/// What is asked of a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Operation {
+    /// To write it.
+    Write,
+    /// To read it.
+    Read,
+    /// Its checksum.
+    Checksum,
+    /// Anything else that Hadoop knows, by its number.
+    Other(u8),
+}
+
+/// Bytes that are no request or no packet.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Error {
+    /// Another version of the protocol, or something else.
+    #[error("version {found} of the data transfer protocol: {VERSION} is served")]
+    Version {
+        /// What it said.
+        found: u16,
+    },
+    /// A length that is too much, or less than what it has to hold.
+    #[error("malformed packet: {part} of {len} bytes")]
+    Length {
+        /// Of what.
+        part: &'static str,
+        /// What it said.
+        len: i64,
+    },
+    /// Data that do not follow those before them, or reach over the end of the block.
+    #[error("{len} bytes at {at} of a block of at most {len_max}, of which {received} are here")]
+    Place {
+        /// Where they are to go.
+        at: u64,
+        /// How many.
+        len: usize,
+        /// Bytes before them that are here.
+        received: u64,
+        /// Most bytes that the block may have.
+        len_max: u64,
+    },
+    /// No message.
+    #[error("malformed {part}: {why}")]
+    Malformed {
+        /// What.
+        part: &'static str,
+        /// Why.
+        why: String,
+    },
+    /// The bytes are not what their checksums say.
+    #[error("the data of packet {seqno} fail their checksums")]
+    Checksum {
+        /// Which.
+        seqno: i64,
+    },
+}
+
+/// Reads version and operation.
+///
+/// # Errors
+/// `Version`.
+pub(crate) fn operation(bytes: [u8; 3]) -> Result<Operation, Error> {
+    let found = u16::from_be_bytes([bytes[0], bytes[1]]);
+    if found != VERSION {
+        return Err(Error::Version { found });
+    }
+    Ok(match bytes[2] {
+        80 => Operation::Write,
+        81 => Operation::Read,
+        85 => Operation::Checksum,
+        other => Operation::Other(other),
+    })
+}
+
+/// Reads a message whose length has been read.
+///
+/// # Errors
+/// `Malformed`.
+pub(crate) fn message<M: Message + Default>(bytes: &[u8], part: &'static str) -> Result<M, Error> {
+    M::decode(bytes).map_err(|error| Error::Malformed { part, why: error.to_string() })
+}
+
+/// How checksums are made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sums {
+    /// There are none.
+    None,
+    /// CRC32C over so many bytes each.
+    Crc32c(u32),
+}
+
+impl Sums {
+    /// As a client names it; `None` if it is another kind than these.
+    pub(crate) fn read(kind: i32, chunk_bytes: u32) -> Option<Sums> {
+        match kind {
+            checksum::NULL => Some(Sums::None),
+            checksum::CRC32C if (1..=CHUNK_BYTES_MAX).contains(&chunk_bytes) => Some(Sums::Crc32c(chunk_bytes)),
+            _ => None,
+        }
+    }
+
+    /// Bytes of the checksums of so much data.
+    pub(crate) fn len(self, data: usize) -> usize {
+        match self {
+            Sums::None => 0,
+            Sums::Crc32c(chunk_bytes) => data.div_ceil(chunk_bytes as usize) * 4,
+        }
+    }
+
+    /// Appends the checksums of `data`.
+    pub(crate) fn put(self, data: &[u8], out: &mut Vec<u8>) {
+        if let Sums::Crc32c(chunk_bytes) = self {
+            out.extend(data.chunks(chunk_bytes as usize).flat_map(|chunk| crc32c(chunk).to_be_bytes()));
+        }
+    }
+
+    /// True if these are the checksums of `data`.
+    fn hold(self, sums: &[u8], data: &[u8]) -> bool {
+        match self {
+            Sums::None => true,
+            Sums::Crc32c(chunk_bytes) => data
+                .chunks(chunk_bytes as usize)
+                .zip(sums.chunks(4))
+                .all(|(chunk, sum)| crc32c(chunk).to_be_bytes() == sum),
+        }
+    }
+}
+
+/// The two lengths that a packet begins with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Lengths {
+    /// Of the header.
+    pub(crate) header: usize,
+    /// Of checksums and data.
+    pub(crate) body: usize,
+}
+
+/// Bytes of the lengths.
+pub(crate) const LENGTHS_BYTES: usize = 6;
+
+impl Lengths {
+    /// Reads them.
+    ///
+    /// # Errors
+    /// `Length`.
+    pub(crate) fn read(bytes: [u8; LENGTHS_BYTES]) -> Result<Lengths, Error> {
+        let [a, b, c, d, e, f] = bytes;
+        let whole = i32::from_be_bytes([a, b, c, d]);
+        let header = usize::from(u16::from_be_bytes([e, f]));
+        let body = usize::try_from(whole).ok().and_then(|whole| whole.checked_sub(4));
+        match body {
+            Some(body) if body <= PACKET_BYTES_MAX && header <= HEADER_BYTES_MAX => Ok(Lengths { header, body }),
+            Some(body) if body <= PACKET_BYTES_MAX => Err(Error::Length { part: "header", len: header as i64 }),
+            _ => Err(Error::Length { part: "packet", len: whole.into() }),
+        }
+    }
+}
+
+/// A packet that was read: the rest of its bytes are data.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Packet<'b> {
+    /// What it says of itself.
+    pub(crate) header: PacketHeader,
+    /// Its bytes.
+    pub(crate) data: &'b [u8],
+}
+
+/// Reads header and body of a packet, and verifies its checksums.
+///
+/// # Errors
+/// `Malformed`, `Length`, `Checksum`.
+pub(crate) fn packet<'b>(header: &[u8], body: &'b [u8], sums: Sums) -> Result<Packet<'b>, Error> {
+    let header: PacketHeader = message(header, "header of a packet")?;
+    let wrong = Error::Length { part: "data", len: header.data_len.into() };
+    let data_len = usize::try_from(header.data_len).map_err(|_| wrong.clone())?;
+    if header.offset_in_block < 0 || data_len > body.len() || sums.len(data_len) + data_len != body.len() {
+        return Err(wrong);
+    }
+    let (found, data) = body.split_at(body.len() - data_len);
+    if !sums.hold(found, data) {
+        return Err(Error::Checksum { seqno: header.seqno });
+    }
+    Ok(Packet { header, data })
+}
+
+/// Appends a packet.
+pub(crate) fn put_packet(header: &PacketHeader, data: &[u8], sums: Sums, out: &mut Vec<u8>) {
+    let whole = 4 + sums.len(data.len()) + data.len();
+    out.extend((whole as u32).to_be_bytes());
+    out.extend((header.encoded_len() as u16).to_be_bytes());
+    header.encode(out).expect("a vector grows");
+    sums.put(data, out);
+    out.extend(data);
+}
+
+/// Checksums over more than this nobody makes.
+const CHUNK_BYTES_MAX: u32 = 1 << 20;
+
+#[cfg(test)]
+mod tests;

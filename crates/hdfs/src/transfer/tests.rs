@@ -1,0 +1,102 @@
+use frieze_base::Rng;
+
+use super::*;
+
+const SUMS: Sums = Sums::Crc32c(CHUNK_BYTES);
+
+fn header(seqno: i64, at: i64, len: usize) -> PacketHeader {
+    PacketHeader {
+        offset_in_block: at,
+        seqno,
+        last_packet_in_block: false,
+        data_len: len as i32,
+        sync_block: Some(false),
+    }
+}
+
+fn read(bytes: &[u8], sums: Sums) -> Result<(PacketHeader, Vec<u8>), Error> {
+    let cut = || Error::Length { part: "test", len: 0 };
+    let lengths = Lengths::read(bytes.get(..LENGTHS_BYTES).ok_or_else(cut)?.try_into().expect("six"))?;
+    let rest = &bytes[LENGTHS_BYTES..];
+    let header = rest.get(..lengths.header).ok_or_else(cut)?;
+    let body = rest.get(lengths.header..lengths.header + lengths.body).ok_or_else(cut)?;
+    packet(header, body, sums).map(|packet| (packet.header.clone(), packet.data.to_vec()))
+}
+
+#[test]
+fn a_request_begins_with_version_28_and_its_number() {
+    assert_eq!(operation([0, 28, 80]), Ok(Operation::Write));
+    assert_eq!(operation([0, 28, 81]), Ok(Operation::Read));
+    assert_eq!(operation([0, 28, 85]), Ok(Operation::Checksum));
+    assert_eq!(operation([0, 28, 87]), Ok(Operation::Other(87)));
+    assert_eq!(operation([0xde, 0xad, 0xbe]), Err(Error::Version { found: 0xdead }), "SASL of data transfers");
+}
+
+#[test]
+fn a_packet_is_the_bytes_that_hadoop_clients_read() {
+    let mut bytes = Vec::new();
+    put_packet(&header(2, 512, 9), b"123456789", SUMS, &mut bytes);
+    // 4 + 4 + 9 bytes; a header of 27: two of 8 bytes, a flag, one of 4, a flag; CRC32C of those digits.
+    let expected = [
+        [0, 0, 0, 17, 0, 27].as_slice(),
+        &[9, 0, 2, 0, 0, 0, 0, 0, 0, 17, 2, 0, 0, 0, 0, 0, 0, 0, 24, 0, 37, 9, 0, 0, 0, 40, 0],
+        &[0xe3, 0x06, 0x92, 0x83],
+        b"123456789",
+    ];
+    assert_eq!(bytes, expected.concat());
+    assert_eq!(read(&bytes, SUMS), Ok((header(2, 512, 9), b"123456789".to_vec())));
+}
+
+#[test]
+fn a_bit_that_turned_is_found() {
+    let data: Vec<u8> = (0..1300).map(|byte| byte as u8).collect();
+    let mut bytes = Vec::new();
+    put_packet(&header(5, 0, data.len()), &data, SUMS, &mut bytes);
+    let begin = bytes.len() - data.len();
+    for at in [begin, begin + 511, begin + 512, bytes.len() - 1, begin - 1] {
+        let mut other = bytes.clone();
+        other[at] ^= 4;
+        assert_eq!(read(&other, SUMS), Err(Error::Checksum { seqno: 5 }), "at {at}");
+    }
+    let mut none = Vec::new();
+    put_packet(&header(5, 0, data.len()), &data, Sums::None, &mut none);
+    assert_eq!(read(&none, Sums::None).unwrap().1, data);
+    assert!(matches!(read(&none, SUMS), Err(Error::Length { .. })));
+}
+
+#[test]
+fn lengths_that_cannot_be_are_refused() {
+    let of = |whole: i32, header: u16| {
+        let bytes = [whole.to_be_bytes().as_slice(), &header.to_be_bytes()].concat();
+        Lengths::read(bytes.try_into().expect("six"))
+    };
+    assert_eq!(of(4, 25), Ok(Lengths { header: 25, body: 0 }));
+    for (whole, header) in [(3, 25), (-1, 25), (i32::MIN, 25), (i32::MAX, 25), (4, 0xffff)] {
+        assert!(of(whole, header).is_err(), "{whole} {header}");
+    }
+    assert_eq!(Sums::read(1, 512), None, "CRC32 is not served");
+    assert_eq!(Sums::read(2, 0), None);
+    assert_eq!(Sums::read(2, u32::MAX), None);
+}
+
+#[test]
+fn no_bytes_make_the_reader_panic() {
+    let mut rng = Rng::new(0xda7a);
+    let mut whole = Vec::new();
+    put_packet(&header(1, 0, 700), &[7; 700], SUMS, &mut whole);
+    for len in 0..whole.len() {
+        assert!(read(&whole[..len], SUMS).is_err(), "cut at {len}");
+    }
+    for _ in 0..50_000 {
+        let mut bytes = whole.clone();
+        for _ in 0..=rng.below(3) {
+            // Most often among the lengths and the header.
+            let within = if rng.below(4) == 0 { bytes.len() as u64 } else { 40 };
+            let at = rng.below(within) as usize;
+            bytes[at] = rng.below(256) as u8;
+        }
+        let _ = read(&bytes, SUMS);
+        let random: Vec<u8> = (0..rng.below(64)).map(|_| rng.below(256) as u8).collect();
+        let _ = read(&random, SUMS);
+    }
+}

@@ -1,0 +1,288 @@
+//! Calls that write files: who opens one gets a lease, then block after block, and completes it.
+//!
+//! frieze has no blocks. A client is told of one that begins where it is in the file, and what it sends is written there at once
+//! (`data_service`): what is acknowledged is in the file, for readers at any door. The calls here keep the books.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use frieze_client::{FileKind, OpenFlags, Reason, Target};
+
+use crate::blocks::{self, block_id, required};
+use crate::changing::{make_directories, make_file};
+use crate::exception::Exception;
+use crate::leases::{Block, Lease, Progress, Wanted};
+use crate::names::split;
+use crate::proto::{self, BlockResponse, ExtendedBlock, ResultResponse, create_flag};
+use crate::reading::must_be_file;
+use crate::service::{Asked, Service};
+
+const WRITE: u32 = 2;
+
+impl Service {
+    /// Makes a file to write. One that is there is replaced if that is wanted.
+    pub(crate) fn create(
+        &self,
+        asked: Asked<'_>,
+        request: &proto::CreateRequest,
+    ) -> Result<proto::CreateResponse, Exception> {
+        let path = &request.src;
+        let target = self.change(path)?;
+        check_wanted(request)?;
+        let fs = self.fs(asked);
+        let mode = request.masked.as_ref().map_or(0o644, |masked| masked.perm) & 0o1777;
+        let mut rounds = 0;
+        let file = loop {
+            rounds += 1;
+            match make_file(&fs, &target, mode) {
+                Ok(file) => break file,
+                Err(error) if error.reason() == Reason::NotFound && rounds < ROUNDS_MAX => {
+                    let parent = split(&target.path).0;
+                    if !request.create_parent {
+                        let parent = String::from_utf8_lossy(parent).into_owned();
+                        return Err(Exception::not_found(format!("Parent directory doesn't exist: {parent}")));
+                    }
+                    make_directories(&fs, parent, PARENT_MODE, path)?;
+                }
+                Err(error) if error.reason() == Reason::Exists && rounds < ROUNDS_MAX => {
+                    self.make_way(asked, request, &target)?;
+                }
+                Err(error) => return Err(Exception::of(error, path)),
+            }
+        };
+        // The writer takes its block size from here.
+        let status = proto::HdfsFileStatus { blocksize: Some(request.block_size), ..self.status(file.attr(), b"") };
+        let inode = file.inode().0;
+        let (path, holder) = (path.clone(), request.client_name.clone());
+        self.leases.give(Wanted { inode, path, holder, block_bytes: request.block_size, file, next: 0 })?;
+        Ok(proto::CreateResponse { fs: Some(status) })
+    }
+
+    /// Removes the file that is to be replaced.
+    fn make_way(&self, asked: Asked<'_>, request: &proto::CreateRequest, target: &Target) -> Result<(), Exception> {
+        let path = &request.src;
+        let fs = self.fs(asked);
+        let failed = |error| Exception::of(error, path);
+        let attr = match fs.stat(target) {
+            Ok(found) => found.attr,
+            Err(error) if error.reason() == Reason::NotFound => return Ok(()),
+            Err(error) => return Err(failed(error)),
+        };
+        if attr.kind() == FileKind::Directory {
+            return Err(Exception::already_exists(format!("{path} already exists as a directory")));
+        }
+        if request.create_flag & create_flag::OVERWRITE == 0 {
+            self.leases.check_free(attr.inode, path, &request.client_name)?;
+            return Err(Exception::already_exists(format!("{path} for client {} already exists", request.client_name)));
+        }
+        fs.access(target, WRITE).map_err(failed)?;
+        match fs.unlink(target) {
+            Ok(_) => drop(self.leases.end(attr.inode)),
+            Err(error) if error.reason() == Reason::NotFound => {}
+            Err(error) => return Err(failed(error)),
+        }
+        Ok(())
+    }
+
+    /// Opens a file to write on at its end.
+    pub(crate) fn append(
+        &self,
+        asked: Asked<'_>,
+        request: &proto::AppendRequest,
+    ) -> Result<proto::AppendResponse, Exception> {
+        let path = &request.src;
+        let target = Target { follow: true, ..self.change(path)? };
+        let failed = |error| Exception::of(error, path);
+        let fs = self.fs(asked);
+        let attr = fs.stat(&target).map_err(failed)?.attr;
+        must_be_file(&attr, path)?;
+        self.leases.check_free(attr.inode, path, &request.client_name)?;
+        self.leases.end(attr.inode);
+        let file = fs.open(&Target::inode(frieze_client::InodeId(attr.inode)), OpenFlags::WRITE).map_err(failed)?;
+        let attr = file.stat().map_err(failed)?.attr;
+        let (inode, next) = (attr.inode, attr.size);
+        let (path, holder) = (path.clone(), request.client_name.clone());
+        self.leases.give(Wanted { inode, path, holder, block_bytes: blocks::BLOCK_BYTES, file, next })?;
+        // Without a block the client asks for a new one, which begins where the file ends.
+        Ok(proto::AppendResponse { block: None, stat: Some(self.status(&attr, b"")) })
+    }
+
+    /// Begins the next block.
+    pub(crate) fn add_block(
+        &self,
+        asked: Asked<'_>,
+        request: &proto::AddBlockRequest,
+    ) -> Result<BlockResponse, Exception> {
+        let lease = self.leases.held(request.file_id.unwrap_or(0), &request.src, &request.client_name)?;
+        let mut progress = lease.writing()?;
+        finish_block(&lease, &mut progress, request.previous.as_ref())?;
+        let block = Block { start: progress.next, generation: self.next_generation(), received: 0 };
+        progress.block = Some(block);
+        Ok(BlockResponse { block: Some(self.writable(asked.reader(), &lease, block, 0)) })
+    }
+
+    /// Gives up the block that was begun: the next one begins at the same place.
+    pub(crate) fn abandon_block(&self, request: &proto::AbandonBlockRequest) -> Result<(), Exception> {
+        let lease = self.leases.held(request.file_id.unwrap_or(0), &request.src, &request.holder)?;
+        let mut progress = lease.writing()?;
+        let named = required(request.b.clone())?;
+        if let Some(block) = is_block(&lease, &progress, &named) {
+            progress.left_behind |= block.received > 0;
+            progress.block = None;
+        }
+        Ok(())
+    }
+
+    /// Closes a file. What was sent of a block that was given up is cut off.
+    pub(crate) fn complete(&self, request: &proto::CompleteRequest) -> Result<ResultResponse, Exception> {
+        let lease = self.leases.held(request.file_id.unwrap_or(0), &request.src, &request.client_name)?;
+        let mut progress = lease.writing()?;
+        finish_block(&lease, &mut progress, request.last.as_ref())?;
+        let end = progress.next;
+        drop(progress);
+        self.close(lease, Some(end))?;
+        Ok(ResultResponse { result: true })
+    }
+
+    /// What was sent is in the file already; `hsync` asks for the disk with its bytes.
+    pub(crate) fn fsync(&self, request: &proto::FsyncRequest) -> Result<(), Exception> {
+        let lease = self.leases.held(request.file_id.unwrap_or(0), &request.src, &request.client)?;
+        lease.writing().map(|_| ())
+    }
+
+    /// A new generation for a block whose writer lost its connection.
+    pub(crate) fn update_block(
+        &self,
+        asked: Asked<'_>,
+        request: &proto::UpdateBlockForPipelineRequest,
+    ) -> Result<BlockResponse, Exception> {
+        let named = required(request.block.clone())?;
+        let lease = self
+            .leases
+            .of_holder(&request.client_name, |lease, progress| is_block(lease, progress, &named).is_some())?;
+        let progress = lease.writing()?;
+        let block = progress.block.ok_or_else(|| Exception::io("there is no block being written"))?;
+        let renewed = Block { generation: self.next_generation(), ..block };
+        let len = named.num_bytes.unwrap_or(0);
+        Ok(BlockResponse { block: Some(self.writable(asked.reader(), &lease, renewed, len)) })
+    }
+
+    /// The writer goes on with the block under its new generation.
+    pub(crate) fn update_pipeline(&self, request: &proto::UpdatePipelineRequest) -> Result<(), Exception> {
+        let (old, new) = (required(request.old_block.clone())?, required(request.new_block.clone())?);
+        let lease =
+            self.leases.of_holder(&request.client_name, |lease, progress| is_block(lease, progress, &old).is_some())?;
+        let mut progress = lease.writing()?;
+        match &mut progress.block {
+            Some(block) if new.block_id == old.block_id => block.generation = new.generation_stamp,
+            _ => return Err(Exception::io("the new block is another one than the old")),
+        }
+        Ok(())
+    }
+
+    /// Takes a file away from whoever writes it. True: it is closed.
+    pub(crate) fn recover_lease(
+        &self,
+        asked: Asked<'_>,
+        request: &proto::RecoverLeaseRequest,
+    ) -> Result<ResultResponse, Exception> {
+        let target = Target { follow: true, ..self.change(&request.src)? };
+        let failed = |error| Exception::of(error, &request.src);
+        let fs = self.fs(asked);
+        let attr = fs.stat(&target).map_err(failed)?.attr;
+        must_be_file(&attr, &request.src)?;
+        fs.access(&target, WRITE).map_err(failed)?;
+        if let Some(lease) = self.leases.end(attr.inode) {
+            close_file(lease, None)?;
+        }
+        Ok(ResultResponse { result: true })
+    }
+
+    /// Ends a lease in good order.
+    fn close(&self, lease: Arc<Lease>, end: Option<u64>) -> Result<(), Exception> {
+        self.leases.end_this(&lease);
+        close_file(lease, end)
+    }
+
+    fn next_generation(&self) -> u64 {
+        self.generation.fetch_add(1, Ordering::Relaxed) + 1
+    }
+}
+
+/// Settles a file that nobody may write to under this lease any more; cuts it at `end` if that is where its writer was.
+fn close_file(lease: Arc<Lease>, end: Option<u64>) -> Result<(), Exception> {
+    let failed = |error, path: &str| Exception::of(error, path);
+    let path = lease.path.clone();
+    if let Some(end) = end
+        && lease.progress().left_behind
+    {
+        let size = lease.file.stat().map_err(|error| failed(error, &path))?.attr.size;
+        if size > end {
+            lease.file.set_len(end).map_err(|error| failed(error, &path))?;
+        }
+    }
+    match Arc::try_unwrap(lease) {
+        Ok(lease) => lease.file.close().map_err(|error| failed(error, &path)),
+        // A transfer is about to end: it closes the file when it does.
+        Err(_) => Ok(()),
+    }
+}
+
+/// The block that was being written is as long as its writer says.
+fn finish_block(lease: &Lease, progress: &mut Progress, last: Option<&ExtendedBlock>) -> Result<(), Exception> {
+    let Some(last) = last else {
+        // Nothing of a block that was begun is wanted.
+        progress.left_behind |= progress.block.take().is_some_and(|block| block.received > 0);
+        return Ok(());
+    };
+    // The client names the block before one that it gave up.
+    if last.block_id == progress.last_id {
+        progress.left_behind |= progress.block.take().is_some_and(|block| block.received > 0);
+        return Ok(());
+    }
+    let len = last.num_bytes.unwrap_or(0);
+    let Some(block) = is_block(lease, progress, last) else {
+        return Err(Exception::io(format!("{}: block {} is not the one being written", lease.path, last.block_id)));
+    };
+    if len > block.received {
+        return Err(Exception::io(format!(
+            "{}: of the {len} bytes of block {} only {} have arrived",
+            lease.path, last.block_id, block.received
+        )));
+    }
+    progress.left_behind |= len < block.received;
+    progress.next = block.start + len;
+    progress.last_id = last.block_id;
+    progress.block = None;
+    Ok(())
+}
+
+/// The block that is being written, if that is the one named.
+fn is_block(lease: &Lease, progress: &Progress, named: &ExtendedBlock) -> Option<Block> {
+    progress.block.filter(|block| block_id(lease.inode, block.start) == named.block_id)
+}
+
+fn check_wanted(request: &proto::CreateRequest) -> Result<(), Exception> {
+    if request.create_flag & create_flag::APPEND != 0 {
+        return Err(Exception::illegal_argument("create does not append: append does"));
+    }
+    if request.ec_policy_name.as_deref().is_some_and(|name| !name.is_empty() && name != REPLICATION) {
+        return Err(Exception::unsupported("frieze has no erasure coding: it keeps replicas"));
+    }
+    if request.block_size < BLOCK_BYTES_MIN {
+        return Err(Exception::io(format!(
+            "Specified block size is less than configured minimum value: {} < {BLOCK_BYTES_MIN}",
+            request.block_size
+        )));
+    }
+    Ok(())
+}
+
+/// Somebody else makes and removes the same name again and again.
+const ROUNDS_MAX: u32 = 8;
+/// Of directories that a file needs.
+const PARENT_MODE: u32 = 0o755;
+/// A block holds at least one checksum's bytes; HDFS by default wants 1 MiB.
+const BLOCK_BYTES_MIN: u64 = 512;
+/// The one policy that means none.
+const REPLICATION: &str = "REPLICATION";
