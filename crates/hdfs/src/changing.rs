@@ -236,7 +236,7 @@ impl Service {
         let fs = self.fs(asked);
         let attr = fs.stat(&target).map_err(failed)?.attr;
         must_be_file(&attr, path)?;
-        self.leases.check_free(attr.inode, path, &request.client_name)?;
+        self.leases.check_free(attr.inode, path, &asked.holder(&request.client_name))?;
         if request.new_length > attr.size {
             return Err(Exception::illegal_argument(format!(
                 "Cannot truncate to a larger file size. Current size: {}, truncate size: {}.",

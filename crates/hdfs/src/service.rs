@@ -63,6 +63,11 @@ pub(crate) struct Asked<'a> {
 }
 
 impl Asked<'_> {
+    /// Who holds a lease that this program asks for by the name it calls itself: others may say that name, but not as this user.
+    pub(crate) fn holder(&self, client_name: &str) -> String {
+        format!("{client_name} of {}", self.who.principal.caller.uid)
+    }
+
     pub(crate) fn reader(&self) -> Reader<'_> {
         Reader { caller: Some(&self.who.principal.caller), reached: self.who.reached }
     }
@@ -135,13 +140,13 @@ impl Service {
             "create" => with(call, |request| self.create(asked, &request)),
             "append" => with(call, |request| self.append(asked, &request)),
             "addBlock" => with(call, |request| self.add_block(asked, &request)),
-            "abandonBlock" => with(call, |request| self.abandon_block(&request)),
-            "complete" => with(call, |request| self.complete(&request)),
-            "fsync" => with(call, |request| self.fsync(&request)),
+            "abandonBlock" => with(call, |request| self.abandon_block(asked, &request)),
+            "complete" => with(call, |request| self.complete(asked, &request)),
+            "fsync" => with(call, |request| self.fsync(asked, &request)),
             "updateBlockForPipeline" => with(call, |request| self.update_block(asked, &request)),
-            "updatePipeline" => with(call, |request| self.update_pipeline(&request)),
+            "updatePipeline" => with(call, |request| self.update_pipeline(asked, &request)),
             "renewLease" => with(call, |request: proto::RenewLeaseRequest| {
-                self.leases.renew(&request.client_name);
+                self.leases.renew(&asked.holder(&request.client_name));
                 Ok(())
             }),
             "recoverLease" => with(call, |request| self.recover_lease(asked, &request)),

@@ -451,6 +451,29 @@ fn a_file_has_one_writer_until_its_lease_is_recovered() {
     opened.stop();
 }
 
+/// A client's name for itself is no secret: another user who says it gets no token for the file, and cannot end it.
+#[test]
+fn a_lease_is_its_users_whoever_says_its_holders_name() {
+    let opened = Opened::new();
+    let mut client = opened.connect();
+    client.create("/f", "holder");
+    let block = client.add_block("/f", "holder", None);
+    // Only root may speak for others; anybody else is turned away when it says the name.
+    if nix::unistd::geteuid().is_root() {
+        let mut other = opened.connect_as("daemon", 0);
+        let add =
+            AddBlockRequest { src: "/f".to_owned(), client_name: "holder".to_owned(), previous: None, file_id: None };
+        assert_eq!(other.refused("addBlock", &add), "LeaseExpiredException");
+        let done =
+            CompleteRequest { src: "/f".to_owned(), client_name: "holder".to_owned(), last: None, file_id: None };
+        assert_eq!(other.refused("complete", &done), "LeaseExpiredException");
+    }
+    assert_eq!(Transfer::write(&block).put(0, 0, b"mine", true), status::SUCCESS);
+    assert!(client.complete("/f", "holder", Some(of_len(&block, 4))));
+    assert_eq!(client.read("/f"), b"mine");
+    opened.stop();
+}
+
 #[test]
 fn the_past_is_read_by_name_and_never_changed() {
     let opened = Opened::new();

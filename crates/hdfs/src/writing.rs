@@ -53,7 +53,7 @@ impl Service {
         // The writer takes its block size from here.
         let status = proto::HdfsFileStatus { blocksize: Some(request.block_size), ..self.status(file.attr(), b"") };
         let inode = file.inode().0;
-        let (path, holder) = (path.clone(), request.client_name.clone());
+        let (path, holder) = (path.clone(), asked.holder(&request.client_name));
         self.leases.give(Wanted { inode, path, holder, block_bytes: request.block_size, file, next: 0 })?;
         Ok(proto::CreateResponse { fs: Some(status) })
     }
@@ -72,7 +72,7 @@ impl Service {
             return Err(Exception::already_exists(format!("{path} already exists as a directory")));
         }
         if request.create_flag & create_flag::OVERWRITE == 0 {
-            self.leases.check_free(attr.inode, path, &request.client_name)?;
+            self.leases.check_free(attr.inode, path, &asked.holder(&request.client_name))?;
             return Err(Exception::already_exists(format!("{path} for client {} already exists", request.client_name)));
         }
         fs.access(target, WRITE).map_err(failed)?;
@@ -96,12 +96,13 @@ impl Service {
         let fs = self.fs(asked);
         let attr = fs.stat(&target).map_err(failed)?.attr;
         must_be_file(&attr, path)?;
-        self.leases.check_free(attr.inode, path, &request.client_name)?;
-        self.leases.end(attr.inode);
+        self.leases.check_free(attr.inode, path, &asked.holder(&request.client_name))?;
         let file = fs.open(&Target::inode(frieze_client::InodeId(attr.inode)), OpenFlags::WRITE).map_err(failed)?;
+        // Only who may write takes it from a writer that has been silent.
+        self.leases.end(attr.inode);
         let attr = file.stat().map_err(failed)?.attr;
         let (inode, next) = (attr.inode, attr.size);
-        let (path, holder) = (path.clone(), request.client_name.clone());
+        let (path, holder) = (path.clone(), asked.holder(&request.client_name));
         self.leases.give(Wanted { inode, path, holder, block_bytes: blocks::BLOCK_BYTES, file, next })?;
         // Without a block the client asks for a new one, which begins where the file ends.
         Ok(proto::AppendResponse { block: None, stat: Some(self.status(&attr, b"")) })
@@ -113,7 +114,8 @@ impl Service {
         asked: Asked<'_>,
         request: &proto::AddBlockRequest,
     ) -> Result<BlockResponse, Exception> {
-        let lease = self.leases.held(request.file_id.unwrap_or(0), &request.src, &request.client_name)?;
+        let lease =
+            self.leases.held(request.file_id.unwrap_or(0), &request.src, &asked.holder(&request.client_name))?;
         let mut progress = lease.writing()?;
         finish_block(&lease, &mut progress, request.previous.as_ref())?;
         let block = Block { start: progress.next, generation: self.next_generation(), received: 0 };
@@ -122,8 +124,12 @@ impl Service {
     }
 
     /// Gives up the block that was begun: the next one begins at the same place.
-    pub(crate) fn abandon_block(&self, request: &proto::AbandonBlockRequest) -> Result<(), Exception> {
-        let lease = self.leases.held(request.file_id.unwrap_or(0), &request.src, &request.holder)?;
+    pub(crate) fn abandon_block(
+        &self,
+        asked: Asked<'_>,
+        request: &proto::AbandonBlockRequest,
+    ) -> Result<(), Exception> {
+        let lease = self.leases.held(request.file_id.unwrap_or(0), &request.src, &asked.holder(&request.holder))?;
         let mut progress = lease.writing()?;
         let named = required(request.b.clone())?;
         if let Some(block) = is_block(&lease, &progress, &named) {
@@ -134,8 +140,13 @@ impl Service {
     }
 
     /// Closes a file. What was sent of a block that was given up is cut off.
-    pub(crate) fn complete(&self, request: &proto::CompleteRequest) -> Result<ResultResponse, Exception> {
-        let lease = self.leases.held(request.file_id.unwrap_or(0), &request.src, &request.client_name)?;
+    pub(crate) fn complete(
+        &self,
+        asked: Asked<'_>,
+        request: &proto::CompleteRequest,
+    ) -> Result<ResultResponse, Exception> {
+        let lease =
+            self.leases.held(request.file_id.unwrap_or(0), &request.src, &asked.holder(&request.client_name))?;
         let mut progress = lease.writing()?;
         finish_block(&lease, &mut progress, request.last.as_ref())?;
         let end = progress.next;
@@ -145,8 +156,8 @@ impl Service {
     }
 
     /// What was sent is in the file already; `hsync` asks for the disk with its bytes.
-    pub(crate) fn fsync(&self, request: &proto::FsyncRequest) -> Result<(), Exception> {
-        let lease = self.leases.held(request.file_id.unwrap_or(0), &request.src, &request.client)?;
+    pub(crate) fn fsync(&self, asked: Asked<'_>, request: &proto::FsyncRequest) -> Result<(), Exception> {
+        let lease = self.leases.held(request.file_id.unwrap_or(0), &request.src, &asked.holder(&request.client))?;
         lease.writing().map(|_| ())
     }
 
@@ -157,9 +168,9 @@ impl Service {
         request: &proto::UpdateBlockForPipelineRequest,
     ) -> Result<BlockResponse, Exception> {
         let named = required(request.block.clone())?;
-        let lease = self
-            .leases
-            .of_holder(&request.client_name, |lease, progress| is_block(lease, progress, &named).is_some())?;
+        let lease = self.leases.of_holder(&asked.holder(&request.client_name), |lease, progress| {
+            is_block(lease, progress, &named).is_some()
+        })?;
         let progress = lease.writing()?;
         let block = progress.block.ok_or_else(|| Exception::io("there is no block being written"))?;
         let renewed = Block { generation: self.next_generation(), ..block };
@@ -168,10 +179,15 @@ impl Service {
     }
 
     /// The writer goes on with the block under its new generation.
-    pub(crate) fn update_pipeline(&self, request: &proto::UpdatePipelineRequest) -> Result<(), Exception> {
+    pub(crate) fn update_pipeline(
+        &self,
+        asked: Asked<'_>,
+        request: &proto::UpdatePipelineRequest,
+    ) -> Result<(), Exception> {
         let (old, new) = (required(request.old_block.clone())?, required(request.new_block.clone())?);
-        let lease =
-            self.leases.of_holder(&request.client_name, |lease, progress| is_block(lease, progress, &old).is_some())?;
+        let lease = self.leases.of_holder(&asked.holder(&request.client_name), |lease, progress| {
+            is_block(lease, progress, &old).is_some()
+        })?;
         let mut progress = lease.writing()?;
         match &mut progress.block {
             Some(block) if new.block_id == old.block_id => block.generation = new.generation_stamp,
