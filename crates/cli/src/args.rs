@@ -231,13 +231,12 @@ Examples:
   frieze serve --dir /srv/frieze --listen 127.0.0.1:0        any free port; the ready line names it
   frieze serve --dir /srv/frieze --listen 127.0.0.1:7470 --listen unix:/run/frieze.sock
   frieze serve --dir /srv/frieze --metrics 9470              curl http://127.0.0.1:9470/metrics
-  frieze serve --dir /srv/frieze --hdfs 127.0.0.1:8020       hdfs dfs -fs hdfs://127.0.0.1:8020 -ls /
+  frieze serve --dir /srv/frieze --hdfs 127.0.0.1:8020       hdfs dfs -ls hdfs://127.0.0.1:8020/
   FRIEZE_LOG=debug frieze serve --dir /srv/frieze 2>frieze.log
 
 Without keys in the configuration the server refuses to listen beyond this machine.
 
-JSON: one line when ready: ready (true), addresses, dir, pid, metrics (the address of the figures, or null), hdfs (the URL for
-Hadoop clients, or null).")]
+JSON: one line when ready: ready (true), addresses, dir, pid, metrics (the address of the figures, or null), hdfs (a URL, or null).")]
 pub(crate) struct Serve {
     /// Directory that holds everything.
     #[arg(long, value_name = "DIR")]

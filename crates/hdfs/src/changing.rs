@@ -8,8 +8,9 @@ use crate::exception::Exception;
 use crate::names::split;
 use crate::principals::{gid_of, uid_of};
 use crate::proto::{self, ResultResponse};
-use crate::reading::{is_absent, must_be_file};
+use crate::reading::is_absent;
 use crate::service::{Asked, Service};
+use crate::writing::Found;
 
 impl Service {
     /// Makes a directory, and those that it lies in if that is wanted.
@@ -231,12 +232,7 @@ impl Service {
         request: &proto::TruncateRequest,
     ) -> Result<ResultResponse, Exception> {
         let path = &request.src;
-        let target = Target { follow: true, ..self.change(path)? };
-        let failed = |error| Exception::of(error, path);
-        let fs = self.fs(asked);
-        let attr = fs.stat(&target).map_err(failed)?.attr;
-        must_be_file(&attr, path)?;
-        self.leases.check_free(attr.inode, path, &asked.holder(&request.client_name))?;
+        let Found { fs, target, attr } = self.free_file(asked, path, &request.client_name)?;
         if request.new_length > attr.size {
             return Err(Exception::illegal_argument(format!(
                 "Cannot truncate to a larger file size. Current size: {}, truncate size: {}.",
@@ -244,7 +240,7 @@ impl Service {
             )));
         }
         let change = SetAttr { target, size: Some(request.new_length), ..SetAttr::default() };
-        fs.set_attr(change).map_err(failed)?;
+        fs.set_attr(change).map_err(|error| Exception::of(error, path))?;
         Ok(ResultResponse { result: true })
     }
 

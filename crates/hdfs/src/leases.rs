@@ -107,9 +107,12 @@ impl Leases {
     /// Gives a lease. Whoever held the file before holds it no more.
     ///
     /// # Errors
-    /// `IOException` if too many files are open.
+    /// `IOException` if too many files are open; `IllegalArgumentException` for a holder of a very long name.
     pub(crate) fn give(&self, wanted: Wanted) -> Result<Arc<Lease>, Exception> {
         let Wanted { inode, path, holder, block_bytes, file, next } = wanted;
+        if holder.len() > HOLDER_BYTES_MAX {
+            return Err(Exception::illegal_argument(format!("a client name of more than {HOLDER_BYTES_MAX} bytes")));
+        }
         let mut table = self.lock();
         table.end_silent();
         if table.by_inode.len() >= LEASES_MAX {
@@ -255,5 +258,7 @@ fn none_held(path: &str, holder: &str) -> Exception {
     Exception::lease_expired(format!("{path}: {holder} does not have it open for writing any more"))
 }
 
+/// Bytes of a holder's name at most: Hadoop's clients have some sixty.
+const HOLDER_BYTES_MAX: usize = 1024;
 /// Files that may be open for writing at one time.
 const LEASES_MAX: usize = 65_536;

@@ -8,6 +8,8 @@ use crate::exception::Exception;
 
 /// The hidden directory of every directory: its past.
 pub(crate) const AT_NAME: &str = ".at";
+/// Longest path of a call, as in HDFS. The server may take less.
+const PATH_BYTES_MAX: usize = 8000;
 
 /// What a path of a call means.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,6 +41,9 @@ pub(crate) struct Past {
 /// `InvalidPathException` for one that is not absolute, or has a part that no name can be.
 pub(crate) fn place(path: &str) -> Result<Place, Exception> {
     let invalid = || Exception::invalid_path(format!("Invalid path name {path}"));
+    if path.len() > PATH_BYTES_MAX {
+        return Err(Exception::invalid_path(format!("a path of {} bytes: at most {PATH_BYTES_MAX}", path.len())));
+    }
     let rest = path.strip_prefix('/').ok_or_else(invalid)?;
     let parts: Vec<&str> = rest.split('/').filter(|part| !part.is_empty()).collect();
     if parts.iter().any(|part| [".", ".."].contains(part) || part.contains('\0')) {
@@ -125,6 +130,8 @@ mod tests {
         for path in ["", "a", "/a/../b", "/./a", "/a\0"] {
             assert!(place(path).is_err(), "{path:?}");
         }
+        let long = |bytes: usize| format!("/{}", "x".repeat(bytes - 1));
+        assert!(place(&long(PATH_BYTES_MAX)).is_ok() && place(&long(PATH_BYTES_MAX + 1)).is_err());
     }
 
     #[test]

@@ -24,6 +24,8 @@ pub(crate) const VERSION: u8 = 9;
 pub(crate) const FRAME_BYTES_MAX: usize = 4 << 20;
 /// Call numbers that are none: the context of the connection, a message of SASL, a sign of life.
 pub(crate) const CALL_CONTEXT: i32 = -3;
+/// Bytes of a client's id at most: Hadoop's draw 16. Answers are kept under it.
+const CLIENT_ID_BYTES_MAX: usize = 16;
 const CALL_PING: i32 = -4;
 const CALL_SASL: i32 = -33;
 
@@ -147,6 +149,10 @@ pub(crate) fn frame_len(prefix: [u8; 4]) -> Result<usize, Error> {
 /// Reads a frame. With an error comes the call that it is about, if that could be read.
 pub(crate) fn frame(mut bytes: &[u8]) -> Result<Frame, (Option<CallId>, Error)> {
     let header: RpcRequestHeader = next(&mut bytes, "header").map_err(|error| (None, error))?;
+    if header.client_id.len() > CLIENT_ID_BYTES_MAX {
+        let why = format!("a client id of {} bytes: at most {CLIENT_ID_BYTES_MAX}", header.client_id.len());
+        return Err((None, Error::Malformed { part: "header", why }));
+    }
     let id = CallId { client: header.client_id, number: header.call_id };
     body(&mut bytes, &id, header.rpc_kind, header.retry_count).map_err(|error| (Some(id), error))
 }

@@ -451,6 +451,16 @@ fn a_file_has_one_writer_until_its_lease_is_recovered() {
     opened.stop();
 }
 
+#[test]
+fn a_client_of_a_very_long_name_gets_no_lease() {
+    let opened = Opened::new();
+    let mut client = opened.connect();
+    let class = client.refused("create", &create("/f", &"x".repeat(2000)));
+    assert!(class.ends_with("IllegalArgumentException"), "{class}");
+    client.create("/g", &"x".repeat(900));
+    opened.stop();
+}
+
 /// A client's name for itself is no secret: another user who says it gets no token for the file, and cannot end it.
 #[test]
 fn a_lease_is_its_users_whoever_says_its_holders_name() {

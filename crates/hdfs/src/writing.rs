@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use frieze_client::{FileKind, OpenFlags, Reason, Target};
+use frieze_client::{Attr, FileKind, Fs, OpenFlags, Reason, Target};
 
 use crate::blocks::{self, block_id, required};
 use crate::changing::{make_directories, make_file};
@@ -18,6 +18,13 @@ use crate::reading::must_be_file;
 use crate::service::{Asked, Service};
 
 const WRITE: u32 = 2;
+
+/// A file that is to be changed: by whom, which name, what it is.
+pub(crate) struct Found {
+    pub(crate) fs: Fs,
+    pub(crate) target: Target,
+    pub(crate) attr: Attr,
+}
 
 impl Service {
     /// Makes a file to write. One that is there is replaced if that is wanted.
@@ -84,6 +91,21 @@ impl Service {
         Ok(())
     }
 
+    /// A file that is to be changed, and that nobody else writes.
+    pub(crate) fn free_file(&self, asked: Asked<'_>, path: &str, client_name: &str) -> Result<Found, Exception> {
+        let found = self.file_to_change(asked, path)?;
+        self.leases.check_free(found.attr.inode, path, &asked.holder(client_name))?;
+        Ok(found)
+    }
+
+    fn file_to_change(&self, asked: Asked<'_>, path: &str) -> Result<Found, Exception> {
+        let target = Target { follow: true, ..self.change(path)? };
+        let fs = self.fs(asked);
+        let attr = fs.stat(&target).map_err(|error| Exception::of(error, path))?.attr;
+        must_be_file(&attr, path)?;
+        Ok(Found { fs, target, attr })
+    }
+
     /// Opens a file to write on at its end.
     pub(crate) fn append(
         &self,
@@ -91,12 +113,8 @@ impl Service {
         request: &proto::AppendRequest,
     ) -> Result<proto::AppendResponse, Exception> {
         let path = &request.src;
-        let target = Target { follow: true, ..self.change(path)? };
         let failed = |error| Exception::of(error, path);
-        let fs = self.fs(asked);
-        let attr = fs.stat(&target).map_err(failed)?.attr;
-        must_be_file(&attr, path)?;
-        self.leases.check_free(attr.inode, path, &asked.holder(&request.client_name))?;
+        let Found { fs, attr, .. } = self.free_file(asked, path, &request.client_name)?;
         let file = fs.open(&Target::inode(frieze_client::InodeId(attr.inode)), OpenFlags::WRITE).map_err(failed)?;
         // Only who may write takes it from a writer that has been silent.
         self.leases.end(attr.inode);
@@ -202,12 +220,8 @@ impl Service {
         asked: Asked<'_>,
         request: &proto::RecoverLeaseRequest,
     ) -> Result<ResultResponse, Exception> {
-        let target = Target { follow: true, ..self.change(&request.src)? };
-        let failed = |error| Exception::of(error, &request.src);
-        let fs = self.fs(asked);
-        let attr = fs.stat(&target).map_err(failed)?.attr;
-        must_be_file(&attr, &request.src)?;
-        fs.access(&target, WRITE).map_err(failed)?;
+        let Found { fs, target, attr } = self.file_to_change(asked, &request.src)?;
+        fs.access(&target, WRITE).map_err(|error| Exception::of(error, &request.src))?;
         if let Some(lease) = self.leases.end(attr.inode) {
             close_file(lease, None)?;
         }

@@ -45,6 +45,13 @@ fn a_frame_is_no_longer_than_it_may_be() {
 }
 
 #[test]
+fn a_client_id_is_no_longer_than_hadoops() {
+    let long = RpcRequestHeader { client_id: vec![0; CLIENT_ID_BYTES_MAX + 1], ..header(7) };
+    let bytes = [delimited(&long), call_bytes()].concat();
+    assert!(matches!(frame(&bytes), Err((None, Error::Malformed { part: "header", .. }))));
+}
+
+#[test]
 fn a_call_is_read_with_its_method_and_parameters() {
     let Ok(Frame::Call(call)) = frame(&call_bytes()) else { panic!("it is a call") };
     assert_eq!((call.id.number, call.id.client.len(), call.retry), (7, 16, 0));
