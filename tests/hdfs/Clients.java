@@ -18,6 +18,7 @@ import org.apache.hadoop.fs.ContentSummary;
 import org.apache.hadoop.fs.CreateFlag;
 import org.apache.hadoop.fs.FSDataInputStream;
 import org.apache.hadoop.fs.FSDataOutputStream;
+import org.apache.hadoop.fs.FileChecksum;
 import org.apache.hadoop.fs.FileStatus;
 import org.apache.hadoop.fs.FileSystem;
 import org.apache.hadoop.fs.FsShell;
@@ -161,6 +162,43 @@ public class Clients {
             check(shell(1, "-rmdir", "/sh/a").contains("not empty"), "other words");
             shell(0, "-rm", "-r", "/sh/a");
             check(shell(1, "-ls", "/sh/a").contains("`/sh/a': No such file or directory"), "other words");
+        });
+        step("-checksum: the same for the same bytes however they were written, and what it has to be", () -> {
+            byte[] other = bytes(150_000_001, 7);
+            Path once = new Path("/sh/sum-once"), again = new Path("/sh/sum-again"), older = new Path("/sh/sum-older");
+            write(once, other);
+            try (FSDataOutputStream out = fs.create(again, true, 4096, (short) 3, 32 << 20)) {
+                for (int at = 0; at < other.length; at += 9_999_991) {
+                    out.write(other, at, Math.min(9_999_991, other.length - at));
+                    out.hflush();
+                }
+            }
+            Configuration crc32 = new Configuration(conf);
+            crc32.set("dfs.checksum.type", "CRC32");
+            try (FileSystem theirs = FileSystem.newInstance(crc32); FSDataOutputStream out = theirs.create(older)) {
+                out.write(other);
+            }
+            FileChecksum sum = fs.getFileChecksum(once);
+            same("MD5-of-262144MD5-of-512CRC32C", sum.getAlgorithmName());
+            same(sum, fs.getFileChecksum(again));
+            same(sum, fs.getFileChecksum(older));
+            check(Arrays.equals(other, read(older)), "other bytes");
+            check(!sum.equals(fs.getFileChecksum(new Path("/sh/copy"))), "the same of other bytes");
+            check(shell(0, "-checksum", "/sh/sum-once").contains(sum.toString().split(":")[1]), "other words");
+            Configuration composite = new Configuration(conf);
+            composite.set("dfs.checksum.combine.mode", "COMPOSITE_CRC");
+            try (FileSystem theirs = FileSystem.newInstance(composite)) {
+                java.util.zip.CRC32C crc = new java.util.zip.CRC32C();
+                crc.update(other);
+                FileChecksum whole = theirs.getFileChecksum(once);
+                same("COMPOSITE-CRC32C", whole.getAlgorithmName());
+                same((int) crc.getValue(), java.nio.ByteBuffer.wrap(whole.getBytes()).getInt());
+                crc.reset();
+                crc.update(other, 0, 140_000_000);
+                FileChecksum part = theirs.getFileChecksum(once, 140_000_000);
+                same((int) crc.getValue(), java.nio.ByteBuffer.wrap(part.getBytes()).getInt());
+            }
+            for (Path path : new Path[] {once, again, older}) fs.delete(path, false);
         });
         step("-df", () -> check(shell(0, "-df", "/").contains("hdfs://"), "other words"));
     }

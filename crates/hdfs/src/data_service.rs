@@ -14,6 +14,7 @@ use frieze_client::{Caller, Fs, Hlc, InodeId, OpenFlags, Target, UserTime, mono}
 use prost::Message;
 
 use crate::blocks::{Pass, block_id};
+use crate::checksums::{OfBlock, Wanted};
 use crate::connections::Serve;
 use crate::exception::Exception;
 use crate::leases::{Lease, Progress};
@@ -90,7 +91,8 @@ impl DataService {
             let goes_on = match operation {
                 Operation::Read => self.read(stream, &mut reader, &transfer::message(&message, "read request")?)?,
                 Operation::Write => self.write(stream, &mut reader, transfer::message(&message, "write request")?)?,
-                Operation::Checksum | Operation::Other(_) => {
+                Operation::Checksum => self.checksum(stream, &transfer::message(&message, "checksum request")?)?,
+                Operation::Other(_) => {
                     let words = format!("operation {} is not supported by frieze", first[2]);
                     respond(stream, &refused(status::ERROR_UNSUPPORTED, &words))?;
                     false
@@ -153,6 +155,38 @@ impl DataService {
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// Sends the checksum of a block. True if the connection can go on.
+    fn checksum(&self, stream: &TcpStream, request: &proto::OpBlockChecksum) -> Result<bool, Ended> {
+        let Some(pass) = self.pass(request.header.as_ref()).filter(|pass| pass.lease == 0) else {
+            return forbid(stream);
+        };
+        let Some(wanted) = Wanted::read(request.block_checksum_options.as_ref()) else {
+            respond(stream, &refused(status::ERROR_UNSUPPORTED, "frieze has no checksums of that kind"))?;
+            return Ok(true);
+        };
+        // Of a part of a file the client names the part of its last block.
+        let named = request.header.as_ref().and_then(|header| header.block.as_ref()?.num_bytes);
+        let len = named.unwrap_or(pass.len).min(pass.len);
+        let mut sums = OfBlock::new(wanted);
+        let file = self.view(&pass).open(&Target::inode(InodeId(pass.inode)), OpenFlags::READ);
+        let read = file.and_then(|file| {
+            let range = ByteRange::new(pass.start, pass.start + len);
+            file.read_stream(range, DEPTH, |piece| {
+                sums.add(piece);
+                Ok::<_, frieze_client::Error>(())
+            })
+        });
+        let response = match read {
+            Ok(count) if count == len => {
+                BlockOpResponse { checksum_response: Some(sums.response()), ..BlockOpResponse::default() }
+            }
+            Ok(_) => refused(status::ERROR, &Ended::Short.to_string()),
+            Err(error) => refused(status::ERROR, &error.to_string()),
+        };
+        respond(stream, &response)?;
+        Ok(true)
     }
 
     /// Takes a block. True if the connection can go on.
@@ -235,7 +269,10 @@ impl Incoming {
         }
         let wanted = request.requested_checksum.clone().unwrap_or_default();
         let Some(sums) = Sums::read(wanted.kind, wanted.bytes_per_checksum) else {
-            return Err((status::ERROR_UNSUPPORTED, "checksums are CRC32C: set dfs.checksum.type to it".to_owned()));
+            return Err((
+                status::ERROR_UNSUPPORTED,
+                "checksums are CRC32C or CRC32: set dfs.checksum.type to one of them".to_owned(),
+            ));
         };
         let named = request.header.as_ref().and_then(|header| header.base_header.as_ref()?.block.as_ref());
         let is_recovery = [stage::SETUP_STREAMING_RECOVERY, stage::CLOSE_RECOVERY].contains(&request.stage);

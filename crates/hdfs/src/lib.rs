@@ -16,6 +16,7 @@
 
 mod blocks;
 mod changing;
+mod checksums;
 mod connections;
 mod data_service;
 mod exception;

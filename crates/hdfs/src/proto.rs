@@ -696,6 +696,14 @@ pub(crate) struct BlockChecksumOptions {
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
+pub(crate) struct OpBlockChecksum {
+    #[prost(message, optional, tag = "1")]
+    pub(crate) header: Option<BaseHeader>,
+    #[prost(message, optional, tag = "2")]
+    pub(crate) block_checksum_options: Option<BlockChecksumOptions>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
 pub(crate) struct OpBlockChecksumResponse {
     #[prost(uint32, required, tag = "1")]
     pub(crate) bytes_per_crc: u32,
@@ -803,7 +811,16 @@ pub(crate) mod create_flag {
 /// `Checksum::kind`.
 pub(crate) mod checksum {
     pub(crate) const NULL: i32 = 0;
+    pub(crate) const CRC32: i32 = 1;
     pub(crate) const CRC32C: i32 = 2;
+}
+
+/// `BlockChecksumOptions::block_checksum_type`.
+pub(crate) mod block_checksum {
+    /// MD5 over the CRCs of the block.
+    pub(crate) const MD5_OF_CRCS: i32 = 1;
+    /// The CRC of the block as a whole.
+    pub(crate) const COMPOSITE_CRC: i32 = 2;
 }
 
 /// `OpWriteBlock::stage`.

@@ -364,6 +364,33 @@ fn what_is_acknowledged_is_there_and_what_is_sent_again_is_there_once() {
 }
 
 #[test]
+fn the_checksum_of_a_block_is_that_of_its_bytes() {
+    let opened = Opened::new();
+    let mut client = opened.connect();
+    let data = bytes(1_000_001);
+    client.write("/f", &data);
+    let block = client.locations("/f").blocks.remove(0);
+    let ask = |block: &LocatedBlock, kind, len: usize| {
+        let header = BaseHeader { block: Some(of_len(block, len)), token: block.block_token.clone() };
+        let options = BlockChecksumOptions { block_checksum_type: Some(kind), stripe_length: Some(0) };
+        let request = OpBlockChecksum { header: Some(header), block_checksum_options: Some(options) };
+        let response = Transfer::connect(block).begin(85, &request);
+        response.checksum_response.ok_or(response.status)
+    };
+    for len in [data.len(), 513, 0] {
+        let crc = ask(&block, 2, len).unwrap();
+        assert_eq!(crc.block_checksum, frieze_base::crc32c(&data[..len]).to_be_bytes(), "{len}");
+        assert_eq!((crc.bytes_per_crc, crc.crc_type), (512, Some(checksum::CRC32C)));
+        let crcs: Vec<u8> = data[..len].chunks(512).flat_map(|span| frieze_base::crc32c(span).to_be_bytes()).collect();
+        assert_eq!(ask(&block, 1, len).unwrap().block_checksum, md5::compute(crcs).to_vec(), "{len}");
+    }
+    assert_eq!(ask(&block, 7, 1), Err(status::ERROR_UNSUPPORTED));
+    let forged = LocatedBlock { block_token: Some(Token::default()), ..block };
+    assert_eq!(ask(&forged, 1, 1), Err(status::ERROR_ACCESS_TOKEN));
+    opened.stop();
+}
+
+#[test]
 fn bytes_that_fail_their_checksum_or_leave_a_gap_are_not_taken() {
     let opened = Opened::new();
     let mut client = opened.connect();

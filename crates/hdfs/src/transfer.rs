@@ -5,6 +5,7 @@
 //!
 //! Guarantees: whatever bytes come, the answer is a value or an [`Error`]; no length is taken on trust.
 
+use crc_fast::CrcAlgorithm;
 use frieze_base::crc32c;
 use prost::Message;
 
@@ -109,45 +110,59 @@ pub(crate) fn message<M: Message + Default>(bytes: &[u8], part: &'static str) ->
 pub(crate) enum Sums {
     /// There are none.
     None,
-    /// CRC32C over so many bytes each.
+    /// CRC32C over so many bytes each: what this door sends.
     Crc32c(u32),
+    /// CRC32, the older one, over so many bytes each: what a writer may send.
+    Crc32(u32),
 }
 
 impl Sums {
     /// As a client names it; `None` if it is another kind than these.
     pub(crate) fn read(kind: i32, chunk_bytes: u32) -> Option<Sums> {
+        let is_usable = (1..=CHUNK_BYTES_MAX).contains(&chunk_bytes);
         match kind {
             checksum::NULL => Some(Sums::None),
-            checksum::CRC32C if (1..=CHUNK_BYTES_MAX).contains(&chunk_bytes) => Some(Sums::Crc32c(chunk_bytes)),
+            checksum::CRC32C if is_usable => Some(Sums::Crc32c(chunk_bytes)),
+            checksum::CRC32 if is_usable => Some(Sums::Crc32(chunk_bytes)),
             _ => None,
         }
     }
 
     /// Bytes of the checksums of so much data.
     pub(crate) fn len(self, data: usize) -> usize {
-        match self {
-            Sums::None => 0,
-            Sums::Crc32c(chunk_bytes) => data.div_ceil(chunk_bytes as usize) * 4,
-        }
+        self.each().map_or(0, |(chunk_bytes, _)| data.div_ceil(chunk_bytes) * 4)
     }
 
     /// Appends the checksums of `data`.
     pub(crate) fn put(self, data: &[u8], out: &mut Vec<u8>) {
-        if let Sums::Crc32c(chunk_bytes) = self {
-            out.extend(data.chunks(chunk_bytes as usize).flat_map(|chunk| crc32c(chunk).to_be_bytes()));
+        if let Some((chunk_bytes, sum)) = self.each() {
+            out.extend(data.chunks(chunk_bytes).flat_map(|chunk| sum(chunk).to_be_bytes()));
         }
     }
 
     /// True if these are the checksums of `data`.
     fn hold(self, sums: &[u8], data: &[u8]) -> bool {
+        self.each().is_none_or(|(chunk_bytes, sum)| {
+            data.chunks(chunk_bytes).zip(sums.chunks(4)).all(|(chunk, found)| sum(chunk).to_be_bytes() == found)
+        })
+    }
+
+    /// Over how many bytes each is, and how it is made.
+    fn each(self) -> Option<(usize, Crc)> {
         match self {
-            Sums::None => true,
-            Sums::Crc32c(chunk_bytes) => data
-                .chunks(chunk_bytes as usize)
-                .zip(sums.chunks(4))
-                .all(|(chunk, sum)| crc32c(chunk).to_be_bytes() == sum),
+            Sums::None => None,
+            Sums::Crc32c(chunk_bytes) => Some((chunk_bytes as usize, crc32c)),
+            Sums::Crc32(chunk_bytes) => Some((chunk_bytes as usize, crc32)),
         }
     }
+}
+
+/// Makes a checksum.
+type Crc = fn(&[u8]) -> u32;
+
+/// The CRC32 of Ethernet and gzip. Nothing is kept under it: it is verified when it comes.
+fn crc32(bytes: &[u8]) -> u32 {
+    crc_fast::checksum(CrcAlgorithm::Crc32IsoHdlc, bytes) as u32
 }
 
 /// The two lengths that a packet begins with.

@@ -65,6 +65,16 @@ fn a_bit_that_turned_is_found() {
 }
 
 #[test]
+fn the_older_checksum_of_writers_is_verified_too() {
+    let older = Sums::read(1, 512).unwrap();
+    let mut bytes = Vec::new();
+    put_packet(&header(2, 0, 9), b"123456789", older, &mut bytes);
+    assert_eq!(bytes[33..37], [0xcb, 0xf4, 0x39, 0x26], "the published check value of CRC32");
+    assert_eq!(read(&bytes, older).unwrap().1, b"123456789");
+    assert_eq!(read(&bytes, SUMS), Err(Error::Checksum { seqno: 2 }), "it is another one");
+}
+
+#[test]
 fn lengths_that_cannot_be_are_refused() {
     let of = |whole: i32, header: u16| {
         let bytes = [whole.to_be_bytes().as_slice(), &header.to_be_bytes()].concat();
@@ -74,7 +84,7 @@ fn lengths_that_cannot_be_are_refused() {
     for (whole, header) in [(3, 25), (-1, 25), (i32::MIN, 25), (i32::MAX, 25), (4, 0xffff)] {
         assert!(of(whole, header).is_err(), "{whole} {header}");
     }
-    assert_eq!(Sums::read(1, 512), None, "CRC32 is not served");
+    assert_eq!(Sums::read(3, 512), None, "a kind that there is not");
     assert_eq!(Sums::read(2, 0), None);
     assert_eq!(Sums::read(2, u32::MAX), None);
 }
