@@ -27,8 +27,9 @@ check: ## formatting, lints, arrows between crates, tidy rules
 test: ## every test of every crate
 	$(CARGO) test --workspace --no-fail-fast
 
-hdfs: ## unmodified Hadoop clients, shell and library, on a server of their own (needs a JDK and Maven; about 1 min)
+hdfs: ## unmodified Hadoop clients, shell and library, on a server of their own, and on three of which one is killed (needs a JDK and Maven; about 2 min)
 	@tests/hdfs/run.py
+	@tests/hdfs/failing.py
 
 linearizability: ## load on three mounts, and Porcupine over what they saw (needs Go; about 20 s)
 	@tests/linearizability/run.sh

@@ -31,8 +31,9 @@ def peer():
     return module
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def prepared(words):
+    """Reads the options: the command, the script that has the jars, where it keeps them, and the class path."""
+    parser = argparse.ArgumentParser(description=words, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--frieze", default=None, help="the command (default: the debug build)")
     options = parser.parse_args()
     for program in ["java", "javac", "mvn"]:
@@ -47,7 +48,11 @@ def main():
         frieze = str(pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "debug" / "frieze")
     hadoop = peer()
     cache = pathlib.Path(os.environ.get("XDG_CACHE_HOME", pathlib.Path.home() / ".cache")) / "frieze" / f"hdfs-{hadoop.VERSION}"
-    jars = hadoop.jars(cache)
+    return frieze, hadoop, cache, hadoop.jars(cache)
+
+
+def main():
+    frieze, hadoop, cache, jars = prepared(__doc__)
     with tempfile.TemporaryDirectory(prefix="frieze-hdfs-") as work:
         work = pathlib.Path(work)
         classes = work / "classes"

@@ -280,7 +280,8 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "HOST:PORT")]
     pub(crate) hdfs: Option<String>,
 
-    /// Where Hadoop clients read and write [default: port 9866 of the host of --hdfs].
+    /// Where Hadoop clients read and write; in a cluster the same port at every server, where their clients find the others when
+    /// one is lost [default: port 9866 of the host of --hdfs].
     #[arg(long, value_name = "HOST:PORT", requires = "hdfs")]
     pub(crate) hdfs_data: Option<String>,
 

@@ -1,7 +1,7 @@
 //! `serve`: a server in this process, until a signal ends it.
 
 use anyhow::{Error, Result};
-use frieze_client::{Options, ServerAddr};
+use frieze_client::Options;
 use frieze_hdfs::{Door, DoorOptions, Trust};
 use frieze_node::{Server, Settings};
 use nix::sys::signal::{SigSet, Signal};
@@ -58,7 +58,7 @@ pub(crate) fn serve(run: &mut Run, args: &Serve) -> Result<()> {
         tracing::info!("figures for Prometheus are at http://{address}/metrics");
     }
     let dir = args.dir.display().to_string();
-    let door = match hdfs.map(|options| open_door(&options, server.nearby())).transpose() {
+    let door = match hdfs.map(|options| open_door(&options, &server)).transpose() {
         Ok(door) => door,
         Err(error) => {
             server.stop()?;
@@ -86,10 +86,11 @@ pub(crate) fn serve(run: &mut Run, args: &Serve) -> Result<()> {
 }
 
 /// Lets Hadoop clients in.
-fn open_door(options: &DoorOptions, server: ServerAddr) -> Result<Door> {
+fn open_door(options: &DoorOptions, server: &Server) -> Result<Door> {
     let command = "the HDFS door of frieze serve".to_owned();
-    let client = Options { server, command, connections_max: DOOR_CONNECTIONS_MAX, ..Options::default() };
-    Ok(Door::open(options, client)?)
+    let client =
+        Options { server: server.nearby(), command, connections_max: DOOR_CONNECTIONS_MAX, ..Options::default() };
+    Ok(Door::open(options, server.secret_for(frieze_hdfs::TOKENS), client)?)
 }
 
 /// The signals that end a server or a mount in an orderly way.

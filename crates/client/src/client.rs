@@ -3,16 +3,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use frieze_base::SessionId;
+use frieze_base::{ByteRange, ChunkId, InodeId, NodeId, SessionId};
 use frieze_hlc::{Hlc, Instant, ZonePolicy};
+use frieze_net::{ServerAddr, mono};
 use frieze_wire::message::{
-    Cluster, ClusterOp, ClusterReply, HelloReply, Now, NowReply, Reply, Request, Snapshot, Snapshots, Status,
-    StatusReply,
+    Attr, Cluster, ClusterMap, ClusterOp, ClusterReply, HelloReply, Now, NowReply, Reply, Request, Snapshot, Snapshots,
+    Status, StatusReply,
 };
 use frieze_wire::scrub::{Scrub, ScrubAction, ScrubReply};
 use frieze_wire::txn::{DeleteSnapshot, MakeSnapshot, Op};
 
 use crate::call::Shared;
+use crate::servers::Age;
 use crate::{Error, Fs, Options};
 
 /// A client of one server. Cheap to clone; clones share connections and session. Its session ends with the last clone,
@@ -125,6 +127,27 @@ impl Client {
         }
     }
 
+    /// The servers of the cluster, those first that hold most of `range` of a file, as a map of at most some seconds ago
+    /// says it; who did not answer lately comes last. Empty for a server that is alone.
+    ///
+    /// # Cost
+    /// None, but for one call every two seconds.
+    pub fn holders(&self, attr: &Attr, range: ByteRange) -> Vec<(NodeId, ServerAddr)> {
+        let servers = &self.0.servers;
+        // Who leads answers every call and is never told that there are others now. A map that is no newer changes nothing.
+        if servers.may_look(mono(), MAP_AGE)
+            && let Ok(Reply::ClusterMap(map)) = self.0.query(None, Request::ClusterMap(ClusterMap {}))
+            && Age::of(&map).is_newer_than(servers.age())
+        {
+            servers.learn(&map);
+        }
+        let chunk_bytes = if attr.chunk_bytes == 0 { self.0.hello.chunk_bytes } else { attr.chunk_bytes }.max(1);
+        let index = |at: u64| u32::try_from(at / chunk_bytes).unwrap_or(u32::MAX);
+        let last = index(range.end().saturating_sub(1).max(range.start()));
+        let chunks = (index(range.start())..=last).map(|index| ChunkId { inode: InodeId(attr.inode), index });
+        servers.holders(chunks.take(HELD_CHUNKS_MAX))
+    }
+
     /// Begins or ends a scrub of everything stored, or neither, and tells how far it is and what is damaged.
     /// `bytes_per_s` is for one that begins: at most so many; 0 for the server's setting. Where one is under way, starting
     /// gives it that rate.
@@ -211,3 +234,8 @@ impl Client {
         self.0.close()
     }
 }
+
+/// Chunks of a range whose holders are counted: more say no more.
+const HELD_CHUNKS_MAX: usize = 64;
+/// How old the map may be by which holders are told.
+const MAP_AGE: Duration = Duration::from_secs(2);

@@ -49,7 +49,7 @@ mod together;
 pub use client::Client;
 pub use error::Error;
 pub use file::File;
-pub use frieze_base::{ByteRange, ErrorKind, Fault, InodeId, Reason, SessionId};
+pub use frieze_base::{ByteRange, ErrorKind, Fault, InodeId, NodeId, Reason, SessionId};
 pub use frieze_hlc::{Hlc, Instant, UserTime, ZonePolicy};
 pub use frieze_net::{Key, Proof, ServerAddr, host_name, mono, tcp_proof, user_of};
 pub use frieze_wire::Holds;

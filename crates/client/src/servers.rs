@@ -196,6 +196,19 @@ impl Servers {
         }
     }
 
+    /// The servers of the cluster, those first that serve most of `chunks`, with their addresses; who does not answer comes
+    /// last. Empty where the server is alone.
+    pub(crate) fn holders(&self, chunks: impl Iterator<Item = ChunkId>) -> Vec<(NodeId, ServerAddr)> {
+        let known = self.read();
+        let mut held: BTreeMap<NodeId, usize> = known.pools.keys().map(|node| (*node, 0)).collect();
+        for node in chunks.filter_map(|chunk| known.serving(chunk)).flatten() {
+            held.entry(*node).and_modify(|count| *count += 1);
+        }
+        let mut nodes: Vec<(NodeId, usize)> = held.into_iter().collect();
+        nodes.sort_by_key(|(node, count)| (known.silent.contains(node), std::cmp::Reverse(*count), *node));
+        nodes.iter().filter_map(|(node, _)| Some((*node, known.pools.get(node)?.address().clone()))).collect()
+    }
+
     /// An idle connection of any server on which answers wait that nobody reads.
     pub(crate) fn take_owing(&self) -> Option<crate::pool::Place> {
         self.all().iter().find_map(Pool::take_owing)
@@ -322,6 +335,20 @@ mod tests {
         // And the other way round.
         servers.learn(&map(4, 2, &[&[1], &[1]]));
         assert_eq!((asked(), servers.age()), (hosts(3, 1), Age { version: 4, term: 3 }));
+    }
+
+    #[test]
+    fn holders_are_those_first_that_have_most_and_last_those_that_are_silent() {
+        let servers = servers();
+        let holders = |chunks: &[ChunkId]| -> Vec<u32> {
+            servers.holders(chunks.iter().copied()).iter().map(|(node, _)| node.0).collect()
+        };
+        assert_eq!(holders(&[chunk_on(0)]), [], "alone");
+        servers.learn(&map(3, 1, &[&[3, 2], &[3, 1]]));
+        assert_eq!(holders(&[chunk_on(0)]), [2, 3, 1]);
+        assert_eq!(holders(&[chunk_on(0), chunk_on(1)]), [3, 1, 2]);
+        servers.was_silent(&servers.pool(Route::Write(chunk_on(1))));
+        assert_eq!(holders(&[chunk_on(0), chunk_on(1)]), [1, 2, 3]);
     }
 
     #[test]

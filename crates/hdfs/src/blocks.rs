@@ -44,9 +44,12 @@ pub(crate) struct Pass {
     /// Its other groups.
     #[prost(uint32, repeated, tag = "9")]
     pub(crate) groups: Vec<u32>,
-    /// When it ends, on the clock of this process.
+    /// When it ends: nanoseconds since 1970, as [`wall_ns`].
     #[prost(uint64, tag = "10")]
     pub(crate) expires_ns: u64,
+    /// Of the door that gave the lease: the data service to which what is written has to come, as `IP:PORT`.
+    #[prost(string, tag = "11")]
+    pub(crate) door: String,
 }
 
 /// Signs passes and knows its own.
@@ -93,6 +96,12 @@ pub(crate) fn block_id(inode: u64, start: u64) -> u64 {
         value ^ (value >> 31)
     };
     (mix(mix(inode).wrapping_add(start)) & (u64::MAX >> 2)) | 1 << 61
+}
+
+/// The clock by which tokens end: every door of a cluster has it, as exact as servers' clocks are. Stamps are not made of it.
+pub(crate) fn wall_ns() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
+    u64::try_from(now.tv_sec).unwrap_or(0).saturating_mul(1_000_000_000).saturating_add(now.tv_nsec as u64)
 }
 
 /// A block as it is named in an answer.

@@ -3,17 +3,22 @@
 //! What a writer sends is written to the file as it comes, and acknowledged when it is there. Packets that have arrived
 //! together are written together. Bytes that a client sends again (it repeats what it flushed of a checksum's span) are
 //! not written again.
+//!
+//! A block is written under a lease, which one door holds: what comes to another is handed on to that one ([`relay`]). The
+//! places that a client names behind this one are there for when it fails; nothing is sent to them, for copies are the chains'
+//! affair. For the same reason there is nothing to be copied to a place that a client takes in.
 
 use std::io::{self, BufReader, Read, Write};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
 
 use frieze_base::ByteRange;
-use frieze_client::{Caller, Fs, Hlc, InodeId, OpenFlags, Target, UserTime, mono};
+use frieze_client::{Caller, Fs, Hlc, InodeId, OpenFlags, Target, UserTime};
 use prost::Message;
 
-use crate::blocks::{Pass, block_id};
+use crate::blocks::{Pass, block_id, wall_ns};
+use crate::budget::Budget;
 use crate::checksums::{OfBlock, Wanted};
 use crate::connections::Serve;
 use crate::exception::Exception;
@@ -23,6 +28,7 @@ use crate::proto::{
     self, BaseHeader, BlockOpResponse, ClientReadStatus, OpReadBlock, OpWriteBlock, PacketHeader, PipelineAck,
     checksum, stage, status,
 };
+use crate::relay;
 use crate::service::Service;
 use crate::transfer::{self, CHUNK_BYTES, LENGTHS_BYTES, Lengths, MESSAGE_BYTES_MAX, Operation, Sums};
 
@@ -30,6 +36,10 @@ use crate::transfer::{self, CHUNK_BYTES, LENGTHS_BYTES, Lengths, MESSAGE_BYTES_M
 const PACKET_DATA_BYTES: usize = 256 << 10;
 /// Packets that arrived together are written together, up to so many bytes.
 const WRITE_BYTES_MAX: usize = 1 << 20;
+/// Bytes that have come and are in no file yet, of all connections together.
+const BUDGET_BYTES: usize = 256 << 20;
+/// A buffer of a larger packet is not kept for the next one.
+const BYTES_KEPT: usize = 1 << 20;
 /// Bytes that are taken from a socket at once.
 const BUFFER_BYTES: usize = 256 << 10;
 /// How long a connection without a request is kept. A client throws it away after three seconds.
@@ -44,6 +54,7 @@ const HEARTBEAT: i64 = -1;
 /// Serves transfers.
 pub(crate) struct DataService {
     service: Arc<Service>,
+    budget: Budget,
 }
 
 /// A transfer ended otherwise than it should.
@@ -70,7 +81,7 @@ type Reader<'s> = BufReader<&'s TcpStream>;
 
 impl DataService {
     pub(crate) fn new(service: Arc<Service>) -> DataService {
-        DataService { service }
+        DataService { service, budget: Budget::new(BUDGET_BYTES) }
     }
 
     fn converse(&self, stream: &TcpStream) -> Result<(), Ended> {
@@ -90,7 +101,8 @@ impl DataService {
             let message = read_message(&mut reader)?;
             let goes_on = match operation {
                 Operation::Read => self.read(stream, &mut reader, &transfer::message(&message, "read request")?)?,
-                Operation::Write => self.write(stream, &mut reader, transfer::message(&message, "write request")?)?,
+                Operation::Write => self.write(stream, &mut reader, &message)?,
+                Operation::Copy => self.copy(stream, &transfer::message(&message, "request to copy")?)?,
                 Operation::Checksum => self.checksum(stream, &transfer::message(&message, "checksum request")?)?,
                 Operation::Other(_) => {
                     let words = format!("operation {} is not supported by frieze", first[2]);
@@ -189,10 +201,24 @@ impl DataService {
         Ok(true)
     }
 
+    /// A writer brings another place into its pipeline. What is acknowledged is in the file: there is nothing to copy.
+    fn copy(&self, stream: &TcpStream, request: &proto::OpTransferBlock) -> Result<bool, Ended> {
+        let base = request.header.as_ref().and_then(|header| header.base_header.as_ref());
+        if self.pass(base).is_none() {
+            return forbid(stream);
+        }
+        respond(stream, &BlockOpResponse::default())?;
+        Ok(true)
+    }
+
     /// Takes a block. True if the connection can go on.
-    fn write(&self, stream: &TcpStream, reader: &mut Reader<'_>, request: OpWriteBlock) -> Result<bool, Ended> {
+    fn write(&self, stream: &TcpStream, reader: &mut Reader<'_>, message: &[u8]) -> Result<bool, Ended> {
+        let request: OpWriteBlock = transfer::message(message, "write request")?;
         let base = request.header.as_ref().and_then(|header| header.base_header.as_ref());
         let Some(pass) = self.pass(base) else { return forbid(stream) };
+        if pass.lease != 0 && !self.is_own(&pass.door) {
+            return relay::relay(stream, reader, &pass.door, message).map(|()| false).map_err(Ended::from);
+        }
         let Some(lease) = self.service.leases.numbered(pass.inode, pass.lease) else {
             respond(stream, &refused(status::ERROR, "the file is not open for writing any more"))?;
             return Ok(true);
@@ -208,13 +234,19 @@ impl DataService {
         if request.stage == stage::CLOSE_RECOVERY {
             return Ok(true);
         }
-        transfer.receive(stream, reader).map(|()| true)
+        transfer.receive(stream, reader, &self.budget).map(|()| true)
+    }
+
+    /// True if the lease was given by this door.
+    fn is_own(&self, door: &str) -> bool {
+        let data = self.service.data;
+        door.parse::<SocketAddr>().is_ok_and(|at| at.port() == data.port && self.service.is_here(at.ip()))
     }
 
     /// What a transfer may, if its token says so of this block.
     fn pass(&self, header: Option<&BaseHeader>) -> Option<Pass> {
         let header = header?;
-        let pass = self.service.mint.verify(header.token.as_ref()?, mono().0)?;
+        let pass = self.service.mint.verify(header.token.as_ref()?, wall_ns())?;
         let named = header.block.as_ref()?.block_id;
         (named == block_id(pass.inode, pass.start)).then_some(pass)
     }
@@ -264,9 +296,6 @@ struct Incoming {
 
 impl Incoming {
     fn begin(request: &OpWriteBlock, pass: &Pass, lease: Arc<Lease>) -> Result<Incoming, (i32, String)> {
-        if !request.targets.is_empty() {
-            return Err((status::ERROR_UNSUPPORTED, "there is no further place to send it to".to_owned()));
-        }
         let wanted = request.requested_checksum.clone().unwrap_or_default();
         let Some(sums) = Sums::read(wanted.kind, wanted.bytes_per_checksum) else {
             return Err((
@@ -300,14 +329,22 @@ impl Incoming {
     }
 
     /// Takes packets until the last one.
-    fn receive(mut self, stream: &TcpStream, reader: &mut Reader<'_>) -> Result<(), Ended> {
+    fn receive(mut self, stream: &TcpStream, reader: &mut Reader<'_>, budget: &Budget) -> Result<(), Ended> {
         let mut bytes = Vec::new();
+        let mut lent = budget.none();
         loop {
             let mut lengths = [0; LENGTHS_BYTES];
             reader.read_exact(&mut lengths)?;
             let lengths = Lengths::read(lengths)?;
             bytes.clear();
             let whole = lengths.header + lengths.body;
+            // Twice: as a packet, and as what waits to be written.
+            if !lent.try_add(2 * whole) {
+                self.put_and_acknowledge(stream, false)?;
+                (bytes, self.pending) = (Vec::new(), Vec::new());
+                lent.give_back();
+                lent.add(2 * whole);
+            }
             if reader.by_ref().take(whole as u64).read_to_end(&mut bytes)? < whole {
                 return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
             }
@@ -325,20 +362,35 @@ impl Incoming {
             if !(waits || is_last || syncs || header.seqno == HEARTBEAT) {
                 continue;
             }
-            let done = self.put().and_then(|()| if syncs { Ok(self.lease.file.sync()?) } else { Ok(()) });
-            if let Err(ended) = done {
-                let number = self.numbers.first().copied().unwrap_or(header.seqno);
-                acknowledge(stream, &[number], status::ERROR)?;
-                return Err(ended);
-            }
-            let numbers = std::mem::take(&mut self.numbers);
             if is_last {
+                let numbers = self.put_or_say(stream, syncs)?;
                 // Before its writer completes the file: who closes it is the last to hold it.
                 drop(self);
                 return Ok(acknowledge(stream, &numbers, status::SUCCESS)?);
             }
-            acknowledge(stream, &numbers, status::SUCCESS)?;
+            self.put_and_acknowledge(stream, syncs)?;
+            if bytes.capacity() > BYTES_KEPT {
+                bytes = Vec::new();
+            }
+            lent.give_back();
         }
+    }
+
+    /// Writes what has arrived, and says so.
+    fn put_and_acknowledge(&mut self, stream: &TcpStream, syncs: bool) -> Result<(), Ended> {
+        let numbers = self.put_or_say(stream, syncs)?;
+        Ok(acknowledge(stream, &numbers, status::SUCCESS)?)
+    }
+
+    /// Writes what has arrived, and gives which packets that was; or says which it could not.
+    fn put_or_say(&mut self, stream: &TcpStream, syncs: bool) -> Result<Vec<i64>, Ended> {
+        let done = self.put().and_then(|()| if syncs { Ok(self.lease.file.sync()?) } else { Ok(()) });
+        let numbers = std::mem::take(&mut self.numbers);
+        if let Err(ended) = done {
+            acknowledge(stream, &[numbers.first().copied().unwrap_or(HEARTBEAT)], status::ERROR)?;
+            return Err(ended);
+        }
+        Ok(numbers)
     }
 
     /// Puts a packet behind those before it.
@@ -372,8 +424,12 @@ impl Incoming {
         if block.start != self.start || block.generation != self.generation {
             return Err(Exception::io("another transfer of the block goes on").into());
         }
-        self.lease.file.write_at(self.start + block.received, &self.pending)?;
-        block.received += self.pending.len() as u64;
+        // A writer may send the same over several connections, as HBase does: each byte is written once.
+        let begins = self.received - self.pending.len() as u64;
+        assert!(begins <= block.received, "what came before has been written");
+        let known = (block.received - begins).min(self.pending.len() as u64) as usize;
+        self.lease.file.write_at(self.start + begins + known as u64, &self.pending[known..])?;
+        block.received = block.received.max(self.received);
         self.pending.clear();
         Ok(())
     }

@@ -15,6 +15,7 @@
 //! Leaves to others: rights, history and bytes (the server, through `client`), starting and stopping (`cli`).
 
 mod blocks;
+mod budget;
 mod changing;
 mod checksums;
 mod connections;
@@ -24,9 +25,11 @@ mod leases;
 mod name_service;
 mod names;
 mod past;
+mod places;
 mod principals;
 mod proto;
 mod reading;
+mod relay;
 mod retries;
 mod rpc;
 mod service;
@@ -42,9 +45,9 @@ use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use frieze_client::{Client, Options, mono};
+use frieze_client::{Client, NodeId, Options};
 
-use crate::blocks::Mint;
+use crate::blocks::{Mint, wall_ns};
 use crate::connections::{Acceptor, bind};
 use crate::data_service::DataService;
 use crate::name_service::NameService;
@@ -52,6 +55,8 @@ use crate::service::{DataPlace, Service};
 
 /// Port of the data service unless it is said: HDFS's own.
 pub const DATA_PORT: u16 = 9866;
+/// What the secret is for that doors sign tokens with.
+pub const TOKENS: &str = "frieze 2026-11-24 tokens of blocks at the HDFS door";
 
 /// Where the door is and whom it believes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -114,11 +119,12 @@ pub struct Door {
 }
 
 impl Door {
-    /// Opens the door to the server that `client` names. Ready when it returns.
+    /// Opens the door to the server that `client` names. Ready when it returns. The doors of a cluster believe each other's
+    /// tokens: `secret` is the same for all of them.
     ///
     /// # Errors
     /// `Listen`, `Beyond`: choose other addresses. `Client`: the server is away.
-    pub fn open(options: &DoorOptions, client: Options) -> Result<Door, Error> {
+    pub fn open(options: &DoorOptions, secret: [u8; 32], client: Options) -> Result<Door, Error> {
         let name_address = address_of(&options.listen, options.trust)?;
         let data_address = match options.data.as_str() {
             "" => SocketAddr::new(name_address.ip(), DATA_PORT),
@@ -130,19 +136,18 @@ impl Door {
             listener.local_addr().map_err(|source| Error::System { doing: "ask for an address", source })
         };
         let data_at = at(&data_listener)?;
-        let mut key = [0; 32];
-        rustix::rand::getrandom(&mut key[..], rustix::rand::GetRandomFlags::empty())
-            .map_err(|errno| Error::System { doing: "draw random bytes", source: errno.into() })?;
+        let client = Client::connect(client)?;
         let service = Arc::new(Service {
-            client: Client::connect(client)?,
+            node: NodeId(client.hello().node),
+            client,
             names: Default::default(),
-            mint: Mint::new(key),
+            mint: Mint::new(secret),
             leases: Default::default(),
             moving: Default::default(),
             retries: Default::default(),
             data: DataPlace { ip: specified(data_at.ip()), port: data_at.port() },
-            // Generations of this process are not those of the one before.
-            generation: AtomicU64::new(mono().0 >> 16),
+            // Generations of this process are above those of the one before.
+            generation: AtomicU64::new(wall_ns()),
         });
         let data = Acceptor::start(data_listener, Arc::new(DataService::new(service.clone())))?;
         let names = Acceptor::start(name_listener, Arc::new(NameService::start(&service, options.trust)?))?;

@@ -68,7 +68,7 @@ impl NameService {
             tracing::warn!("a Hadoop client stays unproven: {error}");
             Proof::Unproven
         });
-        let reached = plain(local.ip());
+        let (reached, peer) = (plain(local.ip()), plain(peer.ip()));
         let mut reader = BufReader::with_capacity(64 << 10, stream);
         let mut greeting = [0; rpc::GREETING_BYTES];
         reader.read_exact(&mut greeting)?;
@@ -99,7 +99,7 @@ impl NameService {
                         tracing::debug!(protocol, "a Hadoop client of a protocol that is not served");
                     }
                     match principal(proof, &context.user_info.unwrap_or_default(), self.trust) {
-                        Ok(principal) => who = Some(Arc::new(Who { principal, reached })),
+                        Ok(principal) => who = Some(Arc::new(Who { principal, reached, peer })),
                         Err(exception) => return writer.turn_away(&exception),
                     }
                 }

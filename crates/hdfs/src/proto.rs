@@ -408,7 +408,29 @@ pub(crate) struct AddBlockRequest {
     pub(crate) client_name: String,
     #[prost(message, optional, tag = "3")]
     pub(crate) previous: Option<ExtendedBlock>,
+    #[prost(message, repeated, tag = "4")]
+    pub(crate) exclude_nodes: Vec<DatanodeInfo>,
     #[prost(uint64, optional, tag = "5")]
+    pub(crate) file_id: Option<u64>,
+    #[prost(string, repeated, tag = "6")]
+    pub(crate) favored_nodes: Vec<String>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub(crate) struct GetAdditionalDatanodeRequest {
+    #[prost(string, required, tag = "1")]
+    pub(crate) src: String,
+    #[prost(message, optional, tag = "2")]
+    pub(crate) blk: Option<ExtendedBlock>,
+    #[prost(message, repeated, tag = "3")]
+    pub(crate) existings: Vec<DatanodeInfo>,
+    #[prost(message, repeated, tag = "4")]
+    pub(crate) excludes: Vec<DatanodeInfo>,
+    #[prost(uint32, required, tag = "5")]
+    pub(crate) num_additional_nodes: u32,
+    #[prost(string, required, tag = "6")]
+    pub(crate) client_name: String,
+    #[prost(uint64, optional, tag = "8")]
     pub(crate) file_id: Option<u64>,
 }
 
@@ -685,6 +707,12 @@ pub(crate) struct OpWriteBlock {
     pub(crate) latest_generation_stamp: u64,
     #[prost(message, optional, tag = "9")]
     pub(crate) requested_checksum: Option<Checksum>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub(crate) struct OpTransferBlock {
+    #[prost(message, optional, tag = "1")]
+    pub(crate) header: Option<ClientOperationHeader>,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]

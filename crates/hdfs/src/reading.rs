@@ -240,7 +240,7 @@ impl Service {
         })
     }
 
-    /// The one place where blocks are.
+    /// The places where blocks are.
     pub(crate) fn datanode_report(
         &self,
         asked: Asked<'_>,
@@ -250,13 +250,14 @@ impl Service {
             return Ok(proto::GetDatanodeReportResponse { di: Vec::new() });
         }
         let (capacity, remaining) = self.room()?;
-        let node = proto::DatanodeInfo {
+        // The room of each is this server's: that of others is not asked.
+        let nodes = self.all_places(asked.reader()).into_iter().map(|place| proto::DatanodeInfo {
             capacity: Some(capacity),
             dfs_used: Some(capacity.saturating_sub(remaining)),
             remaining: Some(remaining),
-            ..self.datanode(asked.who.reached)
-        };
-        Ok(proto::GetDatanodeReportResponse { di: vec![node] })
+            ..place.told()
+        });
+        Ok(proto::GetDatanodeReportResponse { di: nodes.collect() })
     }
 
     fn room(&self) -> Result<(u64, u64), Exception> {

@@ -7,7 +7,7 @@
 use std::net::IpAddr;
 use std::sync::atomic::AtomicU64;
 
-use frieze_client::{Client, Fs, InodeId, Target};
+use frieze_client::{Client, Fs, InodeId, NodeId, Target};
 use prost::Message;
 
 use crate::blocks::{BLOCK_BYTES, Mint};
@@ -36,6 +36,8 @@ pub(crate) struct DataPlace {
 /// Everything that calls and transfers share.
 pub(crate) struct Service {
     pub(crate) client: Client,
+    /// Which server of the cluster this is.
+    pub(crate) node: NodeId,
     pub(crate) names: Names,
     pub(crate) mint: Mint,
     pub(crate) leases: Leases,
@@ -53,6 +55,8 @@ pub(crate) struct Who {
     pub(crate) principal: Principal,
     /// Which address of this machine it reached.
     pub(crate) reached: IpAddr,
+    /// From which it came.
+    pub(crate) peer: IpAddr,
 }
 
 /// A call under way: who asks, and from which program.
@@ -69,7 +73,7 @@ impl Asked<'_> {
     }
 
     pub(crate) fn reader(&self) -> Reader<'_> {
-        Reader { caller: Some(&self.who.principal.caller), reached: self.who.reached }
+        Reader { caller: Some(&self.who.principal.caller), reached: self.who.reached, peer: self.who.peer }
     }
 }
 
@@ -143,6 +147,7 @@ impl Service {
             "abandonBlock" => with(call, |request| self.abandon_block(asked, &request)),
             "complete" => with(call, |request| self.complete(asked, &request)),
             "fsync" => with(call, |request| self.fsync(asked, &request)),
+            "getAdditionalDatanode" => with(call, |request| self.additional_place(asked, &request)),
             "updateBlockForPipeline" => with(call, |request| self.update_block(asked, &request)),
             "updatePipeline" => with(call, |request| self.update_pipeline(asked, &request)),
             "renewLease" => with(call, |request: proto::RenewLeaseRequest| {
@@ -274,7 +279,6 @@ const UNSUPPORTED: &[&str] = &[
     "disallowSnapshot",
     "enableErasureCodingPolicy",
     "finalizeUpgrade",
-    "getAdditionalDatanode",
     "getBatchedListing",
     "getCurrentEditLogTxid",
     "getDatanodeStorageReport",

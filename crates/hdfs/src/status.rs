@@ -2,13 +2,12 @@
 
 use std::net::IpAddr;
 
-use frieze_client::{Attr, Caller, Error, FileKind, Fs, Target, View, mono};
+use frieze_client::{Attr, ByteRange, Caller, Error, FileKind, Fs, Target, View};
 
-use crate::blocks::{self, BLOCK_BYTES, Pass};
+use crate::blocks::{self, BLOCK_BYTES, Pass, wall_ns};
 use crate::names::shown;
-use crate::proto::{
-    self, DISK, DatanodeId, DatanodeInfo, FsPermission, HdfsFileStatus, LocatedBlock, LocatedBlocks, file_type,
-};
+use crate::places::BlockPlace;
+use crate::proto::{self, DISK, FsPermission, HdfsFileStatus, LocatedBlock, LocatedBlocks, file_type};
 use crate::service::Service;
 
 /// How long a token is good for: as in HDFS.
@@ -23,6 +22,8 @@ pub(crate) struct Reader<'a> {
     pub(crate) caller: Option<&'a Caller>,
     /// By which of its addresses it reached this server.
     pub(crate) reached: IpAddr,
+    /// From which it came.
+    pub(crate) peer: IpAddr,
 }
 
 impl Service {
@@ -52,7 +53,7 @@ impl Service {
 
     /// The blocks that hold bytes of a range of a file, at a view.
     pub(crate) fn located(&self, reader: Reader<'_>, attr: &Attr, view: View, offset: u64, len: u64) -> LocatedBlocks {
-        let located = |(start, len)| self.readable(reader, attr.inode, view, start, len);
+        let located = |(start, len)| self.readable(reader, attr, view, start, len);
         let last = attr.size.checked_sub(1).map(|last| last / BLOCK_BYTES * BLOCK_BYTES);
         LocatedBlocks {
             file_length: attr.size,
@@ -63,9 +64,11 @@ impl Service {
         }
     }
 
-    fn readable(&self, reader: Reader<'_>, inode: u64, view: View, start: u64, len: u64) -> LocatedBlock {
+    fn readable(&self, reader: Reader<'_>, attr: &Attr, view: View, start: u64, len: u64) -> LocatedBlock {
+        let inode = attr.inode;
+        let places = self.places_to_read(reader, attr, ByteRange::new(start, start + len));
         let pass = Pass { inode, start, len, at: view.at, user_at: view.user_at, ..Pass::default() };
-        self.block(reader, start, blocks::extended(inode, start, len, READ_GENERATION), pass)
+        self.block(reader, start, blocks::extended(inode, start, len, READ_GENERATION), pass, &places)
     }
 
     /// A block that is to be written.
@@ -75,47 +78,35 @@ impl Service {
         lease: &crate::leases::Lease,
         block: crate::leases::Block,
         len: u64,
+        places: &[BlockPlace],
     ) -> LocatedBlock {
         let (inode, start) = (lease.inode, block.start);
-        let pass = Pass { inode, start, len: lease.block_bytes, lease: lease.id, ..Pass::default() };
-        self.block(reader, start, blocks::extended(inode, start, len, block.generation), pass)
+        let door = self.own_place(reader).at.to_string();
+        let pass = Pass { inode, start, len: lease.block_bytes, lease: lease.id, door, ..Pass::default() };
+        self.block(reader, start, blocks::extended(inode, start, len, block.generation), pass, places)
     }
 
-    fn block(&self, reader: Reader<'_>, offset: u64, named: proto::ExtendedBlock, pass: Pass) -> LocatedBlock {
+    fn block(
+        &self,
+        reader: Reader<'_>,
+        offset: u64,
+        named: proto::ExtendedBlock,
+        pass: Pass,
+        places: &[BlockPlace],
+    ) -> LocatedBlock {
         let token = reader.caller.cloned().map(|Caller { uid, gid, groups }| {
-            let expires_ns = mono().0 + PASS_NS;
+            let expires_ns = wall_ns() + PASS_NS;
             self.mint.sign(&Pass { uid, gid, groups, expires_ns, ..pass })
         });
         LocatedBlock {
             b: Some(named),
             offset,
-            locs: vec![self.datanode(reader.reached)],
+            locs: places.iter().map(BlockPlace::told).collect(),
             corrupt: false,
             block_token: Some(token.unwrap_or_default()),
-            is_cached: vec![false],
-            storage_types: vec![DISK],
-            storage_ids: vec![STORAGE.to_owned()],
-        }
-    }
-
-    /// The one place where blocks are.
-    pub(crate) fn datanode(&self, reached: IpAddr) -> DatanodeInfo {
-        let address = self.data.ip.unwrap_or(reached).to_string();
-        DatanodeInfo {
-            id: Some(DatanodeId {
-                ip_addr: address.clone(),
-                host_name: address,
-                datanode_uuid: STORAGE.to_owned(),
-                xfer_port: self.data.port.into(),
-                info_port: 0,
-                ipc_port: 0,
-                info_secure_port: Some(0),
-            }),
-            capacity: None,
-            dfs_used: None,
-            remaining: None,
-            last_update: None,
-            location: Some("/default-rack".to_owned()),
+            is_cached: vec![false; places.len()],
+            storage_types: vec![DISK; places.len()],
+            storage_ids: places.iter().map(|place| place.name.clone()).collect(),
         }
     }
 }
@@ -135,6 +126,3 @@ pub(crate) fn followed(fs: &Fs, target: &Target, attr: Attr) -> Result<Attr, Err
 fn millis(ns: i64) -> u64 {
     u64::try_from(ns.div_euclid(1_000_000)).unwrap_or(0)
 }
-
-/// Names the one store.
-const STORAGE: &str = "frieze-0";

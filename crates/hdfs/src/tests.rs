@@ -34,7 +34,7 @@ impl Opened {
         settings.memory_bytes_max = 256 << 20;
         let server = Server::start(settings).unwrap();
         let client = Options { server: server.nearby(), ..Options::default() };
-        let door = Door::open(&options("127.0.0.1:0", Trust::Kernel), client).unwrap();
+        let door = Door::open(&options("127.0.0.1:0", Trust::Kernel), [7; 32], client).unwrap();
         Opened { door, server, _dir: dir }
     }
 
@@ -142,7 +142,12 @@ impl Client {
     }
 
     fn add_block(&mut self, path: &str, holder: &str, previous: Option<ExtendedBlock>) -> LocatedBlock {
-        let request = AddBlockRequest { src: path.to_owned(), client_name: holder.to_owned(), previous, file_id: None };
+        let request = AddBlockRequest {
+            src: path.to_owned(),
+            client_name: holder.to_owned(),
+            previous,
+            ..AddBlockRequest::default()
+        };
         self.call::<AddBlockResponse>("addBlock", &request).block.unwrap()
     }
 
@@ -433,6 +438,136 @@ fn a_block_that_is_given_up_leaves_nothing() {
     opened.stop();
 }
 
+/// The same block at another door.
+fn at(block: &LocatedBlock, door: &Door) -> LocatedBlock {
+    let mut block = block.clone();
+    block.locs[0].id.as_mut().unwrap().xfer_port = door.data_address().port().into();
+    block
+}
+
+impl Opened {
+    /// Another door of the same file system, as a server beside this one has it.
+    fn beside(&self, secret: [u8; 32]) -> Door {
+        let client = Options { server: self.server.nearby(), ..Options::default() };
+        Door::open(&options("127.0.0.1:0", Trust::Kernel), secret, client).unwrap()
+    }
+}
+
+#[test]
+fn what_comes_over_several_connections_at_once_is_written_once() {
+    let opened = Opened::new();
+    let mut client = opened.connect();
+    client.create("/f", "w");
+    let block = client.add_block("/f", "w", None);
+    let mut ways: Vec<Transfer> = (0..3).map(|_| Transfer::write(&block)).collect();
+    let data = bytes(3000);
+    assert_eq!(ways[0].put(0, 0, &data[..512], false), status::SUCCESS);
+    assert_eq!(ways[0].put(1, 512, &data[512..1024], false), status::SUCCESS);
+    for way in &mut ways[1..] {
+        assert_eq!(way.put(0, 0, &data[..512], false), status::SUCCESS);
+        assert!(client.read("/f") == data[..1024], "what is there stays");
+    }
+    assert_eq!(ways[2].put(1, 512, &data[512..], true), status::SUCCESS);
+    assert_eq!(ways[1].put(1, 512, &data[512..], true), status::SUCCESS);
+    assert_eq!(ways[0].put(2, 1024, &data[1024..], true), status::SUCCESS);
+    assert!(client.complete("/f", "w", Some(of_len(&block, 3000))));
+    assert!(client.read("/f") == data);
+    opened.stop();
+}
+
+#[test]
+fn a_writer_goes_on_at_another_place_when_its_connection_breaks() {
+    let opened = Opened::new();
+    let other = opened.beside([7; 32]);
+    let mut client = opened.connect();
+    client.create("/f", "w");
+    let block = client.add_block("/f", "w", None);
+    assert_eq!(block.locs.len(), 2, "a client ends where it has no other place");
+    assert_ne!(block.storage_ids[0], block.storage_ids[1]);
+    let data = bytes(4000);
+    let mut late = Transfer::write(&block);
+    // Over the door that has no lease: it hands on.
+    let mut first = Transfer::write(&at(&block, &other));
+    assert_eq!(first.put(0, 0, &data[..1000], false), status::SUCCESS);
+    assert!(client.read("/f") == data[..1000], "what is acknowledged is there");
+    drop(other);
+    assert!(first.0.read(&mut [0]).is_ok_and(|count| count == 0), "the connection is gone with its door");
+    let ask = UpdateBlockForPipelineRequest { block: block.b.clone(), client_name: "w".to_owned() };
+    let renewed = client.call::<BlockResponse>("updateBlockForPipeline", &ask).block.unwrap();
+    let generation = |block: &LocatedBlock| block.b.as_ref().unwrap().generation_stamp;
+    assert!(generation(&renewed) > generation(&block));
+    let recovery = |stage| OpWriteBlock {
+        stage,
+        latest_generation_stamp: generation(&renewed),
+        pipeline_size: 1,
+        min_bytes_rcvd: 1000,
+        max_bytes_rcvd: 2000,
+        ..Transfer::asks_to_write(&renewed)
+    };
+    let mut second = Transfer::connect(&renewed);
+    assert_eq!(second.begin(80, &recovery(stage::SETUP_STREAMING_RECOVERY)).status, status::SUCCESS);
+    let update =
+        UpdatePipelineRequest { client_name: "w".to_owned(), old_block: block.b.clone(), new_block: renewed.b.clone() };
+    client.call::<()>("updatePipeline", &update);
+    assert_eq!(late.put(0, 0, &data[..1200], false), status::ERROR, "the first attempt is over");
+    // It sends again what it did not see acknowledged.
+    assert_eq!(second.put(1, 512, &data[512..2000], false), status::SUCCESS);
+    assert_eq!(second.put(2, 2000, &data[2000..], true), status::SUCCESS);
+    assert!(client.complete("/f", "w", Some(of_len(&renewed, 4000))));
+    assert!(client.read("/f") == data);
+    opened.stop();
+}
+
+#[test]
+fn a_writer_is_given_a_further_place_and_nothing_has_to_be_copied_there() {
+    let opened = Opened::new();
+    let mut client = opened.connect();
+    client.create("/f", "w");
+    let block = client.add_block("/f", "w", None);
+    let mut ask = GetAdditionalDatanodeRequest {
+        src: "/f".to_owned(),
+        blk: block.b.clone(),
+        existings: vec![block.locs[1].clone()],
+        excludes: Vec::new(),
+        num_additional_nodes: 1,
+        client_name: "w".to_owned(),
+        file_id: None,
+    };
+    let more = client.call::<BlockResponse>("getAdditionalDatanode", &ask).block.unwrap();
+    assert_eq!((&more.locs[0], more.locs.len(), more.storage_ids.len()), (&block.locs[1], 2, 2));
+    assert_eq!(more.locs[1], block.locs[0]);
+    let copy = |block: &LocatedBlock| {
+        let request = OpTransferBlock { header: Transfer::base(block) };
+        Transfer::connect(block).begin(86, &request).status
+    };
+    assert_eq!(copy(&more), status::SUCCESS);
+    assert_eq!(copy(&LocatedBlock { block_token: Some(Token::default()), ..more }), status::ERROR_ACCESS_TOKEN);
+    ask.excludes = vec![block.locs[0].clone()];
+    assert_eq!(client.refused("getAdditionalDatanode", &ask), "IOException", "there is no further one");
+    let request = AddBlockRequest {
+        src: "/f".to_owned(),
+        client_name: "w".to_owned(),
+        exclude_nodes: vec![block.locs[0].clone()],
+        ..AddBlockRequest::default()
+    };
+    let next = client.call::<AddBlockResponse>("addBlock", &request).block.unwrap();
+    assert_eq!(next.locs, block.locs[1..], "who was not reached is not told again");
+    opened.stop();
+}
+
+#[test]
+fn a_reader_goes_on_at_any_door_of_the_same_secret() {
+    let opened = Opened::new();
+    let (other, stranger) = (opened.beside([7; 32]), opened.beside([8; 32]));
+    let mut client = opened.connect();
+    client.write("/f", b"the same");
+    let block = client.locations("/f").blocks.remove(0);
+    assert_eq!(Transfer::read(&at(&block, &other), 0, 8).unwrap().1, b"the same");
+    assert_eq!(Transfer::read(&at(&block, &stranger), 0, 8), Err(status::ERROR_ACCESS_TOKEN));
+    drop((other, stranger));
+    opened.stop();
+}
+
 #[test]
 fn a_token_is_good_for_its_block_and_right_alone() {
     let opened = Opened::new();
@@ -499,7 +634,7 @@ fn a_lease_is_its_users_whoever_says_its_holders_name() {
     if nix::unistd::geteuid().is_root() {
         let mut other = opened.connect_as("daemon", 0);
         let add =
-            AddBlockRequest { src: "/f".to_owned(), client_name: "holder".to_owned(), previous: None, file_id: None };
+            AddBlockRequest { src: "/f".to_owned(), client_name: "holder".to_owned(), ..AddBlockRequest::default() };
         assert_eq!(other.refused("addBlock", &add), "LeaseExpiredException");
         let done =
             CompleteRequest { src: "/f".to_owned(), client_name: "holder".to_owned(), last: None, file_id: None };
@@ -601,7 +736,7 @@ fn who_claims_to_be_somebody_unknown_is_turned_away() {
 #[test]
 fn the_door_stays_on_this_machine_unless_names_are_trusted() {
     let options = options("0.0.0.0:0", Trust::Kernel);
-    assert!(matches!(Door::open(&options, Options::default()), Err(Error::Beyond { .. })));
+    assert!(matches!(Door::open(&options, [7; 32], Options::default()), Err(Error::Beyond { .. })));
     let options = DoorOptions { listen: "127.0.0.1:0".to_owned(), data: "0.0.0.0:0".to_owned(), trust: Trust::Kernel };
-    assert!(matches!(Door::open(&options, Options::default()), Err(Error::Beyond { .. })));
+    assert!(matches!(Door::open(&options, [7; 32], Options::default()), Err(Error::Beyond { .. })));
 }

@@ -13,6 +13,8 @@ use crate::proto::{PacketHeader, checksum};
 
 /// Version of the protocol since Hadoop 0.23.
 pub(crate) const VERSION: u16 = 28;
+/// Number of the operation that writes a block.
+pub(crate) const WRITE: u8 = 80;
 /// Longest message that is read in front of packets.
 pub(crate) const MESSAGE_BYTES_MAX: usize = 1 << 20;
 /// Longest packet: what Hadoop's own clients take.
@@ -31,6 +33,8 @@ pub(crate) enum Operation {
     Read,
     /// Its checksum.
     Checksum,
+    /// To send it to another place.
+    Copy,
     /// Anything else that Hadoop knows, by its number.
     Other(u8),
 }
@@ -90,8 +94,9 @@ pub(crate) fn operation(bytes: [u8; 3]) -> Result<Operation, Error> {
         return Err(Error::Version { found });
     }
     Ok(match bytes[2] {
-        80 => Operation::Write,
+        WRITE => Operation::Write,
         81 => Operation::Read,
+        86 => Operation::Copy,
         85 => Operation::Checksum,
         other => Operation::Other(other),
     })

@@ -13,6 +13,7 @@ use crate::changing::{make_directories, make_file};
 use crate::exception::Exception;
 use crate::leases::{Block, Lease, Progress, Wanted};
 use crate::names::split;
+use crate::places::{BlockPlace, Wishes, is_named};
 use crate::proto::{self, BlockResponse, ExtendedBlock, ResultResponse, create_flag};
 use crate::reading::must_be_file;
 use crate::service::{Asked, Service};
@@ -138,7 +139,40 @@ impl Service {
         finish_block(&lease, &mut progress, request.previous.as_ref())?;
         let block = Block { start: progress.next, generation: self.next_generation(), received: 0 };
         progress.block = Some(block);
-        Ok(BlockResponse { block: Some(self.writable(asked.reader(), &lease, block, 0)) })
+        let wishes = Wishes { favored: &request.favored_nodes, excluded: &request.exclude_nodes };
+        let places = self.places_to_write(asked.reader(), wishes);
+        Ok(BlockResponse { block: Some(self.writable(asked.reader(), &lease, block, 0, &places)) })
+    }
+
+    /// More places for a block that is being written, behind those that its writer has. There is nothing to be copied to them.
+    pub(crate) fn additional_place(
+        &self,
+        asked: Asked<'_>,
+        request: &proto::GetAdditionalDatanodeRequest,
+    ) -> Result<BlockResponse, Exception> {
+        let named = required(request.blk.clone())?;
+        let lease =
+            self.leases.held(request.file_id.unwrap_or(0), &request.src, &asked.holder(&request.client_name))?;
+        let progress = lease.writing()?;
+        let block =
+            is_block(&lease, &progress, &named).ok_or_else(|| Exception::io("the block is not being written"))?;
+        let known = [request.existings.as_slice(), &request.excludes].concat();
+        let all = self.places_to_write(asked.reader(), Wishes { excluded: &known, favored: &[] });
+        let is_fresh = |place: &&BlockPlace| !known.iter().any(|node| is_named(node, &place.name));
+        let fresh: Vec<BlockPlace> =
+            all.iter().filter(is_fresh).take(request.num_additional_nodes as usize).cloned().collect();
+        if fresh.is_empty() {
+            return Err(Exception::io(format!("{}: there is no further place for it", request.src)));
+        }
+        let mut located = self.writable(asked.reader(), &lease, block, named.num_bytes.unwrap_or(0), &fresh);
+        let existing = request.existings.iter();
+        located
+            .storage_ids
+            .splice(0..0, existing.clone().map(|node| node.id.clone().unwrap_or_default().datanode_uuid));
+        located.locs.splice(0..0, existing.cloned());
+        located.storage_types = vec![proto::DISK; located.locs.len()];
+        located.is_cached = vec![false; located.locs.len()];
+        Ok(BlockResponse { block: Some(located) })
     }
 
     /// Gives up the block that was begun: the next one begins at the same place.
@@ -193,7 +227,8 @@ impl Service {
         let block = progress.block.ok_or_else(|| Exception::io("there is no block being written"))?;
         let renewed = Block { generation: self.next_generation(), ..block };
         let len = named.num_bytes.unwrap_or(0);
-        Ok(BlockResponse { block: Some(self.writable(asked.reader(), &lease, renewed, len)) })
+        let places = self.places_to_write(asked.reader(), Wishes::default());
+        Ok(BlockResponse { block: Some(self.writable(asked.reader(), &lease, renewed, len, &places)) })
     }
 
     /// The writer goes on with the block under its new generation.

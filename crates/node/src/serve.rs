@@ -275,6 +275,12 @@ impl Server {
         self.listeners.get(self.offered).unwrap_or(&self.listeners[0]).addr().clone()
     }
 
+    /// A secret that every server of the cluster has, and nobody else: for what a door of one signs and that of another
+    /// has to believe. `purpose` tells one such secret from others.
+    pub fn secret_for(&self, purpose: &str) -> [u8; 32] {
+        self.shared.engine.keeper.with(|identity| blake3::derive_key(purpose, &identity.key()))
+    }
+
     /// Where it tells figures, if it does, with the port that was chosen.
     pub fn metrics_address(&self) -> Option<String> {
         self.shared.door.as_ref().map(|door| door.address().to_string())

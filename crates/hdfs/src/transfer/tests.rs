@@ -28,6 +28,7 @@ fn a_request_begins_with_version_28_and_its_number() {
     assert_eq!(operation([0, 28, 80]), Ok(Operation::Write));
     assert_eq!(operation([0, 28, 81]), Ok(Operation::Read));
     assert_eq!(operation([0, 28, 85]), Ok(Operation::Checksum));
+    assert_eq!(operation([0, 28, 86]), Ok(Operation::Copy));
     assert_eq!(operation([0, 28, 87]), Ok(Operation::Other(87)));
     assert_eq!(operation([0xde, 0xad, 0xbe]), Err(Error::Version { found: 0xdead }), "SASL of data transfers");
 }
