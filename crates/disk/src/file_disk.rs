@@ -3,18 +3,21 @@
 //! Guarantees: those of [`Disk`]; one process at a time (a lock on the file `lock`, which ends with the process).
 //! Space of a file is reserved when it is made (`fallocate`, or by writing zeroes where the file system has none).
 
+mod hold;
+
 use std::collections::BTreeSet;
-use std::fs::File;
-use std::io::{IoSlice, IoSliceMut, Write};
+use std::io::{IoSlice, IoSliceMut};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use rustix::fs::{Advice, AtFlags, CWD, Dir, FallocateFlags, FileType, FlockOperation, Mode, OFlags, RenameFlags};
+use rustix::fs::{Advice, AtFlags, CWD, Dir, FallocateFlags, FileType, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 
+pub(crate) use hold::Hold;
+
 use crate::cached::{begin_writeback, cached_bytes};
-use crate::device::{LOCK_NAME, PAGE_BYTES, check_name, pages_within};
+use crate::device::{PAGE_BYTES, check_name, pages_within};
 use crate::{Disk, DiskFile, Error, Op, Result, Space};
 
 /// How a directory is used as a device.
@@ -38,7 +41,7 @@ pub struct FileDisk {
     /// Files whose sync has failed.
     sync_failed: FailedFiles,
     /// Keeps the directory ours.
-    _lock: File,
+    _hold: Hold,
 }
 
 /// An open file of a [`FileDisk`].
@@ -73,7 +76,7 @@ impl FileDisk {
             Err(errno) => return Err(at(errno)),
         }
         let dir = open_directory(path).map_err(at)?;
-        let lock = lock_directory(&dir, path)?;
+        let hold = Hold::take(&dir, path)?;
         // What an earlier process was making when it died.
         match retry(|| rustix::fs::unlinkat(&dir, MAKING_NAME, AtFlags::empty())) {
             Ok(()) | Err(Errno::NOENT) => {}
@@ -86,7 +89,7 @@ impl FileDisk {
             used_bytes: Arc::default(),
             making: Mutex::default(),
             sync_failed: FailedFiles::default(),
-            _lock: lock,
+            _hold: hold,
         };
         let mut used_bytes = 0;
         for name in disk.list()? {
@@ -415,35 +418,6 @@ fn open_direct(fd: &OwnedFd) -> std::result::Result<OwnedFd, Errno> {
 pub(crate) fn open_directory(path: &Path) -> std::result::Result<OwnedFd, Errno> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     retry(|| rustix::fs::openat(CWD, path, flags, Mode::empty()))
-}
-
-/// Takes the lock of a directory and leaves our process id in it.
-fn lock_directory(dir: &OwnedFd, path: &Path) -> Result<File> {
-    let shown = path.display().to_string();
-    let flags = OFlags::CREATE | OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-    let fd = retry(|| rustix::fs::openat(dir, LOCK_NAME, flags, Mode::from_raw_mode(0o600)));
-    let mut lock = File::from(fd.map_err(io(Op::OpenDisk, &shown))?);
-    match retry(|| rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive)) {
-        Ok(()) => {}
-        Err(Errno::WOULDBLOCK) => {
-            return Err(refuse_in_use(&lock.into(), shown));
-        }
-        Err(errno) => return Err(io(Op::OpenDisk, &shown)(errno)),
-    }
-    // The id only helps a person: a disk too full to hold it must still come up.
-    let _ = rustix::fs::ftruncate(&lock, 0).map_err(std::io::Error::from).and_then(|()| {
-        let pid = rustix::process::getpid().as_raw_nonzero();
-        lock.write_all(format!("{pid}\n").as_bytes())
-    });
-    Ok(lock)
-}
-
-/// Who has the lock, as far as it says.
-pub(crate) fn refuse_in_use(lock: &OwnedFd, dir: String) -> Error {
-    let mut text = [0u8; 32];
-    let len = read_all(lock, 0, &mut text, 1).unwrap_or(0);
-    let pid = std::str::from_utf8(&text[..len]).ok().and_then(|text| text.trim().parse().ok());
-    Error::InUse { dir, pid }
 }
 
 /// Reserves `len` bytes that read as zero.

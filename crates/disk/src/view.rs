@@ -11,11 +11,11 @@ use std::os::unix::fs::{DirBuilderExt, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use rustix::fs::{FlockOperation, Mode, OFlags};
+use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
-use crate::device::{LOCK_NAME, PAGE_BYTES, check_name};
-use crate::file_disk::{io, names_in, open_directory, read_all, read_direct, refuse_in_use, retry};
+use crate::device::{PAGE_BYTES, check_name};
+use crate::file_disk::{Hold, io, names_in, open_directory, read_all, read_direct, retry};
 use crate::{Disk, DiskFile, Error, Op, Result, Space};
 
 /// A directory of a server that does not run, as a device whose changes are forgotten with it.
@@ -25,7 +25,7 @@ pub struct ViewDisk {
     dir: OwnedFd,
     names: Mutex<BTreeMap<String, Arc<ViewFile>>>,
     /// Keeps servers away.
-    _lock: Option<OwnedFd>,
+    _hold: Option<Hold>,
 }
 
 /// A file of a view.
@@ -51,19 +51,7 @@ impl ViewDisk {
         let shown = path.display().to_string();
         let dir = open_directory(path).map_err(io(Op::OpenDisk, &shown))?;
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        let lock = match retry(|| rustix::fs::openat(&dir, LOCK_NAME, flags, Mode::empty())) {
-            Ok(lock) => Some(lock),
-            // A server makes it before anything else.
-            Err(Errno::NOENT) => None,
-            Err(errno) => return Err(io(Op::OpenDisk, &shown)(errno)),
-        };
-        if let Some(lock) = &lock {
-            match retry(|| rustix::fs::flock(lock, FlockOperation::NonBlockingLockExclusive)) {
-                Ok(()) => {}
-                Err(Errno::WOULDBLOCK) => return Err(refuse_in_use(lock, shown)),
-                Err(errno) => return Err(io(Op::OpenDisk, &shown)(errno)),
-            }
-        }
+        let hold = Hold::look(&dir, path)?;
         let mut names = BTreeMap::new();
         for name in names_in(&dir, &shown)? {
             let fd = retry(|| rustix::fs::openat(&dir, name.as_str(), flags, Mode::empty()));
@@ -71,7 +59,7 @@ impl ViewDisk {
             let len = retry(|| rustix::fs::fstat(&fd)).map_err(io(Op::Len, &name))?.st_size as u64;
             names.insert(name.clone(), Arc::new(ViewFile::new(&name, Some(fd), len)));
         }
-        Ok(ViewDisk { path: path.to_owned(), dir, names: Mutex::new(names), _lock: lock })
+        Ok(ViewDisk { path: path.to_owned(), dir, names: Mutex::new(names), _hold: hold })
     }
 
     fn names(&self) -> MutexGuard<'_, BTreeMap<String, Arc<ViewFile>>> {

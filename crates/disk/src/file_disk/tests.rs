@@ -1,9 +1,11 @@
+use std::fs::File;
 use std::process::Command;
 
 use frieze_base::Reason;
 use tempfile::TempDir;
 
 use super::*;
+use crate::device::LOCK_NAME;
 
 fn new_disk() -> (TempDir, FileDisk) {
     let dir = tempfile::tempdir().unwrap();
