@@ -68,6 +68,9 @@ pub struct Target {
     pub role: Role,
     /// The process that took this part. Another one has lost what was in memory only.
     pub incarnation: u64,
+    /// Without having been a full member since: the stamp, as a number, of the decision that took its last part away. What the chain
+    /// has that its log lacks is newer than its last record or than this. 0: it has none taken away.
+    pub left: u64,
     /// It goes once enough others serve.
     pub is_retiring: bool,
 }
@@ -81,7 +84,7 @@ pub struct Resumed {
     pub is_missing: bool,
 }
 
-/// An interval in which records of a chain may have been lost, with the power of all who held them.
+/// An interval in which records of a chain may have been lost, with the power or for good with all who held them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Lost {
     /// The stamp, as a number, up to which nothing is missing.

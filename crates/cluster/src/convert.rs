@@ -325,8 +325,8 @@ fn target_to_wire(target: &Target) -> wire::StoredTarget {
         Role::Syncing => wire::StoredRole::Syncing,
         Role::Out => wire::StoredRole::Out,
     };
-    let Target { node, device, incarnation, is_retiring, .. } = *target;
-    wire::StoredTarget { node: node.0, device, role: role as i32, incarnation, is_retiring }
+    let Target { node, device, incarnation, left, is_retiring, .. } = *target;
+    wire::StoredTarget { node: node.0, device, role: role as i32, incarnation, left, is_retiring }
 }
 
 fn target_from_wire(target: &wire::StoredTarget) -> Option<Target> {
@@ -336,6 +336,6 @@ fn target_from_wire(target: &wire::StoredTarget) -> Option<Target> {
         wire::StoredRole::Syncing => Role::Syncing,
         wire::StoredRole::Out => Role::Out,
     };
-    let wire::StoredTarget { node, device, incarnation, is_retiring, .. } = *target;
-    Some(Target { node: NodeId(node), device, role, incarnation, is_retiring })
+    let wire::StoredTarget { node, device, incarnation, left, is_retiring, .. } = *target;
+    Some(Target { node: NodeId(node), device, role, incarnation, left, is_retiring })
 }

@@ -131,7 +131,7 @@ pub enum ChainStep {
         incarnation: u64,
         /// Somebody who may have had more did not return.
         is_missing: bool,
-        /// What its log may lack.
+        /// What its log may lack. Of one that was no full member to the last it reaches at least to where this is decided.
         lost: Option<Lost>,
     },
 }

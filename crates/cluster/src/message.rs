@@ -39,11 +39,13 @@ pub struct Report {
     pub is_ready: bool,
     /// (epoch, n) of the last record in its log.
     pub last: (ChainEpoch, u64),
+    /// The stamp of that record, as a number; 0 without one.
+    pub newest: u64,
     /// How it is.
     pub health: Health,
     /// Bytes that it lacks, as far as it knows.
     pub left_bytes: u64,
-    /// What its log may lack since a loss of power, as long as it has had no part in the chain since.
+    /// What its log may lack since a loss of power, as long as it has not been a full member since.
     pub lost: Option<Lost>,
 }
 

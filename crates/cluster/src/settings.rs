@@ -1,5 +1,8 @@
 //! How patient the control plane is, and its limits.
 
+/// [`Settings::clock_offset_us_max`] of every cluster: decisions rest on it, so it is no node's own.
+pub(crate) const CLOCK_OFFSET_US_MAX: u64 = 500_000;
+
 /// Times and limits. The same on every node of a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
@@ -60,7 +63,7 @@ impl Default for Settings {
             decisions_max: 256,
             asks_max: 64,
             ask_ns: 10_000 * MS,
-            clock_offset_us_max: 500_000,
+            clock_offset_us_max: CLOCK_OFFSET_US_MAX,
             back_off_ns_max: 10_000 * MS,
         }
     }

@@ -37,10 +37,10 @@ pub const TARGETS_MAX: usize = 2 * REPLICAS_MAX as usize;
 pub const DEVICES_MAX: usize = 64;
 
 impl State {
-    /// Executes a decision. Deterministic: nothing but this state and the decision is looked at. Returns what has changed;
+    /// Executes a decision that is stamped so in the log. Deterministic: nothing but these and this state is looked at. Returns what has changed;
     /// [`Change::NoEffect`] if it does not fit, and then nothing has.
-    pub fn apply(&mut self, decision: &Decision) -> Vec<Change> {
-        match self.try_apply(decision) {
+    pub fn apply(&mut self, decision: &Decision, stamp: u64) -> Vec<Change> {
+        match self.try_apply(decision, stamp) {
             Ok(changes) => {
                 let configured =
                     changes.iter().any(|change| matches!(change, Change::Configured(..) | Change::Founded));
@@ -57,10 +57,10 @@ impl State {
     /// # Errors
     /// What [`Change::NoEffect`] would say.
     pub fn check(&self, decision: &Decision) -> Result<(), Error> {
-        self.clone().try_apply(decision).map(drop)
+        self.clone().try_apply(decision, 0).map(drop)
     }
 
-    fn try_apply(&mut self, decision: &Decision) -> Result<Vec<Change>, Error> {
+    fn try_apply(&mut self, decision: &Decision, stamp: u64) -> Result<Vec<Change>, Error> {
         match decision {
             Decision::Found { cluster, replicas, chain_count, epoch, first, gaps } => {
                 self.found(*cluster, *replicas, *chain_count, *epoch, first, gaps)
@@ -68,7 +68,7 @@ impl State {
             _ if !self.is_founded() => Err(Error::NotFounded),
             Decision::Join(newcomer) => self.join(newcomer),
             Decision::Node { node, revision, step } => self.change_node(*node, *revision, step),
-            Decision::Chain { chain, revision, step } => self.change_chain(*chain, *revision, *step),
+            Decision::Chain { chain, revision, step } => self.change_chain(*chain, *revision, *step, stamp),
             Decision::Replicas { version, replicas } => {
                 self.check_version(*version)?;
                 self.replicas = within("replicas", (*replicas).into(), REPLICAS_MAX.into())? as u32;
@@ -100,7 +100,8 @@ impl State {
         let id = NodeId(1);
         let node = self.checked(id, first)?;
         let role = Role::Serving;
-        let target = |device| Target { node: id, device, role, incarnation: first.incarnation, is_retiring: false };
+        let target =
+            |device| Target { node: id, device, role, incarnation: first.incarnation, left: 0, is_retiring: false };
         let device = first.devices.first().map_or(0, |device| device.device);
         let chain = |id| {
             let (targets, leaving) = (vec![target(device)], Vec::new());

@@ -81,6 +81,8 @@ pub enum News {
     Progress {
         /// (epoch, n) of its last record.
         last: (ChainEpoch, u64),
+        /// The stamp of that record, as a number.
+        newest: u64,
         /// Bytes, as far as it knows.
         left_bytes: u64,
     },
@@ -158,8 +160,19 @@ struct Local {
 #[derive(Debug)]
 struct Installing {
     token: u64,
-    chains: Vec<(ChainId, ChainEpoch, bool)>,
+    chains: Vec<Part>,
     lease: Option<Lease>,
+}
+
+/// What a configuration makes of this node.
+#[derive(Debug)]
+struct Part {
+    chain: ChainId,
+    epoch: ChainEpoch,
+    /// It is named.
+    has_part: bool,
+    /// As a member: it has all that the chain has.
+    is_member: bool,
 }
 
 #[derive(Debug)]
@@ -177,15 +190,15 @@ const CLOCK_BEATS: u64 = 16;
 const INSTALLING_MAX: usize = 64;
 
 impl Tenant {
-    /// Of a process that has just begun, with (epoch, n) of the last record of each chain in its log. It has no part in any.
+    /// Of a process that has just begun, with (epoch, n) and the stamp of the last record of each chain in its log. It has no part in any.
     pub fn new(
         identity: Identity,
         settings: Settings,
         seed: u64,
-        logs: impl IntoIterator<Item = (ChainId, (ChainEpoch, u64))>,
+        logs: impl IntoIterator<Item = (ChainId, (ChainEpoch, u64), u64)>,
     ) -> Tenant {
-        let local = |(chain, last): (ChainId, (ChainEpoch, u64))| {
-            let report = Report { chain, last, ..Report::default() };
+        let local = |(chain, last, newest): (ChainId, (ChainEpoch, u64), u64)| {
+            let report = Report { chain, last, newest, ..Report::default() };
             (chain, Local { report, floor: last.0, ..Local::default() })
         };
         Tenant {
@@ -328,7 +341,8 @@ impl Tenant {
         let token = self.tokens;
         let installs = chains.iter().filter_map(|assignment| {
             let configuration = assignment.configuration.as_ref()?;
-            Some((assignment.chain, configuration.epoch, configuration.names(me)))
+            let (has_part, is_member) = (configuration.names(me), configuration.members.contains(&me));
+            Some(Part { chain: assignment.chain, epoch: configuration.epoch, has_part, is_member })
         });
         self.installing.push_back(Installing { token, chains: installs.collect(), lease });
         if chains.is_empty() {
@@ -355,12 +369,13 @@ impl Tenant {
     fn on_installed(&mut self, now: MonoTime, token: u64) {
         let Some(place) = self.installing.iter().position(|installing| installing.token == token) else { return };
         let Some(Installing { chains, lease, .. }) = self.installing.remove(place) else { return };
-        for (chain, epoch, has_part) in &chains {
-            let local = self.chains.entry(*chain).or_default();
-            if *epoch > local.report.epoch {
-                (local.report.chain, local.report.epoch, local.has_part) = (*chain, *epoch, *has_part);
-                // What it lacked is supplied again, or known to be lost.
-                (local.report.health, local.report.lost) = (Health::Good, None);
+        for &Part { chain, epoch, has_part, is_member } in &chains {
+            let local = self.chains.entry(chain).or_default();
+            if epoch > local.report.epoch {
+                (local.report.chain, local.report.epoch, local.has_part) = (chain, epoch, has_part);
+                local.report.health = Health::Good;
+                // What a member lacked has been supplied again, or is known to be lost.
+                local.report.lost = local.report.lost.filter(|_| !is_member);
             }
         }
         if !chains.is_empty() {
@@ -369,7 +384,7 @@ impl Tenant {
         let Some(Lease { until, named }) = lease else { return };
         let parts = self.chains.iter().filter(|(_, local)| local.has_part).map(|(chain, _)| chain);
         let coming = self.installing.iter().flat_map(|installing| &installing.chains);
-        let coming = coming.filter(|(.., has_part)| *has_part).map(|(chain, ..)| chain);
+        let coming = coming.filter(|part| part.has_part).map(|part| &part.chain);
         // A part that the leader does not know of, from a message that was late: it is told of it first.
         if parts.chain(coming).all(|chain| named.contains(chain)) {
             self.lease_until = self.lease_until.max(Some(until));
@@ -397,7 +412,9 @@ impl Tenant {
             News::Ready { epoch } => local.ready = Some(epoch),
             News::Health(health) => local.report.health = health,
             News::Lost(lost) => local.report.lost = Some(lost),
-            News::Progress { last, left_bytes } => (local.report.last, local.report.left_bytes) = (last, left_bytes),
+            News::Progress { last, newest, left_bytes } => {
+                (local.report.last, local.report.newest, local.report.left_bytes) = (last, newest, left_bytes);
+            }
         }
         let after = local.told();
         if (before.caught_up, before.is_ready, before.health) != (after.caught_up, after.is_ready, after.health) {

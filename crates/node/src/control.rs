@@ -59,7 +59,7 @@ pub(crate) trait Premises: Sync {
     fn renew(&self, until: MonoTime);
     /// (epoch, n) of the last record of each chain here, and the bytes that it is known to lack. Nothing while it would have to
     /// wait.
-    fn progress(&self) -> Vec<(ChainId, (ChainEpoch, u64), u64)>;
+    fn progress(&self) -> Vec<(ChainId, News)>;
     /// What this server has to give back.
     fn remains(&self) -> Remains;
     /// Lets another server lead the metalog.
@@ -129,7 +129,7 @@ impl Control {
         identity: Identity,
         settings: Settings,
         seed: u64,
-        logs: Vec<(ChainId, (ChainEpoch, u64))>,
+        logs: Vec<(ChainId, (ChainEpoch, u64), u64)>,
         clock: Arc<NodeClock>,
         way: Arc<dyn Peers>,
         idle: Idle,
@@ -191,9 +191,7 @@ impl Control {
             if !progress.is_empty() {
                 inner.progress_told = now;
             }
-            let told = |(chain, last, left_bytes)| {
-                Event::Tenant(TenantInput::Told { chain, news: News::Progress { last, left_bytes } })
-            };
+            let told = |(chain, news)| Event::Tenant(TenantInput::Told { chain, news });
             events.extend(progress.into_iter().map(told));
             events.push_back(Event::Tenant(TenantInput::Remains(premises.remains())));
         }

@@ -270,6 +270,9 @@ pub struct StoredTarget {
     /// It is to go.
     #[prost(bool, tag = "5")]
     pub is_retiring: bool,
+    /// Stamp of the decision that took its last part away, unless it has been a full member since; 0: none did.
+    #[prost(uint64, tag = "6")]
+    pub left: u64,
 }
 
 /// A chain, in the stored state.

@@ -191,8 +191,8 @@ fn control_state() -> control::Stored {
         is_draining: true,
         is_dead: true,
     };
-    let target =
-        |node, role| control::StoredTarget { node, device: 1, role: role as i32, incarnation: 3, is_retiring: true };
+    let stored = control::StoredTarget { device: 1, incarnation: 3, is_retiring: true, left: 77, ..Default::default() };
+    let target = |node, role| control::StoredTarget { node, role: role as i32, ..stored };
     let roles = [StoredRole::Serving, StoredRole::Joining, StoredRole::Syncing, StoredRole::Out];
     let chain = control::StoredChain {
         chain: 7,

@@ -3,6 +3,7 @@
 //! One step of a chain at a time, the most urgent first. Whatever it rests on that the log does not know (who has caught up, who
 //! is ready, whose log is the longest) was told by the process that is there now, under the configuration that is in force.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use frieze_base::{ChainEpoch, MonoTime, NodeId};
@@ -10,7 +11,7 @@ use frieze_base::{ChainEpoch, MonoTime, NodeId};
 use super::{Leading, Look, Overseer, Subject, Wanted};
 use crate::chain::{Chain, Lost, Role, Target};
 use crate::decision::{ChainStep, Decision, NodeStep};
-use crate::message::Health;
+use crate::message::{Health, Report};
 use crate::node::Node;
 use crate::placement::{self, Loads};
 use crate::state::State;
@@ -281,9 +282,8 @@ impl Overseer {
         let logs = candidates.iter().filter_map(|target| {
             let node = state.node(target.node).ok().filter(|node| leading.is_present(now, node))?;
             // A node that says nothing of the chain has nothing of it.
-            let report = leading.report(node, chain.id);
-            let lost = report.and_then(|report| report.lost);
-            Some((report.map_or((ChainEpoch(0), 0), |report| report.last), lost, node))
+            let report = leading.report(node, chain.id).copied().unwrap_or_default();
+            Some(Log::of(target, &report, node))
         });
         let logs: Vec<_> = logs.collect();
         if logs.is_empty() {
@@ -295,14 +295,12 @@ impl Overseer {
             return Vec::new();
         }
         let is_missing = is_missing || logs.len() < candidates.len();
-        let newest = logs.iter().map(|(last, ..)| *last).max();
-        // Whose machine stayed on has all that was acknowledged; where nobody's did, what may be missing is missing everywhere.
-        let from = logs.iter().filter(|(last, ..)| Some(*last) == newest).min_by_key(|(_, lost, _)| *lost);
-        let resume = |(_, lost, node): &(_, Option<Lost>, &Node)| {
-            let lost = lost.filter(|_| logs.iter().all(|(_, lost, _)| lost.is_some()));
-            ChainStep::Resume { node: node.id, incarnation: node.incarnation(), is_missing, lost }
-        };
-        from.map(resume).into_iter().collect()
+        let Some(newest) = logs.iter().max_by_key(|log| (log.last, Reverse(log.lost))) else { return Vec::new() };
+        // Which member's machine stayed on has all that was acknowledged; where nobody's did, what may be missing is missing everywhere.
+        // What was written without whoever goes on now is missing whatever others have.
+        let kept_all = |log: &Log<'_>| log.was_member && log.lost.is_none();
+        let lost = newest.lost.filter(|_| !newest.was_member || !logs.iter().any(kept_all));
+        vec![ChainStep::Resume { node: newest.node.id, incarnation: newest.node.incarnation(), is_missing, lost }]
     }
 
     /// Moves targets from the fullest nodes to the emptiest, a few at a time.
@@ -324,7 +322,7 @@ impl Overseer {
             let steps = [ChainStep::Place { node: found.to, device: found.device }, ChainStep::Retire(found.from)];
             let decide = |(place, step)| Decision::Chain { chain: id, revision: revision + place, step };
             let decisions: Vec<Decision> = (0..).zip(steps).map(decide).collect();
-            decisions.iter().for_each(|decision| drop(next.apply(decision)));
+            decisions.iter().for_each(|decision| drop(next.apply(decision, 0)));
             if wanted.iter().all(|(subject, ..)| *subject != Subject::Chain(id)) {
                 wanted.push((Subject::Chain(id), revision, decisions));
             }
@@ -368,6 +366,30 @@ impl Plan<'_> {
         let state = self.state;
         let loads = self.loads.get_or_insert_with(|| Loads::of(state));
         placement::fullest(state, loads, chain)
+    }
+}
+
+/// A log that a chain may go on from.
+struct Log<'a> {
+    node: &'a Node,
+    /// (epoch, n) of its last record.
+    last: (ChainEpoch, u64),
+    /// What it may lack.
+    lost: Option<Lost>,
+    /// Every record went through it to the last.
+    was_member: bool,
+}
+
+impl<'a> Log<'a> {
+    fn of(target: &Target, report: &Report, node: &'a Node) -> Log<'a> {
+        let was_member = matches!(target.role, Role::Serving | Role::Joining);
+        // Its last records may be none of the chain's, if it heard late that it had no part any more.
+        let known =
+            [Some(report.newest), Some(target.left).filter(|left| *left > 0), report.lost.map(|lost| lost.from)];
+        let from = known.into_iter().flatten().min().unwrap_or(0);
+        let to = report.lost.map_or(0, |lost| lost.to).max(from + 1);
+        let lost = if was_member { report.lost } else { Some(Lost { from, to }) };
+        Log { node, last: report.last, lost, was_member }
     }
 }
 

@@ -7,14 +7,22 @@
 //! What only the leader can know (leases, who has caught up, whose log is the longest) is [`crate::Overseer`]'s.
 
 use frieze_base::{ChainEpoch, ChainId, NodeId};
+use frieze_hlc::Hlc;
 
 use super::{State, TARGETS_MAX, check_revision};
-use crate::chain::{Chain, Resumed, Role, Target};
+use crate::chain::{Chain, Lost, Resumed, Role, Target};
 use crate::decision::{ChainStep, Change};
 use crate::error::Error;
+use crate::settings::CLOCK_OFFSET_US_MAX;
 
 impl State {
-    pub(super) fn change_chain(&mut self, id: ChainId, revision: u64, step: ChainStep) -> Result<Vec<Change>, Error> {
+    pub(super) fn change_chain(
+        &mut self,
+        id: ChainId,
+        revision: u64,
+        step: ChainStep,
+        stamp: u64,
+    ) -> Result<Vec<Change>, Error> {
         let node = step.node();
         let chain = self.chains.get(&id).ok_or(Error::DoesNotFit { chain: id, node, why: "there is no such chain" })?;
         check_revision("the chain", revision, chain.revision)?;
@@ -22,7 +30,14 @@ impl State {
         self.check_step(chain, step)?;
         match step {
             ChainStep::Place { node, device } => {
-                next.targets.push(Target { node, device, role: Role::Out, incarnation: 0, is_retiring: false });
+                next.targets.push(Target {
+                    node,
+                    device,
+                    role: Role::Out,
+                    incarnation: 0,
+                    left: 0,
+                    is_retiring: false,
+                });
             }
             ChainStep::Retire(_) => change(&mut next, node).is_retiring = true,
             ChainStep::Keep(_) => change(&mut next, node).is_retiring = false,
@@ -30,17 +45,22 @@ impl State {
                 let target = change(&mut next, node);
                 (target.role, target.incarnation) = (Role::Syncing, incarnation);
             }
-            ChainStep::Join(_) => change(&mut next, node).role = Role::Joining,
+            ChainStep::Join(_) => {
+                let target = change(&mut next, node);
+                (target.role, target.left) = (Role::Joining, 0);
+            }
             ChainStep::Serve(_) => change(&mut next, node).role = Role::Serving,
-            ChainStep::TakeOut(_) => self.take_out(&mut next, node),
+            ChainStep::TakeOut(_) => self.take_out(&mut next, node, stamp),
             ChainStep::Left(_) => next.leaving.retain(|leaving| *leaving != node),
             ChainStep::Drop(_) => next.targets.retain(|target| target.node != node),
             ChainStep::Resume { incarnation, is_missing, lost, .. } => {
+                let was_member = matches!(change(&mut next, node).role, Role::Serving | Role::Joining);
+                let lost = if was_member { lost } else { Some(lost_until(lost, stamp)) };
                 lost.into_iter().for_each(|lost| next.lose(lost));
                 next.targets.retain(|target| target.node == node || !self.is_dead(target.node));
-                next.targets.iter_mut().for_each(|target| target.role = Role::Out);
+                next.targets.iter_mut().for_each(|target| leave(target, stamp));
                 let target = change(&mut next, node);
-                (target.role, target.incarnation) = (Role::Serving, incarnation);
+                (target.role, target.incarnation, target.left) = (Role::Serving, incarnation, 0);
                 next.resumed = Some(Resumed { epoch: ChainEpoch(next.epoch.0 + 1), is_missing });
             }
         }
@@ -120,10 +140,11 @@ impl State {
     }
 
     /// Takes a target's part away; whoever is joining behind it begins again.
-    fn take_out(&self, chain: &mut Chain, node: NodeId) {
+    fn take_out(&self, chain: &mut Chain, node: NodeId, stamp: u64) {
         let learned_from = chain.serving().last().map(|member| member.node);
         let target = change(chain, node);
-        let was = std::mem::replace(&mut target.role, Role::Out);
+        let was = target.role;
+        leave(target, stamp);
         let target = *target;
         if was == Role::Serving && self.is_alive(&target) {
             chain.leaving.push(node);
@@ -138,6 +159,23 @@ impl State {
     fn is_dead(&self, node: NodeId) -> bool {
         self.nodes.get(&node).is_none_or(|node| node.is_dead)
     }
+}
+
+/// Takes a part away, by a decision stamped `stamp`.
+fn leave(target: &mut Target, stamp: u64) {
+    // Who was still being brought up to date when it last left lacks what it lacked then.
+    if target.role != Role::Out && target.left == 0 {
+        target.left = stamp;
+    }
+    target.role = Role::Out;
+}
+
+/// What is missing of a chain that goes on from a log outside of it, by a decision stamped `stamp`: whatever was stamped since where
+/// nothing is missing, by clocks that may have been ahead.
+fn lost_until(lost: Option<Lost>, stamp: u64) -> Lost {
+    let ahead = Hlc(stamp).micros().saturating_add(CLOCK_OFFSET_US_MAX).min(Hlc::MICROS_MAX);
+    let Lost { from, to } = lost.unwrap_or(Lost { from: 0, to: 0 });
+    Lost { from, to: to.max(Hlc::last_of_micros(ahead).0) }
 }
 
 fn change(chain: &mut Chain, node: NodeId) -> &mut Target {

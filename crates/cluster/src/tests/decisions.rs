@@ -2,6 +2,7 @@
 
 use frieze_base::{ChainId, NodeId, Rng};
 
+use super::STAMP;
 use super::states::{founded, newcomer};
 use crate::{ChainStep, Change, Configuration, Decision, Device, Error, NodeStep, Role, State};
 
@@ -53,9 +54,9 @@ fn no_decision_takes_the_last_memory_of_a_chain_or_leaves_a_joining_tail_alone()
         for _ in 0..400 {
             let decision = any_decision(&mut rng, &state);
             let before = state.clone();
-            let changes = state.apply(&Decision::from_wire(&decision.to_wire()));
+            let changes = state.apply(&Decision::from_wire(&decision.to_wire()), STAMP);
             let mut twin = before.clone();
-            assert_eq!(twin.apply(&decision), changes, "a decision reads back to itself");
+            assert_eq!(twin.apply(&decision, STAMP), changes, "a decision reads back to itself");
             assert_eq!(twin.encode(), state.encode());
             if let [Change::NoEffect(error)] = &changes[..] {
                 assert_eq!(before, state, "{decision:?} has no effect");

@@ -1,7 +1,9 @@
 //! What a leader does, one rule a test: a log that takes every proposal at once, and heartbeats made by hand.
 
 use frieze_base::{ChainEpoch, ChainId, ClusterId, ErrorKind, MonoTime, NodeId};
+use frieze_hlc::Hlc;
 
+use super::STAMP;
 use super::states::{GIB, founded, newcomer, take_in};
 use crate::{
     Answer, Ask, Chain, ChainStep, Change, Clock, Decision, Effect, Error, Grant, Health, Heartbeat, Input, Lost,
@@ -51,6 +53,7 @@ impl Desk {
         while let Some(input) = inputs.pop() {
             let mut out = Vec::new();
             let at = Moment { mono: MonoTime(self.now * MS), wall_us: self.now * 1000 };
+            let stamp = Hlc::first_of_micros(at.wall_us).0;
             self.overseer.step(at, &self.state, input, &mut out);
             for effect in out {
                 match effect {
@@ -60,7 +63,7 @@ impl Desk {
                     Effect::Refuse { error, .. } => self.refusals.push(error),
                     Effect::Propose { term, decisions } => {
                         assert_eq!(term, 3);
-                        let changes = decisions.iter().flat_map(|decision| self.state.apply(decision));
+                        let changes = decisions.iter().flat_map(|decision| self.state.apply(decision, stamp));
                         let changes: Vec<Change> = changes.collect();
                         assert!(!changes.iter().any(|change| matches!(change, Change::NoEffect(_))), "{changes:?}");
                         self.decided.extend(decisions);
@@ -303,7 +306,7 @@ fn of_two_neighbours_that_do_not_reach_each_other_the_one_behind_goes() {
 #[test]
 fn a_failed_device_is_left_and_replaced() {
     let mut desk = Desk::whole(3, 1);
-    desk.state.apply(&Decision::Join(newcomer(4)));
+    desk.state.apply(&Decision::Join(newcomer(4)), STAMP);
     desk.pass(500, &[1, 2, 3, 4]);
     desk.now += 1;
     let mut failed = desk.heartbeat(2);
@@ -391,7 +394,7 @@ fn status_tells_how_far_a_target_is() {
 #[test]
 fn a_node_that_is_gone_for_long_is_replaced_and_one_that_is_back_soon_is_not() {
     let mut desk = Desk::whole(3, 1);
-    desk.state.apply(&Decision::Join(newcomer(4)));
+    desk.state.apply(&Decision::Join(newcomer(4)), STAMP);
     desk.pass(500, &[1, 2, 3, 4]);
     desk.pass(5000, &[1, 2, 4]);
     assert_eq!(desk.state.chain(ChainId(0)).unwrap().targets.len(), 3);
@@ -408,7 +411,7 @@ fn balancing_gives_every_node_its_share_of_targets_and_of_heads() {
     desk.is_quick = true;
     desk.pass(300, &[1]);
     for number in 2..=4 {
-        desk.state.apply(&Decision::Join(newcomer(number)));
+        desk.state.apply(&Decision::Join(newcomer(number)), STAMP);
     }
     desk.pass(20_000, &[1, 2, 3, 4]);
     let shares = |desk: &Desk| {
@@ -494,6 +497,43 @@ fn a_chain_has_lost_what_its_newest_log_lacks_unless_somebody_kept_all() {
         "node 2 was only started again: all that counts is there"
     );
     assert_eq!(lost_when([None; 3]), []);
+}
+
+/// What the chain is known to have lost when it goes on from the log of node 3, which had been out of it when the two that served went
+/// for good; and when node 3 was taken out.
+fn lost_without(change: impl FnMut(&mut Report)) -> (Vec<Lost>, u64) {
+    let mut desk = Desk::whole(3, 1);
+    desk.pass(500, &[1, 2, 3]);
+    desk.pass(2200, &[1, 2]);
+    assert_eq!(desk.members(0), [1, 2]);
+    let left = desk.state.chain(ChainId(0)).unwrap().target(NodeId(3)).unwrap().left;
+    desk.pass(2200, &[]);
+    for node in [1, 2] {
+        assert_eq!(desk.ask(Ask::DeclareDead(NodeId(node))), Ok(Answer::Decided));
+    }
+    desk.now += 10;
+    let Input::Heartbeat(mut beat) = restarted(&desk, 3, (9, 93)) else { unreachable!() };
+    beat.chains.iter_mut().for_each(change);
+    desk.put(Input::Heartbeat(beat));
+    assert_eq!(desk.members(0), [3], "nobody else is left");
+    let now = Hlc::first_of_micros(desk.now * 1000).0;
+    let gaps = desk.state.chain(ChainId(0)).unwrap().gaps.clone();
+    assert!(gaps.iter().all(|lost| lost.to > now), "whoever served had given stamps up to now");
+    (gaps, left)
+}
+
+#[test]
+fn a_chain_that_goes_on_from_a_log_outside_of_it_lacks_what_was_written_without_that() {
+    let (gaps, left) = lost_without(|report| report.newest = 77);
+    assert_eq!(gaps.iter().map(|lost| lost.from).collect::<Vec<_>>(), [77], "all up to its last record is there");
+    assert!(left > 77);
+    let (gaps, left) = lost_without(|report| report.newest = u64::MAX - 1);
+    assert_eq!(gaps[0].from, left, "what it took in of a former head since is none of the chain's");
+    let power = Some(Lost { from: 70, to: 71 });
+    let (gaps, _) = lost_without(|report| (report.newest, report.lost) = (77, power));
+    assert_eq!(gaps[0].from, 70, "and what the power took");
+    let (gaps, _) = lost_without(|report| *report = Report { chain: report.chain, ..Report::default() });
+    assert_eq!(gaps[0].from, 0, "it has nothing of the chain");
 }
 
 /// Tenths of a second until the chain goes on, while nodes 1 and `other` are there; `None` if it does not in a minute and a half.

@@ -7,3 +7,6 @@ mod placing;
 mod states;
 mod tenancy;
 mod world;
+
+/// Of decisions whose stamp does not matter.
+const STAMP: u64 = 1 << 30;

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use frieze_base::{ChainEpoch, ClusterId, NodeId};
 use proptest::prelude::*;
 
+use super::STAMP;
 use super::states::{GIB, chain_step, founded, newcomer, take_in};
 use crate::placement::{Loads, choose, next_move};
 use crate::{ChainStep, Change, Decision, Device, Keeper, Newcomer, NodeStep, Role, State};
@@ -40,7 +41,7 @@ fn balance(state: &mut State) -> usize {
 }
 
 fn join(state: &mut State, told: Newcomer) -> NodeId {
-    match state.apply(&Decision::Join(told))[..] {
+    match state.apply(&Decision::Join(told), STAMP)[..] {
         [Change::Joined(node)] => node,
         ref other => panic!("{other:?}"),
     }
@@ -164,7 +165,7 @@ fn machines(state: &State, nodes: &[NodeId]) -> usize {
 fn no_two_replicas_are_on_one_machine_as_long_as_there_are_others() {
     let mut state = State::default();
     let (cluster, epoch, first) = (ClusterId(7), ChainEpoch(5), on(1, "a"));
-    state.apply(&Decision::Found { cluster, replicas: 3, chain_count: 24, epoch, first, gaps: vec![] });
+    state.apply(&Decision::Found { cluster, replicas: 3, chain_count: 24, epoch, first, gaps: vec![] }, STAMP);
     // Machine after machine, with two disks each; the first of them have all there is before there are others.
     for (number, machine) in (2..).zip(["a", "b", "b", "c", "c", "d", "d"]) {
         join(&mut state, on(number, machine));
@@ -212,7 +213,7 @@ fn those_that_keep_the_metalog_are_spread_over_machines() {
     assert_eq!(machines(&state, &crowded), 4, "{crowded:?}");
     // Not while one is away; and who is away is the last to be taken.
     let step = NodeStep::Offline;
-    state.apply(&Decision::Node { node: NodeId(8), revision: 1, step });
+    state.apply(&Decision::Node { node: NodeId(8), revision: 1, step }, STAMP);
     assert_eq!(state.next_keeper(&[2, 3, 4, 5, 8].map(NodeId), NodeId(2), 5), None);
     assert_eq!(state.next_keeper(&[2, 3].map(NodeId), NodeId(2), 5), Some(Keeper::Add(NodeId(1))));
 }

@@ -2,6 +2,7 @@
 
 use frieze_base::{ChainEpoch, ChainId, ClusterId, NodeId};
 
+use super::STAMP;
 use crate::{
     ChainStep, Change, Configuration, Decision, Device, Error, Newcomer, NodeState, NodeStep, Role, State, TargetState,
 };
@@ -24,9 +25,9 @@ pub(super) fn newcomer(number: u32) -> Newcomer {
 pub(super) fn founded(nodes: u32, chain_count: u32, replicas: u32) -> State {
     let mut state = State::default();
     let (cluster, epoch, first) = (ClusterId(7), ChainEpoch(5), newcomer(1));
-    state.apply(&Decision::Found { cluster, replicas, chain_count, epoch, first, gaps: vec![] });
+    state.apply(&Decision::Found { cluster, replicas, chain_count, epoch, first, gaps: vec![] }, STAMP);
     for number in 2..=nodes {
-        assert_eq!(state.apply(&Decision::Join(newcomer(number))), [Change::Joined(NodeId(number))]);
+        assert_eq!(state.apply(&Decision::Join(newcomer(number)), STAMP), [Change::Joined(NodeId(number))]);
     }
     state
 }
@@ -35,7 +36,7 @@ const CHAIN: ChainId = ChainId(0);
 
 pub(super) fn chain_step(state: &mut State, chain: ChainId, step: ChainStep) -> Result<(), Error> {
     let revision = state.chain(chain).unwrap().revision;
-    match state.apply(&Decision::Chain { chain, revision, step }).remove(0) {
+    match state.apply(&Decision::Chain { chain, revision, step }, STAMP).remove(0) {
         Change::NoEffect(error) => Err(error),
         _ => Ok(()),
     }
@@ -44,7 +45,7 @@ pub(super) fn chain_step(state: &mut State, chain: ChainId, step: ChainStep) -> 
 pub(super) fn node_step(state: &mut State, node: u32, step: NodeStep) -> Result<(), Error> {
     let node = NodeId(node);
     let revision = state.node(node)?.revision;
-    match state.apply(&Decision::Node { node, revision, step }).into_iter().next() {
+    match state.apply(&Decision::Node { node, revision, step }, STAMP).into_iter().next() {
         Some(Change::NoEffect(error)) => Err(error),
         _ => Ok(()),
     }
@@ -96,7 +97,7 @@ fn configured(epoch: u64, members: &[u32], syncing: Option<u32>, joining: bool) 
 #[test]
 fn a_machine_alone_becomes_a_cluster_with_all_its_chains() {
     let mut state = State::default();
-    assert_eq!(state.apply(&Decision::Join(newcomer(2))), [Change::NoEffect(Error::NotFounded)]);
+    assert_eq!(state.apply(&Decision::Join(newcomer(2)), STAMP), [Change::NoEffect(Error::NotFounded)]);
     state = founded(1, 8, 3);
     assert_eq!(state.chains().count(), 8);
     assert_eq!(configuration(&state), configured(5, &[1], None, false));
@@ -108,18 +109,18 @@ fn a_machine_alone_becomes_a_cluster_with_all_its_chains() {
         first: newcomer(1),
         gaps: vec![],
     };
-    assert_eq!(state.apply(&again), [Change::NoEffect(Error::AlreadyFounded)]);
+    assert_eq!(state.apply(&again, STAMP), [Change::NoEffect(Error::AlreadyFounded)]);
 }
 
 #[test]
 fn a_node_that_asks_twice_is_one_node_and_ids_never_come_again() {
     let mut state = founded(3, 1, 1);
-    assert_eq!(state.apply(&Decision::Join(newcomer(3))), [Change::Joined(NodeId(3))]);
+    assert_eq!(state.apply(&Decision::Join(newcomer(3)), STAMP), [Change::Joined(NodeId(3))]);
     node_step(&mut state, 3, NodeStep::Remove).unwrap();
     assert_eq!(state.node_state(NodeId(3)), Some(NodeState::Removed));
     assert_eq!(state.node(NodeId(3)), Err(Error::Removed { node: NodeId(3) }));
     assert_eq!(state.node(NodeId(4)), Err(Error::UnknownNode { node: NodeId(4) }));
-    assert_eq!(state.apply(&Decision::Join(newcomer(3))), [Change::Joined(NodeId(4))], "its name is free again");
+    assert_eq!(state.apply(&Decision::Join(newcomer(3)), STAMP), [Change::Joined(NodeId(4))], "its name is free again");
 }
 
 #[test]
@@ -127,9 +128,9 @@ fn names_are_unique_and_words() {
     let mut state = founded(2, 1, 1);
     let taken = Newcomer { token: 99, ..newcomer(2) };
     let error = Error::NameTaken { name: "n2".into(), node: NodeId(2) };
-    assert_eq!(state.apply(&Decision::Join(taken)), [Change::NoEffect(error)]);
+    assert_eq!(state.apply(&Decision::Join(taken), STAMP), [Change::NoEffect(error)]);
     for name in ["", "a b", "a\nb", &"x".repeat(256)] {
-        let changes = state.apply(&Decision::Join(Newcomer { name: name.into(), ..newcomer(9) }));
+        let changes = state.apply(&Decision::Join(Newcomer { name: name.into(), ..newcomer(9) }), STAMP);
         assert!(matches!(changes[..], [Change::NoEffect(Error::BadName { what: "name", .. })]), "{changes:?}");
     }
     assert_eq!(state.nodes().count(), 2);
@@ -158,10 +159,10 @@ fn a_decision_based_on_what_has_changed_has_no_effect() {
     let before = state.clone();
     let step = ChainStep::Sync { node: NodeId(2), incarnation: 1 };
     let stale = Error::Stale { what: "the chain", based_on: revision, found: revision + 1 };
-    assert_eq!(state.apply(&Decision::Chain { chain: CHAIN, revision, step }), [Change::NoEffect(stale)]);
+    assert_eq!(state.apply(&Decision::Chain { chain: CHAIN, revision, step }, STAMP), [Change::NoEffect(stale)]);
     assert_eq!(state, before);
     let balance = Decision::Balance { version: 0, on: true };
-    assert!(matches!(state.apply(&balance)[..], [Change::NoEffect(Error::Stale { .. })]));
+    assert!(matches!(state.apply(&balance, STAMP)[..], [Change::NoEffect(Error::Stale { .. })]));
 }
 
 #[test]
@@ -183,7 +184,7 @@ fn a_joining_tail_is_never_left_alone_and_begins_again_without_whom_it_learned_f
     assert_eq!(chain_step(&mut state, CHAIN, ChainStep::TakeOut(NodeId(1))), Err(last));
 
     let mut state = whole(2);
-    state.apply(&Decision::Join(newcomer(3)));
+    state.apply(&Decision::Join(newcomer(3)), STAMP);
     take_in(&mut state, CHAIN, 3, Role::Joining);
     let mut other = state.clone();
     node_step(&mut state, 2, NodeStep::Offline).unwrap();
@@ -282,7 +283,7 @@ fn an_older_process_does_not_return_and_a_failed_device_stays_failed_until_anoth
 }
 
 fn take_in_fails(state: &mut State) {
-    state.apply(&Decision::Join(newcomer(3)));
+    state.apply(&Decision::Join(newcomer(3)), STAMP);
     let place = ChainStep::Place { node: NodeId(3), device: 4 };
     assert!(chain_step(state, CHAIN, place).is_err(), "it has no such device");
 }
@@ -292,7 +293,7 @@ fn nothing_changed_is_no_new_version() {
     let mut state = whole(2);
     let version = state.version();
     node_step(&mut state, 2, NodeStep::Undrain).unwrap();
-    state.apply(&Decision::Unknown);
+    state.apply(&Decision::Unknown, STAMP);
     assert_eq!(state.version(), version);
     node_step(&mut state, 2, NodeStep::Drain).unwrap();
     assert_eq!(state.version(), version + 1);

@@ -19,7 +19,7 @@ fn tenant(last: u64) -> Tenant {
         address: told.address,
         devices: told.devices,
     };
-    let logs = [(CHAIN, (ChainEpoch(last), 99))];
+    let logs = [(CHAIN, (ChainEpoch(last), 99), 990)];
     Tenant::new(identity, Settings::default(), 1, logs)
 }
 

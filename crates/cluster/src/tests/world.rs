@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use frieze_base::{ChainEpoch, ChainId, ClusterId, Fault, MonoTime, NodeId, Rng};
 
+use super::STAMP;
 use super::states::GIB;
 use crate::{
     Answer, Ask, Assignment, ChainStep, Change, Configuration, Decision, Device, Effect, Grant, Heartbeat, Identity,
@@ -358,7 +359,10 @@ impl World {
         let told: Vec<_> = self.machines[at].chains.iter().map(|(id, replica)| (*id, replica.last())).collect();
         for (chain, last) in told {
             let left_bytes = 0;
-            self.tell_tenant(at, TenantInput::Told { chain, news: News::Progress { last, left_bytes } });
+            self.tell_tenant(
+                at,
+                TenantInput::Told { chain, news: News::Progress { last, newest: last.1, left_bytes } },
+            );
         }
     }
 
@@ -366,7 +370,7 @@ impl World {
 
     fn append(&mut self, decision: Decision) {
         let before = self.truth.clone();
-        let changes = self.truth.apply(&decision);
+        let changes = self.truth.apply(&decision, STAMP);
         self.log.push(decision.clone());
         if !matches!(changes[..], [Change::NoEffect(_)]) {
             self.check_decision(&before, &decision);
@@ -390,7 +394,7 @@ impl World {
         let machine = &mut self.machines[at];
         let mut changes = Vec::new();
         for decision in &self.log[machine.applied..] {
-            changes.extend(machine.state.apply(decision));
+            changes.extend(machine.state.apply(decision, STAMP));
         }
         machine.applied = self.log.len();
         let known = machine.state.node_of_token(at as u128 + 1).map(|node| node.id);
@@ -512,7 +516,7 @@ impl World {
         let seed = self.rng.next();
         let told = self.newcomer(at);
         let machine = &mut self.machines[at];
-        let logs: Vec<_> = machine.chains.iter().map(|(id, replica)| (*id, replica.last())).collect();
+        let logs: Vec<_> = machine.chains.iter().map(|(id, replica)| (*id, replica.last(), replica.last().1)).collect();
         let (incarnation, address, devices) = (machine.incarnation, told.address, told.devices);
         let identity = Identity { cluster: ClusterId(7), node, incarnation, address, devices };
         machine.tenant = Some(Tenant::new(identity, settings.clone(), seed, logs));

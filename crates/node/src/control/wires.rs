@@ -65,6 +65,7 @@ fn report_out(report: &Report) -> wire::ChainReport {
         left_bytes: report.left_bytes,
         lost_from: report.lost.map_or(0, |lost| lost.from),
         lost_to: report.lost.map_or(0, |lost| lost.to),
+        newest: report.newest,
     }
 }
 
@@ -80,6 +81,7 @@ fn report_in(report: &wire::ChainReport) -> Report {
         caught_up: Some(NodeId(report.caught_up)).filter(|node| node.0 > 0),
         is_ready: report.is_ready,
         last: (ChainEpoch(report.last_epoch), report.last),
+        newest: report.newest,
         health,
         left_bytes: report.left_bytes,
         lost: (report.lost_to > 0).then_some(Lost { from: report.lost_from, to: report.lost_to }),
@@ -162,6 +164,7 @@ mod tests {
             caught_up,
             is_ready: true,
             last: (ChainEpoch(6), 41),
+            newest: 43,
             health,
             left_bytes: 9,
             lost: caught_up.map(|node| Lost { from: 5, to: 6 + u64::from(node.0) }),

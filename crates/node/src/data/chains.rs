@@ -96,6 +96,8 @@ pub struct ChainEnd {
     pub epoch: ChainEpoch,
     /// Number of its last record. Of two logs of a chain the one with the larger (epoch, n) has more.
     pub n: u64,
+    /// Stamp of its last record; ZERO without one.
+    pub newest: Hlc,
 }
 
 /// Called once, by whichever thread finds out.
@@ -184,7 +186,8 @@ impl DataPlane {
         if newer.is_empty() {
             return Ok(());
         }
-        self.roles.take(&newer.iter().map(|(chain, to)| (*chain, to.epoch)).collect::<Vec<_>>())?;
+        let taken = newer.iter().map(|(chain, to)| (*chain, to.epoch, to.members.contains(&self.me)));
+        self.roles.take(&taken.collect::<Vec<_>>())?;
         self.shown.any_shared.store(true, Ordering::SeqCst);
         let mut out = Out::default();
         for (chain, configuration) in newer {
@@ -952,6 +955,7 @@ fn ends_of(appender: &Appender) -> Vec<ChainEnd> {
         taken: replica.epoch(),
         epoch: replica.last_epoch(),
         n: replica.last(),
+        newest: replica.newest(),
     });
     ends.collect()
 }

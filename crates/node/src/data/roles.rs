@@ -96,15 +96,16 @@ impl Roles {
         self.lock().known.discarded.clone()
     }
 
-    /// Remembers configurations that are about to be taken. Durable on return.
+    /// Remembers configurations that are about to be taken, and of which this node is a member. Durable on return.
     ///
     /// # Errors
     /// The disk's.
-    pub(super) fn take(&self, taken: &[(ChainId, ChainEpoch)]) -> Result<(), Fault> {
+    pub(super) fn take(&self, taken: &[(ChainId, ChainEpoch, bool)]) -> Result<(), Fault> {
         self.change(|known| {
-            known.epochs.extend(taken.iter().copied());
-            // What this node lacked the chain supplies again, or it is known to be lost.
-            known.lost.retain(|chain, _| taken.iter().all(|(taken, _)| taken != chain));
+            known.epochs.extend(taken.iter().map(|(chain, epoch, _)| (*chain, *epoch)));
+            // What a member lacked the chain has supplied again, or it is known to be lost.
+            let is_member = |chain: &ChainId| taken.iter().any(|(taken, _, is_member)| taken == chain && *is_member);
+            known.lost.retain(|chain, _| !is_member(chain));
         })
     }
 
@@ -121,7 +122,7 @@ impl Roles {
         })
     }
 
-    /// What the power took of chains since their newest configuration: the stamps before and after it.
+    /// What the power took of chains since this node was a member last: the stamps before and after it.
     pub(crate) fn lost(&self) -> Vec<(ChainId, Hlc, Hlc)> {
         self.lock().known.lost.iter().map(|(chain, (from, to))| (*chain, *from, *to)).collect()
     }
@@ -289,12 +290,14 @@ mod tests {
         let disk: Arc<dyn Disk> = Arc::new(SimDisk::new(1));
         let open = || Roles::load(disk.clone()).expect("readable roles");
         let (one, other) = (ChainId(1), ChainId(2));
-        open().take(&[(one, ChainEpoch(3)), (other, ChainEpoch(3))]).expect("a disk that works");
+        open().take(&[(one, ChainEpoch(3), true), (other, ChainEpoch(3), true)]).expect("a disk that works");
         open().lose(&[(one, Hlc(10), Hlc(20)), (other, Hlc(11), Hlc(20))]).expect("a disk that works");
         // It goes off again before anybody has told it anything.
         open().lose(&[(one, Hlc(15), Hlc(30))]).expect("a disk that works");
         assert_eq!(open().lost(), [(one, Hlc(10), Hlc(30)), (other, Hlc(11), Hlc(20))]);
-        open().take(&[(one, ChainEpoch(4))]).expect("a disk that works");
+        open().take(&[(one, ChainEpoch(4), false)]).expect("a disk that works");
+        assert_eq!(open().lost().len(), 2, "it is being brought up to date, or has no part");
+        open().take(&[(one, ChainEpoch(5), true)]).expect("a disk that works");
         assert_eq!(open().lost(), [(other, Hlc(11), Hlc(20))]);
     }
 }

@@ -19,7 +19,7 @@ use tracing::{debug, warn};
 
 use super::Engine;
 use crate::control::{Control, ControlTold, Job, Premises, Reign};
-use crate::data::Report;
+use crate::data::{ChainEnd, Report};
 use crate::identity::Identity;
 use crate::peers::NodeKeys;
 use crate::session::Principal;
@@ -47,7 +47,7 @@ impl Engine {
             self.keeper.with(|identity| (identity.node_id(), identity.cluster_id(), identity.incarnation));
         let process = Process { cluster, node: me, incarnation, address, devices: vec![self.this_device()] };
         let settings = frieze_cluster::Settings::with_lease_ns(self.settings.lease.as_nanos() as u64);
-        let logs = self.data.ends().iter().map(|end| (end.chain, (end.epoch, end.n))).collect();
+        let logs = self.data.ends().iter().map(|end| (end.chain, (end.epoch, end.n), end.newest.0)).collect();
         let made = Control::new(
             process,
             settings,
@@ -379,10 +379,14 @@ impl Premises for Engine {
         self.data.lease().renew(until);
     }
 
-    fn progress(&self) -> Vec<(ChainId, (ChainEpoch, u64), u64)> {
+    fn progress(&self) -> Vec<(ChainId, News)> {
         // Leases do not wait for the disk: it is told the next time.
         let ends = self.data.ends_now().unwrap_or_default();
-        ends.iter().map(|end| (end.chain, (end.epoch, end.n), self.data.lacks(end.chain))).collect()
+        let told = |end: ChainEnd| {
+            let (last, left_bytes) = ((end.epoch, end.n), self.data.lacks(end.chain));
+            (end.chain, News::Progress { last, newest: end.newest.0, left_bytes })
+        };
+        ends.into_iter().map(told).collect()
     }
 
     fn remains(&self) -> Remains {

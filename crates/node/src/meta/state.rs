@@ -78,7 +78,7 @@ impl State {
         let mut control = self.control.write().unwrap_or_else(PoisonError::into_inner);
         let mut news = self.news.lock().unwrap_or_else(PoisonError::into_inner);
         for decision in decisions {
-            let changed = control.apply(&frieze_cluster::Decision::from_wire(decision));
+            let changed = control.apply(&frieze_cluster::Decision::from_wire(decision), stamp.0);
             if news.len() < NEWS_MAX {
                 news.extend(changed);
             }

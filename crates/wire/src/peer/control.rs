@@ -93,6 +93,9 @@ pub struct ChainReport {
     /// See `lost_from`.
     #[prost(uint64, tag = "11")]
     pub lost_to: u64,
+    /// Stamp of the last record in its log; 0 without one.
+    #[prost(uint64, tag = "12")]
+    pub newest: u64,
 }
 
 /// The leader's answer to a heartbeat, or, with number 0, what has just been decided.

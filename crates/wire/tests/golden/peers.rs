@@ -134,6 +134,7 @@ fn heartbeat() -> Heartbeat {
             left_bytes: 1 << 30,
             lost_from: 0,
             lost_to: 0,
+            newest: 0,
         }],
         remains_chains: 0,
         remains_bytes: 0,
@@ -142,7 +143,7 @@ fn heartbeat() -> Heartbeat {
 
 fn heartbeat_after_a_loss() -> Heartbeat {
     let whole = heartbeat();
-    let lost = |report: &ChainReport| ChainReport { lost_from: AT, lost_to: AT + 9, ..*report };
+    let lost = |report: &ChainReport| ChainReport { lost_from: AT, lost_to: AT + 9, newest: AT + 1, ..*report };
     Heartbeat { chains: whole.chains.iter().map(lost).collect(), ..whole }
 }
 
