@@ -39,6 +39,9 @@ fn a_cluster_keeps_its_promises_under_seeds_that_once_broke_them() {
     let alone =
         |seed| ClusterPlan { operator: false, leaves: false, session_timeout_s: 600, ..ClusterPlan::of_seed(seed) };
     play_plans([0x17, 0x4f, 0x13c3, 0x1396, 0x141e].map(alone));
+    // A chain's only member was lost for good, and an older copy went on as if nothing had been written since.
+    // Two nodes took each other for the head of a chain, and asked each other without end.
+    play([0xe0_00a2, 0xf0_0009]);
 }
 
 #[test]

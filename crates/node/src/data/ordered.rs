@@ -104,7 +104,9 @@ impl DataPlane {
     ) -> Result<(), Fault> {
         self.clock.adopt(Hlc(after.at))?;
         let mut appender = self.hold_writes();
-        if !appender.members[chain.0 as usize].shared {
+        // Two nodes may take each other for the head, one of them by an old configuration. If each asked again for what it waits for
+        // whenever it is asked, the questions would never end and become ever more. It asks again with its tick.
+        if !appender.members[chain.0 as usize].shared || !appender.chains[chain.0 as usize].is_head() {
             return Ok(());
         }
         let who = Who::Node(from);

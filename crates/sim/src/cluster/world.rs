@@ -170,6 +170,8 @@ const FOUNDING_US_MAX: u64 = 60_000_000;
 const CALM_US_MAX: u64 = 120_000_000;
 /// Between two looks whether what is waited for is so.
 const LOOK_US: u64 = 5_000;
+/// Events of a run: some fifty times those of a long one. More are something that goes round in a circle.
+const EVENTS_MAX: u64 = 3_000_000;
 /// Without one operation for so long faults stop.
 const STALLED_US_MAX: u64 = 60_000_000;
 
@@ -466,6 +468,9 @@ impl World {
             return broken(Rule::Live, "nothing is left to happen");
         };
         self.counts.events += 1;
+        if self.counts.events > EVENTS_MAX {
+            return broken(Rule::Live, format!("{EVENTS_MAX} events have happened, and the run does not end"));
+        }
         self.advance(at_us);
         self.history().trace.at(at_us);
         self.happen(event)?;
