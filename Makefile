@@ -30,6 +30,7 @@ test: ## every test of every crate
 hdfs: ## unmodified Hadoop clients, shell and library, on a server of their own, and on three of which one is killed (needs a JDK and Maven; about 2 min)
 	@tests/hdfs/run.py
 	@tests/hdfs/failing.py
+	@tests/hdfs/contract.py
 
 linearizability: ## load on three mounts, and Porcupine over what they saw (needs Go; about 20 s)
 	@tests/linearizability/run.sh

@@ -200,6 +200,12 @@ public class Clients {
             }
             for (Path path : new Path[] {once, again, older}) fs.delete(path, false);
         });
+        step("-setfattr, -getfattr", () -> {
+            shell(0, "-setfattr", "-n", "user.of", "-v", "somebody", "/sh/copy");
+            check(shell(0, "-getfattr", "-d", "/sh/copy").contains("user.of=\"somebody\""), "other words");
+            shell(0, "-setfattr", "-x", "user.of", "/sh/copy");
+            check(!shell(0, "-getfattr", "-d", "/sh/copy").contains("user.of"), "it is gone");
+        });
         step("-df", () -> check(shell(0, "-df", "/").contains("hdfs://"), "other words"));
     }
 

@@ -112,6 +112,10 @@ impl Service {
         if attr.kind() == FileKind::Directory {
             // What a program takes for its own root stays, as in HDFS.
             if target.path == b"/" {
+                let is_empty = fs.list(&target, b"", 1, false).map_err(failed)?.entries.is_empty();
+                if !request.recursive && !is_empty {
+                    return Err(Exception::not_empty(format!("`{path} is non empty': Directory is not empty")));
+                }
                 return Ok(ResultResponse { result: false });
             }
             match fs.rmdir(&target) {

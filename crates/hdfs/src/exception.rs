@@ -41,6 +41,7 @@ classes! {
     not_empty = "org.apache.hadoop.fs.PathIsNotEmptyDirectoryException";
     not_found = "java.io.FileNotFoundException";
     past = "org.apache.hadoop.hdfs.protocol.SnapshotAccessControlException";
+    safe_mode = "org.apache.hadoop.hdfs.server.namenode.SafeModeException";
     unsupported = "java.lang.UnsupportedOperationException";
 }
 

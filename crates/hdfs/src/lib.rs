@@ -18,6 +18,7 @@ mod blocks;
 mod budget;
 mod changing;
 mod checksums;
+mod concat;
 mod connections;
 mod data_service;
 mod exception;
@@ -36,6 +37,7 @@ mod service;
 mod status;
 mod transfer;
 mod writing;
+mod xattrs;
 
 #[cfg(test)]
 mod tests;
@@ -144,6 +146,7 @@ impl Door {
             mint: Mint::new(secret),
             leases: Default::default(),
             moving: Default::default(),
+            is_safe: Default::default(),
             retries: Default::default(),
             data: DataPlace { ip: specified(data_at.ip()), port: data_at.port() },
             // Generations of this process are above those of the one before.

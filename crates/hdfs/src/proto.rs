@@ -627,6 +627,50 @@ pub(crate) struct UpdatePipelineRequest {
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
+pub(crate) struct ConcatRequest {
+    #[prost(string, required, tag = "1")]
+    pub(crate) target: String,
+    #[prost(string, repeated, tag = "2")]
+    pub(crate) sources: Vec<String>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub(crate) struct XAttr {
+    #[prost(int32, required, tag = "1")]
+    pub(crate) namespace: i32,
+    #[prost(string, required, tag = "2")]
+    pub(crate) name: String,
+    #[prost(bytes = "vec", optional, tag = "3")]
+    pub(crate) value: Option<Vec<u8>>,
+}
+
+/// `setXAttr` and, without a flag, `removeXAttr`.
+#[derive(Clone, PartialEq, prost::Message)]
+pub(crate) struct SetXAttrRequest {
+    #[prost(string, required, tag = "1")]
+    pub(crate) src: String,
+    #[prost(message, optional, tag = "2")]
+    pub(crate) xattr: Option<XAttr>,
+    #[prost(uint32, optional, tag = "3")]
+    pub(crate) flag: Option<u32>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub(crate) struct XAttrsRequest {
+    #[prost(string, required, tag = "1")]
+    pub(crate) src: String,
+    #[prost(message, repeated, tag = "2")]
+    pub(crate) xattrs: Vec<XAttr>,
+}
+
+/// The answer to `getXAttrs` and `listXAttrs`.
+#[derive(Clone, PartialEq, prost::Message)]
+pub(crate) struct XAttrsResponse {
+    #[prost(message, repeated, tag = "1")]
+    pub(crate) xattrs: Vec<XAttr>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
 pub(crate) struct CheckAccessRequest {
     #[prost(string, required, tag = "1")]
     pub(crate) path: String,
@@ -851,6 +895,19 @@ pub(crate) mod block_checksum {
     pub(crate) const COMPOSITE_CRC: i32 = 2;
 }
 
+/// `XAttr::namespace`.
+pub(crate) mod xattr_namespace {
+    pub(crate) const USER: i32 = 0;
+    pub(crate) const TRUSTED: i32 = 1;
+    pub(crate) const SECURITY: i32 = 2;
+}
+
+/// `SetXAttrRequest::flag`.
+pub(crate) mod xattr_flag {
+    pub(crate) const CREATE: u32 = 1;
+    pub(crate) const REPLACE: u32 = 2;
+}
+
 /// `OpWriteBlock::stage`.
 pub(crate) mod stage {
     pub(crate) const SETUP_STREAMING_RECOVERY: i32 = 3;
@@ -870,8 +927,8 @@ pub(crate) mod status {
 }
 
 /// `SetSafeModeRequest::action`.
-pub(crate) const SAFEMODE_LEAVE: i32 = 1;
-/// See [`SAFEMODE_LEAVE`].
+pub(crate) const SAFEMODE_ENTER: i32 = 2;
+/// See [`SAFEMODE_ENTER`]. Anything else leaves.
 pub(crate) const SAFEMODE_GET: i32 = 3;
 /// `StorageType` of every location.
 pub(crate) const DISK: i32 = 1;

@@ -5,7 +5,7 @@
 //! erasure coding, no access list), and refused in words where it is not.
 
 use std::net::IpAddr;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use frieze_client::{Client, Fs, InodeId, NodeId, Target};
 use prost::Message;
@@ -44,6 +44,8 @@ pub(crate) struct Service {
     pub(crate) moving: Moving,
     pub(crate) retries: Retries,
     pub(crate) data: DataPlace,
+    /// Changes are refused.
+    pub(crate) is_safe: AtomicBool,
     /// Number of the last block that was begun.
     pub(crate) generation: AtomicU64,
 }
@@ -87,9 +89,33 @@ impl Service {
         if !RUN_ONCE.contains(&call.method.as_str()) || call.id == CallId::default() {
             return self.run(asked, call);
         }
+        if self.is_safe.load(Ordering::Acquire) {
+            return Err(Exception::safe_mode(format!(
+                "{}: this door is in safe mode, nothing is changed",
+                call.method
+            )));
+        }
         // Whoever says another's number is not told what that one was.
         let client = [who.principal.caller.uid.to_be_bytes().as_slice(), &call.id.client].concat();
         self.retries.once(&CallId { client, number: call.id.number }, || self.run(asked, call))
+    }
+
+    /// Whether this door refuses changes; an operator may have it do so. Other doors go on, and so do transfers that have begun.
+    fn set_safe_mode(
+        &self,
+        asked: Asked<'_>,
+        request: &proto::SetSafeModeRequest,
+    ) -> Result<ResultResponse, Exception> {
+        if request.action != proto::SAFEMODE_GET {
+            let Principal { name, caller } = &asked.who.principal;
+            if ![0, self.client.hello().uid].contains(&caller.uid) {
+                return Err(Exception::access_control(format!(
+                    "Access denied for user {name}. Superuser privilege is required"
+                )));
+            }
+            self.is_safe.store(request.action == proto::SAFEMODE_ENTER, Ordering::Release);
+        }
+        Ok(ResultResponse { result: self.is_safe.load(Ordering::Acquire) })
     }
 
     fn run(&self, asked: Asked<'_>, call: &Call) -> Answer {
@@ -115,10 +141,7 @@ impl Service {
                 self.file_info(asked, &path.path, true)?;
                 Ok(proto::GetStoragePolicyResponse { storage_policy: Some(storage_policy()) })
             }),
-            "setSafeMode" => with(call, |request: proto::SetSafeModeRequest| match request.action {
-                proto::SAFEMODE_GET | proto::SAFEMODE_LEAVE => Ok(ResultResponse { result: false }),
-                _ => Err(Exception::unsupported("frieze has no safe mode to enter")),
-            }),
+            "setSafeMode" => with(call, |request| self.set_safe_mode(asked, &request)),
             // There is none of it: an answer without one.
             "getEZForPath"
             | "getErasureCodingPolicy"
@@ -138,6 +161,11 @@ impl Service {
             "setPermission" => with(call, |request| self.set_permission(asked, &request)),
             "setOwner" => with(call, |request| self.set_owner(asked, &request)),
             "setTimes" => with(call, |request| self.set_times(asked, &request)),
+            "getXAttrs" => with(call, |request| self.xattrs(asked, &request)),
+            "listXAttrs" => with(call, |request| self.xattr_names(asked, &request)),
+            "setXAttr" => with(call, |request| self.set_xattr(asked, &request)),
+            "removeXAttr" => with(call, |request| self.remove_xattr(asked, &request)),
+            "concat" => with(call, |request| self.concat(asked, &request)),
             "setReplication" => with(call, |request| self.set_replication(asked, &request)),
             "truncate" => with(call, |request| self.truncate(asked, &request)),
 
@@ -261,6 +289,9 @@ const RUN_ONCE: &[&str] = &[
     "setTimes",
     "setPermission",
     "setOwner",
+    "setXAttr",
+    "removeXAttr",
+    "concat",
 ];
 
 /// Calls of the protocol that are refused, so that who makes one is told what it is.
@@ -270,7 +301,6 @@ const UNSUPPORTED: &[&str] = &[
     "addErasureCodingPolicies",
     "allowSnapshot",
     "cancelDelegationToken",
-    "concat",
     "createEncryptionZone",
     "createSnapshot",
     "createSymlink",
@@ -292,14 +322,12 @@ const UNSUPPORTED: &[&str] = &[
     "getSnapshotDiffReport",
     "getSnapshotDiffReportListing",
     "getSnapshotListing",
-    "getXAttrs",
     "listCacheDirectives",
     "listCachePools",
     "listCorruptFileBlocks",
     "listEncryptionZones",
     "listOpenFiles",
     "listReencryptionStatus",
-    "listXAttrs",
     "metaSave",
     "modifyAclEntries",
     "modifyCacheDirective",
@@ -312,7 +340,6 @@ const UNSUPPORTED: &[&str] = &[
     "removeCachePool",
     "removeDefaultAcl",
     "removeErasureCodingPolicy",
-    "removeXAttr",
     "renameSnapshot",
     "renewDelegationToken",
     "restoreFailedStorage",
@@ -325,7 +352,6 @@ const UNSUPPORTED: &[&str] = &[
     "setErasureCodingPolicy",
     "setQuota",
     "setStoragePolicy",
-    "setXAttr",
     "unsetErasureCodingPolicy",
     "unsetStoragePolicy",
     "upgradeStatus",

@@ -438,6 +438,91 @@ fn a_block_that_is_given_up_leaves_nothing() {
     opened.stop();
 }
 
+#[test]
+fn files_are_joined_and_nothing_is_lost_where_they_cannot_be() {
+    let opened = Opened::new();
+    let mut client = opened.connect();
+    let data = bytes(300_000);
+    client.write("/all", &data[..100_001]);
+    client.write("/b", &data[100_001..250_000]);
+    client.write("/c", &data[250_000..]);
+    let concat = |sources: &[&str]| ConcatRequest {
+        target: "/all".to_owned(),
+        sources: sources.iter().map(|&source| source.to_owned()).collect(),
+    };
+    for sources in [&[][..], &["/all"], &["/b", "/b"]] {
+        assert_eq!(client.refused("concat", &concat(sources)), "HadoopIllegalArgumentException", "{sources:?}");
+    }
+    assert_eq!(client.refused("concat", &concat(&["/b", "/none"])), "FileNotFoundException");
+    client.create("/open", "w");
+    assert_eq!(client.refused("concat", &concat(&["/b", "/open"])), "AlreadyBeingCreatedException");
+    assert_eq!(client.info("/all").unwrap().length, 100_001, "as it was");
+    assert!(client.read("/b") == data[100_001..250_000]);
+    client.call::<()>("concat", &concat(&["/b", "/c"]));
+    assert!(client.read("/all") == data);
+    assert_eq!((client.info("/b"), client.info("/c")), (None, None));
+    opened.stop();
+}
+
+#[test]
+fn extended_attributes_are_those_of_every_door() {
+    let opened = Opened::new();
+    let mut client = opened.connect();
+    client.write("/f", b"x");
+    let xattr = |name: &str, value: Option<&[u8]>| XAttr {
+        namespace: xattr_namespace::USER,
+        name: name.to_owned(),
+        value: value.map(<[u8]>::to_vec),
+    };
+    let set = |value: &[u8], flag| SetXAttrRequest {
+        src: "/f".to_owned(),
+        xattr: Some(xattr("a", Some(value))),
+        flag: Some(flag),
+    };
+    assert_eq!(client.refused("setXAttr", &set(b"0", xattr_flag::REPLACE)), "IOException");
+    client.call::<()>("setXAttr", &set(b"1", xattr_flag::CREATE));
+    assert_eq!(client.refused("setXAttr", &set(b"2", xattr_flag::CREATE)), "IOException");
+    client.call::<()>("setXAttr", &set(b"3", xattr_flag::CREATE | xattr_flag::REPLACE));
+    let own = frieze_client::Client::connect(Options { server: opened.server.nearby(), ..Options::default() }).unwrap();
+    assert_eq!(own.fs().get_xattr(&frieze_client::Target::path("/f"), b"user.a").unwrap(), b"3");
+    let listed = client.call::<XAttrsResponse>("listXAttrs", &path_of("/f")).xattrs;
+    assert_eq!(listed, [xattr("a", None)]);
+    let get = |xattrs: Vec<XAttr>| XAttrsRequest { src: "/f".to_owned(), xattrs };
+    for asked in [Vec::new(), vec![xattr("a", None)]] {
+        let found = client.call::<XAttrsResponse>("getXAttrs", &get(asked)).xattrs;
+        assert_eq!(found, [xattr("a", Some(b"3"))]);
+    }
+    assert_eq!(client.refused("getXAttrs", &get(vec![xattr("b", None)])), "IOException");
+    client.call::<()>("removeXAttr", &set(b"", 0));
+    assert_eq!(client.refused("removeXAttr", &set(b"", 0)), "IOException");
+    own.close().unwrap();
+    opened.stop();
+}
+
+#[test]
+fn a_door_in_safe_mode_changes_nothing_until_it_is_told_to() {
+    let opened = Opened::new();
+    let mut client = opened.connect();
+    client.write("/f", b"x");
+    let set = |client: &mut Client, action| {
+        client.call::<ResultResponse>("setSafeMode", &SetSafeModeRequest { action }).result
+    };
+    const LEAVE: i32 = 1;
+    assert!(!set(&mut client, SAFEMODE_GET));
+    assert!(set(&mut client, SAFEMODE_ENTER) && set(&mut client, SAFEMODE_GET));
+    assert_eq!(client.refused("create", &create("/g", "w")), "SafeModeException");
+    assert_eq!(client.refused("mkdirs", &mkdirs("/d")), "SafeModeException");
+    assert_eq!(client.read("/f"), b"x");
+    if nix::unistd::geteuid().is_root() {
+        let mut other = opened.connect_as("daemon", 0);
+        let leave = SetSafeModeRequest { action: LEAVE };
+        assert_eq!(other.refused("setSafeMode", &leave), "AccessControlException");
+    }
+    assert!(!set(&mut client, LEAVE));
+    client.write("/g", b"y");
+    opened.stop();
+}
+
 /// The same block at another door.
 fn at(block: &LocatedBlock, door: &Door) -> LocatedBlock {
     let mut block = block.clone();

@@ -1,0 +1,110 @@
+//! Extended attributes: Hadoop's namespaces are the prefixes that they have everywhere else.
+
+use frieze_client::{Fs, Reason, Target, XattrMode};
+
+use crate::exception::Exception;
+use crate::proto::{self, XAttr, xattr_flag, xattr_namespace};
+use crate::service::{Asked, Looked, Service};
+
+impl Service {
+    /// Those that are asked for by name, or all.
+    pub(crate) fn xattrs(
+        &self,
+        asked: Asked<'_>,
+        request: &proto::XAttrsRequest,
+    ) -> Result<proto::XAttrsResponse, Exception> {
+        let path = &request.src;
+        let Looked { fs, target, .. } = self.look(asked, path)?;
+        let xattrs = if request.xattrs.is_empty() {
+            names(&fs, &target, path)?
+                .into_iter()
+                .filter_map(|name| valued(&fs, &target, name, path).transpose())
+                .collect()
+        } else {
+            let named = request.xattrs.iter().map(|named| {
+                valued(&fs, &target, full_name(named)?, path)?
+                    .ok_or_else(|| Exception::io("At least one of the attributes provided was not found."))
+            });
+            named.collect::<Result<Vec<XAttr>, Exception>>()
+        };
+        Ok(proto::XAttrsResponse { xattrs: xattrs? })
+    }
+
+    /// The names of all.
+    pub(crate) fn xattr_names(
+        &self,
+        asked: Asked<'_>,
+        request: &proto::PathRequest,
+    ) -> Result<proto::XAttrsResponse, Exception> {
+        let path = &request.path;
+        let Looked { fs, target, .. } = self.look(asked, path)?;
+        let xattrs = names(&fs, &target, path)?.iter().filter_map(|name| told(name, None)).collect();
+        Ok(proto::XAttrsResponse { xattrs })
+    }
+
+    /// Sets one.
+    pub(crate) fn set_xattr(&self, asked: Asked<'_>, request: &proto::SetXAttrRequest) -> Result<(), Exception> {
+        let target = Target { follow: true, ..self.change(&request.src)? };
+        let named = request.xattr.as_ref().ok_or_else(|| Exception::illegal_argument("the call names no attribute"))?;
+        let mode = match request.flag.unwrap_or(0) {
+            xattr_flag::CREATE => XattrMode::Create,
+            xattr_flag::REPLACE => XattrMode::Replace,
+            _ => XattrMode::Any,
+        };
+        let value = named.value.as_deref().unwrap_or_default();
+        let set = self.fs(asked).set_xattr(&target, &full_name(named)?, value, mode);
+        set.map(|_| ()).map_err(|error| failed(error, &request.src))
+    }
+
+    /// Removes one.
+    pub(crate) fn remove_xattr(&self, asked: Asked<'_>, request: &proto::SetXAttrRequest) -> Result<(), Exception> {
+        let target = Target { follow: true, ..self.change(&request.src)? };
+        let named = request.xattr.as_ref().ok_or_else(|| Exception::illegal_argument("the call names no attribute"))?;
+        let removed = self.fs(asked).remove_xattr(&target, &full_name(named)?);
+        removed.map(|_| ()).map_err(|error| failed(error, &request.src))
+    }
+}
+
+fn names(fs: &Fs, target: &Target, path: &str) -> Result<Vec<Vec<u8>>, Exception> {
+    fs.list_xattr(target).map_err(|error| Exception::of(error, path))
+}
+
+/// One with its value; none if there is none of that name, or no client could say it.
+fn valued(fs: &Fs, target: &Target, name: Vec<u8>, path: &str) -> Result<Option<XAttr>, Exception> {
+    match fs.get_xattr(target, &name) {
+        Ok(value) => Ok(told(&name, Some(value))),
+        Err(error) if error.reason() == Reason::NoAttribute => Ok(None),
+        Err(error) => Err(Exception::of(error, path)),
+    }
+}
+
+fn failed(error: frieze_client::Error, path: &str) -> Exception {
+    match error.reason() {
+        Reason::NoAttribute => Exception::io("No matching attributes found for remove operation"),
+        Reason::Exists => Exception::io(format!("XAttr of {path} exists already: the REPLACE flag has to be set")),
+        _ => Exception::of(error, path),
+    }
+}
+
+/// As it is called everywhere else.
+fn full_name(xattr: &XAttr) -> Result<Vec<u8>, Exception> {
+    let prefix = PREFIXES.iter().find(|(namespace, _)| *namespace == xattr.namespace);
+    let (_, prefix) =
+        prefix.ok_or_else(|| Exception::unsupported("frieze keeps attributes of user, trusted and security"))?;
+    Ok([prefix.as_bytes(), xattr.name.as_bytes()].concat())
+}
+
+/// As Hadoop calls it; none for what it has no namespace for.
+fn told(name: &[u8], value: Option<Vec<u8>>) -> Option<XAttr> {
+    let text = std::str::from_utf8(name).ok()?;
+    let named = |(namespace, prefix): &(i32, &str)| {
+        Some(XAttr { namespace: *namespace, name: text.strip_prefix(prefix)?.to_owned(), value: value.clone() })
+    };
+    PREFIXES.iter().find_map(named)
+}
+
+const PREFIXES: &[(i32, &str)] = &[
+    (xattr_namespace::USER, "user."),
+    (xattr_namespace::TRUSTED, "trusted."),
+    (xattr_namespace::SECURITY, "security."),
+];
