@@ -83,6 +83,9 @@ public class Failing {
             in.readFully(found, 3_000_010, data.length - 3_000_010);
             check(Arrays.equals(data, found), "other bytes");
         }
+        // Whichever server answered calls before.
+        check(fs.getFileStatus(path).getLen() == data.length, "another length");
+        check(Arrays.equals(data, read(path)), "other bytes");
     }
 
     public static void main(String[] arguments) throws Exception {

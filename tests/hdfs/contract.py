@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Hadoop's own contract tests (AbstractContract*Test of hadoop-common 3.4.1) on a server of their own, with HDFS's options.
+"""Hadoop's own contract tests (AbstractContract*Test of hadoop-common 3.4.1) on a server of their own, with HDFS's options; and DistCp.
 
     tests/hdfs/contract.py               with the debug build; builds it first
     tests/hdfs/contract.py --frieze PATH with that command
@@ -21,6 +21,8 @@ POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
   <groupId>frieze</groupId><artifactId>contract</artifactId><version>1</version>
   <dependencies>
     <dependency><groupId>org.apache.hadoop</groupId><artifactId>hadoop-common</artifactId><version>{version}</version><type>test-jar</type>
+      <exclusions><exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion></exclusions></dependency>
+    <dependency><groupId>org.apache.hadoop</groupId><artifactId>hadoop-distcp</artifactId><version>{version}</version>
       <exclusions><exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion></exclusions></dependency>
     <dependency><groupId>junit</groupId><artifactId>junit</artifactId><version>4.13.2</version></dependency>
     <dependency><groupId>org.assertj</groupId><artifactId>assertj-core</artifactId><version>3.12.2</version></dependency>
@@ -59,6 +61,29 @@ def test_jars(cache, version):
     return f"{folder}/lib/*"
 
 
+def copies_what_differs(java, work):
+    """DistCp copies a tree, and then what differs by its checksum alone: a file of the same length."""
+
+    def hadoop(*arguments):
+        with open(work / "errors", "ab") as errors:
+            done = subprocess.run([*java, *arguments], cwd=work, stdout=subprocess.PIPE, stderr=errors)
+        if done.returncode != 0:
+            sys.exit(f"tests/hdfs: {arguments} ended with {done.returncode}:\n" + (work / "errors").read_text()[-4000:])
+        return done.stdout
+
+    shell, distcp = "org.apache.hadoop.fs.FsShell", "org.apache.hadoop.tools.DistCp"
+    (work / "first").write_bytes(b"a" * 100_000)
+    (work / "second").write_bytes(b"b" * 100_000)
+    hadoop(shell, "-mkdir", "-p", "/distcp/from")
+    hadoop(shell, "-put", "first", "/distcp/from/file")
+    hadoop(distcp, "/distcp/from", "/distcp/to")
+    hadoop(shell, "-put", "-f", "second", "/distcp/to/file")
+    hadoop(distcp, "-update", "/distcp/from", "/distcp/to")
+    if hadoop(shell, "-cat", "/distcp/to/file") != b"a" * 100_000:
+        sys.exit("tests/hdfs: DistCp did not see that a file differs")
+    print("DistCp copies a tree, and what differs")
+
+
 def main():
     frieze, hadoop, cache, jars = run.prepared(__doc__)
     jars = f"{jars}:{test_jars(cache, hadoop.VERSION)}"
@@ -77,9 +102,11 @@ def main():
             hadoop.site(work / "conf", fs_defaultFS=json.loads(ready)["hdfs"])
             log4j = (work / "conf" / "log4j.properties").read_text().replace("WARN", "ERROR")
             (work / "conf" / "log4j.properties").write_text(log4j)
-            java = ["java", "-Xmx512m", "-cp", f"{classes}:{run.HERE}:{work / 'conf'}:{jars}", "Contract", *KNOWN]
-            errors = open(work / "errors", "wb")
-            status = subprocess.run(java, cwd=work, stderr=errors).returncode
+            java = ["java", "-Xmx512m", "-cp", f"{classes}:{run.HERE}:{work / 'conf'}:{jars}"]
+            with open(work / "errors", "wb") as errors:
+                status = subprocess.run([*java, "Contract", *KNOWN], cwd=work, stderr=errors).returncode
+            if status == 0:
+                copies_what_differs(java, work)
             server.send_signal(signal.SIGTERM)
             ended = server.wait(timeout=60)
             if status != 0 or ended != 0:

@@ -107,11 +107,24 @@ def main():
             cluster.start(3)
             cluster.await_whole()
             begun = time.monotonic()
+            # All servers as name nodes of one service: calls go to another one too.
+            hadoop.site(work / "conf-all", **all_names(cluster))
+            java = ["java", "-Xmx512m", "-cp", f"{classes}:{work / 'conf-all'}:{jars}", "Failing"]
             client(java, cluster, ["read"], lambda words: cluster.kill(kill_of(words)))
             print(f"ok  {1000 * (time.monotonic() - begun):5.0f} ms  a reader goes on when the server it reads from is killed")
             print("all hold")
         finally:
             cluster.end()
+
+
+def all_names(cluster):
+    """The properties that name every server."""
+    provider = "org.apache.hadoop.hdfs.server.namenode.ha.ConfiguredFailoverProxyProvider"
+    properties = {"fs_defaultFS": "hdfs://frieze", "dfs_nameservices": "frieze", "dfs_ha_namenodes_frieze": "db1,db2,db3"}
+    properties["dfs_client_failover_proxy_provider_frieze"] = provider
+    for number in [1, 2, 3]:
+        properties[f"dfs_namenode_rpc__address_frieze_db{number}"] = f"127.0.0.{number}:{cluster.name_port}"
+    return properties
 
 
 def kill_of(words):
