@@ -13,12 +13,14 @@ use anyhow::{Context, Result};
 use crate::stopwatch::Stopwatch;
 
 mod chained;
+mod fetched;
 mod paced;
 mod scattered;
 mod stormed;
 mod streamed;
 
 pub(crate) use chained::{Chained, chained};
+pub(crate) use fetched::Fetched;
 pub(crate) use paced::paced;
 pub(crate) use scattered::{EDGE, Scattered, at_share, scattered, speed};
 pub(crate) use stormed::stormed;
