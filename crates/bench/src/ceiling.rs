@@ -21,7 +21,7 @@ mod streamed;
 
 pub(crate) use chained::{Chained, chained};
 pub(crate) use fetched::Fetched;
-pub(crate) use paced::paced;
+pub(crate) use paced::{Keep, paced};
 pub(crate) use scattered::{EDGE, Scattered, at_share, scattered, speed};
 pub(crate) use stormed::stormed;
 pub(crate) use streamed::{served, stored};

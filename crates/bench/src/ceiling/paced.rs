@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::num::NonZeroU64;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -27,7 +28,7 @@ pub(crate) fn paced(directory: &Path, data: &[u8], requests: u64, interval: f64)
     let (mut near, mut far) = pair_with(Some(UNPACED))?;
     let (stored, over) = (AtomicU64::new(0), AtomicBool::new(false));
     thread::scope(|scope| {
-        let flushing = scope.spawn(|| flush(&flushed, &stored, &over));
+        let flushing = scope.spawn(|| flush(&flushed, Keep::All, &stored, &over));
         let storing = scope.spawn(|| -> std::io::Result<()> {
             let mut buffer = vec![0u8; data.len()];
             for request in 0..requests {
@@ -57,16 +58,31 @@ fn ask(far: &mut TcpStream, data: &[u8], requests: u64, interval: f64) -> Result
     })
 }
 
-/// Flushes the file whenever enough of it waits.
-pub(super) fn flush(file: &File, stored: &AtomicU64, over: &AtomicBool) -> std::io::Result<()> {
-    let mut done = 0;
+/// What stays in memory of what a bare program has stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Keep {
+    /// Everything: each page is another one.
+    All,
+    /// So many bytes, those stored last: what is stored next goes into the pages of what leaves.
+    Newest(u64),
+}
+
+/// Flushes the file whenever enough of it waits, and lets go of what is not to be kept.
+pub(super) fn flush(file: &File, keep: Keep, stored: &AtomicU64, over: &AtomicBool) -> std::io::Result<()> {
+    let (mut done, mut gone) = (0, 0);
     while !over.load(Ordering::Acquire) {
         let now = stored.load(Ordering::Acquire);
-        if now - done >= FLUSH_BYTES {
-            rustix::fs::fdatasync(file)?;
-            done = now;
-        } else {
+        if now - done < FLUSH_BYTES {
             thread::park_timeout(Duration::from_millis(1));
+            continue;
+        }
+        rustix::fs::fdatasync(file)?;
+        done = now;
+        let Keep::Newest(bytes) = keep else { continue };
+        let old = done.saturating_sub(bytes).saturating_sub(gone);
+        if let Some(len) = NonZeroU64::new(old / FLUSH_BYTES * FLUSH_BYTES) {
+            rustix::fs::fadvise(file, gone, Some(len), rustix::fs::Advice::DontNeed)?;
+            gone += len.get();
         }
     }
     Ok(())

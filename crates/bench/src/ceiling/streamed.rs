@@ -9,7 +9,7 @@ use std::thread;
 
 use anyhow::{Context, Result};
 
-use super::paced::flush;
+use super::paced::{Keep, flush};
 use super::{GIB, UNPACED, pair_with, preallocated};
 use crate::stopwatch::Stopwatch;
 
@@ -18,8 +18,8 @@ pub(super) const MESSAGE_BYTES: usize = 1 << 20;
 pub(super) const CHECKSUM_BYTES: usize = 4;
 
 /// Streams `bytes` of `data`, over and over, into a file in `directory` that goes to the disk meanwhile, GiB/s. One
-/// connection; the sender waits for an answer to every `call_bytes`, or for the last one only.
-pub(crate) fn stored(directory: &Path, data: &[u8], bytes: u64, call_bytes: Option<u64>) -> Result<f64> {
+/// connection; the sender waits for an answer to every `call_bytes`, or for the last one only. `keep` is what stays in memory.
+pub(crate) fn stored(directory: &Path, data: &[u8], bytes: u64, call_bytes: Option<u64>, keep: Keep) -> Result<f64> {
     let file = preallocated(directory, bytes)?;
     let flushed = file.try_clone()?;
     let (mut near, mut far) = pair_with(Some(UNPACED))?;
@@ -28,7 +28,7 @@ pub(crate) fn stored(directory: &Path, data: &[u8], bytes: u64, call_bytes: Opti
     let call = call_bytes.map_or(count, |bytes| bytes / MESSAGE_BYTES as u64);
     let is_answered = |number: u64| (number + 1).is_multiple_of(call) || number + 1 == count;
     thread::scope(|scope| {
-        let flushing = scope.spawn(|| flush(&flushed, &reached, &over));
+        let flushing = scope.spawn(|| flush(&flushed, keep, &reached, &over));
         let storing = scope.spawn(|| -> Result<()> {
             let mut message = vec![0u8; CHECKSUM_BYTES + MESSAGE_BYTES];
             for number in 0..count {

@@ -8,7 +8,7 @@ use frieze_client::{Client, CreateMode, File, OpenFlags, Target as Path};
 
 use super::persistence::{RAW_DIRECT, SYNCED_DEPTH, seq_write_synced};
 use super::{CEILING_BYTES, CEILING_ROUNDS, LARGE, SMALL, Spent, on_clients, progress, settle, spend};
-use crate::ceiling::{self, GIB};
+use crate::ceiling::{self, GIB, Keep};
 use crate::report::Report;
 use crate::target::Target;
 use crate::{Options, stopwatch::Stopwatch};
@@ -69,6 +69,20 @@ fn write_in_calls(file: &File, data: &[u8], bytes: u64) -> Result<f64> {
     Ok(bytes as f64 / GIB / watch.seconds())
 }
 
+/// GiB/s of a server that keeps no more records in memory than may wait for the disk, and has as many: it has been written to
+/// for as long as its memory lasts, and what comes goes into pages that were in use a moment ago.
+fn in_used_memory(options: &Options, dirty: u64, data: &[u8], bytes: u64) -> Result<f64> {
+    let config = format!("dirty_bytes_max = {dirty}\nyoung_bytes_max = {dirty}\n");
+    let target = Target::start_with(options, &config)?;
+    let client = target.client()?;
+    let file = make(&client, "/seq")?;
+    write_all(&file, data, dirty, "filling memory")?;
+    settle(&client)?;
+    let watch = Stopwatch::start();
+    write_all(&file, data, bytes, "seq-write in used memory")?;
+    Ok(bytes as f64 / GIB / watch.seconds())
+}
+
 /// Before each load that is compared with another: memory that was used before, for what is written and for what is sent.
 /// What lay untouched for seconds is read at a third of the rate the first time, whoever reads it.
 pub(super) fn ready(directory: &FilePath, bytes: u64, data: &[u8]) -> Result<()> {
@@ -117,13 +131,13 @@ pub(crate) fn seq_write(options: &Options) -> Result<Report> {
     called.close()?;
     ready(&directory, bytes, &data)?;
     let watch = Stopwatch::start();
-    let bare = ceiling::stored(&directory, &data, bytes, None)?;
+    let bare = ceiling::stored(&directory, &data, bytes, None, Keep::All)?;
     // Both of its ends are threads of this process, and nothing else of it does anything.
     let bare_cpu_s = watch.cpu_seconds() / (bytes as f64 / GIB);
     let cpu_s = (spent.client_s + spent.server_s) / (bytes as f64 / GIB);
     ready(&directory, bytes, &data)?;
-    let bare_in_calls = ceiling::stored(&directory, &data, bytes, Some(CALL_BYTES))?;
-    let more = vec![
+    let bare_in_calls = ceiling::stored(&directory, &data, bytes, Some(CALL_BYTES), Keep::All)?;
+    let mut more = vec![
         ("in_4_mib_writes", in_calls / ceiling, "(of the ceiling: calls of 4 MiB, one after the other)"),
         ("in_4_mib_writes_over_bare", in_calls / bare_in_calls, "(of a bare program that waits for each 4 MiB)"),
         ("over_bare", bytes as f64 / GIB / spent.seconds / bare, "(of a bare program: receive, check, store)"),
@@ -135,6 +149,21 @@ pub(crate) fn seq_write(options: &Options) -> Result<Report> {
         ("memcpy_gib_s", ceiling::memcpy(), "GiB/s"),
         ("fsync_after_s", flush_s, "s"),
     ];
+    if options.dirty_mib.is_some() {
+        // Its memory and its disk are for the one that comes now.
+        drop((client, target));
+        let used = in_used_memory(options, dirty, &data, bytes)?;
+        let bare = ceiling::stored(&directory, &data, bytes, None, Keep::Newest(dirty))?;
+        more.extend([
+            (
+                "in_used_memory",
+                used / ceiling,
+                "(of the ceiling: a server that writes where it lets go of what is old)",
+            ),
+            ("in_used_memory_over_bare", used / bare, "(of a bare program that does so)"),
+            ("bare_in_used_memory_gib_s", bare, "GiB/s"),
+        ]);
+    }
     Ok(per_gib("seq-write", bytes, &spent, ceiling, ceiling_name, more))
 }
 
