@@ -42,6 +42,8 @@ fn a_cluster_keeps_its_promises_under_seeds_that_once_broke_them() {
     // A chain's only member was lost for good, and an older copy went on as if nothing had been written since.
     // Two nodes took each other for the head of a chain, and asked each other without end.
     play([0xe0_00a2, 0xf0_0009]);
+    // A joining tail that was left alone waited for ever for what its predecessor held.
+    play([0xf0_0041]);
 }
 
 #[test]

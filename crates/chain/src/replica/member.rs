@@ -138,6 +138,8 @@ impl Replica {
             // What the predecessor holds it has still to hear.
             (false, true) if self.configuration.joining => u64::MAX,
             (false, true) => self.last,
+            // Nobody is left to hear it from: what it has is the chain.
+            (true, true) if self.is_head() && self.link.inherited == u64::MAX => self.last,
             _ => self.link.inherited,
         };
         let inherited_promise = self.link.inherited_promise;
@@ -154,6 +156,10 @@ impl Replica {
         if !self.is_member() {
             let current = self.configuration.epoch;
             return self.refuse_all(&Error::StaleEpoch { chain: self.chain, current, found }, out);
+        }
+        if self.is_head() {
+            // Of a head before it, which had not come through.
+            self.have_closed(inherited_promise, out);
         }
         self.acknowledge_promises();
         self.commit(out);

@@ -1,6 +1,7 @@
 //! Stories of one replica, random lives, and what a driver may never do.
 
 mod driver;
+mod joining;
 mod members;
 mod random;
 mod story;

@@ -382,7 +382,8 @@ struct Log<'a> {
 
 impl<'a> Log<'a> {
     fn of(target: &Target, report: &Report, node: &'a Node) -> Log<'a> {
-        let was_member = matches!(target.role, Role::Serving | Role::Joining);
+        // Who is joining may not have heard yet of all that the tail before it committed.
+        let was_member = target.role == Role::Serving;
         // Its last records may be none of the chain's, if it heard late that it had no part any more.
         let known =
             [Some(report.newest), Some(target.left).filter(|left| *left > 0), report.lost.map(|lost| lost.from)];

@@ -45,16 +45,16 @@ impl State {
                 let target = change(&mut next, node);
                 (target.role, target.incarnation) = (Role::Syncing, incarnation);
             }
-            ChainStep::Join(_) => {
+            ChainStep::Join(_) => change(&mut next, node).role = Role::Joining,
+            ChainStep::Serve(_) => {
                 let target = change(&mut next, node);
-                (target.role, target.left) = (Role::Joining, 0);
+                (target.role, target.left) = (Role::Serving, 0);
             }
-            ChainStep::Serve(_) => change(&mut next, node).role = Role::Serving,
             ChainStep::TakeOut(_) => self.take_out(&mut next, node, stamp),
             ChainStep::Left(_) => next.leaving.retain(|leaving| *leaving != node),
             ChainStep::Drop(_) => next.targets.retain(|target| target.node != node),
             ChainStep::Resume { incarnation, is_missing, lost, .. } => {
-                let was_member = matches!(change(&mut next, node).role, Role::Serving | Role::Joining);
+                let was_member = change(&mut next, node).role == Role::Serving;
                 let lost = if was_member { lost } else { Some(lost_until(lost, stamp)) };
                 lost.into_iter().for_each(|lost| next.lose(lost));
                 next.targets.retain(|target| target.node == node || !self.is_dead(target.node));

@@ -34,7 +34,7 @@ pub(super) fn judge(history: &History) -> Verdict {
     names(history)
 }
 
-/// Every change is stamped above all that its client had seen, and no two writes of a cell have one stamp.
+/// Every change is stamped above all that its client had seen, and no two writes of a cell, or changes of several, have one stamp.
 fn stamps(history: &History) -> Verdict {
     let writes =
         history.writes.iter().filter_map(|write| Some((write.seen, write.done?.1, format!("write {}", write.value))));
@@ -55,11 +55,13 @@ fn stamps(history: &History) -> Verdict {
             );
         }
     }
+    // A head and the metalog may stamp alike what runs at the same time.
+    let together: BTreeSet<Value> = history.together.iter().map(|one| one.value).collect();
     let mut taken = BTreeMap::new();
     for write in &history.writes {
         let Some((_, stamp)) = write.done else { continue };
         for cell in write.cells.each() {
-            if let Some(other) = taken.insert((cell, stamp), write.value) {
+            if let Some(other) = taken.insert((cell, stamp, together.contains(&write.value)), write.value) {
                 return broken(
                     Rule::StampsRise,
                     format!("writes {other} and {} of {cell:?} are stamped {stamp}", write.value),

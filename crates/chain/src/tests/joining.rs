@@ -1,0 +1,54 @@
+//! Who is taken in when all others are lost.
+
+use frieze_base::{ChainEpoch, ChainId, NodeId};
+use frieze_hlc::Hlc;
+
+use crate::{Configuration, Effect, Input, Message, Moment, Replica, RequestId, Settings};
+
+const ME: NodeId = NodeId(3);
+const OTHER: NodeId = NodeId(2);
+
+fn step(replica: &mut Replica, input: Input) -> Vec<Effect> {
+    let mut out = Vec::new();
+    replica.step(Moment { hlc: Hlc(100), ..Moment::default() }, input, &mut out);
+    out
+}
+
+/// The joining tail of a chain of two.
+fn joining() -> Replica {
+    let (epoch, syncing) = (ChainEpoch(1), Some(ME));
+    let begun = Configuration { epoch, members: vec![OTHER], syncing, joining: false };
+    let mut replica = Replica::member(ChainId(0), ME, begun, Settings::default());
+    let (epoch, members) = (ChainEpoch(2), vec![OTHER, ME]);
+    step(&mut replica, Input::Configure(Configuration { epoch, members, syncing: None, joining: true }));
+    let out = step(&mut replica, Input::Look { request: RequestId(1) });
+    assert!(!out.iter().any(|effect| matches!(effect, Effect::Seen { .. })), "the other may hold more");
+    replica
+}
+
+/// The other is lost for good: it has the chain alone, and answers.
+fn goes_on_alone(replica: &mut Replica) {
+    let (epoch, members) = (ChainEpoch(3), vec![ME]);
+    let out = step(replica, Input::Configure(Configuration { epoch, members, syncing: None, joining: false }));
+    let is_seen = |effect: &Effect| matches!(effect, Effect::Seen { request: RequestId(1), .. });
+    assert!(out.iter().any(is_seen), "who waited is answered: {out:?}");
+    let out = step(replica, Input::Look { request: RequestId(2) });
+    assert!(matches!(out[..], [Effect::Seen { request: RequestId(2), .. }]), "{out:?}");
+    let out = step(replica, Input::Close { request: RequestId(3), at: Hlc(40) });
+    assert!(matches!(out[..], [Effect::Closed { request: RequestId(3), .. }]), "{out:?}");
+}
+
+#[test]
+fn who_was_joining_and_is_left_alone_answers_from_what_it_has() {
+    goes_on_alone(&mut joining());
+}
+
+#[test]
+fn who_was_joining_and_is_left_alone_keeps_what_the_other_had_promised() {
+    let mut replica = joining();
+    let message = Message::Greet { held: 0, promised: Hlc(50) };
+    step(&mut replica, Input::Receive { from: OTHER, epoch: ChainEpoch(2), message });
+    assert!(replica.promised() < Hlc(50), "it has not come through yet");
+    goes_on_alone(&mut replica);
+    assert_eq!(replica.promised(), Hlc(50));
+}
