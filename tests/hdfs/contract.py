@@ -7,9 +7,7 @@
 Needs what run.py needs; the jars of the tests come from Maven Central at the first run and stay in the user's cache.
 """
 
-import json
 import pathlib
-import signal
 import subprocess
 import sys
 import tempfile
@@ -91,31 +89,16 @@ def main():
         work = pathlib.Path(work)
         classes = work / "classes"
         subprocess.run(["javac", "-nowarn", "-cp", jars, "-d", classes, run.HERE / "Contract.java"], check=True)
-        serve = [frieze, "serve", "--json", "--dir", work / "data", "--listen", "127.0.0.1:0", "--memory", "512"]
-        serve += ["--hdfs", "127.0.0.1:0", "--hdfs-data", "127.0.0.1:0"]
-        log = open(work / "serve.log", "wb")
-        server = subprocess.Popen(serve, stdout=subprocess.PIPE, stderr=log)
-        try:
-            ready = server.stdout.readline()
-            if not ready:
-                sys.exit("tests/hdfs: the server does not start:\n" + (work / "serve.log").read_text())
-            hadoop.site(work / "conf", fs_defaultFS=json.loads(ready)["hdfs"])
+        with run.served(frieze, work, "--memory", "512") as ready:
+            hadoop.site(work / "conf", fs_defaultFS=ready["hdfs"])
             log4j = (work / "conf" / "log4j.properties").read_text().replace("WARN", "ERROR")
             (work / "conf" / "log4j.properties").write_text(log4j)
             java = ["java", "-Xmx512m", "-cp", f"{classes}:{run.HERE}:{work / 'conf'}:{jars}"]
             with open(work / "errors", "wb") as errors:
                 status = subprocess.run([*java, "Contract", *KNOWN], cwd=work, stderr=errors).returncode
-            if status == 0:
-                copies_what_differs(java, work)
-            server.send_signal(signal.SIGTERM)
-            ended = server.wait(timeout=60)
-            if status != 0 or ended != 0:
-                told = (work / "serve.log").read_text()[-4000:]
-                sys.exit(f"tests/hdfs: the tests ended with {status}, the server with {ended}; it said:\n{told}")
-        finally:
-            if server.poll() is None:
-                server.kill()
-                server.wait()
+            if status != 0:
+                sys.exit(f"tests/hdfs: the tests ended with {status}")
+            copies_what_differs(java, work)
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ Needs a JDK and Maven; the jars of Hadoop 3.4.1 come from Maven Central at the f
 """
 
 import argparse
+import contextlib
 import importlib.util
 import json
 import os
@@ -51,21 +52,41 @@ def prepared(words):
     return frieze, hadoop, cache, hadoop.jars(cache)
 
 
+@contextlib.contextmanager
+def served(frieze, work, *options):
+    """A server with the doors open: what it says when it is ready. If what is done with it fails, or it does not end well, what it told is shown."""
+    doors = ["--hdfs", "127.0.0.1:0", "--hdfs-data", "127.0.0.1:0"]
+    serve = [frieze, "serve", "--json", "--dir", work / "data", "--listen", "127.0.0.1:0", *doors, *options]
+    with open(work / "serve.log", "wb") as log:
+        server = subprocess.Popen(serve, stdout=subprocess.PIPE, stderr=log)
+
+    def told():
+        return (work / "serve.log").read_text()[-4000:]
+
+    try:
+        ready = server.stdout.readline()
+        if not ready:
+            sys.exit(f"tests/hdfs: the server does not start:\n{told()}")
+        try:
+            yield json.loads(ready)
+        except SystemExit as failed:
+            sys.exit(f"{failed.code}\nThe server said:\n{told()}")
+        server.send_signal(signal.SIGTERM)
+        if server.wait(timeout=60) != 0:
+            sys.exit(f"tests/hdfs: the server ended with {server.returncode}:\n{told()}")
+    finally:
+        if server.poll() is None:
+            server.kill()
+            server.wait()
+
+
 def main():
     frieze, hadoop, cache, jars = prepared(__doc__)
     with tempfile.TemporaryDirectory(prefix="frieze-hdfs-") as work:
         work = pathlib.Path(work)
         classes = work / "classes"
         subprocess.run(["javac", "-nowarn", "-cp", f"{cache}/lib/*", "-d", classes, HERE / "Clients.java"], check=True)
-        serve = [frieze, "serve", "--json", "--dir", work / "data", "--listen", "127.0.0.1:0"]
-        doors = ["--hdfs", "127.0.0.1:0", "--hdfs-data", "127.0.0.1:0"]
-        log = open(work / "serve.log", "wb")
-        server = subprocess.Popen([*serve, *doors], stdout=subprocess.PIPE, stderr=log)
-        try:
-            ready = server.stdout.readline()
-            if not ready:
-                sys.exit("tests/hdfs: the server does not start:\n" + (work / "serve.log").read_text())
-            ready = json.loads(ready)
+        with served(frieze, work) as ready:
             snapshot = [frieze, "--server", ready["addresses"][0], "snapshot", "create", "monday"]
             subprocess.run(snapshot, check=True, stdout=subprocess.DEVNULL)
             hadoop.site(work / "conf", fs_defaultFS=ready["hdfs"], ipc_client_connect_max_retries=3)
@@ -73,15 +94,8 @@ def main():
             whose = ["root"] if os.getuid() == 0 else []
             clients = ["java", "-Xmx512m", "-cp", f"{classes}:{work / 'conf'}:{jars}", "Clients", work, *whose]
             status = subprocess.run(clients).returncode
-            server.send_signal(signal.SIGTERM)
-            if server.wait(timeout=60) != 0:
-                sys.exit(f"tests/hdfs: the server ended with {server.returncode}:\n" + (work / "serve.log").read_text()[-4000:])
             if status != 0:
-                sys.exit(f"tests/hdfs: the clients ended with {status}; the server said:\n" + (work / "serve.log").read_text()[-4000:])
-        finally:
-            if server.poll() is None:
-                server.kill()
-                server.wait()
+                sys.exit(f"tests/hdfs: the clients ended with {status}")
 
 
 if __name__ == "__main__":

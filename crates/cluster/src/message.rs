@@ -45,7 +45,7 @@ pub struct Report {
     pub health: Health,
     /// Bytes that it lacks, as far as it knows.
     pub left_bytes: u64,
-    /// What its log may lack since a loss of power, as long as it has not been a full member since.
+    /// What its log may lack since a loss of power, as long as it has not been a member since.
     pub lost: Option<Lost>,
 }
 

@@ -57,8 +57,8 @@ pub(crate) trait Premises: Sync {
     fn configure(&self, configurations: &[(ChainId, ChainConfiguration)]) -> Result<(), Fault>;
     /// The lease holds until then, by the monotonic clock.
     fn renew(&self, until: MonoTime);
-    /// (epoch, n) of the last record of each chain here, and the bytes that it is known to lack. Nothing while it would have to
-    /// wait.
+    /// How far the log of each chain goes here, and the bytes that it is known to lack: [`News::Progress`]. Nothing while it would
+    /// have to wait.
     fn progress(&self) -> Vec<(ChainId, News)>;
     /// What this server has to give back.
     fn remains(&self) -> Remains;
