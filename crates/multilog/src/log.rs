@@ -257,7 +257,7 @@ impl MultiLog {
     /// Appends to `out` what a read of `range` of `chunk` at `at` has to fetch: pieces in order that cover the range
     /// exactly.
     ///
-    /// `at` is inclusive; [`Hlc::MAX`] is now. Records stamped below `after` are hidden, as a truncate or a patch of that
+    /// `at` is inclusive; [`Hlc::MAX`] is now. Records stamped up to `after` are hidden, as a truncate or a patch of that
     /// stamp hides them: where only they lie, the plan has holes.
     ///
     /// # Panics
@@ -274,7 +274,7 @@ impl MultiLog {
         planner.hole(range.end());
     }
 
-    /// Bytes of `range` of `chunk` that hold data at `at`; records stamped below `after` are hidden. As many as the pieces with
+    /// Bytes of `range` of `chunk` that hold data at `at`; records stamped up to `after` are hidden. As many as the pieces with
     /// data of a [`MultiLog::plan`] have, which is not made.
     ///
     /// # Cost
@@ -296,7 +296,7 @@ impl MultiLog {
     ///
     /// # Errors
     /// What they are at most, where only a plan tells how many: at an instant before the newest record, where the chunk
-    /// reaches beyond `upto`, and if it has records stamped below `after`, which may be hidden.
+    /// reaches beyond `upto`, and if it has records stamped up to `after`, which may be hidden.
     ///
     /// # Cost
     /// O(log records).

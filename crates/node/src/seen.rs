@@ -1,7 +1,7 @@
 //! A file's bytes as one version of its inode shows them: what it wrote itself, and what it shares.
 //!
 //! Guarantees: an answer made in one look is one state; a byte under a patch is the file's own if it was written after
-//! the patch, else what the patch says, through as many files as share it.
+//! the patch (at its very stamp: before it), else what the patch says, through as many files as share it.
 //! Leaves to others: who may read, and at which instant (`views`).
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -372,7 +372,7 @@ impl Look<'_> {
         layer.upto.unwrap_or_else(|| self.cuts.of(chain).max(layer.inode.size_as_of))
     }
 
-    /// What the file's own records stamped from `after` on say of `start..end`.
+    /// What the file's own records stamped above `after` say of `start..end`.
     ///
     /// # Errors
     /// `Unsupported` if a chunk of it is not here.
@@ -468,7 +468,7 @@ impl Look<'_> {
         for piece in pieces.split_off(first) {
             let after = match piece.source {
                 Source::Hole => after,
-                Source::Punched(stamp) => after.max(stamp.next()),
+                Source::Punched(stamp) => after.max(stamp),
                 _ => {
                     pieces.push(piece);
                     continue;

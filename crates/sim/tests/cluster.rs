@@ -44,6 +44,8 @@ fn a_cluster_keeps_its_promises_under_seeds_that_once_broke_them() {
     play([0xe0_00a2, 0xf0_0009]);
     // A joining tail that was left alone waited for ever for what its predecessor held.
     play([0xf0_0041]);
+    // A record that was written at the very stamp of a truncate was under it for its length, and above it for its bytes.
+    play([0xf0_0130]);
 }
 
 #[test]

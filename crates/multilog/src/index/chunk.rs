@@ -147,7 +147,7 @@ impl Chunk {
     }
 
     /// Bytes that hold data after every record stamped up to `at`, among the first `upto` of the chunk; records stamped
-    /// below `after` may be hidden. `Err` with the most it can be, where only a plan can tell.
+    /// up to `after` may be hidden. `Err` with the most it can be, where only a plan can tell.
     pub(super) fn live(&self, upto: u64, at: Hlc, after: Hlc) -> Result<u64, u64> {
         let live = (self.live as u64).min(upto);
         let (Some(first), Some(last)) = (self.first, self.records.last()) else { return Ok(0) };
@@ -155,13 +155,13 @@ impl Chunk {
             return Ok(0);
         }
         let reach = self.reaches.largest(0, self.records.len(), |at| self.records.get(at).reach());
-        let exact = first >= after && last.stamp <= at && u64::from(reach) <= upto;
+        let exact = first > after && last.stamp <= at && u64::from(reach) <= upto;
         if exact { Ok(live) } else { Err(if last.stamp <= at { live } else { upto.min(reach.into()) }) }
     }
 
-    /// Bytes of `range` that hold data after every record stamped up to `at`; those stamped below `after` are hidden.
+    /// Bytes of `range` that hold data after every record stamped up to `at`; those stamped up to `after` are hidden.
     pub(super) fn data_in(&self, range: ByteRange, at: Hlc, after: Hlc) -> u64 {
-        if self.newest() < after {
+        if self.newest() <= after {
             return 0;
         }
         let count = self.count_upto(at) as u32;
@@ -173,14 +173,14 @@ impl Chunk {
             let kept = page.visible(count, shown, &of, &mut scratch).filter(|fragment| {
                 fragment.start <= fragment.last
                     && !fragment.is_punch()
-                    && (after == Hlc::ZERO || self.stamp_of(*fragment) >= after)
+                    && (after == Hlc::ZERO || self.stamp_of(*fragment) > after)
             });
             bytes += kept.map(|fragment| u64::from(fragment.last - fragment.start) + 1).sum::<u64>();
         }
         bytes
     }
 
-    /// Plans `range` as it was after every record stamped up to `at`; those stamped below `after` are hidden. With
+    /// Plans `range` as it was after every record stamped up to `at`; those stamped up to `after` are hidden. With
     /// `through`, pages of many pieces come from images.
     pub(super) fn plan(
         &self,
@@ -190,7 +190,7 @@ impl Chunk {
         mut through: Option<&mut Through<'_>>,
         planner: &mut Planner<'_>,
     ) {
-        if self.newest() < after {
+        if self.newest() <= after {
             return;
         }
         let count = self.count_upto(at) as u32;
@@ -200,10 +200,10 @@ impl Chunk {
             let page_start = u64::from(*number) * PAGE_BYTES;
             let (start, last) = part_of_page(range, *number);
             shown.clear();
-            // What a later record cut off may lie outside of the range; what is stamped below `after` is hidden.
+            // What a later record cut off may lie outside of the range; what is stamped up to `after` is hidden.
             let of = |record| self.fragment(*number, record);
             shown.extend(page.visible(count, (start, last), &of, &mut scratch).filter(|fragment| {
-                fragment.start <= fragment.last && (after == Hlc::ZERO || self.stamp_of(*fragment) >= after)
+                fragment.start <= fragment.last && (after == Hlc::ZERO || self.stamp_of(*fragment) > after)
             }));
             let image = through.as_deref_mut().and_then(|through| through.choose(self, (*number, page), &shown, at));
             let leave_out = through.as_ref().is_some_and(|through| through.is_for_image());

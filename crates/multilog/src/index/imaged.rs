@@ -69,7 +69,7 @@ impl Through<'_> {
         }
         let made_of = |stamp| chunk.made_of((number, page), stamp);
         let found = self.images.newest(self.chunk, number, at, made_of);
-        let left = found.map_or(usize::MAX, |(stamp, _)| chunk.pieces(shown, stamp.next()) + 1);
+        let left = found.map_or(usize::MAX, |(stamp, _)| chunk.pieces(shown, stamp) + 1);
         if let Some(crowded) = self.crowded.as_deref_mut() {
             if left > pieces_max {
                 let newest = chunk.newest();
@@ -86,12 +86,12 @@ impl Through<'_> {
 }
 
 impl Chunk {
-    /// Of how many places of the device these fragments consist that are stamped from `after` on. Zeros and what is buried
+    /// Of how many places of the device these fragments consist that are stamped above `after`. Zeros and what is buried
     /// take none.
     fn pieces(&self, fragments: &[Fragment], after: Hlc) -> usize {
         let kept = fragments.iter().filter(|fragment| {
             let record = self.records.get(fragment.record() as usize);
-            !fragment.is_punch() && record.stamp >= after && !record.is_buried()
+            !fragment.is_punch() && record.stamp > after && !record.is_buried()
         });
         let mut records: Vec<u32> = kept.map(|fragment| fragment.record()).collect();
         records.sort_unstable();

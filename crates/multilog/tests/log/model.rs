@@ -23,7 +23,7 @@ impl Model {
             let part = range.intersect(ByteRange::new(start, start + u64::from(record.len)));
             for offset in part.start()..part.end() {
                 let byte = if record.kind == RecordKind::Write { payload[(offset - start) as usize] } else { 0 };
-                bytes[(offset - range.start()) as usize] = (record.stamp >= after).then_some(byte);
+                bytes[(offset - range.start()) as usize] = (record.stamp > after).then_some(byte);
             }
         }
         bytes
@@ -38,7 +38,7 @@ impl Model {
         let mut written = vec![false; upto as usize];
         for record in self.records.iter().filter(|record| record.chunk == chunk && record.stamp <= at) {
             let clip = |offset: u32| u64::from(offset).min(upto) as usize;
-            let shows = record.kind == RecordKind::Write && record.stamp >= after;
+            let shows = record.kind == RecordKind::Write && record.stamp > after;
             written[clip(record.offset)..clip(record.offset + record.len)].fill(shows);
         }
         written.iter().filter(|written| **written).count() as u64
@@ -150,14 +150,14 @@ pub(crate) fn compare(device: &Device, model: &Model, rng: &mut Rng, questions: 
         let after = if rng.chance(2) { Hlc::ZERO } else { any_instant(rng, newest) };
         let expect = model.read(chunk, range, at, after);
         let found = device.read_after(chunk, range, at, after).expect("whole blocks");
-        assert!(found == expect, "{range} of chunk {chunk} at {at}, hidden before {after}");
+        assert!(found == expect, "{range} of chunk {chunk} at {at}, hidden up to {after}");
 
         let upto = rng.below(2 * u64::from(CHUNK_BYTES));
         let at = if rng.chance(2) { Hlc::MAX } else { at };
         let live = model.data(chunk, upto, at, after);
         match device.log.live_in(chunk, upto, at, after) {
-            Ok(exact) => assert_eq!(exact, live, "of {upto} bytes of chunk {chunk} at {at}, hidden before {after}"),
-            Err(most) => assert!(most >= live, "{most} for {live} of chunk {chunk} at {at}, hidden before {after}"),
+            Ok(exact) => assert_eq!(exact, live, "of {upto} bytes of chunk {chunk} at {at}, hidden up to {after}"),
+            Err(most) => assert!(most >= live, "{most} for {live} of chunk {chunk} at {at}, hidden up to {after}"),
         }
         let mut pieces = Vec::new();
         device.log.plan(chunk, ByteRange::new(0, upto), at, after, &mut pieces);
@@ -169,7 +169,7 @@ pub(crate) fn compare(device: &Device, model: &Model, rng: &mut Rng, questions: 
         assert_eq!(
             (whole, below + above),
             (live, live),
-            "of {upto} bytes of chunk {chunk} at {at}, hidden before {after}"
+            "of {upto} bytes of chunk {chunk} at {at}, hidden up to {after}"
         );
 
         let (after, upto) = (any_instant(rng, newest), any_instant(rng, newest));

@@ -31,7 +31,7 @@ pub(crate) struct Wanted {
     pub(crate) range: ByteRange,
     /// Records stamped up to this count; MAX: those that are committed now.
     pub(crate) at: Hlc,
-    /// And from this on.
+    /// And above this.
     pub(crate) after: Hlc,
 }
 

@@ -137,7 +137,7 @@ pub struct BytesPart {
     /// How many.
     #[prost(uint32, tag = "5")]
     pub len: u32,
-    /// Only records stamped from this on count.
+    /// Only records stamped above this count.
     #[prost(uint64, tag = "6")]
     pub after: u64,
 }
