@@ -433,6 +433,10 @@ impl DataPlane {
             }
             // A head may have died with the rest of it: what has a record is answered with that.
         }
+        if let Some(chain) = ask.at_end {
+            // Only who leads the chain knows what was appended under this number: nobody else may say that nothing was.
+            try_or_reply!(self.check_stamps(appender, std::iter::once(chain)));
+        }
         let mut before = None;
         if let (Some(chain), Content::Bytes(payload, _)) = (ask.at_end, ask.content)
             && let Some(record) = appender.chains[chain.0 as usize].in_flight_of(ask.session, ask.seq)

@@ -46,6 +46,8 @@ fn a_cluster_keeps_its_promises_under_seeds_that_once_broke_them() {
     play([0xf0_0041]);
     // A record that was written at the very stamp of a truncate was under it for its length, and above it for its bytes.
     play([0xf0_0130]);
+    // A server that no longer led a chain said that an append of a chunk had come to nothing: it was there, and was made again.
+    play([0x100_026b]);
 }
 
 #[test]

@@ -5,8 +5,8 @@
 
 use std::collections::BTreeMap;
 
-use frieze_base::{ChainEpoch, Fault, MonoTime, NodeId, Reason, Seq};
-use frieze_node::Engine;
+use frieze_base::{ChainEpoch, ChainId, Fault, MonoTime, NodeId, Reason, Seq};
+use frieze_node::{ClusterState, Engine};
 use frieze_wire::frame::FrameHeader;
 use frieze_wire::message::{ReadReply, Reply, Request, RequestBody};
 use frieze_wire::peer::Told;
@@ -186,14 +186,25 @@ impl Memory {
         }
     }
 
-    /// Has a server give up what others have by now, as [`Engine::give_up_remains`] does, or too early.
-    pub(super) fn give_up(broken: Option<ClusterBreak>, engine: &Engine) -> Result<(), Fault> {
-        match broken {
-            Some(ClusterBreak::GivenUpEarly) => engine.give_up_remains_if(&|state, chain, node| {
-                state.chain(chain).is_some_and(|chain| chain.target(node).is_none())
-            }),
-            _ => engine.give_up_remains(),
-        }
+    /// Has a server give up what others have by now, as [`Engine::give_up_remains`] does, or too early. `judge` looks at the
+    /// state from which it is decided.
+    pub(super) fn give_up(
+        broken: Option<ClusterBreak>,
+        engine: &Engine,
+        judge: impl Fn(&ClusterState, ChainId, NodeId),
+    ) -> Result<(), Fault> {
+        engine.give_up_remains_if(&|state, chain, node| {
+            let is_kept = match broken {
+                Some(ClusterBreak::GivenUpEarly) => {
+                    state.chain(chain).is_some_and(|chain| chain.target(node).is_none())
+                }
+                _ => state.is_kept_by_others(chain, node),
+            };
+            if is_kept {
+                judge(state, chain, node);
+            }
+            is_kept
+        })
     }
 
     /// Breaks a server, after whatever it did.

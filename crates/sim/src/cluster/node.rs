@@ -128,6 +128,8 @@ pub(super) struct Node {
     pub(super) is_rotten: bool,
     /// What it has given up in this life, and how often, as far as it was looked at.
     pub(super) given_up: Vec<(ChainId, u64)>,
+    /// What it decided to give up last and should not have, and why.
+    pub(super) needed: Arc<Mutex<BTreeMap<ChainId, String>>>,
     /// A sync failed: it is started again by whoever looks after it.
     pub(super) failed: bool,
     /// How its chains were when the trace told it last.
@@ -189,6 +191,7 @@ impl Node {
             is_gone: false,
             is_rotten: false,
             given_up: Vec::new(),
+            needed: Arc::default(),
             failed: false,
             told: String::new(),
             broken,
@@ -221,6 +224,7 @@ impl Node {
         self.tend_busy = Arc::default();
         (self.flush_at_us, self.journal_at_us, self.failed) = (None, None, false);
         self.given_up.clear();
+        self.needed = Arc::default();
         let mut entropy = [0u8; 64];
         self.rng.fill(&mut entropy);
         let woken = self.woken.clone();

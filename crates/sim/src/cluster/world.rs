@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use frieze_base::{ClusterId, Fault, LogIndex, NodeId, Reason, Rng};
 use frieze_disk::CrashKind;
-use frieze_node::{Engine, Joining, PeerPayload, Settings};
+use frieze_node::{ClusterState, Engine, Joining, PeerPayload, Settings};
 use frieze_wire::control::{Device, Newcomer};
 use frieze_wire::frame::{FrameHeader, FrameKind};
 use frieze_wire::message::{ChainStatus, Join, JoinReply, Reply, Request, RequestBody};
@@ -602,11 +602,18 @@ impl World {
                 let broken = self.plan.breakage;
                 let node = &mut self.nodes[node];
                 let busy = node.tend_busy.clone();
+                let needed = node.needed.clone();
                 if !busy.swap(true, Ordering::Relaxed) {
                     node.begin(move |engine| {
                         // What it could not do it tries again the next time.
                         let _tended = engine.tend();
-                        let _given_up = breakage::Memory::give_up(broken, engine);
+                        chains::lock(&needed).clear();
+                        let judge = |state: &ClusterState, chain, node| {
+                            if let Some(words) = chains::why_needed(state, chain, node) {
+                                chains::lock(&needed).insert(chain, words);
+                            }
+                        };
+                        let _given_up = breakage::Memory::give_up(broken, engine, judge);
                         let _given_back = engine.give_back_remains();
                         busy.store(false, Ordering::Relaxed);
                     });

@@ -2,29 +2,23 @@
 
 use super::World;
 use crate::violation::{Rule, Verdict, broken};
+use frieze_base::{ChainId, NodeId};
+use frieze_node::ClusterState;
 use frieze_wire::message::ChainStatus;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 impl World {
-    /// What a node has just given up others have: all who have a part in it serve, with everything, and they are as many as are wanted.
+    /// What a node has just given up others have, by the state from which it decided that.
     pub(super) fn judge_what_went(&mut self, node: usize) -> Verdict {
         let Some(engine) = self.nodes[node].serving().cloned() else { return Ok(()) };
         let given_up = engine.chains_given_up();
         let known = std::mem::replace(&mut self.nodes[node].given_up, given_up.clone());
         let id = self.nodes[node].id;
-        for chain in given_up.iter().filter(|chain| !known.contains(chain)) {
+        for (chain, _) in given_up.iter().filter(|chain| !known.contains(chain)) {
             self.counts.given_up += 1;
-            self.say(|| format!("{id} gives up chain {}", chain.0));
-            let mut words = None;
-            engine.look_at_control(&mut |state| {
-                let Some(chain) = state.chain(chain.0) else { return };
-                let there = state.nodes().filter(|node| !node.is_draining && !node.is_dead).count();
-                let wanted = (state.replicas() as usize).min(there);
-                let serving = chain.serving().count();
-                if chain.target(id).is_some() || serving < chain.targets.len() || serving < wanted {
-                    words = Some(format!("{id} gives up chain {}, of which {:?} have a part", chain.id, chain.targets));
-                }
-            });
-            if let Some(words) = words {
+            self.say(|| format!("{id} gives up chain {chain}"));
+            let needed = lock(&self.nodes[node].needed).remove(chain);
+            if let Some(words) = needed {
                 return broken(Rule::Durable, words);
             }
         }
@@ -42,6 +36,23 @@ impl World {
             self.nodes[node].told = words;
         }
     }
+}
+
+/// Why what a node has of a chain may not be given up: all who have a part in it serve, with everything, and they are as many as are
+/// wanted of the nodes that can keep one.
+pub(super) fn why_needed(state: &ClusterState, chain: ChainId, id: NodeId) -> Option<String> {
+    let chain = state.chain(chain)?;
+    let can_keep =
+        state.nodes().filter(|node| !node.is_draining && !node.is_dead && node.whole_devices().next().is_some());
+    let wanted = (state.replicas() as usize).min(can_keep.count());
+    let serving = chain.serving().count();
+    let needed = chain.target(id).is_some() || serving < chain.targets.len() || serving < wanted;
+    needed.then(|| format!("{id} gives up chain {}, of which {:?} have a part", chain.id, chain.targets))
+}
+
+/// What is held for a moment only.
+pub(super) fn lock<T>(held: &Mutex<T>) -> MutexGuard<'_, T> {
+    held.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// How a node says that a chain is.
