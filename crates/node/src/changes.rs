@@ -138,6 +138,11 @@ impl Engine {
             if let Err(fault) = self.grant_tail(principal, header.session, id, len, &elsewhere)
                 && !(at_end.is_some() && self.data.has_record(header.session, header.seq))
             {
+                let request = (header.session, header.seq);
+                let fault = match at_end {
+                    Some(chain) => self.data.refuse_append(chain, request, fault),
+                    None => fault,
+                };
                 return Err((reply, fault));
             }
         }

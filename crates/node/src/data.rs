@@ -53,6 +53,8 @@ pub(crate) use waiting::Gather;
 
 /// Retries that wait for one request; one more is told to come later.
 const RETRIES_MAX: usize = 16;
+/// Appends of one session that were refused for good and may have doubles on their way.
+const REFUSED_MAX: usize = 64;
 /// Configuration number of a new file system. Each start is a configuration of its own, so that a number that a loss of
 /// power took is never used twice within one.
 const FIRST_EPOCH: ChainEpoch = ChainEpoch(1);
@@ -182,7 +184,18 @@ pub(crate) struct Appender {
     /// What each session has acknowledged. A chain forgets what lies below on its own; a late double of an append may
     /// now end on another chain, which never knew of it.
     acked: BTreeMap<SessionId, Seq>,
+    /// Appends that were refused with `Busy`: their clients ask under other numbers, so their doubles come to nothing too.
+    refused: BTreeSet<(SessionId, Seq)>,
     next_group: u64,
+}
+
+impl Appender {
+    /// What is below the first number that a session may still ask under.
+    fn forget_refused(&mut self, session: SessionId, below: Seq) {
+        while let Some(request) = self.refused.range((session, Seq(0))..(session, below)).next().copied() {
+            self.refused.remove(&request);
+        }
+    }
 }
 
 /// A write whose parts are on their way.
@@ -278,6 +291,7 @@ impl DataPlane {
             groups: BTreeMap::new(),
             in_flight: BTreeMap::new(),
             acked: BTreeMap::new(),
+            refused: BTreeSet::new(),
             next_group: 1,
         });
         let plane = DataPlane {
@@ -410,7 +424,9 @@ impl DataPlane {
         }
         let floor = appender.acked.entry(ask.session).or_default();
         *floor = (*floor).max(ask.acked.min(ask.seq));
-        if ask.seq < *floor {
+        let floor = *floor;
+        appender.forget_refused(ask.session, floor);
+        if ask.seq < floor {
             let (seq, session) = (ask.seq, ask.session);
             let words =
                 format!("request {seq} of session {session} was acknowledged: everything below {floor} is forgotten");
@@ -436,6 +452,10 @@ impl DataPlane {
         if let Some(chain) = ask.at_end {
             // Only who leads the chain knows what was appended under this number: nobody else may say that nothing was.
             try_or_reply!(self.check_stamps(appender, std::iter::once(chain)));
+            if appender.refused.contains(&(ask.session, ask.seq)) {
+                let words = "this append was refused before, when it was sent first: ask under another number";
+                return Err((reply, Fault::new(Reason::Busy, words)));
+            }
         }
         let mut before = None;
         if let (Some(chain), Content::Bytes(payload, _)) = (ask.at_end, ask.content)
@@ -451,14 +471,21 @@ impl DataPlane {
                 let spread = try_or_reply!(in_one_record(offset, len, ask.layout));
                 Placed { spread, user_time: None, inherited: None, above: Hlc::ZERO }
             }
-            None => try_or_reply!((ask.place)()),
+            None => match ((ask.place)(), ask.at_end) {
+                (Ok(placed), _) => placed,
+                (Err(fault), Some(chain)) => {
+                    return Err((reply, self.refuse(appender, chain, (ask.session, ask.seq), fault)));
+                }
+                (Err(fault), None) => return Err((reply, fault)),
+            },
         };
         if let Some(chain) = ask.at_end
             && before.is_none()
             && ask.layout.chain(parts[0].chunk) != chain
         {
             let words = format!("the file ends in chunk {}.{}: append there", ask.inode, parts[0].chunk);
-            return Err((reply, Fault::new(Reason::Busy, words)));
+            let fault = Fault::new(Reason::Busy, words);
+            return Err((reply, self.refuse(appender, chain, (ask.session, ask.seq), fault)));
         }
         if shared {
             let chains = parts.iter().map(|part| ask.layout.chain(part.chunk));
@@ -689,8 +716,41 @@ impl DataPlane {
             }
         }
         appender.acked.remove(&session);
+        appender.forget_refused(session, Seq(u64::MAX));
         drop(appender);
         self.finish_out(out);
+    }
+
+    /// With what an append to the end is refused. `Busy` is the last word on its number, which only who leads the chain may say: the
+    /// client asks under another, and a double of this one that is still on its way comes to nothing.
+    ///
+    /// # Errors
+    /// The answer: what was given, or why it may not be said. Then the client asks again under the same number.
+    pub(crate) fn refuse_append(&self, chain: ChainId, request: (SessionId, Seq), fault: Fault) -> Fault {
+        self.refuse(&mut self.hold_writes(), chain, request, fault)
+    }
+
+    fn refuse(&self, appender: &mut Appender, chain: ChainId, request: (SessionId, Seq), fault: Fault) -> Fault {
+        if fault.reason != Reason::Busy {
+            return fault;
+        }
+        if let Err(fault) = self.check_stamps(appender, std::iter::once(chain)) {
+            return fault;
+        }
+        let (session, seq) = request;
+        let is_here = appender.in_flight.contains_key(&request)
+            || appender.chains.iter().any(|chain| chain.remembered(session, seq).is_some());
+        let refused = appender.refused.range((session, Seq(0))..=(session, Seq(u64::MAX))).count();
+        if is_here || refused >= REFUSED_MAX && !appender.refused.contains(&request) {
+            return Fault::new(
+                Reason::Overloaded,
+                "doubles of this session's appends are on their way: send it again later",
+            );
+        }
+        // So that it is forgotten when the session ends.
+        appender.acked.entry(session).or_default();
+        appender.refused.insert(request);
+        fault
     }
 
     /// The configuration of a chain that is in force here.

@@ -48,6 +48,8 @@ fn a_cluster_keeps_its_promises_under_seeds_that_once_broke_them() {
     play([0xf0_0130]);
     // A server that no longer led a chain said that an append of a chunk had come to nothing: it was there, and was made again.
     play([0x100_026b]);
+    // A double of an append that was refused waited in the server, and was written when it was there under another number.
+    play([0x110_d200]);
 }
 
 #[test]

@@ -251,6 +251,30 @@ fn an_append_reaches_over_the_end_of_its_chunk_only_where_the_file_says_so() {
     }
 }
 
+/// What was refused is asked under another number: a double of it that comes late is not written as well.
+#[test]
+fn a_double_of_an_append_that_was_refused_comes_to_nothing() {
+    let world = three(52);
+    let mut client = Client::new(&world);
+    let (inode, capability) = file(&mut client, "f");
+    let (head, other) = (head(inode, 0), head(inode, 1));
+    assert_ne!(head, other);
+    client.grant(inode, 0, 3);
+    // It reaches over the end of its chunk, which the file does not say yet.
+    let bytes = vec![7; CHUNK as usize + 1000];
+    let fault = client.append_at(head, &capability, 0, &bytes).unwrap_err();
+    assert_eq!(fault.reason, Reason::Busy, "{fault}");
+    // Who does not lead the chain cannot know whether it was written.
+    let fault = client.append_again(other, &capability, 0, &bytes).unwrap_err();
+    assert_eq!(fault.reason, Reason::Elsewhere, "{fault}");
+    let mut double = client.twin(client.seq());
+    client.grant_append(inode, 0, 1);
+    let fault = double.append_again(head, &capability, 0, &bytes).unwrap_err();
+    assert_eq!((fault.reason, client.len("f")), (Reason::Busy, 0), "{fault}");
+    assert_eq!(client.append_at(head, &capability, 0, &bytes).unwrap().offset, 0);
+    assert_eq!(client.len("f"), CHUNK + 1000);
+}
+
 /// The tail has it, the head does not hear so and is gone: what is asked again of the next head is the same append.
 #[test]
 fn an_append_that_is_sent_again_to_the_next_head_is_one() {
