@@ -140,7 +140,7 @@ impl Engine {
             {
                 let request = (header.session, header.seq);
                 let fault = match at_end {
-                    Some(chain) => self.data.refuse_append(chain, request, fault),
+                    Some(chain) => self.data.refuse_append(chain, request, header.acked, fault),
                     None => fault,
                 };
                 return Err((reply, fault));

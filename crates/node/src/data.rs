@@ -190,6 +190,20 @@ pub(crate) struct Appender {
 }
 
 impl Appender {
+    /// Takes in what a session has acknowledged when it asks under `seq`. Returns the first number that is not forgotten.
+    fn acknowledge(&mut self, session: SessionId, acked: Seq, seq: Seq) -> Seq {
+        let floor = self.acked.entry(session).or_default();
+        *floor = (*floor).max(acked.min(seq));
+        let floor = *floor;
+        self.forget_refused(session, floor);
+        floor
+    }
+
+    /// True if a request has made a record here, committed or not.
+    fn has_record(&self, session: SessionId, seq: Seq) -> bool {
+        self.chains.iter().any(|chain| chain.remembered(session, seq).is_some())
+    }
+
     /// What is below the first number that a session may still ask under.
     fn forget_refused(&mut self, session: SessionId, below: Seq) {
         while let Some(request) = self.refused.range((session, Seq(0))..(session, below)).next().copied() {
@@ -422,10 +436,7 @@ impl DataPlane {
             group.replies.push(reply);
             return Ok(None);
         }
-        let floor = appender.acked.entry(ask.session).or_default();
-        *floor = (*floor).max(ask.acked.min(ask.seq));
-        let floor = *floor;
-        appender.forget_refused(ask.session, floor);
+        let floor = appender.acknowledge(ask.session, ask.acked, ask.seq);
         if ask.seq < floor {
             let (seq, session) = (ask.seq, ask.session);
             let words =
@@ -721,15 +732,17 @@ impl DataPlane {
         self.finish_out(out);
     }
 
-    /// With what an append to the end is refused. `Busy` is the last word on its number, which only who leads the chain may say: the
-    /// client asks under another, and a double of this one that is still on its way comes to nothing.
-    ///
-    /// # Errors
-    /// The answer: what was given, or why it may not be said. Then the client asks again under the same number.
-    pub(crate) fn refuse_append(&self, chain: ChainId, request: (SessionId, Seq), fault: Fault) -> Fault {
-        self.refuse(&mut self.hold_writes(), chain, request, fault)
+    /// With what an append to the end is refused, early: as [`DataPlane::write`] refuses one. `acked` is what its session has
+    /// acknowledged.
+    pub(crate) fn refuse_append(&self, chain: ChainId, request: (SessionId, Seq), acked: Seq, fault: Fault) -> Fault {
+        let mut appender = self.hold_writes();
+        appender.acknowledge(request.0, acked, request.1);
+        self.refuse(&mut appender, chain, request, fault)
     }
 
+    /// `Busy` is the last word on the number of an append, which only who leads the chain may say: the client asks under another, and a
+    /// double of this one that is still on its way comes to nothing. Where it may not be said, the client is told to ask again
+    /// under the same number.
     fn refuse(&self, appender: &mut Appender, chain: ChainId, request: (SessionId, Seq), fault: Fault) -> Fault {
         if fault.reason != Reason::Busy {
             return fault;
@@ -738,17 +751,12 @@ impl DataPlane {
             return fault;
         }
         let (session, seq) = request;
-        let is_here = appender.in_flight.contains_key(&request)
-            || appender.chains.iter().any(|chain| chain.remembered(session, seq).is_some());
+        let is_here = appender.in_flight.contains_key(&request) || appender.has_record(session, seq);
         let refused = appender.refused.range((session, Seq(0))..=(session, Seq(u64::MAX))).count();
         if is_here || refused >= REFUSED_MAX && !appender.refused.contains(&request) {
-            return Fault::new(
-                Reason::Overloaded,
-                "doubles of this session's appends are on their way: send it again later",
-            );
+            let words = "doubles of this session's appends are on their way: send it again later";
+            return Fault::new(Reason::Overloaded, words);
         }
-        // So that it is forgotten when the session ends.
-        appender.acked.entry(session).or_default();
         appender.refused.insert(request);
         fault
     }
@@ -767,7 +775,7 @@ impl DataPlane {
 
     /// True if a request has made a record here, committed or not.
     pub(crate) fn has_record(&self, session: SessionId, seq: Seq) -> bool {
-        self.hold_writes().chains.iter().any(|chain| chain.remembered(session, seq).is_some())
+        self.hold_writes().has_record(session, seq)
     }
 
     /// What has to be kept of the chains' memory for records up to these, of sessions that live. `None` while one of those

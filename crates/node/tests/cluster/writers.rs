@@ -275,6 +275,22 @@ fn a_double_of_an_append_that_was_refused_comes_to_nothing() {
     assert_eq!(client.len("f"), CHUNK + 1000);
 }
 
+/// What a session has acknowledged is remembered no longer: it is refused as often as it asks.
+#[test]
+fn a_session_whose_appends_are_refused_again_and_again_is_told_so_every_time() {
+    let world = three(53);
+    let mut client = Client::new(&world);
+    let (inode, capability) = file(&mut client, "f");
+    let twin = &mut Client::new(&world);
+    let (_, mine) = twin.open("f");
+    client.grant(inode, 0, 3);
+    for _ in 0..200 {
+        let fault = twin.append_at(head(inode, 0), &mine, 0, b"not mine").unwrap_err();
+        assert_eq!(fault.reason, Reason::Busy, "{fault}");
+    }
+    assert_eq!(client.append_at(head(inode, 0), &capability, 0, b"mine").unwrap().offset, 0);
+}
+
 /// The tail has it, the head does not hear so and is gone: what is asked again of the next head is the same append.
 #[test]
 fn an_append_that_is_sent_again_to_the_next_head_is_one() {
