@@ -88,8 +88,13 @@ pub(crate) fn serve(run: &mut Run, args: &Serve) -> Result<()> {
 /// Lets Hadoop clients in.
 fn open_door(options: &DoorOptions, server: &Server) -> Result<Door> {
     let command = "the HDFS door of frieze serve".to_owned();
-    let client =
-        Options { server: server.nearby(), command, connections_max: DOOR_CONNECTIONS_MAX, ..Options::default() };
+    let client = Options {
+        server: server.home(),
+        within: Some(server.within()),
+        command,
+        connections_max: DOOR_CONNECTIONS_MAX,
+        ..Options::default()
+    };
     Ok(Door::open(options, server.secret_for(frieze_hdfs::TOKENS), client)?)
 }
 

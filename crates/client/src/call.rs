@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use frieze_base::{ChainEpoch, MonoTime, Reason, Seq, SessionId};
 use frieze_hlc::Hlc;
-use frieze_net::{Payload, ServerAddr, mono, random_nonce};
+use frieze_net::{ServerAddr, mono, random_nonce};
 use frieze_wire::message::{ClusterMap, HelloReply, Reply, Request, RequestBody, Txn, TxnReply};
 use frieze_wire::txn::{Caller, CloseSession, Op, OpenSession};
 use frieze_wire::{FrameHeader, FrameKind, Holds};
@@ -19,7 +19,7 @@ use crate::grants::Writers;
 use crate::holding::{Granted, Recalling};
 use crate::open_files::OpenFiles;
 use crate::patience::{Patience, is_passing, is_worth_repeating};
-use crate::pool::{NoPlace, Place, Pool};
+use crate::pool::{Near, NoPlace, Place, Pool};
 use crate::posting::{BEHIND_MAX, CATCH_UP_EVERY};
 use crate::servers::{Age, Route, Servers};
 use crate::session::{Numbered, Sequence};
@@ -90,8 +90,12 @@ impl Shared {
     pub(crate) fn connect(mut options: Options) -> Result<Shared, Error> {
         let (server, connection, hello) = first_that_answers(&options)?;
         options.server = server;
-        let near = options.prefers_socket.then(|| near(&options, &hello)).flatten();
-        let connection = if near.is_none() { Some(connection) } else { None };
+        let near = match &options.within {
+            Some(within) => Some(Near::Within(within.clone())),
+            None => options.prefers_socket.then(|| near(&options, &hello)).flatten().map(Near::Socket),
+        };
+        // By whichever door it came.
+        let connection = (options.within.is_some() || near.is_none()).then_some(connection);
         let home = Pool::new(options.server.clone(), near, options.connections_max);
         let salt = random_nonce()?;
         let salt = u32::from_le_bytes([salt[0], salt[1], salt[2], salt[3]]);
@@ -445,15 +449,20 @@ impl Shared {
 
     /// Opens a connection to a server, by the near door if it is open.
     pub(crate) fn open(&self, pool: &Pool, limit: Duration) -> Result<Connection, Error> {
-        if let Some(near) = pool.near() {
-            match Connection::open_at(near, &self.options, &self.hello.cluster, limit) {
+        match pool.near() {
+            None => {}
+            Some(Near::Within(within)) => {
+                return Connection::open_within(&**within, &self.options, &self.hello.cluster, limit)
+                    .map(|(connection, _)| connection);
+            }
+            Some(Near::Socket(near)) => match Connection::open_at(near, &self.options, &self.hello.cluster, limit) {
                 Ok((connection, _)) => return Ok(connection),
                 // Nobody is behind it, or another server.
                 Err(error @ (Error::Transport(frieze_net::Error::Connect { .. }) | Error::Refused(_))) => {
                     tracing::debug!(%error, %near, "the server is asked by its usual address");
                 }
                 Err(error) => return Err(error),
-            }
+            },
         }
         Connection::open_at(pool.address(), &self.options, &self.hello.cluster, limit).map(|(connection, _)| connection)
     }
@@ -461,8 +470,7 @@ impl Shared {
     /// Sends a request with everything a header carries. Returns the request's id.
     pub(crate) fn send(&self, connection: &mut Connection, ask: &Ask<'_>) -> Result<u64, Error> {
         let header = self.header(ask);
-        let payload = if ask.payload.is_empty() { Payload::None } else { Payload::Bytes(ask.payload) };
-        connection.send(header, &ask.body, payload)?;
+        connection.send(header, &ask.body, ask.payload)?;
         Ok(header.request_id)
     }
 
@@ -636,6 +644,10 @@ impl Drop for Shared {
 
 /// The first of the servers that are named which answers and takes this caller.
 fn first_that_answers(options: &Options) -> Result<(ServerAddr, Connection, HelloReply), Error> {
+    if let Some(within) = &options.within {
+        let (connection, hello) = Connection::open_within(&**within, options, "", options.timeout)?;
+        return Ok((options.server.clone(), connection, hello));
+    }
     let connect = |server: &ServerAddr, limit| {
         let (connection, hello) = Connection::open_at(server, options, "", limit)?;
         Ok((server.clone(), connection, hello))

@@ -115,6 +115,11 @@ impl Client {
         }
     }
 
+    /// True while the server has been known to be alone: no other one is asked, or waited for.
+    pub fn is_alone(&self) -> bool {
+        self.0.servers.age().is_alone()
+    }
+
     /// How the cluster is, after `op` has been decided, if there is one. Empty from a server that is alone.
     ///
     /// # Errors

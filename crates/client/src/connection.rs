@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use frieze_base::{Fault, Reason};
 use frieze_net::{
-    CRC_BYTES, FrameReader, FrameWriter, Limits, Payload, ServerAddr, Stream, encode_frame, random_nonce,
+    Asked, CRC_BYTES, Came, FrameReader, FrameWriter, Inbox, Limits, Payload, ServerAddr, Stream, Within, encode_frame,
+    random_nonce,
 };
 use frieze_wire::message::{Hello, HelloReply, Prove, Refusal, Reply, ReplyBody, Request, RequestBody};
 use frieze_wire::{FrameHeader, FrameKind};
@@ -19,8 +20,7 @@ use crate::{Error, Options};
 /// A connection that has shaken hands.
 #[derive(Debug)]
 pub(crate) struct Connection {
-    reader: FrameReader,
-    writer: FrameWriter,
+    way: Way,
     server: String,
     sent: Vec<u8>,
     /// Requests that go out together.
@@ -33,6 +33,32 @@ pub(crate) struct Connection {
     limit: Duration,
     /// Requests whose answers nobody waits for, and their numbers, which count as answered when the connection ends.
     pub(crate) owed: Vec<(u64, Numbered)>,
+}
+
+/// How requests go to the server and answers come back.
+#[derive(Debug)]
+enum Way {
+    /// In frames, over a socket.
+    Socket { reader: FrameReader, writer: FrameWriter },
+    /// The server runs in this process. `payload` is that of the last answer, from where it is not taken yet.
+    Within { asked: Box<dyn Asked>, inbox: Arc<Inbox>, payload: Vec<u8> },
+}
+
+/// What ends a connection from another thread.
+#[derive(Clone, Debug)]
+pub(crate) enum Cord {
+    Socket(Stream),
+    Within(Arc<Inbox>),
+}
+
+impl Cord {
+    /// Ends the connection: whoever waits for an answer stops waiting.
+    pub(crate) fn pull(&self) {
+        match self {
+            Cord::Socket(stream) => stream.shutdown(),
+            Cord::Within(inbox) => inbox.end(),
+        }
+    }
 }
 
 /// A reply frame whose payload, if any, is still to be taken.
@@ -53,9 +79,34 @@ impl Connection {
         let limit = limit.min(Limits::HANDSHAKE.frame).max(Duration::from_millis(1));
         let stream = Stream::connect(server, limit)?;
         let limits = Limits { idle: Some(limit), frame: limit };
-        let mut connection = Connection {
+        let way = Way::Socket {
             reader: FrameReader::new(stream.clone(), limits)?,
             writer: FrameWriter::new(stream, Limits { frame: options.timeout, ..limits }),
+        };
+        Connection::open_by(way, server, options, cluster, limit)
+    }
+
+    /// The same, to a server in this process.
+    pub(crate) fn open_within(
+        within: &dyn Within,
+        options: &Options,
+        cluster: &str,
+        limit: Duration,
+    ) -> Result<(Connection, HelloReply), Error> {
+        let inbox = Arc::<Inbox>::default();
+        let asked = within.connect(inbox.clone()).map_err(Error::Refused)?;
+        Connection::open_by(Way::Within { asked, inbox, payload: Vec::new() }, &options.server, options, cluster, limit)
+    }
+
+    fn open_by(
+        way: Way,
+        server: &ServerAddr,
+        options: &Options,
+        cluster: &str,
+        limit: Duration,
+    ) -> Result<(Connection, HelloReply), Error> {
+        let mut connection = Connection {
+            way,
             server: server.to_string(),
             sent: Vec::new(),
             together: Vec::new(),
@@ -94,7 +145,7 @@ impl Connection {
 
     fn ask_once(&mut self, request: Request) -> Result<Reply, Error> {
         let body = RequestBody { caller: None, request: Some(request) };
-        if let Err(error) = self.send(FrameHeader::of(FrameKind::Request), &body, Payload::None) {
+        if let Err(error) = self.send(FrameHeader::of(FrameKind::Request), &body, &[]) {
             // A server that has too many connections says so and hangs up before it hears anything.
             return match self.receive() {
                 Ok(Answer { result: Err(fault), .. }) => Err(Error::Refused(fault)),
@@ -107,34 +158,53 @@ impl Connection {
     /// Waits at most `limit` for each of the replies to come.
     pub(crate) fn set_limit(&mut self, limit: Duration) {
         self.limit = limit;
-        self.reader.set_limits(Limits { idle: Some(limit), frame: limit });
+        if let Way::Socket { reader, .. } = &mut self.way {
+            reader.set_limits(Limits { idle: Some(limit), frame: limit });
+        }
     }
 
     /// Sends a request.
-    pub(crate) fn send(&mut self, header: FrameHeader, body: &RequestBody, payload: Payload<'_>) -> Result<(), Error> {
-        self.sent.clear();
-        // A Vec grows as needed, so encoding into it cannot fail.
-        body.encode_raw(&mut self.sent);
-        Ok(self.writer.send(header, &self.sent, payload)?)
+    pub(crate) fn send(&mut self, header: FrameHeader, body: &RequestBody, payload: &[u8]) -> Result<(), Error> {
+        match &mut self.way {
+            Way::Socket { writer, .. } => {
+                self.sent.clear();
+                // A Vec grows as needed, so encoding into it cannot fail.
+                body.encode_raw(&mut self.sent);
+                let payload = if payload.is_empty() { Payload::None } else { Payload::Bytes(payload) };
+                writer.send(header, &self.sent, payload)?;
+            }
+            Way::Within { asked, .. } => asked.ask(&header, body.clone(), payload),
+        }
+        Ok(())
     }
 
     /// Adds a small request to those that [`Connection::send_together`] sends.
     pub(crate) fn put(&mut self, header: FrameHeader, body: &RequestBody, payload: &[u8]) {
-        self.sent.clear();
-        body.encode_raw(&mut self.sent);
-        encode_frame(header, &self.sent, payload, &mut self.together);
+        match &mut self.way {
+            Way::Socket { .. } => {
+                self.sent.clear();
+                body.encode_raw(&mut self.sent);
+                encode_frame(header, &self.sent, payload, &mut self.together);
+            }
+            // There is nothing to be saved.
+            Way::Within { asked, .. } => asked.ask(&header, body.clone(), payload),
+        }
     }
 
     /// Sends the requests put so far.
     pub(crate) fn send_together(&mut self) -> Result<(), Error> {
-        let sent = self.writer.send_encoded(&self.together);
+        let Way::Socket { writer, .. } = &mut self.way else { return Ok(()) };
+        let sent = writer.send_encoded(&self.together);
         self.together.clear();
         Ok(sent?)
     }
 
     /// True if the next answer is here: receiving it does not wait.
     pub(crate) fn has_answer(&self) -> bool {
-        self.reader.has_frame()
+        match &self.way {
+            Way::Socket { reader, .. } => reader.has_frame(),
+            Way::Within { inbox, .. } => inbox.has_answer(),
+        }
     }
 
     /// What [`Connection::set_limit`] set.
@@ -144,7 +214,10 @@ impl Connection {
 
     /// Waits until the next reply begins, or the connection ends; false if neither has happened after `limit`.
     pub(crate) fn await_answer(&mut self, limit: Duration) -> Result<bool, Error> {
-        Ok(self.reader.await_frame(limit)?)
+        match &mut self.way {
+            Way::Socket { reader, .. } => Ok(reader.await_frame(limit)?),
+            Way::Within { inbox, .. } => Ok(inbox.wait(limit)),
+        }
     }
 
     /// Nobody answered in time.
@@ -152,15 +225,32 @@ impl Connection {
         Error::Transport(frieze_net::Error::Silent { peer: self.server.clone(), waited })
     }
 
-    /// The socket.
-    pub(crate) fn stream(&self) -> &Stream {
-        self.reader.stream()
+    /// What ends it from another thread.
+    pub(crate) fn cord(&self) -> Cord {
+        match &self.way {
+            Way::Socket { reader, .. } => Cord::Socket(reader.stream().clone()),
+            Way::Within { inbox, .. } => Cord::Within(inbox.clone()),
+        }
     }
 
     /// Receives the next reply. Its payload is taken by [`Connection::take_payload`], or passed over.
     pub(crate) fn receive(&mut self) -> Result<Answer, Error> {
-        let closed = || frieze_net::Error::Closed { peer: self.server.clone() };
-        let Some(mut header) = self.reader.read_frame(&mut self.received)? else { return Err(closed().into()) };
+        let closed = || Error::Transport(frieze_net::Error::Closed { peer: self.server.clone() });
+        let reader = match &mut self.way {
+            Way::Socket { reader, .. } => reader,
+            Way::Within { inbox, payload, .. } => {
+                self.crc_behind = false;
+                inbox.give_back(std::mem::take(payload));
+                if !inbox.wait(self.limit) {
+                    return Err(self.silent(self.limit));
+                }
+                let Came { mut header, result, payload: came } = inbox.take().ok_or_else(closed)?;
+                header.payload_len = came.len() as u32;
+                *payload = came;
+                return Ok(Answer { header, result });
+            }
+        };
+        let Some(mut header) = reader.read_frame(&mut self.received)? else { return Err(closed()) };
         let wrong = |what: String| {
             Error::Transport(frieze_net::Error::Frame {
                 peer: self.server.clone(),
@@ -191,15 +281,42 @@ impl Connection {
     }
 
     /// Receives the payload of the last reply.
+    ///
+    /// # Panics
+    /// If `into` is not as long as the header of the answer says.
     pub(crate) fn take_payload(&mut self, into: &mut [u8]) -> Result<(), Error> {
-        let taken =
-            if self.crc_behind { self.reader.read_payload_before_crc(into) } else { self.reader.read_payload(into) };
-        Ok(taken?)
+        match &mut self.way {
+            Way::Socket { reader, .. } => read_payload(reader, self.crc_behind, into)?,
+            Way::Within { payload, .. } => into.copy_from_slice(payload),
+        }
+        Ok(())
+    }
+
+    /// The payload of the last reply, `len` bytes: where it lies if that is in this process, else in `room`, which is made if there is
+    /// none.
+    pub(crate) fn payload<'a>(
+        &'a mut self,
+        len: usize,
+        room: &'a mut Option<Vec<u8>>,
+        make: impl FnOnce() -> Vec<u8>,
+    ) -> Result<&'a [u8], Error> {
+        match &mut self.way {
+            Way::Within { payload, .. } => Ok(payload),
+            Way::Socket { reader, .. } => {
+                let into = &mut room.get_or_insert_with(make)[..len];
+                read_payload(reader, self.crc_behind, into)?;
+                Ok(into)
+            }
+        }
     }
 
     fn unexpected(&self, asked: &'static str, found: &Reply) -> Error {
         Error::Protocol { server: self.server.clone(), asked, found: name_of(found).to_owned() }
     }
+}
+
+fn read_payload(reader: &mut FrameReader, crc_behind: bool, into: &mut [u8]) -> Result<(), frieze_net::Error> {
+    if crc_behind { reader.read_payload_before_crc(into) } else { reader.read_payload(into) }
 }
 
 /// What a reply is called in messages.

@@ -5,13 +5,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use frieze_base::{Reason, Seq};
-use frieze_net::Stream;
 use frieze_wire::Holds;
 use frieze_wire::holding::{CancelLock, Lock, LockOutcome, LockRange, Recalls, RecallsReply, TestLock};
 use frieze_wire::message::{Attr, Read, Reply, Request, RequestBody, TxnReply};
 
 use crate::call::{Ask, Shared};
-use crate::connection::Connection;
+use crate::connection::{Connection, Cord};
 use crate::servers::Route;
 use crate::{Client, Error};
 
@@ -63,17 +62,17 @@ pub struct Recaller {
 
 /// The connection on which recalls are waited for.
 #[derive(Debug, Default)]
-pub(crate) struct Recalling(Mutex<Option<Stream>>);
+pub(crate) struct Recalling(Mutex<Option<Cord>>);
 
 impl Recalling {
-    fn wait_on(&self, stream: &Stream) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(stream.clone());
+    fn wait_on(&self, cord: Cord) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(cord);
     }
 
     /// Whoever waits there asks anew.
     pub(crate) fn hang_up(&self) {
-        if let Some(stream) = self.0.lock().unwrap_or_else(PoisonError::into_inner).take() {
-            stream.shutdown();
+        if let Some(cord) = self.0.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            cord.pull();
         }
     }
 }
@@ -174,7 +173,7 @@ impl Recaller {
     fn exchange(&mut self, ask: &Ask<'_>) -> Result<RecallsReply, Error> {
         if self.connection.is_none() {
             let connection = self.shared.open(&self.shared.servers.pool(Route::Lead), ANSWER_MAX)?;
-            self.shared.recalls.wait_on(connection.stream());
+            self.shared.recalls.wait_on(connection.cord());
             self.connection = Some(connection);
         }
         let connection = self.connection.as_mut().expect("just opened");

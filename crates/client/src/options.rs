@@ -1,8 +1,9 @@
 //! How a client connects.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use frieze_net::{Key, ServerAddr};
+use frieze_net::{Key, ServerAddr, Within};
 use frieze_wire::message::Durability;
 
 /// How a client connects and how long it waits.
@@ -30,6 +31,9 @@ pub struct Options {
     /// Asks to be allowed to cache, and for locks, in a cluster too: what such a client holds is waited for when another server
     /// takes over the lead. Default `false`; a mount does.
     pub keeps: bool,
+    /// The server that `server` names runs in this process and is asked without a socket, on the threads that call. Default none; the
+    /// doors of a server do.
+    pub within: Option<Arc<dyn Within>>,
 }
 
 impl Default for Options {
@@ -48,6 +52,7 @@ impl Default for Options {
             connections_max: 64,
             prefers_socket: false,
             keeps: false,
+            within: None,
         }
     }
 }

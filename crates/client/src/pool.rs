@@ -4,7 +4,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use frieze_base::MonoTime;
-use frieze_net::{ServerAddr, mono};
+use frieze_net::{ServerAddr, Within, mono};
 
 use crate::connection::Connection;
 use crate::servers::Route;
@@ -14,13 +14,22 @@ use crate::servers::Route;
 pub(crate) struct Pool {
     address: ServerAddr,
     /// Another door of the same server that is nearer.
-    near: Option<ServerAddr>,
+    near: Option<Near>,
     state: Mutex<State>,
     /// A connection or a place came free, or the pool was closed.
     freed: Condvar,
     /// The pool was closed: whoever pauses goes on.
     closing: Condvar,
     connections_max: usize,
+}
+
+/// A nearer door of a server.
+#[derive(Clone, Debug)]
+pub(crate) enum Near {
+    /// Its socket on this machine.
+    Socket(ServerAddr),
+    /// It runs in this process.
+    Within(Arc<dyn Within>),
 }
 
 #[derive(Debug, Default)]
@@ -58,7 +67,7 @@ pub(crate) enum NoPlace {
 }
 
 impl Pool {
-    pub(crate) fn new(address: ServerAddr, near: Option<ServerAddr>, connections_max: usize) -> Pool {
+    pub(crate) fn new(address: ServerAddr, near: Option<Near>, connections_max: usize) -> Pool {
         Pool {
             address,
             near,
@@ -75,7 +84,7 @@ impl Pool {
     }
 
     /// A nearer door of it.
-    pub(crate) fn near(&self) -> Option<&ServerAddr> {
+    pub(crate) fn near(&self) -> Option<&Near> {
         self.near.as_ref()
     }
 

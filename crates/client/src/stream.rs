@@ -42,10 +42,8 @@ impl File {
         // One buffer for all pieces stays in the cache. Who waits for an answer needs none.
         let mut buffer = None;
         let read = self.read_pieces(range, false, depth, |connection, _, len| {
-            let buffer =
-                buffer.get_or_insert_with(|| self.shared.buffers.take(REQUEST_BYTES.min(range.len() as usize)));
-            connection.take_payload(&mut buffer[..len]).map_err(Failure::Ours)?;
-            sink(&buffer[..len]).map_err(Failure::Theirs)
+            let make = || self.shared.buffers.take(REQUEST_BYTES.min(range.len() as usize));
+            sink(connection.payload(len, &mut buffer, make).map_err(Failure::Ours)?).map_err(Failure::Theirs)
         });
         buffer.into_iter().for_each(|buffer| self.shared.buffers.give_back(buffer));
         read

@@ -33,7 +33,8 @@ impl Opened {
             Settings { dir: dir.path().join("data"), listen: vec!["127.0.0.1:0".to_owned()], ..Settings::default() };
         settings.memory_bytes_max = 256 << 20;
         let server = Server::start(settings).unwrap();
-        let client = Options { server: server.nearby(), ..Options::default() };
+        // As `frieze serve` opens it; the doors beside it below are asked over a socket.
+        let client = Options { server: server.home(), within: Some(server.within()), ..Options::default() };
         let door = Door::open(&options("127.0.0.1:0", Trust::Kernel), [7; 32], client).unwrap();
         Opened { door, server, _dir: dir }
     }

@@ -17,6 +17,7 @@ mod mono;
 mod page;
 mod proof;
 mod stream;
+mod within;
 
 pub use addr::ServerAddr;
 pub use error::Error;
@@ -27,3 +28,4 @@ pub use mono::mono;
 pub use page::{PageListener, Visitor};
 pub use proof::{NOBODY, Proof, host_name, kernel_proof, tcp_proof, user_of};
 pub use stream::Stream;
+pub use within::{Asked, Came, Inbox, Within};

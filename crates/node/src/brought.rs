@@ -19,9 +19,21 @@ pub struct Brought<'a> {
     shared: Option<&'a Bytes>,
     /// What of them has gone to the chain's next member already.
     ahead: Option<&'a Ahead>,
+    /// They came over no connection.
+    unsent: bool,
 }
 
 impl<'a> Brought<'a> {
+    /// The same, from within this process.
+    pub(crate) fn unsent(self) -> Brought<'a> {
+        Brought { unsent: true, ..self }
+    }
+
+    /// What their CRC32C has to be, if they were sent with `said`: what never left the process was not damaged on its way.
+    pub(crate) fn expected(self, said: u32) -> Option<u32> {
+        (!self.unsent).then_some(said)
+    }
+
     /// The bytes.
     pub(crate) fn bytes(self) -> &'a [u8] {
         self.bytes
@@ -51,13 +63,13 @@ impl<'a> Brought<'a> {
 
 impl<'a> From<&'a [u8]> for Brought<'a> {
     fn from(bytes: &'a [u8]) -> Brought<'a> {
-        Brought { bytes, shared: None, ahead: None }
+        Brought { bytes, shared: None, ahead: None, unsent: false }
     }
 }
 
 impl<'a> From<&'a Bytes> for Brought<'a> {
     fn from(shared: &'a Bytes) -> Brought<'a> {
-        Brought { bytes: shared, shared: Some(shared), ahead: None }
+        Brought { bytes: shared, shared: Some(shared), ahead: None, unsent: false }
     }
 }
 

@@ -190,7 +190,7 @@ impl Engine {
                 known_offset: (!ask.append).then_some(ask.offset),
                 at_end,
                 place: &place,
-                content: Content::Bytes(payload, header.payload_crc),
+                content: Content::Bytes(payload, payload.expected(header.payload_crc)),
                 uid: principal.caller.uid,
                 durability: when,
             },

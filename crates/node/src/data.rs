@@ -95,8 +95,8 @@ pub(crate) struct WriteAsk<'a> {
 /// What a write leaves in its range.
 #[derive(Clone, Copy)]
 pub(crate) enum Content<'a> {
-    /// Bytes, and their CRC32C as the client computed it.
-    Bytes(Brought<'a>, u32),
+    /// Bytes, and their CRC32C as the client computed it, if they were sent.
+    Bytes(Brought<'a>, Option<u32>),
     /// Nothing: a hole.
     Hole,
 }
@@ -379,7 +379,7 @@ impl DataPlane {
             && fits_one_chunk(offset, payload.len(), ask.layout)
         {
             let (crcs, crc) = block_checksums(&payload, block);
-            if crc != expected {
+            if expected.is_some_and(|expected| crc != expected) {
                 return reply(Err(damaged()));
             }
             ahead = Some(crcs);
@@ -516,7 +516,7 @@ impl DataPlane {
                     whole = frieze_base::crc32c_combine(whole, crc, part.len.into());
                     crcs.push(blocks);
                 }
-                if whole != expected {
+                if expected.is_some_and(|expected| whole != expected) {
                     return Err((reply, damaged()));
                 }
             }
@@ -649,7 +649,7 @@ impl DataPlane {
                         };
                         let bytes = forwards.then(kept);
                         let crc = match ask.content {
-                            Content::Bytes(all, crc) if all.len() == payload.len() => crc,
+                            Content::Bytes(all, Some(crc)) if all.len() == payload.len() => crc,
                             _ => frieze_base::crc32c(payload),
                         };
                         let punch = meta.kind == RecordKind::Punch;

@@ -87,6 +87,17 @@ pub trait Responder: Send + Sync {
     /// Sends the answer to `request`. `payload_crc` is the CRC32C of `payload`.
     fn respond(&self, request: &FrameHeader, result: Result<Reply, Fault>, payload: &[u8], payload_crc: u32);
 
+    /// The same of a payload that need not stay: what is left in its place is used for the next.
+    fn respond_with(
+        &self,
+        request: &FrameHeader,
+        result: Result<Reply, Fault>,
+        payload: &mut Vec<u8>,
+        payload_crc: u32,
+    ) {
+        self.respond(request, result, payload, payload_crc);
+    }
+
     /// Sends an answer whose payload `steps` brings piece by piece. If that fails half-way the connection ends.
     fn respond_in_steps(&self, request: &FrameHeader, reply: Reply, steps: &mut Steps<'_>) {
         let (mut payload, mut crc) = (Vec::with_capacity(steps.len), 0);
@@ -272,13 +283,15 @@ impl Engine {
                 Err(fault)
             }
         };
-        let (payload, crc): (&[u8], u32) = match &answer {
-            Ok(Reply::Read(_)) => (&scratch.payload, scratch.payload_crc),
-            _ => (&[], 0),
+        let responder: &dyn Responder = match &late {
+            Some(gate) => gate,
+            None => &**responder,
         };
-        match late {
-            Some(gate) => gate.respond(&header, answer, payload, crc),
-            None => responder.respond(&header, answer, payload, crc),
+        match &answer {
+            Ok(Reply::Read(_)) => {
+                responder.respond_with(&header, answer, &mut scratch.payload, scratch.payload_crc);
+            }
+            _ => responder.respond(&header, answer, &[], 0),
         }
     }
 

@@ -15,6 +15,7 @@ mod pieces;
 mod together;
 mod traffic;
 mod turns;
+mod within;
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -27,8 +28,8 @@ use std::time::Duration;
 use frieze_base::{ChainEpoch, Fault, NodeId, Reason};
 use frieze_disk::{FileDisk, FileDiskSettings, MachineTime};
 use frieze_net::{
-    FrameReader, FrameWriter, Key, Limits, Listener, Payload, Proof, ServerAddr, Stream, kernel_proof, random_nonce,
-    user_of,
+    FrameReader, FrameWriter, Key, Limits, Listener, Payload, Proof, ServerAddr, Stream, Within, kernel_proof,
+    random_nonce, user_of,
 };
 use frieze_wire::frame::{FrameHeader, FrameKind};
 use frieze_wire::message::{Refusal, Reply, ReplyBody, Request, RequestBody};
@@ -118,6 +119,8 @@ struct Shared {
     connections_max: u64,
     open: Mutex<BTreeMap<u64, Stream>>,
     next_connection: AtomicU64,
+    /// Requests of this process that are being answered.
+    asking: AtomicU64,
 }
 
 impl Server {
@@ -205,6 +208,7 @@ impl Server {
             connections_max,
             open: Mutex::default(),
             next_connection: AtomicU64::new(1),
+            asking: AtomicU64::new(0),
         });
         let mut threads = vec![spawn("flush", {
             let shared = shared.clone();
@@ -275,6 +279,18 @@ impl Server {
         self.listeners.get(self.offered).unwrap_or(&self.listeners[0]).addr().clone()
     }
 
+    /// By which address other servers and clients know it.
+    pub fn home(&self) -> ServerAddr {
+        let engine = &self.shared.engine;
+        let known = engine.settings.reached_at(engine.listens_at.get().map(String::as_str)).ok();
+        known.and_then(|text| text.parse().ok()).unwrap_or_else(|| self.nearby())
+    }
+
+    /// The server for a door in this process: asked without a socket, on the thread that asks.
+    pub fn within(&self) -> Arc<dyn Within> {
+        Arc::new(within::Here::new(&self.shared))
+    }
+
     /// A secret that every server of the cluster has, and nobody else: for what a door of one signs and that of another
     /// has to believe. `purpose` tells one such secret from others.
     pub fn secret_for(&self, purpose: &str) -> [u8; 32] {
@@ -337,7 +353,8 @@ impl Server {
         self.shared.engine.end_waits();
         // Connection threads end by themselves now; they hold no lock across a request.
         let is_answering = || self.shared.door.as_ref().is_some_and(|door| door.is_answering());
-        while self.shared.connections.load(Ordering::Acquire) > 0 || is_answering() {
+        let is_asked = || self.shared.asking.load(Ordering::Acquire) > 0;
+        while self.shared.connections.load(Ordering::Acquire) > 0 || is_answering() || is_asked() {
             std::thread::yield_now();
         }
     }
@@ -574,16 +591,21 @@ impl Answers {
     }
 
     fn header(&self, request: &FrameHeader, kind: FrameKind) -> FrameHeader {
-        FrameHeader {
-            request_id: request.request_id,
-            session: request.session,
-            seq: request.seq,
-            epoch: self.epoch,
-            hlc: self.clock.newest(),
-            // What the engine put in place of the question.
-            holds: request.holds,
-            ..FrameHeader::of(kind)
-        }
+        header_of_answer(request, kind, self.epoch, &self.clock)
+    }
+}
+
+/// How the answer to `request` begins.
+fn header_of_answer(request: &FrameHeader, kind: FrameKind, epoch: ChainEpoch, clock: &NodeClock) -> FrameHeader {
+    FrameHeader {
+        request_id: request.request_id,
+        session: request.session,
+        seq: request.seq,
+        epoch,
+        hlc: clock.newest(),
+        // What the engine put in place of the question.
+        holds: request.holds,
+        ..FrameHeader::of(kind)
     }
 }
 

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use frieze_client::{Client, Options, Target};
+use frieze_client::{ByteRange, Client, CreateMode, OpenFlags, Options, Target};
 use frieze_node::{Server, Settings};
 
 fn serve(dir: &Path) -> Server {
@@ -63,4 +63,93 @@ fn without_the_socket_or_with_that_of_another_server_it_goes_on_over_tcp() {
     drop((client, without, misled));
     server.stop().unwrap();
     other.stop().unwrap();
+}
+
+fn connect_within(server: &Server) -> Client {
+    let (timeout, within) = (Duration::from_secs(20), Some(server.within()));
+    Client::connect(Options { server: server.home(), within, timeout, ..Options::default() }).unwrap()
+}
+
+#[test]
+fn a_client_in_the_servers_process_does_what_any_client_does() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = serve(dir.path());
+    let (near, far) = (connect_within(&server), connect(&server, false));
+    assert_eq!(near.hello().uid, far.hello().uid);
+    let create =
+        |client: &Client, name| client.fs().create(&Target::path(name), 0o600, CreateMode::OpenExisting).unwrap();
+    // Small writes together, pieces of a mebibyte, one call: whole, and seen by who comes over a socket.
+    let bytes: Vec<u8> = (0..3_500_000u32).map(|i| (i % 251) as u8).collect();
+    let file = create(&near, "/wide");
+    file.write_at(0, &bytes).unwrap();
+    let mut pieces = bytes.chunks(1 << 20);
+    let streamed = create(&near, "/streamed");
+    let (written, _) = streamed
+        .write_stream::<frieze_client::Error>(0, 4, |buffer| {
+            buffer.extend_from_slice(pieces.next().unwrap_or_default());
+            Ok(pieces.len() > 0)
+        })
+        .unwrap();
+    assert_eq!(written, bytes.len() as u64);
+    let many = create(&near, "/many");
+    let mut number = 0u64;
+    many.write_many::<frieze_client::Error>(32, |buffer| {
+        buffer.extend_from_slice(&bytes[number as usize * 1000..][..1000]);
+        number += 1;
+        Ok((number <= 1000).then(|| (number - 1) * 1000))
+    })
+    .unwrap();
+    // On stable storage before it is answered: by another thread.
+    file.sync().unwrap();
+    for client in [&near, &far] {
+        for (name, len) in [("/wide", bytes.len()), ("/streamed", bytes.len()), ("/many", 1_000_000)] {
+            let file = client.fs().open(&Target::path(name), OpenFlags::READ).unwrap();
+            let mut read = Vec::new();
+            let count = file
+                .read_stream::<frieze_client::Error>(ByteRange::new(0, u64::MAX >> 1), 4, |piece| {
+                    read.extend_from_slice(piece);
+                    Ok(())
+                })
+                .unwrap();
+            assert_eq!(count, len as u64);
+            assert!(read == bytes[..len], "{name}");
+            let mut wide = vec![0; len];
+            assert_eq!(file.read_at(0, &mut wide).unwrap(), len);
+            assert!(wide == bytes[..len], "{name}");
+        }
+    }
+    // What is refused is refused in the same words.
+    let refused = |client: &Client| client.fs().stat(&Target::path("/nobody")).unwrap_err().to_string();
+    assert_eq!(refused(&near), refused(&far));
+    for file in [file, streamed, many] {
+        file.close().unwrap();
+    }
+    drop((near, far));
+    server.stop().unwrap();
+}
+
+#[test]
+fn a_server_stops_though_a_client_in_its_process_does_not() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = serve(dir.path());
+    let client = connect_within(&server);
+    assert!(is_answered(&client));
+    let goes_on = std::sync::atomic::AtomicBool::new(true);
+    std::thread::scope(|scope| {
+        let asks = scope.spawn(|| {
+            let mut answered = 0;
+            while goes_on.load(std::sync::atomic::Ordering::Acquire) {
+                answered += u32::from(is_answered(&client));
+            }
+            answered
+        });
+        client.end_within(Duration::from_millis(500));
+        server.stop().unwrap();
+        // Nothing of it is left: another one takes its directory.
+        let next = serve(dir.path());
+        next.stop().unwrap();
+        goes_on.store(false, std::sync::atomic::Ordering::Release);
+        asks.join().unwrap();
+    });
+    assert!(!is_answered(&client));
 }

@@ -209,6 +209,18 @@ impl Responder for Timed {
         self.note(is_refused);
     }
 
+    fn respond_with(
+        &self,
+        request: &FrameHeader,
+        result: Result<Reply, Fault>,
+        payload: &mut Vec<u8>,
+        payload_crc: u32,
+    ) {
+        let is_refused = result.is_err();
+        self.responder.respond_with(request, result, payload, payload_crc);
+        self.note(is_refused);
+    }
+
     fn respond_in_steps(&self, request: &FrameHeader, reply: Reply, steps: &mut Steps<'_>) {
         self.responder.respond_in_steps(request, reply, steps);
         self.note(false);

@@ -302,7 +302,7 @@ impl World {
             known_offset: Some(offset),
             at_end: None,
             place: &place,
-            content: Content::Bytes(payload[..].into(), crc32c(&payload)),
+            content: Content::Bytes(payload[..].into(), Some(crc32c(&payload))),
             uid: 0,
             durability,
         };

@@ -1,0 +1,144 @@
+//! Connections of doors in this process: who asks runs the engine, and its answers go into an inbox.
+
+use std::fmt;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+
+use frieze_base::{ChainEpoch, Fault, Reason};
+use frieze_net::{Asked, Came, Inbox, Within, random_nonce, user_of};
+use frieze_wire::frame::{FrameHeader, FrameKind};
+use frieze_wire::message::{Reply, RequestBody};
+
+use super::{SHARED_BYTES_MIN, Shared, header_of_answer};
+use crate::brought::Brought;
+use crate::clock::NodeClock;
+use crate::engine::{Responder, Scratch};
+use crate::session::Conn;
+
+/// The server, for whoever is in its process. It may end before them.
+pub(super) struct Here(Weak<Shared>);
+
+impl Here {
+    pub(super) fn new(shared: &Arc<Shared>) -> Here {
+        Here(Arc::downgrade(shared))
+    }
+}
+
+impl Within for Here {
+    fn connect(&self, inbox: Arc<Inbox>) -> Result<Box<dyn Asked>, Fault> {
+        let shared = self.0.upgrade().ok_or_else(stopping)?;
+        // As the kernel would say of its own socket.
+        let caller = user_of(rustix::process::getuid().as_raw())?;
+        let answers =
+            Arc::new(Answers { inbox, clock: shared.engine.clock.clone(), epoch: shared.engine.data.epoch() });
+        let conn = Conn::new(Some(caller), random_nonce()?);
+        Ok(Box::new(Line { shared: self.0.clone(), conn, answers, scratch: Scratch::default() }))
+    }
+}
+
+impl fmt::Debug for Here {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the server in this process")
+    }
+}
+
+/// A connection.
+struct Line {
+    shared: Weak<Shared>,
+    conn: Conn,
+    answers: Arc<Answers>,
+    scratch: Scratch,
+}
+
+impl Asked for Line {
+    fn ask(&mut self, header: &FrameHeader, body: RequestBody, payload: &[u8]) {
+        let Some(shared) = self.shared.upgrade() else { return self.answers.inbox.end() };
+        let asking = Asking::begin(&shared);
+        if shared.stopping.load(Ordering::Acquire) {
+            return self.answers.inbox.end();
+        }
+        let responder: Arc<dyn Responder> = self.answers.clone();
+        let timed = shared.door.as_ref().map(|door| door.timed(body.request.as_ref(), &responder));
+        let responder = timed.as_ref().unwrap_or(&responder);
+        let kept;
+        let brought: Brought<'_> = if payload.len() >= SHARED_BYTES_MIN && shared.engine.is_in_chains() {
+            // It may be sent on, or again, when whoever asked has long used its buffer for the next.
+            let mut room = shared.pool.take(payload.len());
+            room.clear();
+            room.extend_from_slice(payload);
+            kept = shared.pool.lend(room, payload.len());
+            (&kept).into()
+        } else {
+            payload.into()
+        };
+        let header = FrameHeader { payload_len: payload.len() as u32, ..*header };
+        shared.engine.handle(&self.conn, &header, body, brought.unsent(), responder, &mut self.scratch);
+        drop(asking);
+    }
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        if let Some(shared) = self.shared.upgrade() {
+            let _asking = Asking::begin(&shared);
+            if !shared.stopping.load(Ordering::Acquire) {
+                shared.engine.disconnected(&self.conn);
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Line {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a connection within this process")
+    }
+}
+
+/// The server does not stop before this is gone.
+struct Asking<'a>(&'a Shared);
+
+impl Asking<'_> {
+    fn begin(shared: &Shared) -> Asking<'_> {
+        // Before it is looked whether the server is stopping, which looks at this after it has said so.
+        shared.asking.fetch_add(1, Ordering::SeqCst);
+        Asking(shared)
+    }
+}
+
+impl Drop for Asking<'_> {
+    fn drop(&mut self) {
+        self.0.asking.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// Answers of one connection.
+struct Answers {
+    inbox: Arc<Inbox>,
+    clock: Arc<NodeClock>,
+    epoch: ChainEpoch,
+}
+
+impl Answers {
+    fn put(&self, request: &FrameHeader, result: Result<Reply, Fault>, payload: Vec<u8>) {
+        let kind = if result.is_ok() { FrameKind::Reply } else { FrameKind::Refusal };
+        let header = header_of_answer(request, kind, self.epoch, &self.clock);
+        self.inbox.put(Came { header, result, payload });
+    }
+}
+
+impl Responder for Answers {
+    fn respond(&self, request: &FrameHeader, result: Result<Reply, Fault>, payload: &[u8], _: u32) {
+        let mut room = if payload.is_empty() { Vec::new() } else { self.inbox.room() };
+        room.extend_from_slice(payload);
+        self.put(request, result, room);
+    }
+
+    fn respond_with(&self, request: &FrameHeader, result: Result<Reply, Fault>, payload: &mut Vec<u8>, _: u32) {
+        let room = self.inbox.room();
+        self.put(request, result, std::mem::replace(payload, room));
+    }
+}
+
+fn stopping() -> Fault {
+    Fault::new(Reason::Unavailable, "the server is stopping")
+}
