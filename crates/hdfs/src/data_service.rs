@@ -8,7 +8,7 @@
 //! places that a client names behind this one are there for when it fails; nothing is sent to them, for copies are the chains'
 //! affair. For the same reason there is nothing to be copied to a place that a client takes in.
 
-use std::io::{self, BufReader, Read, Write};
+use std::io::{self, BufRead, BufReader, IoSlice, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
@@ -40,8 +40,10 @@ const WRITE_BYTES_MAX: usize = 1 << 20;
 const BUDGET_BYTES: usize = 256 << 20;
 /// A buffer of a larger packet is not kept for the next one.
 const BYTES_KEPT: usize = 1 << 20;
+/// Heads of the packets of what is read at once, with their checksums.
+const OUT_BYTES: usize = 16 << 10;
 /// Bytes that are taken from a socket at once.
-const BUFFER_BYTES: usize = 256 << 10;
+const BUFFER_BYTES: usize = 512 << 10;
 /// How long a connection without a request is kept. A client throws it away after three seconds.
 const IDLE_MAX: Duration = Duration::from_secs(30);
 /// A client that neither takes nor sends anything for so long is gone: a writer sends a sign of life every 30 s.
@@ -142,22 +144,31 @@ impl DataService {
         respond(stream, &begun(sums, from))?;
         let mut at = from;
         let mut number = 0;
-        let mut out = Vec::with_capacity(WRITE_BYTES_MAX + (64 << 10));
+        let mut out = Vec::with_capacity(OUT_BYTES);
         let range = ByteRange::new(pass.start + from, pass.start + upto);
         file.read_stream(range, DEPTH, |piece| {
             out.clear();
+            let mut begins = Vec::with_capacity(piece.len().div_ceil(PACKET_DATA_BYTES));
             for data in piece.chunks(PACKET_DATA_BYTES) {
-                transfer::put_packet(&packet_header(at, number, data.len(), false), data, sums, &mut out);
+                begins.push(out.len());
+                transfer::put_head(&packet_header(at, number, data.len(), false), data, sums, &mut out);
                 at += data.len() as u64;
                 number += 1;
             }
-            (&*stream).write_all(&out).map_err(Ended::from)
+            // The data go out from where they were read.
+            let ends = begins.iter().skip(1).copied().chain([out.len()]);
+            let heads = begins.iter().zip(ends).map(|(&begin, end)| &out[begin..end]);
+            let mut parts: Vec<IoSlice<'_>> = heads
+                .zip(piece.chunks(PACKET_DATA_BYTES))
+                .flat_map(|(head, data)| [IoSlice::new(head), IoSlice::new(data)])
+                .collect();
+            write_parts(stream, &mut parts).map_err(Ended::from)
         })?;
         if at != upto {
             return Err(Ended::Short);
         }
         out.clear();
-        transfer::put_packet(&packet_header(at, number, 0, true), &[], sums, &mut out);
+        transfer::put_head(&packet_header(at, number, 0, true), &[], sums, &mut out);
         (&*stream).write_all(&out)?;
         // What the client thinks of it; or it has read enough, and closes.
         match read_message(reader) {
@@ -338,6 +349,8 @@ impl Incoming {
             let lengths = Lengths::read(lengths)?;
             bytes.clear();
             let whole = lengths.header + lengths.body;
+            // Most have come as a whole, and are looked at where they lie.
+            let is_here = reader.buffer().len() >= whole;
             // Twice: as a packet, and as what waits to be written.
             if !lent.try_add(2 * whole) {
                 self.put_and_acknowledge(stream, false)?;
@@ -345,10 +358,11 @@ impl Incoming {
                 lent.give_back();
                 lent.add(2 * whole);
             }
-            if reader.by_ref().take(whole as u64).read_to_end(&mut bytes)? < whole {
+            if !is_here && reader.by_ref().take(whole as u64).read_to_end(&mut bytes)? < whole {
                 return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
             }
-            let (header, body) = bytes.split_at(lengths.header);
+            let packet = if is_here { &reader.buffer()[..whole] } else { &bytes };
+            let (header, body) = packet.split_at(lengths.header);
             let taken = transfer::packet(header, body, self.sums).map_err(Ended::from).and_then(|packet| {
                 self.take(&packet.header, packet.data)?;
                 Ok(packet.header)
@@ -357,6 +371,9 @@ impl Incoming {
                 Ok(header) => header,
                 Err(ended) => return self.fail(stream, header, ended),
             };
+            if is_here {
+                reader.consume(whole);
+            }
             let (is_last, syncs) = (header.last_packet_in_block, header.sync_block.unwrap_or(false));
             let waits = reader.buffer().is_empty() || self.pending.len() >= WRITE_BYTES_MAX;
             if !(waits || is_last || syncs || header.seqno == HEARTBEAT) {
@@ -463,6 +480,19 @@ fn read_message(reader: &mut impl Read) -> io::Result<Vec<u8>> {
         }
     }
     Err(malformed())
+}
+
+/// Writes all parts, one after the other.
+fn write_parts(mut stream: &TcpStream, mut parts: &mut [IoSlice<'_>]) -> io::Result<()> {
+    while !parts.is_empty() {
+        match stream.write_vectored(parts) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(count) => IoSlice::advance_slices(&mut parts, count),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
 }
 
 fn respond(mut stream: &TcpStream, response: &BlockOpResponse) -> io::Result<()> {

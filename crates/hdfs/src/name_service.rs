@@ -1,7 +1,9 @@
 //! Connections of the name service: greeting, who calls, calls.
 //!
-//! A client program has one connection for all its threads and sends call after call without waiting. Calls are answered by
-//! a few threads that all connections share, each answer when it is there.
+//! A client program has one connection for all its threads and sends call after call without waiting. Calls that are soon answered
+//! are answered where they are read, and the answers to those that came together go out together: handing one to another thread
+//! costs more than it. The others, and all of them where an answer may be waited for from another server, are answered by a few
+//! threads that all connections share, each answer when it is there.
 
 use std::io::{self, BufReader, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, TcpStream};
@@ -14,7 +16,7 @@ use frieze_client::{Proof, tcp_proof};
 
 use crate::connections::Serve;
 use crate::exception::Exception;
-use crate::principals::{Principal, principal};
+use crate::principals::principal;
 use crate::proto::rpc_error;
 use crate::rpc::{self, Call, CallId, Failed, Frame, Greeting};
 use crate::service::{PROTOCOL, Service, Who};
@@ -29,9 +31,28 @@ const SILENCE_MAX: Duration = Duration::from_secs(180);
 /// A client that does not take its answers for so long is closed.
 const SEND_MAX: Duration = Duration::from_secs(30);
 
+/// Calls that are answered where they are read: each looks at, or changes, a few names.
+const SOON: &[&str] = &[
+    "addBlock",
+    "complete",
+    "create",
+    "getBlockLocations",
+    "getFileInfo",
+    "getFileLinkInfo",
+    "getListing",
+    "getLocatedFileInfo",
+    "getServerDefaults",
+    "isFileClosed",
+    "mkdirs",
+    "renewLease",
+];
+/// Bytes of answers that wait for those to the calls behind them.
+const HELD_BYTES_MAX: usize = 64 << 10;
+
 /// Serves remote calls.
 pub(crate) struct NameService {
     trust: Trust,
+    service: Arc<Service>,
     queue: Mutex<Option<SyncSender<Job>>>,
 }
 
@@ -57,7 +78,7 @@ impl NameService {
                 .spawn(move || answer_all(&service, &receiver))
                 .map_err(|source| Error::System { doing: "start a thread", source })?;
         }
-        Ok(NameService { trust, queue: Mutex::new(Some(sender)) })
+        Ok(NameService { trust, service: service.clone(), queue: Mutex::new(Some(sender)) })
     }
 
     fn converse(&self, stream: &TcpStream, writer: &Arc<Writer>) -> io::Result<()> {
@@ -78,7 +99,12 @@ impl NameService {
         };
         let mut is_simple = greeting == Greeting::Simple;
         let mut who: Option<Arc<Who>> = None;
+        let mut held = Vec::new();
         loop {
+            if !held.is_empty() && (held.len() > HELD_BYTES_MAX || !has_frame(reader.buffer())) {
+                writer.send(&held)?;
+                held.clear();
+            }
             let mut prefix = [0; 4];
             if !read_or_end(&mut reader, &mut prefix)? {
                 return Ok(());
@@ -104,6 +130,9 @@ impl NameService {
                     }
                 }
                 Ok(Frame::Call(call)) => match &who {
+                    Some(who) if SOON.contains(&call.method.as_str()) && self.service.client.is_alone() => {
+                        held.extend(answer(&self.service, who, &call));
+                    }
                     Some(who) => {
                         let job = Job { who: who.clone(), call, writer: writer.clone() };
                         if self.queue().is_none_or(|queue| queue.send(job).is_err()) {
@@ -145,21 +174,24 @@ fn answer_all(service: &Service, receiver: &Mutex<Receiver<Job>>) {
     loop {
         let job = receiver.lock().unwrap_or_else(PoisonError::into_inner).recv();
         let Ok(Job { who, call, writer }) = job else { return };
-        let Principal { name, .. } = &who.principal;
-        let answer = match service.answer(&who, &call) {
-            Ok(reply) => rpc::answer(&call.id, call.retry, &reply),
-            Err(exception) => {
-                tracing::debug!(method = call.method, user = name, "{exception}");
-                let (class, message) = (exception.class, exception.message.as_str());
-                rpc::failure(
-                    &call.id,
-                    call.retry,
-                    Failed { detail: detail_of(&exception), is_fatal: false, class, message },
-                )
-            }
-        };
-        if let Err(error) = writer.send(&answer) {
+        if let Err(error) = writer.send(&answer(service, &who, &call)) {
             tracing::debug!("an answer to a Hadoop client is lost: {error}");
+        }
+    }
+}
+
+/// The frame that answers a call.
+fn answer(service: &Service, who: &Who, call: &Call) -> Vec<u8> {
+    match service.answer(who, call) {
+        Ok(reply) => rpc::answer(&call.id, call.retry, &reply),
+        Err(exception) => {
+            tracing::debug!(method = call.method, user = who.principal.name, "{exception}");
+            let (class, message) = (exception.class, exception.message.as_str());
+            rpc::failure(
+                &call.id,
+                call.retry,
+                Failed { detail: detail_of(&exception), is_fatal: false, class, message },
+            )
         }
     }
 }
@@ -190,6 +222,11 @@ impl Writer {
         let (class, message) = (exception.class, exception.message.as_str());
         self.send(&rpc::failure(&none, -1, Failed { detail: rpc_error::UNAUTHORIZED, is_fatal: true, class, message }))
     }
+}
+
+/// True if the next frame is here as a whole. One of an impossible length is: it is refused when it is read.
+fn has_frame(here: &[u8]) -> bool {
+    here.split_first_chunk().is_some_and(|(prefix, rest)| rpc::frame_len(*prefix).map_or(true, |len| rest.len() >= len))
 }
 
 /// Fills `into`; false if the connection ends before the first byte.

@@ -227,13 +227,19 @@ pub(crate) fn packet<'b>(header: &[u8], body: &'b [u8], sums: Sums) -> Result<Pa
     Ok(Packet { header, data })
 }
 
-/// Appends a packet.
-pub(crate) fn put_packet(header: &PacketHeader, data: &[u8], sums: Sums, out: &mut Vec<u8>) {
+/// Appends what a packet of `data` begins with: all but the data.
+pub(crate) fn put_head(header: &PacketHeader, data: &[u8], sums: Sums, out: &mut Vec<u8>) {
     let whole = 4 + sums.len(data.len()) + data.len();
     out.extend((whole as u32).to_be_bytes());
     out.extend((header.encoded_len() as u16).to_be_bytes());
     header.encode(out).expect("a vector grows");
     sums.put(data, out);
+}
+
+/// Appends a packet.
+#[cfg(test)]
+pub(crate) fn put_packet(header: &PacketHeader, data: &[u8], sums: Sums, out: &mut Vec<u8>) {
+    put_head(header, data, sums, out);
     out.extend(data);
 }
 
