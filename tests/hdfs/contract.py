@@ -13,6 +13,7 @@ import sys
 import tempfile
 
 import run
+from run import hadoop
 
 POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
   <modelVersion>4.0.0</modelVersion>
@@ -47,18 +48,6 @@ KNOWN = [
 ]
 
 
-def test_jars(cache, version):
-    """Where the jars of the tests are; fetched once."""
-    folder = cache / "contract"
-    pom = POM.format(version=version)
-    if not (folder / "fetched").exists() or (folder / "fetched").read_text() != pom:
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / "pom.xml").write_text(pom)
-        subprocess.run(["mvn", "-q", "-B", "dependency:copy-dependencies", "-DoutputDirectory=lib"], cwd=folder, check=True)
-        (folder / "fetched").write_text(pom)
-    return f"{folder}/lib/*"
-
-
 def copies_what_differs(java, work):
     """DistCp copies a tree, and then what differs by its checksum alone: a file of the same length."""
 
@@ -83,13 +72,13 @@ def copies_what_differs(java, work):
 
 
 def main():
-    frieze, hadoop, cache, jars = run.prepared(__doc__)
-    jars = f"{jars}:{test_jars(cache, hadoop.VERSION)}"
+    frieze, jars = run.prepared(__doc__)
+    jars = f"{jars}:{hadoop.fetched(hadoop.cache(f'hdfs-{hadoop.VERSION}/contract'), POM.format(version=hadoop.VERSION))}"
     with tempfile.TemporaryDirectory(prefix="frieze-hdfs-") as work:
         work = pathlib.Path(work)
         classes = work / "classes"
         subprocess.run(["javac", "-nowarn", "-cp", jars, "-d", classes, run.HERE / "Contract.java"], check=True)
-        with run.served(frieze, work, "--memory", "512") as ready:
+        with hadoop.served(frieze, work, "--memory", "512") as ready:
             hadoop.site(work / "conf", fs_defaultFS=ready["hdfs"])
             log4j = (work / "conf" / "log4j.properties").read_text().replace("WARN", "ERROR")
             (work / "conf" / "log4j.properties").write_text(log4j)

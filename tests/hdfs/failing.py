@@ -16,6 +16,7 @@ import tempfile
 import time
 
 import run
+from run import hadoop
 
 SETTINGS = 'lease = "1s"\n'
 
@@ -23,7 +24,7 @@ SETTINGS = 'lease = "1s"\n'
 class Cluster:
     """Three servers with doors."""
 
-    def __init__(self, frieze, work, hadoop):
+    def __init__(self, frieze, work):
         self.frieze, self.work = frieze, work
         self.name_port, self.data_port = hadoop.free_port(), hadoop.free_port()
         self.servers, self.addresses = {}, {}
@@ -90,12 +91,12 @@ def client(java, cluster, arguments, kill):
 
 
 def main():
-    frieze, hadoop, cache, jars = run.prepared(__doc__)
+    frieze, jars = run.prepared(__doc__)
     with tempfile.TemporaryDirectory(prefix="frieze-hdfs-") as work:
         work = pathlib.Path(work)
         classes = work / "classes"
-        subprocess.run(["javac", "-nowarn", "-cp", f"{cache}/lib/*", "-d", classes, run.HERE / "Failing.java"], check=True)
-        cluster = Cluster(frieze, work, hadoop)
+        subprocess.run(["javac", "-nowarn", "-cp", jars, "-d", classes, run.HERE / "Failing.java"], check=True)
+        cluster = Cluster(frieze, work)
         try:
             cluster.await_whole()
             hadoop.site(work / "conf", fs_defaultFS=f"hdfs://127.0.0.1:{cluster.name_port}")

@@ -1,0 +1,215 @@
+"""What is needed to run Hadoop's programs beside frieze: jars of Maven Central, settings, a server with the HDFS door, HDFS itself.
+
+Used by scripts/peer-hdfs.py, tests/hdfs and examples/hbase, examples/spark; runs nothing by itself.
+"""
+
+import contextlib
+import json
+import os
+import pathlib
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+VERSION = "3.4.1"
+# jackson-core: a newer one that Maven would choose kills the NameNode.
+ARTIFACTS = [
+    f"org.apache.hadoop:hadoop-hdfs:{VERSION}",
+    f"org.apache.hadoop:hadoop-client:{VERSION}",
+    "com.fasterxml.jackson.core:jackson-core:2.12.7",
+]
+HDFS = "org.apache.hadoop.hdfs.server"
+
+
+def needs(what, *programs):
+    """Ends with words if a program is missing."""
+    for program in programs:
+        if shutil.which(program) is None:
+            sys.exit(f"{what}: {program} is missing. Needed are a JDK and Maven (Debian: default-jdk-headless maven).")
+
+
+def command(given=None, profile="release"):
+    """The frieze command: the one that is given, else that build of it, which is brought up to date first."""
+    if given is not None:
+        return given
+    build = ["cargo", "build", "--quiet", "--package", "frieze-cli"] + (["--release"] if profile == "release" else [])
+    subprocess.run(build, cwd=ROOT, check=True)
+    return str(pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / profile / "frieze")
+
+
+def cache(name):
+    """A folder of the user's for what is fetched once."""
+    folder = pathlib.Path(os.environ.get("XDG_CACHE_HOME", pathlib.Path.home() / ".cache")) / "frieze" / name
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def dependency(artifact, inside=""):
+    group, name, version = artifact.split(":")
+    return f"<dependency><groupId>{group}</groupId><artifactId>{name}</artifactId><version>{version}</version>{inside}</dependency>"
+
+
+def pom(artifacts, pinned=()):
+    """What Maven is asked for: artifacts as group:name:version, and the versions of what these need that are not to be others."""
+    return (
+        '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>'
+        "<groupId>frieze</groupId><artifactId>jars</artifactId><version>1</version>"
+        f"<dependencyManagement><dependencies>{''.join(map(dependency, pinned))}</dependencies></dependencyManagement>"
+        f"<dependencies>{''.join(map(dependency, artifacts))}</dependencies></project>\n"
+    )
+
+
+def fetched(folder, text):
+    """The jars that Maven has for a pom, in `lib` of a folder: fetched once, and again when the pom is another one."""
+    done = folder / "fetched"
+    if not done.exists() or done.read_text() != text:
+        folder.mkdir(parents=True, exist_ok=True)
+        shutil.rmtree(folder / "lib", ignore_errors=True)
+        (folder / "pom.xml").write_text(text)
+        subprocess.run(["mvn", "-q", "-B", "dependency:copy-dependencies", "-DoutputDirectory=lib"], cwd=folder, check=True)
+        done.write_text(text)
+    return f"{folder}/lib/*"
+
+
+def jars():
+    """The class path of HDFS, its servers included."""
+    folder = cache(f"hdfs-{VERSION}")
+    # Their pages, which the jars lack, are looked for at the start.
+    for page in ["hdfs", "datanode"]:
+        (folder / "webapps" / page).mkdir(parents=True, exist_ok=True)
+    return f"{fetched(folder, pom(ARTIFACTS))}:{folder}"
+
+
+def free_port():
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return taken.getsockname()[1]
+
+
+def configuration(properties):
+    text = "".join(f"<property><name>{name}</name><value>{value}</value></property>" for name, value in properties.items())
+    return f"<configuration>{text}</configuration>"
+
+
+def site(folder, **properties):
+    """A folder of settings: `_` stands for a dot in their names, `__` for a dash."""
+    folder.mkdir(parents=True)
+    text = configuration({name.replace("__", "-").replace("_", "."): value for name, value in properties.items()})
+    for name in ["core-site.xml", "hdfs-site.xml"]:
+        (folder / name).write_text(text)
+    (folder / "log4j.properties").write_text(
+        "log4j.rootLogger=WARN,err\nlog4j.appender.err=org.apache.log4j.ConsoleAppender\n"
+        "log4j.appender.err.target=System.err\nlog4j.appender.err.layout=org.apache.log4j.SimpleLayout\n"
+    )
+
+
+@contextlib.contextmanager
+def served(frieze, work, *options):
+    """A server with the doors open: what it says when it is ready. If what is done with it fails, or it does not end well, what it told is shown."""
+    doors = ["--hdfs", "127.0.0.1:0", "--hdfs-data", "127.0.0.1:0"]
+    serve = [frieze, "serve", "--json", "--dir", work / "data", "--listen", "127.0.0.1:0", *doors, *options]
+    with open(work / "serve.log", "wb") as log:
+        server = subprocess.Popen(serve, stdout=subprocess.PIPE, stderr=log)
+
+    def told():
+        return (work / "serve.log").read_text()[-4000:]
+
+    try:
+        ready = server.stdout.readline()
+        if not ready:
+            sys.exit(f"the server does not start:\n{told()}")
+        try:
+            yield json.loads(ready)
+        except SystemExit as failed:
+            sys.exit(f"{failed.code}\nThe server said:\n{told()}")
+        server.send_signal(signal.SIGTERM)
+        if server.wait(timeout=60) != 0:
+            sys.exit(f"the server ended with {server.returncode}:\n{told()}")
+    finally:
+        if server.poll() is None:
+            server.kill()
+            server.wait()
+
+
+class Hdfs:
+    """HDFS itself: a NameNode and some DataNodes, each a process, in a directory of their own."""
+
+    def __init__(self, work, classpath, datanodes=3, **properties):
+        self.work, self.classpath, self.processes = work, classpath, []
+        port = free_port()
+        self.address = f"hdfs://127.0.0.1:{port}"
+        common = {
+            "fs_defaultFS": self.address,
+            "dfs_replication": datanodes,
+            "dfs_namenode_http__address": "127.0.0.1:0",
+            "dfs_namenode_name_dir": f"file://{work}/name",
+            "dfs_namenode_datanode_registration_ip__hostname__check": "false",
+            "dfs_datanode_address": "127.0.0.1:0",
+            "dfs_datanode_http_address": "127.0.0.1:0",
+            "dfs_datanode_ipc_address": "127.0.0.1:0",
+            "dfs_blocksize": 64 << 20,
+            **properties,
+        }
+        site(work / "conf-name", **common)
+        self.java("conf-name", f"{HDFS}.namenode.NameNode", "-format", "-nonInteractive").wait()
+        try:
+            self.processes.append(self.java("conf-name", f"{HDFS}.namenode.NameNode"))
+            for number in range(datanodes):
+                site(work / f"conf-{number}", **common, dfs_datanode_data_dir=f"file://{work}/data-{number}")
+                self.processes.append(self.java(f"conf-{number}", f"{HDFS}.datanode.DataNode"))
+            self.await_datanodes(datanodes)
+        except BaseException:
+            self.end()
+            raise
+
+    def java(self, conf, *arguments, **pipes):
+        log = open(self.work / f"{conf}.log", "ab")
+        command = ["java", "-Xmx512m", "-cp", f"{self.work / conf}:{self.classpath}", *arguments]
+        return subprocess.Popen(command, stderr=log, cwd=self.work, **{"stdout": log, **pipes})
+
+    def await_datanodes(self, count):
+        until = time.monotonic() + 120
+        while time.monotonic() < until:
+            asked = self.java("conf-name", "org.apache.hadoop.hdfs.tools.DFSAdmin", "-report", "-live", stdout=subprocess.PIPE)
+            if asked.communicate()[0].count(b"\nName: ") == count:
+                return
+            if any(process.poll() is not None for process in self.processes):
+                break
+        sys.exit("HDFS does not start:\n" + (self.work / "conf-name.log").read_text()[-2000:])
+
+    def cpu_s(self):
+        def of(pid):
+            fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+            return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+        return sum(of(process.pid) for process in self.processes)
+
+    def end(self):
+        for process in self.processes:
+            process.kill()
+            process.wait()
+
+
+class Report:
+    """What was found, as lines or as a document."""
+
+    def __init__(self, as_json, about):
+        self.as_json, self.about, self.steps, self.begun = as_json, about, [], time.monotonic()
+
+    def step(self, words, **found):
+        seconds = time.monotonic() - self.begun
+        self.begun = time.monotonic()
+        self.steps.append({"step": words, "seconds": round(seconds, 2), **found})
+        if not self.as_json:
+            figures = "  ".join(f"{name.replace('_', ' ')} {value}" for name, value in found.items())
+            print(f"ok {seconds:6.1f} s  {words}" + (f"\n             {figures}" if figures else ""), flush=True)
+
+    def end(self, words):
+        if self.as_json:
+            print(json.dumps({**self.about, "holds": True, "steps": self.steps}))
+        else:
+            print(f"all holds: {words}")
