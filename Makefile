@@ -4,7 +4,7 @@ export PATH := $(HOME)/.cargo/bin:$(PATH)
 CARGO ?= cargo
 
 .DEFAULT_GOAL := help
-.PHONY: help demo cluster build check test hdfs linearizability lab soak kill-cycles long-run services bench
+.PHONY: help demo cluster build check test hdfs spark hbase linearizability lab soak kill-cycles long-run services bench
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -31,6 +31,12 @@ hdfs: ## unmodified Hadoop clients, shell and library, on a server of their own,
 	@tests/hdfs/run.py
 	@tests/hdfs/failing.py
 	@tests/hdfs/contract.py
+
+spark: ## PySpark on a directory that is being written, at a hundred instants, and tables of now and of then (needs a JDK; about 2 min)
+	@examples/spark/run.py
+
+hbase: ## HBase with everything it keeps on frieze: a load, a kill -9, and its table as it was (needs a JDK and Maven; about 2 min)
+	@examples/hbase/run.py
 
 linearizability: ## load on three mounts, and Porcupine over what they saw (needs Go; about 20 s)
 	@tests/linearizability/run.sh
