@@ -4,7 +4,7 @@ export PATH := $(HOME)/.cargo/bin:$(PATH)
 CARGO ?= cargo
 
 .DEFAULT_GOAL := help
-.PHONY: help demo cluster build check test hdfs spark hbase linearizability lab soak kill-cycles long-run services bench
+.PHONY: help demo cluster build check test hdfs spark hbase films linearizability lab soak kill-cycles long-run services bench
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -37,6 +37,9 @@ spark: ## PySpark on a directory that is being written, at a hundred instants, a
 
 hbase: ## HBase with everything it keeps on frieze: a load, a kill -9, and its table as it was (needs a JDK and Maven; about 2 min)
 	@examples/hbase/run.py
+
+films: ## the films of the wave beside those from snapshots of HDFS itself, and a picture (needs a JDK and Maven; about 2 min)
+	@examples/wave/beside_hdfs.py
 
 linearizability: ## load on three mounts, and Porcupine over what they saw (needs Go; about 20 s)
 	@tests/linearizability/run.sh

@@ -32,6 +32,11 @@ def needs(what, *programs):
             sys.exit(f"{what}: {program} is missing. Needed are a JDK and Maven (Debian: default-jdk-headless maven).")
 
 
+def end_orderly():
+    """Told to end, a script ends as it does after a failure: with everything that it started."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("told to end"))
+
+
 def command(given=None, profile="release"):
     """The frieze command: the one that is given, else that build of it, which is brought up to date first."""
     if given is not None:
