@@ -35,6 +35,8 @@ pub(super) struct Watched {
     /// It stops, or is proposed to be offline at this revision: no lease while that may still be decided.
     resigned: bool,
     condemned: Option<Condemned>,
+    /// Of one that was declared dead: the first heartbeat that came since, which was answered without a lease.
+    tried: Option<u64>,
     /// Its wall clock, as it has compared it with this node's.
     pub(super) clock: Option<Clock>,
     /// What it told, besides its chains.
@@ -63,6 +65,7 @@ impl Watched {
             heard: (0, now),
             resigned: false,
             condemned: None,
+            tried: None,
             clock: None,
             told: None,
             reports: BTreeMap::new(),
@@ -132,8 +135,16 @@ impl Overseer {
         let is_news = is_first || heartbeat.resigns || node.is_offline;
         let look = if is_news { Look::All } else { Look::At(told_anew(&watched.reports, &reports)) };
         watched.reports = reports;
+        let incarnation = heartbeat.incarnation;
         watched.told = Some(heartbeat);
         let (id, number) = (node.id, watched.last.0);
+        if !node.is_dead {
+            watched.tried = None;
+        } else if watched.tried.is_none() {
+            // What was under way when its machine was lost arrives all the same. Whoever is there hears this, and says so.
+            watched.tried = Some(number);
+            out.push(Effect::Grant { to: id, grant: Grant { number, incarnation, ..self.fresh(at, state, node) } });
+        }
         self.check_clocks(id, out).inspect_err(|_| {
             // Without a lease, but with the hour: it finds out by itself that its clock has been put right.
             let fresh = self.fresh(at, state, node);
@@ -354,13 +365,15 @@ fn returned(node: &Node, watched: &Watched) -> Option<NodeStep> {
     let is_same = told.incarnation == node.incarnation() && !tells_anew;
     // Who was heard before it was found to be offline has to speak once more.
     let has_spoken = watched.condemned.is_none_or(|condemned| watched.last.0 > condemned.number);
+    // Who was declared dead has to have heard something since.
+    let hears = !node.is_dead || watched.tried.is_some_and(|tried| told.heard >= tried);
     let is_back = node.is_offline && has_spoken;
     let step = || NodeStep::Return {
         incarnation: told.incarnation,
         address: told.address.clone(),
         devices: told.devices.clone(),
     };
-    (!is_same || is_back).then(step)
+    (hears && (!is_same || is_back)).then(step)
 }
 
 /// The chains of which something else was told that decides; how far logs go is looked at in time.

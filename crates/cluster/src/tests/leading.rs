@@ -536,6 +536,36 @@ fn a_chain_that_goes_on_from_a_log_outside_of_it_lacks_what_was_written_without_
     assert_eq!(gaps[0].from, 0, "it has nothing of the chain");
 }
 
+/// A desk at which node 3 was declared dead while its chain waits for the others, and what node 3 said last.
+fn one_declared_dead() -> (Desk, Heartbeat) {
+    let mut desk = dark();
+    let number = desk.now - 2000;
+    let late = Heartbeat { number, heard: number - 100, ..desk.heartbeat(3) };
+    assert_eq!(desk.ask(Ask::DeclareDead(NodeId(3))), Ok(Answer::Decided));
+    (desk, late)
+}
+
+#[test]
+fn what_a_dead_machine_said_before_it_was_lost_does_not_bring_it_back() {
+    let (mut desk, late) = one_declared_dead();
+    desk.put(Input::Heartbeat(late));
+    assert!(desk.state.node(NodeId(3)).unwrap().is_dead, "nobody declares it dead once more");
+    desk.pass(500, &[1, 2]);
+    assert_eq!(desk.state.node_state(NodeId(3)), Some(NodeState::Removed), "nobody waits for it");
+}
+
+#[test]
+fn who_was_declared_dead_and_is_there_is_taken_for_there_when_it_has_heard_an_answer() {
+    let (mut desk, mut beat) = one_declared_dead();
+    desk.put(Input::Heartbeat(beat.clone()));
+    assert!(desk.is_offline(3));
+    let grant = desk.last_grant(3).clone();
+    assert_eq!((grant.number, grant.lease_ns), (beat.number, 0), "it is answered, and may answer nobody");
+    (beat.number, beat.heard) = (beat.number + 1, grant.number);
+    desk.put(Input::Heartbeat(beat));
+    assert!(!desk.is_offline(3) && !desk.state.node(NodeId(3)).unwrap().is_dead);
+}
+
 /// Tenths of a second until the chain goes on, while nodes 1 and `other` are there; `None` if it does not in a minute and a half.
 fn goes_on_after(desk: &mut Desk, other: u32) -> Option<u64> {
     (0..900).find(|_| {
