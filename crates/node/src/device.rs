@@ -7,6 +7,7 @@
 mod chains;
 mod images;
 mod known;
+mod mend;
 mod read;
 mod recover;
 mod remains;

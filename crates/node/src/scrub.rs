@@ -2,7 +2,8 @@
 //!
 //! Guarantees: every record is compared with its checksums as they lie on the medium; what was forgotten is passed over;
 //! reading keeps to a rate and gives way to requests; a finding stays known, over restarts too, until a later scrub has
-//! finished and did not find it again. Nothing is repaired: there is one copy. Memory does not grow with the device.
+//! finished and did not find it again, or it was mended: in a cluster other servers are asked for damaged records (`mending`). Alone
+//! nothing is repaired: there is one copy. Memory does not grow with the device.
 //! Leaves to others: what lies where (`multilog`), refusing damaged bytes to readers (`device`), its thread (`serve`).
 //!
 //! # The algorithm
@@ -15,6 +16,7 @@
 
 mod kept;
 mod medium;
+mod mending;
 mod noticed;
 mod periodic;
 mod told;
@@ -27,12 +29,13 @@ use std::time::Duration;
 use frieze_base::{Fault, MonoTime, SegmentId};
 use frieze_disk::{Disk, StateFile};
 use frieze_hlc::Hlc;
-use frieze_multilog::{Damage, DamageKind, SegmentBytes, Unread};
+use frieze_multilog::{Damage, DamageKind, RecordMeta, SegmentBytes, Unread};
 use frieze_wire::scrub::{ScrubReply, ScrubState};
 use prost::Message;
 
 use self::kept::{FILE, FINDINGS_MAX, Kept, SLOT_BYTES, found, read_kept};
 use self::medium::{Medium, Pace};
+use self::mending::Mends;
 use crate::device::IMAGE_SLOT_BYTES;
 use crate::engine::Engine;
 
@@ -47,6 +50,8 @@ pub(crate) struct Scrub {
     state: Mutex<State>,
     /// Bytes of the segment that is looked at.
     within: AtomicU64,
+    /// What others may have whole.
+    mends: Mends,
 }
 
 struct State {
@@ -69,7 +74,7 @@ impl Scrub {
             Ok(None) => {}
             Err(fault) => notes.push(format!("what the last scrub found cannot be read, scrub again: {fault}")),
         }
-        Scrub { disk, state: Mutex::new(state), within: AtomicU64::new(0) }
+        Scrub { disk, state: Mutex::new(state), within: AtomicU64::new(0), mends: Mends::default() }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -112,6 +117,16 @@ impl Scrub {
             state.kept.done_bytes += self.within.swap(0, Ordering::Relaxed);
             state.kept.set_state(ScrubState::Stopped);
             state.kept.ended = now.0;
+            self.keep(&mut state);
+        }
+    }
+
+    /// What was found of a record counts no more.
+    fn forget(&self, segment: SegmentId, record: &RecordMeta) {
+        let mut state = self.lock();
+        let before = state.kept.found.len();
+        state.kept.found.retain(|found| !found.is_of(segment, record));
+        if state.kept.found.len() < before {
             self.keep(&mut state);
         }
     }
@@ -160,8 +175,9 @@ impl Engine {
     /// Those of the store, while it is found out what was forgotten: the next call tries again.
     pub fn scrub(&self, pause: &dyn Fn(Duration) -> bool) -> Result<(), Fault> {
         self.start_scrub_if_due();
-        let met = self.data.device().noticed().waits(self.clock.reading().mono);
-        if self.scrub.under_way().is_none() && !met {
+        let now = self.clock.reading().mono;
+        let met = self.data.device().noticed().waits(now);
+        if self.scrub.under_way().is_none() && !met && !self.scrub.mends.is_due(now) {
             return Ok(());
         }
         // What was forgotten before this start is zeros in places: that has to be known first.
@@ -171,6 +187,7 @@ impl Engine {
         if !self.reclaim.is_known() || self.look_at_what_readers_met(pause).is_err() {
             return Ok(());
         }
+        self.mend();
         let Some((run, _)) = self.scrub.under_way() else { return Ok(()) };
         loop {
             let after = SegmentId(self.scrub.lock().kept.segment);
@@ -185,6 +202,7 @@ impl Engine {
                 self.scrub.within.store(0, Ordering::Relaxed);
                 return Ok(());
             }
+            self.mend();
         }
     }
 
@@ -245,6 +263,9 @@ impl Engine {
             let discarded = if hit.places.is_empty() { Ok(None) } else { device.discarded_in(segment) };
             if let Ok(Some(runs)) = discarded {
                 hit.places.retain(|damage| !lies_in(&runs, damage));
+            }
+            if self.meta.is_member() {
+                hit.places.iter().for_each(|damage| self.scrub.mends.note(damage));
             }
         }
         Ok(hit)

@@ -8,6 +8,8 @@ mod client;
 mod elsewhere;
 #[path = "cluster/founding.rs"]
 mod founding;
+#[path = "cluster/mending.rs"]
+mod mending;
 #[path = "cluster/reaching.rs"]
 mod reaching;
 #[path = "cluster/remains.rs"]

@@ -15,8 +15,8 @@ pub use chain::{
     CloseAfter,
 };
 pub use question::{
-    About, BytesAsk, BytesPart, FileReach, FileTail, Holes, PersistAsk, Question, QuestionAnswer, ReachAsk, RecordsAsk,
-    TouchedAsk,
+    About, BytesAsk, BytesPart, FileReach, FileTail, Holes, PersistAsk, Question, QuestionAnswer, ReachAsk, RecordAsk,
+    RecordsAsk, TouchedAsk,
 };
 
 use metalog::{MetalogClose, MetalogHeld, MetalogMessage, MetalogPiece};

@@ -356,8 +356,9 @@ impl DataPlane {
                 }
                 Effect::Supply { to, after, upto } => {
                     let epoch = appender.chains[chain.0 as usize].epoch();
+                    let (sent, held) = (after, after);
                     let supply =
-                        super::supply::Supply { to, epoch, sent: after, upto, held: after, busy: true, waits: false };
+                        super::supply::Supply { to, epoch, sent, upto, held, busy: true, waits: false, damaged: 0 };
                     appender.members[chain.0 as usize].supply = Some(supply);
                     out.supplies.push(chain);
                 }

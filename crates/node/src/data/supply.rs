@@ -34,6 +34,9 @@ pub(super) struct Supply {
     pub(super) busy: bool,
     /// More go when there is time for them, without being asked for.
     pub(super) waits: bool,
+    /// Number of the last record that could not be read, which was told once; 0 for none. It is tried again whenever who lacks it says
+    /// what it holds: it may have been mended.
+    pub(super) damaged: u64,
 }
 
 impl Supply {
@@ -138,10 +141,12 @@ impl DataPlane {
             (supply, appender.chains[chain.0 as usize].clean())
         };
         let sent = self.supply_some(chain, supply, clean);
-        let mut waits = true;
+        let (mut waits, mut damaged) = (true, 0);
         let sent = sent.unwrap_or_else(|(sent, fault)| {
-            self.report(Report::Damaged { chain, n: sent + 1, fault });
-            waits = false;
+            (waits, damaged) = (false, sent + 1);
+            if damaged != supply.damaged {
+                self.report(Report::Damaged { chain, n: damaged, fault });
+            }
             sent
         });
         let mut appender = self.hold_writes();
@@ -149,7 +154,7 @@ impl DataPlane {
         if let Some(going) = &mut member.supply
             && (going.to, going.epoch, going.upto, going.sent) == (supply.to, supply.epoch, supply.upto, supply.sent)
         {
-            (going.sent, going.busy) = (sent, sent >= supply.upto);
+            (going.sent, going.busy, going.damaged) = (sent, sent >= supply.upto, damaged);
             going.waits = waits && !going.busy;
         }
     }

@@ -46,6 +46,11 @@ impl Known {
         slots.get(span.slot())?.filter(|(known, _)| known == span).map(|(_, crc)| crc)
     }
 
+    /// Forgets all: something that was stored beside bytes was written anew.
+    pub(super) fn clear(&self) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
     /// From now on this is the checksum of a span.
     pub(super) fn put(&self, span: Span, crc: u32) {
         let mut slots = self.0.lock().unwrap_or_else(PoisonError::into_inner);

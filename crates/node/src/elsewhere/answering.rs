@@ -1,7 +1,8 @@
 //! What other servers ask about chains that this one has a part in.
 //!
 //! Guarantees: an answer is what this server would tell a client: its chains were looked at, or closed at the instant, before it was
-//! made, and it had its part in them, and a lease where it is about now, after that. A thread waits for one question no longer than
+//! made, and it had its part in them, and a lease where it is about now, after that. But a record by its number and stamp is the same
+//! wherever it is, so whoever has it tells it. A thread waits for one question no longer than
 //! [`LEARNING_MAX`]; flushes, and heads of chains, are waited for by none.
 
 use std::collections::BTreeSet;
@@ -72,6 +73,7 @@ impl Engine {
         match about {
             About::Order(after) => self.order_for(asker, *after, &chains),
             About::Persist(_) => self.persist_for(asker, &chains),
+            About::Record(ask) => asker.tell(self.one_record(*ask, &chains)),
             about => asker.tell(self.answer_to(about, &chains, question.at.map(Hlc))),
         }
     }
@@ -93,8 +95,8 @@ impl Engine {
             (About::Touched(ask), _) => self.touched_of(ask, &mut answer)?,
             (About::Records(ask), _) => self.records_of(ask, chains, &mut answer)?,
             (About::Bytes(ask), _) => (answer.holes, payload) = self.bytes_of(ask, chains, at)?,
-            // Answered when they are done.
-            (About::Order(_) | About::Persist(_), _) => {
+            // Answered when they are done, or whatever part this server has.
+            (About::Order(_) | About::Persist(_) | About::Record(_), _) => {
                 return Err(Fault::new(Reason::Unsupported, "a question of a kind that this server does not answer"));
             }
         }

@@ -100,6 +100,18 @@ impl Engine {
         Ok(answers)
     }
 
+    /// Asks one server about a chain, whether it has a part in it or not. `None` if it refuses, or has not answered within a
+    /// [`ROUND`]. Not to be called with a lock in hand.
+    pub(crate) fn ask_one(&self, node: NodeId, chain: ChainId, about: &About) -> Option<Answered> {
+        crate::reading::check_none_held();
+        let mut pending = Pending { questions: &self.questions, asked: Vec::new() };
+        let ask = Inquiry { at: None, about: &|_| about.clone() };
+        pending.asked.push(self.put(node, BTreeSet::from([chain]), &ask));
+        self.await_any(&pending.ids(), ROUND);
+        let (.., answered) = pending.take_answered().pop()?;
+        Some(answered).filter(|(answer, _)| answer.refused.is_none())
+    }
+
     fn put(&self, node: NodeId, chains: BTreeSet<ChainId>, ask: &Inquiry<'_>) -> Asked {
         let id = self.questions.begin();
         let named = chains.iter().map(|chain| chain.0).collect();

@@ -196,7 +196,7 @@ impl Engine {
 }
 
 /// What is damaged here is whole at another member of the chain.
-fn another_may_have_it(fault: Fault) -> Fault {
+pub(super) fn another_may_have_it(fault: Fault) -> Fault {
     match fault.kind() {
         ErrorKind::Corrupt => Fault::new(Reason::Unavailable, fault.to_string()),
         _ => fault,

@@ -4,11 +4,13 @@ use std::collections::BTreeSet;
 
 use frieze_base::{ChainEpoch, ChainId, ChunkId, Fault, InodeId, Reason, Seq, SessionId};
 use frieze_hlc::{Hlc, UserTime};
-use frieze_multilog::{MultiLog, RecordKind, RecordMeta};
-use frieze_wire::peer::{About, ChainRecord, QuestionAnswer, RecordsAsk};
+use frieze_multilog::{MultiLog, Numbered, RecordKind, RecordMeta};
+use frieze_wire::peer::{About, ChainRecord, QuestionAnswer, RecordAsk, RecordsAsk};
 
 use super::Inquiry;
+use super::bytes::another_may_have_it;
 use crate::engine::Engine;
+use crate::questions::Answered;
 
 impl Engine {
     /// Records of a file stamped in `(after, upto]`, oldest first, at most `max`, whoever has them. Not to be called with a lock in
@@ -89,6 +91,22 @@ impl Engine {
         Ok(records)
     }
 
+    /// A record as it is stored here, with its payload, whether this server still has a part in the chain or not.
+    ///
+    /// # Errors
+    /// `Unavailable` if it is not here, or damaged here as well.
+    pub(super) fn one_record(&self, ask: RecordAsk, chains: &BTreeSet<ChainId>) -> Result<Answered, Fault> {
+        let not_here = || Fault::new(Reason::Unavailable, "this server has no such record");
+        let (Some(chain), Some(before)) = (chains.first(), ask.n.checked_sub(1)) else { return Err(not_here()) };
+        let device = self.data.device();
+        let found = device.records_of(*chain, before, 1).map_err(another_may_have_it)?;
+        let is_meant = |found: &&Numbered| (found.meta.n, found.meta.stamp) == (ask.n, Hlc(ask.stamp));
+        let found = found.first().filter(is_meant).ok_or_else(not_here)?;
+        let (payload, _) = device.payload_of(found).map_err(another_may_have_it)?;
+        let records = vec![record_out(&found.meta)];
+        Ok((QuestionAnswer { records, ..QuestionAnswer::default() }, payload.to_vec()))
+    }
+
     /// What this server has of them, in pages.
     pub(super) fn records_of(
         &self,
@@ -137,7 +155,8 @@ fn record_out(record: &RecordMeta) -> ChainRecord {
     }
 }
 
-fn record_in(told: &ChainRecord) -> Option<RecordMeta> {
+/// The record that another server has told; `None` if it cannot be.
+pub(crate) fn record_in(told: &ChainRecord) -> Option<RecordMeta> {
     told.offset.checked_add(told.len)?;
     Some(RecordMeta {
         kind: if told.punch { RecordKind::Punch } else { RecordKind::Write },

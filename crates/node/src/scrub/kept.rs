@@ -3,10 +3,10 @@
 //! Guarantees: at most [`FINDINGS_MAX`] places are kept one by one, the rest is counted.
 //! Leaves to others: finding them (`scrub`), names and instants (`told`).
 
-use frieze_base::{Fault, Reason};
+use frieze_base::{Fault, Reason, SegmentId};
 use frieze_disk::{Disk, StateFile};
 use frieze_hlc::Hlc;
-use frieze_multilog::{Damage, DamageKind};
+use frieze_multilog::{Damage, DamageKind, RecordMeta};
 use frieze_wire::scrub::{FindingKind, ScrubState};
 use prost::Message;
 
@@ -85,6 +85,15 @@ pub(super) struct Found {
     pub(super) found: u64,
     #[prost(string, tag = "12")]
     pub(super) unread: String,
+}
+
+impl Found {
+    /// True if it is a place in this record.
+    pub(super) fn is_of(&self, segment: SegmentId, record: &RecordMeta) -> bool {
+        let place = (self.segment, self.inode, self.chunk, self.stamp);
+        self.kind == FindingKind::Data as u32
+            && place == (segment.0, record.chunk.inode.0, record.chunk.index, record.stamp.0)
+    }
 }
 
 impl Kept {

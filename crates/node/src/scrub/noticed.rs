@@ -54,6 +54,11 @@ impl Noticed {
         segments.values().any(Option::is_none)
     }
 
+    /// What was damaged in a segment is whole again: what a reader meets there from now on is something else.
+    pub(super) fn forget(&self, segment: SegmentId) {
+        self.segments.lock().unwrap_or_else(PoisonError::into_inner).remove(&segment);
+    }
+
     fn next(&self) -> Option<SegmentId> {
         let segments = self.segments.lock().unwrap_or_else(PoisonError::into_inner);
         segments.iter().find(|(_, looked)| looked.is_none()).map(|(segment, _)| *segment)

@@ -18,7 +18,7 @@ pub struct Question {
     #[prost(uint64, optional, tag = "3")]
     pub at: Option<u64>,
     /// What is asked; absent if it is of a kind that this process does not know.
-    #[prost(oneof = "About", tags = "4, 5, 6, 7, 8, 9")]
+    #[prost(oneof = "About", tags = "4, 5, 6, 7, 8, 9, 10")]
     pub about: Option<About>,
 }
 
@@ -43,6 +43,9 @@ pub enum About {
     /// Bytes of chunks.
     #[prost(message, tag = "9")]
     Bytes(BytesAsk),
+    /// A record that is damaged at who asks, of whoever has it whole: it need be none of the chain's members.
+    #[prost(message, tag = "10")]
+    Record(RecordAsk),
 }
 
 /// How far files reach.
@@ -142,6 +145,17 @@ pub struct BytesPart {
     pub after: u64,
 }
 
+/// One record of the one chain that the question names.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct RecordAsk {
+    /// Its number.
+    #[prost(uint64, tag = "1")]
+    pub n: u64,
+    /// Its stamp: of two records of one number, of which the chain never had one, the one that is meant.
+    #[prost(uint64, tag = "2")]
+    pub stamp: u64,
+}
+
 /// The answer to a question. Bytes come beside it.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct QuestionAnswer {
@@ -157,7 +171,7 @@ pub struct QuestionAnswer {
     /// Of a reach: as many as files were named, in their order.
     #[prost(message, repeated, tag = "4")]
     pub tails: Vec<FileTail>,
-    /// Records.
+    /// Records. Of a single one that was asked for, the payload comes beside it.
     #[prost(message, repeated, tag = "5")]
     pub records: Vec<ChainRecord>,
     /// There are more: records, stamped later than this; files, with larger numbers.

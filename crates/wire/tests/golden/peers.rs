@@ -8,7 +8,7 @@ use frieze_wire::peer::control::{
 use frieze_wire::peer::{
     About, Alive, Ask, BytesAsk, BytesPart, ChainAck, ChainAsk, ChainClean, ChainGreet, ChainKeep, ChainOffer,
     ChainPiece, ChainPromise, ChainRecord, CloseAfter, FileReach, FileTail, Holes, PersistAsk, Question,
-    QuestionAnswer, ReachAsk, RecordsAsk, Told, TouchedAsk,
+    QuestionAnswer, ReachAsk, RecordAsk, RecordsAsk, Told, TouchedAsk,
 };
 
 use super::AT;
@@ -98,6 +98,7 @@ fn questions() -> Vec<(&'static str, Told)> {
         ("question-touched", ask(Some(AT), About::Touched(TouchedAsk { after: 1, upto: AT, above: 9 }))),
         ("question-bytes-now", ask(None, About::Bytes(BytesAsk { parts: vec![part.clone()] }))),
         ("question-bytes", ask(Some(AT), About::Bytes(BytesAsk { parts: vec![part] }))),
+        ("question-record", ask(None, About::Record(RecordAsk { n: 4711, stamp: AT }))),
         ("answer-tails", Told::QuestionAnswer(answer)),
         ("answer-bytes", Told::QuestionAnswer(QuestionAnswer { id: 5, holes, ..QuestionAnswer::default() })),
         ("answer-refused", Told::QuestionAnswer(QuestionAnswer { id: 5, refused, ..QuestionAnswer::default() })),
