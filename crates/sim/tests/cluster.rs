@@ -50,6 +50,12 @@ fn a_cluster_keeps_its_promises_under_seeds_that_once_broke_them() {
     play([0x100_026b]);
     // A double of an append that was refused waited in the server, and was written when it was there under another number.
     play([0x110_d200]);
+    // What a lost machine had said came late, and it was dead no more: nobody took its place.
+    play([0x110_05db]);
+    // The only member of a chain that served had a record that had rotted: nobody was brought up to date, and readers were refused.
+    play([0x110_4e3d, 0x110_04cb]);
+    // A machine that rots was lost while everything was looked at once more.
+    play([0x110_87ec]);
 }
 
 #[test]

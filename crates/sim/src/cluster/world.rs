@@ -615,6 +615,8 @@ impl World {
                         };
                         let _given_up = breakage::Memory::give_up(broken, engine, judge);
                         let _given_back = engine.give_back_remains();
+                        // What is damaged, and was met, is mended with what others have.
+                        let _looked = engine.scrub(&|_| true);
                         busy.store(false, Ordering::Relaxed);
                     });
                 }
@@ -934,7 +936,9 @@ impl World {
         self.calm = true;
         self.end_faults();
         self.until(CALM_US_MAX, "every request is answered", World::nobody_asks)?;
-        self.until(CALM_US_MAX, "every chain is whole", World::is_whole)
+        // A machine whose disk rots goes when others have what it has: that is the last fault, and not one of what comes after.
+        let is_over = |world: &World| world.nodes.iter().all(|node| !node.is_rotten || node.is_gone);
+        self.until(CALM_US_MAX, "every chain is whole", |world| is_over(world) && world.is_whole())
     }
 
     /// Everybody has executed everything, and all hold the same.
