@@ -603,7 +603,7 @@ impl Shared {
         let ended = match self.session.load(Ordering::Acquire) {
             0 => Ok(()),
             _ => {
-                let op = Op::CloseSession(CloseSession { settled: Vec::new() });
+                let op = Op::CloseSession(CloseSession::default());
                 self.change(None, Durability::Async, op).map(|_| ())
             }
         };
@@ -627,7 +627,7 @@ impl Drop for Shared {
         }
         let Ok(mut place) = self.servers.pool(Route::Lead).take(mono()) else { return };
         let Some(connection) = place.connection.as_mut() else { return };
-        let op = Op::CloseSession(CloseSession { settled: Vec::new() });
+        let op = Op::CloseSession(CloseSession::default());
         let body = RequestBody { caller: None, request: Some(txn(Durability::Async, op)) };
         let numbered = self.sequence.next_at_once();
         connection.set_limit(FAREWELL);

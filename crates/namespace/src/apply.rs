@@ -140,6 +140,7 @@ impl Namespace {
             Op::GrantAppend(op) => self.grant(run, op, true),
             Op::Settle(op) => self.settle(run, op),
             Op::SettleAll(op) => self.settle_all(run, op),
+            Op::StopWriting(op) => self.stop_writing(run, op),
             Op::MakeSnapshot(op) => self.make_snapshot(run, op),
             Op::DeleteSnapshot(op) => self.delete_snapshot(run, op),
             Op::Edit(op) => self.edit_tree(run, op),

@@ -36,6 +36,8 @@ pub struct WriteGrant {
     pub session: SessionId,
     /// Chunk indexes, half-open, sorted, apart from each other.
     pub chunks: Vec<Range<u32>>,
+    /// The session may write no more. What it has written counts for the length as before.
+    pub is_stopped: bool,
 }
 
 /// How a file's bytes are laid out and what time they tell; inherited from the directory a file is made in.
@@ -219,7 +221,8 @@ impl Inode {
 
     /// True if `session` may write chunk `index`.
     pub fn may_write_chunk(&self, session: SessionId, index: u32) -> bool {
-        self.grants().iter().any(|grant| grant.session == session && grant.chunks.iter().any(|r| r.contains(&index)))
+        let mut grants = self.grants().iter().filter(|grant| grant.session == session && !grant.is_stopped);
+        grants.any(|grant| grant.chunks.iter().any(|r| r.contains(&index)))
     }
 }
 

@@ -387,7 +387,7 @@ fn new_inode(run: &Run<'_>, kind: &MakeKind, mode: u32) -> Result<(FileKind, u16
         MakeKind::File(open) => {
             if *open {
                 let first = 0..1;
-                extra.grants.push(WriteGrant { session: run.session, chunks: vec![first] });
+                extra.grants.push(WriteGrant { session: run.session, chunks: vec![first], is_stopped: false });
             }
             (FileKind::File, mode & 0o7777)
         }

@@ -12,7 +12,7 @@ use frieze_wire::txn::{Caller, Format, Outcome, Target};
 use crate::error::Error;
 use crate::forget::Horizons;
 use crate::history::History;
-use crate::inode::{Inode, Layout, allows};
+use crate::inode::{Inode, Layout, WriteGrant, allows};
 use crate::key::Key;
 use crate::name::Name;
 use crate::read_set::ReadSet;
@@ -260,6 +260,12 @@ impl Namespace {
     /// True if the session may write that chunk now.
     pub fn has_grant(&self, session: SessionId, inode: InodeId, chunk: u32) -> bool {
         self.inodes.get(inode).is_some_and(|inode| inode.may_write_chunk(session, chunk))
+    }
+
+    /// True if the session may write any chunk of the file now.
+    pub fn may_write(&self, session: SessionId, inode: InodeId) -> bool {
+        let goes_on = |grant: &WriteGrant| grant.session == session && !grant.is_stopped;
+        self.inodes.get(inode).is_some_and(|inode| inode.grants().iter().any(goes_on))
     }
 
     /// Files that a session has write grants on, by id: `CloseSession` has to settle every one.

@@ -5,7 +5,9 @@ use std::ops::Range;
 use frieze_base::{InodeId, Seq, SessionId};
 use frieze_hlc::{Hlc, check_snapshot_name};
 use frieze_wire::message::{FileKind, VersionKind};
-use frieze_wire::txn::{CloseSession, DeleteSnapshot, Format, Grant, MakeSnapshot, OpenSession, Settle, SettleAll};
+use frieze_wire::txn::{
+    CloseSession, DeleteSnapshot, Format, Grant, MakeSnapshot, OpenSession, Settle, SettleAll, StopWriting,
+};
 use prost::Message;
 
 use crate::apply::{Done, Run};
@@ -89,6 +91,9 @@ impl Namespace {
     pub(crate) fn close_session(&mut self, run: &mut Run<'_>, op: &CloseSession) -> Result<Done, Error> {
         let session = run.session;
         let granted = self.granted(session);
+        if op.only_stopped && granted.iter().any(|id| self.may_write(session, *id)) {
+            return Err(Error::Busy { what: format!("session {session} writes again: it is not over") });
+        }
         if let Some(left) = granted.iter().find(|id| op.settled.iter().all(|settle| settle.inode != id.0)) {
             return Err(Error::Busy {
                 what: format!("inode {left} of session {session} is not settled: settle it too"),
@@ -127,7 +132,9 @@ impl Namespace {
         let wanted = op.first..op.first + op.count;
         let keeps_mode = run.caller.uid == 0 || without_set_id(inode.mode) == inode.mode;
         let covered = |grant: &WriteGrant| {
-            grant.session == run.session && grant.chunks.iter().any(|r| r.start <= wanted.start && wanted.end <= r.end)
+            grant.session == run.session
+                && !grant.is_stopped
+                && grant.chunks.iter().any(|r| r.start <= wanted.start && wanted.end <= r.end)
         };
         let tells = !appends || inode.reaches_over(op.first);
         if keeps_mode && tells && inode.grants().iter().any(covered) {
@@ -144,8 +151,11 @@ impl Namespace {
             extra.reaches_from = Some(extra.reaches_from.map_or(op.first, |first| first.min(op.first)));
         }
         match extra.grants.iter_mut().find(|grant| grant.session == session) {
-            Some(grant) => add_range(&mut grant.chunks, wanted),
-            None => extra.grants.push(WriteGrant { session, chunks: vec![wanted] }),
+            Some(grant) => {
+                add_range(&mut grant.chunks, wanted);
+                grant.is_stopped = false;
+            }
+            None => extra.grants.push(WriteGrant { session, chunks: vec![wanted], is_stopped: false }),
         }
         self.granted.entry(session).or_default().insert(id);
         Ok(Done::with(id))
@@ -161,6 +171,20 @@ impl Namespace {
         self.check_settled(&op.files)?;
         for settle in &op.files {
             self.settle_one(run, settle, settle.keep_grant);
+        }
+        Ok(Done::default())
+    }
+
+    /// The grants stay: until they are settled, what was written under them counts.
+    pub(crate) fn stop_writing(&mut self, run: &mut Run<'_>, op: &StopWriting) -> Result<Done, Error> {
+        let session = run.session;
+        let goes_on = |grant: &WriteGrant| grant.session == session && !grant.is_stopped;
+        for id in op.inodes.iter().copied().map(InodeId) {
+            if !self.inodes.get(id).is_some_and(|inode| inode.grants().iter().any(goes_on)) {
+                continue;
+            }
+            let grants = &mut self.edit(run, id).extra_mut().grants;
+            grants.iter_mut().filter(|grant| goes_on(grant)).for_each(|grant| grant.is_stopped = true);
         }
         Ok(Done::default())
     }

@@ -71,6 +71,8 @@ pub(crate) struct StoredGrant {
     /// First and end of every range, alternating.
     #[prost(uint32, repeated, tag = "2")]
     bounds: Vec<u32>,
+    #[prost(bool, tag = "3")]
+    is_stopped: bool,
 }
 
 #[derive(Clone, PartialEq, Eq, prost::Message)]
@@ -384,12 +386,13 @@ impl StoredInode {
 impl StoredGrant {
     fn of(grant: &WriteGrant) -> StoredGrant {
         let bounds = grant.chunks.iter().flat_map(|range| [range.start, range.end]).collect();
-        StoredGrant { session: grant.session.0, bounds }
+        StoredGrant { session: grant.session.0, bounds, is_stopped: grant.is_stopped }
     }
 
     fn read(&self) -> Option<WriteGrant> {
         let (pairs, []) = self.bounds.as_chunks::<2>() else { return None };
-        Some(WriteGrant { session: SessionId(self.session), chunks: pairs.iter().map(|[a, b]| *a..*b).collect() })
+        let chunks = pairs.iter().map(|[a, b]| *a..*b).collect();
+        Some(WriteGrant { session: SessionId(self.session), chunks, is_stopped: self.is_stopped })
     }
 }
 

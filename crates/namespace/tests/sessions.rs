@@ -10,7 +10,7 @@ use frieze_hlc::Hlc;
 use frieze_namespace::{MemoryHistory, Namespace, NoReadSet, OUTCOMES_REMEMBERED_MAX, Patch, Snapshot};
 use frieze_wire::txn::{
     CloseSession, DeleteSnapshot, Format, Grant, Make, MakeKind, MakeSnapshot, Op, Outcome, Remove, SetAttr, Settle,
-    SettleAll, Target, Transaction,
+    SettleAll, StopWriting, Target, Transaction,
 };
 
 fn make(path: &str) -> Op {
@@ -123,7 +123,7 @@ fn only_open_sessions_may_change_anything() {
     assert_eq!(world.ns.session(other).unwrap().uid, 1000);
     assert_eq!(other.0, world.stamp.0);
     assert_eq!(world.raw(other, 1, 0, root(), make("/f")).reason, 0);
-    assert_eq!(world.raw(other, 2, 0, root(), Op::CloseSession(CloseSession { settled: Vec::new() })).reason, 0);
+    assert_eq!(world.raw(other, 2, 0, root(), Op::CloseSession(CloseSession::default())).reason, 0);
     assert!(unknown(world.raw(other, 3, 0, root(), make("/g"))));
     assert!(unknown(world.raw(other, 1, 0, root(), make("/f"))));
     assert_eq!(world.ns.sessions().count(), 1);
@@ -150,6 +150,41 @@ fn several_files_are_settled_in_one_transaction_at_one_stamp() {
     assert_eq!(world.ns.granted(session), [files[1]]);
     let stamps = files.map(|file| world.ns.current(file).unwrap().from);
     assert_eq!(stamps, [world.stamp; 3]);
+    assert_eq!(world.reloaded(), world.ns);
+}
+
+/// Its client may be back before it is over.
+#[test]
+fn a_session_that_is_stopped_writes_no_more_until_it_asks_again_and_is_not_closed_when_it_has() {
+    let mut world = World::new();
+    let session = world.session;
+    let files = ["/a", "/b"].map(|path| world.make(path, 0o644, MakeKind::File(true)).unwrap());
+    let other = world.make("/c", 0o644, MakeKind::File(false)).unwrap();
+    let stop = StopWriting { inodes: [files[0], other, InodeId(999)].map(|id| id.0).to_vec() };
+    world.run(&root(), Op::StopWriting(stop.clone())).unwrap();
+    let may = |world: &World| files.map(|file| world.ns.has_grant(session, file, 0));
+    assert_eq!(may(&world), [false, true]);
+    assert_eq!(world.ns.granted(session), files, "what was written counts until it is settled");
+    assert_eq!(world.ns.current(files[0]).unwrap().grants().len(), 1);
+    assert_eq!(world.reloaded(), world.ns);
+    // Once more changes nothing.
+    let from = world.ns.current(files[0]).unwrap().from;
+    world.run(&root(), Op::StopWriting(stop)).unwrap();
+    assert_eq!(world.ns.current(files[0]).unwrap().from, from);
+    let written = data(&world);
+    let settled = vec![settle(files[0], written, 10, false), settle(files[1], written, 20, false)];
+    let close = CloseSession { settled, only_stopped: true };
+    let refused = world.raw(session, 0, 0, root(), Op::CloseSession(close.clone()));
+    assert_eq!(refused.reason, Reason::Busy as u32, "it writes the other file");
+    world.run(&root(), Op::StopWriting(StopWriting { inodes: vec![files[1].0] })).unwrap();
+    world.run(&root(), grant(files[0], 0, 1)).unwrap();
+    assert_eq!(may(&world), [true, false]);
+    let refused = world.raw(session, 0, 0, root(), Op::CloseSession(close.clone()));
+    assert_eq!(refused.reason, Reason::Busy as u32, "it is back");
+    world.run(&root(), Op::StopWriting(StopWriting { inodes: vec![files[0].0] })).unwrap();
+    assert_eq!(world.raw(session, 0, 0, root(), Op::CloseSession(close)).reason, 0);
+    assert_eq!(files.map(|file| world.ns.current(file).unwrap().size), [10, 20]);
+    assert!(world.ns.granted(session).is_empty() && world.ns.session(session).is_none());
     assert_eq!(world.reloaded(), world.ns);
 }
 
@@ -249,11 +284,14 @@ fn closing_a_session_settles_every_file_it_may_write_or_is_refused() {
     let a = InodeId(made.id);
     let b = InodeId(world.raw(session, 2, 1, root(), make_kind("/b", MakeKind::File(true))).id);
     let written = data(&world);
-    let partly = CloseSession { settled: vec![settle(a, written, 10, false)] };
+    let partly = CloseSession { settled: vec![settle(a, written, 10, false)], ..CloseSession::default() };
     let refused = world.raw(session, 3, 1, root(), Op::CloseSession(partly));
     assert_eq!(Reason::from_code(refused.reason), Reason::Busy);
     assert!(world.ns.has_grant(session, a, 0));
-    let whole = CloseSession { settled: vec![settle(a, written, 10, false), settle(b, Hlc::ZERO, 0, false)] };
+    let whole = CloseSession {
+        settled: vec![settle(a, written, 10, false), settle(b, Hlc::ZERO, 0, false)],
+        ..CloseSession::default()
+    };
     assert_eq!(world.raw(session, 3, 1, root(), Op::CloseSession(whole)).reason, 0);
     let sizes = [a, b].map(|id| world.ns.current(id).unwrap().size);
     assert_eq!(sizes, [10, 0]);

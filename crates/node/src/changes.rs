@@ -123,6 +123,7 @@ impl Engine {
         if let Some(chain) = at_end {
             check!(self.catch_up_once(chain));
         }
+        let turns = self.data.turns();
         // Asked before others have to wait for this one. What is written elsewhere from now on is written at the same time.
         let elsewhere = match (ask.append, at_end) {
             (true, Some(chain)) => match self.end_elsewhere(id, chain) {
@@ -151,7 +152,12 @@ impl Engine {
             namespace.check_kept(id, None)?;
             let inode = namespace.current(id).ok_or(Fault::from(Reason::StaleHandle))?;
             let (offset, above) = match (ask.append, at_end) {
-                (true, Some(chain)) => self.append_end(id, inode, chain, &elsewhere)?,
+                (true, Some(chain)) => {
+                    let end = self.append_end(id, inode, chain, &elsewhere)?;
+                    // Of a chain that has gone meanwhile nobody was asked: the file may be longer.
+                    self.data.check_turns(turns)?;
+                    end
+                }
                 (true, None) => (self.current_extent_with(id, inode, elsewhere.clone())?.0, Hlc::ZERO),
                 (false, _) => (ask.offset, Hlc::ZERO),
             };
@@ -395,6 +401,12 @@ impl Engine {
                 return Err(Fault::new(
                     Reason::NotPermitted,
                     "what a forgetting is about is worked out by the server: ask for a path and an instant",
+                ));
+            }
+            Op::StopWriting(_) => {
+                return Err(Fault::new(
+                    Reason::NotPermitted,
+                    "a session is stopped from writing by the server: close it",
                 ));
             }
             Op::OpenSession(open) => open.uid = principal.uid,

@@ -236,7 +236,7 @@ impl Engine {
         scratch.may_step = ungated && matches!(&body.request, Some(Request::Read(ask)) if ask.in_steps);
         scratch.unread = None;
         let sees_now = body.request.as_ref().is_some_and(|request| self.sees_now(header.session, request));
-        let (came, went) = (self.data.came(), self.data.went());
+        let (turns, went) = (self.data.turns(), self.data.went());
         let sees_instants = body.request.as_ref().is_some_and(sees_instants);
         let answer = match body.request {
             Some(Request::Hello(hello)) => conn.hello(hello, &self.nodes, self.greeting()).map(Reply::Hello),
@@ -263,7 +263,7 @@ impl Engine {
                 "the request is of a kind that this server does not know: it may be older than the client",
             )),
         };
-        let answer = if sees_now { chains::under_lease(self, answer, came) } else { answer };
+        let answer = if sees_now { chains::under_lease(self, answer, turns) } else { answer };
         // An error, too, may be of what went.
         let lost = sees_instants && self.has_lost_chains_since(went);
         let answer = if lost { Err(went_meanwhile()) } else { answer };
@@ -543,6 +543,10 @@ impl Engine {
         };
         let mut failed = Ok(());
         for session in expired {
+            // To end one takes a while: the next may be back by then.
+            if !self.sessions.has_expired(session, self.clock.reading().mono, timeout_ns) {
+                continue;
+            }
             match self.end_expired(session) {
                 Ok(()) => {}
                 Err(fault) if fault.reason == Reason::UnknownSession => self.sessions.forget(session),

@@ -81,6 +81,7 @@ impl Engine {
         // What reaches into a chunk is of another chain, whose stamps are those of another clock.
         let is_reached = self.data.is_shared()
             && inode.reaches_over((ask.offset.saturating_add(ask.len) / layout.chunk_bytes) as u32);
+        let turns = self.data.turns();
         let elsewhere = match is_reached.then(|| self.written_elsewhere(id, &inode)).transpose() {
             Ok(elsewhere) => elsewhere,
             Err(fault) => return Err((reply, fault)),
@@ -94,6 +95,7 @@ impl Engine {
             let above = match &elsewhere {
                 Some(elsewhere) => {
                     let (_, _, newest) = self.current_extent_with(id, inode, elsewhere.clone())?;
+                    self.data.check_turns(turns)?;
                     newest.unwrap_or_default().max(inode.size_as_of)
                 }
                 None => Hlc::ZERO,

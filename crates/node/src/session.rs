@@ -48,13 +48,6 @@ pub(crate) struct Principal {
     pub(crate) privileged: bool,
 }
 
-impl Principal {
-    /// The server itself.
-    pub(crate) fn server() -> Principal {
-        Principal { uid: 0, caller: Caller::root(), privileged: true }
-    }
-}
-
 impl Conn {
     /// A connection whose other end the kernel has proven to be `caller`, or not. `challenge` is fresh randomness.
     pub fn new(caller: Option<Caller>, challenge: [u8; 32]) -> Conn {
@@ -204,6 +197,12 @@ struct Alive {
     idle_since: MonoTime,
 }
 
+impl Alive {
+    fn is_gone(&self, now: MonoTime, timeout_ns: u64) -> bool {
+        self.connections == 0 && now.since_ns(self.idle_since) > timeout_ns
+    }
+}
+
 impl Sessions {
     /// A connection shows that it uses `session`, whose owner has been checked.
     pub(crate) fn attach(&self, conn: &Conn, session: SessionId, now: MonoTime) {
@@ -266,8 +265,13 @@ impl Sessions {
     /// Sessions without a connection for longer than `timeout_ns`.
     pub(crate) fn expired(&self, now: MonoTime, timeout_ns: u64) -> Vec<SessionId> {
         let alive = self.alive.lock().unwrap_or_else(PoisonError::into_inner);
-        let gone = |state: &Alive| state.connections == 0 && now.since_ns(state.idle_since) > timeout_ns;
-        alive.iter().filter(|(_, state)| gone(state)).map(|(id, _)| *id).collect()
+        alive.iter().filter(|(_, state)| state.is_gone(now, timeout_ns)).map(|(id, _)| *id).collect()
+    }
+
+    /// The same of one.
+    pub(crate) fn has_expired(&self, session: SessionId, now: MonoTime, timeout_ns: u64) -> bool {
+        let alive = self.alive.lock().unwrap_or_else(PoisonError::into_inner);
+        alive.get(&session).is_some_and(|state| state.is_gone(now, timeout_ns))
     }
 }
 
@@ -357,5 +361,9 @@ mod tests {
         sessions.detach(&two, MonoTime(20));
         assert!(sessions.expired(MonoTime(120), 100).is_empty());
         assert_eq!(sessions.expired(MonoTime(121), 100), [SessionId(1)]);
+        assert!(sessions.has_expired(SessionId(1), MonoTime(121), 100));
+        // It is back while others are being ended.
+        sessions.attach(&greeted(Some(user(5))), SessionId(1), MonoTime(130));
+        assert!(!sessions.has_expired(SessionId(1), MonoTime(300), 100));
     }
 }

@@ -18,7 +18,7 @@ use frieze_base::{ChainEpoch, ChainId, Fault, InodeId, Reason, Seq, SessionId};
 use frieze_hlc::Hlc;
 use frieze_namespace::Inode;
 use frieze_wire::message::FileKind;
-use frieze_wire::txn::{Caller, CloseSession, Op, Outcome, SetAttr, Settle, SettleAll, Target, Transaction};
+use frieze_wire::txn::{Caller, CloseSession, Op, Outcome, Settle, StopWriting, Transaction};
 use tracing::debug;
 
 use crate::caching::Asking;
@@ -41,16 +41,12 @@ enum Writers {
     Racing,
 }
 
-/// Sessions that have had no connection for too long: what is under way to end them.
+/// Sessions that have had no connection for too long and were stopped from writing: whether all heads know that, then nothing more of
+/// them is acknowledged. Nothing while they are being told.
 #[derive(Default)]
-pub(crate) struct Ending(Mutex<BTreeMap<SessionId, Taken>>);
+pub(crate) struct Ending(Mutex<Stopped>);
 
-/// The grants of a session that were taken back.
-struct Taken {
-    files: Vec<InodeId>,
-    /// Whether all heads know that: then nothing more of it is acknowledged. Nothing while they are being told.
-    known: Arc<OnceLock<bool>>,
-}
+type Stopped = BTreeMap<SessionId, Arc<OnceLock<bool>>>;
 
 /// Of each chain the configuration under which this server has looked at everything that was decided before: a file may have been
 /// cut while another was head.
@@ -158,6 +154,7 @@ impl Engine {
             Writers::Out => (self.current_extent(id, &inode)?, None),
             Writers::Racing => {
                 let seen = Seen::at(id, inode.clone(), None);
+                let turns = self.data.turns();
                 let elsewhere = self.reach_elsewhere(&[&seen])?;
                 let mut chains = granted_chains(id, &inode);
                 chains.retain(|chain| !elsewhere.has(&seen, *chain));
@@ -168,6 +165,8 @@ impl Engine {
                 let complete = complete.min(elsewhere.complete.unwrap_or(complete));
                 // What is not committed is not settled: it would be shown, and may be lost.
                 let extent = self.look_with(&[&seen], &[], elsewhere)?.extent(&seen);
+                // Of a chain that has gone meanwhile nobody was asked.
+                self.data.check_turns(turns)?;
                 ((extent.size, extent.mtime_ns, extent.data), Some(complete.0))
             }
         };
@@ -258,6 +257,16 @@ impl Engine {
         acked: Seq,
         caller: &Caller,
     ) -> Result<Hlc, Fault> {
+        self.close_session_of((session, seq, acked), caller, false)
+    }
+
+    /// The same; `only_stopped`: unless it writes again.
+    fn close_session_of(
+        &self,
+        (session, seq, acked): (SessionId, Seq, Seq),
+        caller: &Caller,
+        only_stopped: bool,
+    ) -> Result<Hlc, Fault> {
         for _ in 0..MEASURED_MAX {
             let held = self.hold_alone();
             let writers = if held.is_some() { Writers::Out } else { Writers::Racing };
@@ -266,7 +275,11 @@ impl Engine {
                 if namespace.session(session).is_none() {
                     return Err(unknown_session(session));
                 }
-                namespace.granted(session)
+                let granted = namespace.granted(session);
+                if only_stopped && granted.iter().any(|id| namespace.may_write(session, *id)) {
+                    return Err(Fault::new(Reason::Busy, format!("session {session} writes again: it is not over")));
+                }
+                granted
             };
             let settled = granted.iter().map(|id| self.measure(*id, false, writers)).collect::<Result<Vec<_>, _>>()?;
             let transaction = Transaction {
@@ -275,7 +288,7 @@ impl Engine {
                 acked: acked.0,
                 caller: caller.clone(),
                 must_see: 0,
-                op: Some(Op::CloseSession(CloseSession { settled })),
+                op: Some(Op::CloseSession(CloseSession { settled, only_stopped })),
             };
             let outcome = self.meta.execute(transaction, None)?;
             drop(held);
@@ -294,32 +307,35 @@ impl Engine {
         Err(Fault::new(Reason::Busy, "the files of the session change all the time: close it again"))
     }
 
-    /// Ends a session that has had no connection for too long. In a cluster its client may still reach heads and write there:
-    /// its grants go first, its session when all heads know of it. Until then it is called again and again.
+    /// Ends a session that has had no connection for too long. In a cluster its client may still reach heads and write there: first
+    /// it is stopped from writing, and its session ends when all heads know of that. Until then it is called again and again.
+    ///
+    /// What a head that does not know yet acknowledges counts all the same: the grants are settled only at the end. So the client may be
+    /// back meanwhile, and finds what it has written; it asks for the right to write again, and the session goes on.
     ///
     /// # Errors
     /// Those of the transactions.
     pub(crate) fn end_expired(&self, session: SessionId) -> Result<(), Fault> {
+        let is_member = self.meta.is_member();
         let close = || {
             // Its own number of the request: above any that a client counted up to.
-            self.close_session(session, Seq(u64::MAX), Seq(u64::MAX), &Caller::root()).map(drop)
+            self.close_session_of((session, Seq(u64::MAX), Seq(u64::MAX)), &Caller::root(), is_member).map(drop)
         };
-        if !self.meta.is_member() {
+        if !is_member {
             return close();
         }
-        let known = self.ending().get(&session).map(|taken| taken.known.get().copied());
-        if known.is_none() && self.meta.namespace().granted(session).is_empty() {
-            return close();
-        }
+        let known = self.ending().get(&session).map(|known| known.get().copied());
+        let (is_granted, writes) = {
+            let namespace = self.meta.namespace();
+            let granted = namespace.granted(session);
+            (!granted.is_empty(), granted.iter().any(|id| namespace.may_write(session, *id)))
+        };
         match known {
             Some(None) => Ok(()),
-            Some(Some(true)) => {
-                let taken = self.ending().remove(&session);
-                taken.iter().flat_map(|taken| &taken.files).try_for_each(|id| self.keep_written(session, *id))?;
-                close()
-            }
-            // Not begun, or a head did not answer.
-            None | Some(Some(false)) => self.take_grants(session),
+            Some(Some(true)) if !writes => close(),
+            _ if !is_granted => close(),
+            // Not begun, or a head did not answer, or the client was back and has asked for the right again.
+            None | Some(Some(_)) => self.stop_writing(session),
         }
     }
 
@@ -344,36 +360,25 @@ impl Engine {
         }
     }
 
-    fn ending(&self) -> MutexGuard<'_, BTreeMap<SessionId, Taken>> {
+    fn ending(&self) -> MutexGuard<'_, Stopped> {
         self.ending.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes the grants of a session back, and has all heads told.
-    fn take_grants(&self, session: SessionId) -> Result<(), Fault> {
-        let granted: BTreeMap<InodeId, BTreeSet<ChainId>> = {
-            let namespace = self.meta.namespace();
-            let files = namespace.granted(session).into_iter();
-            files.filter_map(|id| Some((id, granted_chains(id, namespace.current(id)?)))).collect()
-        };
-        let principal = Principal::server();
+    /// Stops a session from writing, and has all heads told.
+    fn stop_writing(&self, session: SessionId) -> Result<(), Fault> {
+        let granted = self.meta.namespace().granted(session);
         let mut at = Hlc::ZERO;
-        let ids: Vec<InodeId> = granted.keys().copied().collect();
-        for some in ids.chunks(SETTLED_MAX) {
-            let files = some.iter().map(|id| Settle { inode: id.0, ..Settle::default() }).collect();
-            let transaction = self.own(session, Op::SettleAll(SettleAll { files }));
-            at = Hlc(self.execute_settling(&principal, transaction, &Asking::default())?.stamp);
+        for some in granted.chunks(SETTLED_MAX) {
+            let stop = Op::StopWriting(StopWriting { inodes: some.iter().map(|id| id.0).collect() });
+            at = Hlc(self.meta.execute(self.own(session, stop), None)?.into_result()?.stamp);
         }
-        // Of an attempt that failed half-way the rest is still to be told.
-        let mut ending = self.ending();
-        let before = ending.remove(&session).map_or(Vec::new(), |taken| taken.files);
-        let files: Vec<InodeId> = ids.into_iter().chain(before).collect();
         let known = Arc::new(OnceLock::new());
-        ending.insert(session, Taken { files, known: known.clone() });
-        drop(ending);
-        let chains: BTreeSet<ChainId> = match granted.is_empty() {
-            // Those of the attempt before are not known any more.
-            true => (0..self.data.chain_count()).map(ChainId).collect(),
-            false => granted.into_values().flatten().collect(),
+        self.ending().insert(session, known.clone());
+        // With what was granted until they were stopped.
+        let chains: BTreeSet<ChainId> = {
+            let namespace = self.meta.namespace();
+            let chains = |id: &InodeId| namespace.current(*id).map(|inode| granted_chains(*id, inode));
+            granted.iter().filter_map(chains).flatten().collect()
         };
         let entry = self.meta.appended();
         match self.order_elsewhere(at, entry, &chains) {
@@ -393,33 +398,9 @@ impl Engine {
         Ok(())
     }
 
-    /// What a session wrote after its grant was taken back, at a head that did not know of that yet, was acknowledged: the file is
-    /// as long as that makes it.
-    fn keep_written(&self, session: SessionId, id: InodeId) -> Result<(), Fault> {
-        let Some(inode) = self.meta.namespace().current(id).cloned() else { return Ok(()) };
-        let layout = layout_of(id, &inode);
-        let (away, tail) = self.whole_reach_elsewhere(layout, inode.size_as_of)?;
-        let highest = {
-            let log = self.data.device().log_of([id])?;
-            let is_here = |chunk: &u32| !away.contains(&layout.chain(*chunk));
-            let here = log.chunks_in(id, 0..=u32::MAX).filter(is_here);
-            let ends = here.filter_map(|chunk| log.newest_in(id, chunk..=chunk, inode.size_as_of, Hlc::MAX).highest);
-            ends.map(|end| layout.end_in_chunk(end)).max().max(tail.highest)
-        };
-        let end = highest.map_or(0, |(chunk, end)| u64::from(chunk) * inode.chunk_bytes() + u64::from(end));
-        if end <= inode.size {
-            return Ok(());
-        }
-        let settled = Settle { inode: id.0, complete: Some(0), ..Settle::default() };
-        let longer = SetAttr {
-            target: Target::inode(id),
-            size: Some(end),
-            by_handle: true,
-            extend: true,
-            settled: Some(settled),
-            ..SetAttr::default()
-        };
-        self.meta.execute(self.own(session, Op::SetAttr(longer)), None)?.into_result().map(drop)
+    /// What other leaders have done since is not known: sessions that were about to end begin to end anew.
+    pub(crate) fn forget_ending(&self) {
+        self.ending().clear();
     }
 
     /// A transaction of the server's own, about a session.

@@ -154,7 +154,7 @@ impl Client {
                 (Request::Txn(Txn { durability: 0, op: Some(op) }), false)
             }
             Step::CloseSession => {
-                let op = Op::CloseSession(CloseSession { settled: Vec::new() });
+                let op = Op::CloseSession(CloseSession::default());
                 (Request::Txn(Txn { durability: 0, op: Some(op) }), true)
             }
             Step::Txn { op, sync } => {

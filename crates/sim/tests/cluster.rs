@@ -56,6 +56,12 @@ fn a_cluster_keeps_its_promises_under_seeds_that_once_broke_them() {
     play([0x110_4e3d, 0x110_04cb]);
     // A machine that rots was lost while everything was looked at once more.
     play([0x110_87ec]);
+    // A server that had left a chain got a lease, with that news, while it looked at a length: it told what it had seen before.
+    play([0x110_622f]);
+    // A file was made as long, when a session ended, as what another had on its way, and lost.
+    play([0x110_7556]);
+    // What was acknowledged to a session that was being ended was in no length until all heads knew.
+    play([0x110_b8c6]);
 }
 
 #[test]

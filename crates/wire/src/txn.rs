@@ -68,6 +68,9 @@ pub struct CloseSession {
     /// The settled state of every file the session still had open for writing.
     #[prost(message, repeated, tag = "1")]
     pub settled: Vec<Settle>,
+    /// `Busy` if the session may write anywhere: it was taken for gone, and is back. Filled in by the server.
+    #[prost(bool, tag = "2")]
+    pub only_stopped: bool,
 }
 
 /// What `Make` makes.
@@ -287,6 +290,15 @@ pub struct SettleAll {
     pub files: Vec<Settle>,
 }
 
+/// The session may write to these files no more, until it asks for the right again. What it has written goes on counting for their
+/// lengths until its grants are settled: a head that has not heard of this yet may acknowledge more of it.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct StopWriting {
+    /// The files; those that the session has no grant on are passed over.
+    #[prost(uint64, repeated, tag = "1")]
+    pub inodes: Vec<u64>,
+}
+
 /// Forgets the name of an instant.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct DeleteSnapshot {
@@ -357,6 +369,9 @@ pub enum Op {
     /// then on: only where a chunk's chain has several members.
     #[prost(message, tag = "195")]
     GrantAppend(Grant),
+    /// Takes from the session the right to write, before it is ended. Never taken from a client.
+    #[prost(message, tag = "196")]
+    StopWriting(StopWriting),
 }
 
 /// The first transaction: the root directory and the defaults that new files inherit.
@@ -398,7 +413,7 @@ pub struct Transaction {
     #[prost(uint64, tag = "5")]
     pub must_see: u64,
     /// What to do.
-    #[prost(oneof = "Op", tags = "10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 70, 74, 190, 195")]
+    #[prost(oneof = "Op", tags = "10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 70, 74, 190, 195, 196")]
     pub op: Option<Op>,
 }
 

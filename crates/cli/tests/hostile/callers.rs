@@ -95,7 +95,7 @@ fn a_stranger_is_who_the_kernel_says_whatever_its_frames_say() {
         // To be in somebody else's session, or to end it.
         let mut thief = Raw::greeted(&address);
         thief.session = owned.raw.session;
-        for request in [Request::Ping(Ping {}), txn(Op::CloseSession(CloseSession { settled: vec![] }))] {
+        for request in [Request::Ping(Ping {}), txn(Op::CloseSession(CloseSession::default()))] {
             let fault = refused(&mut thief, None, request);
             assert_eq!(fault.reason, Reason::UnknownSession);
             assert!(fault.message.contains("belongs to another user"), "{fault}");

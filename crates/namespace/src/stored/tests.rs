@@ -55,7 +55,7 @@ fn full() -> Inode {
                 Patch { at: Hlc(0x0065_b000_0000_0003), start: 5, end: 10, source: PatchSource::Hole },
                 Patch::truncate(stamp, 12),
             ],
-            grants: vec![WriteGrant { session: SessionId(9), chunks: vec![0..1, 5..21] }],
+            grants: vec![WriteGrant { session: SessionId(9), chunks: vec![0..1, 5..21], is_stopped: false }],
             target: b"../x"[..].into(),
             rdev: 0x0801,
             also_in: vec![InodeId(3)],
@@ -95,6 +95,18 @@ fn golden_bytes_of_inodes() {
     assert_eq!(hex(&encoded(&without)), of_an_older_writer);
     let (back, _) = StoredInode::read(full().from, &all[..of_an_older_writer.len() / 2], Arc::new).unwrap();
     assert_eq!(back, without);
+    // Nor sessions that are stopped from writing.
+    let extra =
+        Extra { grants: vec![WriteGrant { is_stopped: true, ..full().grants()[0].clone() }], ..Extra::default() };
+    let stopped = Inode { extra: Some(Box::new(extra)), ..fresh() };
+    assert_eq!(StoredInode::read(stopped.from, &encoded(&stopped), Arc::new).unwrap().0, stopped);
+    let goes_on = Extra { grants: full().grants().to_vec(), ..Extra::default() };
+    let goes_on = Inode { extra: Some(Box::new(goes_on)), ..fresh() };
+    // One field more, of two bytes.
+    assert_eq!(
+        hex(&encoded(&stopped)),
+        hex(&encoded(&goes_on)).replace("9201080809120400010515", "92010a08091204000105151801")
+    );
 }
 
 #[test]

@@ -131,8 +131,8 @@ pub(super) struct Shown {
     discarded: AtomicBool,
     /// By chain: who is sent what is appended; 0 for nobody.
     successors: Vec<AtomicU32>,
-    /// How often this node has come into a chain.
-    came: AtomicU64,
+    /// How often this node has come into a chain, or gone from one.
+    turns: AtomicU64,
     /// How often chains were taken out whole.
     pub(super) went: AtomicU64,
 }
@@ -147,7 +147,7 @@ impl Shown {
             any_shared: AtomicBool::new(any_shared),
             discarded: AtomicBool::new(false),
             successors: (0..chains).map(|_| AtomicU32::new(0)).collect(),
-            came: AtomicU64::new(0),
+            turns: AtomicU64::new(0),
             went: AtomicU64::new(0),
         }
     }
@@ -749,8 +749,8 @@ impl DataPlane {
             () => Sight::Ask,
         };
         let before = self.shown.sights[chain.0 as usize].swap(sight as u8, Ordering::SeqCst);
-        if before == Sight::Away as u8 && sight != Sight::Away {
-            self.shown.came.fetch_add(1, Ordering::SeqCst);
+        if (before == Sight::Away as u8) != (sight == Sight::Away) {
+            self.shown.turns.fetch_add(1, Ordering::SeqCst);
         }
         let successor = replica.successor().map_or(0, |node| node.0);
         self.shown.successors[chain.0 as usize].store(successor, Ordering::Relaxed);
@@ -795,9 +795,24 @@ impl DataPlane {
         self.shown.sight(chain) != Sight::Away
     }
 
-    /// How often this node has come into a chain: whoever looked at all of its chains before has not looked at that.
-    pub(crate) fn came(&self) -> u64 {
-        self.shown.came.load(Ordering::SeqCst)
+    /// How often this node has come into a chain, or gone from one: for [`DataPlane::check_turns`].
+    pub(crate) fn turns(&self) -> u64 {
+        self.shown.turns.load(Ordering::SeqCst)
+    }
+
+    /// Whether the chains that are here are those that were when it had turned `turns` times. Whoever looked at all of its chains then
+    /// has not looked at one that it came into; one that it has gone from may hold more by now, whatever lease came with that.
+    ///
+    /// # Errors
+    /// `Unavailable` if they are not: look again.
+    pub(crate) fn check_turns(&self, turns: u64) -> Result<(), Fault> {
+        match self.turns() == turns {
+            true => Ok(()),
+            false => Err(Fault::new(
+                Reason::Unavailable,
+                "the server has come to have more of the data, or less, while it looked: try again",
+            )),
+        }
     }
 
     /// True if records went from the log since it was asked last.

@@ -79,6 +79,7 @@ impl Engine {
     }
 
     fn answer_to(&self, about: &About, chains: &BTreeSet<ChainId>, at: Option<Hlc>) -> Result<Answered, Fault> {
+        let turns = self.data.turns();
         self.data.learn(chains, at, LEARNING_MAX)?;
         self.check_all_here(chains, at)?;
         let (mut answer, mut payload) = (QuestionAnswer::default(), Vec::new());
@@ -100,11 +101,12 @@ impl Engine {
                 return Err(Fault::new(Reason::Unsupported, "a question of a kind that this server does not answer"));
             }
         }
-        // It was known here all the time, seen when everything has been read.
-        self.check_all_here(chains, at)?;
+        // It was known here all the time, seen when everything has been read. The lease first: one that came since is of the chains of since.
         if at.is_none() {
             self.data.check_lease()?;
+            self.data.check_turns(turns)?;
         }
+        self.check_all_here(chains, at)?;
         Ok((answer, payload))
     }
 

@@ -320,14 +320,11 @@ fn parts_of(layout: Layout, start: u64, end: u64) -> Option<Vec<(ChainId, ChunkI
     (start / layout.chunk_bytes..end.div_ceil(layout.chunk_bytes)).map(part).collect()
 }
 
-/// The answer, unless the lease has ended since it was looked up, or this server has come into a chain since it had looked at its
-/// chains `came` times.
-pub(super) fn under_lease(engine: &Engine, answer: Result<Reply, Fault>, came: u64) -> Result<Reply, Fault> {
+/// The answer, unless the lease has ended since it was looked up, or this server has come into a chain, or gone from one, since it had
+/// done so `turns` times. Who has gone holds a lease all the same, as soon as it knows that it has: of the chains that it has left.
+pub(super) fn under_lease(engine: &Engine, answer: Result<Reply, Fault>, turns: u64) -> Result<Reply, Fault> {
     let reply = answer?;
     engine.data.check_lease()?;
-    if engine.data.came() != came {
-        let words = "the server has got more of the data while it looked: try again";
-        return Err(Fault::new(Reason::Unavailable, words));
-    }
+    engine.data.check_turns(turns)?;
     Ok(reply)
 }

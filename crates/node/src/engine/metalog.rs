@@ -277,6 +277,7 @@ impl Engine {
             return;
         }
         self.sessions.renew(now);
+        self.forget_ending();
         let until = MonoTime(now.0 + GrantSettings::default().lease_ns);
         let mut locks = self.locks.lock().unwrap_or_else(PoisonError::into_inner);
         // What they held when this server led the last time they may have let go of.

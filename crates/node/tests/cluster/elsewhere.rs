@@ -321,6 +321,37 @@ fn who_has_left_orders_nothing() {
     assert_eq!(client.read_from(THREE, &capability, offset(chunk), 10).unwrap(), b"after");
 }
 
+/// Its lease had ended, and it gets another while it asks somebody about the rest: with a configuration that it is no part of.
+#[test]
+fn who_hears_that_it_has_left_while_it_looks_does_not_say_what_it_saw() {
+    let world = spread(116);
+    let mut client = Client::new(&world);
+    let (inode, capability) = file(&mut client, "f");
+    let far = chunk_headed_by(inode, TWO, 0);
+    let near = chunk_headed_by(inode, ONE, far + 1);
+    client.grant(inode, far, 1);
+    client.grant(inode, near, 1);
+    client.write_at(ONE, &capability, offset(near), b"some").unwrap();
+    world.run(100);
+    world.engine(ONE).renew_lease(MonoTime(0));
+    let members: [&[u32]; 3] = [&[2, 3], &[2, 3], &[3, 2]];
+    world.share_chains_at(&[TWO, THREE], &members);
+    client.write_at(TWO, &capability, offset(near), b"some more").unwrap();
+    let (weak, mut left) = (Arc::downgrade(&world), 1);
+    world.set_hook(Some(Box::new(move |_| {
+        left -= 1;
+        if left == 0
+            && let Some(world) = weak.upgrade()
+        {
+            world.share_chains_at(&[ONE], &[&[2, 3], &[2, 3], &[3, 2]]);
+        }
+    })));
+    let read = client.read_from(ONE, &capability, offset(near) + 4, 5);
+    world.set_hook(None);
+    assert!(read.is_err(), "{read:?}");
+    assert_eq!(client.read_from(TWO, &capability, offset(near) + 4, 5), Ok(b" more".to_vec()));
+}
+
 /// Its head has it, and the tail, which is asked, has never heard of it: the length that is settled meanwhile is not of so late.
 #[test]
 fn a_settled_length_forgets_no_record_on_its_way_elsewhere() {

@@ -6,6 +6,7 @@ use frieze_base::{ChainEpoch, ChainId, ChunkId, InodeId, NodeId, Reason};
 use frieze_cluster::{ChainStep, Decision, Device, Lost, Newcomer, NodeStep};
 use frieze_disk::CrashKind;
 use frieze_wire::message::{Reply, View};
+use frieze_wire::peer::Told;
 use frieze_wire::txn::{CloseSession, MakeKind, Op, SetAttr, Settle, Target};
 
 use crate::client::{Client, make};
@@ -365,6 +366,67 @@ fn a_session_that_is_ended_loses_nothing_that_a_head_acknowledged() {
     assert_eq!(reader.len("f"), offset(chunk) + written);
 }
 
+/// Its client reaches the head, and the head does not hear that the session may write no more.
+#[test]
+fn what_a_head_acknowledges_to_a_session_that_is_being_ended_counts_at_once() {
+    let world = three(72);
+    let mut client = Client::new(&world);
+    let (inode, capability) = file(&mut client, "f");
+    let chunk = headed_by(inode, TWO);
+    client.grant(inode, chunk, 2);
+    client.write_at(TWO, &capability, offset(chunk), b"1").unwrap();
+    world.leave_behind(ONE, TWO);
+    let mut reader = Client::new(&world);
+    reader.open_session();
+    let reading = reader.stay_at(ONE);
+    for written in 1..60 {
+        world.run(500);
+        client.write_at(TWO, &capability, offset(chunk) + written, b"1").unwrap();
+        assert_eq!(reader.len("f"), offset(chunk) + written + 1);
+    }
+    // It is back before all heads know.
+    let staying = client.stay_at(ONE);
+    world.heal();
+    world.run(1_000);
+    let refused = client.write_at(TWO, &capability, offset(chunk) + 60, b"1").unwrap_err();
+    assert_eq!(refused.reason, Reason::Busy, "{refused}");
+    client.grant(inode, chunk, 2);
+    client.write_at(TWO, &capability, offset(chunk) + 60, b"1").unwrap();
+    world.run(3_000);
+    assert_eq!(reader.len("f"), offset(chunk) + 61);
+    // It goes for good: what it wrote since it was back counts as well.
+    world.engine(ONE).disconnected(&staying);
+    world.run(30_000);
+    let late = client.write_at(TWO, &capability, offset(chunk) + 61, b"2").unwrap_err();
+    assert_eq!(late.reason, Reason::UnknownSession, "{late}");
+    assert_eq!(reader.len("f"), offset(chunk) + 61);
+    drop(reading);
+}
+
+/// What another session has on its way dies with its head.
+#[test]
+fn a_session_that_is_ended_leaves_no_file_longer_than_what_is_committed() {
+    let world = three(73);
+    let (mut gone, mut other) = (Client::new(&world), Client::new(&world));
+    let (inode, capability) = file(&mut gone, "f");
+    let chunk = headed_by(inode, TWO);
+    gone.grant(inode, chunk, 1);
+    gone.write_at(TWO, &capability, offset(chunk), b"1").unwrap();
+    let (_, others) = other.open("f");
+    let staying = other.stay_at(ONE);
+    let lost = (chunk + 1..).find(|index| head(inode, *index) == ONE).expect("chunks are spread over all chains");
+    other.grant(inode, lost, 1);
+    world.steal(move |_, told| matches!(told, Told::ChainRecord(record) if record.index == lost));
+    other.write_at(ONE, &others, offset(lost), b"lost").unwrap_err();
+    world.run(40_000);
+    let late = gone.write_at(TWO, &capability, offset(chunk) + 1, b"2").unwrap_err();
+    assert_eq!(late.reason, Reason::UnknownSession, "{late}");
+    world.crash(ONE, CrashKind::Power);
+    world.share_chains(&[&[2, 3], &[2, 3], &[3, 2]]);
+    assert_eq!(other.len("f"), offset(chunk) + 1);
+    drop(staying);
+}
+
 #[test]
 fn what_servers_remember_of_sessions_ends_with_them() {
     let world = three(81);
@@ -375,7 +437,7 @@ fn what_servers_remember_of_sessions_ends_with_them() {
         let chunk = headed_by(inode, TWO);
         client.grant(inode, chunk, 1);
         client.write_at(TWO, &capability, offset(chunk), b"some").unwrap();
-        client.txn(Op::CloseSession(CloseSession { settled: Vec::new() })).unwrap();
+        client.txn(Op::CloseSession(CloseSession::default())).unwrap();
         last = Some((client, capability, chunk));
     }
     world.run(6_000);

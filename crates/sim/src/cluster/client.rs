@@ -315,7 +315,7 @@ impl Client {
 
     /// Ends its session, and is somebody else from then on.
     pub(super) fn leave(&mut self) -> Result<(), Fault> {
-        let done = self.change(Op::CloseSession(CloseSession { settled: Vec::new() }), false);
+        let done = self.change(Op::CloseSession(CloseSession::default()), false);
         if !self.vanished {
             done?;
             self.vanish();
