@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
 
-use frieze_base::{ByteRange, ChainId, ChunkId, Fault, InodeId, MonoTime, NodeId, Reason, SessionId};
+use frieze_base::{ByteRange, ChainId, ChunkId, Fault, InodeId, MonoTime, NodeId, SessionId};
 use frieze_chain::Configuration;
 use frieze_hlc::Hlc;
 use frieze_namespace::Inode;
