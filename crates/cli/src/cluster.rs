@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Error, Result};
 use frieze_base::Reason;
-use frieze_client::{Client, ClusterChain, ClusterOp, ClusterReply, NodeStatus};
+use frieze_client::{Client, ClusterChain, ClusterOp, ClusterReply, Hlc, NodeStatus};
 use serde_json::{Value, json};
 
 use crate::args::{Cluster, ClusterCommand};
@@ -53,7 +53,8 @@ fn run_command(run: &mut Run, args: &Cluster) -> Result<()> {
         ClusterCommand::Drain { node: name, .. } => ClusterOp::Drain(node(name)?),
         ClusterCommand::Undrain { node: name } => ClusterOp::Undrain(node(name)?),
         ClusterCommand::Remove { node: name } => ClusterOp::Remove(node(name)?),
-        ClusterCommand::DeclareDead { node: name, .. } => ClusterOp::DeclareDead(node(name)?),
+        ClusterCommand::DeclareDead { node: name, accept_loss: false, .. } => ClusterOp::DeclareDead(node(name)?),
+        ClusterCommand::DeclareDead { node: name, accept_loss: true, .. } => ClusterOp::DeclareLost(node(name)?),
         ClusterCommand::Balance { on } => ClusterOp::Balance(on == "on"),
         ClusterCommand::Replicas { count } => ClusterOp::Replicas(*count),
         ClusterCommand::AddDevice(_) => unreachable!("done above"),
@@ -136,7 +137,24 @@ fn status(run: &mut Run, reply: &ClusterReply) -> Result<()> {
     for chain in reply.chains.iter().filter(|chain| !chain.waits.is_empty()) {
         row("waiting", format!("chain {} for {} ({})", chain.chain, names(reply, &chain.waits_for), chain.waits));
     }
+    for chain in reply.chains.iter().filter(|chain| chain.behind_to > 0) {
+        row("lost", format!("chain {} {}", chain.chain, loss(chain)));
+    }
     table.lines().try_for_each(|line| run.print(&line))
+}
+
+/// What a chain that went on from a copy that was behind may lack.
+fn loss(chain: &ClusterChain) -> String {
+    let to = format::time_of(Hlc(chain.behind_to));
+    match chain.behind_from {
+        0 => format!("went on empty: whatever was written to it until {to} is gone"),
+        from => {
+            format!(
+                "went on from a copy that was behind: of what was written from {} to {to} some is gone",
+                format::time_of(Hlc(from))
+            )
+        }
+    }
 }
 
 /// How far those are that are brought up to date; `None` if nobody is.
@@ -300,6 +318,7 @@ fn chain_json(chain: &ClusterChain) -> Value {
         "epoch": chain.epoch,
         "waits": chain.waits,
         "waits_for": chain.waits_for,
+        "lost": (chain.behind_to > 0).then(|| json!({ "from": Hlc(chain.behind_from).to_string(), "to": Hlc(chain.behind_to).to_string() })),
         "targets": chain.targets.iter().map(target).collect::<Vec<_>>(),
     })
 }

@@ -118,6 +118,9 @@ pub struct Chain {
     pub resumed: Option<Resumed>,
     /// The intervals in which records of it may have been lost, oldest first.
     pub gaps: Vec<Lost>,
+    /// Where it went on from a log outside of it, perhaps more than once: what was acknowledged in here may be missing, whatever was
+    /// durable, and so from what is there now.
+    pub behind: Option<Lost>,
 }
 
 impl Chain {
@@ -128,6 +131,14 @@ impl Chain {
             let first = self.gaps.remove(0);
             self.gaps[0].from = first.from;
         }
+    }
+
+    /// The same of what went with everybody who had it, durable or not.
+    pub(crate) fn fall_behind(&mut self, lost: Lost) {
+        let (from, to) =
+            self.behind.map_or((lost.from, lost.to), |before| (before.from.min(lost.from), before.to.max(lost.to)));
+        self.behind = Some(Lost { from, to });
+        self.lose(lost);
     }
 
     /// The configuration in force.

@@ -3,6 +3,8 @@
 //! What comes from outside is checked as it is read: bytes that are no state are an error, a decision of a newer version is
 //! [`Decision::Unknown`], which has no effect anywhere.
 
+use std::collections::BTreeMap;
+
 use frieze_base::{ChainEpoch, ChainId, ClusterId, NodeId};
 use frieze_wire::control as wire;
 use prost::Message;
@@ -111,6 +113,7 @@ impl State {
         let cluster = cluster_from_wire(&stored.cluster).ok_or(broken.clone())?;
         let nodes = stored.nodes.iter().map(|node| node_from_wire(node).map(|node| (node.id, node)));
         let chains = stored.chains.iter().map(|chain| chain_from_wire(chain).map(|chain| (chain.id, chain)));
+        let chains: BTreeMap<ChainId, Chain> = chains.collect::<Option<_>>().ok_or(broken.clone())?;
         Ok(State {
             cluster,
             version: stored.version,
@@ -118,8 +121,9 @@ impl State {
             next_node: stored.next_node,
             replicas: stored.replicas,
             is_balancing: stored.is_balancing,
-            nodes: nodes.collect::<Option<_>>().ok_or(broken.clone())?,
-            chains: chains.collect::<Option<_>>().ok_or(broken)?,
+            nodes: nodes.collect::<Option<_>>().ok_or(broken)?,
+            is_behind: chains.values().any(|chain| chain.behind.is_some()),
+            chains,
         })
     }
 }
@@ -178,7 +182,10 @@ fn node_step_to_wire(node: NodeId, revision: u64, step: &NodeStep) -> wire::Node
         NodeStep::Offline => Kind::Offline,
         NodeStep::Drain => Kind::Drain,
         NodeStep::Undrain => Kind::Undrain,
-        NodeStep::DeclareDead => Kind::DeclareDead,
+        NodeStep::DeclareDead { spares } => {
+            sent.spares = *spares;
+            Kind::DeclareDead
+        }
         NodeStep::Remove => Kind::Remove,
         NodeStep::AddDevice(device) => {
             sent.devices = vec![device_to_wire(device)];
@@ -205,7 +212,7 @@ fn node_step_from_wire(step: &wire::NodeStep) -> Option<NodeStep> {
         Kind::Offline => NodeStep::Offline,
         Kind::Drain => NodeStep::Drain,
         Kind::Undrain => NodeStep::Undrain,
-        Kind::DeclareDead => NodeStep::DeclareDead,
+        Kind::DeclareDead => NodeStep::DeclareDead { spares: step.spares },
         Kind::Remove => NodeStep::Remove,
         Kind::AddDevice => NodeStep::AddDevice(device_from_wire(step.devices.first()?)),
         Kind::FailDevice => NodeStep::FailDevice(step.devices.first()?.device),
@@ -294,6 +301,8 @@ fn chain_to_wire(chain: &Chain) -> wire::StoredChain {
         resumed_epoch: chain.resumed.map_or(0, |resumed| resumed.epoch.0),
         resumed_missing: chain.resumed.is_some_and(|resumed| resumed.is_missing),
         gaps: gaps_to_wire(&chain.gaps),
+        behind_from: chain.behind.map_or(0, |behind| behind.from),
+        behind_to: chain.behind.map_or(0, |behind| behind.to),
     }
 }
 
@@ -307,6 +316,7 @@ fn chain_from_wire(chain: &wire::StoredChain) -> Option<Chain> {
         leaving: chain.leaving.iter().map(|node| NodeId(*node)).collect(),
         resumed: (resumed.epoch.0 > 0).then_some(resumed),
         gaps: gaps_from_wire(&chain.gaps),
+        behind: (chain.behind_to > 0).then_some(Lost { from: chain.behind_from, to: chain.behind_to }),
     })
 }
 

@@ -83,7 +83,10 @@ pub enum NodeStep {
     /// It may keep what it has.
     Undrain,
     /// What it alone has will not come back: said by an operator of a node that is offline.
-    DeclareDead,
+    DeclareDead {
+        /// No effect where a chain would go on without what nobody else is known to hold: that such a loss is meant has to be said.
+        spares: bool,
+    },
     /// It is none of the cluster any more. Only without targets.
     Remove,
     /// It has one more device.

@@ -1,6 +1,7 @@
 //! Why the control plane refuses.
 
 use frieze_base::{ChainId, ClusterId, ErrorKind, Fault, NodeId, Reason};
+use frieze_hlc::{Hlc, format_instant};
 
 /// A decision without effect, a refused heartbeat, or an operator's request that cannot be met.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -89,6 +90,19 @@ pub enum Error {
     StillOnline {
         /// The node.
         node: NodeId,
+    },
+    /// Chains would lose by it what nobody else is known to hold, and nobody said that this is meant.
+    #[error(
+        "node {node} alone has the newest of {}: if it never comes back, {} would be gone, durable or not. Start its server again if its \
+         disks are there: then nothing is lost. If they are gone, say that this loss is meant (--accept-loss)",
+        chains_of(last_of),
+        losses_of(last_of)
+    )]
+    OnlyCopy {
+        /// The node.
+        node: NodeId,
+        /// The chains.
+        last_of: Vec<LastOf>,
     },
     /// It still has targets.
     #[error(
@@ -188,6 +202,7 @@ impl Error {
             Error::Stale { .. } | Error::DoesNotFit { .. } => Reason::Superseded,
             Error::LastMember { .. }
             | Error::StillOnline { .. }
+            | Error::OnlyCopy { .. }
             | Error::StillUsed { .. }
             | Error::TooFewNodes { .. }
             | Error::OldProcess { .. } => Reason::Busy,
@@ -206,6 +221,52 @@ impl Error {
         self.reason().kind()
     }
 }
+
+/// A chain of which a node alone has the newest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LastOf {
+    /// The chain.
+    pub chain: ChainId,
+    /// What it would be left with.
+    pub left: Left,
+}
+
+/// What a chain is left with without the node that alone has the newest of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Left {
+    /// Nothing.
+    Nothing,
+    /// Copies of which the first had its part taken away then: they may lack what was written since, or more if none was whole.
+    Until(Hlc),
+    /// What was on stable storage: others served to the last, and all of them were restarted since.
+    Durable,
+}
+
+fn chains_of(last_of: &[LastOf]) -> String {
+    let named: Vec<String> = last_of.iter().take(CHAINS_NAMED_MAX).map(|last| last.chain.to_string()).collect();
+    let more = match last_of.len().saturating_sub(CHAINS_NAMED_MAX) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    format!("{} {}{more}", if last_of.len() == 1 { "chain" } else { "chains" }, named.join(", "))
+}
+
+/// The worst of what would be gone.
+fn losses_of(last_of: &[LastOf]) -> String {
+    match last_of.iter().map(|last| last.left).min() {
+        None | Some(Left::Nothing) => "all that they hold".to_owned(),
+        Some(Left::Until(since)) => {
+            format!(
+                "what was written since {}, and more where the copy that is left was never whole",
+                format_instant(since)
+            )
+        }
+        Some(Left::Durable) => "what was not yet on stable storage elsewhere".to_owned(),
+    }
+}
+
+/// Chains that an error names.
+const CHAINS_NAMED_MAX: usize = 8;
 
 impl From<Error> for Fault {
     fn from(error: Error) -> Fault {

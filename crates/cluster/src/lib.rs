@@ -53,7 +53,7 @@ mod tests;
 
 pub use chain::{Chain, Configuration, Lost, Resumed, Role, Target, TargetState};
 pub use decision::{ChainStep, Change, Decision, NodeStep};
-pub use error::Error;
+pub use error::{Error, LastOf, Left};
 pub use keepers::Keeper;
 pub use message::{Assignment, Clock, Grant, Health, Heartbeat, Moment, Remains, Report};
 pub use node::{Device, Newcomer, Node, NodeState};

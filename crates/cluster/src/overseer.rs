@@ -77,7 +77,12 @@ pub enum Ask {
     /// A drained node is none of the cluster any more.
     Remove(NodeId),
     /// A node that is offline will not come back, nor what it alone has. Its chains go on without it, and it is removed.
-    DeclareDead(NodeId),
+    DeclareDead {
+        /// The node.
+        node: NodeId,
+        /// That what it alone has is lost is meant.
+        with_loss: bool,
+    },
     /// A node has one more device.
     AddDevice {
         /// Which.

@@ -23,6 +23,8 @@ pub struct State {
     pub(crate) is_balancing: bool,
     pub(crate) nodes: BTreeMap<NodeId, Node>,
     pub(crate) chains: BTreeMap<ChainId, Chain>,
+    /// Some chain has fallen behind: what every read of now asks.
+    pub(crate) is_behind: bool,
 }
 
 /// Nodes of a cluster at most.
@@ -105,7 +107,8 @@ impl State {
         let device = first.devices.first().map_or(0, |device| device.device);
         let chain = |id| {
             let (targets, leaving) = (vec![target(device)], Vec::new());
-            let mut chain = Chain { id, epoch, revision: 1, targets, leaving, resumed: None, gaps: Vec::new() };
+            let mut chain =
+                Chain { id, epoch, revision: 1, targets, leaving, resumed: None, gaps: Vec::new(), behind: None };
             gaps.iter().for_each(|lost| chain.lose(*lost));
             chain
         };
@@ -144,6 +147,11 @@ impl State {
     /// True while chains are moved until every node has its share.
     pub fn is_balancing(&self) -> bool {
         self.is_balancing
+    }
+
+    /// True if some chain went on from a copy that was behind, so that what is there now may lack what was acknowledged.
+    pub fn is_behind(&self) -> bool {
+        self.is_behind
     }
 
     /// The nodes, by id.

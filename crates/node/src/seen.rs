@@ -366,7 +366,7 @@ impl Look<'_> {
         self.shown_upto_of(seen.layer(), index)
     }
 
-    fn shown_upto_of(&self, layer: Layer<'_>, index: u32) -> Hlc {
+    pub(crate) fn shown_upto_of(&self, layer: Layer<'_>, index: u32) -> Hlc {
         // What a settled size counts is shown, committed or not: a reader must not find zeros within it.
         let chain = layout_of(layer.id, layer.inode).chain(index);
         layer.upto.unwrap_or_else(|| self.cuts.of(chain).max(layer.inode.size_as_of))

@@ -62,6 +62,8 @@ fn a_cluster_keeps_its_promises_under_seeds_that_once_broke_them() {
     play([0x110_7556]);
     // What was acknowledged to a session that was being ended was in no length until all heads knew.
     play([0x110_b8c6]);
+    // What was shown together lay on a chain that went on without its last server: zeros were read in its place, and nobody was told.
+    play([0x110_15bb, 0x110_1af4, 0x110_431c, 0x110_8a61]);
 }
 
 #[test]

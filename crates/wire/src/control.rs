@@ -111,6 +111,10 @@ pub struct NodeStep {
     /// With `Return` all that it has, with `AddDevice` the new one, with `FailDevice` the one that failed.
     #[prost(message, repeated, tag = "6")]
     pub devices: Vec<Device>,
+    /// With `DeclareDead`: no effect where a chain would go on without what nobody else is known to hold. Without it, as before there was
+    /// this field, that is meant.
+    #[prost(bool, tag = "7")]
+    pub spares: bool,
 }
 
 /// What is decided about a chain.
@@ -302,6 +306,13 @@ pub struct StoredChain {
     /// The intervals in which records of it may have been lost: of each the stamps before and after it.
     #[prost(uint64, repeated, tag = "8")]
     pub gaps: Vec<u64>,
+    /// Where it went on from a copy that was behind, the stamps before and after what may be missing of it whatever was durable; 0 and
+    /// 0: it never had to.
+    #[prost(uint64, tag = "9")]
+    pub behind_from: u64,
+    /// See `behind_from`.
+    #[prost(uint64, tag = "10")]
+    pub behind_to: u64,
 }
 
 /// The state of the control plane after an entry of the metalog.

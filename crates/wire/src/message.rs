@@ -124,7 +124,8 @@ pub struct Answered {
     /// True if the instant was closed before it was asked for.
     #[prost(bool, tag = "3")]
     pub was_stable: bool,
-    /// True if the instant lies inside a gap: the state is that of what survived.
+    /// True if the instant lies inside a gap: the state is that of what survived. Of bytes, at any instant and now, also if a chain went on
+    /// from a copy that was behind, and what is shown may lack what was acknowledged before.
     #[prost(bool, tag = "4")]
     pub incomplete: bool,
     /// True if an answer by user time may still grow: the file does not yet hold a later user time.

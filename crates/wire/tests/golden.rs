@@ -179,7 +179,13 @@ fn later_decisions() -> Vec<(&'static str, DecisionKind)> {
     let resume = control::ChainStep { chain: 7, revision: 300, node: 2, incarnation: 4, ..Default::default() };
     let resume = control::ChainStep { kind: ChainStepKind::Resume as i32, lost_from: AT, lost_to: AT + 9, ..resume };
     let found = control::Found { first: Some(newcomer()), gaps: vec![AT, AT + 9], ..Default::default() };
-    vec![("chain.resume_lost", DecisionKind::Chain(resume)), ("found_with_gaps", DecisionKind::Found(found))]
+    let dead =
+        control::NodeStep { node: 2, revision: 300, kind: NodeStepKind::DeclareDead as i32, ..Default::default() };
+    vec![
+        ("chain.resume_lost", DecisionKind::Chain(resume)),
+        ("found_with_gaps", DecisionKind::Found(found)),
+        ("node.declare_dead_if_spared", DecisionKind::Node(control::NodeStep { spares: true, ..dead })),
+    ]
 }
 
 fn control_state() -> control::Stored {
@@ -203,6 +209,8 @@ fn control_state() -> control::Stored {
         resumed_epoch: 11,
         resumed_missing: true,
         gaps: Vec::new(),
+        behind_from: 0,
+        behind_to: 0,
     };
     control::Stored {
         format: STORED_FORMAT,
@@ -900,6 +908,9 @@ fn every_message_reads_its_kept_bytes_and_writes_the_same() {
         golden.message(format!("decision.{name}"), &control::Decision { kind: Some(kind) });
     }
     golden.message("control_state".into(), &control_state());
+    let mut behind = control_state();
+    (behind.chains[0].behind_from, behind.chains[0].behind_to) = (AT, AT + 9);
+    golden.message("control_state_behind".into(), &behind);
     golden.finish();
 }
 

@@ -26,7 +26,8 @@ Examples:
 JSON of status: cluster, leader, told_by, version, replicas, balancing, whole, sync_bytes_per_s (what the server that answers gives
 at most to those that are brought up to date; 0: no limit), nodes (a list of node, name, machine, site, address,
 state, lease_left_ms, clock_offset_us, targets, serving, heads, to_drain, capacity_bytes), chains (a list of chain, epoch, waits,
-waits_for, targets (a list of node, state, left_bytes, left_s, bytes_per_s)). 'nodes' and 'chains' print those, one a line.")]
+waits_for, lost (null, or from and to: what was acknowledged between these stamps may be gone), targets (a list of node, state, left_bytes,
+left_s, bytes_per_s)). 'nodes' and 'chains' print those, one a line.")]
 pub(crate) struct Cluster {
     /// What to do [default: status].
     #[command(subcommand)]
@@ -70,15 +71,22 @@ pub(crate) enum ClusterCommand {
     },
     /// Say that a server that is offline will not come back, nor what it alone has.
     ///
-    /// Its chains go on without it. What only it had is lost: this is for a server whose disks are gone. It is refused for a
-    /// server that is there.
-    #[command(after_long_help = "Example:\n  frieze cluster declare-dead db3 --yes")]
+    /// Its chains go on without it: this is for a server whose disks are gone. It is refused for a server that is there, and for one
+    /// that alone has the newest of some chain: the answer names those chains and what would be gone. Start that server again if its
+    /// disks are there; nothing is lost then. With --accept-loss such chains go on from a copy that is behind, or empty; what they
+    /// lack 'frieze cluster status' and 'frieze status' go on telling, and reads of it say that they are incomplete.
+    #[command(
+        after_long_help = "Examples:\n  frieze cluster declare-dead db3 --yes\n  frieze cluster declare-dead db3 --yes --accept-loss   what only db3 had is gone"
+    )]
     DeclareDead {
         /// Its name or number.
         node: String,
         /// Yes, its disks are gone.
         #[arg(long, required = true)]
         yes: bool,
+        /// Even where nobody else has the newest of a chain: that is lost, and it is meant.
+        #[arg(long)]
+        accept_loss: bool,
     },
     /// Move chains until every server has its share, or stop that.
     #[command(after_long_help = "Example:\n  frieze cluster balance on")]

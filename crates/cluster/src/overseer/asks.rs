@@ -45,7 +45,7 @@ impl Overseer {
             }
             Ask::Undrain(_)
             | Ask::Remove(_)
-            | Ask::DeclareDead(_)
+            | Ask::DeclareDead { .. }
             | Ask::AddDevice { .. }
             | Ask::Balance(_)
             | Ask::Replicas(_) => {}
@@ -88,9 +88,9 @@ fn answer(state: &State, ask: &Ask) -> Option<Answer> {
         Ask::Drain { node, .. } => state.node(*node).is_ok_and(|node| node.is_draining),
         Ask::Undrain(node) => state.node(*node).is_ok_and(|node| !node.is_draining),
         Ask::Remove(node) => state.node_state(*node) == Some(NodeState::Removed),
-        Ask::DeclareDead(id) => match state.node(*id) {
+        Ask::DeclareDead { node, .. } => match state.node(*node) {
             Ok(node) => node.is_dead,
-            Err(_) => state.node_state(*id) == Some(NodeState::Removed),
+            Err(_) => state.node_state(*node) == Some(NodeState::Removed),
         },
         Ask::AddDevice { node, device } => {
             state.node(*node).is_ok_and(|node| node.told.devices.iter().any(|known| known == device))
@@ -108,7 +108,7 @@ fn propose(state: &State, ask: &Ask) -> Result<Wanted, Error> {
         Ask::Drain { node, .. } => about(state, *node, NodeStep::Drain)?,
         Ask::Undrain(node) => about(state, *node, NodeStep::Undrain)?,
         Ask::Remove(node) => about(state, *node, NodeStep::Remove)?,
-        Ask::DeclareDead(node) => about(state, *node, NodeStep::DeclareDead)?,
+        Ask::DeclareDead { node, with_loss } => about(state, *node, NodeStep::DeclareDead { spares: !with_loss })?,
         Ask::AddDevice { node, device } => about(state, *node, NodeStep::AddDevice(device.clone()))?,
         Ask::Balance(on) => {
             let version = state.version();

@@ -4,7 +4,7 @@ use frieze_base::{ChainEpoch, ChainId, ClusterId, MonoTime, NodeId};
 
 use super::leases::Watched;
 use super::{Leading, Overseer};
-use crate::chain::{Chain, Resumed, Role, Target, TargetState};
+use crate::chain::{Chain, Lost, Resumed, Role, Target, TargetState};
 use crate::message::Remains;
 use crate::node::{Node, NodeState};
 use crate::state::State;
@@ -66,6 +66,8 @@ pub struct ChainStatus {
     pub waits: Option<Waits>,
     /// The last time that it went on from a log alone.
     pub resumed: Option<Resumed>,
+    /// Where it went on from a copy that was behind: what was acknowledged in here may be missing.
+    pub behind: Option<Lost>,
 }
 
 /// A target.
@@ -178,6 +180,7 @@ fn of_chain(leading: Option<&Leading>, now: MonoTime, state: &State, chain: &Cha
         targets: chain.targets.iter().map(of_target).collect(),
         waits: waits(leading, now, state, chain),
         resumed: chain.resumed,
+        behind: chain.behind,
     }
 }
 

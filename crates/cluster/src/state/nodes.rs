@@ -3,10 +3,12 @@
 use std::collections::BTreeSet;
 
 use frieze_base::NodeId;
+use frieze_hlc::Hlc;
 
 use super::{DEVICES_MAX, NODES_MAX, State, check_revision, within};
+use crate::chain::{Chain, Role, Target};
 use crate::decision::{Change, NodeStep};
-use crate::error::Error;
+use crate::error::{Error, LastOf, Left};
 use crate::node::{Device, Newcomer, Node};
 
 impl State {
@@ -69,8 +71,14 @@ impl State {
             NodeStep::Offline => (next.is_offline, is_gone) = (true, true),
             NodeStep::Drain => next.is_draining = true,
             NodeStep::Undrain => next.is_draining = false,
-            NodeStep::DeclareDead if !node.is_offline => return Err(Error::StillOnline { node: id }),
-            NodeStep::DeclareDead => next.is_dead = true,
+            NodeStep::DeclareDead { .. } if !node.is_offline => return Err(Error::StillOnline { node: id }),
+            NodeStep::DeclareDead { spares } => {
+                let last_of = if *spares && !node.is_dead { self.last_of(id) } else { Vec::new() };
+                if !last_of.is_empty() {
+                    return Err(Error::OnlyCopy { node: id, last_of });
+                }
+                next.is_dead = true;
+            }
             NodeStep::Remove => {
                 let chains = self.chains.values();
                 let chains = chains.filter(|chain| chain.target(id).is_some() || chain.leaving.contains(&id)).count();
@@ -103,6 +111,31 @@ impl State {
             }
         }
         Ok(changes)
+    }
+}
+
+impl State {
+    /// The chains that would go on without what nobody but `node` is known to hold if it does not come back, and what each would be
+    /// left with: it is the last full member that may come back, or the last of them that kept its memory.
+    fn last_of(&self, node: NodeId) -> Vec<LastOf> {
+        let may_return =
+            |target: &&Target| target.node != node && self.nodes.get(&target.node).is_some_and(|node| !node.is_dead);
+        let last_of = |chain: &Chain| {
+            let own = chain.target(node).filter(|target| target.role == Role::Serving)?;
+            let rest = || chain.serving().filter(may_return);
+            if rest().any(|target| self.kept_memory(target)) || rest().next().is_some() && !self.kept_memory(own) {
+                return None;
+            }
+            let is_out = |target: &&Target| may_return(target) && target.role != Role::Serving;
+            // Who has never had its part taken away has still to be given what there is. Which of the others has most is in their logs.
+            let copies = || chain.targets.iter().filter(is_out).map(|target| target.left).filter(|left| *left > 0);
+            let left = match rest().next() {
+                Some(_) => Left::Durable,
+                None => copies().min().map_or(Left::Nothing, |since| Left::Until(Hlc(since))),
+            };
+            Some(LastOf { chain: chain.id, left })
+        };
+        self.chains.values().filter_map(last_of).collect()
     }
 }
 

@@ -55,8 +55,11 @@ impl State {
             ChainStep::Drop(_) => next.targets.retain(|target| target.node != node),
             ChainStep::Resume { incarnation, is_missing, lost, .. } => {
                 let was_member = change(&mut next, node).role == Role::Serving;
-                let lost = if was_member { lost } else { Some(lost_until(lost, stamp)) };
-                lost.into_iter().for_each(|lost| next.lose(lost));
+                match lost {
+                    Some(lost) if was_member => next.lose(lost),
+                    None if was_member => {}
+                    _ => next.fall_behind(lost_until(lost, stamp)),
+                }
                 next.targets.retain(|target| target.node == node || !self.is_dead(target.node));
                 next.targets.iter_mut().for_each(|target| leave(target, stamp));
                 let target = change(&mut next, node);
@@ -77,6 +80,7 @@ impl State {
         next.epoch.0 += u64::from(is_configured);
         next.assert_whole();
         let epoch = next.epoch;
+        self.is_behind |= next.behind.is_some();
         self.chains.insert(id, next);
         Ok(vec![if is_configured { Change::Configured(id, epoch) } else { Change::Chain(id) }])
     }

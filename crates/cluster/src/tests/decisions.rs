@@ -19,7 +19,7 @@ fn any_decision(rng: &mut Rng, state: &State) -> Decision {
             0..=2 => NodeStep::Return { incarnation, address, devices },
             3 => NodeStep::Offline,
             4 => NodeStep::Drain,
-            5 => NodeStep::DeclareDead,
+            5 => NodeStep::DeclareDead { spares: rng.chance(2) },
             6 => NodeStep::Remove,
             7 => NodeStep::AddDevice(device),
             _ => NodeStep::FailDevice(device.device),

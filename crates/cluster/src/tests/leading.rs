@@ -327,7 +327,7 @@ fn draining_needs_somebody_to_take_what_is_drained() {
     let error = desk.ask(Ask::Drain { node, fewer: false }).unwrap_err();
     assert_eq!(error, Error::TooFewNodes { node, left: 2, replicas: 3 });
     assert_eq!(desk.ask(Ask::Remove(node)), Err(Error::StillUsed { node, chains: 2 }));
-    assert_eq!(desk.ask(Ask::DeclareDead(node)), Err(Error::StillOnline { node }));
+    assert_eq!(desk.ask(Ask::DeclareDead { node, with_loss: true }), Err(Error::StillOnline { node }));
     assert_eq!(desk.ask(Ask::Drain { node, fewer: true }), Ok(Answer::Decided));
     desk.pass(500, &[1, 2, 3]);
     assert_eq!(desk.members(0), [1, 2]);
@@ -509,7 +509,7 @@ fn lost_without(change: impl FnMut(&mut Report)) -> (Vec<Lost>, u64) {
     let left = desk.state.chain(ChainId(0)).unwrap().target(NodeId(3)).unwrap().left;
     desk.pass(2200, &[]);
     for node in [1, 2] {
-        assert_eq!(desk.ask(Ask::DeclareDead(NodeId(node))), Ok(Answer::Decided));
+        assert_eq!(desk.ask(Ask::DeclareDead { node: NodeId(node), with_loss: true }), Ok(Answer::Decided));
     }
     desk.now += 10;
     let Input::Heartbeat(mut beat) = restarted(&desk, 3, (9, 93)) else { unreachable!() };
@@ -581,7 +581,10 @@ fn it_waits_for_ever_for_who_may_have_kept_its_memory() {
     let mut desk = dark();
     assert_eq!(goes_on_after(&mut desk, 3), None);
     let node = NodeId(2);
-    assert_eq!(desk.ask(Ask::DeclareDead(node)), Ok(Answer::Decided));
+    let refused = desk.ask(Ask::DeclareDead { node, with_loss: false });
+    assert!(matches!(refused, Err(Error::OnlyCopy { .. })), "{refused:?}");
+    assert_eq!(goes_on_after(&mut desk, 3), None);
+    assert_eq!(desk.ask(Ask::DeclareDead { node, with_loss: true }), Ok(Answer::Decided));
     assert_eq!(desk.members(0), [3]);
     assert!(desk.state.chain(ChainId(0)).unwrap().resumed.unwrap().is_missing);
     desk.pass(100, &[]);

@@ -1,10 +1,12 @@
 //! What each decision makes of a state: one rule a test.
 
 use frieze_base::{ChainEpoch, ChainId, ClusterId, NodeId};
+use frieze_hlc::Hlc;
 
 use super::STAMP;
 use crate::{
-    ChainStep, Change, Configuration, Decision, Device, Error, Newcomer, NodeState, NodeStep, Role, State, TargetState,
+    ChainStep, Change, Configuration, Decision, Device, Error, Left, Lost, Newcomer, NodeState, NodeStep, Role, State,
+    TargetState,
 };
 
 pub(super) const GIB: u64 = 1 << 30;
@@ -205,7 +207,7 @@ fn the_last_that_kept_its_memory_stays_whoever_asks() {
     assert_eq!(chain_step(&mut state, CHAIN, ChainStep::TakeOut(NodeId(1))), Err(last));
     let resume = ChainStep::Resume { node: NodeId(2), incarnation: 2, is_missing: true, lost: None };
     assert!(chain_step(&mut state, CHAIN, resume).is_err(), "node 1 may have kept its memory");
-    node_step(&mut state, 1, NodeStep::DeclareDead).unwrap();
+    node_step(&mut state, 1, NodeStep::DeclareDead { spares: false }).unwrap();
     chain_step(&mut state, CHAIN, resume).unwrap();
     assert_eq!(configuration(&state).members, [NodeId(2)]);
     assert!(state.chain(CHAIN).unwrap().resumed.unwrap().is_missing);
@@ -215,11 +217,80 @@ fn the_last_that_kept_its_memory_stays_whoever_asks() {
 #[test]
 fn only_who_is_offline_can_be_declared_dead_and_it_is_until_it_returns() {
     let mut state = whole(2);
-    assert_eq!(node_step(&mut state, 2, NodeStep::DeclareDead), Err(Error::StillOnline { node: NodeId(2) }));
+    assert_eq!(
+        node_step(&mut state, 2, NodeStep::DeclareDead { spares: false }),
+        Err(Error::StillOnline { node: NodeId(2) })
+    );
     node_step(&mut state, 2, NodeStep::Offline).unwrap();
-    node_step(&mut state, 2, NodeStep::DeclareDead).unwrap();
+    node_step(&mut state, 2, NodeStep::DeclareDead { spares: false }).unwrap();
     restart(&mut state, 2);
     assert!(!state.node(NodeId(2)).unwrap().is_dead);
+}
+
+/// What declaring a node dead says of the chains of which it alone has the newest, unless such a loss is meant.
+fn spared(state: &State, node: u32) -> Vec<Left> {
+    let mut state = state.clone();
+    match node_step(&mut state, node, NodeStep::DeclareDead { spares: true }) {
+        Ok(()) => Vec::new(),
+        Err(Error::OnlyCopy { last_of, .. }) => {
+            assert!(!state.node(NodeId(node)).unwrap().is_dead);
+            node_step(&mut state, node, NodeStep::DeclareDead { spares: false }).unwrap();
+            last_of.into_iter().map(|last| last.left).collect()
+        }
+        Err(other) => panic!("{other}"),
+    }
+}
+
+#[test]
+fn who_alone_has_the_newest_of_a_chain_is_declared_dead_only_where_the_loss_is_meant() {
+    let mut state = whole(3);
+    node_step(&mut state, 3, NodeStep::Offline).unwrap();
+    assert_eq!(spared(&state, 3), [], "two others have it all");
+    take_out_dead(&mut state, 2);
+    assert_eq!(spared(&state, 2), [], "it had no part any more");
+    chain_step(&mut state, CHAIN, ChainStep::TakeOut(NodeId(3))).unwrap();
+    node_step(&mut state, 1, NodeStep::Offline).unwrap();
+    assert_eq!(spared(&state, 1), [Left::Until(Hlc(STAMP))], "both others have been out of it since");
+    let words = node_step(&mut state, 1, NodeStep::DeclareDead { spares: true }).unwrap_err().to_string();
+    assert!(
+        words.contains("chain 0") && words.contains("--accept-loss") && words.contains("Start its server again"),
+        "{words}"
+    );
+    (2..=3).for_each(|node| node_step(&mut state, node, NodeStep::DeclareDead { spares: true }).unwrap());
+    assert_eq!(spared(&state, 1), [Left::Nothing], "nobody else is left");
+}
+
+#[test]
+fn who_alone_kept_its_memory_is_declared_dead_only_where_the_loss_is_meant() {
+    let mut state = whole(2);
+    restart(&mut state, 2);
+    node_step(&mut state, 1, NodeStep::Offline).unwrap();
+    assert_eq!(spared(&state, 1), [Left::Durable]);
+    restart(&mut state, 1);
+    node_step(&mut state, 1, NodeStep::Offline).unwrap();
+    assert_eq!(spared(&state, 1), [], "its memory is gone, and the other served to the last as well");
+}
+
+#[test]
+fn a_chain_says_what_it_went_on_without_from_a_copy_that_was_behind() {
+    let mut state = whole(2);
+    restart(&mut state, 2);
+    restart(&mut state, 1);
+    let lost = Some(Lost { from: 3, to: 4 });
+    let resume = |node, lost| ChainStep::Resume { node: NodeId(node), incarnation: 2, is_missing: false, lost };
+    let mut power = state.clone();
+    chain_step(&mut power, CHAIN, resume(1, lost)).unwrap();
+    assert_eq!((power.chain(CHAIN).unwrap().gaps.len(), power.chain(CHAIN).unwrap().behind), (1, None));
+    assert!(!power.is_behind(), "what was durable is there");
+    // Node 1 goes on alone, and is lost.
+    chain_step(&mut state, CHAIN, resume(1, None)).unwrap();
+    node_step(&mut state, 1, NodeStep::Offline).unwrap();
+    node_step(&mut state, 1, NodeStep::DeclareDead { spares: false }).unwrap();
+    chain_step(&mut state, CHAIN, resume(2, lost)).unwrap();
+    let behind = state.chain(CHAIN).unwrap().behind.unwrap();
+    assert!(behind.from == 3 && behind.to > STAMP && state.is_behind());
+    let again = State::decode(&state.encode()).unwrap();
+    assert!(again == state && again.is_behind());
 }
 
 #[test]

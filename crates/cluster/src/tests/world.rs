@@ -754,7 +754,7 @@ impl World {
         for node in gone {
             if self.truth.node_state(node) == Some(NodeState::Offline) {
                 self.declared_dead.insert(node);
-                self.ask(Ask::DeclareDead(node));
+                self.ask(Ask::DeclareDead { node, with_loss: true });
             }
         }
     }

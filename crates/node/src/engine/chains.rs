@@ -3,14 +3,15 @@
 //! Guarantees: a read of now shows all that was committed when it began, and is answered only under a lease that still holds when
 //! everything has been read; what is not wholly here is not answered from here.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
 
 use frieze_base::{ByteRange, ChainId, ChunkId, Fault, InodeId, MonoTime, NodeId, SessionId};
 use frieze_chain::Configuration;
+use frieze_cluster::Lost;
 use frieze_hlc::Hlc;
-use frieze_namespace::Inode;
+use frieze_namespace::{Inode, PatchSource};
 use frieze_wire::frame::FrameHeader;
 use frieze_wire::message::{ChainStatus, Open, Read, Reply, Request, Stat, View};
 
@@ -18,7 +19,7 @@ use super::{Engine, Responder, done};
 use crate::data::{ChainEnd, Gather, Layout, REACH_BYTES_MAX, Report as ChainReport};
 use crate::elsewhere::Elsewhere;
 use crate::holding::is_claim;
-use crate::seen::{Seen, layout_of};
+use crate::seen::{Layer, Look, Seen, Sources, layout_of, parts};
 use crate::settling::granted_chains;
 
 impl Engine {
@@ -108,6 +109,34 @@ impl Engine {
             });
         }
         is_lost
+    }
+
+    /// What chains went on without from copies that were behind; `None` if none ever had to.
+    pub(crate) fn losses(&self) -> Option<Losses> {
+        let mut losses = None;
+        self.meta.look_at_control(&mut |state| {
+            if state.is_behind() {
+                losses = Some(Losses(state.chains().filter_map(|chain| Some((chain.id, chain.behind?))).collect()));
+            }
+        });
+        losses
+    }
+
+    /// Chains that went on from a copy that was behind.
+    pub(crate) fn chains_behind(&self) -> u64 {
+        self.losses().map_or(0, |losses| losses.0.len() as u64)
+    }
+
+    /// True if a range of a file, as it is seen, may lack something that was acknowledged, since a chain went on from a copy that was
+    /// behind: nothing that is known to lie above the loss covers it, and the file is older.
+    ///
+    /// # Errors
+    /// Those of [`Engine::sources`] and [`Engine::look_with`].
+    pub(crate) fn may_lack(&self, losses: &Losses, seen: &Seen, ask: &Read) -> Result<bool, Fault> {
+        let end = ask.offset.saturating_add(ask.len.into());
+        let sources = self.sources(&seen.inode, ask.offset, end)?;
+        let look = self.look_with(&[seen], &[&sources], Elsewhere::unasked(seen, self.chains_elsewhere(None)))?;
+        Ok(losses.may_miss(&look, seen.layer(), &sources, (ask.offset, end), &|chain| self.data.is_here(chain)))
     }
 
     /// The intervals in which something may have been lost, oldest first: of this machine while it was alone, and of any chain.
@@ -306,6 +335,52 @@ fn chains_of_chunks(layout: Layout, chunks: Range<u32>) -> BTreeSet<ChainId> {
         // So many chunks may be on all chains.
         true => (0..layout.chain_count).map(ChainId).collect(),
         false => chunks.map(|index| layout.chain(index)).collect(),
+    }
+}
+
+/// What chains went on without, from copies that were behind.
+#[derive(PartialEq, Eq)]
+pub(crate) struct Losses(BTreeMap<ChainId, Lost>);
+
+impl Losses {
+    /// True if a range of a layer may miss something that was lost.
+    fn may_miss(
+        &self,
+        look: &Look<'_>,
+        layer: Layer<'_>,
+        sources: &Sources,
+        (start, end): (u64, u64),
+        is_here: &dyn Fn(ChainId) -> bool,
+    ) -> bool {
+        let layout = layout_of(layer.id, layer.inode);
+        parts(layer.inode, start, end).into_iter().any(|(start, end, patch)| {
+            let hidden_upto = patch.map_or(Hlc::ZERO, |patch| patch.at);
+            // Beyond what a file can hold there is nothing.
+            let Some(chunks) = parts_of(layout, start, end) else { return false };
+            let covers = |(chain, chunk, range): &(ChainId, ChunkId, ByteRange), after: Hlc| {
+                let upto = look.shown_upto_of(layer, chunk.index);
+                is_here(*chain) && look.log.data_in(*chunk, *range, upto, after) == range.len()
+            };
+            // What of a chain's loss can be of this layer: a later patch hides it, an older instant does not know of it.
+            let lost_to = |chain: &ChainId| {
+                let lost = self.0.get(chain)?;
+                let is_older = layer.inode.born.0 < lost.to && hidden_upto.0 < lost.to;
+                (is_older && layer.upto.is_none_or(|upto| upto.0 > lost.from)).then_some(Hlc(lost.to))
+            };
+            let ask = Read { offset: start, len: (end - start).min(REACH_BYTES_MAX) as u32, ..Read::default() };
+            let reaching = parts_before(layer.id, layer.inode, &ask);
+            let misses = |part: &(ChainId, ChunkId, ByteRange)| lost_to(&part.0).is_some_and(|to| !covers(part, to));
+            if chunks.iter().any(misses) || reaching.iter().any(|(chain, ..)| lost_to(chain).is_some()) {
+                return true;
+            }
+            let Some(PatchSource::Shared { inode, offset, at }) = patch.map(|patch| patch.source) else { return false };
+            if chunks.iter().all(|part| covers(part, hidden_upto)) {
+                return false;
+            }
+            let Some(version) = sources.get(&(inode, at)) else { return false };
+            let source = Layer { id: inode, inode: version, upto: Some(at) };
+            self.may_miss(look, source, sources, (offset, offset.saturating_add(end - start)), is_here)
+        })
     }
 }
 

@@ -53,6 +53,11 @@ impl Engine {
             let held = (attempt >= MIXED_MAX).then(|| self.hold_alone()).flatten();
             let is_alone = held.is_some();
             let view = capability.view;
+            // Before anything is read: what is written meanwhile covers no more than what is shown.
+            let losses = self.losses();
+            if let Some(losses) = &losses {
+                answered.incomplete |= self.may_lack(losses, &seen, ask)?;
+            }
             let who = ReaderKey { session, inode: id, at: (view.at, view.user_at) };
             let read = self.read_seen(&seen, ask, Some(who), scratch);
             drop(held);
@@ -67,7 +72,7 @@ impl Engine {
             let unchanged = capability.view.is_past()
                 || (attempt > MIXED_MAX && is_alone)
                 || self.meta.namespace().current(id).is_some_and(|now| now.from == version);
-            if unchanged {
+            if unchanged && self.losses() == losses {
                 return Ok((ReadReply { end_of_file, answered, crc_behind: false }, crc));
             }
         }

@@ -321,6 +321,15 @@ impl Client {
         result.map(|_| payload)
     }
 
+    /// True if the answer to a read of this file, as it is now, says that something may be missing.
+    pub(crate) fn may_lack(&mut self, node: NodeId, capability: &[u8], offset: u64, len: u32) -> bool {
+        let read = Read { capability: capability.to_vec(), offset, len, ..Read::default() };
+        match self.ask_at(node, Request::Read(read), &[], 0).0 {
+            Ok(Reply::Read(reply)) => reply.answered.incomplete,
+            other => panic!("{other:?}"),
+        }
+    }
+
     /// Reads a file as it was.
     pub(crate) fn read_past(
         &mut self,

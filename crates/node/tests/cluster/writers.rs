@@ -5,7 +5,7 @@ use std::sync::Arc;
 use frieze_base::{ChainEpoch, ChainId, ChunkId, InodeId, NodeId, Reason};
 use frieze_cluster::{ChainStep, Decision, Device, Lost, Newcomer, NodeStep};
 use frieze_disk::CrashKind;
-use frieze_wire::message::{Reply, View};
+use frieze_wire::message::{CopyRange, Reply, Request, View};
 use frieze_wire::peer::Told;
 use frieze_wire::txn::{CloseSession, MakeKind, Op, SetAttr, Settle, Target};
 
@@ -502,4 +502,78 @@ fn a_gap_is_the_chains_and_every_server_tells_of_it() {
     world.run(300);
     assert_eq!(incomplete(at), [true; 3]);
     assert_eq!(incomplete(before), [false; 3], "up to it nothing is missing");
+}
+
+/// A chain whose only member was declared dead went on from a copy that was behind: what is read of it as it is now says that it may lack
+/// something, through files that share it too, until it is written anew. What was made since lacks nothing.
+#[test]
+fn a_read_of_now_says_what_a_chain_may_have_lost_for_good() {
+    let world = three(92);
+    let mut client = Client::new(&world);
+    let (inode, capability) = file(&mut client, "f");
+    let chunk = headed_by(inode, TWO);
+    client.grant(inode, chunk, 2);
+    client.write_at(TWO, &capability, offset(chunk), b"old!").unwrap();
+    client.write_at(THREE, &capability, offset(chunk + 1), b"of another chain").unwrap();
+    let (_, copy) = file(&mut client, "copy");
+    let share = CopyRange {
+        source: capability.clone(),
+        source_offset: offset(chunk),
+        target: copy.clone(),
+        target_offset: 0,
+        len: 4,
+        also: Vec::new(),
+    };
+    client.change(&Request::CopyRange(share)).unwrap();
+    world.run(200);
+    let mut lacks =
+        |client: &mut Client, offset: u64| [ONE, TWO, THREE].map(|node| client.may_lack(node, &capability, offset, 4));
+    assert_eq!(lacks(&mut client, offset(chunk)), [false; 3]);
+    go_on_from_a_copy_that_was_behind(&world, ChainId(1));
+    assert_eq!(lacks(&mut client, offset(chunk)), [true; 3]);
+    assert_eq!(lacks(&mut client, offset(chunk + 1)), [false; 3], "that is another chain's");
+    assert!(client.may_lack(ONE, &copy, 0, 4), "what it shares was lost with it");
+    // Above all clocks that may have stamped what is lost.
+    world.run(700);
+    client.write_at(TWO, &capability, offset(chunk), b"ne").unwrap();
+    world.run(200);
+    assert_eq!(lacks(&mut client, offset(chunk)), [true; 3], "two bytes of four are not new");
+    client.write_at(TWO, &capability, offset(chunk), b"new!").unwrap();
+    world.run(200);
+    assert_eq!(lacks(&mut client, offset(chunk)), [false; 3]);
+    assert!(client.may_lack(ONE, &copy, 0, 4), "it shows what was there before");
+    let (young, capability) = file(&mut client, "young");
+    let chunk = headed_by(young, TWO);
+    client.grant(young, chunk, 1);
+    assert!(!client.may_lack(TWO, &capability, offset(chunk), 4));
+}
+
+/// The log decides that a chain lost its only member and went on from a copy that had been out of it.
+fn go_on_from_a_copy_that_was_behind(world: &World, chain: ChainId) {
+    let device = || Device { device: 0, capacity_bytes: 1 << 40, has_failed: false };
+    let newcomer = |node: u32| Newcomer {
+        name: format!("n{node}"),
+        site: String::new(),
+        machine: String::new(),
+        address: format!("127.0.0.1:{node}"),
+        token: node.into(),
+        incarnation: 1,
+        devices: vec![device()],
+    };
+    let cluster = world.engine(ONE).cluster();
+    let (first, epoch) = (newcomer(1), ChainEpoch(1));
+    let found = Decision::Found { cluster, replicas: 1, chain_count: 3, epoch, first, gaps: vec![] };
+    let place = ChainStep::Place { node: TWO, device: 0 };
+    let resume = ChainStep::Resume { node: TWO, incarnation: 1, is_missing: true, lost: None };
+    let decisions = [
+        found,
+        Decision::Join(newcomer(2)),
+        Decision::Chain { chain, revision: 1, step: place },
+        Decision::Node { node: ONE, revision: 1, step: NodeStep::Offline },
+        Decision::Node { node: ONE, revision: 2, step: NodeStep::DeclareDead { spares: false } },
+        Decision::Chain { chain, revision: 2, step: resume },
+    ];
+    let leader = world.leader().unwrap();
+    world.engine(leader).decide(world.status(leader).term, &decisions);
+    world.run(300);
 }

@@ -64,6 +64,8 @@ pub(super) struct ReadRecord {
     pub(super) done_us: u64,
     pub(super) node: NodeId,
     pub(super) client: usize,
+    /// It said that something may be missing of it.
+    pub(super) incomplete: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -136,8 +138,10 @@ pub(super) struct History {
     pub(super) cuts: Vec<CutRecord>,
     /// When all copies of what was not flushed of a chain were lost.
     pub(super) lost: Vec<(u64, u32)>,
-    /// When that took also what was on stable storage: whoever had it alone could not start any more.
+    /// When that took also what was on stable storage: whoever had it alone could not start any more. What is read of it says so.
     pub(super) ruined: Vec<u64>,
+    /// When a machine was first lost for good.
+    pub(super) buried_us: Option<u64>,
     pub(super) appends: Vec<AppendRecord>,
     pub(super) names: Vec<NameRecord>,
     pub(super) lists: Vec<ListRecord>,
@@ -170,6 +174,7 @@ impl History {
             cuts: Vec::new(),
             lost: Vec::new(),
             ruined: Vec::new(),
+            buried_us: None,
             appends: Vec::new(),
             names: Vec::new(),
             lists: Vec::new(),

@@ -6,7 +6,8 @@
 //! - *Cells at an instant*: exactly what the newest write stamped up to then left. With [`stamps`] it follows that every cut is
 //!   causally closed: who had seen a stamp before asked for a change gets a larger one.
 //! - *Losses*: where power took all copies of what was not flushed, a cell's history begins anew, with one value of before it that
-//!   is not older than what was durable.
+//!   is not older than what was durable. What went for good with the last disk that had it is missing only from answers that say so,
+//!   and no answer says so where no machine was ever lost: of the others nothing is forgiven.
 //! - *Cuts*: ordered with every write that was acknowledged before or begun after, by the stamps alone.
 //! - *Bytes written together*: the register of each cell takes them at one moment, that of whoever saw them first anywhere; at
 //!   every instant all of them are there or none, also where nobody was told the stamp.
@@ -27,11 +28,24 @@ use crate::violation::{Rule, Verdict, broken};
 /// All of it but what the servers are asked once more at the end.
 pub(super) fn judge(history: &History) -> Verdict {
     stamps(history)?;
+    told(history)?;
     cells_now(history)?;
     cuts(history)?;
     cells_then(history)?;
     together(history)?;
     names(history)
+}
+
+/// Nothing is said to be missing before a machine was lost for good.
+fn told(history: &History) -> Verdict {
+    let is_early = |read: &&ReadRecord| read.incomplete && history.buried_us.is_none_or(|us| read.done_us < us);
+    match history.reads.iter().find(is_early) {
+        Some(ReadRecord { cells, node, done_us, .. }) => broken(
+            Rule::Whole,
+            format!("{node} said at {done_us} us that something may be missing of {cells:?}, and nothing was lost"),
+        ),
+        None => Ok(()),
+    }
 }
 
 /// Every change is stamped above all that its client had seen, and no two writes of a cell, or changes of several, have one stamp.
@@ -90,6 +104,13 @@ pub(super) fn may_be_lost(
     history.ruined.contains(&lost_us) || !sync && !history.syncs.iter().any(covers)
 }
 
+/// The same of those losses that answers need not speak of: what was durable is there.
+fn silent_losses_of(history: &History, inode: u64, chunk: u32) -> Vec<u64> {
+    let mut losses = losses_of(history, inode, chunk);
+    losses.retain(|lost_us| !history.ruined.contains(lost_us));
+    losses
+}
+
 /// When all copies of what was not flushed of this file's chunk were lost.
 pub(super) fn losses_of(history: &History, inode: u64, chunk: u32) -> Vec<u64> {
     if history.lost.is_empty() {
@@ -104,7 +125,7 @@ fn unsure(history: &History) -> BTreeSet<Value> {
     let is_unsure = |write: &&WriteRecord| {
         let inode = history.files[write.cells.file].inode;
         let done_us = write.done.map_or(u64::MAX, |(done_us, _)| done_us);
-        losses_of(history, inode, chunk_of(write.cells.first)).into_iter().any(|lost_us| {
+        silent_losses_of(history, inode, chunk_of(write.cells.first)).into_iter().any(|lost_us| {
             // What was under way may have been seen, and run once more.
             write.invoked_us < lost_us
                 && may_be_lost(history, write.cells.file, write.client, write.sync, done_us.min(lost_us), lost_us)
@@ -143,7 +164,7 @@ fn cells_now(history: &History) -> Verdict {
     for write in &history.writes {
         write.cells.each().for_each(|cell| writes.entry(cell).or_default().push(write));
     }
-    for read in &history.reads {
+    for read in history.reads.iter().filter(|read| !read.incomplete) {
         for (cell, value) in read.cells.each().zip(&read.values) {
             reads.entry(cell).or_default().push((read, *value));
         }
@@ -154,7 +175,7 @@ fn cells_now(history: &History) -> Verdict {
     cells.retain(|(file, _)| *file != CUT);
     for cell in cells {
         let (writes, reads) = (writes.remove(&cell).unwrap_or_default(), reads.remove(&cell).unwrap_or_default());
-        let mut losses = losses_of(history, history.files[cell.0].inode, chunk_of(cell.1));
+        let mut losses = silent_losses_of(history, history.files[cell.0].inode, chunk_of(cell.1));
         // Where a loss took nothing from this cell its history goes on.
         losses
             .retain(|lost_us| writes.iter().any(|write| unsure.contains(&write.value) && write.invoked_us < *lost_us));
@@ -297,7 +318,7 @@ fn cuts(history: &History) -> Verdict {
     }
     let unsure = unsure(history);
     let open = history.cuts.iter().any(|cut| cut.done.is_none());
-    for read in history.reads.iter().filter(|read| read.cells.file == CUT) {
+    for read in history.reads.iter().filter(|read| read.cells.file == CUT && !read.incomplete) {
         for ((_, cell), value) in read.cells.each().zip(&read.values) {
             let of_cell = |write: &&&WriteRecord| write.cells.each().any(|(_, at)| at == cell);
             let before =

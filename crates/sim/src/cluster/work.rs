@@ -121,19 +121,19 @@ impl Worker {
         let nodes = self.client.nodes().to_vec();
         let are_spare = nodes.len() as u32 > copies;
         if are_spare {
-            self.order(ClusterOp::Balance(true));
+            self.try_to(ClusterOp::Balance(true));
         }
         while drains && !self.client.port().calm {
             let node = self.client.any_node().0;
             if !are_spare {
                 // With as many nodes as replicas none can be spared before fewer are wanted.
-                self.order(ClusterOp::Replicas(copies - 1));
+                self.try_to(ClusterOp::Replicas(copies - 1));
             }
-            self.order(ClusterOp::Drain(node));
+            self.try_to(ClusterOp::Drain(node));
             let drained_us = self.client.rng.between(100_000, 3_000_000);
             self.client.pause_while_busy(drained_us);
-            self.order(ClusterOp::Undrain(node));
-            self.order(match are_spare {
+            self.try_to(ClusterOp::Undrain(node));
+            self.try_to(match are_spare {
                 true => ClusterOp::Balance(true),
                 false => ClusterOp::Replicas(copies),
             });
@@ -142,10 +142,10 @@ impl Worker {
         }
         if drains {
             for node in nodes {
-                self.order(ClusterOp::Undrain(node.0));
+                self.try_to(ClusterOp::Undrain(node.0));
             }
-            self.order(ClusterOp::Replicas(copies));
-            self.order(ClusterOp::Balance(true));
+            self.try_to(ClusterOp::Replicas(copies));
+            self.try_to(ClusterOp::Balance(true));
         }
         self.client.port().doing.clear();
     }
@@ -173,21 +173,31 @@ impl Worker {
         self.client.port().doing.clear();
     }
 
-    /// Until it is: first the node has to be found to be away.
+    /// Until it is: first the node has to be found to be away. That what it alone had is lost is only said where it has to be.
     fn declare_dead(&mut self, lost: NodeId) {
-        while !self.order(ClusterOp::DeclareDead(lost.0)) {
+        let mut op = ClusterOp::DeclareDead(lost.0);
+        while let Err(fault) = self.order(op) {
+            if fault.message.contains("--accept-loss") {
+                op = ClusterOp::DeclareLost(lost.0);
+                continue;
+            }
             self.client.pause(200_000);
         }
     }
 
-    /// What is refused for good reasons now may be asked again later. True if it was not.
-    fn order(&mut self, op: ClusterOp) -> bool {
+    /// What may be refused, and then is not asked for again.
+    fn try_to(&mut self, op: ClusterOp) {
+        drop(self.order(op));
+    }
+
+    /// What is refused for good reasons now may be asked again later.
+    fn order(&mut self, op: ClusterOp) -> Result<(), Fault> {
         let ask = Request::Cluster(Cluster { op: Some(op) });
         let answered = self.client.call(Route::Lead, &ask, &[], Seq(0));
-        let is_done = answered.is_ok();
-        let words = format!("the operator: {op:?}: {:?}", answered.map(|_| ()).map_err(|fault| fault.to_string()));
+        let done = answered.map(drop);
+        let words = format!("the operator: {op:?}: {:?}", done.as_ref().map_err(Fault::to_string));
         self.history().trace.words(words);
-        is_done
+        done
     }
 
     fn begin(&mut self) -> Result<(), Fault> {
@@ -451,11 +461,22 @@ impl Worker {
         let route = if self.client.rng.chance(3) { Route::Read(chunk) } else { Route::At(self.client.any_node()) };
         let invoked_us = self.client.now_us();
         let len = cells.count * CELL_BYTES;
-        let (payload, node, _) = self.bytes(route, &capability, offset_of(cells.first), len)?;
-        let Some(values) = self.values(cells, &payload, node) else { return Ok(()) };
-        let (done_us, client) = (self.client.now_us(), self.client.who());
-        self.history().reads.push(ReadRecord { cells, values, invoked_us, done_us, node, client });
+        let read = self.bytes(route, &capability, offset_of(cells.first), len)?;
+        self.note_read(cells, invoked_us, read);
         Ok(())
+    }
+
+    /// Notes what was read of now. False if it cannot be.
+    fn note_read(
+        &mut self,
+        cells: Cells,
+        invoked_us: u64,
+        (payload, node, incomplete): (Vec<u8>, NodeId, bool),
+    ) -> bool {
+        let Some(values) = self.values(cells, &payload, node) else { return false };
+        let (done_us, client) = (self.client.now_us(), self.client.who());
+        self.history().reads.push(ReadRecord { cells, values, invoked_us, done_us, node, client, incomplete });
+        true
     }
 
     fn some_instant(&mut self) -> Hlc {
@@ -662,11 +683,10 @@ impl Worker {
                     for (first, count) in [(first, CELLS_PER_CHUNK - 1), (first + CELLS_PER_CHUNK - 1, 1)] {
                         let cells = Cells { file, first, count };
                         let invoked_us = self.client.now_us();
-                        let (payload, node, _) =
-                            self.bytes(Route::At(node), &capability, offset_of(first), count * CELL_BYTES)?;
-                        let Some(values) = self.values(cells, &payload, node) else { return Ok(()) };
-                        let (done_us, client) = (self.client.now_us(), self.client.who());
-                        self.history().reads.push(ReadRecord { cells, values, invoked_us, done_us, node, client });
+                        let read = self.bytes(Route::At(node), &capability, offset_of(first), count * CELL_BYTES)?;
+                        if !self.note_read(cells, invoked_us, read) {
+                            return Ok(());
+                        }
                     }
                 }
             }

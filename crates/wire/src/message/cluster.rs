@@ -82,7 +82,7 @@ pub struct JoinReply {
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
 pub struct Cluster {
     /// What to do; absent: only tell how it is.
-    #[prost(oneof = "ClusterOp", tags = "1, 2, 3, 4, 5, 6")]
+    #[prost(oneof = "ClusterOp", tags = "1, 2, 3, 4, 5, 6, 7")]
     pub op: Option<ClusterOp>,
 }
 
@@ -98,7 +98,7 @@ pub enum ClusterOp {
     /// A drained node is none of the cluster any more.
     #[prost(uint32, tag = "3")]
     Remove(u32),
-    /// A node that is offline will not come back, nor what it alone has.
+    /// A node that is offline will not come back. Refused where it alone has the newest of a chain.
     #[prost(uint32, tag = "4")]
     DeclareDead(u32),
     /// Chains are moved until every node has its share, or that stops.
@@ -107,6 +107,9 @@ pub enum ClusterOp {
     /// So many replicas of each chain.
     #[prost(uint32, tag = "6")]
     Replicas(u32),
+    /// A node that is offline will not come back, nor what it alone has, and that is meant.
+    #[prost(uint32, tag = "7")]
+    DeclareLost(u32),
 }
 
 /// How the cluster is.
@@ -212,6 +215,13 @@ pub struct ClusterChain {
     /// Its nodes that it waits for.
     #[prost(uint32, repeated, tag = "5")]
     pub waits_for: Vec<u32>,
+    /// It went on from a copy that was behind: what was acknowledged between these stamps, both exclusive, may be missing; 0 and 0: it
+    /// never had to.
+    #[prost(uint64, tag = "6")]
+    pub behind_from: u64,
+    /// See `behind_from`.
+    #[prost(uint64, tag = "7")]
+    pub behind_to: u64,
 }
 
 /// A replica of a chain.

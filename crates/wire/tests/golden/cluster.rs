@@ -11,6 +11,7 @@ pub(super) fn requests() -> Vec<(&'static str, Request)> {
         ("cluster.undrain", Request::Cluster(Cluster { op: Some(ClusterOp::Undrain(3)) })),
         ("cluster.remove", Request::Cluster(Cluster { op: Some(ClusterOp::Remove(3)) })),
         ("cluster.declare_dead", Request::Cluster(Cluster { op: Some(ClusterOp::DeclareDead(3)) })),
+        ("cluster.declare_lost", Request::Cluster(Cluster { op: Some(ClusterOp::DeclareLost(3)) })),
         ("cluster.balance", Request::Cluster(Cluster { op: Some(ClusterOp::Balance(true)) })),
         ("cluster.replicas", Request::Cluster(Cluster { op: Some(ClusterOp::Replicas(3)) })),
         (
@@ -93,6 +94,8 @@ fn cluster_reply() -> ClusterReply {
             }],
             waits: "w".into(),
             waits_for: vec![2, 300],
+            behind_from: 0,
+            behind_to: 0,
         }],
         whole: 7,
         sync_bytes_per_s: 0,

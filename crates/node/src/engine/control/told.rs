@@ -9,7 +9,8 @@ pub(super) fn ask_in(op: ClusterOp) -> Ask {
         ClusterOp::Drain(node) => Ask::Drain { node: NodeId(node), fewer: false },
         ClusterOp::Undrain(node) => Ask::Undrain(NodeId(node)),
         ClusterOp::Remove(node) => Ask::Remove(NodeId(node)),
-        ClusterOp::DeclareDead(node) => Ask::DeclareDead(NodeId(node)),
+        ClusterOp::DeclareDead(node) => Ask::DeclareDead { node: NodeId(node), with_loss: false },
+        ClusterOp::DeclareLost(node) => Ask::DeclareDead { node: NodeId(node), with_loss: true },
         ClusterOp::Balance(on) => Ask::Balance(on),
         ClusterOp::Replicas(replicas) => Ask::Replicas(replicas),
     }
@@ -86,5 +87,7 @@ fn chain_out(status: &ChainStatus) -> ClusterChain {
         targets: status.targets.iter().map(target).collect(),
         waits: waits.to_owned(),
         waits_for: nodes.iter().map(|node| node.0).collect(),
+        behind_from: status.behind.map_or(0, |behind| behind.from),
+        behind_to: status.behind.map_or(0, |behind| behind.to),
     }
 }

@@ -52,9 +52,12 @@ impl World {
         if is_down {
             let now_us = self.now_us;
             let mut history = self.history();
+            history.buried_us.get_or_insert(now_us);
             history.ruined.extend((!only.is_empty()).then_some(now_us));
             history.lost.extend(only.into_iter().map(|chain| (now_us, chain)));
         } else {
+            let now_us = self.now_us;
+            self.history().buried_us.get_or_insert(now_us);
             self.die(node, CrashKind::Power);
         }
         (self.nodes[node].is_gone, self.nodes[node].failed) = (true, false);
