@@ -5,7 +5,8 @@ use std::sync::Arc;
 use frieze_base::{ChainEpoch, ChainId, ChunkId, InodeId, NodeId, Reason};
 use frieze_cluster::{ChainStep, Decision, Device, Lost, Newcomer, NodeStep};
 use frieze_disk::CrashKind;
-use frieze_wire::message::{CopyRange, Reply, Request, View};
+use frieze_wire::edit::CopyRange;
+use frieze_wire::message::{Reply, Request, View};
 use frieze_wire::peer::Told;
 use frieze_wire::txn::{CloseSession, MakeKind, Op, SetAttr, Settle, Target};
 
@@ -526,7 +527,7 @@ fn a_read_of_now_says_what_a_chain_may_have_lost_for_good() {
     };
     client.change(&Request::CopyRange(share)).unwrap();
     world.run(200);
-    let mut lacks =
+    let lacks =
         |client: &mut Client, offset: u64| [ONE, TWO, THREE].map(|node| client.may_lack(node, &capability, offset, 4));
     assert_eq!(lacks(&mut client, offset(chunk)), [false; 3]);
     go_on_from_a_copy_that_was_behind(&world, ChainId(1));
