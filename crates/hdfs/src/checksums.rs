@@ -87,9 +87,60 @@ impl OfBlock {
         }
     }
 
+    /// The MD5 over its CRCs.
+    fn md5(mut self) -> [u8; 16] {
+        if self.span_len > 0 {
+            self.end_span();
+        }
+        self.md5.finalize().0
+    }
+
     fn end_span(&mut self) {
         self.md5.consume(self.span.value().to_be_bytes());
         (self.span, self.span_len) = (Crc::default(), 0);
+    }
+}
+
+/// The checksum of a file, as clients tell it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileChecksum {
+    /// Its name: what it is of what.
+    pub algorithm: String,
+    /// As it is compared.
+    pub bytes: Vec<u8>,
+}
+
+/// The checksum of a file, taken block by block: what a client makes of those of the blocks when it asks for each.
+#[derive(Default)]
+pub(crate) struct OfFile {
+    block: Option<OfBlock>,
+    blocks: Vec<u8>,
+}
+
+impl OfFile {
+    /// What is added from now on is of the next block.
+    pub(crate) fn begin_block(&mut self) {
+        let before = self.block.replace(OfBlock::new(Wanted::Md5OfCrcs));
+        self.blocks.extend(before.into_iter().flat_map(OfBlock::md5));
+    }
+
+    /// Adds the next bytes of the block.
+    pub(crate) fn add(&mut self, bytes: &[u8]) {
+        self.block.as_mut().expect("a block was begun").add(bytes);
+    }
+
+    /// The checksum of all.
+    pub(crate) fn checksum(mut self) -> FileChecksum {
+        self.blocks.extend(self.block.take().into_iter().flat_map(OfBlock::md5));
+        let count = self.blocks.len() / 16;
+        // Of one block it is not said how many CRCs one may have, and of none nothing.
+        let crcs = if count > 1 { crate::blocks::BLOCK_BYTES / u64::from(CHUNK_BYTES) } else { 0 };
+        let (span, kind) = if count == 0 { (0, "CRC32") } else { (CHUNK_BYTES, "CRC32C") };
+        // Clients take it over the buffer that they collected the blocks' in, which begins with 32 bytes and doubles.
+        self.blocks.resize(self.blocks.len().next_power_of_two().max(32), 0);
+        let md5 = md5::compute(&self.blocks);
+        let bytes = [span.to_be_bytes().as_slice(), &crcs.to_be_bytes(), &md5.0].concat();
+        FileChecksum { algorithm: format!("MD5-of-{crcs}MD5-of-{span}{kind}"), bytes }
     }
 }
 
@@ -124,6 +175,29 @@ mod tests {
         let md5 = of(Wanted::Md5OfCrcs, &[]);
         assert_eq!(md5[..4], [0xd4, 0x1d, 0x8c, 0xd9], "the MD5 of no bytes");
         assert_eq!(of(Wanted::Crc, &[]), [0; 4]);
+    }
+
+    #[test]
+    fn a_file_has_the_checksum_that_clients_make_of_its_blocks() {
+        let nothing = OfFile::default().checksum();
+        assert_eq!(nothing.algorithm, "MD5-of-0MD5-of-0CRC32");
+        assert_eq!(nothing.bytes[12..16], [0x70, 0xbc, 0x8f, 0x4b], "the MD5 of 32 zeros");
+        let mut one = OfFile::default();
+        one.begin_block();
+        one.add(b"abc");
+        let of_block = md5::compute(crc32c(b"abc").to_be_bytes()).to_vec();
+        let one = one.checksum();
+        assert_eq!(one.algorithm, "MD5-of-0MD5-of-512CRC32C");
+        assert_eq!(one.bytes[..12], [0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(one.bytes[12..], md5::compute([of_block, vec![0; 16]].concat()).0);
+        let mut three = OfFile::default();
+        for _ in 0..3 {
+            three.begin_block();
+        }
+        let three = three.checksum();
+        assert_eq!(three.algorithm, "MD5-of-262144MD5-of-512CRC32C");
+        let of_none = md5::compute([]).to_vec();
+        assert_eq!(three.bytes[12..], md5::compute([of_none.repeat(3), vec![0; 16]].concat()).0);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Listening sockets and the threads of connections.
 //!
-//! Guarantees: no more than [`CONNECTIONS_MAX`] connections each; closing a door ends every connection and waits until its
+//! Guarantees: no more than [`Serve::CONNECTIONS_MAX`] connections each; closing a door ends every connection and waits until its
 //! thread has ended.
 
 use std::collections::BTreeMap;
@@ -12,15 +12,15 @@ use std::thread::{self, JoinHandle};
 
 use crate::Error;
 
-/// Connections of each service at one time; a further one is closed at once, and its client tries again.
-const CONNECTIONS_MAX: usize = 4096;
 /// Stack of a connection's thread.
 const STACK_BYTES: usize = 512 << 10;
 
 /// What a connection is for.
-pub(crate) trait Serve: Send + Sync + 'static {
+pub trait Serve: Send + Sync + 'static {
     /// A name for threads.
     const NAME: &'static str;
+    /// Connections at one time; a further one is closed at once, and its client tries again.
+    const CONNECTIONS_MAX: usize = 4096;
 
     /// Serves a connection until it ends.
     fn serve(&self, stream: TcpStream);
@@ -35,7 +35,7 @@ pub(crate) fn bind(address: SocketAddr) -> Result<TcpListener, Error> {
 }
 
 /// A listening socket, its thread and its connections. Dropped, all end.
-pub(crate) struct Acceptor {
+pub struct Acceptor {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
     stop: Box<dyn Fn() + Send + Sync>,
@@ -57,7 +57,10 @@ struct Open {
 
 impl Acceptor {
     /// Serves whoever connects.
-    pub(crate) fn start<S: Serve>(listener: TcpListener, service: Arc<S>) -> Result<Acceptor, Error> {
+    ///
+    /// # Errors
+    /// `System`: there is no thread for it.
+    pub fn start<S: Serve>(listener: TcpListener, service: Arc<S>) -> Result<Acceptor, Error> {
         let failed = |doing| move |source| Error::System { doing, source };
         let address = listener.local_addr().map_err(failed("ask for an address"))?;
         let (stopping, open, ended) = (AtomicBool::new(false), Mutex::default(), Condvar::new());
@@ -71,7 +74,7 @@ impl Acceptor {
     }
 
     /// Where it listens.
-    pub(crate) fn address(&self) -> SocketAddr {
+    pub fn address(&self) -> SocketAddr {
         self.address
     }
 }
@@ -118,8 +121,12 @@ impl Shared {
         let Ok(kept) = stream.try_clone() else { return };
         let number = {
             let mut open = self.open();
-            if open.streams.len() >= CONNECTIONS_MAX {
-                tracing::warn!("{CONNECTIONS_MAX} Hadoop clients are connected: one more is turned away");
+            if open.streams.len() >= S::CONNECTIONS_MAX {
+                tracing::warn!(
+                    service = S::NAME,
+                    "{} clients are connected: one more is turned away",
+                    S::CONNECTIONS_MAX
+                );
                 return;
             }
             open.last += 1;

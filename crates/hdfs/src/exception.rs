@@ -8,17 +8,18 @@ use frieze_base::{Fault, Reason};
 /// A call failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{class}: {message}")]
-pub(crate) struct Exception {
+pub struct Exception {
     /// Name of the class.
-    pub(crate) class: &'static str,
+    pub class: &'static str,
     /// In words.
-    pub(crate) message: String,
+    pub message: String,
 }
 
 macro_rules! classes {
     ($($name:ident = $class:literal;)*) => {
         impl Exception {
-            $(pub(crate) fn $name(message: impl Into<String>) -> Exception {
+            $(#[doc = concat!("A `", $class, "`.")]
+            pub fn $name(message: impl Into<String>) -> Exception {
                 Exception { class: $class, message: message.into() }
             })*
         }
@@ -29,6 +30,7 @@ classes! {
     access_control = "org.apache.hadoop.security.AccessControlException";
     already_being_created = "org.apache.hadoop.hdfs.protocol.AlreadyBeingCreatedException";
     already_exists = "org.apache.hadoop.fs.FileAlreadyExistsException";
+    argument = "java.lang.IllegalArgumentException";
     authorization = "org.apache.hadoop.security.authorize.AuthorizationException";
     illegal_argument = "org.apache.hadoop.HadoopIllegalArgumentException";
     invalid_path = "org.apache.hadoop.fs.InvalidPathException";
@@ -41,13 +43,14 @@ classes! {
     not_empty = "org.apache.hadoop.fs.PathIsNotEmptyDirectoryException";
     not_found = "java.io.FileNotFoundException";
     past = "org.apache.hadoop.hdfs.protocol.SnapshotAccessControlException";
+    security = "java.lang.SecurityException";
     safe_mode = "org.apache.hadoop.hdfs.server.namenode.SafeModeException";
     unsupported = "java.lang.UnsupportedOperationException";
 }
 
 impl Exception {
     /// What `error` is for a call about `path`.
-    pub(crate) fn of(error: frieze_client::Error, path: &str) -> Exception {
+    pub fn of(error: frieze_client::Error, path: &str) -> Exception {
         let fault = Fault::from(error);
         match fault.reason {
             Reason::NotFound | Reason::StaleHandle => Exception::not_found(format!("File does not exist: {path}")),

@@ -16,6 +16,7 @@
 
 mod blocks;
 mod budget;
+mod calls;
 mod changing;
 mod checksums;
 mod concat;
@@ -28,7 +29,7 @@ mod names;
 mod past;
 mod places;
 mod principals;
-mod proto;
+pub mod proto;
 mod reading;
 mod relay;
 mod retries;
@@ -43,17 +44,23 @@ mod xattrs;
 mod tests;
 
 use std::io;
-use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 
-use frieze_client::{Client, NodeId, Options};
+use frieze_client::Options;
 
-use crate::blocks::{Mint, wall_ns};
-use crate::connections::{Acceptor, bind};
+pub use crate::calls::{Calls, Reading, Writing};
+pub use crate::checksums::FileChecksum;
+use crate::connections::bind;
+pub use crate::connections::{Acceptor, Serve};
 use crate::data_service::DataService;
+pub use crate::exception::Exception;
 use crate::name_service::NameService;
-use crate::service::{DataPlace, Service};
+pub use crate::name_service::plain;
+pub use crate::principals::{Principal, principal};
+pub use crate::service::Who;
+/// What every message of [`proto`] is.
+pub use prost::Message;
 
 /// Port of the data service unless it is said: HDFS's own.
 pub const DATA_PORT: u16 = 9866;
@@ -118,6 +125,7 @@ pub enum Error {
 pub struct Door {
     names: Acceptor,
     data: Acceptor,
+    calls: Calls,
 }
 
 impl Door {
@@ -134,27 +142,13 @@ impl Door {
         };
         let name_listener = bind(name_address)?;
         let data_listener = bind(data_address)?;
-        let at = |listener: &std::net::TcpListener| {
-            listener.local_addr().map_err(|source| Error::System { doing: "ask for an address", source })
-        };
-        let data_at = at(&data_listener)?;
-        let client = Client::connect(client)?;
-        let service = Arc::new(Service {
-            node: NodeId(client.hello().node),
-            client,
-            names: Default::default(),
-            mint: Mint::new(secret),
-            leases: Default::default(),
-            moving: Default::default(),
-            is_safe: Default::default(),
-            retries: Default::default(),
-            data: DataPlace { ip: specified(data_at.ip()), port: data_at.port() },
-            // Generations of this process are above those of the one before.
-            generation: AtomicU64::new(wall_ns()),
-        });
+        let data_at =
+            data_listener.local_addr().map_err(|source| Error::System { doing: "ask for an address", source })?;
+        let calls = Calls::connect(client, secret, data_at)?;
+        let service = calls.service();
         let data = Acceptor::start(data_listener, Arc::new(DataService::new(service.clone())))?;
-        let names = Acceptor::start(name_listener, Arc::new(NameService::start(&service, options.trust)?))?;
-        Ok(Door { names, data })
+        let names = Acceptor::start(name_listener, Arc::new(NameService::start(service, options.trust)?))?;
+        Ok(Door { names, data, calls })
     }
 
     /// Where the name service listens, with the port that was chosen.
@@ -162,10 +156,23 @@ impl Door {
         self.names.address()
     }
 
+    /// The same calls for another door of this process: they share leases.
+    pub fn calls(&self) -> Calls {
+        self.calls.clone()
+    }
+
     /// Where the data service listens.
     pub fn data_address(&self) -> SocketAddr {
         self.data.address()
     }
+}
+
+/// Listens for clients whom a door that trusts so can know.
+///
+/// # Errors
+/// `Listen`, `Beyond`: choose another address.
+pub fn listen(text: &str, trust: Trust) -> Result<TcpListener, Error> {
+    bind(address_of(text, trust)?)
 }
 
 fn address_of(text: &str, trust: Trust) -> Result<SocketAddr, Error> {
@@ -176,8 +183,4 @@ fn address_of(text: &str, trust: Trust) -> Result<SocketAddr, Error> {
         return Err(Error::Beyond { address: text.to_owned() });
     }
     Ok(address)
-}
-
-fn specified(ip: IpAddr) -> Option<IpAddr> {
-    (!ip.is_unspecified()).then_some(ip)
 }

@@ -124,7 +124,8 @@ impl NameService {
                     if let Some(protocol) = context.protocol.filter(|protocol| protocol != PROTOCOL) {
                         tracing::debug!(protocol, "a Hadoop client of a protocol that is not served");
                     }
-                    match principal(proof, &context.user_info.unwrap_or_default(), self.trust) {
+                    let claimed = context.user_info.unwrap_or_default().effective_user;
+                    match principal(proof, claimed.as_deref(), self.trust) {
                         Ok(principal) => who = Some(Arc::new(Who { principal, reached, peer })),
                         Err(exception) => return writer.turn_away(&exception),
                     }
@@ -254,7 +255,7 @@ pub(crate) fn read_frame(reader: &mut impl Read, len: usize) -> io::Result<Vec<u
 }
 
 /// An IPv4 address that came through an IPv6 socket, as what it is.
-fn plain(ip: IpAddr) -> IpAddr {
+pub fn plain(ip: IpAddr) -> IpAddr {
     match ip {
         IpAddr::V6(v6) => v6.to_ipv4_mapped().map_or(ip, |v4: Ipv4Addr| IpAddr::V4(v4)),
         v4 => v4,

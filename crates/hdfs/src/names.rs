@@ -63,6 +63,17 @@ pub(crate) fn place(path: &str) -> Result<Place, Exception> {
     Ok(Place::Past(Past { directory, when: taken(when), then, path: joined(path) }))
 }
 
+/// The path of something of the past at the instant of that name instead.
+pub(crate) fn pinned(past: &Past, when: &str) -> String {
+    let shown_path = |path: &[u8]| String::from_utf8_lossy(&shown(path)).into_owned();
+    let directory = shown_path(&past.directory);
+    // A name of a user's time comes behind the instant, whichever came first.
+    let user = [Some(&past.when), past.then.as_ref()].into_iter().flatten().find(|name| name.starts_with("user-"));
+    let then = user.map_or(String::new(), |user| format!("/{AT_NAME}/{}", shown_path(user.as_bytes())));
+    let path = if past.path.is_empty() { String::new() } else { format!("/{}", shown_path(&past.path)) };
+    format!("{}/{AT_NAME}/{when}{then}{path}", directory.trim_end_matches('/'))
+}
+
 /// A name as it is shown: without colons.
 pub(crate) fn shown(name: &[u8]) -> Vec<u8> {
     let mut text = Vec::with_capacity(name.len());
@@ -144,6 +155,18 @@ mod tests {
         assert_eq!(place("/.at/20151117T210000.100Z/l/x"), past("/", "20151117T210000.100Z", None, "l/x"));
         assert_eq!(place("/a/.at/2015-11-17T21%3A00%3A00Z"), past("/a", "2015-11-17T21:00:00Z", None, ""));
         assert_eq!(place("/.at/x/.at/user-5/f"), past("/", "x", Some("user-5"), "f"));
+    }
+
+    #[test]
+    fn a_path_of_the_past_is_told_at_another_instant() {
+        let told = |path: &str| match place(path) {
+            Ok(Place::Past(past)) => pinned(&past, "hlc-1"),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(told("/.at/5m-ago/l/a%3Ab"), "/.at/hlc-1/l/a%3Ab");
+        assert_eq!(told("/a/.at/5m-ago"), "/a/.at/hlc-1");
+        assert_eq!(told("/a/.at/5m-ago/.at/user-5/x"), "/a/.at/hlc-1/.at/user-5/x");
+        assert_eq!(told("/a/.at/user-5/.at/5m-ago/x"), "/a/.at/hlc-1/.at/user-5/x");
     }
 
     #[test]

@@ -24,10 +24,10 @@ struct Meaning {
 }
 
 impl Moving {
-    /// The exact instant that `name` means to the program `program`.
+    /// The exact instant that `name` means to the program `program`; to no program it means what it means now.
     fn resolve(&self, client: &Client, program: &[u8], name: &str) -> Result<Hlc, Error> {
         let instant = Instant::parse(name, ZonePolicy::Refuse)?;
-        if matches!(instant, Instant::System(_) | Instant::Named(_)) {
+        if program.is_empty() || matches!(instant, Instant::System(_) | Instant::Named(_)) {
             return client.resolve(name, ZonePolicy::Refuse);
         }
         let key = (program.to_vec(), name.to_owned());

@@ -13,15 +13,14 @@ use nix::unistd::{Gid, Group, Uid, User};
 
 use crate::Trust;
 use crate::exception::Exception;
-use crate::proto::UserInformation;
 
 /// Whom a connection speaks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Principal {
+pub struct Principal {
     /// As the client calls it.
-    pub(crate) name: String,
+    pub name: String,
     /// User and groups.
-    pub(crate) caller: Caller,
+    pub caller: Caller,
 }
 
 /// Names that were looked up lately.
@@ -75,8 +74,8 @@ pub(crate) fn gid_of(name: &str) -> Option<u32> {
 ///
 /// # Errors
 /// `AuthorizationException`, which says what to do.
-pub(crate) fn principal(proof: Proof, claimed: &UserInformation, trust: Trust) -> Result<Principal, Exception> {
-    let claimed = claimed.effective_user.as_deref().filter(|name| !name.is_empty());
+pub fn principal(proof: Proof, claimed: Option<&str>, trust: Trust) -> Result<Principal, Exception> {
+    let claimed = claimed.filter(|name| !name.is_empty());
     let proven = match proof {
         Proof::User(uid) => Some(uid),
         Proof::Unproven => None,
@@ -116,12 +115,8 @@ const KEPT_MAX: usize = 4096;
 mod tests {
     use super::*;
 
-    fn says(name: &str) -> UserInformation {
-        UserInformation { effective_user: Some(name.to_owned()), real_user: None }
-    }
-
     fn uid(proof: Proof, claimed: &str, trust: Trust) -> Option<u32> {
-        principal(proof, &says(claimed), trust).ok().map(|principal| principal.caller.uid)
+        principal(proof, Some(claimed), trust).ok().map(|principal| principal.caller.uid)
     }
 
     #[test]

@@ -52,16 +52,16 @@ pub(crate) struct Service {
 
 /// Who calls.
 #[derive(Clone, Debug)]
-pub(crate) struct Who {
+pub struct Who {
     /// Whom the connection speaks for.
-    pub(crate) principal: Principal,
+    pub principal: Principal,
     /// Which address of this machine it reached.
-    pub(crate) reached: IpAddr,
+    pub reached: IpAddr,
     /// From which it came.
-    pub(crate) peer: IpAddr,
+    pub peer: IpAddr,
 }
 
-/// A call under way: who asks, and from which program.
+/// A call under way: who asks, and from which program; no program if that is not known.
 #[derive(Clone, Copy)]
 pub(crate) struct Asked<'a> {
     pub(crate) who: &'a Who,
@@ -86,7 +86,7 @@ impl Service {
             return Err(Exception::no_such_protocol(format!("Unknown protocol: {}", call.protocol)));
         }
         let asked = Asked { who, program: &call.id.client };
-        if !RUN_ONCE.contains(&call.method.as_str()) || call.id == CallId::default() {
+        if !RUN_ONCE.contains(&call.method.as_str()) {
             return self.run(asked, call);
         }
         if self.is_safe.load(Ordering::Acquire) {
@@ -94,6 +94,10 @@ impl Service {
                 "{}: this door is in safe mode, nothing is changed",
                 call.method
             )));
+        }
+        // What has no number does not come again under it.
+        if call.id == CallId::default() {
+            return self.run(asked, call);
         }
         // Whoever says another's number is not told what that one was.
         let client = [who.principal.caller.uid.to_be_bytes().as_slice(), &call.id.client].concat();

@@ -264,7 +264,7 @@ impl Service {
     }
 
     /// Ends a lease in good order.
-    fn close(&self, lease: Arc<Lease>, end: Option<u64>) -> Result<(), Exception> {
+    pub(crate) fn close(&self, lease: Arc<Lease>, end: Option<u64>) -> Result<(), Exception> {
         self.leases.end_this(&lease);
         close_file(lease, end)
     }

@@ -1,0 +1,226 @@
+//! The calls of Hadoop's file system, for another door of the same process that says them in another language.
+//!
+//! Guarantees: what a call does and whom it refuses is the same through every door, for it is the same function; a writer at
+//! one of them is seen by the others.
+//! Leaves to others: who calls ([`crate::principal`]), how a call is written and answered.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use frieze_base::ByteRange;
+use frieze_client::{Client, Error as ClientError, File, NodeId, OpenFlags, Options};
+use prost::Message;
+
+use crate::Error;
+use crate::blocks::{self, Mint, wall_ns};
+use crate::checksums::{FileChecksum, OfFile};
+use crate::exception::{Exception, malformed};
+use crate::leases::Lease;
+use crate::names::{self, Place, place};
+use crate::proto::{AppendRequest, AppendResponse, CreateRequest, CreateResponse};
+use crate::reading::must_be_file;
+use crate::rpc::{Call, CallId};
+use crate::service::{Asked, DataPlace, PROTOCOL, Service, Who};
+
+/// The calls. Clones are the same.
+#[derive(Clone)]
+pub struct Calls(Arc<Service>);
+
+impl Calls {
+    /// Calls to the server that `client` names. `secret` is what tokens of blocks are signed with, the same for all doors of
+    /// a cluster; `data` is where blocks are said to be read and written.
+    ///
+    /// # Errors
+    /// `Client`: the server is away.
+    pub fn connect(client: Options, secret: [u8; 32], data: SocketAddr) -> Result<Calls, Error> {
+        let client = Client::connect(client)?;
+        Ok(Calls(Arc::new(Service {
+            node: NodeId(client.hello().node),
+            client,
+            names: Default::default(),
+            mint: Mint::new(secret),
+            leases: Default::default(),
+            moving: Default::default(),
+            is_safe: Default::default(),
+            retries: Default::default(),
+            data: DataPlace { ip: specified(data.ip()), port: data.port() },
+            // Generations of this process are above those of the one before.
+            generation: AtomicU64::new(wall_ns()),
+        })))
+    }
+
+    pub(crate) fn service(&self) -> &Arc<Service> {
+        &self.0
+    }
+
+    /// Makes a call of `ClientProtocol`, once. A name of a moving instant means what it means now.
+    ///
+    /// # Errors
+    /// Those of the call.
+    pub fn ask<R: Message + Default>(&self, who: &Who, method: &str, request: &impl Message) -> Result<R, Exception> {
+        let call = Call {
+            id: CallId::default(),
+            retry: 0,
+            protocol: PROTOCOL.to_owned(),
+            method: method.to_owned(),
+            parameters: request.encode_to_vec(),
+        };
+        let answer = self.0.answer(who, &call)?;
+        R::decode(answer.as_slice()).map_err(|error| malformed(method, &error))
+    }
+
+    /// Opens a file to read.
+    ///
+    /// # Errors
+    /// `FileNotFoundException`, `AccessControlException` and others.
+    pub fn read(&self, who: &Who, path: &str) -> Result<Reading, Exception> {
+        let looked = self.0.look(asked(who), path)?;
+        let failed = |error| Exception::of(error, path);
+        must_be_file(&looked.fs.stat(&looked.target).map_err(failed)?.attr, path)?;
+        let file = looked.fs.open(&looked.target, OpenFlags::READ).map_err(failed)?;
+        let size = file.stat().map_err(failed)?.attr.size;
+        Ok(Reading { file, size, path: path.to_owned() })
+    }
+
+    /// Makes a file and opens it to write; the call is `create`.
+    ///
+    /// # Errors
+    /// Those of the call.
+    pub fn create(&self, who: &Who, request: &CreateRequest) -> Result<Writing, Exception> {
+        let made: CreateResponse = self.ask(who, "create", request)?;
+        let inode = made.fs.and_then(|status| status.file_id).unwrap_or(0);
+        self.writing(who, inode, &request.src, &request.client_name)
+    }
+
+    /// Opens a file to write on at its end; the call is `append`.
+    ///
+    /// # Errors
+    /// Those of the call.
+    pub fn append(&self, who: &Who, request: &AppendRequest) -> Result<Writing, Exception> {
+        let opened: AppendResponse = self.ask(who, "append", request)?;
+        let inode = opened.stat.and_then(|status| status.file_id).unwrap_or(0);
+        self.writing(who, inode, &request.src, &request.client_name)
+    }
+
+    fn writing(&self, who: &Who, inode: u64, path: &str, client_name: &str) -> Result<Writing, Exception> {
+        let holder = asked(who).holder(client_name);
+        let lease = self.0.leases.held(inode, path, &holder)?;
+        Ok(Writing { service: self.0.clone(), lease: Some(lease) })
+    }
+
+    /// The checksum of a whole file, as Hadoop's clients compute it from those of its blocks.
+    ///
+    /// # Errors
+    /// As [`Calls::read`].
+    pub fn checksum(&self, who: &Who, path: &str) -> Result<FileChecksum, Exception> {
+        let Reading { file, size, .. } = self.read(who, path)?;
+        let mut sums = OfFile::default();
+        for (start, len) in blocks::spans(size, 0, u64::MAX) {
+            sums.begin_block();
+            let range = ByteRange::new(start, start + len);
+            let read = file.read_stream(range, DEPTH, |piece| {
+                sums.add(piece);
+                Ok::<_, ClientError>(())
+            });
+            if read.map_err(|error| Exception::of(error, path))? != len {
+                return Err(shorter(path));
+            }
+        }
+        Ok(sums.checksum())
+    }
+
+    /// The same path with the exact instant in place of one whose name moves.
+    ///
+    /// # Errors
+    /// Those of finding out what the path names.
+    pub fn pinned(&self, who: &Who, path: &str) -> Result<String, Exception> {
+        let Place::Past(past) = place(path)? else { return Ok(path.to_owned()) };
+        let looked = self.0.look(asked(who), path)?;
+        let Some(at) = looked.fs.view().at else { return Ok(path.to_owned()) };
+        Ok(names::pinned(&past, &frieze_client::Hlc(at).to_string()))
+    }
+}
+
+/// A file that is read.
+#[derive(Debug)]
+pub struct Reading {
+    file: File,
+    size: u64,
+    path: String,
+}
+
+impl Reading {
+    /// Its size when it was opened.
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// Fills `into` with the bytes at `offset`.
+    ///
+    /// # Errors
+    /// `IOException`: the file has become shorter, or its server is away.
+    pub fn fill(&self, offset: u64, into: &mut [u8]) -> Result<(), Exception> {
+        let count = self.file.read_at(offset, into).map_err(|error| Exception::of(error, &self.path))?;
+        if count == into.len() { Ok(()) } else { Err(shorter(&self.path)) }
+    }
+}
+
+/// A file that is written, from its beginning or on at its end, by the one who has its lease. Dropped, it is closed, with
+/// everything that was put into it.
+pub struct Writing {
+    service: Arc<Service>,
+    /// Taken when it is closed.
+    lease: Option<Arc<Lease>>,
+}
+
+impl Writing {
+    /// Puts bytes behind those before. They are in the file for every reader when it returns.
+    ///
+    /// # Errors
+    /// `LeaseExpiredException`: somebody took the file over. Others as of any write.
+    pub fn put(&mut self, bytes: &[u8]) -> Result<(), Exception> {
+        let lease = self.lease.as_ref().expect("it is open until it is dropped");
+        let mut progress = lease.writing()?;
+        lease.file.write_at(progress.next, bytes).map_err(|error| Exception::of(error, &lease.path))?;
+        progress.next += bytes.len() as u64;
+        drop(progress);
+        // It is heard of: nobody takes the file over because its writer was silent.
+        self.service.leases.held(lease.inode, &lease.path, &lease.holder).map(|_| ())
+    }
+
+    /// Closes it.
+    ///
+    /// # Errors
+    /// As of any close.
+    pub fn close(mut self) -> Result<(), Exception> {
+        let lease = self.lease.take().expect("it is open until it is dropped");
+        self.service.close(lease, None)
+    }
+}
+
+impl Drop for Writing {
+    fn drop(&mut self) {
+        let Some(lease) = self.lease.take() else { return };
+        let path = lease.path.clone();
+        if let Err(exception) = self.service.close(lease, None) {
+            tracing::warn!(path, "a file that its writer left could not be closed: {exception}");
+        }
+    }
+}
+
+/// Asked by somebody whose program is not known.
+fn asked(who: &Who) -> Asked<'_> {
+    Asked { who, program: b"" }
+}
+
+fn shorter(path: &str) -> Exception {
+    Exception::io(format!("{path} has become shorter while it was read"))
+}
+
+fn specified(ip: IpAddr) -> Option<IpAddr> {
+    (!ip.is_unspecified()).then_some(ip)
+}
+
+/// Requests of 1 MiB in flight.
+const DEPTH: usize = 4;
