@@ -27,8 +27,9 @@ check: ## formatting, lints, arrows between crates, tidy rules
 test: ## every test of every crate
 	$(CARGO) test --workspace --no-fail-fast
 
-hdfs: ## unmodified Hadoop clients, shell and library, on a server of their own, and on three of which one is killed (needs a JDK and Maven; about 2 min)
+hdfs: ## unmodified Hadoop clients, shell and library, by hdfs:// and webhdfs://, on servers of their own, and on three of which one is killed (needs a JDK and Maven; about 3 min)
 	@tests/hdfs/run.py
+	@tests/hdfs/webhdfs.py
 	@tests/hdfs/failing.py
 	@tests/hdfs/contract.py
 

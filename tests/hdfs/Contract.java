@@ -53,7 +53,7 @@ public class Contract extends AbstractFSContract {
 
     @Override
     public String getScheme() {
-        return "hdfs";
+        return FileSystem.getDefaultUri(getConf()).getScheme();
     }
 
     @Override

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Hadoop's own contract tests (AbstractContract*Test of hadoop-common 3.4.1) on a server of their own, with HDFS's options; and DistCp.
+"""Hadoop's own contract tests (AbstractContract*Test of hadoop-common 3.4.1) on a server of their own, with HDFS's options, by hdfs://
+and by webhdfs://; and DistCp.
 
     tests/hdfs/contract.py               with the debug build; builds it first
     tests/hdfs/contract.py --frieze PATH with that command
@@ -46,6 +47,27 @@ KNOWN = [
         "OpenFileLazyFail[TestReference]",
     ]
 ]
+# What fails by webhdfs://, for reasons of that client: it opens a file when it is first read, knows no hflush, no safe mode, no
+# recovery of leases and no uploads in parts, and seeks without looking.
+KNOWN_WEB = [
+    "Create.testSyncable",
+    "LeaseRecovery.testLeaseRecovery",
+    "LeaseRecovery.testLeaseRecoveryFileNotExist",
+    "LeaseRecovery.testLeaseRecoveryFileOnDirectory",
+    "MultipartUploader.testConcurrentUploads",
+    "MultipartUploader.testMultipartUpload",
+    "MultipartUploader.testMultipartUploadEmptyPart",
+    "MultipartUploader.testMultipartUploadReverseOrder",
+    "MultipartUploader.testMultipartUploadReverseOrderNonContiguousPartNumbers",
+    "MultipartUploader.testSingleUpload",
+    "MultipartUploader.testUploadEmptyBlock",
+    "Open.testOpenReadDir",
+    "Open.testOpenReadDirWithChild",
+    "SafeMode.testSafeMode",
+    "Seek.testNegativeSeek",
+    "Seek.testSeekPastEndOfFileThenReseekAndRead",
+    "Seek.testSeekReadClosedFile",
+]
 
 
 def copies_what_differs(java, work):
@@ -78,16 +100,21 @@ def main():
         work = pathlib.Path(work)
         classes = work / "classes"
         subprocess.run(["javac", "-nowarn", "-cp", jars, "-d", classes, run.HERE / "Contract.java"], check=True)
-        with hadoop.served(frieze, work, "--memory", "512") as ready:
-            hadoop.site(work / "conf", fs_defaultFS=ready["hdfs"])
-            log4j = (work / "conf" / "log4j.properties").read_text().replace("WARN", "ERROR")
-            (work / "conf" / "log4j.properties").write_text(log4j)
-            java = ["java", "-Xmx512m", "-cp", f"{classes}:{run.HERE}:{work / 'conf'}:{jars}"]
-            with open(work / "errors", "wb") as errors:
-                status = subprocess.run([*java, "Contract", *KNOWN], cwd=work, stderr=errors).returncode
-            if status != 0:
-                sys.exit(f"tests/hdfs: the tests ended with {status}")
-            copies_what_differs(java, work)
+        with hadoop.served(frieze, work, "--memory", "512", "--webhdfs", "127.0.0.1:0") as ready:
+
+            def java(name, url):
+                hadoop.site(work / name, fs_defaultFS=url, dfs_http_client_retry_max_attempts=1)
+                log4j = (work / name / "log4j.properties").read_text().replace("WARN", "ERROR")
+                (work / name / "log4j.properties").write_text(log4j)
+                return ["java", "-Xmx512m", "-cp", f"{classes}:{run.HERE}:{work / name}:{jars}"]
+
+            rpc, web = java("rpc", ready["hdfs"]), java("web", run.webhdfs(ready))
+            for program, known in [(rpc, KNOWN), (web, KNOWN_WEB)]:
+                with open(work / "errors", "wb") as errors:
+                    status = subprocess.run([*program, "Contract", *known], cwd=work, stderr=errors).returncode
+                if status != 0:
+                    sys.exit(f"tests/hdfs: the tests ended with {status}")
+            copies_what_differs(rpc, work)
 
 
 if __name__ == "__main__":

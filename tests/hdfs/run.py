@@ -30,6 +30,11 @@ def prepared(words):
     return hadoop.command(options.frieze, "debug"), hadoop.jars()
 
 
+def webhdfs(ready):
+    """What Hadoop's clients call the WebHDFS door of a server that said so."""
+    return ready["webhdfs"].removesuffix("/webhdfs/v1").replace("http:", "webhdfs:")
+
+
 def main():
     frieze, jars = prepared(__doc__)
     with tempfile.TemporaryDirectory(prefix="frieze-hdfs-") as work:

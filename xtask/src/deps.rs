@@ -51,6 +51,7 @@ const PLACES: &[Place] = &[
         &[
             "frieze-node",
             "frieze-fuse",
+            "frieze-http",
             "frieze-hdfs",
             "frieze-bench",
             "frieze-client",
@@ -60,6 +61,8 @@ const PLACES: &[Place] = &[
         ],
     ),
     place("doors", "frieze-fuse", CLIENTS),
+    // It says the calls of the HDFS door in another language.
+    place("doors", "frieze-http", &["frieze-hdfs", "frieze-client", "frieze-wire", "frieze-hlc", "frieze-base"]),
     place("doors", "frieze-hdfs", CLIENTS),
     // It counts what the kernel keeps of a server's files.
     place(
@@ -340,7 +343,7 @@ mod tests {
 
     #[test]
     fn a_door_that_knows_a_server_is_caught() {
-        for door in ["frieze-fuse", "frieze-hdfs", "frieze-wave"] {
+        for door in ["frieze-fuse", "frieze-hdfs", "frieze-http", "frieze-wave"] {
             assert_eq!(with_arrow(door, "frieze-node").len(), 1, "{door}");
         }
         assert_eq!(with_arrow("frieze-cli", "frieze-node"), Vec::<String>::new());

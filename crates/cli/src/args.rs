@@ -14,7 +14,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::parser::ValueSource;
-use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
+use clap::{ArgGroup, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
 pub(crate) use care::{Fsck, Scrub};
 pub(crate) use cluster::{AddDevice, Cluster, ClusterCommand};
@@ -162,7 +162,7 @@ pub(crate) struct NoPast {
 /// The subcommands, in the order of `--help`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    Serve(Serve),
+    Serve(Box<Serve>),
     Mount(Mount),
     Umount(Umount),
     Ls(Ls),
@@ -225,6 +225,7 @@ pub(crate) struct Sync {
 /// `ready` and the addresses as soon as it serves, and runs until SIGTERM or SIGINT; then it finishes what it was asked,
 /// makes everything durable and stops. It may be killed at any moment: what was acknowledged is there at the next start.
 #[derive(Debug, Args)]
+#[command(group(ArgGroup::new("hadoop").multiple(true).args(["hdfs", "webhdfs"])))]
 #[command(after_long_help = "\
 Examples:
   frieze serve --dir /srv/frieze
@@ -232,11 +233,13 @@ Examples:
   frieze serve --dir /srv/frieze --listen 127.0.0.1:7470 --listen unix:/run/frieze.sock
   frieze serve --dir /srv/frieze --metrics 9470              curl http://127.0.0.1:9470/metrics
   frieze serve --dir /srv/frieze --hdfs 127.0.0.1:8020       hdfs dfs -ls hdfs://127.0.0.1:8020/
+  frieze serve --dir /srv/frieze --webhdfs 127.0.0.1:9870
+      curl -L 'http://127.0.0.1:9870/webhdfs/v1/logs/today?op=OPEN'
   FRIEZE_LOG=debug frieze serve --dir /srv/frieze 2>frieze.log
 
 Without keys in the configuration the server refuses to listen beyond this machine.
 
-JSON: one line when ready: ready (true), addresses, dir, pid, metrics (the address of the figures, or null), hdfs (a URL, or null).")]
+JSON: one line when ready: ready (true), addresses, dir, pid, metrics (the address of the figures, or null), hdfs, webhdfs (URLs, or null).")]
 pub(crate) struct Serve {
     /// Directory that holds everything.
     #[arg(long, value_name = "DIR")]
@@ -285,9 +288,14 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "HOST:PORT", requires = "hdfs")]
     pub(crate) hdfs_data: Option<String>,
 
-    /// Take Hadoop clients on other machines for whom they say they are, root left out, as HDFS does without Kerberos: for
-    /// networks where everybody is trusted.
-    #[arg(long, requires = "hdfs")]
+    /// Let in whatever speaks HTTP, by Hadoop's WebHDFS, at http://HOST:PORT/webhdfs/v1/PATH?op=..., such as 127.0.0.1:9870: curl, and
+    /// Hadoop's webhdfs://. They are whom the kernel says they are, as with --hdfs [default: nowhere].
+    #[arg(long, value_name = "HOST:PORT")]
+    pub(crate) webhdfs: Option<String>,
+
+    /// Take clients of --hdfs and --webhdfs on other machines for whom they say they are, root left out, as HDFS does without
+    /// Kerberos: for networks where everybody is trusted.
+    #[arg(long, requires = "hadoop")]
     pub(crate) hdfs_trust_names: bool,
 
     /// Settings file (TOML).

@@ -56,6 +56,7 @@ fn server_of(args: &AddDevice, asked: &ServerAddr, reply: &ClusterReply, host: &
         hdfs: None,
         hdfs_data: None,
         hdfs_trust_names: false,
+        webhdfs: None,
         config: args.config.clone(),
         memory: args.memory,
         index_memory: None,

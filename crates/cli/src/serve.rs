@@ -2,7 +2,7 @@
 
 use anyhow::{Error, Result};
 use frieze_client::Options;
-use frieze_hdfs::{Door, DoorOptions, Trust};
+use frieze_hdfs::{Calls, Door, DoorOptions, Trust};
 use frieze_node::{Server, Settings};
 use nix::sys::signal::{SigSet, Signal};
 use serde_json::json;
@@ -31,6 +31,7 @@ pub(crate) fn serve(run: &mut Run, args: &Serve) -> Result<()> {
         (&mut settings.metrics, &args.metrics),
         (&mut settings.hdfs, &args.hdfs),
         (&mut settings.hdfs_data, &args.hdfs_data),
+        (&mut settings.webhdfs, &args.webhdfs),
     ] {
         if let Some(given) = given {
             setting.clone_from(given);
@@ -45,11 +46,14 @@ pub(crate) fn serve(run: &mut Run, args: &Serve) -> Result<()> {
     settings.image_percent = args.image_space.unwrap_or(settings.image_percent);
     settings.image_pieces_max = args.image_pieces.unwrap_or(settings.image_pieces_max);
     settings.hdfs_trust_names |= args.hdfs_trust_names;
+    let trust = if settings.hdfs_trust_names { Trust::Names } else { Trust::Kernel };
     let hdfs = (!settings.hdfs.is_empty()).then(|| DoorOptions {
         listen: settings.hdfs.clone(),
         data: settings.hdfs_data.clone(),
-        trust: if settings.hdfs_trust_names { Trust::Names } else { Trust::Kernel },
+        trust,
     });
+    let webhdfs =
+        (!settings.webhdfs.is_empty()).then(|| frieze_http::DoorOptions { listen: settings.webhdfs.clone(), trust });
     // Told whole: the message names the directory, the address or the setting.
     let server = Server::start(settings).map_err(|fault| Error::msg(fault.message))?;
     let addresses = server.addresses();
@@ -58,19 +62,28 @@ pub(crate) fn serve(run: &mut Run, args: &Serve) -> Result<()> {
         tracing::info!("figures for Prometheus are at http://{address}/metrics");
     }
     let dir = args.dir.display().to_string();
-    let door = match hdfs.map(|options| open_door(&options, &server)).transpose() {
-        Ok(door) => door,
+    let doors = match Doors::open(hdfs.as_ref(), webhdfs.as_ref(), &server) {
+        Ok(doors) => doors,
         Err(error) => {
             server.stop()?;
             return Err(error);
         }
     };
-    let hdfs = door.as_ref().map(|door| format!("hdfs://{}", door.address()));
+    let hdfs = doors.hdfs.as_ref().map(|door| format!("hdfs://{}", door.address()));
+    let webhdfs = doors.web.as_ref().map(|door| format!("http://{}/webhdfs/v1", door.address()));
     if let Some(url) = &hdfs {
         tracing::info!("Hadoop clients find the file system at {url}");
     }
+    if let Some(url) = &webhdfs {
+        tracing::info!("WebHDFS clients find the file system at {url}");
+    }
     run.item(
-        || json!({ "ready": true, "addresses": addresses, "dir": dir, "pid": pid, "metrics": metrics, "hdfs": hdfs }),
+        || {
+            json!({
+                "ready": true, "addresses": addresses, "dir": dir, "pid": pid, "metrics": metrics, "hdfs": hdfs,
+                "webhdfs": webhdfs,
+            })
+        },
         || Some(format!("ready {}", addresses.join(" "))),
     )?;
     run.flush()?;
@@ -80,22 +93,39 @@ pub(crate) fn serve(run: &mut Run, args: &Serve) -> Result<()> {
     tracing::info!(signal = signal.as_str(), "stopping");
     notify::stopping("flushing everything");
     // What its clients are told they wrote is in the server before that stops.
-    drop(door);
+    drop(doors);
     server.stop()?;
     Ok(())
 }
 
-/// Lets Hadoop clients in.
-fn open_door(options: &DoorOptions, server: &Server) -> Result<Door> {
-    let command = "the HDFS door of frieze serve".to_owned();
-    let client = Options {
-        server: server.home(),
-        within: Some(server.within()),
-        command,
-        connections_max: DOOR_CONNECTIONS_MAX,
-        ..Options::default()
-    };
-    Ok(Door::open(options, server.secret_for(frieze_hdfs::TOKENS), client)?)
+/// The doors of this process for foreign protocols. Dropped, they are closed.
+struct Doors {
+    // First: it says the calls of the other.
+    web: Option<frieze_http::Door>,
+    hdfs: Option<Door>,
+}
+
+impl Doors {
+    /// Lets Hadoop clients in, and those by HTTP. A file has one writer at both.
+    fn open(hdfs: Option<&DoorOptions>, web: Option<&frieze_http::DoorOptions>, server: &Server) -> Result<Doors> {
+        let secret = || server.secret_for(frieze_hdfs::TOKENS);
+        let client = |command: &str| Options {
+            server: server.home(),
+            within: Some(server.within()),
+            command: format!("{command} of frieze serve"),
+            connections_max: DOOR_CONNECTIONS_MAX,
+            ..Options::default()
+        };
+        let hdfs = hdfs.map(|options| Door::open(options, secret(), client("the HDFS door"))).transpose()?;
+        let open = |options| {
+            frieze_http::Door::open(options, |at| match &hdfs {
+                Some(door) => Ok(door.calls()),
+                None => Calls::connect(client("the WebHDFS door"), secret(), at),
+            })
+        };
+        let web = web.map(open).transpose()?;
+        Ok(Doors { web, hdfs })
+    }
 }
 
 /// The signals that end a server or a mount in an orderly way.

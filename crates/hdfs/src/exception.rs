@@ -32,6 +32,7 @@ classes! {
     already_exists = "org.apache.hadoop.fs.FileAlreadyExistsException";
     argument = "java.lang.IllegalArgumentException";
     authorization = "org.apache.hadoop.security.authorize.AuthorizationException";
+    end_of_file = "java.io.EOFException";
     illegal_argument = "org.apache.hadoop.HadoopIllegalArgumentException";
     invalid_path = "org.apache.hadoop.fs.InvalidPathException";
     io = "java.io.IOException";

@@ -46,6 +46,8 @@ pub struct Settings {
     pub hdfs: String,
     /// Where they read and write, as `HOST:PORT`. Default: port 9866 of the same host.
     pub hdfs_data: String,
+    /// Where clients of Hadoop's WebHDFS find it, as `HOST:PORT`. Default: none, nowhere. Read by `frieze serve`, which opens that door.
+    pub webhdfs: String,
     /// True: a Hadoop client on another machine is taken for whom it says it is, root left out. Default false: there are none, the
     /// door listens on loopback only, where the kernel says who a caller is.
     pub hdfs_trust_names: bool,
@@ -166,6 +168,7 @@ impl Default for Settings {
             metrics: String::new(),
             hdfs: String::new(),
             hdfs_data: String::new(),
+            webhdfs: String::new(),
             hdfs_trust_names: false,
             keys: Vec::new(),
             join: String::new(),

@@ -1,0 +1,197 @@
+//! A request's path and parameters, as WebHDFS has them.
+//!
+//! Names of parameters are taken in any case; of one that is said twice the first counts; one that is not known is passed over.
+//! What is said and cannot be read is refused, whether it is needed or not.
+
+use std::borrow::Cow;
+use std::str::FromStr;
+
+use frieze_hdfs::Exception;
+use hyper::Method;
+use percent_encoding::percent_decode_str;
+
+/// What every path begins with.
+pub(crate) const PREFIX: &str = "/webhdfs/v1";
+
+/// A request that names a file.
+#[derive(Debug)]
+pub(crate) struct Asked {
+    /// Of HTTP.
+    pub(crate) method: Method,
+    /// The path of the file system: absolute, without escapes.
+    pub(crate) path: String,
+    /// What to do, in capitals.
+    pub(crate) op: String,
+    /// As the client wrote them, to be sent to again.
+    pub(crate) raw_query: String,
+    params: Vec<(String, String)>,
+}
+
+impl Asked {
+    /// Reads them of a URL's path and query.
+    ///
+    /// # Errors
+    /// `FileNotFoundException` for a path of something else; `IllegalArgumentException` for escapes that are none, and for a
+    /// parameter that cannot be read.
+    pub(crate) fn read(method: &Method, path: &str, query: &str) -> Result<Asked, Exception> {
+        let escaped = path.strip_prefix(PREFIX).filter(|rest| rest.is_empty() || rest.starts_with('/'));
+        let escaped = escaped
+            .ok_or_else(|| Exception::not_found(format!("there is nothing here but {PREFIX}/PATH?op=OPERATION")))?;
+        must_be_escaped_well(escaped)?;
+        must_be_escaped_well(query)?;
+        let path =
+            percent_decode_str(escaped).decode_utf8().map_err(|_| Exception::argument("the path is not UTF-8"))?;
+        let path = if path.is_empty() { "/".to_owned() } else { path.into_owned() };
+        let named = |(name, value): (Cow<'_, str>, Cow<'_, str>)| (name.to_ascii_lowercase(), value.into_owned());
+        let params = form_urlencoded::parse(query.as_bytes()).map(named).collect();
+        let mut asked = Asked { method: method.clone(), path, op: String::new(), raw_query: query.to_owned(), params };
+        asked.op = asked.text("op").unwrap_or_default().to_ascii_uppercase();
+        asked.check_numbers()?;
+        Ok(asked)
+    }
+
+    /// A parameter; none if it is not there, or empty.
+    pub(crate) fn text(&self, name: &str) -> Option<&str> {
+        let found = self.params.iter().find(|(known, _)| known == name);
+        found.map(|(_, value)| value.as_str()).filter(|value| !value.is_empty())
+    }
+
+    /// All of a name.
+    pub(crate) fn texts<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
+        self.params
+            .iter()
+            .filter(move |(known, value)| known == name && !value.is_empty())
+            .map(|(_, value)| value.as_str())
+    }
+
+    /// One that has to be there.
+    pub(crate) fn required(&self, name: &str) -> Result<&str, Exception> {
+        self.text(name).ok_or_else(|| Exception::argument(format!("the parameter {name} is missing, or empty")))
+    }
+
+    /// A number; `None` if it is not there, or `null`.
+    pub(crate) fn number<N: FromStr>(&self, name: &str) -> Result<Option<N>, Exception> {
+        let Some(text) = self.text(name).filter(|text| *text != "null") else { return Ok(None) };
+        text.parse().map(Some).map_err(|_| invalid(name, text, "it is no such number"))
+    }
+
+    /// Yes or no.
+    pub(crate) fn flag(&self, name: &str, otherwise: bool) -> Result<bool, Exception> {
+        match self.text(name) {
+            None => Ok(otherwise),
+            Some(text) if text.eq_ignore_ascii_case("true") => Ok(true),
+            Some(text) if text.eq_ignore_ascii_case("false") => Ok(false),
+            Some(text) => Err(invalid(name, text, "it is true or false")),
+        }
+    }
+
+    /// Permission bits.
+    pub(crate) fn permission(&self, otherwise: u32) -> Result<u32, Exception> {
+        let Some(text) = self.text("permission") else { return Ok(otherwise) };
+        let is_octal = text.bytes().all(|byte| (b'0'..b'8').contains(&byte));
+        let bits = u32::from_str_radix(text, 8).ok().filter(|&bits| is_octal && bits <= 0o1777);
+        bits.ok_or_else(|| invalid("permission", text, "it is an octal number up to 1777"))
+    }
+
+    /// What no operation takes is refused by all.
+    fn check_numbers(&self) -> Result<(), Exception> {
+        let is_size = |size: Option<u64>| size.is_none_or(|size| i64::try_from(size).is_ok());
+        for name in ["offset", "length", "newlength", "blocksize"] {
+            if !is_size(self.number(name)?) {
+                return Err(invalid(name, self.text(name).unwrap_or_default(), "it is too large"));
+            }
+        }
+        for name in ["buffersize", "blocksize", "replication"] {
+            if self.number::<u64>(name)? == Some(0) {
+                return Err(invalid(name, "0", "it is above 0"));
+            }
+        }
+        for name in ["overwrite", "recursive", "createparent", "noredirect", "data"] {
+            self.flag(name, false)?;
+        }
+        self.permission(0).map(|_| ())
+    }
+}
+
+/// A parameter that cannot be read.
+pub(crate) fn invalid(name: &str, value: &str, why: &str) -> Exception {
+    let shown: String = value.chars().take(SHOWN_CHARS).collect();
+    Exception::argument(format!("Invalid value for webhdfs parameter \"{name}\": {shown}: {why}"))
+}
+
+fn must_be_escaped_well(text: &str) -> Result<(), Exception> {
+    let mut parts = text.split('%');
+    parts.next();
+    let is_hex = |part: &str| part.len() >= 2 && part.bytes().take(2).all(|byte| byte.is_ascii_hexdigit());
+    match parts.find(|part| !is_hex(part)) {
+        Some(part) => {
+            let shown: String = part.chars().take(2).collect();
+            Err(Exception::argument(format!("%{shown} is no escape: behind a % come two hexadecimal digits")))
+        }
+        None => Ok(()),
+    }
+}
+
+/// Of a value that is refused.
+const SHOWN_CHARS: usize = 100;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(path: &str, query: &str) -> Result<Asked, Exception> {
+        Asked::read(&Method::GET, path, query)
+    }
+
+    #[test]
+    fn a_path_is_what_stands_behind_the_prefix_without_escapes() {
+        let path = |path: &str| read(path, "op=OPEN").unwrap().path;
+        assert_eq!(path("/webhdfs/v1"), "/");
+        assert_eq!(path("/webhdfs/v1/"), "/");
+        assert_eq!(path("/webhdfs/v1/a+b%20c/%C3%A9"), "/a+b c/é");
+        assert_eq!(path("/webhdfs/v1/a%253Ab"), "/a%3Ab", "once");
+        for wrong in
+            ["/", "/webhdfs", "/webhdfs/v2/a", "/webhdfs/v1a", "/webhdfs/v1/%", "/webhdfs/v1/%zz", "/webhdfs/v1/%ff"]
+        {
+            assert!(read(wrong, "op=OPEN").is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn parameters_have_a_case_of_no_meaning_and_the_first_counts() {
+        let asked = read("/webhdfs/v1/a", "OP=open&user.name=a%20b+c&User.Name=x&empty=").unwrap();
+        assert_eq!((asked.op.as_str(), asked.text("user.name"), asked.text("empty")), ("OPEN", Some("a b c"), None));
+        let asked = read("/webhdfs/v1/a", "xattr.name=user.a&xattr.name=user.b").unwrap();
+        assert_eq!(asked.texts("xattr.name").collect::<Vec<_>>(), ["user.a", "user.b"]);
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_refused_even_where_it_is_not_needed() {
+        for query in [
+            "offset=-1",
+            "offset=x",
+            "offset=18446744073709551615",
+            "length=1.5",
+            "newlength=-2",
+            "blocksize=0",
+            "buffersize=0",
+            "buffersize=-4",
+            "replication=0",
+            "overwrite=yes",
+            "recursive=1",
+            "noredirect=maybe",
+            "permission=9",
+            "permission=2000",
+            "permission=-1",
+            "permission=%2B7",
+            "a=%",
+            "a=%4",
+            "a=%zz",
+        ] {
+            let refused = read("/webhdfs/v1/a", query).expect_err(query);
+            assert_eq!(refused.class, "java.lang.IllegalArgumentException", "{query}");
+        }
+        assert_eq!(read("/webhdfs/v1/a", "length=null&offset=7").unwrap().number::<u64>("length"), Ok(None));
+        assert_eq!(read("/webhdfs/v1/a", "permission=0755").unwrap().permission(0), Ok(0o755));
+    }
+}

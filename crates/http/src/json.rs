@@ -1,0 +1,308 @@
+//! What is answered, in the JSON of WebHDFS.
+
+use data_encoding::{BASE64, BASE64URL_NOPAD, HEXLOWER, HEXLOWER_PERMISSIVE};
+use frieze_hdfs::proto::{
+    self, BlockStoragePolicy, ContentSummary, DatanodeInfo, FsServerDefaults, GetFsStatsResponse, HdfsFileStatus,
+    LocatedBlock, LocatedBlocks, QuotaUsage, XAttr, file_type, xattr_namespace,
+};
+use frieze_hdfs::{Exception, FileChecksum};
+use serde_json::{Value, json};
+
+use crate::asked::invalid;
+
+/// A file's attributes.
+pub(crate) fn status(status: &HdfsFileStatus) -> Value {
+    let kind = match status.file_type {
+        file_type::DIRECTORY => "DIRECTORY",
+        file_type::SYMLINK => "SYMLINK",
+        _ => "FILE",
+    };
+    let mut told = json!({
+        "accessTime": status.access_time,
+        "blockSize": status.blocksize.unwrap_or(0),
+        "fileId": status.file_id.unwrap_or(0),
+        "group": status.group,
+        "length": status.length,
+        "modificationTime": status.modification_time,
+        "owner": status.owner,
+        "pathSuffix": String::from_utf8_lossy(&status.path),
+        "permission": octal(status.permission.as_ref()),
+        "replication": status.block_replication.unwrap_or(0),
+        "storagePolicy": 0,
+        "type": kind,
+    });
+    match status.file_type {
+        // How many there are in a directory is not counted.
+        file_type::DIRECTORY => {}
+        file_type::SYMLINK => told["symlink"] = json!(""),
+        _ => told["childrenNum"] = json!(0),
+    }
+    told
+}
+
+/// Permission bits.
+pub(crate) fn octal(permission: Option<&proto::FsPermission>) -> String {
+    format!("{:o}", permission.map_or(0, |permission| permission.perm))
+}
+
+/// Sums below a path.
+pub(crate) fn content_summary(summary: &ContentSummary) -> Value {
+    json!({ "ContentSummary": {
+        "directoryCount": summary.directory_count,
+        "fileCount": summary.file_count,
+        "length": summary.length,
+        "quota": signed(summary.quota),
+        "spaceConsumed": summary.space_consumed,
+        "spaceQuota": signed(summary.space_quota),
+        "typeQuota": {},
+    } })
+}
+
+/// The same in the words of quotas.
+pub(crate) fn quota_usage(usage: &QuotaUsage) -> Value {
+    json!({ "QuotaUsage": {
+        "fileAndDirectoryCount": usage.file_and_directory_count,
+        "quota": signed(usage.quota),
+        "spaceConsumed": usage.space_consumed,
+        "spaceQuota": signed(usage.space_quota),
+        "typeQuota": {},
+    } })
+}
+
+/// A checksum.
+pub(crate) fn checksum(checksum: &FileChecksum) -> Value {
+    json!({ "FileChecksum": {
+        "algorithm": checksum.algorithm,
+        "bytes": HEXLOWER.encode(&checksum.bytes),
+        "length": checksum.bytes.len(),
+    } })
+}
+
+/// What programs are told to begin with.
+pub(crate) fn server_defaults(defaults: &FsServerDefaults) -> Value {
+    json!({ "FsServerDefaults": {
+        "replication": defaults.replication,
+        "encryptDataTransfer": defaults.encrypt_data_transfer.unwrap_or(false),
+        "defaultStoragePolicyId": 7,
+        "writePacketSize": defaults.write_packet_size,
+        "fileBufferSize": defaults.file_buffer_size,
+        "checksumType": defaults.checksum_type.unwrap_or(0),
+        "trashInterval": defaults.trash_interval.unwrap_or(0),
+        "keyProviderUri": defaults.key_provider_uri.as_deref().unwrap_or_default(),
+        "blockSize": defaults.block_size,
+        "bytesPerChecksum": defaults.bytes_per_checksum,
+    } })
+}
+
+/// How much room there is.
+pub(crate) fn fs_status(stats: &GetFsStatsResponse) -> Value {
+    json!({ "FsStatus": { "used": stats.used, "remaining": stats.remaining, "capacity": stats.capacity } })
+}
+
+/// Owner and mode as an access list without entries.
+pub(crate) fn acl_status(acl: &proto::AclStatus) -> Value {
+    json!({ "AclStatus": {
+        "entries": [],
+        "group": acl.group,
+        "owner": acl.owner,
+        "permission": octal(acl.permission.as_ref()),
+        "stickyBit": acl.sticky,
+    } })
+}
+
+/// A storage policy.
+pub(crate) fn storage_policy(policy: &BlockStoragePolicy) -> Value {
+    json!({
+        "id": policy.policy_id,
+        "name": policy.name,
+        "storageTypes": ["DISK"],
+        "creationFallbacks": [],
+        "replicationFallbacks": [],
+        "copyOnCreateFile": false,
+    })
+}
+
+/// Where bytes are, for whom sends work there.
+pub(crate) fn block_locations(located: &LocatedBlocks) -> Value {
+    let told = located.blocks.iter().map(|block| {
+        json!({
+            "cachedHosts": [],
+            "corrupt": block.corrupt,
+            "hosts": each(block, |place| json!(place.id.as_ref().map(|id| id.host_name.as_str()))),
+            "length": len_of(block),
+            "names": each(block, |place| json!(address_of(place))),
+            "offset": block.offset,
+            "storageTypes": each(block, |_| json!("DISK")),
+            "topologyPaths": each(block, |place| json!(format!("{}/{}", rack_of(place), address_of(place)))),
+        })
+    });
+    json!({ "BlockLocations": { "BlockLocation": told.collect::<Vec<_>>() } })
+}
+
+/// The same as Hadoop's own clients tell each other.
+pub(crate) fn located_blocks(located: &LocatedBlocks) -> Value {
+    json!({ "LocatedBlocks": {
+        "fileLength": located.file_length,
+        "isLastBlockComplete": located.is_last_block_complete,
+        "isUnderConstruction": located.under_construction,
+        "lastLocatedBlock": located.last_block.as_ref().map(located_block),
+        "locatedBlocks": located.blocks.iter().map(located_block).collect::<Vec<_>>(),
+    } })
+}
+
+fn located_block(block: &LocatedBlock) -> Value {
+    let named = block.b.clone().unwrap_or_default();
+    json!({
+        "block": {
+            "blockId": named.block_id,
+            "blockPoolId": named.pool_id,
+            "generationStamp": named.generation_stamp,
+            "numBytes": len_of(block),
+        },
+        // A token of nothing: it gives no right. Bytes are read by OPEN.
+        "blockToken": { "urlString": BASE64URL_NOPAD.encode(&[0; 4]) },
+        "cachedLocations": [],
+        "isCorrupt": block.corrupt,
+        "locations": each(block, datanode),
+        "startOffset": block.offset,
+        "storageTypes": each(block, |_| json!("DISK")),
+    })
+}
+
+fn datanode(place: &DatanodeInfo) -> Value {
+    let id = place.id.clone().unwrap_or_default();
+    json!({
+        "name": address_of(place),
+        "ipAddr": id.ip_addr,
+        "hostName": id.host_name,
+        "storageID": id.datanode_uuid,
+        "xferPort": id.xfer_port,
+        "infoPort": id.info_port,
+        "infoSecurePort": 0,
+        "ipcPort": id.ipc_port,
+        "capacity": place.capacity.unwrap_or(0),
+        "dfsUsed": place.dfs_used.unwrap_or(0),
+        "remaining": place.remaining.unwrap_or(0),
+        "blockPoolUsed": 0,
+        "lastUpdate": 0,
+        "lastUpdateMonotonic": 0,
+        "xceiverCount": 0,
+        "networkLocation": rack_of(place),
+        "adminState": "NORMAL",
+    })
+}
+
+fn each(block: &LocatedBlock, tell: impl Fn(&DatanodeInfo) -> Value) -> Vec<Value> {
+    block.locs.iter().map(tell).collect()
+}
+
+fn len_of(block: &LocatedBlock) -> u64 {
+    block.b.as_ref().and_then(|named| named.num_bytes).unwrap_or(0)
+}
+
+fn address_of(place: &DatanodeInfo) -> String {
+    place.id.as_ref().map_or(String::new(), |id| format!("{}:{}", id.ip_addr, id.xfer_port))
+}
+
+fn rack_of(place: &DatanodeInfo) -> &str {
+    place.location.as_deref().unwrap_or("/default-rack")
+}
+
+/// Extended attributes with their values, written as `encoding` has it; without one as text where they are some.
+pub(crate) fn xattrs(xattrs: &[XAttr], encoding: Option<&str>) -> Result<Value, Exception> {
+    let told = xattrs.iter().map(|xattr| {
+        let value = xattr.value.as_deref().unwrap_or_default();
+        Ok(json!({ "name": full_name(xattr), "value": encoded(value, encoding)? }))
+    });
+    Ok(json!({ "XAttrs": told.collect::<Result<Vec<_>, Exception>>()? }))
+}
+
+/// Their names: a list inside a text.
+pub(crate) fn xattr_names(xattrs: &[XAttr]) -> Value {
+    let names: Vec<String> = xattrs.iter().map(full_name).collect();
+    json!({ "XAttrNames": json!(names).to_string() })
+}
+
+/// An attribute that is named with its namespace.
+pub(crate) fn xattr_named(name: &str, value: Option<&str>) -> Result<XAttr, Exception> {
+    let parts = name.split_once('.').filter(|(_, rest)| !rest.is_empty());
+    let found = parts.and_then(|(prefix, rest)| {
+        let known = NAMESPACES.iter().find(|(_, known)| prefix.eq_ignore_ascii_case(known));
+        known.map(|(namespace, _)| (*namespace, rest))
+    });
+    let (namespace, rest) = found.ok_or_else(|| {
+        Exception::illegal_argument(
+            "An XAttr name must be prefixed with user/trusted/security/system/raw, followed by a '.'",
+        )
+    })?;
+    let value = value.map(decoded).transpose()?;
+    Ok(XAttr { namespace, name: rest.to_owned(), value })
+}
+
+fn full_name(xattr: &XAttr) -> String {
+    let prefix = NAMESPACES.iter().find(|(namespace, _)| *namespace == xattr.namespace);
+    format!("{}.{}", prefix.map_or("user", |(_, prefix)| prefix), xattr.name)
+}
+
+fn encoded(value: &[u8], encoding: Option<&str>) -> Result<String, Exception> {
+    let text = |text: &str| format!("\"{text}\"");
+    let hex = || format!("0x{}", HEXLOWER.encode(value));
+    match encoding.map(str::to_ascii_lowercase).as_deref() {
+        None => Ok(std::str::from_utf8(value).map_or_else(|_| hex(), text)),
+        Some("text") => Ok(text(&String::from_utf8_lossy(value))),
+        Some("hex") => Ok(hex()),
+        Some("base64") => Ok(format!("0s{}", BASE64.encode(value))),
+        Some(other) => Err(invalid("encoding", other, "it is text, hex or base64")),
+    }
+}
+
+fn decoded(text: &str) -> Result<Vec<u8>, Exception> {
+    let failed = |_| invalid("xattr.value", text, "it is no hexadecimal or base 64 number");
+    if let Some(hex) = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
+        return HEXLOWER_PERMISSIVE.decode(hex.as_bytes()).map_err(failed);
+    }
+    if let Some(base64) = text.strip_prefix("0s").or_else(|| text.strip_prefix("0S")) {
+        return BASE64.decode(base64.as_bytes()).map_err(failed);
+    }
+    let inside = text.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
+    Ok(inside.unwrap_or(text).as_bytes().to_vec())
+}
+
+/// Not said is -1.
+fn signed(value: u64) -> i64 {
+    i64::try_from(value).unwrap_or(-1)
+}
+
+/// Those that Hadoop has. The HDFS door says which are kept.
+const NAMESPACES: &[(i32, &str)] = &[
+    (xattr_namespace::USER, "user"),
+    (xattr_namespace::TRUSTED, "trusted"),
+    (xattr_namespace::SECURITY, "security"),
+    (3, "system"),
+    (4, "raw"),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_of_attributes_go_there_and_back_in_every_encoding() {
+        for encoding in [None, Some("text"), Some("HEX"), Some("base64")] {
+            let written = encoded(b"a \"b\"", encoding).unwrap();
+            assert_eq!(decoded(&written).unwrap(), b"a \"b\"", "{encoding:?}: {written}");
+        }
+        assert_eq!(encoded(&[0xff, 0], None).unwrap(), "0xff00");
+        assert_eq!(decoded("plain").unwrap(), b"plain");
+        assert!(decoded("0xzz").is_err() && decoded("0s*").is_err() && encoded(b"", Some("rot13")).is_err());
+    }
+
+    #[test]
+    fn an_attribute_is_named_with_a_namespace() {
+        let named = xattr_named("User.a.b", Some("0x01")).unwrap();
+        assert_eq!((named.namespace, named.name.as_str(), named.value), (xattr_namespace::USER, "a.b", Some(vec![1])));
+        for wrong in ["a", "user", "user.", ".a", "other.a"] {
+            assert!(xattr_named(wrong, None).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! The WebHDFS door: the calls of Hadoop's file system by HTTP, for curl and whatever has no Hadoop, in the present and in the
+//! past.
+//!
+//! ```text
+//! frieze serve --dir /srv/frieze --webhdfs 127.0.0.1:9870
+//! curl -L 'http://127.0.0.1:9870/webhdfs/v1/.at/5m-ago/logs/today?op=OPEN'
+//! ```
+//!
+//! A request comes on a connection that has a thread to itself ([`drive`]), is read ([`asked`]), is answered by a call of the
+//! HDFS door in the same process ([`ops`]) or by bytes ([`transfers`]), and told in JSON ([`json`], [`reply`]). What a call
+//! does, whom it refuses and what paths and instants mean is the HDFS door's to say: it is the same function.
+//!
+//! Guarantees: a file is never in memory as a whole; what was sent of one whose client vanished is in it, and it is closed;
+//! who sends garbage, too much, too little or nothing is told so or closed, and costs nobody else anything; a web page that
+//! somebody looks at cannot use this door in his name. ADR 0042 has the decisions.
+//! Leaves to others: HTTP (`hyper`), the calls (`frieze-hdfs`), rights, history and bytes (the server), starting and stopping
+//! (`cli`).
+
+mod asked;
+mod drive;
+mod json;
+mod ops;
+mod reply;
+mod transfers;
+
+#[cfg(test)]
+mod tests;
+
+use std::convert::Infallible;
+use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use frieze_client::{Proof, tcp_proof};
+use frieze_hdfs::{Acceptor, Calls, Exception, Principal, Serve, Who, listen, plain, principal};
+pub use frieze_hdfs::{Error, Trust};
+use hyper::body::Incoming;
+use hyper::header::{HOST, HeaderName, ORIGIN};
+use hyper::http::uri::Authority;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{HeaderMap, Request};
+
+use crate::asked::Asked;
+use crate::drive::{Patience, Phase, drive};
+use crate::reply::Reply;
+
+/// Most bytes of a request's head, and of what is read or written of a connection at once.
+const BUFFER_BYTES: usize = 256 << 10;
+/// Lines of a head.
+const HEADERS_MAX: usize = 64;
+
+/// By which browsers say whether what asks is a page of the same place; `none` is the person at the browser.
+const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+
+/// Where the door is and whom it believes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DoorOptions {
+    /// Where it listens, as `HOST:PORT`.
+    pub listen: String,
+    /// Whom it believes.
+    pub trust: Trust,
+}
+
+/// An open door. Dropped, it is closed.
+pub struct Door {
+    acceptor: Acceptor,
+}
+
+impl Door {
+    /// Opens the door. `calls` gives the calls, and is told where the door listens. Ready when it returns.
+    ///
+    /// # Errors
+    /// `Listen`, `Beyond`: choose another address. What `calls` fails with.
+    pub fn open<E: From<Error>>(
+        options: &DoorOptions,
+        calls: impl FnOnce(SocketAddr) -> Result<Calls, E>,
+    ) -> Result<Door, E> {
+        let listener = listen(&options.listen, options.trust)?;
+        let address = listener.local_addr().map_err(|source| Error::System { doing: "ask for an address", source })?;
+        let host = options.listen.rsplit_once(':').map_or("", |(host, _)| host).to_ascii_lowercase();
+        let service = Service { calls: calls(address)?, trust: options.trust, host };
+        Ok(Door { acceptor: Acceptor::start(listener, Arc::new(service))? })
+    }
+
+    /// Where it listens, with the port that was chosen.
+    pub fn address(&self) -> SocketAddr {
+        self.acceptor.address()
+    }
+}
+
+struct Service {
+    calls: Calls,
+    trust: Trust,
+    /// What this machine is called in the address that it listens on.
+    host: String,
+}
+
+/// The other end of a connection.
+#[derive(Clone, Copy, Debug)]
+struct Peer {
+    proof: Proof,
+    reached: SocketAddr,
+    from: IpAddr,
+}
+
+impl Serve for Service {
+    const NAME: &'static str = "webhdfs";
+    // Each may have a piece of a file in memory on its way in or out.
+    const CONNECTIONS_MAX: usize = 512;
+
+    fn serve(&self, stream: TcpStream) {
+        if let Err(error) = self.converse(&stream) {
+            tracing::debug!("a connection of a WebHDFS client ended: {error}");
+        }
+    }
+}
+
+impl Service {
+    fn converse(&self, stream: &TcpStream) -> std::io::Result<()> {
+        let (from, reached) = (stream.peer_addr()?, stream.local_addr()?);
+        let proof = tcp_proof(from, reached).unwrap_or_else(|error| {
+            tracing::warn!("a WebHDFS client stays unproven: {error}");
+            Proof::Unproven
+        });
+        let peer =
+            Peer { proof, reached: SocketAddr::new(plain(reached.ip()), reached.port()), from: plain(from.ip()) };
+        let phase = Phase::new(Patience::default());
+        let for_requests = phase.clone();
+        let service = service_fn(move |request| self.respond(peer, for_requests.clone(), request));
+        drive(stream, &phase, |wire| {
+            http1::Builder::new()
+                .max_buf_size(BUFFER_BYTES)
+                .max_headers(HEADERS_MAX)
+                // Who has said all may say so, and still be answered.
+                .half_close(true)
+                // As Hadoop's documentation writes them, for scripts that look for `Location:`.
+                .title_case_headers(true)
+                .serve_connection(wire, service)
+        })
+    }
+
+    async fn respond(
+        &self,
+        peer: Peer,
+        phase: Rc<Phase>,
+        request: Request<Incoming>,
+    ) -> Result<hyper::Response<reply::Sent>, Infallible> {
+        let in_request = phase.begin();
+        let reply = self.answer(peer, request).await.unwrap_or_else(|exception| {
+            tracing::debug!("a WebHDFS client is refused: {exception}");
+            Reply::refused(&exception)
+        });
+        Ok(reply.response(in_request))
+    }
+
+    async fn answer(&self, peer: Peer, request: Request<Incoming>) -> Result<Reply, Exception> {
+        let (head, body) = request.into_parts();
+        let host = self.host_of(peer, &head.headers)?;
+        let asked = Asked::read(&head.method, head.uri.path(), head.uri.query().unwrap_or_default())?;
+        let who = Who { principal: self.principal(peer, &asked)?, reached: peer.reached.ip(), peer: peer.from };
+        match transfers::kind_of(&asked) {
+            Some(kind) => transfers::answer(&self.calls, &who, &asked, &host, kind, body).await,
+            None => ops::answer(&self.calls, &who, &asked),
+        }
+    }
+
+    /// By which name the client reached this door, which is what it is sent to again.
+    ///
+    /// A browser on this machine is taken for its user, whatever page asks it to ask: so what comes from a page of somewhere
+    /// else is refused, and so is a name that somebody else's name server may have led here.
+    fn host_of(&self, peer: Peer, headers: &HeaderMap) -> Result<String, Exception> {
+        let text = |name| headers.get(name).map(|value| value.to_str().unwrap_or_default());
+        let host = match text(HOST) {
+            None | Some("") => peer.reached.to_string(),
+            Some(host) => host.to_owned(),
+        };
+        let authority: Authority =
+            host.parse().map_err(|_| Exception::argument("the Host of the request is no HOST:PORT"))?;
+        let name = authority.host().trim_matches(['[', ']']).to_ascii_lowercase();
+        let is_here = name.parse::<IpAddr>().is_ok() || name == "localhost" || name == self.host;
+        if self.trust == Trust::Kernel && !is_here {
+            return Err(Exception::authorization(format!(
+                "{name} is not what this door is called: ask it by its address, or as localhost"
+            )));
+        }
+        let is_foreign = text(ORIGIN).is_some_and(|origin| origin.strip_prefix("http://") != Some(host.as_str()))
+            || text(SEC_FETCH_SITE).is_some_and(|site| !["none", "same-origin"].contains(&site));
+        if is_foreign {
+            return Err(Exception::authorization("a web page of another place may not ask this door for anything"));
+        }
+        Ok(host)
+    }
+
+    /// For whom a request is made.
+    fn principal(&self, peer: Peer, asked: &Asked) -> Result<Principal, Exception> {
+        if asked.text("delegation").is_some() {
+            return Err(Exception::security("frieze gives no delegation tokens, so it knows none"));
+        }
+        let name = asked.text("user.name");
+        if name.is_none() && peer.proof == Proof::Unproven {
+            return Err(Exception::security("Authentication required: the request has no user.name"));
+        }
+        let own = principal(peer.proof, name, self.trust)?;
+        match asked.text("doas") {
+            // What root says of itself it may say of others; anybody else is himself alone.
+            Some(other) => principal(Proof::User(own.caller.uid), Some(other), self.trust),
+            None => Ok(own),
+        }
+    }
+}

@@ -1,0 +1,351 @@
+//! The operations that move no bytes of files: which call of the HDFS door each is, and how its answer is told.
+
+use bytes::Bytes;
+use frieze_hdfs::proto::{
+    CheckAccessRequest, ConcatRequest, DeleteRequest, DirectoryListing, FsPermission, GetAclStatusResponse,
+    GetBlockLocationsRequest, GetBlockLocationsResponse, GetContentSummaryResponse, GetFileInfoResponse,
+    GetFsStatsResponse, GetListingRequest, GetListingResponse, GetQuotaUsageResponse, GetServerDefaultsResponse,
+    GetStoragePoliciesResponse, GetStoragePolicyResponse, HdfsFileStatus, MkdirsRequest, PathRequest, Rename2Request,
+    RenameRequest, ResultResponse, SetOwnerRequest, SetPermissionRequest, SetReplicationRequest, SetTimesRequest,
+    SetXAttrRequest, TruncateRequest, XAttrsRequest, XAttrsResponse, xattr_flag,
+};
+use frieze_hdfs::{Calls, Exception, Message, Who};
+use hyper::Method;
+use serde_json::{Value, json};
+
+use crate::asked::{Asked, invalid};
+use crate::json;
+use crate::reply::Reply;
+
+/// Answers a request.
+///
+/// # Errors
+/// Those of the call; `IllegalArgumentException` for an operation that is none, or none of this method.
+pub(crate) fn answer(calls: &Calls, who: &Who, asked: &Asked) -> Result<Reply, Exception> {
+    let to = To { calls, who, asked };
+    match asked.method {
+        Method::GET => to.get(),
+        Method::PUT => to.put(),
+        Method::POST => to.post(),
+        Method::DELETE => to.delete(),
+        ref other => Err(Exception::argument(format!("WebHDFS is asked by GET, PUT, POST and DELETE, not by {other}"))),
+    }
+}
+
+/// Attributes of a file that has to be there.
+///
+/// # Errors
+/// `FileNotFoundException` if it is not.
+pub(crate) fn existing(calls: &Calls, who: &Who, path: &str) -> Result<HdfsFileStatus, Exception> {
+    of_existing(calls, who, "getFileInfo", path)
+}
+
+fn of_existing(calls: &Calls, who: &Who, method: &str, path: &str) -> Result<HdfsFileStatus, Exception> {
+    let found: GetFileInfoResponse = calls.ask(who, method, &PathRequest { path: path.to_owned() })?;
+    found.fs.ok_or_else(|| absent(path))
+}
+
+/// A request and what it is answered from.
+#[derive(Clone, Copy)]
+struct To<'a> {
+    calls: &'a Calls,
+    who: &'a Who,
+    asked: &'a Asked,
+}
+
+impl To<'_> {
+    fn get(self) -> Result<Reply, Exception> {
+        let told = match self.asked.op.as_str() {
+            "GETFILESTATUS" => json!({ "FileStatus": json::status(&self.existing()?) }),
+            "GETFILELINKSTATUS" => {
+                let found = of_existing(self.calls, self.who, "getFileLinkInfo", &self.asked.path)?;
+                json!({ "FileStatus": json::status(&found) })
+            }
+            "LISTSTATUS" => return self.list(),
+            "LISTSTATUS_BATCH" => self.list_batch()?,
+            "GETCONTENTSUMMARY" => {
+                let found: GetContentSummaryResponse = self.ask("getContentSummary")?;
+                json::content_summary(&found.summary.unwrap_or_default())
+            }
+            "GETQUOTAUSAGE" => {
+                let found: GetQuotaUsageResponse = self.ask("getQuotaUsage")?;
+                json::quota_usage(&found.usage.unwrap_or_default())
+            }
+            "GETHOMEDIRECTORY" => json!({ "Path": self.home() }),
+            "GETTRASHROOT" => json!({ "Path": format!("{}/.Trash", self.home()) }),
+            // What is removed is in the past: there is no folder for it.
+            "GETTRASHROOTS" => json!({ "Paths": [] }),
+            "GET_BLOCK_LOCATIONS" => json::located_blocks(&self.locations()?.locations.unwrap_or_default()),
+            "GETFILEBLOCKLOCATIONS" => json::block_locations(&self.locations()?.locations.unwrap_or_default()),
+            "GETACLSTATUS" => {
+                let found: GetAclStatusResponse = self.ask("getAclStatus")?;
+                json::acl_status(&found.result.unwrap_or_default())
+            }
+            "GETXATTRS" => self.xattrs()?,
+            "LISTXATTRS" => json::xattr_names(&self.ask::<XAttrsResponse>("listXAttrs")?.xattrs),
+            "CHECKACCESS" => return self.check_access(),
+            "GETSERVERDEFAULTS" => {
+                let found: GetServerDefaultsResponse = self.calls.ask(self.who, "getServerDefaults", &())?;
+                json::server_defaults(&found.server_defaults.unwrap_or_default())
+            }
+            "GETSTATUS" => json::fs_status(&self.calls.ask::<GetFsStatsResponse>(self.who, "getFsStats", &())?),
+            "GETALLSTORAGEPOLICY" => {
+                let found: GetStoragePoliciesResponse = self.calls.ask(self.who, "getStoragePolicies", &())?;
+                let policies: Vec<Value> = found.policies.iter().map(json::storage_policy).collect();
+                json!({ "BlockStoragePolicies": { "BlockStoragePolicy": policies } })
+            }
+            "GETSTORAGEPOLICY" => {
+                let found: GetStoragePolicyResponse = self.ask("getStoragePolicy")?;
+                json!({ "BlockStoragePolicy": json::storage_policy(&found.storage_policy.unwrap_or_default()) })
+            }
+            // Whoever is known without a token needs none.
+            "GETDELEGATIONTOKEN" => self.none_of("getDelegationToken", json!({ "Token": null }))?,
+            "GETSNAPSHOTTABLEDIRECTORYLIST" => {
+                self.none_of("getSnapshottableDirListing", json!({ "SnapshottableDirectoryList": [] }))?
+            }
+            "GETECPOLICY" => self.none_of("getErasureCodingPolicy", json!({}))?,
+            "GETECPOLICIES" => self.none_of(
+                "getErasureCodingPolicies",
+                json!({ "ErasureCodingPolicies": { "ErasureCodingPolicyInfo": [] } }),
+            )?,
+            "GETECCODECS" => self.none_of("getErasureCodingCodecs", json!({ "ErasureCodingCodecs": {} }))?,
+            "GETSNAPSHOTDIFF" => return self.refused("getSnapshotDiffReport"),
+            "GETSNAPSHOTDIFFLISTING" => return self.refused("getSnapshotDiffReportListing"),
+            "GETSNAPSHOTLIST" => return self.refused("getSnapshotListing"),
+            "GETLINKTARGET" => return self.refused("getLinkTarget"),
+            _ => return self.unknown(),
+        };
+        Ok(Reply::json(&told))
+    }
+
+    fn put(self) -> Result<Reply, Exception> {
+        let src = self.asked.path.clone();
+        match self.asked.op.as_str() {
+            "MKDIRS" => {
+                let masked = Some(FsPermission { perm: self.asked.permission(0o755)? });
+                self.yes_or_no("mkdirs", &MkdirsRequest { src, masked, create_parent: true })
+            }
+            "RENAME" => self.rename(src),
+            "SETREPLICATION" => {
+                let replication = self.asked.number("replication")?.unwrap_or(1);
+                self.yes_or_no("setReplication", &SetReplicationRequest { src, replication })
+            }
+            "SETOWNER" => {
+                let said = |name| self.asked.text(name).map(str::to_owned);
+                let (username, groupname) = (said("owner"), said("group"));
+                if (&username, &groupname) == (&None, &None) {
+                    return Err(Exception::argument("Both owner and group are empty."));
+                }
+                self.done("setOwner", &SetOwnerRequest { src, username, groupname })
+            }
+            "SETPERMISSION" => {
+                let permission = Some(FsPermission { perm: self.asked.permission(0o755)? });
+                self.done("setPermission", &SetPermissionRequest { src, permission })
+            }
+            "SETTIMES" => {
+                // Below 0 a time stays as it is: no number of those fits.
+                let time = |name| self.asked.number::<i64>(name).map(|time| time.map_or(u64::MAX, |time| time as u64));
+                let (mtime, atime) = (time("modificationtime")?, time("accesstime")?);
+                if (mtime, atime) == (u64::MAX, u64::MAX) {
+                    return Err(Exception::argument("Both modificationtime and accesstime are -1."));
+                }
+                self.done("setTimes", &SetTimesRequest { src, mtime, atime })
+            }
+            "SETXATTR" => {
+                let value = Some(self.asked.text("xattr.value").unwrap_or_default());
+                let xattr = Some(json::xattr_named(self.asked.required("xattr.name")?, value)?);
+                self.done("setXAttr", &SetXAttrRequest { src, xattr, flag: Some(self.xattr_flags()?) })
+            }
+            "REMOVEXATTR" => {
+                let xattr = Some(json::xattr_named(self.asked.required("xattr.name")?, None)?);
+                self.done("removeXAttr", &SetXAttrRequest { src, xattr, flag: None })
+            }
+            "CREATESYMLINK" => self.refused("createSymlink"),
+            "RENEWDELEGATIONTOKEN" => self.refused("renewDelegationToken"),
+            "CANCELDELEGATIONTOKEN" => self.refused("cancelDelegationToken"),
+            "MODIFYACLENTRIES" => self.refused("modifyAclEntries"),
+            "REMOVEACLENTRIES" => self.refused("removeAclEntries"),
+            "REMOVEDEFAULTACL" => self.refused("removeDefaultAcl"),
+            "REMOVEACL" => self.refused("removeAcl"),
+            "SETACL" => self.refused("setAcl"),
+            "ALLOWSNAPSHOT" => self.refused("allowSnapshot"),
+            "DISALLOWSNAPSHOT" => self.refused("disallowSnapshot"),
+            "CREATESNAPSHOT" => self.refused("createSnapshot"),
+            "RENAMESNAPSHOT" => self.refused("renameSnapshot"),
+            "SETSTORAGEPOLICY" => self.refused("setStoragePolicy"),
+            "SATISFYSTORAGEPOLICY" => self.refused("satisfyStoragePolicy"),
+            "ENABLEECPOLICY" => self.refused("enableErasureCodingPolicy"),
+            "DISABLEECPOLICY" => self.refused("disableErasureCodingPolicy"),
+            "SETECPOLICY" => self.refused("setErasureCodingPolicy"),
+            "SETQUOTA" | "SETQUOTABYSTORAGETYPE" => self.refused("setQuota"),
+            _ => self.unknown(),
+        }
+    }
+
+    fn post(self) -> Result<Reply, Exception> {
+        match self.asked.op.as_str() {
+            "CONCAT" => {
+                let sources = self.asked.required("sources")?.split(',').map(str::to_owned).collect();
+                self.done("concat", &ConcatRequest { target: self.asked.path.clone(), sources })
+            }
+            "TRUNCATE" => {
+                let new_length = self.asked.number("newlength")?;
+                let new_length = new_length.ok_or_else(|| Exception::argument("the parameter newlength is missing"))?;
+                let (src, client_name) = (self.asked.path.clone(), "WebHDFS".to_owned());
+                self.yes_or_no("truncate", &TruncateRequest { src, new_length, client_name })
+            }
+            "UNSETSTORAGEPOLICY" => self.refused("unsetStoragePolicy"),
+            "UNSETECPOLICY" => self.refused("unsetErasureCodingPolicy"),
+            _ => self.unknown(),
+        }
+    }
+
+    fn delete(self) -> Result<Reply, Exception> {
+        match self.asked.op.as_str() {
+            "DELETE" => {
+                let recursive = self.asked.flag("recursive", false)?;
+                self.yes_or_no("delete", &DeleteRequest { src: self.asked.path.clone(), recursive })
+            }
+            "DELETESNAPSHOT" => self.refused("deleteSnapshot"),
+            _ => self.unknown(),
+        }
+    }
+
+    fn unknown(self) -> Result<Reply, Exception> {
+        let Asked { method, op, .. } = self.asked;
+        Err(invalid("op", op, &format!("there is no such operation of {method}")))
+    }
+
+    fn existing(self) -> Result<HdfsFileStatus, Exception> {
+        existing(self.calls, self.who, &self.asked.path)
+    }
+
+    /// A call about the path alone.
+    fn ask<R: Default + Message>(self, method: &str) -> Result<R, Exception> {
+        self.calls.ask(self.who, method, &PathRequest { path: self.asked.path.clone() })
+    }
+
+    fn yes_or_no(self, method: &str, request: &impl Message) -> Result<Reply, Exception> {
+        let ResultResponse { result } = self.calls.ask(self.who, method, request)?;
+        Ok(Reply::json(&json!({ "boolean": result })))
+    }
+
+    fn done(self, method: &str, request: &impl Message) -> Result<Reply, Exception> {
+        self.calls.ask::<()>(self.who, method, request).map(|()| Reply::done())
+    }
+
+    /// What the HDFS door refuses, in its words.
+    fn refused(self, method: &str) -> Result<Reply, Exception> {
+        self.done(method, &())
+    }
+
+    /// What the HDFS door answers that there is none of.
+    fn none_of(self, method: &str, told: Value) -> Result<Value, Exception> {
+        self.calls.ask::<()>(self.who, method, &()).map(|()| told)
+    }
+
+    fn home(self) -> String {
+        format!("/user/{}", self.who.principal.name)
+    }
+
+    fn page(self, start_after: &[u8]) -> Result<DirectoryListing, Exception> {
+        page(self.calls, self.who, &self.asked.path, start_after)
+    }
+
+    /// The whole of a directory, page by page as it is sent.
+    fn list(self) -> Result<Reply, Exception> {
+        let first = self.page(b"")?;
+        let (calls, who, path) = (self.calls.clone(), self.who.clone(), self.asked.path.clone());
+        let mut next = Some(first);
+        let mut begins = true;
+        let mut is_over = false;
+        Ok(Reply::json_pieces(move || {
+            if is_over {
+                return Ok(None);
+            }
+            let Some(listing) = next.take() else {
+                is_over = true;
+                return Ok(Some(Bytes::from_static(b"]}}")));
+            };
+            let mut text = if begins { "{\"FileStatuses\":{\"FileStatus\":[".to_owned() } else { String::new() };
+            for status in &listing.partial_listing {
+                text += if std::mem::take(&mut begins) { "" } else { "," };
+                text += &json::status(status).to_string();
+            }
+            if let Some(last) = listing.partial_listing.last().filter(|_| listing.remaining_entries > 0) {
+                next = Some(page(&calls, &who, &path, &last.path)?);
+            }
+            // A page from which everything has gone since says nothing; a piece of nothing would be the end.
+            Ok(Some(if text.is_empty() { Bytes::from_static(b" ") } else { text.into() }))
+        }))
+    }
+
+    fn list_batch(self) -> Result<Value, Exception> {
+        let listing = self.page(self.asked.text("startafter").unwrap_or_default().as_bytes())?;
+        let told: Vec<Value> = listing.partial_listing.iter().map(json::status).collect();
+        Ok(json!({ "DirectoryListing": {
+            "partialListing": { "FileStatuses": { "FileStatus": told } },
+            "remainingEntries": listing.remaining_entries,
+        } }))
+    }
+
+    fn locations(self) -> Result<GetBlockLocationsResponse, Exception> {
+        let offset = self.asked.number("offset")?.unwrap_or(0);
+        let length = self.asked.number("length")?.unwrap_or(i64::MAX as u64);
+        let request = GetBlockLocationsRequest { src: self.asked.path.clone(), offset, length };
+        self.calls.ask(self.who, "getBlockLocations", &request)
+    }
+
+    fn xattrs(self) -> Result<Value, Exception> {
+        let named = self.asked.texts("xattr.name").map(|name| json::xattr_named(name, None));
+        let request = XAttrsRequest { src: self.asked.path.clone(), xattrs: named.collect::<Result<_, _>>()? };
+        let found: XAttrsResponse = self.calls.ask(self.who, "getXAttrs", &request)?;
+        json::xattrs(&found.xattrs, self.asked.text("encoding"))
+    }
+
+    fn xattr_flags(self) -> Result<u32, Exception> {
+        let Some(text) = self.asked.text("flag") else { return Ok(0) };
+        text.split(',').try_fold(0, |flags, name| match name.trim().to_ascii_uppercase().as_str() {
+            "CREATE" => Ok(flags | xattr_flag::CREATE),
+            "REPLACE" => Ok(flags | xattr_flag::REPLACE),
+            _ => Err(invalid("flag", name, "it is CREATE, REPLACE or both")),
+        })
+    }
+
+    fn check_access(self) -> Result<Reply, Exception> {
+        let text = self.asked.required("fsaction")?;
+        let bits = match text.as_bytes() {
+            [r @ (b'r' | b'-'), w @ (b'w' | b'-'), x @ (b'x' | b'-')] => {
+                [(r, 4), (w, 2), (x, 1)].into_iter().filter(|(said, _)| **said != b'-').map(|(_, bit)| bit).sum()
+            }
+            _ => return Err(invalid("fsaction", text, "it is like r-x")),
+        };
+        self.done("checkAccess", &CheckAccessRequest { path: self.asked.path.clone(), mode: bits })
+    }
+
+    fn rename(self, src: String) -> Result<Reply, Exception> {
+        let dst = self.asked.required("destination")?.to_owned();
+        let Some(options) = self.asked.text("renameoptions") else {
+            return self.yes_or_no("rename", &RenameRequest { src, dst });
+        };
+        let mut overwrite_dest = false;
+        for option in options.split(',') {
+            match option.trim().to_ascii_uppercase().as_str() {
+                "NONE" | "TO_TRASH" => {}
+                "OVERWRITE" => overwrite_dest = true,
+                _ => return Err(invalid("renameoptions", option, "it is NONE, OVERWRITE or TO_TRASH")),
+            }
+        }
+        self.done("rename2", &Rename2Request { src, dst, overwrite_dest })
+    }
+}
+
+fn page(calls: &Calls, who: &Who, path: &str, start_after: &[u8]) -> Result<DirectoryListing, Exception> {
+    let request = GetListingRequest { src: path.to_owned(), start_after: start_after.to_vec(), need_location: false };
+    let found: GetListingResponse = calls.ask(who, "getListing", &request)?;
+    found.dir_list.ok_or_else(|| absent(path))
+}
+
+fn absent(path: &str) -> Exception {
+    Exception::not_found(format!("File does not exist: {path}"))
+}

@@ -1,0 +1,167 @@
+//! What is answered to a request: a status, and a body in bounded pieces.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use frieze_hdfs::Exception;
+use hyper::body::{Body, Frame, SizeHint};
+use hyper::header::{CONTENT_TYPE, HeaderValue, LOCATION};
+use hyper::{Response, StatusCode};
+use serde_json::{Value, json};
+
+use crate::drive::InRequest;
+
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+const BYTES: HeaderValue = HeaderValue::from_static("application/octet-stream");
+
+/// What makes the pieces of a body, one after the other.
+type Pieces = Box<dyn FnMut() -> Result<Option<Bytes>, Exception>>;
+
+/// An answer before it is one of HTTP.
+pub(crate) struct Reply {
+    status: StatusCode,
+    location: Option<String>,
+    kind: Option<HeaderValue>,
+    content: Content,
+}
+
+enum Content {
+    Whole(Bytes),
+    Pieces { left: Option<u64>, next: Pieces },
+}
+
+impl Reply {
+    fn new(status: StatusCode, kind: Option<HeaderValue>, content: Content) -> Reply {
+        Reply { status, location: None, kind, content }
+    }
+
+    /// It is done, and there is nothing to say.
+    pub(crate) fn done() -> Reply {
+        Reply::new(StatusCode::OK, None, Content::Whole(Bytes::new()))
+    }
+
+    /// It is so.
+    pub(crate) fn json(value: &Value) -> Reply {
+        Reply::new(StatusCode::OK, Some(JSON), Content::Whole(value.to_string().into()))
+    }
+
+    /// A text of JSON that is made as it is sent.
+    pub(crate) fn json_pieces(next: impl FnMut() -> Result<Option<Bytes>, Exception> + 'static) -> Reply {
+        Reply::new(StatusCode::OK, Some(JSON), Content::Pieces { left: None, next: Box::new(next) })
+    }
+
+    /// So many bytes of a file.
+    pub(crate) fn bytes(len: u64, next: impl FnMut() -> Result<Option<Bytes>, Exception> + 'static) -> Reply {
+        Reply::new(StatusCode::OK, Some(BYTES), Content::Pieces { left: Some(len), next: Box::new(next) })
+    }
+
+    /// A file was made: where it is.
+    pub(crate) fn made(location: String) -> Reply {
+        Reply { status: StatusCode::CREATED, location: Some(location), ..Reply::done() }
+    }
+
+    /// Bytes go to or come from there.
+    pub(crate) fn redirect(location: String) -> Reply {
+        Reply { status: StatusCode::TEMPORARY_REDIRECT, location: Some(location), ..Reply::done() }
+    }
+
+    /// Why not.
+    pub(crate) fn refused(exception: &Exception) -> Reply {
+        let Exception { class, message } = exception;
+        let name = class.rsplit(['.', '$']).next().unwrap_or(class);
+        let told = json!({ "RemoteException": { "exception": name, "javaClassName": class, "message": message } });
+        Reply { status: status_of(class), ..Reply::json(&told) }
+    }
+
+    /// As an answer of HTTP; the request lasts until it has been sent.
+    pub(crate) fn response(self, request: InRequest) -> Response<Sent> {
+        let mut response = Response::new(Sent { content: self.content, _request: request });
+        *response.status_mut() = self.status;
+        let headers = response.headers_mut();
+        if let Some(kind) = self.kind {
+            headers.insert(CONTENT_TYPE, kind);
+        }
+        if let Some(location) = self.location.and_then(|location| HeaderValue::from_str(&location).ok()) {
+            headers.insert(LOCATION, location);
+        }
+        response
+    }
+}
+
+/// The status of an exception, as Hadoop's documentation has it: by what kind of exception it is in Java.
+fn status_of(class: &str) -> StatusCode {
+    let is = |known: Exception| known.class == class;
+    if is(Exception::not_found("")) {
+        StatusCode::NOT_FOUND
+    } else if is(Exception::security("")) {
+        StatusCode::UNAUTHORIZED
+    } else if is(Exception::argument(""))
+        || is(Exception::illegal_argument(""))
+        || is(Exception::invalid_path(""))
+        || is(Exception::unsupported(""))
+    {
+        StatusCode::BAD_REQUEST
+    } else {
+        // All others are kinds of IOException.
+        StatusCode::FORBIDDEN
+    }
+}
+
+/// A body that is being sent.
+pub(crate) struct Sent {
+    content: Content,
+    _request: InRequest,
+}
+
+impl Body for Sent {
+    type Data = Bytes;
+    type Error = Exception;
+
+    fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Exception>>> {
+        let piece = match &mut self.content {
+            Content::Whole(bytes) => Ok(Some(std::mem::take(bytes)).filter(|bytes| !bytes.is_empty())),
+            Content::Pieces { left: Some(0), .. } => Ok(None),
+            Content::Pieces { left, next } => next().inspect(|piece| {
+                let len = piece.as_ref().map_or(0, Bytes::len) as u64;
+                *left = left.map(|left| left.saturating_sub(len));
+            }),
+        };
+        if let Err(exception) = &piece {
+            tracing::warn!("an answer to a WebHDFS client ends in the middle: {exception}");
+        }
+        Poll::Ready(piece.transpose().map(|piece| piece.map(Frame::data)))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match &self.content {
+            Content::Whole(bytes) => bytes.is_empty(),
+            Content::Pieces { left, .. } => *left == Some(0),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.content {
+            Content::Whole(bytes) => SizeHint::with_exact(bytes.len() as u64),
+            Content::Pieces { left: Some(left), .. } => SizeHint::with_exact(*left),
+            Content::Pieces { left: None, .. } => SizeHint::default(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn exceptions_have_the_status_that_hadoop_documents() {
+        let status = |exception: Exception| status_of(exception.class).as_u16();
+        assert_eq!(status(Exception::argument("")), 400);
+        assert_eq!(status(Exception::unsupported("")), 400);
+        assert_eq!(status(Exception::security("")), 401);
+        assert_eq!(status(Exception::io("")), 403);
+        assert_eq!(status(Exception::access_control("")), 403);
+        assert_eq!(status(Exception::authorization("")), 403);
+        assert_eq!(status(Exception::not_found("")), 404);
+    }
+}
