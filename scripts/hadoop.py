@@ -113,9 +113,9 @@ def site(folder, **properties):
 
 
 @contextlib.contextmanager
-def served(frieze, work, *options):
+def served(frieze, work, *options, port=0):
     """A server with the doors open: what it says when it is ready. If what is done with it fails, or it does not end well, what it told is shown."""
-    doors = ["--hdfs", "127.0.0.1:0", "--hdfs-data", "127.0.0.1:0"]
+    doors = ["--hdfs", f"127.0.0.1:{port}", "--hdfs-data", "127.0.0.1:0"]
     serve = [frieze, "serve", "--json", "--dir", work / "data", "--listen", "127.0.0.1:0", *doors, *options]
     with open(work / "serve.log", "wb") as log:
         server = subprocess.Popen(serve, stdout=subprocess.PIPE, stderr=log)
@@ -140,11 +140,17 @@ def served(frieze, work, *options):
             server.wait()
 
 
+def cpu_s(pid):
+    """Seconds of the processors that a process has had."""
+    fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 class Hdfs:
     """HDFS itself: a NameNode and some DataNodes, each a process, in a directory of their own."""
 
-    def __init__(self, work, classpath, datanodes=3, **properties):
-        self.work, self.classpath, self.processes = work, classpath, []
+    def __init__(self, work, classpath, datanodes=3, heap="512m", **properties):
+        self.work, self.classpath, self.heap, self.processes = work, classpath, heap, []
         port = free_port()
         self.address = f"hdfs://127.0.0.1:{port}"
         common = {
@@ -162,7 +168,7 @@ class Hdfs:
         site(work / "conf-name", **common)
         self.java("conf-name", f"{HDFS}.namenode.NameNode", "-format", "-nonInteractive").wait()
         try:
-            self.processes.append(self.java("conf-name", f"{HDFS}.namenode.NameNode"))
+            self.start_names()
             for number in range(datanodes):
                 site(work / f"conf-{number}", **common, dfs_datanode_data_dir=f"file://{work}/data-{number}")
                 self.processes.append(self.java(f"conf-{number}", f"{HDFS}.datanode.DataNode"))
@@ -171,9 +177,22 @@ class Hdfs:
             self.end()
             raise
 
+    def start_names(self):
+        """Starts the NameNode, the first of the processes."""
+        self.processes.insert(0, self.java("conf-name", f"{HDFS}.namenode.NameNode"))
+
+    def end_names(self):
+        """Ends the NameNode as a crash would, after it has written down all names, so that its next start has no edits to play."""
+        for words in [["-safemode", "enter"], ["-saveNamespace"], ["-safemode", "leave"]]:
+            if self.java("conf-name", "org.apache.hadoop.hdfs.tools.DFSAdmin", *words).wait() != 0:
+                sys.exit(f"dfsadmin {words[0]} failed:\n" + (self.work / "conf-name.log").read_text()[-2000:])
+        names = self.processes.pop(0)
+        names.kill()
+        names.wait()
+
     def java(self, conf, *arguments, **pipes):
         log = open(self.work / f"{conf}.log", "ab")
-        command = ["java", "-Xmx512m", "-cp", f"{self.work / conf}:{self.classpath}", *arguments]
+        command = ["java", f"-Xmx{self.heap}", "-cp", f"{self.work / conf}:{self.classpath}", *arguments]
         return subprocess.Popen(command, stderr=log, cwd=self.work, **{"stdout": log, **pipes})
 
     def await_datanodes(self, count):
@@ -187,11 +206,7 @@ class Hdfs:
         sys.exit("HDFS does not start:\n" + (self.work / "conf-name.log").read_text()[-2000:])
 
     def cpu_s(self):
-        def of(pid):
-            fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-            return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-        return sum(of(process.pid) for process in self.processes)
+        return sum(cpu_s(process.pid) for process in self.processes)
 
     def end(self):
         for process in self.processes:

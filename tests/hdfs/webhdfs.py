@@ -23,7 +23,7 @@ def main():
         work = pathlib.Path(work)
         classes = work / "classes"
         sources = [run.HERE / "Clients.java", run.HERE / "Web.java"]
-        subprocess.run(["javac", "-nowarn", "-cp", f"{cache}/lib/*", "-d", classes, *sources], check=True)
+        subprocess.run(["javac", "-nowarn", "-cp", jars, "-d", classes, *sources], check=True)
         with hadoop.served(frieze, work, "--webhdfs", "127.0.0.1:0") as ready:
             hadoop.site(work / "conf", fs_defaultFS=run.webhdfs(ready), dfs_http_client_retry_max_attempts=1)
             # Root may speak for others; anybody else is himself alone.

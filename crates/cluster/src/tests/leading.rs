@@ -541,7 +541,7 @@ fn one_declared_dead() -> (Desk, Heartbeat) {
     let mut desk = dark();
     let number = desk.now - 2000;
     let late = Heartbeat { number, heard: number - 100, ..desk.heartbeat(3) };
-    assert_eq!(desk.ask(Ask::DeclareDead(NodeId(3))), Ok(Answer::Decided));
+    assert_eq!(desk.ask(Ask::DeclareDead { node: NodeId(3), with_loss: true }), Ok(Answer::Decided));
     (desk, late)
 }
 
