@@ -4,7 +4,7 @@ export PATH := $(HOME)/.cargo/bin:$(PATH)
 CARGO ?= cargo
 
 .DEFAULT_GOAL := help
-.PHONY: help demo cluster build check test hdfs spark hbase films linearizability lab soak kill-cycles long-run services bench
+.PHONY: help demo cluster build check test hdfs spark hbase films linearizability lab soak kill-cycles long-run services bench bench-hdfs
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -60,6 +60,9 @@ kill-cycles: ## kill -9 the server under mixed load, CYCLES=500 times, and hold 
 
 long-run: ## 30 minutes of writes and reads of the past with two restarts: memory flat, scrub clean (SECONDS=1800)
 	FRIEZE_PATIENCE=600 FRIEZE_SECONDS=$(or $(SECONDS),1800) $(CARGO) test --release --package frieze-cli --test long -- --nocapture
+
+bench-hdfs: build ## the same stock Hadoop client on real HDFS and on frieze, in turn (needs a JDK and Maven; about 10 min)
+	@bench/hdfs/run.py --frieze target/release/frieze
 
 bench: build ## measure everything beside the machine's ceilings and bench/baselines/ (BENCH=--help for options)
 	@scripts/bench.py $(BENCH)
