@@ -146,6 +146,72 @@ def cpu_s(pid):
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
+class Cluster:
+    """Three servers on three loopback addresses, which are one cluster, each with a door at the same ports."""
+
+    def __init__(self, frieze, work):
+        self.frieze, self.work = frieze, work
+        self.name_port, self.data_port = free_port(), free_port()
+        self.servers, self.addresses = {}, {}
+        (work / "settings.toml").write_text('lease = "1s"\n')
+        try:
+            for number in [1, 2, 3]:
+                self.start(number)
+        except BaseException:
+            self.end()
+            raise
+
+    def start(self, number):
+        host = f"127.0.0.{number}"
+        command = [self.frieze, "serve", "--json", "--dir", self.work / str(number), "--name", f"db{number}", "--memory", "256"]
+        command += ["--config", self.work / "settings.toml", "--listen", self.addresses.get(number, f"{host}:0")]
+        command += ["--hdfs", f"{host}:{self.name_port}", "--hdfs-data", f"{host}:{self.data_port}"]
+        if number > 1 and number not in self.addresses:
+            command += ["--join", self.addresses[1]]
+        log = open(self.work / f"{number}.log", "ab")
+        server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log)
+        ready = server.stdout.readline()
+        if not ready:
+            sys.exit("a server does not start:\n" + (self.work / f"{number}.log").read_text()[-2000:])
+        self.servers[number] = server
+        self.addresses[number] = json.loads(ready)["addresses"][0]
+
+    def await_whole(self):
+        """Until every chain is served by all three."""
+        until = time.monotonic() + 60
+        while time.monotonic() < until:
+            command = [self.frieze, "--server", self.addresses[1], "cluster", "chains", "--json"]
+            asked = subprocess.run(command, capture_output=True)
+            chains = [json.loads(line) for line in asked.stdout.splitlines()]
+            if chains and all(sum(t["state"] == "serving" for t in chain["targets"]) == 3 for chain in chains):
+                return
+            time.sleep(0.2)
+        sys.exit("the cluster does not become whole")
+
+    def kill(self, number):
+        self.servers[number].kill()
+        self.servers.pop(number).wait()
+
+    def end(self):
+        for server in self.servers.values():
+            server.send_signal(signal.SIGTERM)
+        for server in self.servers.values():
+            try:
+                server.wait(timeout=60)
+            except subprocess.TimeoutExpired:
+                server.kill()
+                server.wait()
+
+    def names(self):
+        """The properties by which a client knows every server as a name node of one service."""
+        provider = "org.apache.hadoop.hdfs.server.namenode.ha.ConfiguredFailoverProxyProvider"
+        properties = {"fs_defaultFS": "hdfs://frieze", "dfs_nameservices": "frieze", "dfs_ha_namenodes_frieze": "db1,db2,db3"}
+        properties["dfs_client_failover_proxy_provider_frieze"] = provider
+        for number in [1, 2, 3]:
+            properties[f"dfs_namenode_rpc__address_frieze_db{number}"] = f"127.0.0.{number}:{self.name_port}"
+        return properties
+
+
 class Hdfs:
     """HDFS itself: a NameNode and some DataNodes, each a process, in a directory of their own."""
 

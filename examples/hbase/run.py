@@ -3,6 +3,7 @@
 
     examples/hbase/run.py                with the release build; builds it first
     examples/hbase/run.py --frieze PATH  with that command
+    examples/hbase/run.py --cluster      on three servers of frieze's, of which one is killed too
     examples/hbase/run.py --json         one JSON document instead of lines
 
 Starts a frieze server with the HDFS door, ZooKeeper, HBase's master and a region server (512 MiB of heap each), and Messages.java, which
@@ -11,6 +12,7 @@ JDK (17) and Maven; the jars come from Maven Central at the first run and stay i
 """
 
 import argparse
+import contextlib
 import json
 import pathlib
 import selectors
@@ -40,14 +42,21 @@ SECONDS_MAX = 290
 class Hbase:
     """Processes of HBase, and one that loads it."""
 
-    def __init__(self, frieze, work, ready, classpath):
-        self.frieze, self.work, self.server = frieze, work, ready["addresses"][0]
-        self.root = ready["hdfs"] + "/hbase"
+    def __init__(self, frieze, work, url, server, classpath):
+        self.frieze, self.work, self.server = frieze, work, server
+        self.root = url + "/hbase"
         self.until = time.monotonic() + SECONDS_MAX
         self.processes = {}
-        hadoop.site(work / "conf", fs_defaultFS=ready["hdfs"])
+        hadoop.site(work / "conf", fs_defaultFS=url)
         (work / "conf" / "hbase-site.xml").write_text(hadoop.configuration(self.settings()))
         self.java = ["java", *JVM, "-cp", f"{work / 'conf'}:{classpath}"]
+        try:
+            self.start_all()
+        except BaseException:
+            self.end()
+            raise
+
+    def start_all(self):
         self.start("zookeeper", "org.apache.hadoop.hbase.zookeeper.HQuorumPeer", "start")
         self.start("master", "org.apache.hadoop.hbase.master.HMaster", "start")
         self.start_region_server()
@@ -127,7 +136,7 @@ class Hbase:
             process.wait()
 
 
-def run(hbase, report):
+def run(hbase, report, cluster=None):
     hbase.do("create")
     report.step("HBase starts on frieze, and has a table of four regions")
     hbase.do("start")
@@ -148,6 +157,8 @@ def run(hbase, report):
     after = hbase.do("stop")
     report.step("the region server is killed under load, another one recovers its log", away_s=round(away, 1), uncertain=after["uncertain"])
     report.step("every row is as it was acknowledged", **hbase.do("check"))
+    if cluster:
+        server_is_killed(hbase, cluster, report)
     hbase.do("keep", "monday")
     second = hbase.now()
     hbase.do("snapshot", "monday")
@@ -163,6 +174,22 @@ def run(hbase, report):
     report.step("in the past, after it: HFiles and logs of then do", instant=second, **past(hbase, second, "monday"))
 
 
+def server_is_killed(hbase, cluster, report):
+    """One of the servers that have the bytes goes, and with it a connection of every log that is being written; then it comes back."""
+    hbase.do("start")
+    hbase.do("more", 50)
+    begun = time.monotonic()
+    cluster.kill(3)
+    hbase.do("more", 50)
+    away = time.monotonic() - begun
+    cluster.start(3)
+    cluster.await_whole()
+    hbase.do("more", 50)
+    found = hbase.do("stop")
+    report.step("a server of frieze's is killed under load, and comes back", fifty_more_after_s=round(away, 1), uncertain=found["uncertain"])
+    report.step("every row is as it was acknowledged", **hbase.do("check"))
+
+
 def past(hbase, instant, name):
     found = hbase.past(instant, name)
     if found["changed_since"] == 0:
@@ -170,11 +197,29 @@ def past(hbase, instant, name):
     return found
 
 
+@contextlib.contextmanager
+def on_one(frieze, work):
+    with hadoop.served(frieze, work, "--memory", "1024") as ready:
+        yield ready["hdfs"], ready["addresses"][0], None
+
+
+@contextlib.contextmanager
+def on_cluster(frieze, work):
+    cluster = hadoop.Cluster(frieze, work)
+    try:
+        cluster.await_whole()
+        yield f"hdfs://127.0.0.1:{cluster.name_port}", cluster.addresses[1], cluster
+    finally:
+        cluster.end()
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--frieze", default=None, help="the command (default: the release build)")
+    parser.add_argument("--cluster", action="store_true", help="three servers of frieze's, one of which is killed")
     parser.add_argument("--json", action="store_true", help="one JSON document")
     options = parser.parse_args()
+    hadoop.end_orderly()
     hadoop.needs("examples/hbase", "java", "javac", "mvn")
     frieze = hadoop.command(options.frieze)
     jars = hadoop.fetched(hadoop.cache(f"hbase-{VERSION}"), POM)
@@ -182,10 +227,11 @@ def main():
     with tempfile.TemporaryDirectory(prefix="frieze-hbase-") as work:
         work = pathlib.Path(work)
         subprocess.run(["javac", "-nowarn", "-cp", jars, "-d", work / "classes", HERE / "Messages.java"], check=True)
-        with hadoop.served(frieze, work, "--memory", "1024") as ready:
-            hbase = Hbase(frieze, work, ready, f"{work / 'classes'}:{jars}")
+        classpath = f"{work / 'classes'}:{jars}"
+        with (on_cluster if options.cluster else on_one)(frieze, work) as (url, server, cluster):
+            hbase = Hbase(frieze, work, url, server, classpath)
             try:
-                run(hbase, report)
+                run(hbase, report, cluster)
             finally:
                 hbase.end()
     report.end("nothing that was acknowledged was lost, in the present and in the past")
