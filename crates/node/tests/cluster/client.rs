@@ -240,6 +240,24 @@ impl Client {
         self.ask_at(node, Request::Write(write), bytes, self.seq).0.map(drop)
     }
 
+    /// Writes over a connection to one server, and does not wait for an answer.
+    pub(crate) fn begin_write_at(&mut self, conn: &Conn, node: NodeId, capability: &[u8], offset: u64, bytes: &[u8]) {
+        self.seq += 1;
+        self.next += 1;
+        let header = FrameHeader {
+            request_id: self.next - 1,
+            session: self.session,
+            seq: Seq(self.seq),
+            payload_len: bytes.len() as u32,
+            payload_crc: crc32c(bytes),
+            ..FrameHeader::of(FrameKind::Request)
+        };
+        let write = Write { capability: capability.to_vec(), offset, ..Write::default() };
+        let body = RequestBody { caller: None, request: Some(Request::Write(write)) };
+        let responder: Arc<dyn Responder> = self.answers.clone();
+        self.world.engine(node).handle(conn, &header, body, bytes.into(), &responder, &mut Scratch::default());
+    }
+
     /// The last write, once more.
     pub(crate) fn write_again(
         &mut self,

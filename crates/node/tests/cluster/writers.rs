@@ -417,14 +417,27 @@ fn a_session_that_is_ended_leaves_no_file_longer_than_what_is_committed() {
     let staying = other.stay_at(ONE);
     let lost = (chunk + 1..).find(|index| head(inode, *index) == ONE).expect("chunks are spread over all chains");
     other.grant(inode, lost, 1);
+    let mut written = 1;
+    // Nearly as long as the leader waits.
+    world.run(19_500);
+    let stopped = loop {
+        world.run(50);
+        match gone.write_at(TWO, &capability, offset(chunk) + written, b"1") {
+            Ok(()) => written += 1,
+            Err(fault) => break fault,
+        }
+    };
+    assert_eq!(stopped.reason, Reason::Busy, "{stopped}");
+    // All heads know of it before the leader looks again.
+    world.run(200);
     world.steal(move |_, told| matches!(told, Told::ChainRecord(record) if record.index == lost));
-    other.write_at(ONE, &others, offset(lost), b"lost").unwrap_err();
-    world.run(40_000);
-    let late = gone.write_at(TWO, &capability, offset(chunk) + 1, b"2").unwrap_err();
+    other.begin_write_at(&staying, ONE, &others, offset(lost), b"lost");
+    world.run(2_000);
+    let late = gone.write_at(TWO, &capability, offset(chunk) + written, b"2").unwrap_err();
     assert_eq!(late.reason, Reason::UnknownSession, "{late}");
     world.crash(ONE, CrashKind::Power);
     world.share_chains(&[&[2, 3], &[2, 3], &[3, 2]]);
-    assert_eq!(other.len("f"), offset(chunk) + 1);
+    assert_eq!(other.len("f"), offset(chunk) + written);
     drop(staying);
 }
 
