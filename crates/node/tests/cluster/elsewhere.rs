@@ -1,11 +1,13 @@
 //! A chain that the leader has no part in: what it says of files there, and what it promises about them, is what members would say.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use frieze_base::{ChainEpoch, ChainId, InodeId, MonoTime, NodeId, Reason};
 use frieze_cluster::{ChainStep, Decision, Device, Newcomer};
 use frieze_disk::CrashKind;
 use frieze_wire::message::{Reply, Request, Sync, View};
+use frieze_wire::peer::{About, Question, Told};
 use frieze_wire::txn::{Op, SetAttr, Settle, Target};
 
 use crate::client::Client;
@@ -337,18 +339,25 @@ fn who_hears_that_it_has_left_while_it_looks_does_not_say_what_it_saw() {
     let members: [&[u32]; 3] = [&[2, 3], &[2, 3], &[3, 2]];
     world.share_chains_at(&[TWO, THREE], &members);
     client.write_at(TWO, &capability, offset(near), b"some more").unwrap();
-    let (weak, mut left) = (Arc::downgrade(&world), 1);
+    let asked = Arc::new(AtomicBool::new(false));
+    let asks = asked.clone();
+    world.steal(move |_, told| {
+        let is_about_length = matches!(told, Told::Question(Question { about: Some(About::Reach(_)), .. }));
+        asks.fetch_or(is_about_length, Ordering::Relaxed);
+        false
+    });
+    let weak = Arc::downgrade(&world);
     world.set_hook(Some(Box::new(move |_| {
-        left -= 1;
-        if left == 0
+        if asked.swap(false, Ordering::Relaxed)
             && let Some(world) = weak.upgrade()
         {
-            world.share_chains_at(&[ONE], &[&[2, 3], &[2, 3], &[3, 2]]);
+            world.share_chains_at(&[ONE], &members);
         }
     })));
     let read = client.read_from(ONE, &capability, offset(near) + 4, 5);
     world.set_hook(None);
-    assert!(read.is_err(), "{read:?}");
+    let told = read.map_err(|fault| fault.reason);
+    assert_eq!(told, Err(Reason::Unavailable), "it was shown what is not so any more, or was never asked");
     assert_eq!(client.read_from(TWO, &capability, offset(near) + 4, 5), Ok(b" more".to_vec()));
 }
 
