@@ -11,6 +11,8 @@ mod cluster;
 mod metalog;
 #[path = "golden/peers.rs"]
 mod peers;
+#[path = "golden/control.rs"]
+mod plane;
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -19,7 +21,7 @@ use std::path::PathBuf;
 
 use frieze_base::{ChainEpoch, InodeId, Reason, Seq, SessionId, crc32c};
 use frieze_hlc::Hlc;
-use frieze_wire::control::{self, ChainStepKind, DecisionKind, NodeStepKind, STORED_FORMAT, StoredRole};
+use frieze_wire::control;
 use frieze_wire::edit::*;
 use frieze_wire::forget::{Forget, ForgetReply, Forgotten, ForgottenFile, Horizon, encode_ids};
 use frieze_wire::frame::{BODY_BYTES_MAX, PAYLOAD_BYTES_MAX, PROTOCOL_VERSION};
@@ -118,110 +120,6 @@ fn edit() -> Edit {
             xattrs: vec![gone],
             extends: false,
         }],
-    }
-}
-
-fn newcomer() -> control::Newcomer {
-    control::Newcomer {
-        name: "ada".into(),
-        site: "east".into(),
-        machine: "rack7".into(),
-        address: "10.0.0.2:7410".into(),
-        token: (0..16).collect(),
-        incarnation: 3,
-        devices: vec![control::Device { device: 1, capacity_bytes: 1 << 40, has_failed: true }],
-    }
-}
-
-fn decisions() -> Vec<(&'static str, DecisionKind)> {
-    let node = |kind| control::NodeStep { node: 2, revision: 300, kind: kind as i32, ..Default::default() };
-    let chain = |kind| control::ChainStep { chain: 7, revision: 300, kind: kind as i32, node: 2, ..Default::default() };
-    let newcomer = newcomer();
-    let (address, devices) = (newcomer.address.clone(), newcomer.devices.clone());
-    let back = control::NodeStep { incarnation: 4, address, devices: devices.clone(), ..node(NodeStepKind::Return) };
-    let found = control::Found {
-        cluster: vec![0xab; 16],
-        replicas: 3,
-        chain_count: 8,
-        chain_epoch: 12,
-        first: Some(newcomer.clone()),
-        gaps: Vec::new(),
-    };
-    let resume = control::ChainStep { incarnation: 4, is_missing: true, ..chain(ChainStepKind::Resume) };
-    vec![
-        ("found", DecisionKind::Found(found)),
-        ("join", DecisionKind::Join(newcomer)),
-        ("node.return", DecisionKind::Node(back)),
-        ("node.offline", DecisionKind::Node(node(NodeStepKind::Offline))),
-        ("node.drain", DecisionKind::Node(node(NodeStepKind::Drain))),
-        ("node.undrain", DecisionKind::Node(node(NodeStepKind::Undrain))),
-        ("node.declare_dead", DecisionKind::Node(node(NodeStepKind::DeclareDead))),
-        ("node.remove", DecisionKind::Node(node(NodeStepKind::Remove))),
-        ("node.add_device", DecisionKind::Node(control::NodeStep { devices, ..node(NodeStepKind::AddDevice) })),
-        ("node.fail_device", DecisionKind::Node(node(NodeStepKind::FailDevice))),
-        ("chain.place", DecisionKind::Chain(control::ChainStep { device: 1, ..chain(ChainStepKind::Place) })),
-        ("chain.retire", DecisionKind::Chain(chain(ChainStepKind::Retire))),
-        ("chain.keep", DecisionKind::Chain(chain(ChainStepKind::Keep))),
-        ("chain.sync", DecisionKind::Chain(control::ChainStep { incarnation: 4, ..chain(ChainStepKind::Sync) })),
-        ("chain.join", DecisionKind::Chain(chain(ChainStepKind::Join))),
-        ("chain.serve", DecisionKind::Chain(chain(ChainStepKind::Serve))),
-        ("chain.take_out", DecisionKind::Chain(chain(ChainStepKind::TakeOut))),
-        ("chain.left", DecisionKind::Chain(chain(ChainStepKind::Left))),
-        ("chain.drop", DecisionKind::Chain(chain(ChainStepKind::Drop))),
-        ("chain.resume", DecisionKind::Chain(resume)),
-        ("replicas", DecisionKind::Adjust(control::Adjust { version: 300, replicas: Some(2), balance: None })),
-        ("balance", DecisionKind::Adjust(control::Adjust { version: 300, replicas: None, balance: Some(false) })),
-    ]
-}
-
-/// Of later versions than those before, which one batch holds.
-fn later_decisions() -> Vec<(&'static str, DecisionKind)> {
-    let resume = control::ChainStep { chain: 7, revision: 300, node: 2, incarnation: 4, ..Default::default() };
-    let resume = control::ChainStep { kind: ChainStepKind::Resume as i32, lost_from: AT, lost_to: AT + 9, ..resume };
-    let found = control::Found { first: Some(newcomer()), gaps: vec![AT, AT + 9], ..Default::default() };
-    let dead =
-        control::NodeStep { node: 2, revision: 300, kind: NodeStepKind::DeclareDead as i32, ..Default::default() };
-    vec![
-        ("chain.resume_lost", DecisionKind::Chain(resume)),
-        ("found_with_gaps", DecisionKind::Found(found)),
-        ("node.declare_dead_if_spared", DecisionKind::Node(control::NodeStep { spares: true, ..dead })),
-    ]
-}
-
-fn control_state() -> control::Stored {
-    let node = control::StoredNode {
-        node: 2,
-        revision: 5,
-        told: Some(newcomer()),
-        is_offline: true,
-        is_draining: true,
-        is_dead: true,
-    };
-    let stored = control::StoredTarget { device: 1, incarnation: 3, is_retiring: true, left: 77, ..Default::default() };
-    let target = |node, role| control::StoredTarget { node, role: role as i32, ..stored };
-    let roles = [StoredRole::Serving, StoredRole::Joining, StoredRole::Syncing, StoredRole::Out];
-    let chain = control::StoredChain {
-        chain: 7,
-        chain_epoch: 12,
-        revision: 300,
-        targets: (1..).zip(roles).map(|(node, role)| target(node, role)).collect(),
-        leaving: vec![3, 4],
-        resumed_epoch: 11,
-        resumed_missing: true,
-        gaps: Vec::new(),
-        behind_from: 0,
-        behind_to: 0,
-    };
-    control::Stored {
-        format: STORED_FORMAT,
-        cluster: vec![0xab; 16],
-        version: 300,
-        table_version: 200,
-        next_node: 3,
-        replicas: 3,
-        is_balancing: true,
-        nodes: vec![node],
-        chains: vec![chain],
     }
 }
 
@@ -892,7 +790,7 @@ fn every_message_reads_its_kept_bytes_and_writes_the_same() {
         2
     ];
     golden.message("batch".into(), &Batch { transactions, ids_above: 0, decisions: vec![] });
-    let all: Vec<_> = decisions().into_iter().map(|(_, kind)| control::Decision { kind: Some(kind) }).collect();
+    let all: Vec<_> = plane::decisions().into_iter().map(|(_, kind)| control::Decision { kind: Some(kind) }).collect();
     golden.message("batch.decisions".into(), &Batch { transactions: vec![], ids_above: 9, decisions: all });
     let outcome = Outcome {
         stamp: AT,
@@ -904,11 +802,11 @@ fn every_message_reads_its_kept_bytes_and_writes_the_same() {
     };
     golden.message("outcome".into(), &outcome);
     golden.message("outcome.replaced".into(), &Outcome { stamp: AT, id: 77, replaced: 78, ..Outcome::default() });
-    for (name, kind) in decisions().into_iter().chain(later_decisions()) {
+    for (name, kind) in plane::decisions().into_iter().chain(plane::later_decisions()) {
         golden.message(format!("decision.{name}"), &control::Decision { kind: Some(kind) });
     }
-    golden.message("control_state".into(), &control_state());
-    let mut behind = control_state();
+    golden.message("control_state".into(), &plane::control_state());
+    let mut behind = plane::control_state();
     (behind.chains[0].behind_from, behind.chains[0].behind_to) = (AT, AT + 9);
     golden.message("control_state_behind".into(), &behind);
     golden.finish();
