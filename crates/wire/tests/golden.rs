@@ -125,6 +125,7 @@ fn edit() -> Edit {
 
 fn ops() -> Vec<(&'static str, Op)> {
     let make = |kind| Op::Make(Make { target: file(), mode: 0o644, or_open: true, kind: Some(kind) });
+    let extends = SetState { inode: 77, size: Some(1 << 20), extends: true, ..SetState::default() };
     vec![
         (
             "open_session",
@@ -166,10 +167,7 @@ fn ops() -> Vec<(&'static str, Op)> {
         ("settle", Op::Settle(settle())),
         ("settle_in_part", Op::Settle(Settle { complete: Some(AT - 1), since: AT - 2, ..settle() })),
         ("make_nameless", Op::MakeNameless(MakeNameless { beside: 77 })),
-        ("edit_extends", {
-            let state = SetState { inode: 77, size: Some(1 << 20), extends: true, ..SetState::default() };
-            Op::Edit(Edit { kind: EditKind::CopyRange as i32, states: vec![state], ..Edit::default() })
-        }),
+        ("edit_extends", Op::Edit(Edit { kind: EditKind::CopyRange as i32, states: vec![extends], ..Edit::default() })),
         ("settle_all", Op::SettleAll(SettleAll { files: vec![settle(); 2] })),
         ("make_snapshot", Op::MakeSnapshot(MakeSnapshot { name: "release-1".into(), at: AT })),
         ("delete_snapshot", Op::DeleteSnapshot(DeleteSnapshot { name: "release-1".into() })),
