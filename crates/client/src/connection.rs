@@ -225,6 +225,11 @@ impl Connection {
         Error::Transport(frieze_net::Error::Silent { peer: self.server.clone(), waited })
     }
 
+    /// True if the server is in this process.
+    pub(crate) fn is_within(&self) -> bool {
+        matches!(self.way, Way::Within { .. })
+    }
+
     /// What ends it from another thread.
     pub(crate) fn cord(&self) -> Cord {
         match &self.way {

@@ -22,6 +22,8 @@ pub(crate) const DEPTH: usize = 4;
 const SMALL_BYTES: usize = 16 << 10;
 /// The last piece of a large write is at most so large.
 const LAST_BYTES: usize = 256 << 10;
+/// A request of who reads within the server's process: half of the second-level cache of a core of today.
+const WITHIN_BYTES: usize = 256 << 10;
 /// More would only fill socket buffers.
 const DEPTH_MAX: usize = 64;
 
@@ -112,12 +114,15 @@ impl File {
     ) -> Result<Reached, Failure<E>> {
         let shared = &self.shared;
         let connection = shared.opened(place, patience).map_err(Failure::Ours)?;
+        // Who reads within the process does the server's work: nothing is won by asking ahead, and what one core does piece by piece
+        // stays in its cache.
+        let (depth, step) = if connection.is_within() { (1, WITHIN_BYTES) } else { (run.depth, REQUEST_BYTES) };
         let mut next = run.done;
-        let mut flight: VecDeque<(u64, u64, usize)> = VecDeque::with_capacity(run.depth);
+        let mut flight: VecDeque<(u64, u64, usize)> = VecDeque::with_capacity(depth);
         loop {
-            while flight.len() < run.depth && next < run.end {
+            while flight.len() < depth && next < run.end {
                 let left = run.end - next;
-                let len = if run.is_one { left as usize } else { piece_len(next, left) };
+                let len = if run.is_one { left as usize } else { piece_len(next, left, step) };
                 let id = shared.send(connection, &self.ask_read(next, len, run.in_steps)).map_err(Failure::Ours)?;
                 flight.push_back((id, next, len));
                 next += len as u64;
@@ -182,7 +187,7 @@ impl File {
             } else {
                 let mut from = 0;
                 while from < len {
-                    let count = piece_len(at + from as u64, (len - from) as u64);
+                    let count = piece_len(at + from as u64, (len - from) as u64, REQUEST_BYTES);
                     run.push(at + from as u64, Cow::Owned(buffer[from..from + count].to_vec()))?;
                     from += count;
                 }
@@ -233,7 +238,7 @@ impl File {
         while from < data.len() {
             let at = offset + from as u64;
             let left = self.at_one_head(at, (data.len() - from) as u64);
-            let count = tapered(piece_len(at, left), data.len() - from);
+            let count = tapered(piece_len(at, left, REQUEST_BYTES), data.len() - from);
             run.push(at, Cow::Borrowed(&data[from..from + count]))?;
             from += count;
         }
@@ -531,9 +536,9 @@ enum Failure<E> {
     Theirs(E),
 }
 
-/// Length of the next request: up to the next multiple of 1 MiB, so that those after it never cross a chunk.
-fn piece_len(offset: u64, left: u64) -> usize {
-    let step = REQUEST_BYTES as u64;
+/// Length of the next request: up to the next multiple of `step`, a part of a chunk, so that those after it never cross one.
+fn piece_len(offset: u64, left: u64, step: usize) -> usize {
+    let step = step as u64;
     (step - offset % step).min(left) as usize
 }
 
@@ -556,7 +561,7 @@ mod tests {
             let mut lens = Vec::new();
             let mut from = 0;
             while from < len {
-                lens.push(tapered(piece_len(from as u64, (len - from) as u64), len - from) >> 10);
+                lens.push(tapered(piece_len(from as u64, (len - from) as u64, REQUEST_BYTES), len - from) >> 10);
                 from += lens[lens.len() - 1] << 10;
             }
             lens

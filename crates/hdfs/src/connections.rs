@@ -118,6 +118,8 @@ impl Shared {
     fn take<S: Serve>(self: &Arc<Shared>, stream: TcpStream, service: &Arc<S>) {
         // Answers are whole: they need not wait for more.
         let _ = stream.set_nodelay(true);
+        // Blocks go out as fast as they are taken; a connection that has ended says so when it is read.
+        let _ = frieze_client::send_unpaced(&stream);
         let Ok(kept) = stream.try_clone() else { return };
         let number = {
             let mut open = self.open();

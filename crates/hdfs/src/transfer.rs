@@ -141,7 +141,8 @@ impl Sums {
     /// Appends the checksums of `data`.
     pub(crate) fn put(self, data: &[u8], out: &mut Vec<u8>) {
         if let Some((chunk_bytes, sum)) = self.each() {
-            out.extend(data.chunks(chunk_bytes).flat_map(|chunk| sum(chunk).to_be_bytes()));
+            out.reserve(self.len(data.len()));
+            data.chunks(chunk_bytes).for_each(|chunk| out.extend_from_slice(&sum(chunk).to_be_bytes()));
         }
     }
 

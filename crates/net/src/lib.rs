@@ -27,5 +27,5 @@ pub use listener::Listener;
 pub use mono::mono;
 pub use page::{PageListener, Visitor};
 pub use proof::{NOBODY, Proof, host_name, kernel_proof, tcp_proof, user_of};
-pub use stream::Stream;
+pub use stream::{Stream, send_unpaced};
 pub use within::{Asked, Came, Inbox, Within};

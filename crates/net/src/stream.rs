@@ -76,10 +76,7 @@ impl Stream {
                 sockopt::set_tcp_keepidle(tcp, Duration::from_secs(60))?;
                 sockopt::set_tcp_keepintvl(tcp, Duration::from_secs(20))?;
                 sockopt::set_tcp_keepcnt(tcp, 3)?;
-                if tcp.peer_addr()?.ip().is_loopback() {
-                    // Refused, it only costs time.
-                    let _ = sockopt::set_tcp_congestion(tcp, UNPACED);
-                }
+                send_unpaced(tcp)?;
             }
             Socket::Unix(unix) => {
                 // TCP sizes its buffers itself; a Unix socket stays at 208 KiB unless told.
@@ -255,6 +252,18 @@ impl AsFd for Stream {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd()
     }
+}
+
+/// Lets a connection whose other end is in this machine send as fast as it is taken, whatever the system prefers.
+///
+/// # Errors
+/// If the connection has ended.
+pub fn send_unpaced(tcp: &TcpStream) -> io::Result<()> {
+    if tcp.peer_addr()?.ip().to_canonical().is_loopback() {
+        // Refused, it only costs time.
+        let _ = sockopt::set_tcp_congestion(tcp, UNPACED);
+    }
+    Ok(())
 }
 
 /// Connects to the first address that answers.
