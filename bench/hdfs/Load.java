@@ -1,5 +1,7 @@
 import com.sun.management.OperatingSystemMXBean;
 import java.io.BufferedReader;
+import java.io.FileNotFoundException;
+import java.io.IOException;
 import java.io.InputStreamReader;
 import java.lang.management.ManagementFactory;
 import java.net.URI;
@@ -80,6 +82,22 @@ public class Load {
         }
     }
 
+    /** Asks again and again: a connection to a server that has died is found out by the first call on it. */
+    static void await(Path path) throws Exception {
+        long until = System.nanoTime() + 120_000_000_000L;
+        while (true) {
+            try {
+                fs.getFileStatus(path);
+                return;
+            } catch (FileNotFoundException error) {
+                throw error;
+            } catch (IOException error) {
+                if (System.nanoTime() > until) throw error;
+                Thread.sleep(10);
+            }
+        }
+    }
+
     static void answer(String name, int[] of) throws Exception {
         Path directory = new Path("/load-" + round++), large = new Path("/large");
         switch (name) {
@@ -119,7 +137,7 @@ public class Load {
                 break;
             }
             case "look": { // a file that fill made: waits until the server answers
-                measured(1, () -> fs.getFileStatus(new Path("/fill/d0/f" + of[0])));
+                measured(1, () -> await(new Path("/fill/d0/f" + of[0])));
                 break;
             }
             default:

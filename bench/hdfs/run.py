@@ -174,9 +174,9 @@ def start(frieze, options, work, classpath, hdfs, sides):
     hadoop.site(work / "conf-theirs", fs_defaultFS=hdfs.address, dfs_replication=1, **asking)
     served = lambda: hadoop.served(frieze, work / "ours", port=port)  # noqa: E731
     found = {"files": options.start}
-    with served() as ready:
+    with served():
         sides.append(Side("hdfs", classpath, work / "conf-theirs", lambda: []))
-        sides.append(Side("frieze", classpath, work / "conf-ours", lambda: [ready["pid"]]))
+        sides.append(Side("frieze", classpath, work / "conf-ours", lambda: []))
         theirs, ours = sides
         for side in sides:
             amount, seconds, _, _ = side.play(fill)
