@@ -58,7 +58,7 @@ class Side:
     """A server, or several, and a client of it that is told what to do."""
 
     def __init__(self, name, classpath, conf, servers):
-        self.name, self.servers, self.classpath, self.conf = name, servers, classpath, conf
+        self.name, self.servers = name, servers
         command = ["java", "-Xmx768m", "-cp", f"{conf}:{classpath}", "Load"]
         self.log = conf.parent / f"client-{name}.log"
         with open(self.log, "wb") as log:

@@ -26,7 +26,7 @@ impl Here {
 
 impl Within for Here {
     fn connect(&self, inbox: Arc<Inbox>) -> Result<Box<dyn Asked>, Fault> {
-        let shared = self.0.upgrade().ok_or_else(stopping)?;
+        let shared = self.0.upgrade().filter(|shared| !shared.stopping.load(Ordering::Acquire)).ok_or_else(stopping)?;
         // As the kernel would say of its own socket.
         let caller = user_of(rustix::process::getuid().as_raw())?;
         let answers =
