@@ -113,7 +113,13 @@ impl NameService {
                 Ok(len) => read_frame(&mut reader, len)?,
                 Err(error) => return writer.refuse(None, &error),
             };
-            match rpc::frame(&frame) {
+            let frame = rpc::frame(&frame);
+            if !held.is_empty() && !matches!(frame, Ok(Frame::Call(_) | Frame::Ping)) {
+                // Whoever is turned away for this is told first what those before it came to.
+                writer.send(&held)?;
+                held.clear();
+            }
+            match frame {
                 Err((id, error)) => return writer.refuse(id.as_ref(), &error),
                 Ok(Frame::Ping) => {}
                 Ok(Frame::Negotiate) if !is_simple => {
@@ -225,9 +231,9 @@ impl Writer {
     }
 }
 
-/// True if the next frame is here as a whole. One of an impossible length is: it is refused when it is read.
+/// True if the next frame is here as a whole. One of an impossible length never is.
 fn has_frame(here: &[u8]) -> bool {
-    here.split_first_chunk().is_some_and(|(prefix, rest)| rpc::frame_len(*prefix).map_or(true, |len| rest.len() >= len))
+    here.split_first_chunk().is_some_and(|(prefix, rest)| rpc::frame_len(*prefix).is_ok_and(|len| rest.len() >= len))
 }
 
 /// Fills `into`; false if the connection ends before the first byte.

@@ -77,6 +77,10 @@ type Refused = (String, String);
 
 impl Client {
     fn send(&mut self, number: i32, messages: &[Vec<u8>]) {
+        self.stream.write_all(&Client::frame(number, messages)).unwrap();
+    }
+
+    fn frame(number: i32, messages: &[Vec<u8>]) -> Vec<u8> {
         let header = RpcRequestHeader {
             rpc_kind: Some(2),
             rpc_op: Some(0),
@@ -85,7 +89,7 @@ impl Client {
             retry_count: Some(0),
         };
         let body = [header.encode_length_delimited_to_vec(), messages.concat()].concat();
-        self.stream.write_all(&[(body.len() as u32).to_be_bytes().as_slice(), &body].concat()).unwrap();
+        [(body.len() as u32).to_be_bytes().as_slice(), &body].concat()
     }
 
     fn receive(&mut self) -> (RpcResponseHeader, Vec<u8>) {
@@ -825,4 +829,28 @@ fn the_door_stays_on_this_machine_unless_names_are_trusted() {
     assert!(matches!(Door::open(&options, [7; 32], Options::default()), Err(Error::Beyond { .. })));
     let options = DoorOptions { listen: "127.0.0.1:0".to_owned(), data: "0.0.0.0:0".to_owned(), trust: Trust::Kernel };
     assert!(matches!(Door::open(&options, [7; 32], Options::default()), Err(Error::Beyond { .. })));
+}
+
+#[test]
+fn calls_before_one_that_ends_the_connection_are_answered() {
+    let opened = Opened::new();
+    let header = RequestHeader {
+        method_name: "getFileInfo".to_owned(),
+        declaring_class_protocol_name: PROTOCOL.to_owned(),
+        client_protocol_version: 1,
+    };
+    let path = crate::proto::PathRequest { path: "/".to_owned() };
+    let call = |number| {
+        Client::frame(number, &[header.encode_length_delimited_to_vec(), path.encode_length_delimited_to_vec()])
+    };
+    // What follows at once is no frame of the protocol, or has a length that none has.
+    for garbage in [vec![0, 0, 0, 2, 0xff, 0xff], vec![0xff; 8]] {
+        let mut client = opened.connect();
+        client.ask("getFileInfo", &path).unwrap();
+        client.stream.write_all(&[call(100), call(101), garbage].concat()).unwrap();
+        for number in [100, 101] {
+            let (header, _) = client.receive();
+            assert_eq!((header.call_id as i32, header.status), (number, rpc_status::SUCCESS));
+        }
+    }
 }
