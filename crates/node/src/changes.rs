@@ -154,8 +154,8 @@ impl Engine {
             let (offset, above) = match (ask.append, at_end) {
                 (true, Some(chain)) => {
                     let end = self.append_end(id, inode, chain, &elsewhere)?;
-                    // Of a chain that has gone meanwhile nobody was asked: the file may be longer.
-                    self.data.check_turns(turns)?;
+                    // Of a chain that has gone meanwhile nobody was asked, and without a lease it may be another's: the file may be longer.
+                    self.data.check_still(turns)?;
                     end
                 }
                 (true, None) => (self.current_extent_with(id, inode, elsewhere.clone())?.0, Hlc::ZERO),

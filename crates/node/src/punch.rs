@@ -95,7 +95,7 @@ impl Engine {
             let above = match &elsewhere {
                 Some(elsewhere) => {
                     let (_, _, newest) = self.current_extent_with(id, inode, elsewhere.clone())?;
-                    self.data.check_turns(turns)?;
+                    self.data.check_still(turns)?;
                     newest.unwrap_or_default().max(inode.size_as_of)
                 }
                 None => Hlc::ZERO,

@@ -165,8 +165,12 @@ impl Engine {
                 let complete = complete.min(elsewhere.complete.unwrap_or(complete));
                 // What is not committed is not settled: it would be shown, and may be lost.
                 let extent = self.look_with(&[&seen], &[], elsewhere)?.extent(&seen);
-                // Of a chain that has gone meanwhile nobody was asked.
-                self.data.check_turns(turns)?;
+                // Of a chain that has gone meanwhile nobody was asked. One that is still here without a lease may go on elsewhere, with
+                // writes that this would forget.
+                match chains.is_empty() {
+                    true => self.data.check_turns(turns)?,
+                    false => self.data.check_still(turns)?,
+                }
                 ((extent.size, extent.mtime_ns, extent.data), Some(complete.0))
             }
         };

@@ -64,6 +64,10 @@ fn a_cluster_keeps_its_promises_under_seeds_that_once_broke_them() {
     play([0x110_b8c6]);
     // What was shown together lay on a chain that went on without its last server: zeros were read in its place, and nobody was told.
     play([0x110_15bb, 0x110_1af4, 0x110_431c, 0x110_8a61]);
+    // The leader, without its lease, settled a length from its own copy of a chain that had gone on without it.
+    play([0x130_00ee]);
+    // Of a chain whose last member was lost for good, one that had been taken out of it before had more than the one that was left.
+    play([0x130_10b2]);
 }
 
 #[test]

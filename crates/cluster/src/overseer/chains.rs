@@ -277,8 +277,10 @@ impl Overseer {
         let serving: Vec<&Target> = chain.serving().filter(|target| !is_dead(target)).collect();
         let all_dead = serving.is_empty();
         let is_missing = serving.len() < chain.serving().count();
+        // Where a member is gone for good, who had its part until lately may have more than those that are left: as little as can be is
+        // to be lost.
         let others = || chain.targets.iter().filter(|target| !is_dead(target)).collect();
-        let candidates: Vec<&Target> = if all_dead { others() } else { serving };
+        let candidates: Vec<&Target> = if is_missing { others() } else { serving };
         let logs = candidates.iter().filter_map(|target| {
             let node = state.node(target.node).ok().filter(|node| leading.is_present(now, node))?;
             // A node that says nothing of the chain has nothing of it.
@@ -286,16 +288,21 @@ impl Overseer {
             Some(Log::of(target, &report, node))
         });
         let logs: Vec<_> = logs.collect();
-        if logs.is_empty() {
+        if candidates.is_empty() {
             // Nothing is left of the chain, as an operator has said: it begins anew, empty.
-            let is_lost = candidates.is_empty() && all_dead;
-            return if is_lost { plan.place(chain).into_iter().collect() } else { Vec::new() };
+            return plan.place(chain).into_iter().collect();
+        }
+        if !logs.iter().any(|log| all_dead || log.was_member) {
+            // A member that is not here, and not gone for good, may have everything.
+            return Vec::new();
         }
         if logs.len() < candidates.len() && is_patient {
             return Vec::new();
         }
         let is_missing = is_missing || logs.len() < candidates.len();
-        let Some(newest) = logs.iter().max_by_key(|log| (log.last, Reverse(log.lost))) else { return Vec::new() };
+        let Some(newest) = logs.iter().max_by_key(|log| (log.last, log.was_member, Reverse(log.lost))) else {
+            return Vec::new();
+        };
         // Which member's machine stayed on has all that was acknowledged; where nobody's did, what may be missing is missing everywhere.
         // What was written without whoever goes on now is missing whatever others have.
         let kept_all = |log: &Log<'_>| log.was_member && log.lost.is_none();

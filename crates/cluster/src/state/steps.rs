@@ -136,9 +136,10 @@ impl State {
                 require(self.is_online(node) && process == incarnation, "it is not there, or has restarted")?;
                 let has_ended = |member: &Target| !self.kept_memory(member) || self.is_dead(member.node);
                 require(chain.serving().all(has_ended), "a full member may have kept its memory")?;
-                let mut left = chain.serving().filter(|member| !self.is_dead(member.node)).peekable();
-                let is_last = left.peek().is_none() && target.is_some();
-                require(is_last || left.any(|member| member.node == node), "it was no full member to the last")
+                // Where a full member is gone for good, who had its part before may have more than those that are left.
+                let is_missing = chain.serving().any(|member| self.is_dead(member.node));
+                let may_resume = |target: &Target| is_missing || target.role == Role::Serving;
+                require(target.is_some_and(may_resume), "it was no full member to the last")
             }
         }
     }

@@ -536,6 +536,71 @@ fn a_chain_that_goes_on_from_a_log_outside_of_it_lacks_what_was_written_without_
     assert_eq!(gaps[0].from, 0, "it has nothing of the chain");
 }
 
+/// Three served; node 3 was taken out, node 2 restarted, and node 1 is gone for good. Node 2 is back with a log that ends at `(9, 93)`,
+/// and node 3, if it is `there`, with one that ends at `last`: who has its part now, and whether answers of now say that something may be
+/// missing.
+fn left_with(there: bool, last: (u64, u64)) -> (Vec<u32>, bool) {
+    let mut desk = Desk::whole(3, 1);
+    desk.pass(500, &[1, 2, 3]);
+    desk.pass(2200, &[1, 2]);
+    assert_eq!(desk.members(0), [1, 2]);
+    desk.pass(2200, &[]);
+    desk.now += 10;
+    desk.put(restarted(&desk, 2, (9, 93)));
+    if there {
+        desk.put(restarted(&desk, 3, last));
+    }
+    assert_eq!(desk.members(0), [1, 2], "node 1 may have kept its memory");
+    assert_eq!(desk.ask(Ask::DeclareDead { node: NodeId(1), with_loss: true }), Ok(Answer::Decided));
+    assert!(goes_on(&mut desk, there, last), "it waits for nobody who is gone for good");
+    (desk.members(0), desk.state.chain(ChainId(0)).unwrap().behind.is_some())
+}
+
+/// True if the chain goes on from one log before a minute is over.
+fn goes_on(desk: &mut Desk, there: bool, last: (u64, u64)) -> bool {
+    (0..600).any(|_| {
+        desk.now += 100;
+        desk.put(restarted(desk, 2, (9, 93)));
+        if there {
+            desk.put(restarted(desk, 3, last));
+        }
+        desk.put(Input::Tick);
+        desk.members(0).len() == 1
+    })
+}
+
+#[test]
+fn when_a_member_is_gone_for_good_who_was_out_and_has_more_than_those_that_are_left_goes_on() {
+    assert_eq!(left_with(true, (9, 94)), (vec![3], true), "nobody knows what the others wrote without it");
+    assert_eq!(left_with(true, (9, 93)), (vec![2], false), "who was a member to the last has as much");
+    assert_eq!(left_with(true, (8, 99)), (vec![2], false), "its log ended before");
+    assert_eq!(left_with(false, (0, 0)), (vec![2], false), "it is waited for, but not for ever");
+}
+
+#[test]
+fn a_member_that_is_away_is_waited_for_though_one_that_was_out_is_there() {
+    let mut desk = Desk::whole(3, 1);
+    desk.pass(500, &[1, 2, 3]);
+    desk.pass(2200, &[1, 2]);
+    desk.pass(2200, &[]);
+    // Node 2 is back for a moment only.
+    desk.now += 10;
+    desk.put(restarted(&desk, 2, (9, 93)));
+    desk.pass(3000, &[]);
+    assert_eq!(desk.ask(Ask::DeclareDead { node: NodeId(1), with_loss: true }), Ok(Answer::Decided));
+    let moved = (0..900).any(|_| {
+        desk.now += 100;
+        desk.put(restarted(&desk, 3, (9, 99)));
+        desk.put(Input::Tick);
+        desk.members(0) != [1, 2]
+    });
+    assert!(!moved, "what node 2 has would be lost");
+    desk.now += 100;
+    desk.put(restarted(&desk, 2, (9, 100)));
+    desk.put(restarted(&desk, 3, (9, 99)));
+    assert_eq!(desk.members(0), [2]);
+}
+
 /// A desk at which node 3 was declared dead while its chain waits for the others, and what node 3 said last.
 fn one_declared_dead() -> (Desk, Heartbeat) {
     let mut desk = dark();

@@ -800,6 +800,16 @@ impl DataPlane {
         self.shown.turns.load(Ordering::SeqCst)
     }
 
+    /// Whether what was read of the chains that are here is still what is so now: it has the lease, and they are those that were here
+    /// when it had turned `turns` times. The lease comes first: one that came since is of the chains of since.
+    ///
+    /// # Errors
+    /// `Unavailable` if it is not: look again.
+    pub(crate) fn check_still(&self, turns: u64) -> Result<(), Fault> {
+        self.check_lease()?;
+        self.check_turns(turns)
+    }
+
     /// Whether the chains that are here are those that were when it had turned `turns` times. Whoever looked at all of its chains then
     /// has not looked at one that it came into; one that it has gone from may hold more by now, whatever lease came with that.
     ///

@@ -101,10 +101,9 @@ impl Engine {
                 return Err(Fault::new(Reason::Unsupported, "a question of a kind that this server does not answer"));
             }
         }
-        // It was known here all the time, seen when everything has been read. The lease first: one that came since is of the chains of since.
+        // It was known here all the time, seen when everything has been read.
         if at.is_none() {
-            self.data.check_lease()?;
-            self.data.check_turns(turns)?;
+            self.data.check_still(turns)?;
         }
         self.check_all_here(chains, at)?;
         Ok((answer, payload))

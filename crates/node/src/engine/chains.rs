@@ -399,7 +399,6 @@ fn parts_of(layout: Layout, start: u64, end: u64) -> Option<Vec<(ChainId, ChunkI
 /// done so `turns` times. Who has gone holds a lease all the same, as soon as it knows that it has: of the chains that it has left.
 pub(super) fn under_lease(engine: &Engine, answer: Result<Reply, Fault>, turns: u64) -> Result<Reply, Fault> {
     let reply = answer?;
-    engine.data.check_lease()?;
-    engine.data.check_turns(turns)?;
+    engine.data.check_still(turns)?;
     Ok(reply)
 }

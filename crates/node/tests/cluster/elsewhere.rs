@@ -3,12 +3,12 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-use frieze_base::{ChainEpoch, ChainId, InodeId, MonoTime, NodeId, Reason};
+use frieze_base::{ChainEpoch, ChainId, ErrorKind, InodeId, MonoTime, NodeId, Reason};
 use frieze_cluster::{ChainStep, Decision, Device, Newcomer};
 use frieze_disk::CrashKind;
 use frieze_wire::message::{Reply, Request, Sync, View};
 use frieze_wire::peer::{About, Question, Told};
-use frieze_wire::txn::{Op, SetAttr, Settle, Target};
+use frieze_wire::txn::{CloseSession, Op, SetAttr, Settle, Target};
 
 use crate::client::Client;
 use crate::world::World;
@@ -323,6 +323,28 @@ fn who_has_left_orders_nothing() {
     assert_eq!(client.read_from(THREE, &capability, offset(chunk), 10).unwrap(), b"after");
 }
 
+/// Every chain goes on without the first server.
+const WITHOUT_ONE: &[&[u32]] = &[&[2, 3], &[2, 3], &[3, 2]];
+
+/// The first server gets a lease, with configurations that it is no part of, as soon as it asks others about lengths.
+fn leaves_while_it_asks(world: &Arc<World>) {
+    let asked = Arc::new(AtomicBool::new(false));
+    let asks = asked.clone();
+    world.steal(move |_, told| {
+        let is_about_length = matches!(told, Told::Question(Question { about: Some(About::Reach(_)), .. }));
+        asks.fetch_or(is_about_length, Ordering::Relaxed);
+        false
+    });
+    let weak = Arc::downgrade(world);
+    world.set_hook(Some(Box::new(move |_| {
+        if asked.swap(false, Ordering::Relaxed)
+            && let Some(world) = weak.upgrade()
+        {
+            world.share_chains_at(&[ONE], WITHOUT_ONE);
+        }
+    })));
+}
+
 /// Its lease had ended, and it gets another while it asks somebody about the rest: with a configuration that it is no part of.
 #[test]
 fn who_hears_that_it_has_left_while_it_looks_does_not_say_what_it_saw() {
@@ -336,29 +358,59 @@ fn who_hears_that_it_has_left_while_it_looks_does_not_say_what_it_saw() {
     client.write_at(ONE, &capability, offset(near), b"some").unwrap();
     world.run(100);
     world.engine(ONE).renew_lease(MonoTime(0));
-    let members: [&[u32]; 3] = [&[2, 3], &[2, 3], &[3, 2]];
-    world.share_chains_at(&[TWO, THREE], &members);
+    world.share_chains_at(&[TWO, THREE], WITHOUT_ONE);
     client.write_at(TWO, &capability, offset(near), b"some more").unwrap();
-    let asked = Arc::new(AtomicBool::new(false));
-    let asks = asked.clone();
-    world.steal(move |_, told| {
-        let is_about_length = matches!(told, Told::Question(Question { about: Some(About::Reach(_)), .. }));
-        asks.fetch_or(is_about_length, Ordering::Relaxed);
-        false
-    });
-    let weak = Arc::downgrade(&world);
-    world.set_hook(Some(Box::new(move |_| {
-        if asked.swap(false, Ordering::Relaxed)
-            && let Some(world) = weak.upgrade()
-        {
-            world.share_chains_at(&[ONE], &members);
-        }
-    })));
+    leaves_while_it_asks(&world);
     let read = client.read_from(ONE, &capability, offset(near) + 4, 5);
     world.set_hook(None);
     let told = read.map_err(|fault| fault.reason);
     assert_eq!(told, Err(Reason::Unavailable), "it was shown what is not so any more, or was never asked");
     assert_eq!(client.read_from(TWO, &capability, offset(near) + 4, 5), Ok(b" more".to_vec()));
+}
+
+/// A file with something at the first server, which leads, and where that lies. The chain has gone on without it since, and the file
+/// ends later than it knows.
+fn longer_than_the_leader_knows(seed: u64) -> (Arc<World>, Client, InodeId, Vec<u8>, u64) {
+    let world = spread(seed);
+    let mut client = Client::new(&world);
+    let (inode, capability) = file(&mut client, "f");
+    let far = chunk_headed_by(inode, TWO, 0);
+    let near = chunk_headed_by(inode, ONE, far + 1);
+    client.grant(inode, far, 1);
+    client.grant(inode, near, 1);
+    client.write_at(ONE, &capability, offset(near), b"some").unwrap();
+    world.run(100);
+    world.engine(ONE).renew_lease(MonoTime(0));
+    world.share_chains_at(&[TWO, THREE], WITHOUT_ONE);
+    client.write_at(TWO, &capability, offset(near), b"some more").unwrap();
+    (world, client, inode, capability, offset(near))
+}
+
+/// What it would settle forgets what was acknowledged since, for ever: the grant by which that counts goes with it.
+#[test]
+fn a_leader_without_its_lease_settles_no_length_of_what_it_has() {
+    let (world, mut client, inode, _, start) = longer_than_the_leader_knows(118);
+    let settle_it = || Op::Settle(Settle { inode: inode.0, ..Settle::default() });
+    let refused = client.txn_once(ONE, settle_it()).map(drop).map_err(|fault| fault.reason);
+    assert_eq!(refused, Err(Reason::Unavailable));
+    let close = Op::CloseSession(CloseSession::default());
+    let refused = client.twin(client.seq()).txn_once(ONE, close).map(drop).map_err(|fault| fault.reason);
+    assert_eq!(refused, Err(Reason::Unavailable), "a session is not ended with it either");
+    world.share_chains_at(&[ONE], WITHOUT_ONE);
+    client.txn_again(settle_it()).unwrap();
+    assert_eq!(client.len("f"), start + 9);
+}
+
+#[test]
+fn who_hears_that_it_has_left_while_it_measures_settles_nothing_of_what_it_saw() {
+    let (world, mut client, inode, _, start) = longer_than_the_leader_knows(119);
+    leaves_while_it_asks(&world);
+    let settle_it = || Op::Settle(Settle { inode: inode.0, ..Settle::default() });
+    let refused = client.txn_once(ONE, settle_it());
+    world.set_hook(None);
+    assert!(refused.is_err_and(|fault| fault.kind() == ErrorKind::Unavailable), "it was settled, or nobody was asked");
+    client.txn_again(settle_it()).unwrap();
+    assert_eq!(client.len("f"), start + 9);
 }
 
 /// Its head has it, and the tail, which is asked, has never heard of it: the length that is settled meanwhile is not of so late.
