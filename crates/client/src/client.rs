@@ -11,7 +11,6 @@ use frieze_wire::message::{
     Status, StatusReply,
 };
 use frieze_wire::scrub::{Scrub, ScrubAction, ScrubReply};
-use frieze_wire::txn::{DeleteSnapshot, MakeSnapshot, Op};
 
 use crate::call::Shared;
 use crate::servers::Age;
@@ -196,9 +195,7 @@ impl Client {
     /// # Errors
     /// `Refused` with `Exists` if the name is taken, `InvalidArgument` if it could be read as an instant.
     pub fn make_snapshot(&self, name: &str, at: Option<Hlc>) -> Result<Hlc, Error> {
-        let op = Op::MakeSnapshot(MakeSnapshot { name: name.to_owned(), at: at.map_or(0, |at| at.0) });
-        let reply = self.0.change(None, self.0.options.durability, op)?;
-        Ok(at.unwrap_or(Hlc(reply.stamp)))
+        self.fs().make_snapshot(name, at)
     }
 
     /// Forgets a named instant. The instant can be read as long as history is kept.
@@ -206,8 +203,7 @@ impl Client {
     /// # Errors
     /// `Refused` with `NotFound` if there is no such name.
     pub fn delete_snapshot(&self, name: &str) -> Result<(), Error> {
-        let op = Op::DeleteSnapshot(DeleteSnapshot { name: name.to_owned() });
-        self.0.change(None, self.0.options.durability, op).map(|_| ())
+        self.fs().delete_snapshot(name)
     }
 
     /// Waits until a file was closed by [`File::close_later`](crate::File::close_later), for `moment` more so that others

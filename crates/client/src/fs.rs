@@ -10,7 +10,8 @@ use frieze_wire::message::{
     Stat, StatReply, Sync, TxnReply, View,
 };
 use frieze_wire::txn::{
-    Caller, Link, Make, MakeKind, MakeNameless, Op, Remove, RemoveXattr, Rename, SetAttr, SetXattr, Special, Target,
+    Caller, DeleteSnapshot, Link, Make, MakeKind, MakeNameless, MakeSnapshot, Op, Remove, RemoveXattr, Rename, SetAttr,
+    SetXattr, Special, Target,
 };
 
 use crate::call::Shared;
@@ -32,6 +33,8 @@ pub struct Fs {
     caller: Option<Caller>,
     durability: Durability,
     granted: Option<Arc<Granted>>,
+    /// What is made belongs to the group of its directory.
+    shares_group: bool,
 }
 
 /// What a file is opened for.
@@ -59,6 +62,8 @@ pub enum CreateMode {
     Exclusive,
     /// An existing regular file is opened as it is, not truncated.
     OpenExisting,
+    /// What has the name loses it to the new file, in one change: it must be no directory, and the caller's to write.
+    Replace,
 }
 
 /// What [`Fs::rename`] does with a new name that is taken.
@@ -86,7 +91,7 @@ pub enum XattrMode {
 impl Fs {
     pub(crate) fn new(shared: Arc<Shared>) -> Fs {
         let durability = shared.options.durability;
-        Fs { shared, view: View::NOW, caller: None, durability, granted: None }
+        Fs { shared, view: View::NOW, caller: None, durability, granted: None, shares_group: false }
     }
 
     /// The same at an instant of system time, inclusive.
@@ -107,6 +112,11 @@ impl Fs {
     /// The same with another durability of writes and changes.
     pub fn with_durability(&self, durability: Durability) -> Fs {
         Fs { durability, ..self.clone() }
+    }
+
+    /// The same; what it makes belongs to the group of its directory, as in HDFS.
+    pub fn sharing_group(&self) -> Fs {
+        Fs { shares_group: true, ..self.clone() }
     }
 
     /// The same, asking for the right to cache what is answered; `granted` then says for how long the last answer may be
@@ -264,7 +274,25 @@ impl Fs {
     /// As [`Fs::create`], opened for `flags` only.
     pub fn create_with(&self, target: &Target, mode: u32, create: CreateMode, flags: OpenFlags) -> Result<File, Error> {
         let _opening = self.shared.open_files.begin();
-        let made = self.make(target, mode, create == CreateMode::OpenExisting, MakeKind::File(flags.write))?;
+        let made = self.make_as(target, mode, create, MakeKind::File(flags.write))?;
+        self.made_file(made, flags)
+    }
+
+    /// As [`Fs::create_with`]; but what has the name loses it to the new file, in one change: no directory, and the caller's to write. With
+    /// the file that was, if there was one.
+    pub fn create_replacing(
+        &self,
+        target: &Target,
+        mode: u32,
+        flags: OpenFlags,
+    ) -> Result<(File, Option<InodeId>), Error> {
+        let _opening = self.shared.open_files.begin();
+        let made = self.make_as(target, mode, CreateMode::Replace, MakeKind::File(flags.write))?;
+        let replaced = (made.replaced != 0).then_some(InodeId(made.replaced));
+        self.made_file(made, flags).map(|file| (file, replaced))
+    }
+
+    fn made_file(&self, made: TxnReply, flags: OpenFlags) -> Result<File, Error> {
         let inode = InodeId(made.id);
         match made.attr {
             Some(attr) if !made.existed && !made.capability.is_empty() => {
@@ -309,21 +337,33 @@ impl Fs {
 
     /// Makes a directory.
     pub fn mkdir(&self, target: &Target, mode: u32) -> Result<TxnReply, Error> {
-        self.make(target, mode, false, MakeKind::Directory(true))
+        self.make(target, mode, MakeKind::Directory(true))
     }
 
     /// Makes a symbolic link to `to`.
     pub fn symlink(&self, to: &[u8], target: &Target) -> Result<TxnReply, Error> {
-        self.make(target, 0o777, false, MakeKind::Symlink(to.to_vec()))
+        self.make(target, 0o777, MakeKind::Symlink(to.to_vec()))
     }
 
     /// Makes a fifo, socket or device.
     pub fn special(&self, target: &Target, mode: u32, special: Special) -> Result<TxnReply, Error> {
-        self.make(target, mode, false, MakeKind::Special(special))
+        self.make(target, mode, MakeKind::Special(special))
     }
 
-    fn make(&self, target: &Target, mode: u32, or_open: bool, kind: MakeKind) -> Result<TxnReply, Error> {
-        self.change("making", Op::Make(Make { target: target.clone(), mode, or_open, kind: Some(kind) }))
+    fn make(&self, target: &Target, mode: u32, kind: MakeKind) -> Result<TxnReply, Error> {
+        self.make_as(target, mode, CreateMode::Exclusive, kind)
+    }
+
+    fn make_as(&self, target: &Target, mode: u32, create: CreateMode, kind: MakeKind) -> Result<TxnReply, Error> {
+        let make = Make {
+            target: target.clone(),
+            mode,
+            or_open: create == CreateMode::OpenExisting,
+            replaces: create == CreateMode::Replace,
+            group_of_directory: self.shares_group,
+            kind: Some(kind),
+        };
+        self.change("making", Op::Make(make))
     }
 
     /// Gives an existing file another name.
@@ -385,6 +425,25 @@ impl Fs {
     /// Makes everything that was written so far durable.
     pub fn sync_all(&self) -> Result<(), Error> {
         self.sync(InodeId(0))
+    }
+
+    /// As [`Client::make_snapshot`](crate::Client::make_snapshot), on behalf of whom this is for: it is theirs to delete.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn make_snapshot(&self, name: &str, at: Option<Hlc>) -> Result<Hlc, Error> {
+        let op = Op::MakeSnapshot(MakeSnapshot { name: name.to_owned(), at: at.map_or(0, |at| at.0) });
+        let reply = self.change("name an instant", op)?;
+        Ok(at.unwrap_or(Hlc(reply.stamp)))
+    }
+
+    /// As [`Client::delete_snapshot`](crate::Client::delete_snapshot), on behalf of whom this is for.
+    ///
+    /// # Errors
+    /// As there; `NotPermitted` if another made it.
+    pub fn delete_snapshot(&self, name: &str) -> Result<(), Error> {
+        let op = Op::DeleteSnapshot(DeleteSnapshot { name: name.to_owned() });
+        self.change("forget a named instant", op).map(drop)
     }
 
     /// A composite change, or with `dry_run` only the question what it would do.

@@ -1,8 +1,6 @@
 //! Calls that change names and attributes.
 
-use frieze_client::{
-    CreateMode, Error, FileKind, Fs, InodeId, OpenFlags, Reason, RenameMode, SetAttr, Target, TimeValue,
-};
+use frieze_client::{Error, FileKind, Fs, InodeId, Reason, RenameMode, SetAttr, Target, TimeValue};
 
 use crate::exception::Exception;
 use crate::names::split;
@@ -118,6 +116,7 @@ impl Service {
                 }
                 return Ok(ResultResponse { result: false });
             }
+            self.check_no_snapshots(&fs, &target, &attr, path)?;
             match fs.rmdir(&target) {
                 Err(error) if error.reason() == Reason::NotEmpty && request.recursive => self.remove_tree(&fs, target),
                 other => other.map(|_| ()),
@@ -302,11 +301,6 @@ fn make_directory(fs: &Fs, path: &[u8], mode: u32) -> Result<(), Error> {
         }
         Err(error) => Err(error),
     }
-}
-
-/// Makes a file to write, of which there must be none.
-pub(crate) fn make_file(fs: &Fs, target: &Target, mode: u32) -> Result<frieze_client::File, Error> {
-    fs.create_with(target, mode, CreateMode::Exclusive, OpenFlags::WRITE)
 }
 
 /// True if `path` lies below `directory`.

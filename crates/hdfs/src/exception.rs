@@ -40,10 +40,12 @@ classes! {
     name_too_long = "org.apache.hadoop.hdfs.protocol.FSLimitException$PathComponentTooLongException";
     no_such_method = "org.apache.hadoop.ipc.RpcNoSuchMethodException";
     no_such_protocol = "org.apache.hadoop.ipc.RpcNoSuchProtocolException";
+    not_a_directory = "org.apache.hadoop.fs.PathIsNotDirectoryException";
     not_a_parent = "org.apache.hadoop.fs.ParentNotDirectoryException";
     not_empty = "org.apache.hadoop.fs.PathIsNotEmptyDirectoryException";
     not_found = "java.io.FileNotFoundException";
     past = "org.apache.hadoop.hdfs.protocol.SnapshotAccessControlException";
+    snapshot = "org.apache.hadoop.hdfs.protocol.SnapshotException";
     security = "java.lang.SecurityException";
     safe_mode = "org.apache.hadoop.hdfs.server.namenode.SafeModeException";
     unsupported = "java.lang.UnsupportedOperationException";

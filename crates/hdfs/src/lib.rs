@@ -35,6 +35,7 @@ mod relay;
 mod retries;
 mod rpc;
 mod service;
+mod snapshots;
 mod status;
 mod transfer;
 mod writing;

@@ -8,6 +8,8 @@ use crate::exception::Exception;
 
 /// The hidden directory of every directory: its past.
 pub(crate) const AT_NAME: &str = ".at";
+/// The hidden directory of every directory with its snapshots, as HDFS calls it.
+pub(crate) const SNAPSHOT_NAME: &str = ".snapshot";
 /// Longest path of a call, as in HDFS. The server may take less.
 const PATH_BYTES_MAX: usize = 8000;
 
@@ -18,6 +20,8 @@ pub(crate) enum Place {
     Now(Vec<u8>),
     /// The directory `.at` of the directory at this path.
     At(Vec<u8>),
+    /// The directory `.snapshot` of the directory at this path.
+    Snapshots(Vec<u8>),
     /// Something of the past.
     Past(Past),
 }
@@ -29,6 +33,8 @@ pub(crate) struct Past {
     pub(crate) directory: Vec<u8>,
     /// When: a name of an instant, or `user-` and one.
     pub(crate) when: String,
+    /// `when` is what a snapshot is called below `.snapshot`.
+    pub(crate) is_snapshot: bool,
     /// And then, in that, the past by user time.
     pub(crate) then: Option<String>,
     /// Path from that directory at that time; empty for itself.
@@ -51,16 +57,20 @@ pub(crate) fn place(path: &str) -> Result<Place, Exception> {
     }
     let joined = |parts: &[&str]| parts.iter().map(|part| taken(part)).collect::<Vec<_>>().join("/").into_bytes();
     let absolute = |parts: &[&str]| [b"/".as_slice(), &joined(parts)].concat();
-    let Some(at) = parts.iter().position(|&part| part == AT_NAME) else { return Ok(Place::Now(absolute(&parts))) };
-    let directory = absolute(&parts[..at]);
-    let Some(when) = parts.get(at + 1) else { return Ok(Place::At(directory)) };
+    let Some(at) = parts.iter().position(|part| [AT_NAME, SNAPSHOT_NAME].contains(part)) else {
+        return Ok(Place::Now(absolute(&parts)));
+    };
+    let (directory, is_snapshot) = (absolute(&parts[..at]), parts[at] == SNAPSHOT_NAME);
+    let Some(when) = parts.get(at + 1) else {
+        return Ok(if is_snapshot { Place::Snapshots(directory) } else { Place::At(directory) });
+    };
     let mut path = &parts[at + 2..];
     let mut then = None;
     // In a directory at an instant, its files by user time.
     if let [AT_NAME, name, rest @ ..] = path {
         (then, path) = (Some(taken(name)), rest);
     }
-    Ok(Place::Past(Past { directory, when: taken(when), then, path: joined(path) }))
+    Ok(Place::Past(Past { directory, when: taken(when), is_snapshot, then, path: joined(path) }))
 }
 
 /// The path of something of the past at the instant of that name instead.
@@ -68,7 +78,8 @@ pub(crate) fn pinned(past: &Past, when: &str) -> String {
     let shown_path = |path: &[u8]| String::from_utf8_lossy(&shown(path)).into_owned();
     let directory = shown_path(&past.directory);
     // A name of a user's time comes behind the instant, whichever came first.
-    let user = [Some(&past.when), past.then.as_ref()].into_iter().flatten().find(|name| name.starts_with("user-"));
+    let when_by_user = Some(&past.when).filter(|_| !past.is_snapshot);
+    let user = [when_by_user, past.then.as_ref()].into_iter().flatten().find(|name| name.starts_with("user-"));
     let then = user.map_or(String::new(), |user| format!("/{AT_NAME}/{}", shown_path(user.as_bytes())));
     let path = if past.path.is_empty() { String::new() } else { format!("/{}", shown_path(&past.path)) };
     format!("{}/{AT_NAME}/{when}{then}{path}", directory.trim_end_matches('/'))
@@ -150,11 +161,20 @@ mod tests {
         assert_eq!(place("/a/.at"), Ok(Place::At(b"/a".to_vec())));
         let past = |directory: &str, when: &str, then: Option<&str>, path: &str| {
             let (when, then) = (when.to_owned(), then.map(str::to_owned));
-            Ok(Place::Past(Past { directory: directory.into(), when, then, path: path.into() }))
+            Ok(Place::Past(Past { directory: directory.into(), when, is_snapshot: false, then, path: path.into() }))
         };
         assert_eq!(place("/.at/20151117T210000.100Z/l/x"), past("/", "20151117T210000.100Z", None, "l/x"));
         assert_eq!(place("/a/.at/2015-11-17T21%3A00%3A00Z"), past("/a", "2015-11-17T21:00:00Z", None, ""));
         assert_eq!(place("/.at/x/.at/user-5/f"), past("/", "x", Some("user-5"), "f"));
+    }
+
+    #[test]
+    fn a_snapshot_is_below_its_directory() {
+        assert_eq!(place("/a/.snapshot"), Ok(Place::Snapshots(b"/a".to_vec())));
+        assert_eq!(place("/.snapshot/"), Ok(Place::Snapshots(b"/".to_vec())));
+        let Ok(Place::Past(past)) = place("/a/.snapshot/user-s1/l/.at/x") else { panic!("it is the past") };
+        assert_eq!((past.is_snapshot, past.when.as_str(), past.path.as_slice()), (true, "user-s1", &b"l/.at/x"[..]));
+        assert_eq!(pinned(&Past { path: b"l".to_vec(), ..past }, "hlc-1"), "/a/.at/hlc-1/l");
     }
 
     #[test]

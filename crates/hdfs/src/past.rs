@@ -12,6 +12,7 @@ use frieze_client::{Client, Error, Fs, InodeId, Instant, Target, UserTime, ZoneP
 use frieze_hlc::{Hlc, looks_like_instant};
 
 use crate::names::Past;
+use crate::snapshots;
 
 /// What moving names mean, to each program that said one.
 #[derive(Debug, Default)]
@@ -60,7 +61,11 @@ pub(crate) fn view(
 ) -> Result<(Fs, Target), Error> {
     let directory = fs.stat(&Target::path(past.directory.clone()))?.attr;
     let mut view = fs.clone();
-    for name in [Some(&past.when), past.then.as_ref()].into_iter().flatten() {
+    if past.is_snapshot {
+        view = view.at(snapshots::instant(client, directory.inode, &past.when)?);
+    }
+    let when = Some(&past.when).filter(|_| !past.is_snapshot);
+    for name in [when, past.then.as_ref()].into_iter().flatten() {
         view = match name.strip_prefix("user-") {
             Some(time) if view.view().user_at.is_none() => view.user_at(UserTime::parse(time, ZonePolicy::Refuse)?),
             None if view.view().at.is_none() && view.view().user_at.is_none() => {

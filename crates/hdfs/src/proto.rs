@@ -3,6 +3,7 @@
 //! Names follow Hadoop's definitions, without their `Proto`; the numbers are facts of the wire. A field that is not here
 //! is skipped when it comes and never sent (ADR 0041). Enumerations are plain numbers, named at the end.
 
+// one idea: the messages of Hadoop's protocols, one after the other.
 #![expect(
     missing_docs,
     reason = "what a field means is what Hadoop's definitions say; a second text would only differ"
@@ -962,6 +963,125 @@ pub struct ResultResponse {
 pub struct NumberResponse {
     #[prost(uint64, required, tag = "1")]
     pub number: u64,
+}
+
+/// `allowSnapshot` and those beside it that name a directory alone are a [`PathRequest`].
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct CreateSnapshotRequest {
+    #[prost(string, required, tag = "1")]
+    pub snapshot_root: String,
+    #[prost(string, optional, tag = "2")]
+    pub snapshot_name: Option<String>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct CreateSnapshotResponse {
+    #[prost(string, required, tag = "1")]
+    pub snapshot_path: String,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct DeleteSnapshotRequest {
+    #[prost(string, required, tag = "1")]
+    pub snapshot_root: String,
+    #[prost(string, required, tag = "2")]
+    pub snapshot_name: String,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct RenameSnapshotRequest {
+    #[prost(string, required, tag = "1")]
+    pub snapshot_root: String,
+    #[prost(string, required, tag = "2")]
+    pub old_name: String,
+    #[prost(string, required, tag = "3")]
+    pub new_name: String,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct SnapshottableDirectoryStatus {
+    #[prost(message, optional, tag = "1")]
+    pub dir_status: Option<HdfsFileStatus>,
+    #[prost(uint32, required, tag = "2")]
+    pub snapshot_quota: u32,
+    #[prost(uint32, required, tag = "3")]
+    pub snapshot_number: u32,
+    #[prost(bytes = "vec", required, tag = "4")]
+    pub parent_fullpath: Vec<u8>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct SnapshottableDirectoryListing {
+    #[prost(message, repeated, tag = "1")]
+    pub listing: Vec<SnapshottableDirectoryStatus>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct GetSnapshottableDirListingResponse {
+    #[prost(message, optional, tag = "1")]
+    pub list: Option<SnapshottableDirectoryListing>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct SnapshotStatus {
+    #[prost(message, optional, tag = "1")]
+    pub dir_status: Option<HdfsFileStatus>,
+    #[prost(uint32, required, tag = "2")]
+    pub snapshot_id: u32,
+    #[prost(bytes = "vec", required, tag = "3")]
+    pub parent_fullpath: Vec<u8>,
+    #[prost(bool, required, tag = "4")]
+    pub is_deleted: bool,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct SnapshotListing {
+    #[prost(message, repeated, tag = "1")]
+    pub listing: Vec<SnapshotStatus>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct GetSnapshotListingResponse {
+    #[prost(message, optional, tag = "1")]
+    pub list: Option<SnapshotListing>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct GetSnapshotDiffReportRequest {
+    #[prost(string, required, tag = "1")]
+    pub snapshot_root: String,
+    #[prost(string, required, tag = "2")]
+    pub from_snapshot: String,
+    #[prost(string, required, tag = "3")]
+    pub to_snapshot: String,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct SnapshotDiffReportEntry {
+    #[prost(bytes = "vec", required, tag = "1")]
+    pub fullpath: Vec<u8>,
+    #[prost(string, required, tag = "2")]
+    pub modification_label: String,
+    #[prost(bytes = "vec", optional, tag = "3")]
+    pub target_path: Option<Vec<u8>>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct SnapshotDiffReport {
+    #[prost(string, required, tag = "1")]
+    pub snapshot_root: String,
+    #[prost(string, required, tag = "2")]
+    pub from_snapshot: String,
+    #[prost(string, required, tag = "3")]
+    pub to_snapshot: String,
+    #[prost(message, repeated, tag = "4")]
+    pub entries: Vec<SnapshotDiffReportEntry>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct GetSnapshotDiffReportResponse {
+    #[prost(message, optional, tag = "1")]
+    pub diff_report: Option<SnapshotDiffReport>,
 }
 
 /// The answer to calls that give a block: `addBlock`, `updateBlockForPipeline`.

@@ -9,7 +9,8 @@ use crate::proto::{
     self, DirectoryListing, FsPermission, GetBlockLocationsRequest, GetBlockLocationsResponse, GetFileInfoResponse,
     GetListingRequest, GetListingResponse, HdfsFileStatus, NumberResponse, ResultResponse,
 };
-use crate::service::{Asked, Looked, Service};
+use crate::service::{Asked, Looked, Service, Shows};
+use crate::snapshots;
 use crate::status::{Reader, followed};
 
 /// Entries of a page of a listing.
@@ -58,8 +59,8 @@ impl Service {
         let none = GetListingResponse { dir_list: None };
         let Some(looked) = self.look_if_there(asked, path)? else { return Ok(none) };
         let after = after(&request.start_after)?;
-        if looked.is_at {
-            return self.list_at(&looked, path, &after);
+        if looked.shows != Shows::Names {
+            return self.list_instants(&looked, path, &after);
         }
         let page = match looked.fs.list(&looked.target, &after, PAGE_ENTRIES, true) {
             Ok(page) => page,
@@ -87,13 +88,18 @@ impl Service {
         Ok(page_of(entries, page.more))
     }
 
-    /// The saved snapshots: what `.at` shows.
-    fn list_at(&self, looked: &Looked, path: &str, after: &[u8]) -> Result<GetListingResponse, Exception> {
+    /// The saved snapshots: what `.at` shows, and `.snapshot` by the names they have there.
+    fn list_instants(&self, looked: &Looked, path: &str, after: &[u8]) -> Result<GetListingResponse, Exception> {
         let failed = |error| Exception::of(error, path);
         let attr = shown_attr(looked, looked.fs.stat(&looked.target).map_err(failed)?.attr);
         let snapshots = self.client.snapshots().map_err(failed)?;
-        let later = snapshots.iter().filter(|snapshot| snapshot.name.as_bytes() > after);
-        Ok(page_of(later.map(|snapshot| self.status(&attr, snapshot.name.as_bytes())).collect(), false))
+        let names: Vec<String> = match looked.shows {
+            Shows::Snapshots if attr.kind() != FileKind::Directory => return Ok(GetListingResponse { dir_list: None }),
+            Shows::Snapshots => snapshots::below(snapshots, attr.inode).into_keys().collect(),
+            _ => snapshots.into_iter().map(|snapshot| snapshot.name).collect(),
+        };
+        let later = names.iter().filter(|name| name.as_bytes() > after);
+        Ok(page_of(later.map(|name| self.status(&attr, name.as_bytes())).collect(), false))
     }
 
     fn entry(&self, asked: Asked<'_>, looked: &Looked, attr: &Attr, name: &[u8], is_located: bool) -> HdfsFileStatus {
@@ -303,9 +309,9 @@ impl Sums {
     }
 }
 
-/// Of `.at`, the attributes of its directory without the right to write.
+/// Of `.at` and `.snapshot`, the attributes of their directory without the right to write.
 fn shown_attr(looked: &Looked, attr: Attr) -> Attr {
-    if looked.is_at { Attr { mode: attr.mode & !0o222, ..attr } } else { attr }
+    if looked.shows != Shows::Names { Attr { mode: attr.mode & !0o222, ..attr } } else { attr }
 }
 
 fn page_of(partial_listing: Vec<HdfsFileStatus>, more: bool) -> GetListingResponse {

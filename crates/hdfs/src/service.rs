@@ -152,8 +152,7 @@ impl Service {
             | "getErasureCodingPolicies"
             | "getErasureCodingCodecs"
             | "getDelegationToken"
-            | "getDataEncryptionKey"
-            | "getSnapshottableDirListing" => Ok(Vec::new()),
+            | "getDataEncryptionKey" => Ok(Vec::new()),
             // A read of now is one of now.
             "msync" => Ok(Vec::new()),
             "getHAServiceState" => with(call, |()| Ok(proto::HaServiceStateResponse { state: proto::ACTIVE })),
@@ -172,6 +171,15 @@ impl Service {
             "concat" => with(call, |request| self.concat(asked, &request)),
             "setReplication" => with(call, |request| self.set_replication(asked, &request)),
             "truncate" => with(call, |request| self.truncate(asked, &request)),
+
+            "createSnapshot" => with(call, |request| self.create_snapshot(asked, &request)),
+            "deleteSnapshot" => with(call, |request| self.delete_snapshot(asked, &request)),
+            "renameSnapshot" => with(call, |request| self.rename_snapshot(asked, &request)),
+            "allowSnapshot" => with(call, |path: proto::PathRequest| self.allow_snapshot(asked, &path.path)),
+            "disallowSnapshot" => with(call, |path: proto::PathRequest| self.disallow_snapshot(asked, &path.path)),
+            "getSnapshottableDirListing" => with(call, |()| self.snapshotted_directories(asked)),
+            "getSnapshotListing" => with(call, |path: proto::PathRequest| self.snapshot_listing(asked, &path.path)),
+            "getSnapshotDiffReport" => with(call, |request| self.snapshot_diff(asked, &request)),
 
             "create" => with(call, |request| self.create(asked, &request)),
             "append" => with(call, |request| self.append(asked, &request)),
@@ -197,9 +205,9 @@ impl Service {
         }
     }
 
-    /// The file system for the caller.
+    /// The file system for the caller. What it makes belongs to the group of its directory, as in HDFS.
     pub(crate) fn fs(&self, asked: Asked<'_>) -> Fs {
-        self.client.fs().as_caller(asked.who.principal.caller.clone())
+        self.client.fs().as_caller(asked.who.principal.caller.clone()).sharing_group()
     }
 
     /// What a path names, to look at: a view and a target there.
@@ -209,12 +217,13 @@ impl Service {
     pub(crate) fn look(&self, asked: Asked<'_>, path: &str) -> Result<Looked, Exception> {
         let fs = self.fs(asked);
         match place(path)? {
-            Place::Now(path) => Ok(Looked { fs, target: Target::path(path), is_at: false }),
-            Place::At(directory) => Ok(Looked { fs, target: Target::path(directory), is_at: true }),
+            Place::Now(path) => Ok(Looked { fs, target: Target::path(path), shows: Shows::Names }),
+            Place::At(directory) => Ok(Looked { fs, target: Target::path(directory), shows: Shows::Instants }),
+            Place::Snapshots(directory) => Ok(Looked { fs, target: Target::path(directory), shows: Shows::Snapshots }),
             Place::Past(past) => {
                 let (fs, target) = past::view(&self.client, &self.moving, asked.program, &fs, &past)
                     .map_err(|error| Exception::of(error, path))?;
-                Ok(Looked { fs, target, is_at: false })
+                Ok(Looked { fs, target, shows: Shows::Names })
             }
         }
     }
@@ -226,7 +235,7 @@ impl Service {
     pub(crate) fn change(&self, path: &str) -> Result<Target, Exception> {
         match place(path)? {
             Place::Now(path) => Ok(Target::under(InodeId::ROOT, path)),
-            Place::At(_) | Place::Past(_) => Err(Exception::past_of(path)),
+            Place::At(_) | Place::Snapshots(_) | Place::Past(_) => Err(Exception::past_of(path)),
         }
     }
 }
@@ -238,8 +247,19 @@ pub(crate) struct Looked {
     pub(crate) fs: Fs,
     /// The file there.
     pub(crate) target: Target,
-    /// It is the `.at` of that directory.
-    pub(crate) is_at: bool,
+    /// What it shows if it is a directory.
+    pub(crate) shows: Shows,
+}
+
+/// What a directory shows when it is listed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Shows {
+    /// The names in it.
+    Names,
+    /// The instants that have a name: it is the `.at` of the directory.
+    Instants,
+    /// Its snapshots: it is the `.snapshot` of the directory.
+    Snapshots,
 }
 
 /// Reads the parameters of a call and writes its answer.
@@ -296,6 +316,9 @@ const RUN_ONCE: &[&str] = &[
     "setXAttr",
     "removeXAttr",
     "concat",
+    "createSnapshot",
+    "deleteSnapshot",
+    "renameSnapshot",
 ];
 
 /// Calls of the protocol that are refused, so that who makes one is told what it is.
@@ -303,14 +326,10 @@ const UNSUPPORTED: &[&str] = &[
     "addCacheDirective",
     "addCachePool",
     "addErasureCodingPolicies",
-    "allowSnapshot",
     "cancelDelegationToken",
     "createEncryptionZone",
-    "createSnapshot",
     "createSymlink",
-    "deleteSnapshot",
     "disableErasureCodingPolicy",
-    "disallowSnapshot",
     "enableErasureCodingPolicy",
     "finalizeUpgrade",
     "getBatchedListing",
@@ -323,9 +342,7 @@ const UNSUPPORTED: &[&str] = &[
     "getFsReplicatedBlockStats",
     "getLinkTarget",
     "getSlowDatanodeReport",
-    "getSnapshotDiffReport",
     "getSnapshotDiffReportListing",
-    "getSnapshotListing",
     "listCacheDirectives",
     "listCachePools",
     "listCorruptFileBlocks",
@@ -344,7 +361,6 @@ const UNSUPPORTED: &[&str] = &[
     "removeCachePool",
     "removeDefaultAcl",
     "removeErasureCodingPolicy",
-    "renameSnapshot",
     "renewDelegationToken",
     "restoreFailedStorage",
     "rollEdits",

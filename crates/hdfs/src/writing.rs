@@ -6,10 +6,10 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use frieze_client::{Attr, FileKind, Fs, OpenFlags, Reason, Target};
+use frieze_client::{Attr, CreateMode, FileKind, Fs, OpenFlags, Reason, Target};
 
 use crate::blocks::{self, block_id, required};
-use crate::changing::{make_directories, make_file};
+use crate::changing::make_directories;
 use crate::exception::Exception;
 use crate::leases::{Block, Lease, Progress, Wanted};
 use crate::names::split;
@@ -39,11 +39,22 @@ impl Service {
         check_wanted(request)?;
         let fs = self.fs(asked);
         let mode = request.masked.as_ref().map_or(0o644, |masked| masked.perm) & 0o1777;
+        let replaces = request.create_flag & create_flag::OVERWRITE != 0;
         let mut rounds = 0;
         let file = loop {
             rounds += 1;
-            match make_file(&fs, &target, mode) {
-                Ok(file) => break file,
+            let made = match replaces {
+                true => fs.create_replacing(&target, mode, OpenFlags::WRITE),
+                false => {
+                    fs.create_with(&target, mode, CreateMode::Exclusive, OpenFlags::WRITE).map(|file| (file, None))
+                }
+            };
+            match made {
+                Ok((file, replaced)) => {
+                    // Whoever wrote what was there writes it no more.
+                    replaced.and_then(|replaced| self.leases.end(replaced.0));
+                    break file;
+                }
                 Err(error) if error.reason() == Reason::NotFound && rounds < ROUNDS_MAX => {
                     let parent = split(&target.path).0;
                     if !request.create_parent {
@@ -52,8 +63,9 @@ impl Service {
                     }
                     make_directories(&fs, parent, PARENT_MODE, path)?;
                 }
-                Err(error) if error.reason() == Reason::Exists && rounds < ROUNDS_MAX => {
-                    self.make_way(asked, request, &target)?;
+                Err(error) if error.reason() == Reason::Exists => return Err(self.taken(asked, request, &target)),
+                Err(error) if error.reason() == Reason::IsDirectory => {
+                    return Err(Exception::already_exists(format!("{path} already exists as a directory")));
                 }
                 Err(error) => return Err(Exception::of(error, path)),
             }
@@ -66,30 +78,23 @@ impl Service {
         Ok(proto::CreateResponse { fs: Some(status) })
     }
 
-    /// Removes the file that is to be replaced.
-    fn make_way(&self, asked: Asked<'_>, request: &proto::CreateRequest, target: &Target) -> Result<(), Exception> {
+    /// Why a file is not made whose name is taken.
+    fn taken(&self, asked: Asked<'_>, request: &proto::CreateRequest, target: &Target) -> Exception {
         let path = &request.src;
-        let fs = self.fs(asked);
-        let failed = |error| Exception::of(error, path);
-        let attr = match fs.stat(target) {
-            Ok(found) => found.attr,
-            Err(error) if error.reason() == Reason::NotFound => return Ok(()),
-            Err(error) => return Err(failed(error)),
-        };
-        if attr.kind() == FileKind::Directory {
-            return Err(Exception::already_exists(format!("{path} already exists as a directory")));
+        match self.fs(asked).stat(target).map(|found| found.attr) {
+            Ok(attr) if attr.kind() == FileKind::Directory => {
+                return Exception::already_exists(format!("{path} already exists as a directory"));
+            }
+            Ok(attr) => {
+                let holder = asked.holder(&request.client_name);
+                if let Err(writes) = self.leases.check_free(attr.inode, path, &holder) {
+                    return writes;
+                }
+            }
+            // It was there.
+            Err(_) => {}
         }
-        if request.create_flag & create_flag::OVERWRITE == 0 {
-            self.leases.check_free(attr.inode, path, &asked.holder(&request.client_name))?;
-            return Err(Exception::already_exists(format!("{path} for client {} already exists", request.client_name)));
-        }
-        fs.access(target, WRITE).map_err(failed)?;
-        match fs.unlink(target) {
-            Ok(_) => drop(self.leases.end(attr.inode)),
-            Err(error) if error.reason() == Reason::NotFound => {}
-            Err(error) => return Err(failed(error)),
-        }
-        Ok(())
+        Exception::already_exists(format!("{path} for client {} already exists", request.client_name))
     }
 
     /// A file that is to be changed, and that nobody else writes.

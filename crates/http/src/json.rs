@@ -40,6 +40,55 @@ pub(crate) fn status(status: &HdfsFileStatus) -> Value {
     told
 }
 
+/// Directories that have snapshots.
+pub(crate) fn snapshotted_directories(list: &proto::SnapshottableDirectoryListing) -> Value {
+    let told = list.listing.iter().map(|directory| {
+        json!({
+            "dirStatus": status(&directory.dir_status.clone().unwrap_or_default()),
+            "parentFullPath": String::from_utf8_lossy(&directory.parent_fullpath),
+            "snapshotNumber": directory.snapshot_number,
+            "snapshotQuota": directory.snapshot_quota,
+        })
+    });
+    json!({ "SnapshottableDirectoryList": told.collect::<Vec<_>>() })
+}
+
+/// The snapshots of a directory.
+pub(crate) fn snapshots(list: &proto::SnapshotListing) -> Value {
+    let told = list.listing.iter().map(|snapshot| {
+        json!({
+            "dirStatus": status(&snapshot.dir_status.clone().unwrap_or_default()),
+            "parentFullPath": String::from_utf8_lossy(&snapshot.parent_fullpath),
+            "snapshotID": snapshot.snapshot_id,
+            "deletionStatus": if snapshot.is_deleted { "DELETED" } else { "ACTIVE" },
+        })
+    });
+    json!({ "SnapshotList": told.collect::<Vec<_>>() })
+}
+
+/// What is different between two snapshots.
+pub(crate) fn snapshot_diff(report: &proto::SnapshotDiffReport) -> Value {
+    let told = report.entries.iter().map(|entry| {
+        let target = entry.target_path.as_ref().map(|path| String::from_utf8_lossy(path).into_owned());
+        json!({
+            "sourcePath": String::from_utf8_lossy(&entry.fullpath),
+            "targetPath": target.unwrap_or_default(),
+            "type": match entry.modification_label.as_str() {
+                "+" => "CREATE",
+                "-" => "DELETE",
+                "R" => "RENAME",
+                _ => "MODIFY",
+            },
+        })
+    });
+    json!({ "SnapshotDiffReport": {
+        "diffList": told.collect::<Vec<_>>(),
+        "fromSnapshot": report.from_snapshot,
+        "snapshotRoot": report.snapshot_root,
+        "toSnapshot": report.to_snapshot,
+    } })
+}
+
 /// Permission bits.
 pub(crate) fn octal(permission: Option<&proto::FsPermission>) -> String {
     format!("{:o}", permission.map_or(0, |permission| permission.perm))

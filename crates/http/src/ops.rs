@@ -2,12 +2,14 @@
 
 use bytes::Bytes;
 use frieze_hdfs::proto::{
-    CheckAccessRequest, ConcatRequest, DeleteRequest, DirectoryListing, FsPermission, GetAclStatusResponse,
-    GetBlockLocationsRequest, GetBlockLocationsResponse, GetContentSummaryResponse, GetFileInfoResponse,
-    GetFsStatsResponse, GetListingRequest, GetListingResponse, GetQuotaUsageResponse, GetServerDefaultsResponse,
+    CheckAccessRequest, ConcatRequest, CreateSnapshotRequest, CreateSnapshotResponse, DeleteRequest,
+    DeleteSnapshotRequest, DirectoryListing, FsPermission, GetAclStatusResponse, GetBlockLocationsRequest,
+    GetBlockLocationsResponse, GetContentSummaryResponse, GetFileInfoResponse, GetFsStatsResponse, GetListingRequest,
+    GetListingResponse, GetQuotaUsageResponse, GetServerDefaultsResponse, GetSnapshotDiffReportRequest,
+    GetSnapshotDiffReportResponse, GetSnapshotListingResponse, GetSnapshottableDirListingResponse,
     GetStoragePoliciesResponse, GetStoragePolicyResponse, HdfsFileStatus, MkdirsRequest, PathRequest, Rename2Request,
-    RenameRequest, ResultResponse, SetOwnerRequest, SetPermissionRequest, SetReplicationRequest, SetTimesRequest,
-    SetXAttrRequest, TruncateRequest, XAttrsRequest, XAttrsResponse, xattr_flag,
+    RenameRequest, RenameSnapshotRequest, ResultResponse, SetOwnerRequest, SetPermissionRequest, SetReplicationRequest,
+    SetTimesRequest, SetXAttrRequest, TruncateRequest, XAttrsRequest, XAttrsResponse, xattr_flag,
 };
 use frieze_hdfs::{Calls, Exception, Message, Who};
 use hyper::Method;
@@ -101,7 +103,9 @@ impl To<'_> {
             // Whoever is known without a token needs none.
             "GETDELEGATIONTOKEN" => self.none_of("getDelegationToken", json!({ "Token": null }))?,
             "GETSNAPSHOTTABLEDIRECTORYLIST" => {
-                self.none_of("getSnapshottableDirListing", json!({ "SnapshottableDirectoryList": [] }))?
+                let found: GetSnapshottableDirListingResponse =
+                    self.calls.ask(self.who, "getSnapshottableDirListing", &())?;
+                json::snapshotted_directories(&found.list.unwrap_or_default())
             }
             "GETECPOLICY" => self.none_of("getErasureCodingPolicy", json!({}))?,
             "GETECPOLICIES" => self.none_of(
@@ -109,9 +113,21 @@ impl To<'_> {
                 json!({ "ErasureCodingPolicies": { "ErasureCodingPolicyInfo": [] } }),
             )?,
             "GETECCODECS" => self.none_of("getErasureCodingCodecs", json!({ "ErasureCodingCodecs": {} }))?,
-            "GETSNAPSHOTDIFF" => return self.refused("getSnapshotDiffReport"),
+            "GETSNAPSHOTDIFF" => {
+                let snapshot = |name| self.asked.text(name).unwrap_or_default().to_owned();
+                let request = GetSnapshotDiffReportRequest {
+                    snapshot_root: self.asked.path.clone(),
+                    from_snapshot: snapshot("oldsnapshotname"),
+                    to_snapshot: snapshot("snapshotname"),
+                };
+                let found: GetSnapshotDiffReportResponse =
+                    self.calls.ask(self.who, "getSnapshotDiffReport", &request)?;
+                json::snapshot_diff(&found.diff_report.unwrap_or_default())
+            }
             "GETSNAPSHOTDIFFLISTING" => return self.refused("getSnapshotDiffReportListing"),
-            "GETSNAPSHOTLIST" => return self.refused("getSnapshotListing"),
+            "GETSNAPSHOTLIST" => {
+                json::snapshots(&self.ask::<GetSnapshotListingResponse>("getSnapshotListing")?.list.unwrap_or_default())
+            }
             "GETLINKTARGET" => return self.refused("getLinkTarget"),
             _ => return self.unknown(),
         };
@@ -168,10 +184,19 @@ impl To<'_> {
             "REMOVEDEFAULTACL" => self.refused("removeDefaultAcl"),
             "REMOVEACL" => self.refused("removeAcl"),
             "SETACL" => self.refused("setAcl"),
-            "ALLOWSNAPSHOT" => self.refused("allowSnapshot"),
-            "DISALLOWSNAPSHOT" => self.refused("disallowSnapshot"),
-            "CREATESNAPSHOT" => self.refused("createSnapshot"),
-            "RENAMESNAPSHOT" => self.refused("renameSnapshot"),
+            "ALLOWSNAPSHOT" => self.done("allowSnapshot", &PathRequest { path: src }),
+            "DISALLOWSNAPSHOT" => self.done("disallowSnapshot", &PathRequest { path: src }),
+            "CREATESNAPSHOT" => {
+                let snapshot_name = self.asked.text("snapshotname").map(str::to_owned);
+                let request = CreateSnapshotRequest { snapshot_root: src, snapshot_name };
+                let made: CreateSnapshotResponse = self.calls.ask(self.who, "createSnapshot", &request)?;
+                Ok(Reply::json(&json!({ "Path": made.snapshot_path })))
+            }
+            "RENAMESNAPSHOT" => {
+                let name = |parameter| self.asked.required(parameter).map(str::to_owned);
+                let (old_name, new_name) = (name("oldsnapshotname")?, name("snapshotname")?);
+                self.done("renameSnapshot", &RenameSnapshotRequest { snapshot_root: src, old_name, new_name })
+            }
             "SETSTORAGEPOLICY" => self.refused("setStoragePolicy"),
             "SATISFYSTORAGEPOLICY" => self.refused("satisfyStoragePolicy"),
             "ENABLEECPOLICY" => self.refused("enableErasureCodingPolicy"),
@@ -206,7 +231,11 @@ impl To<'_> {
                 let recursive = self.asked.flag("recursive", false)?;
                 self.yes_or_no("delete", &DeleteRequest { src: self.asked.path.clone(), recursive })
             }
-            "DELETESNAPSHOT" => self.refused("deleteSnapshot"),
+            "DELETESNAPSHOT" => {
+                let (snapshot_root, snapshot_name) =
+                    (self.asked.path.clone(), self.asked.required("snapshotname")?.to_owned());
+                self.done("deleteSnapshot", &DeleteSnapshotRequest { snapshot_root, snapshot_name })
+            }
             _ => self.unknown(),
         }
     }

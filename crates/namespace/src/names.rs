@@ -32,13 +32,21 @@ impl Namespace {
         if place.slash && matches!(kind, MakeKind::File(_)) {
             return Err(Error::is_directory(&place.name));
         }
-        if let Some(found) = place.found {
-            return if opens { existing(&place, found) } else { Err(Error::exists(&place.name)) };
-        }
+        let replaced = match place.found {
+            Some(found) if opens => return existing(&place, found),
+            Some(found) if op.replaces && matches!(kind, MakeKind::File(_)) => {
+                Some(self.check_replaced(run, &place, found)?)
+            }
+            Some(_) => return Err(Error::exists(&place.name)),
+            None => None,
+        };
         if place.slash && !matches!(kind, MakeKind::Directory(_)) {
             return Err(Error::not_found(&place.name));
         }
-        let parent = self.check_addition(run, &place)?;
+        let parent = match replaced {
+            Some(_) => self.held(place.parent)?,
+            None => self.check_addition(run, &place)?,
+        };
         let (kind, mode, extra) = new_inode(run, kind, op.mode)?;
         let mut inode = Inode {
             from: run.stamp,
@@ -58,8 +66,8 @@ impl Namespace {
             kind: kind as u8,
             extra: (extra != Extra::default()).then(|| Box::new(extra)),
         };
-        if parent.mode & SET_GID != 0 {
-            inherit_group(&mut inode, parent.gid, run.caller);
+        if parent.mode & SET_GID != 0 || op.group_of_directory {
+            inherit_group(&mut inode, parent.gid, parent.mode & SET_GID != 0, run.caller);
         }
         let opened = !inode.grants().is_empty();
         self.last_id += 1;
@@ -69,11 +77,27 @@ impl Namespace {
         if opened {
             self.granted.entry(run.session).or_default().insert(id);
         }
+        if let Some(old) = replaced {
+            self.take_name(run, old, &place);
+        }
         self.set_entry(run, place.parent, &place.name, id, kind);
         let parent = self.directory_changed(run, place.parent);
         parent.links += u32::from(kind == FileKind::Directory);
         run.tell(id, VersionKind::Make, &place.name);
-        Ok(Done::with(id))
+        Ok(Done { replaced: replaced.unwrap_or_default().0, ..Done::with(id) })
+    }
+
+    /// The file that a new one takes a name from.
+    fn check_replaced(&self, run: &Run<'_>, place: &Place, found: Entry) -> Result<InodeId, Error> {
+        if found.kind() == FileKind::Directory {
+            return Err(Error::is_directory(&place.name));
+        }
+        self.check_removal(run, place, found.inode())?;
+        // Whoever may only remove the name does so by removing it.
+        if !allows(self.held(found.inode())?, run.caller, MAY_WRITE) {
+            return Err(Error::denied("replacing", &place.name));
+        }
+        Ok(found.inode())
     }
 
     /// A file that begins as one whose last name went.
@@ -429,12 +453,12 @@ fn special_kind(special: &Special) -> Result<FileKind, Error> {
     }
 }
 
-/// What is made in a set-group-id directory belongs to the directory's group; a directory hands the bit on.
-fn inherit_group(inode: &mut Inode, gid: u32, caller: &Caller) {
+/// What is made in a set-group-id directory belongs to the directory's group; a directory hands on the bit that its own `has`.
+fn inherit_group(inode: &mut Inode, gid: u32, has_bit: bool, caller: &Caller) {
     inode.gid = gid;
     let runs_as_group = inode.mode & (SET_GID | GROUP_EXECUTE) == SET_GID | GROUP_EXECUTE;
     if inode.is_directory() {
-        inode.mode |= SET_GID;
+        inode.mode |= if has_bit { SET_GID } else { 0 };
     } else if runs_as_group && caller.uid != 0 && !caller.in_group(gid) {
         inode.mode &= !SET_GID;
     }

@@ -143,6 +143,21 @@ impl Tree {
                 self.names_changed(parent, stamp).entries.insert(name, id);
                 Ok(id)
             }
+            Step::Replace(path) => {
+                let (parent, name) = self.parent(path)?;
+                let old = self.nodes[&parent].entries.get(&name).copied();
+                if old.is_some_and(|old| self.is_directory(old)) {
+                    return Err(Reason::IsDirectory);
+                }
+                self.last += 1;
+                let id = self.last;
+                self.nodes.insert(id, node(FileKind::File, 0o644, stamp, ""));
+                self.names_changed(parent, stamp).entries.insert(name, id);
+                if let Some(old) = old {
+                    self.changed(old, stamp);
+                }
+                Ok(id)
+            }
             Step::Link(file, path) => {
                 let id = self.find(file)?;
                 let (parent, name) = self.parent(path)?;
@@ -332,6 +347,8 @@ fn text(world: &World, at: Option<Hlc>) -> String {
 #[derive(Clone, Debug)]
 enum Step {
     Make(String, FileKind, bool),
+    /// A file that takes the name of what is no directory.
+    Replace(String),
     Link(String, String),
     Remove(String, bool),
     Rename(String, String, u32),
@@ -354,7 +371,7 @@ fn path(rng: &mut Rng, known: &[String]) -> String {
 fn step(rng: &mut Rng, known: &[String]) -> Step {
     let path = |rng: &mut Rng| path(rng, known);
     let kinds = [FileKind::File, FileKind::Directory, FileKind::Directory, FileKind::Symlink, FileKind::Fifo];
-    match rng.below(22) {
+    match rng.below(24) {
         0..=6 => Step::Make(path(rng), *rng.choose(&kinds), rng.chance(3)),
         7..=8 => Step::Link(path(rng), path(rng)),
         9..=10 => Step::Remove(path(rng), true),
@@ -364,6 +381,7 @@ fn step(rng: &mut Rng, known: &[String]) -> Step {
         17 => Step::Chmod(path(rng), rng.below(0o2000) as u32),
         18 => Step::Truncate(path(rng), rng.below(10_000)),
         19 => Step::Touch(path(rng), rng.next() as i64),
+        22..=23 => Step::Replace(path(rng)),
         20 if rng.chance(3) => Step::Xrm(path(rng), "trusted.a".to_owned()),
         20 => Step::Xset(path(rng), "trusted.a".to_owned(), rng.below(100).to_string()),
         _ => Step::Write(path(rng), rng.below(10_000)),
@@ -386,7 +404,11 @@ fn perform(world: &mut World, step: &Step) -> Found {
                 FileKind::Symlink => (0, MakeKind::Symlink(LINK_TARGET.into())),
                 _ => (0o644, common::special("fifo")),
             };
-            Op::Make(Make { target: name(path), mode, or_open: *or_open, kind: Some(kind) })
+            Op::Make(Make { target: name(path), mode, or_open: *or_open, kind: Some(kind), ..Make::default() })
+        }
+        Step::Replace(path) => {
+            let kind = Some(MakeKind::File(false));
+            Op::Make(Make { target: name(path), mode: 0o644, replaces: true, kind, ..Make::default() })
         }
         Step::Link(file, path) => Op::Link(Link { file: name(file), name: name(path) }),
         Step::Remove(path, directory) => Op::Remove(Remove { target: name(path), directory: *directory }),

@@ -319,7 +319,13 @@ fn nothing_is_made_in_a_directory_that_was_removed() {
     let directory = world.directory("/d");
     world.file("/f");
     world.remove("/d", true).unwrap();
-    let make = |target| frieze_wire::txn::Make { target, mode: 0, or_open: false, kind: Some(MakeKind::File(false)) };
+    let make = |target| frieze_wire::txn::Make {
+        target,
+        mode: 0,
+        or_open: false,
+        kind: Some(MakeKind::File(false)),
+        ..frieze_wire::txn::Make::default()
+    };
     assert_eq!(world.run(&root(), Op::Make(make(Target::under(directory, "x")))), Err(Reason::NotFound));
     let (from, to) = (Target::path("/f"), Target::under(directory, "x"));
     assert_eq!(world.run(&root(), Op::Rename(frieze_wire::txn::Rename { from, to, flags: 0 })), Err(Reason::NotFound));

@@ -18,7 +18,7 @@ fn make(path: &str) -> Op {
 }
 
 fn make_kind(path: &str, kind: MakeKind) -> Op {
-    Op::Make(Make { target: Target::path(path), mode: 0o644, or_open: false, kind: Some(kind) })
+    Op::Make(Make { target: Target::path(path), mode: 0o644, or_open: false, kind: Some(kind), ..Make::default() })
 }
 
 fn grant(inode: InodeId, first: u32, count: u32) -> Op {

@@ -136,11 +136,17 @@ fn answer(world: &mut World, request: &str) -> Result<String, Reason> {
 fn operation(words: &[&str]) -> Op {
     let octal = |text: &str| u32::from_str_radix(text, 8).unwrap();
     let make = |path: &str, mode: &str, kind| {
-        Op::Make(Make { target: name(path), mode: octal(mode), or_open: false, kind: Some(kind) })
+        Op::Make(Make { target: name(path), mode: octal(mode), or_open: false, kind: Some(kind), ..Make::default() })
     };
     let open = |path: &str, mode: &str, follow| {
         let target = Target { follow, ..name(path) };
-        Op::Make(Make { target, mode: octal(mode), or_open: true, kind: Some(MakeKind::File(false)) })
+        Op::Make(Make {
+            target,
+            mode: octal(mode),
+            or_open: true,
+            kind: Some(MakeKind::File(false)),
+            ..Make::default()
+        })
     };
     let rename = |from: &str, to: &str, flags| Op::Rename(Rename { from: name(from), to: name(to), flags });
     let set = |path: &str| SetAttr { target: Target::path(plain(path)), ..nothing() };
@@ -151,6 +157,18 @@ fn operation(words: &[&str]) -> Op {
     };
     match words {
         ["make", path, mode] => make(path, mode, MakeKind::File(false)),
+        ["replace", path, mode] => {
+            let (target, kind) = (name(path), Some(MakeKind::File(false)));
+            Op::Make(Make { target, mode: octal(mode), replaces: true, kind, ..Make::default() })
+        }
+        ["make-in-group", path, mode] => {
+            let (target, kind) = (name(path), Some(MakeKind::File(false)));
+            Op::Make(Make { target, mode: octal(mode), group_of_directory: true, kind, ..Make::default() })
+        }
+        ["mkdir-in-group", path, mode] => {
+            let (target, kind) = (name(path), Some(MakeKind::Directory(true)));
+            Op::Make(Make { target, mode: octal(mode), group_of_directory: true, kind, ..Make::default() })
+        }
         ["mkdir", path, mode] => make(path, mode, MakeKind::Directory(true)),
         ["mknod", path, mode, kind] => make(path, mode, special(kind)),
         ["symlink", target, path] => make(path, "0", MakeKind::Symlink(plain(target).into_bytes())),

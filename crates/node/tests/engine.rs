@@ -200,13 +200,19 @@ impl Served {
 
     /// Makes a file and returns its capability.
     fn make(&mut self, path: &str) -> Vec<u8> {
-        let make = Make { target: Target::path(path), mode: 0o644, or_open: false, kind: Some(MakeKind::File(true)) };
+        let make = Make {
+            target: Target::path(path),
+            mode: 0o644,
+            or_open: false,
+            kind: Some(MakeKind::File(true)),
+            ..Make::default()
+        };
         self.txn(Op::Make(make)).expect("makes").capability
     }
 
     fn mkdir(&mut self, path: &str) {
         let kind = Some(MakeKind::Directory(true));
-        let make = Make { target: Target::path(path), mode: 0o755, or_open: false, kind };
+        let make = Make { target: Target::path(path), mode: 0o755, or_open: false, kind, ..Make::default() };
         self.txn(Op::Make(make)).expect("makes");
     }
 

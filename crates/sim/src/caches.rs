@@ -141,7 +141,7 @@ impl Play {
             play.believers.push(Believer { conn, session, ..Believer::default() });
         }
         let kind = Some(MakeKind::Symlink(b"/".to_vec()));
-        let make = Make { target: Target::path(LINK), mode: 0o777, or_open: false, kind };
+        let make = Make { target: Target::path(LINK), mode: 0o777, or_open: false, kind, ..Make::default() };
         let mut last = play.believers.pop().unwrap_or_default();
         last.seq = 1;
         play.at_once(&last, Op::Make(make));
@@ -268,14 +268,20 @@ impl Play {
         believer.believed.retain(|(directory, _), _| *directory != number);
         let began = believer.recalls;
         let kind = Some(MakeKind::Directory(true));
-        let make = Make { target: directory(number), mode: 0o755, or_open: false, kind };
+        let make = Make { target: directory(number), mode: 0o755, or_open: false, kind, ..Make::default() };
         self.txn(who, Op::Make(make), Asked::MakeDirectory { number, began, sent_us: self.now_us });
     }
 
     fn change(&mut self, who: usize, name: Name) {
         let target = self.target_of(who, name);
         let op = match self.rng.chance(2) {
-            true => Op::Make(Make { target, mode: 0o644, or_open: false, kind: Some(MakeKind::File(false)) }),
+            true => Op::Make(Make {
+                target,
+                mode: 0o644,
+                or_open: false,
+                kind: Some(MakeKind::File(false)),
+                ..Make::default()
+            }),
             false => Op::Remove(Remove { target, directory: false }),
         };
         let believer = &mut self.believers[who];

@@ -226,11 +226,23 @@ pub(crate) fn sync_txn(op: Op) -> Step {
 }
 
 pub(crate) fn make_file(path: &str) -> Op {
-    Op::Make(Make { target: target(path), mode: 0o644, or_open: false, kind: Some(MakeKind::File(true)) })
+    Op::Make(Make {
+        target: target(path),
+        mode: 0o644,
+        or_open: false,
+        kind: Some(MakeKind::File(true)),
+        ..Make::default()
+    })
 }
 
 pub(crate) fn make_directory(path: &str) -> Op {
-    Op::Make(Make { target: target(path), mode: 0o755, or_open: false, kind: Some(MakeKind::Directory(true)) })
+    Op::Make(Make {
+        target: target(path),
+        mode: 0o755,
+        or_open: false,
+        kind: Some(MakeKind::Directory(true)),
+        ..Make::default()
+    })
 }
 
 pub(crate) fn unlink(path: &str) -> Op {

@@ -198,19 +198,31 @@ impl<'a> Workload<'a> {
         let target = self.fresh(Some(FileKind::File));
         let mode = *self.rng.choose(&[0o644, 0o600, 0o666]);
         let or_open = self.rng.chance(3);
-        self.txn(Op::Make(Make { target, mode, or_open, kind: Some(MakeKind::File(true)) }))
+        self.txn(Op::Make(Make { target, mode, or_open, kind: Some(MakeKind::File(true)), ..Make::default() }))
     }
 
     fn make_directory(&mut self, _: &Client) -> Vec<Step> {
         let target = self.fresh(Some(FileKind::Directory));
-        self.txn(Op::Make(Make { target, mode: 0o755, or_open: false, kind: Some(MakeKind::Directory(true)) }))
+        self.txn(Op::Make(Make {
+            target,
+            mode: 0o755,
+            or_open: false,
+            kind: Some(MakeKind::Directory(true)),
+            ..Make::default()
+        }))
     }
 
     fn make_link(&mut self, _: &Client) -> Vec<Step> {
         let to = self.existing(Hlc::MAX, None).path;
         let to = if self.rng.chance(4) { FILES[0].to_vec() } else { to };
         let target = self.fresh(Some(FileKind::Symlink));
-        self.txn(Op::Make(Make { target, mode: 0o777, or_open: false, kind: Some(MakeKind::Symlink(to)) }))
+        self.txn(Op::Make(Make {
+            target,
+            mode: 0o777,
+            or_open: false,
+            kind: Some(MakeKind::Symlink(to)),
+            ..Make::default()
+        }))
     }
 
     fn link(&mut self, _: &Client) -> Vec<Step> {
@@ -300,7 +312,7 @@ impl<'a> Workload<'a> {
             flags: 0,
         };
         let target = Target { base: ROOT, path: [&path[..], b"/", name].concat(), follow: false };
-        let make = Make { target, mode: 0o644, or_open: true, kind: Some(MakeKind::File(true)) };
+        let make = Make { target, mode: 0o644, or_open: true, kind: Some(MakeKind::File(true)), ..Make::default() };
         [self.txn(Op::SetXattr(binding)), self.txn(Op::Make(make))].concat()
     }
 

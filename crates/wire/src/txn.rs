@@ -113,6 +113,13 @@ pub struct Make {
     /// True: an existing regular file is answered instead of `Exists` (open without `O_EXCL`).
     #[prost(bool, tag = "3")]
     pub or_open: bool,
+    /// True: what has the name, if it is no directory and the caller may write it, loses it to the new file; the answer says which that
+    /// was. Only for a regular file, and not with `or_open`.
+    #[prost(bool, tag = "4")]
+    pub replaces: bool,
+    /// True: it belongs to the group of the directory, whatever that one's bits say, as in HDFS and BSD.
+    #[prost(bool, tag = "5")]
+    pub group_of_directory: bool,
     /// What to make.
     #[prost(oneof = "MakeKind", tags = "10, 11, 12, 13")]
     pub kind: Option<MakeKind>,

@@ -124,7 +124,8 @@ fn edit() -> Edit {
 }
 
 fn ops() -> Vec<(&'static str, Op)> {
-    let make = |kind| Op::Make(Make { target: file(), mode: 0o644, or_open: true, kind: Some(kind) });
+    let make =
+        |kind| Op::Make(Make { target: file(), mode: 0o644, or_open: true, kind: Some(kind), ..Make::default() });
     let extends = SetState { inode: 77, size: Some(1 << 20), extends: true, ..SetState::default() };
     vec![
         (

@@ -160,7 +160,7 @@ fn a_stranger_is_who_the_kernel_says_whatever_its_frames_say() {
         assert_eq!(refused(&mut raw, None, forget).reason, Reason::NotPermitted);
         // And what is its own is still its own.
         let target = Target::path("/of-the-stranger");
-        let make = Make { target, mode: 0o600, or_open: false, kind: Some(MakeKind::File(true)) };
+        let make = Make { target, mode: 0o600, or_open: false, kind: Some(MakeKind::File(true)), ..Make::default() };
         assert!(raw.ask(txn(Op::Make(make))).is_ok());
         assert!(raw.ask(Request::Status(Status {})).is_ok());
     });

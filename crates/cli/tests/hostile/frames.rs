@@ -104,7 +104,13 @@ fn frames_that_are_no_requests_are_refused_and_the_connection_goes_on() {
     // A change needs a session and a number.
     let mkdir = || {
         let target = Target::path("/by-hand");
-        txn(Op::Make(Make { target, mode: 0o755, or_open: false, kind: Some(MakeKind::Directory(true)) }))
+        txn(Op::Make(Make {
+            target,
+            mode: 0o755,
+            or_open: false,
+            kind: Some(MakeKind::Directory(true)),
+            ..Make::default()
+        }))
     };
     assert_eq!(raw.ask(mkdir()).unwrap_err().reason, Reason::UnknownSession);
     let mut raw = Raw::in_session(&server.addresses[1]);
@@ -179,7 +185,8 @@ fn requests_with_random_bytes_changed_never_harm_the_server() {
     let target = || Target::path("/noise/file");
     let view = View { at: Some(keeper.now().unwrap().0), user_at: Some(5) };
     let op = |op: Op| Request::Txn(Txn { op: Some(op), ..Txn::default() });
-    let make = Make { target: target(), mode: 0o644, or_open: true, kind: Some(MakeKind::File(true)) };
+    let make =
+        Make { target: target(), mode: 0o644, or_open: true, kind: Some(MakeKind::File(true)), ..Make::default() };
     let requests = [
         Request::Stat(Stat { target: target(), view }),
         Request::List(List {

@@ -76,7 +76,7 @@ impl World {
     }
 
     pub(crate) fn make(&mut self, path: &str, mode: u32, kind: MakeKind) -> Result<InodeId, Reason> {
-        let make = Make { target: Target::path(path), mode, or_open: false, kind: Some(kind) };
+        let make = Make { target: Target::path(path), mode, or_open: false, kind: Some(kind), ..Make::default() };
         self.run(&root(), Op::Make(make)).map(|outcome| InodeId(outcome.id))
     }
 

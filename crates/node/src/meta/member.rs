@@ -893,7 +893,7 @@ fn fail(slots: &[Arc<Slot>], fault: &Fault) {
 /// so that a name or a length is never there without them (protocols §7). Making what is new, and opening sessions, does not.
 fn names_data(batch: &Batch) -> bool {
     batch.transactions.iter().any(|transaction| match &transaction.op {
-        Some(Op::Make(make)) => make.or_open,
+        Some(Op::Make(make)) => make.or_open || make.replaces,
         Some(Op::OpenSession(_) | Op::Format(_) | Op::MakeSnapshot(_) | Op::DeleteSnapshot(_)) => false,
         Some(Op::MakeNameless(_)) => false,
         _ => true,

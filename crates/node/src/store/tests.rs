@@ -145,8 +145,9 @@ fn a_store_from_before_the_index_of_time_gets_one() {
     new.complete().expect("completes");
     let mut namespace = Namespace::new();
     let format = Format { chunk_bytes: 4096, chain_count: 8, uid: 0, gid: 0, mode: 0o755 };
-    let make =
-        |path: &str, kind| Op::Make(Make { target: Target::path(path), mode: 0o755, or_open: false, kind: Some(kind) });
+    let make = |path: &str, kind| {
+        Op::Make(Make { target: Target::path(path), mode: 0o755, or_open: false, kind: Some(kind), ..Make::default() })
+    };
     let ops = [
         Op::Format(format),
         Op::OpenSession(OpenSession { command: String::new(), host: String::new(), uid: 0, keeps: false }),

@@ -377,5 +377,5 @@ impl Client {
 }
 
 pub(crate) fn make(path: &str, kind: MakeKind) -> Op {
-    Op::Make(Make { target: Target::path(path), mode: 0o644, or_open: false, kind: Some(kind) })
+    Op::Make(Make { target: Target::path(path), mode: 0o644, or_open: false, kind: Some(kind), ..Make::default() })
 }

@@ -136,6 +136,7 @@ impl History {
                 mode: 0o644,
                 or_open: true,
                 kind: Some(MakeKind::File(true)),
+                ..Make::default()
             })),
             2..=6 => return self.write(served, &path),
             7 => {

@@ -34,7 +34,13 @@ impl Served {
 
     /// A file with these bytes, where none was.
     fn try_put(&mut self, path: &str, bytes: &[u8]) -> Result<(), Fault> {
-        let make = Make { target: Target::path(path), mode: 0o644, or_open: true, kind: Some(MakeKind::File(true)) };
+        let make = Make {
+            target: Target::path(path),
+            mode: 0o644,
+            or_open: true,
+            kind: Some(MakeKind::File(true)),
+            ..Make::default()
+        };
         self.txn(Op::Make(make))?;
         let capability = self.open(path)?;
         self.write(&capability, Some(0), bytes).map(drop)
@@ -208,7 +214,8 @@ fn last_whole_is_the_newest_state_before_the_gap_and_answers_inside_say_so() {
             // Names and bytes that have nothing to do with each other: of either log the end may be missing.
             let kind = Some(MakeKind::Directory(true));
             let path = format!("/d/{n}");
-            let make = Make { target: Target::path(path.as_str()), mode: 0o755, or_open: false, kind };
+            let make =
+                Make { target: Target::path(path.as_str()), mode: 0o755, or_open: false, kind, ..Make::default() };
             directories.push((served.txn(Op::Make(make))?.stamp, path));
             let mut bytes = version(n);
             bytes.resize(1000, n as u8);

@@ -126,7 +126,9 @@ fn a_tree_is_cloned_with_its_links_modes_and_attributes() {
     served.write(&file, Some(0), b"bytes").unwrap();
     served.txn(Op::Link(Link { file: Target::path("/a/b/f"), name: Target::path("/a/g") })).unwrap();
     let symlink = Some(MakeKind::Symlink(b"b/f".to_vec()));
-    served.txn(Op::Make(Make { target: Target::path("/a/s"), mode: 0, or_open: false, kind: symlink })).unwrap();
+    served
+        .txn(Op::Make(Make { target: Target::path("/a/s"), mode: 0, or_open: false, kind: symlink, ..Make::default() }))
+        .unwrap();
     let color = SetXattr { target: Target::path("/a/b"), name: b"user.c".to_vec(), value: b"red".to_vec(), flags: 0 };
     served.txn(Op::SetXattr(color)).unwrap();
     served.chmod("/a/b/f", 0o4711).unwrap();

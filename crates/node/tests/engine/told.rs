@@ -99,7 +99,7 @@ fn stat(path: &str) -> Request {
 }
 
 fn make(path: &str, kind: MakeKind) -> Op {
-    Op::Make(Make { target: Target::path(path), mode: 0o644, or_open: false, kind: Some(kind) })
+    Op::Make(Make { target: Target::path(path), mode: 0o644, or_open: false, kind: Some(kind), ..Make::default() })
 }
 
 fn remove(path: &str, directory: bool) -> Op {

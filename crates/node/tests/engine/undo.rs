@@ -172,7 +172,8 @@ fn act(served: &mut Served, records: &mut Records, rng: &mut Rng, who: Who, top:
         0 | 1 => {
             let is_directory = rng.chance(2);
             let kind = Some(if is_directory { MakeKind::Directory(true) } else { MakeKind::File(true) });
-            let make = Make { target: Target::path(path.as_str()), mode: 0o644, or_open: false, kind };
+            let make =
+                Make { target: Target::path(path.as_str()), mode: 0o644, or_open: false, kind, ..Make::default() };
             let Ok(made) = served.txn(Op::Make(make)) else { return };
             records.names.entry(key).or_default().push((who, Some(made.id)));
             records.modes.insert(made.id, vec![(who, 0o644)]);

@@ -216,12 +216,18 @@ impl Worker {
                 mode: 0o644,
                 or_open: false,
                 kind: Some(MakeKind::File(true)),
+                ..Make::default()
             };
             let reply = self.client.change(Op::Make(make), true)?;
             made.push(FileInfo { path, inode: reply.id });
         }
-        let make =
-            Make { target: Target::path("/names"), mode: 0o755, or_open: false, kind: Some(MakeKind::Directory(true)) };
+        let make = Make {
+            target: Target::path("/names"),
+            mode: 0o755,
+            or_open: false,
+            kind: Some(MakeKind::Directory(true)),
+            ..Make::default()
+        };
         let reply = self.client.change(Op::Make(make), true)?;
         let mut history = self.history();
         history.logs = made.split_off(FILES);
@@ -625,7 +631,7 @@ impl Worker {
         let asked = match &op {
             NameOp::Make { name } => {
                 let kind = Some(MakeKind::File(false));
-                Op::Make(Make { target: path(name), mode: 0o644, or_open: false, kind })
+                Op::Make(Make { target: path(name), mode: 0o644, or_open: false, kind, ..Make::default() })
             }
             NameOp::Rename { from, to } => Op::Rename(Rename { from: path(from), to: path(to), flags: 0 }),
             NameOp::Remove { name } => Op::Remove(Remove { target: path(name), directory: false }),

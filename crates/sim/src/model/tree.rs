@@ -308,6 +308,9 @@ impl Tree {
         let kind = op.kind.as_ref().ok_or(Reason::InvalidArgument)?;
         let opens = op.or_open && matches!(kind, MakeKind::File(_));
         let place = self.place(&op.target, opens && op.target.follow, Hlc::MAX)?;
+        if op.replaces {
+            return Err(Reason::Unsupported);
+        }
         if let Some(found) = place.found {
             return match self.node(found, Hlc::MAX).map(|node| node.kind) {
                 _ if !opens => Err(Reason::Exists),
