@@ -58,8 +58,8 @@ kill-cycles: ## kill -9 the server under mixed load, CYCLES=500 times, and hold 
 	FRIEZE_PATIENCE=600 FRIEZE_KILLS=$(or $(CYCLES),500) FRIEZE_SEED=$(or $(SEED),20261121) $(CARGO) test --release --package frieze-cli --test kill \
 		what_clients_were_told_is_so_after_any_number_of_kills -- --nocapture
 
-long-run: ## 30 minutes of writes and reads of the past with two restarts: memory flat, scrub clean (SECONDS=1800)
-	FRIEZE_PATIENCE=600 FRIEZE_SECONDS=$(or $(SECONDS),1800) $(CARGO) test --release --package frieze-cli --test long -- --nocapture
+long-run: ## 30 minutes of writes and reads of the past with two restarts: memory flat, scrub clean (SECONDS=1800 PACE=1)
+	FRIEZE_PATIENCE=600 FRIEZE_SECONDS=$(or $(SECONDS),1800) FRIEZE_PACE=$(or $(PACE),1) $(CARGO) test --release --package frieze-cli --test long -- --nocapture
 
 bench-hdfs: build ## the same stock Hadoop client on real HDFS and on frieze, in turn (needs a JDK and Maven; about 10 min)
 	@bench/hdfs/run.py --frieze target/release/frieze

@@ -15,6 +15,8 @@ pub(crate) struct Plan<'a> {
     pub(crate) over: &'a AtomicBool,
     /// How long all of it takes.
     pub(crate) whole: Duration,
+    /// How many times as many calls a second as by itself.
+    pub(crate) pace: u32,
     pub(crate) rng: Rng,
 }
 
@@ -49,7 +51,7 @@ impl Plan<'_> {
                 call(&client, &mut self.rng);
                 calls += 1;
                 // What a pause of the machine or a restart kept it from is not made up for: the load is the same all the time.
-                due = (due + Duration::from_secs(1) / calls_per_s).max(clock().saturating_sub(CATCH_UP));
+                due = (due + Duration::from_secs(1) / (calls_per_s * self.pace)).max(clock().saturating_sub(CATCH_UP));
                 std::thread::park_timeout(due.saturating_sub(clock()).min(Duration::from_secs(1)));
             }
             client.close().unwrap();
