@@ -1,10 +1,11 @@
 //! The store of a real server: an LSM tree in a directory of its own.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-use fjall::Readable;
+use fjall::compaction::Leveled;
 use fjall::config::FilterPolicy;
+use fjall::{AbstractTree, KeyspaceCreateOptions, Readable};
 
 use frieze_base::{Fault, LogIndex, Reason};
 
@@ -20,6 +21,7 @@ pub struct LsmStore {
     progress: fjall::Keyspace,
     directory: PathBuf,
     waiting_bytes_max: u64,
+    table_bytes: u64,
 }
 
 const APPLIED_KEY: &[u8] = b"applied";
@@ -31,8 +33,13 @@ const FIRST_VERSIONS: &str = "versions";
 /// Versions that wait in RAM to be written into a table: more of them make fewer, larger tables, and a longer start.
 const WAITING_BYTES_MAX: u64 = 16 << 20;
 const WAITING_BYTES_MIN: u64 = 1 << 20;
-/// The applied index alone: it waits no longer than the versions do, or it would hold back their journal.
-const PROGRESS_BYTES: u64 = 1 << 20;
+/// The applied index alone, once for each commit: it leaves with the versions, and after so much at the latest.
+const PROGRESS_BYTES: u64 = 256 << 10;
+/// Bytes of a table, at most. While one is written, its index is in memory, and with it one in sixteen of the blocks that
+/// were merged into it, whose last keys are not copied: about a tenth of the table, so it is of the size of all that the store may use.
+/// Larger tables are fewer files; smaller ones are also less to write when a few keys come in between.
+const TABLE_BYTES_MAX: u64 = 64 << 20;
+const TABLE_BYTES_MIN: u64 = 4 << 20;
 /// What is read again at each start, at most, beside a journal of 64 MB that is being filled: the least that the store takes.
 /// With its default, 512 MiB, a start takes some seconds for this alone.
 const JOURNALS_BYTES: u64 = 64 << 20;
@@ -45,6 +52,17 @@ fn store_fault(doing: &'static str) -> impl Fn(fjall::Error) -> Fault {
         };
         Fault::new(reason, format!("the namespace's store failed while {doing}: {error}"))
     }
+}
+
+/// How a keyspace is made. Most of it stays what it was when the store was made.
+///
+/// No version is asked for by its whole key, so nothing would ask a filter; and while tables are merged, a filter in the making
+/// takes 8 bytes for each key.
+fn options(waiting_bytes: u64, table_bytes: u64) -> KeyspaceCreateOptions {
+    KeyspaceCreateOptions::default()
+        .filter_policy(FilterPolicy::disabled())
+        .max_memtable_size(waiting_bytes)
+        .compaction_strategy(Arc::new(Leveled::default().with_table_target_size(table_bytes)))
 }
 
 impl LsmStore {
@@ -60,10 +78,8 @@ impl LsmStore {
             .worker_threads(1)
             .open()
             .map_err(&failed)?;
-        // No version is asked for by its whole key, so nothing would ask a filter; and while tables are merged, a filter in the
-        // making takes 8 bytes for each key. It stays what it was when the store was made.
-        let unfiltered = || fjall::KeyspaceCreateOptions::default().filter_policy(FilterPolicy::disabled());
-        let waiting = |bytes: u64| move || unfiltered().max_memtable_size(bytes);
+        let table_bytes = memory_bytes.clamp(TABLE_BYTES_MIN, TABLE_BYTES_MAX);
+        let waiting = |bytes: u64| move || options(bytes, table_bytes);
         let progress = database.keyspace("progress", waiting(PROGRESS_BYTES)).map_err(&failed)?;
         let current = progress.get(CURRENT_KEY).map_err(&failed)?;
         let current = current.map_or_else(|| FIRST_VERSIONS.to_owned(), |name| String::from_utf8_lossy(&name).into());
@@ -77,7 +93,7 @@ impl LsmStore {
         }
         let directory = directory.to_owned();
         let (versions, other) = (RwLock::new(versions), Mutex::default());
-        Ok(LsmStore { database, versions, other, progress, directory, waiting_bytes_max })
+        Ok(LsmStore { database, versions, other, progress, directory, waiting_bytes_max, table_bytes })
     }
 
     fn versions(&self) -> fjall::Keyspace {
@@ -85,17 +101,23 @@ impl LsmStore {
     }
 
     fn keyspace(&self, name: &str) -> fjall::Result<fjall::Keyspace> {
-        let bytes = self.waiting_bytes_max;
-        let options =
-            || fjall::KeyspaceCreateOptions::default().filter_policy(FilterPolicy::disabled()).max_memtable_size(bytes);
-        self.database.keyspace(name, options)
+        self.database.keyspace(name, || options(self.waiting_bytes_max, self.table_bytes))
     }
 
     /// The database has a bound of its own, which stays what it was when the store was made. One at a time: what is on its way
     /// to the disk counts too.
+    ///
+    /// The applied index of each commit leaves with the versions of that commit, whoever had them written. It is a small piece of
+    /// memory between theirs: what they leave free around it would stay in parts for as long as it waits, and 13,000 of them are
+    /// what the store counts as 1 MiB. It would also hold back their journal.
     fn keep_waiting_few(&self, versions: &fjall::Keyspace) -> Result<(), Fault> {
+        let failed = store_fault("writing tables");
         if self.database.write_buffer_size() > self.waiting_bytes_max && versions.sealed_memtable_count() == 0 {
-            versions.rotate_memtable().map_err(store_fault("writing tables"))?;
+            versions.rotate_memtable().map_err(&failed)?;
+        }
+        // A commit has at least one version: if fewer of those wait, they were taken away since.
+        if self.progress.tree.active_memtable().len() > versions.tree.active_memtable().len() {
+            self.progress.rotate_memtable().map_err(&failed)?;
         }
         Ok(())
     }
@@ -133,7 +155,9 @@ impl VersionStore for LsmStore {
 
     fn applied(&self) -> Result<LogIndex, Fault> {
         let stored = self.progress.get(APPLIED_KEY).map_err(store_fault("reading"))?;
-        let Some(stored) = stored else { return Ok(LogIndex(0)) };
+        let Some(stored) = stored else {
+            return Ok(LogIndex(0));
+        };
         let bytes: [u8; 8] = stored.as_ref().try_into().map_err(|_| {
             Fault::new(Reason::Corrupt, "the namespace's store holds a malformed applied index".to_owned())
         })?;
@@ -231,5 +255,74 @@ impl StoreView for LsmView {
             let (key, value) = guard.into_inner().map_err(store_fault("reading"))?;
             Ok((key.to_vec(), value.to_vec()))
         }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use frieze_base::Rng;
+
+    use super::*;
+
+    #[test]
+    fn the_applied_index_of_a_commit_waits_no_longer_than_its_versions() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let store = LsmStore::open(directory.path(), 32 << 20).expect("opens");
+        let commit = |index: u64| {
+            let put = (index.to_be_bytes().to_vec(), b"version".to_vec());
+            store.commit(vec![put], Vec::new(), LogIndex(index)).expect("commits");
+        };
+        (1..=500).for_each(commit);
+        assert_eq!(store.progress.tree.active_memtable().len(), 500);
+        // As the store does by itself when enough wait.
+        assert_eq!(store.versions().rotate_memtable().map_err(|error| error.to_string()), Ok(true));
+        commit(501);
+        commit(502);
+        assert!(store.progress.tree.active_memtable().len() <= 2);
+        assert_eq!(store.applied(), Ok(LogIndex(502)));
+        drop(store);
+        let store = LsmStore::open(directory.path(), 32 << 20).expect("opens again");
+        assert_eq!(store.applied(), Ok(LogIndex(502)));
+        assert_eq!(store.items(&[], &[0xff; 9]).count(), 502);
+    }
+
+    #[test]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the store merges on a thread of its own: the test waits until it has"
+    )]
+    fn a_store_of_little_memory_merges_into_tables_of_little_size() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let store = LsmStore::open(directory.path(), TABLE_BYTES_MIN).expect("opens");
+        let mut rng = Rng::new(20_261_124);
+        let wait = |until: &dyn Fn() -> bool| {
+            let began = Instant::now();
+            while !until() {
+                assert!(began.elapsed() < Duration::from_secs(60), "the store writes and merges no tables");
+                std::thread::park_timeout(Duration::from_millis(1));
+            }
+        };
+        for index in 1..=400 {
+            let puts = (0..64).map(|_| {
+                let mut value = vec![0; 1000];
+                rng.fill(&mut value);
+                (rng.next().to_be_bytes().to_vec(), value)
+            });
+            store.commit(puts.collect(), Vec::new(), LogIndex(index)).expect("commits");
+            wait(&|| store.versions().sealed_memtable_count() == 0);
+        }
+        let merged = || (1..7).map(|level| store.versions().tree.level_table_count(level).unwrap_or(0)).sum::<usize>();
+        wait(&|| store.versions().tree.l0_run_count() < 4 && merged() > 0);
+        let bytes = |entry: std::io::Result<std::fs::DirEntry>| {
+            entry.and_then(|entry| entry.metadata()).map_or(0, |meta| meta.len())
+        };
+        let keyspaces = std::fs::read_dir(directory.path().join("keyspaces")).expect("lists").flatten();
+        let tables =
+            keyspaces.flat_map(|keyspace| std::fs::read_dir(keyspace.path().join("tables")).expect("lists")).map(bytes);
+        let tables: Vec<u64> = tables.collect();
+        assert!(tables.iter().sum::<u64>() > 4 * TABLE_BYTES_MIN, "{tables:?}");
+        assert!(tables.iter().all(|bytes| *bytes < 2 * TABLE_BYTES_MIN), "{tables:?}");
     }
 }
