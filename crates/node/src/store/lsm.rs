@@ -35,8 +35,8 @@ const WAITING_BYTES_MAX: u64 = 16 << 20;
 const WAITING_BYTES_MIN: u64 = 1 << 20;
 /// The applied index alone, once for each commit: it leaves with the versions, and after so much at the latest.
 const PROGRESS_BYTES: u64 = 256 << 10;
-/// Bytes of a table, at most. While one is written, its index is in memory, and with it one in sixteen of the blocks that
-/// were merged into it, whose last keys are not copied: about a tenth of the table, so it is of the size of all that the store may use.
+/// Bytes of a table, at most. While one is written, its index is in memory, and with it those of the blocks merged into it of which the
+/// last key is not copied: what merging takes grows with the table, so that one is no larger than all that the store may use.
 /// Larger tables are fewer files; smaller ones are also less to write when a few keys come in between.
 const TABLE_BYTES_MAX: u64 = 64 << 20;
 const TABLE_BYTES_MIN: u64 = 4 << 20;
@@ -155,9 +155,7 @@ impl VersionStore for LsmStore {
 
     fn applied(&self) -> Result<LogIndex, Fault> {
         let stored = self.progress.get(APPLIED_KEY).map_err(store_fault("reading"))?;
-        let Some(stored) = stored else {
-            return Ok(LogIndex(0));
-        };
+        let Some(stored) = stored else { return Ok(LogIndex(0)) };
         let bytes: [u8; 8] = stored.as_ref().try_into().map_err(|_| {
             Fault::new(Reason::Corrupt, "the namespace's store holds a malformed applied index".to_owned())
         })?;
