@@ -70,8 +70,11 @@ KNOWN_WEB = [
 ]
 
 
-def copies_what_differs(java, work):
-    """DistCp copies a tree, and then what differs by its checksum alone: a file of the same length."""
+SHELL, DISTCP, TOOLS = "org.apache.hadoop.fs.FsShell", "org.apache.hadoop.tools.DistCp", "org.apache.hadoop.hdfs.tools"
+
+
+def asker(java, work):
+    """Runs a class of Hadoop's and gives what it says; ends where it fails."""
 
     def hadoop(*arguments):
         with open(work / "errors", "ab") as errors:
@@ -80,7 +83,52 @@ def copies_what_differs(java, work):
             sys.exit(f"tests/hdfs: {arguments} ended with {done.returncode}:\n" + (work / "errors").read_text()[-4000:])
         return done.stdout
 
-    shell, distcp = "org.apache.hadoop.fs.FsShell", "org.apache.hadoop.tools.DistCp"
+    return hadoop
+
+
+def copies_between_snapshots(java, work):
+    """Hadoop's own tools make snapshots, list and compare them, and DistCp brings a copy on by what is different between two."""
+    hadoop = asker(java, work)
+    for name, text in [("one", b"1"), ("two", b"22"), ("three", b"333")]:
+        (work / name).write_bytes(text)
+    hadoop(SHELL, "-mkdir", "-p", "/snapshots/from/sub")
+    hadoop(SHELL, "-put", "one", "two", "/snapshots/from")
+    hadoop(f"{TOOLS}.DFSAdmin", "-allowSnapshot", "/snapshots/from")
+    hadoop(SHELL, "-createSnapshot", "/snapshots/from", "s1")
+    hadoop(DISTCP, "/snapshots/from/.snapshot/s1", "/snapshots/to")
+    hadoop(SHELL, "-createSnapshot", "/snapshots/to", "s1")
+    hadoop(SHELL, "-mv", "/snapshots/from/one", "/snapshots/from/sub/uno")
+    hadoop(SHELL, "-rm", "-skipTrash", "/snapshots/from/two")
+    hadoop(SHELL, "-put", "three", "/snapshots/from/sub")
+    hadoop(SHELL, "-createSnapshot", "/snapshots/from", "s2")
+    report = hadoop(f"{TOOLS}.snapshot.SnapshotDiff", "/snapshots/from", "s1", "s2").decode().splitlines()[1:]
+    wanted = ["M\t.", "R\t./one -> ./sub/uno", "-\t./two", "M\t./sub", "+\t./sub/three"]
+    if [line for line in report if line] != wanted:
+        sys.exit(f"tests/hdfs: between the snapshots is different {report}, not {wanted}")
+    hadoop(DISTCP, "-update", "-diff", "s1", "s2", "/snapshots/from", "/snapshots/to")
+    for path, text in [("sub/uno", b"1"), ("sub/three", b"333")]:
+        found = hadoop(SHELL, "-cat", f"/snapshots/to/{path}")
+        if found != text:
+            sys.exit(f"tests/hdfs: DistCp by snapshots: {path} is {found}")
+    names = hadoop(SHELL, "-ls", "-C", "/snapshots/to").decode().split()
+    if names != ["/snapshots/to/sub"]:
+        sys.exit(f"tests/hdfs: DistCp by snapshots left {names}")
+    if hadoop(SHELL, "-cat", "/snapshots/from/.snapshot/s1/two") != b"22":
+        sys.exit("tests/hdfs: a file that is gone is not in the snapshot")
+    hadoop(SHELL, "-renameSnapshot", "/snapshots/from", "s1", "first")
+    listed = hadoop(f"{TOOLS}.snapshot.LsSnapshot", "/snapshots/from").decode()
+    directories = hadoop(f"{TOOLS}.snapshot.LsSnapshottableDir").decode()
+    if "/snapshots/from/.snapshot/first" not in listed or "/snapshots/from" not in directories:
+        sys.exit(f"tests/hdfs: the snapshots are listed as {listed} and {directories}")
+    for directory, name in [("from", "first"), ("from", "s2"), ("to", "s1")]:
+        hadoop(SHELL, "-deleteSnapshot", f"/snapshots/{directory}", name)
+    hadoop(SHELL, "-rm", "-r", "-skipTrash", "/snapshots")
+    print("Hadoop's tools make, list and compare snapshots, and DistCp copies what is different between two")
+
+
+def copies_what_differs(java, work):
+    """DistCp copies a tree, and then what differs by its checksum alone: a file of the same length."""
+    hadoop, shell, distcp = asker(java, work), SHELL, DISTCP
     (work / "first").write_bytes(b"a" * 100_000)
     (work / "second").write_bytes(b"b" * 100_000)
     hadoop(shell, "-mkdir", "-p", "/distcp/from")
@@ -115,6 +163,7 @@ def main():
                 if status != 0:
                     sys.exit(f"tests/hdfs: the tests ended with {status}")
             copies_what_differs(rpc, work)
+            copies_between_snapshots(rpc, work)
 
 
 if __name__ == "__main__":

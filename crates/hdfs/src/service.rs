@@ -198,10 +198,12 @@ impl Service {
             // A client tells which replicas it found damaged; frieze finds its own, and names them in its log.
             "reportBadBlocks" => Ok(Vec::new()),
 
+            // Clients ask for the whole report where a server knows no pages of it: only this tells them.
+            "getSnapshotDiffReportListing" => Err(unknown(&call.method)),
             method if UNSUPPORTED.contains(&method) => {
                 Err(Exception::unsupported(format!("{method} is not supported by frieze")))
             }
-            method => Err(Exception::no_such_method(format!("Unknown method {method} called on {PROTOCOL} protocol."))),
+            method => Err(unknown(method)),
         }
     }
 
@@ -260,6 +262,10 @@ pub(crate) enum Shows {
     Instants,
     /// Its snapshots: it is the `.snapshot` of the directory.
     Snapshots,
+}
+
+fn unknown(method: &str) -> Exception {
+    Exception::no_such_method(format!("Unknown method {method} called on {PROTOCOL} protocol."))
 }
 
 /// Reads the parameters of a call and writes its answer.
@@ -342,7 +348,6 @@ const UNSUPPORTED: &[&str] = &[
     "getFsReplicatedBlockStats",
     "getLinkTarget",
     "getSlowDatanodeReport",
-    "getSnapshotDiffReportListing",
     "listCacheDirectives",
     "listCachePools",
     "listCorruptFileBlocks",

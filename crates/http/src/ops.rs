@@ -124,7 +124,10 @@ impl To<'_> {
                     self.calls.ask(self.who, "getSnapshotDiffReport", &request)?;
                 json::snapshot_diff(&found.diff_report.unwrap_or_default())
             }
-            "GETSNAPSHOTDIFFLISTING" => return self.refused("getSnapshotDiffReportListing"),
+            // By remote call a client is told that there is no such method, and asks for the whole; here it asks for what it wants.
+            "GETSNAPSHOTDIFFLISTING" => {
+                return Err(Exception::unsupported("getSnapshotDiffReportListing is not supported by frieze"));
+            }
             "GETSNAPSHOTLIST" => {
                 json::snapshots(&self.ask::<GetSnapshotListingResponse>("getSnapshotListing")?.list.unwrap_or_default())
             }
