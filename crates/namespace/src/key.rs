@@ -89,6 +89,21 @@ pub fn is_loaded(key: &[u8]) -> bool {
     key.first() != Some(&LINKS)
 }
 
+/// First byte of the keys of directory entries.
+pub const ENTRIES: u8 = b'E';
+
+/// First byte of the keys of inodes.
+pub const INODES: u8 = b'I';
+
+/// Between the keys of the first five eighths of the inodes and those of the others, where `last` is the key of the last inode, or
+/// any other if there is none: beside the directory entries, the others are half of what a restart reads.
+pub fn inode_between(last: &[u8]) -> Vec<u8> {
+    match Key::decode(last) {
+        Some(Key::Inode(InodeId(last))) => Key::Inode(InodeId(last / 8 * 5)).encode(),
+        _ => vec![INODES + 1],
+    }
+}
+
 /// First byte of the keys that restarts leave out.
 pub const LINKS: u8 = b'L';
 

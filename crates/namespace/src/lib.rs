@@ -49,10 +49,12 @@ pub use error::Error;
 pub use forget::{FORGET_INODES_MAX, Forgetting, Horizons, SharedState, shared_states};
 pub use history::{Change, History, Newest, VisitChanged, VisitValue, VisitVersion};
 pub use inode::{Inode, Layout, MAY_EXECUTE, MAY_READ, MAY_WRITE, WriteGrant, check_access};
-pub use key::{CONTROL, Cached, LINKS, cached_of, is_loaded, is_timed, keeps_versions, link_of};
+pub use key::{
+    CONTROL, Cached, ENTRIES, INODES, LINKS, cached_of, inode_between, is_loaded, is_timed, keeps_versions, link_of,
+};
 pub use memory::MemoryHistory;
 pub use names::LINKS_MAX;
-pub use namespace::{Counts, Namespace, ORPHANS_KEPT_MAX, Resolved, Session, Snapshot};
+pub use namespace::{Counts, LoadedApart, Namespace, ORPHANS_KEPT_MAX, Resolved, Session, Snapshot};
 pub use patch::{PATCHES_MAX, Patch, PatchSource};
 pub use read::Listed;
 pub use read_set::{NoReadSet, ReadSet};

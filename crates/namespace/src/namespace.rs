@@ -48,9 +48,23 @@ pub struct Namespace {
     /// Largest inode id given so far.
     pub(crate) last_id: u64,
     pub(crate) alive: u64,
-    /// One copy of each layout; those of inodes long gone are dropped when a new one comes.
-    pub(crate) layouts: BTreeSet<Arc<Layout>>,
+    pub(crate) layouts: Layouts,
 }
+
+/// What is loaded at a restart apart from the rest of a [`Namespace`], which needs none of it meanwhile: by another thread.
+#[derive(Debug, Default)]
+pub struct LoadedApart {
+    directories: FastMap<InodeId, BTreeMap<Name, Entry>>,
+    /// The directory that comes now, and what of it has come: a map is made at once of all that it is to hold.
+    parent: InodeId,
+    names: Vec<(Name, Entry)>,
+    inodes: Vec<(InodeId, Inode)>,
+    layouts: Layouts,
+}
+
+/// One copy of each layout; those of inodes long gone are dropped when a new one comes.
+#[derive(Debug, Default)]
+pub(crate) struct Layouts(BTreeSet<Arc<Layout>>);
 
 /// Extended attributes of one inode, by name.
 pub(crate) type Xattrs = BTreeMap<Box<[u8]>, Box<[u8]>>;
@@ -120,6 +134,54 @@ pub struct Counts {
     pub sessions: u64,
 }
 
+impl LoadedApart {
+    /// As [`Namespace::load`], of the key of a directory entry or of an inode.
+    ///
+    /// # Errors
+    /// `Corrupt` if it is another, or cannot be read.
+    pub fn load(&mut self, key: &[u8], stamp: Hlc, value: &[u8]) -> Result<(), Fault> {
+        match Key::decode(key) {
+            Some(Key::Entry(parent, name)) => {
+                if parent != self.parent {
+                    self.end_directory();
+                    self.parent = parent;
+                }
+                self.names.push((Name::new(name), Entry::read(stamp, value)?));
+            }
+            Some(Key::Inode(id)) => self.inodes.push((id, read_inode(id, stamp, value, &mut self.layouts)?)),
+            _ => return Err(Error::Corrupt { what: "key of an entry or inode" }.into()),
+        }
+        Ok(())
+    }
+
+    fn end_directory(&mut self) {
+        if !self.names.is_empty() {
+            let before = self.directories.insert(self.parent, std::mem::take(&mut self.names).into_iter().collect());
+            assert!(before.is_none(), "keys come in their order");
+        }
+    }
+}
+
+impl Layouts {
+    /// The copy of a layout that all share.
+    fn share(&mut self, layout: Layout) -> Arc<Layout> {
+        if let Some(shared) = self.0.get(&layout) {
+            return Arc::clone(shared);
+        }
+        self.0.retain(|shared| Arc::strong_count(shared) > 1);
+        let shared = Arc::new(layout);
+        self.0.insert(Arc::clone(&shared));
+        shared
+    }
+}
+
+fn read_inode(id: InodeId, stamp: Hlc, value: &[u8], layouts: &mut Layouts) -> Result<Inode, Error> {
+    if id.0 == 0 || id.0 > INODE_ID_MAX {
+        return Err(Error::Corrupt { what: "inode number" });
+    }
+    StoredInode::read(stamp, value, |layout| layouts.share(layout)).map(|(inode, _)| inode)
+}
+
 impl Entry {
     const KIND_SHIFT: u32 = 56;
 
@@ -153,15 +215,13 @@ impl Namespace {
     }
 
     /// Takes the newest version of a key at restart, before anything is applied. Keys come in their order, each once;
-    /// those whose newest version is an absence are left out.
+    /// those whose newest version is an absence are left out. Directory entries are taken by [`LoadedApart`].
     ///
     /// # Errors
     /// `Corrupt` if key or value cannot be read.
     pub fn load(&mut self, key: &[u8], stamp: Hlc, value: &[u8]) -> Result<(), Fault> {
         match Key::decode(key).ok_or(Error::Corrupt { what: "key" })? {
-            Key::Entry(parent, name) => {
-                self.directories.entry(parent).or_default().insert(Name::new(name), Entry::read(stamp, value)?);
-            }
+            Key::Entry(..) => return Err(Error::Corrupt { what: "key, which is one of an entry" }.into()),
             Key::Format => {
                 let stored: StoredFormat = decode(value, "format")?;
                 let StoredFormat { chunk_bytes, chain_count, uid, gid, mode } = stored;
@@ -199,11 +259,24 @@ impl Namespace {
         Ok(())
     }
 
-    fn load_inode(&mut self, id: InodeId, stamp: Hlc, value: &[u8]) -> Result<(), Error> {
-        if id.0 == 0 || id.0 > INODE_ID_MAX {
-            return Err(Error::Corrupt { what: "inode number" });
+    /// Takes over what was loaded apart: all directory entries, and inodes. Extended attributes are loaded afterwards, for they go with
+    /// inodes that stay; what was forgotten before, for it says which do not.
+    pub fn take_apart(&mut self, mut apart: LoadedApart) {
+        apart.end_directory();
+        self.directories = apart.directories;
+        for (id, mut inode) in apart.inodes {
+            inode.layout = self.share((*inode.layout).clone());
+            self.put_loaded(id, inode);
         }
-        let (inode, _) = StoredInode::read(stamp, value, |layout| self.share(layout))?;
+    }
+
+    fn load_inode(&mut self, id: InodeId, stamp: Hlc, value: &[u8]) -> Result<(), Error> {
+        let inode = read_inode(id, stamp, value, &mut self.layouts)?;
+        self.put_loaded(id, inode);
+        Ok(())
+    }
+
+    fn put_loaded(&mut self, id: InodeId, inode: Inode) {
         self.last_id = self.last_id.max(id.0);
         for grant in inode.grants() {
             self.granted.entry(grant.session).or_default().insert(id);
@@ -215,7 +288,6 @@ impl Namespace {
         self.inodes.insert(id, inode);
         self.forget_if_done(id);
         self.trim_orphans();
-        Ok(())
     }
 
     /// Resolves a target at an instant (`None`: now). The right to search is checked on every directory of the walk,
@@ -381,13 +453,7 @@ impl Namespace {
 
     /// One shared copy of a layout.
     pub(crate) fn share(&mut self, layout: Layout) -> Arc<Layout> {
-        if let Some(shared) = self.layouts.get(&layout) {
-            return Arc::clone(shared);
-        }
-        self.layouts.retain(|shared| Arc::strong_count(shared) > 1);
-        let shared = Arc::new(layout);
-        self.layouts.insert(Arc::clone(&shared));
-        shared
+        self.layouts.share(layout)
     }
 
     /// An inode without a name stays in memory for a while, unless it is a file that is forgotten whole: then nobody is answered

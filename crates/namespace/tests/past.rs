@@ -7,7 +7,7 @@ mod common;
 use common::{World, root, user};
 use frieze_base::{InodeId, Reason};
 use frieze_hlc::Hlc;
-use frieze_namespace::{MAY_READ, Namespace, NoReadSet, ORPHANS_KEPT_MAX};
+use frieze_namespace::{LoadedApart, MAY_READ, Namespace, NoReadSet, ORPHANS_KEPT_MAX};
 use frieze_wire::forget::{Horizon, encode_ids};
 use frieze_wire::message::VersionKind;
 use frieze_wire::txn::{Caller, Grant, MakeKind, Op, SetAttr, SetXattr, Settle, Target};
@@ -338,4 +338,11 @@ fn damaged_keys_and_values_are_refused() {
     for (key, value) in [(&b"Z"[..], &b""[..]), (b"I12345678", b"\xff"), (b"I\0\0\0\0\0\0\0\0", b""), (b"N\xff", b"")] {
         assert_eq!(ns.load(key, Hlc(1), value).unwrap_err().reason, Reason::Corrupt, "{key:?}");
     }
+    let mut apart = LoadedApart::default();
+    for (key, value) in
+        [(&b"E1234567"[..], &b""[..]), (b"F", b""), (b"E12345678name", b"\xff"), (b"I\0\0\0\0\0\0\0\0", b"")]
+    {
+        assert_eq!(apart.load(key, Hlc(1), value).unwrap_err().reason, Reason::Corrupt, "{key:?}");
+    }
+    assert_eq!(ns.load(b"E12345678name", Hlc(1), b"").unwrap_err().reason, Reason::Corrupt, "not here");
 }

@@ -223,7 +223,8 @@ impl Durability {
         }
     }
 
-    /// Makes the store durable too and lets the metalog forget, so that the next start has nothing to replay.
+    /// Makes the store durable too and lets the metalog forget, so that the next start has nothing to replay. Nothing may be changed
+    /// afterwards.
     ///
     /// # Errors
     /// The disk's.
@@ -234,7 +235,11 @@ impl Durability {
         // What was appended since is not durable yet and must not enter the store.
         let settled = meta.versions().settle(reached.meta)?;
         meta.versions().persist()?;
-        meta.truncate(settled)
+        meta.truncate(settled)?;
+        if let Err(fault) = meta.versions().rest() {
+            tracing::warn!("the next start takes longer: {fault}");
+        }
+        Ok(())
     }
 
     /// True if something waits to be flushed.

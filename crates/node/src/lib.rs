@@ -71,4 +71,4 @@ pub use serve::Server;
 pub use session::{Conn, KeyRight};
 pub use settings::{KeySettings, Settings};
 pub use steps::Steps;
-pub use store::{Item, LsmStore, MemoryStore, VersionStore};
+pub use store::{Item, LsmStore, MemoryStore, VersionStore, VisitItem};

@@ -23,7 +23,8 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use frieze_base::{Fault, LogIndex, Reason};
 use frieze_hlc::Hlc;
 use frieze_namespace::{
-    Change, History, LINKS, VisitChanged, VisitValue, VisitVersion, is_timed, keeps_versions, link_of,
+    Change, ENTRIES, History, INODES, LINKS, VisitChanged, VisitValue, VisitVersion, inode_between, is_timed,
+    keeps_versions, link_of,
 };
 
 pub use lsm::LsmStore;
@@ -37,12 +38,29 @@ pub trait VersionStore: Send + Sync {
     fn last_in(&self, from: &[u8], to: &[u8]) -> Result<Option<Item>, Fault>;
     /// All items with a key in `from..=to`, in order.
     fn items(&self, from: &[u8], to: &[u8]) -> Box<dyn Iterator<Item = Result<Item, Fault>> + '_>;
+    /// Calls `visit` with all items with a key in `from..=to`, in order, where they lie, until it fails.
+    fn visit(&self, from: &[u8], to: &[u8], visit: &mut VisitItem<'_>) -> Result<(), Fault> {
+        self.items(from, to).try_for_each(|item| item.and_then(|(key, value)| visit(&key, &value)))
+    }
+    /// Runs two that read, both at once where the store is read by several threads.
+    fn read_both(&self, one: &mut (dyn FnMut() + Send), other: &mut (dyn FnMut() + Send)) {
+        one();
+        other();
+    }
     /// Adds `puts`, removes `removals` and records that the metalog is applied up to `applied`: all or nothing.
     fn commit(&self, puts: Vec<Item>, removals: Vec<Vec<u8>>, applied: LogIndex) -> Result<(), Fault>;
     /// The index of the last commit.
     fn applied(&self) -> Result<LogIndex, Fault>;
     /// Makes every commit so far durable.
     fn persist(&self) -> Result<(), Fault>;
+    /// Nothing is committed any more, and every commit is durable: what the next start would read one by one is put where it need
+    /// not. Whether that succeeds changes only how long the next start takes.
+    ///
+    /// # Errors
+    /// The store's.
+    fn rest(&self) -> Result<(), Fault> {
+        Ok(())
+    }
     /// Gives back copies of its files that the kernel keeps, if they are more than `bytes_max`. Returns how many bytes there
     /// are; 0 where nobody knows, or there are none.
     fn keep_cached(&self, bytes_max: u64) -> Result<u64, Fault> {
@@ -87,14 +105,46 @@ pub trait VersionStore: Send + Sync {
 pub trait StoreView: Send {
     /// All items with a key in `from..=to`, in order.
     fn items(&self, from: &[u8], to: &[u8]) -> Box<dyn Iterator<Item = Result<Item, Fault>> + '_>;
+    /// As [`VersionStore::visit`].
+    fn visit(&self, from: &[u8], to: &[u8], visit: &mut VisitItem<'_>) -> Result<(), Fault> {
+        self.items(from, to).try_for_each(|item| item.and_then(|(key, value)| visit(&key, &value)))
+    }
 }
 
 fn no_other() -> Fault {
     Fault::new(Reason::Unsupported, "this store cannot take over the state of another server")
 }
 
+/// The keys that a restart reads, in three parts, of which the first two are about as large and can be read at once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// Directory entries, and the inodes from this key on.
+    Apart(Vec<u8>),
+    /// The inodes before that key, and all else up to them.
+    First(Vec<u8>),
+    /// What goes with inodes, and what has nothing to do with them.
+    Last,
+}
+
+impl Part {
+    /// From where to where its keys lie, both beside every key as it is stored. Names by inode and the index of time stay where they are.
+    fn ranges(&self) -> Vec<(Vec<u8>, Vec<u8>)> {
+        let after = |letter: u8| vec![letter + 1];
+        match self {
+            Part::Apart(inode) => vec![(vec![ENTRIES], after(ENTRIES)), (start(inode, &[]), after(INODES))],
+            Part::First(inode) => vec![(vec![], vec![ENTRIES]), (after(ENTRIES), start(inode, &[]))],
+            Part::Last => {
+                vec![(after(INODES), vec![LINKS]), (after(LINKS), vec![TIMES]), (after(TIMES), vec![0xff; 320])]
+            }
+        }
+    }
+}
+
 /// Takes a key, the stamp of its newest version, and the value.
 pub(crate) type LoadVersion<'a> = dyn FnMut(&[u8], Hlc, &[u8]) + 'a;
+
+/// Takes a stored key and value.
+pub type VisitItem<'a> = dyn FnMut(&[u8], &[u8]) -> Result<(), Fault> + 'a;
 
 /// A stored key and value.
 pub type Item = (Vec<u8>, Vec<u8>);
@@ -107,39 +157,58 @@ const ABSENT: u8 = 0;
 const PRESENT_SINCE: u8 = 2;
 
 fn escape_into(key: &[u8], out: &mut Vec<u8>) {
-    for &byte in key {
-        out.push(byte);
-        if byte == 0 {
-            out.push(0xff);
-        }
+    let mut rest = key;
+    while let Some(zero) = rest.iter().position(|byte| *byte == 0) {
+        out.extend_from_slice(&rest[..=zero]);
+        out.push(0xff);
+        rest = &rest[zero + 1..];
     }
+    out.extend_from_slice(rest);
 }
 
 fn stored_key(key: &[u8], stamp: Hlc) -> Vec<u8> {
     let mut out = Vec::with_capacity(key.len() + 18);
-    escape_into(key, &mut out);
-    out.extend_from_slice(&[0, 0]);
-    out.extend_from_slice(&stamp.0.to_be_bytes());
+    stored_key_into(key, stamp, &mut out);
     out
 }
 
+fn stored_key_into(key: &[u8], stamp: Hlc, out: &mut Vec<u8>) {
+    out.clear();
+    escape_into(key, out);
+    out.extend_from_slice(&[0, 0]);
+    out.extend_from_slice(&stamp.0.to_be_bytes());
+}
+
 fn parse_stored_key(stored: &[u8]) -> Result<(Vec<u8>, Hlc), Fault> {
-    let corrupt = || Fault::new(Reason::Corrupt, format!("the namespace's store holds a malformed key {stored:02x?}"));
-    let escaped = stored.len().checked_sub(10).map(|end| &stored[..end]).ok_or_else(corrupt)?;
-    if stored[escaped.len()..escaped.len() + 2] != [0, 0] {
-        return Err(corrupt());
-    }
+    let (escaped, stamp) = split_stored_key(stored)?;
     let mut key = Vec::with_capacity(escaped.len());
-    let mut bytes = escaped.iter();
-    while let Some(&byte) = bytes.next() {
-        key.push(byte);
-        if byte == 0 && bytes.next() != Some(&0xff) {
-            return Err(corrupt());
+    unescape_into(escaped, &mut key)?;
+    Ok((key, stamp))
+}
+
+/// The key as it is stored, and the stamp behind it.
+fn split_stored_key(stored: &[u8]) -> Result<(&[u8], Hlc), Fault> {
+    let split = stored.split_last_chunk().and_then(|(rest, stamp)| Some((rest.strip_suffix(&[0, 0])?, *stamp)));
+    let (escaped, stamp) = split.ok_or_else(|| malformed(stored))?;
+    Ok((escaped, Hlc(u64::from_be_bytes(stamp))))
+}
+
+/// Appends the key that was stored as `escaped`.
+fn unescape_into(escaped: &[u8], key: &mut Vec<u8>) -> Result<(), Fault> {
+    let mut rest = escaped;
+    while let Some(zero) = rest.iter().position(|byte| *byte == 0) {
+        if rest.get(zero + 1) != Some(&0xff) {
+            return Err(malformed(escaped));
         }
+        key.extend_from_slice(&rest[..=zero]);
+        rest = &rest[zero + 2..];
     }
-    let mut stamp = [0u8; 8];
-    stamp.copy_from_slice(&stored[stored.len() - 8..]);
-    Ok((key, Hlc(u64::from_be_bytes(stamp))))
+    key.extend_from_slice(rest);
+    Ok(())
+}
+
+fn malformed(stored: &[u8]) -> Fault {
+    Fault::new(Reason::Corrupt, format!("the namespace's store holds a malformed key {stored:02x?}"))
 }
 
 /// First stored key above every key that starts with `prefix`; keys are far shorter than the run of `ff` added.
@@ -290,9 +359,11 @@ impl Versions {
                 waiting.changes -= changes.len();
             }
         }
+        let mut key = Vec::new();
         let mut overlay = self.overlay.write().unwrap_or_else(PoisonError::into_inner);
         for change in changes().filter(|change| keeps_versions(&change.key)) {
-            overlay.remove(&stored_key(&change.key, change.stamp));
+            stored_key_into(&change.key, change.stamp, &mut key);
+            overlay.remove(&key);
         }
         Ok(applied)
     }
@@ -307,9 +378,24 @@ impl Versions {
         self.store.persist()
     }
 
-    /// Calls `load` with the newest version of every key that is present: what a restart begins with.
-    pub(crate) fn load(&self, load: &mut LoadVersion<'_>) -> Result<(), Fault> {
-        load_newest(&|from, to| self.store.items(from, to), load)
+    /// See [`VersionStore::rest`].
+    pub(crate) fn rest(&self) -> Result<(), Fault> {
+        self.store.rest()
+    }
+
+    /// See [`VersionStore::read_both`].
+    pub(crate) fn read_both(&self, one: &mut (dyn FnMut() + Send), other: &mut (dyn FnMut() + Send)) {
+        self.store.read_both(one, other);
+    }
+
+    /// The key of an inode between two parts of those that a restart reads.
+    pub(crate) fn inode_between(&self) -> Result<Vec<u8>, Fault> {
+        inode_between_of(self.store.last_in(&[INODES], &[INODES + 1])?)
+    }
+
+    /// Calls `load` with the newest version of every key of a part that is present: what a restart begins with.
+    pub(crate) fn load(&self, part: &Part, load: &mut LoadVersion<'_>) -> Result<(), Fault> {
+        load_newest(part, &|from, to, visit| self.store.visit(from, to, visit), load)
     }
 
     /// Makes the index of time and the names by inode of a store that has none yet: one from before they were kept.
@@ -391,34 +477,45 @@ impl Versions {
     }
 }
 
-/// Where the items of a range come from.
-type ItemsOf<'a> = dyn Fn(&[u8], &[u8]) -> Box<dyn Iterator<Item = Result<Item, Fault>> + 'a> + 'a;
+/// As [`Versions::inode_between`], where the last inode is in this item.
+fn inode_between_of(last: Option<Item>) -> Result<Vec<u8>, Fault> {
+    let key = last.map(|(stored, _)| parse_stored_key(&stored)).transpose()?.map(|(key, _)| key);
+    Ok(inode_between(&key.unwrap_or_default()))
+}
 
-/// Calls `load` with the newest version of every key that is present.
-fn load_newest<'a>(items: &ItemsOf<'a>, load: &mut LoadVersion<'_>) -> Result<(), Fault> {
-    let mut newest: Option<(Vec<u8>, Hlc, Vec<u8>)> = None;
-    let mut flush = |item: Option<(Vec<u8>, Hlc, Vec<u8>)>| {
-        if let Some((key, stamp, stored)) = item
-            && let Some((stamp, value)) = decode_item(stamp, &stored)
-        {
-            load(&key, stamp, value);
-        }
+/// Visits the items of a range.
+type VisitRange<'a> = dyn Fn(&[u8], &[u8], &mut VisitItem<'_>) -> Result<(), Fault> + 'a;
+
+/// Calls `load` with the newest version of every key of a part that is present.
+fn load_newest(part: &Part, range: &VisitRange<'_>, load: &mut LoadVersion<'_>) -> Result<(), Fault> {
+    // Of the key that is looked at: as it is stored, the stamp of its newest version so far, and that. Nothing before the first.
+    let (mut escaped, mut stamp, mut newest) = (Vec::new(), Hlc::ZERO, Vec::new());
+    let mut key = Vec::new();
+    let mut hand_over = |escaped: &[u8], stamp: Hlc, newest: &[u8]| {
+        let Some((stamp, value)) = decode_item(stamp, newest) else { return Ok(()) };
+        key.clear();
+        unescape_into(escaped, &mut key)?;
+        load(&key, stamp, value);
+        Ok(())
     };
-    // Names by inode and the index of time stay where they are.
-    let ranges = [(vec![], vec![LINKS]), (vec![LINKS + 1], vec![TIMES]), (vec![TIMES + 1], vec![0xff; 320])];
-    for item in ranges.iter().flat_map(|(from, to)| items(from, to)) {
-        let (stored, value) = item?;
-        if stored == [TIMES] {
-            continue;
-        }
-        let (key, stamp) = parse_stored_key(&stored)?;
-        if newest.as_ref().is_some_and(|(last, _, _)| *last != key) {
-            flush(newest.take());
-        }
-        newest = Some((key, stamp, value));
+    for (from, to) in part.ranges() {
+        range(&from, &to, &mut |stored, value| {
+            if stored == [TIMES] {
+                return Ok(());
+            }
+            let (next, its_stamp) = split_stored_key(stored)?;
+            if next != escaped {
+                hand_over(&escaped, stamp, &newest)?;
+                escaped.clear();
+                escaped.extend_from_slice(next);
+            }
+            stamp = its_stamp;
+            newest.clear();
+            newest.extend_from_slice(value);
+            Ok(())
+        })?;
     }
-    flush(newest);
-    Ok(())
+    hand_over(&escaped, stamp, &newest)
 }
 
 impl History for Versions {

@@ -6,7 +6,7 @@ use std::fmt::Write;
 
 use frieze_base::{InodeId, Reason, SessionId};
 use frieze_hlc::Hlc;
-use frieze_namespace::{MemoryHistory, Namespace, NoReadSet};
+use frieze_namespace::{ENTRIES, INODES, LoadedApart, MemoryHistory, Namespace, NoReadSet, inode_between};
 use frieze_wire::message::FileKind;
 use frieze_wire::txn::{
     Caller, Format, Link, Make, MakeKind, Op, OpenSession, Outcome, Remove, Rename, Special, Target, Transaction,
@@ -112,8 +112,20 @@ impl World {
 
     /// The namespace as a restart would load it.
     pub(crate) fn reloaded(&self) -> Namespace {
-        let mut ns = Namespace::new();
-        for (key, stamp, value) in self.history.current() {
+        let (mut ns, mut apart) = (Namespace::new(), LoadedApart::default());
+        let keys = || self.history.current();
+        let last = keys().map(|(key, _, _)| key).filter(|key| key.first() == Some(&INODES)).last();
+        let between = inode_between(last.unwrap_or_default());
+        let is_apart =
+            |key: &[u8]| key.first() == Some(&ENTRIES) || key.first() == Some(&INODES) && key >= &between[..];
+        for (key, stamp, value) in keys().filter(|(key, _, _)| is_apart(key)) {
+            apart.load(key, stamp, value).unwrap();
+        }
+        for (key, stamp, value) in keys().filter(|(key, _, _)| !is_apart(key) && key[0] <= INODES) {
+            ns.load(key, stamp, value).unwrap();
+        }
+        ns.take_apart(apart);
+        for (key, stamp, value) in keys().filter(|(key, _, _)| key[0] > INODES) {
             ns.load(key, stamp, value).unwrap();
         }
         ns

@@ -7,13 +7,13 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use frieze_base::{Fault, InodeId, LogIndex, Reason, Seq, SessionId};
 use frieze_hlc::Hlc;
 use frieze_metalog::Entry;
-use frieze_namespace::{CONTROL, Change, Namespace, NoReadSet, ReadSet};
+use frieze_namespace::{CONTROL, Change, INODES, LoadedApart, Namespace, NoReadSet, ReadSet};
 use frieze_wire::txn::{Batch, Outcome, Transaction};
 use prost::Message;
 
 use crate::caching::Caching;
 use crate::reading::{NAMESPACE, Reading};
-use crate::store::{LoadVersion, Versions};
+use crate::store::{LoadVersion, Part, Versions};
 
 /// What decisions changed and nobody has asked for yet, at most: whoever asks so seldom looks at all of the state.
 const NEWS_MAX: usize = 65_536;
@@ -39,7 +39,13 @@ impl State {
     /// `Corrupt`, and the store's.
     pub(super) fn load(versions: Versions) -> Result<State, Fault> {
         versions.complete()?;
-        let (namespace, control) = load(|load| versions.load(load))?;
+        let inode = versions.inode_between()?;
+        let (mut apart, mut first) = (Ok(LoadedApart::default()), Ok(Begun::default()));
+        versions.read_both(
+            &mut || apart = load_apart(|load| versions.load(&Part::Apart(inode.clone()), load)),
+            &mut || first = Begun::default().load(|load| versions.load(&Part::First(inode.clone()), load)),
+        );
+        let Begun { namespace, control } = first?.take_apart(apart?).load(|load| versions.load(&Part::Last, load))?;
         Ok(State {
             namespace: RwLock::new(namespace),
             versions,
@@ -164,7 +170,11 @@ impl State {
     /// # Errors
     /// `Corrupt`, and the store's: the state is as before.
     pub(super) fn take_received(&self, applied: LogIndex, name: &[u8], ids_above: u64) -> Result<(), Fault> {
-        let (mut other, control) = load(|load| self.versions.load_other(load))?;
+        // One after the other: all inodes count as first.
+        let part = |part: Part| move |load: &mut LoadVersion<'_>| self.versions.load_other(&part, load);
+        let first = Begun::default().load(part(Part::First(vec![INODES + 1])))?;
+        let apart = load_apart(part(Part::Apart(vec![INODES + 1])))?;
+        let Begun { namespace: mut other, control } = first.take_apart(apart).load(part(Part::Last))?;
         other.skip_ids(InodeId(ids_above));
         let mut namespace = self.namespace.write().unwrap_or_else(PoisonError::into_inner);
         self.versions.take_other(applied, name)?;
@@ -176,23 +186,46 @@ impl State {
     }
 }
 
-/// The namespace, and the nodes and chains, that `versions` shows, newest of each key.
-fn load(
-    versions: impl FnOnce(&mut LoadVersion<'_>) -> Result<(), Fault>,
-) -> Result<(Namespace, frieze_cluster::State), Fault> {
-    let mut namespace = Namespace::new();
-    let mut control = frieze_cluster::State::default();
+/// The namespace, and the nodes and chains, as far as they have been loaded.
+#[derive(Default)]
+struct Begun {
+    namespace: Namespace,
+    control: frieze_cluster::State,
+}
+
+impl Begun {
+    /// Goes on with what `versions` shows, newest of each key; directory entries are not among it.
+    fn load(mut self, versions: impl FnOnce(&mut LoadVersion<'_>) -> Result<(), Fault>) -> Result<Begun, Fault> {
+        let mut failed: Option<Fault> = None;
+        versions(&mut |key, stamp, value| {
+            if failed.is_some() {
+                return;
+            }
+            let decoded = || frieze_cluster::State::decode(value).map_err(Fault::from);
+            failed = match key {
+                [CONTROL] => decoded().map(|state| self.control = state).err(),
+                _ => self.namespace.load(key, stamp, value).err(),
+            };
+        })?;
+        failed.map_or(Ok(self), Err)
+    }
+
+    fn take_apart(mut self, apart: LoadedApart) -> Begun {
+        self.namespace.take_apart(apart);
+        self
+    }
+}
+
+/// What `versions` shows of directory entries and inodes.
+fn load_apart(versions: impl FnOnce(&mut LoadVersion<'_>) -> Result<(), Fault>) -> Result<LoadedApart, Fault> {
+    let mut apart = LoadedApart::default();
     let mut failed: Option<Fault> = None;
     versions(&mut |key, stamp, value| {
-        if failed.is_some() {
-            return;
+        if failed.is_none() {
+            failed = apart.load(key, stamp, value).err();
         }
-        failed = match key {
-            [CONTROL] => frieze_cluster::State::decode(value).map(|state| control = state).map_err(Fault::from).err(),
-            _ => namespace.load(key, stamp, value).err(),
-        };
     })?;
-    failed.map_or(Ok((namespace, control)), Err)
+    failed.map_or(Ok(apart), Err)
 }
 
 fn decode(entry: &Entry) -> Result<Batch, Fault> {

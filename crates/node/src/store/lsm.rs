@@ -1,7 +1,11 @@
 //! The store of a real server: an LSM tree in a directory of its own.
 
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
+use std::thread;
+use std::time::Duration;
 
 use fjall::compaction::Leveled;
 use fjall::config::FilterPolicy;
@@ -9,7 +13,7 @@ use fjall::{AbstractTree, KeyspaceCreateOptions, Readable};
 
 use frieze_base::{Fault, LogIndex, Reason};
 
-use super::{Item, StoreView, VersionStore};
+use super::{Item, StoreView, VersionStore, VisitItem};
 
 /// The store of a real server: an LSM tree in a directory of its own.
 pub struct LsmStore {
@@ -22,6 +26,8 @@ pub struct LsmStore {
     directory: PathBuf,
     waiting_bytes_max: u64,
     table_bytes: u64,
+    /// Nothing may be committed any more: see [`VersionStore::rest`].
+    is_at_rest: RwLock<bool>,
 }
 
 const APPLIED_KEY: &[u8] = b"applied";
@@ -43,6 +49,11 @@ const TABLE_BYTES_MIN: u64 = 4 << 20;
 /// What is read again at each start, at most, beside a journal of 64 MB that is being filled: the least that the store takes.
 /// With its default, 512 MiB, a start takes some seconds for this alone.
 const JOURNALS_BYTES: u64 = 64 << 20;
+/// What the names of the database's journals end in.
+const JOURNAL_EXTENSION: &str = "jnl";
+/// How long a stop waits for tables to be written. They are 16 MiB at most.
+const WRITING_OUT_MAX: Duration = Duration::from_secs(5);
+const WRITING_OUT_LOOKS: Duration = Duration::from_millis(2);
 
 fn store_fault(doing: &'static str) -> impl Fn(fjall::Error) -> Fault {
     move |error| {
@@ -93,7 +104,8 @@ impl LsmStore {
         }
         let directory = directory.to_owned();
         let (versions, other) = (RwLock::new(versions), Mutex::default());
-        Ok(LsmStore { database, versions, other, progress, directory, waiting_bytes_max, table_bytes })
+        let is_at_rest = RwLock::new(false);
+        Ok(LsmStore { database, versions, other, progress, directory, waiting_bytes_max, table_bytes, is_at_rest })
     }
 
     fn versions(&self) -> fjall::Keyspace {
@@ -102,6 +114,29 @@ impl LsmStore {
 
     fn keyspace(&self, name: &str) -> fjall::Result<fjall::Keyspace> {
         self.database.keyspace(name, || options(self.waiting_bytes_max, self.table_bytes))
+    }
+
+    /// To be held while something is committed.
+    fn committing(&self) -> Result<RwLockReadGuard<'_, bool>, Fault> {
+        let is_at_rest = self.is_at_rest.read().unwrap_or_else(PoisonError::into_inner);
+        match *is_at_rest {
+            false => Ok(is_at_rest),
+            true => {
+                Err(Fault::new(Reason::Internal, "the namespace's store is at rest: nothing is committed any more"))
+            }
+        }
+    }
+
+    /// Waits until tables hold all of a keyspace. False if that takes too long: the disk is full, or fails.
+    fn write_out(&self, keyspace: &fjall::Keyspace) -> Result<bool, Fault> {
+        keyspace.rotate_memtable().map_err(store_fault("writing tables"))?;
+        for _ in 0..WRITING_OUT_MAX.as_millis() / WRITING_OUT_LOOKS.as_millis() {
+            if keyspace.tree.get_highest_memtable_seqno().is_none() {
+                return Ok(true);
+            }
+            thread::sleep(WRITING_OUT_LOOKS);
+        }
+        Ok(false)
     }
 
     /// The database has a bound of its own, which stays what it was when the store was made. One at a time: what is on its way
@@ -139,7 +174,19 @@ impl VersionStore for LsmStore {
         }))
     }
 
+    fn visit(&self, from: &[u8], to: &[u8], visit: &mut VisitItem<'_>) -> Result<(), Fault> {
+        visit_all(self.versions().range(from.to_vec()..=to.to_vec()), visit)
+    }
+
+    fn read_both(&self, one: &mut (dyn FnMut() + Send), other: &mut (dyn FnMut() + Send)) {
+        thread::scope(|scope| {
+            scope.spawn(one);
+            other();
+        });
+    }
+
     fn commit(&self, puts: Vec<Item>, removals: Vec<Vec<u8>>, applied: LogIndex) -> Result<(), Fault> {
+        let _committing = self.committing()?;
         let versions = self.versions();
         let mut batch = self.database.batch();
         for (key, value) in puts {
@@ -178,12 +225,46 @@ impl VersionStore for LsmStore {
         self.database.persist(fjall::PersistMode::SyncAll).map_err(store_fault("persisting"))
     }
 
+    fn rest(&self) -> Result<(), Fault> {
+        let mut is_at_rest = self.is_at_rest.write().unwrap_or_else(PoisonError::into_inner);
+        *is_at_rest = true;
+        // What was received in part is thrown away by the next start, which has to find it for that.
+        if self.other.lock().unwrap_or_else(PoisonError::into_inner).is_some() {
+            return Ok(());
+        }
+        for keyspace in [&self.versions(), &self.progress] {
+            if !self.write_out(keyspace)? {
+                return Ok(());
+            }
+        }
+        // Tables hold all that there is, durably. The database would read its journals all the same at its next start, up to 128 MB
+        // of them, entry by entry. It takes an empty one for what it is: the numbers to go on with are in the tables.
+        let failed = |error: io::Error| store_fault("emptying its journals")(error.into());
+        for file in fs::read_dir(&self.directory).map_err(failed)? {
+            let path = file.map_err(failed)?.path();
+            if path.extension().is_none_or(|extension| extension != JOURNAL_EXTENSION) {
+                continue;
+            }
+            let emptied = fs::OpenOptions::new().write(true).open(&path).and_then(|journal| {
+                journal.set_len(0)?;
+                journal.sync_all()
+            });
+            match emptied {
+                // The database has just removed it itself.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                emptied => emptied.map_err(failed)?,
+            }
+        }
+        Ok(())
+    }
+
     fn view(&self) -> Result<Box<dyn StoreView>, Fault> {
         Ok(Box::new(LsmView { snapshot: self.database.snapshot(), versions: self.versions() }))
     }
 
     fn begin_other(&self) -> Result<(), Fault> {
         let failed = store_fault("receiving a state");
+        let _committing = self.committing()?;
         let mut other = self.other.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(left) = other.take() {
             self.database.delete_keyspace(left).map_err(&failed)?;
@@ -197,6 +278,7 @@ impl VersionStore for LsmStore {
     }
 
     fn put_other(&self, items: Vec<Item>) -> Result<(), Fault> {
+        let _committing = self.committing()?;
         let other = self.other.lock().unwrap_or_else(PoisonError::into_inner);
         let other = other.as_ref().ok_or_else(not_begun)?;
         let mut batch = self.database.batch();
@@ -215,6 +297,7 @@ impl VersionStore for LsmStore {
 
     fn take_other(&self, applied: LogIndex, name: &[u8]) -> Result<(), Fault> {
         let failed = store_fault("taking over a state");
+        let _committing = self.committing()?;
         let mut other = self.other.lock().unwrap_or_else(PoisonError::into_inner);
         let next = other.as_ref().ok_or_else(not_begun)?.clone();
         // All of it before what makes it count.
@@ -254,6 +337,17 @@ impl StoreView for LsmView {
             Ok((key.to_vec(), value.to_vec()))
         }))
     }
+
+    fn visit(&self, from: &[u8], to: &[u8], visit: &mut VisitItem<'_>) -> Result<(), Fault> {
+        visit_all(self.snapshot.range(&self.versions, from.to_vec()..=to.to_vec()), visit)
+    }
+}
+
+fn visit_all(mut items: impl Iterator<Item = fjall::Guard>, visit: &mut VisitItem<'_>) -> Result<(), Fault> {
+    items.try_for_each(|guard| {
+        let (key, value) = guard.into_inner().map_err(store_fault("reading"))?;
+        visit(&key, &value)
+    })
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use std::sync::PoisonError;
 use frieze_base::{Fault, LogIndex};
 
 use super::times::TIMES;
-use super::{Item, LoadVersion, StoreView, Versions, load_newest};
+use super::{Item, LoadVersion, Part, StoreView, Versions, load_newest};
 
 /// Larger than every key in a store.
 const LAST_KEY: [u8; 320] = [0xff; 320];
@@ -45,9 +45,9 @@ impl Versions {
     ///
     /// # Errors
     /// The store's.
-    pub(crate) fn load_other(&self, load: &mut LoadVersion<'_>) -> Result<(), Fault> {
+    pub(crate) fn load_other(&self, part: &Part, load: &mut LoadVersion<'_>) -> Result<(), Fault> {
         let other = self.store.other()?;
-        load_newest(&|from, to| other.items(from, to), load)
+        load_newest(part, &|from, to, visit| other.visit(from, to, visit), load)
     }
 
     /// Puts the other state in the place of this one. Readers find the one or the other: the store is changed before what

@@ -61,11 +61,11 @@ fn outcomes_keep_no_history_and_go_when_acknowledged() {
         versions.add(LogIndex(2), vec![change(b"R1", 11, None)]);
         versions.settle(LogIndex(1)).expect("settles");
         let mut loaded = Vec::new();
-        versions.load(&mut |key, stamp, _| loaded.push((key.to_vec(), stamp))).expect("loads");
+        versions.load(&Part::Last, &mut |key, stamp, _| loaded.push((key.to_vec(), stamp))).expect("loads");
         assert_eq!(loaded, [(b"R1".to_vec(), Hlc(10)), (b"S1".to_vec(), Hlc(10))]);
         versions.settle(LogIndex(2)).expect("settles");
         loaded.clear();
-        versions.load(&mut |key, stamp, _| loaded.push((key.to_vec(), stamp))).expect("loads");
+        versions.load(&Part::Last, &mut |key, stamp, _| loaded.push((key.to_vec(), stamp))).expect("loads");
         assert_eq!(loaded, [(b"S1".to_vec(), Hlc(10))]);
     });
 }
@@ -252,4 +252,100 @@ fn a_state_that_was_received_in_part_is_gone_after_a_start() {
     assert_eq!(store.name(), Ok(None));
     store.begin_other().expect("begins");
     assert_eq!(all(&*store.other().expect("views")), []);
+}
+
+/// Bytes in the journals of a store.
+fn journal_bytes(directory: &std::path::Path) -> u64 {
+    let files = std::fs::read_dir(directory).expect("a directory").map(|file| file.expect("a file"));
+    let journals = files.filter(|file| file.path().extension().is_some_and(|extension| extension == "jnl"));
+    let lens: Vec<u64> = journals.map(|file| file.metadata().expect("its length").len()).collect();
+    assert!(!lens.is_empty(), "a store has a journal");
+    lens.iter().sum()
+}
+
+#[test]
+fn a_store_that_rested_leaves_no_journal_to_be_read_and_goes_on_where_it_was() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let item = |n: u64| (n.to_be_bytes().to_vec(), vec![n as u8; 100]);
+    let mut expected = Vec::new();
+    for life in 0..4 {
+        let store = LsmStore::open(directory.path(), 3 << 20).expect("opens");
+        assert_eq!((all(&*store.view().expect("views")), store.applied()), (expected.clone(), Ok(LogIndex(life))));
+        // More than waits in memory, and some that does.
+        for part in 0..10 {
+            let items: Vec<Item> = (0..2000).map(|n| item(life * 100_000 + part * 2000 + n)).collect();
+            expected.extend(items.clone());
+            store.commit(items, Vec::new(), LogIndex(life + 1)).expect("commits");
+        }
+        // Of the versions of one key the newest counts, whichever life it is from.
+        expected.retain(|(key, _)| *key != 7_u64.to_be_bytes());
+        let again = (7_u64.to_be_bytes().to_vec(), vec![life as u8]);
+        expected.push(again.clone());
+        expected.sort();
+        store.commit(vec![again], Vec::new(), LogIndex(life + 1)).expect("commits");
+        store.persist().expect("persists");
+        if life == 2 {
+            // This one is killed.
+            continue;
+        }
+        store.rest().expect("rests");
+        assert_eq!(journal_bytes(directory.path()), 0);
+        assert!(store.commit(vec![item(1)], Vec::new(), LogIndex(99)).is_err(), "it would be lost");
+    }
+}
+
+#[test]
+fn a_store_that_rests_while_a_state_is_received_throws_that_away_at_its_next_start() {
+    let directory = tempfile::tempdir().expect("a directory");
+    {
+        let store = LsmStore::open(directory.path(), 32 << 20).expect("opens");
+        store.commit(vec![(b"old".to_vec(), b"1".to_vec())], Vec::new(), LogIndex(3)).expect("commits");
+        store.begin_other().expect("begins");
+        store.put_other(others().concat()).expect("puts");
+        store.persist().expect("persists");
+        store.rest().expect("rests");
+    }
+    let store = LsmStore::open(directory.path(), 32 << 20).expect("opens");
+    assert_eq!(all(&*store.view().expect("views")), [(b"old".to_vec(), b"1".to_vec())]);
+    assert_eq!(store.applied(), Ok(LogIndex(3)));
+}
+
+#[test]
+fn a_restart_reads_every_key_of_now_in_one_of_its_parts() {
+    both(|versions| {
+        let number = |letter: u8, n: u64| [&[letter][..], &n.to_be_bytes()].concat();
+        let mut changes = Vec::new();
+        for letter in b"CEFHILNRSX" {
+            for n in [0, 1, 255, 256, 400, 640, 641] {
+                changes.push(change(&number(*letter, n), 10, Some("old")));
+                changes.push(change(&number(*letter, n), 11, Some("new")));
+            }
+            changes.push(change(&number(*letter, 300), 12, Some("there")));
+            changes.push(change(&number(*letter, 300), 13, None));
+        }
+        versions.add(LogIndex(1), changes);
+        versions.settle(LogIndex(1)).expect("settles");
+        let load = |part: Part| {
+            let mut loaded = Vec::new();
+            let mut add = |key: &[u8], stamp: Hlc, value: &[u8]| {
+                assert_eq!((stamp, value), (Hlc(11), &b"new"[..]));
+                loaded.push(key.to_vec());
+            };
+            versions.load(&part, &mut add).expect("loads");
+            loaded
+        };
+        let all = |letters: &[u8], numbers: &[u64]| -> Vec<Vec<u8>> {
+            letters.iter().flat_map(|letter| numbers.iter().map(move |n| number(*letter, *n))).collect()
+        };
+        let (every, few, many) = (&[0, 1, 255, 256, 400, 640, 641][..], &[0, 1, 255, 256][..], &[400, 640, 641][..]);
+        let between = versions.inode_between().expect("reads");
+        assert_eq!(between, number(b'I', 400), "five eighths");
+        assert_eq!(load(Part::Apart(between.clone())), [all(b"E", every), all(b"I", many)].concat());
+        assert_eq!(load(Part::First(between)), [all(b"CFH", every), all(b"I", few)].concat());
+        assert_eq!(load(Part::Last), all(b"NRSX", every), "names by inode and the index of time stay where they are");
+        let none = vec![b'I' + 1];
+        assert_eq!(load(Part::Apart(none.clone())), all(b"E", every));
+        assert_eq!(load(Part::First(none)), all(b"CFHI", every));
+    });
+    both(|versions| assert_eq!(versions.inode_between(), Ok(vec![b'I' + 1]), "there is none"));
 }

@@ -2,8 +2,10 @@
 //! the instant before the gap, at which everything is as it was.
 
 use std::cell::RefCell;
+use std::sync::atomic::{AtomicU32, Ordering};
 
-use frieze_base::Rng;
+use frieze_base::{LogIndex, Rng};
+use frieze_node::Item;
 use frieze_wire::message::{Now, NowReply, StatusReply};
 
 use super::*;
@@ -266,4 +268,53 @@ fn without_a_loss_of_power_everything_is_whole_up_to_now() {
     assert!(served.health_of_all().gaps.is_empty() && served.health_of_all().last_whole == 0);
     let whole = served.now_named("last-whole").unwrap().at;
     assert_eq!(served.at("/f", whole).unwrap(), b"here");
+}
+
+/// A store that loses what is not durable when it is put to rest.
+struct RestingStore(MemoryStore, Arc<AtomicU32>);
+
+impl VersionStore for RestingStore {
+    fn last_in(&self, from: &[u8], to: &[u8]) -> Result<Option<Item>, Fault> {
+        self.0.last_in(from, to)
+    }
+
+    fn items(&self, from: &[u8], to: &[u8]) -> Box<dyn Iterator<Item = Result<Item, Fault>> + '_> {
+        self.0.items(from, to)
+    }
+
+    fn commit(&self, puts: Vec<Item>, removals: Vec<Vec<u8>>, applied: LogIndex) -> Result<(), Fault> {
+        assert_eq!(self.1.load(Ordering::Relaxed), 0, "nothing is committed to a store at rest");
+        self.0.commit(puts, removals, applied)
+    }
+
+    fn applied(&self) -> Result<LogIndex, Fault> {
+        self.0.applied()
+    }
+
+    fn persist(&self) -> Result<(), Fault> {
+        self.0.persist()
+    }
+
+    fn rest(&self) -> Result<(), Fault> {
+        self.1.fetch_add(1, Ordering::Relaxed);
+        self.0.lose_power();
+        Err(Fault::new(Reason::InputOutput, "the disk is slow today"))
+    }
+}
+
+#[test]
+fn a_server_that_stops_puts_its_store_to_rest_when_all_of_it_is_durable_and_needs_no_luck_for_that() {
+    let machine = Machine::new();
+    let rests = Arc::new(AtomicU32::new(0));
+    let engine = machine.open(Box::new(RestingStore(machine.store.clone(), rests.clone()))).unwrap();
+    let mut served = machine.connect(Arc::new(engine), Caller::root());
+    for name in 0..20 {
+        served.make(&format!("/f{name}"));
+    }
+    assert_eq!(served.engine.stop(), Ok(()));
+    assert_eq!(rests.load(Ordering::Relaxed), 1);
+    let mut again = machine.serve();
+    for name in 0..20 {
+        again.stat(&format!("/f{name}"), View::default()).unwrap();
+    }
 }
