@@ -7,8 +7,15 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 /// Bytes that may be lent.
 #[derive(Debug)]
 pub(crate) struct Budget {
-    left: Mutex<usize>,
+    left: Mutex<Left>,
     returned: Condvar,
+}
+
+#[derive(Debug)]
+struct Left {
+    bytes: usize,
+    /// How many wait for more: waking nobody would be a system call, too.
+    waiting: usize,
 }
 
 /// Bytes that are lent. Dropped, they are returned.
@@ -21,7 +28,7 @@ pub(crate) struct Lent<'b> {
 impl Budget {
     /// So many bytes. Nobody may ask for more at once.
     pub(crate) fn new(bytes: usize) -> Budget {
-        Budget { left: Mutex::new(bytes), returned: Condvar::new() }
+        Budget { left: Mutex::new(Left { bytes, waiting: 0 }), returned: Condvar::new() }
     }
 
     /// Nothing yet, to be added to.
@@ -29,7 +36,7 @@ impl Budget {
         Lent { budget: self, bytes: 0 }
     }
 
-    fn lock(&self) -> MutexGuard<'_, usize> {
+    fn lock(&self) -> MutexGuard<'_, Left> {
         self.left.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -38,9 +45,9 @@ impl Lent<'_> {
     /// Adds `bytes` if they are there at once.
     pub(crate) fn try_add(&mut self, bytes: usize) -> bool {
         let mut left = self.budget.lock();
-        let is_there = *left >= bytes;
+        let is_there = left.bytes >= bytes;
         if is_there {
-            *left -= bytes;
+            left.bytes -= bytes;
             self.bytes += bytes;
         }
         is_there
@@ -50,18 +57,23 @@ impl Lent<'_> {
     pub(crate) fn add(&mut self, bytes: usize) {
         assert_eq!(self.bytes, 0, "who waits holds nothing");
         let mut left = self.budget.lock();
-        while *left < bytes {
+        while left.bytes < bytes {
+            left.waiting += 1;
             left = self.budget.returned.wait(left).unwrap_or_else(PoisonError::into_inner);
+            left.waiting -= 1;
         }
-        *left -= bytes;
+        left.bytes -= bytes;
         self.bytes = bytes;
     }
 
     /// Returns everything.
     pub(crate) fn give_back(&mut self) {
         if self.bytes > 0 {
-            *self.budget.lock() += std::mem::take(&mut self.bytes);
-            self.budget.returned.notify_all();
+            let mut left = self.budget.lock();
+            left.bytes += std::mem::take(&mut self.bytes);
+            if left.waiting > 0 {
+                self.budget.returned.notify_all();
+            }
         }
     }
 }

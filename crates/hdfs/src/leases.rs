@@ -114,12 +114,13 @@ impl Leases {
             return Err(Exception::illegal_argument(format!("a client name of more than {HOLDER_BYTES_MAX} bytes")));
         }
         let mut table = self.lock();
-        table.end_silent();
+        let now = mono();
+        table.end_silent(now);
         if table.by_inode.len() >= LEASES_MAX {
             return Err(Exception::io(format!("{LEASES_MAX} files are open for writing: no more are opened")));
         }
         table.last += 1;
-        table.heard.insert(holder.clone(), mono());
+        table.heard.insert(holder.clone(), now);
         let progress = Mutex::new(Progress { next, block: None, last_id: 0, left_behind: false, is_over: false });
         let lease = Arc::new(Lease { id: table.last, inode, path, holder, block_bytes, file, progress });
         let before = table.by_inode.insert(inode, lease.clone());
@@ -189,7 +190,7 @@ impl Leases {
     pub(crate) fn renew(&self, holder: &str) {
         let mut table = self.lock();
         table.hear(holder);
-        table.end_silent();
+        table.end_silent(mono());
     }
 
     /// Takes a lease away: what is written under it from now on is refused. Waits for a write that is under way.
@@ -233,14 +234,14 @@ impl Table {
         self.heard.get(holder).map_or(u64::MAX, |heard| mono().0.saturating_sub(heard.0))
     }
 
-    /// Forgets those of whom nothing was heard for very long.
-    fn end_silent(&mut self) {
-        let silent: Vec<u64> = self
-            .by_inode
-            .values()
-            .filter(|lease| self.silence(&lease.holder) > HARD_NS)
-            .map(|lease| lease.inode)
-            .collect();
+    /// Forgets those of whom nothing was heard for very long. Holders are few; files that they write may be many.
+    fn end_silent(&mut self, now: MonoTime) {
+        if self.heard.values().all(|heard| now.since_ns(*heard) <= HARD_NS) {
+            return;
+        }
+        let is_silent =
+            |lease: &&Arc<Lease>| self.heard.get(&lease.holder).is_none_or(|heard| now.since_ns(*heard) > HARD_NS);
+        let silent: Vec<u64> = self.by_inode.values().filter(is_silent).map(|lease| lease.inode).collect();
         for inode in silent {
             if let Some(lease) = self.take(inode) {
                 tracing::warn!(

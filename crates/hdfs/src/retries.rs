@@ -28,6 +28,8 @@ struct Table {
     /// `None` while it is being made.
     answers: BTreeMap<CallId, Option<Answer>>,
     order: VecDeque<(MonoTime, CallId)>,
+    /// How many wait for an answer that is being made: waking nobody would be a system call, too.
+    waiting: usize,
 }
 
 impl Retries {
@@ -37,7 +39,11 @@ impl Retries {
         loop {
             match table.answers.get(id) {
                 Some(Some(answer)) => return answer.clone(),
-                Some(None) => table = self.made.wait(table).unwrap_or_else(PoisonError::into_inner),
+                Some(None) => {
+                    table.waiting += 1;
+                    table = self.made.wait(table).unwrap_or_else(PoisonError::into_inner);
+                    table.waiting -= 1;
+                }
                 None => break,
             }
         }
@@ -50,8 +56,15 @@ impl Retries {
         let mut table = self.lock();
         table.answers.insert(id.clone(), Some(answer.clone()));
         table.order.push_back((mono(), id.clone()));
-        self.made.notify_all();
+        self.wake(&table);
         answer
+    }
+
+    /// Wakes who waits for an answer.
+    fn wake(&self, table: &Table) {
+        if table.waiting > 0 {
+            self.made.notify_all();
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Table> {
@@ -67,8 +80,9 @@ struct Unmade<'r> {
 
 impl Drop for Unmade<'_> {
     fn drop(&mut self) {
-        self.retries.lock().answers.remove(self.id);
-        self.retries.made.notify_all();
+        let mut table = self.retries.lock();
+        table.answers.remove(self.id);
+        self.retries.wake(&table);
     }
 }
 
