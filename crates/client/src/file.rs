@@ -419,6 +419,24 @@ impl File {
         }
     }
 
+    /// As [`File::close`]; but the right to write to a file that nothing was written to, which nobody can tell from one that is gone, is
+    /// given back a moment later, together with those of other files: for who calls
+    /// [`Client::settle_closed`](crate::Client::settle_closed) all the time.
+    ///
+    /// # Errors
+    /// As [`File::close`], for this file or those that were closed just before it.
+    pub fn close_unused_later(mut self) -> Result<(), Error> {
+        match self.release() {
+            // Others may write to a file of rows only when its writer has settled it.
+            Some((keep, Wrote::No)) if !self.has_user_time() && self.shared.servers.age().is_alone() => {
+                self.settle_later(keep)
+            }
+            Some((keep, Wrote::No)) if !self.post_settle(keep) => self.settle(keep),
+            Some((keep, Wrote::Yes)) => self.settle(keep),
+            _ => Ok(()),
+        }
+    }
+
     /// As [`File::close`], later, together with other files closed in the same moment: for who calls
     /// [`Client::settle_closed`](crate::Client::settle_closed) all the time. If it is lost with the connection, the end of
     /// the session settles.
@@ -428,12 +446,7 @@ impl File {
     pub fn close_later(mut self) -> Result<(), Error> {
         match self.release() {
             // Others may write to a file of rows only when its writer has settled it.
-            Some((keep, _)) if !self.has_user_time() && self.shared.is_busy() => {
-                match self.shared.closing.add(self.caller.as_ref(), self.settling(keep)) {
-                    Some(closed) => self.shared.settle(&closed),
-                    None => Ok(()),
-                }
-            }
+            Some((keep, _)) if !self.has_user_time() && self.shared.is_busy() => self.settle_later(keep),
             Some((keep, _)) if !self.post_settle(keep) => self.settle(keep),
             _ => Ok(()),
         }
@@ -459,6 +472,14 @@ impl File {
             self.shared.writers.settled([self.inode]);
         }
         settled
+    }
+
+    /// Together with other files that are closed now.
+    fn settle_later(&self, keep: Keep) -> Result<(), Error> {
+        match self.shared.closing.add(self.caller.as_ref(), self.settling(keep)) {
+            Some(closed) => self.shared.settle(&closed),
+            None => Ok(()),
+        }
     }
 
     /// Without waiting for the answer, where nobody has to.

@@ -405,6 +405,23 @@ fn files_closed_later_are_settled_one_by_one_where_nothing_else_is_under_way() {
 }
 
 #[test]
+fn files_that_nothing_was_written_to_are_settled_together_and_others_before_they_are_closed() {
+    let (world, _server, client, file) = begin();
+    let files: Vec<File> = (0..20).map(|i| create(&client, &format!("/{i}"))).collect();
+    let all = |world: &World| -> Vec<usize> {
+        let of = |op| if let Op::SettleAll(all) = op { Some(all.files.len()) } else { None };
+        world.ops().into_iter().filter_map(of).collect()
+    };
+    files.into_iter().for_each(|file| file.close_unused_later().unwrap());
+    file.write_at(0, b"x").unwrap();
+    file.close_unused_later().unwrap();
+    assert_eq!(settles(&world), [false], "what was written counts when it is closed");
+    assert_eq!(all(&world), [16]);
+    assert!(client.settle_closed(Duration::from_millis(1)), "four wait");
+    wait_until(|| all(&world) == [16, 4]);
+}
+
+#[test]
 fn files_closed_while_others_work_are_settled_together_after_a_moment() {
     let (world, _server, client, _file) = begin();
     let files: Vec<File> = (0..20).map(|i| create(&client, &format!("/{i}"))).collect();

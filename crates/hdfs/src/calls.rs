@@ -32,10 +32,10 @@ impl Calls {
     /// a cluster; `data` is where blocks are said to be read and written.
     ///
     /// # Errors
-    /// `Client`: the server is away.
+    /// `Client`: the server is away. `System`: there is no thread.
     pub fn connect(client: Options, secret: [u8; 32], data: SocketAddr) -> Result<Calls, Error> {
         let client = Client::connect(client)?;
-        Ok(Calls(Arc::new(Service {
+        let service = Service {
             node: NodeId(client.hello().node),
             client,
             names: Default::default(),
@@ -47,7 +47,9 @@ impl Calls {
             data: DataPlace { ip: specified(data.ip()), port: data.port() },
             // Generations of this process are above those of the one before.
             generation: AtomicU64::new(wall_ns()),
-        })))
+        };
+        service.settle_closed().map_err(|source| Error::System { doing: "start a thread", source })?;
+        Ok(Calls(Arc::new(service)))
     }
 
     pub(crate) fn service(&self) -> &Arc<Service> {

@@ -4,8 +4,11 @@
 //! files in [`crate::writing`]. What frieze has nothing of is answered so where that is an answer (no encryption zone, no
 //! erasure coding, no access list), and refused in words where it is not.
 
+use std::io;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::Duration;
 
 use frieze_client::{Client, Fs, InodeId, NodeId, Target};
 use prost::Message;
@@ -48,6 +51,25 @@ pub(crate) struct Service {
     pub(crate) is_safe: AtomicBool,
     /// Number of the last block that was begun.
     pub(crate) generation: AtomicU64,
+}
+
+impl Service {
+    /// Starts the thread that settles files which were closed. It ends with the client.
+    pub(crate) fn settle_closed(&self) -> io::Result<()> {
+        let client = self.client.clone();
+        let settle = move || while client.settle_closed(CLOSED_MOMENT) {};
+        thread::Builder::new().name("hdfs-settle".to_owned()).spawn(settle).map(drop)
+    }
+}
+
+impl Drop for Service {
+    /// Ends the session, and with it what settles files: it has the client, too.
+    fn drop(&mut self) {
+        self.client.end_within(FAREWELL);
+        if let Err(error) = self.client.close() {
+            tracing::debug!("the session of a door could not be ended: {error}");
+        }
+    }
 }
 
 /// Who calls.
@@ -300,6 +322,11 @@ fn storage_policy() -> proto::BlockStoragePolicy {
         creation_policy: Some(proto::StorageTypes { storage_types: vec![proto::DISK] }),
     }
 }
+
+/// How long an empty file that was closed waits for others.
+const CLOSED_MOMENT: Duration = Duration::from_millis(5);
+/// How long a door that closes waits for its session to end.
+const FAREWELL: Duration = Duration::from_secs(1);
 
 /// Calls that find something else when they come again.
 const RUN_ONCE: &[&str] = &[

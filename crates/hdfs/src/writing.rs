@@ -292,7 +292,7 @@ fn close_file(lease: Arc<Lease>, end: Option<u64>) -> Result<(), Exception> {
         }
     }
     match Arc::try_unwrap(lease) {
-        Ok(lease) => lease.file.close().map_err(|error| failed(error, &path)),
+        Ok(lease) => lease.file.close_unused_later().map_err(|error| failed(error, &path)),
         // A transfer is about to end: it closes the file when it does.
         Err(_) => Ok(()),
     }

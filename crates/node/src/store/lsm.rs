@@ -134,7 +134,8 @@ impl LsmStore {
             if keyspace.tree.get_highest_memtable_seqno().is_none() {
                 return Ok(true);
             }
-            thread::sleep(WRITING_OUT_LOOKS);
+            // The database tells nobody when it has written a table.
+            thread::park_timeout(WRITING_OUT_LOOKS);
         }
         Ok(false)
     }
