@@ -24,8 +24,9 @@ check: ## formatting, lints, arrows between crates, tidy rules
 	$(CARGO) xtask deps
 	$(CARGO) xtask tidy
 
-test: ## every test of every crate
+test: ## every test of every crate, and Hadoop's own client on a server (where there are a JDK and Maven)
 	$(CARGO) test --workspace --no-fail-fast
+	@tests/hdfs/run.py --where-possible
 
 hdfs: ## unmodified Hadoop clients, shell and library, by hdfs:// and webhdfs://, on servers of their own, and on three of which one is killed (needs a JDK and Maven; about 3 min)
 	@tests/hdfs/run.py

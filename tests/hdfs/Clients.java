@@ -367,9 +367,28 @@ public class Clients {
             for (Future<?> future : done) future.get();
             pool.shutdown();
         });
+        step("snapshots of a directory are made, read, compared, renamed and deleted", () -> {
+            Path path = new Path(dir, "kept"), file = new Path(path, "file");
+            write(file, "then".getBytes());
+            fs.allowSnapshot(path);
+            Path made = fs.createSnapshot(path, "s1");
+            same(path + "/.snapshot/s1", made.toUri().getPath());
+            write(file, "now".getBytes());
+            write(new Path(path, "new"), "new".getBytes());
+            same("then", new String(read(new Path(made, "file"))));
+            refused(org.apache.hadoop.hdfs.protocol.SnapshotException.class, () -> fs.createSnapshot(path, "s1"));
+            List<String> lines = new ArrayList<>();
+            for (var entry : fs.getSnapshotDiffReport(path, "s1", "").getDiffList()) lines.add(entry.toString());
+            same("[M\t., -\t./file, +\t./file, +\t./new]", lines.toString());
+            fs.renameSnapshot(path, "s1", "first");
+            same("[" + path + "/.snapshot/first]", java.util.Arrays.stream(fs.getSnapshotListing(path)).map(one -> one.getFullPath().toString()).toList().toString());
+            refused(org.apache.hadoop.hdfs.protocol.SnapshotException.class, () -> fs.delete(path, true));
+            fs.deleteSnapshot(path, "first");
+            fs.disallowSnapshot(path);
+            check(fs.delete(path, true), "it is removed");
+        });
         step("what frieze has not is said", () -> {
             refused(UnsupportedOperationException.class, () -> fs.setQuota(dir, 10, 10));
-            refused(UnsupportedOperationException.class, () -> fs.createSnapshot(dir, "s"));
             check(fs.getErasureCodingPolicy(dir) == null, "none");
             check(fs.getEZForPath(dir) == null, "none");
             check(!fs.setSafeMode(org.apache.hadoop.fs.SafeModeAction.GET), "none");

@@ -206,7 +206,6 @@ public class Web {
             Clients.refused(java.io.FileNotFoundException.class, () -> web.open(new Path("/lib/none")).read());
             Clients.refused(PathIsNotEmptyDirectoryException.class, () -> web.delete(new Path("/lib"), false));
             Clients.refused(UnsupportedOperationException.class, () -> web.createSymlink(new Path("/lib/file"), new Path("/lib/link"), false));
-            Clients.refused(UnsupportedOperationException.class, () -> web.createSnapshot(new Path("/lib"), "s"));
             Clients.refused(UnsupportedOperationException.class, () -> web.removeAcl(new Path("/lib")));
         });
     }

@@ -228,7 +228,8 @@ impl Service {
             }
         }
         own.sort_by_key(|(_, snapshot)| snapshot.at);
-        let parent_fullpath = path_below(path, "").trim_end_matches('/').as_bytes().to_vec();
+        // A client puts `.snapshot` between this and the name.
+        let parent_fullpath = if path == "/" { path } else { path.trim_end_matches('/') }.as_bytes().to_vec();
         let listed = (0..).zip(own).map(|(snapshot_id, (name, snapshot))| {
             let made = Attr { mtime_ns: Hlc(snapshot.at).unix_ns(), ..attr.clone() };
             proto::SnapshotStatus {

@@ -330,7 +330,7 @@ fn a_directory_has_snapshots() {
     assert_eq!(opened.ask("PUT", "/d?op=RENAMESNAPSHOT&oldsnapshotname=s1&snapshotname=s2").status, 200);
     let list = opened.get("/d?op=GETSNAPSHOTLIST")["SnapshotList"].clone();
     assert_eq!((&list[0]["dirStatus"]["pathSuffix"], &list[0]["deletionStatus"]), (&json!("s2"), &json!("ACTIVE")));
-    assert_eq!((&list[0]["parentFullPath"], &list[1]), (&json!("/d/.snapshot"), &json!(null)));
+    assert_eq!((&list[0]["parentFullPath"], &list[1]), (&json!("/d"), &json!(null)));
     let all = opened.get("/?op=GETSNAPSHOTTABLEDIRECTORYLIST")["SnapshottableDirectoryList"].clone();
     assert_eq!((&all[0]["dirStatus"]["pathSuffix"], &all[0]["snapshotNumber"]), (&json!("d"), &json!(1)));
     assert_eq!(opened.refused("PUT", "/d?op=DISALLOWSNAPSHOT").1, "SnapshotException");

@@ -323,6 +323,8 @@ fn a_restart_reads_every_key_of_now_in_one_of_its_parts() {
             changes.push(change(&number(*letter, 300), 12, Some("there")));
             changes.push(change(&number(*letter, 300), 13, None));
         }
+        // As they happened.
+        changes.sort_by_key(|change| change.stamp);
         versions.add(LogIndex(1), changes);
         versions.settle(LogIndex(1)).expect("settles");
         let load = |part: Part| {
