@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use fjall::compaction::Leveled;
-use fjall::config::FilterPolicy;
+use fjall::config::{BlockSizePolicy, FilterPolicy};
 use fjall::{AbstractTree, KeyspaceCreateOptions, Readable};
 
 use frieze_base::{Fault, LogIndex, Reason};
@@ -41,6 +41,9 @@ const WAITING_BYTES_MAX: u64 = 16 << 20;
 const WAITING_BYTES_MIN: u64 = 1 << 20;
 /// The applied index alone, once for each commit: it leaves with the versions, and after so much at the latest.
 const PROGRESS_BYTES: u64 = 256 << 10;
+/// Bytes of a block of a table before it is compressed: a start reads all of them, one after the other, and who looks at the past reads
+/// one for what it asks for.
+const BLOCK_BYTES: u32 = 16 << 10;
 /// Bytes of a table, at most. While one is written, its index is in memory, and with it those of the blocks merged into it of which the
 /// last key is not copied: what merging takes grows with the table, so that one is no larger than all that the store may use.
 /// Larger tables are fewer files; smaller ones are also less to write when a few keys come in between.
@@ -72,6 +75,7 @@ fn store_fault(doing: &'static str) -> impl Fn(fjall::Error) -> Fault {
 fn options(waiting_bytes: u64, table_bytes: u64) -> KeyspaceCreateOptions {
     KeyspaceCreateOptions::default()
         .filter_policy(FilterPolicy::disabled())
+        .data_block_size_policy(BlockSizePolicy::all(BLOCK_BYTES))
         .max_memtable_size(waiting_bytes)
         .compaction_strategy(Arc::new(Leveled::default().with_table_target_size(table_bytes)))
 }
