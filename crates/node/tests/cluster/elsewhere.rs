@@ -348,24 +348,13 @@ fn leaves_while_it_asks(world: &Arc<World>) {
 /// Its lease had ended, and it gets another while it asks somebody about the rest: with a configuration that it is no part of.
 #[test]
 fn who_hears_that_it_has_left_while_it_looks_does_not_say_what_it_saw() {
-    let world = spread(116);
-    let mut client = Client::new(&world);
-    let (inode, capability) = file(&mut client, "f");
-    let far = chunk_headed_by(inode, TWO, 0);
-    let near = chunk_headed_by(inode, ONE, far + 1);
-    client.grant(inode, far, 1);
-    client.grant(inode, near, 1);
-    client.write_at(ONE, &capability, offset(near), b"some").unwrap();
-    world.run(100);
-    world.engine(ONE).renew_lease(MonoTime(0));
-    world.share_chains_at(&[TWO, THREE], WITHOUT_ONE);
-    client.write_at(TWO, &capability, offset(near), b"some more").unwrap();
+    let (world, mut client, _, capability, start) = longer_than_the_leader_knows(116);
     leaves_while_it_asks(&world);
-    let read = client.read_from(ONE, &capability, offset(near) + 4, 5);
+    let read = client.read_from(ONE, &capability, start + 4, 5);
     world.set_hook(None);
     let told = read.map_err(|fault| fault.reason);
     assert_eq!(told, Err(Reason::Unavailable), "it was shown what is not so any more, or was never asked");
-    assert_eq!(client.read_from(TWO, &capability, offset(near) + 4, 5), Ok(b" more".to_vec()));
+    assert_eq!(client.read_from(TWO, &capability, start + 4, 5), Ok(b" more".to_vec()));
 }
 
 /// A file with something at the first server, which leads, and where that lies. The chain has gone on without it since, and the file
