@@ -23,6 +23,8 @@ ARTIFACTS = [
     "com.fasterxml.jackson.core:jackson-core:2.12.7",
 ]
 HDFS = "org.apache.hadoop.hdfs.server"
+# How long Maven may take to fetch jars: some hundred of them, once.
+FETCHING_S = 600
 
 
 def needs(what, *programs):
@@ -75,7 +77,8 @@ def fetched(folder, text):
         folder.mkdir(parents=True, exist_ok=True)
         shutil.rmtree(folder / "lib", ignore_errors=True)
         (folder / "pom.xml").write_text(text)
-        subprocess.run(["mvn", "-q", "-B", "dependency:copy-dependencies", "-DoutputDirectory=lib"], cwd=folder, check=True)
+        copy = ["mvn", "-q", "-B", "dependency:copy-dependencies", "-DoutputDirectory=lib"]
+        subprocess.run(copy, cwd=folder, check=True, timeout=FETCHING_S)
         done.write_text(text)
     return f"{folder}/lib/*"
 

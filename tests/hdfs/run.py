@@ -32,7 +32,7 @@ def prepared(words):
     try:
         hadoop.needs(did_not, "java", "javac", "mvn")
         jars = hadoop.jars()
-    except (SystemExit, subprocess.CalledProcessError) as missing:
+    except (SystemExit, subprocess.SubprocessError) as missing:
         if not options.where_possible:
             raise
         print(missing if isinstance(missing, SystemExit) else f"{did_not}: Maven could not fetch the jars of Hadoop")
