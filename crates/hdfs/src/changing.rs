@@ -116,7 +116,7 @@ impl Service {
                 }
                 return Ok(ResultResponse { result: false });
             }
-            self.check_no_snapshots(&fs, &target, &attr, path)?;
+            self.check_no_snapshots(&attr, path)?;
             match fs.rmdir(&target) {
                 Err(error) if error.reason() == Reason::NotEmpty && request.recursive => self.remove_tree(&fs, target),
                 other => other.map(|_| ()),

@@ -310,25 +310,30 @@ impl Service {
     ///
     /// # Errors
     /// `SnapshotException`, as in HDFS; as what has to be looked up.
-    pub(crate) fn check_no_snapshots(
-        &self,
-        fs: &Fs,
-        target: &Target,
-        attr: &Attr,
-        path: &str,
-    ) -> Result<(), Exception> {
+    pub(crate) fn check_no_snapshots(&self, attr: &Attr, path: &str) -> Result<(), Exception> {
         let failed = |error| Exception::of(error, path);
         let snapshots = self.client.snapshots().map_err(failed)?;
         let directories: BTreeSet<u64> =
             snapshots.iter().filter_map(|one| owner(&one.name)).map(|(of, _)| of).collect();
-        if directories.contains(&attr.inode) {
-            return Err(has_snapshots(path));
-        }
-        for directory in directories {
-            // From the directory up: there are few of them, and much may be below what is removed.
-            let Some(found) = path_of(fs, directory).map_err(failed)? else { continue };
-            if found.strip_prefix(target.path.as_slice()).is_some_and(|rest| rest.starts_with(b"/")) {
-                return Err(has_snapshots(&String::from_utf8_lossy(&shown(&found))));
+        // From each up to the root: they are few, and much may be below what is removed. Whoever removes may not see all of them.
+        let fs = self.client.fs();
+        for mut directory in directories {
+            match fs.stat(&Target::inode(InodeId(directory))) {
+                Ok(found) if found.attr.links > 0 => {}
+                // Another door has removed it.
+                Ok(_) => continue,
+                Err(error) if is_absent(&error) => continue,
+                Err(error) => return Err(failed(error)),
+            }
+            while directory != attr.inode && InodeId(directory) != InodeId::ROOT {
+                match fs.list(&Target::inode(InodeId(directory)), b"", 1, false) {
+                    Ok(page) => directory = page.parent,
+                    Err(error) if is_absent(&error) => break,
+                    Err(error) => return Err(failed(error)),
+                }
+            }
+            if directory == attr.inode {
+                return Err(has_snapshots(path));
             }
         }
         Ok(())
