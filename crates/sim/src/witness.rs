@@ -231,21 +231,23 @@ impl Witness {
             return broken(Rule::Once, format!("{ended} sessions ended, {} were due: {expired:?}", expired.len()));
         }
         // One that cannot be ended now does not keep others: which were is told by the log.
-        let mut due = expired;
-        for at in 0..ended {
-            let index = before.index + at as u64 + 1;
+        let (mut due, mut told) = (expired, before.index);
+        for index in before.index + 1..=after.index {
             let Some((stamp, session)) = self.ended(index, &due)? else {
                 // The disk stopped before its entry could be read.
-                self.doubts = vec![self.end_of(index, after.newest, due[0])];
                 break;
             };
+            told = index;
             due.retain(|other| *other != session);
             self.journal.effects.push(self.end_of(index, stamp, session));
             self.model.sessions.remove(&session);
             self.sessions.forget(session);
         }
-        if self.doubts.is_empty() && !due.is_empty() && self.machine.is_dying() {
-            self.doubts = vec![self.end_of(before.index + ended as u64 + 1, after.newest, due[0])];
+        // What was written before the disk stopped, and the one over which it did, can all be there after the restart, in their order.
+        if self.doubts.is_empty() && self.machine.is_dying() {
+            let written = told + 1..=after.index + 1;
+            self.doubts =
+                due.iter().zip(written).map(|(session, at)| self.end_of(at, after.newest, *session)).collect();
         }
         self.newest_stamp = self.newest_stamp.max(if ended > 0 { after.newest } else { Hlc::ZERO });
         self.excuse("looking after clock and sessions", result)?;

@@ -61,7 +61,7 @@ impl Witness {
         if self.journal.effects.is_empty() {
             return self.begin(index, records);
         }
-        let (known_index, known_records) = self.journal.ends();
+        let (mut known_index, known_records) = self.journal.ends();
         for doubt in std::mem::take(&mut self.doubts) {
             let whole = match doubt.place {
                 LogPlace::Meta(end) => end == known_index + 1 && index >= end,
@@ -76,8 +76,13 @@ impl Witness {
                     }
                     _ => 0,
                 };
+                let goes_on = matches!(doubt.act, Act::Expired);
+                known_index += u64::from(goes_on);
                 self.journal.effects.push(Effect { made, ..doubt });
-                break;
+                // Of sessions several can have been ended; of anything else what is told apart are ways how one request can have gone.
+                if !goes_on {
+                    break;
+                }
             }
         }
         let meta_orders: Vec<bool> = self
