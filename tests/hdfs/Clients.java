@@ -387,8 +387,26 @@ public class Clients {
             fs.disallowSnapshot(path);
             check(fs.delete(path, true), "it is removed");
         });
+        step("quotas hold, and say which is exceeded", () -> {
+            Path path = new Path("/quotas");
+            fs.mkdirs(path);
+            fs.setQuota(path, 3, org.apache.hadoop.hdfs.protocol.HdfsConstants.QUOTA_DONT_SET);
+            write(new Path(path, "a"), "four".getBytes());
+            write(new Path(path, "b"), "x".getBytes());
+            same(3L, fs.getQuotaUsage(path).getFileAndDirectoryCount());
+            same(3L, fs.getQuotaUsage(path).getQuota());
+            Path more = new Path(path, "more");
+            refused(org.apache.hadoop.hdfs.protocol.NSQuotaExceededException.class, () -> fs.create(more));
+            refused(org.apache.hadoop.hdfs.protocol.NSQuotaExceededException.class, () -> fs.mkdirs(more));
+            fs.setQuota(path, org.apache.hadoop.hdfs.protocol.HdfsConstants.QUOTA_RESET, 5);
+            refused(org.apache.hadoop.hdfs.protocol.DSQuotaExceededException.class, () -> fs.create(more));
+            same("[none, inf, 5, 0, 1, 2, 5, /quotas]", Arrays.toString(shell(0, "-count", "-q", "/quotas").trim().split(" +")));
+            fs.setQuota(path, 9, org.apache.hadoop.hdfs.protocol.HdfsConstants.QUOTA_RESET);
+            write(more, "anew".getBytes());
+            check(fs.delete(path, true), "it is removed");
+        });
         step("what frieze has not is said", () -> {
-            refused(UnsupportedOperationException.class, () -> fs.setQuota(dir, 10, 10));
+            refused(UnsupportedOperationException.class, () -> fs.setQuotaByStorageType(dir, org.apache.hadoop.fs.StorageType.SSD, 10));
             check(fs.getErasureCodingPolicy(dir) == null, "none");
             check(fs.getEZForPath(dir) == null, "none");
             check(!fs.setSafeMode(org.apache.hadoop.fs.SafeModeAction.GET), "none");

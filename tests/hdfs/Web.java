@@ -184,6 +184,9 @@ public class Web {
             ContentSummary sums = web.getContentSummary(path);
             Clients.same(3_000_001L, sums.getLength());
             Clients.same(1L, web.getQuotaUsage(path).getFileAndDirectoryCount());
+            web.setQuota(new Path("/lib"), 9_999, 1L << 40);
+            Clients.same(9_999L, web.getQuotaUsage(new Path("/lib")).getQuota());
+            Clients.same(1L << 40, web.getContentSummary(new Path("/lib")).getSpaceQuota());
             Clients.same(128L << 20, web.getServerDefaults(path).getBlockSize());
             Clients.check(web.getHomeDirectory().toUri().getPath().startsWith("/user/"), "no home");
             Clients.check(web.getStatus().getCapacity() > 0, "no room");

@@ -105,6 +105,8 @@ reasons! {
     Internal = 40 => Internal, "internal error";
     Superseded = 41 => Conflict, "changed meanwhile";
     Elsewhere = 42 => Unavailable, "another server of the cluster answers this";
+    FilesQuota = 43 => NoSpace, "the quota of files is used up";
+    BytesQuota = 44 => NoSpace, "the quota of bytes is used up";
 }
 
 /// A failed request as it travels between crates and processes: the reason and a sentence for a person.

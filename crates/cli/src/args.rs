@@ -18,7 +18,7 @@ use clap::{ArgGroup, Args, CommandFactory, FromArgMatches, Parser, Subcommand, V
 
 pub(crate) use care::{Fsck, Scrub};
 pub(crate) use cluster::{AddDevice, Cluster, ClusterCommand};
-pub(crate) use files::{Cat, Cp, Du, Get, Ln, Ls, Mkdir, Mv, Put, Rm, Stat};
+pub(crate) use files::{Cat, Cp, Du, Get, Ln, Ls, Mkdir, Mv, Put, Rm, SetQuota, Stat};
 pub(crate) use instants::{Now, Snapshot, Time};
 pub(crate) use sharing::{CloneTree, Forget, Restore, Undo};
 pub(crate) use timeline::{Diff, Find, Log, RunWith, Sessions};
@@ -176,6 +176,7 @@ pub(crate) enum Command {
     Rm(Rm),
     Mkdir(Mkdir),
     Du(Du),
+    Quota(SetQuota),
     Log(Log),
     Clone(CloneTree),
     Restore(Restore),

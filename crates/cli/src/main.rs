@@ -29,6 +29,7 @@ mod notify;
 mod past;
 mod path;
 mod progress;
+mod quota;
 mod run;
 mod scrub;
 mod serve;
@@ -87,6 +88,7 @@ fn run(cli: Cli) -> Result<()> {
         Command::Mkdir(args) => change::mkdir(&mut run, args),
         Command::Du(args) if args.history => timeline::du_history(&mut run, args),
         Command::Du(args) => list::du(&mut run, args),
+        Command::Quota(args) => quota::quota(&mut run, args),
         Command::Clone(args) => sharing::clone(&mut run, args),
         Command::Restore(args) => sharing::restore(&mut run, args),
         Command::Undo(args) => sharing::undo(&mut run, args),
@@ -152,6 +154,7 @@ impl Command {
             Command::Rm(_) => "rm",
             Command::Mkdir(_) => "mkdir",
             Command::Du(_) => "du",
+            Command::Quota(_) => "quota",
             Command::Log(_) => "log",
             Command::Clone(_) => "clone",
             Command::Restore(_) => "restore",

@@ -271,6 +271,15 @@ impl File {
         Ask::new(RequestBody { caller: None, request: Some(request) }, self.session, seq, payload)
     }
 
+    /// Asks now, and not with the first byte, for what is needed to write a range.
+    ///
+    /// # Errors
+    /// `BytesQuota` where nothing more may be written; `StaleHandle`; as any change.
+    pub fn prepare_write(&self, offset: u64, len: u64) -> Result<(), Error> {
+        self.must_write()?;
+        self.ensure_granted(offset, usize::try_from(len).unwrap_or(usize::MAX))
+    }
+
     /// Asks for what is missing to write these bytes.
     pub(crate) fn ensure_granted(&self, offset: u64, len: usize) -> Result<(), Error> {
         self.ensure_granted_at(Place::At, offset, len)

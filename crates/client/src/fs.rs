@@ -9,6 +9,7 @@ use frieze_wire::message::{
     Access, DirEntry, Durability, GetXattr, List, ListReply, Log, LogReply, Open, OpenReply, ReadLink, Reply, Request,
     Stat, StatReply, Sync, TxnReply, View,
 };
+use frieze_wire::quota::{QUOTA_XATTR, Quota, USAGE_XATTR, Usage, read_told};
 use frieze_wire::txn::{
     Caller, DeleteSnapshot, Link, Make, MakeKind, MakeNameless, MakeSnapshot, Op, Remove, RemoveXattr, Rename, SetAttr,
     SetXattr, Special, Target,
@@ -234,6 +235,33 @@ impl Fs {
         let request = GetXattr { target: target.clone(), view: self.view, name: Vec::new() };
         let names = self.bytes(Request::GetXattr(request), "names of attributes")?;
         Ok(names.split(|&b| b == 0).filter(|name| !name.is_empty()).map(<[u8]>::to_vec).collect())
+    }
+
+    /// The quota of a directory, as it is now, and what is used of it; `None` where it has none.
+    ///
+    /// # Errors
+    /// As [`Fs::get_xattr`].
+    pub fn quota(&self, target: &Target) -> Result<Option<(Quota, Usage)>, Error> {
+        let request = GetXattr { target: target.clone(), view: View::NOW, name: USAGE_XATTR.to_vec() };
+        match self.bytes(Request::GetXattr(request), "a quota") {
+            Ok(told) => Ok(Some(read_told(&told).ok_or(Error::Refused(Reason::Internal.into()))?)),
+            Err(error) if error.reason() == Reason::NoAttribute => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Sets the quota of a directory, or takes it away where it bounds nothing. Less than there is may be set: what is there stays.
+    ///
+    /// # Errors
+    /// `NotPermitted` for anybody but the superuser; `InvalidArgument` for what is no directory.
+    pub fn set_quota(&self, target: &Target, quota: &Quota) -> Result<(), Error> {
+        if *quota != Quota::default() {
+            return self.set_xattr(target, QUOTA_XATTR, quota.to_string().as_bytes(), XattrMode::Any).map(drop);
+        }
+        match self.remove_xattr(target, QUOTA_XATTR) {
+            Err(error) if error.reason() == Reason::NoAttribute => Ok(()),
+            removed => removed.map(drop),
+        }
     }
 
     fn bytes(&self, request: Request, asked: &'static str) -> Result<Vec<u8>, Error> {

@@ -61,6 +61,7 @@ pub use frieze_wire::message::{
     ListReply, LogReply, MemoryUse, NodeStatus, NowReply, Snapshot, StatReply, StatusReply, TargetStatus, TxnReply,
     Version, VersionKind, View, WriteReply,
 };
+pub use frieze_wire::quota::{QUOTA_XATTR, Quota, USAGE_XATTR, Usage};
 pub use frieze_wire::scrub::{Finding, FindingKind, ScrubAction, ScrubReply, ScrubState};
 pub use frieze_wire::timeline::{
     DeletedReply, DiffReply, Difference, Gone, LastSeenReply, SessionInfo, Side, Span, StoryReply, UsageReply,

@@ -28,6 +28,7 @@ pub fn errno_of(reason: Reason) -> Errno {
         Reason::Future | Reason::HistoryExpired | Reason::IncompleteGap => Errno::ERANGE,
         Reason::NotYetClosed | Reason::Overloaded => Errno::EAGAIN,
         Reason::NoSpace => Errno::ENOSPC,
+        Reason::FilesQuota | Reason::BytesQuota => Errno::EDQUOT,
         Reason::StaleHandle => Errno::ESTALE,
         Reason::CrossDevice => Errno::EXDEV,
         Reason::Busy | Reason::Superseded => Errno::EBUSY,

@@ -46,6 +46,8 @@ classes! {
     not_found = "java.io.FileNotFoundException";
     past = "org.apache.hadoop.hdfs.protocol.SnapshotAccessControlException";
     snapshot = "org.apache.hadoop.hdfs.protocol.SnapshotException";
+    files_quota = "org.apache.hadoop.hdfs.protocol.NSQuotaExceededException";
+    bytes_quota = "org.apache.hadoop.hdfs.protocol.DSQuotaExceededException";
     security = "java.lang.SecurityException";
     safe_mode = "org.apache.hadoop.hdfs.server.namenode.SafeModeException";
     unsupported = "java.lang.UnsupportedOperationException";
@@ -68,6 +70,12 @@ impl Exception {
             Reason::ReadOnly => Exception::past(words(path)),
             Reason::InvalidInstant => Exception::invalid_path(format!("{path}: {fault}")),
             Reason::InvalidArgument | Reason::TooLarge => Exception::illegal_argument(format!("{path}: {fault}")),
+            Reason::FilesQuota => Exception::files_quota(format!(
+                "The NameSpace quota (directories and files) of a directory above {path} is exceeded: {fault}"
+            )),
+            Reason::BytesQuota => {
+                Exception::bytes_quota(format!("The DiskSpace quota of a directory above {path} is exceeded: {fault}"))
+            }
             Reason::Unsupported => Exception::unsupported(format!("{path}: {fault}")),
             _ => {
                 if matches!(fault.reason, Reason::Corrupt | Reason::Internal | Reason::InputOutput) {
@@ -113,6 +121,8 @@ mod tests {
         let of = |reason: Reason| Exception::of(frieze_client::Error::Refused(reason.into()), "/a").class;
         assert_eq!(of(Reason::AccessDenied), "org.apache.hadoop.security.AccessControlException");
         assert_eq!(of(Reason::NotFound), "java.io.FileNotFoundException");
+        assert_eq!(of(Reason::FilesQuota), "org.apache.hadoop.hdfs.protocol.NSQuotaExceededException");
+        assert_eq!(of(Reason::BytesQuota), "org.apache.hadoop.hdfs.protocol.DSQuotaExceededException");
         assert_eq!(of(Reason::HistoryExpired), "java.io.IOException");
         assert_eq!(of(Reason::ReadOnly), "org.apache.hadoop.hdfs.protocol.SnapshotAccessControlException");
     }

@@ -30,6 +30,7 @@ mod past;
 mod places;
 mod principals;
 pub mod proto;
+mod quotas;
 mod reading;
 mod relay;
 mod retries;

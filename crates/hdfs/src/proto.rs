@@ -587,6 +587,21 @@ pub struct GetContentSummaryResponse {
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
+pub struct SetQuotaRequest {
+    #[prost(string, required, tag = "1")]
+    pub path: String,
+    /// Files and directories; two numbers stand for what they are not.
+    #[prost(uint64, required, tag = "2")]
+    pub namespace_quota: u64,
+    /// Bytes.
+    #[prost(uint64, required, tag = "3")]
+    pub storagespace_quota: u64,
+    /// Of one kind of storage alone.
+    #[prost(int32, optional, tag = "4")]
+    pub storage_type: Option<i32>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
 pub struct GetQuotaUsageResponse {
     #[prost(message, optional, tag = "1")]
     pub usage: Option<QuotaUsage>,

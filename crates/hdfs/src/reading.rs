@@ -142,31 +142,19 @@ impl Service {
         asked: Asked<'_>,
         path: &str,
     ) -> Result<proto::GetContentSummaryResponse, Exception> {
-        let sums = self.sums(asked, path)?;
+        let (sums, quota) = (self.sums(asked, path)?, self.quota_of(asked, path)?);
         let summary = proto::ContentSummary {
             length: sums.bytes,
             file_count: sums.files,
             directory_count: sums.directories,
-            quota: NO_QUOTA,
+            quota: quota.files_max.unwrap_or(NO_QUOTA),
             space_consumed: sums.bytes,
-            space_quota: NO_QUOTA,
+            space_quota: quota.bytes_max.unwrap_or(NO_QUOTA),
         };
         Ok(proto::GetContentSummaryResponse { summary: Some(summary) })
     }
 
-    /// The same in the words of quotas, of which there are none.
-    pub(crate) fn quota_usage(&self, asked: Asked<'_>, path: &str) -> Result<proto::GetQuotaUsageResponse, Exception> {
-        let sums = self.sums(asked, path)?;
-        let usage = proto::QuotaUsage {
-            file_and_directory_count: sums.files + sums.directories,
-            quota: NO_QUOTA,
-            space_consumed: sums.bytes,
-            space_quota: NO_QUOTA,
-        };
-        Ok(proto::GetQuotaUsageResponse { usage: Some(usage) })
-    }
-
-    fn sums(&self, asked: Asked<'_>, path: &str) -> Result<Sums, Exception> {
+    pub(crate) fn sums(&self, asked: Asked<'_>, path: &str) -> Result<Sums, Exception> {
         let failed = |error| Exception::of(error, path);
         let looked = self.look(asked, path)?;
         let attr = looked.fs.stat(&looked.target).map_err(failed)?.attr;
@@ -290,10 +278,10 @@ impl Service {
 }
 
 #[derive(Debug, Default)]
-struct Sums {
-    files: u64,
-    directories: u64,
-    bytes: u64,
+pub(crate) struct Sums {
+    pub(crate) files: u64,
+    pub(crate) directories: u64,
+    pub(crate) bytes: u64,
 }
 
 impl Sums {
@@ -344,7 +332,7 @@ pub(crate) fn is_absent(error: &Error) -> bool {
 }
 
 /// No quota, as -1 on the wire.
-const NO_QUOTA: u64 = u64::MAX;
+pub(crate) const NO_QUOTA: u64 = u64::MAX;
 /// `GetDatanodeReportRequest::kind`.
 const ALL: i32 = 1;
 const LIVE: i32 = 2;

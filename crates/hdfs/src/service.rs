@@ -133,15 +133,24 @@ impl Service {
         request: &proto::SetSafeModeRequest,
     ) -> Result<ResultResponse, Exception> {
         if request.action != proto::SAFEMODE_GET {
-            let Principal { name, caller } = &asked.who.principal;
-            if ![0, self.client.hello().uid].contains(&caller.uid) {
-                return Err(Exception::access_control(format!(
-                    "Access denied for user {name}. Superuser privilege is required"
-                )));
-            }
+            self.check_operator(asked)?;
             self.is_safe.store(request.action == proto::SAFEMODE_ENTER, Ordering::Release);
         }
         Ok(ResultResponse { result: self.is_safe.load(Ordering::Acquire) })
+    }
+
+    /// Whether who asks is the superuser, or who runs this door.
+    ///
+    /// # Errors
+    /// `AccessControlException`.
+    pub(crate) fn check_operator(&self, asked: Asked<'_>) -> Result<(), Exception> {
+        let Principal { name, caller } = &asked.who.principal;
+        match [0, self.client.hello().uid].contains(&caller.uid) {
+            true => Ok(()),
+            false => Err(Exception::access_control(format!(
+                "Access denied for user {name}. Superuser privilege is required"
+            ))),
+        }
     }
 
     fn run(&self, asked: Asked<'_>, call: &Call) -> Answer {
@@ -188,6 +197,7 @@ impl Service {
             "setTimes" => with(call, |request| self.set_times(asked, &request)),
             "getXAttrs" => with(call, |request| self.xattrs(asked, &request)),
             "listXAttrs" => with(call, |request| self.xattr_names(asked, &request)),
+            "setQuota" => with(call, |request| self.set_quota(asked, &request)),
             "setXAttr" => with(call, |request| self.set_xattr(asked, &request)),
             "removeXAttr" => with(call, |request| self.remove_xattr(asked, &request)),
             "concat" => with(call, |request| self.concat(asked, &request)),
@@ -345,6 +355,7 @@ const RUN_ONCE: &[&str] = &[
     "recoverLease",
     "setTimes",
     "setPermission",
+    "setQuota",
     "setOwner",
     "setXAttr",
     "removeXAttr",
@@ -402,7 +413,6 @@ const UNSUPPORTED: &[&str] = &[
     "setAcl",
     "setBalancerBandwidth",
     "setErasureCodingPolicy",
-    "setQuota",
     "setStoragePolicy",
     "unsetErasureCodingPolicy",
     "unsetStoragePolicy",

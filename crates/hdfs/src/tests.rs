@@ -13,6 +13,8 @@ use crate::proto::*;
 use crate::service::PROTOCOL;
 use crate::transfer::{LENGTHS_BYTES, Lengths, Packet, Sums, packet, put_packet};
 
+mod quotas;
+
 const SUMS: Sums = Sums::Crc32c(512);
 
 /// A server and its door.
@@ -28,9 +30,13 @@ fn options(listen: &str, trust: Trust) -> DoorOptions {
 
 impl Opened {
     fn new() -> Opened {
+        Opened::with(Settings::default())
+    }
+
+    fn with(settings: Settings) -> Opened {
         let dir = tempfile::tempdir().unwrap();
         let mut settings =
-            Settings { dir: dir.path().join("data"), listen: vec!["127.0.0.1:0".to_owned()], ..Settings::default() };
+            Settings { dir: dir.path().join("data"), listen: vec!["127.0.0.1:0".to_owned()], ..settings };
         settings.memory_bytes_max = 256 << 20;
         let server = Server::start(settings).unwrap();
         // As `frieze serve` opens it; the doors beside it below are asked over a socket.
@@ -908,7 +914,7 @@ fn a_call_that_is_sent_again_runs_once() {
 fn what_is_not_served_is_said_and_harms_nobody() {
     let opened = Opened::new();
     let mut client = opened.connect_as("", 0xDF);
-    assert_eq!(client.refused("setQuota", &()), "UnsupportedOperationException");
+    assert_eq!(client.refused("setAcl", &()), "UnsupportedOperationException");
     assert_eq!(client.refused("noSuchMethod", &()), "RpcNoSuchMethodException");
     assert_eq!(
         client.ask_numbered(90, "another.Protocol", "x", &[]).unwrap_err().0,

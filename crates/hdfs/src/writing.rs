@@ -142,6 +142,11 @@ impl Service {
             self.leases.held(request.file_id.unwrap_or(0), &request.src, &asked.holder(&request.client_name))?;
         let mut progress = lease.writing()?;
         finish_block(&lease, &mut progress, request.previous.as_ref())?;
+        if progress.next > 0 {
+            // Here a client hears why there is no room, and not where it sends bytes; the first chunk came with the file.
+            let granted = lease.file.prepare_write(progress.next, lease.block_bytes);
+            granted.map_err(|error| Exception::of(error, &request.src))?;
+        }
         let block = Block { start: progress.next, generation: self.next_generation(), received: 0 };
         progress.block = Some(block);
         let wishes = Wishes { favored: &request.favored_nodes, excluded: &request.exclude_nodes };

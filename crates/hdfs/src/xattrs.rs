@@ -1,6 +1,6 @@
 //! Extended attributes: Hadoop's namespaces are the prefixes that they have everywhere else.
 
-use frieze_client::{Fs, Reason, Target, XattrMode};
+use frieze_client::{Fs, QUOTA_XATTR, Reason, Target, XattrMode};
 
 use crate::exception::Exception;
 use crate::proto::{self, XAttr, xattr_flag, xattr_namespace};
@@ -96,6 +96,10 @@ fn full_name(xattr: &XAttr) -> Result<Vec<u8>, Exception> {
 
 /// As Hadoop calls it; none for what it has no namespace for.
 fn told(name: &[u8], value: Option<Vec<u8>>) -> Option<XAttr> {
+    // Hadoop has calls of its own for it.
+    if name == QUOTA_XATTR {
+        return None;
+    }
     let text = std::str::from_utf8(name).ok()?;
     let named = |(namespace, prefix): &(i32, &str)| {
         Some(XAttr { namespace: *namespace, name: text.strip_prefix(prefix)?.to_owned(), value: value.clone() })

@@ -2,14 +2,15 @@
 
 use bytes::Bytes;
 use frieze_hdfs::proto::{
-    CheckAccessRequest, ConcatRequest, CreateSnapshotRequest, CreateSnapshotResponse, DeleteRequest,
+    CheckAccessRequest, ConcatRequest, CreateSnapshotRequest, CreateSnapshotResponse, DISK, DeleteRequest,
     DeleteSnapshotRequest, DirectoryListing, FsPermission, GetAclStatusResponse, GetBlockLocationsRequest,
     GetBlockLocationsResponse, GetContentSummaryResponse, GetFileInfoResponse, GetFsStatsResponse, GetListingRequest,
     GetListingResponse, GetQuotaUsageResponse, GetServerDefaultsResponse, GetSnapshotDiffReportRequest,
     GetSnapshotDiffReportResponse, GetSnapshotListingResponse, GetSnapshottableDirListingResponse,
     GetStoragePoliciesResponse, GetStoragePolicyResponse, HdfsFileStatus, MkdirsRequest, PathRequest, Rename2Request,
-    RenameRequest, RenameSnapshotRequest, ResultResponse, SetOwnerRequest, SetPermissionRequest, SetReplicationRequest,
-    SetTimesRequest, SetXAttrRequest, TruncateRequest, XAttrsRequest, XAttrsResponse, xattr_flag,
+    RenameRequest, RenameSnapshotRequest, ResultResponse, SetOwnerRequest, SetPermissionRequest, SetQuotaRequest,
+    SetReplicationRequest, SetTimesRequest, SetXAttrRequest, TruncateRequest, XAttrsRequest, XAttrsResponse,
+    xattr_flag,
 };
 use frieze_hdfs::{Calls, Exception, Message, Who};
 use hyper::Method;
@@ -205,7 +206,16 @@ impl To<'_> {
             "ENABLEECPOLICY" => self.refused("enableErasureCodingPolicy"),
             "DISABLEECPOLICY" => self.refused("disableErasureCodingPolicy"),
             "SETECPOLICY" => self.refused("setErasureCodingPolicy"),
-            "SETQUOTA" | "SETQUOTABYSTORAGETYPE" => self.refused("setQuota"),
+            "SETQUOTA" | "SETQUOTABYSTORAGETYPE" => {
+                // What is not said stays as it is.
+                let number = |name| {
+                    let number: Option<i64> = self.asked.number(name)?;
+                    Ok::<u64, Exception>(number.unwrap_or(i64::MAX).cast_unsigned())
+                };
+                let (namespace_quota, storagespace_quota) = (number("namespacequota")?, number("storagespacequota")?);
+                let storage_type = (self.asked.op != "SETQUOTA").then_some(DISK);
+                self.done("setQuota", &SetQuotaRequest { path: src, namespace_quota, storagespace_quota, storage_type })
+            }
             _ => self.unknown(),
         }
     }

@@ -239,6 +239,10 @@ fn what_is_asked_of_a_file_is_told_as_hadoop_tells_it() {
     );
     assert_eq!((&summary["quota"], &summary["spaceConsumed"]), (&json!(-1), &json!(3)));
     assert_eq!(opened.get("/d?op=GETQUOTAUSAGE")["QuotaUsage"]["fileAndDirectoryCount"], 2);
+    assert_eq!(opened.ask("PUT", "/d?op=SETQUOTA&namespacequota=7").status, 200);
+    assert_eq!(opened.ask("PUT", "/d?op=SETQUOTA&storagespacequota=8").status, 200);
+    let usage = opened.get("/d?op=GETQUOTAUSAGE")["QuotaUsage"].clone();
+    assert_eq!((&usage["quota"], &usage["spaceQuota"], &usage["spaceConsumed"]), (&json!(7), &json!(8), &json!(3)));
     let sum = opened.two_steps("GET", "/d/file?op=GETFILECHECKSUM", b"").json()["FileChecksum"].clone();
     assert_eq!((&sum["algorithm"], &sum["length"]), (&json!("MD5-of-0MD5-of-512CRC32C"), &json!(28)));
     assert!(sum["bytes"].as_str().unwrap().starts_with("000002000000000000000000"));
@@ -349,7 +353,7 @@ fn what_frieze_has_not_is_refused_by_name() {
         (
             "PUT",
             "CREATESYMLINK SETSTORAGEPOLICY SATISFYSTORAGEPOLICY \
-             MODIFYACLENTRIES REMOVEACLENTRIES REMOVEDEFAULTACL REMOVEACL SETACL SETECPOLICY ENABLEECPOLICY DISABLEECPOLICY SETQUOTA \
+             MODIFYACLENTRIES REMOVEACLENTRIES REMOVEDEFAULTACL REMOVEACL SETACL SETECPOLICY ENABLEECPOLICY DISABLEECPOLICY \
              SETQUOTABYSTORAGETYPE RENEWDELEGATIONTOKEN CANCELDELEGATIONTOKEN",
         ),
         ("POST", "UNSETSTORAGEPOLICY UNSETECPOLICY"),

@@ -75,6 +75,7 @@ impl Namespace {
         if let Err(error) = self.admit(txn) {
             return failed(stamp, error);
         }
+        self.count_quotas();
         let before = changes.len();
         let mut run = Run {
             session: SessionId(txn.session),
@@ -87,7 +88,10 @@ impl Namespace {
         };
         let result = self.execute(&mut run, txn.op.as_ref());
         match result {
-            Ok(_) => self.seal(run),
+            Ok(_) => {
+                self.count_changes(matches!(txn.op, Some(Op::Edit(_))));
+                self.seal(run);
+            }
             Err(_) => debug_assert!(run.changes.len() == before && run.touched.is_empty(), "a failure left a trace"),
         }
         let outcome = match result {
@@ -218,6 +222,7 @@ impl Namespace {
     /// An inode to be changed by this transaction, which will become a version of it.
     pub(crate) fn edit(&mut self, run: &mut Run<'_>, id: InodeId) -> &mut Inode {
         run.touch(id);
+        self.count_before(id);
         let inode = self.inodes.get_mut(id).expect("the operation has looked at it");
         inode.from = run.stamp;
         inode

@@ -3,6 +3,7 @@
 use frieze_base::{InodeId, NAME_BYTES_MAX};
 use frieze_hlc::Hlc;
 use frieze_wire::message::{FileKind, VersionKind};
+use frieze_wire::quota::{QUOTA_XATTR, Quota, USAGE_XATTR, Usage};
 use frieze_wire::txn::{Caller, RemoveXattr, SetAttr, SetXattr, Settle, TimeValue};
 use prost::Message;
 
@@ -45,6 +46,10 @@ impl Namespace {
         let nothing = size.is_none() && op.mode.is_none() && op.uid.is_none() && op.gid.is_none();
         if nothing && op.atime.is_none() && op.mtime.is_none() {
             return Ok(Done::with(id));
+        }
+        let grows = size.map_or(0, |len| len.saturating_sub(length_of(inode, settled)));
+        if grows > 0 && inode.orphaned().is_none() && inode.parent.0 != 0 {
+            self.check_room(inode.parent, Usage { files: 0, bytes: grows }, None)?;
         }
         let (caller, stamp) = (run.caller, run.stamp);
         let inode = self.edit(run, id);
@@ -110,11 +115,17 @@ impl Namespace {
         if bytes > XATTRS_BYTES_MAX {
             return Err(Error::AttributesFull { bytes, bytes_max: XATTRS_BYTES_MAX });
         }
+        if op.name == QUOTA_XATTR {
+            check_quota(inode, &op.value)?;
+        }
         if op.name == PLUGIN_XATTR {
             let plugin = check_plugin(inode, &op.value)?;
             self.bind_plugin(run, id, plugin);
         }
         self.xattrs.entry(id).or_default().insert(op.name.as_slice().into(), op.value.as_slice().into());
+        if op.name == QUOTA_XATTR {
+            self.quota_changed(id);
+        }
         let stored = StoredXattr { value: op.value.clone(), session: run.session.0, uid: run.caller.uid };
         run.change(Key::Xattr(id, &op.name), Some(stored.encode_to_vec()));
         self.xattrs_changed(run, id);
@@ -133,6 +144,9 @@ impl Namespace {
         }
         if op.name == PLUGIN_XATTR {
             self.bind_plugin(run, id, String::new());
+        }
+        if op.name == QUOTA_XATTR {
+            self.quota_changed(id);
         }
         run.change(Key::Xattr(id, &op.name), None);
         self.xattrs_changed(run, id);
@@ -278,6 +292,9 @@ pub(crate) fn check_xattr_name(name: &[u8]) -> Result<XattrClass, Error> {
 
 pub(crate) fn check_xattr_change(caller: &Caller, inode: &Inode, name: &[u8]) -> Result<(), Error> {
     let owns = caller.uid == 0 || caller.uid == inode.uid;
+    if name == USAGE_XATTR {
+        return Err(Error::NotPermitted { why: "what is used of a quota is counted, not set" });
+    }
     match check_xattr_name(name)? {
         XattrClass::User => {
             if !matches!(inode.kind(), FileKind::File | FileKind::Directory) {
@@ -297,6 +314,13 @@ pub(crate) fn check_xattr_change(caller: &Caller, inode: &Inode, name: &[u8]) ->
         }
     }
     Ok(())
+}
+
+fn check_quota(inode: &Inode, value: &[u8]) -> Result<(), Error> {
+    if !inode.is_directory() {
+        return Err(Error::InvalidArgument { why: "a quota is that of a directory" });
+    }
+    Quota::parse(value).map(drop).map_err(|why| Error::InvalidArgument { why })
 }
 
 pub(crate) fn check_plugin(inode: &Inode, value: &[u8]) -> Result<String, Error> {

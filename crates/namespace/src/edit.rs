@@ -16,6 +16,7 @@ use frieze_base::{FastMap, Fault, InodeId, NAME_BYTES_MAX};
 use frieze_hlc::Hlc;
 use frieze_wire::edit::{Brought, Edit, EditKind, NEW, NewInode, SetState, Share, Xattr};
 use frieze_wire::message::{FileKind, VersionKind};
+use frieze_wire::quota::QUOTA_XATTR;
 
 use crate::apply::{Done, Run};
 use crate::attributes::{PLUGIN_XATTR, check_plugin, check_xattr_change, check_xattrs_size, file_bytes_max};
@@ -42,13 +43,13 @@ struct Naming<'a> {
 
 /// Directories in which an inode gains and loses a name.
 #[derive(Default)]
-struct Tally {
-    gains: Vec<InodeId>,
+pub(crate) struct Tally {
+    pub(crate) gains: Vec<InodeId>,
     losses: Vec<InodeId>,
 }
 
 /// An edit whose numbers are resolved and that was found good.
-struct Draft<'a> {
+pub(crate) struct Draft<'a> {
     cause: VersionKind,
     brought: BTreeMap<InodeId, (Inode, Xattrs)>,
     first_new: u64,
@@ -56,6 +57,23 @@ struct Draft<'a> {
     names: Vec<Naming<'a>>,
     tallies: BTreeMap<InodeId, Tally>,
     states: Vec<(InodeId, &'a SetState, Vec<Patch>)>,
+}
+
+impl Draft<'_> {
+    /// Inodes that gain or lose names.
+    pub(crate) fn tallies(&self) -> &BTreeMap<InodeId, Tally> {
+        &self.tallies
+    }
+
+    /// The directory in which an inode gains its name.
+    pub(crate) fn gain_of(&self, id: InodeId) -> Option<InodeId> {
+        self.tallies.get(&id).and_then(|tally| tally.gains.last().copied())
+    }
+
+    /// Files whose length it sets.
+    pub(crate) fn lengths(&self) -> impl Iterator<Item = (InodeId, u64)> {
+        self.states.iter().filter_map(|(id, state, _)| Some((*id, state.size?)))
+    }
 }
 
 impl Namespace {
@@ -113,6 +131,11 @@ impl Namespace {
             let patches = self.check_state(run, &draft, id, state)?;
             draft.states.push((id, state, patches));
         }
+        let xattrs = op.new.iter().flat_map(|new| &new.xattrs).chain(op.states.iter().flat_map(|state| &state.xattrs));
+        if xattrs.into_iter().any(|xattr| *xattr.name == *QUOTA_XATTR) {
+            return Err(Error::InvalidArgument { why: "a quota is not brought back or copied: set it" });
+        }
+        self.check_room_to_edit(&draft)?;
         Ok(draft)
     }
 
@@ -142,7 +165,7 @@ impl Namespace {
     }
 
     /// An inode as it is before the edit, or as the edit makes or brings it.
-    fn drafted<'a>(&'a self, draft: &'a Draft<'_>, id: InodeId) -> Result<&'a Inode, Error> {
+    pub(crate) fn drafted<'a>(&'a self, draft: &'a Draft<'_>, id: InodeId) -> Result<&'a Inode, Error> {
         self.kept(id, None)?;
         let new = || draft.new.get(usize::try_from(id.0.checked_sub(draft.first_new)?).ok()?).map(|(inode, _)| inode);
         let held = self.inodes.get(id).or_else(|| draft.brought.get(&id).map(|(inode, _)| inode)).or_else(new);
@@ -200,7 +223,7 @@ impl Namespace {
     }
 
     /// How many names an inode has in the end.
-    fn names_after(&self, draft: &Draft<'_>, id: InodeId) -> Result<usize, Error> {
+    pub(crate) fn names_after(&self, draft: &Draft<'_>, id: InodeId) -> Result<usize, Error> {
         let inode = self.drafted(draft, id)?;
         let now = match inode.is_directory() {
             _ if id.0 >= draft.first_new => 0,

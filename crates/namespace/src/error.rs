@@ -224,6 +224,30 @@ pub enum Error {
         /// Limit.
         patches_max: usize,
     },
+    /// A directory above may hold no more files.
+    #[error(
+        "directory {directory} may hold {max} files, and holds {used}: remove some, or let the operator allow more (`frieze quota`)"
+    )]
+    FilesQuota {
+        /// The directory with the quota.
+        directory: InodeId,
+        /// Files and directories below it, itself included.
+        used: u64,
+        /// As many may be.
+        max: u64,
+    },
+    /// A directory above may hold no more bytes.
+    #[error(
+        "directory {directory} may hold {max} bytes, and holds {used}: remove some, or let the operator allow more (`frieze quota`)"
+    )]
+    BytesQuota {
+        /// The directory with the quota.
+        directory: InodeId,
+        /// Bytes of the files below it.
+        used: u64,
+        /// As many may be.
+        max: u64,
+    },
     /// The store of the past failed.
     #[error("{0}")]
     History(Fault),
@@ -259,6 +283,8 @@ impl Error {
             Error::SnapshotName(_) => Reason::InvalidArgument,
             Error::Superseded { .. } => Reason::Superseded,
             Error::EditTooLarge { .. } | Error::TooManyPatches { .. } => Reason::TooLarge,
+            Error::FilesQuota { .. } => Reason::FilesQuota,
+            Error::BytesQuota { .. } => Reason::BytesQuota,
             Error::Corrupt { .. } => Reason::Corrupt,
             Error::History(fault) => fault.reason,
         }

@@ -32,6 +32,7 @@ mod name;
 mod names;
 mod namespace;
 mod patch;
+mod quota;
 mod read;
 mod read_set;
 mod sessions;

@@ -2,6 +2,7 @@
 
 use frieze_base::InodeId;
 use frieze_wire::message::{FileKind, VersionKind};
+use frieze_wire::quota::Usage;
 use frieze_wire::txn::{Caller, Link, Make, MakeKind, MakeNameless, Remove, Rename, Special};
 
 use crate::apply::{Done, Run};
@@ -48,6 +49,12 @@ impl Namespace {
             None => self.check_addition(run, &place)?,
         };
         let (kind, mode, extra) = new_inode(run, kind, op.mode)?;
+        let takes_over = replaced.and_then(|id| self.inodes.get(id)).is_some_and(|old| old.links == 1);
+        self.check_room(place.parent, Usage { files: u64::from(!takes_over), bytes: 0 }, None)?;
+        if !extra.grants.is_empty() {
+            // Said to who opens it, not to who has sent the first bytes.
+            self.check_room_to_write(place.parent, 0, 0..1)?;
+        }
         let mut inode = Inode {
             from: run.stamp,
             born: run.stamp,
@@ -72,6 +79,7 @@ impl Namespace {
         let opened = !inode.grants().is_empty();
         self.last_id += 1;
         let id = InodeId(self.last_id);
+        self.count_made(id);
         self.inodes.insert(id, inode);
         self.alive += 1;
         if opened {
@@ -130,6 +138,7 @@ impl Namespace {
         };
         self.last_id += 1;
         let id = InodeId(self.last_id);
+        self.count_made(id);
         self.inodes.insert(id, inode);
         self.granted.entry(run.session).or_default().insert(id);
         self.keep_orphan(run.stamp, id, false);
@@ -320,6 +329,7 @@ impl Namespace {
         if replaced.is_some_and(|replaced| self.directories.contains_key(&replaced)) {
             return Err(Error::NotEmpty { name: lossy(&to.name) });
         }
+        self.check_room_to_move((moved.inode(), from.parent), (to.found.map(Entry::inode), to.parent), exchange)?;
         Ok((moved, to.found))
     }
 

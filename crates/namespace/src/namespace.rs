@@ -7,6 +7,7 @@ use std::sync::Arc;
 use frieze_base::{FastMap, Fault, InodeId, Seq, SessionId};
 use frieze_hlc::Hlc;
 use frieze_wire::message::FileKind;
+use frieze_wire::quota::QUOTA_XATTR;
 use frieze_wire::txn::{Caller, Format, Outcome, Target};
 
 use crate::error::Error;
@@ -15,6 +16,7 @@ use crate::history::History;
 use crate::inode::{Inode, Layout, WriteGrant, allows};
 use crate::key::Key;
 use crate::name::Name;
+use crate::quota::Quotas;
 use crate::read_set::ReadSet;
 use crate::stored::{
     StoredEntry, StoredFormat, StoredInode, StoredOutcome, StoredSession, StoredSnapshot, StoredXattr, decode,
@@ -44,6 +46,7 @@ pub struct Namespace {
     pub(crate) replies: BTreeMap<SessionId, Replies>,
     pub(crate) snapshots: BTreeMap<String, Snapshot>,
     pub(crate) horizons: Horizons,
+    pub(crate) quotas: Quotas,
     pub(crate) format: Option<Format>,
     /// Largest inode id given so far.
     pub(crate) last_id: u64,
@@ -253,6 +256,9 @@ impl Namespace {
                 let stored: StoredXattr = decode(value, "extended attribute")?;
                 if self.inodes.get(id).is_some() {
                     self.xattrs.entry(id).or_default().insert(name.into(), stored.value.into());
+                    if name == QUOTA_XATTR {
+                        self.quota_changed(id);
+                    }
                 }
             }
         }
@@ -478,12 +484,15 @@ impl Namespace {
         let Some(since) = inode.orphaned() else { return };
         if inode.grants().is_empty() && !self.orphans.contains(&(since, id)) {
             self.inodes.remove(id);
-            self.xattrs.remove(&id);
+            if self.xattrs.remove(&id).is_some() {
+                self.quota_changed(id);
+            }
         }
     }
 }
 
-/// Equal states answer alike for ever. Left out: the pool of shared layouts, which no answer depends on.
+/// Equal states answer alike for ever. Left out: the pool of shared layouts, which no answer depends on, and quotas, which
+/// follow from attributes, names and lengths.
 impl PartialEq for Namespace {
     fn eq(&self, other: &Namespace) -> bool {
         self.inodes == other.inodes

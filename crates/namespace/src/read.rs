@@ -6,6 +6,7 @@ use std::sync::Arc;
 use frieze_base::{Fault, InodeId};
 use frieze_hlc::Hlc;
 use frieze_wire::message::{FileKind, Version, VersionKind};
+use frieze_wire::quota::{USAGE_XATTR, told};
 use frieze_wire::txn::Caller;
 
 use crate::attributes::{XattrClass, check_xattr_name};
@@ -124,6 +125,10 @@ impl Namespace {
             }
             XattrClass::Trusted if caller.uid != 0 => return Err(absent().into()),
             XattrClass::Trusted | XattrClass::Security => {}
+        }
+        if name == USAGE_XATTR {
+            let (quota, used) = self.quota(id).filter(|_| at.is_none()).ok_or_else(absent)?;
+            return Ok(told(&quota, &used).into_bytes());
         }
         if let Some(current) = self.current(id)
             && at.is_none_or(|at| current.from <= at)

@@ -140,6 +140,9 @@ impl Namespace {
         if keeps_mode && tells && inode.grants().iter().any(covered) {
             return Ok(Done::with(id));
         }
+        if inode.orphaned().is_none() {
+            self.check_room_to_write(inode.parent, inode.size, bytes..end.saturating_mul(inode.chunk_bytes()))?;
+        }
         let (session, stamp) = (run.session, run.stamp);
         let inode = self.edit(run, id);
         if !keeps_mode {
@@ -208,6 +211,7 @@ impl Namespace {
             return;
         }
         let ctime = inode.ctime;
+        self.count_before(id);
         let inode = self.inodes.get_mut(id).expect("just seen");
         let mut changed = absorb(inode, settle);
         if inode.ctime > ctime && caller.uid != 0 {

@@ -11,6 +11,7 @@ pub mod frame;
 pub mod holding;
 pub mod message;
 pub mod peer;
+pub mod quota;
 pub mod scrub;
 pub mod timeline;
 pub mod txn;

@@ -326,6 +326,68 @@ pub(crate) struct Mkdir {
     pub(crate) no_past: NoPast,
 }
 
+/// Show or set how much may lie below directories.
+///
+/// A quota bounds the files and directories below a directory, itself included, and the bytes of files, their lengths; it holds for every
+/// program, whichever way it comes. Who would bring more gets EDQUOT, and HDFS's clients the exceptions that they know. Without --files
+/// and --bytes it is shown, with what is used. Only root sets it. Less than there is may be set: what is there stays.
+///
+/// Files count once, also with several names. Bytes are asked for at each chunk of a file (64 MiB) and counted when it is closed, so
+/// writers that are under way may bring as much more as a chunk each.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  frieze quota /home/ada                        what may be there, and what is
+  frieze quota /home/ada --files 100000 --bytes 50G
+  frieze quota /home/ada --bytes none           of files only
+
+JSON: one line a directory: path, files, files_max, bytes, bytes_max; the last four null where there is no quota, a limit null
+where there is none.")]
+pub(crate) struct SetQuota {
+    /// Directories.
+    #[arg(value_name = "PATH", required = true)]
+    pub(crate) paths: Vec<OsString>,
+
+    /// Most files and directories, itself included, or none for no limit.
+    #[arg(long, value_name = "COUNT", value_parser = Most::count)]
+    pub(crate) files: Option<Most>,
+
+    /// Most bytes, such as 1073741824, 500M or 2T, or none for no limit.
+    #[arg(long, value_name = "SIZE", value_parser = Most::bytes)]
+    pub(crate) bytes: Option<Most>,
+
+    #[command(flatten)]
+    pub(crate) no_past: NoPast,
+}
+
+/// A limit, or that there is none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Most(pub(crate) Option<u64>);
+
+impl Most {
+    fn count(text: &str) -> Result<Most, String> {
+        match text {
+            "none" => Ok(Most(None)),
+            _ => text.parse().map(|most| Most(Some(most))).map_err(|_| "it is a whole number, or none".to_owned()),
+        }
+    }
+
+    fn bytes(text: &str) -> Result<Most, String> {
+        let wrong = || "it is a size such as 1073741824, 500M or 2T, or none".to_owned();
+        let units = [('K', 10), ('M', 20), ('G', 30), ('T', 40), ('P', 50)];
+        let unit = units.into_iter().find(|(unit, _)| text.ends_with([*unit, unit.to_ascii_lowercase()]));
+        match (text, unit) {
+            ("none", _) => Ok(Most(None)),
+            (_, None) => text.parse().map(|most| Most(Some(most))).map_err(|_| wrong()),
+            (_, Some((_, shift))) => {
+                let number: u64 = text[..text.len() - 1].parse().map_err(|_| wrong())?;
+                let bytes = number.checked_mul(1 << shift).ok_or_else(wrong)?;
+                Ok(Most(Some(bytes)))
+            }
+        }
+    }
+}
+
 /// Sum up the sizes of trees.
 ///
 /// Prints the bytes that hold data (holes are not counted; a file with several names counts once) below each directory,

@@ -51,6 +51,35 @@ fn an_atomic_put_replaces_the_file_and_keeps_its_mode() {
 }
 
 #[test]
+fn a_quota_is_shown_set_and_kept() {
+    let server = Served::start();
+    server.ok(&["mkdir", "/q"]);
+    server.put("/q/f", "four");
+    assert_eq!(server.ok(&["quota", "/q"]), "FILES  OF  BYTES  OF  PATH\n    -   -      -   -  /q\n");
+    if !nix::unistd::geteuid().is_root() {
+        let refused = server.fails(1, &["quota", "/q", "--files", "9"]);
+        assert!(refused.contains("only the superuser"), "{refused}");
+        return;
+    }
+    server.ok(&["quota", "/q", "--files", "2", "--bytes", "1K"]);
+    assert_eq!(server.ok(&["quota", "/q"]), "FILES  OF  BYTES    OF  PATH\n    2   2      4  1.0K  /q\n");
+    let refused = server.fails(1, &["mkdir", "/q/g"]);
+    assert!(refused.contains("may hold 2 files, and holds 2"), "{refused}");
+    server.ok(&["quota", "/q", "--files", "none", "--bytes", "4"]);
+    let one = server.local_file("one", "x");
+    let refused = server.fails(1, &["put", "--append", &one, "/q/f"]);
+    assert!(refused.contains("may hold 4 bytes, and holds 4"), "{refused}");
+    assert_eq!(
+        server.json(&["--json", "quota", "/q"])[0],
+        serde_json::json!({ "path": "/q", "files": 2, "files_max": null, "bytes": 4, "bytes_max": 4 })
+    );
+    server.ok(&["quota", "/q", "--bytes", "none"]);
+    server.put("/q/g", "x");
+    assert!(server.fails(1, &["quota", "/q/g"]).contains("not a directory"));
+    assert!(server.fails(2, &["quota", "/q", "--bytes", "4X"]).contains("it is a size such as"));
+}
+
+#[test]
 fn trees_go_in_and_come_out_as_they_were() {
     let server = Served::start();
     let tree = server.local("tree");

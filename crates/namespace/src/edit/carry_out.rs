@@ -26,10 +26,12 @@ impl Namespace {
             self.inodes.insert(id, inode);
             if !xattrs.is_empty() {
                 self.xattrs.insert(id, xattrs);
+                self.quota_changed(id);
             }
         }
         for (id, (mut inode, asked)) in (first_new..).map(InodeId).zip(new) {
             inode.layout = self.share(Layout::clone(&inode.layout));
+            self.count_made(id);
             self.inodes.insert(id, inode);
             self.last_id = id.0;
             self.alive += 1;

@@ -10,6 +10,7 @@ use frieze_hlc::{Hlc, format_instant};
 use frieze_namespace::{Cut, Inode, MAY_READ, PATCHES_MAX, State, Subject};
 use frieze_wire::edit::{ActionKind, EditKind, Restore, Xattr};
 use frieze_wire::message::{FileKind, View};
+use frieze_wire::quota::QUOTA_XATTR;
 use frieze_wire::timeline::Span;
 use frieze_wire::txn::{Caller, Target};
 
@@ -160,6 +161,8 @@ impl Engine {
                 Subject::Inode(id) => {
                     touched.entry(*id).or_default();
                 }
+                // What may be kept is the operator's to say, whatever the data was.
+                Subject::Xattr { name, .. } if *name == *QUOTA_XATTR => {}
                 Subject::Xattr { inode, name } => {
                     let xattrs = touched.entry(*inode).or_default();
                     if before != last {

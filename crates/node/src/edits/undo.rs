@@ -16,6 +16,7 @@ use frieze_hlc::Hlc;
 use frieze_namespace::{Changed, Revision, Subject, SubjectChange};
 use frieze_wire::edit::{ActionKind, EditKind, Undo};
 use frieze_wire::message::{FileKind, VersionKind, View};
+use frieze_wire::quota::QUOTA_XATTR;
 use frieze_wire::txn::Caller;
 
 use self::bytes::{EventKind, FileEvents};
@@ -77,6 +78,8 @@ impl<'a> Changes<'a> {
             match &change.subject {
                 Subject::Entry { parent, name } => changes.names.push(((*parent, name.clone()), change)),
                 Subject::Inode(id) => drop(changes.inodes.insert(*id, change)),
+                // The operator's, as in a restore.
+                Subject::Xattr { name, .. } if *name == *QUOTA_XATTR => {}
                 Subject::Xattr { inode, .. } => changes.xattrs.entry(*inode).or_default().push(change),
             }
         }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::*;
 use frieze_wire::edit::{Action, ActionKind, CloneTree, CopyRange, EditReply, Restore, Undo};
+use frieze_wire::quota::{QUOTA_XATTR, USAGE_XATTR};
 use frieze_wire::txn::{Grant, Link};
 
 #[path = "undo.rs"]
@@ -145,6 +146,47 @@ fn a_tree_is_cloned_with_its_links_modes_and_attributes() {
         frieze_wire::message::GetXattr { target: Target::path("/x/b"), view: View::NOW, name: b"user.c".to_vec() };
     let Ok(Reply::Bytes(value)) = served.ask(Request::GetXattr(ask)) else { panic!("no attribute") };
     assert_eq!(value.value, b"red");
+}
+
+#[test]
+fn a_quota_is_neither_restored_nor_copied_nor_undone_and_counts_after_a_restart() {
+    let machine = Machine::new();
+    let mut served = machine.serve();
+    served.mkdir("/q");
+    let quota = |served: &mut Served, text: &str| {
+        let set = SetXattr { target: Target::path("/q"), name: QUOTA_XATTR.to_vec(), value: text.into(), flags: 0 };
+        served.txn(Op::SetXattr(set)).unwrap();
+    };
+    let told = |served: &mut Served, path: &str, view: View| {
+        let ask = frieze_wire::message::GetXattr { target: Target::path(path), view, name: USAGE_XATTR.to_vec() };
+        match served.ask(Request::GetXattr(ask)) {
+            Ok(Reply::Bytes(value)) => Ok(String::from_utf8(value.value).unwrap()),
+            Ok(other) => panic!("{other:?}"),
+            Err(fault) => Err(fault.reason),
+        }
+    };
+    served.make("/q/a");
+    let before = served.engine.newest().0;
+    quota(&mut served, "files=3");
+    served.make("/q/b");
+    served.restore("/q", before, true).unwrap();
+    assert_eq!(told(&mut served, "/q", View::NOW), Ok("files=2 bytes=0 of files=3".to_owned()));
+    served.clone_tree("/q", 0, "/copy").unwrap();
+    assert_eq!(told(&mut served, "/copy", View::NOW), Err(Reason::NoAttribute));
+    let after = served.engine.newest().0;
+    quota(&mut served, "files=4");
+    let undo = Undo { target: Target::path("/q"), uid: Some(0), after, ..Undo::default() };
+    served.edit(Request::Undo(undo)).unwrap();
+    assert_eq!(told(&mut served, "/q", View::NOW), Ok("files=2 bytes=0 of files=4".to_owned()));
+    quota(&mut served, "files=3");
+    served.make("/q/c");
+    served.fsync();
+    drop(served);
+    let mut served = machine.serve();
+    assert_eq!(told(&mut served, "/q", View::NOW), Ok("files=3 bytes=0 of files=3".to_owned()));
+    let one_more =
+        Make { target: Target::path("/q/d"), mode: 0o644, kind: Some(MakeKind::File(true)), ..Make::default() };
+    assert_eq!(served.txn(Op::Make(one_more)).unwrap_err().reason, Reason::FilesQuota);
 }
 
 #[test]
