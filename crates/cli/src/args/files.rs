@@ -337,9 +337,9 @@ pub(crate) struct Mkdir {
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
-  frieze quota /home/ada                        what may be there, and what is
-  frieze quota /home/ada --files 100000 --bytes 50G
-  frieze quota /home/ada --bytes none           of files only
+  frieze quota /users/ada                        what may be there, and what is
+  frieze quota /users/ada --files 100000 --bytes 50G
+  frieze quota /users/ada --bytes none           of files only
 
 JSON: one line a directory: path, files, files_max, bytes, bytes_max; the last four null where there is no quota, a limit null
 where there is none.")]
