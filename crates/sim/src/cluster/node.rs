@@ -126,6 +126,9 @@ pub(super) struct Node {
     pub(super) is_gone: bool,
     /// What is on its disk is damaged somewhere.
     pub(super) is_rotten: bool,
+    /// Epochs of the chains that it was a whole member of when power took what it had not flushed: of these it has what was durable, and
+    /// all that others have only in a later one.
+    pub(super) short_at: BTreeMap<u32, u64>,
     /// What it has given up in this life, and how often, as far as it was looked at.
     pub(super) given_up: Vec<(ChainId, u64)>,
     /// What it decided to give up last and should not have, and why.
@@ -190,6 +193,7 @@ impl Node {
             tend_busy: Arc::default(),
             is_gone: false,
             is_rotten: false,
+            short_at: BTreeMap::new(),
             given_up: Vec::new(),
             needed: Arc::default(),
             failed: false,

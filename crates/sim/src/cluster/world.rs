@@ -136,6 +136,8 @@ struct World {
     /// Machines that were lost and whose place another takes.
     replaced: usize,
     /// In which life, and up to which entry, a node was compared last.
+    /// The newest epoch of each chain that somebody who died knew.
+    epochs: BTreeMap<u32, u64>,
     audited: BTreeMap<NodeId, (u64, LogIndex)>,
     counts: ClusterCounts,
     broken: breakage::Memory,
@@ -174,6 +176,12 @@ const LOOK_US: u64 = 5_000;
 const EVENTS_MAX: u64 = 3_000_000;
 /// Without one operation for so long faults stop.
 const STALLED_US_MAX: u64 = 60_000_000;
+
+/// True if a node says that it is a member of a chain and no newcomer to it.
+fn is_whole_member(id: NodeId, status: &ChainStatus) -> bool {
+    let is_tail = status.members.last() == Some(&id.0);
+    status.members.contains(&id.0) && !(status.joining && is_tail)
+}
 
 fn settings_of(plan: &ClusterPlan) -> Settings {
     Settings {
@@ -232,6 +240,7 @@ impl World {
             calm: false,
             digests: BTreeMap::new(),
             replaced: 0,
+            epochs: BTreeMap::new(),
             audited: BTreeMap::new(),
             counts: ClusterCounts::default(),
             broken: breakage::Memory::default(),
@@ -858,8 +867,15 @@ impl World {
 
     fn die(&mut self, node: usize, kind: CrashKind) {
         let id = self.nodes[node].id;
+        let chains = self.nodes[node].engine.as_ref().map_or_else(Vec::new, |engine| engine.chains());
+        for status in &chains {
+            let newest = self.epochs.entry(status.chain).or_default();
+            *newest = status.epoch.max(*newest);
+        }
         if kind == CrashKind::Power {
             self.note_lost(node);
+            let whole = chains.iter().filter(|status| is_whole_member(id, status));
+            self.nodes[node].short_at.extend(whole.map(|status| (status.chain, status.epoch)));
         }
         self.say(|| format!("{id} dies: {kind:?}"));
         self.nodes[node].die(kind);
@@ -899,13 +915,20 @@ impl World {
                 statuses.iter().enumerate().filter_map(|(index, statuses)| Some((index, of(statuses)?))).collect();
             let newest = known.iter().map(|(_, status)| status.epoch).max().unwrap_or(0);
             let holds = |index: usize, status: &ChainStatus| {
-                let id = index as u32 + 1;
-                let is_tail = status.members.last() == Some(&id);
-                status.epoch == newest && status.members.contains(&id) && !(status.joining && is_tail)
+                let is_short = self.nodes[index].short_at.get(&chain).is_some_and(|epoch| status.epoch <= *epoch);
+                status.epoch == newest && is_whole_member(NodeId(index as u32 + 1), status) && !is_short
             };
             !known.iter().any(|(index, status)| *index != node && holds(*index, status))
         };
         (0..CHAINS).filter(is_only).collect()
+    }
+
+    /// True if what was durable of a chain is with another node, which power took the rest from while it was a whole member: then the chain
+    /// can go on from there, and nothing that was durable is missing.
+    fn is_durable_elsewhere(&self, node: usize, chain: u32) -> bool {
+        let newest = self.epochs.get(&chain);
+        let others = self.nodes.iter().enumerate().filter(|(index, other)| *index != node && !other.is_gone);
+        others.into_iter().any(|(_, other)| newest.is_some() && other.short_at.get(&chain) == newest)
     }
 
     /// Nodes that have executed the same hold the same.

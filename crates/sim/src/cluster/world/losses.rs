@@ -51,10 +51,14 @@ impl World {
         self.say(|| format!("{id} is lost for ever"));
         if is_down {
             let now_us = self.now_us;
+            let (short, ruined): (Vec<u32>, Vec<u32>) =
+                only.into_iter().partition(|chain| self.is_durable_elsewhere(node, *chain));
             let mut history = self.history();
             history.buried_us.get_or_insert(now_us);
-            history.ruined.extend((!only.is_empty()).then_some(now_us));
-            history.lost.extend(only.into_iter().map(|chain| (now_us, chain)));
+            // What was durable may be elsewhere; of what is ruined answers have to say so.
+            history.lost.extend(short.into_iter().map(|chain| (now_us, chain)));
+            history.ruined.extend((!ruined.is_empty()).then_some(now_us + 1));
+            history.lost.extend(ruined.into_iter().map(|chain| (now_us + 1, chain)));
         } else {
             let now_us = self.now_us;
             self.history().buried_us.get_or_insert(now_us);
