@@ -68,6 +68,8 @@ fn a_cluster_keeps_its_promises_under_seeds_that_once_broke_them() {
     play([0x130_00ee]);
     // Of a chain whose last member was lost for good, one that had been taken out of it before had more than the one that was left.
     play([0x130_10b2]);
+    // Power had hit one whole member when the other was lost for good: what was durable was there, and the judge took all for ruined.
+    play([0x200_12af]);
 }
 
 #[test]
