@@ -56,17 +56,21 @@ def cache(name):
 
 
 def dependency(artifact, inside=""):
-    group, name, version = artifact.split(":")
+    group, name, version, *kind = artifact.split(":")
+    inside = "".join(f"<type>{kind}</type>" for kind in kind) + inside
     return f"<dependency><groupId>{group}</groupId><artifactId>{name}</artifactId><version>{version}</version>{inside}</dependency>"
 
 
-def pom(artifacts, pinned=()):
-    """What Maven is asked for: artifacts as group:name:version, and the versions of what these need that are not to be others."""
+def pom(artifacts, pinned=(), alone=()):
+    """What Maven is asked for: artifacts as group:name:version or group:name:version:type, the versions of what these need that are not to
+    be others, and artifacts that are wanted without what they need."""
+    nothing = "<exclusions><exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion></exclusions>"
+    all_of_them = [*map(dependency, artifacts), *(dependency(artifact, nothing) for artifact in alone)]
     return (
         '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>'
         "<groupId>frieze</groupId><artifactId>jars</artifactId><version>1</version>"
         f"<dependencyManagement><dependencies>{''.join(map(dependency, pinned))}</dependencies></dependencyManagement>"
-        f"<dependencies>{''.join(map(dependency, artifacts))}</dependencies></project>\n"
+        f"<dependencies>{''.join(all_of_them)}</dependencies></project>\n"
     )
 
 

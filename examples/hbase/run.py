@@ -29,7 +29,10 @@ import hadoop
 VERSION = "2.6.4-hadoop3"
 HADOOP = ["common", "hdfs", "hdfs-client", "auth", "annotations", "distcp", "mapreduce-client-core", "client"]
 PINNED = [f"org.apache.hadoop:hadoop-{name}:{hadoop.VERSION}" for name in HADOOP]
-POM = hadoop.pom([f"org.apache.hbase:hbase-server:{VERSION}"], PINNED + hadoop.ARTIFACTS[-1:])
+# HBase's own load is among the tests of its jobs, and takes a filter from those of its server. Of its other build, which was there; it
+# needs nothing else of them.
+LOAD = [f"org.apache.hbase:hbase-{name}:{VERSION.partition('-')[0]}:{kind}" for name, kind in [("mapreduce", "jar"), ("mapreduce", "test-jar"), ("server", "test-jar")]]
+POM = hadoop.pom([f"org.apache.hbase:hbase-server:{VERSION}"], PINNED + hadoop.ARTIFACTS[-1:], LOAD)
 # What HBase's own start script tells a JVM of today.
 OPEN = ["java.lang", "java.lang.reflect", "java.nio", "java.util", "java.util.concurrent", "jdk.internal.ref", "sun.nio.ch"]
 JVM = ["-Xmx512m", "-Dorg.apache.hbase.thirdparty.io.netty.tryReflectionSetAccessible=true", "--add-modules", "jdk.unsupported"]
@@ -48,6 +51,8 @@ class Hbase:
         self.until = time.monotonic() + SECONDS_MAX
         self.processes = {}
         hadoop.site(work / "conf", fs_defaultFS=url)
+        with open(work / "conf" / "log4j.properties", "a") as logged:
+            logged.write("log4j.logger.org.apache.hadoop.hbase.PerformanceEvaluation=INFO\n")
         (work / "conf" / "hbase-site.xml").write_text(hadoop.configuration(self.settings()))
         self.java = ["java", *JVM, "-cp", f"{work / 'conf'}:{classpath}"]
         try:
@@ -129,6 +134,20 @@ class Hbase:
         root = self.root.replace("/hbase", f"/.at/{instant}/hbase")
         return self.do("past", root, name)
 
+    def evaluate(self, test, rows, threads):
+        """HBase's own load: rows of 1,000 bytes by each of some threads."""
+        words = ["org.apache.hadoop.hbase.PerformanceEvaluation", "--nomapred", f"--rows={rows}", "--presplit=4", test, str(threads)]
+        log = self.work / f"{test}.log"
+        begun = time.monotonic()
+        with open(log, "wb") as out:
+            ended = subprocess.run([*self.java, *words], stdout=out, stderr=out, cwd=self.work, timeout=max(self.until - begun, 1))
+        text = log.read_text()
+        # Each thread says how it ended; the whole ends with 0 whatever happened to one.
+        finished = text.count("Finished TestClient-")
+        if ended.returncode != 0 or finished != threads:
+            sys.exit(f"PerformanceEvaluation {test}: {finished} of {threads} threads end, and it with {ended.returncode}:\n{text[-3000:]}")
+        return {"rows": rows * threads, "seconds": round(time.monotonic() - begun, 1)}
+
     def end(self):
         for process in self.processes.values():
             process.kill()
@@ -170,6 +189,8 @@ def run(hbase, report, cluster=None):
     hbase.do("roll")
     report.step("every row is as it was acknowledged", **hbase.do("check"))
     report.step("a clone of a snapshot of HBase's is the table as it was when that was taken", **hbase.do("clone", "monday"))
+    for test in ["sequentialWrite", "randomRead", "scan"]:
+        report.step(f"HBase's PerformanceEvaluation: {test}", **hbase.evaluate(test, 5000, 2))
     report.step("in the past, before the kill: logs of then give every row", instant=first, **past(hbase, first, "first"))
     report.step("in the past, after it: HFiles and logs of then do", instant=second, **past(hbase, second, "monday"))
 
