@@ -185,6 +185,8 @@ fn log_to_stderr(default: &str) {
             let _ = writeln!(io::stderr(), "frieze: FRIEZE_LOG is no filter of log lines ({error}): using {default}");
             EnvFilter::new(default)
         }
+        // A command that meets a loss tells of it itself.
+        None if default == "warn" => EnvFilter::new(format!("warn,{}=off", frieze_client::LOSS_LOG)),
         None => EnvFilter::new(default),
     };
     tracing_subscriber::fmt()

@@ -204,6 +204,12 @@ impl Run {
     pub(crate) fn finish(mut self) -> Result<()> {
         self.progress = None;
         self.flush()?;
+        if self.client.as_ref().is_some_and(|client| client.met_loss()) {
+            self.say(
+                "warning: some of what was acknowledged may be missing from what was read: a chain went on from a copy that was behind \
+                 ('frieze cluster status' tells which)",
+            );
+        }
         match self.failed {
             true => Err(Reported.into()),
             false => Ok(()),

@@ -300,6 +300,69 @@ fn a_drained_server_can_be_removed_and_its_name_is_not_given_again() {
     assert!(Cluster::of(1).client(0).cluster(None).unwrap().cluster.is_empty());
 }
 
+/// Two copies of each chain; one server is away while another writes on, and is all that is left when that one is gone for good.
+#[test]
+fn what_may_be_missing_where_a_chain_went_on_from_an_older_copy_is_said_by_whoever_reads() {
+    let mut cluster = Cluster::with(3, "replicas = 2\nchain_count = 9\n");
+    let admin = cluster.client(0);
+    admin.cluster(Some(ClusterOp::Balance(true))).unwrap();
+    let reply = await_spread(&admin, 2, 6);
+    let (stays, goes) = (1, 2);
+    let node = |name: &str| reply.nodes.iter().find(|node| node.name == name).unwrap().node;
+    let (behind, lost) = (node("db2"), node("db3"));
+    let names: Vec<String> = (0..24).map(|number| format!("/f{number}")).collect();
+    for name in &names {
+        write(&admin, name, b"first");
+    }
+    cluster.kill(stays);
+    // Everybody goes on without it.
+    for name in &names {
+        write(&admin, name, b"since");
+    }
+    cluster.kill(goes);
+    std::fs::remove_dir_all(cluster.directory.path().join(goes.to_string())).unwrap();
+    cluster.start_again(stays);
+    eventually("the loss is accepted", || admin.cluster(Some(ClusterOp::DeclareLost(lost))).ok());
+    let reply = eventually("every chain is served again", || {
+        let reply = admin.cluster(None).ok()?;
+        reply.chains.iter().all(|chain| chain.targets.iter().any(|target| target.state == "serving")).then_some(reply)
+    });
+    let only_behind = reply.chains.iter().filter(|chain| chain.targets.iter().all(|target| target.node == behind));
+    assert!(only_behind.count() < 9, "some chains are at the server that was there all the while");
+    let lacks = |name: &str| {
+        let file = admin.fs().open(&Target::path(name), OpenFlags::READ).unwrap();
+        let mut bytes = [0; 16];
+        let count = eventually("it is read", || file.read_at(0, &mut bytes).ok());
+        match (file.may_lack(), &bytes[..count]) {
+            (false, b"since") => false,
+            (true, _) => true,
+            (false, other) => {
+                panic!("{name} is {:?}, and nothing is said to be missing", String::from_utf8_lossy(other))
+            }
+        }
+    };
+    let (lacking, whole): (Vec<&String>, Vec<&String>) = names.iter().partition(|name| lacks(name));
+    assert!(!lacking.is_empty() && !whole.is_empty(), "{lacking:?} {whole:?}");
+    assert!(admin.met_loss());
+    let cat = |name: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_frieze"));
+        let said = command.args(["--server", &cluster.addresses[0], "cat", name]).output().unwrap();
+        assert!(said.status.success(), "{said:?}");
+        String::from_utf8(said.stderr).unwrap()
+    };
+    let words = cat(lacking[0]);
+    assert!(words.starts_with("frieze: cat: warning: some of what was acknowledged may be missing"), "{words}");
+    assert_eq!((words.lines().count(), cat(whole[0])), (1, String::new()));
+    // What is written over it is there, and nothing of it is missing: once stamps are above what a clock may have been ahead.
+    eventually("what is written anew is whole", || {
+        write(&admin, lacking[0], b"anew, and longer");
+        let file = admin.fs().open(&Target::path(lacking[0].as_str()), OpenFlags::READ).unwrap();
+        let mut bytes = [0; 16];
+        assert_eq!((file.read_at(0, &mut bytes).unwrap(), &bytes), (16, b"anew, and longer"));
+        (!file.may_lack()).then_some(())
+    });
+}
+
 /// Waits until every chain has so many copies that serve, none is on its way, and no server has more than its share.
 fn await_spread(client: &Client, copies: usize, share_max: u64) -> ClusterReply {
     eventually("every chain has its copies, spread over the servers", || {

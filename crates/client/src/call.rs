@@ -1,7 +1,7 @@
 //! A call: sent, and sent again under the same number until it is answered or its time is over.
 
 use std::cell::Cell;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -46,6 +46,8 @@ pub(crate) struct Shared {
     last_request: AtomicU64,
     /// No call goes on trying beyond this moment ([`MonoTime`]); the largest number while the program has no end in sight.
     ends_at: AtomicU64,
+    /// What was read of some file may lack something.
+    pub(crate) met_loss: AtomicBool,
 }
 
 /// One request as it is sent, once or more often.
@@ -114,6 +116,7 @@ impl Shared {
             epoch: AtomicU64::new(0),
             last_request: AtomicU64::new(0),
             ends_at: AtomicU64::new(u64::MAX),
+            met_loss: AtomicBool::new(false),
             options,
         };
         if let Ok(mut place) = shared.servers.home().take(mono()) {

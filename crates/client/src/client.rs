@@ -1,6 +1,7 @@
 //! A connection to a frieze server as a program sees it.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use frieze_base::{ByteRange, ChunkId, InodeId, NodeId, SessionId};
@@ -60,6 +61,11 @@ impl Client {
     /// The newest stamp in any answer so far: everything this client did or saw lies at or before it.
     pub fn newest(&self) -> Hlc {
         self.0.newest()
+    }
+
+    /// True if what was read of any file, as it is now, may lack something: see [`crate::File::may_lack`].
+    pub fn met_loss(&self) -> bool {
+        self.0.met_loss.load(Ordering::Relaxed)
     }
 
     /// The instant of now: a read at it holds everything that happened before the question.

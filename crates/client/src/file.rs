@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 
 use frieze_base::{ChunkId, Fault, InodeId, Reason, Seq, SessionId};
 use frieze_hlc::Hlc;
@@ -38,6 +38,8 @@ pub struct File {
     /// Where the file ended when it was last seen: a guess, to ask for grants before an append.
     end: AtomicU64,
     writer: Option<Arc<Writer>>,
+    /// An answer of now said that something may be missing.
+    may_lack: AtomicBool,
 }
 
 impl File {
@@ -61,6 +63,7 @@ impl File {
             chunk_bytes: chunk_bytes.max(1),
             end: AtomicU64::new(attr.size),
             writer: flags.write.then(|| shared.writers.of(inode)),
+            may_lack: AtomicBool::new(false),
             attr,
             shared,
         }
@@ -79,6 +82,25 @@ impl File {
     /// What the server said of the instant when the file was opened.
     pub fn answered(&self) -> Answered {
         self.answered
+    }
+
+    /// True if something that was acknowledged may be missing from what was read of it as it is now: a chain of the cluster went on from a
+    /// copy that was behind, and nothing was written there since. What a view of the past lacks [`File::answered`] says.
+    pub fn may_lack(&self) -> bool {
+        self.may_lack.load(Ordering::Relaxed)
+    }
+
+    /// Notes what an answer to a read says of what is missing. It is logged once for a file that is open.
+    pub(crate) fn note_read(&self, reply: &ReadReply) {
+        if reply.answered.incomplete && self.view.at.is_none() && !self.may_lack.swap(true, Ordering::Relaxed) {
+            self.shared.met_loss.store(true, Ordering::Relaxed);
+            tracing::warn!(
+                target: LOSS_LOG,
+                "some of what was acknowledged may be missing from inode {}: its chain went on from a copy that was behind \
+                 ('frieze cluster status' tells which did)",
+                self.inode
+            );
+        }
     }
 
     /// What it was opened for.
@@ -123,6 +145,7 @@ impl File {
                 (Reply::Read(reply), count) => (reply, count),
                 (other, _) => return Err(self.shared.unexpected("file content", &other)),
             };
+            self.note_read(&reply);
             filled += count;
             if reply.end_of_file || count == 0 {
                 break;
@@ -566,6 +589,9 @@ enum Wrote {
 pub(crate) fn is_without_grant(fault: &Fault) -> bool {
     fault.reason == Reason::Busy
 }
+
+/// What is logged where bytes may be missing: for programs that tell of it in their own words.
+pub const LOSS_LOG: &str = "frieze_client::loss";
 
 /// What a reply to a read must be.
 pub(crate) fn expect_read(shared: &Shared, reply: Reply) -> Result<ReadReply, Error> {

@@ -49,6 +49,7 @@ mod together;
 pub use client::Client;
 pub use error::Error;
 pub use file::File;
+pub use file::LOSS_LOG;
 pub use frieze_base::{ByteRange, ErrorKind, Fault, InodeId, NodeId, Reason, SessionId};
 pub use frieze_hlc::{Hlc, Instant, UserTime, ZonePolicy};
 pub use frieze_net::{Key, Proof, ServerAddr, host_name, mono, send_unpaced, tcp_proof, user_of};

@@ -132,6 +132,7 @@ impl File {
             let answer = shared.receive(connection, id).map_err(Failure::Ours)?;
             let reply = expect_read(shared, answer.result.map_err(|fault| Failure::Ours(Error::Refused(fault)))?)
                 .map_err(Failure::Ours)?;
+            self.note_read(&reply);
             let count = answer.header.payload_len as usize;
             if count > len {
                 let found = format!("{count} bytes of payload");
