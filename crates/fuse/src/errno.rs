@@ -75,7 +75,7 @@ mod tests {
                 ErrorKind::Exists => errno == Errno::EEXIST,
                 ErrorKind::Denied => matches!(errno, Errno::EACCES | Errno::EPERM | Errno::EROFS),
                 ErrorKind::HistoryExpired => errno == Errno::ERANGE,
-                ErrorKind::NoSpace => errno == Errno::ENOSPC,
+                ErrorKind::NoSpace => matches!(errno, Errno::ENOSPC | Errno::EDQUOT),
                 ErrorKind::Corrupt | ErrorKind::Internal | ErrorKind::StaleEpoch => errno == Errno::EIO,
                 ErrorKind::NotYetClosed => errno == Errno::EAGAIN,
                 ErrorKind::Unavailable => matches!(errno, Errno::EIO | Errno::EAGAIN | Errno::EROFS),
@@ -83,6 +83,13 @@ mod tests {
             };
             assert!(fits, "{reason:?} ({:?}) as {errno:?}", reason.kind());
         }
+    }
+
+    #[test]
+    fn a_quota_that_is_used_up_is_not_a_full_disk() {
+        assert_eq!(errno_of(Reason::FilesQuota), Errno::EDQUOT);
+        assert_eq!(errno_of(Reason::BytesQuota), Errno::EDQUOT);
+        assert_eq!(errno_of(Reason::NoSpace), Errno::ENOSPC);
     }
 
     #[test]

@@ -92,7 +92,10 @@ impl Namespace {
                 self.count_changes(matches!(txn.op, Some(Op::Edit(_))));
                 self.seal(run);
             }
-            Err(_) => debug_assert!(run.changes.len() == before && run.touched.is_empty(), "a failure left a trace"),
+            Err(_) => {
+                debug_assert!(run.changes.len() == before && run.touched.is_empty(), "a failure left a trace");
+                self.count_nothing();
+            }
         }
         let outcome = match result {
             Ok(Done { id, existed, replaced }) => {

@@ -29,6 +29,8 @@ use crate::namespace::Namespace;
 #[derive(Debug, Default)]
 pub(crate) struct Quotas {
     limits: BTreeMap<InodeId, Limit>,
+    /// Those whose use is not known: after a restart, and when one was just set.
+    uncounted: Vec<InodeId>,
     /// What inodes counted for before the transaction that runs.
     before: FastMap<InodeId, Option<Counted>>,
 }
@@ -36,7 +38,7 @@ pub(crate) struct Quotas {
 #[derive(Clone, Copy, Debug)]
 struct Limit {
     quota: Quota,
-    /// `None` until it was counted: after a restart, and when it was just set.
+    /// `None` while it is among the uncounted.
     used: Option<Usage>,
 }
 
@@ -77,6 +79,7 @@ impl Namespace {
             Some(quota) => {
                 let used = self.quotas.limits.get(&id).and_then(|limit| limit.used);
                 self.quotas.limits.insert(id, Limit { quota, used });
+                self.quotas.uncounted.extend(used.is_none().then_some(id));
             }
             None => drop(self.quotas.limits.remove(&id)),
         }
@@ -99,12 +102,18 @@ impl Namespace {
 
     /// Counts what has not been counted yet: before a transaction that may be refused for it.
     pub(crate) fn count_quotas(&mut self) {
-        let uncounted: Vec<InodeId> =
-            self.quotas.limits.iter().filter(|(_, limit)| limit.used.is_none()).map(|(id, _)| *id).collect();
-        for id in uncounted {
-            let used = Some(self.weigh(id));
-            self.quotas.limits.get_mut(&id).expect("just seen").used = used;
+        while let Some(id) = self.quotas.uncounted.pop() {
+            // It may have been taken away again.
+            if self.quotas.limits.contains_key(&id) {
+                let used = Some(self.weigh(id));
+                self.quotas.limits.entry(id).and_modify(|limit| limit.used = used);
+            }
         }
+    }
+
+    /// A transaction was refused: it changed nothing.
+    pub(crate) fn count_nothing(&mut self) {
+        self.quotas.before.clear();
     }
 
     /// Counts what a transaction changed. `at_once`: all its names changed at once, so a directory that moved may have gained or lost
@@ -118,6 +127,7 @@ impl Namespace {
         };
         if at_once && changed.iter().any(|(_, was, is)| moved(was, is)) {
             self.quotas.limits.values_mut().for_each(|limit| limit.used = None);
+            self.quotas.uncounted = self.quotas.limits.keys().copied().collect();
         } else {
             for (id, was, is) in changed {
                 let all = moved(&was, &is).then(|| self.weigh(id));
