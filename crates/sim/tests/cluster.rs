@@ -70,6 +70,8 @@ fn a_cluster_keeps_its_promises_under_seeds_that_once_broke_them() {
     play([0x130_10b2]);
     // Power had hit one whole member when the other was lost for good: what was durable was there, and the judge took all for ruined.
     play([0x200_12af]);
+    // A joining tail answered a read of now: the chain had gone on without it, and nobody had waited until it knew.
+    play([0x200_67b4]);
 }
 
 #[test]

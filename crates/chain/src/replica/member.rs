@@ -62,7 +62,7 @@ impl Replica {
     /// True if a read of now may be answered at once with what is stamped up to [`Replica::now_cut`]; if not, ask by
     /// [`crate::Input::Look`].
     pub fn is_readable_now(&self) -> bool {
-        self.is_member() && self.failed.is_none() && self.has_settled() && (self.is_tail() || self.dirty.is_empty())
+        self.holds_acknowledged() && (self.is_tail() || self.dirty.is_empty())
     }
 
     /// True if a read of now of these bytes of a chunk may be answered at once with what is stamped up to [`Replica::now_cut`]: what is
@@ -272,14 +272,20 @@ impl Replica {
                 self.looking.push(request);
                 self.send(tail, Message::AskClean { request }, out);
             }
-            _ if self.has_settled() => out.push(Effect::Seen { request, cut: self.now_cut() }),
+            _ if self.may_answer() => out.push(Effect::Seen { request, cut: self.now_cut() }),
             _ => self.looking.push(request),
         }
     }
 
     /// True if every record that was ever acknowledged is in the log here, or on its way into it.
     pub fn holds_acknowledged(&self) -> bool {
-        self.is_member() && self.failed.is_none() && self.has_settled()
+        self.is_member() && self.failed.is_none() && self.may_answer()
+    }
+
+    /// True if this member may answer by itself what is so now. A joining tail has no part in the next configuration if it is taken out, or
+    /// if the chain goes on from another, and nobody waits until it knows: until it serves it tells its predecessors alone.
+    fn may_answer(&self) -> bool {
+        self.has_settled() && !self.is_joining()
     }
 
     /// True unless this is a tail that has not committed all that it took over.
@@ -298,7 +304,7 @@ impl Replica {
     /// Answers the reads of now that wait for this member itself.
     pub(super) fn answer_looking(&mut self, out: &mut Vec<Effect>) {
         self.say_ready(out);
-        if self.is_tail() && self.has_settled() {
+        if self.is_tail() && self.may_answer() {
             let cut = self.now_cut();
             out.extend(self.looking.drain(..).map(|request| Effect::Seen { request, cut }));
         }

@@ -52,3 +52,22 @@ fn who_was_joining_and_is_left_alone_keeps_what_the_other_had_promised() {
     goes_on_alone(&mut replica);
     assert_eq!(replica.promised(), Hlc(50));
 }
+
+/// The control plane may take it out, or have the chain go on from another, and wait for nobody: then others write what it does not hear of.
+#[test]
+fn who_is_joining_and_has_everything_answers_its_predecessor_alone_until_it_serves() {
+    let mut replica = joining();
+    let receive = |message| Input::Receive { from: OTHER, epoch: ChainEpoch(2), message };
+    let is_seen = |effect: &Effect| matches!(effect, Effect::Seen { .. });
+    let out = step(&mut replica, receive(Message::Greet { held: 0, promised: Hlc::ZERO }));
+    assert!(out.iter().any(|effect| matches!(effect, Effect::Ready { .. })), "it has everything: {out:?}");
+    assert!(!out.iter().any(is_seen), "{out:?}");
+    let out = step(&mut replica, Input::Look { request: RequestId(2) });
+    assert!(!out.iter().any(is_seen) && !replica.is_readable_now() && !replica.holds_acknowledged(), "{out:?}");
+    let out = step(&mut replica, receive(Message::AskClean { request: RequestId(9) }));
+    assert!(matches!(out[..], [Effect::Send { to: OTHER, .. }]), "{out:?}");
+    let (epoch, members) = (ChainEpoch(3), vec![OTHER, ME]);
+    let out = step(&mut replica, Input::Configure(Configuration { epoch, members, syncing: None, joining: false }));
+    assert_eq!(out.iter().filter(|effect| is_seen(effect)).count(), 2, "who waited is answered: {out:?}");
+    assert!(replica.is_readable_now() && replica.holds_acknowledged());
+}
