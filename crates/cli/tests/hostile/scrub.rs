@@ -1,12 +1,14 @@
 //! `frieze scrub`: what is damaged is named, kept in mind, and forgotten when it is whole again.
 
+use std::fs::OpenOptions;
+use std::os::unix::fs::FileExt;
 use std::os::unix::process::CommandExt;
 
 use frieze_client::{CreateMode, ScrubAction, ScrubState, Target};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
-use super::damage::{LEN, SETTINGS, content, filled, flip_bit};
+use super::damage::{LEN, SETTINGS, content, filled, flip_bit, place_of};
 use super::server;
 use crate::support::served::{Said, Served};
 use crate::support::{client, clock, scrambled};
@@ -68,21 +70,11 @@ fn a_scrub_names_the_file_the_bytes_and_the_instants_and_the_status_says_so_too(
     assert_eq!(server.run(&["status"]).status, 0);
 }
 
+/// In place: the server has the file open, and may look into it at any moment.
 fn flip_bit_back(server: &Served, hit: usize) {
-    let needle = &content("/a")[hit + 1..hit + 33];
-    for entry in std::fs::read_dir(server.data()).unwrap() {
-        let path = entry.unwrap().path();
-        if !path.file_name().unwrap().to_str().unwrap().starts_with("seg-") {
-            continue;
-        }
-        let mut bytes = std::fs::read(&path).unwrap();
-        if let Some(at) = bytes.windows(needle.len()).position(|window| window == needle) {
-            bytes[at - 1] = content("/a")[hit];
-            std::fs::write(&path, bytes).unwrap();
-            return;
-        }
-    }
-    panic!("it is in no segment");
+    let (file, at) = place_of(server, "/a", hit + 1);
+    let file = OpenOptions::new().write(true).open(file).unwrap();
+    file.write_all_at(&[content("/a")[hit]], at as u64 - 1).unwrap();
 }
 
 fn check_known(server: &Served, damaged: u64) {
