@@ -5,6 +5,8 @@
 //! Leaves to others: bytes that are being written. They count once they are settled, and a writer is asked at each new chunk, so a
 //! quota of bytes is overrun by at most the chunks that writers hold at that moment.
 //!
+//! Nor is a name kept from going: a file with several counts where its next one is, when the one goes where it counted.
+//!
 //! What counts: every inode with a name, once, in its home and in all directories above; a directory also in itself. Its bytes are
 //! those of a regular file's length, whatever of it are holes, shared or copies on other servers. The quota is an extended attribute
 //! of the directory, so it has versions as all else has; what is used is not stored, and counted anew after a restart.
@@ -198,7 +200,12 @@ impl Namespace {
             Some(counted) if counted.home == place => counted.usage(),
             _ => Usage::default(),
         };
-        let (comes, goes) = (weight(moved, from), replaced.map_or(Usage::default(), |id| weight(id, to)));
+        // What is replaced goes only with its last name; until then it counts where its next one is, which may be here.
+        let is_last = |id: &InodeId| {
+            exchange || self.inodes.get(*id).is_some_and(|inode| inode.is_directory() || inode.links == 1)
+        };
+        let goes = replaced.filter(is_last).map_or(Usage::default(), |id| weight(id, to));
+        let comes = weight(moved, from);
         self.check_room(to, beyond(comes, goes), Some(from))?;
         match exchange {
             true => self.check_room(from, beyond(goes, comes), Some(to)),

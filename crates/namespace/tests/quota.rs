@@ -92,6 +92,21 @@ fn a_rename_brings_no_more_than_may_be_there() {
 }
 
 #[test]
+fn what_is_replaced_and_has_another_name_makes_no_room() {
+    let mut world = World::new();
+    world.directory("/q");
+    world.file("/q/a");
+    world.file("/b");
+    world.link("/q/a", "/q/again").unwrap();
+    set_quota(&mut world, "/q", "files=2").unwrap();
+    assert_eq!(world.rename("/b", "/q/a", 0).map(drop), Err(Reason::FilesQuota));
+    world.remove("/q/again", false).unwrap();
+    world.rename("/b", "/q/a", 0).unwrap();
+    assert_eq!(used(&world, "/q"), (2, 0));
+    world.check_replay();
+}
+
+#[test]
 fn nothing_more_is_written_where_the_bytes_are_used_up() {
     let mut world = World::new();
     world.directory("/q");
@@ -304,9 +319,14 @@ proptest! {
             for &(id, (quota, used)) in &now {
                 prop_assert_eq!(used, counted(&world, id), "{} after {:?}", id, &world.log[asked..]);
                 prop_assert_eq!(reloaded.quota(id), Some((quota, used)));
-                // Only what an edit moves, and what is settled, is not held back.
+                // Only what an edit moves, and what loses the name by which it counted elsewhere, is not held back.
                 let was = before.iter().find(|(other, (same, _))| *other == id && *same == quota);
-                let is_held = world.log[asked..].iter().all(|(txn, _, _)| !matches!(txn.op, Some(Op::Edit(_))));
+                let stays = |id: u64| world.ns.current(InodeId(id)).is_some_and(|inode| inode.links > 0);
+                let is_held = world.log[asked..].iter().all(|(txn, _, outcome)| match txn.op {
+                    Some(Op::Edit(_)) => false,
+                    Some(Op::Remove(_)) => !stays(outcome.id),
+                    _ => !stays(outcome.replaced),
+                });
                 if let Some((_, (_, was))) = was.filter(|_| is_held) {
                     let most = quota.files_max.unwrap_or(u64::MAX).max(was.files);
                     prop_assert!(used.files <= most, "{} files of {:?} after {:?}", used.files, quota, &world.log[asked..]);
