@@ -121,18 +121,27 @@ enum Slot {
 }
 
 fn read_slot(file: &dyn DiskFile, slot: u64, slot_bytes: usize) -> Result<Slot> {
-    let mut bytes = vec![0u8; slot_bytes];
-    let read = file.read_at(slot * slot_bytes as u64, &mut bytes)?;
+    // Most records are short, and most slots of large ones were never written: the whole is read only where its beginning does not
+    // tell.
+    let mut bytes = vec![0u8; SLOT_BYTES.min(slot_bytes)];
+    let mut read = file.read_at(slot * slot_bytes as u64, &mut bytes)?;
+    if read == 0 {
+        return Ok(Slot::Blank);
+    }
+    let is_whole_here = bytes[..4] == MAGIC && word(&bytes, 4) as usize <= bytes.len() - HEADER_BYTES;
+    if !is_whole_here && slot_bytes > bytes.len() {
+        bytes.resize(slot_bytes, 0);
+        read = file.read_at(slot * slot_bytes as u64, &mut bytes)?;
+    }
     // Each byte is that before it, and the first is zero: compared as one run, not one by one.
     if bytes[0] == 0 && bytes[1..] == bytes[..slot_bytes - 1] {
         return Ok(Slot::Blank);
     }
-    if read < slot_bytes {
+    if read < bytes.len() {
         return Ok(Slot::Torn);
     }
-    let word = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
-    let generation = u64::from(word(8)) | u64::from(word(12)) << 32;
-    let len = word(4) as usize;
+    let generation = u64::from(word(&bytes, 8)) | u64::from(word(&bytes, 12)) << 32;
+    let len = word(&bytes, 4) as usize;
     if bytes[..4] != MAGIC || len > slot_bytes - HEADER_BYTES {
         return Ok(Slot::Torn);
     }
@@ -141,6 +150,10 @@ fn read_slot(file: &dyn DiskFile, slot: u64, slot_bytes: usize) -> Result<Slot> 
         return Ok(Slot::Torn);
     }
     Ok(Slot::Whole { generation, payload: payload.to_vec() })
+}
+
+fn word(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
 }
 
 fn header(generation: u64, payload: &[u8]) -> [u8; HEADER_BYTES] {

@@ -1,5 +1,6 @@
 //! A file of a simulated device: its sectors as they read now, what they were, and which of them memory has copies of.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
 use frieze_base::Rng;
@@ -52,11 +53,22 @@ impl SimFile {
             self.unreadable.remove(&sector);
             self.writes += 1;
             let order = self.writes;
-            let current = self.sectors.get(&sector);
-            self.unsynced.entry(sector).or_insert_with(|| Unsynced { order, before: current.cloned() });
-            let bytes_of_sector = self.sectors.entry(sector).or_insert_with(blank);
-            bytes_of_sector[within..within + len].copy_from_slice(&bytes[done..done + len]);
+            let bytes = &bytes[done..done + len];
             done += len;
+            let current = match self.sectors.entry(sector) {
+                // Zeros where nothing was written: it reads the same whether they survive or not.
+                Entry::Vacant(_) if bytes.iter().all(|byte| *byte == 0) => continue,
+                Entry::Vacant(entry) => {
+                    self.unsynced.entry(sector).or_insert(Unsynced { order, before: None });
+                    entry.insert(blank())
+                }
+                Entry::Occupied(entry) => {
+                    let before = || Unsynced { order, before: Some(entry.get().clone()) };
+                    self.unsynced.entry(sector).or_insert_with(before);
+                    entry.into_mut()
+                }
+            };
+            current[within..within + len].copy_from_slice(bytes);
         }
     }
 

@@ -4,6 +4,7 @@
 //! afterwards. A call of the server is one event here, so it is the clock that makes the second go by: at some look both clocks have
 //! gone on, and the node is left out of everything until the others have come as far.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use frieze_disk::{SimTime, TimeSource};
@@ -22,11 +23,13 @@ struct Stun {
 pub(super) struct NodeTime {
     pub(super) time: SimTime,
     stun: Arc<Mutex<Stun>>,
+    /// Whether there is a fuse or somebody to hear of it: it is looked at at every look at the clock, and there seldom is.
+    is_lit: Arc<AtomicBool>,
 }
 
 impl NodeTime {
     pub(super) fn new(wall_us: u64) -> NodeTime {
-        NodeTime { time: SimTime::new(wall_us), stun: Arc::default() }
+        NodeTime { time: SimTime::new(wall_us), stun: Arc::default(), is_lit: Arc::default() }
     }
 
     fn stun(&self) -> MutexGuard<'_, Stun> {
@@ -36,16 +39,25 @@ impl NodeTime {
     /// At the `looks`-th look from now `us` go by.
     pub(super) fn stun_after(&self, looks: u64, us: u64) {
         self.stun().fuse = Some((looks, us));
+        self.is_lit.store(true, Ordering::Relaxed);
     }
 
     /// How long it stood still since this was asked last.
     pub(super) fn take_stunned(&self) -> u64 {
-        std::mem::take(&mut self.stun().stunned_us)
+        if !self.is_lit.load(Ordering::Relaxed) {
+            return 0;
+        }
+        let mut stun = self.stun();
+        self.is_lit.store(stun.fuse.is_some(), Ordering::Relaxed);
+        std::mem::take(&mut stun.stunned_us)
     }
 }
 
 impl TimeSource for NodeTime {
     fn reading(&self) -> Reading {
+        if !self.is_lit.load(Ordering::Relaxed) {
+            return self.time.reading();
+        }
         let mut stun = self.stun();
         if let Some((looks, us)) = &mut stun.fuse {
             *looks = looks.saturating_sub(1);

@@ -438,11 +438,6 @@ impl Witness {
         for effect in &self.journal.effects {
             match &effect.act {
                 Act::Txn(op) if matches!(**op, Op::OpenSession(_)) => drop(known.insert(effect.stamp.0, 0)),
-                Act::Txn(op) if matches!(**op, Op::CloseSession(_)) => {
-                    if let Some(ended) = known.get_mut(&effect.session).filter(|ended| **ended == 0) {
-                        *ended = effect.stamp.0;
-                    }
-                }
                 // Of several that ended in one look after them, only the last stamp is known here.
                 Act::Expired => {
                     let told = reply.sessions.iter().find(|one| one.id == effect.session).map(|one| one.ended);
@@ -451,6 +446,10 @@ impl Witness {
                 }
                 _ => {}
             }
+        }
+        // Not every wish to close one is granted: one that comes late, under a number that was acknowledged, is refused.
+        for (session, at) in &self.model.closed {
+            known.insert(*session, at.0);
         }
         known.retain(|id, ended| *id > ask.after && (*ended == 0 || *ended > ask.since));
         let known: Vec<(u64, u64)> = known.into_iter().collect();

@@ -20,6 +20,8 @@ use tree::Tree;
 pub(crate) struct Model {
     pub(crate) tree: Tree,
     pub(crate) sessions: BTreeMap<u64, Session>,
+    /// Sessions that were closed, and when.
+    pub(crate) closed: BTreeMap<u64, Hlc>,
     pub(crate) snapshots: BTreeMap<String, Hlc>,
 }
 
@@ -125,6 +127,7 @@ impl Model {
             }
             Op::CloseSession(_) => {
                 self.sessions.remove(&session);
+                self.closed.insert(session, stamp);
                 Done { id: session, existed: false }
             }
             Op::MakeSnapshot(op) => {
