@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use frieze_base::{ChainEpoch, ChainId, ClusterId, Fault, MonoTime, NodeId, Rng};
+use frieze_base::{ChainEpoch, ChainId, ClusterId, Fault, MonoTime, NodeId, Reason, Rng};
 
 use crate::chain::Lost;
 use crate::message::{Assignment, Clock, Grant, Health, Heartbeat, Moment, Remains, Report};
@@ -33,8 +33,13 @@ pub enum TenantInput {
     Leader(Option<NodeId>),
     /// The leader has answered, or told what was decided.
     Granted(Grant),
-    /// The leader has refused.
-    Refused(Fault),
+    /// Somebody has refused a heartbeat.
+    Refused {
+        /// Who.
+        from: NodeId,
+        /// Why.
+        fault: Fault,
+    },
     /// What [`TenantEffect::Install`] asked for is done: no replica here acts under an older configuration any more.
     Installed {
         /// From the effect.
@@ -237,7 +242,7 @@ impl Tenant {
                 self.leader = leader;
             }
             TenantInput::Granted(grant) => self.on_granted(at, grant, out),
-            TenantInput::Refused(fault) => self.on_refused(now, fault, out),
+            TenantInput::Refused { from, fault } => self.on_refused(now, from, fault, out),
             TenantInput::Installed { token } => self.on_installed(now, token),
             TenantInput::NotInstalled { token } => self.installing.retain(|installing| installing.token != token),
             TenantInput::Told { chain, news } => self.on_told(now, chain, news),
@@ -393,7 +398,12 @@ impl Tenant {
         }
     }
 
-    fn on_refused(&mut self, now: MonoTime, fault: Fault, out: &mut Vec<TenantEffect>) {
+    fn on_refused(&mut self, now: MonoTime, from: NodeId, fault: Fault, out: &mut Vec<TenantEffect>) {
+        // What somebody said who led once may come late, and is no judgement of who leads now; and who does not lead judges nobody. To
+        // wait longer for that would cost this node its lease.
+        if self.leader != Some(from) || fault.reason == Reason::Unavailable {
+            return;
+        }
         self.refusals += 1;
         let wait = (self.settings.heartbeat_ns << self.refusals.min(16)).min(self.settings.back_off_ns_max);
         self.next = self.next.max(MonoTime(now.0 + wait));

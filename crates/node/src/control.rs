@@ -210,7 +210,9 @@ impl Control {
                 Event::Overseer(Input::Heartbeat(wires::heartbeat_in(from, self.cluster, told)))
             }
             ControlTold::Grant(told) => Event::Tenant(TenantInput::Granted(wires::grant_in(from, told))),
-            ControlTold::Refused(told) => Event::Tenant(TenantInput::Refused(wires::refused_in(told))),
+            ControlTold::Refused(told) => {
+                Event::Tenant(TenantInput::Refused { from, fault: wires::refused_in(told) })
+            }
         };
         self.run(&mut lock(&self.inner), premises, VecDeque::from([event]));
     }
@@ -344,7 +346,7 @@ impl Control {
             }
             Effect::Grant { to, grant } => self.tell(to, Told::Grant(wires::grant_out(&grant))),
             Effect::Refuse { to, error } if to == self.me => {
-                events.push_back(Event::Tenant(TenantInput::Refused(error.into())));
+                events.push_back(Event::Tenant(TenantInput::Refused { from: to, fault: error.into() }));
             }
             Effect::Refuse { to, error } => self.tell(to, Told::Refused(wires::refused_out(&error.into()))),
             Effect::Propose { term, decisions } => premises.decide(term, &decisions),

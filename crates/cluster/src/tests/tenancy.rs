@@ -166,7 +166,7 @@ fn who_is_refused_says_so_once_and_asks_less_and_less_often() {
         for effect in step(&mut tenant, ms, TenantInput::Tick) {
             if let TenantEffect::Send { .. } = effect {
                 asked.push(ms);
-                let refused = step(&mut tenant, ms, TenantInput::Refused(fault.clone()));
+                let refused = step(&mut tenant, ms, TenantInput::Refused { from: NodeId(1), fault: fault.clone() });
                 told += refused.iter().filter(|effect| matches!(effect, TenantEffect::Refused(_))).count();
             }
         }
@@ -176,6 +176,24 @@ fn who_is_refused_says_so_once_and_asks_less_and_less_often() {
     assert_eq!(tenant.refused(), Some(&fault));
     let number = asked.len() as u64 + 1;
     step(&mut tenant, 60_000, TenantInput::Granted(Grant { chains: vec![], ..grant(number, 1, None) }));
+    assert_eq!(tenant.refused(), None);
+}
+
+#[test]
+fn who_led_once_or_leads_nobody_makes_nobody_speak_less_often() {
+    let mut tenant = begun();
+    step(&mut tenant, 150, TenantInput::Leader(Some(NodeId(3))));
+    let late = TenantInput::Refused { from: NodeId(1), fault: Fault::new(Reason::Fenced, "the clock") };
+    let idle = TenantInput::Refused { from: NodeId(3), fault: Fault::new(Reason::Unavailable, "nobody leads") };
+    let mut beats = 0;
+    for ms in (200..4200).step_by(10) {
+        for input in [late.clone(), idle.clone(), TenantInput::Tick] {
+            let effects = step(&mut tenant, ms, input);
+            assert!(effects.iter().all(|effect| matches!(effect, TenantEffect::Send { .. })), "{effects:?}");
+            beats += effects.len();
+        }
+    }
+    assert!(beats >= 10, "{beats} in 4 s: it would lose its lease");
     assert_eq!(tenant.refused(), None);
 }
 

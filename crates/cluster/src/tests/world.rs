@@ -320,7 +320,10 @@ impl World {
                     self.tell_tenant(to, TenantInput::Installed { token });
                 }
             }
-            Packet::Refusal(fault) => self.tell_tenant(to, TenantInput::Refused(fault)),
+            Packet::Refusal(fault) => {
+                let from = NodeId(from as u32 + 1);
+                self.tell_tenant(to, TenantInput::Refused { from, fault });
+            }
             Packet::Proposal(term, decisions) => {
                 if self.leader == Some(to) && self.term == term && !(self.is_faulty && self.rng.chance(20)) {
                     decisions.into_iter().for_each(|decision| self.append(decision));
