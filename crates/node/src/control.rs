@@ -210,9 +210,7 @@ impl Control {
                 Event::Overseer(Input::Heartbeat(wires::heartbeat_in(from, self.cluster, told)))
             }
             ControlTold::Grant(told) => Event::Tenant(TenantInput::Granted(wires::grant_in(from, told))),
-            ControlTold::Refused(told) => {
-                Event::Tenant(TenantInput::Refused { from, fault: wires::refused_in(told) })
-            }
+            ControlTold::Refused(told) => Event::Tenant(TenantInput::Refused { from, fault: wires::refused_in(told) }),
         };
         self.run(&mut lock(&self.inner), premises, VecDeque::from([event]));
     }

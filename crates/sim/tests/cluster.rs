@@ -72,6 +72,10 @@ fn a_cluster_keeps_its_promises_under_seeds_that_once_broke_them() {
     play([0x200_12af]);
     // A joining tail answered a read of now: the chain had gone on without it, and nobody had waited until it knew.
     play([0x200_67b4]);
+    // A leader that heard late from the one before that nobody leads, and waited so long to speak that it lost its lease.
+    play([0x400_2809]);
+    // An append over the end of a chunk, looked at before and after all copies lost power: the judge's error.
+    play([0x300_4dee]);
 }
 
 #[test]
