@@ -76,6 +76,8 @@ fn a_cluster_keeps_its_promises_under_seeds_that_once_broke_them() {
     play([0x400_2809]);
     // An append over the end of a chunk, looked at before and after all copies lost power: the judge's error.
     play([0x300_4dee]);
+    // Whoever prepared the files was not heard for so long that its session ended: it goes on with another.
+    play([0x500_0d6c]);
 }
 
 #[test]

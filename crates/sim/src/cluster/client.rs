@@ -358,6 +358,7 @@ impl Client {
 
     /// Opens a session.
     pub(super) fn open_session(&mut self) -> Result<(), Fault> {
+        self.session = SessionId(0);
         let open = OpenSession { command: "sim".into(), host: format!("client{}", self.index), uid: 0, keeps: false };
         let request = Request::Txn(Txn { durability: 1, op: Some(Op::OpenSession(open)) });
         let (reply, ..) = self.call(Route::Lead, &request, &[], Seq(0))?;

@@ -8,7 +8,7 @@ use frieze_base::{ChunkId, Fault, InodeId, NodeId, Reason, Seq};
 use frieze_hlc::Hlc;
 use frieze_wire::control::Newcomer;
 use frieze_wire::edit::CopyRange;
-use frieze_wire::message::{Cluster, ClusterOp, Join, List, Open, Read, Reply, Request, Sync, View, Write};
+use frieze_wire::message::{Cluster, ClusterOp, Join, List, Open, Read, Reply, Request, Sync, TxnReply, View, Write};
 use frieze_wire::txn::{Grant, Make, MakeKind, MakeNameless, Op, Remove, Rename, SetAttr, Target};
 
 use super::client::{Client, Route};
@@ -218,7 +218,7 @@ impl Worker {
                 kind: Some(MakeKind::File(true)),
                 ..Make::default()
             };
-            let reply = self.client.change(Op::Make(make), true)?;
+            let reply = self.make(make)?;
             made.push(FileInfo { path, inode: reply.id });
         }
         let make = Make {
@@ -228,13 +228,30 @@ impl Worker {
             kind: Some(MakeKind::Directory(true)),
             ..Make::default()
         };
-        let reply = self.client.change(Op::Make(make), true)?;
+        let reply = self.make(make)?;
         let mut history = self.history();
         history.logs = made.split_off(FILES);
         history.files = made;
         history.born = Hlc(reply.stamp);
         history.ready = true;
         Ok(())
+    }
+
+    /// Makes a file or directory that all work with. A session that was not heard for too long meanwhile is over, and whether it made it
+    /// is not known: another looks.
+    fn make(&mut self, mut make: Make) -> Result<TxnReply, Fault> {
+        loop {
+            let answer = self.client.change(Op::Make(make.clone()), true);
+            match answer {
+                Err(fault) if fault.reason == Reason::UnknownSession => self.client.open_session()?,
+                // Only its stamp is asked for, and everything that this client has seen is newer.
+                Err(fault) if fault.reason == Reason::Exists && make.or_open => {
+                    return Ok(TxnReply { stamp: self.client.newest.0, ..TxnReply::default() });
+                }
+                answer => return answer,
+            }
+            make.or_open = true;
+        }
     }
 
     fn one_thing(&mut self) -> Result<(), Fault> {
