@@ -52,6 +52,9 @@ pub struct Options {
     /// Operations, where a scenario counts them.
     #[arg(long, value_name = "COUNT")]
     ops: Option<u64>,
+    /// rejoin: what every server held before, in MiB (default: four times what is missed).
+    #[arg(long, value_name = "MIB")]
+    held_mib: Option<u64>,
     /// images: bytes of one write (1024).
     #[arg(long, value_name = "BYTES")]
     write_bytes: Option<u64>,

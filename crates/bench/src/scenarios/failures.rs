@@ -22,6 +22,8 @@ const SERVERS: usize = 3;
 /// As the goals have it.
 const LEASE_S: f64 = 1.0;
 const CONFIG: &str = "memory_bytes_max = 1073741824\nlease = \"1s\"\n";
+/// So long a server is away that comes back, as the goals have it.
+const AWAY_S: f64 = 60.0;
 /// Files that are written and read, one after the other on every chain.
 const FILES: u64 = 8;
 /// So long after a kill it is waited for whoever has not been answered since.
@@ -296,7 +298,7 @@ fn role_of(reply: &ClusterReply, chain: u32, server: usize) -> Result<&'static s
 /// Kills a server, writes, and starts it again: what it is sent until it serves.
 pub(crate) fn rejoin(options: &Options) -> Result<Report> {
     let missed = options.scaled(options.mib, 64) << 20;
-    let before = 4 * missed;
+    let before = options.held_mib.map_or(4 * missed, |mib| mib << 20);
     let mut fleet = Fleet::start(options, SERVERS, CONFIG)?;
     let client = fleet.client(0)?;
     let data = ceiling::cold_data();
@@ -308,11 +310,16 @@ pub(crate) fn rejoin(options: &Options) -> Result<Report> {
     let leader = Fleet::number_of(&reply, reply.leader)?;
     let victim = (leader + 1) % SERVERS;
     fleet.kill(victim)?;
+    let away = Stopwatch::start();
     fleet.await_whole()?;
     let client = fleet.client(leader)?;
     let file = make(&client, "/missed")?;
     write_all(&file, &data, missed, "while it is away")?;
     settle(&client)?;
+    if !options.quick {
+        std::thread::park_timeout(Duration::from_secs_f64((AWAY_S - away.seconds()).max(0.0)));
+    }
+    let away_s = away.seconds();
     let cpu = fleet.cpu_s()?;
     fleet.start_again(victim)?;
     let (_, seconds) = fleet.await_whole()?;
@@ -334,6 +341,7 @@ pub(crate) fn rejoin(options: &Options) -> Result<Report> {
         more: vec![
             ("records_mib", mib(records), "MiB of records, the rest is the metalog and leases"),
             ("held_before_mib", mib(before as f64), "MiB that it had already"),
+            ("away_s", away_s, "s away"),
             ("whole_after_s", seconds, "s until it serves again, from when it listens"),
             ("rate_mib_s", mib(missed as f64) / seconds, "MiB/s"),
         ],
