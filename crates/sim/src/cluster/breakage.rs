@@ -19,7 +19,8 @@ use super::node::Answer;
 pub enum ClusterBreak {
     /// A member acknowledges records when it has them, whoever is behind it.
     AcksBeforeTail,
-    /// Whatever a member is told of a chain counts, under whichever configuration it was said.
+    /// Nobody looks at epochs: whatever a member is told of a chain counts, under whichever configuration it was said, and of the logs
+    /// that a chain may go on from the longest is taken for the newest.
     EpochUnchecked,
     /// A retry is another request.
     RetriesRunAgain,
@@ -120,6 +121,9 @@ impl Memory {
                 ack.closed = ack.closed.max(self.promised.get(&ack.chain).copied().unwrap_or(0));
             }
             (ClusterBreak::PromisesLost, Told::ChainPromise(_)) => return None,
+            (ClusterBreak::EpochUnchecked, Told::Heartbeat(heartbeat)) => {
+                heartbeat.chains.iter_mut().for_each(|report| report.last_epoch = report.last_epoch.min(1));
+            }
             (ClusterBreak::EpochUnchecked, told) => set_epoch(told, engine),
             (ClusterBreak::SuffixKept, Told::ChainKeep(keep)) => keep.upto = u64::MAX,
             (ClusterBreak::MemoryPretended, Told::Heartbeat(heartbeat)) => {
