@@ -63,6 +63,11 @@ impl Steady {
         Ok(())
     }
 
+    /// What was before is not looked at.
+    fn begin(&self) {
+        self.longest_us.store(0, Ordering::Release);
+    }
+
     /// The longest gap since this was called last, in milliseconds, the one that goes on included.
     fn longest_ms(&self) -> f64 {
         self.longest_us.swap(0, Ordering::AcqRel) as f64 / 1e3
@@ -137,7 +142,7 @@ pub(crate) fn failover(options: &Options) -> Result<Report> {
                 let leader = Fleet::number_of(&before, before.leader)?;
                 let victim = (leader + kill as usize % SERVERS) % SERVERS;
                 let everybody = || writers.iter().chain(&readers).chain(&past_readers).chain(&openers);
-                everybody().for_each(|steady| drop(steady.longest_ms()));
+                everybody().for_each(Steady::begin);
                 // As long as a kill is looked at: what the machine itself makes readers wait, while nothing is lost.
                 std::thread::park_timeout(Duration::from_secs_f64(2.0 * LEASE_S));
                 {
@@ -145,7 +150,7 @@ pub(crate) fn failover(options: &Options) -> Result<Report> {
                     readers.iter().for_each(|steady| gaps.add("quiet read", steady.longest_ms()));
                     past_readers.iter().for_each(|steady| gaps.add("quiet past", steady.longest_ms()));
                 }
-                everybody().for_each(|steady| drop(steady.longest_ms()));
+                everybody().for_each(Steady::begin);
                 let lost = Stopwatch::start();
                 fleet.kill(victim)?;
                 fleet.await_leader()?;
