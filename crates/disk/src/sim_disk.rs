@@ -391,14 +391,7 @@ impl DiskFile for SimHandle {
         let cut = state.change();
         let done = if cut { state.rng.between(0, pages) } else { pages };
         let file = state.file(self.id);
-        let mut freed = 0;
-        for page in start / PAGE_BYTES..start / PAGE_BYTES + done {
-            freed += if file.holes.contains(&page) { 0 } else { PAGE_BYTES };
-            file.write(page * PAGE_BYTES, &[0; PAGE_BYTES as usize]);
-            file.holes.insert(page);
-            file.copies.remove(&page);
-            file.stains.retain(|at, _| at / PAGE_BYTES != page);
-        }
+        let freed = file.punch(start / PAGE_BYTES..start / PAGE_BYTES + done) * PAGE_BYTES;
         state.alive(Op::Punch, &self.name)?;
         Ok(freed)
     }

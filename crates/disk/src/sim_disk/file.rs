@@ -2,6 +2,7 @@
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 use frieze_base::Rng;
 
@@ -50,14 +51,16 @@ impl SimFile {
         let mut done = 0;
         while done < bytes.len() {
             let (sector, within, len) = piece(offset + done as u64, bytes.len() - done);
-            self.unreadable.remove(&sector);
+            if !self.unreadable.is_empty() {
+                self.unreadable.remove(&sector);
+            }
             self.writes += 1;
             let order = self.writes;
             let bytes = &bytes[done..done + len];
             done += len;
             let current = match self.sectors.entry(sector) {
                 // Zeros where nothing was written: it reads the same whether they survive or not.
-                Entry::Vacant(_) if bytes.iter().all(|byte| *byte == 0) => continue,
+                Entry::Vacant(_) if *bytes == ZEROS[..len] => continue,
                 Entry::Vacant(entry) => {
                     self.unsynced.entry(sector).or_insert(Unsynced { order, before: None });
                     entry.insert(blank())
@@ -70,6 +73,28 @@ impl SimFile {
             };
             current[within..within + len].copy_from_slice(bytes);
         }
+    }
+
+    /// Pages read as zeros from now on and take no room. Returns how many of them took some.
+    pub(super) fn punch(&mut self, pages: Range<u64>) -> u64 {
+        let sectors = pages.start * PAGE_SECTORS..pages.end * PAGE_SECTORS;
+        for (sector, bytes) in self.sectors.range_mut(sectors.clone()) {
+            if **bytes != ZEROS {
+                self.writes += 1;
+                let order = self.writes;
+                let before = || Unsynced { order, before: Some(bytes.clone()) };
+                self.unsynced.entry(*sector).or_insert_with(before);
+                bytes.fill(0);
+            }
+        }
+        remove_range(&mut self.unreadable, sectors);
+        remove_range(&mut self.copies, pages.clone());
+        if !self.stains.is_empty() {
+            self.stains.retain(|at, _| !pages.contains(&(at / PAGE_BYTES)));
+        }
+        let before = self.holes.len();
+        self.holes.extend(pages);
+        (self.holes.len() - before) as u64
     }
 
     pub(super) fn read(&self, offset: u64, into: &mut [u8]) {
@@ -92,11 +117,10 @@ impl SimFile {
     }
 
     /// Copies of these pages leave memory where they are on the medium.
-    pub(super) fn let_go(&mut self, pages: std::ops::Range<u64>) {
-        let sectors = PAGE_BYTES / SECTOR_BYTES as u64;
+    pub(super) fn let_go(&mut self, pages: Range<u64>) {
         let there: Vec<u64> = self.copies.range(pages).copied().collect();
         for page in there {
-            if self.unsynced.range(page * sectors..(page + 1) * sectors).next().is_none() {
+            if self.unsynced.range(page * PAGE_SECTORS..(page + 1) * PAGE_SECTORS).next().is_none() {
                 self.copies.remove(&page);
                 self.stains.retain(|at, _| at / PAGE_BYTES != page);
             }
@@ -140,8 +164,15 @@ pub(super) fn piece(offset: u64, len: usize) -> (u64, usize, usize) {
 }
 
 /// The sectors that `len` bytes from `offset` lie in.
-pub(super) fn sectors_of(offset: u64, len: u64) -> std::ops::Range<u64> {
+pub(super) fn sectors_of(offset: u64, len: u64) -> Range<u64> {
     offset / SECTOR_BYTES as u64..(offset + len).div_ceil(SECTOR_BYTES as u64)
+}
+
+fn remove_range(set: &mut BTreeSet<u64>, range: Range<u64>) {
+    let there: Vec<u64> = set.range(range).copied().collect();
+    for one in there {
+        set.remove(&one);
+    }
 }
 
 pub(super) fn blank() -> Sector {
@@ -150,3 +181,5 @@ pub(super) fn blank() -> Sector {
 
 /// What a device writes at once.
 pub(super) const SECTOR_BYTES: usize = 512;
+const PAGE_SECTORS: u64 = PAGE_BYTES / SECTOR_BYTES as u64;
+const ZEROS: [u8; SECTOR_BYTES] = [0; SECTOR_BYTES];

@@ -43,6 +43,8 @@ struct Way {
     connection: u64,
     /// Since when nothing gets through; what was told since.
     cut: Option<(u64, VecDeque<Box<Letter>>)>,
+    /// When the last letter of each of its lanes arrives.
+    last_arrivals_us: [u64; 2],
 }
 
 /// What becomes of a letter.
@@ -59,12 +61,10 @@ pub(super) struct Net {
     rng: Rng,
     pub(super) weather: Weather,
     ways: BTreeMap<(NodeId, NodeId), Way>,
-    /// When the last letter of a connection arrives.
-    last_arrivals: BTreeMap<(NodeId, NodeId, Lane), u64>,
 }
 
 /// Orders have a connection of their own (`node/src/serve/links.rs`): they do not wait behind bytes.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy)]
 enum Lane {
     Orders,
     Bytes,
@@ -87,7 +87,7 @@ const HELD_MAX: usize = 2_000;
 
 impl Net {
     pub(super) fn new(rng: Rng) -> Net {
-        Net { rng, weather: FAIR, ways: BTreeMap::new(), last_arrivals: BTreeMap::new() }
+        Net { rng, weather: FAIR, ways: BTreeMap::new() }
     }
 
     fn way(&mut self, from: NodeId, to: NodeId) -> &mut Way {
@@ -113,7 +113,7 @@ impl Net {
             return Fate::Broke;
         }
         let connection = way.connection;
-        let last = self.last_arrivals.entry((letter.from, letter.to, Lane::of(&letter.told))).or_default();
+        let last = &mut way.last_arrivals_us[Lane::of(&letter.told) as usize];
         *last = (now_us + delay).max(*last);
         Fate::Arrives { at_us: *last, connection, twice }
     }

@@ -122,6 +122,10 @@ pub(super) struct Node {
     pub(super) journal_at_us: Option<u64>,
     pub(super) control_busy: Arc<AtomicBool>,
     pub(super) tend_busy: Arc<AtomicBool>,
+    /// Chains are given up while it is tended to, and at no other time.
+    pub(super) may_give_up: bool,
+    /// It crashes at one of its next effects.
+    pub(super) may_crash: bool,
     /// It is gone for ever, with its disk.
     pub(super) is_gone: bool,
     /// What is on its disk is damaged somewhere.
@@ -191,6 +195,8 @@ impl Node {
             journal_at_us: None,
             control_busy: Arc::default(),
             tend_busy: Arc::default(),
+            may_give_up: false,
+            may_crash: false,
             is_gone: false,
             is_rotten: false,
             short_at: BTreeMap::new(),
@@ -290,6 +296,7 @@ impl Node {
         }
         self.disk.fail_syncs(0);
         self.disk.restart();
+        self.may_crash = false;
     }
 
     /// A place in its log of bytes where something was written, by a draw.

@@ -66,7 +66,7 @@ impl ClusterPlan {
             seed,
             nodes,
             copies,
-            operations: 320,
+            operations: 300,
             clients: rng.between(3, 5),
             faults: rng.between(5, 9),
             breakage: None,

@@ -131,6 +131,9 @@ struct World {
     /// What happens once, and after how many operations, last first.
     once: Vec<(u64, Once)>,
     calm: bool,
+    /// Operations that clients have finished, and whether one of them has gone on since that was looked at.
+    operations: u64,
+    has_woken: bool,
     /// The digest of what nodes held at a place of the log.
     digests: BTreeMap<LogIndex, (u64, NodeId)>,
     /// Machines that were lost and whose place another takes.
@@ -238,6 +241,8 @@ impl World {
             faults,
             once: once_in(&plan),
             calm: false,
+            operations: 0,
+            has_woken: false,
             digests: BTreeMap::new(),
             replaced: 0,
             epochs: BTreeMap::new(),
@@ -280,9 +285,9 @@ impl World {
         }
         self.after(1_000_000, Event::Audit);
         let mut last = (0, self.now_us);
-        while self.history().operations < self.plan.operations || !self.faults.is_empty() {
-            self.step()?;
-            let operations = self.history().operations;
+        let mut operations = 0;
+        while operations < self.plan.operations || !self.faults.is_empty() {
+            operations = self.step()?;
             if operations > last.0 {
                 last = (operations, self.now_us);
             } else if self.now_us - last.1 > STALLED_US_MAX {
@@ -291,6 +296,7 @@ impl World {
             }
             while self.faults.last().is_some_and(|at| *at <= operations) {
                 self.faults.pop();
+                self.all_clocks();
                 self.inject()?;
             }
             while let Some((_, once)) = self.once.pop_if(|(at, _)| *at <= operations) {
@@ -301,7 +307,6 @@ impl World {
                 }
             }
         }
-        let operations = self.history().operations;
         self.counts.operations = operations;
         self.calm_down()?;
         let index = self.people.len();
@@ -394,6 +399,7 @@ impl World {
             while self.now_us < looked_us + LOOK_US {
                 self.step()?;
             }
+            self.all_clocks();
             if self.now_us > deadline {
                 let words = format!("it never comes that {what}: {}", self.doing());
                 return broken(Rule::Live, words);
@@ -463,30 +469,39 @@ impl World {
     }
 
     fn advance(&mut self, now_us: u64) {
-        if now_us > self.now_us {
-            self.now_us = now_us;
-            for node in &mut self.nodes {
-                node.advance(now_us);
-            }
+        self.now_us = now_us.max(self.now_us);
+        self.all_clocks();
+    }
+
+    /// A node's clocks are set when something happens there: before others look at it, they have to be set too.
+    fn all_clocks(&mut self) {
+        for node in &mut self.nodes {
+            node.advance(self.now_us);
         }
     }
 
-    /// Lets the next event happen.
-    fn step(&mut self) -> Verdict {
+    /// Lets the next event happen. Returns how many operations are finished.
+    fn step(&mut self) -> Result<u64, Violation> {
         let Some(Reverse(Scheduled { at_us, event, .. })) = self.queue.pop() else {
-            return broken(Rule::Live, "nothing is left to happen");
+            return Err(Violation { rule: Rule::Live, what: "nothing is left to happen".to_owned() });
         };
         self.counts.events += 1;
         if self.counts.events > EVENTS_MAX {
-            return broken(Rule::Live, format!("{EVENTS_MAX} events have happened, and the run does not end"));
+            let what = format!("{EVENTS_MAX} events have happened, and the run does not end");
+            return Err(Violation { rule: Rule::Live, what });
         }
-        self.advance(at_us);
+        self.now_us = at_us.max(self.now_us);
         self.history().trace.at(at_us);
         self.happen(event)?;
-        match self.history().violation.take() {
-            Some(violation) => Err(violation),
-            None => Ok(()),
+        // Only clients finish something, or see what should not be.
+        if std::mem::take(&mut self.has_woken) {
+            let mut history = self.history();
+            let (violation, operations) = (history.violation.take(), history.operations);
+            drop(history);
+            self.operations = operations;
+            violation.map_or(Ok(()), Err)?;
         }
+        Ok(self.operations)
     }
 
     fn index_of(&self, id: NodeId) -> usize {
@@ -514,7 +529,11 @@ impl World {
             Event::Answered(_) | Event::Ended { .. } | Event::Alarm { .. } | Event::Heal(_) => None,
             Event::Lose(_) | Event::Rot(_) | Event::Audit => None,
         };
-        let Some(node) = node else { return self.happen_elsewhere(event) };
+        let Some(node) = node else {
+            self.all_clocks();
+            return self.happen_elsewhere(event);
+        };
+        self.nodes[node].advance(self.now_us);
         let paused_until_us = self.nodes[node].paused_until_us.max(self.nodes[node].ahead_until_us);
         if paused_until_us > self.now_us {
             self.after(paused_until_us - self.now_us, event);
@@ -613,6 +632,7 @@ impl World {
                 let busy = node.tend_busy.clone();
                 let needed = node.needed.clone();
                 if !busy.swap(true, Ordering::Relaxed) {
+                    node.may_give_up = true;
                     node.begin(move |engine| {
                         // What it could not do it tries again the next time.
                         let _tended = engine.tend();
@@ -712,7 +732,7 @@ impl World {
         // Whoever goes on may say something that others wait for.
         self.nodes[node].go_on();
         self.judge_what_went(node)?;
-        if self.nodes[node].disk.is_crashed() {
+        if self.nodes[node].may_crash && self.nodes[node].disk.is_crashed() {
             self.stand_still(node);
             self.post_of_dead();
             let kind = if self.rng.chance(3) { CrashKind::Power } else { CrashKind::Process };
@@ -734,8 +754,8 @@ impl World {
             let delay_us = *self.rng.choose(&self.swarm.sync_us);
             self.flush_after(node, delay_us);
         }
-        let has_journal = self.nodes[node].serving().is_some_and(|engine| engine.has_journal());
-        if has_journal && self.nodes[node].journal_at_us.is_none() && !self.nodes[node].failed {
+        let has_journal = |world: &World| world.nodes[node].serving().is_some_and(|engine| engine.has_journal());
+        if self.nodes[node].journal_at_us.is_none() && !self.nodes[node].failed && has_journal(self) {
             let delay_us = *self.rng.choose(&self.swarm.sync_us);
             self.nodes[node].journal_at_us = Some(self.now_us + delay_us);
             let life = self.nodes[node].life;
@@ -957,6 +977,7 @@ impl World {
     fn calm_down(&mut self) -> Verdict {
         self.say(|| "no more faults".to_owned());
         self.calm = true;
+        self.all_clocks();
         self.end_faults();
         self.until(CALM_US_MAX, "every request is answered", World::nobody_asks)?;
         // A machine whose disk rots goes when others have what it has: that is the last fault, and not one of what comes after.

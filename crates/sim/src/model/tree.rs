@@ -67,7 +67,7 @@ impl<T> Versions<T> {
 
     /// The value from `stamp` on.
     pub(crate) fn set(&mut self, stamp: Hlc, value: T) {
-        debug_assert!(self.0.last().is_none_or(|(last, _)| *last <= stamp), "versions come in the order of stamps");
+        assert!(self.0.last().is_none_or(|(last, _)| *last <= stamp), "versions come in the order of stamps");
         match self.0.last_mut() {
             Some(last) if last.0 == stamp => last.1 = value,
             _ => self.0.push((stamp, value)),

@@ -5,12 +5,17 @@ use crate::violation::{Rule, Verdict, broken};
 use frieze_base::{ChainId, NodeId};
 use frieze_node::ClusterState;
 use frieze_wire::message::ChainStatus;
+use std::sync::atomic::Ordering;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 impl World {
     /// What a node has just given up others have, by the state from which it decided that.
     pub(super) fn judge_what_went(&mut self, node: usize) -> Verdict {
+        if !self.nodes[node].may_give_up {
+            return Ok(());
+        }
         let Some(engine) = self.nodes[node].serving().cloned() else { return Ok(()) };
+        self.nodes[node].may_give_up = self.nodes[node].tend_busy.load(Ordering::Relaxed);
         let given_up = engine.chains_given_up();
         let known = std::mem::replace(&mut self.nodes[node].given_up, given_up.clone());
         let id = self.nodes[node].id;

@@ -201,6 +201,7 @@ impl World {
             Fault::CrashAtEffect if self.nodes[node].engine.is_some() => {
                 let changes = self.rng.between(1, 30);
                 self.nodes[node].disk.fail_after(changes);
+                self.nodes[node].may_crash = true;
             }
             Fault::Isolate => {
                 for other in others {

@@ -31,6 +31,7 @@ impl World {
     pub(super) fn wake(&mut self, index: usize) -> Verdict {
         let person = &mut self.people[index];
         let Some(task) = &mut person.task else { return Ok(()) };
+        self.has_woken = true;
         {
             let mut port = person.port.lock().unwrap_or_else(PoisonError::into_inner);
             (port.now_us, port.calm) = (self.now_us, self.calm);
