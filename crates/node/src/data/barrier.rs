@@ -14,6 +14,9 @@ impl DataPlane {
     /// Tells `reply` when every record that this node has stamped or taken so far, of chains of several members, is on stable
     /// storage at all of them. Of those that `named` names, of all if none are. The flush of this node is the
     /// caller's.
+    ///
+    /// What has been acknowledged is among those records only where this node has its whole part in a chain, under a lease: others may have
+    /// gone on without it, and what it waits for would still be reached when it is back. Otherwise `reply` is told `Unavailable`.
     pub(crate) fn barrier(&self, named: Option<&BTreeSet<ChainId>>, reply: WaitReply) {
         if !self.is_shared() {
             return reply(Ok(()));
@@ -26,8 +29,9 @@ impl DataPlane {
             if named.is_some_and(|named| !named.contains(&replica.chain())) {
                 continue;
             }
-            if !configuration.holds(self.me) {
-                // What others have acknowledged is not known here.
+            let is_new = configuration.joining && configuration.tail() == Some(self.me);
+            if !configuration.holds(self.me) || is_new {
+                // What others have acknowledged is not known here, or not yet.
                 let chain = replica.chain();
                 drop(appender);
                 return reply(Err(Fault::new(
@@ -42,9 +46,10 @@ impl DataPlane {
                 asks.push((replica.chain(), replica.epoch(), replica.last(), others));
             }
         }
-        if asks.is_empty() {
+        let leased = if named.is_some_and(BTreeSet::is_empty) { Ok(()) } else { self.check_lease() };
+        if asks.is_empty() || leased.is_err() {
             drop(appender);
-            return reply(Ok(()));
+            return reply(leased);
         }
         let gather = Gather::new(asks.len(), reply);
         for (chain, epoch, n, others) in asks {

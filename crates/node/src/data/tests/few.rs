@@ -457,6 +457,33 @@ fn a_barrier_waits_for_every_member() {
     assert_eq!(*reached.lock().unwrap(), Some(true));
 }
 
+/// Others may have acknowledged more meanwhile. Would it wait, it would be told that they have what it knew of on stable storage when it
+/// is back.
+#[test]
+fn who_may_lack_what_was_acknowledged_says_of_nothing_that_it_is_durable() {
+    let mut world = three();
+    let (_, done) = world.write(1, 0, 700, Durability::Async);
+    while world.deliver() {}
+    assert!(outcome(&done).unwrap().is_ok());
+    let is_refused = |world: &World| {
+        let answer: std::sync::Arc<std::sync::Mutex<Option<Result<(), frieze_base::Fault>>>> =
+            std::sync::Arc::default();
+        let to = answer.clone();
+        world.plane(3).barrier(None, Box::new(move |result| *to.lock().unwrap() = Some(result)));
+        let answer = answer.lock().unwrap().take();
+        answer.is_some_and(|result| result.is_err_and(|fault| fault.reason == Reason::Unavailable))
+    };
+    assert!(!is_refused(&world), "it waits for the others");
+    world.plane(3).lease().renew(MonoTime(1));
+    assert!(is_refused(&world), "its lease is over");
+    world.plane(3).lease().renew(MonoTime(u64::MAX));
+    assert!(!is_refused(&world), "it waits for the others");
+    world.configure(0, &[1, 2], None, false);
+    assert!(is_refused(&world), "chain 0 goes on without it");
+    world.configure(0, &[1, 2, 3], None, true);
+    assert!(is_refused(&world), "it is being brought up to date");
+}
+
 #[test]
 fn what_was_forgotten_at_the_supplier_is_a_hole_at_who_is_new() {
     let mut world = World::new(2, 9);
