@@ -285,9 +285,9 @@ impl World {
         }
         self.after(1_000_000, Event::Audit);
         let mut last = (0, self.now_us);
-        let mut operations = 0;
-        while operations < self.plan.operations || !self.faults.is_empty() {
-            operations = self.step()?;
+        while self.operations < self.plan.operations || !self.faults.is_empty() {
+            self.step()?;
+            let operations = self.operations;
             if operations > last.0 {
                 last = (operations, self.now_us);
             } else if self.now_us - last.1 > STALLED_US_MAX {
@@ -307,7 +307,7 @@ impl World {
                 }
             }
         }
-        self.counts.operations = operations;
+        self.counts.operations = self.operations;
         self.calm_down()?;
         let index = self.people.len();
         self.add_person(index, mix, Worker::look_back);
@@ -416,15 +416,14 @@ impl World {
         }
     }
 
-    /// Lets the next event happen. Returns how many operations are finished.
-    fn step(&mut self) -> Result<u64, Violation> {
+    /// Lets the next event happen.
+    fn step(&mut self) -> Verdict {
         let Some(Reverse(Scheduled { at_us, event, .. })) = self.queue.pop() else {
-            return Err(Violation { rule: Rule::Live, what: "nothing is left to happen".to_owned() });
+            return broken(Rule::Live, "nothing is left to happen");
         };
         self.counts.events += 1;
         if self.counts.events > EVENTS_MAX {
-            let what = format!("{EVENTS_MAX} events have happened, and the run does not end");
-            return Err(Violation { rule: Rule::Live, what });
+            return broken(Rule::Live, format!("{EVENTS_MAX} events have happened, and the run does not end"));
         }
         self.now_us = at_us.max(self.now_us);
         self.history().trace.at(at_us);
@@ -435,9 +434,9 @@ impl World {
             let (violation, operations) = (history.violation.take(), history.operations);
             drop(history);
             self.operations = operations;
-            violation.map_or(Ok(()), Err)?;
+            return violation.map_or(Ok(()), Err);
         }
-        Ok(self.operations)
+        Ok(())
     }
 
     fn index_of(&self, id: NodeId) -> usize {
