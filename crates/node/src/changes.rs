@@ -3,6 +3,7 @@
 //! Guarantees: the right to write was proven at open and is in the capability; a write without a grant is refused; a
 //! change that decides what present bytes are is ordered among the writes (`settling`).
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use frieze_base::{ChainId, Fault, InodeId, Reason, Seq, SessionId};
@@ -18,7 +19,7 @@ use crate::capability::Capability;
 use crate::data::{Content, Placed, WriteAsk, WriteReply as Answer, Written, in_one_record, split};
 use crate::durability::Ticket;
 use crate::elsewhere::Elsewhere;
-use crate::engine::{Engine, Responder, done, unknown_session};
+use crate::engine::{Engine, Responder, chains_of_extent, done, unknown_session};
 use crate::grants::Key;
 use crate::plugin::{BINDING_XATTR, TimePlugin};
 use crate::seen::{Seen, layout_of};
@@ -98,7 +99,7 @@ impl Engine {
             ));
         }
         let id = capability.inode;
-        check!(self.catch_up(id, header.session, (ask.offset, payload.len() as u64), ask.append));
+        let looked = check!(self.catch_up(id, header.session, (ask.offset, payload.len() as u64), ask.append));
         let inode = check!(self.current(id));
         if inode.kind() != FileKind::File {
             return Err((reply, Reason::InvalidArgument.into()));
@@ -119,9 +120,6 @@ impl Engine {
         if plugin.is_some() {
             // Times only go forwards in a file: all that it has are looked at.
             check!(self.check_times_here(id, &inode));
-        }
-        if let Some(chain) = at_end {
-            check!(self.catch_up_once(chain));
         }
         let turns = self.data.turns();
         // Asked before others have to wait for this one. What is written elsewhere from now on is written at the same time.
@@ -148,6 +146,7 @@ impl Engine {
             }
         }
         let place = || {
+            self.check_caught_up(&looked)?;
             let namespace = self.meta.namespace();
             namespace.check_kept(id, None)?;
             let inode = namespace.current(id).ok_or(Fault::from(Reason::StaleHandle))?;
@@ -254,20 +253,33 @@ impl Engine {
 
     /// Sees to it that this server, one of several, knows of the file and of the session's right to write there, if the leader
     /// has given it: it may have been told of both a moment ago. What is appended needs the right to the chunk in which the file is
-    /// believed to end, and that its record may reach over the end of that.
+    /// believed to end, and that its record may reach over the end of that. And that it knows what was decided while another was
+    /// head: a right that it knows of may have been taken, and the length have been settled without what would be written.
+    ///
+    /// Returns the chains of the range, for [`Engine::check_caught_up`].
     pub(crate) fn catch_up(
         &self,
         id: InodeId,
         session: SessionId,
         (offset, len): (u64, u64),
         appends: bool,
-    ) -> Result<(), Fault> {
+    ) -> Result<BTreeSet<ChainId>, Fault> {
         if !self.meta.is_member() {
-            return Ok(());
+            return Ok(BTreeSet::new());
         }
-        // Who leads has given every right itself, unless another leads by now, and has made the file.
-        if self.meta.leads() && self.meta.namespace().current(id).is_some() {
-            return Ok(());
+        let layout = || self.meta.namespace().current(id).map(|inode| layout_of(id, inode));
+        let layout = match layout() {
+            Some(layout) => layout,
+            None => {
+                self.meta.linearizable()?;
+                layout().ok_or(Reason::StaleHandle)?
+            }
+        };
+        let chains = chains_of_extent(layout, offset, len);
+        self.catch_up_once(&chains)?;
+        // Who leads has given every right itself, unless another leads by now.
+        if self.meta.leads() {
+            return Ok(chains);
         }
         let knows = || {
             let namespace = self.meta.namespace();
@@ -281,7 +293,10 @@ impl Engine {
                 false => (first..=last).all(may).then_some(()),
             }
         };
-        if knows().is_some() { Ok(()) } else { self.meta.linearizable() }
+        if knows().is_none() {
+            self.meta.linearizable()?;
+        }
+        Ok(chains)
     }
 
     pub(crate) fn current(&self, id: InodeId) -> Result<Inode, Fault> {

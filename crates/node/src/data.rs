@@ -292,7 +292,7 @@ impl DataPlane {
             members.push(Member::of(shared));
         }
         let any_shared = members.iter().any(|member| member.shared);
-        let shown = chains::Shown::new(chains.len(), any_shared);
+        let shown = chains::Shown::new(&chains, any_shared);
         let cuts = RwLock::new(chains.iter().map(Replica::now_cut).collect());
         let closed = chains.iter().map(|chain| chain.closed().0).min().unwrap_or(0);
         let appender = Mutex::new(Appender {
@@ -759,11 +759,6 @@ impl DataPlane {
         }
         appender.refused.insert(request);
         fault
-    }
-
-    /// The configuration of a chain that is in force here.
-    pub(crate) fn epoch_of(&self, chain: ChainId) -> ChainEpoch {
-        self.hold_writes().chains[chain.0 as usize].epoch()
     }
 
     /// The sessions of which something is remembered.

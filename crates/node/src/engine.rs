@@ -23,6 +23,8 @@ use frieze_wire::peer::control::Attached;
 use frieze_wire::peer::{Ask, ChainAsk, Told};
 use frieze_wire::txn::Caller;
 
+pub(crate) use chains::chains_of_extent;
+
 use crate::brought::Brought;
 use crate::caching::{Asking, Caching};
 use crate::capability::Mint;

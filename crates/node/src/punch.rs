@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-use frieze_base::{Fault, InodeId, Reason};
+use frieze_base::{ChainId, Fault, InodeId, Reason};
 use frieze_hlc::Hlc;
 use frieze_namespace::{Inode, PatchSource};
 use frieze_wire::frame::FrameHeader;
@@ -24,6 +24,16 @@ use crate::session::Principal;
 
 /// Stretches of a file: first byte, end.
 type Ranges = Vec<(u64, u64)>;
+
+/// What is known of a hole before others have to wait for it.
+struct Prepared {
+    id: InodeId,
+    inode: Inode,
+    /// What [`Engine::once_shared`] told.
+    shared: Ranges,
+    /// Of these chains this server knows what was decided before.
+    looked: BTreeSet<ChainId>,
+}
 
 impl Engine {
     pub(crate) fn punch(
@@ -73,7 +83,7 @@ impl Engine {
         when: When,
         reply: Answer,
     ) -> Result<(), (Answer, Fault)> {
-        let (id, inode, shared) = match self.prepare_punch(principal, header, ask) {
+        let Prepared { id, inode, shared, looked } = match self.prepare_punch(principal, header, ask) {
             Ok(ready) => ready,
             Err(fault) => return Err((reply, fault)),
         };
@@ -87,6 +97,7 @@ impl Engine {
             Err(fault) => return Err((reply, fault)),
         };
         let place = || {
+            self.check_caught_up(&looked)?;
             let namespace = self.meta.namespace();
             namespace.check_kept(id, None)?;
             let inode = namespace.current(id).ok_or(Fault::from(Reason::StaleHandle))?;
@@ -124,18 +135,13 @@ impl Engine {
     }
 
     /// Checks the right, and sees to the grants: which chunks a hole touches only the server knows.
-    fn prepare_punch(
-        &self,
-        principal: &Principal,
-        header: &FrameHeader,
-        ask: &Punch,
-    ) -> Result<(InodeId, Inode, Ranges), Fault> {
+    fn prepare_punch(&self, principal: &Principal, header: &FrameHeader, ask: &Punch) -> Result<Prepared, Fault> {
         self.check_changeable()?;
         check_numbered(header)?;
         let capability = self.mint.open(&ask.capability, header.session)?;
         check_writable(&capability)?;
         let id = capability.inode;
-        self.catch_up(id, header.session, (ask.offset, ask.len), false)?;
+        let looked = self.catch_up(id, header.session, (ask.offset, ask.len), false)?;
         let inode = self.current(id)?;
         if inode.kind() != FileKind::File {
             return Err(Reason::InvalidArgument.into());
@@ -152,7 +158,7 @@ impl Engine {
             let grant = Grant { inode: id.0, first: *run.start(), count: run.end() - run.start() + 1 };
             self.grant(principal, header.session, Op::Grant(grant))?;
         }
-        Ok((id, inode, shared))
+        Ok(Prepared { id, inode, shared, looked })
     }
 
     /// Ranges that show nothing now and once showed what another state holds: a truncate, a restore or an undo made holes

@@ -53,6 +53,12 @@ type Stopped = BTreeMap<SessionId, Arc<OnceLock<bool>>>;
 #[derive(Default)]
 pub(crate) struct CaughtUp(Mutex<BTreeMap<ChainId, ChainEpoch>>);
 
+impl CaughtUp {
+    fn held(&self) -> MutexGuard<'_, BTreeMap<ChainId, ChainEpoch>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 impl Engine {
     /// Keeps every write out, where this server decides alone what they and the namespace come to. One of several may not: what
     /// it orders has to be heard and flushed elsewhere and here first, and what writes do holds that up; and heads on other
@@ -225,15 +231,34 @@ impl Engine {
     ///
     /// # Errors
     /// `Elsewhere`, `Unavailable`: no majority answers.
-    pub(crate) fn catch_up_once(&self, chain: ChainId) -> Result<(), Fault> {
-        let epoch = self.data.epoch_of(chain);
-        let caught_up = || self.caught_up.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if self.meta.leads() || caught_up().get(&chain) == Some(&epoch) {
+    pub(crate) fn catch_up_once(&self, chains: &BTreeSet<ChainId>) -> Result<(), Fault> {
+        let new = {
+            let known = self.caught_up.held();
+            let now = chains.iter().map(|chain| (*chain, self.data.epoch_of(*chain)));
+            now.filter(|(chain, epoch)| known.get(chain) != Some(epoch)).collect::<Vec<_>>()
+        };
+        if new.is_empty() {
             return Ok(());
         }
         self.meta.linearizable()?;
-        caught_up().insert(chain, epoch);
+        self.caught_up.held().extend(new);
         Ok(())
+    }
+
+    /// Whether the configurations in force are those that [`Engine::catch_up_once`] has looked under. While no other write can run,
+    /// none comes: what is written now is written under them.
+    ///
+    /// # Errors
+    /// `Unavailable` if there are others by now: look again.
+    pub(crate) fn check_caught_up(&self, chains: &BTreeSet<ChainId>) -> Result<(), Fault> {
+        let known = self.caught_up.held();
+        match chains.iter().find(|chain| known.get(chain) != Some(&self.data.epoch_of(**chain))) {
+            None => Ok(()),
+            Some(chain) => {
+                let words = format!("the members of chain {chain} have just changed: send it again");
+                Err(Fault::new(Reason::Unavailable, words))
+            }
+        }
     }
 
     /// A file that was cut is about to be told of: the change may have had nobody who ordered it. A write that begins after this

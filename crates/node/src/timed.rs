@@ -44,6 +44,9 @@ impl Engine {
         let mut asked = None;
         loop {
             let cut = self.with_log_of(id, |log| log.by_user_time(id, user, at.unwrap_or(Hlc::MAX)))?;
+            if let Some(cut) = cut {
+                self.close_here(id, cut.next.unwrap_or(cut.stamp))?;
+            }
             // Before its own first user time a clone is what it was cloned from.
             let is_before = cut.is_none_or(|cut| cut.stamp == Hlc::ZERO);
             let below = match inode.origin().filter(|_| is_before) {
@@ -78,6 +81,17 @@ impl Engine {
             asked.get_or_insert((id, std::mem::replace(&mut inode, below), at));
             (id, at) = (from, Some(then));
         }
+    }
+
+    /// What answers for a user time is the state at a stamp that nobody has named: the chains of the file that are here are closed up to
+    /// it first, as they are for a view of the past. Of those that are not another server is asked.
+    fn close_here(&self, id: InodeId, at: Hlc) -> Result<(), Fault> {
+        if !self.data.is_shared() {
+            return Ok(());
+        }
+        let mut chains = self.chains_of_file(id);
+        chains.retain(|chain| self.data.is_here(*chain));
+        self.data.close_of(at, Some(&chains)).map(drop)
     }
 
     /// The newest user time that a clone has from its origin, while it has none of its own.

@@ -131,6 +131,8 @@ pub(super) struct Shown {
     discarded: AtomicBool,
     /// By chain: who is sent what is appended; 0 for nobody.
     successors: Vec<AtomicU32>,
+    /// By chain: the configuration in force.
+    epochs: Vec<AtomicU64>,
     /// How often this node has come into a chain, or gone from one.
     turns: AtomicU64,
     /// How often chains were taken out whole.
@@ -138,7 +140,8 @@ pub(super) struct Shown {
 }
 
 impl Shown {
-    pub(super) fn new(chains: usize, any_shared: bool) -> Shown {
+    pub(super) fn new(replicas: &[Replica], any_shared: bool) -> Shown {
+        let chains = replicas.len();
         Shown {
             sights: (0..chains).map(|_| AtomicU8::new(Sight::Here as u8)).collect(),
             closed: (0..chains).map(|_| AtomicU64::new(0)).collect(),
@@ -147,6 +150,7 @@ impl Shown {
             any_shared: AtomicBool::new(any_shared),
             discarded: AtomicBool::new(false),
             successors: (0..chains).map(|_| AtomicU32::new(0)).collect(),
+            epochs: replicas.iter().map(|replica| AtomicU64::new(replica.epoch().0)).collect(),
             turns: AtomicU64::new(0),
             went: AtomicU64::new(0),
         }
@@ -754,6 +758,12 @@ impl DataPlane {
         }
         let successor = replica.successor().map_or(0, |node| node.0);
         self.shown.successors[chain.0 as usize].store(successor, Ordering::Relaxed);
+        self.shown.epochs[chain.0 as usize].store(replica.epoch().0, Ordering::SeqCst);
+    }
+
+    /// The configuration of a chain that is in force here. While the appender is held, it stays.
+    pub(crate) fn epoch_of(&self, chain: ChainId) -> ChainEpoch {
+        ChainEpoch(self.shown.epochs[chain.0 as usize].load(Ordering::SeqCst))
     }
 
     /// True if what is appended to the chain is sent on: a hint, to copy it before others have to wait for that.

@@ -254,7 +254,7 @@ impl Engine {
     }
 
     /// The chains that a file has bytes on, as far as is known here; all, of none that is.
-    fn chains_of_file(&self, id: InodeId) -> BTreeSet<ChainId> {
+    pub(crate) fn chains_of_file(&self, id: InodeId) -> BTreeSet<ChainId> {
         let namespace = self.meta.namespace();
         let Some(inode) = namespace.current(id) else { return (0..self.data.chain_count()).map(ChainId).collect() };
         let layout = layout_of(id, inode);
@@ -305,11 +305,14 @@ fn chains_of_read(id: InodeId, inode: &Inode, ask: &Read) -> BTreeSet<ChainId> {
 
 /// Those of its range.
 fn chains_of_range(id: InodeId, inode: &Inode, ask: &Read) -> BTreeSet<ChainId> {
-    let layout = layout_of(id, inode);
+    chains_of_extent(layout_of(id, inode), ask.offset, ask.len.into())
+}
+
+/// Those of the chunks that some bytes, or the place of one, lie in.
+pub(crate) fn chains_of_extent(layout: Layout, offset: u64, len: u64) -> BTreeSet<ChainId> {
     let chunk_of = |offset: u64| u32::try_from(offset / layout.chunk_bytes).unwrap_or(u32::MAX);
-    let last = ask.offset.saturating_add(ask.len.max(1).into()) - 1;
-    let asked = chunk_of(ask.offset)..chunk_of(last).saturating_add(1);
-    chains_of_chunks(layout, asked)
+    let last = offset.saturating_add(len.max(1)) - 1;
+    chains_of_chunks(layout, chunk_of(offset)..chunk_of(last).saturating_add(1))
 }
 
 /// The parts of chunks before a read's range whose records may reach into it, beyond the ends of those chunks.

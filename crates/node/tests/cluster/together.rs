@@ -179,6 +179,8 @@ fn what_others_write_beyond_meanwhile_is_neither_hidden_nor_forgotten() {
         let (_, b) = other.open("f");
         other.grant(one, far, 1);
         client.write_at(head(one, 0), &a, 0, b"begin").unwrap();
+        // The first write under a configuration looks at everything that was ordered before.
+        other.write_at(TWO, &b, offset(far) + 50, b"early").unwrap();
         let ask = wait_together(&mut client, one, &[(&a, 2, b"gone"), (&a, offset(far) + 50, b"more")]);
         world.time(ONE).jump_wall_us(300_000);
         world.run(50);

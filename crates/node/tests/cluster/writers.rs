@@ -6,7 +6,7 @@ use frieze_base::{ChainEpoch, ChainId, ChunkId, InodeId, NodeId, Reason};
 use frieze_cluster::{ChainStep, Decision, Device, Lost, Newcomer, NodeStep};
 use frieze_disk::CrashKind;
 use frieze_wire::edit::CopyRange;
-use frieze_wire::message::{Reply, Request, View};
+use frieze_wire::message::{Punch, Reply, Request, View};
 use frieze_wire::peer::Told;
 use frieze_wire::txn::{CloseSession, MakeKind, Op, SetAttr, Settle, Target};
 
@@ -365,6 +365,64 @@ fn a_session_that_is_ended_loses_nothing_that_a_head_acknowledged() {
     let mut reader = Client::new(&world);
     reader.open_session();
     assert_eq!(reader.len("f"), offset(chunk) + written);
+}
+
+/// Its client reaches a server which becomes head and has not heard that the session has ended: the length of its file was settled
+/// without what it would write now.
+#[test]
+fn a_session_that_has_ended_writes_nothing_at_a_head_that_does_not_know_of_it() {
+    let world = three(74);
+    let mut client = Client::new(&world);
+    let (inode, capability) = file(&mut client, "f");
+    let chunk = headed_by(inode, TWO);
+    client.grant(inode, chunk, 2);
+    client.write_at(TWO, &capability, offset(chunk), b"12").unwrap();
+    // It knows of the right, and looks under this configuration.
+    let elsewhere = client.write_at(THREE, &capability, offset(chunk), b"12").unwrap_err();
+    assert_eq!(elsewhere.reason, Reason::Elsewhere, "{elsewhere}");
+    world.leave_behind(ONE, THREE);
+    client.txn(Op::CloseSession(CloseSession::default())).unwrap();
+    let mut reader = Client::new(&world);
+    reader.open_session();
+    assert_eq!(reader.len("f"), offset(chunk) + 2);
+    world.share_chains(&[&[3, 1, 2], &[3, 1, 2], &[3, 1, 2]]);
+    let late = |client: &mut Client| {
+        let written = client.write_at(THREE, &capability, offset(chunk), b"34567").map_err(|fault| fault.reason);
+        let hole = Punch { capability: capability.clone(), offset: offset(chunk), len: 1, ..Punch::default() };
+        let punched = client.change_once(THREE, &Request::Punch(hole)).map_err(|fault| fault.reason);
+        [written, punched.map(drop)]
+    };
+    assert_eq!(late(&mut client), [Err(Reason::Unavailable); 2], "it does not know who may write");
+    world.heal();
+    world.run(300);
+    assert_eq!(late(&mut client), [Err(Reason::UnknownSession); 2]);
+    assert_eq!(reader.len("f"), offset(chunk) + 2);
+    let (_, capability) = reader.open("f");
+    assert_eq!(reader.read_from(THREE, &capability, offset(chunk), 10).unwrap(), b"12");
+}
+
+/// It was head already when the write came, or becomes head while it looks: what was ordered in between it has not heard of.
+#[test]
+fn what_a_server_looked_at_under_another_configuration_does_not_count() {
+    let world = three(75);
+    let mut client = Client::new(&world);
+    let (inode, capability) = file(&mut client, "f");
+    let chunk = headed_by(inode, TWO);
+    client.grant(inode, chunk, 2);
+    let weak = Arc::downgrade(&world);
+    let mut is_shared = false;
+    world.set_hook(Some(Box::new(move |_| {
+        if !std::mem::replace(&mut is_shared, true)
+            && let Some(world) = weak.upgrade()
+        {
+            world.share_chains(&[&[3, 1, 2], &[3, 1, 2], &[3, 1, 2]]);
+        }
+    })));
+    let fault = client.write_at(THREE, &capability, offset(chunk), b"1").unwrap_err();
+    world.set_hook(None);
+    assert_eq!(fault.reason, Reason::Unavailable, "{fault}");
+    assert!(fault.message.contains("have just changed"), "{fault}");
+    client.write_at(THREE, &capability, offset(chunk), b"1").unwrap();
 }
 
 /// Its client reaches the head, and the head does not hear that the session may write no more.
