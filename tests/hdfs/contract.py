@@ -30,23 +30,8 @@ POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
   </dependencies>
 </project>
 """
-# What fails. These handles are paths of numbers (/.reserved/.inodes/16386), by which HDFS finds a file wherever it has been moved;
-# a path of a number would pass by the rights of the directories that the file lies in.
-KNOWN = [
-    f"PathHandle.test{name}"
-    for name in [
-        "ChangedAndMoved[TestReference]",
-        "Changed[TestReference]",
-        "Ident[TestContent]",
-        "Ident[TestReference]",
-        "Moved[TestContent]",
-        "Moved[TestReference]",
-        "OpenFileApplyRead[TestContent]",
-        "OpenFileApplyRead[TestReference]",
-        "OpenFileLazyFail[TestContent]",
-        "OpenFileLazyFail[TestReference]",
-    ]
-]
+# What fails.
+KNOWN: list[str] = []
 # What fails by webhdfs://, for reasons of that client: it opens a file when it is first read, knows no hflush, no safe mode, no
 # recovery of leases and no uploads in parts, and seeks without looking.
 KNOWN_WEB = [

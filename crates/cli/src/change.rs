@@ -4,7 +4,7 @@ use std::os::unix::ffi::OsStrExt;
 
 use anyhow::{Error, Result};
 use frieze_base::{Fault, Reason};
-use frieze_client::{FileKind, Fs, RenameMode};
+use frieze_client::{Error as ClientError, FileKind, Fs, RenameMode};
 use serde_json::json;
 
 use crate::args::{Ln, Mkdir, Mv, Rm};
@@ -132,13 +132,33 @@ fn remove_one(run: &mut Run, fs: &Fs, path: &FsPath, kind: FileKind) -> Result<(
     run.item(|| json!({ "path": path.to_string(), "kind": entry::kind_word(kind) }), || None)
 }
 
+/// In one change, if all of it may go and fits into one; else what may, from the leaves up, each with its complaint.
 fn remove_tree(run: &mut Run, fs: &Fs, path: &FsPath) -> Result<()> {
+    run.progress(|progress| progress.at(path.to_string()));
+    let removed = match fs.remove_tree(&target(path, false), false) {
+        Ok(removed) => removed,
+        Err(ClientError::Refused(_)) => return remove_from_leaves(run, fs, path),
+        Err(error) => return Err(error.into()),
+    };
+    run.progress(|progress| progress.advance(removed.count));
+    let told = removed.actions.len() as u64;
+    for action in removed.actions {
+        let (path, kind) = (String::from_utf8_lossy(&action.path).into_owned(), entry::kind_word(action.file_kind()));
+        run.item(|| json!({ "path": path, "kind": kind }), || None)?;
+    }
+    match removed.count - told {
+        0 => Ok(()),
+        more => run.item(|| json!({ "path": path.to_string(), "more": more }), || None),
+    }
+}
+
+fn remove_from_leaves(run: &mut Run, fs: &Fs, path: &FsPath) -> Result<()> {
     run.progress(|progress| progress.at(path.to_string()));
     let mut failed = false;
     for entry in fs.entries(&target(path, false))? {
         let place = path.join(&entry.name);
         let done = match entry.kind() {
-            FileKind::Directory => remove_tree(run, fs, &place),
+            FileKind::Directory => remove_from_leaves(run, fs, &place),
             kind => remove_one(run, fs, &place, kind),
         };
         if let Err(error) = done {

@@ -6,8 +6,8 @@ use frieze_base::{InodeId, Reason};
 use frieze_hlc::{Hlc, UserTime};
 use frieze_wire::edit::EditReply;
 use frieze_wire::message::{
-    Access, DirEntry, Durability, GetXattr, List, ListReply, Log, LogReply, Open, OpenReply, ReadLink, Reply, Request,
-    Stat, StatReply, Sync, TxnReply, View,
+    Access, DirEntry, Durability, GetXattr, List, ListReply, Log, LogReply, Open, OpenReply, PATH_XATTR, ReadLink,
+    Reply, Request, Stat, StatReply, Sync, TxnReply, View,
 };
 use frieze_wire::quota::{QUOTA_XATTR, Quota, USAGE_XATTR, Usage, read_told};
 use frieze_wire::txn::{
@@ -235,6 +235,15 @@ impl Fs {
         let request = GetXattr { target: target.clone(), view: self.view, name: Vec::new() };
         let names = self.bytes(Request::GetXattr(request), "names of attributes")?;
         Ok(names.split(|&b| b == 0).filter(|name| !name.is_empty()).map(<[u8]>::to_vec).collect())
+    }
+
+    /// Where something lies, at the view: its path, or one of them.
+    ///
+    /// # Errors
+    /// `NoAttribute` if it has no name, or one in a directory that the caller may not list; `StaleHandle`, `NotFound` if there is none of
+    /// that number.
+    pub fn path_of(&self, inode: InodeId) -> Result<Vec<u8>, Error> {
+        self.get_xattr(&Target::inode(inode), PATH_XATTR)
     }
 
     /// The quota of a directory, as it is now, and what is used of it; `None` where it has none.

@@ -1,7 +1,7 @@
 //! Copies and older states without a byte copied: clones, restores, undos, ranges; and older states given up.
 
 use frieze_hlc::Hlc;
-use frieze_wire::edit::{CloneTree, CopyRange, EditReply, Restore, Undo};
+use frieze_wire::edit::{CloneTree, CopyRange, EditReply, RemoveTree, Restore, Undo};
 use frieze_wire::forget::{Forget, ForgetReply};
 use frieze_wire::message::{Reply, Request};
 use frieze_wire::txn::Target;
@@ -51,6 +51,20 @@ impl Fs {
         self.must_be_now("undoing")?;
         let dry_run = undo.dry_run;
         self.edit(Request::Undo(undo), dry_run)
+    }
+
+    /// Removes a file, or a directory with all that is below it, by one change: whoever looks sees all of it, or none.
+    ///
+    /// # Errors
+    /// `NotFound`; `AccessDenied` and `NotPermitted` if any of it may not be removed: then all of it stays; `Busy` if it keeps changing;
+    /// `TooLarge` for more than 262,144 names; as any call.
+    ///
+    /// # Cost
+    /// One record for each name of the tree.
+    pub fn remove_tree(&self, target: &Target, dry_run: bool) -> Result<EditReply, Error> {
+        self.must_be_now("removing")?;
+        let ask = RemoveTree { target: target.clone(), dry_run };
+        self.edit(Request::RemoveTree(ask), dry_run)
     }
 
     /// Gives up what a file, or all that lay below a directory at `before`, was before that instant, and frees its space.

@@ -119,7 +119,7 @@ impl Service {
             self.check_no_snapshots(&attr, path)?;
             match fs.rmdir(&target) {
                 Err(error) if error.reason() == Reason::NotEmpty && request.recursive => self.remove_tree(&fs, target),
-                other => other.map(|_| ()),
+                other => other.map(drop),
             }
         } else {
             fs.unlink(&target).map(|_| {
@@ -130,9 +130,32 @@ impl Service {
         Ok(ResultResponse { result: true })
     }
 
+    /// Removes a directory and all that is below it, in one change. What is too large for one, or changes all the time, goes from the
+    /// leaves up.
+    fn remove_tree(&self, fs: &Fs, target: Target) -> Result<(), Error> {
+        let removed = match fs.remove_tree(&target, false) {
+            Err(error) if [Reason::TooLarge, Reason::Busy, Reason::Unsupported].contains(&error.reason()) => {
+                return self.remove_from_leaves(fs, target);
+            }
+            removed => removed?,
+        };
+        if removed.actions.len() as u64 == removed.count && !removed.repeated {
+            removed.actions.iter().for_each(|action| drop(self.leases.end(action.inode)));
+            return Ok(());
+        }
+        // It is not told what went: whoever writes what has no name any more writes it no more.
+        for inode in self.leases.files() {
+            let found = self.client.fs().stat(&Target::inode(InodeId(inode)));
+            if found.is_ok_and(|found| found.attr.links == 0) {
+                self.leases.end(inode);
+            }
+        }
+        Ok(())
+    }
+
     /// Removes a directory from the leaves up. What the caller may not remove stays, and what leads to it; the rest before it
     /// is gone.
-    fn remove_tree(&self, fs: &Fs, target: Target) -> Result<(), Error> {
+    fn remove_from_leaves(&self, fs: &Fs, target: Target) -> Result<(), Error> {
         // Each directory with what is still to be looked at in it: the last one is emptied first.
         let mut way = vec![target];
         while let Some(directory) = way.last().cloned() {

@@ -186,6 +186,11 @@ impl Leases {
         self.lock().by_inode.contains_key(&inode)
     }
 
+    /// The files that are being written.
+    pub(crate) fn files(&self) -> Vec<u64> {
+        self.lock().by_inode.keys().copied().collect()
+    }
+
     /// A holder is still there.
     pub(crate) fn renew(&self, holder: &str) {
         let mut table = self.lock();

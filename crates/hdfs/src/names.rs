@@ -73,6 +73,13 @@ pub(crate) fn place(path: &str) -> Result<Place, Exception> {
     Ok(Place::Past(Past { directory, when: taken(when), is_snapshot, then, path: joined(path) }))
 }
 
+/// The number of a file that a path begins with, and the path from there: `/.reserved/.inodes/42/x`, as HDFS has it.
+pub(crate) fn numbered(path: &str) -> Option<(u64, &str)> {
+    let rest = path.strip_prefix("/.reserved/.inodes/")?;
+    let (number, rest) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+    Some((number.parse().ok()?, rest))
+}
+
 /// The path of something of the past at the instant of that name instead.
 pub(crate) fn pinned(past: &Past, when: &str) -> String {
     let shown_path = |path: &[u8]| String::from_utf8_lossy(&shown(path)).into_owned();

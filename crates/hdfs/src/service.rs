@@ -10,13 +10,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use frieze_client::{Client, Fs, InodeId, NodeId, Target};
+use frieze_client::{Client, Fs, InodeId, NodeId, Reason, Target};
 use prost::Message;
 
 use crate::blocks::{BLOCK_BYTES, Mint};
 use crate::exception::{Exception, malformed};
 use crate::leases::Leases;
-use crate::names::{Place, place};
+use crate::names::{Place, numbered, place, shown};
 use crate::past::{self, Moving};
 use crate::principals::{Names, Principal};
 use crate::proto::{self, ResultResponse, checksum};
@@ -244,13 +244,26 @@ impl Service {
         self.client.fs().as_caller(asked.who.principal.caller.clone()).sharing_group()
     }
 
+    /// What a path means. One by the number of a file means the path that it has now: whoever says it needs the rights on the way there.
+    fn place(&self, path: &str) -> Result<Place, Exception> {
+        let Some((number, rest)) = numbered(path) else { return place(path) };
+        let gone = || Exception::not_found(format!("File for given inode path does not exist: {path}"));
+        // Asked by the door itself; the caller asks for what lies there.
+        let found = self.client.fs().path_of(InodeId(number)).map_err(|error| match error.reason() {
+            Reason::NoAttribute | Reason::NotFound | Reason::StaleHandle => gone(),
+            _ => Exception::of(error, path),
+        })?;
+        let now = String::from_utf8(shown(&found)).map_err(|_| gone())?;
+        place(&format!("{now}{rest}"))
+    }
+
     /// What a path names, to look at: a view and a target there.
     ///
     /// # Errors
     /// As what the path needs looked up.
     pub(crate) fn look(&self, asked: Asked<'_>, path: &str) -> Result<Looked, Exception> {
         let fs = self.fs(asked);
-        match place(path)? {
+        match self.place(path)? {
             Place::Now(path) => Ok(Looked { fs, target: Target::path(path), shows: Shows::Names }),
             Place::At(directory) => Ok(Looked { fs, target: Target::path(directory), shows: Shows::Instants }),
             Place::Snapshots(directory) => Ok(Looked { fs, target: Target::path(directory), shows: Shows::Snapshots }),
@@ -267,7 +280,7 @@ impl Service {
     /// # Errors
     /// `SnapshotAccessControlException` for the past.
     pub(crate) fn change(&self, path: &str) -> Result<Target, Exception> {
-        match place(path)? {
+        match self.place(path)? {
             Place::Now(path) => Ok(Target::under(InodeId::ROOT, path)),
             Place::At(_) | Place::Snapshots(_) | Place::Past(_) => Err(Exception::past_of(path)),
         }

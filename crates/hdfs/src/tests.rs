@@ -13,7 +13,9 @@ use crate::proto::*;
 use crate::service::PROTOCOL;
 use crate::transfer::{LENGTHS_BYTES, Lengths, Packet, Sums, packet, put_packet};
 
+mod numbers;
 mod quotas;
+mod trees;
 
 const SUMS: Sums = Sums::Crc32c(512);
 

@@ -94,6 +94,7 @@ impl Namespace {
             EditKind::Restore => VersionKind::Restored,
             EditKind::Undo => VersionKind::Undone,
             EditKind::CopyRange => VersionKind::Shared,
+            EditKind::Remove => VersionKind::Unnamed,
         };
         let mut draft = Draft {
             cause,
@@ -120,7 +121,11 @@ impl Namespace {
             draft.new.push((new_inode(run, new)?, new));
         }
         self.draft_names(&mut draft, op)?;
-        self.check_tree(&draft)?;
+        self.check_tree(&draft).map_err(|error| match (op.kind(), error) {
+            // What was made in a directory since it was listed is to go as well.
+            (EditKind::Remove, Error::NotEmpty { name }) => Error::Superseded { what: format!("what is in {name}") },
+            (_, error) => error,
+        })?;
         self.check_name_rights(run, &draft)?;
         let mut seen = BTreeSet::new();
         for state in &op.states {

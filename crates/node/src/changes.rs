@@ -10,8 +10,8 @@ use frieze_base::{ChainId, Fault, InodeId, Reason, Seq, SessionId};
 use frieze_hlc::Hlc;
 use frieze_namespace::{Cached, Inode, Namespace};
 use frieze_wire::frame::{FrameHeader, PAYLOAD_BYTES_MAX};
-use frieze_wire::message::{Durability as When, FileKind, Reply, Txn, TxnReply, View, Write, WriteReply};
-use frieze_wire::txn::{Grant, MakeKind, MakeNameless, Op, RENAME_EXCHANGE, Transaction};
+use frieze_wire::message::{Durability as When, FileKind, PATH_XATTR, Reply, Txn, TxnReply, View, Write, WriteReply};
+use frieze_wire::txn::{Grant, MakeKind, MakeNameless, Op, RENAME_EXCHANGE, RemoveXattr, SetXattr, Transaction};
 
 use crate::brought::Brought;
 use crate::caching::Asking;
@@ -429,6 +429,10 @@ impl Engine {
                 check_numbered(header)?;
                 let outcome = self.close_session(header.session, header.seq, header.acked, &principal.caller)?;
                 return Ok(TxnReply { stamp: outcome.0, id: header.session.0, ..TxnReply::default() });
+            }
+            Op::SetXattr(SetXattr { name, .. }) | Op::RemoveXattr(RemoveXattr { name, .. }) if name == PATH_XATTR => {
+                let words = "where something lies is told, not set: rename it instead";
+                return Err(Fault::new(Reason::NotPermitted, words));
             }
             Op::SetXattr(set) if set.name == BINDING_XATTR => check_binding(&set.value)?,
             Op::SetXattr(set) if set.value.len() > XATTR_BYTES_MAX => {

@@ -3,7 +3,7 @@
 //! Guarantees: an edit happens whole, at one stamp, or not at all; it is run only if everything it was planned on is still
 //! so, else it is planned again; no write falls between what it saw of a file and what it decides about it, where that depends on what
 //! the file held.
-//! Leaves to others: what to plan (`clone`, `restore`, `undo`), checking it (`namespace`), the bytes (`seen`).
+//! Leaves to others: what to plan (`clone`, `restore`, `undo`, `remove`), checking it (`namespace`), the bytes (`seen`).
 //!
 //! # Source
 //! OLLP, Thomson et al., Calvin (SIGMOD'12) §3.2.1 and CalvinFS (FAST'15) §2.1: the read and write set is found by
@@ -14,6 +14,7 @@ mod copy_range;
 mod differ;
 mod names;
 mod origins;
+mod remove;
 mod restore;
 mod undo;
 
@@ -39,6 +40,8 @@ const PLANS_MAX: u32 = 16;
 const EDIT_BYTES_MAX: usize = 24 << 20;
 /// Bytes of what is done that one answer tells; a frame's body holds 8 MiB.
 const TOLD_BYTES_MAX: usize = 4 << 20;
+/// Entries that one look at a directory takes.
+const LIST_PAGE: usize = 4096;
 /// A range that comes from so few states is shared from them directly, not from the file that shares them.
 const ORIGINS_FEW: usize = 4;
 

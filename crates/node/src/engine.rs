@@ -458,6 +458,9 @@ impl Engine {
             Request::Undo(ask) => self
                 .edit(principal, header, ask.dry_run, &|now| self.plan_undo(principal, &ask, now))
                 .map(Reply::Edited),
+            Request::RemoveTree(ask) => self
+                .edit(principal, header, ask.dry_run, &|now| self.plan_remove(principal, &ask, now))
+                .map(Reply::Edited),
             Request::CopyRange(ask) => {
                 self.edit(principal, header, false, &|now| self.plan_copy_range(header, &ask, now)).map(Reply::Edited)
             }

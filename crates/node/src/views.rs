@@ -10,13 +10,14 @@ use std::collections::BTreeSet;
 
 use frieze_base::{ChainId, Fault, InodeId, Reason, SessionId};
 use frieze_hlc::{Hlc, format_instant};
-use frieze_namespace::{Cached, Inode, NoReadSet, ReadSet, Resolved};
+use frieze_namespace::{Cached, Cut, Inode, NoReadSet, ReadSet, Resolved};
 use frieze_wire::frame::PAYLOAD_BYTES_MAX;
 use frieze_wire::message::{
     Access, Answered, Attr, BytesReply, DirEntry, FileKind, GetXattr, List, ListReply, Log, LogReply, Now, NowReply,
-    Open, OpenReply, ReadLink, Snapshot, Snapshots, SnapshotsReply, Stat, StatReply, Version, VersionKind, View,
+    Open, OpenReply, PATH_XATTR, ReadLink, Snapshot, Snapshots, SnapshotsReply, Stat, StatReply, Version, VersionKind,
+    View,
 };
-use frieze_wire::txn::Target;
+use frieze_wire::txn::{Caller, Target};
 
 use crate::caching::Asking;
 use crate::capability::Capability;
@@ -289,6 +290,9 @@ impl Engine {
         self.answer(ask.view)?;
         let at = ask.view.instant();
         let found = self.resolve(principal, &ask.target, at, asking.reads())?;
+        if ask.name == PATH_XATTR {
+            return Ok(BytesReply { value: self.path_told(&principal.caller, found.id, at)? });
+        }
         let namespace = self.meta.namespace();
         if !ask.name.is_empty() {
             let value = namespace.xattr(self.meta.versions(), found.id, &ask.name, at, &principal.caller)?;
@@ -301,6 +305,26 @@ impl Engine {
             value.push(0);
         }
         Ok(BytesReply { value })
+    }
+
+    /// The path of an inode at an instant (`None`: now), or one of them, in a directory that the caller may list, then and now.
+    ///
+    /// # Errors
+    /// `NoAttribute` if it has none.
+    fn path_told(&self, caller: &Caller, id: InodeId, at: Option<Hlc>) -> Result<Vec<u8>, Fault> {
+        if id == InodeId::ROOT {
+            return Ok(b"/".to_vec());
+        }
+        let mut cut = Cut::new(self.meta.versions(), at.unwrap_or(Hlc::MAX), caller);
+        for named in cut.names(id)? {
+            if cut.may_list(named.parent)?
+                && let Some(directory) = cut.path(named.parent)?
+            {
+                return Ok([&directory[..], b"/", &named.name].concat());
+            }
+        }
+        let words = format!("inode {id} has no name that the caller may know: look for it with `frieze find`");
+        Err(Fault::new(Reason::NoAttribute, words))
     }
 
     pub(crate) fn open_file(

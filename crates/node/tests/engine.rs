@@ -20,6 +20,8 @@ mod metamorphic;
 mod power;
 #[path = "engine/races.rs"]
 mod races;
+#[path = "engine/removing.rs"]
+mod removing;
 #[path = "engine/rows.rs"]
 mod rows;
 #[path = "engine/scrub.rs"]

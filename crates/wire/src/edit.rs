@@ -21,6 +21,8 @@ pub enum EditKind {
     Undo = 2,
     /// A range is copied by sharing.
     CopyRange = 3,
+    /// A file or tree goes.
+    Remove = 4,
 }
 
 /// Many changes at one stamp, all or none.
@@ -219,6 +221,17 @@ pub struct CloneTree {
     pub dry_run: bool,
 }
 
+/// Takes the name of a file, or of a directory and of all that is below it.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct RemoveTree {
+    /// What; not the root.
+    #[prost(message, required, tag = "1")]
+    pub target: Target,
+    /// True: say what would be done, and do nothing.
+    #[prost(bool, tag = "2")]
+    pub dry_run: bool,
+}
+
 /// Makes a file or tree what it was at an instant.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct Restore {
@@ -332,6 +345,9 @@ pub struct Action {
     /// Of a copy that a restore makes: where what it is a copy of is now; empty if it may not be told.
     #[prost(bytes = "vec", tag = "9")]
     pub lives_at: Vec<u8>,
+    /// Of a removal: what loses its name.
+    #[prost(enumeration = "crate::message::FileKind", tag = "10")]
+    pub file_kind: i32,
 }
 
 /// What an edit did, or would do.

@@ -17,7 +17,7 @@ pub use cluster::{
 };
 pub use hello::{Done, Hello, HelloReply, Ping, Prove};
 pub use instants::{Log, LogReply, Now, NowReply, Snapshot, Snapshots, SnapshotsReply, Version, VersionKind};
-pub use names::{Access, BytesReply, DirEntry, GetXattr, List, ListReply, ReadLink, Stat, StatReply};
+pub use names::{Access, BytesReply, DirEntry, GetXattr, List, ListReply, PATH_XATTR, ReadLink, Stat, StatReply};
 pub use status::{ChainStatus, Gap, ImageStatus, MemoryUse, Status, StatusReply};
 
 use crate::holding::{CancelLock, Lock, LockReply, Recalls, RecallsReply, TestLock, TestLockReply};
@@ -253,6 +253,9 @@ pub enum Request {
     /// Forgets what was before an instant.
     #[prost(message, tag = "74")]
     Forget(crate::forget::Forget),
+    /// Removes a tree.
+    #[prost(message, tag = "75")]
+    RemoveTree(crate::edit::RemoveTree),
     /// Waits for recalls of cache grants.
     #[prost(message, tag = "50")]
     Recalls(Recalls),
@@ -306,7 +309,7 @@ pub struct RequestBody {
     /// What is asked.
     #[prost(
         oneof = "Request",
-        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 40, 50, 51, 52, 53, 60, 61, 62, 63, 64, 65, 70, 71, 72, 73, 74, 100, 142, 143, 144"
+        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 40, 50, 51, 52, 53, 60, 61, 62, 63, 64, 65, 70, 71, 72, 73, 74, 75, 100, 142, 143, 144"
     )]
     pub request: Option<Request>,
 }
@@ -359,7 +362,7 @@ pub enum Reply {
     /// To [`Punch`].
     #[prost(message, tag = "40")]
     Punch(PunchReply),
-    /// To [`Request::Clone`], [`Request::Restore`], [`Request::Undo`] and [`Request::CopyRange`].
+    /// To [`Request::Clone`], [`Request::Restore`], [`Request::Undo`], [`Request::CopyRange`] and [`Request::RemoveTree`].
     #[prost(message, tag = "70")]
     Edited(crate::edit::EditReply),
     /// To [`Request::Forget`].

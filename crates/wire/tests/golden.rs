@@ -256,6 +256,7 @@ fn requests() -> Vec<(&'static str, Request)> {
         ("log", Request::Log(Log { target: target.clone(), view, after: AT, count_max: 10 })),
         ("status", Request::Status(Status {})),
         ("clone", Request::Clone(CloneTree { source: file(), at: AT, target: file(), dry_run: true })),
+        ("remove_tree", Request::RemoveTree(RemoveTree { target: file(), dry_run: true })),
         ("restore", Request::Restore(Restore { target: file(), at: AT, delete: true, dry_run: true })),
         ("forget", Request::Forget(Forget { target: file(), before: AT, dry_run: true })),
         (

@@ -282,7 +282,9 @@ Examples:
   frieze rm -r /build
   frieze rm -f /may-not-exist
 
-JSON: one line a name removed: path, kind.")]
+A directory goes with everything in it by one change, as long as that is no more than 262,144 names and all of it may go.
+
+JSON: one line a name removed: path, kind. Of very many the last line tells how many more there were: path, more.")]
 pub(crate) struct Rm {
     /// What to remove.
     #[arg(value_name = "PATH", required = true)]

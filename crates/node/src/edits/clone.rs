@@ -10,12 +10,10 @@ use frieze_wire::message::{FileKind, View};
 use frieze_wire::quota::QUOTA_XATTR;
 use frieze_wire::txn::Target;
 
-use super::{Naming, Plan};
+use super::{LIST_PAGE, Naming, Plan};
 use crate::engine::Engine;
 use crate::session::Principal;
 
-/// Entries that one look at a directory takes.
-const LIST_PAGE: usize = 4096;
 /// Set-user-id and set-group-id bits: a copy that belongs to another does not keep them.
 const SET_ID: u32 = 0o6000;
 

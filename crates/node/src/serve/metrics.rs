@@ -246,7 +246,8 @@ fn kind_of(request: &Request) -> Option<&'static str> {
         Request::Seek(_) => "seek",
         Request::Txn(_) => "change",
         Request::Now(_) => "now",
-        Request::Clone(_) | Request::Restore(_) | Request::Undo(_) | Request::CopyRange(_) => "edit",
+        Request::Clone(_) | Request::Restore(_) | Request::Undo(_) => "edit",
+        Request::CopyRange(_) | Request::RemoveTree(_) => "edit",
         Request::Forget(_) => "forget",
         Request::TestLock(_) | Request::CancelLock(_) => "lock",
         Request::Log(_) | Request::Diff(_) | Request::Story(_) | Request::LastSeen(_) | Request::Deleted(_) => {

@@ -99,6 +99,29 @@ fn a_forgetting_tells_how_far_it_has_come() {
     assert_eq!((status.forgetting_looked_at, status.forgetting_to_look_at), (0, 0));
 }
 
+/// What others make in a tree while its removal is planned goes with it.
+#[test]
+fn a_tree_that_grows_while_its_removal_is_planned_goes_whole() {
+    let machine = Machine::new();
+    let hook = Arc::new(Hook::default());
+    let engine = Arc::new(machine.open(Box::new(HookedStore(machine.store.clone(), hook.clone()))).unwrap());
+    let mut served = machine.connect(engine.clone(), Caller::root());
+    for path in ["/a", "/a/b", "/a/b/c"] {
+        served.mkdir(path);
+    }
+    served.fsync();
+    let other = Mutex::new(machine.connect(engine, Caller::root()));
+    let act = move || drop(other.lock().unwrap().make("/a/b/c/late"));
+    assert!(hook.act.set(Box::new(act)).is_ok());
+    *hook.after.lock().unwrap() = Some(0);
+    let removed = served.remove_tree("/a/b", false).unwrap();
+    assert!(hook.after.lock().unwrap().is_none(), "the other was there");
+    assert_eq!(removed.count, 3, "{removed:?}");
+    assert_eq!(served.stat("/a/b", View::NOW).unwrap_err().reason, Reason::NotFound);
+    let before = View { at: Some(removed.stamp - 1), user_at: None };
+    assert!(served.stat("/a/b/c/late", before).is_ok());
+}
+
 /// A restore takes bytes from a snapshot; wherever in its plan the snapshot is deleted and the space of what only it
 /// showed given back, the restore shows these bytes, or is refused.
 #[test]

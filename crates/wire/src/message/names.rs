@@ -118,6 +118,10 @@ pub struct Access {
     pub mask: u32,
 }
 
+/// The extended attribute, of now and of the past and never listed, that says where something lies: its path, or one of them. Who may not
+/// list the directory does not see it.
+pub const PATH_XATTR: &[u8] = b"user.frieze.path";
+
 /// Asks for an extended attribute, or with an empty name for the names of all, each ended by NUL.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct GetXattr {
