@@ -1,7 +1,7 @@
 //! Copies and older states without a byte copied: clones, restores, undos, ranges; and older states given up.
 
 use frieze_hlc::Hlc;
-use frieze_wire::edit::{CloneTree, CopyRange, EditReply, RemoveTree, Restore, Undo};
+use frieze_wire::edit::{CloneTree, CopyRange, EditReply, JoinFiles, RemoveTree, Restore, Undo};
 use frieze_wire::forget::{Forget, ForgetReply};
 use frieze_wire::message::{Reply, Request};
 use frieze_wire::txn::Target;
@@ -90,6 +90,23 @@ impl Fs {
 }
 
 impl File {
+    /// Joins files to this one, by one change: their bytes come behind its own, in this order, and their names go. Nothing is copied.
+    /// Returns how many bytes it has got.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for what is no file, this file itself or one named twice; `Busy` if one of them is being written to; `Unsupported`
+    /// and `TooLarge` where sharing does not fit, as [`File::copy_range`]; as removing and reading each. Then nothing has changed.
+    pub fn join(&self, sources: &[Target]) -> Result<u64, Error> {
+        self.must_write()?;
+        let ask = JoinFiles { target: self.capability().to_vec(), sources: sources.to_vec() };
+        self.note_dirty();
+        let numbered = self.shared.number()?;
+        match self.shared.ask(&self.ask(Request::JoinFiles(ask), numbered.seq, &[]), &mut [])?.0 {
+            Reply::Edited(reply) => Ok(reply.len),
+            other => Err(self.shared.unexpected("files that are joined", &other)),
+        }
+    }
+
     /// Copies `len` bytes from `offset` to `target_offset` of another open file, or this one, by sharing them. Returns how
     /// many: fewer where this file ends before. What is shared is the state of this file's view, or of the moment.
     ///

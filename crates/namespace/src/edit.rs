@@ -93,7 +93,7 @@ impl Namespace {
             EditKind::Clone => VersionKind::Cloned,
             EditKind::Restore => VersionKind::Restored,
             EditKind::Undo => VersionKind::Undone,
-            EditKind::CopyRange => VersionKind::Shared,
+            EditKind::CopyRange | EditKind::Join => VersionKind::Shared,
             EditKind::Remove => VersionKind::Unnamed,
         };
         let mut draft = Draft {

@@ -3,7 +3,7 @@
 //! Guarantees: an edit happens whole, at one stamp, or not at all; it is run only if everything it was planned on is still
 //! so, else it is planned again; no write falls between what it saw of a file and what it decides about it, where that depends on what
 //! the file held.
-//! Leaves to others: what to plan (`clone`, `restore`, `undo`, `remove`), checking it (`namespace`), the bytes (`seen`).
+//! Leaves to others: what to plan (`clone`, `restore`, `undo`, `remove`, `join`), checking it (`namespace`), the bytes (`seen`).
 //!
 //! # Source
 //! OLLP, Thomson et al., Calvin (SIGMOD'12) §3.2.1 and CalvinFS (FAST'15) §2.1: the read and write set is found by
@@ -12,6 +12,7 @@
 mod clone;
 mod copy_range;
 mod differ;
+mod join;
 mod names;
 mod origins;
 mod remove;
@@ -69,6 +70,8 @@ pub(crate) struct Plan {
     pub(crate) actions: Vec<Action>,
     /// Bytes that a copied range has.
     pub(crate) len: u64,
+    /// Files that go with their names, and what they held lies elsewhere: nothing may be written to them until the edit runs.
+    pub(crate) taken: BTreeSet<InodeId>,
     /// Files that get bytes which do not depend on what they held: it may change until the edit runs.
     pub(crate) adds: BTreeSet<InodeId>,
 }
@@ -85,6 +88,7 @@ impl Plan {
             states: BTreeMap::new(),
             actions: Vec::new(),
             len: 0,
+            taken: BTreeSet::new(),
             adds: BTreeSet::new(),
         }
     }
@@ -228,7 +232,7 @@ impl Engine {
 
     /// Runs a plan; `None` if it is out of date.
     fn run(&self, principal: &Principal, header: &FrameHeader, plan: Plan) -> Result<Option<(u64, u64)>, Fault> {
-        let Plan { kind, now, at, names, new, states, adds, .. } = plan;
+        let Plan { kind, now, at, names, new, states, taken, adds, .. } = plan;
         let mut brought = Vec::new();
         {
             let named = names.values().map(|naming| naming.inode).filter(|inode| *inode != 0 && inode & NEW == 0);
@@ -277,7 +281,7 @@ impl Engine {
         };
         // Held until it has run: no write falls between what was seen of a file and what is decided about it.
         let held = self.hold_alone();
-        let watched: Vec<InodeId> = decided.iter().copied().filter(|id| !adds.contains(id)).collect();
+        let watched: Vec<InodeId> = decided.iter().copied().filter(|id| !adds.contains(id)).chain(taken).collect();
         let written = {
             let log = self.data.device().log_of(watched.iter().copied())?;
             watched.iter().any(|&id| log.newest_in(id, 0..=u32::MAX, now, Hlc::MAX).newest.is_some())

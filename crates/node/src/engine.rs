@@ -461,6 +461,9 @@ impl Engine {
             Request::RemoveTree(ask) => self
                 .edit(principal, header, ask.dry_run, &|now| self.plan_remove(principal, &ask, now))
                 .map(Reply::Edited),
+            Request::JoinFiles(ask) => self
+                .edit(principal, header, false, &|now| self.plan_join(principal, header, &ask, now))
+                .map(Reply::Edited),
             Request::CopyRange(ask) => {
                 self.edit(principal, header, false, &|now| self.plan_copy_range(header, &ask, now)).map(Reply::Edited)
             }

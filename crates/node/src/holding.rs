@@ -59,7 +59,7 @@ impl Engine {
             Request::Punch(ask) => opened(&ask.capability),
             // They look at whole trees.
             Request::Clone(_) | Request::Restore(_) | Request::Undo(_) | Request::CopyRange(_) => EVERYTHING,
-            Request::RemoveTree(_) => EVERYTHING,
+            Request::RemoveTree(_) | Request::JoinFiles(_) => EVERYTHING,
             Request::Forget(_) | Request::Deleted(_) | Request::LastSeen(_) | Request::Usage(_) => EVERYTHING,
             _ => Told::default(),
         }
@@ -164,7 +164,7 @@ pub(crate) fn tells_of_now(header: &FrameHeader, request: &Request) -> bool {
         // Of what is open, and what would be changed.
         Request::Read(_) | Request::Seek(_) => true,
         Request::Clone(_) | Request::Restore(_) | Request::Undo(_) | Request::Forget(_) => true,
-        Request::RemoveTree(_) => true,
+        Request::RemoveTree(_) | Request::JoinFiles(_) => true,
         // Whatever changes something waits for what it changed.
         _ => header.seq != Seq(0),
     }

@@ -23,6 +23,8 @@ pub enum EditKind {
     CopyRange = 3,
     /// A file or tree goes.
     Remove = 4,
+    /// Files become a part of another.
+    Join = 5,
 }
 
 /// Many changes at one stamp, all or none.
@@ -232,6 +234,17 @@ pub struct RemoveTree {
     pub dry_run: bool,
 }
 
+/// Joins files: the bytes of several come behind those of one, by sharing, and their names go; at one stamp.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct JoinFiles {
+    /// The right to write the file that they are joined to.
+    #[prost(bytes = "vec", tag = "1")]
+    pub target: Vec<u8>,
+    /// The files, in the order in which their bytes are to lie.
+    #[prost(message, repeated, tag = "2")]
+    pub sources: Vec<Target>,
+}
+
 /// Makes a file or tree what it was at an instant.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct Restore {
@@ -371,7 +384,7 @@ pub struct EditReply {
     /// True if the request had run before: what it did is not repeated here.
     #[prost(bool, tag = "6")]
     pub repeated: bool,
-    /// Bytes copied by a `CopyRange`.
+    /// Bytes copied by a `CopyRange` or a `JoinFiles`.
     #[prost(uint64, tag = "7")]
     pub len: u64,
 }

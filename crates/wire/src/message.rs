@@ -256,6 +256,9 @@ pub enum Request {
     /// Removes a tree.
     #[prost(message, tag = "75")]
     RemoveTree(crate::edit::RemoveTree),
+    /// Joins files.
+    #[prost(message, tag = "76")]
+    JoinFiles(crate::edit::JoinFiles),
     /// Waits for recalls of cache grants.
     #[prost(message, tag = "50")]
     Recalls(Recalls),
@@ -309,7 +312,7 @@ pub struct RequestBody {
     /// What is asked.
     #[prost(
         oneof = "Request",
-        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 40, 50, 51, 52, 53, 60, 61, 62, 63, 64, 65, 70, 71, 72, 73, 74, 75, 100, 142, 143, 144"
+        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 40, 50, 51, 52, 53, 60, 61, 62, 63, 64, 65, 70, 71, 72, 73, 74, 75, 76, 100, 142, 143, 144"
     )]
     pub request: Option<Request>,
 }
@@ -362,7 +365,8 @@ pub enum Reply {
     /// To [`Punch`].
     #[prost(message, tag = "40")]
     Punch(PunchReply),
-    /// To [`Request::Clone`], [`Request::Restore`], [`Request::Undo`], [`Request::CopyRange`] and [`Request::RemoveTree`].
+    /// To [`Request::Clone`], [`Request::Restore`], [`Request::Undo`], [`Request::CopyRange`],
+    /// [`Request::RemoveTree`] and [`Request::JoinFiles`].
     #[prost(message, tag = "70")]
     Edited(crate::edit::EditReply),
     /// To [`Request::Forget`].

@@ -257,6 +257,7 @@ fn requests() -> Vec<(&'static str, Request)> {
         ("status", Request::Status(Status {})),
         ("clone", Request::Clone(CloneTree { source: file(), at: AT, target: file(), dry_run: true })),
         ("remove_tree", Request::RemoveTree(RemoveTree { target: file(), dry_run: true })),
+        ("join_files", Request::JoinFiles(JoinFiles { target: vec![1, 2, 3], sources: vec![file(), file()] })),
         ("restore", Request::Restore(Restore { target: file(), at: AT, delete: true, dry_run: true })),
         ("forget", Request::Forget(Forget { target: file(), before: AT, dry_run: true })),
         (

@@ -1,9 +1,11 @@
 //! An edit that was checked is carried out: nothing here can fail.
 
+use std::collections::BTreeSet;
+
 use frieze_base::{FastMap, InodeId};
 use frieze_hlc::Hlc;
 use frieze_wire::edit::{SetState, Xattr};
-use frieze_wire::message::FileKind;
+use frieze_wire::message::{FileKind, VersionKind};
 use prost::Message;
 
 use super::{Draft, Naming, Tally};
@@ -74,6 +76,7 @@ impl Namespace {
         for (id, tally) in tallies {
             self.count_names(run, id, &tally);
         }
+        let shared: BTreeSet<InodeId> = states.iter().map(|(id, ..)| *id).collect();
         for (id, state, patches) in states {
             self.change_state(run, id, state, patches);
             told.entry(id).or_insert(b"");
@@ -81,7 +84,9 @@ impl Namespace {
         let mut told: Vec<_> = told.into_iter().collect();
         told.sort_unstable();
         for (id, name) in told {
-            run.tell(id, cause, name);
+            // What has become a part of another file loses its name.
+            let goes = cause == VersionKind::Shared && !shared.contains(&id);
+            run.tell(id, if goes { VersionKind::Unnamed } else { cause }, name);
         }
     }
 

@@ -247,7 +247,7 @@ fn kind_of(request: &Request) -> Option<&'static str> {
         Request::Txn(_) => "change",
         Request::Now(_) => "now",
         Request::Clone(_) | Request::Restore(_) | Request::Undo(_) => "edit",
-        Request::CopyRange(_) | Request::RemoveTree(_) => "edit",
+        Request::CopyRange(_) | Request::RemoveTree(_) | Request::JoinFiles(_) => "edit",
         Request::Forget(_) => "forget",
         Request::TestLock(_) | Request::CancelLock(_) => "lock",
         Request::Log(_) | Request::Diff(_) | Request::Story(_) | Request::LastSeen(_) | Request::Deleted(_) => {

@@ -122,6 +122,33 @@ fn a_tree_that_grows_while_its_removal_is_planned_goes_whole() {
     assert!(served.stat("/a/b/c/late", before).is_ok());
 }
 
+/// What is written to a file while it is planned to join it to another is joined with it.
+#[test]
+fn what_is_written_to_a_file_that_is_joined_is_not_lost() {
+    let machine = Machine::new();
+    let hook = Arc::new(Hook::default());
+    let engine = Arc::new(machine.open(Box::new(HookedStore(machine.store.clone(), hook.clone()))).unwrap());
+    let mut served = machine.connect(engine.clone(), Caller::root());
+    for path in ["/a", "/a/b"] {
+        served.mkdir(path);
+    }
+    for path in ["/a/b/all", "/a/b/part"] {
+        let file = served.make(path);
+        served.write(&file, Some(0), b"first").unwrap();
+    }
+    served.fsync();
+    let all = served.open("/a/b/all").unwrap();
+    let mut other = machine.connect(engine, Caller::root());
+    let part = other.open("/a/b/part").unwrap();
+    let other = Mutex::new(other);
+    let act = move || drop(other.lock().unwrap().write(&part, Some(5), b" second").unwrap());
+    assert!(hook.act.set(Box::new(act)).is_ok());
+    *hook.after.lock().unwrap() = Some(0);
+    served.join(&all, &["/a/b/part"]).unwrap();
+    assert!(hook.after.lock().unwrap().is_none(), "the other was there");
+    assert_eq!(served.read("/a/b/all", View::NOW).unwrap(), b"firstfirst second");
+}
+
 /// A restore takes bytes from a snapshot; wherever in its plan the snapshot is deleted and the space of what only it
 /// showed given back, the restore shows these bytes, or is refused.
 #[test]

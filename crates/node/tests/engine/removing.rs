@@ -1,14 +1,19 @@
-//! Removals of whole trees by one change.
+//! Trees that are removed by one change, and files that become a part of another.
 
 use std::collections::BTreeSet;
 
 use super::*;
-use frieze_wire::edit::{ActionKind, EditReply, RemoveTree};
+use frieze_wire::edit::{ActionKind, EditReply, JoinFiles, RemoveTree};
 use frieze_wire::txn::Link;
 
 impl Served {
     pub(crate) fn remove_tree(&mut self, path: &str, dry_run: bool) -> Result<EditReply, Fault> {
         self.edit(Request::RemoveTree(RemoveTree { target: Target::path(path), dry_run }))
+    }
+
+    pub(crate) fn join(&mut self, target: &[u8], sources: &[&str]) -> Result<EditReply, Fault> {
+        let sources = sources.iter().map(|path| Target::path(*path)).collect();
+        self.edit(Request::JoinFiles(JoinFiles { target: target.to_vec(), sources }))
     }
 }
 
@@ -93,4 +98,73 @@ fn what_may_not_be_removed_keeps_all_of_its_tree() {
         served.chmod(closed, 0o777).unwrap();
     }
     other.remove_tree("/a", false).unwrap();
+}
+
+#[test]
+fn files_become_a_part_of_another_at_one_stamp() {
+    let machine = Machine::new();
+    let mut served = machine.serve();
+    let parts = [pattern(100_000, 1), pattern(70_001, 2), Vec::new(), pattern(5, 3)];
+    let names = ["/all", "/b", "/empty", "/c"];
+    for (name, bytes) in names.iter().zip(&parts) {
+        served.make(name);
+        let file = served.open(name).unwrap();
+        if !bytes.is_empty() {
+            served.write(&file, Some(0), bytes).unwrap();
+        }
+    }
+    served.txn(Op::Link(Link { file: Target::path("/c"), name: Target::path("/kept") })).unwrap();
+    served.mkdir("/d");
+    let all = served.open("/all").unwrap();
+    for (sources, reason) in [
+        (&[][..], Reason::InvalidArgument),
+        (&["/b", "/none"], Reason::NotFound),
+        (&["/b", "/d"], Reason::InvalidArgument),
+        (&["/b", "/all"], Reason::InvalidArgument),
+        (&["/c", "/kept"], Reason::InvalidArgument),
+    ] {
+        assert_eq!(served.join(&all, sources).unwrap_err().reason, reason, "{sources:?}");
+        assert_eq!(served.read("/all", View::NOW).unwrap(), parts[0]);
+        assert_eq!(served.read("/b", View::NOW).unwrap(), parts[1]);
+    }
+    let joined = served.join(&all, &names[1..]).unwrap();
+    assert_eq!(joined.len, 70_006);
+    let check = |served: &mut Served| {
+        assert_eq!(served.read("/all", View::NOW).unwrap(), parts.concat());
+        assert_eq!(served.read("/kept", View::NOW).unwrap(), parts[3]);
+        for (name, bytes) in names.iter().zip(&parts) {
+            assert_eq!(served.at(name, joined.stamp - 1).unwrap(), *bytes, "{name}");
+        }
+        for name in &names[1..] {
+            assert_eq!(served.at(name, joined.stamp).unwrap_err().reason, Reason::NotFound, "{name}");
+        }
+        assert_eq!(served.at("/all", joined.stamp).unwrap(), parts.concat());
+    };
+    check(&mut served);
+    served.fsync();
+    drop(served);
+    check(&mut machine.serve());
+}
+
+#[test]
+fn what_may_not_be_read_or_removed_is_not_joined() {
+    let machine = Machine::new();
+    let engine = Arc::new(machine.try_serve().unwrap());
+    let mut served = machine.connect(engine.clone(), Caller::root());
+    served.mkdir("/d");
+    for path in ["/d/a", "/d/b"] {
+        let file = served.make(path);
+        served.write(&file, Some(0), path.as_bytes()).unwrap();
+        served.chmod(path, 0o666).unwrap();
+    }
+    let mut other = machine.connect(engine, Caller { uid: 1000, gid: 1000, groups: Vec::new() });
+    let a = other.open("/d/a").unwrap();
+    assert_eq!(other.join(&a, &["/d/b"]).unwrap_err().reason, Reason::AccessDenied, "its name is not its own");
+    served.chmod("/d", 0o777).unwrap();
+    served.chmod("/d/b", 0o600).unwrap();
+    assert_eq!(other.join(&a, &["/d/b"]).unwrap_err().reason, Reason::AccessDenied, "nor are its bytes");
+    assert_eq!(served.read("/d/b", View::NOW).unwrap(), b"/d/b");
+    served.chmod("/d/b", 0o644).unwrap();
+    other.join(&a, &["/d/b"]).unwrap();
+    assert_eq!(served.read("/d/a", View::NOW).unwrap(), b"/d/a/d/b");
 }
