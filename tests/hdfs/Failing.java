@@ -42,7 +42,7 @@ public class Failing {
     /** Writes at the data service of the server to be killed, flushing, and goes on when it is gone. */
     static void write(InetSocketAddress killed) throws Exception {
         byte[] data = bytes(8_000_000, 1);
-        Path path = new Path("/written");
+        Path path = new Path("/written-" + killed.getAddress().getHostAddress());
         int at = 0;
         try (FSDataOutputStream out = fs.createFile(path).favoredNodes(new InetSocketAddress[] {killed}).blockSize(3 << 20).build()) {
             while (at < 4_000_000) at = flushed(out, data, at);

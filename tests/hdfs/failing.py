@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""An unmodified Hadoop client goes on while a server of three is killed: the one it writes through, then one it reads from.
+"""An unmodified Hadoop client goes on while a server of three is killed: the one it writes through, the one that gave it its lease (which is
+started again), then one it reads from.
 
     tests/hdfs/failing.py               with the debug build; builds it first
     tests/hdfs/failing.py --frieze PATH with that command
@@ -50,6 +51,15 @@ def main():
             cluster.start(3)
             cluster.await_whole()
             begun = time.monotonic()
+            writes = ["write", "127.0.0.1", str(cluster.data_port)]
+            # As for a name node that is restarted: Hadoop's clients ask again only where they are told to.
+            again = {"dfs_client_retry_policy_enabled": "true", "dfs_client_retry_policy_spec": "500,40"}
+            hadoop.site(work / "conf-again", fs_defaultFS=f"hdfs://127.0.0.1:{cluster.name_port}", **again)
+            java = ["java", "-Xmx512m", "-cp", f"{classes}:{work / 'conf-again'}:{jars}", "Failing"]
+            client(java, cluster, writes, lambda words: restart(cluster, 1))
+            print(f"ok  {1000 * (time.monotonic() - begun):5.0f} ms  a writer goes on when the server that gave it its lease is killed and restarted")
+            cluster.await_whole()
+            begun = time.monotonic()
             # All servers as name nodes of one service: calls go to another one too.
             hadoop.site(work / "conf-all", **cluster.names())
             java = ["java", "-Xmx512m", "-cp", f"{classes}:{work / 'conf-all'}:{jars}", "Failing"]
@@ -58,6 +68,13 @@ def main():
             print("all hold")
         finally:
             cluster.end()
+
+
+def restart(cluster, number):
+    # So old is what is noted of a writer.
+    time.sleep(2.5)
+    cluster.kill(number)
+    cluster.start(number)
 
 
 def kill_of(words):

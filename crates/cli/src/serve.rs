@@ -51,6 +51,7 @@ pub(crate) fn serve(run: &mut Run, args: &Serve) -> Result<()> {
         listen: settings.hdfs.clone(),
         data: settings.hdfs_data.clone(),
         trust,
+        notes: Some(settings.dir.join("hdfs-leases")),
     });
     let webhdfs =
         (!settings.webhdfs.is_empty()).then(|| frieze_http::DoorOptions { listen: settings.webhdfs.clone(), trust });
@@ -120,7 +121,7 @@ impl Doors {
         let open = |options| {
             frieze_http::Door::open(options, |at| match &hdfs {
                 Some(door) => Ok(door.calls()),
-                None => Calls::connect(client("the WebHDFS door"), secret(), at),
+                None => Calls::connect(client("the WebHDFS door"), secret(), at, None),
             })
         };
         let web = web.map(open).transpose()?;

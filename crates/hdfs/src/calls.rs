@@ -5,8 +5,9 @@
 //! Leaves to others: who calls ([`crate::principal`]), how a call is written and answered.
 
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
+use std::path::PathBuf;
 use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, mpsc};
 
 use frieze_base::ByteRange;
 use frieze_client::{Client, Error as ClientError, File, NodeId, OpenFlags, Options};
@@ -16,8 +17,9 @@ use crate::Error;
 use crate::blocks::{self, Mint, wall_ns};
 use crate::checksums::{FileChecksum, OfFile};
 use crate::exception::{Exception, malformed};
-use crate::leases::Lease;
+use crate::leases::{Lease, Leases};
 use crate::names::{self, Place, place};
+use crate::notes::Notes;
 use crate::proto::{AppendRequest, AppendResponse, CreateRequest, CreateResponse};
 use crate::reading::must_be_file;
 use crate::rpc::{Call, CallId};
@@ -29,27 +31,41 @@ pub struct Calls(Arc<Service>);
 
 impl Calls {
     /// Calls to the server that `client` names. `secret` is what tokens of blocks are signed with, the same for all doors of
-    /// a cluster; `data` is where blocks are said to be read and written.
+    /// a cluster; `data` is where blocks are said to be read and written; `notes` a directory for what the next process has to know of
+    /// writers.
     ///
     /// # Errors
-    /// `Client`: the server is away. `System`: there is no thread.
-    pub fn connect(client: Options, secret: [u8; 32], data: SocketAddr) -> Result<Calls, Error> {
+    /// `Client`: the server is away. `System`: there is no thread, or no such directory.
+    pub fn connect(
+        client: Options,
+        secret: [u8; 32],
+        data: SocketAddr,
+        notes: Option<PathBuf>,
+    ) -> Result<Calls, Error> {
         let client = Client::connect(client)?;
+        let failed = |source| Error::System { doing: "read what is noted of writers", source };
+        let notes = Notes::new(notes).map_err(failed)?;
+        let leases = Leases::new(client.clone(), notes).map_err(failed)?;
+        let (goes_on, ended) = mpsc::channel();
         let service = Service {
             node: NodeId(client.hello().node),
             client,
             names: Default::default(),
             mint: Mint::new(secret),
-            leases: Default::default(),
+            leases,
             moving: Default::default(),
             is_safe: Default::default(),
             retries: Default::default(),
             data: DataPlace { ip: specified(data.ip()), port: data.port() },
             // Generations of this process are above those of the one before.
             generation: AtomicU64::new(wall_ns()),
+            _goes_on: goes_on,
         };
-        service.settle_closed().map_err(|source| Error::System { doing: "start a thread", source })?;
-        Ok(Calls(Arc::new(service)))
+        let service = Arc::new(service);
+        let failed = |source| Error::System { doing: "start a thread", source };
+        service.settle_closed().map_err(failed)?;
+        service.note_leases(ended).map_err(failed)?;
+        Ok(Calls(service))
     }
 
     pub(crate) fn service(&self) -> &Arc<Service> {
@@ -108,6 +124,7 @@ impl Calls {
     fn writing(&self, who: &Who, inode: u64, path: &str, client_name: &str) -> Result<Writing, Exception> {
         let holder = asked(who).holder(client_name);
         let lease = self.0.leases.held(inode, path, &holder)?;
+        lease.progress().is_own = true;
         Ok(Writing { service: self.0.clone(), lease: Some(lease) })
     }
 

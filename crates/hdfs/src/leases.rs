@@ -4,16 +4,20 @@
 //! [`SOFT_NS`] or a client asks to recover the lease. A write under a lease that was taken away is refused.
 //! Leaves to others: writers at other doors, who are not held up.
 //!
-//! Leases live in memory: a writer that is open when the server ends finds none afterwards, as Hadoop's clients find none
-//! that was recovered. What it was told is in the file is there.
+//! Leases live in memory. What has to be known of those that are a second old is noted beside the data ([`crate::notes`]), so that their
+//! writers go on when the server is restarted: the next process takes a lease up when its holder, or anybody else, asks for its file.
 
 use std::collections::BTreeMap;
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use frieze_base::MonoTime;
-use frieze_client::{File, mono};
+use frieze_client::{Caller, Client, Error, ErrorKind, File, InodeId, OpenFlags, Target, mono};
 
+use crate::blocks::wall_ns;
 use crate::exception::Exception;
+use crate::notes::{Note, Notes};
 
 /// Silence after which another writer may take a file over: as HDFS has it.
 pub(crate) const SOFT_NS: u64 = 60_000_000_000;
@@ -35,11 +39,15 @@ pub(crate) struct Lease {
     pub(crate) block_bytes: u64,
     /// Opened to write.
     pub(crate) file: File,
+    /// On whose behalf.
+    caller: Caller,
+    /// When it was given.
+    given: MonoTime,
     progress: Mutex<Progress>,
 }
 
 /// How far a writer is.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Progress {
     /// Where the next block begins, if none is being written.
     pub(crate) next: u64,
@@ -51,6 +59,10 @@ pub(crate) struct Progress {
     pub(crate) left_behind: bool,
     /// The lease was taken away.
     pub(crate) is_over: bool,
+    /// It is noted for the next process.
+    noted: bool,
+    /// Its writer is in this process, and ends with it.
+    pub(crate) is_own: bool,
 }
 
 /// A block that is being written.
@@ -78,11 +90,35 @@ impl Lease {
         let progress = self.progress();
         if progress.is_over { Err(none_held(&self.path, &self.holder)) } else { Ok(progress) }
     }
+
+    fn note(&self, progress: &Progress) -> Note {
+        Note {
+            id: self.id,
+            inode: self.inode,
+            path: self.path.clone(),
+            holder: self.holder.clone(),
+            block_bytes: self.block_bytes,
+            uid: self.caller.uid,
+            gid: self.caller.gid,
+            groups: self.caller.groups.clone(),
+            next: progress.next,
+            start: progress.block.map(|block| block.start),
+            generation: progress.block.map_or(0, |block| block.generation),
+            last_id: progress.last_id,
+        }
+    }
 }
 
 /// All leases.
-#[derive(Debug, Default)]
-pub(crate) struct Leases(Mutex<Table>);
+pub(crate) struct Leases {
+    table: Mutex<Table>,
+    client: Client,
+    notes: Notes,
+    /// Something is noted that nobody has asked for yet.
+    any_noted: AtomicBool,
+    /// Held by who takes leases up: another one who asks for one waits until it is there.
+    taking: Mutex<()>,
+}
 
 #[derive(Debug, Default)]
 struct Table {
@@ -90,6 +126,10 @@ struct Table {
     /// When each holder was last heard of.
     heard: BTreeMap<String, MonoTime>,
     last: u64,
+    /// Of the process before, by file, as long as nobody has asked for it.
+    noted: BTreeMap<u64, Note>,
+    /// When this process began.
+    began: MonoTime,
 }
 
 /// What a lease is to be.
@@ -99,34 +139,145 @@ pub(crate) struct Wanted {
     pub(crate) holder: String,
     pub(crate) block_bytes: u64,
     pub(crate) file: File,
+    pub(crate) caller: Caller,
     /// Where the first block begins.
     pub(crate) next: u64,
 }
 
 impl Leases {
+    /// None, but for what the process before has noted.
+    pub(crate) fn new(client: Client, notes: Notes) -> io::Result<Leases> {
+        let noted: BTreeMap<u64, Note> = notes.all()?.into_iter().map(|note| (note.inode, note)).collect();
+        // Numbers of this process are above those of the one before: an old token names no new lease.
+        let table = Table { last: wall_ns(), began: mono(), noted, ..Table::default() };
+        let any_noted = AtomicBool::new(!table.noted.is_empty());
+        Ok(Leases { table: Mutex::new(table), client, notes, any_noted, taking: Mutex::default() })
+    }
+
     /// Gives a lease. Whoever held the file before holds it no more.
     ///
     /// # Errors
     /// `IOException` if too many files are open; `IllegalArgumentException` for a holder of a very long name.
     pub(crate) fn give(&self, wanted: Wanted) -> Result<Arc<Lease>, Exception> {
-        let Wanted { inode, path, holder, block_bytes, file, next } = wanted;
-        if holder.len() > HOLDER_BYTES_MAX {
+        if wanted.holder.len() > HOLDER_BYTES_MAX {
             return Err(Exception::illegal_argument(format!("a client name of more than {HOLDER_BYTES_MAX} bytes")));
         }
         let mut table = self.lock();
         let now = mono();
-        table.end_silent(now);
-        if table.by_inode.len() >= LEASES_MAX {
+        let silent = table.end_silent(now);
+        if table.by_inode.len() + table.noted.len() >= LEASES_MAX {
+            drop(table);
+            self.all_over(silent);
             return Err(Exception::io(format!("{LEASES_MAX} files are open for writing: no more are opened")));
         }
         table.last += 1;
-        table.heard.insert(holder.clone(), now);
-        let progress = Mutex::new(Progress { next, block: None, last_id: 0, left_behind: false, is_over: false });
-        let lease = Arc::new(Lease { id: table.last, inode, path, holder, block_bytes, file, progress });
-        let before = table.by_inode.insert(inode, lease.clone());
+        let (id, next) = (table.last, wanted.next);
+        let progress = Progress { next, ..Progress::default() };
+        let (lease, before) = table.insert(wanted, id, progress, now);
+        let noted = table.noted.remove(&lease.inode);
         drop(table);
-        before.inspect(|before| before.progress().is_over = true);
+        self.all_over(before.into_iter().chain(silent));
+        noted.inspect(|note| self.notes.remove(note.id));
         Ok(lease)
+    }
+
+    /// Takes up what the process before has noted, where `is_it` says so. What cannot be opened just now stays noted.
+    fn take_up(&self, is_it: impl Fn(&Note) -> bool) {
+        if !self.any_noted.load(Ordering::Acquire) {
+            return;
+        }
+        let _one = self.taking.lock().unwrap_or_else(PoisonError::into_inner);
+        let wanted: Vec<Note> = self.lock().noted.values().filter(|note| is_it(note)).cloned().collect();
+        for note in wanted {
+            let opened = self.open(&note);
+            if let Err(error) = &opened
+                && error.kind() == ErrorKind::Unavailable
+            {
+                continue;
+            }
+            let mut table = self.lock();
+            // Somebody may have taken the file meanwhile.
+            if table.noted.remove(&note.inode).is_none() {
+                continue;
+            }
+            match opened {
+                Ok((file, size)) => {
+                    let (block, last_id) = (note.block(size), note.last_id);
+                    let progress = Progress { next: note.next, block, last_id, noted: true, ..Progress::default() };
+                    let (caller, began) = (note.caller(), table.began);
+                    let Note { id, inode, path, holder, block_bytes, next, .. } = note;
+                    let wanted = Wanted { inode, path, holder, block_bytes, file, caller, next };
+                    table.insert(wanted, id, progress, began);
+                }
+                Err(error) => {
+                    drop(table);
+                    tracing::debug!(path = note.path, "a lease is not taken up: {error}");
+                    self.notes.remove(note.id);
+                }
+            }
+        }
+        self.any_noted.store(!self.lock().noted.is_empty(), Ordering::Release);
+    }
+
+    fn open(&self, note: &Note) -> Result<(File, u64), Error> {
+        let fs = self.client.fs().as_caller(note.caller());
+        let file = fs.open(&Target::inode(InodeId(note.inode)), OpenFlags::WRITE)?;
+        let size = file.stat()?.attr.size;
+        Ok((file, size))
+    }
+
+    /// Notes the leases that were given `age_ns` ago or before, and are not noted yet.
+    pub(crate) fn note(&self, age_ns: u64) {
+        if !self.notes.are_kept() {
+            return;
+        }
+        let now = mono();
+        let forgotten = {
+            let mut table = self.lock();
+            let is_late = now.since_ns(table.began) > HARD_NS;
+            if is_late { std::mem::take(&mut table.noted) } else { BTreeMap::new() }
+        };
+        forgotten.values().for_each(|note| self.notes.remove(note.id));
+        let old: Vec<Arc<Lease>> =
+            self.lock().by_inode.values().filter(|lease| now.since_ns(lease.given) >= age_ns).cloned().collect();
+        for lease in old {
+            let mut progress = lease.progress();
+            if !progress.noted {
+                self.put(&lease, &mut progress);
+            }
+        }
+    }
+
+    /// The writer has begun another block: what is noted of it has to say so.
+    pub(crate) fn note_block(&self, lease: &Lease, progress: &mut Progress) {
+        if progress.noted {
+            self.put(lease, progress);
+        }
+    }
+
+    fn put(&self, lease: &Lease, progress: &mut Progress) {
+        // Where bytes of a block that was given up lie behind, the file does not say how far its writer is.
+        let may = !progress.is_over && !progress.is_own && !progress.left_behind;
+        let put = may.then(|| self.notes.put(&lease.note(progress)));
+        if let Some(Err(error)) = &put {
+            tracing::warn!(path = lease.path, "a lease cannot be noted, and would be over after a restart: {error}");
+        }
+        let noted = matches!(put, Some(Ok(())));
+        if progress.noted && !noted {
+            self.notes.remove(lease.id);
+        }
+        progress.noted = noted;
+    }
+
+    /// Nothing is written any more under these. Waits for a write that is under way.
+    fn all_over(&self, leases: impl IntoIterator<Item = Arc<Lease>>) {
+        for lease in leases {
+            let mut progress = lease.progress();
+            progress.is_over = true;
+            if std::mem::take(&mut progress.noted) {
+                self.notes.remove(lease.id);
+            }
+        }
     }
 
     /// Who holds a file that another one wants to write: `Ok(())` if nobody does, or its holder has been silent for long.
@@ -134,6 +285,7 @@ impl Leases {
     /// # Errors
     /// `AlreadyBeingCreatedException`.
     pub(crate) fn check_free(&self, inode: u64, path: &str, wants: &str) -> Result<(), Exception> {
+        self.take_up(|note| note.inode == inode);
         let table = self.lock();
         let Some(lease) = table.by_inode.get(&inode) else { return Ok(()) };
         if lease.holder != wants && table.silence(&lease.holder) > SOFT_NS {
@@ -150,6 +302,7 @@ impl Leases {
     /// # Errors
     /// `LeaseExpiredException` if it has none.
     pub(crate) fn held(&self, inode: u64, path: &str, holder: &str) -> Result<Arc<Lease>, Exception> {
+        self.take_up(|note| note.holder == holder);
         let mut table = self.lock();
         let by_path = || table.by_inode.values().find(|lease| lease.path == path && lease.holder == holder);
         let found = if inode == 0 { by_path() } else { table.by_inode.get(&inode) };
@@ -167,6 +320,7 @@ impl Leases {
         holder: &str,
         is_it: impl Fn(&Lease, &Progress) -> bool,
     ) -> Result<Arc<Lease>, Exception> {
+        self.take_up(|note| note.holder == holder);
         let mut table = self.lock();
         table.hear(holder);
         let held: Vec<Arc<Lease>> = table.by_inode.values().filter(|lease| lease.holder == holder).cloned().collect();
@@ -178,12 +332,14 @@ impl Leases {
 
     /// The lease of that number on a file.
     pub(crate) fn numbered(&self, inode: u64, id: u64) -> Option<Arc<Lease>> {
+        self.take_up(|note| note.id == id);
         self.lock().by_inode.get(&inode).filter(|lease| lease.id == id).cloned()
     }
 
     /// True if a file is being written.
     pub(crate) fn is_held(&self, inode: u64) -> bool {
-        self.lock().by_inode.contains_key(&inode)
+        let table = self.lock();
+        table.by_inode.contains_key(&inode) || table.noted.contains_key(&inode)
     }
 
     /// The files that are being written.
@@ -193,16 +349,22 @@ impl Leases {
 
     /// A holder is still there.
     pub(crate) fn renew(&self, holder: &str) {
+        self.take_up(|note| note.holder == holder);
         let mut table = self.lock();
         table.hear(holder);
-        table.end_silent(mono());
+        let silent = table.end_silent(mono());
+        drop(table);
+        self.all_over(silent);
     }
 
     /// Takes a lease away: what is written under it from now on is refused. Waits for a write that is under way.
     pub(crate) fn end(&self, inode: u64) -> Option<Arc<Lease>> {
-        let lease = self.lock().take(inode)?;
-        lease.progress().is_over = true;
-        Some(lease)
+        let mut table = self.lock();
+        let (lease, noted) = (table.take(inode), table.noted.remove(&inode));
+        drop(table);
+        noted.inspect(|note| self.notes.remove(note.id));
+        self.all_over(lease.clone());
+        lease
     }
 
     /// Ends this lease, unless another one has taken its place.
@@ -212,15 +374,32 @@ impl Leases {
             table.take(lease.inode);
         }
         drop(table);
-        lease.progress().is_over = true;
+        self.all_over([lease.clone()]);
     }
 
     fn lock(&self) -> MutexGuard<'_, Table> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Table {
+    /// A lease in its place, and the one that was there.
+    fn insert(
+        &mut self,
+        wanted: Wanted,
+        id: u64,
+        progress: Progress,
+        heard: MonoTime,
+    ) -> (Arc<Lease>, Option<Arc<Lease>>) {
+        let Wanted { inode, path, holder, block_bytes, file, caller, .. } = wanted;
+        let last = self.heard.entry(holder.clone()).or_insert(heard);
+        *last = heard.max(*last);
+        let progress = Mutex::new(progress);
+        let lease = Arc::new(Lease { id, inode, path, holder, block_bytes, file, caller, given: heard, progress });
+        let before = self.by_inode.insert(inode, lease.clone());
+        (lease, before)
+    }
+
     fn take(&mut self, inode: u64) -> Option<Arc<Lease>> {
         let lease = self.by_inode.remove(&inode)?;
         if !self.by_inode.values().any(|other| other.holder == lease.holder) {
@@ -239,24 +418,20 @@ impl Table {
         self.heard.get(holder).map_or(u64::MAX, |heard| mono().0.saturating_sub(heard.0))
     }
 
-    /// Forgets those of whom nothing was heard for very long. Holders are few; files that they write may be many.
-    fn end_silent(&mut self, now: MonoTime) {
+    /// Forgets those of whom nothing was heard for very long, and gives them back. Holders are few; files that they write may be many.
+    fn end_silent(&mut self, now: MonoTime) -> Vec<Arc<Lease>> {
         if self.heard.values().all(|heard| now.since_ns(*heard) <= HARD_NS) {
-            return;
+            return Vec::new();
         }
         let is_silent =
             |lease: &&Arc<Lease>| self.heard.get(&lease.holder).is_none_or(|heard| now.since_ns(*heard) > HARD_NS);
         let silent: Vec<u64> = self.by_inode.values().filter(is_silent).map(|lease| lease.inode).collect();
-        for inode in silent {
-            if let Some(lease) = self.take(inode) {
-                tracing::warn!(
-                    path = lease.path,
-                    holder = lease.holder,
-                    "a file is closed: nothing was heard of its writer"
-                );
-                lease.progress().is_over = true;
-            }
+        let silent: Vec<Arc<Lease>> = silent.into_iter().filter_map(|inode| self.take(inode)).collect();
+        for lease in &silent {
+            let (path, holder) = (&lease.path, &lease.holder);
+            tracing::warn!(path, holder, "a file is closed: nothing was heard of its writer");
         }
+        silent
     }
 }
 

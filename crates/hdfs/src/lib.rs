@@ -12,6 +12,7 @@
 //! Guarantees: what is acknowledged to a writer is in the file for every reader at any door; nobody may what the server lets
 //! him not (it is asked on behalf of each caller); a client that sends garbage is told so and closed, and costs nobody else
 //! anything; what is not served is refused by name. ADR 0041 has the decisions.
+//! A writer goes on when the server is restarted.
 //! Leaves to others: rights, history and bytes (the server, through `client`), starting and stopping (`cli`).
 
 mod blocks;
@@ -26,6 +27,7 @@ mod exception;
 mod leases;
 mod name_service;
 mod names;
+mod notes;
 mod past;
 mod places;
 mod principals;
@@ -47,6 +49,7 @@ mod tests;
 
 use std::io;
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use frieze_client::Options;
@@ -78,6 +81,8 @@ pub struct DoorOptions {
     pub data: String,
     /// Whom it believes.
     pub trust: Trust,
+    /// A directory of its own for what the next process has to know of writers; without one they begin anew after a restart.
+    pub notes: Option<PathBuf>,
 }
 
 /// Whose word is taken for who a user is.
@@ -146,7 +151,7 @@ impl Door {
         let data_listener = bind(data_address)?;
         let data_at =
             data_listener.local_addr().map_err(|source| Error::System { doing: "ask for an address", source })?;
-        let calls = Calls::connect(client, secret, data_at)?;
+        let calls = Calls::connect(client, secret, data_at, options.notes.clone())?;
         let service = calls.service();
         let data = Acceptor::start(data_listener, Arc::new(DataService::new(service.clone())))?;
         let names = Acceptor::start(name_listener, Arc::new(NameService::start(service, options.trust)?))?;
@@ -166,6 +171,13 @@ impl Door {
     /// Where the data service listens.
     pub fn data_address(&self) -> SocketAddr {
         self.data.address()
+    }
+}
+
+impl Drop for Door {
+    /// Writers go on at the next process, the youngest too.
+    fn drop(&mut self) {
+        self.calls.service().leases.note(0);
     }
 }
 

@@ -4,9 +4,12 @@
 //! files in [`crate::writing`]. What frieze has nothing of is answered so where that is an answer (no encryption zone, no
 //! erasure coding, no access list), and refused in words where it is not.
 
+use std::convert::Infallible;
 use std::io;
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::thread;
 use std::time::Duration;
 
@@ -51,6 +54,8 @@ pub(crate) struct Service {
     pub(crate) is_safe: AtomicBool,
     /// Number of the last block that was begun.
     pub(crate) generation: AtomicU64,
+    /// Gone when this is: what looks after leases ends then.
+    pub(crate) _goes_on: Sender<Infallible>,
 }
 
 impl Service {
@@ -59,6 +64,18 @@ impl Service {
         let client = self.client.clone();
         let settle = move || while client.settle_closed(CLOSED_MOMENT) {};
         thread::Builder::new().name("hdfs-settle".to_owned()).spawn(settle).map(drop)
+    }
+
+    /// Starts the thread that notes what the next process has to know of leases. It ends with the other side of `ended`.
+    pub(crate) fn note_leases(self: &Arc<Service>, ended: Receiver<Infallible>) -> io::Result<()> {
+        let service = Arc::downgrade(self);
+        let note = move || {
+            while let Err(RecvTimeoutError::Timeout) = ended.recv_timeout(NOTED_EVERY) {
+                let Some(service) = service.upgrade() else { return };
+                service.leases.note(NOTED_EVERY.as_nanos() as u64);
+            }
+        };
+        thread::Builder::new().name("hdfs-leases".to_owned()).spawn(note).map(drop)
     }
 }
 
@@ -348,6 +365,8 @@ fn storage_policy() -> proto::BlockStoragePolicy {
 
 /// How long an empty file that was closed waits for others.
 const CLOSED_MOMENT: Duration = Duration::from_millis(5);
+/// How old a lease is when it is noted, at least, and how often it is looked for such.
+const NOTED_EVERY: Duration = Duration::from_secs(1);
 /// How long a door that closes waits for its session to end.
 const FAREWELL: Duration = Duration::from_secs(1);
 

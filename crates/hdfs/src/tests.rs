@@ -15,6 +15,7 @@ use crate::transfer::{LENGTHS_BYTES, Lengths, Packet, Sums, packet, put_packet};
 
 mod numbers;
 mod quotas;
+mod restart;
 mod trees;
 
 const SUMS: Sums = Sums::Crc32c(512);
@@ -27,7 +28,7 @@ struct Opened {
 }
 
 fn options(listen: &str, trust: Trust) -> DoorOptions {
-    DoorOptions { listen: listen.to_owned(), data: "127.0.0.1:0".to_owned(), trust }
+    DoorOptions { listen: listen.to_owned(), data: "127.0.0.1:0".to_owned(), trust, notes: None }
 }
 
 impl Opened {
@@ -48,30 +49,34 @@ impl Opened {
     }
 
     fn connect(&self) -> Client {
-        self.connect_as("", 0)
+        connect_to(&self.door, "", 0)
     }
 
     fn connect_as(&self, user: &str, authentication: u8) -> Client {
-        let mut stream = TcpStream::connect(self.door.address()).unwrap();
-        stream.write_all(&[b'h', b'r', b'p', b'c', 9, 0, authentication]).unwrap();
-        let mut client = Client { stream, next: 0 };
-        if authentication != 0 {
-            let negotiate = RpcSasl { state: sasl::NEGOTIATE, ..RpcSasl::default() };
-            client.send(-33, &[negotiate.encode_length_delimited_to_vec()]);
-            let (header, message) = client.receive();
-            assert_eq!((header.call_id as i32, header.status), (-33, rpc_status::SUCCESS));
-            assert_eq!(RpcSasl::decode(message.as_slice()).unwrap().state, sasl::SUCCESS);
-        }
-        let user_info = Some(UserInformation { effective_user: Some(user.to_owned()), real_user: None });
-        let context = IpcConnectionContext { user_info, protocol: Some(PROTOCOL.to_owned()) };
-        client.send(-3, &[context.encode_length_delimited_to_vec()]);
-        client
+        connect_to(&self.door, user, authentication)
     }
 
     fn stop(self) {
         drop(self.door);
         self.server.stop().unwrap();
     }
+}
+
+fn connect_to(door: &Door, user: &str, authentication: u8) -> Client {
+    let mut stream = TcpStream::connect(door.address()).unwrap();
+    stream.write_all(&[b'h', b'r', b'p', b'c', 9, 0, authentication]).unwrap();
+    let mut client = Client { stream, next: 0 };
+    if authentication != 0 {
+        let negotiate = RpcSasl { state: sasl::NEGOTIATE, ..RpcSasl::default() };
+        client.send(-33, &[negotiate.encode_length_delimited_to_vec()]);
+        let (header, message) = client.receive();
+        assert_eq!((header.call_id as i32, header.status), (-33, rpc_status::SUCCESS));
+        assert_eq!(RpcSasl::decode(message.as_slice()).unwrap().state, sasl::SUCCESS);
+    }
+    let user_info = Some(UserInformation { effective_user: Some(user.to_owned()), real_user: None });
+    let context = IpcConnectionContext { user_info, protocol: Some(PROTOCOL.to_owned()) };
+    client.send(-3, &[context.encode_length_delimited_to_vec()]);
+    client
 }
 
 /// A client of the name service.
@@ -448,32 +453,6 @@ fn a_block_that_is_given_up_leaves_nothing() {
     assert_eq!(Transfer::write(&again).put(0, 0, b"short", true), status::SUCCESS);
     assert!(client.complete("/f", "w", Some(of_len(&again, 5))));
     assert_eq!(client.read("/f"), b"short");
-    opened.stop();
-}
-
-#[test]
-fn files_are_joined_and_nothing_is_lost_where_they_cannot_be() {
-    let opened = Opened::new();
-    let mut client = opened.connect();
-    let data = bytes(300_000);
-    client.write("/all", &data[..100_001]);
-    client.write("/b", &data[100_001..250_000]);
-    client.write("/c", &data[250_000..]);
-    let concat = |sources: &[&str]| ConcatRequest {
-        target: "/all".to_owned(),
-        sources: sources.iter().map(|&source| source.to_owned()).collect(),
-    };
-    for sources in [&[][..], &["/all"], &["/b", "/b"]] {
-        assert_eq!(client.refused("concat", &concat(sources)), "HadoopIllegalArgumentException", "{sources:?}");
-    }
-    assert_eq!(client.refused("concat", &concat(&["/b", "/none"])), "FileNotFoundException");
-    client.create("/open", "w");
-    assert_eq!(client.refused("concat", &concat(&["/b", "/open"])), "AlreadyBeingCreatedException");
-    assert_eq!(client.info("/all").unwrap().length, 100_001, "as it was");
-    assert!(client.read("/b") == data[100_001..250_000]);
-    client.call::<()>("concat", &concat(&["/b", "/c"]));
-    assert!(client.read("/all") == data);
-    assert_eq!((client.info("/b"), client.info("/c")), (None, None));
     opened.stop();
 }
 
@@ -962,7 +941,12 @@ fn who_claims_to_be_somebody_unknown_is_turned_away() {
 fn the_door_stays_on_this_machine_unless_names_are_trusted() {
     let options = options("0.0.0.0:0", Trust::Kernel);
     assert!(matches!(Door::open(&options, [7; 32], Options::default()), Err(Error::Beyond { .. })));
-    let options = DoorOptions { listen: "127.0.0.1:0".to_owned(), data: "0.0.0.0:0".to_owned(), trust: Trust::Kernel };
+    let options = DoorOptions {
+        listen: "127.0.0.1:0".to_owned(),
+        data: "0.0.0.0:0".to_owned(),
+        trust: Trust::Kernel,
+        notes: None,
+    };
     assert!(matches!(Door::open(&options, [7; 32], Options::default()), Err(Error::Beyond { .. })));
 }
 

@@ -74,7 +74,8 @@ impl Service {
         let status = proto::HdfsFileStatus { blocksize: Some(request.block_size), ..self.status(file.attr(), b"") };
         let inode = file.inode().0;
         let (path, holder) = (path.clone(), asked.holder(&request.client_name));
-        self.leases.give(Wanted { inode, path, holder, block_bytes: request.block_size, file, next: 0 })?;
+        let caller = asked.who.principal.caller.clone();
+        self.leases.give(Wanted { inode, path, holder, block_bytes: request.block_size, file, caller, next: 0 })?;
         Ok(proto::CreateResponse { fs: Some(status) })
     }
 
@@ -127,7 +128,8 @@ impl Service {
         let attr = file.stat().map_err(failed)?.attr;
         let (inode, next) = (attr.inode, attr.size);
         let (path, holder) = (path.clone(), asked.holder(&request.client_name));
-        self.leases.give(Wanted { inode, path, holder, block_bytes: blocks::BLOCK_BYTES, file, next })?;
+        let caller = asked.who.principal.caller.clone();
+        self.leases.give(Wanted { inode, path, holder, block_bytes: blocks::BLOCK_BYTES, file, caller, next })?;
         // Without a block the client asks for a new one, which begins where the file ends.
         Ok(proto::AppendResponse { block: None, stat: Some(self.status(&attr, b"")) })
     }
@@ -149,6 +151,7 @@ impl Service {
         }
         let block = Block { start: progress.next, generation: self.next_generation(), received: 0 };
         progress.block = Some(block);
+        self.leases.note_block(&lease, &mut progress);
         let wishes = Wishes { favored: &request.favored_nodes, excluded: &request.exclude_nodes };
         let places = self.places_to_write(asked.reader(), wishes);
         Ok(BlockResponse { block: Some(self.writable(asked.reader(), &lease, block, 0, &places)) })

@@ -1,4 +1,4 @@
-//! Trees that are removed.
+//! Trees that are removed, and files that become one, by one change.
 
 use super::*;
 
@@ -48,5 +48,31 @@ fn a_tree_of_which_something_may_not_be_removed_stays_whole() {
     }
     client.ask("setPermission", &open("/t/closed")).unwrap();
     assert!(other.call::<ResultResponse>("delete", &remove("/t")).result);
+    opened.stop();
+}
+
+#[test]
+fn files_are_joined_and_nothing_is_lost_where_they_cannot_be() {
+    let opened = Opened::new();
+    let mut client = opened.connect();
+    let data = bytes(300_000);
+    client.write("/all", &data[..100_001]);
+    client.write("/b", &data[100_001..250_000]);
+    client.write("/c", &data[250_000..]);
+    let concat = |sources: &[&str]| ConcatRequest {
+        target: "/all".to_owned(),
+        sources: sources.iter().map(|&source| source.to_owned()).collect(),
+    };
+    for sources in [&[][..], &["/all"], &["/b", "/b"]] {
+        assert_eq!(client.refused("concat", &concat(sources)), "HadoopIllegalArgumentException", "{sources:?}");
+    }
+    assert_eq!(client.refused("concat", &concat(&["/b", "/none"])), "FileNotFoundException");
+    client.create("/open", "w");
+    assert_eq!(client.refused("concat", &concat(&["/b", "/open"])), "AlreadyBeingCreatedException");
+    assert_eq!(client.info("/all").unwrap().length, 100_001, "as it was");
+    assert!(client.read("/b") == data[100_001..250_000]);
+    client.call::<()>("concat", &concat(&["/b", "/c"]));
+    assert!(client.read("/all") == data);
+    assert_eq!((client.info("/b"), client.info("/c")), (None, None));
     opened.stop();
 }

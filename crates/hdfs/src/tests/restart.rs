@@ -1,0 +1,151 @@
+//! Writers whose server is restarted.
+
+use super::*;
+
+/// A server that keeps its directory, and notes leases in it.
+struct Kept {
+    dir: TempDir,
+    opened: Option<(Door, Server)>,
+}
+
+impl Kept {
+    fn new() -> Kept {
+        let mut kept = Kept { dir: tempfile::tempdir().unwrap(), opened: None };
+        kept.open();
+        kept
+    }
+
+    fn open(&mut self) {
+        let dir = self.dir.path().join("data");
+        let listen = vec!["127.0.0.1:0".to_owned()];
+        let settings = Settings { dir: dir.clone(), listen, memory_bytes_max: 256 << 20, ..Settings::default() };
+        let server = Server::start(settings).unwrap();
+        let client = Options { server: server.home(), within: Some(server.within()), ..Options::default() };
+        let options = DoorOptions { notes: Some(dir.join("hdfs-leases")), ..options("127.0.0.1:0", Trust::Kernel) };
+        self.opened = Some((Door::open(&options, [7; 32], client).unwrap(), server));
+    }
+
+    fn close(&mut self) {
+        let (door, server) = self.opened.take().unwrap();
+        drop(door);
+        server.stop().unwrap();
+    }
+
+    fn restart(&mut self) -> Client {
+        self.close();
+        self.open();
+        self.connect()
+    }
+
+    fn connect(&self) -> Client {
+        connect_to(&self.opened.as_ref().unwrap().0, "", 0)
+    }
+
+    fn noted(&self) -> usize {
+        std::fs::read_dir(self.dir.path().join("data/hdfs-leases")).unwrap().count()
+    }
+}
+
+fn generation(block: &LocatedBlock) -> u64 {
+    block.b.as_ref().unwrap().generation_stamp
+}
+
+/// As a client that has lost its connection, of whose block so much was acknowledged.
+fn recover(client: &mut Client, block: &LocatedBlock, acknowledged: u64) -> (LocatedBlock, Transfer) {
+    let ask = UpdateBlockForPipelineRequest { block: block.b.clone(), client_name: "w".to_owned() };
+    let renewed = client.call::<BlockResponse>("updateBlockForPipeline", &ask).block.unwrap();
+    let mut transfer = Transfer::connect(&renewed);
+    let recovery = OpWriteBlock {
+        stage: stage::SETUP_STREAMING_RECOVERY,
+        latest_generation_stamp: generation(&renewed),
+        pipeline_size: 1,
+        min_bytes_rcvd: acknowledged,
+        max_bytes_rcvd: acknowledged,
+        ..Transfer::asks_to_write(&renewed)
+    };
+    assert_eq!(transfer.begin(80, &recovery).status, status::SUCCESS);
+    let update =
+        UpdatePipelineRequest { client_name: "w".to_owned(), old_block: block.b.clone(), new_block: renewed.b.clone() };
+    client.call::<()>("updatePipeline", &update);
+    (renewed, transfer)
+}
+
+#[test]
+fn a_writer_goes_on_when_its_server_is_restarted() {
+    let mut kept = Kept::new();
+    let mut client = kept.connect();
+    let data = bytes(4000);
+    client.create("/f", "w");
+    let first = client.add_block("/f", "w", None);
+    assert_eq!(Transfer::write(&first).put(0, 0, &data[..1000], true), status::SUCCESS);
+    let second = client.add_block("/f", "w", Some(of_len(&first, 1000)));
+    let mut transfer = Transfer::write(&second);
+    assert_eq!(transfer.put(0, 0, &data[1000..2000], false), status::SUCCESS);
+    let mut client = kept.restart();
+    // Nobody else gets the file meanwhile.
+    let append = AppendRequest { src: "/f".to_owned(), client_name: "other".to_owned(), ..AppendRequest::default() };
+    assert_eq!(client.refused("append", &append), "AlreadyBeingCreatedException");
+    assert_eq!(
+        client.refused("create", &CreateRequest { create_flag: 1, ..create("/f", "other") }),
+        "AlreadyBeingCreatedException"
+    );
+    let (renewed, mut transfer) = recover(&mut client, &second, 1000);
+    assert!(generation(&renewed) > generation(&second));
+    // It sends again what it did not see acknowledged.
+    assert_eq!(transfer.put(1, 512, &data[1512..2500], false), status::SUCCESS);
+    // And once more, with another block.
+    let mut client = kept.restart();
+    let (renewed, mut transfer) = recover(&mut client, &renewed, 1500);
+    assert_eq!(transfer.put(2, 1500, &data[2500..3000], true), status::SUCCESS);
+    let third = client.add_block("/f", "w", Some(of_len(&renewed, 2000)));
+    let mut client = kept.restart();
+    let (third, mut transfer) = recover(&mut client, &third, 0);
+    assert_eq!(transfer.put(3, 0, &data[3000..], true), status::SUCCESS);
+    assert!(client.complete("/f", "w", Some(of_len(&third, 1000))));
+    assert!(client.read("/f") == data);
+    assert_eq!(kept.noted(), 0, "what is closed is not noted any more");
+    kept.close();
+}
+
+#[test]
+fn what_was_taken_from_a_writer_stays_taken_over_a_restart() {
+    let mut kept = Kept::new();
+    let mut client = kept.connect();
+    for path in ["/recovered", "/removed", "/replaced", "/left", "/own"] {
+        client.create(path, "w");
+        let block = client.add_block(path, "w", None);
+        let mut transfer = Transfer::write(&block);
+        assert_eq!(transfer.put(0, 0, b"four", false), status::SUCCESS);
+        if path == "/left" {
+            // What lies behind its writer is not told from what it wrote: it begins anew.
+            let abandon = AbandonBlockRequest {
+                b: block.b.clone(),
+                src: path.to_owned(),
+                holder: "w".to_owned(),
+                ..AbandonBlockRequest::default()
+            };
+            client.call::<()>("abandonBlock", &abandon);
+        }
+    }
+    let mut client = kept.restart();
+    assert_eq!(kept.noted(), 4);
+    let recover = RecoverLeaseRequest { src: "/recovered".to_owned(), client_name: "other".to_owned() };
+    assert!(client.call::<ResultResponse>("recoverLease", &recover).result);
+    client.call::<ResultResponse>("delete", &DeleteRequest { src: "/removed".to_owned(), recursive: false });
+    client.create("/replaced", "other");
+    assert_eq!(kept.noted(), 1, "of another's lease that is young nothing is noted yet");
+    let mut client = kept.restart();
+    let add = |path: &str| AddBlockRequest {
+        src: path.to_owned(),
+        client_name: "w".to_owned(),
+        ..AddBlockRequest::default()
+    };
+    for path in ["/recovered", "/removed", "/replaced", "/left"] {
+        assert_eq!(client.refused("addBlock", &add(path)), "LeaseExpiredException", "{path}");
+    }
+    client.add_block("/own", "w", None);
+    let append =
+        AppendRequest { src: "/recovered".to_owned(), client_name: "w".to_owned(), ..AppendRequest::default() };
+    client.call::<AppendResponse>("append", &append);
+    kept.close();
+}
