@@ -61,7 +61,7 @@ impl Opened {
         let client = || Options { server: server.nearby(), ..Options::default() };
         let mut calls = None;
         let door = Door::open(&options("127.0.0.1:0", Trust::Kernel), |at| {
-            let made = Calls::connect(client(), [7; 32], at)?;
+            let made = Calls::connect(client(), [7; 32], at, None)?;
             calls = Some(made.clone());
             Ok::<_, Error>(made)
         });
