@@ -13,7 +13,7 @@ use crate::writing::Found;
 impl Service {
     /// Makes a directory, and those that it lies in if that is wanted.
     pub(crate) fn mkdirs(&self, asked: Asked<'_>, request: &proto::MkdirsRequest) -> Result<ResultResponse, Exception> {
-        let target = self.change(&request.src)?;
+        let target = self.change(asked, &request.src)?;
         let mode = request.masked.as_ref().map_or(0o755, |masked| masked.perm) & 0o1777;
         let fs = self.fs(asked);
         if request.create_parent {
@@ -26,7 +26,7 @@ impl Service {
 
     /// Moves a name, as Hadoop's older call does: into a directory that is there, and false where it cannot be.
     pub(crate) fn rename(&self, asked: Asked<'_>, request: &proto::RenameRequest) -> Result<ResultResponse, Exception> {
-        let (from, mut to) = (self.change(&request.src)?, self.change(&request.dst)?);
+        let (from, mut to) = (self.change(asked, &request.src)?, self.change(asked, &request.dst)?);
         let fs = self.fs(asked);
         let no = Ok(ResultResponse { result: false });
         let failed = |error| Exception::of(error, &request.src);
@@ -59,7 +59,7 @@ impl Service {
     /// Moves a name, or says why not.
     pub(crate) fn rename_or_fail(&self, asked: Asked<'_>, request: &proto::Rename2Request) -> Result<(), Exception> {
         let (src, dst) = (&request.src, &request.dst);
-        let (from, to) = (self.change(src)?, self.change(dst)?);
+        let (from, to) = (self.change(asked, src)?, self.change(asked, dst)?);
         let fs = self.fs(asked);
         let source = fs.stat(&from).map_err(|error| Exception::of(error, src))?.attr;
         if from.path == to.path {
@@ -99,7 +99,7 @@ impl Service {
     /// Removes a file, or a directory and what is in it. False if it is not there.
     pub(crate) fn delete(&self, asked: Asked<'_>, request: &proto::DeleteRequest) -> Result<ResultResponse, Exception> {
         let path = &request.src;
-        let target = self.change(path)?;
+        let target = self.change(asked, path)?;
         let fs = self.fs(asked);
         let failed = |error| Exception::of(error, path);
         let attr = match fs.stat(&target) {
@@ -242,7 +242,7 @@ impl Service {
         asked: Asked<'_>,
         request: &proto::SetReplicationRequest,
     ) -> Result<ResultResponse, Exception> {
-        let target = self.change(&request.src)?;
+        let target = self.change(asked, &request.src)?;
         let target = Target { follow: true, ..target };
         match self.fs(asked).stat(&target) {
             Ok(found) => Ok(ResultResponse { result: found.attr.kind() == FileKind::File }),
@@ -271,7 +271,7 @@ impl Service {
     }
 
     fn set(&self, asked: Asked<'_>, path: &str, with: impl FnOnce(SetAttr) -> SetAttr) -> Result<(), Exception> {
-        let target = Target { follow: true, ..self.change(path)? };
+        let target = Target { follow: true, ..self.change(asked, path)? };
         let change = with(SetAttr { target, ..SetAttr::default() });
         if (change.mode, change.uid, change.gid) == (None, None, None)
             && change.mtime.is_none()

@@ -17,7 +17,7 @@ impl Service {
     /// Sets one of the quotas of a directory, or both, or takes them away.
     pub(crate) fn set_quota(&self, asked: Asked<'_>, request: &SetQuotaRequest) -> Result<(), Exception> {
         let path = &request.path;
-        let target = self.change(path)?;
+        let target = self.change(asked, path)?;
         self.check_operator(asked)?;
         if request.storage_type.is_some() {
             return Err(Exception::unsupported(format!("{path}: frieze has no quotas of kinds of storage")));

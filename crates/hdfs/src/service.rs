@@ -261,13 +261,14 @@ impl Service {
         self.client.fs().as_caller(asked.who.principal.caller.clone()).sharing_group()
     }
 
-    /// What a path means. One by the number of a file means the path that it has now: whoever says it needs the rights on the way there.
-    fn place(&self, path: &str) -> Result<Place, Exception> {
+    /// What a path means. One by the number of a file means the path that it has now, to who may list its directory: refusals on the way
+    /// name names, and a number is to tell nobody one that he could not have listed.
+    fn place(&self, asked: Asked<'_>, path: &str) -> Result<Place, Exception> {
         let Some((number, rest)) = numbered(path) else { return place(path) };
         let gone = || Exception::not_found(format!("File for given inode path does not exist: {path}"));
-        // Asked by the door itself; the caller asks for what lies there.
-        let found = self.client.fs().path_of(InodeId(number)).map_err(|error| match error.reason() {
+        let found = self.fs(asked).path_of(InodeId(number)).map_err(|error| match error.reason() {
             Reason::NoAttribute | Reason::NotFound | Reason::StaleHandle => gone(),
+            Reason::AccessDenied => Exception::access_control(format!("Permission denied: {path}")),
             _ => Exception::of(error, path),
         })?;
         let now = String::from_utf8(shown(&found)).map_err(|_| gone())?;
@@ -280,7 +281,7 @@ impl Service {
     /// As what the path needs looked up.
     pub(crate) fn look(&self, asked: Asked<'_>, path: &str) -> Result<Looked, Exception> {
         let fs = self.fs(asked);
-        match self.place(path)? {
+        match self.place(asked, path)? {
             Place::Now(path) => Ok(Looked { fs, target: Target::path(path), shows: Shows::Names }),
             Place::At(directory) => Ok(Looked { fs, target: Target::path(directory), shows: Shows::Instants }),
             Place::Snapshots(directory) => Ok(Looked { fs, target: Target::path(directory), shows: Shows::Snapshots }),
@@ -296,8 +297,8 @@ impl Service {
     ///
     /// # Errors
     /// `SnapshotAccessControlException` for the past.
-    pub(crate) fn change(&self, path: &str) -> Result<Target, Exception> {
-        match self.place(path)? {
+    pub(crate) fn change(&self, asked: Asked<'_>, path: &str) -> Result<Target, Exception> {
+        match self.place(asked, path)? {
             Place::Now(path) => Ok(Target::under(InodeId::ROOT, path)),
             Place::At(_) | Place::Snapshots(_) | Place::Past(_) => Err(Exception::past_of(path)),
         }

@@ -252,7 +252,7 @@ impl Service {
         let root = &request.snapshot_root;
         let failed = |error| Exception::of(error, root);
         let fs = self.fs(asked);
-        let directory = directory_of(&fs, self.change(root)?, root)?;
+        let directory = directory_of(&fs, self.change(asked, root)?, root)?;
         let instant = |name: &str| {
             if name.is_empty() {
                 return self.client.now().map_err(failed);
@@ -342,7 +342,7 @@ impl Service {
     /// A directory of which the caller decides: owner, or who may do everything.
     fn own_directory(&self, asked: Asked<'_>, path: &str) -> Result<(Fs, Attr), Exception> {
         let fs = self.fs(asked);
-        let attr = directory_of(&fs, self.change(path)?, path)?;
+        let attr = directory_of(&fs, self.change(asked, path)?, path)?;
         if !self.owns(asked, &attr) {
             return Err(Exception::access_control(format!(
                 "Permission denied. user={} is not the owner of inode={path}",

@@ -35,7 +35,7 @@ impl Service {
         request: &proto::CreateRequest,
     ) -> Result<proto::CreateResponse, Exception> {
         let path = &request.src;
-        let target = self.change(path)?;
+        let target = self.change(asked, path)?;
         check_wanted(request)?;
         let fs = self.fs(asked);
         let mode = request.masked.as_ref().map_or(0o644, |masked| masked.perm) & 0o1777;
@@ -106,7 +106,7 @@ impl Service {
     }
 
     fn file_to_change(&self, asked: Asked<'_>, path: &str) -> Result<Found, Exception> {
-        let target = Target { follow: true, ..self.change(path)? };
+        let target = Target { follow: true, ..self.change(asked, path)? };
         let fs = self.fs(asked);
         let attr = fs.stat(&target).map_err(|error| Exception::of(error, path))?.attr;
         must_be_file(&attr, path)?;

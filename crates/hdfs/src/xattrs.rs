@@ -44,7 +44,7 @@ impl Service {
 
     /// Sets one.
     pub(crate) fn set_xattr(&self, asked: Asked<'_>, request: &proto::SetXAttrRequest) -> Result<(), Exception> {
-        let target = Target { follow: true, ..self.change(&request.src)? };
+        let target = Target { follow: true, ..self.change(asked, &request.src)? };
         let named = request.xattr.as_ref().ok_or_else(|| Exception::illegal_argument("the call names no attribute"))?;
         let mode = match request.flag.unwrap_or(0) {
             xattr_flag::CREATE => XattrMode::Create,
@@ -58,7 +58,7 @@ impl Service {
 
     /// Removes one.
     pub(crate) fn remove_xattr(&self, asked: Asked<'_>, request: &proto::SetXAttrRequest) -> Result<(), Exception> {
-        let target = Target { follow: true, ..self.change(&request.src)? };
+        let target = Target { follow: true, ..self.change(asked, &request.src)? };
         let named = request.xattr.as_ref().ok_or_else(|| Exception::illegal_argument("the call names no attribute"))?;
         let removed = self.fs(asked).remove_xattr(&target, &full_name(named)?);
         removed.map(|_| ()).map_err(|error| failed(error, &request.src))

@@ -49,8 +49,15 @@ fn a_number_gives_no_right_that_its_path_does_not_give() {
     assert_eq!(other.read(&file), b"four");
     let closed = SetPermissionRequest { src: "/closed".to_owned(), permission: Some(FsPermission { perm: 0o700 }) };
     client.ask("setPermission", &closed).unwrap();
-    assert_eq!(other.refused("getFileInfo", &path_of(&file)), "AccessControlException");
-    let moved = RenameRequest { src: file, dst: "/mine".to_owned() };
+    let read = GetBlockLocationsRequest { src: file.clone(), offset: 0, length: 1 };
+    assert_eq!(other.refused("getBlockLocations", &read), "AccessControlException");
+    let moved = RenameRequest { src: file.clone(), dst: "/mine".to_owned() };
     assert_eq!(other.refused("rename", &moved), "AccessControlException");
+    // Nor does a refusal tell a name that could not be listed.
+    let passable = SetPermissionRequest { src: "/closed".to_owned(), permission: Some(FsPermission { perm: 0o711 }) };
+    client.ask("setPermission", &passable).unwrap();
+    assert_eq!(other.read("/closed/f"), b"four");
+    let (class, words) = other.ask("mkdirs", &mkdirs(&format!("{file}/below"))).unwrap_err();
+    assert!(class.ends_with("FileNotFoundException") && !words.contains("closed"), "{class}: {words}");
     opened.stop();
 }
