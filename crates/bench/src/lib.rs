@@ -64,7 +64,7 @@ pub struct Options {
     /// Acknowledge when durable instead of when in memory.
     #[arg(long)]
     sync: bool,
-    /// Repeat and print the median run.
+    /// Repeat and print the median of each figure.
     #[arg(long, default_value_t = 1, value_name = "TIMES")]
     repeat: usize,
     /// A tenth of the usual load: to see that it works.
@@ -190,7 +190,7 @@ pub fn run(args: Vec<OsString>) -> Result<()> {
         for _ in 0..options.repeat.max(1) {
             reports.push(one(scenario, &options).with_context(|| format!("scenario {scenario:?}"))?);
         }
-        Report::median(reports).print(options.json)?;
+        Report::median(reports).context("nothing was run")?.print(options.json)?;
     }
     Ok(())
 }

@@ -27,10 +27,32 @@ impl Report {
         if self.ceiling > 0.0 { self.value / self.ceiling } else { 0.0 }
     }
 
-    /// The run with the median ratio.
-    pub(crate) fn median(mut reports: Vec<Report>) -> Report {
+    /// The median of each figure over the runs. A run's figures are measured one after the other, and what disturbs one
+    /// of them leaves the others: no single run has them all as they usually are.
+    ///
+    /// `None` without runs.
+    pub(crate) fn median(mut reports: Vec<Report>) -> Option<Report> {
         reports.sort_by(|a, b| a.ratio().total_cmp(&b.ratio()));
-        reports.swap_remove(reports.len() / 2)
+        let median = |figure: &dyn Fn(&Report) -> f64| {
+            let mut figures: Vec<f64> = reports.iter().map(figure).collect();
+            figures.sort_by(f64::total_cmp);
+            figures[figures.len() / 2]
+        };
+        let of = reports.get(reports.len() / 2)?;
+        let more = of.more.iter().enumerate().map(|(at, &(name, value, unit))| {
+            // Runs of one scenario tell the same figures in the same order.
+            let found = median(&|report| report.more.get(at).map_or(value, |one| one.1));
+            (name, found, unit)
+        });
+        Some(Report {
+            value: median(&|report| report.value),
+            ceiling: median(&|report| report.ceiling),
+            cpu_client_s: median(&|report| report.cpu_client_s),
+            cpu_server_s: median(&|report| report.cpu_server_s),
+            server_peak_mib: median(&|report| report.server_peak_mib),
+            more: more.collect(),
+            ..of.clone()
+        })
     }
 
     /// Prints it.
@@ -127,14 +149,19 @@ mod tests {
     }
 
     #[test]
-    fn the_median_run_is_printed_whole() {
-        let median = Report::median(vec![report(9.0), report(1.0), report(5.0)]);
+    fn each_figure_is_the_median_of_the_runs() {
+        let runs = [(9.0, 2.0), (1.0, 5.0), (5.0, 90.0)].map(|(value, extra)| Report {
+            more: vec![("extra_us", extra, "us")],
+            ceiling: 10.0 + extra,
+            ..report(value)
+        });
+        let median = Report::median(runs.into()).expect("there are runs");
         let json = median.to_json();
-        assert_eq!(json["value"], 5.0);
-        assert_eq!(json["ratio"], 0.5);
-        assert_eq!(json["extra_us"], 1.0);
+        assert_eq!([&json["value"], &json["ceiling"], &json["extra_us"]], [5.0, 15.0, 5.0]);
+        assert_eq!(json["ratio"], 5.0 / 15.0);
         for field in ["scenario", "unit", "ceiling", "cpu_client_s", "cpu_server_s", "server_peak_mib"] {
             assert!(!json[field].is_null(), "{field}");
         }
+        assert!(Report::median(Vec::new()).is_none());
     }
 }

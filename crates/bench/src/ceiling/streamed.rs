@@ -5,12 +5,13 @@ use std::io::{Read, Write};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError, mpsc};
 use std::thread;
 
 use anyhow::{Context, Result};
 
 use super::paced::{Keep, flush};
-use super::{GIB, UNPACED, pair_with, preallocated};
+use super::{DIRECT_ALIGN, GIB, UNPACED, pair_with, preallocated, preallocated_for};
 use crate::stopwatch::Stopwatch;
 
 /// A message: its checksum, then so many bytes.
@@ -59,6 +60,98 @@ pub(crate) fn stored(directory: &Path, data: &[u8], bytes: u64, call_bytes: Opti
         let flushed = flushing.join();
         stored.ok().context("the storing end panicked")??;
         flushed.ok().context("the flushing thread panicked")??;
+        sent?;
+        Ok(count as f64 * MESSAGE_BYTES as f64 / GIB / seconds)
+    })
+}
+
+/// How a bare program brings to stable storage what it has received.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Synced {
+    /// Through the page cache; those that came while one flush ran share the next.
+    Together,
+    /// Past the page cache, as many writes at a time as are in flight, each followed by a flush.
+    Direct,
+}
+
+/// Streams `bytes` of `data`, over and over, into a file in `directory`, `depth` messages in flight, each acknowledged when it is
+/// on stable storage, GiB/s. One connection.
+pub(crate) fn stored_synced(directory: &Path, data: &[u8], bytes: u64, depth: u64, how: Synced) -> Result<f64> {
+    let file = &preallocated_for(directory, bytes, how == Synced::Direct)?;
+    let (mut near, mut far) = pair_with(Some(UNPACED))?;
+    let mut answering = near.try_clone()?;
+    let count = bytes / MESSAGE_BYTES as u64;
+    let (unused, to_fill) = mpsc::channel();
+    let (received, to_store) = mpsc::channel::<(u64, Vec<u8>)>();
+    let to_store = &Mutex::new(to_store);
+    let (stored, to_answer) = mpsc::channel();
+    for _ in 0..2 * depth {
+        unused.send(vec![0u8; MESSAGE_BYTES + DIRECT_ALIGN])?;
+    }
+    let place = |buffer: &[u8]| buffer.as_ptr().align_offset(DIRECT_ALIGN);
+    let at = |number: u64| number * MESSAGE_BYTES as u64;
+    thread::scope(|scope| {
+        let mut threads = Vec::new();
+        if how == Synced::Direct {
+            for _ in 0..depth {
+                let (unused, stored) = (unused.clone(), stored.clone());
+                threads.push(scope.spawn(move || -> Result<()> {
+                    loop {
+                        let next = to_store.lock().unwrap_or_else(PoisonError::into_inner).recv();
+                        let Ok((number, buffer)) = next else { return Ok(()) };
+                        file.write_all_at(&buffer[place(&buffer)..][..MESSAGE_BYTES], at(number))?;
+                        file.sync_data()?;
+                        stored.send(())?;
+                        // Whoever fills may have filled its last.
+                        let _ = unused.send(buffer);
+                    }
+                }));
+            }
+        }
+        threads.push(scope.spawn(move || -> Result<()> {
+            for number in 0..count {
+                let mut buffer = to_fill.recv()?;
+                let place = place(&buffer);
+                let (mut sum, message) = ([0u8; CHECKSUM_BYTES], &mut buffer[place..][..MESSAGE_BYTES]);
+                near.read_exact(&mut sum)?;
+                near.read_exact(message)?;
+                anyhow::ensure!(frieze_base::crc32c(message).to_le_bytes() == sum, "what arrived is not what was sent");
+                if how == Synced::Direct {
+                    received.send((number, buffer))?;
+                } else {
+                    file.write_all_at(message, at(number))?;
+                    stored.send(())?;
+                    unused.send(buffer)?;
+                }
+            }
+            Ok(())
+        }));
+        threads.push(scope.spawn(move || -> Result<()> {
+            while to_answer.recv().is_ok() {
+                let together = 1 + to_answer.try_iter().count();
+                if how == Synced::Together {
+                    file.sync_data()?;
+                }
+                answering.write_all(&vec![1; together])?;
+            }
+            Ok(())
+        }));
+        let watch = Stopwatch::start();
+        let mut pieces = data.chunks_exact(MESSAGE_BYTES).cycle();
+        let sent = (0..count + depth).try_for_each(|number| -> Result<()> {
+            if number >= depth {
+                far.read_exact(&mut [0u8])?;
+            }
+            if number < count {
+                let piece = pieces.next().context("no data to send")?;
+                far.write_all(&frieze_base::crc32c(piece).to_le_bytes())?;
+                far.write_all(piece)?;
+            }
+            Ok(())
+        });
+        let seconds = watch.seconds();
+        drop(far);
+        threads.into_iter().try_for_each(|one| one.join().ok().context("a storing thread panicked")?)?;
         sent?;
         Ok(count as f64 * MESSAGE_BYTES as f64 / GIB / seconds)
     })

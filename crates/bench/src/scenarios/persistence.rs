@@ -7,7 +7,7 @@ use indicatif::ProgressBar;
 use super::bytes::{WARM_BYTES, make, per_gib, ready, write_all};
 use super::{LARGE, Spent, progress, settle, spend};
 use crate::Options;
-use crate::ceiling::{self, GIB};
+use crate::ceiling::{self, GIB, Synced};
 use crate::report::Report;
 use crate::stopwatch::{Stopwatch, at_intervals};
 use crate::target::Target;
@@ -33,7 +33,18 @@ pub(super) fn seq_write_synced(options: &Options) -> Result<Report> {
     let spent = spend(&target, &client, || stream(&file, &data, LARGE, SYNCED_DEPTH, bytes, &bar))?;
     bar.finish_and_clear();
     file.close()?;
+    settle(&client)?;
+    // A program that does nothing else, in both of the ways that there are.
+    let mut bare = |how| {
+        ready(&directory, bytes, &data)?;
+        ceiling::stored_synced(&directory, &data, bytes, SYNCED_DEPTH as u64, how)
+    };
+    let (together, direct) = (bare(Synced::Together)?, bare(Synced::Direct)?);
+    let over_bare = bytes as f64 / GIB / spent.seconds / together.max(direct);
     let more = vec![
+        ("over_bare", over_bare, "(of the faster bare program: receive, check, store, flush, acknowledge)"),
+        ("bare_together_gib_s", together, "GiB/s (through the page cache, flushed together)"),
+        ("bare_direct_gib_s", direct, "GiB/s (past the page cache, flushed each)"),
         ("over_flushed", bytes as f64 / GIB / spent.seconds / flushed, "(of the same raw writes, each flushed)"),
         ("raw_flushed_gib_s", flushed, "GiB/s"),
     ];
