@@ -302,14 +302,14 @@ impl Device {
         let bytes = self.dirty_bytes.load(Ordering::Acquire);
         let end = self.log().end();
         let dirty = std::mem::take(&mut *self.dirty.lock().unwrap_or_else(PoisonError::into_inner));
-        // All of them are under way before anything is waited for: else the disk would be idle between one and the next.
-        if dirty.directory || dirty.segments.len() > 1 {
+        if dirty.directory {
+            self.disk.sync_dir()?;
+        }
+        // All of them are under way before the first is waited for: else the disk would be idle between one and the next.
+        if dirty.segments.len() > 1 {
             for segment in &dirty.segments {
                 self.file(*segment)?.begin_sync(0, self.settings.segment_bytes);
             }
-        }
-        if dirty.directory {
-            self.disk.sync_dir()?;
         }
         for segment in &dirty.segments {
             self.file(*segment)?.sync()?;
