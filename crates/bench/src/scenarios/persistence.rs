@@ -35,7 +35,7 @@ pub(super) fn seq_write_synced(options: &Options) -> Result<Report> {
     file.close()?;
     settle(&client)?;
     // A program that does nothing else, in both of the ways that there are.
-    let mut bare = |how| {
+    let bare = |how| {
         ready(&directory, bytes, &data)?;
         ceiling::stored_synced(&directory, &data, bytes, SYNCED_DEPTH as u64, how)
     };
