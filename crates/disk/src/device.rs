@@ -38,6 +38,10 @@ pub trait Disk: Send + Sync {
     /// `NotFound`.
     fn rename(&self, from: &str, to: &str) -> Result<()>;
 
+    /// Says that [`Disk::rename`] will soon give a file this name, so that it need not look for it then. A directory whose
+    /// blocks are on their way to the medium can't be looked into: behind much data that takes many milliseconds.
+    fn expect_name(&self, _name: &str) {}
+
     /// Removes a file. Its space is free when the last handle is dropped. On flash this can take milliseconds: rename
     /// and reuse files where they come and go.
     ///

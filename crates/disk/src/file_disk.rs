@@ -195,6 +195,11 @@ impl Disk for FileDisk {
         Ok(())
     }
 
+    fn expect_name(&self, name: &str) {
+        // The kernel remembers what it has looked up, also that there is nothing. What it finds is told when it matters.
+        let _found = rustix::fs::statat(&self.dir, name, AtFlags::SYMLINK_NOFOLLOW);
+    }
+
     fn remove(&self, name: &str) -> Result<()> {
         let mut used_bytes = self.used();
         let len = self.taken_by(name, Op::Remove)?;

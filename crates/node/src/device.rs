@@ -248,6 +248,13 @@ impl Device {
         self.spares.fill(&*self.disk, self.settings.segment_bytes, &|segments| self.check_room(segments).is_ok())
     }
 
+    /// Has the names of the segments to come looked up before a write waits for that. Called off the critical path, when a segment
+    /// has just been begun.
+    pub(crate) fn expect_segments(&self) {
+        let open = self.log().end().segment;
+        (1..=spares::COUNT as u64).for_each(|ahead| self.disk.expect_name(&segment_name(SegmentId(open.0 + ahead))));
+    }
+
     /// The segments made ahead of need.
     pub(crate) fn spares(&self) -> &Spares {
         &self.spares

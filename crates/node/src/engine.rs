@@ -608,6 +608,7 @@ impl Engine {
         device.spares().await_taken(timeout);
         if self.durability.failure().is_none() {
             let _told_by_flush = device.prepare_spares();
+            device.expect_segments();
         }
     }
 

@@ -15,7 +15,8 @@ use super::recover::wipe;
 use crate::durability::Wake;
 
 /// One to be used while the other is made.
-const NAMES: [&str; 2] = ["spare-segment", "spare-segment-2"];
+pub(super) const COUNT: usize = 2;
+const NAMES: [&str; COUNT] = ["spare-segment", "spare-segment-2"];
 /// Room for so many segments more has to be left for a spare beyond the first.
 const ROOM_FOR_MORE: u64 = 8;
 
