@@ -120,9 +120,9 @@ def site(folder, **properties):
 
 
 @contextlib.contextmanager
-def served(frieze, work, *options, port=0):
+def served(frieze, work, *options, port=0, data_port=0):
     """A server with the doors open: what it says when it is ready. If what is done with it fails, or it does not end well, what it told is shown."""
-    doors = ["--hdfs", f"127.0.0.1:{port}", "--hdfs-data", "127.0.0.1:0"]
+    doors = ["--hdfs", f"127.0.0.1:{port}", "--hdfs-data", f"127.0.0.1:{data_port}"]
     serve = [frieze, "serve", "--json", "--dir", work / "data", "--listen", "127.0.0.1:0", *doors, *options]
     with open(work / "serve.log", "wb") as log:
         server = subprocess.Popen(serve, stdout=subprocess.PIPE, stderr=log)

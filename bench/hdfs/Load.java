@@ -117,6 +117,23 @@ public class Load {
                 fs.delete(directory, true);
                 break;
             }
+            case "told": { // MiB, to a server that keeps nothing: closing the file fails
+                long bytes = (long) of[0] << 20;
+                FSDataOutputStream out = fs.create(directory, true, 4096, (short) 1, BLOCK);
+                measured(bytes, () -> {
+                    for (long done = 0; done < bytes; done += 4096) {
+                        out.write(data, (int) (done % data.length), 4096);
+                        out.hflush();
+                    }
+                });
+                try {
+                    out.close();
+                } catch (IOException expected) {
+                    // Nobody has what was written.
+                }
+                fs.delete(directory, true);
+                break;
+            }
             case "small": case "tuned": case "empty": { // files, threads
                 FileSystem by = name.equals("tuned") ? tuned : fs;
                 int bytes = name.equals("empty") ? 0 : 1024;

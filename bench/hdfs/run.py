@@ -13,6 +13,7 @@ alone had them. Needs a JDK and Maven; the jars of HDFS come from Maven Central 
 """
 
 import argparse
+import contextlib
 import json
 import os
 import pathlib
@@ -119,25 +120,31 @@ class Played:
         }
 
 
-def row(name, sides, scale):
+def row(name, sides, scale, beside=()):
+    """A row on both sides. `beside`: programs that can do no more of it than pretend."""
     load, unit, wanted, server_share = ROWS[name]
     load = load.format(**scale)
-    played = {side.name: Played(unit) for side in sides}
+    played = {side.name: Played(unit) for side in [*sides, *beside]}
     if name == "read":
         for side in sides:
             side.play("write {mib} 1048576".format(**scale))
     for _ in range(ROUNDS_MAX):
         for side in sides:
             played[side.name].add(side.play(load))
+        for side in beside:
+            played[side.name].add(side.play(load.replace("hflush", "told")))
         if all(side.is_settled() for side in played.values()):
             break
     told = {side: rounds.told() for side, rounds in played.items()}
     theirs, ours = told["hdfs"], told["frieze"]
+    pretends = {f"{side.name}_over_hdfs": told[side.name]["rate"] / theirs["rate"] for side in beside}
+    pretends |= {f"{side.name}_server_over_hdfs": told[side.name]["server_s"] / theirs["server_s"] for side in beside}
     return {
         "row": name,
         "unit": unit,
         "cpu_per": UNITS[unit][1],
         **told,
+        **pretends,
         "over_hdfs": ours["rate"] / theirs["rate"],
         "over_hdfs_wanted": wanted,
         "server_over_hdfs": ours["server_s"] / theirs["server_s"] if theirs["server_s"] > 0 else None,
@@ -153,7 +160,7 @@ def print_row(found):
         return f"{value:.2f}{met}"
 
     print(f"\n{WORDS[found['row']]}", flush=True)
-    for side in ["hdfs", "frieze"]:
+    for side in ["hdfs", "frieze"] + ["bare"] * ("bare" in found):
         told = found[side]
         settled = f"{told['rounds']} rounds" + ("" if told["settled"] else ", not settled")
         print(
@@ -162,6 +169,28 @@ def print_row(found):
         )
     print(f"  over HDFS {said(found['over_hdfs'], found['over_hdfs_wanted'], True)}; "
           f"servers' CPU over HDFS {said(found['server_over_hdfs'], found['server_over_hdfs_wanted'], False)}", flush=True)
+    if "bare" in found:
+        print(f"  a program that receives, acknowledges and forgets: over HDFS {found['bare_over_hdfs']:.2f}; its CPU over HDFS "
+              f"{found['bare_server_over_hdfs']:.2f}", flush=True)
+
+
+@contextlib.contextmanager
+def bare(ready, data_port, work, classpath):
+    """A client of a program that receives each packet, acknowledges it and does nothing else, before the server that is `ready`."""
+    subprocess.run(["rustc", "--edition", "2024", "-O", "-o", work / "bare", ROOT / "bench" / "hdfs" / "bare.rs"], check=True)
+    names = ready["hdfs"].removeprefix("hdfs://")
+    program = subprocess.Popen([work / "bare", names, str(data_port)], stdout=subprocess.PIPE, text=True)
+    try:
+        port = program.stdout.readline().split()[0]
+        hadoop.site(work / "conf-bare", fs_defaultFS=f"hdfs://127.0.0.1:{port}", dfs_replication=1)
+        side = Side("bare", classpath, work / "conf-bare", lambda: [program.pid])
+        try:
+            yield side
+        finally:
+            side.end()
+    finally:
+        program.kill()
+        program.wait()
 
 
 def start(frieze, options, work, classpath, hdfs, sides):
@@ -233,12 +262,15 @@ def main():
             if options.start:
                 start(frieze, options, work, classpath, hdfs, sides)
             else:
-                with hadoop.served(frieze, work / "ours") as ready:
+                data_port = hadoop.free_port()
+                with hadoop.served(frieze, work / "ours", data_port=data_port) as ready:
                     hadoop.site(work / "conf", fs_defaultFS=ready["hdfs"], dfs_replication=1)
                     sides.append(Side("hdfs", classpath, work / "theirs" / "conf-name", lambda: [one.pid for one in hdfs.processes]))
                     sides.append(Side("frieze", classpath, work / "conf", lambda: [ready["pid"]]))
                     for name in options.rows or ROWS:
-                        found = row(name, sides, scale)
+                        with contextlib.ExitStack() as stack:
+                            beside = [stack.enter_context(bare(ready, data_port, work, classpath))] if name == "hflush" else []
+                            found = row(name, sides, scale, beside)
                         print(json.dumps(found), flush=True) if options.json else print_row(found)
         finally:
             for side in sides:

@@ -95,7 +95,11 @@ pub(crate) fn snapshots(options: &Options) -> Result<Report> {
             ("first_over_second", first / second, "(first read of a state over the second)"),
             ("slowest_over_fastest", slowest / fastest, "(states, without the slowest and fastest of a hundred)"),
             ("over_plain", first / plain, "(a state over a chunk without history)"),
-            ("over_bare", first / bare_first, "(of a bare program: pread and send, or sendfile, no checksums)"),
+            (
+                "over_bare",
+                first / bare_first,
+                "(of a bare program: pread and send, or sendfile; whoever receives computes a checksum)",
+            ),
             ("bare_first_over_second", bare_first / of(&bare.second, 0.5), ""),
             ("bare_slowest_over_fastest", of(&bare.first, 1.0 - EDGE) / of(&bare.first, EDGE), ""),
             ("bare_over_plain", bare_first / of(&bare.plain, 0.5), ""),

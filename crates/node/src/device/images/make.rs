@@ -84,6 +84,10 @@ impl Device {
             return Ok(false);
         }
         let (files, _) = self.log().touched(after, end);
+        if files.is_empty() {
+            swept.pass_over(end);
+            return Ok(end < upto);
+        }
         let (mut most, mut make) = (0, true);
         for inode in files {
             let pieces = self.look_at(inode, (after, end), &mut make, go_on)?;

@@ -80,6 +80,16 @@ impl Swept {
         kept.pieces_most = kept.pieces_most.max(pieces_most as u64);
     }
 
+    /// Nothing happened up to `upto`. That is not worth writing: a restart finds so again, and a server that nobody uses
+    /// leaves its disk alone.
+    pub(super) fn pass_over(&self, upto: Hlc) {
+        let State { kept, written, .. } = &mut *self.lock();
+        if written.upto == kept.upto {
+            written.upto = upto.0;
+        }
+        kept.upto = upto.0;
+    }
+
     /// An image of a state stamped `stamp` was given up: without it, a page consists of so many pieces.
     pub(super) fn give_up(&self, stamp: Hlc, pieces: usize) {
         let kept = &mut self.lock().kept;
@@ -128,4 +138,28 @@ fn read_kept(disk: &dyn Disk) -> Result<(Kept, Option<StateFile>), Fault> {
     let file = StateFile::open_or_create(disk, FILE)?;
     let kept = file.read().and_then(|bytes| Kept::decode(bytes.as_slice()).ok()).unwrap_or_default();
     Ok((kept, Some(file)))
+}
+
+#[cfg(test)]
+mod tests {
+    use frieze_disk::SimDisk;
+
+    use super::*;
+
+    #[test]
+    fn where_nothing_happened_nothing_is_written_and_what_did_is() {
+        let disk = SimDisk::new(1);
+        let budget = ImageBudget { percent: 10, pieces_max: 8 };
+        let swept = Swept::open(&disk, &budget, &mut Vec::new());
+        let written = || read_kept(&disk).expect("a disk that works").0.upto;
+        swept.come_to(Hlc(100), 1, false);
+        swept.keep(&disk).expect("a disk that works");
+        swept.pass_over(Hlc(200));
+        swept.keep(&disk).expect("a disk that works");
+        assert_eq!((swept.upto(), written()), (Hlc(200), 100));
+        swept.come_to(Hlc(300), 1, false);
+        swept.pass_over(Hlc(400));
+        swept.keep(&disk).expect("a disk that works");
+        assert_eq!((swept.upto(), written()), (Hlc(400), 400));
+    }
 }
