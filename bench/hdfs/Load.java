@@ -119,7 +119,9 @@ public class Load {
             }
             case "told": { // MiB, to a server that keeps nothing: closing the file fails
                 long bytes = (long) of[0] << 20;
-                FSDataOutputStream out = fs.create(directory, true, 4096, (short) 1, BLOCK);
+                // Another client of the same server has names of its own.
+                Path told = new Path("/told-" + round);
+                FSDataOutputStream out = fs.create(told, true, 4096, (short) 1, BLOCK);
                 measured(bytes, () -> {
                     for (long done = 0; done < bytes; done += 4096) {
                         out.write(data, (int) (done % data.length), 4096);
@@ -131,7 +133,7 @@ public class Load {
                 } catch (IOException expected) {
                     // Nobody has what was written.
                 }
-                fs.delete(directory, true);
+                fs.delete(told, true);
                 break;
             }
             case "small": case "tuned": case "empty": { // files, threads
