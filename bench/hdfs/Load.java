@@ -120,7 +120,7 @@ public class Load {
             case "told": { // MiB, to a server that keeps nothing: closing the file fails
                 long bytes = (long) of[0] << 20;
                 // Another client of the same server has names of its own.
-                Path told = new Path("/told-" + round);
+                Path told = new Path("/told-" + ProcessHandle.current().pid() + "-" + round);
                 FSDataOutputStream out = fs.create(told, true, 4096, (short) 1, BLOCK);
                 measured(bytes, () -> {
                     for (long done = 0; done < bytes; done += 4096) {

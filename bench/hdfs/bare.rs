@@ -2,13 +2,19 @@
 //! processors is the floor for any server that sleeps until a packet comes, and how fast a stock client writes to it is what that client
 //! can do. `bench/hdfs/run.py hflush` compiles this with `rustc` and plays the same load on it.
 //!
-//!     bare NAME_ADDRESS DATA_PORT
+//!     bare NAME_ADDRESS DATA_PORT [FILE]
+//!
+//! With a FILE it writes there what it receives before it acknowledges it, one packet behind the other and with its checksums: the floor for a
+//! server that keeps what it was told where a crash of its process does not reach it.
 //!
 //! It stands before the name service at NAME_ADDRESS, hands everything on, and names its own port where a reply names DATA_PORT. It prints
 //! the ports of the two: its name service's and its own. It knows of the protocols what this needs and checks nothing.
 
+use std::fs::File;
 use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
 use std::thread;
 
 /// A packet of the load is a tenth of it.
@@ -17,14 +23,20 @@ const ROOM: usize = 64 << 10;
 fn main() -> io::Result<()> {
     let mut args = std::env::args().skip(1);
     let (Some(names), Some(port)) = (args.next(), args.next().and_then(|port| port.parse::<u16>().ok())) else {
-        return Err(io::Error::other("bare NAME_ADDRESS DATA_PORT"));
+        return Err(io::Error::other("bare NAME_ADDRESS DATA_PORT [FILE]"));
     };
+    let file = Arc::new(args.next().map(File::create).transpose()?);
     let (name, data) = (TcpListener::bind("127.0.0.1:0")?, TcpListener::bind("127.0.0.1:0")?);
     let own = data.local_addr()?.port();
     let (theirs, ours) = (varint(u64::from(port)), varint(u64::from(own)));
     assert!(theirs.len() == ours.len(), "ports of one length can stand for each other");
     println!("{} {own}", name.local_addr()?.port());
-    thread::spawn(move || data.incoming().flatten().for_each(|stream| drop(thread::spawn(|| take(stream)))));
+    thread::spawn(move || {
+        for stream in data.incoming().flatten() {
+            let file = Arc::clone(&file);
+            thread::spawn(move || take(stream, file.as_ref().as_ref()));
+        }
+    });
     for stream in name.incoming().flatten() {
         let server = TcpStream::connect(&names)?;
         server.set_nodelay(true)?;
@@ -52,9 +64,9 @@ fn hand_on(mut from: TcpStream, mut to: TcpStream, theirs: &[u8], ours: &[u8]) -
 }
 
 /// A block that is written: its request is granted, each packet is acknowledged.
-fn take(mut stream: TcpStream) -> io::Result<()> {
+fn take(mut stream: TcpStream, file: Option<&File>) -> io::Result<()> {
     stream.set_nodelay(true)?;
-    let (mut room, mut filled) = (vec![0; ROOM], 0);
+    let (mut room, mut filled, mut stored) = (vec![0; ROOM], 0, 0);
     // Version, operation, and a message with its length before it.
     let request = loop {
         filled += more(&mut stream, &mut room[filled..])?;
@@ -79,6 +91,10 @@ fn take(mut stream: TcpStream) -> io::Result<()> {
         let end = head + len - 4;
         while filled < end {
             filled += more(&mut stream, &mut room[filled..])?;
+        }
+        if let Some(file) = file {
+            file.write_all_at(&room[head..end], stored)?;
+            stored += (end - head) as u64;
         }
         // Field 2 of the head, nine bytes behind field 1, of eight bytes: its number.
         let number = i64::from_le_bytes(room[16..24].try_into().expect("eight bytes"));

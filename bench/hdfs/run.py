@@ -51,6 +51,8 @@ WORDS = {
     "empty": "create, close; 32 threads",
     "stat": "getFileStatus; 32 threads",
 }
+# Programs beside `hflush`, and what they do.
+PRETENDING = {"bare": "receives, acknowledges and forgets", "stores": "receives, writes to a file and acknowledges"}
 # Amount of a unit in the bytes or calls that a load tells, and what processor seconds are told of.
 UNITS = {"GiB": (GIB, "GiB", 1), "MiB": (1 << 20, "GiB", 1024), "files": (1, "1,000", 1000), "calls": (1, "1,000", 1000)}
 
@@ -160,7 +162,7 @@ def print_row(found):
         return f"{value:.2f}{met}"
 
     print(f"\n{WORDS[found['row']]}", flush=True)
-    for side in ["hdfs", "frieze"] + ["bare"] * ("bare" in found):
+    for side in ["hdfs", "frieze", *(side for side in PRETENDING if side in found)]:
         told = found[side]
         settled = f"{told['rounds']} rounds" + ("" if told["settled"] else ", not settled")
         print(
@@ -169,21 +171,23 @@ def print_row(found):
         )
     print(f"  over HDFS {said(found['over_hdfs'], found['over_hdfs_wanted'], True)}; "
           f"servers' CPU over HDFS {said(found['server_over_hdfs'], found['server_over_hdfs_wanted'], False)}", flush=True)
-    if "bare" in found:
-        print(f"  a program that receives, acknowledges and forgets: over HDFS {found['bare_over_hdfs']:.2f}; its CPU over HDFS "
-              f"{found['bare_server_over_hdfs']:.2f}", flush=True)
+    for side, words in PRETENDING.items():
+        if side in found:
+            print(f"  a program that {words}: over HDFS {found[side + '_over_hdfs']:.2f}; its CPU over HDFS {found[side + '_server_over_hdfs']:.2f}",
+                  flush=True)
 
 
 @contextlib.contextmanager
-def bare(ready, data_port, work, classpath):
-    """A client of a program that receives each packet, acknowledges it and does nothing else, before the server that is `ready`."""
+def bare(name, ready, data_port, work, classpath):
+    """A client of a program that receives each packet, writes it to a file or not, and acknowledges it, before the server that is `ready`."""
     subprocess.run(["rustc", "--edition", "2024", "-O", "-o", work / "bare", ROOT / "bench" / "hdfs" / "bare.rs"], check=True)
     names = ready["hdfs"].removeprefix("hdfs://")
-    program = subprocess.Popen([work / "bare", names, str(data_port)], stdout=subprocess.PIPE, text=True)
+    stores = [work / "stored"] if name == "stores" else []
+    program = subprocess.Popen([work / "bare", names, str(data_port), *stores], stdout=subprocess.PIPE, text=True)
     try:
         port = program.stdout.readline().split()[0]
-        hadoop.site(work / "conf-bare", fs_defaultFS=f"hdfs://127.0.0.1:{port}", dfs_replication=1)
-        side = Side("bare", classpath, work / "conf-bare", lambda: [program.pid])
+        hadoop.site(work / f"conf-{name}", fs_defaultFS=f"hdfs://127.0.0.1:{port}", dfs_replication=1)
+        side = Side(name, classpath, work / f"conf-{name}", lambda: [program.pid])
         try:
             yield side
         finally:
@@ -269,7 +273,8 @@ def main():
                     sides.append(Side("frieze", classpath, work / "conf", lambda: [ready["pid"]]))
                     for name in options.rows or ROWS:
                         with contextlib.ExitStack() as stack:
-                            beside = [stack.enter_context(bare(ready, data_port, work, classpath))] if name == "hflush" else []
+                            names = PRETENDING if name == "hflush" else {}
+                            beside = [stack.enter_context(bare(side, ready, data_port, work, classpath)) for side in names]
                             found = row(name, sides, scale, beside)
                         print(json.dumps(found), flush=True) if options.json else print_row(found)
         finally:
