@@ -11,7 +11,7 @@ use frieze_wire::{FRAME_HEADER_BYTES, FrameHeader};
 use rustix::net::{RecvFlags, SendFlags};
 
 use crate::eager::Eager;
-use crate::{Error, Stream, mono};
+use crate::{Error, Stream, mono, together};
 
 /// How long one end waits for the other.
 #[derive(Clone, Copy, Debug)]
@@ -624,6 +624,7 @@ impl FrameWriter {
             self.0.stream.shutdown();
             return Err(Error::NotReading { peer: self.0.stream.peer().to_owned(), limit: self.0.limit });
         }
+        posted.is_held = posted.is_held || together::waits(self);
         if posted.is_held {
             posted.bytes.extend(header.iter().chain(body));
             return Ok(());
@@ -641,8 +642,8 @@ impl FrameWriter {
         if turn.is_ok() { self.leave_to_thread(&mut posted) } else { Ok(()) }
     }
 
-    /// From now on posted frames wait for [`FrameWriter::release`], to go out with one system call. Only for a moment, and
-    /// by one thread.
+    /// From now on posted frames wait for [`FrameWriter::release`], to go out with one system call. Only for a moment. Who releases what
+    /// another thread holds sends it sooner.
     pub fn hold(&self) {
         lock(&self.0.posted).is_held = true;
     }

@@ -17,6 +17,7 @@ mod mono;
 mod page;
 mod proof;
 mod stream;
+mod together;
 mod within;
 
 pub use addr::ServerAddr;
@@ -28,4 +29,5 @@ pub use mono::mono;
 pub use page::{PageListener, Visitor};
 pub use proof::{NOBODY, Proof, host_name, kernel_proof, tcp_proof, user_of};
 pub use stream::{Stream, send_unpaced};
+pub use together::together;
 pub use within::{Asked, Came, Inbox, Within};

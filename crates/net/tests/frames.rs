@@ -5,6 +5,7 @@
 use std::cell::Cell;
 use std::io::Write;
 use std::os::fd::AsFd;
+use std::panic::AssertUnwindSafe;
 use std::thread;
 use std::time::Duration;
 
@@ -405,6 +406,36 @@ fn what_is_held_goes_out_when_it_is_released_and_not_before() {
     writer.send(header(5), b"", Payload::Bytes(b"payload")).unwrap();
     assert_eq!(reader.read_frame(&mut body).unwrap().unwrap().request_id, 4);
     assert_eq!(reader.read_frame(&mut body).unwrap().unwrap().request_id, 5);
+}
+
+#[test]
+fn what_is_posted_together_goes_out_at_the_end_of_it_also_by_a_panic() {
+    let ((writer, mut reader), (other, mut of_other)) = (ends(SHORT), ends(SHORT));
+    let mut body = Vec::new();
+    frieze_net::together(|| {
+        writer.post(header(1), b"one").unwrap();
+        frieze_net::together(|| other.post(header(2), b"two").unwrap());
+        writer.post(header(3), b"three").unwrap();
+        let error = reader.read_frame(&mut body).unwrap_err();
+        assert!(matches!(error, Error::Silent { .. }), "{error}");
+        // What another thread posts meanwhile goes along.
+        thread::scope(|scope| drop(scope.spawn(|| writer.post(header(4), b"four").unwrap())));
+    });
+    for id in [1, 3, 4] {
+        assert_eq!(reader.read_frame(&mut body).unwrap().unwrap().request_id, id);
+        assert_eq!(reader.has_frame(), id < 4, "all came at once");
+    }
+    assert_eq!(of_other.read_frame(&mut body).unwrap().unwrap().request_id, 2);
+    let panicked = std::panic::catch_unwind(AssertUnwindSafe(|| {
+        frieze_net::together(|| {
+            writer.post(header(5), b"five").unwrap();
+            panic!("in the midst of it");
+        });
+    }));
+    assert!(panicked.is_err());
+    assert_eq!(reader.read_frame(&mut body).unwrap().unwrap().request_id, 5);
+    writer.post(header(6), b"six").unwrap();
+    assert_eq!(reader.read_frame(&mut body).unwrap().unwrap().request_id, 6, "afterwards as ever");
 }
 
 #[test]
