@@ -13,9 +13,12 @@ thread_local! {
     static HELD: RefCell<Option<Vec<FrameWriter>>> = const { RefCell::new(None) };
 }
 
-/// Runs `answers`, which posts frames ([`FrameWriter::post`]): those to one connection go out together when it is done. Only for
-/// what takes a moment.
-pub fn together(answers: impl FnOnce()) {
+/// Runs `answers`, which posts so many frames ([`FrameWriter::post`]): those to one connection go out together when it is done, and
+/// a single one at once. Only for what takes a moment.
+pub fn together(count: usize, answers: impl FnOnce()) {
+    if count <= 1 {
+        return answers();
+    }
     let is_outermost = HELD.with_borrow_mut(|held| {
         let is_outermost = held.is_none();
         held.get_or_insert_default();

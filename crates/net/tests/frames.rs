@@ -412,9 +412,9 @@ fn what_is_held_goes_out_when_it_is_released_and_not_before() {
 fn what_is_posted_together_goes_out_at_the_end_of_it_also_by_a_panic() {
     let ((writer, mut reader), (other, mut of_other)) = (ends(SHORT), ends(SHORT));
     let mut body = Vec::new();
-    frieze_net::together(|| {
+    frieze_net::together(3, || {
         writer.post(header(1), b"one").unwrap();
-        frieze_net::together(|| other.post(header(2), b"two").unwrap());
+        frieze_net::together(2, || other.post(header(2), b"two").unwrap());
         writer.post(header(3), b"three").unwrap();
         let error = reader.read_frame(&mut body).unwrap_err();
         assert!(matches!(error, Error::Silent { .. }), "{error}");
@@ -427,7 +427,7 @@ fn what_is_posted_together_goes_out_at_the_end_of_it_also_by_a_panic() {
     }
     assert_eq!(of_other.read_frame(&mut body).unwrap().unwrap().request_id, 2);
     let panicked = std::panic::catch_unwind(AssertUnwindSafe(|| {
-        frieze_net::together(|| {
+        frieze_net::together(2, || {
             writer.post(header(5), b"five").unwrap();
             panic!("in the midst of it");
         });
@@ -436,6 +436,10 @@ fn what_is_posted_together_goes_out_at_the_end_of_it_also_by_a_panic() {
     assert_eq!(reader.read_frame(&mut body).unwrap().unwrap().request_id, 5);
     writer.post(header(6), b"six").unwrap();
     assert_eq!(reader.read_frame(&mut body).unwrap().unwrap().request_id, 6, "afterwards as ever");
+    frieze_net::together(1, || {
+        writer.post(header(7), b"seven").unwrap();
+        assert_eq!(reader.read_frame(&mut body).unwrap().unwrap().request_id, 7, "one has nothing to wait for");
+    });
 }
 
 #[test]

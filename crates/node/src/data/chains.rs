@@ -499,7 +499,6 @@ impl DataPlane {
     /// What is left to do when the appender is free again.
     pub(super) fn finish_out(&self, out: Out) {
         let Out { done, waited, reports, supplies, flush, told } = out;
-        let is_one = done.len() + waited.len() <= 1;
         if told {
             self.way.go();
         }
@@ -507,16 +506,11 @@ impl DataPlane {
             self.device.begin_flush(end, len);
             self.hurry();
         }
-        let answer = || {
+        // What one flush has made durable is answered with one system call a client.
+        frieze_net::together(done.len() + waited.len(), || {
             done.into_iter().for_each(|(reply, result)| reply(result));
             waited.into_iter().for_each(|(reply, result)| reply(result));
-        };
-        // What one flush has made durable is answered with one system call a client.
-        if is_one {
-            answer()
-        } else {
-            frieze_net::together(answer)
-        }
+        });
         for report in reports {
             self.report(report);
         }
