@@ -80,8 +80,7 @@ impl Swept {
         kept.pieces_most = kept.pieces_most.max(pieces_most as u64);
     }
 
-    /// Nothing happened up to `upto`. That is not worth writing: a restart finds so again, and a server that nobody uses
-    /// leaves its disk alone.
+    /// Nothing happened up to `upto`. That is not worth a flush of the disk: a restart finds so again.
     pub(super) fn pass_over(&self, upto: Hlc) {
         let State { kept, written, .. } = &mut *self.lock();
         if written.upto == kept.upto {
