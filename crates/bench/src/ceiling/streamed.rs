@@ -2,6 +2,7 @@
 //! it is sent and again where it arrives, and put it into a file or get it out of one.
 
 use std::io::{Read, Write};
+use std::net::Shutdown;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -75,11 +76,17 @@ pub(crate) enum Synced {
 }
 
 /// Streams `bytes` of `data`, over and over, into a file in `directory`, `depth` messages in flight, each acknowledged when it is
-/// on stable storage, GiB/s. One connection.
+/// on stable storage, GiB/s. One connection. 0 where the file system knows no direct writes and those are asked for.
 pub(crate) fn stored_synced(directory: &Path, data: &[u8], bytes: u64, depth: u64, how: Synced) -> Result<f64> {
-    let file = &preallocated_for(directory, bytes, how == Synced::Direct)?;
+    let file = match preallocated_for(directory, bytes, how == Synced::Direct) {
+        Err(_) if how == Synced::Direct => return Ok(0.0),
+        found => &found?,
+    };
     let (mut near, mut far) = pair_with(Some(UNPACED))?;
     let mut answering = near.try_clone()?;
+    // Whoever fails ends the connection, which ends the others: nobody waits for an answer that does not come.
+    let ending = &near.try_clone()?;
+    let ended = move |done: Result<()>| done.inspect_err(|_| drop(ending.shutdown(Shutdown::Both)));
     let count = bytes / MESSAGE_BYTES as u64;
     let (unused, to_fill) = mpsc::channel();
     let (received, to_store) = mpsc::channel::<(u64, Vec<u8>)>();
@@ -95,20 +102,20 @@ pub(crate) fn stored_synced(directory: &Path, data: &[u8], bytes: u64, depth: u6
         if how == Synced::Direct {
             for _ in 0..depth {
                 let (unused, stored) = (unused.clone(), stored.clone());
-                threads.push(scope.spawn(move || -> Result<()> {
-                    loop {
-                        let next = to_store.lock().unwrap_or_else(PoisonError::into_inner).recv();
-                        let Ok((number, buffer)) = next else { return Ok(()) };
-                        file.write_all_at(&buffer[place(&buffer)..][..MESSAGE_BYTES], at(number))?;
-                        file.sync_data()?;
-                        stored.send(())?;
-                        // Whoever fills may have filled its last.
-                        let _ = unused.send(buffer);
-                    }
+                let next = || to_store.lock().unwrap_or_else(PoisonError::into_inner).recv();
+                let store = move |number: u64, buffer: Vec<u8>| -> Result<()> {
+                    let done = file.write_all_at(&buffer[place(&buffer)..][..MESSAGE_BYTES], at(number));
+                    // Whoever fills may have filled its last.
+                    let _ = unused.send(buffer);
+                    done.and_then(|()| file.sync_data())?;
+                    Ok(stored.send(())?)
+                };
+                threads.push(scope.spawn(move || {
+                    ended(std::iter::from_fn(|| next().ok()).try_for_each(|(number, buffer)| store(number, buffer)))
                 }));
             }
         }
-        threads.push(scope.spawn(move || -> Result<()> {
+        let mut receive = move || -> Result<()> {
             for number in 0..count {
                 let mut buffer = to_fill.recv()?;
                 let place = place(&buffer);
@@ -125,8 +132,9 @@ pub(crate) fn stored_synced(directory: &Path, data: &[u8], bytes: u64, depth: u6
                 }
             }
             Ok(())
-        }));
-        threads.push(scope.spawn(move || -> Result<()> {
+        };
+        threads.push(scope.spawn(move || ended(receive())));
+        let mut answer = move || -> Result<()> {
             while to_answer.recv().is_ok() {
                 let together = 1 + to_answer.try_iter().count();
                 if how == Synced::Together {
@@ -135,7 +143,8 @@ pub(crate) fn stored_synced(directory: &Path, data: &[u8], bytes: u64, depth: u6
                 answering.write_all(&vec![1; together])?;
             }
             Ok(())
-        }));
+        };
+        threads.push(scope.spawn(move || ended(answer())));
         let watch = Stopwatch::start();
         let mut pieces = data.chunks_exact(MESSAGE_BYTES).cycle();
         let sent = (0..count + depth).try_for_each(|number| -> Result<()> {
