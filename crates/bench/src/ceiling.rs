@@ -22,7 +22,7 @@ mod streamed;
 pub(crate) use chained::{Chained, chained};
 pub(crate) use fetched::Fetched;
 pub(crate) use paced::{Keep, paced};
-pub(crate) use scattered::{EDGE, Scattered, at_share, scattered, speed};
+pub(crate) use scattered::{FIRST, PLAIN, SECOND, Scattered, scattered};
 pub(crate) use stormed::stormed;
 pub(crate) use streamed::{Synced, served, stored, stored_synced};
 

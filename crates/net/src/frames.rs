@@ -897,7 +897,7 @@ const LARGE_BYTES: usize = 128 << 10;
 const GROW_BYTES: usize = 256 << 10;
 const WOULD_BLOCK: io::ErrorKind = io::ErrorKind::WouldBlock;
 /// Of a file so much is handed on at once: a socket that has room has room for this much.
-const HANDED_BYTES: usize = 128 << 10;
+const HANDED_BYTES: usize = 256 << 10;
 /// Who takes nothing for so long keeps others from nothing: a reader on this machine that is awake has taken half of what was on its
 /// way.
 const STALLED: Duration = Duration::from_millis(2);

@@ -23,12 +23,13 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use frieze_base::{ChainId, Fault, InodeId, Reason, SegmentId, crc32c, crc32c_combine};
 use frieze_disk::{Disk, DiskFile};
 use frieze_hlc::Hlc;
-use frieze_multilog::{ChainTip, Grave, LogPosition, MultiLog, RECORD_MARK_BYTES, RecordMeta, Seal, ShelfKey};
+use frieze_multilog::{ChainTip, Grave, LogPosition, MultiLog, RECORD_MARK_BYTES, RecordMeta, Seal, ShelfKey, Spot};
 
 use frieze_tier::Shares;
 
 use crate::reading::{LOG, Reading};
 use crate::scrub::Noticed;
+use crate::steps::HANDED_BYTES_MIN;
 use sizes::Sizes;
 use spares::Spares;
 
@@ -82,7 +83,7 @@ pub(crate) struct Device {
     mended: Mutex<Vec<String>>,
     noticed: Noticed,
     images: images::ImageStore,
-    /// Checksums of what was handed on lately.
+    /// Checksums of what was written or handed on lately.
     known: known::Known,
 }
 
@@ -146,6 +147,8 @@ impl Device {
                 for (meta, spot) in metas.iter().zip(&placed.spots) {
                     log.publish(meta, spot);
                 }
+                drop(log);
+                self.note_checksums(metas, &placed.spots, payloads, block_crcs);
                 self.dirty_bytes.fetch_add(bytes, Ordering::Relaxed);
                 self.since_checkpoint.fetch_add(bytes, Ordering::Relaxed);
                 Ok(placed.spots.last().expect("a group has at least one record").end)
@@ -155,6 +158,17 @@ impl Device {
                 self.erase(first.segment, first.offset);
                 log.abandon(placed);
                 Err(fault)
+            }
+        }
+    }
+
+    /// What was written will be handed on as a whole more often than in parts: its checksum need not be read back for that.
+    fn note_checksums(&self, metas: &[RecordMeta], spots: &[Spot], payloads: &[&[u8]], block_crcs: &[Vec<u32>]) {
+        for (((meta, spot), payload), crcs) in metas.iter().zip(spots).zip(payloads).zip(block_crcs) {
+            let len = payload.len() as u64;
+            if len >= HANDED_BYTES_MIN {
+                let span = known::Span::whole(spot.segment, spot.data_offset, len, meta.stamp);
+                self.known.put(span, known::combined(crcs, len, self.settings.block_bytes.into()));
             }
         }
     }

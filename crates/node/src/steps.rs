@@ -23,7 +23,7 @@ use crate::engine::Scratch;
 /// calls, and more moments in which the other side is woken (ADR 0016).
 const STEP_BYTES: usize = 512 << 10;
 /// So much of a record at least is handed on by the system: less is sooner read than its checksums are looked up.
-const HANDED_BYTES_MIN: u64 = 32 << 10;
+pub(crate) const HANDED_BYTES_MIN: u64 = 32 << 10;
 /// From so many bytes on a payload goes out in steps.
 const LEAST_BYTES: usize = 256 << 10;
 

@@ -15,35 +15,51 @@ use crate::stopwatch::Stopwatch;
 const STEP_BYTES: usize = 128 << 10;
 /// Bytes between two pieces: about what the header of a record takes.
 const BETWEEN: u64 = 100;
-/// Reads of each state: it, it again, and what lies in one place.
-const READS: u64 = 3;
+/// Reads of each state.
+const READS: usize = 3;
+/// The first one of a state.
+pub(crate) const FIRST: usize = 0;
+/// The same state again.
+pub(crate) const SECOND: usize = 1;
+/// As many bytes in one place.
+pub(crate) const PLAIN: usize = 2;
 /// The slowest and the fastest are told without the slowest and fastest of a hundred, which are the machine's.
-pub(crate) const EDGE: f64 = 0.01;
+const EDGE: f64 = 0.01;
 
-/// Old states, by whichever of two ways is faster: read and sent, or handed on by the system.
+/// How long states took that were read one after the other, each first, again, and then as many bytes in one place.
 #[derive(Default)]
 pub(crate) struct Scattered {
-    /// Seconds of each first read of a state, in order of their length.
-    pub(crate) first: Vec<f64>,
-    /// Of each second read.
-    pub(crate) second: Vec<f64>,
-    /// Of as many bytes in one place, read in between.
-    pub(crate) plain: Vec<f64>,
+    /// Bytes of each.
+    pub(crate) bytes: u64,
+    /// Seconds of the three reads of each state, in the order of the states.
+    pub(crate) seconds: Vec<[f64; READS]>,
 }
 
 impl Scattered {
-    /// In order of their length.
-    pub(crate) fn sorted(mut self) -> Scattered {
-        for times in [&mut self.first, &mut self.second, &mut self.plain] {
-            times.sort_by(f64::total_cmp);
-        }
-        self
+    /// GiB/s of the reads of a kind, the median of all states.
+    pub(crate) fn speed(&self, read: usize) -> f64 {
+        speed(self.bytes, self.sorted(|seconds| seconds[read]).1)
     }
-}
 
-/// The element at `share` of a sorted list.
-pub(crate) fn at_share(times: &[f64], share: f64) -> f64 {
-    times[((times.len() - 1) as f64 * share) as usize]
+    /// How fast a read of a kind is beside one of another: of the reads of each state, which share what the machine did just then, the
+    /// median of all states.
+    pub(crate) fn beside(&self, read: usize, other: usize) -> f64 {
+        self.sorted(|seconds| seconds[other] / seconds[read]).1
+    }
+
+    /// GiB/s of the slowest and of the fastest state by the better of its two reads, without the slowest and fastest of a hundred.
+    pub(crate) fn extremes(&self) -> (f64, f64) {
+        let (least, _, most) = self.sorted(|seconds| seconds[FIRST].min(seconds[SECOND]));
+        (speed(self.bytes, most), speed(self.bytes, least))
+    }
+
+    /// Of each state one figure: the least without the smallest of a hundred, the median, the most without the largest of a hundred.
+    fn sorted(&self, figure: impl Fn(&[f64; READS]) -> f64) -> (f64, f64, f64) {
+        let mut figures: Vec<f64> = self.seconds.iter().map(figure).collect();
+        figures.sort_by(f64::total_cmp);
+        let at = |share: f64| figures[((figures.len() - 1) as f64 * share) as usize];
+        (at(EDGE), at(0.5), at(1.0 - EDGE))
+    }
 }
 
 /// What is read: a file to which pieces were appended, as random writes of slots.
@@ -76,7 +92,7 @@ pub(crate) fn scattered(directory: &Path, bytes: u64, piece: usize, writes: u64,
     let (mut near, far) = pair_with(Some(UNPACED))?;
     let receiver = other_end(move || -> std::io::Result<()> {
         let mut buffer = vec![0u8; 1 << 20];
-        for _ in 0..states * READS {
+        for _ in 0..states * READS as u64 {
             let mut left = bytes;
             while left > 0 {
                 match near.read(&mut buffer)? {
@@ -95,7 +111,7 @@ pub(crate) fn scattered(directory: &Path, bytes: u64, piece: usize, writes: u64,
     let places = (0..slots).map(|slot| slot * stride).collect();
     let mut pieces = Pieces { file, bytes, piece, plain_at, places };
     let mut rng = frieze_base::Rng::new(7);
-    let [mut copied, mut handed_on] = <[Scattered; 2]>::default();
+    let (mut copied, mut handed_on) = (Vec::new(), Vec::new());
     let mut written = 0;
     for state in 0..states {
         while written < (state + 1) * writes / states {
@@ -105,14 +121,11 @@ pub(crate) fn scattered(directory: &Path, bytes: u64, piece: usize, writes: u64,
         type Send = fn(&Pieces, &TcpStream, bool) -> Result<f64>;
         let (send, times): (Send, _) =
             if state % 2 == 0 { (Pieces::copy, &mut copied) } else { (Pieces::hand_on, &mut handed_on) };
-        times.first.push(send(&pieces, &far, false)?);
-        times.second.push(send(&pieces, &far, false)?);
-        times.plain.push(send(&pieces, &far, true)?);
+        times.push([send(&pieces, &far, false)?, send(&pieces, &far, false)?, send(&pieces, &far, true)?]);
     }
     receiver.join().ok().context("the receiver panicked")??;
-    let (copied, handed_on) = (copied.sorted(), handed_on.sorted());
-    let is_faster = at_share(&handed_on.first, 0.5) < at_share(&copied.first, 0.5);
-    Ok(if is_faster { handed_on } else { copied })
+    let [copied, handed_on] = [copied, handed_on].map(|seconds| Scattered { bytes, seconds });
+    Ok(if handed_on.speed(FIRST) > copied.speed(FIRST) { handed_on } else { copied })
 }
 
 impl Pieces {
@@ -153,6 +166,6 @@ impl Pieces {
 }
 
 /// GiB/s of `bytes` in so many seconds.
-pub(crate) fn speed(bytes: u64, seconds: f64) -> f64 {
+fn speed(bytes: u64, seconds: f64) -> f64 {
     bytes as f64 / GIB / seconds
 }

@@ -5,7 +5,7 @@ use frieze_base::{ByteRange, Rng};
 use frieze_client::{CreateMode, Hlc, OpenFlags, Target as Path};
 
 use super::{CEILING_BYTES, LARGE, SMALL, progress, settle, spend};
-use crate::ceiling::{self, EDGE, GIB, Scattered, at_share, speed};
+use crate::ceiling::{self, FIRST, GIB, PLAIN, SECOND, Scattered};
 use crate::report::Report;
 use crate::target::Target;
 use crate::{Options, stopwatch::Stopwatch};
@@ -53,13 +53,13 @@ pub(crate) fn snapshots(options: &Options) -> Result<Report> {
     settle(&client)?;
     let ceiling = ceiling::loopback(LARGE, options.scaled(None, CEILING_BYTES))?;
     let bare = target.scattered(CHUNK_BYTES, WRITE_BYTES, writes, states)?;
-    let mut times = Scattered::default();
+    let mut times = Scattered { bytes: CHUNK_BYTES, ..Scattered::default() };
     let bar = progress("reading", states);
     let spent = spend(&target, &client, || {
         for i in 0..states {
             let at = stamps[(i * (writes - 1) / (states - 1).max(1)) as usize];
-            let Scattered { first, second, plain: plainly } = &mut times;
-            for (times, plain) in [(first, None), (second, None), (plainly, Some(&plain))] {
+            let mut seconds = [0.0; 3];
+            for (seconds, plain) in seconds.iter_mut().zip([None, None, Some(&plain)]) {
                 let past = client.fs().at(at).open(&Path::path("/chunk"), OpenFlags { read: true, write: false })?;
                 let watch = Stopwatch::start();
                 let read = plain.unwrap_or(&past).read_stream::<frieze_client::Error>(
@@ -67,20 +67,18 @@ pub(crate) fn snapshots(options: &Options) -> Result<Report> {
                     4,
                     |_| Ok(()),
                 )?;
-                times.push(watch.seconds());
+                *seconds = watch.seconds();
                 anyhow::ensure!(read == CHUNK_BYTES, "state {at} has {read} bytes");
             }
+            times.seconds.push(seconds);
             bar.inc(1);
         }
         Ok(())
     })?;
     bar.finish_and_clear();
-    let times = times.sorted();
-    let of = |times: &[f64], share: f64| speed(CHUNK_BYTES, at_share(times, share));
     let gib = 3.0 * states as f64 * CHUNK_BYTES as f64 / GIB;
-    let (first, second, plain) = (of(&times.first, 0.5), of(&times.second, 0.5), of(&times.plain, 0.5));
-    let (slowest, fastest) = (of(&times.first, 1.0 - EDGE), of(&times.first, EDGE));
-    let bare_first = of(&bare.first, 0.5);
+    let (first, (slowest, fastest)) = (times.speed(FIRST), times.extremes());
+    let (bare_slowest, bare_fastest) = bare.extremes();
     Ok(Report {
         scenario: "snapshots",
         value: first,
@@ -92,19 +90,19 @@ pub(crate) fn snapshots(options: &Options) -> Result<Report> {
         cpu_per: "GiB",
         server_peak_mib: spent.after.peak_mib,
         more: vec![
-            ("first_over_second", first / second, "(first read of a state over the second)"),
+            ("first_over_second", times.beside(FIRST, SECOND), "(first read of a state over the second)"),
             ("slowest_over_fastest", slowest / fastest, "(states, without the slowest and fastest of a hundred)"),
-            ("over_plain", first / plain, "(a state over a chunk without history)"),
+            ("over_plain", times.beside(FIRST, PLAIN), "(a state over a chunk without history)"),
             (
                 "over_bare",
-                first / bare_first,
+                first / bare.speed(FIRST),
                 "(of a bare program: pread and send, or sendfile; whoever receives computes a checksum)",
             ),
-            ("bare_first_over_second", bare_first / of(&bare.second, 0.5), ""),
-            ("bare_slowest_over_fastest", of(&bare.first, 1.0 - EDGE) / of(&bare.first, EDGE), ""),
-            ("bare_over_plain", bare_first / of(&bare.plain, 0.5), ""),
-            ("bare_gib_s", bare_first, "GiB/s"),
-            ("plain_gib_s", plain, "GiB/s"),
+            ("bare_first_over_second", bare.beside(FIRST, SECOND), ""),
+            ("bare_slowest_over_fastest", bare_slowest / bare_fastest, ""),
+            ("bare_over_plain", bare.beside(FIRST, PLAIN), ""),
+            ("bare_gib_s", bare.speed(FIRST), "GiB/s"),
+            ("plain_gib_s", times.speed(PLAIN), "GiB/s"),
             ("slowest_state_gib_s", slowest, "GiB/s"),
             ("fastest_state_gib_s", fastest, "GiB/s"),
         ],

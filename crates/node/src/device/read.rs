@@ -78,12 +78,8 @@ impl Device {
         let block = u64::from(source.block_bytes);
         let (first, last) = (u64::from(source.skip) / block, (u64::from(source.skip) + len).div_ceil(block));
         let mut stored = Blocks::of(&*file, source);
-        let (mut crc, mut left) = (0, len);
-        for index in first..last {
-            let (found, of) = (stored.crc(index as usize, last as usize)?, block.min(left));
-            crc = if index == first { found } else { crc32c_combine(crc, found, of) };
-            left -= of;
-        }
+        let crcs = (first..last).map(|index| stored.crc(index as usize, last as usize));
+        let crc = known::combined(&crcs.collect::<Result<Vec<u32>, Fault>>()?, len, block);
         self.known.put(span, crc);
         Ok(Some(Held { file, offset, crc }))
     }
