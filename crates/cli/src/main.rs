@@ -10,6 +10,7 @@
 // What `status` tells as JSON has more fields than the macro that writes them goes deep by default.
 #![recursion_limit = "256"]
 
+mod allocator;
 mod args;
 mod bench;
 mod change;

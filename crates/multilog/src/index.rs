@@ -56,8 +56,10 @@ pub(crate) fn reserve_slim<T>(vec: &mut Vec<T>, additional: usize) -> usize {
         return 0;
     }
     let before = heap_bytes(vec.capacity() * size_of::<T>());
-    // The smallest block of the allocator holds 24 bytes anyway.
-    vec.reserve_exact(additional.max(vec.len() / 8).max(24 / size_of::<T>()));
+    let wanted = vec.len() + additional.max(vec.len() / 8);
+    // The block of the allocator has room for as many.
+    let fit = heap_bytes(wanted * size_of::<T>()) / size_of::<T>();
+    vec.reserve_exact(fit - vec.len());
     heap_bytes(vec.capacity() * size_of::<T>()) - before
 }
 
@@ -68,7 +70,18 @@ fn push_slim<T>(vec: &mut Vec<T>, item: T) -> usize {
     grown
 }
 
-/// What an allocation of `bytes` takes from the machine: 8 bytes of the allocator's own, in steps of 16, at least 32.
+/// What an allocation of `bytes` takes from the machine, as jemalloc has it: blocks of 8 and 16 bytes, in steps of 16 up to 128, then four
+/// sizes to each doubling; of large ones the pages that are used.
 fn heap_bytes(bytes: usize) -> usize {
-    if bytes == 0 { 0 } else { (bytes + 8).next_multiple_of(16).max(32) }
+    match bytes {
+        0 => 0,
+        1..=8 => 8,
+        9..=128 => bytes.next_multiple_of(16),
+        129..LARGE_BYTES => bytes.next_multiple_of(1 << ((bytes - 1).ilog2() - 2)),
+        _ => bytes.next_multiple_of(PAGE_OF_MACHINE_BYTES),
+    }
 }
+
+/// From here on an allocation has pages of its own.
+const LARGE_BYTES: usize = 16 << 10;
+const PAGE_OF_MACHINE_BYTES: usize = 4096;

@@ -57,7 +57,7 @@ use crate::store::LsmStore;
 const STACK_BYTES: usize = 512 << 10;
 /// How often clocks and sessions are looked after.
 const TEND_EVERY_NS: u64 = 500_000_000;
-/// What the allocator holds and nobody uses is given back so often.
+/// Buffers that nobody uses are given back so often.
 const TRIM_EVERY_NS: u64 = 10_000_000_000;
 /// Whoever serves goes first where there are not enough processors.
 const SCRUB_NICE: i32 = 15;
@@ -131,8 +131,6 @@ impl Server {
     pub fn start(settings: Settings) -> Result<Server, Fault> {
         settings.validate()?;
         let settings = settings.with_memory_divided(machine_bytes())?;
-        // Connections come and go, each on a thread of its own.
-        frieze_disk::settle_allocator();
         let addresses = addresses(&settings)?;
         let keys = keys(&settings.keys)?;
         let door = Door::open(&settings.metrics)?.map(Arc::new);
@@ -439,7 +437,6 @@ fn reclaim_loop(shared: &Shared) {
         if frieze_net::mono().since_ns(trimmed) > TRIM_EVERY_NS {
             trimmed = frieze_net::mono();
             shared.pool.trim();
-            frieze_disk::give_back_free_memory();
         }
         shared.rest.wait(Duration::from_nanos(TEND_EVERY_NS));
     }

@@ -152,3 +152,14 @@ fn of_several_servers_the_first_that_answers_is_asked_and_if_none_does_each_says
     let words = server.fails(2, &["--server", "127.0.0.1:1,", "ls", "/"]);
     assert!(words.contains("expected HOST:PORT"), "{words}");
 }
+
+#[test]
+fn the_allocator_has_heard_what_it_is_told() {
+    let told = frieze(&["--version"]).env("_RJEM_MALLOC_CONF", "stats_print:true").output().unwrap();
+    let told = String::from_utf8(told.stderr).unwrap();
+    for setting in
+        ["opt.narenas: 1\n", "opt.tcache_max: 8192\n", "opt.dirty_decay_ms: 1000 ", "opt.background_thread: true "]
+    {
+        assert!(told.contains(setting), "{setting} is not in:\n{told}");
+    }
+}
