@@ -28,8 +28,9 @@ test: ## every test of every crate, and Hadoop's own client on a server (where t
 	$(CARGO) test --workspace --no-fail-fast
 	@tests/hdfs/run.py --where-possible
 
-hdfs: ## unmodified Hadoop clients, shell and library, by hdfs:// and webhdfs://, on servers of their own, and on three of which one is killed (needs a JDK and Maven; about 3 min)
+hdfs: ## unmodified Hadoop clients, shell and library, and hdfs-native, by hdfs:// and webhdfs://, on servers of their own, and on three of which one is killed (needs a JDK and Maven; about 3 min)
 	@tests/hdfs/run.py
+	@tests/hdfs/native.py
 	@tests/hdfs/webhdfs.py
 	@tests/hdfs/failing.py
 	@tests/hdfs/contract.py

@@ -13,6 +13,7 @@ import socket
 import subprocess
 import sys
 import time
+import venv
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 VERSION = "3.4.1"
@@ -53,6 +54,17 @@ def cache(name):
     folder = pathlib.Path(os.environ.get("XDG_CACHE_HOME", pathlib.Path.home() / ".cache")) / "frieze" / name
     folder.mkdir(parents=True, exist_ok=True)
     return folder
+
+
+def python_with(*packages):
+    """An interpreter that has these packages of PyPI, in a virtual environment of the user's cache; made once."""
+    folder = cache("-".join(packages).replace("==", "-"))
+    python, done = folder / "venv" / "bin" / "python", folder / "installed"
+    if not done.exists():
+        venv.create(folder / "venv", with_pip=True, clear=True)
+        subprocess.run([python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *packages], check=True)
+        done.touch()
+    return python
 
 
 def dependency(artifact, inside=""):

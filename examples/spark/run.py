@@ -19,7 +19,6 @@ import sys
 import tempfile
 import threading
 import time
-import venv
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent.parent / "scripts"))
@@ -36,14 +35,8 @@ SECONDS_MAX = 165
 
 def environment():
     """A virtual environment with PySpark, in the user's cache; made once."""
-    folder = hadoop.cache(f"pyspark-{VERSION}")
-    python = folder / "venv" / "bin" / "python"
-    done = folder / "installed"
-    if not done.exists():
-        venv.create(folder / "venv", with_pip=True, clear=True)
-        subprocess.run([python, "-m", "pip", "install", "--quiet", f"pyspark=={VERSION}"], check=True)
-        done.write_text(VERSION)
-    return python, next((folder / "venv").glob("lib/python*/site-packages/pyspark/jars"))
+    python = hadoop.python_with(f"pyspark=={VERSION}")
+    return python, next(python.parent.parent.glob("lib/python*/site-packages/pyspark/jars"))
 
 
 class Sensors:
