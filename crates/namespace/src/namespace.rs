@@ -28,6 +28,8 @@ use crate::walk::Walk;
 /// write grant stay in any case; all others can still be read, from history. Those forgotten whole do not stay. At about 250 bytes
 /// each: 16 MiB.
 pub const ORPHANS_KEPT_MAX: usize = 65_536;
+/// Inodes of a list while they are loaded: some 600 KiB.
+const LOADED_TOGETHER: usize = 4096;
 
 /// The current state: every name and inode that lives now, open sessions, named instants.
 ///
@@ -61,7 +63,8 @@ pub struct LoadedApart {
     /// The directory that comes now, and what of it has come: a map is made at once of all that it is to hold.
     parent: InodeId,
     names: Vec<(Name, Entry)>,
-    inodes: Vec<(InodeId, Inode)>,
+    /// Of [`LOADED_TOGETHER`] each: one list of all would be copied whenever it grows.
+    inodes: Vec<Vec<(InodeId, Inode)>>,
     layouts: Layouts,
 }
 
@@ -151,7 +154,17 @@ impl LoadedApart {
                 }
                 self.names.push((Name::new(name), Entry::read(stamp, value)?));
             }
-            Some(Key::Inode(id)) => self.inodes.push((id, read_inode(id, stamp, value, &mut self.layouts)?)),
+            Some(Key::Inode(id)) => {
+                let inode = read_inode(id, stamp, value, &mut self.layouts)?;
+                match self.inodes.last_mut().filter(|together| together.len() < LOADED_TOGETHER) {
+                    Some(together) => together.push((id, inode)),
+                    None => {
+                        let mut together = Vec::with_capacity(LOADED_TOGETHER);
+                        together.push((id, inode));
+                        self.inodes.push(together);
+                    }
+                }
+            }
             _ => return Err(Error::Corrupt { what: "key of an entry or inode" }.into()),
         }
         Ok(())
@@ -270,8 +283,13 @@ impl Namespace {
     pub fn take_apart(&mut self, mut apart: LoadedApart) {
         apart.end_directory();
         self.directories = apart.directories;
-        for (id, mut inode) in apart.inodes {
-            inode.layout = self.share((*inode.layout).clone());
+        // Their layouts are few, and one copy of each is theirs already: ours takes its place, looked up where it changes.
+        let mut last: Option<(Arc<Layout>, Arc<Layout>)> = None;
+        for (id, mut inode) in apart.inodes.into_iter().flatten() {
+            let known = last.take_if(|(theirs, _)| Arc::ptr_eq(theirs, &inode.layout));
+            let (theirs, ours) = known.unwrap_or_else(|| (inode.layout.clone(), self.share((*inode.layout).clone())));
+            inode.layout = ours.clone();
+            last = Some((theirs, ours));
             self.put_loaded(id, inode);
         }
     }
