@@ -107,6 +107,8 @@ impl Engine {
         let (own, root_then, root_now) = match whole {
             true => {
                 let id = if target.path.is_empty() { InodeId(target.base) } else { InodeId::ROOT };
+                // Nothing else says so where nothing was changed since: no path is resolved, and no change looked at.
+                self.check_kept_naming(&principal.caller, id, at, [now, at])?;
                 (None, Some(id), Some(id))
             }
             false => {

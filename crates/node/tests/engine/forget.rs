@@ -57,6 +57,20 @@ impl Served {
 }
 
 #[test]
+fn nothing_is_restored_from_what_is_forgotten_even_if_nothing_was_changed_since() {
+    let machine = Machine::new();
+    let mut served = machine.serve();
+    let written = served.write_all("/f", &pattern(1000, 1));
+    served.close();
+    served.forget("/", written + 1);
+    for path in ["/", "/f"] {
+        let refused = served.restore(path, written, false).unwrap_err();
+        assert_eq!(refused.reason, Reason::HistoryExpired, "{path}: {refused}");
+        assert_eq!(served.restore(path, written + 1, false).unwrap().count, 0, "{path}");
+    }
+}
+
+#[test]
 fn what_was_before_is_refused_and_its_space_comes_back() {
     let machine = Machine::new();
     let mut served = machine.serve();
