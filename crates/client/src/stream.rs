@@ -115,15 +115,18 @@ impl File {
         let shared = &self.shared;
         let connection = shared.opened(place, patience).map_err(Failure::Ours)?;
         // Who reads within the process does the server's work: nothing is won by asking ahead, and what one core does piece by piece
-        // stays in its cache.
-        let (depth, step) = if connection.is_within() { (1, WITHIN_BYTES) } else { (run.depth, REQUEST_BYTES) };
+        // stays in its cache. Nor by steps: what was read as a whole is handed over as it lies.
+        let is_within = connection.is_within();
+        let (depth, step) = if is_within { (1, WITHIN_BYTES) } else { (run.depth, REQUEST_BYTES) };
         let mut next = run.done;
         let mut flight: VecDeque<(u64, u64, usize)> = VecDeque::with_capacity(depth);
         loop {
             while flight.len() < depth && next < run.end {
                 let left = run.end - next;
                 let len = if run.is_one { left as usize } else { piece_len(next, left, step) };
-                let id = shared.send(connection, &self.ask_read(next, len, run.in_steps)).map_err(Failure::Ours)?;
+                let id = shared
+                    .send(connection, &self.ask_read(next, len, run.in_steps && !is_within))
+                    .map_err(Failure::Ours)?;
                 flight.push_back((id, next, len));
                 next += len as u64;
             }

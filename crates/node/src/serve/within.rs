@@ -129,6 +129,7 @@ impl Answers {
 impl Responder for Answers {
     fn respond(&self, request: &FrameHeader, result: Result<Reply, Fault>, payload: &[u8], _: u32) {
         let mut room = if payload.is_empty() { Vec::new() } else { self.inbox.room() };
+        room.clear();
         room.extend_from_slice(payload);
         self.put(request, result, room);
     }
