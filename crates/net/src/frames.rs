@@ -813,8 +813,8 @@ impl FrameWriter {
         let mut waits = None;
         while at < end {
             if *room > 0 || stream.await_room(STALLED).map_err(|source| broken(stream, "sending", source))? {
-                // Where there is room at all there is for this much, so that nobody waits within.
-                *room = if *room > 0 { *room } else { HANDED_BYTES };
+                // No more than there is room for, so that nobody waits within.
+                *room = if *room > 0 { *room } else { stream.room_at_least().min(HANDED_BYTES) };
                 let some = (end - at).min(*room as u64) as usize;
                 match stream.send_file(file, &mut at, some) {
                     Ok(0) => return Err(broken(stream, "sending", io::ErrorKind::UnexpectedEof.into())),
@@ -896,7 +896,7 @@ const LARGE_BYTES: usize = 128 << 10;
 /// Step in which a buffer grows as promised bytes arrive.
 const GROW_BYTES: usize = 256 << 10;
 const WOULD_BLOCK: io::ErrorKind = io::ErrorKind::WouldBlock;
-/// Of a file so much is handed on at once: a socket that has room has room for this much.
+/// Of a file so much at most is handed on before it is asked again whether there is room.
 const HANDED_BYTES: usize = 256 << 10;
 /// Who takes nothing for so long keeps others from nothing: a reader on this machine that is awake has taken half of what was on its
 /// way.

@@ -202,6 +202,12 @@ impl Stream {
         self.await_either(PollFlags::OUT, limit)
     }
 
+    /// Bytes for which there is room where [`Stream::await_room`] has found some: the system says so when a third of what may be on its
+    /// way is free. Much where the peer is fast, little where it is slow.
+    pub(crate) fn room_at_least(&self) -> usize {
+        sockopt::socket_send_buffer_size(self.fd()).map_or(ROOM_BYTES_MIN, |bytes| (bytes / 3).max(ROOM_BYTES_MIN))
+    }
+
     /// Waits until there is something to receive, or the peer has ended; false if that takes longer than `limit`.
     pub(crate) fn await_readable(&self, limit: Duration) -> io::Result<bool> {
         self.await_either(PollFlags::IN, limit)
@@ -291,6 +297,8 @@ fn connect_unix(path: &Path, timeout: Duration) -> io::Result<UnixStream> {
     Ok(UnixStream::from(socket))
 }
 
+/// Less than this is not worth a call: a socket takes so much in a moment.
+const ROOM_BYTES_MIN: usize = 16 << 10;
 /// Large enough that a payload of 1 MiB takes four wake-ups, small enough that it is received while the rest is sent.
 const LOW_WATER_BYTES: usize = 256 << 10;
 /// Room that a TCP connection has for what is not received yet, once something large has come: a frame of 1 MiB.
@@ -321,6 +329,23 @@ mod tests {
         stream.expect(600_000);
         assert!(room() > before && room() >= 4 * LOW_WATER_BYTES, "{} after {before}", room());
         stream.expect(0);
+    }
+
+    #[test]
+    fn who_is_told_of_room_can_send_so_much_without_waiting() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (_far, _) = listener.accept().unwrap();
+        sockopt::set_socket_send_buffer_size(&near, 64 << 10).unwrap();
+        let stream = Stream::of(Socket::Tcp(near), "nobody".to_owned()).unwrap();
+        let bytes = vec![0; 1 << 20];
+        // Its peer takes nothing: at some time there is no room.
+        while stream.await_room(Duration::ZERO).unwrap() {
+            let some = stream.room_at_least();
+            assert!((ROOM_BYTES_MIN..=64 << 10).contains(&some), "{some} of a small buffer");
+            let sent = stream.send(&[IoSlice::new(&bytes[..some])], SendFlags::DONTWAIT).unwrap();
+            assert_eq!(sent, some, "all that there was room for");
+        }
     }
 
     #[test]
