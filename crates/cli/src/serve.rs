@@ -110,18 +110,20 @@ impl Doors {
     /// Lets Hadoop clients in, and those by HTTP. A file has one writer at both.
     fn open(hdfs: Option<&DoorOptions>, web: Option<&frieze_http::DoorOptions>, server: &Server) -> Result<Doors> {
         let secret = || server.secret_for(frieze_hdfs::TOKENS);
-        let client = |command: &str| Options {
+        let client = |command: String| Options {
             server: server.home(),
             within: Some(server.within()),
-            command: format!("{command} of frieze serve"),
+            command,
             connections_max: DOOR_CONNECTIONS_MAX,
             ..Options::default()
         };
-        let hdfs = hdfs.map(|options| Door::open(options, secret(), client("the HDFS door"))).transpose()?;
+        let hdfs = hdfs
+            .map(|options| Door::open(options, secret(), client(frieze_hdfs::session_of(server.node()))))
+            .transpose()?;
         let open = |options| {
             frieze_http::Door::open(options, |at| match &hdfs {
                 Some(door) => Ok(door.calls()),
-                None => Calls::connect(client("the WebHDFS door"), secret(), at, None),
+                None => Calls::connect(client("the WebHDFS door of frieze serve".to_owned()), secret(), at, None),
             })
         };
         let web = web.map(open).transpose()?;

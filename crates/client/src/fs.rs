@@ -14,6 +14,7 @@ use frieze_wire::txn::{
     Caller, DeleteSnapshot, Link, Make, MakeKind, MakeNameless, MakeSnapshot, Op, Remove, RemoveXattr, Rename, SetAttr,
     SetXattr, Special, Target,
 };
+use frieze_wire::writers::{WRITERS_XATTR, Writer, read_told as read_told_writers};
 
 use crate::call::Shared;
 use crate::holding::Granted;
@@ -244,6 +245,15 @@ impl Fs {
     /// that number.
     pub fn path_of(&self, inode: InodeId) -> Result<Vec<u8>, Error> {
         self.get_xattr(&Target::inode(inode), PATH_XATTR)
+    }
+
+    /// The sessions that hold the right to write to a regular file now: who has it open for writing and has written, or is about to. One that
+    /// has closed it, or has ended, is not among them.
+    ///
+    /// # Errors
+    /// `NoAttribute` of the past; `AccessDenied` to who may neither read nor write it; as [`Fs::get_xattr`].
+    pub fn writers(&self, target: &Target) -> Result<Vec<Writer>, Error> {
+        read_told_writers(&self.get_xattr(target, WRITERS_XATTR)?).ok_or(Error::Refused(Reason::Internal.into()))
     }
 
     /// The quota of a directory, as it is now, and what is used of it; `None` where it has none.

@@ -68,6 +68,7 @@ pub use frieze_wire::timeline::{
     DeletedReply, DiffReply, Difference, Gone, LastSeenReply, SessionInfo, Side, Span, StoryReply, UsageReply,
 };
 pub use frieze_wire::txn::{Caller, SetAttr, Special, Target, TimeValue};
+pub use frieze_wire::writers::Writer;
 pub use fs::{CreateMode, Fs, OpenFlags, RenameMode, XattrMode};
 pub use holding::{Granted, Parents, Recaller};
 /// What differs beside a name: bits of [`Difference::flags`].

@@ -47,11 +47,13 @@ impl Calls {
         let notes = Notes::new(notes).map_err(failed)?;
         let leases = Leases::new(client.clone(), notes).map_err(failed)?;
         let (goes_on, ended) = mpsc::channel();
+        let mint = Mint::new(secret);
         let service = Service {
             node: NodeId(client.hello().node),
             client,
             names: Default::default(),
-            mint: Mint::new(secret),
+            between_doors: mint.between_doors(),
+            mint,
             leases,
             moving: Default::default(),
             is_safe: Default::default(),

@@ -106,6 +106,14 @@ impl DataService {
                 Operation::Write => self.write(stream, &mut reader, &message)?,
                 Operation::Copy => self.copy(stream, &transfer::message(&message, "request to copy")?)?,
                 Operation::Checksum => self.checksum(stream, &transfer::message(&message, "checksum request")?)?,
+                Operation::Question => {
+                    let Some(answer) = self.service.answer_door(&transfer::message(&message, "question of a door")?)
+                    else {
+                        return Ok(());
+                    };
+                    (&*stream).write_all(&answer.encode_length_delimited_to_vec())?;
+                    false
+                }
                 Operation::Other(_) => {
                     let words = format!("operation {} is not supported by frieze", first[2]);
                     respond(stream, &refused(status::ERROR_UNSUPPORTED, &words))?;
@@ -468,7 +476,7 @@ impl Incoming {
 }
 
 /// A message with its length in front.
-fn read_message(reader: &mut impl Read) -> io::Result<Vec<u8>> {
+pub(crate) fn read_message(reader: &mut impl Read) -> io::Result<Vec<u8>> {
     let malformed = || io::Error::new(io::ErrorKind::InvalidData, "a message of an impossible length");
     let mut len = 0_usize;
     for shift in (0..).step_by(7).take(LENGTH_BYTES_MAX) {

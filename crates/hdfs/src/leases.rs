@@ -2,7 +2,7 @@
 //!
 //! Guarantees: a file has one writer at this door; another one is refused until the first has been silent for
 //! [`SOFT_NS`] or a client asks to recover the lease. A write under a lease that was taken away is refused.
-//! Leaves to others: writers at other doors, who are not held up.
+//! Leaves to others: writers at other doors ([`crate::elsewhere`]); those that are not Hadoop's, who are not held up.
 //!
 //! Leases live in memory. What has to be known of those that are a second old is noted beside the data ([`crate::notes`]), so that their
 //! writers go on when the server is restarted: the next process takes a lease up when its holder, or anybody else, asks for its file.
@@ -13,9 +13,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use frieze_base::MonoTime;
-use frieze_client::{Caller, Client, Error, ErrorKind, File, InodeId, OpenFlags, Target, mono};
+use frieze_client::{Caller, Client, Error, ErrorKind, Fault, File, InodeId, OpenFlags, Reason, Target, mono};
 
 use crate::blocks::wall_ns;
+use crate::elsewhere::MARK_XATTR;
 use crate::exception::Exception;
 use crate::notes::{Note, Notes};
 
@@ -47,7 +48,7 @@ pub(crate) struct Lease {
 }
 
 /// How far a writer is.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Progress {
     /// Where the next block begins, if none is being written.
     pub(crate) next: u64,
@@ -59,6 +60,8 @@ pub(crate) struct Progress {
     pub(crate) left_behind: bool,
     /// The lease was taken away.
     pub(crate) is_over: bool,
+    /// What the file was marked with when it was given: nothing if that was when the file was made.
+    pub(crate) mark: Vec<u8>,
     /// It is noted for the next process.
     noted: bool,
     /// Its writer is in this process, and ends with it.
@@ -105,6 +108,7 @@ impl Lease {
             start: progress.block.map(|block| block.start),
             generation: progress.block.map_or(0, |block| block.generation),
             last_id: progress.last_id,
+            mark: progress.mark.clone(),
         }
     }
 }
@@ -130,6 +134,27 @@ struct Table {
     noted: BTreeMap<u64, Note>,
     /// When this process began.
     began: MonoTime,
+}
+
+/// When another door is to have a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Takes {
+    /// Not at all: it asks.
+    Nothing,
+    /// If nothing was heard of its writer for long.
+    Silent,
+    /// In any case.
+    Any,
+}
+
+/// Who has a file here.
+pub(crate) enum Held {
+    /// Nobody.
+    Nobody,
+    /// This one, and keeps it.
+    By(String),
+    /// Somebody had it, and has it no more.
+    Ended(Arc<Lease>),
 }
 
 /// What a lease is to be.
@@ -191,7 +216,7 @@ impl Leases {
         for note in wanted {
             let opened = self.open(&note);
             if let Err(error) = &opened
-                && error.kind() == ErrorKind::Unavailable
+                && matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Conflict)
             {
                 continue;
             }
@@ -203,8 +228,10 @@ impl Leases {
             match opened {
                 Ok((file, size)) => {
                     let (block, last_id) = (note.block(size), note.last_id);
-                    let progress = Progress { next: note.next, block, last_id, noted: true, ..Progress::default() };
                     let (caller, began) = (note.caller(), table.began);
+                    let mark = note.mark.clone();
+                    let progress =
+                        Progress { next: note.next, block, last_id, mark, noted: true, ..Progress::default() };
                     let Note { id, inode, path, holder, block_bytes, next, .. } = note;
                     let wanted = Wanted { inode, path, holder, block_bytes, file, caller, next };
                     table.insert(wanted, id, progress, began);
@@ -219,11 +246,48 @@ impl Leases {
         self.any_noted.store(!self.lock().noted.is_empty(), Ordering::Release);
     }
 
+    /// Opens the file of a lease that is noted, if nobody has had it since.
     fn open(&self, note: &Note) -> Result<(File, u64), Error> {
         let fs = self.client.fs().as_caller(note.caller());
-        let file = fs.open(&Target::inode(InodeId(note.inode)), OpenFlags::WRITE)?;
+        let target = Target::inode(InodeId(note.inode));
+        let file = fs.open(&target, OpenFlags::WRITE)?;
+        if !self.client.is_alone() {
+            // Who takes it from now on sees that somebody writes here, and asks; who has taken it before has marked it.
+            file.prepare_write(note.start.unwrap_or(note.next), 1)?;
+        }
+        let mark = match fs.get_xattr(&target, MARK_XATTR) {
+            Err(error) if error.reason() == Reason::NoAttribute => Vec::new(),
+            mark => mark?,
+        };
+        if mark != note.mark {
+            let words = "somebody has had the file at another door since";
+            return Err(Error::Refused(Fault::new(Reason::StaleHandle, words)));
+        }
         let size = file.stat()?.attr.size;
         Ok((file, size))
+    }
+
+    /// Another door asks who has a file here, and takes it from him if it is to.
+    pub(crate) fn asked(&self, inode: u64, takes: Takes) -> Held {
+        let mut table = self.lock();
+        let (holder, silence) = match (table.by_inode.get(&inode), table.noted.get(&inode)) {
+            (Some(lease), _) => (lease.holder.clone(), table.silence(&lease.holder)),
+            (None, Some(note)) => (note.holder.clone(), mono().since_ns(table.began)),
+            (None, None) => return Held::Nobody,
+        };
+        let ends = match takes {
+            Takes::Nothing => false,
+            Takes::Silent => silence > SOFT_NS,
+            Takes::Any => true,
+        };
+        if !ends {
+            return Held::By(holder);
+        }
+        let (lease, noted) = (table.take(inode), table.noted.remove(&inode));
+        drop(table);
+        noted.inspect(|note| self.notes.remove(note.id));
+        self.all_over(lease.clone());
+        lease.map_or(Held::Nobody, Held::Ended)
     }
 
     /// Notes the leases that were given `age_ns` ago or before, and are not noted yet.
@@ -291,10 +355,7 @@ impl Leases {
         if lease.holder != wants && table.silence(&lease.holder) > SOFT_NS {
             return Ok(());
         }
-        let holder = &lease.holder;
-        Err(Exception::already_being_created(format!(
-            "Failed to CREATE_FILE {path} for {wants} because this file lease is currently owned by {holder}"
-        )))
+        Err(owned(path, wants, &lease.holder))
     }
 
     /// The lease of `holder` on a file.
@@ -433,6 +494,13 @@ impl Table {
         }
         silent
     }
+}
+
+/// A file is wanted that somebody writes.
+pub(crate) fn owned(path: &str, wants: &str, holder: &str) -> Exception {
+    Exception::already_being_created(format!(
+        "Failed to CREATE_FILE {path} for {wants} because this file lease is currently owned by {holder}"
+    ))
 }
 
 fn none_held(path: &str, holder: &str) -> Exception {

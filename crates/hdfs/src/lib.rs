@@ -23,6 +23,7 @@ mod checksums;
 mod concat;
 mod connections;
 mod data_service;
+mod elsewhere;
 mod exception;
 mod leases;
 mod name_service;
@@ -59,6 +60,7 @@ pub use crate::checksums::FileChecksum;
 use crate::connections::bind;
 pub use crate::connections::{Acceptor, Serve};
 use crate::data_service::DataService;
+pub use crate::elsewhere::session_of;
 pub use crate::exception::Exception;
 use crate::name_service::NameService;
 pub use crate::name_service::plain;
@@ -137,7 +139,8 @@ pub struct Door {
 
 impl Door {
     /// Opens the door to the server that `client` names. Ready when it returns. The doors of a cluster believe each other's
-    /// tokens: `secret` is the same for all of them.
+    /// tokens: `secret` is the same for all of them. They ask each other who writes a file where the command of `client` is
+    /// [`session_of`] that server.
     ///
     /// # Errors
     /// `Listen`, `Beyond`: choose other addresses. `Client`: the server is away.

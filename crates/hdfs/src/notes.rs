@@ -53,6 +53,9 @@ pub(crate) struct Note {
     /// Number of the block before; 0 for none.
     #[prost(uint64, tag = "12")]
     pub(crate) last_id: u64,
+    /// What the file was marked with; empty for nothing.
+    #[prost(bytes = "vec", tag = "13")]
+    pub(crate) mark: Vec<u8>,
 }
 
 impl Note {

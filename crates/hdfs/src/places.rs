@@ -88,16 +88,28 @@ impl Service {
         BlockPlace { name: name_of(self.node), host: ip.to_string(), at: SocketAddr::new(ip, self.data.port) }
     }
 
+    /// Where the data service of another server's door listens.
+    pub(crate) fn data_place_of(&self, node: NodeId) -> Option<SocketAddr> {
+        let holders = self.client.holders(&Attr::default(), ByteRange::new(0, 0));
+        let (_, address) = holders.iter().find(|(holder, _)| *holder == node)?;
+        self.data_at(address)
+    }
+
+    fn data_at(&self, address: &ServerAddr) -> Option<SocketAddr> {
+        let ServerAddr::Tcp { host, .. } = address else { return None };
+        // Most often it is an address; a name is looked up as the machine looks names up.
+        match host.parse::<IpAddr>() {
+            Ok(ip) => Some(SocketAddr::new(ip, self.data.port)),
+            Err(_) => (host.as_str(), self.data.port).to_socket_addrs().ok()?.next(),
+        }
+    }
+
     fn place_of(&self, reader: Reader<'_>, (node, address): &(NodeId, ServerAddr)) -> Option<BlockPlace> {
         if *node == self.node {
             return Some(self.own_place(reader));
         }
         let ServerAddr::Tcp { host, .. } = address else { return None };
-        // Most often it is an address; a name is looked up as the machine looks names up.
-        let at = match host.parse::<IpAddr>() {
-            Ok(ip) => SocketAddr::new(ip, self.data.port),
-            Err(_) => (host.as_str(), self.data.port).to_socket_addrs().ok()?.next()?,
-        };
+        let at = self.data_at(address)?;
         Some(BlockPlace { name: name_of(*node), host: host.clone(), at })
     }
 }

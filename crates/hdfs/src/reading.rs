@@ -3,7 +3,9 @@
 use frieze_client::{Attr, Error, ErrorKind, FileKind, Fs, Reason, Target};
 
 use crate::blocks::BLOCK_BYTES;
+use crate::elsewhere::Elsewhere;
 use crate::exception::Exception;
+use crate::leases::Takes;
 use crate::names::{Place, place, shown, split};
 use crate::proto::{
     self, DirectoryListing, FsPermission, GetBlockLocationsRequest, GetBlockLocationsResponse, GetFileInfoResponse,
@@ -220,7 +222,13 @@ impl Service {
         let looked = self.look(asked, path)?;
         let attr = looked.fs.stat(&looked.target).map_err(|error| Exception::of(error, path))?.attr;
         must_be_file(&attr, path)?;
-        Ok(ResultResponse { result: looked.fs.view().is_past() || !self.leases.is_held(attr.inode) })
+        if looked.fs.view().is_past() {
+            return Ok(ResultResponse { result: true });
+        }
+        let is_closed = !self.leases.is_held(attr.inode)
+            && self.elsewhere(attr.inode, Takes::Nothing).map_err(|error| Exception::of(error, path))?
+                == Elsewhere::Nobody;
+        Ok(ResultResponse { result: is_closed })
     }
 
     /// How much room there is.

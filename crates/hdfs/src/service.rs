@@ -46,6 +46,8 @@ pub(crate) struct Service {
     pub(crate) node: NodeId,
     pub(crate) names: Names,
     pub(crate) mint: Mint,
+    /// Signs what this door says to others.
+    pub(crate) between_doors: Mint,
     pub(crate) leases: Leases,
     pub(crate) moving: Moving,
     pub(crate) retries: Retries,

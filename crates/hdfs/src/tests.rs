@@ -13,6 +13,7 @@ use crate::proto::*;
 use crate::service::PROTOCOL;
 use crate::transfer::{LENGTHS_BYTES, Lengths, Packet, Sums, packet, put_packet};
 
+mod doors;
 mod numbers;
 mod quotas;
 mod restart;

@@ -15,6 +15,8 @@ use crate::proto::{PacketHeader, checksum};
 pub(crate) const VERSION: u16 = 28;
 /// Number of the operation that writes a block.
 pub(crate) const WRITE: u8 = 80;
+/// Number of our own: one door asks another who writes a file ([`crate::elsewhere`]). Hadoop's end at 89; 127 is its mark of none.
+pub(crate) const QUESTION: u8 = 120;
 /// Longest message that is read in front of packets.
 pub(crate) const MESSAGE_BYTES_MAX: usize = 1 << 20;
 /// Longest packet: what Hadoop's own clients take.
@@ -35,6 +37,8 @@ pub(crate) enum Operation {
     Checksum,
     /// To send it to another place.
     Copy,
+    /// Who writes it: of another door.
+    Question,
     /// Anything else that Hadoop knows, by its number.
     Other(u8),
 }
@@ -98,6 +102,7 @@ pub(crate) fn operation(bytes: [u8; 3]) -> Result<Operation, Error> {
         81 => Operation::Read,
         86 => Operation::Copy,
         85 => Operation::Checksum,
+        QUESTION => Operation::Question,
         other => Operation::Other(other),
     })
 }

@@ -10,8 +10,9 @@ use frieze_client::{Attr, CreateMode, FileKind, Fs, OpenFlags, Reason, Target};
 
 use crate::blocks::{self, block_id, required};
 use crate::changing::make_directories;
+use crate::elsewhere::Elsewhere;
 use crate::exception::Exception;
-use crate::leases::{Block, Lease, Progress, Wanted};
+use crate::leases::{Block, Lease, Progress, Takes, Wanted};
 use crate::names::split;
 use crate::places::{BlockPlace, Wishes, is_named};
 use crate::proto::{self, BlockResponse, ExtendedBlock, ResultResponse, create_flag};
@@ -87,8 +88,7 @@ impl Service {
                 return Exception::already_exists(format!("{path} already exists as a directory"));
             }
             Ok(attr) => {
-                let holder = asked.holder(&request.client_name);
-                if let Err(writes) = self.leases.check_free(attr.inode, path, &holder) {
+                if let Err(writes) = self.check_free(asked, attr.inode, path, &request.client_name) {
                     return writes;
                 }
             }
@@ -101,7 +101,7 @@ impl Service {
     /// A file that is to be changed, and that nobody else writes.
     pub(crate) fn free_file(&self, asked: Asked<'_>, path: &str, client_name: &str) -> Result<Found, Exception> {
         let found = self.file_to_change(asked, path)?;
-        self.leases.check_free(found.attr.inode, path, &asked.holder(client_name))?;
+        self.check_free(asked, found.attr.inode, path, client_name)?;
         Ok(found)
     }
 
@@ -125,11 +125,18 @@ impl Service {
         let file = fs.open(&Target::inode(frieze_client::InodeId(attr.inode)), OpenFlags::WRITE).map_err(failed)?;
         // Only who may write takes it from a writer that has been silent.
         self.leases.end(attr.inode);
-        let attr = file.stat().map_err(failed)?.attr;
-        let (inode, next) = (attr.inode, attr.size);
-        let (path, holder) = (path.clone(), asked.holder(&request.client_name));
+        let holder = asked.holder(&request.client_name);
+        let (inode, block_bytes) = (attr.inode, blocks::BLOCK_BYTES);
         let caller = asked.who.principal.caller.clone();
-        self.leases.give(Wanted { inode, path, holder, block_bytes: blocks::BLOCK_BYTES, file, caller, next })?;
+        let wanted = Wanted { inode, path: path.clone(), holder, block_bytes, file, caller, next: attr.size };
+        let lease = self.leases.give(wanted)?;
+        if let Err(refused) = self.claim(&fs, &lease, attr.size) {
+            self.close(lease, None)?;
+            return Err(refused);
+        }
+        // Where it ends is asked when nobody else writes it any more.
+        let attr = lease.file.stat().map_err(failed)?.attr;
+        lease.writing()?.next = attr.size;
         // Without a block the client asks for a new one, which begins where the file ends.
         Ok(proto::AppendResponse { block: None, stat: Some(self.status(&attr, b"")) })
     }
@@ -273,7 +280,13 @@ impl Service {
         if let Some(lease) = self.leases.end(attr.inode) {
             close_file(lease, None)?;
         }
-        Ok(ResultResponse { result: true })
+        if self.client.is_alone() {
+            return Ok(ResultResponse { result: true });
+        }
+        self.mark(&fs, attr.inode, &request.src)?;
+        let left = self.elsewhere(attr.inode, Takes::Any).map_err(|error| Exception::of(error, &request.src))?;
+        // Not closed yet: who wants it closed asks again.
+        Ok(ResultResponse { result: left == Elsewhere::Nobody })
     }
 
     /// Ends a lease in good order.
@@ -288,7 +301,7 @@ impl Service {
 }
 
 /// Settles a file that nobody may write to under this lease any more; cuts it at `end` if that is where its writer was.
-fn close_file(lease: Arc<Lease>, end: Option<u64>) -> Result<(), Exception> {
+pub(crate) fn close_file(lease: Arc<Lease>, end: Option<u64>) -> Result<(), Exception> {
     let failed = |error, path: &str| Exception::of(error, path);
     let path = lease.path.clone();
     if let Some(end) = end

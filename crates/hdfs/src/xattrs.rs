@@ -2,6 +2,7 @@
 
 use frieze_client::{Fs, QUOTA_XATTR, Reason, Target, XattrMode};
 
+use crate::elsewhere::MARK_XATTR;
 use crate::exception::Exception;
 use crate::proto::{self, XAttr, xattr_flag, xattr_namespace};
 use crate::service::{Asked, Looked, Service};
@@ -66,7 +67,10 @@ impl Service {
 }
 
 fn names(fs: &Fs, target: &Target, path: &str) -> Result<Vec<Vec<u8>>, Exception> {
-    fs.list_xattr(target).map_err(|error| Exception::of(error, path))
+    let mut names = fs.list_xattr(target).map_err(|error| Exception::of(error, path))?;
+    // The doors' own: of a copy it would say nothing.
+    names.retain(|name| name != MARK_XATTR);
+    Ok(names)
 }
 
 /// One with its value; none if there is none of that name, or no client could say it.

@@ -12,6 +12,7 @@ use frieze_namespace::{Cached, Inode, Namespace};
 use frieze_wire::frame::{FrameHeader, PAYLOAD_BYTES_MAX};
 use frieze_wire::message::{Durability as When, FileKind, PATH_XATTR, Reply, Txn, TxnReply, View, Write, WriteReply};
 use frieze_wire::txn::{Grant, MakeKind, MakeNameless, Op, RENAME_EXCHANGE, RemoveXattr, SetXattr, Transaction};
+use frieze_wire::writers::WRITERS_XATTR;
 
 use crate::brought::Brought;
 use crate::caching::Asking;
@@ -433,6 +434,11 @@ impl Engine {
             Op::SetXattr(SetXattr { name, .. }) | Op::RemoveXattr(RemoveXattr { name, .. }) if name == PATH_XATTR => {
                 let words = "where something lies is told, not set: rename it instead";
                 return Err(Fault::new(Reason::NotPermitted, words));
+            }
+            Op::SetXattr(SetXattr { name, .. }) | Op::RemoveXattr(RemoveXattr { name, .. })
+                if name == WRITERS_XATTR =>
+            {
+                return Err(Fault::new(Reason::NotPermitted, "who writes a file is told, not set"));
             }
             Op::SetXattr(set) if set.name == BINDING_XATTR => check_binding(&set.value)?,
             Op::SetXattr(set) if set.value.len() > XATTR_BYTES_MAX => {

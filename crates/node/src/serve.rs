@@ -289,6 +289,11 @@ impl Server {
         Arc::new(within::Here::new(&self.shared))
     }
 
+    /// Which server of the cluster this is.
+    pub fn node(&self) -> NodeId {
+        self.shared.engine.keeper.with(|identity| identity.node_id())
+    }
+
     /// A secret that every server of the cluster has, and nobody else: for what a door of one signs and that of another
     /// has to believe. `purpose` tells one such secret from others.
     pub fn secret_for(&self, purpose: &str) -> [u8; 32] {

@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 
 use frieze_base::{ChainId, Fault, InodeId, Reason, SessionId};
 use frieze_hlc::{Hlc, format_instant};
-use frieze_namespace::{Cached, Cut, Inode, NoReadSet, ReadSet, Resolved};
+use frieze_namespace::{Cached, Cut, Inode, NoReadSet, ReadSet, Resolved, WriteGrant};
 use frieze_wire::frame::PAYLOAD_BYTES_MAX;
 use frieze_wire::message::{
     Access, Answered, Attr, BytesReply, DirEntry, FileKind, GetXattr, List, ListReply, Log, LogReply, Now, NowReply,
@@ -18,6 +18,7 @@ use frieze_wire::message::{
     View,
 };
 use frieze_wire::txn::{Caller, Target};
+use frieze_wire::writers::{self, WRITERS_XATTR, Writer};
 
 use crate::caching::Asking;
 use crate::capability::Capability;
@@ -293,6 +294,9 @@ impl Engine {
         if ask.name == PATH_XATTR {
             return Ok(BytesReply { value: self.path_told(&principal.caller, found.id, at)? });
         }
+        if ask.name == WRITERS_XATTR {
+            return Ok(BytesReply { value: self.writers_told(principal, found.id, at)? });
+        }
         let namespace = self.meta.namespace();
         if !ask.name.is_empty() {
             let value = namespace.xattr(self.meta.versions(), found.id, &ask.name, at, &principal.caller)?;
@@ -325,6 +329,30 @@ impl Engine {
         }
         let words = format!("inode {id} has no name that the caller may know: look for it with `frieze find`");
         Err(Fault::new(Reason::NoAttribute, words))
+    }
+
+    /// Who may write a regular file now.
+    ///
+    /// # Errors
+    /// `NoAttribute` of the past, and of what is no regular file; `AccessDenied` to who may neither read nor write it.
+    fn writers_told(&self, principal: &Principal, id: InodeId, at: Option<Hlc>) -> Result<Vec<u8>, Fault> {
+        let none = |words: &str| Err(Fault::new(Reason::NoAttribute, words));
+        if at.is_some() {
+            return none("who writes is told of now, not of the past: `frieze log` tells who has written");
+        }
+        self.check(principal, id, None, frieze_namespace::MAY_READ)
+            .or_else(|_| self.check(principal, id, None, frieze_namespace::MAY_WRITE))?;
+        let namespace = self.meta.namespace();
+        let Some(inode) = namespace.current(id).filter(|inode| inode.kind() == FileKind::File) else {
+            return none("only a regular file has writers");
+        };
+        let writer = |grant: &WriteGrant| {
+            let session = namespace.session(grant.session)?;
+            let (host, command) = (session.host.clone(), session.command.clone());
+            Some(Writer { session: grant.session, uid: session.uid, host, command })
+        };
+        let writers: Vec<Writer> = inode.grants().iter().filter_map(writer).collect();
+        Ok(writers::told(&writers).into_bytes())
     }
 
     pub(crate) fn open_file(

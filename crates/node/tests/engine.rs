@@ -39,9 +39,13 @@ use frieze_node::{
 };
 use frieze_wire::frame::{FrameHeader, FrameKind};
 use frieze_wire::message::{
-    Durability, Hello, List, Log, Open, Read, Reply, Request, RequestBody, Stat, Status, Sync, Txn, View, Write,
+    Durability, GetXattr, Hello, List, Log, Open, Read, Reply, Request, RequestBody, Stat, Status, Sync, Txn, View,
+    Write,
 };
-use frieze_wire::txn::{Caller, Make, MakeKind, Op, OpenSession, Remove, Rename, SetAttr, SetXattr, Target};
+use frieze_wire::txn::{
+    Caller, CloseSession, Make, MakeKind, Op, OpenSession, Remove, Rename, SetAttr, SetXattr, Target,
+};
+use frieze_wire::writers::{WRITERS_XATTR, Writer, read_told};
 
 #[path = "engine/sharing.rs"]
 mod sharing;
@@ -492,6 +496,42 @@ fn rights_are_those_of_the_proven_user_and_sessions_are_their_owners() {
     let stolen = Read { capability: file, offset: 0, len: 10, in_steps: false };
     let id = root.send(Request::Read(stolen), &[], 0);
     assert_eq!(root.answer(id).unwrap().0.unwrap_err().reason, Reason::UnknownSession);
+}
+
+#[test]
+fn who_writes_a_file_is_told_to_who_may_read_or_write_it_until_its_session_has_ended() {
+    let machine = Machine::new();
+    let mut writer = machine.serve();
+    let file = writer.make("/f");
+    writer.write(&file, Some(0), b"x").unwrap();
+    writer.mkdir("/d");
+    let asks = |path: &str, at: Option<u64>| {
+        let view = View { at, user_at: None };
+        Request::GetXattr(GetXattr { target: Target::path(path), view, name: WRITERS_XATTR.to_vec() })
+    };
+    let told = |reply: Result<Reply, Fault>| -> Result<Vec<Writer>, Fault> {
+        match reply? {
+            Reply::Bytes(bytes) => Ok(read_told(&bytes.value).unwrap()),
+            other => panic!("{other:?}"),
+        }
+    };
+    let mut other = machine.connect(writer.engine.clone(), Caller { uid: 1000, gid: 1000, groups: vec![] });
+    let writers = told(other.ask(asks("/f", None))).unwrap();
+    let session = writer.session;
+    assert_eq!(writers, [Writer { session, uid: 0, host: "here".to_owned(), command: "test".to_owned() }]);
+    let now = writer.engine.newest().0;
+    assert_eq!(told(other.ask(asks("/f", Some(now)))).unwrap_err().reason, Reason::NoAttribute, "of the past");
+    assert_eq!(told(other.ask(asks("/d", None))).unwrap_err().reason, Reason::NoAttribute, "of a directory");
+    let set = |mode| SetAttr { target: Target::path("/f"), mode: Some(mode), ..SetAttr::default() };
+    writer.txn(Op::SetAttr(set(0o602))).unwrap();
+    assert_eq!(told(other.ask(asks("/f", None))).unwrap().len(), 1, "who may only write it");
+    writer.txn(Op::SetAttr(set(0o600))).unwrap();
+    assert_eq!(told(other.ask(asks("/f", None))).unwrap_err().reason, Reason::AccessDenied);
+    let (target, name) = (Target::path("/f"), WRITERS_XATTR.to_vec());
+    let set = SetXattr { target, name, ..SetXattr::default() };
+    assert_eq!(writer.txn(Op::SetXattr(set)).unwrap_err().reason, Reason::NotPermitted);
+    writer.txn(Op::CloseSession(CloseSession::default())).unwrap();
+    assert_eq!(told(writer.ask(asks("/f", None))).unwrap(), []);
 }
 
 #[test]

@@ -15,6 +15,7 @@ pub mod quota;
 pub mod scrub;
 pub mod timeline;
 pub mod txn;
+pub mod writers;
 
 mod convert;
 

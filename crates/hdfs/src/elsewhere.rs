@@ -1,0 +1,258 @@
+//! Writers at the other doors of the cluster: who asks to write a file, or to take it from somebody, asks them too.
+//!
+//! A lease is known to one door. That somebody writes a file every server knows: the session of his door holds the right to write there
+//! until the file is closed, or the session has ended. So whoever wants a file asks which sessions may write it
+//! ([`frieze_client::Fs::writers`]), and of each that is a door's asks that door, over its data service, who has the lease, and to give it
+//! up if that is wanted. A door that gave it up writes nothing more under it. One that does not answer may: then the file is not
+//! free until its session has ended, for with that the cluster refuses what it still sends (ADR 28).
+//!
+//! A door that is restarted goes on with the leases it has noted. That nobody had such a file meanwhile it knows by a mark: an attribute of the
+//! file, set anew by who appends to it or takes it from somebody.
+//!
+//! Guarantees: when a lease is taken from somebody, at whatever door, nothing is written under it any more. Two that open a
+//! file to append at two doors at one time may both be refused; never are both let in.
+//! Leaves to others: who writes on a mount or through another door is not held up, as at one door; a server that is alone has nobody to ask.
+
+use std::io::{self, BufReader, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use frieze_client::{Fs, InodeId, NodeId, Reason, SessionId, Target, XattrMode};
+use prost::Message;
+
+use crate::blocks::wall_ns;
+use crate::data_service::read_message;
+use crate::exception::Exception;
+use crate::leases::{Held, Lease, Takes, owned};
+use crate::proto::Token;
+use crate::service::{Asked, Service};
+use crate::transfer::{self, QUESTION, VERSION};
+
+/// The attribute of a file that is another one after each time that somebody appended to it or took it from its writer, at any door.
+pub(crate) const MARK_XATTR: &[u8] = b"user.frieze.lease";
+
+/// What one door asks another, signed.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub(crate) struct Question {
+    /// The file.
+    #[prost(uint64, tag = "1")]
+    inode: u64,
+    /// The lease is to be given up: 1 if nothing was heard of its writer for long, 2 in any case.
+    #[prost(uint32, tag = "2")]
+    takes: u32,
+    /// Drawn for this question; the answer says it again.
+    #[prost(bytes = "vec", tag = "3")]
+    nonce: Vec<u8>,
+    /// When it is too late to answer, nanoseconds since 1970.
+    #[prost(uint64, tag = "4")]
+    expires_ns: u64,
+}
+
+/// What it is answered, signed.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub(crate) struct Answer {
+    /// That of the question.
+    #[prost(bytes = "vec", tag = "1")]
+    nonce: Vec<u8>,
+    /// The session that the door writes by now.
+    #[prost(uint64, tag = "2")]
+    session: u64,
+    /// Who has the lease, and keeps it; empty if nobody does, any more.
+    #[prost(string, tag = "3")]
+    holder: String,
+}
+
+/// Who has a file at another door.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Elsewhere {
+    /// Nobody, any more.
+    Nobody,
+    /// This one, and keeps it.
+    Held(String),
+    /// It cannot be known: that server's door does not answer, or what it was before a restart may still be heard of.
+    Unknown(NodeId),
+}
+
+/// How the session of a server's door calls itself: by this the doors know each other's.
+pub fn session_of(node: NodeId) -> String {
+    format!("{SESSION}{node}")
+}
+
+fn node_of(command: &str) -> Option<NodeId> {
+    command.strip_prefix(SESSION)?.parse().ok()
+}
+
+const SESSION: &str = "the HDFS door of frieze serve, node ";
+
+impl Service {
+    /// Checks that nobody writes a file, at any door. Who was silent for long is taken for gone.
+    ///
+    /// # Errors
+    /// `AlreadyBeingCreatedException`.
+    pub(crate) fn check_free(
+        &self,
+        asked: Asked<'_>,
+        inode: u64,
+        path: &str,
+        client_name: &str,
+    ) -> Result<(), Exception> {
+        let wants = asked.holder(client_name);
+        self.leases.check_free(inode, path, &wants)?;
+        self.check_free_elsewhere(inode, path, &wants)
+    }
+
+    fn check_free_elsewhere(&self, inode: u64, path: &str, wants: &str) -> Result<(), Exception> {
+        match self.elsewhere(inode, Takes::Silent).map_err(|error| Exception::of(error, path))? {
+            Elsewhere::Nobody => Ok(()),
+            Elsewhere::Held(holder) => Err(owned(path, wants, &holder)),
+            Elsewhere::Unknown(node) => Err(Exception::already_being_created(format!(
+                "Failed to CREATE_FILE {path} for {wants} because it may still be written through server {node}, whose door does not answer or was \
+                 restarted just now: try again when it answers, or in a minute"
+            ))),
+        }
+    }
+
+    /// Makes a lease that was just given here the only one, or refuses.
+    ///
+    /// # Errors
+    /// `AlreadyBeingCreatedException` if somebody has the file at another door, or is about to.
+    pub(crate) fn claim(&self, fs: &Fs, lease: &Lease, at: u64) -> Result<(), Exception> {
+        if self.client.is_alone() {
+            return Ok(());
+        }
+        let failed = |error| Exception::of(error, &lease.path);
+        // First it is seen that somebody writes here, then it is looked who writes elsewhere. So of two who do that at one time one sees the other.
+        lease.file.prepare_write(at, 1).map_err(failed)?;
+        let mark = self.mark(fs, lease.inode, &lease.path)?;
+        let mut progress = lease.progress();
+        progress.mark = mark;
+        self.leases.note_block(lease, &mut progress);
+        drop(progress);
+        self.check_free_elsewhere(lease.inode, &lease.path, &lease.holder)
+    }
+
+    /// Says on a file that it has changed hands: whose lease is noted goes on with it no more.
+    pub(crate) fn mark(&self, fs: &Fs, inode: u64, path: &str) -> Result<Vec<u8>, Exception> {
+        let mark = drawn().map_err(|error| Exception::io(format!("{path}: {error}")))?;
+        let mark: Vec<u8> = mark.iter().flat_map(|byte| format!("{byte:02x}").into_bytes()).collect();
+        let set = fs.set_xattr(&Target::inode(InodeId(inode)), MARK_XATTR, &mark, XattrMode::Any);
+        set.map_err(|error| Exception::of(error, path))?;
+        Ok(mark)
+    }
+
+    /// Who has a file at another door; what is to be given up is, when this returns.
+    pub(crate) fn elsewhere(&self, inode: u64, takes: Takes) -> Result<Elsewhere, frieze_client::Error> {
+        if self.client.is_alone() {
+            return Ok(Elsewhere::Nobody);
+        }
+        let writers = match self.client.fs().writers(&Target::inode(InodeId(inode))) {
+            // Nothing can be written to what is gone.
+            Err(error) if [Reason::NotFound, Reason::StaleHandle].contains(&error.reason()) => {
+                return Ok(Elsewhere::Nobody);
+            }
+            writers => writers?,
+        };
+        let own = self.client.session()?;
+        let mut answers: Vec<(NodeId, Option<Answer>)> = Vec::new();
+        for writer in writers.iter().filter(|writer| writer.session != own) {
+            let Some(node) = node_of(&writer.command) else { continue };
+            if node == self.node {
+                // What this server was before: what it sent may still come until its session has ended.
+                return Ok(Elsewhere::Unknown(node));
+            }
+            if !answers.iter().any(|(asked, _)| *asked == node) {
+                answers.push((node, self.ask(node, inode, takes)));
+            }
+            match answers.iter().find(|(asked, _)| *asked == node) {
+                Some((_, Some(answer))) if !answer.holder.is_empty() => {
+                    return Ok(Elsewhere::Held(answer.holder.clone()));
+                }
+                Some((_, Some(answer))) if answer.session == writer.session.0 => {}
+                _ => return Ok(Elsewhere::Unknown(node)),
+            }
+        }
+        Ok(Elsewhere::Nobody)
+    }
+
+    fn ask(&self, node: NodeId, inode: u64, takes: Takes) -> Option<Answer> {
+        let place = self.data_place_of(node)?;
+        match self.ask_at(place, inode, takes) {
+            Ok(answer) => Some(answer),
+            Err(error) => {
+                tracing::warn!(%node, %place, "a door does not say who writes inode {}: {error}", InodeId(inode));
+                None
+            }
+        }
+    }
+
+    fn ask_at(&self, place: SocketAddr, inode: u64, takes: Takes) -> io::Result<Answer> {
+        let is_none = || io::Error::new(io::ErrorKind::InvalidData, "that is no answer of a door of this cluster");
+        let nonce = drawn()?.to_vec();
+        let expires_ns = wall_ns().saturating_add(ANSWER_MAX.as_nanos() as u64);
+        let question = Question { inode, takes: takes as u32, nonce, expires_ns };
+        let stream = TcpStream::connect_timeout(&place, CONNECT_MAX)?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(ANSWER_MAX))?;
+        stream.set_write_timeout(Some(ANSWER_MAX))?;
+        let mut request = VERSION.to_be_bytes().to_vec();
+        request.push(QUESTION);
+        request.extend(self.between_doors.seal(&question).encode_length_delimited_to_vec());
+        (&stream).write_all(&request)?;
+        let answer = read_message(&mut BufReader::new(&stream))?;
+        let answer = transfer::message::<Token>(&answer, "answer of a door").map_err(|_| is_none())?;
+        let answer: Answer = self.between_doors.unseal(&answer).ok_or_else(is_none)?;
+        if answer.nonce == question.nonce { Ok(answer) } else { Err(is_none()) }
+    }
+
+    /// Answers another door; `None` if none of this cluster's asks, or it comes too late.
+    pub(crate) fn answer_door(&self, asked: &Token) -> Option<Token> {
+        let question: Question =
+            self.between_doors.unseal(asked).filter(|question: &Question| wall_ns() < question.expires_ns)?;
+        let takes = match question.takes {
+            0 => Takes::Nothing,
+            1 => Takes::Silent,
+            2 => Takes::Any,
+            _ => return None,
+        };
+        let session = self.client.session().unwrap_or(SessionId(0)).0;
+        let holder = match self.leases.asked(question.inode, takes) {
+            Held::Nobody => String::new(),
+            Held::By(holder) => holder,
+            Held::Ended(lease) => {
+                let path = lease.path.clone();
+                tracing::info!(path, holder = lease.holder, "another door takes a file from its writer");
+                if let Err(exception) = crate::writing::close_file(lease, None) {
+                    tracing::warn!(path, "what was taken from its writer is not settled yet: {exception}");
+                }
+                String::new()
+            }
+        };
+        Some(self.between_doors.seal(&Answer { nonce: question.nonce, session, holder }))
+    }
+}
+
+fn drawn() -> io::Result<[u8; 16]> {
+    let mut nonce = [0; 16];
+    // So few are never cut short (getrandom(2)).
+    rustix::io::retry_on_intr(|| rustix::rand::getrandom(&mut nonce, rustix::rand::GetRandomFlags::empty()))?;
+    Ok(nonce)
+}
+
+/// How long another door has to take a connection, and to answer: it may have to wait for a write that is under way.
+const CONNECT_MAX: Duration = Duration::from_secs(2);
+const ANSWER_MAX: Duration = Duration::from_secs(10);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_door_s_session_is_known_by_what_it_calls_itself() {
+        assert_eq!(node_of(&session_of(NodeId(31))), Some(NodeId(31)));
+        for command in
+            ["frieze put a b", "the HDFS door of frieze serve, node ", "the WebHDFS door of frieze serve, node 3"]
+        {
+            assert_eq!(node_of(command), None, "{command}");
+        }
+    }
+}

@@ -1,0 +1,265 @@
+//! Doors of a cluster's servers, and who writes a file at which.
+
+use std::sync::Barrier;
+
+use frieze_client::{Client as Native, CreateMode, NodeId, OpenFlags, Target, mono};
+
+use super::*;
+use crate::elsewhere::session_of;
+
+/// Three servers, each with a door and a directory.
+struct Doors {
+    dir: TempDir,
+    /// Of the data services: the same everywhere.
+    data_port: u16,
+    open: Vec<Option<(Door, Server)>>,
+    /// Where each server listens.
+    listen: Vec<String>,
+}
+
+impl Doors {
+    fn new() -> Doors {
+        let data_port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let mut doors = Doors { dir: tempfile::tempdir().unwrap(), data_port, open: Vec::new(), listen: Vec::new() };
+        for number in 0..3 {
+            doors.listen.push(format!("127.0.0.{}:0", number + 1));
+            doors.open.push(None);
+            doors.start(number);
+        }
+        let client = doors.native("whoever waits".to_owned());
+        let begun = mono();
+        let is_whole = || {
+            let chains = client.cluster(None).unwrap().chains;
+            let serving = |chain: &frieze_client::ClusterChain| {
+                chain.waits.is_empty() && chain.targets.iter().filter(|target| target.state == "serving").count() == 3
+            };
+            !chains.is_empty() && chains.iter().all(serving)
+        };
+        while !is_whole() {
+            assert!(mono().since_ns(begun) < 60_000_000_000, "the cluster does not become whole");
+            std::thread::park_timeout(std::time::Duration::from_millis(1));
+        }
+        doors
+    }
+
+    fn start(&mut self, number: usize) {
+        let dir = self.dir.path().join(number.to_string());
+        let settings = Settings {
+            dir: dir.clone(),
+            listen: vec![self.listen[number].clone()],
+            join: if number == 0 || dir.exists() { String::new() } else { self.listen[0].clone() },
+            name: format!("db{number}"),
+            machine: format!("db{number}"),
+            memory_bytes_max: 128 << 20,
+            lease: std::time::Duration::from_secs(1),
+            ..Settings::default()
+        };
+        let server = Server::start(settings).unwrap();
+        self.listen[number] = server.addresses()[0].clone();
+        let client = Options {
+            server: server.home(),
+            within: Some(server.within()),
+            command: session_of(server.node()),
+            ..Options::default()
+        };
+        let options = DoorOptions {
+            data: format!("127.0.0.{}:{}", number + 1, self.data_port),
+            notes: Some(dir.join("hdfs-leases")),
+            ..options(&format!("127.0.0.{}:0", number + 1), Trust::Kernel)
+        };
+        let door = Door::open(&options, server.secret_for(crate::TOKENS), client).unwrap();
+        self.open[number] = Some((door, server));
+    }
+
+    fn stop(&mut self, number: usize) {
+        let (door, server) = self.open[number].take().unwrap();
+        drop(door);
+        server.stop().unwrap();
+    }
+
+    fn connect(&self, number: usize) -> Client {
+        connect_to(&self.open[number].as_ref().unwrap().0, "", 0)
+    }
+
+    /// A client of no door.
+    fn native(&self, command: String) -> Native {
+        let server = self.open.iter().flatten().next().unwrap().1.nearby();
+        Native::connect(Options { server, command, ..Options::default() }).unwrap()
+    }
+}
+
+impl Drop for Doors {
+    fn drop(&mut self) {
+        for (door, server) in self.open.drain(..).flatten() {
+            drop(door);
+            let _ = server.stop();
+        }
+    }
+}
+
+fn append(path: &str, holder: &str) -> AppendRequest {
+    AppendRequest { src: path.to_owned(), client_name: holder.to_owned(), ..AppendRequest::default() }
+}
+
+fn is_closed(client: &mut Client, path: &str) -> bool {
+    client.call::<ResultResponse>("isFileClosed", &path_of(path)).result
+}
+
+fn recovers(client: &mut Client, path: &str) -> bool {
+    let recover = RecoverLeaseRequest { src: path.to_owned(), client_name: "other".to_owned() };
+    client.call::<ResultResponse>("recoverLease", &recover).result
+}
+
+fn adds(path: &str) -> AddBlockRequest {
+    AddBlockRequest { src: path.to_owned(), client_name: "w".to_owned(), ..AddBlockRequest::default() }
+}
+
+#[test]
+fn a_file_has_one_writer_at_all_doors_and_who_recovers_its_lease_at_one_ends_it_at_another() {
+    let mut doors = Doors::new();
+    let (mut here, mut there) = (doors.connect(1), doors.connect(2));
+    here.create("/f", "w");
+    let block = here.add_block("/f", "w", None);
+    let mut transfer = Transfer::write(&block);
+    assert_eq!(transfer.put(0, 0, b"four", false), status::SUCCESS);
+    assert!(!is_closed(&mut there, "/f"));
+    assert_eq!(there.refused("append", &append("/f", "other")), "AlreadyBeingCreatedException");
+    assert_eq!(
+        there.refused("create", &CreateRequest { create_flag: 1, ..create("/f", "other") }),
+        "AlreadyBeingCreatedException"
+    );
+    let truncate = TruncateRequest { src: "/f".to_owned(), new_length: 0, client_name: "other".to_owned() };
+    assert_eq!(there.refused("truncate", &truncate), "AlreadyBeingCreatedException");
+    // Its writer goes on as if nobody had asked.
+    assert_eq!(transfer.put(1, 4, b"five", false), status::SUCCESS);
+    assert!(recovers(&mut there, "/f"));
+    assert!(is_closed(&mut there, "/f"));
+    assert_eq!(transfer.put(2, 8, b"late", false), status::ERROR);
+    assert_eq!(here.refused("addBlock", &adds("/f")), "LeaseExpiredException");
+    assert_eq!(there.read("/f"), b"fourfive");
+    // Another one goes on where it ended.
+    there.call::<AppendResponse>("append", &append("/f", "other"));
+    assert_eq!(here.refused("append", &append("/f", "w")), "AlreadyBeingCreatedException");
+    let block = there.add_block("/f", "other", None);
+    assert_eq!(Transfer::write(&block).put(0, 0, b"!", true), status::SUCCESS);
+    assert!(there.complete("/f", "other", Some(of_len(&block, 1))));
+    assert_eq!(here.read("/f"), b"fourfive!");
+    here.call::<AppendResponse>("append", &append("/f", "w"));
+    assert!(here.complete("/f", "w", None));
+    let names = here.call::<XAttrsResponse>("listXAttrs", &path_of("/f")).xattrs;
+    assert!(names.is_empty(), "the doors' mark is not the user's: {names:?}");
+    // Of two doors at one time at most one lets somebody in.
+    let (barrier, mut let_in) = (Barrier::new(2), 0);
+    for _ in 0..20 {
+        let both = std::thread::scope(|scope| {
+            [(&mut here, "w"), (&mut there, "other")]
+                .map(|(client, holder)| {
+                    scope.spawn(|| {
+                        barrier.wait();
+                        client.ask("append", &append("/f", holder)).map(drop).map_err(|(class, words)| {
+                            assert!(class.ends_with("AlreadyBeingCreatedException"), "{class}: {words}");
+                        })
+                    })
+                })
+                .map(|asks| asks.join().unwrap().is_ok())
+        });
+        assert_ne!(both, [true, true]);
+        let_in += both.iter().filter(|&&is_in| is_in).count();
+        if both[0] {
+            assert!(here.complete("/f", "w", None));
+        }
+        if both[1] {
+            assert!(there.complete("/f", "other", None));
+        }
+    }
+    assert!(let_in > 0);
+    doors.stop(0);
+    doors.start(0);
+    assert_eq!(here.read("/f"), b"fourfive!");
+}
+
+#[test]
+fn who_had_a_file_before_a_restart_goes_on_unless_another_door_gave_it_to_somebody_meanwhile() {
+    let mut doors = Doors::new();
+    let mut here = doors.connect(1);
+    let mut blocks = Vec::new();
+    let paths = ["/kept", "/recovered", "/appended"];
+    for path in paths {
+        here.create(path, "w");
+        let block = here.add_block(path, "w", None);
+        assert_eq!(Transfer::write(&block).put(0, 0, b"four", true), status::SUCCESS);
+        blocks.push(block);
+    }
+    doors.stop(1);
+    let mut there = doors.connect(2);
+    assert!(recovers(&mut there, "/recovered"));
+    there.call::<AppendResponse>("append", &append("/appended", "other"));
+    assert!(there.complete("/appended", "other", None));
+    doors.start(1);
+    let mut here = doors.connect(1);
+    for path in ["/recovered", "/appended"] {
+        assert_eq!(here.refused("addBlock", &adds(path)), "LeaseExpiredException", "{path}");
+    }
+    let more = here.add_block("/kept", "w", Some(of_len(&blocks[0], 4)));
+    assert_eq!(Transfer::write(&more).put(0, 0, b"five", true), status::SUCCESS);
+    assert_eq!(there.refused("append", &append("/kept", "other")), "AlreadyBeingCreatedException");
+    assert!(here.complete("/kept", "w", Some(of_len(&more, 4))));
+    assert_eq!(there.read("/kept"), b"fourfive");
+    // What was appended to once is marked, and goes on over a restart as well.
+    here.call::<AppendResponse>("append", &append("/kept", "w"));
+    let block = here.add_block("/kept", "w", None);
+    assert_eq!(Transfer::write(&block).put(0, 0, b"six", true), status::SUCCESS);
+    doors.stop(1);
+    doors.start(1);
+    let mut here = doors.connect(1);
+    assert!(here.complete("/kept", "w", Some(of_len(&block, 3))));
+    assert_eq!(there.read("/kept"), b"fourfivesix");
+}
+
+#[test]
+fn a_file_that_a_silent_door_may_still_write_to_is_not_free_and_not_closed() {
+    let doors = Doors::new();
+    let mut there = doors.connect(2);
+    for (path, node) in [("/silent", NodeId(9)), ("/before", doors.open[2].as_ref().unwrap().1.node())] {
+        // A session as that server's door had it, and no door.
+        let gone = doors.native(session_of(node));
+        let file = gone.fs().create(&Target::path(path), 0o666, CreateMode::Exclusive).unwrap();
+        file.write_at(0, b"four").unwrap();
+        assert!(!is_closed(&mut there, path));
+        assert!(!recovers(&mut there, path));
+        let (class, words) = there.ask("append", &append(path, "other")).unwrap_err();
+        assert!(
+            class.ends_with("AlreadyBeingCreatedException") && words.contains("does not answer"),
+            "{class}: {words}"
+        );
+        // Its session ends.
+        drop(file);
+        gone.close().unwrap();
+        assert!(recovers(&mut there, path));
+        assert!(is_closed(&mut there, path));
+        there.call::<AppendResponse>("append", &append(path, "other"));
+    }
+    // Who writes otherwise than by a door is not held up, and holds up nobody.
+    let own = doors.native("a program".to_owned());
+    let file = own.fs().create(&Target::path("/own"), 0o666, CreateMode::Exclusive).unwrap();
+    file.write_at(0, b"four").unwrap();
+    let writers = own.fs().writers(&Target::path("/own")).unwrap();
+    assert_eq!(writers.iter().map(|writer| writer.command.as_str()).collect::<Vec<_>>(), ["a program"]);
+    assert!(recovers(&mut there, "/own"));
+    there.call::<AppendResponse>("append", &append("/own", "other"));
+    assert_eq!(own.fs().writers(&Target::path("/own")).unwrap().len(), 2);
+    file.write_at(4, b"five").unwrap();
+    assert!(own.fs().open(&Target::path("/own"), OpenFlags::READ).is_ok());
+}
+
+#[test]
+fn a_question_that_no_door_of_the_cluster_signed_is_not_answered() {
+    let opened = Opened::new();
+    let mut stream = TcpStream::connect(opened.door.data_address()).unwrap();
+    let token = Token { identifier: vec![8, 1, 16, 2], password: vec![7; 32], ..Token::default() };
+    stream.write_all(&[&[0, 28, 120], token.encode_length_delimited_to_vec().as_slice()].concat()).unwrap();
+    let mut rest = Vec::new();
+    stream.read_to_end(&mut rest).unwrap();
+    assert_eq!(rest, b"");
+    opened.stop();
+}
