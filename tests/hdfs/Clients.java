@@ -27,8 +27,12 @@ import org.apache.hadoop.fs.Options;
 import org.apache.hadoop.fs.Path;
 import org.apache.hadoop.fs.RemoteIterator;
 import org.apache.hadoop.fs.permission.FsPermission;
+import org.apache.hadoop.hdfs.DFSUtilClient;
 import org.apache.hadoop.hdfs.DistributedFileSystem;
 import org.apache.hadoop.hdfs.client.HdfsDataOutputStream;
+import org.apache.hadoop.hdfs.protocol.ClientDatanodeProtocol;
+import org.apache.hadoop.hdfs.protocol.LocatedBlock;
+import org.apache.hadoop.ipc.RPC;
 import org.apache.hadoop.security.AccessControlException;
 import org.apache.hadoop.security.UserGroupInformation;
 import org.apache.hadoop.util.ToolRunner;
@@ -250,6 +254,11 @@ public class Clients {
                 ((HdfsDataOutputStream) out).hsync(EnumSet.of(HdfsDataOutputStream.SyncFlag.UPDATE_LENGTH));
                 same((long) at, fs.getFileStatus(path).getLen());
                 check(!fs.isFileClosed(path), "it is open");
+                LocatedBlock block = fs.getClient().getLocatedBlocks(path.toString(), 0).getLastLocatedBlock();
+                ClientDatanodeProtocol replica =
+                        DFSUtilClient.createClientDatanodeProtocolProxy(block.getLocations()[0], conf, 10_000, false, block);
+                same((long) at, replica.getReplicaVisibleLength(block.getBlock()));
+                RPC.stopProxy(replica);
             }
             check(fs.isFileClosed(path), "it is closed");
         });

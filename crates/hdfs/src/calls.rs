@@ -7,10 +7,10 @@
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, OnceLock, mpsc};
 
 use frieze_base::ByteRange;
-use frieze_client::{Client, Error as ClientError, File, NodeId, OpenFlags, Options};
+use frieze_client::{Client, Error as ClientError, File, NodeId, OpenFlags, Options, mono};
 use prost::Message;
 
 use crate::Error;
@@ -59,6 +59,8 @@ impl Calls {
             is_safe: Default::default(),
             retries: Default::default(),
             data: DataPlace { ip: specified(data.ip()), port: data.port() },
+            names_port: OnceLock::new(),
+            began: mono(),
             // Generations of this process are above those of the one before.
             generation: AtomicU64::new(wall_ns()),
             _goes_on: goes_on,

@@ -40,6 +40,7 @@ classes! {
     name_too_long = "org.apache.hadoop.hdfs.protocol.FSLimitException$PathComponentTooLongException";
     no_such_method = "org.apache.hadoop.ipc.RpcNoSuchMethodException";
     no_such_protocol = "org.apache.hadoop.ipc.RpcNoSuchProtocolException";
+    no_replica = "org.apache.hadoop.hdfs.server.datanode.ReplicaNotFoundException";
     not_a_directory = "org.apache.hadoop.fs.PathIsNotDirectoryException";
     not_a_parent = "org.apache.hadoop.fs.ParentNotDirectoryException";
     not_empty = "org.apache.hadoop.fs.PathIsNotEmptyDirectoryException";

@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use frieze_base::MonoTime;
 use frieze_client::{Caller, Client, Error, ErrorKind, Fault, File, InodeId, OpenFlags, Reason, Target, mono};
 
-use crate::blocks::wall_ns;
+use crate::blocks::{block_id, wall_ns};
 use crate::elsewhere::MARK_XATTR;
 use crate::exception::Exception;
 use crate::notes::{Note, Notes};
@@ -395,6 +395,16 @@ impl Leases {
     pub(crate) fn numbered(&self, inode: u64, id: u64) -> Option<Arc<Lease>> {
         self.take_up(|note| note.id == id);
         self.lock().by_inode.get(&inode).filter(|lease| lease.id == id).cloned()
+    }
+
+    /// Bytes that have come of a block that is being written; `None` if it is not, here.
+    pub(crate) fn received(&self, block: u64) -> Option<u64> {
+        let leases: Vec<Arc<Lease>> = self.lock().by_inode.values().cloned().collect();
+        // Asked without the table: a write may be under way.
+        leases.into_iter().find_map(|lease| {
+            let written = lease.progress().block?;
+            (block_id(lease.inode, written.start) == block).then_some(written.received)
+        })
     }
 
     /// True if a file is being written.

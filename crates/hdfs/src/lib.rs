@@ -36,6 +36,7 @@ pub mod proto;
 mod quotas;
 mod reading;
 mod relay;
+mod replicas;
 mod retries;
 mod rpc;
 mod service;
@@ -156,6 +157,10 @@ impl Door {
             data_listener.local_addr().map_err(|source| Error::System { doing: "ask for an address", source })?;
         let calls = Calls::connect(client, secret, data_at, options.notes.clone())?;
         let service = calls.service();
+        let names_at = name_listener.local_addr();
+        let names_at = names_at.map_err(|source| Error::System { doing: "ask for an address", source })?;
+        // The first and only door of this service that has one.
+        let _ = service.names_port.set(names_at.port());
         let data = Acceptor::start(data_listener, Arc::new(DataService::new(service.clone())))?;
         let names = Acceptor::start(name_listener, Arc::new(NameService::start(service, options.trust)?))?;
         Ok(Door { names, data, calls })

@@ -12,12 +12,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use frieze_client::{Proof, tcp_proof};
+use frieze_client::{Caller, NOBODY, Proof, tcp_proof};
 
 use crate::connections::Serve;
 use crate::exception::Exception;
-use crate::principals::principal;
+use crate::principals::{Principal, principal};
 use crate::proto::rpc_error;
+use crate::replicas;
 use crate::rpc::{self, Call, CallId, Failed, Frame, Greeting};
 use crate::service::{PROTOCOL, Service, Who};
 use crate::{Error, Trust};
@@ -99,6 +100,7 @@ impl NameService {
         };
         let mut is_simple = greeting == Greeting::Simple;
         let mut who: Option<Arc<Who>> = None;
+        let mut is_of_block = false;
         let mut held = Vec::new();
         loop {
             if !held.is_empty() && (held.len() > HELD_BYTES_MAX || !has_frame(reader.buffer())) {
@@ -127,14 +129,27 @@ impl NameService {
                     writer.send(&rpc::go_on_simple())?;
                 }
                 Ok(Frame::Context(context)) if is_simple && who.is_none() => {
-                    if let Some(protocol) = context.protocol.filter(|protocol| protocol != PROTOCOL) {
+                    let protocol = context.protocol.unwrap_or_default();
+                    if ![PROTOCOL, replicas::PROTOCOL].contains(&protocol.as_str()) {
                         tracing::debug!(protocol, "a Hadoop client of a protocol that is not served");
                     }
                     let claimed = context.user_info.unwrap_or_default().effective_user;
+                    if protocol == replicas::PROTOCOL && claimed.as_deref().is_some_and(replicas::is_block) {
+                        // Of who nobody knows he is: he may call nothing else.
+                        let caller = Caller { uid: NOBODY, gid: NOBODY, groups: Vec::new() };
+                        let principal = Principal { name: claimed.unwrap_or_default(), caller };
+                        who = Some(Arc::new(Who { principal, reached, peer }));
+                        is_of_block = true;
+                        continue;
+                    }
                     match principal(proof, claimed.as_deref(), self.trust) {
                         Ok(principal) => who = Some(Arc::new(Who { principal, reached, peer })),
                         Err(exception) => return writer.turn_away(&exception),
                     }
+                }
+                Ok(Frame::Call(call)) if is_of_block && call.protocol != replicas::PROTOCOL => {
+                    let words = format!("a connection for one block makes no calls of {}", call.protocol);
+                    return writer.turn_away(&Exception::authorization(words));
                 }
                 Ok(Frame::Call(call)) => match &who {
                     Some(who) if SOON.contains(&call.method.as_str()) && self.service.client.is_alone() => {

@@ -24,6 +24,8 @@ pub(crate) struct BlockPlace {
     pub(crate) host: String,
     /// Where it listens.
     pub(crate) at: SocketAddr,
+    /// Port that answers for replicas; 0 for none.
+    pub(crate) names_port: u16,
 }
 
 /// What a client said of the places of a block that it is to write.
@@ -85,7 +87,8 @@ impl Service {
     /// This door, as the client reaches it.
     pub(crate) fn own_place(&self, reader: Reader<'_>) -> BlockPlace {
         let ip = self.data.ip.unwrap_or(reader.reached);
-        BlockPlace { name: name_of(self.node), host: ip.to_string(), at: SocketAddr::new(ip, self.data.port) }
+        let at = SocketAddr::new(ip, self.data.port);
+        BlockPlace { name: name_of(self.node), host: ip.to_string(), at, names_port: self.names_port() }
     }
 
     /// Where the data service of another server's door listens.
@@ -93,6 +96,10 @@ impl Service {
         let holders = self.client.holders(&Attr::default(), ByteRange::new(0, 0));
         let (_, address) = holders.iter().find(|(holder, _)| *holder == node)?;
         self.data_at(address)
+    }
+
+    fn names_port(&self) -> u16 {
+        self.names_port.get().copied().unwrap_or(0)
     }
 
     fn data_at(&self, address: &ServerAddr) -> Option<SocketAddr> {
@@ -110,7 +117,7 @@ impl Service {
         }
         let ServerAddr::Tcp { host, .. } = address else { return None };
         let at = self.data_at(address)?;
-        Some(BlockPlace { name: name_of(*node), host: host.clone(), at })
+        Some(BlockPlace { name: name_of(*node), host: host.clone(), at, names_port: self.names_port() })
     }
 }
 
@@ -124,7 +131,7 @@ impl BlockPlace {
                 datanode_uuid: self.name.clone(),
                 xfer_port: self.at.port().into(),
                 info_port: 0,
-                ipc_port: 0,
+                ipc_port: self.names_port.into(),
                 info_secure_port: Some(0),
             }),
             capacity: None,

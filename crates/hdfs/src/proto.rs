@@ -980,6 +980,29 @@ pub struct NumberResponse {
     pub number: u64,
 }
 
+// What a place of blocks is asked: ClientDatanodeProtocol.proto.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct GetReplicaVisibleLengthRequest {
+    #[prost(message, optional, tag = "1")]
+    pub block: Option<ExtendedBlock>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct GetDatanodeInfoResponse {
+    #[prost(message, required, tag = "1")]
+    pub local_info: DatanodeLocalInfo,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct DatanodeLocalInfo {
+    #[prost(string, required, tag = "1")]
+    pub software_version: String,
+    #[prost(string, required, tag = "2")]
+    pub config_version: String,
+    #[prost(uint64, required, tag = "3")]
+    pub uptime_s: u64,
+}
+
 /// `allowSnapshot` and those beside it that name a directory alone are a [`PathRequest`].
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct CreateSnapshotRequest {

@@ -7,12 +7,13 @@
 use std::convert::Infallible;
 use std::io;
 use std::net::IpAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
+use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::Duration;
 
+use frieze_base::MonoTime;
 use frieze_client::{Client, Fs, InodeId, NodeId, Reason, Target};
 use prost::Message;
 
@@ -23,6 +24,7 @@ use crate::names::{Place, numbered, place, shown};
 use crate::past::{self, Moving};
 use crate::principals::{Names, Principal};
 use crate::proto::{self, ResultResponse, checksum};
+use crate::replicas;
 use crate::retries::{Answer, Retries};
 use crate::rpc::{Call, CallId};
 use crate::status::Reader;
@@ -52,6 +54,10 @@ pub(crate) struct Service {
     pub(crate) moving: Moving,
     pub(crate) retries: Retries,
     pub(crate) data: DataPlace,
+    /// Where the name service listens, once it does: it answers for replicas too.
+    pub(crate) names_port: OnceLock<u16>,
+    /// When this process began.
+    pub(crate) began: MonoTime,
     /// Changes are refused.
     pub(crate) is_safe: AtomicBool,
     /// Number of the last block that was begun.
@@ -123,6 +129,9 @@ impl Asked<'_> {
 impl Service {
     /// Answers a call. One that changes something runs once, however often it is sent.
     pub(crate) fn answer(&self, who: &Who, call: &Call) -> Answer {
+        if call.protocol == replicas::PROTOCOL {
+            return self.answer_of_replica(call);
+        }
         if call.protocol != PROTOCOL {
             return Err(Exception::no_such_protocol(format!("Unknown protocol: {}", call.protocol)));
         }
@@ -250,11 +259,11 @@ impl Service {
             "reportBadBlocks" => Ok(Vec::new()),
 
             // Clients ask for the whole report where a server knows no pages of it: only this tells them.
-            "getSnapshotDiffReportListing" => Err(unknown(&call.method)),
+            "getSnapshotDiffReportListing" => Err(unknown(&call.method, PROTOCOL)),
             method if UNSUPPORTED.contains(&method) => {
                 Err(Exception::unsupported(format!("{method} is not supported by frieze")))
             }
-            method => Err(unknown(method)),
+            method => Err(unknown(method, PROTOCOL)),
         }
     }
 
@@ -329,12 +338,15 @@ pub(crate) enum Shows {
     Snapshots,
 }
 
-fn unknown(method: &str) -> Exception {
-    Exception::no_such_method(format!("Unknown method {method} called on {PROTOCOL} protocol."))
+pub(crate) fn unknown(method: &str, protocol: &str) -> Exception {
+    Exception::no_such_method(format!("Unknown method {method} called on {protocol} protocol."))
 }
 
 /// Reads the parameters of a call and writes its answer.
-fn with<Q: Message + Default, R: Message>(call: &Call, answer: impl FnOnce(Q) -> Result<R, Exception>) -> Answer {
+pub(crate) fn with<Q: Message + Default, R: Message>(
+    call: &Call,
+    answer: impl FnOnce(Q) -> Result<R, Exception>,
+) -> Answer {
     let request = Q::decode(call.parameters.as_slice()).map_err(|error| malformed(&call.method, &error))?;
     Ok(answer(request)?.encode_to_vec())
 }

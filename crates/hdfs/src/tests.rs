@@ -16,6 +16,7 @@ use crate::transfer::{LENGTHS_BYTES, Lengths, Packet, Sums, packet, put_packet};
 mod doors;
 mod numbers;
 mod quotas;
+mod replicas;
 mod restart;
 mod trees;
 
@@ -64,6 +65,10 @@ impl Opened {
 }
 
 fn connect_to(door: &Door, user: &str, authentication: u8) -> Client {
+    connect_by(door, PROTOCOL, user, authentication)
+}
+
+fn connect_by(door: &Door, protocol: &str, user: &str, authentication: u8) -> Client {
     let mut stream = TcpStream::connect(door.address()).unwrap();
     stream.write_all(&[b'h', b'r', b'p', b'c', 9, 0, authentication]).unwrap();
     let mut client = Client { stream, next: 0 };
@@ -75,7 +80,7 @@ fn connect_to(door: &Door, user: &str, authentication: u8) -> Client {
         assert_eq!(RpcSasl::decode(message.as_slice()).unwrap().state, sasl::SUCCESS);
     }
     let user_info = Some(UserInformation { effective_user: Some(user.to_owned()), real_user: None });
-    let context = IpcConnectionContext { user_info, protocol: Some(PROTOCOL.to_owned()) };
+    let context = IpcConnectionContext { user_info, protocol: Some(protocol.to_owned()) };
     client.send(-3, &[context.encode_length_delimited_to_vec()]);
     client
 }
