@@ -58,6 +58,24 @@ public class Failing {
         check(Arrays.equals(data, read(path)), "other bytes");
     }
 
+    /** Writes at whichever server gives the lease, flushing, and goes on at another one when that is gone. */
+    static void move() throws Exception {
+        byte[] data = bytes(8_000_000, 3);
+        Path path = new Path("/moved");
+        int at = 0;
+        try (FSDataOutputStream out = fs.createFile(path).blockSize(3 << 20).build()) {
+            while (at < 4_000_000) at = flushed(out, data, at);
+            // The first place of a block is the server that gave the lease.
+            var stream = (org.apache.hadoop.hdfs.DFSOutputStream) ((HdfsDataOutputStream) out).getWrappedStream();
+            tell("writing " + stream.getPipeline()[0].getIpAddr());
+            while (at < data.length) {
+                at = flushed(out, data, at);
+                if (at % 400_000 == 0) check(Arrays.equals(Arrays.copyOf(data, at), read(path)), "other bytes than were flushed");
+            }
+        }
+        check(Arrays.equals(data, read(path)), "other bytes");
+    }
+
     static int flushed(FSDataOutputStream out, byte[] data, int at) throws IOException {
         int len = Math.min(10_000, data.length - at);
         out.write(data, at, len);
@@ -93,6 +111,8 @@ public class Failing {
         fs = (DistributedFileSystem) FileSystem.get(conf);
         if (arguments[0].equals("write")) {
             write(new InetSocketAddress(arguments[1], Integer.parseInt(arguments[2])));
+        } else if (arguments[0].equals("move")) {
+            move();
         } else {
             read();
         }

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """An unmodified Hadoop client goes on while a server of three is killed: the one it writes through, the one that gave it its lease (which is
-started again), then one it reads from.
+started again, or is not), then one it reads from.
 
     tests/hdfs/failing.py               with the debug build; builds it first
     tests/hdfs/failing.py --frieze PATH with that command
@@ -63,6 +63,12 @@ def main():
             # All servers as name nodes of one service: calls go to another one too.
             hadoop.site(work / "conf-all", **cluster.names())
             java = ["java", "-Xmx512m", "-cp", f"{classes}:{work / 'conf-all'}:{jars}", "Failing"]
+            gone = []
+            client(java, cluster, ["move"], lambda words: end(cluster, gone, kill_of(words)))
+            print(f"ok  {1000 * (time.monotonic() - begun):5.0f} ms  a writer goes on at another one when the server that gave it its lease is gone for good")
+            cluster.start(gone[0])
+            cluster.await_whole()
+            begun = time.monotonic()
             client(java, cluster, ["read"], lambda words: cluster.kill(kill_of(words)))
             print(f"ok  {1000 * (time.monotonic() - begun):5.0f} ms  a reader goes on when the server it reads from is killed")
             print("all hold")
@@ -70,15 +76,20 @@ def main():
             cluster.end()
 
 
-def restart(cluster, number):
+def end(cluster, gone, number):
     # So old is what is noted of a writer.
     time.sleep(2.5)
     cluster.kill(number)
+    gone.append(number)
+
+
+def restart(cluster, number):
+    end(cluster, [], number)
     cluster.start(number)
 
 
 def kill_of(words):
-    """The server to kill under a reader: the one it reads from."""
+    """The server to kill: the one that the client says it depends on."""
     return int(words[1].rpartition(".")[2])
 
 

@@ -143,19 +143,36 @@ impl Client {
     /// # Cost
     /// None, but for one call every two seconds.
     pub fn holders(&self, attr: &Attr, range: ByteRange) -> Vec<(NodeId, ServerAddr)> {
+        self.look_at_map();
         let servers = &self.0.servers;
-        // Who leads answers every call and is never told that there are others now. A map that is no newer changes nothing.
+        let chunk_bytes = if attr.chunk_bytes == 0 { self.0.hello.chunk_bytes } else { attr.chunk_bytes }.max(1);
+        let index = |at: u64| u32::try_from(at / chunk_bytes).unwrap_or(u32::MAX);
+        let last = index(range.end().saturating_sub(1).max(range.start()));
+        let chunks = (index(range.start())..=last).map(|index| ChunkId { inode: InodeId(attr.inode), index });
+        servers.holders(chunks.take(HELD_CHUNKS_MAX))
+    }
+
+    /// True if the server is one of several, as a map of at most some seconds ago says it. [`Client::is_alone`] tells what the last answers
+    /// said of it, and who leads from the beginning on says nothing of others that have come.
+    ///
+    /// # Cost
+    /// None, but for one call every two seconds.
+    pub fn has_others(&self) -> bool {
+        if self.is_alone() {
+            self.look_at_map();
+        }
+        !self.is_alone()
+    }
+
+    /// Who leads answers every call and is never told that there are others now. A map that is no newer changes nothing.
+    fn look_at_map(&self) {
+        let servers = &self.0.servers;
         if servers.may_look(mono(), MAP_AGE)
             && let Ok(Reply::ClusterMap(map)) = self.0.query(None, Request::ClusterMap(ClusterMap {}))
             && Age::of(&map).is_newer_than(servers.age())
         {
             servers.learn(&map);
         }
-        let chunk_bytes = if attr.chunk_bytes == 0 { self.0.hello.chunk_bytes } else { attr.chunk_bytes }.max(1);
-        let index = |at: u64| u32::try_from(at / chunk_bytes).unwrap_or(u32::MAX);
-        let last = index(range.end().saturating_sub(1).max(range.start()));
-        let chunks = (index(range.start())..=last).map(|index| ChunkId { inode: InodeId(attr.inode), index });
-        servers.holders(chunks.take(HELD_CHUNKS_MAX))
     }
 
     /// Begins or ends a scrub of everything stored, or neither, and tells how far it is and what is damaged.

@@ -64,9 +64,9 @@ impl Mint {
         Mint { key }
     }
 
-    /// A mint of what doors say to each other: what one of the two signs the other does not take.
-    pub(crate) fn between_doors(&self) -> Mint {
-        Mint { key: blake3::derive_key("frieze 2026-11-26 questions between HDFS doors", &self.key) }
+    /// A mint for something else: what one of the two signs the other does not take.
+    pub(crate) fn of(&self, purpose: &str) -> Mint {
+        Mint { key: blake3::derive_key(purpose, &self.key) }
     }
 
     /// A token for `pass`.
@@ -102,16 +102,39 @@ impl Mint {
     }
 }
 
-/// The block of a file that begins at a byte. The same for the same file and byte, always.
+/// The block of a file that begins at a byte. The same for the same file and byte, always. As far as there are files so many, it names
+/// its file ([`inode_of`]): a door that knows nothing of a block finds out by that who writes it.
+///
+/// Blocks that are read begin at multiples of [`BLOCK_BYTES`], and no two of a file have the same number. Two that are written one after
+/// the other may have, if the first is a multiple of [`PLACES`] long: their generations tell them apart.
 pub(crate) fn block_id(inode: u64, start: u64) -> u64 {
-    // The finalizer of splitmix64 over both. Hadoop takes a number below zero for one of an erasure-coded file.
-    let mix = |value: u64| {
-        let value = (value ^ (value >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        let value = (value ^ (value >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        value ^ (value >> 31)
-    };
-    (mix(mix(inode).wrapping_add(start)) & (u64::MAX >> 2)) | 1 << 61
+    let place = start % PLACES;
+    // Hadoop takes a number below zero for one of an erasure-coded file.
+    match inode < NAMED_MAX {
+        true => inode << PLACE_BITS | place,
+        false => UNNAMED | (mix(mix(inode).wrapping_add(start)) & (UNNAMED - 1)),
+    }
 }
+
+/// The file of a block; `None` if its number is too large to be in that of a block.
+pub(crate) fn inode_of(block: u64) -> Option<u64> {
+    (block < UNNAMED).then_some(block >> PLACE_BITS)
+}
+
+/// The finalizer of splitmix64.
+fn mix(value: u64) -> u64 {
+    let value = (value ^ (value >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    let value = (value ^ (value >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    value ^ (value >> 31)
+}
+
+const PLACE_BITS: u32 = 22;
+/// The largest prime below 2^22: so many blocks of 128 MiB, that is 512 TiB, begin at different places.
+const PLACES: u64 = (1 << PLACE_BITS) - 3;
+/// Inodes below it are named by the numbers of their blocks.
+const NAMED_MAX: u64 = 1 << 40;
+/// Marks the numbers of blocks of all others.
+const UNNAMED: u64 = 1 << 62;
 
 /// The clock by which tokens end: every door of a cluster has it, as exact as servers' clocks are. Stamps are not made of it.
 pub(crate) fn wall_ns() -> u64 {
@@ -155,7 +178,7 @@ mod tests {
         assert_eq!(mint.verify(&token, 99), Some(pass.clone()));
         assert_eq!(mint.verify(&token, 100), None, "over");
         assert_eq!(Mint::new([8; 32]).verify(&token, 99), None, "of another server");
-        assert_eq!(mint.between_doors().verify(&token, 99), None, "for something else");
+        assert_eq!(mint.of("something else").verify(&token, 99), None, "for something else");
         let forged = proto::Token { identifier: Pass { uid: 0, ..pass }.encode_to_vec(), ..token.clone() };
         assert_eq!(mint.verify(&forged, 99), None);
         for at in 0..token.identifier.len() {
@@ -181,9 +204,15 @@ mod tests {
     fn a_block_has_one_number_and_no_two_of_a_file_have_the_same() {
         let mut numbers: Vec<u64> = (0..1000).map(|index| block_id(42, index * BLOCK_BYTES)).collect();
         assert_eq!(numbers[3], block_id(42, 3 * BLOCK_BYTES));
+        numbers.extend((0..1000).map(|index| block_id(NAMED_MAX + 42, index * BLOCK_BYTES)));
         assert!(numbers.iter().all(|&number| (number as i64) > 0));
+        assert!(numbers[..1000].iter().all(|&number| inode_of(number) == Some(42)));
+        assert!(numbers[1000..].iter().all(|&number| inode_of(number).is_none()));
+        let last =
+            [(NAMED_MAX - 1, u64::MAX), (NAMED_MAX - 1, PLACES - 1)].map(|(inode, start)| block_id(inode, start));
+        assert_eq!(last.map(inode_of), [Some(NAMED_MAX - 1); 2]);
         numbers.sort_unstable();
         numbers.dedup();
-        assert_eq!(numbers.len(), 1000);
+        assert_eq!(numbers.len(), 2000);
     }
 }

@@ -44,15 +44,16 @@ impl Calls {
     ) -> Result<Calls, Error> {
         let client = Client::connect(client)?;
         let failed = |source| Error::System { doing: "read what is noted of writers", source };
-        let notes = Notes::new(notes).map_err(failed)?;
+        let mint = Mint::new(secret);
+        let signs = mint.of("frieze 2026-11-26 notes of leases at the HDFS doors");
+        let notes = Notes::new(client.clone(), signs, notes).map_err(failed)?;
         let leases = Leases::new(client.clone(), notes).map_err(failed)?;
         let (goes_on, ended) = mpsc::channel();
-        let mint = Mint::new(secret);
         let service = Service {
             node: NodeId(client.hello().node),
             client,
             names: Default::default(),
-            between_doors: mint.between_doors(),
+            between_doors: mint.of("frieze 2026-11-26 questions between HDFS doors"),
             mint,
             leases,
             moving: Default::default(),

@@ -6,30 +6,27 @@
 //! up if that is wanted. A door that gave it up writes nothing more under it. One that does not answer may: then the file is not
 //! free until its session has ended, for with that the cluster refuses what it still sends (ADR 28).
 //!
-//! A door that is restarted goes on with the leases it has noted. That nobody had such a file meanwhile it knows by a mark: an attribute of the
-//! file, set anew by who appends to it or takes it from somebody.
+//! A writer whose door is gone goes on at another by what is noted of its lease ([`crate::takeover`]). So who takes a file from
+//! somebody takes the notes too, and asks again until he has found neither note nor lease, the note first.
 //!
-//! Guarantees: when a lease is taken from somebody, at whatever door, nothing is written under it any more. Two that open a
-//! file to append at two doors at one time may both be refused; never are both let in.
+//! Guarantees: when a lease is taken from somebody, at whatever door, nothing is written under it any more, nor does it go on
+//! anywhere. Two that open a file to append at two doors at one time may both be refused; never are both let in.
 //! Leaves to others: who writes on a mount or through another door is not held up, as at one door; a server that is alone has nobody to ask.
 
 use std::io::{self, BufReader, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-use frieze_client::{Fs, InodeId, NodeId, Reason, SessionId, Target, XattrMode};
+use frieze_client::{Error, InodeId, NodeId, Reason, SessionId, Target};
 use prost::Message;
 
 use crate::blocks::wall_ns;
 use crate::data_service::read_message;
 use crate::exception::Exception;
-use crate::leases::{Held, Lease, Takes, owned};
+use crate::leases::{Held, Lease, SOFT_NS, Takes, owned};
 use crate::proto::Token;
 use crate::service::{Asked, Service};
 use crate::transfer::{self, QUESTION, VERSION};
-
-/// The attribute of a file that is another one after each time that somebody appended to it or took it from its writer, at any door.
-pub(crate) const MARK_XATTR: &[u8] = b"user.frieze.lease";
 
 /// What one door asks another, signed.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
@@ -37,7 +34,7 @@ pub(crate) struct Question {
     /// The file.
     #[prost(uint64, tag = "1")]
     inode: u64,
-    /// The lease is to be given up: 1 if nothing was heard of its writer for long, 2 in any case.
+    /// The lease is to be given up: 1 if nothing was heard of its writer for long, 2 in any case, 3 if that is `holder`.
     #[prost(uint32, tag = "2")]
     takes: u32,
     /// Drawn for this question; the answer says it again.
@@ -46,6 +43,9 @@ pub(crate) struct Question {
     /// When it is too late to answer, nanoseconds since 1970.
     #[prost(uint64, tag = "4")]
     expires_ns: u64,
+    /// From whom it is to be taken.
+    #[prost(string, tag = "5")]
+    holder: String,
 }
 
 /// What it is answered, signed.
@@ -60,13 +60,18 @@ pub(crate) struct Answer {
     /// Who has the lease, and keeps it; empty if nobody does, any more.
     #[prost(string, tag = "3")]
     holder: String,
+    /// Somebody had it until now.
+    #[prost(bool, tag = "4")]
+    ended: bool,
 }
 
 /// Who has a file at another door.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Elsewhere {
-    /// Nobody, any more.
+    /// Nobody.
     Nobody,
+    /// Nobody any more: somebody had it, and has given it up.
+    Ended,
     /// This one, and keeps it.
     Held(String),
     /// It cannot be known: that server's door does not answer, or what it was before a restart may still be heard of.
@@ -102,79 +107,119 @@ impl Service {
     }
 
     fn check_free_elsewhere(&self, inode: u64, path: &str, wants: &str) -> Result<(), Exception> {
-        match self.elsewhere(inode, Takes::Silent).map_err(|error| Exception::of(error, path))? {
-            Elsewhere::Nobody => Ok(()),
-            Elsewhere::Held(holder) => Err(owned(path, wants, &holder)),
-            Elsewhere::Unknown(node) => Err(Exception::already_being_created(format!(
-                "Failed to CREATE_FILE {path} for {wants} because it may still be written through server {node}, whose door does not answer or was \
-                 restarted just now: try again when it answers, or in a minute"
-            ))),
+        match self.writer_elsewhere(inode, Takes::Silent).map_err(|error| Exception::of(error, path))? {
+            Elsewhere::Nobody | Elsewhere::Ended => Ok(()),
+            other => Err(in_the_way(other, path, wants)),
         }
+    }
+
+    /// Who has a file at another door, or had it at one that ended a moment ago: he is about to go on.
+    pub(crate) fn writer_elsewhere(&self, inode: u64, takes: Takes<'_>) -> Result<Elsewhere, Error> {
+        if !self.client.has_others() {
+            return Ok(Elsewhere::Nobody);
+        }
+        let found = self.elsewhere(inode, takes)?;
+        if !matches!(found, Elsewhere::Nobody | Elsewhere::Ended) {
+            return Ok(found);
+        }
+        let notes = match self.leases.notes().of_file(inode) {
+            Err(error) if is_gone(&error) => return Ok(Elsewhere::Nobody),
+            notes => notes?,
+        };
+        let now = wall_ns();
+        let left = notes.into_iter().find(|note| note.left_ns != 0 && now.saturating_sub(note.left_ns) < SOFT_NS);
+        Ok(left.map_or(found, |note| Elsewhere::Held(note.holder)))
     }
 
     /// Makes a lease that was just given here the only one, or refuses.
     ///
     /// # Errors
     /// `AlreadyBeingCreatedException` if somebody has the file at another door, or is about to.
-    pub(crate) fn claim(&self, fs: &Fs, lease: &Lease, at: u64) -> Result<(), Exception> {
-        if self.client.is_alone() {
+    pub(crate) fn claim(&self, lease: &Lease, at: u64) -> Result<(), Exception> {
+        if !self.client.has_others() {
             return Ok(());
         }
         let failed = |error| Exception::of(error, &lease.path);
         // First it is seen that somebody writes here, then it is looked who writes elsewhere. So of two who do that at one time one sees the other.
         lease.file.prepare_write(at, 1).map_err(failed)?;
-        let mark = self.mark(fs, lease.inode, &lease.path)?;
-        let mut progress = lease.progress();
-        progress.mark = mark;
-        self.leases.note_block(lease, &mut progress);
-        drop(progress);
-        self.check_free_elsewhere(lease.inode, &lease.path, &lease.holder)
+        self.check_free_elsewhere(lease.inode, &lease.path, &lease.holder)?;
+        match self.take_all(lease.inode, Takes::Silent, Some(lease.id)).map_err(failed)? {
+            Elsewhere::Nobody => Ok(()),
+            other => Err(in_the_way(other, &lease.path, &lease.holder)),
+        }
     }
 
-    /// Says on a file that it has changed hands: whose lease is noted goes on with it no more.
-    pub(crate) fn mark(&self, fs: &Fs, inode: u64, path: &str) -> Result<Vec<u8>, Exception> {
-        let mark = drawn().map_err(|error| Exception::io(format!("{path}: {error}")))?;
-        let mark: Vec<u8> = mark.iter().flat_map(|byte| format!("{byte:02x}").into_bytes()).collect();
-        let set = fs.set_xattr(&Target::inode(InodeId(inode)), MARK_XATTR, &mark, XattrMode::Any);
-        set.map_err(|error| Exception::of(error, path))?;
-        Ok(mark)
+    /// Takes a file from everybody who has it by a lease, or had it and may go on. False: not all of them can be asked just now.
+    pub(crate) fn take_from_all(&self, inode: u64) -> Result<bool, Error> {
+        if !self.client.has_others() {
+            return Ok(true);
+        }
+        // Who has the lease could note it again.
+        self.elsewhere(inode, Takes::Any)?;
+        Ok(self.take_all(inode, Takes::Any, None)? == Elsewhere::Nobody)
+    }
+
+    /// Takes what is noted of leases on a file, but for this one's, and the leases, until there are neither. In this order, a round without either is
+    /// the last: who goes on by a note is seen to write before he takes it.
+    fn take_all(&self, inode: u64, takes: Takes<'_>, but: Option<u64>) -> Result<Elsewhere, Error> {
+        let mut found = Elsewhere::Nobody;
+        for _ in 0..ROUNDS_MAX {
+            let notes = match self.leases.notes().of_file(inode) {
+                Err(error) if is_gone(&error) => return Ok(Elsewhere::Nobody),
+                notes => notes?,
+            };
+            let noted: Vec<u64> = notes.iter().map(|note| note.id).filter(|id| Some(*id) != but).collect();
+            for id in &noted {
+                self.leases.notes().take(inode, *id)?;
+            }
+            found = self.elsewhere(inode, takes)?;
+            match found {
+                Elsewhere::Nobody if noted.is_empty() => break,
+                Elsewhere::Nobody | Elsewhere::Ended => {}
+                Elsewhere::Held(_) | Elsewhere::Unknown(_) => break,
+            }
+        }
+        Ok(found)
     }
 
     /// Who has a file at another door; what is to be given up is, when this returns.
-    pub(crate) fn elsewhere(&self, inode: u64, takes: Takes) -> Result<Elsewhere, frieze_client::Error> {
-        if self.client.is_alone() {
+    pub(crate) fn elsewhere(&self, inode: u64, takes: Takes<'_>) -> Result<Elsewhere, Error> {
+        if !self.client.has_others() {
             return Ok(Elsewhere::Nobody);
         }
         let writers = match self.client.fs().writers(&Target::inode(InodeId(inode))) {
             // Nothing can be written to what is gone.
-            Err(error) if [Reason::NotFound, Reason::StaleHandle].contains(&error.reason()) => {
-                return Ok(Elsewhere::Nobody);
-            }
+            Err(error) if is_gone(&error) => return Ok(Elsewhere::Nobody),
             writers => writers?,
         };
         let own = self.client.session()?;
         let mut answers: Vec<(NodeId, Option<Answer>)> = Vec::new();
+        let mut unknown = None;
         for writer in writers.iter().filter(|writer| writer.session != own) {
             let Some(node) = node_of(&writer.command) else { continue };
-            if node == self.node {
-                // What this server was before: what it sent may still come until its session has ended.
-                return Ok(Elsewhere::Unknown(node));
-            }
             if !answers.iter().any(|(asked, _)| *asked == node) {
-                answers.push((node, self.ask(node, inode, takes)));
+                // What this server was before is nobody to be asked.
+                let answer = if node == self.node { None } else { self.ask(node, inode, takes) };
+                answers.push((node, answer));
             }
             match answers.iter().find(|(asked, _)| *asked == node) {
                 Some((_, Some(answer))) if !answer.holder.is_empty() => {
                     return Ok(Elsewhere::Held(answer.holder.clone()));
                 }
                 Some((_, Some(answer))) if answer.session == writer.session.0 => {}
-                _ => return Ok(Elsewhere::Unknown(node)),
+                // It does not answer; or it was restarted, and what it sent before may still come until that session has ended.
+                _ => unknown = Some(node),
             }
         }
-        Ok(Elsewhere::Nobody)
+        let has_ended = answers.iter().flat_map(|(_, answer)| answer).any(|answer| answer.ended);
+        Ok(match unknown {
+            Some(node) => Elsewhere::Unknown(node),
+            None if has_ended => Elsewhere::Ended,
+            None => Elsewhere::Nobody,
+        })
     }
 
-    fn ask(&self, node: NodeId, inode: u64, takes: Takes) -> Option<Answer> {
+    fn ask(&self, node: NodeId, inode: u64, takes: Takes<'_>) -> Option<Answer> {
         let place = self.data_place_of(node)?;
         match self.ask_at(place, inode, takes) {
             Ok(answer) => Some(answer),
@@ -185,11 +230,17 @@ impl Service {
         }
     }
 
-    fn ask_at(&self, place: SocketAddr, inode: u64, takes: Takes) -> io::Result<Answer> {
+    fn ask_at(&self, place: SocketAddr, inode: u64, takes: Takes<'_>) -> io::Result<Answer> {
         let is_none = || io::Error::new(io::ErrorKind::InvalidData, "that is no answer of a door of this cluster");
         let nonce = drawn()?.to_vec();
         let expires_ns = wall_ns().saturating_add(ANSWER_MAX.as_nanos() as u64);
-        let question = Question { inode, takes: takes as u32, nonce, expires_ns };
+        let (takes, holder) = match takes {
+            Takes::Nothing => (0, ""),
+            Takes::Silent => (1, ""),
+            Takes::Any => (2, ""),
+            Takes::Of(holder) => (3, holder),
+        };
+        let question = Question { inode, takes, nonce, expires_ns, holder: holder.to_owned() };
         let stream = TcpStream::connect_timeout(&place, CONNECT_MAX)?;
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(ANSWER_MAX))?;
@@ -212,23 +263,43 @@ impl Service {
             0 => Takes::Nothing,
             1 => Takes::Silent,
             2 => Takes::Any,
+            3 => Takes::Of(&question.holder),
             _ => return None,
         };
         let session = self.client.session().unwrap_or(SessionId(0)).0;
-        let holder = match self.leases.asked(question.inode, takes) {
-            Held::Nobody => String::new(),
-            Held::By(holder) => holder,
+        let (holder, ended) = match self.leases.asked(question.inode, takes) {
+            Held::Nobody => (String::new(), false),
+            Held::By(holder) => (holder, false),
             Held::Ended(lease) => {
                 let path = lease.path.clone();
                 tracing::info!(path, holder = lease.holder, "another door takes a file from its writer");
                 if let Err(exception) = crate::writing::close_file(lease, None) {
                     tracing::warn!(path, "what was taken from its writer is not settled yet: {exception}");
                 }
-                String::new()
+                (String::new(), true)
             }
         };
-        Some(self.between_doors.seal(&Answer { nonce: question.nonce, session, holder }))
+        Some(self.between_doors.seal(&Answer { nonce: question.nonce, session, holder, ended }))
     }
+}
+
+/// Why a file is not free.
+fn in_the_way(found: Elsewhere, path: &str, wants: &str) -> Exception {
+    match found {
+        Elsewhere::Held(holder) => owned(path, wants, &holder),
+        Elsewhere::Unknown(node) => Exception::already_being_created(format!(
+            "Failed to CREATE_FILE {path} for {wants} because it may still be written through server {node}, whose door does not answer or was \
+             restarted just now: try again when it answers, or in a minute"
+        )),
+        Elsewhere::Nobody | Elsewhere::Ended => Exception::already_being_created(format!(
+            "Failed to CREATE_FILE {path} for {wants} because others open and leave it all the time: try again"
+        )),
+    }
+}
+
+/// Nothing can be written to what is gone.
+pub(crate) fn is_gone(error: &Error) -> bool {
+    [Reason::NotFound, Reason::StaleHandle].contains(&error.reason())
 }
 
 fn drawn() -> io::Result<[u8; 16]> {
@@ -241,6 +312,9 @@ fn drawn() -> io::Result<[u8; 16]> {
 /// How long another door has to take a connection, and to answer: it may have to wait for a write that is under way.
 const CONNECT_MAX: Duration = Duration::from_secs(2);
 const ANSWER_MAX: Duration = Duration::from_secs(10);
+
+/// Somebody else takes and leaves the same file again and again.
+const ROUNDS_MAX: u32 = 8;
 
 #[cfg(test)]
 mod tests {

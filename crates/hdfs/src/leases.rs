@@ -4,8 +4,9 @@
 //! [`SOFT_NS`] or a client asks to recover the lease. A write under a lease that was taken away is refused.
 //! Leaves to others: writers at other doors ([`crate::elsewhere`]); those that are not Hadoop's, who are not held up.
 //!
-//! Leases live in memory. What has to be known of those that are a second old is noted beside the data ([`crate::notes`]), so that their
-//! writers go on when the server is restarted: the next process takes a lease up when its holder, or anybody else, asks for its file.
+//! Leases live in memory. What has to be known of those that are a second old is noted ([`crate::notes`]). A server that is alone takes a
+//! lease of the process before up when its holder, or anybody else, asks for its file; in a cluster any door takes it over
+//! ([`crate::takeover`]).
 
 use std::collections::BTreeMap;
 use std::io;
@@ -13,10 +14,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use frieze_base::MonoTime;
-use frieze_client::{Caller, Client, Error, ErrorKind, Fault, File, InodeId, OpenFlags, Reason, Target, mono};
+use frieze_client::{Caller, Client, Error, ErrorKind, File, InodeId, OpenFlags, Target, mono};
 
 use crate::blocks::{block_id, wall_ns};
-use crate::elsewhere::MARK_XATTR;
 use crate::exception::Exception;
 use crate::notes::{Note, Notes};
 
@@ -48,21 +48,19 @@ pub(crate) struct Lease {
 }
 
 /// How far a writer is.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Progress {
     /// Where the next block begins, if none is being written.
     pub(crate) next: u64,
     /// The block that is being written.
     pub(crate) block: Option<Block>,
-    /// Number of the block before, which is done; 0 if there was none.
-    pub(crate) last_id: u64,
+    /// The block before, which is done: its number and generation; zeros if there was none.
+    pub(crate) last: (u64, u64),
     /// Bytes of blocks that were given up may lie behind what is wanted.
     pub(crate) left_behind: bool,
     /// The lease was taken away.
     pub(crate) is_over: bool,
-    /// What the file was marked with when it was given: nothing if that was when the file was made.
-    pub(crate) mark: Vec<u8>,
-    /// It is noted for the next process.
+    /// It is noted for the next process, or another door.
     noted: bool,
     /// Its writer is in this process, and ends with it.
     pub(crate) is_own: bool,
@@ -107,8 +105,9 @@ impl Lease {
             next: progress.next,
             start: progress.block.map(|block| block.start),
             generation: progress.block.map_or(0, |block| block.generation),
-            last_id: progress.last_id,
-            mark: progress.mark.clone(),
+            last_id: progress.last.0,
+            last_generation: progress.last.1,
+            left_ns: 0,
         }
     }
 }
@@ -138,13 +137,15 @@ struct Table {
 
 /// When another door is to have a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Takes {
+pub(crate) enum Takes<'a> {
     /// Not at all: it asks.
     Nothing,
     /// If nothing was heard of its writer for long.
     Silent,
     /// In any case.
     Any,
+    /// If this one writes it, who asks from now on at that door.
+    Of(&'a str),
 }
 
 /// Who has a file here.
@@ -202,7 +203,7 @@ impl Leases {
         let noted = table.noted.remove(&lease.inode);
         drop(table);
         self.all_over(before.into_iter().chain(silent));
-        noted.inspect(|note| self.notes.remove(note.id));
+        noted.inspect(|note| self.notes.remove(note.inode, note.id));
         Ok(lease)
     }
 
@@ -212,6 +213,13 @@ impl Leases {
             return;
         }
         let _one = self.taking.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.client.has_others() {
+            // Noted while the server was alone: others cannot have known, and may have had the file since.
+            let forgotten = std::mem::take(&mut self.lock().noted);
+            forgotten.values().for_each(|note| self.notes.remove(note.inode, note.id));
+            self.any_noted.store(false, Ordering::Release);
+            return;
+        }
         let wanted: Vec<Note> = self.lock().noted.values().filter(|note| is_it(note)).cloned().collect();
         for note in wanted {
             let opened = self.open(&note);
@@ -227,11 +235,9 @@ impl Leases {
             }
             match opened {
                 Ok((file, size)) => {
-                    let (block, last_id) = (note.block(size), note.last_id);
+                    let (block, last) = (note.block(size), note.last());
                     let (caller, began) = (note.caller(), table.began);
-                    let mark = note.mark.clone();
-                    let progress =
-                        Progress { next: note.next, block, last_id, mark, noted: true, ..Progress::default() };
+                    let progress = Progress { next: note.next, block, last, noted: true, ..Progress::default() };
                     let Note { id, inode, path, holder, block_bytes, next, .. } = note;
                     let wanted = Wanted { inode, path, holder, block_bytes, file, caller, next };
                     table.insert(wanted, id, progress, began);
@@ -239,36 +245,22 @@ impl Leases {
                 Err(error) => {
                     drop(table);
                     tracing::debug!(path = note.path, "a lease is not taken up: {error}");
-                    self.notes.remove(note.id);
+                    self.notes.remove(note.inode, note.id);
                 }
             }
         }
         self.any_noted.store(!self.lock().noted.is_empty(), Ordering::Release);
     }
 
-    /// Opens the file of a lease that is noted, if nobody has had it since.
     fn open(&self, note: &Note) -> Result<(File, u64), Error> {
         let fs = self.client.fs().as_caller(note.caller());
-        let target = Target::inode(InodeId(note.inode));
-        let file = fs.open(&target, OpenFlags::WRITE)?;
-        if !self.client.is_alone() {
-            // Who takes it from now on sees that somebody writes here, and asks; who has taken it before has marked it.
-            file.prepare_write(note.start.unwrap_or(note.next), 1)?;
-        }
-        let mark = match fs.get_xattr(&target, MARK_XATTR) {
-            Err(error) if error.reason() == Reason::NoAttribute => Vec::new(),
-            mark => mark?,
-        };
-        if mark != note.mark {
-            let words = "somebody has had the file at another door since";
-            return Err(Error::Refused(Fault::new(Reason::StaleHandle, words)));
-        }
+        let file = fs.open(&Target::inode(InodeId(note.inode)), OpenFlags::WRITE)?;
         let size = file.stat()?.attr.size;
         Ok((file, size))
     }
 
     /// Another door asks who has a file here, and takes it from him if it is to.
-    pub(crate) fn asked(&self, inode: u64, takes: Takes) -> Held {
+    pub(crate) fn asked(&self, inode: u64, takes: Takes<'_>) -> Held {
         let mut table = self.lock();
         let (holder, silence) = match (table.by_inode.get(&inode), table.noted.get(&inode)) {
             (Some(lease), _) => (lease.holder.clone(), table.silence(&lease.holder)),
@@ -279,13 +271,20 @@ impl Leases {
             Takes::Nothing => false,
             Takes::Silent => silence > SOFT_NS,
             Takes::Any => true,
+            Takes::Of(wanted) => *wanted == holder,
         };
         if !ends {
             return Held::By(holder);
         }
         let (lease, noted) = (table.take(inode), table.noted.remove(&inode));
         drop(table);
-        noted.inspect(|note| self.notes.remove(note.id));
+        noted.inspect(|note| self.notes.remove(note.inode, note.id));
+        if let (Takes::Of(_), Some(lease)) = (takes, &lease) {
+            // By what is noted it goes on there.
+            let mut progress = lease.progress();
+            self.put(lease, &mut progress, 0);
+            (progress.is_over, progress.noted) = (true, false);
+        }
         self.all_over(lease.clone());
         lease.map_or(Held::Nobody, Held::Ended)
     }
@@ -301,34 +300,46 @@ impl Leases {
             let is_late = now.since_ns(table.began) > HARD_NS;
             if is_late { std::mem::take(&mut table.noted) } else { BTreeMap::new() }
         };
-        forgotten.values().for_each(|note| self.notes.remove(note.id));
+        forgotten.values().for_each(|note| self.notes.remove(note.inode, note.id));
         let old: Vec<Arc<Lease>> =
             self.lock().by_inode.values().filter(|lease| now.since_ns(lease.given) >= age_ns).cloned().collect();
         for lease in old {
             let mut progress = lease.progress();
             if !progress.noted {
-                self.put(&lease, &mut progress);
+                self.put(&lease, &mut progress, 0);
             }
+        }
+    }
+
+    /// Notes all of them: this door ends. For a while nobody else gets those files.
+    pub(crate) fn leave(&self) {
+        if !self.notes.are_kept() {
+            return;
+        }
+        let all: Vec<Arc<Lease>> = self.lock().by_inode.values().cloned().collect();
+        for lease in all {
+            let mut progress = lease.progress();
+            self.put(&lease, &mut progress, wall_ns());
         }
     }
 
     /// The writer has begun another block: what is noted of it has to say so.
     pub(crate) fn note_block(&self, lease: &Lease, progress: &mut Progress) {
         if progress.noted {
-            self.put(lease, progress);
+            self.put(lease, progress, 0);
         }
     }
 
-    fn put(&self, lease: &Lease, progress: &mut Progress) {
+    fn put(&self, lease: &Lease, progress: &mut Progress, left_ns: u64) {
         // Where bytes of a block that was given up lie behind, the file does not say how far its writer is.
         let may = !progress.is_over && !progress.is_own && !progress.left_behind;
-        let put = may.then(|| self.notes.put(&lease.note(progress)));
+        let put = may.then(|| self.notes.put(&Note { left_ns, ..lease.note(progress) }));
         if let Some(Err(error)) = &put {
             tracing::warn!(path = lease.path, "a lease cannot be noted, and would be over after a restart: {error}");
         }
         let noted = matches!(put, Some(Ok(())));
         if progress.noted && !noted {
-            self.notes.remove(lease.id);
+            self.notes.remove(lease.inode, lease.id);
         }
         progress.noted = noted;
     }
@@ -339,7 +350,7 @@ impl Leases {
             let mut progress = lease.progress();
             progress.is_over = true;
             if std::mem::take(&mut progress.noted) {
-                self.notes.remove(lease.id);
+                self.notes.remove(lease.inode, lease.id);
             }
         }
     }
@@ -372,23 +383,35 @@ impl Leases {
         Ok(found)
     }
 
-    /// The lease of `holder` of which `is_it` holds.
-    ///
-    /// # Errors
-    /// `LeaseExpiredException` if there is none.
-    pub(crate) fn of_holder(
-        &self,
-        holder: &str,
-        is_it: impl Fn(&Lease, &Progress) -> bool,
-    ) -> Result<Arc<Lease>, Exception> {
+    /// The file of which `holder` writes a block, as far as that is known here.
+    pub(crate) fn file_of(&self, block: u64, holder: &str) -> Option<u64> {
         self.take_up(|note| note.holder == holder);
-        let mut table = self.lock();
-        table.hear(holder);
-        let held: Vec<Arc<Lease>> = table.by_inode.values().filter(|lease| lease.holder == holder).cloned().collect();
-        drop(table);
+        let held: Vec<Arc<Lease>> =
+            self.lock().by_inode.values().filter(|lease| lease.holder == holder).cloned().collect();
         // Asked without the table: a write may be under way.
-        let found = held.into_iter().find(|lease| is_it(lease, &lease.progress()));
-        found.ok_or_else(|| Exception::lease_expired(format!("{holder} does not write that block")))
+        let writes =
+            |lease: &Arc<Lease>| lease.progress().block.is_some_and(|at| block_id(lease.inode, at.start) == block);
+        held.iter().find(|lease| writes(lease)).map(|lease| lease.inode)
+    }
+
+    /// True if a file has a lease here, whoever holds it.
+    pub(crate) fn has(&self, inode: u64) -> bool {
+        self.lock().by_inode.contains_key(&inode)
+    }
+
+    /// What is noted of a lease that is given up elsewhere is so of this one, which goes on where that one was.
+    pub(crate) fn go_on(&self, lease: &Lease, note: &Note, size: u64) -> Result<(), Exception> {
+        let mut progress = lease.writing()?;
+        progress.next = note.next;
+        progress.block = note.block(size);
+        progress.last = note.last();
+        self.put(lease, &mut progress, 0);
+        Ok(())
+    }
+
+    /// Where leases are noted.
+    pub(crate) fn notes(&self) -> &Notes {
+        &self.notes
     }
 
     /// The lease of that number on a file.
@@ -397,13 +420,13 @@ impl Leases {
         self.lock().by_inode.get(&inode).filter(|lease| lease.id == id).cloned()
     }
 
-    /// Bytes that have come of a block that is being written; `None` if it is not, here.
-    pub(crate) fn received(&self, block: u64) -> Option<u64> {
+    /// The file of a block that is being written, and how many bytes of the block have come; `None` if it is not, here.
+    pub(crate) fn received(&self, block: u64) -> Option<(u64, u64)> {
         let leases: Vec<Arc<Lease>> = self.lock().by_inode.values().cloned().collect();
         // Asked without the table: a write may be under way.
         leases.into_iter().find_map(|lease| {
             let written = lease.progress().block?;
-            (block_id(lease.inode, written.start) == block).then_some(written.received)
+            (block_id(lease.inode, written.start) == block).then_some((lease.inode, written.received))
         })
     }
 
@@ -433,7 +456,7 @@ impl Leases {
         let mut table = self.lock();
         let (lease, noted) = (table.take(inode), table.noted.remove(&inode));
         drop(table);
-        noted.inspect(|note| self.notes.remove(note.id));
+        noted.inspect(|note| self.notes.remove(note.inode, note.id));
         self.all_over(lease.clone());
         lease
     }
@@ -513,7 +536,7 @@ pub(crate) fn owned(path: &str, wants: &str, holder: &str) -> Exception {
     ))
 }
 
-fn none_held(path: &str, holder: &str) -> Exception {
+pub(crate) fn none_held(path: &str, holder: &str) -> Exception {
     Exception::lease_expired(format!("{path}: {holder} does not have it open for writing any more"))
 }
 

@@ -12,7 +12,7 @@
 //! Guarantees: what is acknowledged to a writer is in the file for every reader at any door; nobody may what the server lets
 //! him not (it is asked on behalf of each caller); a client that sends garbage is told so and closed, and costs nobody else
 //! anything; what is not served is refused by name. ADR 0041 has the decisions.
-//! A writer goes on when the server is restarted.
+//! A writer goes on when the server is restarted, and in a cluster at another one.
 //! Leaves to others: rights, history and bytes (the server, through `client`), starting and stopping (`cli`).
 
 mod blocks;
@@ -42,6 +42,7 @@ mod rpc;
 mod service;
 mod snapshots;
 mod status;
+mod takeover;
 mod transfer;
 mod writing;
 mod xattrs;
@@ -185,7 +186,7 @@ impl Door {
 impl Drop for Door {
     /// Writers go on at the next process, the youngest too.
     fn drop(&mut self) {
-        self.calls.service().leases.note(0);
+        self.calls.service().leave();
     }
 }
 

@@ -135,9 +135,11 @@ impl NameService {
                     }
                     let claimed = context.user_info.unwrap_or_default().effective_user;
                     if protocol == replicas::PROTOCOL && claimed.as_deref().is_some_and(replicas::is_block) {
-                        // Of who nobody knows he is: he may call nothing else.
-                        let caller = Caller { uid: NOBODY, gid: NOBODY, groups: Vec::new() };
-                        let principal = Principal { name: claimed.unwrap_or_default(), caller };
+                        // It is whom the kernel proves, and calls nothing else.
+                        let nobody = Caller { uid: NOBODY, gid: NOBODY, groups: Vec::new() };
+                        let principal = principal(proof, None, self.trust);
+                        let principal =
+                            principal.unwrap_or(Principal { name: claimed.unwrap_or_default(), caller: nobody });
                         who = Some(Arc::new(Who { principal, reached, peer }));
                         is_of_block = true;
                         continue;

@@ -1,18 +1,21 @@
-//! What is noted of leases beside the data, so that a writer that is open when the server ends goes on with the next process.
+//! What is noted of leases, so that a writer that is open when its server ends goes on: with the next process, or at another door.
 //!
-//! A file for each lease, written when the lease is a second old and whenever its writer begins a block; how far that is the data say. It
-//! is not forced to the disk: after a loss of power a note may be missing, or old, and its writer is told that its lease is over. A damaged
-//! one is known by its checksum.
+//! A note for each lease, written when the lease is a second old and whenever its writer begins a block; how far that is the file says. A
+//! server that is alone keeps it in a file beside the data, which is not forced to the disk: after a loss of power a note may be missing, or
+//! old, and its writer is told that its lease is over; a damaged one is known by its checksum. In a cluster it is an attribute of the file
+//! that is written, so every server has it.
 
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use frieze_base::crc32c;
-use frieze_client::Caller;
+use frieze_client::{Caller, Client, Error, InodeId, Reason, Target, XattrMode};
 use prost::Message;
 
+use crate::blocks::Mint;
 use crate::leases::Block;
+use crate::proto::Token;
 
 /// What a lease was.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
@@ -53,15 +56,23 @@ pub(crate) struct Note {
     /// Number of the block before; 0 for none.
     #[prost(uint64, tag = "12")]
     pub(crate) last_id: u64,
-    /// What the file was marked with; empty for nothing.
-    #[prost(bytes = "vec", tag = "13")]
-    pub(crate) mark: Vec<u8>,
+    /// Its generation.
+    #[prost(uint64, tag = "13")]
+    pub(crate) last_generation: u64,
+    /// When its server ended, in good order, nanoseconds since 1970; 0 if it has not.
+    #[prost(uint64, tag = "14")]
+    pub(crate) left_ns: u64,
 }
 
 impl Note {
     /// On whose behalf its file is opened.
     pub(crate) fn caller(&self) -> Caller {
         Caller { uid: self.uid, gid: self.gid, groups: self.groups.clone() }
+    }
+
+    /// The block before.
+    pub(crate) fn last(&self) -> (u64, u64) {
+        (self.last_id, self.last_generation)
     }
 
     /// The block that was being written, in a file of that size: everything that was acknowledged is in it.
@@ -72,23 +83,106 @@ impl Note {
 }
 
 /// Where notes are.
-#[derive(Debug, Default)]
-pub(crate) struct Notes(Option<PathBuf>);
+pub(crate) struct Notes {
+    client: Client,
+    /// Signs those on files: who may write a file may change its attributes.
+    mint: Mint,
+    beside: Beside,
+}
+
+/// Those in a directory; without one there are none.
+#[derive(Debug)]
+struct Beside(Option<PathBuf>);
+
+/// The names of the attributes that are notes begin so, and end in the number of the lease.
+const NOTE_XATTR: &[u8] = b"user.frieze.lease.";
+
+/// True if the attribute of that name is a note.
+pub(crate) fn is_note(name: &[u8]) -> bool {
+    name.starts_with(NOTE_XATTR)
+}
 
 impl Notes {
-    /// In that directory, which is made; without one nothing is noted.
-    pub(crate) fn new(directory: Option<PathBuf>) -> io::Result<Notes> {
-        directory.as_ref().map_or(Ok(()), fs::create_dir_all)?;
-        Ok(Notes(directory))
+    /// In that directory, which is made, as long as the server is alone; without one nothing is noted then.
+    pub(crate) fn new(client: Client, mint: Mint, directory: Option<PathBuf>) -> io::Result<Notes> {
+        Ok(Notes { client, mint, beside: Beside::new(directory)? })
     }
 
     /// True if there is somewhere to note anything.
     pub(crate) fn are_kept(&self) -> bool {
-        self.0.is_some()
+        self.beside.0.is_some() || self.client.has_others()
     }
 
     /// Notes a lease, in place of what was noted of it.
     pub(crate) fn put(&self, note: &Note) -> io::Result<()> {
+        if !self.client.has_others() {
+            return self.beside.put(note);
+        }
+        let (file, name) = (Target::inode(InodeId(note.inode)), name_of(note.id));
+        let signed = self.mint.seal(note).encode_to_vec();
+        let put = self.client.fs().set_xattr(&file, &name, &signed, XattrMode::Any);
+        put.map(drop).map_err(io::Error::other)
+    }
+
+    /// Forgets a lease on a file.
+    pub(crate) fn remove(&self, inode: u64, id: u64) {
+        if self.client.has_others()
+            && let Err(error) = self.take(inode, id)
+        {
+            tracing::debug!("the note of a Hadoop client's lease on inode {inode} stays: {error}");
+        }
+        // Where the server was alone when it was noted.
+        self.beside.remove(id);
+    }
+
+    /// What is noted of a file in its attributes, by whatever door.
+    ///
+    /// # Errors
+    /// As any look at a file.
+    pub(crate) fn of_file(&self, inode: u64) -> Result<Vec<Note>, Error> {
+        let (fs, file) = (self.client.fs(), Target::inode(InodeId(inode)));
+        let mut notes = Vec::new();
+        for name in fs.list_xattr(&file)?.into_iter().filter(|name| is_note(name)) {
+            match fs.get_xattr(&file, &name) {
+                // An attribute that somebody copied to another file is no note of that one.
+                Ok(bytes) => {
+                    let note = Token::decode(bytes.as_slice()).ok().and_then(|token| self.mint.unseal(&token));
+                    notes.extend(note.filter(|note: &Note| note.inode == inode));
+                }
+                Err(error) if error.reason() == Reason::NoAttribute => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(notes)
+    }
+
+    /// Takes a note away from a file. True for one alone of all who do so.
+    ///
+    /// # Errors
+    /// As any change.
+    pub(crate) fn take(&self, inode: u64, id: u64) -> Result<bool, Error> {
+        match self.client.fs().remove_xattr(&Target::inode(InodeId(inode)), &name_of(id)) {
+            Ok(_) => Ok(true),
+            Err(error) if [Reason::NoAttribute, Reason::NotFound, Reason::StaleHandle].contains(&error.reason()) => {
+                Ok(false)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Everything that is noted beside the data.
+    pub(crate) fn all(&self) -> io::Result<Vec<Note>> {
+        self.beside.all()
+    }
+}
+
+impl Beside {
+    fn new(directory: Option<PathBuf>) -> io::Result<Beside> {
+        directory.as_ref().map_or(Ok(()), fs::create_dir_all)?;
+        Ok(Beside(directory))
+    }
+
+    fn put(&self, note: &Note) -> io::Result<()> {
         let Some(directory) = &self.0 else { return Ok(()) };
         let bytes = note.encode_to_vec();
         let unfinished = directory.join("unfinished");
@@ -96,8 +190,7 @@ impl Notes {
         fs::rename(unfinished, place(directory, note.id))
     }
 
-    /// Forgets a lease.
-    pub(crate) fn remove(&self, id: u64) {
+    fn remove(&self, id: u64) {
         if let Some(directory) = &self.0
             && let Err(error) = fs::remove_file(place(directory, id))
             && error.kind() != io::ErrorKind::NotFound
@@ -106,8 +199,8 @@ impl Notes {
         }
     }
 
-    /// Everything that is noted. What cannot be read is removed.
-    pub(crate) fn all(&self) -> io::Result<Vec<Note>> {
+    /// What cannot be read is removed.
+    fn all(&self) -> io::Result<Vec<Note>> {
         let Some(directory) = &self.0 else { return Ok(Vec::new()) };
         let mut notes = Vec::new();
         for entry in fs::read_dir(directory)? {
@@ -122,6 +215,10 @@ impl Notes {
         }
         Ok(notes)
     }
+}
+
+fn name_of(id: u64) -> Vec<u8> {
+    [NOTE_XATTR, format!("{id:016x}").as_bytes()].concat()
 }
 
 fn place(directory: &Path, id: u64) -> PathBuf {
@@ -141,7 +238,7 @@ mod tests {
     #[test]
     fn a_note_is_read_as_it_was_written_or_not_at_all() {
         let dir = tempfile::tempdir().unwrap();
-        let notes = Notes::new(Some(dir.path().join("leases"))).unwrap();
+        let notes = Beside::new(Some(dir.path().join("leases"))).unwrap();
         let note =
             |id| Note { id, inode: 7, path: "/a".to_owned(), start: Some(0), groups: vec![1, 2], ..Note::default() };
         notes.put(&note(1)).unwrap();
@@ -162,6 +259,6 @@ mod tests {
         }
         fs::write(&path, &whole[..3]).unwrap();
         assert_eq!(notes.all().unwrap(), []);
-        assert_eq!(Notes::default().all().unwrap(), []);
+        assert_eq!(Beside(None).all().unwrap(), []);
     }
 }

@@ -226,7 +226,7 @@ impl Service {
             return Ok(ResultResponse { result: true });
         }
         let is_closed = !self.leases.is_held(attr.inode)
-            && self.elsewhere(attr.inode, Takes::Nothing).map_err(|error| Exception::of(error, path))?
+            && self.writer_elsewhere(attr.inode, Takes::Nothing).map_err(|error| Exception::of(error, path))?
                 == Elsewhere::Nobody;
         Ok(ResultResponse { result: is_closed })
     }

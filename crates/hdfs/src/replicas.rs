@@ -2,16 +2,16 @@
 //!
 //! A reader of HDFS asks by it how far a block is that is being written. Here the name service tells the length of an open file as it is,
 //! and says that its last block is complete; so its clients do not ask, and whoever does is answered from the lease. Who asks names the
-//! block as the user (`blk_N_G`), which is not looked up: the number, which only who was told of the block has, is the right.
+//! block as the user (`blk_N_G`): he is whom the kernel proves, or nobody, and has to have the right to read the file.
 
-use frieze_client::mono;
+use frieze_client::{InodeId, Target, mono};
 
 use crate::blocks::required;
 use crate::exception::Exception;
 use crate::proto::{DatanodeLocalInfo, GetDatanodeInfoResponse, GetReplicaVisibleLengthRequest, NumberResponse};
 use crate::retries::Answer;
 use crate::rpc::Call;
-use crate::service::{Service, unknown, with};
+use crate::service::{Asked, Service, unknown, with};
 
 /// The protocol.
 pub(crate) const PROTOCOL: &str = "org.apache.hadoop.hdfs.protocol.ClientDatanodeProtocol";
@@ -23,9 +23,9 @@ pub(crate) fn is_block(user: &str) -> bool {
 
 impl Service {
     /// Answers a call of this protocol.
-    pub(crate) fn answer_of_replica(&self, call: &Call) -> Answer {
+    pub(crate) fn answer_of_replica(&self, asked: Asked<'_>, call: &Call) -> Answer {
         match call.method.as_str() {
-            "getReplicaVisibleLength" => with(call, |request| self.visible_length(&request)),
+            "getReplicaVisibleLength" => with(call, |request| self.visible_length(asked, &request)),
             "getDatanodeInfo" => with(call, |()| {
                 let local_info = DatanodeLocalInfo {
                     software_version: concat!("frieze ", env!("CARGO_PKG_VERSION")).to_owned(),
@@ -39,14 +39,21 @@ impl Service {
     }
 
     /// How many bytes of a block that is being written readers see.
-    fn visible_length(&self, request: &GetReplicaVisibleLengthRequest) -> Result<NumberResponse, Exception> {
-        let named = required(request.block.clone())?;
-        let length = self.leases.received(named.block_id).ok_or_else(|| {
-            Exception::no_replica(format!(
-                "Replica not found for {}: this door has no writer of that block; a block that is complete is as long as its location says",
-                named.block_id
-            ))
-        })?;
-        Ok(NumberResponse { number: length })
+    fn visible_length(
+        &self,
+        asked: Asked<'_>,
+        request: &GetReplicaVisibleLengthRequest,
+    ) -> Result<NumberResponse, Exception> {
+        let block = required(request.block.clone())?.block_id;
+        let Some((inode, number)) = self.leases.received(block) else {
+            return Err(Exception::no_replica(format!(
+                "Replica not found for {block}: this door has no writer of that block; one that is complete is as long as its location says"
+            )));
+        };
+        let may = self.fs(asked).access(&Target::inode(InodeId(inode)), READ);
+        may.map_err(|error| Exception::of(error, &format!("block {block}")))?;
+        Ok(NumberResponse { number })
     }
 }
+
+const READ: u32 = 4;

@@ -87,6 +87,16 @@ impl Service {
     }
 }
 
+impl Service {
+    /// The door ends: notes what its writers go on by. The cluster may be gone by now, and is not waited for.
+    pub(crate) fn leave(&self) {
+        if self.client.has_others() {
+            self.client.end_within(FAREWELL);
+        }
+        self.leases.leave();
+    }
+}
+
 impl Drop for Service {
     /// Ends the session, and with it what settles files: it has the client, too.
     fn drop(&mut self) {
@@ -129,13 +139,13 @@ impl Asked<'_> {
 impl Service {
     /// Answers a call. One that changes something runs once, however often it is sent.
     pub(crate) fn answer(&self, who: &Who, call: &Call) -> Answer {
+        let asked = Asked { who, program: &call.id.client };
         if call.protocol == replicas::PROTOCOL {
-            return self.answer_of_replica(call);
+            return self.answer_of_replica(asked, call);
         }
         if call.protocol != PROTOCOL {
             return Err(Exception::no_such_protocol(format!("Unknown protocol: {}", call.protocol)));
         }
-        let asked = Asked { who, program: &call.id.client };
         if !RUN_ONCE.contains(&call.method.as_str()) {
             return self.run(asked, call);
         }

@@ -8,11 +8,10 @@ use std::sync::atomic::Ordering;
 
 use frieze_client::{Attr, CreateMode, FileKind, Fs, OpenFlags, Reason, Target};
 
-use crate::blocks::{self, block_id, required};
+use crate::blocks::{self, block_id, required, wall_ns};
 use crate::changing::make_directories;
-use crate::elsewhere::Elsewhere;
 use crate::exception::Exception;
-use crate::leases::{Block, Lease, Progress, Takes, Wanted};
+use crate::leases::{Block, Lease, Progress, Wanted};
 use crate::names::split;
 use crate::places::{BlockPlace, Wishes, is_named};
 use crate::proto::{self, BlockResponse, ExtendedBlock, ResultResponse, create_flag};
@@ -130,7 +129,7 @@ impl Service {
         let caller = asked.who.principal.caller.clone();
         let wanted = Wanted { inode, path: path.clone(), holder, block_bytes, file, caller, next: attr.size };
         let lease = self.leases.give(wanted)?;
-        if let Err(refused) = self.claim(&fs, &lease, attr.size) {
+        if let Err(refused) = self.claim(&lease, attr.size) {
             self.close(lease, None)?;
             return Err(refused);
         }
@@ -147,8 +146,7 @@ impl Service {
         asked: Asked<'_>,
         request: &proto::AddBlockRequest,
     ) -> Result<BlockResponse, Exception> {
-        let lease =
-            self.leases.held(request.file_id.unwrap_or(0), &request.src, &asked.holder(&request.client_name))?;
+        let lease = self.held(request.file_id.unwrap_or(0), &request.src, &asked.holder(&request.client_name))?;
         let mut progress = lease.writing()?;
         finish_block(&lease, &mut progress, request.previous.as_ref())?;
         if progress.next > 0 {
@@ -171,8 +169,7 @@ impl Service {
         request: &proto::GetAdditionalDatanodeRequest,
     ) -> Result<BlockResponse, Exception> {
         let named = required(request.blk.clone())?;
-        let lease =
-            self.leases.held(request.file_id.unwrap_or(0), &request.src, &asked.holder(&request.client_name))?;
+        let lease = self.held(request.file_id.unwrap_or(0), &request.src, &asked.holder(&request.client_name))?;
         let progress = lease.writing()?;
         let block =
             is_block(&lease, &progress, &named).ok_or_else(|| Exception::io("the block is not being written"))?;
@@ -201,7 +198,7 @@ impl Service {
         asked: Asked<'_>,
         request: &proto::AbandonBlockRequest,
     ) -> Result<(), Exception> {
-        let lease = self.leases.held(request.file_id.unwrap_or(0), &request.src, &asked.holder(&request.holder))?;
+        let lease = self.held(request.file_id.unwrap_or(0), &request.src, &asked.holder(&request.holder))?;
         let mut progress = lease.writing()?;
         let named = required(request.b.clone())?;
         if let Some(block) = is_block(&lease, &progress, &named) {
@@ -217,8 +214,7 @@ impl Service {
         asked: Asked<'_>,
         request: &proto::CompleteRequest,
     ) -> Result<ResultResponse, Exception> {
-        let lease =
-            self.leases.held(request.file_id.unwrap_or(0), &request.src, &asked.holder(&request.client_name))?;
+        let lease = self.held(request.file_id.unwrap_or(0), &request.src, &asked.holder(&request.client_name))?;
         let mut progress = lease.writing()?;
         finish_block(&lease, &mut progress, request.last.as_ref())?;
         let end = progress.next;
@@ -229,7 +225,7 @@ impl Service {
 
     /// What was sent is in the file already; `hsync` asks for the disk with its bytes.
     pub(crate) fn fsync(&self, asked: Asked<'_>, request: &proto::FsyncRequest) -> Result<(), Exception> {
-        let lease = self.leases.held(request.file_id.unwrap_or(0), &request.src, &asked.holder(&request.client))?;
+        let lease = self.held(request.file_id.unwrap_or(0), &request.src, &asked.holder(&request.client))?;
         lease.writing().map(|_| ())
     }
 
@@ -240,11 +236,10 @@ impl Service {
         request: &proto::UpdateBlockForPipelineRequest,
     ) -> Result<BlockResponse, Exception> {
         let named = required(request.block.clone())?;
-        let lease = self.leases.of_holder(&asked.holder(&request.client_name), |lease, progress| {
-            is_block(lease, progress, &named).is_some()
-        })?;
+        let lease = self.held_of_block(named.block_id, &asked.holder(&request.client_name))?;
         let progress = lease.writing()?;
-        let block = progress.block.ok_or_else(|| Exception::io("there is no block being written"))?;
+        let block =
+            is_block(&lease, &progress, &named).ok_or_else(|| Exception::io("the block is not being written"))?;
         let renewed = Block { generation: self.next_generation(), ..block };
         let len = named.num_bytes.unwrap_or(0);
         let places = self.places_to_write(asked.reader(), Wishes::default());
@@ -258,12 +253,11 @@ impl Service {
         request: &proto::UpdatePipelineRequest,
     ) -> Result<(), Exception> {
         let (old, new) = (required(request.old_block.clone())?, required(request.new_block.clone())?);
-        let lease = self.leases.of_holder(&asked.holder(&request.client_name), |lease, progress| {
-            is_block(lease, progress, &old).is_some()
-        })?;
+        let lease = self.held_of_block(old.block_id, &asked.holder(&request.client_name))?;
         let mut progress = lease.writing()?;
+        let is_it = is_block(&lease, &progress, &old).is_some() && new.block_id == old.block_id;
         match &mut progress.block {
-            Some(block) if new.block_id == old.block_id => block.generation = new.generation_stamp,
+            Some(block) if is_it => block.generation = new.generation_stamp,
             _ => return Err(Exception::io("the new block is another one than the old")),
         }
         Ok(())
@@ -280,13 +274,8 @@ impl Service {
         if let Some(lease) = self.leases.end(attr.inode) {
             close_file(lease, None)?;
         }
-        if self.client.is_alone() {
-            return Ok(ResultResponse { result: true });
-        }
-        self.mark(&fs, attr.inode, &request.src)?;
-        let left = self.elsewhere(attr.inode, Takes::Any).map_err(|error| Exception::of(error, &request.src))?;
-        // Not closed yet: who wants it closed asks again.
-        Ok(ResultResponse { result: left == Elsewhere::Nobody })
+        let is_closed = self.take_from_all(attr.inode).map_err(|error| Exception::of(error, &request.src))?;
+        Ok(ResultResponse { result: is_closed })
     }
 
     /// Ends a lease in good order.
@@ -295,7 +284,9 @@ impl Service {
         close_file(lease, end)
     }
 
+    /// Above all that this door has given, and those of others, as far as the clocks of servers agree.
     fn next_generation(&self) -> u64 {
+        self.generation.fetch_max(wall_ns(), Ordering::Relaxed);
         self.generation.fetch_add(1, Ordering::Relaxed) + 1
     }
 }
@@ -327,7 +318,7 @@ fn finish_block(lease: &Lease, progress: &mut Progress, last: Option<&ExtendedBl
         return Ok(());
     };
     // The client names the block before one that it gave up.
-    if last.block_id == progress.last_id {
+    if (last.block_id, last.generation_stamp) == progress.last {
         progress.left_behind |= progress.block.take().is_some_and(|block| block.received > 0);
         return Ok(());
     }
@@ -343,7 +334,7 @@ fn finish_block(lease: &Lease, progress: &mut Progress, last: Option<&ExtendedBl
     }
     progress.left_behind |= len < block.received;
     progress.next = block.start + len;
-    progress.last_id = last.block_id;
+    progress.last = (last.block_id, last.generation_stamp);
     progress.block = None;
     Ok(())
 }

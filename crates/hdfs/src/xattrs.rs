@@ -2,8 +2,8 @@
 
 use frieze_client::{Fs, QUOTA_XATTR, Reason, Target, XattrMode};
 
-use crate::elsewhere::MARK_XATTR;
 use crate::exception::Exception;
+use crate::notes::is_note;
 use crate::proto::{self, XAttr, xattr_flag, xattr_namespace};
 use crate::service::{Asked, Looked, Service};
 
@@ -69,7 +69,7 @@ impl Service {
 fn names(fs: &Fs, target: &Target, path: &str) -> Result<Vec<Vec<u8>>, Exception> {
     let mut names = fs.list_xattr(target).map_err(|error| Exception::of(error, path))?;
     // The doors' own: of a copy it would say nothing.
-    names.retain(|name| name != MARK_XATTR);
+    names.retain(|name| !is_note(name));
     Ok(names)
 }
 

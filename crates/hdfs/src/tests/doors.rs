@@ -6,6 +6,7 @@ use frieze_client::{Client as Native, CreateMode, NodeId, OpenFlags, Target, mon
 
 use super::*;
 use crate::elsewhere::session_of;
+use crate::notes::{Note, is_note};
 
 /// Three servers, each with a door and a directory.
 struct Doors {
@@ -81,6 +82,21 @@ impl Doors {
         connect_to(&self.open[number].as_ref().unwrap().0, "", 0)
     }
 
+    /// How many notes of leases a file has.
+    fn notes(&self, path: &str) -> usize {
+        let names = self.native("whoever looks".to_owned()).fs().list_xattr(&Target::path(path)).unwrap();
+        names.iter().filter(|name| is_note(name)).count()
+    }
+
+    /// Waits until the lease on a file is noted.
+    fn await_note(&self, path: &str) {
+        let begun = mono();
+        while self.notes(path) == 0 {
+            assert!(mono().since_ns(begun) < 60_000_000_000, "the lease on {path} is not noted");
+            std::thread::park_timeout(std::time::Duration::from_millis(10));
+        }
+    }
+
     /// A client of no door.
     fn native(&self, command: String) -> Native {
         let server = self.open.iter().flatten().next().unwrap().1.nearby();
@@ -112,6 +128,26 @@ fn recovers(client: &mut Client, path: &str) -> bool {
 
 fn adds(path: &str) -> AddBlockRequest {
     AddBlockRequest { src: path.to_owned(), client_name: "w".to_owned(), ..AddBlockRequest::default() }
+}
+
+impl Client {
+    fn inode(&mut self, path: &str) -> Option<u64> {
+        self.info(path).unwrap().file_id
+    }
+
+    /// As Hadoop's clients ask: with the number of the file.
+    fn add_block_of(&mut self, path: &str, holder: &str, previous: Option<ExtendedBlock>) -> LocatedBlock {
+        let file_id = self.inode(path);
+        let request =
+            AddBlockRequest { previous, client_name: holder.to_owned(), file_id, src: path.to_owned(), ..adds(path) };
+        self.call::<AddBlockResponse>("addBlock", &request).block.unwrap()
+    }
+
+    fn complete_of(&mut self, path: &str, holder: &str, last: Option<ExtendedBlock>) -> bool {
+        let file_id = self.inode(path);
+        let request = CompleteRequest { src: path.to_owned(), client_name: holder.to_owned(), last, file_id };
+        self.call::<ResultResponse>("complete", &request).result
+    }
 }
 
 #[test]
@@ -146,8 +182,6 @@ fn a_file_has_one_writer_at_all_doors_and_who_recovers_its_lease_at_one_ends_it_
     assert_eq!(here.read("/f"), b"fourfive!");
     here.call::<AppendResponse>("append", &append("/f", "w"));
     assert!(here.complete("/f", "w", None));
-    let names = here.call::<XAttrsResponse>("listXAttrs", &path_of("/f")).xattrs;
-    assert!(names.is_empty(), "the doors' mark is not the user's: {names:?}");
     // Of two doors at one time at most one lets somebody in.
     let (barrier, mut let_in) = (Barrier::new(2), 0);
     for _ in 0..20 {
@@ -179,7 +213,7 @@ fn a_file_has_one_writer_at_all_doors_and_who_recovers_its_lease_at_one_ends_it_
 }
 
 #[test]
-fn who_had_a_file_before_a_restart_goes_on_unless_another_door_gave_it_to_somebody_meanwhile() {
+fn who_had_a_file_before_a_restart_goes_on_unless_somebody_took_it_at_another_door_meanwhile() {
     let mut doors = Doors::new();
     let mut here = doors.connect(1);
     let mut blocks = Vec::new();
@@ -192,28 +226,117 @@ fn who_had_a_file_before_a_restart_goes_on_unless_another_door_gave_it_to_somebo
     }
     doors.stop(1);
     let mut there = doors.connect(2);
+    assert!(!is_closed(&mut there, "/kept"), "its writer is about to go on");
+    assert_eq!(there.refused("append", &append("/kept", "other")), "AlreadyBeingCreatedException");
     assert!(recovers(&mut there, "/recovered"));
+    assert!(recovers(&mut there, "/appended"));
     there.call::<AppendResponse>("append", &append("/appended", "other"));
     assert!(there.complete("/appended", "other", None));
     doors.start(1);
     let mut here = doors.connect(1);
     for path in ["/recovered", "/appended"] {
-        assert_eq!(here.refused("addBlock", &adds(path)), "LeaseExpiredException", "{path}");
+        let file_id = here.inode(path);
+        let adds = AddBlockRequest { file_id, ..adds(path) };
+        assert_eq!(here.refused("addBlock", &adds), "LeaseExpiredException", "{path}");
     }
-    let more = here.add_block("/kept", "w", Some(of_len(&blocks[0], 4)));
+    let more = here.add_block_of("/kept", "w", Some(of_len(&blocks[0], 4)));
     assert_eq!(Transfer::write(&more).put(0, 0, b"five", true), status::SUCCESS);
     assert_eq!(there.refused("append", &append("/kept", "other")), "AlreadyBeingCreatedException");
     assert!(here.complete("/kept", "w", Some(of_len(&more, 4))));
     assert_eq!(there.read("/kept"), b"fourfive");
-    // What was appended to once is marked, and goes on over a restart as well.
+    // What was appended to goes on over a restart as well, and of what is closed no note is left.
     here.call::<AppendResponse>("append", &append("/kept", "w"));
     let block = here.add_block("/kept", "w", None);
     assert_eq!(Transfer::write(&block).put(0, 0, b"six", true), status::SUCCESS);
     doors.stop(1);
     doors.start(1);
     let mut here = doors.connect(1);
-    assert!(here.complete("/kept", "w", Some(of_len(&block, 3))));
+    assert!(here.complete_of("/kept", "w", Some(of_len(&block, 3))));
     assert_eq!(there.read("/kept"), b"fourfivesix");
+    assert_eq!(doors.notes("/kept"), 0);
+}
+
+#[test]
+fn a_writer_goes_on_at_another_door_and_no_more_at_the_one_it_left() {
+    let mut doors = Doors::new();
+    let data = bytes(3000);
+    let (mut here, mut there) = (doors.connect(1), doors.connect(2));
+    here.create("/f", "w");
+    let first = here.add_block("/f", "w", None);
+    let mut transfer = Transfer::write(&first);
+    assert_eq!(transfer.put(0, 0, &data[..1000], false), status::SUCCESS);
+    doors.await_note("/f");
+    // Nobody else goes on with it, nor does this one with what is not its own.
+    let ask = |holder: &str| UpdateBlockForPipelineRequest { block: first.b.clone(), client_name: holder.to_owned() };
+    assert_eq!(there.refused("updateBlockForPipeline", &ask("other")), "LeaseExpiredException");
+    assert_eq!(transfer.put(1, 1000, &data[1000..1500], false), status::SUCCESS);
+    let (renewed, mut moved) = restart::recover(&mut there, &first, 1500);
+    assert_eq!(moved.put(2, 1500, &data[1500..2000], true), status::SUCCESS);
+    assert_eq!(transfer.put(2, 1500, b"late", false), status::ERROR, "the door that it left writes nothing more");
+    let second = there.add_block("/f", "w", Some(of_len(&renewed, 2000)));
+    assert_eq!(Transfer::write(&second).put(0, 0, &data[2000..2500], true), status::SUCCESS);
+    // Its server ends for good; the third one goes on.
+    drop((here, transfer));
+    doors.stop(2);
+    let mut third = doors.connect(0);
+    let (renewed, mut moved) = restart::recover(&mut third, &second, 500);
+    assert_eq!(moved.put(1, 500, &data[2500..], true), status::SUCCESS);
+    assert!(third.complete("/f", "w", Some(of_len(&renewed, 1000))));
+    assert!(third.read("/f") == data);
+    assert_eq!(doors.notes("/f"), 0);
+    // Who may write a file may set its attributes, but goes on with nothing that no door has signed.
+    let (file, name) = (Target::path("/f"), b"user.frieze.lease.0000000000000001");
+    let own = doors.native("who forges".to_owned());
+    let (inode, holder) = (third.inode("/f").unwrap(), "other of 0".to_owned());
+    let forged = Note { id: 1, inode, holder, start: Some(0), ..Note::default() };
+    let token = Token { identifier: forged.encode_to_vec(), password: vec![0; 32], ..Token::default() };
+    for bytes in [token.encode_to_vec(), forged.encode_to_vec()] {
+        own.fs().set_xattr(&file, name, &bytes, frieze_client::XattrMode::Any).unwrap();
+        assert_eq!(third.refused("updateBlockForPipeline", &ask("other")), "LeaseExpiredException");
+    }
+}
+
+#[test]
+fn who_recovers_a_lease_ends_it_also_where_its_writer_is_just_about_to_go_on() {
+    let doors = Doors::new();
+    let (mut here, mut there, mut third) = (doors.connect(0), doors.connect(1), doors.connect(2));
+    let barrier = Barrier::new(2);
+    let mut went_on = 0;
+    let paths: Vec<String> = (0..60).map(|number| format!("/f{number}")).collect();
+    let mut blocks = Vec::new();
+    for path in &paths {
+        here.create(path, "w");
+        let block = here.add_block(path, "w", None);
+        assert_eq!(Transfer::write(&block).put(0, 0, b"four", false), status::SUCCESS);
+        blocks.push(block);
+    }
+    for (late, (path, block)) in paths.iter().zip(&blocks).enumerate() {
+        doors.await_note(path);
+        let ask = UpdateBlockForPipelineRequest { block: block.b.clone(), client_name: "w".to_owned() };
+        let (moved, recovered) = std::thread::scope(|scope| {
+            let moves = scope.spawn(|| {
+                barrier.wait();
+                there.ask("updateBlockForPipeline", &ask).is_ok()
+            });
+            barrier.wait();
+            // From together with it until after it.
+            let begun = mono();
+            while mono().since_ns(begun) < 100_000 * (late as u64 % 60) {
+                std::hint::spin_loop();
+            }
+            let recovered = recovers(&mut third, path);
+            (moves.join().unwrap(), recovered)
+        });
+        assert!(recovered);
+        went_on += usize::from(moved);
+        // Wherever it was when the lease was recovered, and whether it had gone on by then: it is over.
+        for door in [&mut here, &mut there, &mut third] {
+            assert_eq!(door.refused("updateBlockForPipeline", &ask), "LeaseExpiredException", "{path}");
+        }
+        assert_eq!(doors.notes(path), 0, "{path}");
+        third.call::<AppendResponse>("append", &append(path, "other"));
+    }
+    assert!(went_on > 0, "it never went on before the lease was recovered");
 }
 
 #[test]

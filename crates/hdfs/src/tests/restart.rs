@@ -51,7 +51,7 @@ fn generation(block: &LocatedBlock) -> u64 {
 }
 
 /// As a client that has lost its connection, of whose block so much was acknowledged.
-fn recover(client: &mut Client, block: &LocatedBlock, acknowledged: u64) -> (LocatedBlock, Transfer) {
+pub(super) fn recover(client: &mut Client, block: &LocatedBlock, acknowledged: u64) -> (LocatedBlock, Transfer) {
     let ask = UpdateBlockForPipelineRequest { block: block.b.clone(), client_name: "w".to_owned() };
     let renewed = client.call::<BlockResponse>("updateBlockForPipeline", &ask).block.unwrap();
     let mut transfer = Transfer::connect(&renewed);
@@ -63,7 +63,8 @@ fn recover(client: &mut Client, block: &LocatedBlock, acknowledged: u64) -> (Loc
         max_bytes_rcvd: acknowledged,
         ..Transfer::asks_to_write(&renewed)
     };
-    assert_eq!(transfer.begin(80, &recovery).status, status::SUCCESS);
+    let begun = transfer.begin(80, &recovery);
+    assert_eq!(begun.status, status::SUCCESS, "{begun:?}");
     let update =
         UpdatePipelineRequest { client_name: "w".to_owned(), old_block: block.b.clone(), new_block: renewed.b.clone() };
     client.call::<()>("updatePipeline", &update);
