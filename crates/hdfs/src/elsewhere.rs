@@ -15,6 +15,7 @@
 
 use std::io::{self, BufReader, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
 use std::time::Duration;
 
 use frieze_client::{Error, InodeId, NodeId, Reason, SessionId, Target};
@@ -27,6 +28,7 @@ use crate::leases::{Held, Lease, SOFT_NS, Takes, owned};
 use crate::proto::Token;
 use crate::service::{Asked, Service};
 use crate::transfer::{self, QUESTION, VERSION};
+use crate::writing::close_file;
 
 /// What one door asks another, signed.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
@@ -172,14 +174,23 @@ impl Service {
             for id in &noted {
                 self.leases.notes().take(inode, *id)?;
             }
+            // Somebody may have gone on at this very door, too.
+            let has_ended_here = but.is_none() && self.end_here(inode);
             found = self.elsewhere(inode, takes)?;
             match found {
-                Elsewhere::Nobody if noted.is_empty() => break,
+                Elsewhere::Nobody if noted.is_empty() && !has_ended_here => break,
                 Elsewhere::Nobody | Elsewhere::Ended => {}
                 Elsewhere::Held(_) | Elsewhere::Unknown(_) => break,
             }
         }
         Ok(found)
+    }
+
+    /// Ends the lease that this door has given on a file. True if there was one.
+    fn end_here(&self, inode: u64) -> bool {
+        let Some(lease) = self.leases.end(inode) else { return false };
+        settle(lease);
+        true
     }
 
     /// Who has a file at another door; what is to be given up is, when this returns.
@@ -271,15 +282,20 @@ impl Service {
             Held::Nobody => (String::new(), false),
             Held::By(holder) => (holder, false),
             Held::Ended(lease) => {
-                let path = lease.path.clone();
-                tracing::info!(path, holder = lease.holder, "another door takes a file from its writer");
-                if let Err(exception) = crate::writing::close_file(lease, None) {
-                    tracing::warn!(path, "what was taken from its writer is not settled yet: {exception}");
-                }
+                tracing::info!(path = lease.path, holder = lease.holder, "another door takes a file from its writer");
+                settle(lease);
                 (String::new(), true)
             }
         };
         Some(self.between_doors.seal(&Answer { nonce: question.nonce, session, holder, ended }))
+    }
+}
+
+/// Closes what was taken from its writer.
+fn settle(lease: Arc<Lease>) {
+    let path = lease.path.clone();
+    if let Err(exception) = close_file(lease, None) {
+        tracing::warn!(path, "what was taken from its writer is not settled yet: {exception}");
     }
 }
 
