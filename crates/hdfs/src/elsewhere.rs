@@ -164,7 +164,6 @@ impl Service {
     /// Takes what is noted of leases on a file, but for this one's, and the leases, until there are neither. In this order, a round without either is
     /// the last: who goes on by a note is seen to write before he takes it.
     fn take_all(&self, inode: u64, takes: Takes<'_>, but: Option<u64>) -> Result<Elsewhere, Error> {
-        let mut found = Elsewhere::Nobody;
         for _ in 0..ROUNDS_MAX {
             let notes = match self.leases.notes().of_file(inode) {
                 Err(error) if is_gone(&error) => return Ok(Elsewhere::Nobody),
@@ -176,14 +175,14 @@ impl Service {
             }
             // Somebody may have gone on at this very door, too.
             let has_ended_here = but.is_none() && self.end_here(inode);
-            found = self.elsewhere(inode, takes)?;
-            match found {
-                Elsewhere::Nobody if noted.is_empty() && !has_ended_here => break,
+            match self.elsewhere(inode, takes)? {
+                Elsewhere::Nobody if noted.is_empty() && !has_ended_here => return Ok(Elsewhere::Nobody),
                 Elsewhere::Nobody | Elsewhere::Ended => {}
-                Elsewhere::Held(_) | Elsewhere::Unknown(_) => break,
+                kept => return Ok(kept),
             }
         }
-        Ok(found)
+        // There was something in every round: that there is nothing now nobody can say.
+        Ok(Elsewhere::Ended)
     }
 
     /// Ends the lease that this door has given on a file. True if there was one.
