@@ -120,7 +120,7 @@ impl Shared {
             options,
         };
         if let Ok(mut place) = shared.servers.home().take(mono()) {
-            place.connection = connection;
+            place.connection = connection.map(Box::new);
             place.give_back();
         }
         if shared.hello.map_version > 0 {
@@ -441,7 +441,7 @@ impl Shared {
         if place.connection.is_none() {
             // Of several servers one that does not answer is given up sooner.
             let limit = if self.servers.age().is_alone() { left } else { left.min(MAP_WAIT) };
-            place.connection = Some(self.open(place.pool(), limit)?);
+            place.connection = Some(Box::new(self.open(place.pool(), limit)?));
         }
         let asked = (!self.servers.age().is_alone()).then(|| (place.pool().clone(), place.route));
         let connection = place.connection.as_mut().expect("just opened");

@@ -245,7 +245,9 @@ impl Connection {
             Way::Socket { reader, .. } => reader,
             Way::Within { inbox, payload, .. } => {
                 self.crc_behind = false;
-                inbox.give_back(std::mem::take(payload));
+                if payload.capacity() > 0 {
+                    inbox.give_back(std::mem::take(payload));
+                }
                 if !inbox.wait(self.limit) {
                     return Err(self.silent(self.limit));
                 }

@@ -34,7 +34,8 @@ pub(crate) enum Near {
 
 #[derive(Debug, Default)]
 struct State {
-    idle: Vec<Connection>,
+    #[expect(clippy::vec_box, reason = "they go to and fro with every call, and are large")]
+    idle: Vec<Box<Connection>>,
     /// Calls that wait for a place: waking nobody would be a system call, too.
     waiting: usize,
     /// Idle and borrowed, those being opened included.
@@ -52,7 +53,7 @@ pub(crate) struct Place {
     /// Who is to answer on it.
     pub(crate) route: Route,
     /// The connection; `None` until it is opened.
-    pub(crate) connection: Option<Connection>,
+    pub(crate) connection: Option<Box<Connection>>,
     /// The place belongs to an idle connection now.
     stays: bool,
 }

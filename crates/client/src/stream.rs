@@ -446,7 +446,7 @@ impl<'f, 'd> WriteRun<'f, 'd> {
         self.settle_one()?;
         let has_answer = |run: &Self| {
             let connection = run.place.as_ref().and_then(|place| place.connection.as_ref());
-            connection.is_some_and(Connection::has_answer)
+            connection.is_some_and(|connection| connection.has_answer())
         };
         // Those that go out again are waited for with the rest.
         while self.unsent == 0 && !self.flight.is_empty() && has_answer(self) {

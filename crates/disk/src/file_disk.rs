@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use rustix::fs::{Advice, AtFlags, CWD, Dir, FallocateFlags, FileType, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
+use smallvec::SmallVec;
 
 pub(crate) use hold::Hold;
 
@@ -234,7 +235,7 @@ impl DiskFile for OpenFile {
         if offset.checked_add(len).is_none_or(|end| end > self.len) {
             return Err(Error::Beyond { name: self.name.clone(), offset, len, file_bytes: self.len });
         }
-        let mut slices: Vec<IoSlice<'_>> = parts.iter().map(|part| IoSlice::new(part)).collect();
+        let mut slices: SmallVec<[IoSlice<'_>; 4]> = parts.iter().map(|part| IoSlice::new(part)).collect();
         let mut left = &mut slices[..];
         IoSlice::advance_slices(&mut left, 0); // leaves out empty parts at the front
         let mut at = offset;

@@ -361,7 +361,8 @@ impl Incoming {
             let is_here = reader.buffer().len() >= whole;
             // Twice: as a packet, and as what waits to be written.
             if !lent.try_add(2 * whole) {
-                self.put_and_acknowledge(stream, false)?;
+                self.put_or_say(stream, &[], false)?;
+                self.acknowledge(stream)?;
                 (bytes, self.pending) = (Vec::new(), Vec::new());
                 lent.give_back();
                 lent.add(2 * whole);
@@ -369,31 +370,41 @@ impl Incoming {
             if !is_here && reader.by_ref().take(whole as u64).read_to_end(&mut bytes)? < whole {
                 return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
             }
+            let is_all = reader.buffer().len() == if is_here { whole } else { 0 };
             let packet = if is_here { &reader.buffer()[..whole] } else { &bytes };
             let (header, body) = packet.split_at(lengths.header);
-            let taken = transfer::packet(header, body, self.sums).map_err(Ended::from).and_then(|packet| {
-                self.take(&packet.header, packet.data)?;
-                Ok(packet.header)
-            });
-            let header = match taken {
-                Ok(header) => header,
+            let taken = transfer::packet(header, body, self.sums)
+                .map_err(Ended::from)
+                .and_then(|packet| Ok((self.take(&packet.header, packet.data)?, packet.header)));
+            let (fresh, header) = match taken {
+                Ok(taken) => taken,
                 Err(ended) => return self.fail(stream, header, ended),
             };
+            let (is_last, syncs) = (header.last_packet_in_block, header.sync_block.unwrap_or(false));
+            let waits = is_all || self.pending.len() + fresh.len() >= WRITE_BYTES_MAX;
+            let goes_on = !(waits || is_last || syncs || header.seqno == HEARTBEAT);
+            // What is to be written alone is written from where it lies.
+            let alone = if goes_on || !self.pending.is_empty() {
+                self.pending.extend_from_slice(fresh);
+                &[]
+            } else {
+                fresh
+            };
+            if !goes_on {
+                self.put_or_say(stream, alone, syncs)?;
+            }
             if is_here {
                 reader.consume(whole);
             }
-            let (is_last, syncs) = (header.last_packet_in_block, header.sync_block.unwrap_or(false));
-            let waits = reader.buffer().is_empty() || self.pending.len() >= WRITE_BYTES_MAX;
-            if !(waits || is_last || syncs || header.seqno == HEARTBEAT) {
+            if goes_on {
                 continue;
             }
             if is_last {
-                let numbers = self.put_or_say(stream, syncs)?;
                 // Before its writer completes the file: who closes it is the last to hold it.
-                drop(self);
+                let numbers = self.done();
                 return Ok(acknowledge(stream, &numbers, status::SUCCESS)?);
             }
-            self.put_and_acknowledge(stream, syncs)?;
+            self.acknowledge(stream)?;
             if bytes.capacity() > BYTES_KEPT {
                 bytes = Vec::new();
             }
@@ -401,45 +412,59 @@ impl Incoming {
         }
     }
 
-    /// Writes what has arrived, and says so.
-    fn put_and_acknowledge(&mut self, stream: &TcpStream, syncs: bool) -> Result<(), Ended> {
-        let numbers = self.put_or_say(stream, syncs)?;
-        Ok(acknowledge(stream, &numbers, status::SUCCESS)?)
+    /// Says of the packets that were taken that they are in the file.
+    fn acknowledge(&mut self, stream: &TcpStream) -> Result<(), Ended> {
+        acknowledge(stream, &self.numbers, status::SUCCESS)?;
+        self.numbers.clear();
+        Ok(())
     }
 
-    /// Writes what has arrived, and gives which packets that was; or says which it could not.
-    fn put_or_say(&mut self, stream: &TcpStream, syncs: bool) -> Result<Vec<i64>, Ended> {
-        let done = self.put().and_then(|()| if syncs { Ok(self.lease.file.sync()?) } else { Ok(()) });
-        let numbers = std::mem::take(&mut self.numbers);
+    /// The packets that are to be acknowledged when all else of the transfer is over.
+    fn done(self) -> Vec<i64> {
+        self.numbers
+    }
+
+    /// Writes what has arrived and then `alone`, of which one is nothing; or says which packet it could not.
+    fn put_or_say(&mut self, stream: &TcpStream, alone: &[u8], syncs: bool) -> Result<(), Ended> {
+        let done = self
+            .put_pending()
+            .and_then(|()| self.put(alone))
+            .and_then(|()| if syncs { Ok(self.lease.file.sync()?) } else { Ok(()) });
         if let Err(ended) = done {
-            acknowledge(stream, &[numbers.first().copied().unwrap_or(HEARTBEAT)], status::ERROR)?;
+            acknowledge(stream, &[self.numbers.first().copied().unwrap_or(HEARTBEAT)], status::ERROR)?;
             return Err(ended);
         }
-        Ok(numbers)
+        Ok(())
     }
 
-    /// Puts a packet behind those before it.
-    fn take(&mut self, header: &PacketHeader, data: &[u8]) -> Result<(), Ended> {
+    /// Puts a packet behind those before it. Returns what of its data has not come before: to be written, or kept.
+    fn take<'d>(&mut self, header: &PacketHeader, data: &'d [u8]) -> Result<&'d [u8], Ended> {
         self.numbers.push(header.seqno);
         if header.seqno == HEARTBEAT {
-            return Ok(());
+            return Ok(&[]);
         }
         let offset = header.offset_in_block as u64;
         let end = offset.checked_add(data.len() as u64).filter(|&end| end <= self.len_max);
         let (received, len_max) = (self.received, self.len_max);
         let wrong = || transfer::Error::Place { at: offset, len: data.len(), received, len_max };
-        let end = end.filter(|_| offset <= self.received).ok_or_else(wrong)?;
-        if end > self.received {
-            let known = (self.received - offset) as usize;
-            self.pending.extend(&data[known..]);
-            self.received = end;
-        }
+        let end = end.filter(|_| offset <= received).ok_or_else(wrong)?;
+        self.received = received.max(end);
+        let known = (received - offset).min(data.len() as u64) as usize;
+        Ok(&data[known..])
+    }
+
+    /// Writes what has arrived before.
+    fn put_pending(&mut self) -> Result<(), Ended> {
+        let pending = std::mem::take(&mut self.pending);
+        self.put(&pending)?;
+        self.pending = pending;
+        self.pending.clear();
         Ok(())
     }
 
-    /// Writes what has arrived.
-    fn put(&mut self) -> Result<(), Ended> {
-        if self.pending.is_empty() {
+    /// Writes bytes of the block that end where it has been received.
+    fn put(&mut self, bytes: &[u8]) -> Result<(), Ended> {
+        if bytes.is_empty() {
             return Ok(());
         }
         let mut progress = self.lease.writing()?;
@@ -450,12 +475,11 @@ impl Incoming {
             return Err(Exception::io("another transfer of the block goes on").into());
         }
         // A writer may send the same over several connections, as HBase does: each byte is written once.
-        let begins = self.received - self.pending.len() as u64;
+        let begins = self.received - bytes.len() as u64;
         assert!(begins <= block.received, "what came before has been written");
-        let known = (block.received - begins).min(self.pending.len() as u64) as usize;
-        self.lease.file.write_at(self.start + begins + known as u64, &self.pending[known..])?;
+        let known = (block.received - begins).min(bytes.len() as u64) as usize;
+        self.lease.file.write_at(self.start + begins + known as u64, &bytes[known..])?;
         block.received = block.received.max(self.received);
-        self.pending.clear();
         Ok(())
     }
 
@@ -467,7 +491,7 @@ impl Incoming {
         };
         let number = PacketHeader::decode(header).map_or(HEARTBEAT, |header| header.seqno);
         self.numbers.retain(|&before| before != number);
-        if self.put().is_ok() {
+        if self.put_pending().is_ok() {
             acknowledge(stream, &self.numbers, status::SUCCESS)?;
         }
         acknowledge(stream, &[number], status)?;

@@ -309,16 +309,25 @@ impl Segment {
     /// Where these records go behind the last one, with their entries; `None` if there is no room for them and for their
     /// part of the footer.
     pub(crate) fn place(&self, metas: &[RecordMeta]) -> Option<Vec<Spot>> {
-        let mut cursor = self.cursor.clone();
         let mut entries_bytes = self.entries_bytes;
-        let mut spots = Vec::with_capacity(metas.len());
-        for meta in metas {
+        let mut spots: Vec<Spot> = Vec::with_capacity(metas.len());
+        let mut end = self.cursor.at;
+        // Behind all but the last: most groups are one record.
+        let mut behind: Option<Cursor> = None;
+        for (index, meta) in metas.iter().enumerate() {
+            let cursor = behind.as_ref().unwrap_or(&self.cursor);
             let entry = cursor.encode(&self.header, meta);
-            spots.push(Spot::new(&self.header, &cursor.span(&self.header, meta, &entry), entry));
+            let span = cursor.span(&self.header, meta, &entry);
+            if index + 1 < metas.len() {
+                let mut next = cursor.clone();
+                next.pass(&self.header, meta, &entry);
+                behind = Some(next);
+            }
+            end = span.end;
             entries_bytes += entry.bytes().len() as u64;
-            cursor.pass(&self.header, meta, &entry);
+            spots.push(Spot::new(&self.header, &span, entry));
         }
-        (cursor.at + entries_bytes + TRAILER_BYTES as u64 <= self.header.bytes).then_some(spots)
+        (end + entries_bytes + TRAILER_BYTES as u64 <= self.header.bytes).then_some(spots)
     }
 
     /// Takes in a record that is whole.

@@ -1,7 +1,18 @@
 //! Integers in as few bytes as they need: seven bits a byte, low bits first.
 
+/// Where bytes are appended.
+pub(crate) trait Bytes {
+    fn push(&mut self, byte: u8);
+}
+
+impl Bytes for Vec<u8> {
+    fn push(&mut self, byte: u8) {
+        Vec::push(self, byte);
+    }
+}
+
 /// Appends an integer.
-pub(crate) fn put(bytes: &mut Vec<u8>, value: u64) {
+pub(crate) fn put(bytes: &mut impl Bytes, value: u64) {
     let mut rest = value;
     while rest >= 0x80 {
         bytes.push(rest as u8 | 0x80);
@@ -11,7 +22,7 @@ pub(crate) fn put(bytes: &mut Vec<u8>, value: u64) {
 }
 
 /// Appends how far `value` is from `last`: small differences of either sign take few bytes.
-pub(crate) fn put_difference(bytes: &mut Vec<u8>, last: u64, value: u64) {
+pub(crate) fn put_difference(bytes: &mut impl Bytes, last: u64, value: u64) {
     let difference = value.wrapping_sub(last) as i64;
     put(bytes, (difference << 1 ^ difference >> 63) as u64);
 }

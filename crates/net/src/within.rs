@@ -90,6 +90,9 @@ impl Inbox {
     /// Waits until an answer is here or the connection has ended; false if neither has happened after `limit`.
     pub fn wait(&self, limit: Duration) -> bool {
         let mut state = self.lock();
+        if !state.answers.is_empty() {
+            return true;
+        }
         let until = MonoTime(mono().0.saturating_add(limit.as_nanos() as u64));
         while state.answers.is_empty() && !state.has_ended {
             let left = until.since_ns(mono());

@@ -16,7 +16,7 @@ use frieze_wire::writers::WRITERS_XATTR;
 
 use crate::brought::Brought;
 use crate::caching::Asking;
-use crate::capability::Capability;
+use crate::capability::{Capability, Shown};
 use crate::data::{Content, Placed, WriteAsk, WriteReply as Answer, Written, in_one_record, split};
 use crate::durability::Ticket;
 use crate::elsewhere::Elsewhere;
@@ -50,8 +50,8 @@ impl Engine {
         ask: &Write,
         payload: Brought<'_>,
         responder: &Arc<dyn Responder>,
+        shown: &mut Shown,
     ) {
-        let when = When::try_from(ask.durability).unwrap_or(When::Async);
         let request = *header;
         let reply_to = responder.clone();
         let reply = Box::new(move |result: Result<Written, Fault>| {
@@ -60,10 +60,10 @@ impl Engine {
             });
             reply_to.respond(&request, result, &[], 0);
         });
-        if let Err((reply, fault)) = self.try_write(principal, header, ask, payload, when, reply) {
+        if let Err((reply, fault)) = self.try_write(principal, header, ask, payload, shown, reply) {
             reply(Err(fault));
         }
-        if when == When::Sync {
+        if when_of(ask) == When::Sync {
             self.durability.hurry();
         }
     }
@@ -75,7 +75,7 @@ impl Engine {
         header: &FrameHeader,
         ask: &Write,
         payload: Brought<'_>,
-        when: When,
+        shown: &mut Shown,
         reply: Answer,
     ) -> Result<(), (Answer, Fault)> {
         macro_rules! check {
@@ -88,7 +88,7 @@ impl Engine {
         }
         check!(self.check_changeable());
         check!(check_numbered(header));
-        let capability = check!(self.mint.open(&ask.capability, header.session));
+        let capability = check!(self.mint.open_shown(&ask.capability, header.session, shown));
         check!(check_writable(&capability));
         if payload.is_empty() || payload.len() > PAYLOAD_BYTES_MAX as usize {
             return Err((
@@ -101,14 +101,15 @@ impl Engine {
         }
         let id = capability.inode;
         let looked = check!(self.catch_up(id, header.session, (ask.offset, payload.len() as u64), ask.append));
-        let inode = check!(self.current(id));
-        if inode.kind() != FileKind::File {
+        let (kind, layout, timed) = check!(self.with_current(id, |inode| {
+            (inode.kind(), layout_of(id, inode), (!inode.plugin().is_empty()).then(|| inode.clone()))
+        }));
+        if kind != FileKind::File {
             return Err((reply, Reason::InvalidArgument.into()));
         }
-        let layout = layout_of(id, &inode);
-        let plugin: Option<TimePlugin> = match inode.plugin() {
-            "" => None,
-            text => Some(check!(text.parse())),
+        let plugin: Option<TimePlugin> = match &timed {
+            None => None,
+            Some(inode) => Some(check!(inode.plugin().parse())),
         };
         let rows = plugin.as_ref().filter(|plugin| plugin.has_rows());
         let record_time = match plugin.as_ref().filter(|plugin| !plugin.has_rows()) {
@@ -118,9 +119,9 @@ impl Engine {
         check!(self.hold_back());
         let at_end = (ask.append && self.data.is_shared())
             .then(|| layout.chain(u32::try_from(ask.offset / layout.chunk_bytes).unwrap_or(u32::MAX)));
-        if plugin.is_some() {
+        if let Some(inode) = &timed {
             // Times only go forwards in a file: all that it has are looked at.
-            check!(self.check_times_here(id, &inode));
+            check!(self.check_times_here(id, inode));
         }
         let turns = self.data.turns();
         // Asked before others have to wait for this one. What is written elsewhere from now on is written at the same time.
@@ -198,7 +199,7 @@ impl Engine {
                 place: &place,
                 content: Content::Bytes(payload, payload.expected(header.payload_crc)),
                 uid: principal.caller.uid,
-                durability: when,
+                durability: when_of(ask),
             },
             reply,
         );
@@ -245,7 +246,7 @@ impl Engine {
     pub(crate) fn hold_back(&self) -> Result<(), Fault> {
         let age_max_ns = self.settings.dirty_age_max.as_nanos() as u64;
         if self.data.device().dirty_bytes() > self.settings.dirty_bytes_max
-            || self.durability.flushing_ns(self.clock.reading().mono) > age_max_ns
+            || self.durability.flushing_ns(|| self.clock.reading().mono) > age_max_ns
         {
             self.flush()?;
         }
@@ -301,11 +302,18 @@ impl Engine {
     }
 
     pub(crate) fn current(&self, id: InodeId) -> Result<Inode, Fault> {
+        self.with_current(id, Inode::clone)
+    }
+
+    /// The same for who wants to know little of it: `look` has the namespace for itself and is to be quick.
+    fn with_current<T>(&self, id: InodeId, look: impl FnOnce(&Inode) -> T) -> Result<T, Fault> {
         let namespace = self.meta.namespace();
         match namespace.current(id) {
-            Some(inode) => Ok(inode.clone()),
+            Some(inode) => Ok(look(inode)),
             // Forgotten whole: it is not in memory any more, and who has it open is told the same as before.
-            None if namespace.horizons().is_gone(id) => namespace.inode(self.meta.versions(), id, None),
+            None if namespace.horizons().is_gone(id) => {
+                namespace.inode(self.meta.versions(), id, None).map(|inode| look(&inode))
+            }
             None => Err(Reason::StaleHandle.into()),
         }
     }
@@ -614,6 +622,11 @@ fn new_name_in(op: &Op) -> Option<InodeId> {
         _ => return None,
     };
     (!target.path.contains(&b'/')).then_some(InodeId(target.base))
+}
+
+/// When a write is to be answered.
+fn when_of(ask: &Write) -> When {
+    When::try_from(ask.durability).unwrap_or(When::Async)
 }
 
 pub(crate) fn check_numbered(header: &FrameHeader) -> Result<(), Fault> {

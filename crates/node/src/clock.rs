@@ -4,7 +4,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use frieze_base::Fault;
+use frieze_base::{Fault, MonoTime};
 use frieze_disk::{StateFile, TimeSource};
 use frieze_hlc::{Clock, Error, Health, Hlc, Reading};
 use prost::Message;
@@ -84,6 +84,14 @@ impl NodeClock {
     /// `Fenced` while the clock is not trusted; the disk's if the bound cannot be made durable.
     pub(crate) fn tick_many(&self, count: u64) -> Result<Hlc, Fault> {
         self.with_bound(|clock, reading| clock.tick_many(reading, count))
+    }
+
+    /// A fresh stamp, and the monotonic time of the look at the machine's clocks that it was made by.
+    ///
+    /// # Errors
+    /// As [`NodeClock::tick_many`].
+    pub(crate) fn tick(&self) -> Result<(Hlc, MonoTime), Fault> {
+        self.with_bound(|clock, reading| Ok((clock.tick_many(reading, 1)?, reading.mono)))
     }
 
     /// Takes in the newest stamp a client has seen.

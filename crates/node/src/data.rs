@@ -26,12 +26,13 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, 
 use bytes::Bytes;
 use frieze_base::{ByteRange, ChainEpoch, ChainId, ChunkId, Fault, InodeId, MonoTime, NodeId, Reason, Seq, SessionId};
 use frieze_chain::{
-    Configuration, Effect, Input, LogEnd, Moment, Remembered, RememberedState, Replayed, Replica, RequestId,
-    WriteRequest,
+    AppendToken, Configuration, Effect, Input, LogEnd, Moment, Remembered, RememberedState, Replayed, Replica,
+    RequestId, WriteRequest,
 };
 use frieze_hlc::{Hlc, UserTime};
 use frieze_multilog::{ChainTip, LogPosition, RecordKind, RecordMeta};
 use frieze_wire::message::Durability;
+use smallvec::SmallVec;
 
 use crate::brought::Brought;
 use crate::caching::Caching;
@@ -222,8 +223,11 @@ struct Group {
     end: u64,
     first: Option<Written>,
     failed: Option<Fault>,
-    replies: Vec<WriteReply>,
+    replies: Few<WriteReply>,
 }
+
+/// What a write has of each of its parts: most have one.
+pub(crate) type Few<T> = SmallVec<[T; 1]>;
 
 /// Fresh chains of node `me` for recovery to replay into. One that has had its configuration from elsewhere has no part in its
 /// chain until a newer one names it.
@@ -505,7 +509,7 @@ impl DataPlane {
         }
         // Before it is published: who sees the bytes sees what they recalled.
         let _publishing = self.caching.get().map(|caching| caching.publish((ask.session, ask.seq), ask.inode));
-        let mut crcs = Vec::with_capacity(parts.len());
+        let mut crcs: Few<Vec<u32>> = Few::new();
         match (ahead, ask.content) {
             (Some(ahead), _) => crcs.push(ahead),
             (None, Content::Hole) => crcs.resize(parts.len(), Vec::new()),
@@ -525,9 +529,10 @@ impl DataPlane {
             let log = try_or_reply!(self.device.log_of([ask.inode]));
             let newest = user_time.and_then(|_| log.newest_user_time(ask.inode, Hlc::MAX).or(inherited));
             let version = |part: &Part| log.chunk_version(ChunkId { inode: ask.inode, index: part.chunk });
-            (newest, parts.iter().map(version).collect::<Vec<u64>>())
+            (newest, parts.iter().map(version).collect::<Few<u64>>())
         };
-        let moment = Moment { mono: self.clock.reading().mono, hlc: try_or_reply!(self.clock.tick_many(1)) };
+        let (hlc, mono) = try_or_reply!(self.clock.tick());
+        let moment = Moment { mono, hlc };
         // The parts of a group become visible together: where one has to wait for the disk behind another's `sync` write,
         // all do.
         let waits = parts.len() > 1
@@ -546,15 +551,13 @@ impl DataPlane {
                 end,
                 first: None,
                 failed: None,
-                replies: vec![reply],
+                replies: Few::from_iter([reply]),
             },
         );
         appender.in_flight.insert((ask.session, ask.seq), group_id);
         let mut effects = Vec::new();
-        let mut metas = Vec::with_capacity(parts.len());
-        let mut tokens = Vec::with_capacity(parts.len());
-        let mut numbers = Vec::with_capacity(parts.len());
-        let mut payloads = Vec::with_capacity(parts.len());
+        let (mut metas, mut payloads): (Few<RecordMeta>, Few<&[u8]>) = (Few::new(), Few::new());
+        let (mut tokens, mut numbers): (Few<(ChainId, AppendToken)>, Few<usize>) = (Few::new(), Few::new());
         for (index, part) in parts.iter().enumerate() {
             let chunk = ChunkId { inode: ask.inode, index: part.chunk };
             let chain = ask.layout.chain(part.chunk);
@@ -683,7 +686,7 @@ impl DataPlane {
     fn withdraw(
         &self,
         appender: &mut Appender,
-        tokens: &[(ChainId, frieze_chain::AppendToken)],
+        tokens: &[(ChainId, AppendToken)],
         reason: Reason,
         moment: Moment,
         out: &mut Out,

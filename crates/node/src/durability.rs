@@ -216,10 +216,10 @@ impl Durability {
     }
 
     /// For how long the flush that is running has been, in nanoseconds; 0 if none is.
-    pub(crate) fn flushing_ns(&self, now: MonoTime) -> u64 {
+    pub(crate) fn flushing_ns(&self, now: impl FnOnce() -> MonoTime) -> u64 {
         match self.flushing_since.load(Ordering::Relaxed) {
             0 => 0,
-            since => now.since_ns(MonoTime(since)),
+            since => now().since_ns(MonoTime(since)),
         }
     }
 

@@ -27,7 +27,7 @@ pub(crate) use chains::chains_of_extent;
 
 use crate::brought::Brought;
 use crate::caching::{Asking, Caching};
-use crate::capability::Mint;
+use crate::capability::{Mint, Shown};
 use crate::clock::{Keeper, NodeClock};
 use crate::control::{Control, ControlTold};
 use crate::data::DataPlane;
@@ -126,6 +126,8 @@ pub struct Scratch {
     pub(crate) crowded: Vec<frieze_multilog::Crowded>,
     /// What of the answer other servers have.
     pub(crate) fetch: Fetch,
+    /// The capability that came with the last request.
+    pub(crate) shown: Shown,
     /// What the request may let its session cache.
     pub(crate) asking: Asking,
     /// The answer may go out before all of it is read.
@@ -426,7 +428,7 @@ impl Engine {
                 Reply::Read(reply)
             }),
             Request::Write(ask) => {
-                self.write(principal, header, &ask, payload, responder);
+                self.write(principal, header, &ask, payload, responder, &mut scratch.shown);
                 return None;
             }
             Request::Punch(ask) => {

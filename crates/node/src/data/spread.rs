@@ -5,6 +5,8 @@ use std::ops::RangeInclusive;
 use frieze_base::{ChainId, ChunkId, Fault, InodeId, Reason};
 use frieze_wire::frame::PAYLOAD_BYTES_MAX;
 
+use super::Few;
+
 /// How a file is spread over chunks and chains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Layout {
@@ -42,7 +44,7 @@ impl Layout {
 /// How a write is spread over chunks.
 pub(crate) struct Spread {
     /// Its pieces, in order.
-    pub(crate) parts: Vec<Part>,
+    pub(crate) parts: Few<Part>,
     /// Up to where in the file it reaches.
     pub(crate) end: u64,
 }
@@ -84,7 +86,7 @@ pub(super) fn fits_one_chunk(offset: u64, len: usize, layout: Layout) -> bool {
 pub(crate) fn in_one_record(offset: u64, len: usize, layout: Layout) -> Result<Spread, Fault> {
     let end = checked_end(offset, len as u64, layout)?;
     let (chunk, offset) = ((offset / layout.chunk_bytes) as u32, (offset % layout.chunk_bytes) as u32);
-    Ok(Spread { parts: vec![Part { chunk, offset, len: len as u32, skip: 0 }], end })
+    Ok(Spread { parts: Few::from_iter([Part { chunk, offset, len: len as u32, skip: 0 }]), end })
 }
 
 /// The parts of a write of `len` bytes.
@@ -93,7 +95,7 @@ pub(crate) fn in_one_record(offset: u64, len: usize, layout: Layout) -> Result<S
 /// `TooLarge` beyond the largest file.
 pub(crate) fn split(offset: u64, len: usize, layout: Layout) -> Result<Spread, Fault> {
     let end = checked_end(offset, len as u64, layout)?;
-    let mut parts = Vec::with_capacity(1);
+    let mut parts = Few::new();
     let mut at = offset;
     while at < end {
         let in_chunk = at % layout.chunk_bytes;

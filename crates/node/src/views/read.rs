@@ -22,7 +22,7 @@ impl Engine {
         ask: &Read,
         scratch: &mut Scratch,
     ) -> Result<(ReadReply, u32), Fault> {
-        let capability = self.mint.open(&ask.capability, session)?;
+        let capability = self.mint.open_shown(&ask.capability, session, &mut scratch.shown)?;
         if !capability.read {
             return Err(Fault::new(Reason::AccessDenied, "the file was not opened for reading"));
         }
