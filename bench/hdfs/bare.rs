@@ -4,16 +4,18 @@
 //!
 //!     bare NAME_ADDRESS DATA_PORT [FILE]
 //!
-//! With a FILE it writes there what it receives before it acknowledges it, one packet behind the other and with its checksums: the floor for a
-//! server that keeps what it was told where a crash of its process does not reach it.
+//! With a FILE it writes what it receives before it acknowledges it, one packet behind the other and with its checksums: the floor for a server
+//! that keeps what it was told where a crash of its process does not reach it. Each block is a file of its own, new as a block of HDFS is
+//! (FILE and a number), and is removed with the end of its connection: to write again over what is in the page cache costs half as much.
 //!
 //! It stands before the name service at NAME_ADDRESS, hands everything on, and names its own port where a reply names DATA_PORT. It prints
 //! the ports of the two: its name service's and its own. It knows of the protocols what this needs and checks nothing.
 
-use std::fs::File;
+use std::fs::{File, remove_file};
 use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
 
@@ -25,16 +27,19 @@ fn main() -> io::Result<()> {
     let (Some(names), Some(port)) = (args.next(), args.next().and_then(|port| port.parse::<u16>().ok())) else {
         return Err(io::Error::other("bare NAME_ADDRESS DATA_PORT [FILE]"));
     };
-    let file = Arc::new(args.next().map(File::create).transpose()?);
+    let file = Arc::new(args.next());
     let (name, data) = (TcpListener::bind("127.0.0.1:0")?, TcpListener::bind("127.0.0.1:0")?);
     let own = data.local_addr()?.port();
     let (theirs, ours) = (varint(u64::from(port)), varint(u64::from(own)));
     assert!(theirs.len() == ours.len(), "ports of one length can stand for each other");
     println!("{} {own}", name.local_addr()?.port());
     thread::spawn(move || {
-        for stream in data.incoming().flatten() {
-            let file = Arc::clone(&file);
-            thread::spawn(move || take(stream, file.as_ref().as_ref()));
+        for (number, stream) in data.incoming().flatten().enumerate() {
+            let file = file.as_ref().as_ref().map(|file| PathBuf::from(format!("{file}-{number}")));
+            thread::spawn(move || {
+                let taken = take(stream, file.as_deref());
+                file.map_or(Ok(()), remove_file).and(taken)
+            });
         }
     });
     for stream in name.incoming().flatten() {
@@ -64,7 +69,8 @@ fn hand_on(mut from: TcpStream, mut to: TcpStream, theirs: &[u8], ours: &[u8]) -
 }
 
 /// A block that is written: its request is granted, each packet is acknowledged.
-fn take(mut stream: TcpStream, file: Option<&File>) -> io::Result<()> {
+fn take(mut stream: TcpStream, file: Option<&Path>) -> io::Result<()> {
+    let file = file.map(File::create).transpose()?;
     stream.set_nodelay(true)?;
     let (mut room, mut filled, mut stored) = (vec![0; ROOM], 0, 0);
     // Version, operation, and a message with its length before it.
@@ -92,7 +98,7 @@ fn take(mut stream: TcpStream, file: Option<&File>) -> io::Result<()> {
         while filled < end {
             filled += more(&mut stream, &mut room[filled..])?;
         }
-        if let Some(file) = file {
+        if let Some(file) = &file {
             file.write_all_at(&room[head..end], stored)?;
             stored += (end - head) as u64;
         }

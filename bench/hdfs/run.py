@@ -8,7 +8,7 @@
 
 A NameNode and a DataNode beside `frieze serve --hdfs`, and a client for each (bench/hdfs/Load.java), all on loopback. A row is played on
 both sides in turn, HDFS first, until two rounds of each agree within 5 %, twelve times at most; what is told is the mean of the last
-two. Processor seconds are those of the client and of the servers apart; `cap` is what this machine's processors would allow if the client
+two, or the medians of the later half where they never agreed. Processor seconds are those of the client and of the servers apart; `cap` is what this machine's processors would allow if the client
 alone had them. Needs a JDK and Maven; the jars of HDFS come from Maven Central at the first run and stay in the user's cache.
 """
 
@@ -17,6 +17,7 @@ import contextlib
 import json
 import os
 import pathlib
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -108,8 +109,11 @@ class Played:
         return len(rates) > 1 and abs(rates[-1] - rates[-2]) <= AGREE * max(rates[-2:])
 
     def told(self):
-        """Mean of the last two rounds."""
-        amount, seconds, client_s, server_s = (sum(part) for part in zip(*self.rounds[-2:]))
+        """Mean of the last two rounds; of rounds that do not settle the medians of the later half."""
+        if self.is_settled():
+            amount, seconds, client_s, server_s = (statistics.mean(part) for part in zip(*self.rounds[-2:]))
+        else:
+            amount, seconds, client_s, server_s = (statistics.median(part) for part in zip(*self.rounds[len(self.rounds) // 2 :]))
         one, _, per = UNITS[self.unit]
         share = per / (amount / one)
         return {
