@@ -8,7 +8,7 @@
 
 A NameNode and a DataNode beside `frieze serve --hdfs`, and a client for each (bench/hdfs/Load.java), all on loopback. A row is played on
 both sides in turn, HDFS first, until two rounds of each agree within 5 %, twelve times at most; what is told is the mean of the last
-two, or the medians of the later half where they never agreed. Processor seconds are those of the client and of the servers apart; `cap` is what this machine's processors would allow if the client
+two, or the medians of the later half of all sides where those of one never agreed. Processor seconds are those of the client and of the servers apart; `cap` is what this machine's processors would allow if the client
 alone had them. Needs a JDK and Maven; the jars of HDFS come from Maven Central at the first run and stay in the user's cache.
 """
 
@@ -108,9 +108,9 @@ class Played:
         rates = self.rates()
         return len(rates) > 1 and abs(rates[-1] - rates[-2]) <= AGREE * max(rates[-2:])
 
-    def told(self):
-        """Mean of the last two rounds; of rounds that do not settle the medians of the later half."""
-        if self.is_settled():
+    def told(self, settled):
+        """Mean of the last two rounds; if not all sides have settled, the medians of the later half."""
+        if settled:
             amount, seconds, client_s, server_s = (statistics.mean(part) for part in zip(*self.rounds[-2:]))
         else:
             amount, seconds, client_s, server_s = (statistics.median(part) for part in zip(*self.rounds[len(self.rounds) // 2 :]))
@@ -141,7 +141,8 @@ def row(name, sides, scale, beside=()):
             played[side.name].add(side.play(load.replace("hflush", "told")))
         if all(side.is_settled() for side in played.values()):
             break
-    told = {side: rounds.told() for side, rounds in played.items()}
+    settled = all(side.is_settled() for side in played.values())
+    told = {side: rounds.told(settled) for side, rounds in played.items()}
     theirs, ours = told["hdfs"], told["frieze"]
     pretends = {f"{side.name}_over_hdfs": told[side.name]["rate"] / theirs["rate"] for side in beside}
     pretends |= {f"{side.name}_server_over_hdfs": told[side.name]["server_s"] / theirs["server_s"] for side in beside}
