@@ -16,7 +16,6 @@ use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::thread;
 
 /// A packet of the load is a tenth of it.
@@ -27,7 +26,7 @@ fn main() -> io::Result<()> {
     let (Some(names), Some(port)) = (args.next(), args.next().and_then(|port| port.parse::<u16>().ok())) else {
         return Err(io::Error::other("bare NAME_ADDRESS DATA_PORT [FILE]"));
     };
-    let file = Arc::new(args.next());
+    let file = args.next();
     let (name, data) = (TcpListener::bind("127.0.0.1:0")?, TcpListener::bind("127.0.0.1:0")?);
     let own = data.local_addr()?.port();
     let (theirs, ours) = (varint(u64::from(port)), varint(u64::from(own)));
@@ -35,7 +34,7 @@ fn main() -> io::Result<()> {
     println!("{} {own}", name.local_addr()?.port());
     thread::spawn(move || {
         for (number, stream) in data.incoming().flatten().enumerate() {
-            let file = file.as_ref().as_ref().map(|file| PathBuf::from(format!("{file}-{number}")));
+            let file = file.as_ref().map(|file| PathBuf::from(format!("{file}-{number}")));
             thread::spawn(move || {
                 let taken = take(stream, file.as_deref());
                 file.map_or(Ok(()), remove_file).and(taken)

@@ -8,9 +8,11 @@
 
 A NameNode and a DataNode beside `frieze serve --hdfs`, and a client for each (bench/hdfs/Load.java), all on loopback. A row is played on
 both sides in turn, HDFS first, until two rounds of each agree within 5 %, twelve times at most; what is told is the mean of the last
-two, or the medians of the later half of all sides where those of one never agreed. Processor seconds are those of the client and of the servers apart; `cap` is what this machine's processors would allow if the client
-alone had them. Needs a JDK and Maven; the jars of HDFS come from Maven Central at the first run and stay in the user's cache.
-Needs 40 GiB of disk where temporary files are: frieze keeps what was written over.
+two, or, where those of one side never agreed, the medians of the later half of all. Processor seconds are those of the client and of the
+servers apart; `cap` is what this machine's processors would allow if the client alone had them.
+
+Needs a JDK and Maven, and 40 GiB of disk where temporary files are: frieze keeps what was written over. The jars of HDFS come from Maven
+Central at the first run and stay in the user's cache.
 """
 
 import argparse

@@ -114,8 +114,8 @@ impl Mint {
         Ok(capability)
     }
 
-    /// The same on a connection that may show the same token many times. Who it is compared with has shown it before, so how long that
-    /// takes tells nobody anything.
+    /// The same, for a connection that may show one token many times: `shown` is that connection's. The comparison takes longer the more
+    /// of the bytes are the same, which tells its client only of a token that it has shown itself.
     ///
     /// # Errors
     /// As [`Mint::open`].

@@ -305,7 +305,7 @@ impl Engine {
         self.with_current(id, Inode::clone)
     }
 
-    /// The same for who wants to know little of it: `look` has the namespace for itself and is to be quick.
+    /// The same for who wants to know little of it, without a copy. `look` is to be quick: changes of the namespace wait for it.
     fn with_current<T>(&self, id: InodeId, look: impl FnOnce(&Inode) -> T) -> Result<T, Fault> {
         let namespace = self.meta.namespace();
         match namespace.current(id) {
