@@ -6,6 +6,7 @@
 //! later [`Disk::sync_dir`] has returned. A write may be torn by a loss of power, at sectors of 512 bytes.
 //! Leaves to others: what the bytes mean, checksums, order between files (`node`).
 
+use std::ops::Range;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
@@ -85,6 +86,10 @@ pub trait DiskFile: Send + Sync {
     /// # Errors
     /// `InvalidArgument` beyond the file's length (nothing was written); `NoSpace`, `InputOutput`.
     fn write_at(&self, offset: u64, parts: &[&[u8]]) -> Result<()>;
+
+    /// Says that small writes will come one behind the other from the start of this range on, and that what lies in it is of no use
+    /// to anybody: until it is written it may be as it is, or zeros.
+    fn expect_writes(&self, _free: Range<u64>) {}
 
     /// Reads from `offset` until `into` is full or the file ends, and returns how many bytes were read.
     ///

@@ -7,6 +7,7 @@ mod hold;
 
 use std::collections::BTreeSet;
 use std::io::{IoSlice, IoSliceMut};
+use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -19,6 +20,7 @@ pub(crate) use hold::Hold;
 
 use crate::cached::{begin_writeback, cached_bytes};
 use crate::device::{PAGE_BYTES, check_name, pages_within};
+use crate::window::{Ahead, may_map};
 use crate::{Disk, DiskFile, Error, Op, Result, Space};
 
 /// How a directory is used as a device.
@@ -41,6 +43,8 @@ pub struct FileDisk {
     making: Mutex<()>,
     /// Files whose sync has failed.
     sync_failed: FailedFiles,
+    /// Small writes may go into mapped pages.
+    may_map: bool,
     /// Keeps the directory ours.
     _hold: Hold,
 }
@@ -56,6 +60,8 @@ struct OpenFile {
     used_bytes: Arc<Mutex<u64>>,
     /// The same file without the page cache; `None` where the file system has no such thing.
     direct: OnceLock<Option<OwnedFd>>,
+    /// Where small writes go; `None` where files are not to be mapped.
+    ahead: Option<Mutex<Ahead>>,
 }
 
 /// Inode numbers of files whose sync has failed, on any handle.
@@ -83,6 +89,7 @@ impl FileDisk {
             Ok(()) | Err(Errno::NOENT) => {}
             Err(errno) => return Err(at(errno)),
         }
+        let may_map = may_map(&dir);
         let disk = FileDisk {
             path: path.to_owned(),
             dir,
@@ -90,6 +97,7 @@ impl FileDisk {
             used_bytes: Arc::default(),
             making: Mutex::default(),
             sync_failed: FailedFiles::default(),
+            may_map,
             _hold: hold,
         };
         let mut used_bytes = 0;
@@ -136,6 +144,7 @@ impl FileDisk {
             sync_failed,
             used_bytes: Arc::clone(&self.used_bytes),
             direct: OnceLock::new(),
+            ahead: self.may_map.then(Mutex::default),
         }))
     }
 
@@ -235,6 +244,11 @@ impl DiskFile for OpenFile {
         if offset.checked_add(len).is_none_or(|end| end > self.len) {
             return Err(Error::Beyond { name: self.name.clone(), offset, len, file_bytes: self.len });
         }
+        if let Some(ahead) = &self.ahead
+            && ahead.lock().unwrap_or_else(PoisonError::into_inner).put(&self.fd, offset, parts, len)
+        {
+            return Ok(());
+        }
         let mut slices: SmallVec<[IoSlice<'_>; 4]> = parts.iter().map(|part| IoSlice::new(part)).collect();
         let mut left = &mut slices[..];
         IoSlice::advance_slices(&mut left, 0); // leaves out empty parts at the front
@@ -249,6 +263,12 @@ impl DiskFile for OpenFile {
             IoSlice::advance_slices(&mut left, written);
         }
         Ok(())
+    }
+
+    fn expect_writes(&self, free: Range<u64>) {
+        if let Some(ahead) = &self.ahead {
+            ahead.lock().unwrap_or_else(PoisonError::into_inner).expect(free.start..free.end.min(self.len));
+        }
     }
 
     fn read_at(&self, offset: u64, into: &mut [u8]) -> Result<usize> {
@@ -331,7 +351,11 @@ impl DiskFile for OpenFile {
         retry(|| rustix::fs::fdatasync(&self.fd)).map_err(|errno| {
             failed().insert(self.inode);
             io(Op::Sync, &self.name)(errno)
-        })
+        })?;
+        if let Some(ahead) = &self.ahead {
+            ahead.lock().unwrap_or_else(PoisonError::into_inner).synced();
+        }
+        Ok(())
     }
 }
 

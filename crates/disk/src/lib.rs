@@ -14,6 +14,7 @@ mod sim_disk;
 mod state_file;
 mod time;
 mod view;
+mod window;
 
 pub use cached::{cached_below, let_go_below};
 pub use device::{Disk, DiskFile, PAGE_BYTES, Space};

@@ -236,6 +236,8 @@ impl Device {
         dirty.segments.insert(id);
         drop(dirty);
         file.write_at(0, &[header])?;
+        // A spare may have been something else before.
+        file.expect_writes(header.len() as u64..self.settings.segment_bytes - TRAILER_BYTES);
         Ok(())
     }
 
