@@ -33,6 +33,13 @@ pub(crate) struct Mint {
 #[derive(Default)]
 pub(crate) struct Shown(Option<([u8; TOKEN_BYTES], Capability)>);
 
+impl Shown {
+    /// True if it is this token, shown by this session.
+    pub(crate) fn is(&self, token: &[u8], session: SessionId) -> bool {
+        self.0.as_ref().is_some_and(|(before, capability)| before == token && capability.session == session)
+    }
+}
+
 const BODY_BYTES: usize = 35;
 const MAC_BYTES: usize = 16;
 const TOKEN_BYTES: usize = BODY_BYTES + MAC_BYTES;

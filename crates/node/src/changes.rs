@@ -16,11 +16,12 @@ use frieze_wire::writers::WRITERS_XATTR;
 
 use crate::brought::Brought;
 use crate::caching::Asking;
-use crate::capability::{Capability, Shown};
+use crate::capability::Capability;
 use crate::data::{Content, Placed, WriteAsk, WriteReply as Answer, Written, in_one_record, split};
 use crate::durability::Ticket;
 use crate::elsewhere::Elsewhere;
-use crate::engine::{Engine, Responder, chains_of_extent, done, unknown_session};
+use crate::engine::{Engine, Responder, Scratch, chains_of_extent, done, unknown_session};
+use crate::going_on::GoesOn;
 use crate::grants::Key;
 use crate::plugin::{BINDING_XATTR, TimePlugin};
 use crate::seen::{Seen, layout_of};
@@ -50,7 +51,7 @@ impl Engine {
         ask: &Write,
         payload: Brought<'_>,
         responder: &Arc<dyn Responder>,
-        shown: &mut Shown,
+        scratch: &mut Scratch,
     ) {
         let request = *header;
         let reply_to = responder.clone();
@@ -60,7 +61,7 @@ impl Engine {
             });
             reply_to.respond(&request, result, &[], 0);
         });
-        if let Err((reply, fault)) = self.try_write(principal, header, ask, payload, shown, reply) {
+        if let Err((reply, fault)) = self.try_write(principal, header, ask, payload, scratch, reply) {
             reply(Err(fault));
         }
         if when_of(ask) == When::Sync {
@@ -75,7 +76,7 @@ impl Engine {
         header: &FrameHeader,
         ask: &Write,
         payload: Brought<'_>,
-        shown: &mut Shown,
+        scratch: &mut Scratch,
         reply: Answer,
     ) -> Result<(), (Answer, Fault)> {
         macro_rules! check {
@@ -86,9 +87,12 @@ impl Engine {
                 }
             };
         }
+        scratch.goes_on = None;
+        // Before anything is looked at: what changes from now on is noticed by who goes on.
+        let executed = self.meta.executed();
         check!(self.check_changeable());
         check!(check_numbered(header));
-        let capability = check!(self.mint.open_shown(&ask.capability, header.session, shown));
+        let capability = check!(self.mint.open_shown(&ask.capability, header.session, &mut scratch.shown));
         check!(check_writable(&capability));
         if payload.is_empty() || payload.len() > PAYLOAD_BYTES_MAX as usize {
             return Err((
@@ -185,7 +189,7 @@ impl Engine {
             };
             Ok(Placed { spread, user_time, inherited, above })
         };
-        self.data.write(
+        let ended = self.data.write(
             WriteAsk {
                 session: header.session,
                 seq: header.seq,
@@ -203,6 +207,9 @@ impl Engine {
             },
             reply,
         );
+        if plugin.is_none() && !self.meta.is_member() {
+            scratch.goes_on = ended.map(|ended| GoesOn { executed, ended });
+        }
         Ok(())
     }
 

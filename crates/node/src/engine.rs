@@ -33,6 +33,7 @@ use crate::control::{Control, ControlTold};
 use crate::data::DataPlane;
 use crate::durability::Durability;
 use crate::elsewhere::Fetch;
+use crate::going_on::GoesOn;
 use crate::holding::tells_of_now;
 use crate::identity::Identity;
 use crate::locks::Locks;
@@ -128,6 +129,8 @@ pub struct Scratch {
     pub(crate) fetch: Fetch,
     /// The capability that came with the last request.
     pub(crate) shown: Shown,
+    /// Where the last write ended.
+    pub(crate) goes_on: Option<GoesOn>,
     /// What the request may let its session cache.
     pub(crate) asking: Asking,
     /// The answer may go out before all of it is read.
@@ -428,7 +431,7 @@ impl Engine {
                 Reply::Read(reply)
             }),
             Request::Write(ask) => {
-                self.write(principal, header, &ask, payload, responder, &mut scratch.shown);
+                self.write(principal, header, &ask, payload, responder, scratch);
                 return None;
             }
             Request::Punch(ask) => {

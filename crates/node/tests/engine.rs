@@ -8,6 +8,8 @@ mod edges;
 mod faults;
 #[path = "engine/forget.rs"]
 mod forget;
+#[path = "engine/going_on.rs"]
+mod going_on;
 #[path = "engine/holes.rs"]
 mod holes;
 #[path = "engine/images.rs"]

@@ -350,9 +350,25 @@ impl<'a> Workload<'a> {
 
     fn write(&mut self, client: &Client) -> Vec<Step> {
         let Some(handle) = self.handle(client, true) else { return self.make_file(client) };
+        if self.rng.chance(4) {
+            return self.stream(&handle);
+        }
         let bytes = self.payload(&handle);
         let (offset, sync) = (self.length(handle.inode), self.sync());
         vec![Step::Write { handle, offset: Some(offset), bytes, sync, tries: 0 }]
+    }
+
+    /// Small writes, each where the one before ended.
+    fn stream(&mut self, handle: &Handle) -> Vec<Step> {
+        let mut at = self.length(handle.inode);
+        let writes = (0..self.rng.between(2, 9)).map(|_| {
+            let (offset, bytes) = (Some(at), self.payload(handle));
+            at += bytes.len() as u64;
+            // Most wait for no disk: those may go on within the server's process.
+            let sync = self.rng.chance(8);
+            Step::Write { handle: handle.clone(), offset, bytes, sync, tries: 0 }
+        });
+        writes.collect()
     }
 
     fn append(&mut self, client: &Client) -> Vec<Step> {

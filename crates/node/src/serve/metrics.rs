@@ -86,6 +86,12 @@ impl Door {
         Arc::new(Timed { door: self.clone(), responder: responder.clone(), kind, since: frieze_net::mono() })
     }
 
+    /// A request of this kind was answered that began at `since`.
+    pub(super) fn took(&self, kind: &'static str, since: MonoTime) {
+        let seconds = frieze_net::mono().since_ns(since) as f64 / 1e9;
+        self.durations.with_label_values(&[kind]).observe(seconds);
+    }
+
     /// Everything as Prometheus reads it.
     fn text(&self, values: Values) -> Result<String, prometheus::Error> {
         let registry = Registry::new();
@@ -194,8 +200,7 @@ struct Timed {
 
 impl Timed {
     fn note(&self, is_refused: bool) {
-        let seconds = frieze_net::mono().since_ns(self.since) as f64 / 1e9;
-        self.door.durations.with_label_values(&[self.kind]).observe(seconds);
+        self.door.took(self.kind, self.since);
         if is_refused {
             self.door.refused.with_label_values(&[self.kind]).inc();
         }

@@ -59,14 +59,14 @@ fn listed(answer: Option<Answer>) -> Option<Attr> {
 }
 
 /// A session that caches what it has looked at, and keeps a question for recalls waiting.
-struct Believer {
+pub(crate) struct Believer {
     served: Served,
     question: u64,
     life: u64,
 }
 
 impl Believer {
-    fn new(machine: &Machine, engine: &Arc<Engine>) -> Believer {
+    pub(crate) fn new(machine: &Machine, engine: &Arc<Engine>) -> Believer {
         let mut served = machine.connect(engine.clone(), Caller::root());
         served.open_session();
         let hello = served.wait_for_recalls(0, 0);
