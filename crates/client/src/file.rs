@@ -191,20 +191,16 @@ impl File {
         let writer = self.writer.as_ref()?;
         let is_small = data.len() <= WRITE_ON_BYTES_MAX && !self.has_user_time();
         let is_async = self.durability.load(Ordering::Relaxed) == Durability::Async as i32;
-        if !is_small
-            || !is_async
-            || !self.shared.is_within()
-            || writer.missing(self.chunks_of(offset, data.len())).is_some()
+        if !is_small || !is_async || !self.shared.is_within() || !writer.begin_write(self.chunks_of(offset, data.len()))
         {
             return None;
         }
+        let (seq, acked) = self.shared.sequence.pass()?;
         let mut place = self.shared.servers.home().take_idle()?;
-        let numbered = self.shared.sequence.next()?;
-        writer.mark_dirty();
         let write = WriteOn {
             session: self.session,
-            seq: numbered.seq,
-            acked: self.shared.sequence.acked(),
+            seq,
+            acked,
             seen: self.shared.newest(),
             capability: &self.capability,
             offset,

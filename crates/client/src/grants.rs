@@ -41,6 +41,26 @@ struct Granted {
     is_dirty: bool,
 }
 
+impl Granted {
+    fn missing(&self, wanted: Range<u32>) -> Option<Range<u32>> {
+        let mut first = wanted.start;
+        let mut run = 0;
+        for range in &self.ranges {
+            if range.start <= first && first <= range.end {
+                run = range.len() as u32;
+                first = range.end;
+            }
+        }
+        if first >= wanted.end {
+            return None;
+        }
+        let ahead = run.clamp(1, GRANT_CHUNKS_MAX);
+        // At most 16 at a time: a write of more chunks asks again.
+        let end = wanted.end.max(first.saturating_add(ahead)).min(first.saturating_add(GRANT_CHUNKS_MAX));
+        Some(first..end)
+    }
+}
+
 impl Writers {
     /// A handle's writer of a file, shared with the other handles. Ends with [`Writers::release`].
     pub(crate) fn of(&self, inode: InodeId) -> Arc<Writer> {
@@ -95,22 +115,15 @@ impl Writer {
     /// A writer that goes on where its grant ends asks for as many chunks again as it holds there, up to
     /// [`GRANT_CHUNKS_MAX`]; a far write asks for its own (protocols §4).
     pub(crate) fn missing(&self, wanted: Range<u32>) -> Option<Range<u32>> {
-        let granted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut first = wanted.start;
-        let mut run = 0;
-        for range in &granted.ranges {
-            if range.start <= first && first <= range.end {
-                run = range.len() as u32;
-                first = range.end;
-            }
-        }
-        if first >= wanted.end {
-            return None;
-        }
-        let ahead = run.clamp(1, GRANT_CHUNKS_MAX);
-        // At most 16 at a time: a write of more chunks asks again.
-        let end = wanted.end.max(first.saturating_add(ahead)).min(first.saturating_add(GRANT_CHUNKS_MAX));
-        Some(first..end)
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).missing(wanted)
+    }
+
+    /// Notes that these chunks are written, if they are granted.
+    pub(crate) fn begin_write(&self, chunks: Range<u32>) -> bool {
+        let mut granted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_granted = granted.missing(chunks).is_none();
+        granted.is_dirty |= is_granted;
+        is_granted
     }
 
     /// The server granted `range`.
@@ -238,5 +251,14 @@ mod tests {
         }
         assert_eq!(writer.missing(0..6), None);
         assert_eq!(writer.0.lock().unwrap().ranges, [0..6, 8..9]);
+    }
+
+    #[test]
+    fn only_what_is_granted_is_written_and_counts_as_written() {
+        let writer = Writer::default();
+        assert!(!writer.begin_write(0..1) && !writer.take_dirty());
+        writer.add(0..2);
+        assert!(!writer.begin_write(1..3) && !writer.take_dirty());
+        assert!(writer.begin_write(1..2) && writer.take_dirty());
     }
 }

@@ -64,7 +64,15 @@ impl Ahead {
     /// Takes a write of `parts`, `len` bytes together, if it is small, and within what was taken ahead or can be. False: nothing was
     /// written, it is to be written by a call.
     pub(crate) fn put(&mut self, file: impl AsFd, offset: u64, parts: &[&[u8]], len: u64) -> bool {
-        let is_put = len <= SMALL_BYTES && !self.is_refused && self.find(file, offset, len);
+        let goes_on = offset == self.end;
+        self.run = if goes_on { self.run.saturating_add(1) } else { 0 };
+        self.end = offset + len;
+        let is_held = self.window.as_ref().is_some_and(|window| window.holds(offset, len));
+        if !goes_on && !is_held {
+            // Whoever writes elsewhere is done here, as with a segment whose footer is written: its pages are held no longer.
+            self.window = None;
+        }
+        let is_put = len <= SMALL_BYTES && !self.is_refused && self.find(file, is_held, offset, len);
         if let (true, Some(window)) = (is_put, &mut self.window) {
             window.copy(offset, parts);
         }
@@ -72,13 +80,9 @@ impl Ahead {
         is_put
     }
 
-    /// Sees to it that a window holds the range.
-    fn find(&mut self, file: impl AsFd, offset: u64, len: u64) -> bool {
-        self.run = if offset == self.end { self.run.saturating_add(1) } else { 0 };
-        self.end = offset + len;
-        if let Some(window) = &self.window
-            && window.holds(offset, len)
-        {
+    /// Sees to it that a window holds the range, if none does.
+    fn find(&mut self, file: impl AsFd, is_held: bool, offset: u64, len: u64) -> bool {
+        if let (true, Some(window)) = (is_held, &self.window) {
             let is_taken = !self.is_clean || window.take(offset);
             self.is_clean = false;
             return is_taken || self.refuse();
@@ -274,6 +278,28 @@ mod tests {
         let mut found = vec![0; FILE_BYTES as usize];
         file.read_exact_at(&mut found, 0).unwrap();
         assert!(found[2000..].iter().all(|byte| *byte == 1), "what comes next is as it was");
+    }
+
+    #[test]
+    fn pages_are_held_no_longer_when_the_file_is_written_elsewhere_or_hardly_any_more() {
+        let dir = tempfile::tempdir().unwrap();
+        let Some((file, mut ahead)) = file(dir.path(), 0) else { return };
+        let mut at = 0;
+        let mut stream = |ahead: &mut Ahead| {
+            let put = (0..40).filter(|_| {
+                at += 10;
+                write(&file, ahead, at - 10, &[7; 10])
+            });
+            assert!(put.count() > 20 && ahead.window.is_some());
+        };
+        stream(&mut ahead);
+        write(&file, &mut ahead, FILE_BYTES - 100_000, &[9; 100_000]);
+        assert!(ahead.window.is_none(), "a footer");
+        stream(&mut ahead);
+        ahead.synced();
+        assert!(ahead.window.is_some(), "who writes much goes on after a sync");
+        ahead.synced();
+        assert!(ahead.window.is_none());
     }
 
     #[test]

@@ -359,8 +359,9 @@ impl Incoming {
             let whole = lengths.header + lengths.body;
             // Most have come as a whole, and are looked at where they lie.
             let is_here = reader.buffer().len() >= whole;
-            // Twice: as a packet, and as what waits to be written.
-            if !lent.try_add(2 * whole) {
+            // One that came alone is written from there. Else its bytes are needed twice: as a packet, and as what waits to be written.
+            let stays = reader.buffer().len() == whole && self.pending.is_empty();
+            if !stays && !lent.try_add(2 * whole) {
                 self.put_or_say(stream, &[], false)?;
                 self.acknowledge(stream)?;
                 (bytes, self.pending) = (Vec::new(), Vec::new());

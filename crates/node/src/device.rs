@@ -17,7 +17,7 @@ mod spares;
 mod tiers;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use frieze_base::{ChainId, Fault, InodeId, Reason, SegmentId, crc32c, crc32c_combine};
@@ -27,6 +27,7 @@ use frieze_multilog::{ChainTip, Grave, LogPosition, MultiLog, RECORD_MARK_BYTES,
 
 use frieze_tier::Shares;
 
+use crate::data::Few;
 use crate::reading::{LOG, Reading};
 use crate::scrub::Noticed;
 use crate::steps::HANDED_BYTES_MIN;
@@ -68,6 +69,8 @@ pub(crate) struct Device {
     served: AtomicU64,
     /// Where a group that was refused may still lie, and why it could not be erased.
     refused: Mutex<Option<(SegmentId, u64, Fault)>>,
+    /// There has been one.
+    has_refused: AtomicBool,
     shelves: RwLock<BTreeMap<ShelfKey, Arc<dyn DiskFile>>>,
     /// Held by who makes or replaces shelves.
     shelving: Mutex<()>,
@@ -139,8 +142,14 @@ impl Device {
     ) -> Result<LogPosition, Fault> {
         self.served.fetch_add(1, Ordering::Relaxed);
         self.erase_refused()?;
-        let placed = self.log.write().unwrap_or_else(PoisonError::into_inner).place(metas);
-        let written = self.write_group(&placed, metas, payloads, block_crcs);
+        let (placed, heads) = {
+            let mut log = self.log.write().unwrap_or_else(PoisonError::into_inner);
+            let placed = log.place(metas);
+            let records = metas.iter().zip(&placed.spots).zip(block_crcs);
+            let heads: Few<Vec<u8>> = records.map(|((meta, spot), crcs)| log.encode(meta, spot, crcs)).collect();
+            (placed, heads)
+        };
+        let written = self.write_group(&placed, &heads, payloads);
         let mut log = self.log.write().unwrap_or_else(PoisonError::into_inner);
         match written {
             Ok(bytes) => {
@@ -179,6 +188,7 @@ impl Device {
         // A segment that could not be made holds nothing.
         let Ok(file) = self.file(segment) else { return };
         let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+        self.has_refused.store(true, Ordering::SeqCst);
         *refused = erase_header(&*file, offset).err().map(|why| (segment, offset, why));
         self.dirty.lock().unwrap_or_else(PoisonError::into_inner).segments.insert(segment);
     }
@@ -188,6 +198,9 @@ impl Device {
     /// # Errors
     /// The disk's.
     fn erase_refused(&self) -> Result<(), Fault> {
+        if !self.has_refused.load(Ordering::SeqCst) {
+            return Ok(());
+        }
         let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
         let Some((segment, offset, why)) = &*refused else { return Ok(()) };
         erase_header(&*self.file(*segment)?, *offset).map_err(|_| why.clone())?;
@@ -198,19 +211,17 @@ impl Device {
     fn write_group(
         &self,
         placed: &frieze_multilog::Placed,
-        metas: &[RecordMeta],
+        heads: &[Vec<u8>],
         payloads: &[&[u8]],
-        block_crcs: &[Vec<u32>],
     ) -> Result<u64, Fault> {
         if let Some(roll) = &placed.roll {
             self.add_segment(roll.id, &roll.header)?;
         }
         let mut bytes = 0;
-        for (((meta, spot), payload), crcs) in metas.iter().zip(&placed.spots).zip(payloads).zip(block_crcs) {
-            let header = self.log().encode(meta, spot, crcs);
+        for ((spot, payload), head) in placed.spots.iter().zip(payloads).zip(heads) {
             let file = self.file(spot.segment)?;
-            file.write_at(spot.offset, &[&header, payload])?;
-            bytes += (header.len() + payload.len()) as u64;
+            file.write_at(spot.offset, &[head, payload])?;
+            bytes += (head.len() + payload.len()) as u64;
             self.dirty.lock().unwrap_or_else(PoisonError::into_inner).segments.insert(spot.segment);
         }
         Ok(bytes)

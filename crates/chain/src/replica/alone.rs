@@ -40,19 +40,17 @@ impl Replica {
     /// A request of part 0 of 1 that acknowledges once it is whole in the log has become record `n`, and is whole: it is committed.
     ///
     /// # Panics
-    /// If [`Replica::next_alone`] would not give its number, its stamp is not fresh, or the request has a record already.
+    /// If it does not follow the last record, something is on its way, or its stamp is not fresh.
     pub fn wrote(&mut self, wrote: &WroteAlone) {
         let WroteAlone { n, session, seq, acked, done } = *wrote;
-        assert_eq!(
-            self.next_alone(session, seq).map(|(n, _)| n),
-            Some(n),
-            "the record follows the last one, and nothing is on its way"
+        assert!(
+            n == self.last + 1 && self.dirty.is_empty(),
+            "record {n} follows the last one, and nothing is on its way"
         );
         assert!(done.stamp > self.promised && done.stamp > self.newest, "stamp {} is not fresh", done.stamp);
         let memory = self.sessions.entry(session).or_default();
         memory.acknowledge(acked.min(seq));
-        memory.begin(seq, 0, n, self.settings.remembered_max);
-        memory.finish(seq, 0, done);
+        memory.do_at_once(seq, 0, done, self.settings.remembered_max);
         (self.newest, self.newest_group) = (done.stamp, (session, seq));
         (self.last, self.appended, self.clean) = (n, n, n);
         self.last_epoch = self.configuration.epoch;

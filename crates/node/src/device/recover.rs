@@ -1,7 +1,7 @@
 //! Opening a device: recovery reads what is there, and what is in the way of segments to come is cleared.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex, RwLock};
 
 use frieze_base::{Fault, Reason, SegmentId};
@@ -201,6 +201,7 @@ impl Device {
             since_checkpoint: AtomicU64::new(0),
             served: AtomicU64::new(0),
             refused: Mutex::default(),
+            has_refused: AtomicBool::new(false),
             shelves: RwLock::new(shelves),
             shelving: Mutex::default(),
             tips: Mutex::new(tips),
