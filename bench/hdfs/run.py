@@ -11,6 +11,10 @@ both sides in turn, HDFS first, until two rounds of each agree within 5 %, twelv
 two, or, where those of one side never agreed, the medians of the later half of all. Processor seconds are those of the client and of the
 servers apart; `cap` is what this machine's processors would allow if the client alone had them.
 
+frieze gets 4 GiB of memory, the page cache of its files included; HDFS two heaps of 512 MiB, and what is free for its files. Before `hflush` both
+write 5 GiB: from then on new pages of frieze's log are old ones, as in any server that has run for a while. (HDFS removes what it wrote, and
+has its pages back at once. On a host that takes unused memory back from its guests a page that was never used costs as much as a packet.)
+
 Needs a JDK and Maven, and 40 GiB of disk where temporary files are: frieze keeps what was written over. The jars of HDFS come from Maven
 Central at the first run and stay in the user's cache.
 """
@@ -31,6 +35,9 @@ sys.path.insert(0, str(ROOT / "scripts"))
 import hadoop  # noqa: E402
 
 ROUNDS_MAX = 12
+MEMORY_MIB = 4096
+# Writes of 1 GiB before small ones.
+TURNS = 5
 AGREE = 0.05
 GIB = 1 << 30
 # Row: load and its numbers, the unit, of how much processor seconds are told, at least so many times HDFS, at most so much of its
@@ -134,7 +141,7 @@ def row(name, sides, scale, beside=()):
     load, unit, wanted, server_share = ROWS[name]
     load = load.format(**scale)
     played = {side.name: Played(unit) for side in [*sides, *beside]}
-    if name == "read":
+    for _ in range({"read": 1, "hflush": TURNS}.get(name, 0)):
         for side in sides:
             side.play("write {mib} 1048576".format(**scale))
     for _ in range(ROUNDS_MAX):
@@ -275,7 +282,7 @@ def main():
                 start(frieze, options, work, classpath, hdfs, sides)
             else:
                 data_port = hadoop.free_port()
-                with hadoop.served(frieze, work / "ours", data_port=data_port) as ready:
+                with hadoop.served(frieze, work / "ours", "--memory", str(MEMORY_MIB), data_port=data_port) as ready:
                     hadoop.site(work / "conf", fs_defaultFS=ready["hdfs"], dfs_replication=1)
                     sides.append(Side("hdfs", classpath, work / "theirs" / "conf-name", lambda: [one.pid for one in hdfs.processes]))
                     sides.append(Side("frieze", classpath, work / "conf", lambda: [ready["pid"]]))
