@@ -1,6 +1,6 @@
 //! A chain of one: what is written in one step leaves what three leave.
 
-use frieze_base::{ChainEpoch, ChainId, ChunkId, InodeId, NodeId, Reason, Rng, Seq, SessionId};
+use frieze_base::{ChainEpoch, ChainId, NodeId, Reason, Rng, Seq, SessionId};
 use frieze_hlc::Hlc;
 use frieze_wire::message::Durability;
 
@@ -9,32 +9,14 @@ use crate::{
     WroteAlone,
 };
 
-const CHUNK: ChunkId = ChunkId { inode: InodeId(7), index: 0 };
+use super::write_of;
 
 fn replica() -> Replica {
     Replica::new(ChainId(0), ChainEpoch(1), Settings::default())
 }
 
 fn request(session: u64, seq: u64, acked: u64, durability: Durability) -> WriteRequest {
-    WriteRequest {
-        request: RequestId(seq),
-        session: SessionId(session),
-        seq: Seq(seq),
-        acked: Seq(acked),
-        epoch: ChainEpoch(1),
-        seen: Hlc::ZERO,
-        chunk: CHUNK,
-        offset: 0,
-        len: 1,
-        file_offset: 0,
-        part: 0,
-        parts: 1,
-        user_time: None,
-        uid: 0,
-        durability,
-        chunk_version: 0,
-        newest_user_time: None,
-    }
+    WriteRequest { acked: Seq(acked), durability, ..write_of(session, seq) }
 }
 
 fn step(replica: &mut Replica, hlc: u64, input: Input) -> Vec<Effect> {

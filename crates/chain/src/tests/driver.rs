@@ -2,11 +2,13 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use frieze_base::{ChainEpoch, ChainId, ChunkId, InodeId, NodeId, Reason, Seq, SessionId};
+use frieze_base::{ChainEpoch, ChainId, NodeId, Reason};
 use frieze_hlc::Hlc;
 use frieze_wire::message::Durability;
 
 use crate::{AppendToken, Configuration, Effect, Input, LogEnd, Moment, Replica, RequestId, Settings, WriteRequest};
+
+use super::write_of;
 
 fn replica() -> Replica {
     Replica::new(ChainId(0), ChainEpoch(1), Settings::default())
@@ -17,25 +19,7 @@ fn write(seq: u64) -> Input {
 }
 
 fn write_under(epoch: u64, seq: u64) -> Input {
-    Input::Write(WriteRequest {
-        request: RequestId(seq),
-        session: SessionId(1),
-        seq: Seq(seq),
-        acked: Seq(0),
-        epoch: ChainEpoch(epoch),
-        seen: Hlc::ZERO,
-        chunk: ChunkId { inode: InodeId(7), index: 0 },
-        offset: 0,
-        len: 1,
-        file_offset: 0,
-        part: 0,
-        parts: 1,
-        user_time: None,
-        uid: 0,
-        durability: Durability::Async,
-        chunk_version: 0,
-        newest_user_time: None,
-    })
+    Input::Write(WriteRequest { epoch: ChainEpoch(epoch), ..write_of(1, seq) })
 }
 
 /// Steps and expects the replica to stop with `words`.

@@ -4,7 +4,7 @@
 use std::cell::Cell;
 use std::collections::{BTreeMap, VecDeque};
 
-use frieze_base::{ByteRange, ChainEpoch, ChainId, ChunkId, InodeId, NodeId, Rng, SegmentId, Seq, SessionId};
+use frieze_base::{ByteRange, ChainEpoch, ChainId, ChunkId, InodeId, NodeId, Rng, SegmentId, Seq};
 use frieze_hlc::Hlc;
 use frieze_wire::message::Durability;
 
@@ -12,6 +12,8 @@ use crate::{
     AppendToken, Configuration, Effect, Forwarded, Input, LogEnd, Message, Moment, Replayed, Replica, RequestId,
     Settings, WriteRequest,
 };
+
+use super::write_of;
 
 /// One member with its device.
 struct Node {
@@ -165,22 +167,11 @@ impl World {
         let index = &self.nodes[to].log;
         let write = WriteRequest {
             request,
-            session: SessionId(session),
-            seq: Seq(seq),
-            acked: Seq(0),
             epoch: self.nodes[to].replica.epoch(),
-            seen: Hlc::ZERO,
             chunk,
-            offset: 0,
-            len: 1,
-            file_offset: 0,
-            part: 0,
-            parts: 1,
-            user_time: None,
-            uid: 0,
             durability: if self.rng.chance(3) { Durability::Sync } else { Durability::Async },
             chunk_version: index.iter().rev().find(|record| record.chunk == chunk).map_or(0, |record| record.version),
-            newest_user_time: None,
+            ..write_of(session, seq)
         };
         self.waiting.insert((to, request), Waiting::Write(session, seq));
         self.writes.insert((to, request), write.clone());
