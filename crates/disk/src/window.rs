@@ -200,7 +200,7 @@ mod tests {
         file.write_all_at(&vec![1; FILE_BYTES as usize], 0).unwrap();
         let mut ahead = Ahead::default();
         ahead.expect(free..FILE_BYTES);
-        may_map(&File::open(dir).unwrap()).then_some((file, ahead))
+        may_map(File::open(dir).unwrap()).then_some((file, ahead))
     }
 
     /// As a file of a device is written: where it can't be put, by a call. True if it was put.
