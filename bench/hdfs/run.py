@@ -13,7 +13,7 @@ servers apart; `cap` is what this machine's processors would allow if the client
 
 frieze gets 4 GiB of memory, the page cache of its files included; HDFS two heaps of 512 MiB, and what is free for its files. Before `hflush` both
 write 5 GiB: from then on new pages of frieze's log are old ones, as in any server that has run for a while. (HDFS removes what it wrote, and
-has its pages back at once. On a host that takes unused memory back from its guests a page that was never used costs as much as a packet.)
+has its pages back at once. On a host that takes unused memory back from its guests a page that was never used costs a third of a packet.)
 
 Needs a JDK and Maven, and 40 GiB of disk where temporary files are: frieze keeps what was written over. The jars of HDFS come from Maven
 Central at the first run and stay in the user's cache.

@@ -34,9 +34,11 @@ pub(crate) struct Mint {
 pub(crate) struct Shown(Option<([u8; TOKEN_BYTES], Capability)>);
 
 impl Shown {
-    /// True if it is this token, shown by this session.
-    pub(crate) fn is(&self, token: &[u8], session: SessionId) -> bool {
-        self.0.as_ref().is_some_and(|(before, capability)| before == token && capability.session == session)
+    /// True if it is this token, shown by this session, and gives the right to write to this file.
+    pub(crate) fn writes(&self, token: &[u8], session: SessionId, inode: InodeId) -> bool {
+        self.0.as_ref().is_some_and(|(before, capability)| {
+            before == token && capability.session == session && capability.inode == inode && capability.write
+        })
     }
 }
 

@@ -24,7 +24,9 @@ impl Engine {
     /// usual way.
     pub fn write_on(&self, scratch: &mut Scratch, ask: &WriteOn<'_>) -> Option<Hlc> {
         let on = scratch.goes_on.as_mut()?;
-        let is_shown = ask.session == on.ended.session() && scratch.shown.is(ask.capability, ask.session);
+        // What was shown last may be of a read, and of another file.
+        let (session, inode) = on.ended.of();
+        let is_shown = ask.session == session && scratch.shown.writes(ask.capability, session, inode);
         let takes_changes = self.check_changeable().is_ok() && self.hold_back().is_ok();
         if !is_shown || !takes_changes {
             return None;

@@ -15,9 +15,9 @@ use super::Replica;
 pub struct WroteAlone {
     /// The number that [`Replica::next_alone`] gave.
     pub n: u64,
-    /// Who wrote it, under which number, and below which of its numbers all are answered.
+    /// Who wrote it.
     pub session: SessionId,
-    /// Its number.
+    /// Under which number.
     pub seq: Seq,
     /// See [`crate::WriteRequest::acked`].
     pub acked: Seq,

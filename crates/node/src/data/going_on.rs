@@ -5,7 +5,7 @@
 //! record, number and commit are one step ([`frieze_chain::Replica::wrote`]). Anything else sends the next write the usual way, which looks at
 //! everything and remembers where it ended; the flusher alone sees to that many times a second.
 
-use frieze_base::{ChainId, ChunkId, Seq, SessionId};
+use frieze_base::{ChainId, ChunkId, InodeId, Seq, SessionId};
 use frieze_chain::{WriteDone, WroteAlone};
 use frieze_hlc::Hlc;
 use frieze_multilog::{RecordKind, RecordMeta};
@@ -60,9 +60,9 @@ impl Ended {
         }
     }
 
-    /// Whose.
-    pub(crate) fn session(&self) -> SessionId {
-        self.session
+    /// Whose, and of which file.
+    pub(crate) fn of(&self) -> (SessionId, InodeId) {
+        (self.session, self.chunk.inode)
     }
 
     /// Where in the file it ended.

@@ -139,6 +139,26 @@ fn what_is_not_the_next_of_the_same_writer_goes_the_usual_way() {
 }
 
 #[test]
+fn what_was_shown_for_a_read_of_another_file_in_between_writes_to_neither() {
+    let machine = Machine::new();
+    let mut served = machine.serve();
+    let (file, _) = (served.make("/f"), served.make("/g"));
+    // The right to read and write the other.
+    let other = served.open("/g").unwrap();
+    let mut scratch = served.begin(&file, 0, b"one");
+    let id = served.next;
+    served.next += 1;
+    let header = FrameHeader { request_id: id, session: served.session, ..FrameHeader::of(FrameKind::Request) };
+    let read = Read { capability: other.clone(), offset: 0, len: 10, in_steps: false };
+    let body = RequestBody { caller: None, request: Some(Request::Read(read)) };
+    let responder: Arc<dyn Responder> = served.answers.clone();
+    served.engine.handle(&served.conn, &header, body, [][..].into(), &responder, &mut scratch);
+    served.answer(id).expect("answered at once").0.expect("reads");
+    assert_eq!(served.on(&mut scratch, &other, 3, b"x"), None);
+    assert_eq!(served.read("/f", View::NOW).unwrap(), b"one");
+}
+
+#[test]
 fn whatever_happens_in_between_is_looked_at() {
     let machine = Machine::new();
     let mut served = machine.serve();
