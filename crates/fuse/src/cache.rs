@@ -40,10 +40,17 @@ struct State {
     floor: u64,
     /// The kernel was given names to keep since it last forgot all.
     keeps_names: bool,
-    /// Inodes whose attributes the kernel was given to keep, and when last, in this lease and the one before.
-    young: FastMap<InodeId, MonoTime>,
-    old: FastMap<InodeId, MonoTime>,
+    /// Inodes whose attributes the kernel was given to keep, in this lease and the one before.
+    young: FastMap<InodeId, Given>,
+    old: FastMap<InodeId, Given>,
     turned: MonoTime,
+}
+
+/// When the kernel was given attributes last, and until when it keeps them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Given {
+    at: MonoTime,
+    until: MonoTime,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -172,6 +179,14 @@ impl Cache {
         let lease_ns = u64::from(recall.lease_ms) * 1_000_000;
         let mut files: Vec<InodeId> = Vec::new();
         let mut newest = MonoTime(0);
+        // What has run out by itself is asked for already: to forget it would make the answer void (below), which, where the
+        // lease has lapsed, may be the first that knows of what others have changed meanwhile.
+        let mut forget = |inode: InodeId, given: Given, now: MonoTime| {
+            if now.since_ns(given.until) <= TAKEN_UP.as_nanos() as u64 {
+                files.push(inode);
+                newest = newest.max(given.at);
+            }
+        };
         let mut forgets_names = everything || !recall.directories.is_empty();
         {
             // Answers given before are with the kernel, those given later know of the recall.
@@ -184,14 +199,13 @@ impl Cache {
             if everything || !recall.directories.is_empty() || !recall.files.is_empty() {
                 state.recalls += 1;
             }
-            let recalls = state.recalls;
+            let (recalls, now) = (state.recalls, now());
             if everything {
                 state.floor = recalls;
                 state.recalled.clear();
                 let state = &mut *state;
                 for (inode, given) in state.young.drain().chain(state.old.drain()) {
-                    files.push(inode);
-                    newest = newest.max(given);
+                    forget(inode, given, now);
                 }
             }
             if state.recalled.len() > RECALLED_MAX {
@@ -207,15 +221,14 @@ impl Cache {
                 // made void, because it then goes on with what it knew before.
                 let given = state.young.remove(&InodeId(file)).max(state.old.remove(&InodeId(file)));
                 if let Some(given) = given {
-                    files.push(InodeId(file));
-                    newest = newest.max(given);
+                    forget(InodeId(file), given, now);
                 }
             }
         }
         // For the same reason answers that were just given are taken up first.
         let young = TAKEN_UP.saturating_sub(Duration::from_nanos(now().since_ns(newest)));
         if !files.is_empty() && !young.is_zero() {
-            thread::park_timeout(young);
+            wait_until_taken_up(young);
         }
         if let Some(kernel) = self.kernel.get() {
             if forgets_names {
@@ -250,7 +263,8 @@ impl State {
         let files = inode.map_or(Duration::ZERO, |_| self.left(promise, promise.holds.files_ms, now));
         self.keeps_names |= !names.is_zero();
         if let Some(inode) = inode.filter(|_| !files.is_zero()) {
-            self.young.insert(inode, now);
+            let until = MonoTime(now.0 + files.as_nanos() as u64);
+            self.young.insert(inode, Given { at: now, until });
         }
         (names, files)
     }
@@ -293,8 +307,27 @@ fn now() -> MonoTime {
     frieze_client::mono()
 }
 
-/// Longer than a program takes from being woken by an answer to having taken it up, but on the busiest machine.
+/// Waits until programs that were woken by answers have taken them up.
+fn wait_until_taken_up(left: Duration) {
+    let began = now();
+    let mut left = Some(left);
+    while let Some(pause) = left {
+        let slept_from = now();
+        thread::park_timeout(pause);
+        let slept = Duration::from_nanos(now().since_ns(slept_from));
+        left = still_waits(slept.saturating_sub(pause), Duration::from_nanos(now().since_ns(began)));
+    }
+}
+
+/// How long to wait on, if this thread, woken as those programs are, got its processor so `late`: so may they.
+fn still_waits(late: Duration, waited: Duration) -> Option<Duration> {
+    (late > TAKEN_UP / 2 && waited < TAKEN_UP_AT_MOST).then(|| late.clamp(TAKEN_UP, TAKEN_UP_AT_MOST))
+}
+
+/// Longer than a program takes from being woken by an answer to having taken it up, where processors are free.
 const TAKEN_UP: Duration = Duration::from_millis(5);
+/// A recall waits for it no longer than twice this, on the busiest machine.
+const TAKEN_UP_AT_MOST: Duration = Duration::from_millis(200);
 /// Recalls remembered for answers that are on their way.
 const RECALLED_MAX: usize = 4096;
 
@@ -392,6 +425,41 @@ mod tests {
         given(&cache, &promise);
         cache.take(&RecallsReply { life: 2, ..reply() }, now(), true);
         assert_eq!(given(&cache, &promise), (0, 0));
+    }
+
+    /// The inodes that the kernel is told to forget by a recall of everything, `later` after it was given the file.
+    fn told(later: Duration) -> Vec<InodeId> {
+        let (told, kernel) = std::io::pipe().unwrap();
+        let cache = Cache::default();
+        cache.begin(Kernel::told_in(std::os::fd::OwnedFd::from(kernel).into()));
+        // The lease and the promise began before.
+        let then = MonoTime(now().0 - later.as_nanos() as u64);
+        cache.lock().lease_until = MonoTime(then.0 + 3_000_000_000);
+        cache.lock().young.insert(FILE, Given { at: then, until: MonoTime(then.0 + 3_000_000_000) });
+        cache.take(&RecallsReply { everything: true, ..reply() }, now(), false);
+        drop(cache);
+        let mut bytes = Vec::new();
+        std::io::Read::read_to_end(&mut &told, &mut bytes).unwrap();
+        // A header of sixteen bytes, the inode, a range.
+        let inode = |message: &[u8]| InodeId(u64::from_ne_bytes(message[16..24].try_into().unwrap()));
+        bytes.chunks(40).map(inode).collect()
+    }
+
+    #[test]
+    fn the_kernel_is_told_to_forget_what_it_may_still_use_and_nothing_else() {
+        assert_eq!(told(Duration::ZERO), [FILE]);
+        assert_eq!(told(Duration::from_millis(2900)), [FILE]);
+        assert_eq!(told(Duration::from_millis(3100)), [], "an answer that is on its way would be thrown away");
+    }
+
+    #[test]
+    fn a_recall_waits_longer_where_threads_get_their_processor_late() {
+        let ms = Duration::from_millis;
+        assert_eq!(still_waits(ms(1), ms(5)), None);
+        assert_eq!(still_waits(ms(3), ms(8)), Some(TAKEN_UP));
+        assert_eq!(still_waits(ms(30), ms(35)), Some(ms(30)));
+        assert_eq!(still_waits(ms(3000), ms(100)), Some(TAKEN_UP_AT_MOST));
+        assert_eq!(still_waits(ms(30), ms(205)), None, "it is bounded");
     }
 
     #[test]

@@ -23,6 +23,7 @@ mod asking;
 mod at;
 mod cache;
 mod closing;
+mod dropping;
 mod errno;
 mod error;
 mod files;

@@ -5,14 +5,13 @@
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::OwnedFd;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::Arc;
+use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread;
-use std::time::Duration;
 
 use frieze_base::InodeId;
 
-/// Files whose pages are to go, and whom to tell when they are gone.
-type Dropping = (Vec<InodeId>, SyncSender<()>);
+use crate::dropping::Dropping;
 
 /// The kernel's side of a mount.
 #[derive(Debug)]
@@ -20,7 +19,7 @@ pub(crate) struct Kernel {
     channel: Option<File>,
     /// It can drop all names at once.
     pub(crate) has_epochs: bool,
-    pages: Option<SyncSender<Dropping>>,
+    pages: Option<SyncSender<Arc<Dropping>>>,
 }
 
 impl Kernel {
@@ -30,9 +29,10 @@ impl Kernel {
     /// If the system has no thread to give.
     pub(crate) fn new(channel: OwnedFd) -> io::Result<Kernel> {
         let channel = File::from(channel);
-        let (pages, dropped) = sync_channel(PAGES_MAX);
+        let (pages, dropped) = sync_channel::<Arc<Dropping>>(PAGES_MAX);
         let second = channel.try_clone()?;
-        thread::Builder::new().name("frieze-pages".to_owned()).spawn(move || drop_pages(&second, &dropped))?;
+        let drops = move || dropped.iter().for_each(|dropping| dropping.work(|inode| drop_pages(&second, inode)));
+        thread::Builder::new().name("frieze-pages".to_owned()).spawn(drops)?;
         let has_epochs = raise_epoch(&channel).is_ok();
         if !has_epochs {
             tracing::info!("this kernel cannot drop names at once (Linux 6.16 can): names are looked up every time");
@@ -44,6 +44,12 @@ impl Kernel {
     #[cfg(test)]
     pub(crate) fn deaf() -> Kernel {
         Kernel { channel: None, has_epochs: true, pages: None }
+    }
+
+    /// One that only takes down what it is told, in the file; it is not asked to drop pages.
+    #[cfg(test)]
+    pub(crate) fn told_in(channel: File) -> Kernel {
+        Kernel { channel: Some(channel), has_epochs: true, pages: None }
     }
 
     /// Every name is looked up again.
@@ -71,24 +77,27 @@ impl Kernel {
     /// that is answered, and its answer may wait for us.
     fn drop_pages(&self, inodes: &[InodeId]) {
         let Some(pages) = self.pages.as_ref().filter(|_| !inodes.is_empty()) else { return };
-        let (done, waits) = sync_channel(1);
-        // What is left out is checked at every read(2) all the same, a moment late.
-        if pages.try_send((inodes.to_vec(), done)).is_ok() && waits.recv_timeout(DROPPED).is_err() {
-            tracing::debug!(?inodes, "pages are dropped late");
+        let dropping = Arc::new(Dropping::new(inodes.to_vec()));
+        // A queue that is full is that of a thread that waits: others take its place below.
+        let _ = pages.try_send(dropping.clone());
+        let another = || {
+            let channel = self.channel.as_ref()?.try_clone().ok()?;
+            let dropping = dropping.clone();
+            let drops = move || dropping.work(|inode| drop_pages(&channel, inode));
+            thread::Builder::new().name("frieze-pages".to_owned()).spawn(drops).ok().map(drop)
+        };
+        let left = dropping.wait(another);
+        if left > 0 {
+            // What is left out is checked at every read(2) all the same.
+            tracing::debug!(?inodes, left, "pages are held by requests");
         }
     }
 }
 
-/// Drops pages, which waits for requests that hold them.
-fn drop_pages(channel: &File, dropped: &Receiver<Dropping>) {
-    for (inodes, done) in dropped {
-        for inode in inodes {
-            if let Err(error) = forget_inode(channel, inode, FROM_THE_START) {
-                tracing::trace!(%error, %inode, "no pages to drop");
-            }
-        }
-        // Who waits may have given up.
-        let _ = done.try_send(());
+/// Drops the pages of a file, which waits for requests that hold them.
+fn drop_pages(channel: &File, inode: InodeId) {
+    if let Err(error) = forget_inode(channel, inode, FROM_THE_START) {
+        tracing::trace!(%error, %inode, "no pages to drop");
     }
 }
 
@@ -97,7 +106,7 @@ fn raise_epoch(channel: &File) -> io::Result<()> {
 }
 
 fn forget_inode(channel: &File, inode: InodeId, offset: i64) -> io::Result<()> {
-    let mut body = [0u8; 24];
+    let mut body = [0u8; INODE_BYTES];
     body[..8].copy_from_slice(&inode.0.to_ne_bytes());
     body[8..16].copy_from_slice(&offset.to_ne_bytes());
     send(channel, INVAL_INODE, &body)
@@ -114,13 +123,13 @@ fn send(mut channel: &File, code: i32, body: &[u8]) -> io::Result<()> {
 }
 
 const HEADER_BYTES: usize = 16;
+/// A `fuse_notify_inval_inode_out`: inode, offset, length.
+const INODE_BYTES: usize = 24;
 // From <linux/fuse.h>: enum fuse_notify_code.
 const INVAL_INODE: i32 = 2;
 const INC_EPOCH: i32 = 8;
 /// A negative offset: the kernel keeps the pages.
 const ATTRIBUTES_ONLY: i64 = -1;
 const FROM_THE_START: i64 = 0;
-/// Longer than a page takes to be dropped that no request holds.
-const DROPPED: Duration = Duration::from_millis(20);
-/// Files whose pages wait to be dropped.
-const PAGES_MAX: usize = 4096;
+/// Recalls whose pages wait to be dropped.
+const PAGES_MAX: usize = 64;

@@ -154,7 +154,7 @@ fn who_walks_through_a_tree_sees_what_is_changed_meanwhile() {
 
 #[test]
 fn a_walk_through_a_tree_asks_less_than_once_a_name() {
-    let Some(world) = World::new(2) else { return };
+    let Some(mut world) = World::new(2) else { return };
     for directory in 0..4 {
         fs::create_dir(world.path(0, &format!("d{directory}"))).unwrap();
         for file in 0..30 {
@@ -162,19 +162,20 @@ fn a_walk_through_a_tree_asks_less_than_once_a_name() {
         }
     }
     crate::pass(std::time::Duration::from_millis(1100));
-    for directory in 0..4 {
-        fs::metadata(world.path(1, &format!("d{directory}"))).unwrap();
-        for file in 0..2 {
-            fs::metadata(world.path(1, &format!("d{directory}/f{file:02}"))).unwrap();
+    let directories: [_; 4] = std::array::from_fn(|directory| world.path(1, &format!("d{directory}")));
+    let look = |files: std::ops::Range<usize>| {
+        for directory in &directories {
+            for file in files.clone() {
+                assert_eq!(fs::metadata(directory.join(format!("f{file:02}"))).unwrap().len(), 1);
+            }
         }
-    }
-    let mut world = world;
-    // Nobody is there to be asked for the others.
-    world.stop_server();
-    for directory in 0..4 {
-        for file in 2..30 {
-            assert_eq!(fs::metadata(world.path(1, &format!("d{directory}/f{file:02}"))).unwrap().len(), 1);
+    };
+    let begin = || {
+        for directory in &directories {
+            fs::metadata(directory).unwrap();
         }
-    }
-    world.start_server();
+        look(0..2);
+    };
+    // The others are then known without being asked for.
+    world.while_nobody_is_asked(begin, || look(2..30));
 }

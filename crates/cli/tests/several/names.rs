@@ -127,17 +127,14 @@ fn a_client_without_a_mount_changes_what_mounts_cache() {
 
 #[test]
 fn a_cached_name_costs_no_request() {
-    let Some(world) = World::new(1) else { return };
-    let path = world.path(0, "file");
+    let Some(mut world) = World::new(1) else { return };
+    let (path, nothing) = (world.path(0, "file"), world.path(0, "nothing"));
     fs::write(&path, "x").unwrap();
-    fs::metadata(&path).unwrap();
-    assert!(!world.path(0, "nothing").exists());
-    let mut world = world;
-    // Nobody is there to be asked.
-    world.stop_server();
-    assert_eq!(fs::metadata(&path).unwrap().len(), 1);
-    assert!(!world.path(0, "nothing").exists());
-    world.start_server();
+    let look = || {
+        assert_eq!(fs::metadata(&path).unwrap().len(), 1);
+        assert!(!nothing.exists());
+    };
+    world.while_nobody_is_asked(look, look);
 }
 
 #[test]
@@ -150,12 +147,14 @@ fn a_name_never_looked_for_is_absent_without_a_request_where_the_directory_is_kn
     fs::write(made.join("file"), "").unwrap();
     assert_eq!(fs::read_dir(&listed).unwrap().count(), 1);
     // Both directories themselves are known to the kernel.
-    fs::metadata(&made).unwrap();
-    fs::metadata(&listed).unwrap();
-    world.stop_server();
-    assert!(!made.join("nothing").exists());
-    assert!(!listed.join("nothing").exists());
-    world.start_server();
+    let know = || {
+        fs::metadata(&made).unwrap();
+        fs::metadata(&listed).unwrap();
+    };
+    world.while_nobody_is_asked(know, || {
+        assert!(!made.join("nothing").exists());
+        assert!(!listed.join("nothing").exists());
+    });
 }
 
 #[test]
