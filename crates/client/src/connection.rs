@@ -6,7 +6,7 @@ use std::time::Duration;
 use frieze_base::{Fault, Reason};
 use frieze_hlc::Hlc;
 use frieze_net::{
-    Asked, CRC_BYTES, Came, FrameReader, FrameWriter, Inbox, Limits, Payload, ServerAddr, Stream, Within, WriteOn,
+    Asked, CRC_BYTES, FrameReader, FrameWriter, Inbox, Limits, Lot, Payload, ServerAddr, Stream, Within, WriteOn,
     encode_frame, random_nonce,
 };
 use frieze_wire::message::{Hello, HelloReply, Prove, Refusal, Reply, ReplyBody, Request, RequestBody};
@@ -41,8 +41,9 @@ pub(crate) struct Connection {
 enum Way {
     /// In frames, over a socket.
     Socket { reader: FrameReader, writer: FrameWriter },
-    /// The server runs in this process. `payload` is that of the last answer, from where it is not taken yet.
-    Within { asked: Box<dyn Asked>, inbox: Arc<Inbox>, payload: Vec<u8> },
+    /// The server runs in this process. `payload` is that of the last answer, from where it is not taken yet, and `lots` what beside it was
+    /// not read.
+    Within { asked: Box<dyn Asked>, inbox: Arc<Inbox>, payload: Vec<u8>, lots: Vec<Lot> },
 }
 
 /// What ends a connection from another thread.
@@ -96,7 +97,13 @@ impl Connection {
     ) -> Result<(Connection, HelloReply), Error> {
         let inbox = Arc::<Inbox>::default();
         let asked = within.connect(inbox.clone()).map_err(Error::Refused)?;
-        Connection::open_by(Way::Within { asked, inbox, payload: Vec::new() }, &options.server, options, cluster, limit)
+        Connection::open_by(
+            Way::Within { asked, inbox, payload: Vec::new(), lots: Vec::new() },
+            &options.server,
+            options,
+            cluster,
+            limit,
+        )
     }
 
     fn open_by(
@@ -252,7 +259,7 @@ impl Connection {
         let closed = || Error::Transport(frieze_net::Error::Closed { peer: self.server.clone() });
         let reader = match &mut self.way {
             Way::Socket { reader, .. } => reader,
-            Way::Within { inbox, payload, .. } => {
+            Way::Within { inbox, payload, lots, .. } => {
                 self.crc_behind = false;
                 if payload.capacity() > 0 {
                     inbox.give_back(std::mem::take(payload));
@@ -260,10 +267,10 @@ impl Connection {
                 if !inbox.wait(self.limit) {
                     return Err(self.silent(self.limit));
                 }
-                let Came { mut header, result, payload: came } = inbox.take().ok_or_else(closed)?;
-                header.payload_len = came.len() as u32;
-                *payload = came;
-                return Ok(Answer { header, result });
+                let came = inbox.take().ok_or_else(closed)?;
+                let header = FrameHeader { payload_len: came.payload_len() as u32, ..came.header };
+                (*payload, *lots) = (came.payload, came.lots);
+                return Ok(Answer { header, result: came.result });
             }
         };
         let Some(mut header) = reader.read_frame(&mut self.received)? else { return Err(closed()) };
@@ -316,12 +323,22 @@ impl Connection {
         room: &'a mut Option<Vec<u8>>,
         make: impl FnOnce() -> Vec<u8>,
     ) -> Result<&'a [u8], Error> {
+        Ok(self.lots(len, room, make)?.0)
+    }
+
+    /// The same, and what the bytes of the answer are where not all were read.
+    pub(crate) fn lots<'a>(
+        &'a mut self,
+        len: usize,
+        room: &'a mut Option<Vec<u8>>,
+        make: impl FnOnce() -> Vec<u8>,
+    ) -> Result<(&'a [u8], &'a [Lot]), Error> {
         match &mut self.way {
-            Way::Within { payload, .. } => Ok(payload),
+            Way::Within { payload, lots, .. } => Ok((payload, lots)),
             Way::Socket { reader, .. } => {
                 let into = &mut room.get_or_insert_with(make)[..len];
                 read_payload(reader, self.crc_behind, into)?;
-                Ok(into)
+                Ok((into, &[]))
             }
         }
     }

@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 
 use frieze_base::{ByteRange, Seq};
 use frieze_hlc::Hlc;
+use frieze_net::{Lies, Lot};
 use frieze_wire::frame::PAYLOAD_BYTES_MAX;
 use frieze_wire::message::Reply;
 
@@ -43,9 +44,43 @@ impl File {
         check_range(range.start(), range.len())?;
         // One buffer for all pieces stays in the cache. Who waits for an answer needs none.
         let mut buffer = None;
-        let read = self.read_pieces(range, false, depth, |connection, _, len| {
+        let read = self.read_pieces(ReadRun::of(range, depth), |connection, _, len| {
             let make = || self.shared.buffers.take(REQUEST_BYTES.min(range.len() as usize));
             sink(connection.payload(len, &mut buffer, make).map_err(Failure::Ours)?).map_err(Failure::Theirs)
+        });
+        buffer.into_iter().for_each(|buffer| self.shared.buffers.give_back(buffer));
+        read
+    }
+
+    /// As [`File::read_stream`], for a door in the server's process: what a file of the system holds is not read, and handed over as the
+    /// place where it lies. Nobody has verified that: who gets the bytes in the end has to compare them with a checksum that was made when they
+    /// were written, and if they differ, or nobody will compare, they are to be read by [`File::read_stream`].
+    ///
+    /// # Errors
+    /// As [`File::read_stream`].
+    pub fn hand_on<E: From<Error>>(
+        &self,
+        range: ByteRange,
+        mut sink: impl FnMut(Piece<'_>) -> Result<(), E>,
+    ) -> Result<u64, E> {
+        self.must_read()?;
+        check_range(range.start(), range.len())?;
+        let mut buffer = None;
+        let run = ReadRun { hands_on: true, ..ReadRun::of(range, DEPTH) };
+        let read = self.read_pieces(run, |connection, _, len| {
+            let make = || self.shared.buffers.take(REQUEST_BYTES.min(range.len() as usize));
+            let (mut bytes, lots) = connection.lots(len, &mut buffer, make).map_err(Failure::Ours)?;
+            if lots.is_empty() {
+                return sink(Piece::Read(bytes)).map_err(Failure::Theirs);
+            }
+            for lot in lots {
+                let piece = match lot {
+                    Lot::Read(len) => Piece::Read(bytes.split_off(..*len).unwrap_or_default()),
+                    Lot::Lies(lies) => Piece::Lies(lies),
+                };
+                sink(piece).map_err(Failure::Theirs)?;
+            }
+            Ok(())
         });
         buffer.into_iter().for_each(|buffer| self.shared.buffers.give_back(buffer));
         read
@@ -56,7 +91,8 @@ impl File {
         let range = ByteRange::new(offset, offset + into.len() as u64);
         // Up to 1 MiB is one request, so that it is one state of the file.
         let is_one = into.len() <= REQUEST_BYTES;
-        let count = self.read_pieces::<Error>(range, is_one, DEPTH, |connection, at, len| {
+        let run = ReadRun { is_one, ..ReadRun::of(range, DEPTH) };
+        let count = self.read_pieces::<Error>(run, |connection, at, len| {
             let start = (at - offset) as usize;
             connection.take_payload(&mut into[start..start + len]).map_err(Failure::Ours)
         })?;
@@ -66,14 +102,11 @@ impl File {
     /// Reads a range piece by piece in order, or as one; `take` receives the payload of each from the connection.
     fn read_pieces<E: From<Error>>(
         &self,
-        range: ByteRange,
-        is_one: bool,
-        depth: usize,
+        mut run: ReadRun,
         mut take: impl FnMut(&mut Connection, u64, usize) -> Result<(), Failure<E>>,
     ) -> Result<u64, E> {
-        let depth = depth.clamp(1, DEPTH_MAX);
+        let range = ByteRange::new(run.done, run.end);
         let mut patience = self.shared.patience();
-        let mut run = ReadRun { done: range.start(), end: range.end(), is_one, depth, in_steps: true };
         loop {
             let age = self.shared.servers.age();
             let mut place = self.shared.take(Route::Read(self.chunk_at(run.done)), &patience)?;
@@ -117,16 +150,28 @@ impl File {
         // Who reads within the process does the server's work: nothing is won by asking ahead, and what one core does piece by piece
         // stays in its cache. Nor by steps: what was read as a whole is handed over as it lies.
         let is_within = connection.is_within();
-        let (depth, step) = if is_within { (1, WITHIN_BYTES) } else { (run.depth, REQUEST_BYTES) };
+        let hands_on = run.hands_on && is_within && run.in_steps;
+        let (depth, step) = match is_within {
+            false => (run.depth, REQUEST_BYTES),
+            true if hands_on => (1, REQUEST_BYTES),
+            true => (1, WITHIN_BYTES),
+        };
         let mut next = run.done;
         let mut flight: VecDeque<(u64, u64, usize)> = VecDeque::with_capacity(depth);
         loop {
             while flight.len() < depth && next < run.end {
                 let left = run.end - next;
-                let len = if run.is_one { left as usize } else { piece_len(next, left, step) };
-                let id = shared
-                    .send(connection, &self.ask_read(next, len, run.in_steps && !is_within))
-                    .map_err(Failure::Ours)?;
+                // What is handed on ends where a record ends, and what follows begins with one.
+                let len = if run.is_one {
+                    left
+                } else if hands_on {
+                    left.min(step as u64)
+                } else {
+                    piece_len(next, left, step) as u64
+                };
+                let len = len as usize;
+                let in_steps = if is_within { hands_on } else { run.in_steps };
+                let id = shared.send(connection, &self.ask_read(next, len, in_steps)).map_err(Failure::Ours)?;
                 flight.push_back((id, next, len));
                 next += len as u64;
             }
@@ -267,6 +312,24 @@ struct ReadRun {
     depth: usize,
     /// Answers may come before they are verified as a whole.
     in_steps: bool,
+    /// Within the server's process they may say where bytes lie.
+    hands_on: bool,
+}
+
+impl ReadRun {
+    fn of(range: ByteRange, depth: usize) -> ReadRun {
+        let depth = depth.clamp(1, DEPTH_MAX);
+        ReadRun { done: range.start(), end: range.end(), is_one: false, depth, in_steps: true, hands_on: false }
+    }
+}
+
+/// Some of what [`File::hand_on`] hands over.
+#[derive(Clone, Copy, Debug)]
+pub enum Piece<'a> {
+    /// Bytes that were verified.
+    Read(&'a [u8]),
+    /// Bytes that were not.
+    Lies(&'a Lies),
 }
 
 /// A run of writes in flight on one connection.
@@ -276,7 +339,7 @@ struct WriteRun<'f, 'd> {
     /// Who answers for the writes in flight, and how new the map was by which it was found.
     route: Route,
     age: Age,
-    flight: VecDeque<Piece<'d>>,
+    flight: VecDeque<Sent<'d>>,
     depth: usize,
     /// How many of them are still to be sent.
     unsent: usize,
@@ -287,7 +350,7 @@ struct WriteRun<'f, 'd> {
 }
 
 /// One write in flight. Its bytes are kept until it is answered: it may have to be sent again.
-struct Piece<'d> {
+struct Sent<'d> {
     offset: u64,
     data: Cow<'d, [u8]>,
     seq: Seq,
@@ -344,7 +407,7 @@ impl<'f, 'd> WriteRun<'f, 'd> {
         self.file.note_dirty();
         let seq = self.file.shared.sequence.take();
         let is_small = data.len() <= SMALL_BYTES;
-        self.flight.push_back(Piece { offset, data, seq, id: None });
+        self.flight.push_back(Sent { offset, data, seq, id: None });
         self.unsent += 1;
         // While the server is busy with those before, others may join it.
         let is_busy = self.flight.len() > self.unsent;
@@ -513,7 +576,7 @@ impl<'f, 'd> WriteRun<'f, 'd> {
         }
     }
 
-    fn remove_whole(&mut self, at: usize) -> Piece<'d> {
+    fn remove_whole(&mut self, at: usize) -> Sent<'d> {
         let piece = self.flight.remove(at).expect("its position was just found");
         self.file.shared.sequence.answered(piece.seq);
         piece

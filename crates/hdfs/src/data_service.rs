@@ -8,7 +8,7 @@
 //! places that a client names behind this one are there for when it fails; nothing is sent to them, for copies are the chains'
 //! affair. For the same reason there is nothing to be copied to a place that a client takes in.
 
-use std::io::{self, BufRead, BufReader, IoSlice, Read, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,6 +22,7 @@ use crate::budget::Budget;
 use crate::checksums::{OfBlock, Wanted};
 use crate::connections::Serve;
 use crate::exception::Exception;
+use crate::kept::{Kept, Record};
 use crate::leases::{Lease, Progress};
 use crate::name_service::{read_frame, read_or_end};
 use crate::proto::{
@@ -29,19 +30,18 @@ use crate::proto::{
     checksum, stage, status,
 };
 use crate::relay;
+use crate::sending::Sending;
 use crate::service::Service;
-use crate::transfer::{self, CHUNK_BYTES, LENGTHS_BYTES, Lengths, MESSAGE_BYTES_MAX, Operation, Sums};
+use crate::transfer::{self, CHUNK_BYTES, LENGTHS_BYTES, Lengths, MESSAGE_BYTES_MAX, Operation, SUM_BYTES, Sums};
 
-/// Data of a packet that is sent.
-const PACKET_DATA_BYTES: usize = 256 << 10;
 /// Packets that arrived together are written together, up to so many bytes.
 const WRITE_BYTES_MAX: usize = 1 << 20;
 /// Bytes that have come and are in no file yet, of all connections together.
 const BUDGET_BYTES: usize = 256 << 20;
+/// Checksums of fewer bytes are not kept: so few are sooner read than handed on.
+const KEPT_BYTES_MIN: usize = 32 << 10;
 /// A buffer of a larger packet is not kept for the next one.
 const BYTES_KEPT: usize = 1 << 20;
-/// Heads of the packets of what is read at once, with their checksums.
-const OUT_BYTES: usize = 16 << 10;
 /// Bytes that are taken from a socket at once.
 const BUFFER_BYTES: usize = 512 << 10;
 /// How long a connection without a request is kept. A client throws it away after three seconds.
@@ -57,11 +57,12 @@ const HEARTBEAT: i64 = -1;
 pub(crate) struct DataService {
     service: Arc<Service>,
     budget: Budget,
+    kept: Arc<Kept>,
 }
 
 /// A transfer ended otherwise than it should.
 #[derive(Debug, thiserror::Error)]
-enum Ended {
+pub(crate) enum Ended {
     /// The connection failed.
     #[error(transparent)]
     Connection(#[from] io::Error),
@@ -83,7 +84,7 @@ type Reader<'s> = BufReader<&'s TcpStream>;
 
 impl DataService {
     pub(crate) fn new(service: Arc<Service>) -> DataService {
-        DataService { service, budget: Budget::new(BUDGET_BYTES) }
+        DataService { service, budget: Budget::new(BUDGET_BYTES), kept: Arc::default() }
     }
 
     fn converse(&self, stream: &TcpStream) -> Result<(), Ended> {
@@ -150,42 +151,16 @@ impl DataService {
         let from = request.offset / span * span;
         let upto = end.div_ceil(span).saturating_mul(span).min(pass.len);
         respond(stream, &begun(sums, from))?;
-        let mut at = from;
-        let mut number = 0;
-        let mut out = Vec::with_capacity(OUT_BYTES);
-        let range = ByteRange::new(pass.start + from, pass.start + upto);
-        file.read_stream(range, DEPTH, |piece| {
-            out.clear();
-            let mut begins = Vec::with_capacity(piece.len().div_ceil(PACKET_DATA_BYTES));
-            for data in piece.chunks(PACKET_DATA_BYTES) {
-                begins.push(out.len());
-                transfer::put_head(&packet_header(at, number, data.len(), false), data, sums, &mut out);
-                at += data.len() as u64;
-                number += 1;
-            }
-            // The data go out from where they were read.
-            let ends = begins.iter().skip(1).copied().chain([out.len()]);
-            let heads = begins.iter().zip(ends).map(|(&begin, end)| &out[begin..end]);
-            let mut parts: Vec<IoSlice<'_>> = heads
-                .zip(piece.chunks(PACKET_DATA_BYTES))
-                .flat_map(|(head, data)| [IoSlice::new(head), IoSlice::new(data)])
-                .collect();
-            write_parts(stream, &mut parts).map_err(Ended::from)
-        })?;
-        if at != upto {
-            return Err(Ended::Short);
+        let (inode, kept) = (InodeId(pass.inode), &self.kept);
+        let verifies = kept.take_doubt(inode);
+        let sending = Sending::new(stream, (&file, inode), (sums, kept), pass.start, ByteRange::new(from, upto));
+        let ended = sending.send(verifies).and_then(|()| is_well(reader));
+        // Damage that only the reader has seen is to be found here the next time. Most who say nothing have read enough.
+        let is_well = matches!(ended, Ok(Told::Well));
+        if !is_well && (!verifies || ended.is_err()) {
+            kept.doubt(inode);
         }
-        out.clear();
-        transfer::put_head(&packet_header(at, number, 0, true), &[], sums, &mut out);
-        (&*stream).write_all(&out)?;
-        // What the client thinks of it; or it has read enough, and closes.
-        match read_message(reader) {
-            Ok(answer) => {
-                transfer::message::<ClientReadStatus>(&answer, "status of a read").map(|_| true).map_err(Ended::from)
-            }
-            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
-            Err(error) => Err(error.into()),
-        }
+        ended.map(|told| told != Told::Nothing)
     }
 
     /// Sends the checksum of a block. True if the connection can go on.
@@ -242,7 +217,7 @@ impl DataService {
             respond(stream, &refused(status::ERROR, "the file is not open for writing any more"))?;
             return Ok(true);
         };
-        let transfer = match Incoming::begin(&request, &pass, lease) {
+        let transfer = match Incoming::begin(&request, &pass, lease, self.kept.clone()) {
             Ok(transfer) => transfer,
             Err((status, words)) => {
                 respond(stream, &refused(status, &words))?;
@@ -309,12 +284,20 @@ struct Incoming {
     received: u64,
     /// Arrived, and not yet written.
     pending: Vec<u8>,
+    /// Of what is next written at once: the writer's checksums, to be kept.
+    sent_sums: SentSums,
+    kept: Arc<Kept>,
     /// Packets to be acknowledged when it is.
     numbers: Vec<i64>,
 }
 
 impl Incoming {
-    fn begin(request: &OpWriteBlock, pass: &Pass, lease: Arc<Lease>) -> Result<Incoming, (i32, String)> {
+    fn begin(
+        request: &OpWriteBlock,
+        pass: &Pass,
+        lease: Arc<Lease>,
+        kept: Arc<Kept>,
+    ) -> Result<Incoming, (i32, String)> {
         let wanted = request.requested_checksum.clone().unwrap_or_default();
         let Some(sums) = Sums::read(wanted.kind, wanted.bytes_per_checksum) else {
             return Err((
@@ -344,7 +327,19 @@ impl Incoming {
             return Err((status::ERROR_EXISTS, "the block has been begun already".to_owned()));
         }
         let (start, len_max, pending) = (pass.start, pass.len, Vec::with_capacity(WRITE_BYTES_MAX));
-        Ok(Incoming { lease, start, generation, len_max, sums, received, pending, numbers: Vec::new() })
+        let sent_sums = SentSums::of(sums);
+        Ok(Incoming {
+            lease,
+            start,
+            generation,
+            len_max,
+            sums,
+            received,
+            pending,
+            sent_sums,
+            kept,
+            numbers: Vec::new(),
+        })
     }
 
     /// Takes packets until the last one.
@@ -374,15 +369,18 @@ impl Incoming {
             let is_all = reader.buffer().len() == if is_here { whole } else { 0 };
             let packet = if is_here { &reader.buffer()[..whole] } else { &bytes };
             let (header, body) = packet.split_at(lengths.header);
-            let taken = transfer::packet(header, body, self.sums)
-                .map_err(Ended::from)
-                .and_then(|packet| Ok((self.take(&packet.header, packet.data)?, packet.header)));
+            let taken = transfer::packet(header, body, self.sums).map_err(Ended::from).and_then(|packet| {
+                let fresh = self.take(&packet.header, packet.data)?;
+                self.sent_sums.add(packet.sums, packet.data.len(), fresh.len());
+                Ok((fresh, packet.header))
+            });
             let (fresh, header) = match taken {
                 Ok(taken) => taken,
                 Err(ended) => return self.fail(stream, header, ended),
             };
             let (is_last, syncs) = (header.last_packet_in_block, header.sync_block.unwrap_or(false));
-            let waits = is_all || self.pending.len() + fresh.len() >= WRITE_BYTES_MAX;
+            // Another of this length would make it too much for one write.
+            let waits = is_all || self.pending.len() + 2 * fresh.len() > WRITE_BYTES_MAX;
             let goes_on = !(waits || is_last || syncs || header.seqno == HEARTBEAT);
             // What is to be written alone is written from where it lies.
             let alone = if goes_on || !self.pending.is_empty() {
@@ -479,8 +477,13 @@ impl Incoming {
         let begins = self.received - bytes.len() as u64;
         assert!(begins <= block.received, "what came before has been written");
         let known = (block.received - begins).min(bytes.len() as u64) as usize;
-        self.lease.file.write_at(self.start + begins + known as u64, &bytes[known..])?;
+        let (at, bytes) = (self.start + begins + known as u64, &bytes[known..]);
+        let stamp = self.lease.file.write_at(at, bytes)?;
         block.received = block.received.max(self.received);
+        if let Some(sums) = self.sent_sums.of_record(at, bytes.len()) {
+            self.kept.put(Record { inode: InodeId(self.lease.inode), stamp, start: at }, sums);
+        }
+        self.sent_sums.clear();
         Ok(())
     }
 
@@ -500,6 +503,47 @@ impl Incoming {
     }
 }
 
+/// The checksums that came with what is to be written at once, if they fit it span by span.
+struct SentSums {
+    sums: Vec<u8>,
+    /// Bytes that they are of.
+    of: usize,
+    fit: bool,
+    /// They are of the kind that is sent to readers.
+    can_fit: bool,
+}
+
+impl SentSums {
+    fn of(sums: Sums) -> SentSums {
+        let can_fit = sums == Sums::Crc32c(CHUNK_BYTES);
+        SentSums { sums: Vec::new(), of: 0, fit: can_fit, can_fit }
+    }
+
+    /// Adds those of a packet of `len` bytes, of which the last `fresh` are to be written.
+    fn add(&mut self, sums: &[u8], len: usize, fresh: usize) {
+        if fresh == 0 {
+            return;
+        }
+        let (known, span) = (len - fresh, CHUNK_BYTES as usize);
+        self.fit &= known.is_multiple_of(span) && self.of.is_multiple_of(span);
+        if self.fit {
+            self.sums.extend_from_slice(&sums[known / span * SUM_BYTES..]);
+        }
+        self.of += fresh;
+    }
+
+    /// Those of `len` bytes that were written at `at` of a file, if they are one record that is worth it.
+    fn of_record(&self, at: u64, len: usize) -> Option<&[u8]> {
+        let is_worth_it = (KEPT_BYTES_MIN..=WRITE_BYTES_MAX).contains(&len) && at.is_multiple_of(CHUNK_BYTES.into());
+        (self.fit && self.of == len && is_worth_it).then_some(&self.sums)
+    }
+
+    fn clear(&mut self) {
+        self.sums.clear();
+        (self.of, self.fit) = (0, self.can_fit);
+    }
+}
+
 /// A message with its length in front.
 pub(crate) fn read_message(reader: &mut impl Read) -> io::Result<Vec<u8>> {
     let malformed = || io::Error::new(io::ErrorKind::InvalidData, "a message of an impossible length");
@@ -513,19 +557,6 @@ pub(crate) fn read_message(reader: &mut impl Read) -> io::Result<Vec<u8>> {
         }
     }
     Err(malformed())
-}
-
-/// Writes all parts, one after the other.
-fn write_parts(mut stream: &TcpStream, mut parts: &mut [IoSlice<'_>]) -> io::Result<()> {
-    while !parts.is_empty() {
-        match stream.write_vectored(parts) {
-            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-            Ok(count) => IoSlice::advance_slices(&mut parts, count),
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(())
 }
 
 fn respond(mut stream: &TcpStream, response: &BlockOpResponse) -> io::Result<()> {
@@ -551,13 +582,27 @@ fn begun(sums: Sums, from: u64) -> BlockOpResponse {
     BlockOpResponse { read_op_checksum_info: Some(info), ..BlockOpResponse::default() }
 }
 
-fn packet_header(at: u64, number: i64, len: usize, is_last: bool) -> PacketHeader {
-    PacketHeader {
-        offset_in_block: at as i64,
-        seqno: number,
-        last_packet_in_block: is_last,
-        data_len: len as i32,
-        sync_block: Some(false),
+/// What a reader said when he had all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Told {
+    /// The checksums are those of the bytes, as far as he looked.
+    Well,
+    /// Something else.
+    Unwell,
+    /// He has read enough, and closes.
+    Nothing,
+}
+
+/// What the client thinks of what it was sent.
+fn is_well(reader: &mut Reader<'_>) -> Result<Told, Ended> {
+    match read_message(reader) {
+        Ok(answer) => {
+            let ClientReadStatus { status } = transfer::message(&answer, "status of a read")?;
+            let is_well = [status::SUCCESS, status::CHECKSUM_OK].contains(&status);
+            Ok(if is_well { Told::Well } else { Told::Unwell })
+        }
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(Told::Nothing),
+        Err(error) => Err(error.into()),
     }
 }
 

@@ -945,6 +945,7 @@ pub mod status {
     pub const ERROR_INVALID: i32 = 3;
     pub const ERROR_EXISTS: i32 = 4;
     pub const ERROR_ACCESS_TOKEN: i32 = 5;
+    pub const CHECKSUM_OK: i32 = 6;
     pub const ERROR_UNSUPPORTED: i32 = 7;
 }
 

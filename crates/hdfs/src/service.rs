@@ -265,7 +265,8 @@ impl Service {
                 Ok(())
             }),
             "recoverLease" => with(call, |request| self.recover_lease(asked, &request)),
-            // A client tells which replicas it found damaged; frieze finds its own, and names them in its log.
+            // A client tells which replicas it found damaged. Its read has not ended well, so the next one of the file is verified here, and
+            // what is damaged is named in the log.
             "reportBadBlocks" => Ok(Vec::new()),
 
             // Clients ask for the whole report where a server knows no pages of it: only this tells them.

@@ -11,9 +11,10 @@ use tempfile::TempDir;
 use super::{Door, DoorOptions, Error, Trust};
 use crate::proto::*;
 use crate::service::PROTOCOL;
-use crate::transfer::{LENGTHS_BYTES, Lengths, Packet, Sums, packet, put_packet};
+use crate::transfer::{self, LENGTHS_BYTES, Lengths, Packet, Sums, packet, put_packet};
 
 mod doors;
+mod kept;
 mod numbers;
 mod quotas;
 mod replicas;
@@ -26,7 +27,7 @@ const SUMS: Sums = Sums::Crc32c(512);
 struct Opened {
     door: Door,
     server: Server,
-    _dir: TempDir,
+    dir: TempDir,
 }
 
 fn options(listen: &str, trust: Trust) -> DoorOptions {
@@ -47,7 +48,7 @@ impl Opened {
         // As `frieze serve` opens it; the doors beside it below are asked over a socket.
         let client = Options { server: server.home(), within: Some(server.within()), ..Options::default() };
         let door = Door::open(&options("127.0.0.1:0", Trust::Kernel), [7; 32], client).unwrap();
-        Opened { door, server, _dir: dir }
+        Opened { door, server, dir }
     }
 
     fn connect(&self) -> Client {
@@ -243,7 +244,9 @@ impl Transfer {
     fn connect(block: &LocatedBlock) -> Transfer {
         let id = block.locs[0].id.as_ref().unwrap();
         let address = (id.ip_addr.as_str(), id.xfer_port as u16).to_socket_addrs().unwrap().next().unwrap();
-        Transfer(TcpStream::connect(address).unwrap())
+        let stream = TcpStream::connect(address).unwrap();
+        stream.set_nodelay(true).unwrap();
+        Transfer(stream)
     }
 
     fn base(block: &LocatedBlock) -> Option<ClientOperationHeader> {
@@ -317,9 +320,18 @@ impl Transfer {
 
     /// Reads a range of a block: where what came begins, and what came; or the status it was refused with.
     fn read(block: &LocatedBlock, offset: u64, len: u64) -> Result<(u64, Vec<u8>), i32> {
-        let mut transfer = Transfer::connect(block);
+        Transfer::connect(block).read_on(block, offset, len).map(|read| read.unwrap())
+    }
+
+    /// The same over this connection; or what was wrong with a packet.
+    fn read_on(
+        &mut self,
+        block: &LocatedBlock,
+        offset: u64,
+        len: u64,
+    ) -> Result<Result<(u64, Vec<u8>), transfer::Error>, i32> {
         let request = OpReadBlock { header: Transfer::base(block), offset, len, send_checksums: Some(true) };
-        let response = transfer.begin(81, &request);
+        let response = self.begin(81, &request);
         if response.status != status::SUCCESS {
             return Err(response.status);
         }
@@ -327,16 +339,20 @@ impl Transfer {
         let mut all = Vec::new();
         loop {
             let mut lengths = [0; LENGTHS_BYTES];
-            transfer.0.read_exact(&mut lengths).unwrap();
+            self.0.read_exact(&mut lengths).unwrap();
             let lengths = Lengths::read(lengths).unwrap();
             let mut bytes = vec![0; lengths.header + lengths.body];
-            transfer.0.read_exact(&mut bytes).unwrap();
+            self.0.read_exact(&mut bytes).unwrap();
             let (header, body) = bytes.split_at(lengths.header);
-            let Packet { header, data } = packet(header, body, SUMS).unwrap();
+            let Packet { header, data, .. } = match packet(header, body, SUMS) {
+                Ok(packet) => packet,
+                Err(error) => return Ok(Err(error)),
+            };
             assert_eq!(header.offset_in_block as u64, begins + all.len() as u64);
+            assert!(data.is_empty() || header.offset_in_block % 512 == 0, "a packet begins with a span");
             all.extend(data);
             if header.last_packet_in_block {
-                return Ok((begins, all));
+                return Ok(Ok((begins, all)));
             }
         }
     }

@@ -25,6 +25,8 @@ pub(crate) const PACKET_BYTES_MAX: usize = 16 << 20;
 const HEADER_BYTES_MAX: usize = 256;
 /// Bytes that a checksum is over.
 pub(crate) const CHUNK_BYTES: u32 = 512;
+/// Bytes of a checksum.
+pub(crate) const SUM_BYTES: usize = 4;
 
 /// What is asked of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -140,7 +142,7 @@ impl Sums {
 
     /// Bytes of the checksums of so much data.
     pub(crate) fn len(self, data: usize) -> usize {
-        self.each().map_or(0, |(chunk_bytes, _)| data.div_ceil(chunk_bytes) * 4)
+        self.each().map_or(0, |(chunk_bytes, _)| data.div_ceil(chunk_bytes) * SUM_BYTES)
     }
 
     /// Appends the checksums of `data`.
@@ -154,7 +156,7 @@ impl Sums {
     /// True if these are the checksums of `data`.
     fn hold(self, sums: &[u8], data: &[u8]) -> bool {
         self.each().is_none_or(|(chunk_bytes, sum)| {
-            data.chunks(chunk_bytes).zip(sums.chunks(4)).all(|(chunk, found)| sum(chunk).to_be_bytes() == found)
+            data.chunks(chunk_bytes).zip(sums.chunks(SUM_BYTES)).all(|(chunk, found)| sum(chunk).to_be_bytes() == found)
         })
     }
 
@@ -211,6 +213,8 @@ impl Lengths {
 pub(crate) struct Packet<'b> {
     /// What it says of itself.
     pub(crate) header: PacketHeader,
+    /// Their checksums.
+    pub(crate) sums: &'b [u8],
     /// Its bytes.
     pub(crate) data: &'b [u8],
 }
@@ -230,16 +234,25 @@ pub(crate) fn packet<'b>(header: &[u8], body: &'b [u8], sums: Sums) -> Result<Pa
     if !sums.hold(found, data) {
         return Err(Error::Checksum { seqno: header.seqno });
     }
-    Ok(Packet { header, data })
+    Ok(Packet { header, sums: found, data })
 }
 
 /// Appends what a packet of `data` begins with: all but the data.
 pub(crate) fn put_head(header: &PacketHeader, data: &[u8], sums: Sums, out: &mut Vec<u8>) {
-    let whole = 4 + sums.len(data.len()) + data.len();
-    out.extend((whole as u32).to_be_bytes());
+    put_lengths(header, sums.len(data.len()) + data.len(), out);
+    sums.put(data, out);
+}
+
+/// The same of data that is not here, with checksums that are.
+pub(crate) fn put_head_with(header: &PacketHeader, sums: &[u8], out: &mut Vec<u8>) {
+    put_lengths(header, sums.len() + header.data_len as usize, out);
+    out.extend_from_slice(sums);
+}
+
+fn put_lengths(header: &PacketHeader, body: usize, out: &mut Vec<u8>) {
+    out.extend((4 + body as u32).to_be_bytes());
     out.extend((header.encoded_len() as u16).to_be_bytes());
     header.encode(out).expect("a vector grows");
-    sums.put(data, out);
 }
 
 /// Appends a packet.

@@ -5,12 +5,13 @@
 //! switches of threads.
 //!
 //! Guarantees: an answer is there when [`Inbox::wait`] says so, whichever thread it came from; a connection that has ended says so to
-//! whoever waits. Payloads are not checked again: they do not leave the process.
+//! whoever waits. Payloads are not checked again: they do not leave the process. What nobody has read is said to be so ([`Lot::Lies`]).
 //! Leaves to others: what is answered (`node`), which requests are under way (`client`). How many answers may wait is bounded by who
 //! asks: it has so many requests under way.
 
 use std::collections::VecDeque;
 use std::fmt;
+use std::os::fd::AsFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -85,8 +86,59 @@ pub struct Came {
     pub header: FrameHeader,
     /// The answer itself.
     pub result: Result<Reply, Fault>,
-    /// Bytes beside it.
+    /// Bytes beside it, that were read.
     pub payload: Vec<u8>,
+    /// What all the bytes beside it are, in order; if there is none, `payload`.
+    pub lots: Vec<Lot>,
+}
+
+impl Came {
+    /// Bytes beside it, read or not.
+    pub fn payload_len(&self) -> usize {
+        if self.lots.is_empty() { self.payload.len() } else { self.lots.iter().map(Lot::len).sum() }
+    }
+}
+
+/// Some of the bytes beside an answer.
+#[derive(Clone, Debug)]
+pub enum Lot {
+    /// So many that were read and verified, the next ones of the payload.
+    Read(usize),
+    /// Bytes that nobody has looked at, where they lie.
+    Lies(Lies),
+}
+
+impl Lot {
+    /// Bytes of it.
+    #[expect(clippy::len_without_is_empty, reason = "nobody asks")]
+    pub fn len(&self) -> usize {
+        match self {
+            Lot::Read(len) => *len,
+            Lot::Lies(lies) => lies.len,
+        }
+    }
+}
+
+/// Where the system holds bytes of a record, so that it can hand them on. Who gets them has to compare them with a checksum that is older
+/// than they are: they may have been damaged.
+#[derive(Clone)]
+pub struct Lies {
+    /// In which file.
+    pub file: Arc<dyn AsFd + Send + Sync>,
+    /// Where in it, in bytes.
+    pub offset: u64,
+    /// How many bytes.
+    pub len: usize,
+    /// When the record was written. The records of a file that begin at one place have different stamps.
+    pub stamp: Hlc,
+    /// Bytes of the record before these.
+    pub skip: u32,
+}
+
+impl fmt::Debug for Lies {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} bytes at {} of a file, {} into the record of {}", self.len, self.offset, self.skip, self.stamp)
+    }
 }
 
 impl Inbox {
@@ -165,7 +217,7 @@ mod tests {
 
     fn came(id: u64) -> Came {
         let header = FrameHeader { request_id: id, ..FrameHeader::of(FrameKind::Refusal) };
-        Came { header, result: Err(Fault::new(Reason::NotFound, "nothing")), payload: Vec::new() }
+        Came { header, result: Err(Fault::new(Reason::NotFound, "nothing")), payload: Vec::new(), lots: Vec::new() }
     }
 
     #[test]

@@ -35,6 +35,7 @@ use sizes::Sizes;
 use spares::Spares;
 
 pub(crate) use images::{IMAGE_SLOT_BYTES, ImageBudget};
+pub(crate) use read::Held;
 pub(crate) use recover::{Budget, Reach, not_whole};
 pub(crate) use tiers::{FileKey, Lease, ReaderKey, Span, Tiers};
 

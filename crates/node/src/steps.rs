@@ -5,7 +5,8 @@
 //! one that the header can say before a byte is read ([`CRC32C_BEHIND`](frieze_base::CRC32C_BEHIND)).
 //!
 //! Whole blocks of a record that a file of the system holds need not come here at all: the system hands them on, and their checksums,
-//! which lie beside them, make the one of the payload. Nobody here looks at them, so it is the client who finds what is damaged.
+//! which lie beside them, make the one of the payload. Nobody here looks at them, so it is the client who finds what is damaged. A door in
+//! this process is told where they lie, and hands them on itself, beside checksums of its own.
 //!
 //! Guarantees: a client never takes damaged bytes for data. A block is verified here before it is sent, and where one fails the
 //! payload ends early, which ends the connection; or by the client, against the checksum that was stored with it. Both ask again
@@ -16,7 +17,7 @@ use frieze_multilog::{Piece, Source, Stored};
 use frieze_net::{CRC_BYTES, Part};
 use frieze_wire::frame::PAYLOAD_BYTES_MAX;
 
-use crate::device::{Device, Lease};
+use crate::device::{Device, Held, Lease};
 use crate::engine::Scratch;
 
 /// Bytes of one step: with its checksum behind it, it stays in the second-level cache of a core of today. Smaller ones are more
@@ -41,6 +42,17 @@ pub(crate) struct Unread {
 type ByteSink<'a> = dyn FnMut(&[u8], Option<u32>) -> Result<(), Fault> + 'a;
 /// Takes parts, and with the last one the CRC32C of all.
 type Sink<'a> = dyn FnMut(Part<'_>, Option<u32>) -> Result<(), Fault> + 'a;
+
+/// Takes portions, and with the last one the CRC32C of all.
+type PortionSink<'a> = dyn FnMut(Portion<'_>, Option<u32>) -> Result<(), Fault> + 'a;
+
+/// Some of a payload.
+pub(crate) enum Portion<'a> {
+    /// Bytes that were read and verified.
+    Read(&'a [u8]),
+    /// So many bytes of a record, which were not.
+    Held { held: &'a Held, stored: &'a Stored, len: usize },
+}
 
 /// Brings a payload piece by piece.
 pub struct Steps<'a> {
@@ -71,9 +83,9 @@ impl<'a> Steps<'a> {
     /// # Errors
     /// `Corrupt` if stored bytes fail their checksum, before they are handed over; the disk's; what `sink` fails with.
     pub(crate) fn bring(&mut self, sink: &mut ByteSink<'_>) -> Result<(), Fault> {
-        self.bring_parts(false, &mut |part, crc| match part {
-            Part::Bytes(bytes) => sink(bytes, crc),
-            Part::File { .. } => unreachable!("nothing is handed on"),
+        self.bring_portions(false, &mut |portion, crc| match portion {
+            Portion::Read(bytes) => sink(bytes, crc),
+            Portion::Held { .. } => unreachable!("nothing is handed on"),
         })
     }
 
@@ -82,10 +94,39 @@ impl<'a> Steps<'a> {
     /// # Errors
     /// As [`Steps::bring`], of what is read.
     pub(crate) fn hand_on(&mut self, sink: &mut Sink<'_>) -> Result<(), Fault> {
-        self.bring_parts(true, sink)
+        self.bring_portions(true, &mut |portion, crc| match portion {
+            Portion::Read(bytes) => sink(Part::Bytes(bytes), crc),
+            Portion::Held { held, len, .. } => {
+                let file = held.file.handle().expect("it has one");
+                sink(Part::File { file, offset: held.offset, len }, crc)
+            }
+        })
     }
 
-    fn bring_parts(&mut self, may_hand_on: bool, sink: &mut Sink<'_>) -> Result<(), Fault> {
+    /// As [`Steps::hand_on`], for who hands on himself.
+    ///
+    /// # Errors
+    /// As [`Steps::bring`], of what is read.
+    pub(crate) fn portions(&mut self, sink: &mut PortionSink<'_>) -> Result<(), Fault> {
+        self.bring_portions(true, sink)
+    }
+
+    /// Leaves out the record that the payload ends in the midst of, unless that would be most of it: whoever goes on there asks for it as a
+    /// whole. True if something was left out.
+    pub(crate) fn end_with_a_record(&mut self) -> bool {
+        let end = self.start + self.len as u64;
+        let cut = self.pieces.iter().find(|piece| piece.at < end && piece.end() >= end);
+        let Some(Piece { at, source: Source::Data(stored), .. }) = cut else { return false };
+        let is_whole = u64::from(stored.skip) + (end - at) == u64::from(stored.record_len);
+        let left = at.saturating_sub(self.start) as usize;
+        let leaves_out = !is_whole && left > self.len / 2;
+        if leaves_out {
+            self.len = left;
+        }
+        leaves_out
+    }
+
+    fn bring_portions(&mut self, may_hand_on: bool, sink: &mut PortionSink<'_>) -> Result<(), Fault> {
         let (mut crc, mut at) = (0, self.start);
         let end = self.start + self.len as u64;
         let add = |before: u32, at: u64, crc: u32, len: u64| {
@@ -97,10 +138,9 @@ impl<'a> Steps<'a> {
                 && let Some(held) = self.device.held(&stored, len)?
             {
                 crc = add(crc, at, held.crc, len);
-                let file = held.file.handle().expect("it has one");
-                let part = Part::File { file, offset: held.offset, len: len as usize };
                 at += len;
-                sink(part, (at == end).then_some(crc))?;
+                let portion = Portion::Held { held: &held, stored: &stored, len: len as usize };
+                sink(portion, (at == end).then_some(crc))?;
                 continue;
             }
             let upto = step_end(self.pieces, at, end);
@@ -114,7 +154,7 @@ impl<'a> Steps<'a> {
             self.failed |= step.is_err();
             let step = step?;
             crc = add(crc, at, step, len as u64);
-            sink(Part::Bytes(bytes), (upto == end).then_some(crc))?;
+            sink(Portion::Read(bytes), (upto == end).then_some(crc))?;
             at = upto;
         }
         Ok(())

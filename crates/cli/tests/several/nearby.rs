@@ -1,10 +1,12 @@
 //! A client that came by TCP goes on over the socket in the server's directory, and back when that leads nowhere.
 
 use std::fs;
+use std::os::fd::AsFd;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::Duration;
 
-use frieze_client::{ByteRange, Client, CreateMode, OpenFlags, Options, Target};
+use frieze_client::{ByteRange, Client, CreateMode, OpenFlags, Options, Piece, Target};
 use frieze_node::{Server, Settings};
 
 fn serve(dir: &Path) -> Server {
@@ -113,6 +115,25 @@ fn a_client_in_the_servers_process_does_what_any_client_does() {
                 .unwrap();
             assert_eq!(count, len as u64);
             assert!(read == bytes[..len], "{name}");
+            // Most of what is large is not read, but told where it lies.
+            let (mut handed, mut lying) = (Vec::new(), 0);
+            file.hand_on::<frieze_client::Error>(ByteRange::new(0, u64::MAX >> 1), |piece| {
+                match piece {
+                    Piece::Read(bytes) => handed.extend_from_slice(bytes),
+                    Piece::Lies(lies) => {
+                        let from = handed.len();
+                        handed.resize(from + lies.len, 0);
+                        let file = lies.file.as_fd().try_clone_to_owned().unwrap();
+                        fs::File::from(file).read_exact_at(&mut handed[from..], lies.offset).unwrap();
+                        lying += lies.len;
+                    }
+                }
+                Ok(())
+            })
+            .unwrap();
+            assert!(handed == bytes[..len], "{name}");
+            let is_near = std::ptr::eq(client, &near);
+            assert_eq!(lying > len / 2, is_near && name != "/many", "{name}: {lying}");
             let mut wide = vec![0; len];
             assert_eq!(file.read_at(0, &mut wide).unwrap(), len);
             assert!(wide == bytes[..len], "{name}");

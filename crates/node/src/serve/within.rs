@@ -1,12 +1,14 @@
 //! Connections of doors in this process: who asks runs the engine, and its answers go into an inbox.
 
 use std::fmt;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
 use frieze_base::{ChainEpoch, Fault, Reason};
+use frieze_disk::DiskFile;
 use frieze_hlc::Hlc;
-use frieze_net::{Asked, Came, Inbox, Within, WriteOn, random_nonce, user_of};
+use frieze_net::{Asked, Came, Inbox, Lies, Lot, Within, WriteOn, random_nonce, user_of};
 use frieze_wire::frame::{FrameHeader, FrameKind};
 use frieze_wire::message::{Reply, RequestBody};
 
@@ -15,6 +17,7 @@ use crate::brought::Brought;
 use crate::clock::NodeClock;
 use crate::engine::{Responder, Scratch};
 use crate::session::Conn;
+use crate::steps::{Portion, Steps};
 
 /// The server, for whoever is in its process. It may end before them.
 pub(super) struct Here(Weak<Shared>);
@@ -134,24 +137,66 @@ struct Answers {
 }
 
 impl Answers {
-    fn put(&self, request: &FrameHeader, result: Result<Reply, Fault>, payload: Vec<u8>) {
+    fn put(&self, request: &FrameHeader, result: Result<Reply, Fault>, payload: Vec<u8>, lots: Vec<Lot>) {
         let kind = if result.is_ok() { FrameKind::Reply } else { FrameKind::Refusal };
         let header = header_of_answer(request, kind, self.epoch, &self.clock);
-        self.inbox.put(Came { header, result, payload });
+        self.inbox.put(Came { header, result, payload, lots });
+    }
+
+    /// An empty buffer.
+    fn room(&self) -> Vec<u8> {
+        let mut room = self.inbox.room();
+        room.clear();
+        room
     }
 }
 
 impl Responder for Answers {
     fn respond(&self, request: &FrameHeader, result: Result<Reply, Fault>, payload: &[u8], _: u32) {
-        let mut room = if payload.is_empty() { Vec::new() } else { self.inbox.room() };
-        room.clear();
+        let mut room = if payload.is_empty() { Vec::new() } else { self.room() };
         room.extend_from_slice(payload);
-        self.put(request, result, room);
+        self.put(request, result, room, Vec::new());
     }
 
     fn respond_with(&self, request: &FrameHeader, result: Result<Reply, Fault>, payload: &mut Vec<u8>, _: u32) {
         let room = self.inbox.room();
-        self.put(request, result, std::mem::replace(payload, room));
+        self.put(request, result, std::mem::replace(payload, room), Vec::new());
+    }
+
+    /// What files of the system hold is not read, but told where it lies.
+    fn respond_in_steps(&self, request: &FrameHeader, mut reply: Reply, steps: &mut Steps<'_>) {
+        if steps.end_with_a_record()
+            && let Reply::Read(read) = &mut reply
+        {
+            read.end_of_file = false;
+        }
+        let (mut room, mut lots) = (self.room(), Vec::new());
+        let brought = steps.portions(&mut |portion, _| {
+            lots.push(match portion {
+                Portion::Read(bytes) => {
+                    room.extend_from_slice(bytes);
+                    Lot::Read(bytes.len())
+                }
+                Portion::Held { held, stored, len } => {
+                    let file: Arc<dyn AsFd + Send + Sync> = Arc::new(Kept(held.file.clone()));
+                    Lot::Lies(Lies { file, offset: held.offset, len, stamp: stored.stamp, skip: stored.skip })
+                }
+            });
+            Ok(())
+        });
+        match brought {
+            Ok(()) => self.put(request, Ok(reply), room, lots),
+            Err(fault) => self.put(request, Err(fault), Vec::new(), Vec::new()),
+        }
+    }
+}
+
+/// A file that has a handle of the system.
+struct Kept(Arc<dyn DiskFile>);
+
+impl AsFd for Kept {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.handle().expect("it has one")
     }
 }
 

@@ -1,0 +1,160 @@
+//! Checksums that writers sent, kept to be sent to readers again.
+//!
+//! A writer sends a checksum for each 512 bytes, and a reader compares with such. Kept, they need not be made again, and the bytes between
+//! them need not come into the process at all ([`crate::sending`]). They are made again where they are not here: after a restart, or when others
+//! took their room.
+//!
+//! Guarantees: what is kept for a record was compared with its bytes when they came, or when they were read and verified. Bounded: the
+//! oldest goes first. A file of which a reader did not say that all was well is read and verified by the server the next time, which finds
+//! damage, mends it or names it, as for every other client ([`Kept::doubt`]).
+//! Leaves to others: what a checksum is ([`crate::transfer`]).
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use frieze_base::{FastMap, FastSet, InodeId};
+use frieze_client::Hlc;
+
+use crate::transfer::{CHUNK_BYTES, SUM_BYTES};
+
+/// What is kept, of all files.
+#[derive(Debug, Default)]
+pub(crate) struct Kept(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    records: FastMap<Record, Arc<[u8]>>,
+    /// In the order they came.
+    order: VecDeque<Record>,
+    bytes: usize,
+    doubted: FastSet<InodeId>,
+    /// In the order they were doubted.
+    doubts: VecDeque<InodeId>,
+}
+
+/// Bytes that were written to a file at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Record {
+    pub(crate) inode: InodeId,
+    pub(crate) stamp: Hlc,
+    /// Where in the file it begins.
+    pub(crate) start: u64,
+}
+
+impl Kept {
+    /// Keeps the checksums of a record, from its beginning on.
+    pub(crate) fn put(&self, record: Record, sums: &[u8]) {
+        let mut state = self.lock();
+        let state = &mut *state;
+        match state.records.insert(record, sums.into()) {
+            Some(before) => state.bytes -= before.len() + ENTRY_BYTES,
+            None => state.order.push_back(record),
+        }
+        state.bytes += sums.len() + ENTRY_BYTES;
+        while state.bytes > BYTES_MAX
+            && let Some(oldest) = state.order.pop_front()
+        {
+            let gone = state.records.remove(&oldest).map_or(0, |sums| sums.len() + ENTRY_BYTES);
+            state.bytes -= gone;
+        }
+    }
+
+    /// Appends the checksums of `len` bytes of a record, `skip` bytes from its beginning; false if they are not here.
+    pub(crate) fn add_to(&self, out: &mut Vec<u8>, record: &Record, skip: u64, len: usize) -> bool {
+        let span = CHUNK_BYTES as usize;
+        let Some(sums) = self.lock().records.get(record).cloned() else { return false };
+        let from = skip as usize / span * SUM_BYTES;
+        let found =
+            sums.get(from..from + len.div_ceil(span) * SUM_BYTES).filter(|_| (skip as usize).is_multiple_of(span));
+        out.extend_from_slice(found.unwrap_or_default());
+        found.is_some()
+    }
+
+    /// Somebody read the file and did not say that all was well.
+    pub(crate) fn doubt(&self, inode: InodeId) {
+        let mut state = self.lock();
+        if state.doubted.insert(inode) {
+            state.doubts.push_back(inode);
+        }
+        while state.doubts.len() > DOUBTS_MAX
+            && let Some(oldest) = state.doubts.pop_front()
+        {
+            state.doubted.remove(&oldest);
+        }
+    }
+
+    /// True if the file has to be verified when it is read now; not the next time, unless it is doubted again.
+    pub(crate) fn take_doubt(&self, inode: InodeId) -> bool {
+        let mut state = self.lock();
+        let is_doubted = state.doubted.remove(&inode);
+        if is_doubted {
+            state.doubts.retain(|doubted| *doubted != inode);
+        }
+        is_doubted
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Checksums of 4 GiB.
+const BYTES_MAX: usize = 32 << 20;
+/// What an entry takes beside its checksums, about.
+const ENTRY_BYTES: usize = 128;
+/// Files doubted at a time. Who reads on in the midst of a file says nothing, and is no cause of worry.
+const DOUBTS_MAX: usize = 4096;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(number: u64) -> Record {
+        Record { inode: InodeId(7), stamp: Hlc(number), start: 1 << 20 }
+    }
+
+    #[test]
+    fn what_is_kept_is_found_span_by_span() {
+        let kept = Kept::default();
+        let sums: Vec<u8> = (0..40).collect();
+        kept.put(record(1), &sums);
+        let found = |record: Record, skip, len| {
+            let mut out = Vec::new();
+            kept.add_to(&mut out, &record, skip, len).then_some(out)
+        };
+        assert_eq!(found(record(1), 0, 5120), Some(sums.clone()));
+        assert_eq!(found(record(1), 0, 4609), Some(sums.clone()), "the last may be of less");
+        assert_eq!(found(record(1), 1024, 512), Some(sums[8..12].to_vec()));
+        assert_eq!(found(record(1), 1000, 512), None, "begins within a span");
+        assert_eq!(found(record(1), 1024, 4609), None, "more than there is");
+        assert_eq!(found(record(2), 0, 512), None);
+        assert_eq!(found(Record { start: 0, ..record(1) }, 0, 512), None);
+        kept.put(record(1), &[9; 8]);
+        assert_eq!(found(record(1), 512, 512), Some(vec![9; 4]));
+    }
+
+    #[test]
+    fn the_oldest_goes_when_there_is_no_room() {
+        let kept = Kept::default();
+        let sums = vec![1; 1 << 20];
+        (0..40).for_each(|number| kept.put(record(number), &sums));
+        (35..40).for_each(|number| kept.put(record(number), &sums));
+        let state = kept.lock();
+        assert_eq!(state.records.len(), 31);
+        assert_eq!(state.bytes, 31 * (sums.len() + ENTRY_BYTES));
+        assert!(state.records.contains_key(&record(39)) && !state.records.contains_key(&record(8)));
+    }
+
+    #[test]
+    fn a_doubt_lasts_until_the_file_is_read() {
+        let kept = Kept::default();
+        kept.doubt(InodeId(1));
+        kept.doubt(InodeId(1));
+        assert!(!kept.take_doubt(InodeId(2)));
+        assert!(kept.take_doubt(InodeId(1)));
+        assert!(!kept.take_doubt(InodeId(1)));
+        (0..5000).for_each(|number| kept.doubt(InodeId(number)));
+        assert_eq!(kept.lock().doubted.len(), DOUBTS_MAX);
+        assert!(kept.take_doubt(InodeId(4999)) && !kept.take_doubt(InodeId(0)));
+    }
+}
