@@ -323,24 +323,30 @@ impl Connection {
         room: &'a mut Option<Vec<u8>>,
         make: impl FnOnce() -> Vec<u8>,
     ) -> Result<&'a [u8], Error> {
-        Ok(self.lots(len, room, make)?.0)
-    }
-
-    /// The same, and what the bytes of the answer are where not all were read.
-    pub(crate) fn lots<'a>(
-        &'a mut self,
-        len: usize,
-        room: &'a mut Option<Vec<u8>>,
-        make: impl FnOnce() -> Vec<u8>,
-    ) -> Result<(&'a [u8], &'a [Lot]), Error> {
         match &mut self.way {
-            Way::Within { payload, lots, .. } => Ok((payload, lots)),
+            Way::Within { payload, .. } => Ok(payload),
             Way::Socket { reader, .. } => {
                 let into = &mut room.get_or_insert_with(make)[..len];
                 read_payload(reader, self.crc_behind, into)?;
-                Ok((into, &[]))
+                Ok(into)
             }
         }
+    }
+
+    /// Receives the payload of the last reply, `len` bytes, in exchange for another buffer, and what the bytes are where not all were read.
+    pub(crate) fn take_lots(&mut self, len: usize, into: &mut Vec<u8>, what: &mut Vec<Lot>) -> Result<(), Error> {
+        what.clear();
+        match &mut self.way {
+            Way::Within { payload, lots, .. } => {
+                std::mem::swap(payload, into);
+                std::mem::swap(lots, what);
+            }
+            Way::Socket { reader, .. } => {
+                into.resize(len, 0);
+                read_payload(reader, self.crc_behind, into)?;
+            }
+        }
+        Ok(())
     }
 
     fn unexpected(&self, asked: &'static str, found: &Reply) -> Error {

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 
 use frieze_base::{ByteRange, Seq};
 use frieze_hlc::Hlc;
-use frieze_net::{Lies, Lot};
+use frieze_net::Lot;
 use frieze_wire::frame::PAYLOAD_BYTES_MAX;
 use frieze_wire::message::Reply;
 
@@ -52,38 +52,25 @@ impl File {
         read
     }
 
-    /// As [`File::read_stream`], for a door in the server's process: what a file of the system holds is not read, and handed over as the
-    /// place where it lies. Nobody has verified that: who gets the bytes in the end has to compare them with a checksum that was made when they
-    /// were written, and if they differ, or nobody will compare, they are to be read by [`File::read_stream`].
+    /// Reads up to `len` bytes (at most 1 MiB) from `offset` on, for a door in the server's process: what a file of the system holds is not
+    /// read, and told as the place where it lies. Nobody has verified that: who gets the bytes in the end has to compare them with a checksum
+    /// that was made when they were written, and if they differ, or nobody will compare, they are to be read by [`File::read_at`].
+    ///
+    /// What was read goes to `payload`, whose buffer is exchanged; `lots` says what the bytes are, in order, and is empty if all were read.
+    /// Returns how many bytes there are, read or not: fewer where the file ends, or where a record ends and the next would be cut.
     ///
     /// # Errors
-    /// As [`File::read_stream`].
-    pub fn hand_on<E: From<Error>>(
-        &self,
-        range: ByteRange,
-        mut sink: impl FnMut(Piece<'_>) -> Result<(), E>,
-    ) -> Result<u64, E> {
+    /// As [`File::read_at`].
+    pub fn hand_on(&self, offset: u64, len: usize, payload: &mut Vec<u8>, lots: &mut Vec<Lot>) -> Result<usize, Error> {
         self.must_read()?;
-        check_range(range.start(), range.len())?;
-        let mut buffer = None;
-        let run = ReadRun { hands_on: true, ..ReadRun::of(range, DEPTH) };
-        let read = self.read_pieces(run, |connection, _, len| {
-            let make = || self.shared.buffers.take(REQUEST_BYTES.min(range.len() as usize));
-            let (mut bytes, lots) = connection.lots(len, &mut buffer, make).map_err(Failure::Ours)?;
-            if lots.is_empty() {
-                return sink(Piece::Read(bytes)).map_err(Failure::Theirs);
-            }
-            for lot in lots {
-                let piece = match lot {
-                    Lot::Read(len) => Piece::Read(bytes.split_off(..*len).unwrap_or_default()),
-                    Lot::Lies(lies) => Piece::Lies(lies),
-                };
-                sink(piece).map_err(Failure::Theirs)?;
-            }
-            Ok(())
-        });
-        buffer.into_iter().for_each(|buffer| self.shared.buffers.give_back(buffer));
-        read
+        let len = len.min(REQUEST_BYTES);
+        check_range(offset, len as u64)?;
+        let run =
+            ReadRun { is_one: true, hands_on: true, ..ReadRun::of(ByteRange::new(offset, offset + len as u64), 1) };
+        let count = self.read_pieces::<Error>(run, |connection, _, count| {
+            connection.take_lots(count, payload, lots).map_err(Failure::Ours)
+        })?;
+        Ok(count as usize)
     }
 
     /// A large read, straight into `into`.
@@ -114,7 +101,7 @@ impl File {
             match self.read_on(&mut place, &mut patience, &mut run, &mut take) {
                 Ok(reached) => {
                     place.give_back();
-                    if reached == Reached::EndOfFile || run.done == range.end() {
+                    if reached == Reached::EndOfFile || run.done == range.end() || run.hands_on {
                         return Ok(run.done - range.start());
                     }
                 }
@@ -151,25 +138,13 @@ impl File {
         // stays in its cache. Nor by steps: what was read as a whole is handed over as it lies.
         let is_within = connection.is_within();
         let hands_on = run.hands_on && is_within && run.in_steps;
-        let (depth, step) = match is_within {
-            false => (run.depth, REQUEST_BYTES),
-            true if hands_on => (1, REQUEST_BYTES),
-            true => (1, WITHIN_BYTES),
-        };
+        let (depth, step) = if is_within { (1, WITHIN_BYTES) } else { (run.depth, REQUEST_BYTES) };
         let mut next = run.done;
         let mut flight: VecDeque<(u64, u64, usize)> = VecDeque::with_capacity(depth);
         loop {
             while flight.len() < depth && next < run.end {
                 let left = run.end - next;
-                // What is handed on ends where a record ends, and what follows begins with one.
-                let len = if run.is_one {
-                    left
-                } else if hands_on {
-                    left.min(step as u64)
-                } else {
-                    piece_len(next, left, step) as u64
-                };
-                let len = len as usize;
+                let len = if run.is_one { left as usize } else { piece_len(next, left, step) };
                 let in_steps = if is_within { hands_on } else { run.in_steps };
                 let id = shared.send(connection, &self.ask_read(next, len, in_steps)).map_err(Failure::Ours)?;
                 flight.push_back((id, next, len));
@@ -191,6 +166,9 @@ impl File {
             run.done = at + count as u64;
             patience.renew(shared);
             connection.set_limit(patience.left());
+            if run.hands_on {
+                return Ok(Reached::EndOfRange);
+            }
             if count < len {
                 // At the end of the file the answers still to come are empty. A reply cut short for a reason of the
                 // server's own is gone on from.
@@ -312,7 +290,7 @@ struct ReadRun {
     depth: usize,
     /// Answers may come before they are verified as a whole.
     in_steps: bool,
-    /// Within the server's process they may say where bytes lie.
+    /// Within the server's process they may say where bytes lie. One answer is enough, however much it is.
     hands_on: bool,
 }
 
@@ -321,15 +299,6 @@ impl ReadRun {
         let depth = depth.clamp(1, DEPTH_MAX);
         ReadRun { done: range.start(), end: range.end(), is_one: false, depth, in_steps: true, hands_on: false }
     }
-}
-
-/// Some of what [`File::hand_on`] hands over.
-#[derive(Clone, Copy, Debug)]
-pub enum Piece<'a> {
-    /// Bytes that were verified.
-    Read(&'a [u8]),
-    /// Bytes that were not.
-    Lies(&'a Lies),
 }
 
 /// A run of writes in flight on one connection.

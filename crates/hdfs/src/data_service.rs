@@ -38,6 +38,8 @@ use crate::transfer::{self, CHUNK_BYTES, LENGTHS_BYTES, Lengths, MESSAGE_BYTES_M
 const WRITE_BYTES_MAX: usize = 1 << 20;
 /// Bytes that have come and are in no file yet, of all connections together.
 const BUDGET_BYTES: usize = 256 << 20;
+/// Bytes that were read and that no reader has taken yet, of all connections together.
+const READERS_BYTES: usize = 256 << 20;
 /// Checksums of fewer bytes are not kept: so few are sooner read than handed on.
 const KEPT_BYTES_MIN: usize = 32 << 10;
 /// A buffer of a larger packet is not kept for the next one.
@@ -57,6 +59,8 @@ const HEARTBEAT: i64 = -1;
 pub(crate) struct DataService {
     service: Arc<Service>,
     budget: Budget,
+    /// Of what was read for readers, and they have not taken.
+    readers: Budget,
     kept: Arc<Kept>,
 }
 
@@ -84,7 +88,8 @@ type Reader<'s> = BufReader<&'s TcpStream>;
 
 impl DataService {
     pub(crate) fn new(service: Arc<Service>) -> DataService {
-        DataService { service, budget: Budget::new(BUDGET_BYTES), kept: Arc::default() }
+        let (budget, readers) = (Budget::new(BUDGET_BYTES), Budget::new(READERS_BYTES));
+        DataService { service, budget, readers, kept: Arc::default() }
     }
 
     fn converse(&self, stream: &TcpStream) -> Result<(), Ended> {
@@ -153,7 +158,8 @@ impl DataService {
         respond(stream, &begun(sums, from))?;
         let (inode, kept) = (InodeId(pass.inode), &self.kept);
         let verifies = kept.take_doubt(inode);
-        let sending = Sending::new(stream, (&file, inode), (sums, kept), pass.start, ByteRange::new(from, upto));
+        let sending =
+            Sending::new(stream, (&file, inode), (sums, kept), &self.readers, pass.start, ByteRange::new(from, upto));
         let ended = sending.send(verifies).and_then(|()| is_well(reader));
         // Damage that only the reader has seen is to be found here the next time. Most who say nothing have read enough.
         let is_well = matches!(ended, Ok(Told::Well));

@@ -59,6 +59,18 @@ impl Kept {
         }
     }
 
+    /// Keeps checksums `skip` bytes from the beginning of a record, if those of all before are here.
+    pub(crate) fn put_at(&self, record: Record, skip: u64, sums: &[u8]) {
+        if skip == 0 {
+            return self.put(record, sums);
+        }
+        let before = self.lock().records.get(&record).cloned();
+        let spans = skip as usize / CHUNK_BYTES as usize;
+        if let Some(before) = before.filter(|before| before.len() == spans * SUM_BYTES) {
+            self.put(record, &[&before, sums].concat());
+        }
+    }
+
     /// Appends the checksums of `len` bytes of a record, `skip` bytes from its beginning; false if they are not here.
     pub(crate) fn add_to(&self, out: &mut Vec<u8>, record: &Record, skip: u64, len: usize) -> bool {
         let span = CHUNK_BYTES as usize;
@@ -129,6 +141,12 @@ mod tests {
         assert_eq!(found(record(1), 1024, 4609), None, "more than there is");
         assert_eq!(found(record(2), 0, 512), None);
         assert_eq!(found(Record { start: 0, ..record(1) }, 0, 512), None);
+        kept.put_at(record(1), 512, &[7; 4]);
+        assert_eq!(found(record(1), 0, 5120), Some(sums.clone()), "there are others already");
+        kept.put_at(record(1), 5120, &[7; 8]);
+        assert_eq!(found(record(1), 4608, 1536), Some([&sums[36..], &[7; 8]].concat()), "what follows is added");
+        kept.put_at(record(3), 512, &[7; 4]);
+        assert_eq!(found(record(3), 512, 512), None, "its beginning is not here");
         kept.put(record(1), &[9; 8]);
         assert_eq!(found(record(1), 512, 512), Some(vec![9; 4]));
     }

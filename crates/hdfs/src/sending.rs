@@ -4,27 +4,31 @@
 //! it from the page cache to the socket. The reader compares it with what the writer sent, end to end.
 //!
 //! Guarantees: bytes that were not verified here go out only beside checksums that are older than they are; all else is verified first. A packet
-//! begins where a checksum's span begins.
+//! begins where a checksum's span begins. Who takes his bytes slowly holds no connection to the server meanwhile, and memory only within a budget:
+//! none for what is handed on.
 //! Leaves to others: which bytes ([`crate::data_service`]), where they lie (the client library).
 
 use std::io::{self, IoSlice, Write};
 use std::net::TcpStream;
 
 use frieze_base::{ByteRange, InodeId};
-use frieze_client::{File, Lies, Piece};
+use frieze_client::{File, Lies, Lot};
 use rustix::net::SendFlags;
 
+use crate::budget::{Budget, Lent};
 use crate::data_service::Ended;
 use crate::kept::{Kept, Record};
 use crate::proto::PacketHeader;
-use crate::transfer::{self, CHUNK_BYTES, Sums};
+use crate::transfer::{self, CHUNK_BYTES, SUM_BYTES, Sums};
 
 /// Data of a packet that is sent.
 const PACKET_DATA_BYTES: usize = 256 << 10;
 /// Heads of the packets of what is read at once, with their checksums.
 const OUT_BYTES: usize = 16 << 10;
-/// Requests in flight of what is read.
-const DEPTH: usize = 4;
+/// Bytes that are asked for at once where they are read: half of the second-level cache of a core of today.
+const READ_BYTES: usize = 256 << 10;
+/// And where all of those before were handed on.
+const HANDED_BYTES: usize = 1 << 20;
 const SPAN: usize = CHUNK_BYTES as usize;
 
 /// A reader, and how far he is.
@@ -34,6 +38,7 @@ pub(crate) struct Sending<'a> {
     inode: InodeId,
     sums: Sums,
     kept: &'a Kept,
+    lent: Lent<'a>,
     /// Where in the file the block begins.
     start: u64,
     /// How much of the block has been taken.
@@ -46,18 +51,25 @@ pub(crate) struct Sending<'a> {
     begun: Vec<u8>,
 }
 
+/// What is handed on, and where its checksums are among those of a window.
+struct Handed<'l> {
+    lies: &'l Lies,
+    sums: std::ops::Range<usize>,
+}
+
 impl<'a> Sending<'a> {
-    /// Bytes `range` of the block that begins at `start` of a file.
+    /// Bytes `range` of the block that begins at `start` of a file. What is read meanwhile is within the `budget`.
     pub(crate) fn new(
         stream: &'a TcpStream,
         (file, inode): (&'a File, InodeId),
         (sums, kept): (Sums, &'a Kept),
+        budget: &'a Budget,
         start: u64,
         range: ByteRange,
     ) -> Sending<'a> {
-        let out = Vec::with_capacity(OUT_BYTES);
+        let (out, lent) = (Vec::with_capacity(OUT_BYTES), budget.none());
         let (at, upto) = (range.start(), range.end());
-        Sending { stream, file, inode, sums, kept, start, at, upto, number: 0, out, begun: Vec::new() }
+        Sending { stream, file, inode, sums, kept, lent, start, at, upto, number: 0, out, begun: Vec::new() }
     }
 
     /// Sends all of it. `verifies`: nothing goes out that was not verified here.
@@ -65,21 +77,97 @@ impl<'a> Sending<'a> {
     /// # Errors
     /// `Short` if the file ends before; the connection's and the server's.
     pub(crate) fn send(mut self, verifies: bool) -> Result<(), Ended> {
-        let range = ByteRange::new(self.start + self.at, self.start + self.upto);
-        if verifies || self.sums == Sums::None {
-            self.file.read_stream(range, DEPTH, |bytes| self.put(bytes))?;
-        } else {
-            self.file.hand_on(range, |piece| match piece {
-                Piece::Read(bytes) => self.put(bytes),
-                Piece::Lies(lies) => self.put_lying(lies),
-            })?;
-        }
-        if self.at != self.upto {
-            return Err(Ended::Short);
+        let verifies = verifies || self.sums == Sums::None;
+        let (mut payload, mut lots, mut sums, mut room) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let mut window = READ_BYTES;
+        while self.at < self.upto {
+            let (at, len) = (self.at, (self.upto - self.at).min(window as u64) as usize);
+            // Before a connection to the server is taken: who waits here holds none.
+            self.lent.add(len);
+            window = READ_BYTES;
+            if verifies {
+                self.put(read(self.file, self.start + at, len, &mut room)?)?;
+            } else {
+                let found = self.file.hand_on(self.start + at, len, &mut payload, &mut lots)?;
+                if lots.is_empty() {
+                    self.put(&payload)?;
+                } else if let Some(handed) = self.handed(&lots, &mut sums) {
+                    if payload.is_empty() {
+                        self.lent.give_back();
+                        window = HANDED_BYTES;
+                    }
+                    self.put_lots(&lots, &payload, &handed, &sums)?;
+                } else {
+                    let bytes = read(self.file, self.start + at, found, &mut room)?;
+                    self.keep(&lots, bytes);
+                    self.put(bytes)?;
+                }
+            }
+            self.lent.give_back();
+            if self.at == at {
+                return Err(Ended::Short);
+            }
         }
         self.out.clear();
         transfer::put_head(&packet_header(self.at, self.number, 0, true), &[], self.sums, &mut self.out);
         Ok(self.stream.write_all(&self.out)?)
+    }
+
+    /// The checksums of all that lies somewhere, which are added to `sums`; `None` if those of some are not here, or do not begin and end where
+    /// a reader's do.
+    fn handed<'l>(&self, lots: &'l [Lot], sums: &mut Vec<u8>) -> Option<Vec<Handed<'l>>> {
+        sums.clear();
+        let (mut at, mut handed) = (self.at, Vec::new());
+        for lot in lots {
+            let end = at + lot.len() as u64;
+            if let Lot::Lies(lies) = lot {
+                let ends_well = end.is_multiple_of(SPAN as u64) || end == self.upto;
+                let record = self.record(lies, at).filter(|_| at.is_multiple_of(SPAN as u64) && ends_well)?;
+                let from = sums.len();
+                if !self.kept.add_to(sums, &record, lies.skip.into(), lies.len) {
+                    return None;
+                }
+                handed.push(Handed { lies, sums: from..sums.len() });
+            }
+            at = end;
+        }
+        Some(handed)
+    }
+
+    /// Keeps the checksums of what was read after all.
+    fn keep(&self, lots: &[Lot], bytes: &[u8]) {
+        let (mut at, mut rest) = (self.at, bytes);
+        for lot in lots {
+            let Some(of_lot) = rest.split_off(..lot.len()) else { return };
+            if let Lot::Lies(lies) = lot
+                && let Some(record) = self.record(lies, at).filter(|_| at.is_multiple_of(SPAN as u64))
+            {
+                let mut sums = Vec::with_capacity(of_lot.len().div_ceil(SPAN) * SUM_BYTES);
+                self.sums.put(of_lot, &mut sums);
+                self.kept.put_at(record, lies.skip.into(), &sums);
+            }
+            at += lot.len() as u64;
+        }
+    }
+
+    /// The record that lies at `at` of the block. `None` if it began before the file does: it is of another file, from which this one has it.
+    fn record(&self, lies: &Lies, at: u64) -> Option<Record> {
+        let start = (self.start + at).checked_sub(lies.skip.into())?;
+        Some(Record { inode: self.inode, stamp: lies.stamp, start })
+    }
+
+    fn put_lots(&mut self, lots: &[Lot], mut bytes: &[u8], handed: &[Handed<'_>], sums: &[u8]) -> Result<(), Ended> {
+        let mut handed = handed.iter();
+        for lot in lots {
+            match lot {
+                Lot::Read(len) => self.put(bytes.split_off(..*len).unwrap_or_default())?,
+                Lot::Lies(_) => {
+                    let Handed { lies, sums: own } = handed.next().expect("one for each that lies");
+                    self.put_lying(lies, &sums[own.clone()])?;
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Sends bytes that were verified.
@@ -104,21 +192,10 @@ impl<'a> Sending<'a> {
         Ok(())
     }
 
-    /// Hands on bytes that nobody has looked at, if their checksums are kept, and else reads them.
-    fn put_lying(&mut self, lies: &Lies) -> Result<(), Ended> {
-        let at = self.start + self.at;
-        // One that begins before the file does is of another file, from which this one has it.
-        let begins = at.checked_sub(lies.skip.into());
-        let record = begins.map(|start| Record { inode: self.inode, stamp: lies.stamp, start });
-        let is_aligned = self.begun.is_empty()
-            && self.at.is_multiple_of(SPAN as u64)
-            && (lies.len.is_multiple_of(SPAN) || self.is_end(lies.len));
-        let Some(record) = record.filter(|_| is_aligned) else { return self.read(lies.len, None) };
-        let mut sums = Vec::new();
-        if !self.kept.add_to(&mut sums, &record, lies.skip.into(), lies.len) {
-            return self.read(lies.len, (lies.skip == 0).then_some(record));
-        }
-        let spans = PACKET_DATA_BYTES / SPAN * transfer::SUM_BYTES;
+    /// Hands on bytes that nobody has looked at, from a span's beginning on.
+    fn put_lying(&mut self, lies: &Lies, sums: &[u8]) -> Result<(), Ended> {
+        debug_assert!(self.begun.is_empty(), "what comes before ends where a span does");
+        let spans = PACKET_DATA_BYTES / SPAN * SUM_BYTES;
         let (mut offset, mut left) = (lies.offset, lies.len);
         for sums in sums.chunks(spans) {
             let len = left.min(PACKET_DATA_BYTES);
@@ -127,22 +204,6 @@ impl<'a> Sending<'a> {
             send_more(self.stream, &self.out)?;
             hand_on(self.stream, lies, &mut offset, len)?;
             (self.at, self.number, left) = (self.at + len as u64, self.number + 1, left - len);
-        }
-        Ok(())
-    }
-
-    /// Reads what was not read, and keeps the checksums if it is the beginning of a `record`.
-    fn read(&mut self, len: usize, record: Option<Record>) -> Result<(), Ended> {
-        let range = ByteRange::new(self.start + self.at, self.start + self.at + len as u64);
-        let mut sums = Vec::new();
-        self.file.read_stream(range, DEPTH, |bytes| {
-            if record.is_some() {
-                self.sums.put(bytes, &mut sums);
-            }
-            self.put(bytes)
-        })?;
-        if let Some(record) = record {
-            self.kept.put(record, &sums);
         }
         Ok(())
     }
@@ -176,6 +237,15 @@ impl<'a> Sending<'a> {
     fn is_end(&self, len: usize) -> bool {
         self.at + len as u64 == self.upto
     }
+}
+
+/// Reads what is there of `len` bytes, verified.
+fn read<'r>(file: &File, at: u64, len: usize, room: &'r mut Vec<u8>) -> Result<&'r [u8], frieze_client::Error> {
+    if room.len() < len {
+        room.resize(len, 0);
+    }
+    let count = file.read_at(at, &mut room[..len])?;
+    Ok(&room[..count])
 }
 
 fn packet_header(at: u64, number: i64, len: usize, is_last: bool) -> PacketHeader {

@@ -6,7 +6,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::Duration;
 
-use frieze_client::{ByteRange, Client, CreateMode, OpenFlags, Options, Piece, Target};
+use frieze_client::{ByteRange, Client, CreateMode, Lot, OpenFlags, Options, Target};
 use frieze_node::{Server, Settings};
 
 fn serve(dir: &Path) -> Server {
@@ -116,21 +116,25 @@ fn a_client_in_the_servers_process_does_what_any_client_does() {
             assert_eq!(count, len as u64);
             assert!(read == bytes[..len], "{name}");
             // Most of what is large is not read, but told where it lies.
-            let (mut handed, mut lying) = (Vec::new(), 0);
-            file.hand_on::<frieze_client::Error>(ByteRange::new(0, u64::MAX >> 1), |piece| {
-                match piece {
-                    Piece::Read(bytes) => handed.extend_from_slice(bytes),
-                    Piece::Lies(lies) => {
-                        let from = handed.len();
-                        handed.resize(from + lies.len, 0);
-                        let file = lies.file.as_fd().try_clone_to_owned().unwrap();
-                        fs::File::from(file).read_exact_at(&mut handed[from..], lies.offset).unwrap();
-                        lying += lies.len;
+            let (mut handed, mut lying, mut payload, mut lots) = (Vec::new(), 0, Vec::new(), Vec::new());
+            while file.hand_on(handed.len() as u64, 1 << 20, &mut payload, &mut lots).unwrap() > 0 {
+                let mut read = payload.as_slice();
+                if lots.is_empty() {
+                    lots.push(Lot::Read(read.len()));
+                }
+                for lot in &lots {
+                    match lot {
+                        Lot::Read(len) => handed.extend_from_slice(read.split_off(..*len).unwrap()),
+                        Lot::Lies(lies) => {
+                            let from = handed.len();
+                            handed.resize(from + lies.len, 0);
+                            let file = lies.file.as_fd().try_clone_to_owned().unwrap();
+                            fs::File::from(file).read_exact_at(&mut handed[from..], lies.offset).unwrap();
+                            lying += lies.len;
+                        }
                     }
                 }
-                Ok(())
-            })
-            .unwrap();
+            }
             assert!(handed == bytes[..len], "{name}");
             let is_near = std::ptr::eq(client, &near);
             assert_eq!(lying > len / 2, is_near && name != "/many", "{name}: {lying}");

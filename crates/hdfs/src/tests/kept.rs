@@ -173,3 +173,32 @@ fn who_asks_for_no_checksums_gets_what_the_server_has_verified() {
     assert!(unchecked());
     opened.stop();
 }
+
+#[test]
+fn readers_who_take_nothing_are_in_nobodys_way() {
+    let opened = Opened::new();
+    let mut client = opened.connect();
+    let data = noise(8, 8 << 20);
+    let options = Options { server: opened.server.home(), within: Some(opened.server.within()), ..Options::default() };
+    let connections = options.connections_max;
+    let writer = frieze_client::Client::connect(options).unwrap();
+    let file = writer.fs().create(&frieze_client::Target::path("/f"), 0o644, frieze_client::CreateMode::Exclusive);
+    file.unwrap().write_at(0, &data).unwrap();
+    let block = client.locations("/f").blocks.remove(0);
+    let whole = data.len() as u64;
+    // More than the door has connections to the server. Half of them are sent what was verified.
+    let stalled: Vec<Transfer> = (0..connections + 10)
+        .map(|number| {
+            let mut transfer = Transfer::connect(&block);
+            rustix::net::sockopt::set_socket_recv_buffer_size(&transfer.0, 4096).unwrap();
+            let (header, send_checksums) = (Transfer::base(&block), Some(number % 2 == 0));
+            let request = OpReadBlock { header, offset: 0, len: whole, send_checksums };
+            assert_eq!(transfer.begin(81, &request).status, status::SUCCESS);
+            transfer
+        })
+        .collect();
+    assert!(read_well(&block, 0, whole).unwrap().1 == data);
+    assert!(client.info("/f").is_some());
+    drop(stalled);
+    opened.stop();
+}
