@@ -41,8 +41,8 @@ pub(crate) struct Connection {
 enum Way {
     /// In frames, over a socket.
     Socket { reader: FrameReader, writer: FrameWriter },
-    /// The server runs in this process. `payload` is that of the last answer, from where it is not taken yet, and `lots` what beside it was
-    /// not read.
+    /// The server runs in this process. `payload` is that of the last answer, from where it is not taken yet, and `lots` what its bytes are
+    /// where not all were read.
     Within { asked: Box<dyn Asked>, inbox: Arc<Inbox>, payload: Vec<u8>, lots: Vec<Lot> },
 }
 
@@ -333,9 +333,9 @@ impl Connection {
         }
     }
 
-    /// Receives the payload of the last reply, `len` bytes, in exchange for another buffer, and what the bytes are where not all were read.
+    /// Receives the payload of the last reply, `len` bytes, in exchange for another buffer, and what the bytes are where not all were read, in
+    /// exchange for nothing.
     pub(crate) fn take_lots(&mut self, len: usize, into: &mut Vec<u8>, what: &mut Vec<Lot>) -> Result<(), Error> {
-        what.clear();
         match &mut self.way {
             Way::Within { payload, lots, .. } => {
                 std::mem::swap(payload, into);

@@ -65,6 +65,8 @@ impl File {
         self.must_read()?;
         let len = len.min(REQUEST_BYTES);
         check_range(offset, len as u64)?;
+        payload.clear();
+        lots.clear();
         let run =
             ReadRun { is_one: true, hands_on: true, ..ReadRun::of(ByteRange::new(offset, offset + len as u64), 1) };
         let count = self.read_pieces::<Error>(run, |connection, _, count| {
@@ -135,7 +137,7 @@ impl File {
         let shared = &self.shared;
         let connection = shared.opened(place, patience).map_err(Failure::Ours)?;
         // Who reads within the process does the server's work: nothing is won by asking ahead, and what one core does piece by piece
-        // stays in its cache. Nor by steps: what was read as a whole is handed over as it lies.
+        // stays in its cache. Nor by steps, but to be told where bytes lie: what was read as a whole is handed over as it is.
         let is_within = connection.is_within();
         let hands_on = run.hands_on && is_within && run.in_steps;
         let (depth, step) = if is_within { (1, WITHIN_BYTES) } else { (run.depth, REQUEST_BYTES) };

@@ -21,10 +21,11 @@ struct Doors {
 
 impl Doors {
     fn new() -> Doors {
-        let data_port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        // Of addresses that no other test has connections of, which take ports as well.
+        let data_port = std::net::TcpListener::bind("127.0.1.1:0").unwrap().local_addr().unwrap().port();
         let mut doors = Doors { dir: tempfile::tempdir().unwrap(), data_port, open: Vec::new(), listen: Vec::new() };
         for number in 0..3 {
-            doors.listen.push(format!("127.0.0.{}:0", number + 1));
+            doors.listen.push(format!("127.0.1.{}:0", number + 1));
             doors.open.push(None);
             doors.start(number);
         }
@@ -65,9 +66,9 @@ impl Doors {
             ..Options::default()
         };
         let options = DoorOptions {
-            data: format!("127.0.0.{}:{}", number + 1, self.data_port),
+            data: format!("127.0.1.{}:{}", number + 1, self.data_port),
             notes: Some(dir.join("hdfs-leases")),
-            ..options(&format!("127.0.0.{}:0", number + 1), Trust::Kernel)
+            ..options(&format!("127.0.1.{}:0", number + 1), Trust::Kernel)
         };
         let door = Door::open(&options, server.secret_for(crate::TOKENS), client).unwrap();
         self.open[number] = Some((door, server));
