@@ -2,7 +2,7 @@
 //! processors is the floor for any server that sleeps until a packet comes, and how fast a stock client writes to it is what that client
 //! can do. `bench/hdfs/run.py hflush` compiles this with `rustc` and plays the same load on it.
 //!
-//!     bare NAME_ADDRESS DATA_PORT [FILE [checks]]
+//!     bare NAME_ADDRESS DATA_PORT [FILE [checks [keeps]]]
 //!
 //! With a FILE it writes what it receives before it acknowledges it, one packet behind the other and with its checksums: the floor for a server
 //! that keeps what it was told where a crash of its process does not reach it. Each block is a file of its own, new as a block of HDFS is
@@ -11,6 +11,9 @@
 //! With `checks` it compares the checksums, looks at the clock, and receives into pages of a small file that it has mapped, from where it writes
 //! them 64 KiB at a time: nothing is copied before it is acknowledged, and all of it is where a crash of the process does not reach it. No server
 //! that keeps and checks what it is told is known to do with less; it knows of no rights, no order, no instants, no readers.
+//!
+//! With `keeps` it does what else frieze promises and HDFS does not: what was written is on the medium 50 ms later, by a thread of its own, and
+//! as many pages leave memory as come into it. Of a file system there is still nothing.
 //!
 //! It stands before the name service at NAME_ADDRESS, hands everything on, and names its own port where a reply names DATA_PORT. It prints
 //! the ports of the two: its name service's and its own. It knows of the protocols what this needs.
@@ -22,19 +25,27 @@ use std::ops::{Deref, DerefMut};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
+use std::time::Duration;
 
 /// A packet of the load is a tenth of it.
 const ROOM: usize = 256 << 10;
 /// What is written at once by who checks.
 const BATCH: usize = 64 << 10;
+/// As frieze does where nobody asks for more.
+const FLUSH_EVERY: Duration = Duration::from_millis(50);
+/// `POSIX_FADV_DONTNEED`.
+const DONT_NEED: i32 = 4;
 
 fn main() -> io::Result<()> {
     let mut args = std::env::args().skip(1);
     let (Some(names), Some(port)) = (args.next(), args.next().and_then(|port| port.parse::<u16>().ok())) else {
-        return Err(io::Error::other("bare NAME_ADDRESS DATA_PORT [FILE [checks]]"));
+        return Err(io::Error::other("bare NAME_ADDRESS DATA_PORT [FILE [checks [keeps]]]"));
     };
     let (file, checks) = (args.next(), args.next().is_some_and(|word| word == "checks"));
+    let keeps = args.next().is_some_and(|word| word == "keeps");
     let (name, data) = (TcpListener::bind("127.0.0.1:0")?, TcpListener::bind("127.0.0.1:0")?);
     let own = data.local_addr()?.port();
     let (theirs, ours) = (varint(u64::from(port)), varint(u64::from(own)));
@@ -44,7 +55,7 @@ fn main() -> io::Result<()> {
         for (number, stream) in data.incoming().flatten().enumerate() {
             let file = file.as_ref().map(|file| PathBuf::from(format!("{file}-{number}")));
             thread::spawn(move || {
-                let taken = take(stream, file.as_deref(), checks);
+                let taken = take(stream, file.as_deref(), checks, keeps);
                 file.map_or(Ok(()), remove_file).and(taken)
             });
         }
@@ -76,8 +87,10 @@ fn hand_on(mut from: TcpStream, mut to: TcpStream, theirs: &[u8], ours: &[u8]) -
 }
 
 /// A block that is written: its request is granted, each packet is acknowledged.
-fn take(mut stream: TcpStream, path: Option<&Path>, checks: bool) -> io::Result<()> {
+fn take(mut stream: TcpStream, path: Option<&Path>, checks: bool, keeps: bool) -> io::Result<()> {
     let file = path.map(File::create).transpose()?;
+    // Ends with the file of its own that it is told of.
+    let _kept = file.as_ref().filter(|_| keeps).map(|file| -> io::Result<Kept> { Ok(Kept::of(file.try_clone()?)) }).transpose()?;
     stream.set_nodelay(true)?;
     let mapped = path.filter(|_| checks).map(|path| Mapped::new(&path.with_extension("ring"))).transpose()?;
     let mut room = mapped.map_or_else(|| Room::Memory(vec![0; ROOM]), Room::Mapped);
@@ -134,6 +147,31 @@ fn take(mut stream: TcpStream, path: Option<&Path>, checks: bool) -> io::Result<
         }
         room.copy_within(from..filled, 0);
         (from, filled) = (0, filled - from);
+    }
+}
+
+/// Brings a file to the medium every 50 ms, and lets go of its pages.
+struct Kept(Arc<AtomicBool>);
+
+impl Kept {
+    fn of(file: File) -> Kept {
+        let ended = Arc::new(AtomicBool::new(false));
+        let told = ended.clone();
+        thread::spawn(move || {
+            while !told.load(Ordering::Relaxed) {
+                thread::sleep(FLUSH_EVERY);
+                let Ok(()) = file.sync_data() else { return };
+                // SAFETY: a descriptor that is open; the call touches no memory.
+                unsafe { posix_fadvise(file.as_raw_fd(), 0, 0, DONT_NEED) };
+            }
+        });
+        Kept(ended)
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
     }
 }
 
@@ -226,6 +264,7 @@ impl Drop for Mapped {
 unsafe extern "C" {
     fn mmap(at: *mut u8, len: usize, protection: i32, flags: i32, file: i32, offset: i64) -> *mut u8;
     fn munmap(at: *mut u8, len: usize) -> i32;
+    fn posix_fadvise(file: i32, from: i64, len: i64, advice: i32) -> i32;
 }
 
 fn more(stream: &mut TcpStream, room: &mut [u8]) -> io::Result<usize> {

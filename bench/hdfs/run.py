@@ -67,6 +67,7 @@ PRETENDING = {
     "bare": "receives, acknowledges and forgets",
     "stores": "receives, writes to a file and acknowledges",
     "checks": "receives into a mapped file, checks, acknowledges and writes 16 at a time",
+    "keeps": "does so, and brings it to the medium every 50 ms and out of memory",
 }
 # Amount of a unit in the bytes or calls that a load tells, and what processor seconds are told of.
 UNITS = {"GiB": (GIB, "GiB", 1), "MiB": (1 << 20, "GiB", 1024), "files": (1, "1,000", 1000), "calls": (1, "1,000", 1000)}
@@ -201,7 +202,7 @@ def bare(name, ready, data_port, work, classpath):
     """A client of a program that receives each packet, writes it to a file or not, and acknowledges it, before the server that is `ready`."""
     subprocess.run(["rustc", "--edition", "2024", "-O", "-o", work / "bare", ROOT / "bench" / "hdfs" / "bare.rs"], check=True)
     names = ready["hdfs"].removeprefix("hdfs://")
-    stores = {"bare": [], "stores": [work / "stored"], "checks": [work / "checked", "checks"]}[name]
+    stores = {"bare": [], "stores": [work / "stored"], "checks": [work / "checked", "checks"], "keeps": [work / "kept", "checks", "keeps"]}[name]
     program = subprocess.Popen([work / "bare", names, str(data_port), *stores], stdout=subprocess.PIPE, text=True)
     try:
         port = program.stdout.readline().split()[0]
