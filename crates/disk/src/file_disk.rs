@@ -271,6 +271,28 @@ impl DiskFile for OpenFile {
         }
     }
 
+    fn hold_pages(&self) -> bool {
+        self.len <= HELD_BYTES_MAX
+            && self
+                .ahead
+                .as_ref()
+                .is_some_and(|ahead| ahead.lock().unwrap_or_else(PoisonError::into_inner).hold(&self.fd, self.len))
+    }
+
+    fn look_at(&self, len: usize, look: &mut dyn FnMut(&[u8])) -> Result<()> {
+        let ahead = self.ahead.as_ref().map(|ahead| ahead.lock().unwrap_or_else(PoisonError::into_inner));
+        match ahead.as_ref().and_then(|ahead| ahead.held()).filter(|held| len <= held.len()) {
+            Some(held) => look(&held[..len]),
+            None => {
+                drop(ahead);
+                let mut bytes = vec![0; len];
+                let found = self.read_at(0, &mut bytes)?;
+                look(&bytes[..found]);
+            }
+        }
+        Ok(())
+    }
+
     fn read_at(&self, offset: u64, into: &mut [u8]) -> Result<usize> {
         read_all(&self.fd, offset, into, 1).map_err(io(Op::Read, &self.name))
     }
@@ -492,6 +514,8 @@ pub(crate) fn io(op: Op, name: &str) -> impl Fn(Errno) -> Error {
 
 /// Every direct read ends at a multiple of it, but at the end of the file.
 const SECTOR_BYTES: usize = 512;
+/// Longer files are not held in memory as a whole.
+const HELD_BYTES_MAX: u64 = 1 << 20;
 const MAKING_NAME: &str = ".making";
 const FILE_FLAGS: OFlags = OFlags::RDWR.union(OFlags::CLOEXEC).union(OFlags::NOFOLLOW);
 

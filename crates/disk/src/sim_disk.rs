@@ -347,6 +347,11 @@ impl DiskFile for SimHandle {
         if fails { Err(io(Op::Write, &self.name, Errno::IO)) } else { Ok(()) }
     }
 
+    fn hold_pages(&self) -> bool {
+        // They are nowhere else.
+        true
+    }
+
     fn read_at(&self, offset: u64, into: &mut [u8]) -> Result<usize> {
         self.read_either(offset, into, true)
     }

@@ -116,7 +116,7 @@ impl DataPlane {
             part: 0,
             parts: 1,
         };
-        self.device.append(std::slice::from_ref(&meta), &[ask.payload], std::slice::from_ref(&crcs)).ok()?;
+        self.device.append_behind(&meta, ask.payload, &crcs).ok()?;
         let done = WriteDone { stamp, chunk: meta.chunk, offset: meta.offset };
         let wrote = WroteAlone { n, session: meta.session, seq: meta.seq, acked: ask.acked, done };
         appender.chains[ended.chain.0 as usize].wrote(&wrote);
