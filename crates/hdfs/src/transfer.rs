@@ -6,7 +6,7 @@
 //! Guarantees: whatever bytes come, the answer is a value or an [`Error`]; no length is taken on trust.
 
 use crc_fast::CrcAlgorithm;
-use frieze_base::crc32c;
+use frieze_base::{crc32c, crc32c_combine};
 use prost::Message;
 
 use crate::proto::{PacketHeader, checksum};
@@ -23,6 +23,8 @@ pub(crate) const MESSAGE_BYTES_MAX: usize = 1 << 20;
 pub(crate) const PACKET_BYTES_MAX: usize = 16 << 20;
 /// Longest header of a packet. It has 25 to 27 bytes.
 const HEADER_BYTES_MAX: usize = 256;
+/// Bytes whose checksums are compared together.
+const TOGETHER_BYTES: usize = 16 << 10;
 /// Bytes that a checksum is over.
 pub(crate) const CHUNK_BYTES: u32 = 512;
 /// Bytes of a checksum.
@@ -155,6 +157,9 @@ impl Sums {
 
     /// True if these are the checksums of `data`.
     fn hold(self, sums: &[u8], data: &[u8]) -> bool {
+        if let Sums::Crc32c(chunk_bytes) = self {
+            return hold_together(sums, data, chunk_bytes as usize);
+        }
         self.each().is_none_or(|(chunk_bytes, sum)| {
             data.chunks(chunk_bytes).zip(sums.chunks(SUM_BYTES)).all(|(chunk, found)| sum(chunk).to_be_bytes() == found)
         })
@@ -168,6 +173,21 @@ impl Sums {
             Sums::Crc32(chunk_bytes) => Some((chunk_bytes as usize, crc32)),
         }
     }
+}
+
+/// True if these are the CRC32C of `data`. Those of neighbours are put together and compared with one over all their bytes: SIMD is faster the
+/// further it goes, by a third in all. It misses what a checksum misses, one in 2^32.
+fn hold_together(sums: &[u8], data: &[u8], chunk_bytes: usize) -> bool {
+    let chunks = (TOGETHER_BYTES / chunk_bytes).max(1);
+    data.chunks(chunks * chunk_bytes).zip(sums.chunks(chunks * SUM_BYTES)).all(|(data, sums)| {
+        let mut left = data.len();
+        let together = sums.chunks_exact(SUM_BYTES).fold(0, |before, sum| {
+            let len = left.min(chunk_bytes);
+            left -= len;
+            crc32c_combine(before, u32::from_be_bytes([sum[0], sum[1], sum[2], sum[3]]), len as u64)
+        });
+        crc32c(data) == together
+    })
 }
 
 /// Makes a checksum.

@@ -66,6 +66,25 @@ fn a_bit_that_turned_is_found() {
 }
 
 #[test]
+fn checksums_over_any_number_of_bytes_are_those_of_the_data_or_are_not() {
+    let mut rng = Rng::new(17);
+    for chunk_bytes in [1, 7, 512, 1000, 4096, 16 << 10, 40_000] {
+        let sums = Sums::Crc32c(chunk_bytes);
+        for _ in 0..40 {
+            let mut data: Vec<u8> = (0..rng.below(70_000) + 1).map(|_| rng.below(256) as u8).collect();
+            let mut found = Vec::new();
+            sums.put(&data, &mut found);
+            assert!(sums.hold(&found, &data), "{} bytes, {chunk_bytes} each", data.len());
+            let of = if rng.chance(2) { &mut found } else { &mut data };
+            let at = rng.below(of.len() as u64) as usize;
+            of[at] ^= 1 << rng.below(8);
+            assert!(!sums.hold(&found, &data), "{} bytes, {chunk_bytes} each", data.len());
+        }
+    }
+    assert!(SUMS.hold(&[], &[]));
+}
+
+#[test]
 fn the_older_checksum_of_writers_is_verified_too() {
     let older = Sums::read(1, 512).unwrap();
     let mut bytes = Vec::new();
