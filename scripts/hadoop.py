@@ -132,8 +132,9 @@ def site(folder, **properties):
 
 
 @contextlib.contextmanager
-def served(frieze, work, *options, port=0, data_port=0):
-    """A server with the doors open: what it says when it is ready. If what is done with it fails, or it does not end well, what it told is shown."""
+def served(frieze, work, *options, port=0, data_port=0, killed=False):
+    """A server with the doors open: what it says when it is ready. If what is done with it fails, or it does not end well, what it told is shown.
+    `killed`: it is not asked to end."""
     doors = ["--hdfs", f"127.0.0.1:{port}", "--hdfs-data", f"127.0.0.1:{data_port}"]
     serve = [frieze, "serve", "--json", "--dir", work / "data", "--listen", "127.0.0.1:0", *doors, *options]
     with open(work / "serve.log", "wb") as log:
@@ -150,8 +151,8 @@ def served(frieze, work, *options, port=0, data_port=0):
             yield json.loads(ready)
         except SystemExit as failed:
             sys.exit(f"{failed.code}\nThe server said:\n{told()}")
-        server.send_signal(signal.SIGTERM)
-        if server.wait(timeout=60) != 0:
+        server.send_signal(signal.SIGKILL if killed else signal.SIGTERM)
+        if server.wait(timeout=60) != (-signal.SIGKILL if killed else 0):
             sys.exit(f"the server ended with {server.returncode}:\n{told()}")
     finally:
         if server.poll() is None:

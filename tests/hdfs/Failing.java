@@ -83,6 +83,27 @@ public class Failing {
         return at + len;
     }
 
+    /** Flushes after each few bytes, and says how many were. */
+    static void flush(Path path) throws Exception {
+        byte[] data = bytes(100_000_000, 4);
+        try (FSDataOutputStream out = fs.create(path)) {
+            for (int at = 0; at < data.length; ) {
+                int len = Math.min(3_000, data.length - at);
+                out.write(data, at, len);
+                out.hflush();
+                at += len;
+                System.out.println(at);
+            }
+        }
+    }
+
+    /** What was flushed is there. */
+    static void look(Path path, int flushed) throws Exception {
+        byte[] found = read(path);
+        check(found.length >= flushed, found.length + " bytes of " + flushed);
+        check(Arrays.equals(found, Arrays.copyOf(bytes(100_000_000, 4), found.length)), "other bytes");
+    }
+
     /** Reads from a server that is killed in the middle. */
     static void read() throws Exception {
         byte[] data = bytes(20_000_000, 2);
@@ -113,6 +134,10 @@ public class Failing {
             write(new InetSocketAddress(arguments[1], Integer.parseInt(arguments[2])));
         } else if (arguments[0].equals("move")) {
             move();
+        } else if (arguments[0].equals("flush")) {
+            flush(new Path(arguments[1]));
+        } else if (arguments[0].equals("look")) {
+            look(new Path(arguments[1]), Integer.parseInt(arguments[2]));
         } else {
             read();
         }

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """An unmodified Hadoop client goes on while a server of three is killed: the one it writes through, the one that gave it its lease (which is
-started again, or is not), then one it reads from.
+started again, or is not), then one it reads from. And what a client has flushed is there when a server that is alone is killed under it.
 
     tests/hdfs/failing.py               with the debug build; builds it first
     tests/hdfs/failing.py --frieze PATH with that command
@@ -9,6 +9,7 @@ Three servers on three loopback addresses, which are one cluster, each with a do
 """
 
 import pathlib
+import random
 import subprocess
 import sys
 import tempfile
@@ -71,9 +72,31 @@ def main():
             begun = time.monotonic()
             client(java, cluster, ["read"], lambda words: cluster.kill(kill_of(words)))
             print(f"ok  {1000 * (time.monotonic() - begun):5.0f} ms  a reader goes on when the server it reads from is killed")
-            print("all hold")
         finally:
             cluster.end()
+        begun = time.monotonic()
+        port = hadoop.free_port()
+        hadoop.site(work / "conf-alone", fs_defaultFS=f"hdfs://127.0.0.1:{port}")
+        (work / "alone").mkdir()
+        java = ["java", "-Xmx512m", "-cp", f"{classes}:{work / 'conf-alone'}:{jars}", "Failing"]
+        least = min(flushes(java, f"/flushed-{number}", lambda **how: hadoop.served(frieze, work / "alone", port=port, **how)) for number in range(4))
+        print(f"ok  {1000 * (time.monotonic() - begun):5.0f} ms  what was flushed is there after a server that is alone was killed, four times ({least:,} bytes and more)")
+        print("all hold")
+
+
+def flushes(java, path, served):
+    """Kills a server under a client that flushes small packets, and has what it was told looked for. Returns how many bytes that was."""
+    with served(killed=True):
+        writer = subprocess.Popen([*java, "flush", path], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        told = [writer.stdout.readline() for _ in range(random.randrange(500, 5000))]
+    # It would look for the server for a while. What it was told it has said.
+    writer.kill()
+    told += writer.stdout.readlines()
+    writer.wait()
+    told = [int(line) for line in told if line.endswith("\n")]
+    with served():
+        subprocess.run([*java, "look", path, str(told[-1])], check=True, stdout=subprocess.DEVNULL)
+    return told[-1]
 
 
 def end(cluster, gone, number):
