@@ -24,6 +24,7 @@ import contextlib
 import json
 import os
 import pathlib
+import signal
 import statistics
 import subprocess
 import sys
@@ -268,6 +269,9 @@ def main():
     unknown = sorted(set(options.rows) - set(ROWS))
     if unknown:
         parser.error(f"no row of the name {', '.join(unknown)}; there are {', '.join(ROWS)}")
+    # Ended in order it takes along its servers, and up to 40 GiB.
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda number, _: sys.exit(128 + number))
     hadoop.needs("bench/hdfs", "java", "javac", "mvn")
     frieze = hadoop.command(options.frieze)
     less = 10 if options.quick else 1

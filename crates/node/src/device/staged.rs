@@ -10,8 +10,8 @@
 //!
 //! | offset | bytes | field of a record in the file (little-endian) |
 //! |---|---|---|
-//! | 0 | 4 | magic `FRZS` |
-//! | 4 | 4 | CRC32C of all that follows, the payload not included |
+//! | 0 | 4 | magic `FRZT` |
+//! | 4 | 4 | CRC32C of bytes 8..104 |
 //! | 8 | 8 | segment in which the log ended before the first of them |
 //! | 16 | 8 | and where in it |
 //! | 24 | 8 | inode |
@@ -55,7 +55,7 @@ const PART_MAX: u64 = 16;
 const RECORD_BYTES_MAX: usize = 16 << 10;
 /// So many small records one behind the other, and nobody looked, and more are expected.
 const MANY: u32 = 4;
-const MAGIC: [u8; 4] = *b"FRZS";
+const MAGIC: [u8; 4] = *b"FRZT";
 const HEAD_BYTES: usize = 104;
 
 /// What is staged on a device.
@@ -141,6 +141,7 @@ impl Device {
             write_surely(&**file, *at, &[0; HEAD_BYTES])?;
             return Err(refused.into());
         }
+        self.served.fetch_add(1, Ordering::Relaxed);
         let (block_crcs, payload) = (Few::from_slice(block_crcs), stage.at as usize + HEAD_BYTES);
         stage.records.push(Staged { meta: meta.clone(), block_crcs, payload });
         stage.at += bytes;

@@ -307,3 +307,39 @@ fn bytes_that_are_no_record_are_none() {
         assert_eq!(read(&whole[..at]), None, "{at} bytes");
     }
 }
+
+#[test]
+fn a_record_is_staged_as_it_always_was() {
+    let meta = RecordMeta {
+        kind: RecordKind::Write,
+        chain: ChainId(0x11),
+        epoch: ChainEpoch(0x12),
+        n: 0x13,
+        chunk: ChunkId { inode: InodeId(0x14), index: 0x15 },
+        version: 0x16,
+        stamp: Hlc(0x0102_0304_0506_0708),
+        user_time: None,
+        session: SessionId(0x17),
+        seq: Seq(0x18),
+        uid: 0x19,
+        offset: 0x1a,
+        len: 9,
+        part: 0,
+        parts: 1,
+    };
+    let after = LogPosition { segment: SegmentId(0x21), offset: 0x22 };
+    let expected = [
+        b"FRZT".as_slice(),
+        &crc32c(&head(&meta, after, 0)[8..]).to_le_bytes(),
+        &[0x21, 0, 0, 0, 0, 0, 0, 0, 0x22, 0, 0, 0, 0, 0, 0, 0],
+        &[0x14, 0, 0, 0, 0, 0, 0, 0, 0x15, 0, 0, 0],
+        &[0x11, 0, 0, 0, 0x12, 0, 0, 0, 0, 0, 0, 0, 0x13, 0, 0, 0, 0, 0, 0, 0],
+        &[0x16, 0, 0, 0, 0, 0, 0, 0, 8, 7, 6, 5, 4, 3, 2, 1],
+        &[0x17, 0, 0, 0, 0, 0, 0, 0, 0x18, 0, 0, 0, 0, 0, 0, 0, 0x19, 0, 0, 0],
+        &[0x1a, 0, 0, 0, 9, 0, 0, 0],
+        &[0, 0, 0, 0],
+    ];
+    assert_eq!(head(&meta, after, 0)[..], expected.concat());
+    let of_digits = crc32c(b"123456789");
+    assert_eq!(head(&meta, after, of_digits)[100..], [0x83, 0x92, 0x06, 0xe3], "the published check value of CRC32C");
+}
