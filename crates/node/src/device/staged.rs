@@ -229,6 +229,20 @@ impl Device {
         self.dirty.lock().unwrap_or_else(PoisonError::into_inner).segments.insert(segment);
     }
 
+    /// Sees to it that no restart finds anything that was staged so far: what the log is about to lose must not come back from there.
+    ///
+    /// # Errors
+    /// The disk's.
+    pub(super) fn empty_stage(&self) -> Result<(), Fault> {
+        self.settle()?;
+        let file = self.staging.lock().file.clone();
+        if let Some(file) = file {
+            file.write_at(0, &[&[0; HEAD_BYTES]])?;
+            file.sync()?;
+        }
+        Ok(())
+    }
+
     /// Places what an earlier process staged and is not in the log, if it is stamped up to `upto`; from now on there is nothing, and records
     /// are staged. Returns the stamp of the last record.
     ///
@@ -275,7 +289,9 @@ impl Device {
         // What comes from now on must not be taken for what follows on it.
         file.write_at(0, &[&vec![0; found]])?;
         file.sync()?;
-        self.disk.sync_dir()?;
+        if !is_there {
+            self.disk.sync_dir()?;
+        }
         if found as u64 == STAGED_BYTES_MAX && file.hold_pages() {
             self.staging.lock().file = Some(file);
         }

@@ -1,6 +1,8 @@
 use frieze_base::{ByteRange, Rng};
 use frieze_disk::{CrashKind, Disk, SimDisk};
 
+use frieze_multilog::Discarded;
+
 use super::*;
 use crate::device::{Budget, ImageBudget, Reach};
 use crate::settings::Settings;
@@ -22,6 +24,22 @@ struct Machine {
 
 /// Also what recovery showed: how many records.
 fn open(disk: &SimDisk, upto: Hlc) -> (Device, u64) {
+    let mut last = 0;
+    let recovered = recover(disk, upto, &[], &mut |meta| {
+        assert_eq!(meta.stamp, Hlc(last + 1), "in order, none twice and none missing");
+        last = meta.stamp.0;
+    });
+    assert_eq!(recovered.newest, Hlc(last));
+    assert_eq!(recovered.end, recovered.device.log().end());
+    (recovered.device, last)
+}
+
+fn recover(
+    disk: &SimDisk,
+    upto: Hlc,
+    discarded: &[Discarded],
+    see: &mut dyn FnMut(&RecordMeta),
+) -> crate::device::recover::Recovered {
     let settings = Settings::default();
     let log = frieze_multilog::Settings { segment_bytes: SEGMENT_BYTES, ..frieze_multilog::Settings::default() };
     let budget = Budget {
@@ -32,16 +50,11 @@ fn open(disk: &SimDisk, upto: Hlc) -> (Device, u64) {
         images: ImageBudget { pieces_max: settings.image_pieces_max, percent: 0 },
     };
     let reach = Reach { upto, durable: LogPosition::default(), footers_from: SegmentId(0), serve_damaged: false };
-    let mut last = 0;
-    let recovered = Device::recover(Arc::new(disk.clone()), log, budget, &reach, &[], &mut |recovered| {
-        let Recovered::Record(meta) = recovered else { panic!("nothing is shelved") };
-        assert_eq!(meta.stamp, Hlc(last + 1), "in order, none twice and none missing");
-        last = meta.stamp.0;
+    Device::recover(Arc::new(disk.clone()), log, budget, &reach, discarded, &mut |recovered| match recovered {
+        Recovered::Record(meta) => see(meta),
+        Recovered::Shelved { .. } => panic!("nothing is shelved"),
     })
-    .unwrap();
-    assert_eq!(recovered.newest, Hlc(last));
-    assert_eq!(recovered.end, recovered.device.log().end());
-    (recovered.device, last)
+    .unwrap()
 }
 
 impl Machine {
@@ -236,6 +249,28 @@ fn what_is_stamped_later_than_recovery_reaches_is_cut_off_for_good() {
     assert_eq!(machine.again(CrashKind::Process, Hlc(upto)), upto);
     (0..3).for_each(|_| machine.write(10));
     assert_eq!(machine.again(CrashKind::Process, Hlc::MAX), upto + 3);
+}
+
+#[test]
+fn what_a_chain_discards_does_not_come_back_from_what_was_staged() {
+    for kind in [CrashKind::Process, CrashKind::Power] {
+        let mut machine = Machine::new(6);
+        machine.stage(3000);
+        (0..12).for_each(|_| machine.write(3000));
+        let chain = ChainId(0);
+        let of_chain = |device: &Device| device.log().chain_state(chain).n;
+        let (before, mut discarded) = (of_chain(&machine.device), Vec::new());
+        let mut keep = |gone| {
+            discarded.push(gone);
+            Ok(discarded.clone())
+        };
+        machine.device.discard(chain, before - 3, &mut keep, &mut |_| {}).unwrap();
+        assert_eq!(of_chain(&machine.device), before - 3);
+        machine.disk.crash(kind);
+        machine.disk.restart();
+        let again = recover(&machine.disk, Hlc::MAX, &discarded, &mut |_| {}).device;
+        assert_eq!(of_chain(&again), before - 3, "{kind:?}");
+    }
 }
 
 #[test]
