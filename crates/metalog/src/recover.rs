@@ -153,8 +153,9 @@ impl Metalog {
         walk.check_undamaged(left.durable, why)?;
         let file_bytes = bytes.len() as u64;
         let mut mend = Vec::new();
-        if left.in_segment {
-            mend.push(Mend::Erase { segment: walk.segment, offset: walk.offset, len: file_bytes - walk.offset });
+        let len = if left.in_segment { file_bytes - walk.offset } else { left.remnant_bytes };
+        if len > 0 {
+            mend.push(Mend::Erase { segment: walk.segment, offset: walk.offset, len });
         }
         mend.extend(left.later.into_iter().map(|segment| Mend::Remove { segment }));
 
@@ -191,6 +192,9 @@ struct Files {
 struct Left {
     /// The last segment still holds entries of its own after the end.
     in_segment: bool,
+    /// Bytes in the place of the next header, if anything is in it. What a loss of power left of a header begins as the next one may: of that a
+    /// later loss may leave just the beginning, and what was cut would be whole again.
+    remnant_bytes: u64,
     /// Files with higher ids.
     later: Vec<SegmentId>,
     /// The newest index that any of it says was durable.
@@ -264,6 +268,9 @@ impl Files {
     fn beyond(&self, source: &mut dyn SegmentSource, walk: &Walk, bytes: &[u8]) -> Result<Left, Error> {
         let mut left = Left::default();
         left.in_segment = left.see(bytes, walk.offset, walk.segment);
+        let rest = bytes.get(walk.offset as usize..).unwrap_or_default();
+        let next = &rest[..rest.len().min(ENTRY_HEADER_BYTES)];
+        left.remnant_bytes = if next.iter().any(|byte| *byte != 0) { next.len() as u64 } else { 0 };
         for file in self.all.iter().filter(|file| file.segment > walk.segment) {
             left.see_file(source, self, file)?;
             left.later.push(file.segment);

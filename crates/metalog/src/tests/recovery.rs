@@ -56,6 +56,29 @@ fn term_and_stamps_rise_over_a_restart() {
 }
 
 #[test]
+fn what_two_losses_of_power_leave_at_one_place_is_not_what_the_first_cut_off() {
+    // Where the sector ends that the first one took, and that the second one left.
+    for split in (8..ENTRY_HEADER_BYTES).step_by(8) {
+        let mut machine = Machine::new(512);
+        machine.append(9);
+        machine.flush();
+        let (segment, at) =
+            (last_segment(&machine), SEGMENT_HEADER_BYTES + (ENTRY_HEADER_BYTES + 9).next_multiple_of(8));
+        machine.append(40);
+        machine.files.0.get_mut(&segment).expect("it is there")[at..at + split].fill(0);
+        let recovered = machine.kill();
+        assert_eq!((recovered.report.last, recovered.report.cut), (LogIndex(1), None));
+        machine.go_on(recovered);
+        machine.append(40);
+        let mut left = machine.stable.clone();
+        let new = &machine.files.0[&segment][at..at + split];
+        left.0.get_mut(&segment).expect("it is there")[at..at + split].copy_from_slice(new);
+        machine.files = left;
+        assert_eq!(machine.kill().report.last, LogIndex(1), "split at {split}");
+    }
+}
+
+#[test]
 fn a_tail_torn_at_any_byte_leaves_a_prefix_and_the_log_goes_on() {
     let whole = ten();
     let segment = last_segment(&whole);
