@@ -28,8 +28,8 @@
 //! | 96 | 4 | length, of the payload that follows |
 //! | 100 | 4 | CRC32C of the payload |
 //!
-//! Each is a write of one part without a user time; the next lies behind its payload. Whenever they have been placed they begin at the start of
-//! the file again, and what lies behind them is of an earlier use: in the log already, by its number.
+//! Each is a write of one part without a user time. The next lies behind its payload, if the log ended for it where it did for the first. Whenever they
+//! have been placed they begin at the start of the file again, and what lies behind them is of an earlier use: in the log already, by its number.
 
 use std::slice;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -264,15 +264,16 @@ impl Device {
         };
         let mut bytes = vec![0; STAGED_BYTES_MAX as usize];
         let found = file.read_at(0, &mut bytes)?;
-        let mut newest = None;
+        let (mut newest, mut began) = (None, None);
         let mut rest = &bytes[..found];
         while let Some((meta, after, payload)) = read(rest) {
             let (end, last) = {
                 let log = self.log();
                 (log.end(), log.chain_state(meta.chain).n)
             };
-            // Where the log has lost something, what came after it is lost. What is of an earlier use of the file is in the log.
-            if end < after || meta.stamp > upto {
+            // Where the log has lost something, what came after it is lost; and what comes after one that is lost here, in whose place is what
+            // was there before.
+            if *began.get_or_insert(after) != after || end < after || meta.stamp > upto {
                 break;
             }
             if meta.n == last + 1 {
