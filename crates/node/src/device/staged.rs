@@ -121,6 +121,10 @@ impl Device {
         if stage.run <= MANY || stage.file.is_none() {
             return Ok(false);
         }
+        if stage.unwritten.is_some() {
+            // What is staged begins at the start of the file, or a restart would not take it for what follows.
+            self.place_all(&mut stage)?;
+        }
         let bytes_max = STAGED_BYTES_MAX.min(self.settings.segment_bytes / PART_MAX);
         let bytes = (HEAD_BYTES + payload.len()) as u64;
         if stage.at + bytes > bytes_max {

@@ -316,6 +316,13 @@ fn what_the_disk_refuses_to_take_is_kept_from_readers_and_written_when_it_does()
     assert!(machine.try_write(3000).is_err(), "nothing is taken behind it");
     machine.disk.fail_writes(0, 0);
     assert_eq!(machine.again(CrashKind::Process, Hlc::MAX), n, "a restart finds it");
+    machine.stage(3000);
+    machine.disk.fail_writes(0, 1);
+    assert!(machine.device.settle().is_err());
+    (0..3).for_each(|_| machine.write(3000));
+    let n = machine.count();
+    assert!(machine.staged() > 0);
+    assert_eq!(machine.again(CrashKind::Process, Hlc::MAX), n, "and what was staged after it");
 }
 
 #[test]
