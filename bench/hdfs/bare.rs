@@ -89,7 +89,7 @@ fn hand_on(mut from: TcpStream, mut to: TcpStream, theirs: &[u8], ours: &[u8]) -
 /// A block that is written: its request is granted, each packet is acknowledged.
 fn take(mut stream: TcpStream, path: Option<&Path>, checks: bool, keeps: bool) -> io::Result<()> {
     let file = path.map(File::create).transpose()?;
-    // Ends with the file of its own that it is told of.
+    // Its thread ends with the connection.
     let _kept = file.as_ref().filter(|_| keeps).map(|file| -> io::Result<Kept> { Ok(Kept::of(file.try_clone()?)) }).transpose()?;
     stream.set_nodelay(true)?;
     let mapped = path.filter(|_| checks).map(|path| Mapped::new(&path.with_extension("ring"))).transpose()?;

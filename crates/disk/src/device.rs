@@ -92,7 +92,7 @@ pub trait DiskFile: Send + Sync {
     fn expect_writes(&self, _free: Range<u64>) {}
 
     /// Keeps all of a small file in memory from now on, so that a write into it is no more than a copy: seen by every read and there
-    /// after the process dies, as any write. False: writes to this file cost what others do.
+    /// after the process dies, as any write. The caller has it open alone. False: writes to this file cost what others do.
     fn hold_pages(&self) -> bool {
         false
     }
@@ -102,10 +102,7 @@ pub trait DiskFile: Send + Sync {
     /// # Errors
     /// `InputOutput`: nothing was shown.
     fn look_at(&self, len: usize, look: &mut dyn FnMut(&[u8])) -> Result<()> {
-        let mut bytes = vec![0; len];
-        let found = self.read_at(0, &mut bytes)?;
-        look(&bytes[..found]);
-        Ok(())
+        look_at_copy(self, len, look)
     }
 
     /// Reads from `offset` until `into` is full or the file ends, and returns how many bytes were read.
@@ -184,6 +181,14 @@ pub trait DiskFile: Send + Sync {
     /// # Errors
     /// `InputOutput`.
     fn sync(&self) -> Result<()>;
+}
+
+/// Shows the first `len` bytes of a file as they are read.
+pub(crate) fn look_at_copy(file: &(impl DiskFile + ?Sized), len: usize, look: &mut dyn FnMut(&[u8])) -> Result<()> {
+    let mut bytes = vec![0; len];
+    let found = file.read_at(0, &mut bytes)?;
+    look(&bytes[..found]);
+    Ok(())
 }
 
 /// What space is given back in. Every file system has pages of this size, or parts of them.

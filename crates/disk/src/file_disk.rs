@@ -19,7 +19,7 @@ use smallvec::SmallVec;
 pub(crate) use hold::Hold;
 
 use crate::cached::{begin_writeback, cached_bytes};
-use crate::device::{PAGE_BYTES, check_name, pages_within};
+use crate::device::{PAGE_BYTES, check_name, look_at_copy, pages_within};
 use crate::window::{Ahead, may_map};
 use crate::{Disk, DiskFile, Error, Op, Result, Space};
 
@@ -281,16 +281,13 @@ impl DiskFile for OpenFile {
 
     fn look_at(&self, len: usize, look: &mut dyn FnMut(&[u8])) -> Result<()> {
         let ahead = self.ahead.as_ref().map(|ahead| ahead.lock().unwrap_or_else(PoisonError::into_inner));
-        match ahead.as_ref().and_then(|ahead| ahead.held()).filter(|held| len <= held.len()) {
-            Some(held) => look(&held[..len]),
-            None => {
-                drop(ahead);
-                let mut bytes = vec![0; len];
-                let found = self.read_at(0, &mut bytes)?;
-                look(&bytes[..found]);
+        match ahead.as_ref().and_then(|ahead| ahead.held()?.get(..len)) {
+            Some(held) => {
+                look(held);
+                Ok(())
             }
+            None => look_at_copy(self, len, look),
         }
-        Ok(())
     }
 
     fn read_at(&self, offset: u64, into: &mut [u8]) -> Result<usize> {

@@ -185,7 +185,8 @@ impl Window {
     }
 
     fn bytes(&self) -> &[u8] {
-        // SAFETY: the mapping is as long and lives as long as this, and is written to by `copy` alone, which has this for itself.
+        // SAFETY: the mapping is as long and lives as long as this. Who holds a file's pages is the only one to have it open (`hold_pages`), so it is
+        // written to by `copy` alone, which has this for itself.
         unsafe { std::slice::from_raw_parts(self.at.as_ptr(), (self.end - self.begin) as usize) }
     }
 

@@ -156,7 +156,8 @@ impl Device {
     /// Sees to it that all that was staged is in the log.
     ///
     /// # Errors
-    /// The disk's, or `NoSpace`: what was staged is where it was, no look at the log shows it, and the next call tries again.
+    /// The disk's: what it refused is where a restart finds it, and the next call tries again. Until then the index may name bytes that are not
+    /// written: whoever reads them is to be told this instead.
     pub(crate) fn settle(&self) -> Result<(), Fault> {
         if self.staging.waiting.load(Ordering::SeqCst) == 0 {
             return Ok(());
