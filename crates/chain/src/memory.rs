@@ -5,7 +5,7 @@
 //! The floor rises with what the client has acknowledged and with the newest number, so that memory is bounded.
 //! Leaves to others: which sessions live (`namespace`).
 
-use std::collections::BTreeMap;
+use std::collections::VecDeque;
 
 use frieze_base::Seq;
 use frieze_hlc::Hlc;
@@ -17,8 +17,8 @@ use crate::message::WriteDone;
 pub(crate) struct Memory {
     /// Every number below it is forgotten.
     floor: Seq,
-    /// By number and part: the parts of a group may lie on one chain.
-    requests: BTreeMap<(Seq, u8), Run>,
+    /// By number and part, in their order: the parts of a group may lie on one chain. Most come behind the last and go as the first.
+    requests: VecDeque<((Seq, u8), Run)>,
 }
 
 /// What is remembered of a session whose requests are all committed.
@@ -53,35 +53,35 @@ impl Memory {
 
     /// Remembers that `(seq, part)` has become record `n`. The floor follows `remembered_max` numbers behind.
     pub(crate) fn begin(&mut self, seq: Seq, part: u8, n: u64, remembered_max: u64) {
-        let before = self.requests.insert((seq, part), Run::InFlight { n });
+        let before = self.put(seq, part, Run::InFlight { n });
         assert!(before.is_none(), "request {seq} part {part} becomes record {n} and is already {before:?}");
         self.follow(seq, remembered_max);
     }
 
     /// Remembers the answer, unless the request has been forgotten meanwhile.
     pub(crate) fn finish(&mut self, seq: Seq, part: u8, done: WriteDone) {
-        if let Some(run) = self.requests.get_mut(&(seq, part)) {
-            *run = Run::Done(done);
+        if let Ok(at) = self.find(seq, part) {
+            self.requests[at].1 = Run::Done(done);
         }
     }
 
     /// Remembers what became a record and was committed in one step.
     pub(crate) fn do_at_once(&mut self, seq: Seq, part: u8, done: WriteDone, remembered_max: u64) {
-        self.requests.insert((seq, part), Run::Done(done));
+        self.put(seq, part, Run::Done(done));
         self.follow(seq, remembered_max);
     }
 
     /// Remembers a recovered record.
     pub(crate) fn replay(&mut self, seq: Seq, part: u8, done: WriteDone, remembered_max: u64) {
         if seq >= self.floor {
-            self.requests.insert((seq, part), Run::Done(done));
+            self.put(seq, part, Run::Done(done));
             self.follow(seq, remembered_max);
         }
     }
 
     /// What it remembers of records stamped up to `upto`.
     pub(crate) fn upto(&self, upto: Hlc) -> SessionMemory {
-        let done = self.requests.iter().filter_map(|(&(seq, part), run)| match run {
+        let done = self.requests.iter().filter_map(|&((seq, part), ref run)| match run {
             Run::Done(done) if done.stamp <= upto => Some((seq, part, *done)),
             Run::Done(_) | Run::InFlight { .. } => None,
         });
@@ -90,7 +90,9 @@ impl Memory {
 
     /// The request has no record after all: when it comes again it runs.
     pub(crate) fn withdraw(&mut self, seq: Seq, part: u8) {
-        self.requests.remove(&(seq, part));
+        if let Ok(at) = self.find(seq, part) {
+            self.requests.remove(at);
+        }
     }
 
     /// How far `(seq, part)` has come; `None` if it has never become a record.
@@ -98,13 +100,34 @@ impl Memory {
         if seq < self.floor {
             return Err(Forgotten { floor: self.floor });
         }
-        Ok(self.requests.get(&(seq, part)).copied())
+        Ok(self.find(seq, part).ok().map(|at| self.requests[at].1))
     }
 
     /// The first part of `seq` on this chain, and how far it has come.
     pub(crate) fn first_part(&self, seq: Seq) -> Option<(u8, Run)> {
-        let ((_, part), run) = self.requests.range((seq, 0)..=(seq, u8::MAX)).next()?;
-        Some((*part, *run))
+        let at = self.find(seq, 0).unwrap_or_else(|at| at);
+        let ((_, part), run) = *self.requests.get(at).filter(|((number, _), _)| *number == seq)?;
+        Some((part, run))
+    }
+
+    /// Where it is, or belongs.
+    fn find(&self, seq: Seq, part: u8) -> Result<usize, usize> {
+        let key = (seq, part);
+        if self.requests.back().is_none_or(|(last, _)| *last < key) {
+            return Err(self.requests.len());
+        }
+        self.requests.binary_search_by_key(&key, |(of, _)| *of)
+    }
+
+    /// Notes how far it has come. Returns what was noted before.
+    fn put(&mut self, seq: Seq, part: u8, run: Run) -> Option<Run> {
+        match self.find(seq, part) {
+            Ok(at) => Some(std::mem::replace(&mut self.requests[at].1, run)),
+            Err(at) => {
+                self.requests.insert(at, ((seq, part), run));
+                None
+            }
+        }
     }
 
     fn follow(&mut self, newest: Seq, remembered_max: u64) {
@@ -113,10 +136,10 @@ impl Memory {
 
     fn raise_floor(&mut self, floor: Seq) {
         self.floor = self.floor.max(floor);
-        while let Some(first) = self.requests.first_entry()
-            && first.key().0 < self.floor
+        while let Some(((seq, _), _)) = self.requests.front()
+            && *seq < self.floor
         {
-            first.remove();
+            self.requests.pop_front();
         }
     }
 }

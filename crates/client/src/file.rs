@@ -170,12 +170,25 @@ impl File {
     /// `NotOpenFor`; `RecordTooLarge`; `Refused` with `BackwardUserTime` or `NoSpace`; as any call. Of a write of several
     /// pieces some may have happened.
     pub fn write_at(&self, offset: u64, data: &[u8]) -> Result<Hlc, Error> {
+        self.write(offset, data, None)
+    }
+
+    /// As [`File::write_at`], for who has made sure of the bytes by their CRC32C: where the server is in this process it is not made again. It has to
+    /// be that of `data`: what is kept under another is taken for damaged when it is read.
+    ///
+    /// # Errors
+    /// As [`File::write_at`].
+    pub fn write_summed(&self, offset: u64, data: &[u8], crc: u32) -> Result<Hlc, Error> {
+        self.write(offset, data, Some(crc))
+    }
+
+    fn write(&self, offset: u64, data: &[u8], crc: Option<u32>) -> Result<Hlc, Error> {
         self.must_write()?;
         check_range(offset, data.len() as u64)?;
         if data.is_empty() {
             return Ok(self.shared.newest());
         }
-        if let Some(stamp) = self.write_on(offset, data) {
+        if let Some(stamp) = self.write_on(offset, data, crc) {
             return Ok(stamp);
         }
         let is_one = self.has_user_time() || self.at_one_head(offset, data.len() as u64) == data.len() as u64;
@@ -187,7 +200,7 @@ impl File {
 
     /// Writes without a request where the server is in this process and this goes on where the last write ended; else `None`: nothing
     /// has happened.
-    fn write_on(&self, offset: u64, data: &[u8]) -> Option<Hlc> {
+    fn write_on(&self, offset: u64, data: &[u8], crc: Option<u32>) -> Option<Hlc> {
         let writer = self.writer.as_ref()?;
         let is_small = data.len() <= WRITE_ON_BYTES_MAX && !self.has_user_time();
         let is_async = self.durability.load(Ordering::Relaxed) == Durability::Async as i32;
@@ -205,6 +218,7 @@ impl File {
             capability: &self.capability,
             offset,
             payload: data,
+            crc,
         };
         let stamp = place.connection.as_mut().and_then(|connection| connection.write_on(&write));
         place.give_back();

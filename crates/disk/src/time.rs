@@ -16,9 +16,11 @@ pub trait TimeSource: Send + Sync {
 }
 
 /// The clocks of this machine: `CLOCK_REALTIME`, `CLOCK_BOOTTIME` and the error that the kernel estimates for its
-/// clock (`adjtimex`, kept by ntpd, chronyd and the like). Costs about 0.3 us; the estimate is asked for once a second.
+/// clock (`adjtimex`, kept by ntpd, chronyd and the like). Costs about 0.1 us; the estimate is asked for once a second.
 #[derive(Debug)]
 pub struct MachineTime {
+    /// How far the wall clock was ahead of the monotonic one when it was made sure that no pause lay between the two, in nanoseconds.
+    apart_ns: AtomicU64,
     /// Monotonic second in which the estimate was last asked for.
     asked_at_s: AtomicU64,
     /// The estimate in microseconds, `u64::MAX` if nobody knows.
@@ -29,6 +31,7 @@ impl MachineTime {
     /// The machine's clocks.
     pub fn new() -> MachineTime {
         MachineTime {
+            apart_ns: AtomicU64::new(wall_ns().wrapping_sub(mono().0)),
             asked_at_s: AtomicU64::new(mono().0 / 1_000_000_000),
             error_us: AtomicU64::new(adjtime::kernel_error_us().unwrap_or(UNKNOWN)),
         }
@@ -52,21 +55,28 @@ impl Default for MachineTime {
 
 impl TimeSource for MachineTime {
     fn reading(&self) -> Reading {
-        let mut before = mono();
-        let mut wall_us = wall_us();
-        let mut after = mono();
-        // A pause of this thread between the two clocks would look like a jump of one of them: look again. A machine
-        // that pauses every time is too busy to be exact, and the last look stands.
-        for _ in 0..LOOKS_MAX {
-            if after.since_ns(before) < PAUSE_NS_MAX {
-                break;
-            }
-            before = mono();
-            wall_us = self::wall_us();
-            after = mono();
-        }
-        Reading { wall_us, mono: before, error_us: self.error_us(before) }
+        let (mono, wall_ns) = together(&self.apart_ns, mono, wall_ns);
+        Reading { wall_us: wall_ns / 1000, mono, error_us: self.error_us(mono) }
     }
+}
+
+/// Looks at both clocks. A pause of this thread between the two looks would be taken for a jump of one of them.
+fn together(apart_ns: &AtomicU64, mono: impl Fn() -> MonoTime, wall_ns: impl Fn() -> u64) -> (MonoTime, u64) {
+    let (mut before, mut wall) = (mono(), wall_ns());
+    let moved_ns = wall.wrapping_sub(before.0).wrapping_sub(apart_ns.load(Ordering::Relaxed)) as i64;
+    // Both have gone on alike: nothing lay between the looks, and no third one has to show it.
+    if moved_ns.unsigned_abs() < PAUSE_NS_MAX {
+        return (before, wall);
+    }
+    // A machine that pauses every time is too busy to be exact, and the last look stands.
+    for _ in 0..LOOKS_MAX {
+        (before, wall) = (mono(), wall_ns());
+        if mono().since_ns(before) < PAUSE_NS_MAX {
+            apart_ns.store(wall.wrapping_sub(before.0), Ordering::Relaxed);
+            break;
+        }
+    }
+    (before, wall)
 }
 
 fn mono() -> MonoTime {
@@ -75,9 +85,9 @@ fn mono() -> MonoTime {
     MonoTime(now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64)
 }
 
-fn wall_us() -> u64 {
+fn wall_ns() -> u64 {
     let now = clock_gettime(ClockId::Realtime);
-    u64::try_from(now.tv_sec).unwrap_or(0) * 1_000_000 + now.tv_nsec as u64 / 1000
+    u64::try_from(now.tv_sec).unwrap_or(0).saturating_mul(1_000_000_000).saturating_add(now.tv_nsec as u64)
 }
 
 /// Time that stands still until a test moves it. Clones share one clock.
@@ -128,13 +138,14 @@ impl TimeSource for SimTime {
 }
 
 const UNKNOWN: u64 = u64::MAX;
-/// A look that took longer had a pause in it: three calls take 0.3 us, a rescheduled thread comes back after a
-/// millisecond or more.
+/// A look that took longer had a pause in it: two calls take 0.1 us, a rescheduled thread comes back after a millisecond or more.
 const PAUSE_NS_MAX: u64 = 1_000_000;
 const LOOKS_MAX: u32 = 10;
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use super::*;
 
     #[test]
@@ -150,6 +161,35 @@ mod tests {
         let wall_ns = last.wall_us.abs_diff(first.wall_us) * 1000;
         assert!(wall_ns.abs_diff(last.mono.since_ns(first.mono)) < 500_000_000, "{first:?} {last:?}");
         assert!(first.wall_us > 1_700_000_000_000_000, "the wall clock of this machine is set");
+    }
+
+    /// Two clocks that go on by 50 ns a look, and by what is added before some of them.
+    fn scripted(added: &[(usize, u64, u64)]) -> (MonoTime, u64, usize) {
+        let (looks, clocks) = (Cell::new(0), Cell::new((1_000_000_000, 5_000_000_000)));
+        let look = || {
+            let (mut mono, mut wall) = clocks.get();
+            for (_, mono_ns, wall_ns) in added.iter().filter(|(at, ..)| *at == looks.get()) {
+                (mono, wall) = (mono + mono_ns, wall + wall_ns);
+            }
+            clocks.set((mono + 50, wall + 50));
+            looks.set(looks.get() + 1);
+            (mono, wall)
+        };
+        let apart = AtomicU64::new(4_000_000_000);
+        let (mono, wall) = together(&apart, || MonoTime(look().0), || look().1);
+        (mono, wall, looks.get())
+    }
+
+    #[test]
+    fn a_pause_between_the_looks_at_two_clocks_is_no_jump() {
+        let apart = |(mono, wall, _): (MonoTime, u64, usize)| wall - mono.0;
+        assert_eq!(scripted(&[]).2, 2, "who goes on evenly is looked at once");
+        let paused = scripted(&[(1, 5_000_000, 5_000_000)]);
+        assert_eq!(apart(paused), 4_000_000_050, "the pause lies before both looks");
+        let again = scripted(&[(1, 5_000_000, 5_000_000), (3, 7_000_000, 7_000_000)]);
+        assert_eq!(apart(again), 4_000_000_050);
+        let jumped = scripted(&[(0, 0, 3_000_000_000)]);
+        assert_eq!((apart(jumped), jumped.2), (7_000_000_050, 5), "a jump is one, and is made sure of once");
     }
 
     #[test]

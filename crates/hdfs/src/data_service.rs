@@ -295,6 +295,15 @@ struct Incoming {
     kept: Arc<Kept>,
     /// Packets to be acknowledged when it is.
     numbers: Vec<i64>,
+    acks: Acks,
+}
+
+/// Bytes to be written that lie in a packet.
+#[derive(Clone, Copy, Default)]
+struct Came<'b> {
+    bytes: &'b [u8],
+    /// Their CRC32C, if it is known.
+    crc: Option<u32>,
 }
 
 impl Incoming {
@@ -345,6 +354,7 @@ impl Incoming {
             sent_sums,
             kept,
             numbers: Vec::new(),
+            acks: Acks::default(),
         })
     }
 
@@ -363,7 +373,7 @@ impl Incoming {
             // One that came alone is written from there. Else its bytes are needed twice: as a packet, and as what waits to be written.
             let stays = reader.buffer().len() == whole && self.pending.is_empty();
             if !stays && !lent.try_add(2 * whole) {
-                self.put_or_say(stream, &[], false)?;
+                self.put_or_say(stream, Came::default(), false)?;
                 self.acknowledge(stream)?;
                 (bytes, self.pending) = (Vec::new(), Vec::new());
                 lent.give_back();
@@ -378,7 +388,8 @@ impl Incoming {
             let taken = transfer::packet(header, body, self.sums).map_err(Ended::from).and_then(|packet| {
                 let fresh = self.take(&packet.header, packet.data)?;
                 self.sent_sums.add(packet.sums, packet.data.len(), fresh.len());
-                Ok((fresh, packet.header))
+                let crc = packet.crc.filter(|_| fresh.len() == packet.data.len());
+                Ok((Came { bytes: fresh, crc }, packet.header))
             });
             let (fresh, header) = match taken {
                 Ok(taken) => taken,
@@ -386,12 +397,12 @@ impl Incoming {
             };
             let (is_last, syncs) = (header.last_packet_in_block, header.sync_block.unwrap_or(false));
             // Another of this length would make it too much for one write.
-            let waits = is_all || self.pending.len() + 2 * fresh.len() > WRITE_BYTES_MAX;
+            let waits = is_all || self.pending.len() + 2 * fresh.bytes.len() > WRITE_BYTES_MAX;
             let goes_on = !(waits || is_last || syncs || header.seqno == HEARTBEAT);
             // What is to be written alone is written from where it lies.
             let alone = if goes_on || !self.pending.is_empty() {
-                self.pending.extend_from_slice(fresh);
-                &[]
+                self.pending.extend_from_slice(fresh.bytes);
+                Came::default()
             } else {
                 fresh
             };
@@ -407,7 +418,7 @@ impl Incoming {
             if is_last {
                 // Before its writer completes the file: who closes it is the last to hold it.
                 let numbers = self.done();
-                return Ok(acknowledge(stream, &numbers, status::SUCCESS)?);
+                return Ok(Acks::default().send(stream, &numbers, status::SUCCESS)?);
             }
             self.acknowledge(stream)?;
             if bytes.capacity() > BYTES_KEPT {
@@ -419,7 +430,7 @@ impl Incoming {
 
     /// Says of the packets that were taken that they are in the file.
     fn acknowledge(&mut self, stream: &TcpStream) -> Result<(), Ended> {
-        acknowledge(stream, &self.numbers, status::SUCCESS)?;
+        self.acks.send(stream, &self.numbers, status::SUCCESS)?;
         self.numbers.clear();
         Ok(())
     }
@@ -430,13 +441,13 @@ impl Incoming {
     }
 
     /// Writes what has arrived and then `alone`, of which one is nothing; or says which packet it could not.
-    fn put_or_say(&mut self, stream: &TcpStream, alone: &[u8], syncs: bool) -> Result<(), Ended> {
+    fn put_or_say(&mut self, stream: &TcpStream, alone: Came<'_>, syncs: bool) -> Result<(), Ended> {
         let done = self
             .put_pending()
             .and_then(|()| self.put(alone))
             .and_then(|()| if syncs { Ok(self.lease.file.sync()?) } else { Ok(()) });
         if let Err(ended) = done {
-            acknowledge(stream, &[self.numbers.first().copied().unwrap_or(HEARTBEAT)], status::ERROR)?;
+            self.acks.send(stream, &[self.numbers.first().copied().unwrap_or(HEARTBEAT)], status::ERROR)?;
             return Err(ended);
         }
         Ok(())
@@ -461,14 +472,15 @@ impl Incoming {
     /// Writes what has arrived before.
     fn put_pending(&mut self) -> Result<(), Ended> {
         let pending = std::mem::take(&mut self.pending);
-        self.put(&pending)?;
+        self.put(Came { bytes: &pending, crc: None })?;
         self.pending = pending;
         self.pending.clear();
         Ok(())
     }
 
     /// Writes bytes of the block that end where it has been received.
-    fn put(&mut self, bytes: &[u8]) -> Result<(), Ended> {
+    fn put(&mut self, came: Came<'_>) -> Result<(), Ended> {
+        let Came { bytes, crc } = came;
         if bytes.is_empty() {
             return Ok(());
         }
@@ -484,7 +496,10 @@ impl Incoming {
         assert!(begins <= block.received, "what came before has been written");
         let known = (block.received - begins).min(bytes.len() as u64) as usize;
         let (at, bytes) = (self.start + begins + known as u64, &bytes[known..]);
-        let stamp = self.lease.file.write_at(at, bytes)?;
+        let stamp = match crc.filter(|_| known == 0) {
+            Some(crc) => self.lease.file.write_summed(at, bytes, crc)?,
+            None => self.lease.file.write_at(at, bytes)?,
+        };
         block.received = block.received.max(self.received);
         if let Some(sums) = self.sent_sums.of_record(at, bytes.len()) {
             self.kept.put(Record { inode: InodeId(self.lease.inode), stamp, start: at }, sums);
@@ -502,9 +517,9 @@ impl Incoming {
         let number = PacketHeader::decode(header).map_or(HEARTBEAT, |header| header.seqno);
         self.numbers.retain(|&before| before != number);
         if self.put_pending().is_ok() {
-            acknowledge(stream, &self.numbers, status::SUCCESS)?;
+            self.acks.send(stream, &self.numbers, status::SUCCESS)?;
         }
-        acknowledge(stream, &[number], status)?;
+        self.acks.send(stream, &[number], status)?;
         Err(ended)
     }
 }
@@ -612,14 +627,25 @@ fn is_well(reader: &mut Reader<'_>) -> Result<Told, Ended> {
     }
 }
 
-/// Acknowledges packets, in the order they came.
-fn acknowledge(mut stream: &TcpStream, numbers: &[i64], status: i32) -> io::Result<()> {
-    let mut out = Vec::with_capacity(numbers.len() * 16);
-    for &seqno in numbers {
-        let ack = PipelineAck { seqno, reply: vec![status] };
-        ack.encode_length_delimited(&mut out).expect("a vector grows");
+/// Acknowledges packets. What is needed for one is kept for the next.
+#[derive(Default)]
+struct Acks {
+    ack: PipelineAck,
+    bytes: Vec<u8>,
+}
+
+impl Acks {
+    /// Acknowledges packets, in the order they came.
+    fn send(&mut self, mut stream: &TcpStream, numbers: &[i64], status: i32) -> io::Result<()> {
+        self.bytes.clear();
+        self.ack.reply.clear();
+        self.ack.reply.push(status);
+        for &seqno in numbers {
+            self.ack.seqno = seqno;
+            self.ack.encode_length_delimited(&mut self.bytes).expect("a vector grows");
+        }
+        stream.write_all(&self.bytes)
     }
-    stream.write_all(&out)
 }
 
 /// Bytes of a length up to 2^28.

@@ -155,14 +155,15 @@ impl Sums {
         }
     }
 
-    /// True if these are the checksums of `data`.
-    fn hold(self, sums: &[u8], data: &[u8]) -> bool {
+    /// Makes sure that these are the checksums of `data`: the CRC32C of all of it, if that was made, or `None` if they are not.
+    fn verify(self, sums: &[u8], data: &[u8]) -> Option<Verified> {
         if let Sums::Crc32c(chunk_bytes) = self {
-            return hold_together(sums, data, chunk_bytes as usize);
+            return verify_together(sums, data, chunk_bytes as usize);
         }
-        self.each().is_none_or(|(chunk_bytes, sum)| {
+        let hold = self.each().is_none_or(|(chunk_bytes, sum)| {
             data.chunks(chunk_bytes).zip(sums.chunks(SUM_BYTES)).all(|(chunk, found)| sum(chunk).to_be_bytes() == found)
-        })
+        });
+        hold.then_some(Verified { crc: None })
     }
 
     /// Over how many bytes each is, and how it is made.
@@ -175,19 +176,30 @@ impl Sums {
     }
 }
 
-/// True if these are the CRC32C of `data`. Those of neighbours are put together and compared with one over all their bytes: SIMD is faster the
-/// further it goes, by a third in all. It misses what a checksum misses, one in 2^32.
-fn hold_together(sums: &[u8], data: &[u8], chunk_bytes: usize) -> bool {
+/// The data are what their checksums say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Verified {
+    /// The CRC32C of all of them, if one was made.
+    crc: Option<u32>,
+}
+
+/// Compares CRC32C. Those of neighbours are put together and compared with one over all their bytes: SIMD is faster the further it goes, by a
+/// third in all. It misses what a checksum misses, one in 2^32.
+fn verify_together(sums: &[u8], data: &[u8], chunk_bytes: usize) -> Option<Verified> {
     let chunks = (TOGETHER_BYTES / chunk_bytes).max(1);
-    data.chunks(chunks * chunk_bytes).zip(sums.chunks(chunks * SUM_BYTES)).all(|(data, sums)| {
+    let is_one = data.len() <= chunks * chunk_bytes;
+    let mut all = 0;
+    let hold = data.chunks(chunks * chunk_bytes).zip(sums.chunks(chunks * SUM_BYTES)).all(|(data, sums)| {
         let mut left = data.len();
         let together = sums.chunks_exact(SUM_BYTES).fold(0, |before, sum| {
             let len = left.min(chunk_bytes);
             left -= len;
             crc32c_combine(before, u32::from_be_bytes([sum[0], sum[1], sum[2], sum[3]]), len as u64)
         });
-        crc32c(data) == together
-    })
+        all = crc32c(data);
+        all == together
+    });
+    hold.then_some(Verified { crc: is_one.then_some(all) })
 }
 
 /// Makes a checksum.
@@ -237,6 +249,8 @@ pub(crate) struct Packet<'b> {
     pub(crate) sums: &'b [u8],
     /// Its bytes.
     pub(crate) data: &'b [u8],
+    /// Their CRC32C, if it was made.
+    pub(crate) crc: Option<u32>,
 }
 
 /// Reads header and body of a packet, and verifies its checksums.
@@ -244,17 +258,39 @@ pub(crate) struct Packet<'b> {
 /// # Errors
 /// `Malformed`, `Length`, `Checksum`.
 pub(crate) fn packet<'b>(header: &[u8], body: &'b [u8], sums: Sums) -> Result<Packet<'b>, Error> {
-    let header: PacketHeader = message(header, "header of a packet")?;
+    let header = match usual_header(header) {
+        Some(header) => header,
+        None => message(header, "header of a packet")?,
+    };
     let wrong = Error::Length { part: "data", len: header.data_len.into() };
     let data_len = usize::try_from(header.data_len).map_err(|_| wrong.clone())?;
     if header.offset_in_block < 0 || data_len > body.len() || sums.len(data_len) + data_len != body.len() {
         return Err(wrong);
     }
     let (found, data) = body.split_at(body.len() - data_len);
-    if !sums.hold(found, data) {
+    let Some(Verified { crc }) = sums.verify(found, data) else {
         return Err(Error::Checksum { seqno: header.seqno });
+    };
+    Ok(Packet { header, sums: found, data, crc })
+}
+
+/// The header as Hadoop's own clients write it, all fields in their order: each packet has one. `None`: it is to be read as any message.
+fn usual_header(bytes: &[u8]) -> Option<PacketHeader> {
+    let bytes: &[u8; 27] = bytes.try_into().ok()?;
+    let [9, offset @ .., 17, _, _, _, _, _, _, _, _, 24, last, 37, _, _, _, _, 40, sync] = bytes else { return None };
+    let (offset, rest): (&[u8; 8], &[u8]) = (offset, &bytes[10..]);
+    let seqno: &[u8; 8] = rest.first_chunk()?;
+    let data_len: &[u8; 4] = rest[11..].first_chunk()?;
+    if *last > 1 || *sync > 1 {
+        return None;
     }
-    Ok(Packet { header, sums: found, data })
+    Some(PacketHeader {
+        offset_in_block: i64::from_le_bytes(*offset),
+        seqno: i64::from_le_bytes(*seqno),
+        last_packet_in_block: *last == 1,
+        data_len: i32::from_le_bytes(*data_len),
+        sync_block: Some(*sync == 1),
+    })
 }
 
 /// Appends what a packet of `data` begins with: all but the data.

@@ -60,6 +60,8 @@ pub struct WriteOn<'a> {
     pub offset: u64,
     /// What is written there.
     pub payload: &'a [u8],
+    /// Its CRC32C, if whoever writes has it.
+    pub crc: Option<u32>,
 }
 
 /// Answers that have come and are not taken yet.

@@ -33,7 +33,7 @@ impl Engine {
         }
         let executed = on.executed;
         let still = || self.meta.executed() == executed;
-        let &WriteOn { seq, acked, seen, offset, payload, .. } = ask;
-        self.data.go_on(&mut on.ended, &GoOn { seq, acked, seen, offset, payload, still: &still })
+        let &WriteOn { seq, acked, seen, offset, payload, crc, .. } = ask;
+        self.data.go_on(&mut on.ended, &GoOn { seq, acked, seen, offset, payload, crc, still: &still })
     }
 }

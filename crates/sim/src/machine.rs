@@ -123,6 +123,7 @@ fn write_on<'a>(header: &FrameHeader, body: &'a RequestBody, payload: &'a [u8]) 
         capability: &write.capability,
         offset: write.offset,
         payload,
+        crc: header.seq.0.is_multiple_of(2).then_some(header.payload_crc),
     };
     let goes_on = is_whole && !write.append && write.durability == Durability::Async as i32;
     goes_on.then_some((of, write.offset))

@@ -74,14 +74,36 @@ fn checksums_over_any_number_of_bytes_are_those_of_the_data_or_are_not() {
             let mut data: Vec<u8> = (0..rng.below(70_000) + 1).map(|_| rng.below(256) as u8).collect();
             let mut found = Vec::new();
             sums.put(&data, &mut found);
-            assert!(sums.hold(&found, &data), "{} bytes, {chunk_bytes} each", data.len());
+            assert!(
+                sums.verify(&found, &data).is_some_and(|of| of.crc.is_none_or(|crc| crc == crc32c(&data))),
+                "{} bytes, {chunk_bytes} each",
+                data.len()
+            );
             let of = if rng.chance(2) { &mut found } else { &mut data };
             let at = rng.below(of.len() as u64) as usize;
             of[at] ^= 1 << rng.below(8);
-            assert!(!sums.hold(&found, &data), "{} bytes, {chunk_bytes} each", data.len());
+            assert!(sums.verify(&found, &data).is_none(), "{} bytes, {chunk_bytes} each", data.len());
         }
     }
-    assert!(SUMS.hold(&[], &[]));
+    assert_eq!(SUMS.verify(&[], &[]), Some(Verified { crc: Some(0) }));
+}
+
+#[test]
+fn a_header_as_hadoop_writes_it_says_the_same_read_at_once_or_field_by_field() {
+    let mut rng = Rng::new(3);
+    for _ in 0..20_000 {
+        let mut of = header(rng.next() as i64, rng.next() as i64, rng.below(1 << 31) as usize);
+        (of.last_packet_in_block, of.sync_block) = (rng.chance(2), Some(rng.chance(2)));
+        let mut bytes = of.encode_to_vec();
+        assert_eq!(usual_header(&bytes), Some(of), "{bytes:?}");
+        let at = rng.below(bytes.len() as u64) as usize;
+        bytes[at] = rng.below(256) as u8;
+        if let Some(read) = usual_header(&bytes) {
+            assert_eq!(PacketHeader::decode(bytes.as_slice()), Ok(read), "{bytes:?}");
+        }
+    }
+    let without = PacketHeader { sync_block: None, ..header(1, 2, 3) };
+    assert_eq!(usual_header(&without.encode_to_vec()), None, "it is read as any message");
 }
 
 #[test]

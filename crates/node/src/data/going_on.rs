@@ -10,7 +10,7 @@ use frieze_chain::{WriteDone, WroteAlone};
 use frieze_hlc::Hlc;
 use frieze_multilog::{RecordKind, RecordMeta};
 
-use super::{Appender, DataPlane};
+use super::{Appender, DataPlane, Few};
 use crate::device::block_checksums;
 
 /// Where a write ended, and what it was.
@@ -38,6 +38,8 @@ pub(crate) struct GoOn<'a> {
     /// Where in the file.
     pub(crate) offset: u64,
     pub(crate) payload: &'a [u8],
+    /// Its CRC32C, if it is known.
+    pub(crate) crc: Option<u32>,
     /// Whether all that the engine looked at is still so; asked while nobody else can write.
     pub(crate) still: &'a dyn Fn() -> bool,
 }
@@ -80,7 +82,10 @@ impl DataPlane {
         if self.is_shared() || !fits || ask.offset != ended.file_offset() {
             return None;
         }
-        let (crcs, _) = block_checksums(ask.payload, self.device.block_bytes());
+        let crcs: Few<u32> = match ask.crc.filter(|_| ask.payload.len() <= self.device.block_bytes()) {
+            Some(crc) => Few::from_buf([crc]),
+            None => Few::from_vec(block_checksums(ask.payload, self.device.block_bytes()).0),
+        };
         let mut appender = self.hold_appender();
         if appender.turn != ended.turn
             || !(ask.still)()
@@ -116,7 +121,7 @@ impl DataPlane {
             part: 0,
             parts: 1,
         };
-        self.device.append_behind(&meta, ask.payload, &crcs).ok()?;
+        self.device.append_behind(&meta, ask.payload, crcs).ok()?;
         let done = WriteDone { stamp, chunk: meta.chunk, offset: meta.offset };
         let wrote = WroteAlone { n, session: meta.session, seq: meta.seq, acked: ask.acked, done };
         appender.chains[ended.chain.0 as usize].wrote(&wrote);

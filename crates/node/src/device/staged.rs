@@ -105,11 +105,11 @@ impl Device {
     ///
     /// # Errors
     /// As [`Device::append`]: the record is not there then.
-    pub(crate) fn append_behind(&self, meta: &RecordMeta, payload: &[u8], block_crcs: &Vec<u32>) -> Result<(), Fault> {
-        if self.stage(meta, payload, block_crcs)? {
+    pub(crate) fn append_behind(&self, meta: &RecordMeta, payload: &[u8], block_crcs: Few<u32>) -> Result<(), Fault> {
+        if self.stage(meta, payload, &block_crcs)? {
             return Ok(());
         }
-        self.append(slice::from_ref(meta), &[payload], slice::from_ref(block_crcs)).map(drop)
+        self.append(slice::from_ref(meta), &[payload], &[block_crcs.into_vec()]).map(drop)
     }
 
     /// Stages a record, if records are.

@@ -54,6 +54,7 @@ impl Served {
             capability,
             offset,
             payload,
+            crc: self.seq.is_multiple_of(2).then(|| crc32c(payload)),
         };
         self.engine.write_on(scratch, &write).map(|stamp| stamp.0)
     }

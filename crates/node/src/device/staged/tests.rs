@@ -98,7 +98,7 @@ impl Machine {
     fn try_write(&mut self, len: usize) -> Result<(), Fault> {
         let (meta, payload) = self.next(len);
         let (crcs, _) = block_checksums(&payload, self.device.block_bytes());
-        self.device.append_behind(&meta, &payload, &crcs)?;
+        self.device.append_behind(&meta, &payload, Few::from_vec(crcs))?;
         let chain = meta.chain.0 as usize;
         self.records.push((chain, self.written.each_ref().map(Vec::len)));
         self.written[chain].extend_from_slice(&payload);
