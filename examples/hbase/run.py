@@ -16,6 +16,7 @@ import contextlib
 import json
 import pathlib
 import selectors
+import socket
 import subprocess
 import sys
 import tempfile
@@ -50,6 +51,7 @@ class Hbase:
         self.root = url + "/hbase"
         self.until = time.monotonic() + SECONDS_MAX
         self.processes = {}
+        self.zookeeper_port = hadoop.free_port()
         hadoop.site(work / "conf", fs_defaultFS=url)
         with open(work / "conf" / "log4j.properties", "a") as logged:
             logged.write("log4j.logger.org.apache.hadoop.hbase.PerformanceEvaluation=INFO\n")
@@ -62,11 +64,22 @@ class Hbase:
             raise
 
     def start_all(self):
+        # Before the others: while five virtual machines start at once it is not there for the ten seconds that a client waits.
         self.start("zookeeper", "org.apache.hadoop.hbase.zookeeper.HQuorumPeer", "start")
+        self.await_zookeeper()
         self.start("master", "org.apache.hadoop.hbase.master.HMaster", "start")
         self.start_region_server()
         self.load = self.start("load", "Messages", stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         self.answer("the load")
+
+    def await_zookeeper(self):
+        process = self.processes["zookeeper"]
+        while process.poll() is None and time.monotonic() < self.until:
+            with contextlib.suppress(OSError):
+                socket.create_connection(("127.0.0.1", self.zookeeper_port), timeout=1).close()
+                return
+            time.sleep(0.05)
+        sys.exit(f"ZooKeeper does not start:\n{(self.work / 'zookeeper.log').read_text()[-3000:]}")
 
     def settings(self):
         return {
@@ -74,7 +87,7 @@ class Hbase:
             "hbase.tmp.dir": self.work / "tmp",
             "hbase.cluster.distributed": "true",
             "hbase.zookeeper.quorum": "127.0.0.1",
-            "hbase.zookeeper.property.clientPort": hadoop.free_port(),
+            "hbase.zookeeper.property.clientPort": self.zookeeper_port,
             "hbase.zookeeper.property.dataDir": self.work / "zookeeper",
             "hbase.master.port": hadoop.free_port(),
             "hbase.regionserver.port": hadoop.free_port(),

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Hadoop's own contract tests (AbstractContract*Test of hadoop-common 3.4.1) on a server of their own, with HDFS's options, by hdfs://
-and by webhdfs://; and DistCp.
+and by webhdfs://; DistCp, and the tools of administrators.
 
     tests/hdfs/contract.py               with the debug build; builds it first
     tests/hdfs/contract.py --frieze PATH with that command
@@ -12,6 +12,7 @@ import pathlib
 import subprocess
 import sys
 import tempfile
+import time
 
 import run
 from run import hadoop
@@ -111,6 +112,37 @@ def copies_between_snapshots(java, work):
     print("Hadoop's tools make, list and compare snapshots, and DistCp copies what is different between two")
 
 
+def administrators_are_answered(java, work):
+    """Hadoop's tools for administrators say what there is, and where there is none of it, that."""
+    hadoop = asker(java, work)
+    report = hadoop(f"{TOOLS}.DFSAdmin", "-report").decode()
+    if "Live datanodes (1)" not in report or "Erasure Coded Block Groups" not in report:
+        sys.exit(f"tests/hdfs: DFSAdmin -report says {report}")
+    writer = subprocess.Popen([*java, SHELL, "-appendToFile", "-", "/being-written"], cwd=work, stdin=subprocess.PIPE)
+    try:
+        until = time.monotonic() + 60
+        while "/being-written" not in (told := hadoop(f"{TOOLS}.DFSAdmin", "-listOpenFiles").decode()):
+            if time.monotonic() > until:
+                sys.exit(f"tests/hdfs: a file is being written, and DFSAdmin -listOpenFiles says {told}")
+    finally:
+        writer.communicate()
+    told = hadoop(f"{TOOLS}.DFSAdmin", "-listOpenFiles", "-path", "/").decode()
+    if writer.returncode != 0 or "/being-written" in told:
+        sys.exit(f"tests/hdfs: it was closed ({writer.returncode}), and DFSAdmin -listOpenFiles says {told}")
+    hadoop(SHELL, "-rm", "-skipTrash", "/being-written")
+    for tool, *words in [
+        ("CacheAdmin", "-listPools"),
+        ("CacheAdmin", "-listDirectives"),
+        ("CryptoAdmin", "-listZones"),
+        ("ECAdmin", "-listPolicies"),
+        ("StoragePolicyAdmin", "-listPolicies"),
+        ("DFSAdmin", "-upgrade", "query"),
+        ("DFSAdmin", "-safemode", "get"),
+    ]:
+        hadoop(f"{TOOLS}.{tool}", *words)
+    print("Hadoop's tools for administrators are answered")
+
+
 def copies_what_differs(java, work):
     """DistCp copies a tree, and then what differs by its checksum alone: a file of the same length."""
     hadoop, shell, distcp = asker(java, work), SHELL, DISTCP
@@ -149,6 +181,7 @@ def main():
                     sys.exit(f"tests/hdfs: the tests ended with {status}")
             copies_what_differs(rpc, work)
             copies_between_snapshots(rpc, work)
+            administrators_are_answered(rpc, work)
 
 
 if __name__ == "__main__":

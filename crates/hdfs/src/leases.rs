@@ -10,6 +10,8 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::net::IpAddr;
+use std::ops::Bound;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -42,6 +44,8 @@ pub(crate) struct Lease {
     pub(crate) file: File,
     /// On whose behalf.
     caller: Caller,
+    /// From where, if that is known.
+    machine: Option<IpAddr>,
     /// When it was given.
     given: MonoTime,
     progress: Mutex<Progress>,
@@ -166,8 +170,19 @@ pub(crate) struct Wanted {
     pub(crate) block_bytes: u64,
     pub(crate) file: File,
     pub(crate) caller: Caller,
+    /// Where its writer is; not known of one that began at another door, or before a restart.
+    pub(crate) machine: Option<IpAddr>,
     /// Where the first block begins.
     pub(crate) next: u64,
+}
+
+/// A file that is being written, to be told of.
+pub(crate) struct OpenFile {
+    pub(crate) inode: u64,
+    /// When it was opened.
+    pub(crate) path: String,
+    pub(crate) holder: String,
+    pub(crate) machine: Option<IpAddr>,
 }
 
 impl Leases {
@@ -239,7 +254,7 @@ impl Leases {
                     let (caller, began) = (note.caller(), table.began);
                     let progress = Progress { next: note.next, block, last, noted: true, ..Progress::default() };
                     let Note { id, inode, path, holder, block_bytes, next, .. } = note;
-                    let wanted = Wanted { inode, path, holder, block_bytes, file, caller, next };
+                    let wanted = Wanted { inode, path, holder, block_bytes, file, caller, machine: None, next };
                     table.insert(wanted, id, progress, began);
                 }
                 Err(error) => {
@@ -441,6 +456,28 @@ impl Leases {
         self.lock().by_inode.keys().copied().collect()
     }
 
+    /// The files of numbers above that are being written, in their order; those of the process before among them, as long as their
+    /// writers may go on.
+    pub(crate) fn open_after(&self, inode: u64) -> Vec<OpenFile> {
+        let table = self.lock();
+        let above = (Bound::Excluded(inode), Bound::Unbounded);
+        let noted = table.noted.range(above).map(|(_, note)| OpenFile {
+            inode: note.inode,
+            path: note.path.clone(),
+            holder: note.holder.clone(),
+            machine: None,
+        });
+        let held = table.by_inode.range(above).map(|(_, lease)| OpenFile {
+            inode: lease.inode,
+            path: lease.path.clone(),
+            holder: lease.holder.clone(),
+            machine: lease.machine,
+        });
+        let mut all: Vec<OpenFile> = held.chain(noted).collect();
+        all.sort_by_key(|open| open.inode);
+        all
+    }
+
     /// A holder is still there.
     pub(crate) fn renew(&self, holder: &str) {
         self.take_up(|note| note.holder == holder);
@@ -485,11 +522,12 @@ impl Table {
         progress: Progress,
         heard: MonoTime,
     ) -> (Arc<Lease>, Option<Arc<Lease>>) {
-        let Wanted { inode, path, holder, block_bytes, file, caller, .. } = wanted;
+        let Wanted { inode, path, holder, block_bytes, file, caller, machine, .. } = wanted;
         let last = self.heard.entry(holder.clone()).or_insert(heard);
         *last = heard.max(*last);
         let progress = Mutex::new(progress);
-        let lease = Arc::new(Lease { id, inode, path, holder, block_bytes, file, caller, given: heard, progress });
+        let lease =
+            Arc::new(Lease { id, inode, path, holder, block_bytes, file, caller, machine, given: heard, progress });
         let before = self.by_inode.insert(inode, lease.clone());
         (lease, before)
     }

@@ -1145,3 +1145,159 @@ pub struct GetAclStatusResponse {
     #[prost(message, optional, tag = "1")]
     pub result: Option<AclStatus>,
 }
+
+/// Of blocks that have replicas.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct GetFsReplicatedBlockStatsResponse {
+    #[prost(uint64, required, tag = "1")]
+    pub low_redundancy: u64,
+    #[prost(uint64, required, tag = "2")]
+    pub corrupt_blocks: u64,
+    #[prost(uint64, required, tag = "3")]
+    pub missing_blocks: u64,
+    #[prost(uint64, required, tag = "4")]
+    pub missing_repl_one_blocks: u64,
+    #[prost(uint64, required, tag = "5")]
+    pub blocks_in_future: u64,
+    #[prost(uint64, required, tag = "6")]
+    pub pending_deletion_blocks: u64,
+    #[prost(uint64, optional, tag = "7")]
+    pub highest_prio_low_redundancy_blocks: Option<u64>,
+}
+
+/// Of blocks that are erasure-coded.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct GetFsEcBlockGroupStatsResponse {
+    #[prost(uint64, required, tag = "1")]
+    pub low_redundancy: u64,
+    #[prost(uint64, required, tag = "2")]
+    pub corrupt_blocks: u64,
+    #[prost(uint64, required, tag = "3")]
+    pub missing_blocks: u64,
+    #[prost(uint64, required, tag = "4")]
+    pub blocks_in_future: u64,
+    #[prost(uint64, required, tag = "5")]
+    pub pending_deletion_blocks: u64,
+    #[prost(uint64, optional, tag = "6")]
+    pub highest_prio_low_redundancy_blocks: Option<u64>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct ListCorruptFileBlocksRequest {
+    #[prost(string, required, tag = "1")]
+    pub path: String,
+    #[prost(string, optional, tag = "2")]
+    pub cookie: Option<String>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct ListCorruptFileBlocksResponse {
+    #[prost(message, required, tag = "1")]
+    pub corrupt: CorruptFileBlocks,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct CorruptFileBlocks {
+    #[prost(string, repeated, tag = "1")]
+    pub files: Vec<String>,
+    #[prost(string, required, tag = "2")]
+    pub cookie: String,
+}
+
+/// `ListOpenFilesRequest::types`.
+pub mod open_files {
+    pub const ALL: i32 = 1;
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct ListOpenFilesRequest {
+    /// Those of larger numbers.
+    #[prost(int64, required, tag = "1")]
+    pub id: i64,
+    #[prost(int32, repeated, packed = "false", tag = "2")]
+    pub types: Vec<i32>,
+    #[prost(string, optional, tag = "3")]
+    pub path: Option<String>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct ListOpenFilesResponse {
+    #[prost(message, repeated, tag = "1")]
+    pub entries: Vec<OpenFilesBatch>,
+    #[prost(bool, required, tag = "2")]
+    pub has_more: bool,
+    #[prost(int32, repeated, packed = "false", tag = "3")]
+    pub types: Vec<i32>,
+}
+
+/// One file that is open for writing.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct OpenFilesBatch {
+    #[prost(int64, required, tag = "1")]
+    pub id: i64,
+    #[prost(string, required, tag = "2")]
+    pub path: String,
+    #[prost(string, required, tag = "3")]
+    pub client_name: String,
+    #[prost(string, required, tag = "4")]
+    pub client_machine: String,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct GetBatchedListingRequest {
+    #[prost(string, repeated, tag = "1")]
+    pub paths: Vec<String>,
+    #[prost(bytes = "vec", required, tag = "2")]
+    pub start_after: Vec<u8>,
+    #[prost(bool, required, tag = "3")]
+    pub need_location: bool,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct GetBatchedListingResponse {
+    #[prost(message, repeated, tag = "1")]
+    pub listings: Vec<BatchedDirectoryListing>,
+    #[prost(bool, required, tag = "2")]
+    pub has_more: bool,
+    #[prost(bytes = "vec", required, tag = "3")]
+    pub start_after: Vec<u8>,
+}
+
+/// A part of the listing of one directory.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct BatchedDirectoryListing {
+    #[prost(message, repeated, tag = "1")]
+    pub partial_listing: Vec<HdfsFileStatus>,
+    /// Which of those asked for.
+    #[prost(uint32, required, tag = "2")]
+    pub parent_idx: u32,
+    #[prost(message, optional, tag = "3")]
+    pub exception: Option<RemoteException>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct RemoteException {
+    #[prost(string, required, tag = "1")]
+    pub class_name: String,
+    #[prost(string, optional, tag = "2")]
+    pub message: Option<String>,
+}
+
+/// The end of a list of which the field of that number says whether there is more: of what there is none.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct NoneListed {
+    #[prost(bool, required, tag = "2")]
+    pub has_more: bool,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct UpgradeStatusResponse {
+    #[prost(bool, required, tag = "1")]
+    pub upgrade_finalized: bool,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct GetEnclosingRootResponse {
+    #[prost(string, optional, tag = "1")]
+    pub enclosing_root_path: Option<String>,
+}

@@ -238,6 +238,7 @@ impl Service {
             capacity,
             used: capacity.saturating_sub(remaining),
             remaining,
+            corrupt_blocks: self.damaged()?,
             ..proto::GetFsStatsResponse::default()
         })
     }

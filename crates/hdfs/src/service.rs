@@ -197,6 +197,7 @@ impl Service {
             "getFileLinkInfo" => with(call, |path: proto::PathRequest| self.file_info(asked, &path.path, false)),
             "getLocatedFileInfo" => with(call, |path: proto::PathRequest| self.located_file_info(asked, &path.path)),
             "getListing" => with(call, |request| self.listing(asked, &request)),
+            "getBatchedListing" => with(call, |request| self.batched_listing(asked, &request)),
             "getBlockLocations" => with(call, |request| self.block_locations(asked, &request)),
             "getContentSummary" => with(call, |path: proto::PathRequest| self.content_summary(asked, &path.path)),
             "getQuotaUsage" => with(call, |path: proto::PathRequest| self.quota_usage(asked, &path.path)),
@@ -205,6 +206,10 @@ impl Service {
             "checkAccess" => with(call, |request| self.check_access(asked, &request)),
             "isFileClosed" => with(call, |path: proto::PathRequest| self.is_file_closed(asked, &path.path)),
             "getFsStats" => with(call, |()| self.stats()),
+            "getFsReplicatedBlockStats" => with(call, |()| self.replicated_block_stats()),
+            "getFsECBlockGroupStats" => with(call, |()| Ok(self.erasure_coded_stats())),
+            "listCorruptFileBlocks" => with(call, |request| self.corrupt_files(asked, &request)),
+            "listOpenFiles" => with(call, |request| self.open_files(asked, &request)),
             "getServerDefaults" => with(call, |()| Ok(server_defaults())),
             "getDatanodeReport" => with(call, |request| self.datanode_report(asked, &request)),
             "getStoragePolicies" => {
@@ -220,8 +225,17 @@ impl Service {
             | "getErasureCodingPolicy"
             | "getErasureCodingPolicies"
             | "getErasureCodingCodecs"
+            | "getSlowDatanodeReport"
             | "getDelegationToken"
             | "getDataEncryptionKey" => Ok(Vec::new()),
+            "listCacheDirectives" | "listCachePools" | "listEncryptionZones" | "listReencryptionStatus" => {
+                Ok(proto::NoneListed { has_more: false }.encode_to_vec())
+            }
+            // No zone of encryption, whose root that would be.
+            "getEnclosingRoot" => {
+                Ok(proto::GetEnclosingRootResponse { enclosing_root_path: Some("/".to_owned()) }.encode_to_vec())
+            }
+            "upgradeStatus" => Ok(proto::UpgradeStatusResponse { upgrade_finalized: true }.encode_to_vec()),
             // A read of now is one of now.
             "msync" => Ok(Vec::new()),
             "getHAServiceState" => with(call, |()| Ok(proto::HaServiceStateResponse { state: proto::ACTIVE })),
@@ -434,22 +448,11 @@ const UNSUPPORTED: &[&str] = &[
     "disableErasureCodingPolicy",
     "enableErasureCodingPolicy",
     "finalizeUpgrade",
-    "getBatchedListing",
     "getCurrentEditLogTxid",
     "getDatanodeStorageReport",
     "getECTopologyResultForPolicies",
     "getEditsFromTxid",
-    "getEnclosingRoot",
-    "getFsECBlockGroupStats",
-    "getFsReplicatedBlockStats",
     "getLinkTarget",
-    "getSlowDatanodeReport",
-    "listCacheDirectives",
-    "listCachePools",
-    "listCorruptFileBlocks",
-    "listEncryptionZones",
-    "listOpenFiles",
-    "listReencryptionStatus",
     "metaSave",
     "modifyAclEntries",
     "modifyCacheDirective",
@@ -474,5 +477,4 @@ const UNSUPPORTED: &[&str] = &[
     "setStoragePolicy",
     "unsetErasureCodingPolicy",
     "unsetStoragePolicy",
-    "upgradeStatus",
 ];

@@ -54,7 +54,7 @@ impl Service {
         let file = fs.open(&Target::inode(InodeId(inode)), OpenFlags::WRITE).map_err(failed)?;
         let Note { path, block_bytes, next, .. } = note.clone();
         let holder = holder.to_owned();
-        let lease = self.leases.give(Wanted { inode, path, holder, block_bytes, file, caller, next })?;
+        let lease = self.leases.give(Wanted { inode, path, holder, block_bytes, file, caller, machine: None, next })?;
         match self.go_on(&lease, &note) {
             Ok(true) => Ok(Some(lease)),
             other => {

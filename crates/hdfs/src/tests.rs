@@ -13,6 +13,7 @@ use crate::proto::*;
 use crate::service::PROTOCOL;
 use crate::transfer::{self, LENGTHS_BYTES, Lengths, Packet, Sums, packet, put_packet};
 
+mod administration;
 mod doors;
 mod kept;
 mod numbers;

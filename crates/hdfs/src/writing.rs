@@ -75,7 +75,8 @@ impl Service {
         let inode = file.inode().0;
         let (path, holder) = (path.clone(), asked.holder(&request.client_name));
         let caller = asked.who.principal.caller.clone();
-        self.leases.give(Wanted { inode, path, holder, block_bytes: request.block_size, file, caller, next: 0 })?;
+        let (block_bytes, machine) = (request.block_size, Some(asked.who.peer));
+        self.leases.give(Wanted { inode, path, holder, block_bytes, file, caller, machine, next: 0 })?;
         Ok(proto::CreateResponse { fs: Some(status) })
     }
 
@@ -127,7 +128,8 @@ impl Service {
         let holder = asked.holder(&request.client_name);
         let (inode, block_bytes) = (attr.inode, blocks::BLOCK_BYTES);
         let caller = asked.who.principal.caller.clone();
-        let wanted = Wanted { inode, path: path.clone(), holder, block_bytes, file, caller, next: attr.size };
+        let (path, machine) = (path.clone(), Some(asked.who.peer));
+        let wanted = Wanted { inode, path, holder, block_bytes, file, caller, machine, next: attr.size };
         let lease = self.leases.give(wanted)?;
         if let Err(refused) = self.claim(&lease, attr.size) {
             self.close(lease, None)?;

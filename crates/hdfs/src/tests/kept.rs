@@ -61,7 +61,7 @@ fn read_well(block: &LocatedBlock, offset: u64, len: u64) -> Result<(u64, Vec<u8
 }
 
 /// Turns a bit of what is stored, `at` bytes into what `data` is the only to begin with.
-fn turn_a_bit(opened: &Opened, data: &[u8], at: u64) {
+pub(super) fn turn_a_bit(opened: &Opened, data: &[u8], at: u64) {
     let mut found = 0;
     let mut dirs = vec![opened.dir.path().join("data")];
     while let Some(dir) = dirs.pop() {
@@ -83,7 +83,7 @@ fn turn_a_bit(opened: &Opened, data: &[u8], at: u64) {
     assert_eq!(found, 1);
 }
 
-fn noise(seed: u64, len: usize) -> Vec<u8> {
+pub(super) fn noise(seed: u64, len: usize) -> Vec<u8> {
     let mut dice = Dice(seed);
     (0..len).map(|_| dice.below(256) as u8).collect()
 }
