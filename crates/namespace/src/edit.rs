@@ -454,7 +454,7 @@ fn new_inode(run: &Run<'_>, new: &NewInode) -> Result<Inode, Error> {
         gid: new.gid,
         mode: new.mode as u16,
         kind: kind as u8,
-        extra: (extra != Extra::default()).then(|| Box::new(extra)),
+        extra: (!extra.is_empty()).then(|| Box::new(extra)),
     })
 }
 

@@ -31,6 +31,7 @@ mod memory;
 mod name;
 mod names;
 mod namespace;
+mod newest;
 mod patch;
 mod quota;
 mod read;

@@ -71,7 +71,7 @@ impl Namespace {
             gid: run.caller.gid,
             mode,
             kind: kind as u8,
-            extra: (extra != Extra::default()).then(|| Box::new(extra)),
+            extra: (!extra.is_empty()).then(|| Box::new(extra)),
         };
         if parent.mode & SET_GID != 0 || op.group_of_directory {
             inherit_group(&mut inode, parent.gid, parent.mode & SET_GID != 0, run.caller);

@@ -70,7 +70,11 @@ pub struct LoadedApart {
 
 /// One copy of each layout; those of inodes long gone are dropped when a new one comes.
 #[derive(Debug, Default)]
-pub(crate) struct Layouts(BTreeSet<Arc<Layout>>);
+pub(crate) struct Layouts {
+    all: BTreeSet<Arc<Layout>>,
+    /// The one asked for last: most inodes have that of the one before.
+    last: Option<Arc<Layout>>,
+}
 
 /// Extended attributes of one inode, by name.
 pub(crate) type Xattrs = BTreeMap<Box<[u8]>, Box<[u8]>>;
@@ -181,12 +185,20 @@ impl LoadedApart {
 impl Layouts {
     /// The copy of a layout that all share.
     fn share(&mut self, layout: Layout) -> Arc<Layout> {
-        if let Some(shared) = self.0.get(&layout) {
+        if let Some(shared) = self.last.as_ref().filter(|shared| shared.is(&layout)) {
             return Arc::clone(shared);
         }
-        self.0.retain(|shared| Arc::strong_count(shared) > 1);
-        let shared = Arc::new(layout);
-        self.0.insert(Arc::clone(&shared));
+        let shared = match self.all.get(&layout) {
+            Some(shared) => Arc::clone(shared),
+            None => {
+                self.last = None;
+                self.all.retain(|shared| Arc::strong_count(shared) > 1);
+                let shared = Arc::new(layout);
+                self.all.insert(Arc::clone(&shared));
+                shared
+            }
+        };
+        self.last = Some(Arc::clone(&shared));
         shared
     }
 }

@@ -377,7 +377,7 @@ impl StoredInode {
             gid: stored.gid,
             mode: stored.mode as u16,
             kind: stored.kind as u8,
-            extra: (extra != Extra::default()).then(|| Box::new(extra)),
+            extra: (!extra.is_empty()).then(|| Box::new(extra)),
         };
         Ok((inode, stored))
     }

@@ -236,7 +236,7 @@ impl Durability {
         let settled = meta.versions().settle(reached.meta)?;
         meta.versions().persist()?;
         meta.truncate(settled)?;
-        if let Err(fault) = meta.versions().rest() {
+        if let Err(fault) = meta.versions().rest().and_then(|()| meta.leave()) {
             tracing::warn!("the next start takes longer: {fault}");
         }
         Ok(())

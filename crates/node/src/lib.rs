@@ -73,4 +73,4 @@ pub use serve::Server;
 pub use session::{Conn, KeyRight};
 pub use settings::{KeySettings, Settings};
 pub use steps::Steps;
-pub use store::{Item, LsmStore, MemoryStore, VersionStore, VisitItem};
+pub use store::{Item, Left, LoadVersion, LsmStore, MemoryStore, Newest, Section, ShowNewest, VersionStore, VisitItem};

@@ -225,6 +225,14 @@ impl MetaPlane {
         self.state.versions.into_store()
     }
 
+    /// Leaves the names for the next start, if the store has all of them. Nothing may be changed afterwards.
+    ///
+    /// # Errors
+    /// The disk's: the next start takes longer.
+    pub(crate) fn leave(&self) -> Result<(), Fault> {
+        self.state.leave(self.appended())
+    }
+
     /// Index of the last entry executed.
     pub(crate) fn appended(&self) -> LogIndex {
         match self.order() {

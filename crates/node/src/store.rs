@@ -12,6 +12,7 @@
 //! Beside the versions lies the *index of time* (module `times`): which keys changed when, so that the changes of an
 //! interval are read without walking the tree. A store from before it had one gets it when it is opened.
 
+mod checkpoint;
 mod lsm;
 mod memory;
 mod other;
@@ -27,6 +28,7 @@ use frieze_namespace::{
     keeps_versions, link_of,
 };
 
+pub use checkpoint::{Left, Newest, Section, ShowNewest};
 pub use lsm::LsmStore;
 pub use memory::MemoryStore;
 pub(crate) use other::page_of;
@@ -60,6 +62,19 @@ pub trait VersionStore: Send + Sync {
     /// The store's.
     fn rest(&self) -> Result<(), Fault> {
         Ok(())
+    }
+    /// Leaves the newest versions of entries and inodes for the next start, after [`VersionStore::rest`]. Whether that succeeds changes only
+    /// how long it takes.
+    ///
+    /// # Errors
+    /// The disk's.
+    fn leave(&self, newest: &Newest<'_>) -> Result<(), Fault> {
+        let _ = newest;
+        Ok(())
+    }
+    /// What was left, if nothing has been committed since. What fails its checksum there is an error: the versions are here, too.
+    fn left(&self) -> Result<Option<Left<'_>>, Fault> {
+        Ok(None)
     }
     /// Gives back copies of its files that the kernel keeps, if they are more than `bytes_max`. Returns how many bytes there
     /// are; 0 where nobody knows, or there are none.
@@ -141,7 +156,7 @@ impl Part {
 }
 
 /// Takes a key, the stamp of its newest version, and the value.
-pub(crate) type LoadVersion<'a> = dyn FnMut(&[u8], Hlc, &[u8]) + 'a;
+pub type LoadVersion<'a> = dyn FnMut(&[u8], Hlc, &[u8]) + 'a;
 
 /// Takes a stored key and value.
 pub type VisitItem<'a> = dyn FnMut(&[u8], &[u8]) -> Result<(), Fault> + 'a;
@@ -381,6 +396,16 @@ impl Versions {
     /// See [`VersionStore::rest`].
     pub(crate) fn rest(&self) -> Result<(), Fault> {
         self.store.rest()
+    }
+
+    /// See [`VersionStore::leave`]: of a namespace into which nothing was executed that is not in the store.
+    pub(crate) fn leave(&self, newest: &Newest<'_>) -> Result<(), Fault> {
+        self.store.leave(newest)
+    }
+
+    /// See [`VersionStore::left`].
+    pub(crate) fn left(&self) -> Result<Option<Left<'_>>, Fault> {
+        self.store.left()
     }
 
     /// See [`VersionStore::read_both`].

@@ -72,6 +72,31 @@ fn encoded(inode: &Inode) -> Vec<u8> {
 }
 
 #[test]
+fn what_has_any_field_that_few_inodes_have_is_not_empty() {
+    let all = *full().extra.unwrap();
+    let none = Extra::default();
+    assert!(none.is_empty() && !all.is_empty());
+    let Extra { patches, grants, target, rdev, also_in, orphaned, origin, reaches_from } = all;
+    let some = [
+        Extra { patches, ..none.clone() },
+        Extra { grants, ..none.clone() },
+        Extra { target: b"x".as_slice().into(), ..none.clone() },
+        Extra { rdev, ..none.clone() },
+        Extra { also_in, ..none.clone() },
+        Extra { orphaned, ..none.clone() },
+        Extra { origin, ..none.clone() },
+        Extra { reaches_from, ..none.clone() },
+    ];
+    drop(target);
+    some.iter().for_each(|extra| assert!(!extra.is_empty() && *extra != none, "{extra:?}"));
+    let named = |plugin: &str| Layout { plugin: plugin.to_owned(), ..(*layout()).clone() };
+    assert!(named("a").is(&named("a")) && named("").is(&named("")));
+    assert!(!named("a").is(&named("b")) && !named("").is(&named("a")) && !named("a").is(&named("")));
+    assert!(!Layout { chain_count: 2, ..named("") }.is(&Layout { chain_count: 3, ..named("") }));
+    assert!(!Layout { chunk_bytes: 1, ..named("") }.is(&Layout { chunk_bytes: 2, ..named("") }));
+}
+
+#[test]
 fn every_field_of_an_inode_reads_back() {
     for inode in [fresh(), full()] {
         let (back, stored) = StoredInode::read(inode.from, &encoded(&inode), Arc::new).unwrap();

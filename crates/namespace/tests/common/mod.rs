@@ -128,6 +128,26 @@ impl World {
         for (key, stamp, value) in keys().filter(|(key, _, _)| key[0] > INODES) {
             ns.load(key, stamp, value).unwrap();
         }
+        assert_eq!(self.restarted(), ns, "what a server that ends in good order leaves is another state");
+        ns
+    }
+
+    /// The same by what is in memory of entries and inodes.
+    fn restarted(&self) -> Namespace {
+        let (mut ns, mut apart) = (Namespace::new(), LoadedApart::default());
+        let others = |is_wanted: fn(u8) -> bool| {
+            self.history.current().filter(move |(key, _, _)| ![ENTRIES, INODES].contains(&key[0]) && is_wanted(key[0]))
+        };
+        self.ns.newest_entries(&mut |key, stamp, value| apart.load(key, stamp, value).unwrap());
+        for (key, stamp, value) in others(|letter| letter < INODES) {
+            ns.load(key, stamp, value).unwrap();
+        }
+        self.ns.newest_inodes(&mut |key, stamp, value| ns.load(key, stamp, value).unwrap());
+        ns.skip_ids(self.ns.last_id());
+        ns.take_apart(apart);
+        for (key, stamp, value) in others(|letter| letter > INODES) {
+            ns.load(key, stamp, value).unwrap();
+        }
         ns
     }
 

@@ -13,7 +13,7 @@ use prost::Message;
 
 use crate::caching::Caching;
 use crate::reading::{NAMESPACE, Reading};
-use crate::store::{LoadVersion, Part, Versions};
+use crate::store::{Left, LoadVersion, Newest, Part, Versions};
 
 /// What decisions changed and nobody has asked for yet, at most: whoever asks so seldom looks at all of the state.
 const NEWS_MAX: usize = 65_536;
@@ -39,13 +39,15 @@ impl State {
     /// `Corrupt`, and the store's.
     pub(super) fn load(versions: Versions) -> Result<State, Fault> {
         versions.complete()?;
-        let inode = versions.inode_between()?;
-        let (mut apart, mut first) = (Ok(LoadedApart::default()), Ok(Begun::default()));
-        versions.read_both(
-            &mut || apart = load_apart(|load| versions.load(&Part::Apart(inode.clone()), load)),
-            &mut || first = Begun::default().load(|load| versions.load(&Part::First(inode.clone()), load)),
-        );
-        let Begun { namespace, control } = first?.take_apart(apart?).load(|load| versions.load(&Part::Last, load))?;
+        let left = Begun::by_what_was_left(&versions).unwrap_or_else(|fault| {
+            tracing::warn!("this start takes longer: {fault}");
+            None
+        });
+        let begun = match left {
+            Some(begun) => begun,
+            None => Begun::by_the_store(&versions)?,
+        };
+        let Begun { namespace, control } = begun.load(|load| versions.load(&Part::Last, load))?;
         Ok(State {
             namespace: RwLock::new(namespace),
             versions,
@@ -159,6 +161,22 @@ impl State {
         Hlc(self.executed.load(Ordering::Acquire))
     }
 
+    /// Leaves entries and inodes as they are for the next start, if the store is complete up to the last entry that was executed, `applied`.
+    ///
+    /// # Errors
+    /// The disk's: the next start reads the store.
+    pub(super) fn leave(&self, applied: LogIndex) -> Result<(), Fault> {
+        let namespace = self.read();
+        if self.versions.waiting() > 0 || self.versions.applied()? != applied {
+            return Ok(());
+        }
+        self.versions.leave(&Newest {
+            last_id: namespace.last_id().0,
+            entries: &|take| namespace.newest_entries(take),
+            inodes: &|take| namespace.newest_inodes(take),
+        })
+    }
+
     /// Leaves out inode numbers.
     pub(super) fn skip_ids(&self, last: InodeId) {
         self.namespace.write().unwrap_or_else(PoisonError::into_inner).skip_ids(last);
@@ -194,6 +212,35 @@ struct Begun {
 }
 
 impl Begun {
+    /// All but what goes with inodes, from the store.
+    fn by_the_store(versions: &Versions) -> Result<Begun, Fault> {
+        let inode = versions.inode_between()?;
+        let (mut apart, mut first) = (Ok(LoadedApart::default()), Ok(Begun::default()));
+        versions.read_both(
+            &mut || apart = load_apart(|load| versions.load(&Part::Apart(inode.clone()), load)),
+            &mut || first = Begun::default().load(|load| versions.load(&Part::First(inode.clone()), load)),
+        );
+        Ok(first?.take_apart(apart?))
+    }
+
+    /// The same where a server that ended in good order left entries and inodes; what is before those is still the store's.
+    ///
+    /// # Errors
+    /// `Corrupt` if it cannot be read; the store's.
+    fn by_what_was_left(versions: &Versions) -> Result<Option<Begun>, Fault> {
+        let Some(Left { last_id, mut entries, mut inodes }) = versions.left()? else { return Ok(None) };
+        let (mut apart, mut first) = (Ok(LoadedApart::default()), Ok(Begun::default()));
+        let before_inodes = Part::First(vec![INODES]);
+        versions.read_both(&mut || apart = load_apart(|load| entries(load)), &mut || {
+            let begun = Begun::default().load(|load| versions.load(&before_inodes, load));
+            first = begun.and_then(|begun| begun.load(|load| inodes(load)));
+        });
+        let mut begun = first?.take_apart(apart?);
+        // Inodes that are not in memory any more had numbers, too.
+        begun.namespace.skip_ids(InodeId(last_id));
+        Ok(Some(begun))
+    }
+
     /// Goes on with what `versions` shows, newest of each key; directory entries are not among it.
     fn load(mut self, versions: impl FnOnce(&mut LoadVersion<'_>) -> Result<(), Fault>) -> Result<Begun, Fault> {
         let mut failed: Option<Fault> = None;

@@ -3,6 +3,7 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
 use std::thread;
 use std::time::Duration;
@@ -13,7 +14,8 @@ use fjall::{AbstractTree, KeyspaceCreateOptions, Readable};
 
 use frieze_base::{Fault, LogIndex, Reason};
 
-use super::{Item, StoreView, VersionStore, VisitItem};
+use super::checkpoint::{Files, Of};
+use super::{Item, Left, Newest, StoreView, VersionStore, VisitItem};
 
 /// The store of a real server: an LSM tree in a directory of its own.
 pub struct LsmStore {
@@ -28,6 +30,9 @@ pub struct LsmStore {
     table_bytes: u64,
     /// Nothing may be committed any more: see [`VersionStore::rest`].
     is_at_rest: RwLock<bool>,
+    /// What was left for this start. It goes when something is committed.
+    left: Files,
+    may_be_left: AtomicBool,
 }
 
 const APPLIED_KEY: &[u8] = b"applied";
@@ -109,7 +114,20 @@ impl LsmStore {
         let directory = directory.to_owned();
         let (versions, other) = (RwLock::new(versions), Mutex::default());
         let is_at_rest = RwLock::new(false);
-        Ok(LsmStore { database, versions, other, progress, directory, waiting_bytes_max, table_bytes, is_at_rest })
+        let left = Files::new(directory.with_extension("left"));
+        let may_be_left = AtomicBool::new(true);
+        Ok(LsmStore {
+            database,
+            versions,
+            other,
+            progress,
+            directory,
+            waiting_bytes_max,
+            table_bytes,
+            is_at_rest,
+            left,
+            may_be_left,
+        })
     }
 
     fn versions(&self) -> fjall::Keyspace {
@@ -128,6 +146,21 @@ impl LsmStore {
             true => {
                 Err(Fault::new(Reason::Internal, "the namespace's store is at rest: nothing is committed any more"))
             }
+        }
+    }
+
+    /// Which state this is. The number of the last change rises with every one, also with those of an older server, which knows nothing of
+    /// what is left.
+    fn state(&self) -> Result<Of, Fault> {
+        let change = self.versions().tree.get_highest_seqno().unwrap_or(0);
+        Ok(Of { applied: self.applied()?.0, change })
+    }
+
+    fn let_go_of_left(&self) {
+        if self.may_be_left.swap(false, Ordering::Relaxed)
+            && let Err(error) = self.left.remove()
+        {
+            tracing::debug!("what was left for a start cannot be removed: {error}");
         }
     }
 
@@ -192,6 +225,7 @@ impl VersionStore for LsmStore {
 
     fn commit(&self, puts: Vec<Item>, removals: Vec<Vec<u8>>, applied: LogIndex) -> Result<(), Fault> {
         let _committing = self.committing()?;
+        self.let_go_of_left();
         let versions = self.versions();
         let mut batch = self.database.batch();
         for (key, value) in puts {
@@ -263,6 +297,21 @@ impl VersionStore for LsmStore {
         Ok(())
     }
 
+    fn leave(&self, newest: &Newest<'_>) -> Result<(), Fault> {
+        let is_at_rest = self.is_at_rest.read().unwrap_or_else(PoisonError::into_inner);
+        // What waits in memory is written by the next start, under a number that is not known yet.
+        let is_written = self.versions().tree.get_highest_memtable_seqno().is_none();
+        if !*is_at_rest || !is_written {
+            return Ok(());
+        }
+        let failed = |error: io::Error| store_fault("leaving names for the next start")(error.into());
+        self.left.put(self.state()?, newest).map_err(failed)
+    }
+
+    fn left(&self) -> Result<Option<Left<'_>>, Fault> {
+        Ok(self.left.left(self.state()?))
+    }
+
     fn view(&self) -> Result<Box<dyn StoreView>, Fault> {
         Ok(Box::new(LsmView { snapshot: self.database.snapshot(), versions: self.versions() }))
     }
@@ -303,6 +352,7 @@ impl VersionStore for LsmStore {
     fn take_other(&self, applied: LogIndex, name: &[u8]) -> Result<(), Fault> {
         let failed = store_fault("taking over a state");
         let _committing = self.committing()?;
+        self.let_go_of_left();
         let mut other = self.other.lock().unwrap_or_else(PoisonError::into_inner);
         let next = other.as_ref().ok_or_else(not_begun)?.clone();
         // All of it before what makes it count.

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use frieze_base::{Fault, LogIndex};
+use frieze_hlc::Hlc;
 
-use super::{Item, StoreView, VersionStore};
+use super::{Item, Left, LoadVersion, Newest, Section, StoreView, VersionStore};
 
 /// A store in memory with the crash behaviour of the real one, for the simulator: what was not persisted may be lost,
 /// whole commits at a time, newest first. Clones are the same store.
@@ -27,6 +28,25 @@ struct MemoryState {
     other: Items,
     /// Of the one that was received last.
     name: Option<Vec<u8>>,
+    left: Option<LeftHere>,
+}
+
+/// What was left for the next start, and how far the store was.
+#[derive(Clone)]
+struct LeftHere {
+    applied: LogIndex,
+    last_id: u64,
+    entries: Vec<NewestItem>,
+    inodes: Vec<NewestItem>,
+}
+
+type NewestItem = (Vec<u8>, Hlc, Vec<u8>);
+
+fn section(items: Vec<NewestItem>) -> Section<'static> {
+    Box::new(move |load: &mut LoadVersion<'_>| {
+        items.iter().for_each(|(key, stamp, value)| load(key, *stamp, value));
+        Ok(())
+    })
 }
 
 impl MemoryStore {
@@ -61,6 +81,7 @@ impl VersionStore for MemoryStore {
 
     fn commit(&self, puts: Vec<Item>, removals: Vec<Vec<u8>>, applied: LogIndex) -> Result<(), Fault> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.left = None;
         let MemoryState { items, before, .. } = &mut *state;
         let items = Arc::make_mut(items);
         for (key, value) in puts {
@@ -77,6 +98,25 @@ impl VersionStore for MemoryStore {
 
     fn applied(&self) -> Result<LogIndex, Fault> {
         Ok(self.state.lock().unwrap_or_else(PoisonError::into_inner).applied)
+    }
+
+    fn leave(&self, newest: &Newest<'_>) -> Result<(), Fault> {
+        let (mut entries, mut inodes) = (Vec::new(), Vec::new());
+        (newest.entries)(&mut |key, stamp, value| entries.push((key.to_vec(), stamp, value.to_vec())));
+        (newest.inodes)(&mut |key, stamp, value| inodes.push((key.to_vec(), stamp, value.to_vec())));
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.left = Some(LeftHere { applied: state.applied, last_id: newest.last_id, entries, inodes });
+        Ok(())
+    }
+
+    fn left(&self) -> Result<Option<Left<'_>>, Fault> {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let left = state.left.clone().filter(|left| left.applied == state.applied);
+        Ok(left.map(|LeftHere { last_id, entries, inodes, .. }| Left {
+            last_id,
+            entries: section(entries),
+            inodes: section(inodes),
+        }))
     }
 
     fn persist(&self) -> Result<(), Fault> {
@@ -109,6 +149,7 @@ impl VersionStore for MemoryStore {
     fn take_other(&self, applied: LogIndex, name: &[u8]) -> Result<(), Fault> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.items = Arc::new(std::mem::take(&mut state.other));
+        state.left = None;
         state.applied = applied;
         state.name = Some(name.to_vec());
         state.before.clear();

@@ -351,3 +351,79 @@ fn a_restart_reads_every_key_of_now_in_one_of_its_parts() {
     });
     both(|versions| assert_eq!(versions.inode_between(), Ok(vec![b'I' + 1]), "there is none"));
 }
+
+/// Leaves one entry and one inode.
+fn leave(store: &LsmStore) {
+    let newest = Newest {
+        last_id: 9,
+        entries: &|take| take(b"E1", Hlc(5), b"entry"),
+        inodes: &|take| take(b"I1", Hlc(6), b"inode"),
+    };
+    store.leave(&newest).expect("leaves");
+}
+
+fn is_left(store: &LsmStore) -> bool {
+    let Some(mut left) = store.left().expect("looks") else { return false };
+    let mut found = Vec::new();
+    (left.entries)(&mut |key, stamp, value| found.push((key.to_vec(), stamp, value.to_vec()))).expect("reads");
+    (left.inodes)(&mut |key, stamp, value| found.push((key.to_vec(), stamp, value.to_vec()))).expect("reads");
+    assert_eq!(left.last_id, 9);
+    assert_eq!(found, [(b"E1".to_vec(), Hlc(5), b"entry".to_vec()), (b"I1".to_vec(), Hlc(6), b"inode".to_vec())]);
+    true
+}
+
+#[test]
+fn what_is_left_for_a_start_is_there_until_something_is_committed_by_whomever() {
+    let parent = tempfile::tempdir().expect("a directory");
+    let directory = parent.path().join("namespace");
+    let open = || LsmStore::open(&directory, 32 << 20).expect("opens");
+    let put = |store: &LsmStore, key: u64, applied: u64| {
+        let item = (key.to_be_bytes().to_vec(), b"value".to_vec());
+        store.commit(vec![item], Vec::new(), LogIndex(applied)).expect("commits");
+        store.persist().expect("persists");
+    };
+    let rest = |store: &LsmStore| {
+        store.rest().expect("rests");
+        leave(store);
+    };
+    let store = open();
+    (0..500).for_each(|key| put(&store, key, 3));
+    leave(&store);
+    assert!(!is_left(&store), "it goes on");
+    rest(&store);
+    drop(store);
+    for _ in 0..3 {
+        // A start that commits nothing leaves it as it is.
+        let store = open();
+        assert!(is_left(&store));
+        rest(&store);
+    }
+    let store = open();
+    put(&store, 7, 3);
+    assert!(!is_left(&store), "an index that was applied says nothing of what it is of");
+    drop(store);
+    let store = open();
+    assert!(!is_left(&store));
+    rest(&store);
+    drop(store);
+    assert!(is_left(&open()));
+    {
+        // An older server, which does not know of it.
+        let database = fjall::Database::builder(&directory).open().expect("opens");
+        let versions = database.keyspace("versions", fjall::KeyspaceCreateOptions::default).expect("opens");
+        versions.insert(b"other", b"value").expect("commits");
+        database.persist(fjall::PersistMode::SyncAll).expect("persists");
+    }
+    assert!(!is_left(&open()));
+    let store = open();
+    rest(&store);
+    drop(store);
+    let store = open();
+    assert!(is_left(&store));
+    store.begin_other().expect("begins");
+    store.put_other(vec![(b"else".to_vec(), b"2".to_vec())]).expect("puts");
+    store.take_other(LogIndex(3), b"name").expect("takes");
+    assert!(!is_left(&store), "another state is in its place");
+    drop(store);
+    assert!(!is_left(&open()));
+}

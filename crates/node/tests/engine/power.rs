@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use frieze_base::{LogIndex, Rng};
-use frieze_node::Item;
+use frieze_node::{Item, Left, Newest};
 use frieze_wire::message::{Now, NowReply, StatusReply};
 
 use super::*;
@@ -300,6 +300,108 @@ impl VersionStore for RestingStore {
         self.0.lose_power();
         Err(Fault::new(Reason::InputOutput, "the disk is slow today"))
     }
+}
+
+fn remove(path: &str) -> Op {
+    Op::Remove(Remove { target: Target::path(path), directory: false })
+}
+
+/// A store of which entries and inodes cannot be read one by one, and that may have left them damaged.
+struct LeavingStore {
+    store: MemoryStore,
+    is_damaged: bool,
+    /// How often something was left.
+    left: Arc<AtomicU32>,
+    /// How often entries were read from the store.
+    read: Arc<AtomicU32>,
+}
+
+impl VersionStore for LeavingStore {
+    fn last_in(&self, from: &[u8], to: &[u8]) -> Result<Option<Item>, Fault> {
+        self.store.last_in(from, to)
+    }
+
+    fn items(&self, from: &[u8], to: &[u8]) -> Box<dyn Iterator<Item = Result<Item, Fault>> + '_> {
+        if from == b"E" && to > &b"E"[..] {
+            self.read.fetch_add(1, Ordering::Relaxed);
+        }
+        self.store.items(from, to)
+    }
+
+    fn commit(&self, puts: Vec<Item>, removals: Vec<Vec<u8>>, applied: LogIndex) -> Result<(), Fault> {
+        self.store.commit(puts, removals, applied)
+    }
+
+    fn applied(&self) -> Result<LogIndex, Fault> {
+        self.store.applied()
+    }
+
+    fn persist(&self) -> Result<(), Fault> {
+        self.store.persist()
+    }
+
+    fn leave(&self, newest: &Newest<'_>) -> Result<(), Fault> {
+        self.left.fetch_add(1, Ordering::Relaxed);
+        self.store.leave(newest)
+    }
+
+    fn left(&self) -> Result<Option<Left<'_>>, Fault> {
+        let Some(mut left) = self.store.left()? else { return Ok(None) };
+        // As if that many had been made, and were in memory no more.
+        left.last_id += 100;
+        if self.is_damaged {
+            let mut inodes = left.inodes;
+            left.inodes = Box::new(move |load| {
+                inodes(load)?;
+                Err(Fault::new(Reason::Corrupt, "the end is missing"))
+            });
+        }
+        Ok(Some(left))
+    }
+}
+
+#[test]
+fn a_start_takes_names_from_what_was_left_and_where_that_is_damaged_from_the_store() {
+    let machine = Machine::new();
+    let (left, read) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
+    let open = |is_damaged| {
+        let (store, left, read) = (machine.store.clone(), left.clone(), read.clone());
+        let engine = machine.open(Box::new(LeavingStore { store, is_damaged, left, read })).unwrap();
+        machine.connect(Arc::new(engine), Caller::root())
+    };
+    let mut served = open(false);
+    for name in 0..20 {
+        served.make(&format!("/f{name}"));
+    }
+    served.txn(remove("/f3")).unwrap();
+    let last = served.stat("/f19", View::default()).unwrap().attr.inode;
+    served.txn(remove("/f19")).unwrap();
+    assert_eq!(served.engine.stop(), Ok(()));
+    assert_eq!(left.swap(0, Ordering::Relaxed), 1);
+    drop(served);
+    for is_damaged in [false, true, false] {
+        read.store(0, Ordering::Relaxed);
+        let mut served = open(is_damaged);
+        assert_eq!(read.load(Ordering::Relaxed), u32::from(is_damaged));
+        for name in 0..20 {
+            let found = served.stat(&format!("/f{name}"), View::default());
+            assert_eq!(found.is_ok(), ![3, 19].contains(&name), "/f{name}");
+        }
+        let made = format!("/new-{is_damaged}");
+        served.make(&made);
+        let number = served.stat(&made, View::default()).unwrap().attr.inode;
+        assert!(number > last && (is_damaged || number > last + 100), "no number is given twice");
+        served.txn(remove(&made)).unwrap();
+        assert_eq!(served.engine.stop(), Ok(()));
+    }
+    // Killed, it leaves nothing, and what was left before is of another state.
+    let mut served = open(false);
+    served.make("/late");
+    machine.disk.crash(CrashKind::Process);
+    drop(served);
+    machine.disk.restart();
+    let mut served = open(false);
+    served.stat("/late", View::default()).unwrap();
 }
 
 #[test]

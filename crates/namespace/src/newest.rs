@@ -1,0 +1,47 @@
+//! The newest versions as they are in memory, for who keeps them for the next start.
+//!
+//! Guarantees: a namespace that is loaded from these, the other keys of the store and [`Namespace::last_id`] is equal to this one.
+//! Leaves to others: who made a version, and why, which the history knows.
+
+use frieze_base::{InodeId, SessionId};
+use frieze_hlc::Hlc;
+use prost::Message;
+
+use crate::key::Key;
+use crate::namespace::Namespace;
+use crate::stored::{StoredEntry, StoredInode};
+
+/// Takes a key, the stamp of its newest version, and the value.
+type TakeNewest<'a> = dyn FnMut(&[u8], Hlc, &[u8]) + 'a;
+
+impl Namespace {
+    /// Calls `take` with key, stamp and value of every directory entry, in the order of keys, as [`crate::LoadedApart::load`] takes them.
+    pub fn newest_entries(&self, take: &mut TakeNewest<'_>) {
+        let mut parents: Vec<InodeId> = self.directories.keys().copied().collect();
+        parents.sort_unstable();
+        let mut value = Vec::new();
+        for parent in parents {
+            // What goes before each name in a key.
+            let mut key = Key::Entry(parent, &[]).encode();
+            let len = key.len();
+            for (name, entry) in &self.directories[&parent] {
+                key.truncate(len);
+                key.extend_from_slice(name.bytes());
+                value.clear();
+                StoredEntry { inode: entry.inode().0, kind: entry.kind() as i32, session: 0, uid: 0 }
+                    .encode_raw(&mut value);
+                take(&key, entry.from, &value);
+            }
+        }
+    }
+
+    /// The same of every inode, as [`Namespace::load`] takes them.
+    pub fn newest_inodes(&self, take: &mut TakeNewest<'_>) {
+        let mut value = Vec::new();
+        for (id, inode) in self.inodes.iter() {
+            value.clear();
+            StoredInode::of(inode, SessionId(0), 0, Vec::new()).encode_raw(&mut value);
+            take(&Key::Inode(id).encode(), inode.from, &value);
+        }
+    }
+}
