@@ -39,11 +39,7 @@ impl State {
     /// `Corrupt`, and the store's.
     pub(super) fn load(versions: Versions) -> Result<State, Fault> {
         versions.complete()?;
-        let left = Begun::by_what_was_left(&versions).unwrap_or_else(|fault| {
-            tracing::warn!("this start takes longer: {fault}");
-            None
-        });
-        let begun = match left {
+        let begun = match Begun::by_what_was_left(&versions)? {
             Some(begun) => begun,
             None => Begun::by_the_store(&versions)?,
         };
@@ -223,22 +219,25 @@ impl Begun {
         Ok(first?.take_apart(apart?))
     }
 
-    /// The same where a server that ended in good order left entries and inodes; what is before those is still the store's.
+    /// The same where a server that ended in good order left entries and inodes, if they are whole; what is before those is still the store's.
     ///
     /// # Errors
-    /// `Corrupt` if it cannot be read; the store's.
+    /// The store's.
     fn by_what_was_left(versions: &Versions) -> Result<Option<Begun>, Fault> {
         let Some(Left { last_id, mut entries, mut inodes }) = versions.left()? else { return Ok(None) };
+        let before_inodes = Begun::default().load(|load| versions.load(&Part::First(vec![INODES]), load))?;
         let (mut apart, mut first) = (Ok(LoadedApart::default()), Ok(Begun::default()));
-        let before_inodes = Part::First(vec![INODES]);
+        let mut before_inodes = Some(before_inodes);
         versions.read_both(&mut || apart = load_apart(|load| entries(load)), &mut || {
-            let begun = Begun::default().load(|load| versions.load(&before_inodes, load));
-            first = begun.and_then(|begun| begun.load(|load| inodes(load)));
+            first = before_inodes.take().unwrap_or_default().load(|load| inodes(load));
         });
-        let mut begun = first?.take_apart(apart?);
-        // Inodes that are not in memory any more had numbers, too.
-        begun.namespace.skip_ids(InodeId(last_id));
-        Ok(Some(begun))
+        let whole = first.and_then(|first| Ok(first.take_apart(apart?)));
+        let whole = whole.inspect_err(|fault| tracing::warn!("this start takes longer: {fault}"));
+        Ok(whole.ok().map(|mut begun| {
+            // Inodes that are not in memory any more had numbers, too.
+            begun.namespace.skip_ids(InodeId(last_id));
+            begun
+        }))
     }
 
     /// Goes on with what `versions` shows, newest of each key; directory entries are not among it.
