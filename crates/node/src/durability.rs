@@ -236,7 +236,8 @@ impl Durability {
         let settled = meta.versions().settle(reached.meta)?;
         meta.versions().persist()?;
         meta.truncate(settled)?;
-        if let Err(fault) = meta.versions().rest().and_then(|()| meta.leave()) {
+        let has_room = |bytes| data.device().has_room(bytes);
+        if let Err(fault) = meta.versions().rest().and_then(|()| meta.leave(&has_room)) {
             tracing::warn!("the next start takes longer: {fault}");
         }
         Ok(())

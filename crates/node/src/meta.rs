@@ -225,12 +225,12 @@ impl MetaPlane {
         self.state.versions.into_store()
     }
 
-    /// Leaves the names for the next start, if the store has all of them. Nothing may be changed afterwards.
+    /// Leaves the names for the next start, if the store has all of them and `has_room` for so many bytes. Nothing may be changed afterwards.
     ///
     /// # Errors
     /// The disk's: the next start takes longer.
-    pub(crate) fn leave(&self) -> Result<(), Fault> {
-        self.state.leave(self.appended())
+    pub(crate) fn leave(&self, has_room: &dyn Fn(u64) -> bool) -> Result<(), Fault> {
+        self.state.leave(self.appended(), has_room)
     }
 
     /// Index of the last entry executed.

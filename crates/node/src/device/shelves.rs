@@ -219,7 +219,7 @@ impl Device {
     }
 
     /// True if there is room for a file that is not data.
-    pub(super) fn has_room(&self, bytes: u64) -> bool {
+    pub(crate) fn has_room(&self, bytes: u64) -> bool {
         self.disk.space().is_ok_and(|space| space.free_bytes >= self.budget.reserve_bytes + bytes)
     }
 

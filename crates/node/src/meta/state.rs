@@ -18,6 +18,9 @@ use crate::store::{Left, LoadVersion, Newest, Part, Versions};
 /// What decisions changed and nobody has asked for yet, at most: whoever asks so seldom looks at all of the state.
 const NEWS_MAX: usize = 65_536;
 
+/// What an inode and its name take where they are left for the next start, at most; most take 90.
+const LEFT_BYTES: u64 = 512;
+
 /// The namespace, its history, and who has to be told of changes before anybody sees them.
 pub(super) struct State {
     pub(super) namespace: RwLock<Namespace>,
@@ -157,13 +160,15 @@ impl State {
         Hlc(self.executed.load(Ordering::Acquire))
     }
 
-    /// Leaves entries and inodes as they are for the next start, if the store is complete up to the last entry that was executed, `applied`.
+    /// Leaves entries and inodes as they are for the next start, if the store is complete up to the last entry that was executed, `applied`, and
+    /// `has_room` for so many bytes: what is kept back on a disk is for removing and restarting.
     ///
     /// # Errors
     /// The disk's: the next start reads the store.
-    pub(super) fn leave(&self, applied: LogIndex) -> Result<(), Fault> {
+    pub(super) fn leave(&self, applied: LogIndex, has_room: &dyn Fn(u64) -> bool) -> Result<(), Fault> {
         let namespace = self.read();
-        if self.versions.waiting() > 0 || self.versions.applied()? != applied {
+        let is_all = self.versions.waiting() == 0 && self.versions.applied()? == applied;
+        if !is_all || !has_room(namespace.counts().inodes * LEFT_BYTES) {
             return Ok(());
         }
         self.versions.leave(&Newest {

@@ -306,7 +306,7 @@ fn remove(path: &str) -> Op {
     Op::Remove(Remove { target: Target::path(path), directory: false })
 }
 
-/// A store of which entries and inodes cannot be read one by one, and that may have left them damaged.
+/// A store that counts how often names are left and read, and of which what was left may be damaged.
 struct LeavingStore {
     store: MemoryStore,
     is_damaged: bool,
@@ -394,6 +394,13 @@ fn a_start_takes_names_from_what_was_left_and_where_that_is_damaged_from_the_sto
         served.txn(remove(&made)).unwrap();
         assert_eq!(served.engine.stop(), Ok(()));
     }
+    // What is kept back on a disk is not for this.
+    let served = open(false);
+    left.store(0, Ordering::Relaxed);
+    machine.disk.set_capacity(0);
+    assert_eq!((served.engine.stop(), left.load(Ordering::Relaxed)), (Ok(()), 0));
+    machine.disk.set_capacity(u64::MAX / 2);
+    drop(served);
     // Killed, it leaves nothing, and what was left before is of another state.
     let mut served = open(false);
     served.make("/late");
