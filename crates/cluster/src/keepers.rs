@@ -1,5 +1,13 @@
-//! Which nodes keep the metalog: few, since every entry goes to each of them, and spread so that no machine and no site takes more
-//! of them with it than it must.
+//! Which nodes keep the metalog, and which of them vote.
+//!
+//! Every node executes every change of names, so every node keeps the log. A few of them vote, since each entry waits for a
+//! majority of those; they are spread so that no machine and no site takes more of them with it than it must. The others learn.
+//! A vote moves to another node only where that makes a loss no likelier: from a node that is dead, or has been offline for as long
+//! as its chains wait before they are copied elsewhere ([`Settings::replace_after_ns`](crate::Settings::replace_after_ns)); from one
+//! that drains; or from a machine or site that has more of them than another would have. First the old vote goes and then the
+//! new one comes: of voters that are away, each that goes leaves the others a majority that is as near, or nearer.
+
+use std::collections::BTreeSet;
 
 use frieze_base::NodeId;
 
@@ -7,36 +15,85 @@ use crate::node::{Node, NodeState};
 use crate::placement::beside;
 use crate::state::State;
 
+/// How the metalog is kept now, as its leader knows.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Keepers {
+    /// The leader: its vote stays.
+    pub leader: NodeId,
+    /// The nodes whose majority commits.
+    pub voters: Vec<NodeId>,
+    /// The nodes that get the log and do not vote.
+    pub learners: Vec<NodeId>,
+    /// The learners that lack so little that they could vote at once.
+    pub caught_up: Vec<NodeId>,
+    /// Voters that there may be.
+    pub voters_max: usize,
+    /// The nodes that have been offline for so long that others take their places: [`crate::Overseer::replaceable`].
+    pub replaceable: Vec<NodeId>,
+}
+
 /// What is to change about who keeps the metalog.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keeper {
-    /// This node is to keep it.
+    /// This node is to get it.
     Add(NodeId),
+    /// This learner is to vote.
+    Promote(NodeId),
+    /// This voter is to learn.
+    Demote(NodeId),
     /// This node is to keep it no more.
     Remove(NodeId),
 }
 
 impl State {
-    /// The next change, one at a time, of those that keep the metalog, of whom `me` leads and there are to be at most `max`; `None` if they are
-    /// as they should be.
-    pub fn next_keeper(&self, keepers: &[NodeId], me: NodeId, max: usize) -> Option<Keeper> {
-        let is_gone = |node: &&NodeId| self.node_state(**node) == Some(NodeState::Removed);
-        if let Some(gone) = keepers.iter().find(is_gone) {
-            return Some(Keeper::Remove(*gone));
+    /// The next change of how the metalog is kept, one at a time; `None` if nothing is to change, or nothing can yet.
+    ///
+    /// # Cost
+    /// O(n log n + n v) for n nodes and v voters.
+    pub fn next_keeper(&self, keepers: &Keepers) -> Option<Keeper> {
+        let all: BTreeSet<NodeId> = keepers.voters.iter().chain(&keepers.learners).copied().collect();
+        let is_removed = |node: &&NodeId| self.node_state(**node) == Some(NodeState::Removed);
+        if let Some(removed) = all.iter().find(is_removed) {
+            return Some(Keeper::Remove(*removed));
         }
-        let others = || self.nodes().filter(|node| !keepers.contains(&node.id));
-        if keepers.len() < max {
-            let key = |node: &&Node| (node.is_offline, beside(self, node.id, keepers), node.id);
-            return others().min_by_key(key).map(|node| Keeper::Add(node.id));
+        let newcomers = self.nodes().filter(|node| !all.contains(&node.id) && !node.is_dead);
+        if let Some(newcomer) = newcomers.min_by_key(|node| (node.is_offline, node.id)) {
+            return Some(Keeper::Add(newcomer.id));
         }
-        // While one is away the majority is as near as it should come.
-        if keepers.iter().any(|keeper| self.node_state(*keeper) == Some(NodeState::Offline)) {
+        if keepers.voters.len() < keepers.voters_max {
+            let key = |node: &&Node| (node.is_draining, beside(self, node.id, &keepers.voters), node.id);
+            return self.able(keepers).min_by_key(key).map(|node| Keeper::Promote(node.id));
+        }
+        self.voter_to_replace(keepers).map(Keeper::Demote)
+    }
+
+    /// The learners that could vote now.
+    fn able<'a>(&'a self, keepers: &'a Keepers) -> impl Iterator<Item = &'a Node> {
+        let nodes = keepers.caught_up.iter().filter_map(|node| self.node(*node).ok());
+        nodes.filter(|node| !node.is_offline && !node.is_dead)
+    }
+
+    /// The voter in whose place one of the learners votes better.
+    fn voter_to_replace(&self, keepers: &Keepers) -> Option<NodeId> {
+        let able: Vec<NodeId> = self.able(keepers).filter(|node| !node.is_draining).map(|node| node.id).collect();
+        if able.is_empty() {
             return None;
         }
-        let crowded = keepers.iter().copied().filter(|keeper| *keeper != me);
-        let (crowd, leaves) = crowded.map(|keeper| (beside(self, keeper, keepers), keeper)).max()?;
-        let rest: Vec<NodeId> = keepers.iter().copied().filter(|keeper| *keeper != leaves).collect();
-        let may_come = |node: &Node| !node.is_offline && !node.is_draining && beside(self, node.id, &rest) < crowd;
-        others().any(may_come).then_some(Keeper::Remove(leaves))
+        let voters = || keepers.voters.iter().copied().filter(|voter| *voter != keepers.leader);
+        let is = |voter: NodeId, what: fn(&Node) -> bool| self.node(voter).is_ok_and(what);
+        let is_lost = |voter: &NodeId| is(*voter, |node| node.is_dead) || keepers.replaceable.contains(voter);
+        if let Some(lost) = voters().find(is_lost) {
+            return Some(lost);
+        }
+        // While a voter is away, the majority of those that are there is as near as it should come.
+        if voters().any(|voter| is(voter, |node| node.is_offline)) {
+            return None;
+        }
+        if let Some(draining) = voters().find(|voter| is(*voter, |node| node.is_draining)) {
+            return Some(draining);
+        }
+        let (crowd, crowded) = voters().map(|voter| (beside(self, voter, &keepers.voters), voter)).max()?;
+        let rest: Vec<NodeId> = keepers.voters.iter().copied().filter(|voter| *voter != crowded).collect();
+        able.into_iter().any(|node| beside(self, node, &rest) < crowd).then_some(crowded)
     }
 }

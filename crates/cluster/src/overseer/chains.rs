@@ -92,7 +92,7 @@ impl Overseer {
         Plan { now, state, eligible, wanted, syncs, loads: None }
     }
 
-    fn is_short(&self, now: MonoTime, since: MonoTime) -> bool {
+    pub(super) fn is_short(&self, now: MonoTime, since: MonoTime) -> bool {
         now.since_ns(since) < self.settings.replace_after_ns
     }
 

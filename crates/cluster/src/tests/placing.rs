@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use super::STAMP;
 use super::states::{GIB, chain_step, founded, newcomer, take_in};
 use crate::placement::{Loads, choose, next_move};
-use crate::{ChainStep, Change, Decision, Device, Keeper, Newcomer, NodeStep, Role, State};
+use crate::{ChainStep, Change, Decision, Device, Keeper, Keepers, Newcomer, NodeStep, Role, State};
 
 fn all(state: &State) -> Vec<NodeId> {
     state.nodes().map(|node| node.id).collect()
@@ -186,36 +186,137 @@ fn those_that_keep_the_metalog_are_spread_over_machines() {
     for (number, machine) in (2..).zip(["a", "a", "a", "a", "b", "b", "c"]) {
         join(&mut state, on(number, machine));
     }
-    let mut keepers = vec![NodeId(1)];
-    let settle = |state: &State, keepers: &mut Vec<NodeId>| {
-        for _ in 0..20 {
-            match state.next_keeper(keepers, NodeId(1), 5) {
-                Some(Keeper::Add(node)) => keepers.push(node),
-                Some(Keeper::Remove(node)) => keepers.retain(|keeper| *keeper != node),
-                None => return,
+    let mut kept = keepers(1, [1], []);
+    settle(&state, &mut kept);
+    // The first says nothing of its machine.
+    assert_eq!(kept.voters, [1, 2, 3, 6, 8].map(NodeId));
+    assert_eq!(kept.learners, [4, 5, 7].map(NodeId), "the others get the log all the same");
+    // Others come to vote where fewer do; the leader stays.
+    let mut crowded = keepers(2, [2, 3, 4, 5, 8], [1, 6, 7]);
+    settle(&state, &mut crowded);
+    assert!(crowded.voters.contains(&NodeId(2)));
+    assert_eq!(machines(&state, &crowded.voters), 4, "{crowded:?}");
+    // Not while one is away, and not one that is away.
+    let crowded = keepers(2, [2, 3, 4, 5, 8], [1, 6, 7]);
+    offline(&mut state, 8);
+    assert_eq!(state.next_keeper(&crowded), None);
+    assert_eq!(state.next_keeper(&keepers(2, [2, 3], [1, 4, 5, 6, 7, 8])), Some(Keeper::Promote(NodeId(1))));
+    assert_eq!(state.next_keeper(&keepers(2, [2, 3], [4, 5, 6, 7])), Some(Keeper::Add(NodeId(1))));
+}
+
+/// How a metalog is kept by these, all of whom have all of it.
+fn keepers<const V: usize, const L: usize>(leader: u32, voters: [u32; V], learners: [u32; L]) -> Keepers {
+    Keepers {
+        leader: NodeId(leader),
+        voters: voters.map(NodeId).to_vec(),
+        learners: learners.map(NodeId).to_vec(),
+        caught_up: learners.map(NodeId).to_vec(),
+        voters_max: 5,
+        replaceable: Vec::new(),
+    }
+}
+
+/// Changes one after the other until nothing is to change. Learners catch up at once.
+fn settle(state: &State, kept: &mut Keepers) -> Vec<Keeper> {
+    let mut changes = Vec::new();
+    while let Some(change) = state.next_keeper(kept) {
+        changes.push(change);
+        assert!(changes.len() < 20, "it never ends: {changes:?}");
+        let Keepers { voters, learners, .. } = kept;
+        match change {
+            Keeper::Add(node) => learners.push(node),
+            Keeper::Promote(node) => voters.push(node),
+            Keeper::Demote(node) => {
+                voters.retain(|voter| *voter != node);
+                learners.push(node);
+            }
+            Keeper::Remove(node) => {
+                [voters, learners].into_iter().for_each(|some| some.retain(|keeper| *keeper != node))
             }
         }
-        panic!("it never ends: {keepers:?}");
-    };
-    settle(&state, &mut keepers);
-    keepers.sort();
-    // The first says nothing of its machine.
-    assert_eq!(keepers, [1, 2, 3, 6, 8].map(NodeId));
-    // Others come to stand where fewer are; who leads stays.
-    let mut crowded: Vec<NodeId> = (2..=5).chain([8]).map(NodeId).collect();
-    while let Some(next) = state.next_keeper(&crowded, NodeId(2), 5) {
-        match next {
-            Keeper::Add(node) => crowded.push(node),
-            Keeper::Remove(node) => crowded.retain(|keeper| *keeper != node),
-        }
+        kept.learners.retain(|node| !kept.voters.contains(node));
+        kept.voters.sort();
+        kept.learners.sort();
+        kept.caught_up.clone_from(&kept.learners);
+        assert!(kept.voters.len() <= 5 && kept.voters.contains(&kept.leader), "{changes:?}: {kept:?}");
     }
-    assert!(crowded.contains(&NodeId(2)));
-    assert_eq!(machines(&state, &crowded), 4, "{crowded:?}");
-    // Not while one is away; and who is away is the last to be taken.
-    let step = NodeStep::Offline;
-    state.apply(&Decision::Node { node: NodeId(8), revision: 1, step }, STAMP);
-    assert_eq!(state.next_keeper(&[2, 3, 4, 5, 8].map(NodeId), NodeId(2), 5), None);
-    assert_eq!(state.next_keeper(&[2, 3].map(NodeId), NodeId(2), 5), Some(Keeper::Add(NodeId(1))));
+    changes
+}
+
+fn offline(state: &mut State, node: u32) {
+    let revision = state.node(NodeId(node)).unwrap().revision;
+    state.apply(&Decision::Node { node: NodeId(node), revision, step: NodeStep::Offline }, STAMP);
+}
+
+fn seven() -> State {
+    let mut state = founded(1, 1, 1);
+    for number in 2..=7 {
+        join(&mut state, newcomer(number));
+    }
+    state
+}
+
+#[test]
+fn every_node_gets_the_metalog_and_five_vote() {
+    let state = seven();
+    let mut kept = keepers(1, [1], []);
+    settle(&state, &mut kept);
+    assert_eq!(kept.voters, [1, 2, 3, 4, 5].map(NodeId));
+    assert_eq!(kept.learners, [6, 7].map(NodeId));
+}
+
+#[test]
+fn a_learner_votes_only_when_it_has_caught_up_and_is_there() {
+    let mut state = seven();
+    let mut kept = keepers(1, [1, 2, 3, 4], [5, 6, 7]);
+    kept.caught_up = vec![NodeId(6), NodeId(7)];
+    offline(&mut state, 6);
+    assert_eq!(state.next_keeper(&kept), Some(Keeper::Promote(NodeId(7))));
+    kept.caught_up = vec![NodeId(6)];
+    assert_eq!(state.next_keeper(&kept), None);
+}
+
+#[test]
+fn the_vote_of_a_node_that_is_away_for_long_dead_or_removed_goes_to_a_learner() {
+    let mut state = seven();
+    let five = || keepers(1, [1, 2, 3, 4, 5], [6, 7]);
+    // A node that is away for a while keeps its vote.
+    offline(&mut state, 3);
+    assert_eq!(state.next_keeper(&five()), None);
+    // As long as its chains wait, and only where another can take its place.
+    let away = || Keepers { replaceable: vec![NodeId(3)], ..five() };
+    assert_eq!(settle(&state, &mut away()), [Keeper::Demote(NodeId(3)), Keeper::Promote(NodeId(6))]);
+    assert_eq!(state.next_keeper(&Keepers { caught_up: vec![], ..away() }), None);
+    // Two of them: one after the other.
+    offline(&mut state, 4);
+    let mut both = Keepers { replaceable: vec![NodeId(3), NodeId(4)], ..five() };
+    settle(&state, &mut both);
+    assert_eq!(both.voters, [1, 2, 5, 6, 7].map(NodeId));
+    // At once, if an operator says that it does not come back.
+    let revision = state.node(NodeId(3)).unwrap().revision;
+    let step = NodeStep::DeclareDead { spares: false };
+    state.apply(&Decision::Node { node: NodeId(3), revision, step }, STAMP);
+    assert_eq!(settle(&state, &mut five()), [Keeper::Demote(NodeId(3)), Keeper::Promote(NodeId(6))]);
+    let revision = state.node(NodeId(3)).unwrap().revision;
+    state.apply(&Decision::Node { node: NodeId(3), revision, step: NodeStep::Remove }, STAMP);
+    assert_eq!(settle(&state, &mut five()), [Keeper::Remove(NodeId(3)), Keeper::Promote(NodeId(6))]);
+    // A learner goes as a voter does.
+    let kept = keepers(1, [1, 2, 4, 5, 6], [3, 7]);
+    assert_eq!(state.next_keeper(&kept), Some(Keeper::Remove(NodeId(3))));
+}
+
+#[test]
+fn a_node_that_drains_gives_its_vote_to_one_that_stays() {
+    let mut state = seven();
+    for node in [2, 6] {
+        let step = NodeStep::Drain;
+        state.apply(&Decision::Node { node: NodeId(node), revision: 1, step }, STAMP);
+    }
+    let mut kept = keepers(1, [1, 2, 3, 4, 5], [6, 7]);
+    assert_eq!(settle(&state, &mut kept), [Keeper::Demote(NodeId(2)), Keeper::Promote(NodeId(7))]);
+    // Where nobody else can, it votes all the same.
+    let kept = Keepers { caught_up: vec![NodeId(6)], ..keepers(1, [1, 3, 4], [2, 5, 6, 7]) };
+    assert_eq!(state.next_keeper(&kept), Some(Keeper::Promote(NodeId(6))));
 }
 
 #[test]

@@ -8,7 +8,7 @@ use frieze_hlc::Hlc;
 use raft::{ProgressState, RawNode, StateRole, Storage};
 
 use super::journal::Journal;
-use super::message::{Change, Effect, Input, Members, PeerKind, PeerMessage, Role, SnapshotMeta};
+use super::message::{Effect, Input, Members, PeerKind, PeerMessage, Role, SnapshotMeta};
 use super::peer::{self, Seen};
 use super::record::{self, Base, Record};
 use super::settings::MemberSettings;
@@ -242,6 +242,25 @@ impl Member {
         self.committed_stamp
     }
 
+    /// Voters that there may be.
+    pub fn voters_max(&self) -> usize {
+        self.settings.voters_max
+    }
+
+    /// The learners that could vote at once: heard lately, and [`MemberSettings::promote_lag`](crate::MemberSettings::promote_lag)
+    /// entries behind at most. Empty unless this member leads, for only a leader knows.
+    pub fn caught_up(&self) -> Vec<NodeId> {
+        let raft = &self.node.raft;
+        let far = raft.raft_log.last_index().saturating_sub(self.settings.promote_lag);
+        let is_near = |learner: &&NodeId| {
+            // A learner that has not answered yet holds nothing, however short the log is; the library takes it for active.
+            let has_caught_up = |at: &raft::Progress| at.matched > 0 && at.matched >= far;
+            let progress = raft.prs().get(learner.0.into());
+            progress.is_some_and(|at| at.state != ProgressState::Snapshot && at.recent_active && has_caught_up(at))
+        };
+        if self.leads() { self.members().learners.iter().filter(is_near).copied().collect() } else { Vec::new() }
+    }
+
     fn leads(&self) -> bool {
         self.node.raft.state == StateRole::Leader
     }
@@ -345,7 +364,6 @@ impl Member {
         for number in again.into_iter().filter(|number| self.reads.contains_key(number)) {
             self.node.read_index(self.read_name(number));
         }
-        self.promote();
     }
 
     /// Stands for election soon, and lets others stand, if it was the leader that went. One after the other, so that they do not take
@@ -361,26 +379,6 @@ impl Member {
         self.timeout = (least + 1 + before * GONE_TICKS).min(2 * least - 1);
         // It stays until something is heard of a leader.
         self.looked.2 = least;
-    }
-
-    /// Makes a learner that has caught up a voter, if there is room.
-    fn promote(&mut self) {
-        let raft = &self.node.raft;
-        let full = self.members().voters.len() >= self.settings.voters_max;
-        if full || !self.leads() || raft.has_pending_conf() || raft.lead_transferee.is_some() {
-            return;
-        }
-        let far = raft.raft_log.last_index().saturating_sub(self.settings.promote_lag);
-        let ready = self.members().learners.iter().copied().find(|learner| {
-            let progress = raft.prs().get(learner.0.into());
-            // One of which nothing was heard yet holds nothing, however short the log is; the library takes it for active.
-            let has_caught_up = |at: &raft::Progress| at.matched > 0 && at.matched >= far;
-            progress.is_some_and(|at| at.state != ProgressState::Snapshot && at.recent_active && has_caught_up(at))
-        });
-        if let Some(learner) = ready {
-            // Refused only for want of room: the next tick tries again.
-            let _ = self.node.propose_conf_change(Vec::new(), peer::change_of(Change::Add(learner), true));
-        }
     }
 
     fn on_applied(&mut self, index: u64) {

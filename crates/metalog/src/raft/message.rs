@@ -12,7 +12,7 @@ use crate::message::{DataEnd, Entry, NewSegment};
 pub struct Members {
     /// Those whose majority commits and elects.
     pub voters: Vec<NodeId>,
-    /// Those that get the log and do not count yet: new ones, until they have caught up.
+    /// Those that get the log and do not count: new ones, and all beyond the most that may vote.
     pub learners: Vec<NodeId>,
 }
 
@@ -39,9 +39,12 @@ pub struct SnapshotMeta {
 /// A change of the members. One at a time: the next is refused until the log holds the one before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// A new member, with an id that no member ever had: as a learner, that becomes a voter by itself once it has caught
-    /// up.
+    /// A new member, with an id that no member ever had, as a learner.
     Add(NodeId),
+    /// A learner that has caught up ([`Member::caught_up`](crate::Member::caught_up)) becomes a voter.
+    Promote(NodeId),
+    /// A voter becomes a learner: it goes on getting the log.
+    Demote(NodeId),
     /// A member goes, for ever.
     Remove(NodeId),
 }

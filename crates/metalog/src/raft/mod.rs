@@ -1,7 +1,7 @@
 //! The metalog with several members: a Raft log on the same segments.
 //!
 //! A [`Member`] decides what the Raft library ([`raft`], by TiKV) decides, and what that leaves open: what is on disk and
-//! when it may be spoken of, when an election begins, which message is too wrong to be looked at, when a new member counts.
+//! when it may be spoken of, when an election begins, which message is too wrong to be looked at, when a new member may count.
 //! It does no I/O: [`MemberInput`]s go in, [`MemberEffect`]s come out.
 //!
 //! # The life of a batch
@@ -18,12 +18,12 @@
 //!   member that restarts has all that it ever spoke of, so that it can count at once, and no vote twice in a term.
 //! - At most one leader a term. A leader that a majority does not hear stands down within an election timeout.
 //! - [`MemberEffect::ReadAt`] names a position that holds everything told to anybody before the question.
-//! - A new member counts only when it has caught up.
+//! - A learner never counts for a majority. It becomes a voter only when it has caught up, and only where there is room for one.
 //! - The same inputs and the same seed give the same effects.
 //! - No message of another member, however wrong, ends the process.
 //!
 //! Leaves to others: the state machine, that each (session, seq) is executed once in it, moving the state to a member that
-//! lacks too much, the clock, and that no node id is ever used for two journals.
+//! lacks too much, which of the members vote, the clock, and that no node id is ever used for two journals.
 //!
 //! # Source
 //! Ongaro, *Consensus: Bridging Theory and Practice* (2014): pre-vote §9.6, read index §6.4, writing to disk beside

@@ -58,10 +58,10 @@ pub(super) fn members_of(state: &ConfState) -> Members {
 }
 
 /// The library's words for a change: one step, so that old and new majority always share a member.
-pub(super) fn change_of(change: Change, promote: bool) -> ConfChangeV2 {
+pub(super) fn change_of(change: Change) -> ConfChangeV2 {
     let (kind, node) = match change {
-        Change::Add(node) if promote => (ConfChangeType::AddNode, node),
-        Change::Add(node) => (ConfChangeType::AddLearnerNode, node),
+        Change::Promote(node) => (ConfChangeType::AddNode, node),
+        Change::Add(node) | Change::Demote(node) => (ConfChangeType::AddLearnerNode, node),
         Change::Remove(node) => (ConfChangeType::RemoveNode, node),
     };
     let mut single = ConfChangeSingle::default();

@@ -137,8 +137,8 @@ impl Member {
         let Ok(state) = self.node.apply_conf_change(&change) else { return };
         let members = peer::members_of(&state);
         self.node.mut_store().change_members(entry.index, members.clone());
-        if !members.contains(self.id) && self.node.raft.state == StateRole::Leader {
-            // The library leaves a leader that is no member in office, and trips over it.
+        if !members.voters.contains(&self.id) && self.node.raft.state == StateRole::Leader {
+            // The library leaves a leader that has no vote in office, and trips over it if it is no member.
             let term = self.node.raft.term;
             self.node.raft.become_follower(term, 0);
         }

@@ -71,21 +71,33 @@ impl Member {
             Change::Remove(node) if !members.contains(node) => {
                 return Err(Error::BadChange { what: "it is no member" });
             }
-            Change::Remove(node) if members.voters == [node] => {
+            Change::Promote(node) if !members.learners.contains(&node) => {
+                return Err(Error::BadChange { what: "it is no learner" });
+            }
+            Change::Promote(_) if members.voters.len() >= self.settings.voters_max => {
+                return Err(Error::BadChange { what: "as many vote as may: another is to be demoted first" });
+            }
+            Change::Promote(node) if !self.caught_up().contains(&node) => {
+                return Err(Error::NotCaughtUp { node });
+            }
+            Change::Demote(node) if !members.voters.contains(&node) => {
+                return Err(Error::BadChange { what: "it has no vote" });
+            }
+            Change::Remove(node) | Change::Demote(node) if members.voters == [node] => {
                 return Err(Error::BadChange { what: "it is the only voter" });
             }
-            Change::Add(_) | Change::Remove(_) => {}
+            Change::Add(_) | Change::Promote(_) | Change::Demote(_) | Change::Remove(_) => {}
         }
         if self.node.raft.has_pending_conf() {
             return Err(Error::Changing);
         }
-        if change == Change::Remove(self.id) {
-            // Whoever leads next can take it out; this one could not tell the others that it is done.
+        if [Change::Remove(self.id), Change::Demote(self.id)].contains(&change) {
+            // The next leader can take it out; this one could not tell the others that it is done.
             let next = self.next_leader().ok_or(Error::BadChange { what: "nobody else could lead" })?;
             self.node.transfer_leader(next.0.into());
             return Err(Error::NotLeader { leader: Some(next) });
         }
-        let proposed = self.node.propose_conf_change(Vec::new(), peer::change_of(change, false));
+        let proposed = self.node.propose_conf_change(Vec::new(), peer::change_of(change));
         proposed.map_err(|_| Error::Changing)?;
         Ok(Effect::Proposed { index: self.last(), term: self.term() })
     }

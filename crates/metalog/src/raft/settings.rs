@@ -25,10 +25,10 @@ pub struct MemberSettings {
     /// Records given to the driver and not yet on stable storage. Beyond it proposals are refused as overloaded and entries
     /// of the leader are dropped, to be sent again.
     pub records_in_flight_max: usize,
-    /// Entries that a learner may lack when it is made a voter.
+    /// Entries that a learner may lack when it is made a voter. Beyond it that is refused.
     pub promote_lag: u64,
-    /// Voters at most: learners beyond get the log and have no say until one goes. More: more failures are survived, and each
-    /// entry waits for more disks.
+    /// Voters at most: one more is refused, and further members get the log as learners. More: more failures are survived, and
+    /// each entry waits for more disks.
     pub voters_max: usize,
     /// Largest encoded batch in bytes. Beyond it a proposal is refused.
     pub body_bytes_max: u32,

@@ -9,8 +9,8 @@ use std::time::Duration;
 use frieze_base::{ChainEpoch, ChainId, ClusterId, Fault, MonoTime, NodeId, Reason};
 use frieze_chain::Configuration;
 use frieze_cluster::{
-    Answer, Ask, Change, Decision, Device, Health, Identity as Process, Keeper, Lost, Newcomer, News, Remains, State,
-    Status,
+    Answer, Ask, Change, Decision, Device, Health, Identity as Process, Keeper, Keepers, Lost, Newcomer, News, Remains,
+    State, Status,
 };
 use frieze_metalog::Change as MemberChange;
 use frieze_net::ServerAddr;
@@ -23,9 +23,6 @@ use crate::data::{ChainEnd, Report};
 use crate::identity::Identity;
 use crate::peers::NodeKeys;
 use crate::session::Principal;
-
-/// Servers whose say counts in the metalog, at most: more make it slower and no safer.
-const VOTERS_MAX: usize = 5;
 
 impl Engine {
     /// True if this server is a node of a cluster.
@@ -118,22 +115,32 @@ impl Engine {
                 Err(fault) => debug!("nobody confirms that this server leads: {fault}"),
             },
             Job::Members => {
-                if let Err(fault) = self.match_members() {
+                if let Err(fault) = self.match_members(control) {
                     debug!("the members of the metalog are not yet the nodes of the cluster: {fault}");
                 }
             }
         }
     }
 
-    /// Adds a node to the members of the metalog that is none, or removes one that is no node any more.
-    fn match_members(&self) -> Result<(), Fault> {
+    /// Takes the next step towards the members of the metalog that the cluster is to have, if this server leads it.
+    fn match_members(&self, control: &Control) -> Result<(), Fault> {
         let Some(status) = self.meta.status().filter(|status| status.leads) else { return Ok(()) };
-        let members: Vec<NodeId> = status.members.voters.iter().chain(&status.members.learners).copied().collect();
-        match self.cluster_state(|cluster| cluster.next_keeper(&members, self.node(), VOTERS_MAX)) {
-            Some(Keeper::Remove(node)) => self.meta.change_members(MemberChange::Remove(node)),
-            Some(Keeper::Add(node)) => self.meta.change_members(MemberChange::Add(node)),
-            None => Ok(()),
-        }
+        let keepers = Keepers {
+            leader: self.node(),
+            voters: status.members.voters,
+            learners: status.members.learners,
+            caught_up: status.caught_up,
+            voters_max: status.voters_max,
+            replaceable: control.replaceable(),
+        };
+        let change = match self.cluster_state(|cluster| cluster.next_keeper(&keepers)) {
+            Some(Keeper::Add(node)) => MemberChange::Add(node),
+            Some(Keeper::Promote(node)) => MemberChange::Promote(node),
+            Some(Keeper::Demote(node)) => MemberChange::Demote(node),
+            Some(Keeper::Remove(node)) => MemberChange::Remove(node),
+            None => return Ok(()),
+        };
+        self.meta.change_members(change)
     }
 
     /// The process ends: others need not wait until its lease has ended.

@@ -85,13 +85,22 @@ impl Engine {
         Ok(())
     }
 
-    /// Adds a node to the members of the metalog, as the leader: it gets the state and the log, and has a say once it has caught
-    /// up. Returns when a majority holds that.
+    /// Adds a node to the members of the metalog, as the leader: it gets the state and the log, and does not vote yet. Returns
+    /// when a majority holds that.
     ///
     /// # Errors
     /// `Elsewhere`, `Unavailable`: ask the leader. `Busy`: another change is under way. `InvalidArgument`: it is a member.
     pub fn add_member(&self, node: NodeId) -> Result<(), Fault> {
         self.meta.change_members(Change::Add(node))
+    }
+
+    /// Lets a member of the metalog vote that has caught up, as the leader.
+    ///
+    /// # Errors
+    /// As [`Engine::add_member`]. `Busy` also if it has not caught up yet; `InvalidArgument`: it votes, is no member, or as many vote
+    /// as may.
+    pub fn promote_member(&self, node: NodeId) -> Result<(), Fault> {
+        self.meta.change_members(Change::Promote(node))
     }
 
     /// Takes a node out of the members of the metalog, for ever.

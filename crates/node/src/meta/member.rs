@@ -162,6 +162,10 @@ pub struct MetalogStatus {
     pub term: u64,
     /// The members, as far as it knows.
     pub members: Members,
+    /// The learners that could vote at once, as far as it leads.
+    pub caught_up: Vec<NodeId>,
+    /// Voters that there may be.
+    pub voters_max: usize,
     /// Last entry that it no longer holds: the state stands for it.
     pub first: LogIndex,
     /// Last entry of its log.
@@ -392,7 +396,8 @@ impl Group {
                 MemberEffect::Send(message) => core.outgoing.tell(&*self.way, &message),
                 MemberEffect::SendSnapshot { meta, message } => {
                     let to = message.to;
-                    let here = self.applied() == meta.index;
+                    // One for which there is no room now is asked for again with the next heartbeat.
+                    let here = self.applied() == meta.index && self.transfers.has_room(to);
                     let ids_above = self.ids_above.load(Ordering::Acquire);
                     let view = here.then(|| state.versions.view(meta.index).ok()).flatten();
                     match view {
@@ -866,6 +871,8 @@ impl Group {
             leader: core.member.leader().filter(|_| core.failed.is_none()),
             term: core.member.term(),
             members: core.member.members().clone(),
+            caught_up: core.member.caught_up(),
+            voters_max: core.member.voters_max(),
             first: core.member.base().index,
             last: core.member.last(),
             applied: self.applied(),

@@ -2,8 +2,8 @@
 //!
 //! Guarantees: what arrives is the store of the sender after exactly that entry; each piece has a checksum of its own, is
 //! numbered, and is taken once, in order; the receiver puts the pieces beside its own state, and the member is told only when
-//! all of them are there. At most [`WINDOW`] pieces are in memory for each receiver. Whoever hears nothing for a while says it
-//! again, and after a long while gives up: the leader then begins anew.
+//! all of them are there. At most [`STATES_MAX`] states are on their way, with at most [`WINDOW`] pieces of each in memory.
+//! Whoever hears nothing for a while says it again, and after a long while gives up: the leader then begins anew.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -24,6 +24,8 @@ use crate::store::{Item, StoreView, page_of};
 const PIECE_BYTES: usize = 256 << 10;
 /// Pieces on their way to one receiver.
 const WINDOW: usize = 8;
+/// States on their way at once, each to another member: a view of the store and [`WINDOW`] pieces in memory for each.
+const STATES_MAX: usize = 4;
 /// Ticks without an answer until what is on its way is sent again.
 const AGAIN_TICKS: u32 = 8;
 /// Ticks without an answer until the transfer is given up: 10 s.
@@ -73,6 +75,11 @@ pub(super) struct Received {
 impl Transfers {
     pub(super) fn new(seed: u64) -> Transfers {
         Transfers { sending: Mutex::default(), receiving: Mutex::default(), names: Mutex::new(Rng::new(seed)) }
+    }
+
+    /// True if a state may go to this member: in the place of one that is on its way to it, or beside those to others.
+    pub(super) fn has_room(&self, to: NodeId) -> bool {
+        self.sending().keys().filter(|other| **other != to).count() < STATES_MAX
     }
 
     /// Begins to send a state. What was on its way to the same member before is given up: the leader has begun anew.

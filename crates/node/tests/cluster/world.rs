@@ -268,9 +268,23 @@ impl World {
 
     /// A machine that joins, is added by the leader, and catches up.
     pub(crate) fn grow(self: &Arc<World>, id: NodeId) {
+        self.learn(id);
+        self.promote(id);
+    }
+
+    /// A machine that joins and is added by the leader: it gets the log, and does not vote.
+    pub(crate) fn learn(self: &Arc<World>, id: NodeId) {
         self.add_machine(id, Some(id));
         self.as_leader(|engine| engine.add_member(id));
-        self.until(&format!("node {id} has a say"), || self.status(id).members.voters.contains(&id));
+    }
+
+    /// A machine that was added votes as soon as it has caught up.
+    pub(crate) fn promote(&self, id: NodeId) {
+        self.as_leader(|engine| match engine.promote_member(id) {
+            Err(_) if engine.metalog().is_some_and(|status| status.members.voters.contains(&id)) => Ok(()),
+            other => other,
+        });
+        self.until(&format!("node {id} votes"), || self.status(id).members.voters.contains(&id));
     }
 
     /// Does something at the leader, whoever it is, until it works.

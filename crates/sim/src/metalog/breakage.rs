@@ -40,6 +40,10 @@ pub enum MetalogBreak {
     InstallForgotten,
     /// An instant is closed by word alone.
     ClosesEarly,
+    /// A leader counts learners for a majority.
+    LearnersCount,
+    /// More members vote than may.
+    MoreVote,
     /// Elections take ten times as long.
     ElectionsSlow,
     /// Who asks somebody else than the leader is not told who leads, nor is it answered.
@@ -65,6 +69,8 @@ impl MetalogBreak {
         MetalogBreak::TruncatesEarly,
         MetalogBreak::InstallForgotten,
         MetalogBreak::ClosesEarly,
+        MetalogBreak::LearnersCount,
+        MetalogBreak::MoreVote,
         MetalogBreak::ElectionsSlow,
         MetalogBreak::NoHints,
     ];
@@ -99,6 +105,14 @@ impl Memory {
         *place = (*place).max(message.index.0);
     }
 
+    /// How far so many of these have the log as are a majority of the voters.
+    fn held_by_most(&self, members: &Members, these: &[NodeId], own: u64) -> LogIndex {
+        let mut places: Vec<u64> = these.iter().filter_map(|node| self.matched.1.get(node).copied()).collect();
+        places.push(own);
+        places.sort_unstable_by(|a, b| b.cmp(a));
+        LogIndex(places.get(members.voters.len() / 2).copied().unwrap_or(0))
+    }
+
     /// Breaks what goes out. `own`: the last term and index of the sender's log.
     pub(super) fn mangle(&self, broken: MetalogBreak, message: &mut PeerMessage, own: (u64, u64), members: &Members) {
         let end = LogIndex(message.index.0 + message.entries.len() as u64);
@@ -112,12 +126,13 @@ impl Memory {
             }
             (MetalogBreak::CommitsAlone, PeerKind::Append) => message.commit = end,
             (MetalogBreak::CommitsEarlierTerm, PeerKind::Append) if self.matched.0 == message.term => {
-                let mut places: Vec<u64> =
-                    members.voters.iter().filter_map(|voter| self.matched.1.get(voter).copied()).collect();
-                places.push(own.1);
-                places.sort_unstable_by(|a, b| b.cmp(a));
-                let majority = places.get(members.voters.len() / 2).copied().unwrap_or(0);
-                message.commit = message.commit.max(LogIndex(majority).min(end));
+                let most = self.held_by_most(members, &members.voters, own.1);
+                message.commit = message.commit.max(most.min(end));
+            }
+            (MetalogBreak::LearnersCount, PeerKind::Append) if self.matched.0 == message.term => {
+                let all: Vec<NodeId> = members.voters.iter().chain(&members.learners).copied().collect();
+                let most = self.held_by_most(members, &all, own.1);
+                message.commit = message.commit.max(most.min(end));
             }
             (MetalogBreak::MembersForgotten, PeerKind::Snapshot) => {
                 if let Some(meta) = &mut message.snapshot {

@@ -43,12 +43,13 @@ enum Kind {
     Pause,
     Add,
     Remove,
+    Demote,
     Transfer,
     Contest,
     HangUp,
 }
 
-const KINDS: [Kind; 15] = [
+const KINDS: [Kind; 16] = [
     Kind::Split,
     Kind::OneWay,
     Kind::Alone,
@@ -61,10 +62,14 @@ const KINDS: [Kind; 15] = [
     Kind::Pause,
     Kind::Add,
     Kind::Remove,
+    Kind::Demote,
     Kind::Transfer,
     Kind::Contest,
     Kind::HangUp,
 ];
+
+/// Members, at most: two more than may vote.
+pub(super) const MEMBERS_MAX: usize = 7;
 
 impl Faults {
     /// Those of a seed.
@@ -81,7 +86,16 @@ impl Faults {
             }
             // Members come and go, and get states instead of logs.
             1 => {
-                let kinds = vec![Kind::Add, Kind::Remove, Kind::Transfer, Kind::Alone, Kind::Split, Kind::PowerOff];
+                let kinds = vec![
+                    Kind::Add,
+                    Kind::Add,
+                    Kind::Remove,
+                    Kind::Demote,
+                    Kind::Transfer,
+                    Kind::Alone,
+                    Kind::Split,
+                    Kind::PowerOff,
+                ];
                 return Faults { kinds, slow, pause_us: 120_000, snapshots: true, stalls: rng.chance(2), ..calm };
             }
             _ => {}
@@ -215,7 +229,7 @@ impl World {
             // It is there all the same.
             Kind::HangUp => self.seems_gone(one),
             Kind::Contest => return self.contest(),
-            Kind::Add | Kind::Remove | Kind::Transfer => return self.change(kind, one),
+            Kind::Add | Kind::Remove | Kind::Demote | Kind::Transfer => return self.change(kind, one),
         }
         Ok(())
     }
@@ -233,7 +247,7 @@ impl World {
         let (Some(leader), Some(members)) = (self.leader(), self.members()) else { return Ok(()) };
         let count = members.voters.len() + members.learners.len();
         let input = match kind {
-            Kind::Add if count < 6 => {
+            Kind::Add if count < MEMBERS_MAX => {
                 // One that waits already, or another.
                 let waits = self.hosts.keys().copied().find(|id| !members.contains(*id) && self.is_new(*id));
                 let id = match waits {
@@ -243,6 +257,7 @@ impl World {
                 MemberInput::Change(Change::Add(id))
             }
             Kind::Remove if members.voters.len() > 3 => MemberInput::Change(Change::Remove(one)),
+            Kind::Demote if members.voters.len() > 3 => MemberInput::Change(Change::Demote(one)),
             Kind::Transfer => MemberInput::Transfer { to: one },
             _ => return Ok(()),
         };

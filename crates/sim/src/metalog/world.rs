@@ -6,7 +6,7 @@ use std::rc::Rc;
 use frieze_base::{LogIndex, NodeId, Rng};
 use frieze_disk::CrashKind;
 use frieze_hlc::Hlc;
-use frieze_metalog::{Error, MemberInput, MemberSettings, Members, PeerKind, PeerMessage, Role, SnapshotMeta};
+use frieze_metalog::{Change, Error, MemberInput, MemberSettings, Members, PeerKind, PeerMessage, Role, SnapshotMeta};
 
 use super::breakage::MetalogBreak;
 use super::clients::{Answer, Client, Waiting, What};
@@ -25,6 +25,8 @@ const ELECTION_US_MAX: u64 = 2_500_000;
 /// Everything is answered and equal.
 const QUIET_US_MAX: u64 = 15_000_000;
 const CLIENTS: u64 = 4;
+/// Members that vote; of up to [`MEMBERS_MAX`](super::faults::MEMBERS_MAX).
+pub(super) const VOTERS_MAX: usize = 5;
 const SEGMENT_BYTES: u64 = 8 << 10;
 
 #[derive(Clone, Debug)]
@@ -81,8 +83,7 @@ impl World {
         let settings = MemberSettings {
             segment_bytes: SEGMENT_BYTES,
             promote_lag: 4,
-            // All of them.
-            voters_max: 16,
+            voters_max: if plan.breakage == Some(MetalogBreak::MoreVote) { 16 } else { VOTERS_MAX },
             message_bytes: *rng.choose(&[200, 2000, 1 << 20]),
             election_ticks: MemberSettings::default().election_ticks * slow,
             ..MemberSettings::default()
@@ -204,7 +205,8 @@ impl World {
         let Some(members) = self.members() else { return false };
         let all = members.voters.iter().chain(&members.learners);
         let same = |id: &NodeId| self.hosts.get(id).is_some_and(|host| host.state.applied.0 == self.judge.last());
-        self.clients.values().all(|client| client.left == 0) && members.learners.is_empty() && all.clone().all(same)
+        let votes = members.voters.len() == VOTERS_MAX.min(all.clone().count());
+        self.clients.values().all(|client| client.left == 0) && votes && all.clone().all(same)
     }
 
     fn what_is_left(&self) -> String {
@@ -245,7 +247,8 @@ impl World {
                 let wait = one.tick_us();
                 let wait = wait + self.rng.below(wait / 10 + 1);
                 self.after(wait, Event::Tick { host, life });
-                self.give(host, MemberInput::Tick)
+                self.give(host, MemberInput::Tick)?;
+                self.promote(host)
             }
             Event::Peer { message, state } => {
                 let id = message.to;
@@ -319,6 +322,16 @@ impl World {
         let Some(host) = self.hosts.get_mut(&id) else { return Ok(()) };
         let doings = host.input(now, input);
         self.did(id, doings)
+    }
+
+    /// What the leader's driver does: it lets a learner vote that could, if there is room for one more.
+    fn promote(&mut self, id: NodeId) -> Verdict {
+        let Some(member) = self.hosts.get(&id).and_then(|host| host.member.as_ref()) else { return Ok(()) };
+        let has_room = member.members().voters.len() < member.voters_max();
+        match member.caught_up().first().copied().filter(|_| has_room) {
+            Some(learner) => self.give(id, MemberInput::Change(Change::Promote(learner))),
+            None => Ok(()),
+        }
     }
 
     /// A process has come up.
@@ -414,7 +427,14 @@ impl World {
                         self.let_go(id, leader);
                     }
                 }
-                Doing::Changed => self.changes += 1,
+                Doing::Changed => {
+                    self.changes += 1;
+                    let member = self.hosts.get(&id).and_then(|host| host.member.as_ref());
+                    let voters = member.map_or(0, |member| member.members().voters.len());
+                    if voters > VOTERS_MAX {
+                        return broken(Rule::Whole, format!("member {id} knows {voters} that vote, of {VOTERS_MAX}"));
+                    }
+                }
                 Doing::ReadAt { token, index } => {
                     let waiting = self.waiting.entry(id).or_default();
                     if let Some((client, attempt)) = waiting.reads.remove(&token) {

@@ -203,6 +203,18 @@ impl Group {
         self.ticks(5);
     }
 
+    /// Why the leader refuses a change.
+    pub(super) fn refused(&mut self, change: Change) -> Error {
+        let leader = self.leader().unwrap();
+        self.said(leader);
+        self.give(leader, MemberInput::Change(change));
+        let refused = self.said(leader).into_iter().find_map(|effect| match effect {
+            MemberEffect::Refused(error) => Some(error),
+            _ => None,
+        });
+        refused.unwrap_or_else(|| panic!("{change:?} is not refused"))
+    }
+
     /// What a member has executed, in words.
     pub(super) fn words(&self, id: u32) -> Vec<String> {
         let bodies = self.ones[&id].executed.iter();
@@ -216,7 +228,7 @@ impl Group {
     /// Starts a member again from its files and a store that holds entries up to `applied`.
     pub(super) fn restart(&mut self, id: u32, applied: LogIndex) -> Result<(), Error> {
         let one = self.ones.get_mut(&id).unwrap();
-        let from = MemberFrom { id: NodeId(id), seed: 99, applied, installed: one.installed.clone() };
+        let from = MemberFrom { id: NodeId(id), seed: 99 + u64::from(id), applied, installed: one.installed.clone() };
         let MemberRecovered { member, report, mend, effects } =
             Member::recover(self.settings.clone(), &from, &mut one.files)?;
         for one_mend in mend {

@@ -5,7 +5,7 @@ use frieze_hlc::Hlc;
 
 use super::group::{Group, settings};
 use crate::Error;
-use crate::raft::{Change, MemberEffect, MemberInput, MemberSettings, PeerKind, Role};
+use crate::raft::{Change, MemberEffect, MemberInput, MemberSettings, PeerKind, PeerMessage, Role};
 
 #[test]
 fn what_a_majority_has_is_executed_by_all_in_one_order() {
@@ -284,7 +284,7 @@ fn nobody_stands_for_election_before_its_state_is_durable() {
 }
 
 #[test]
-fn a_new_member_counts_when_it_has_caught_up() {
+fn a_new_member_may_vote_when_it_has_caught_up() {
     let mut group = Group::of(3);
     let leader = group.elect();
     group.propose(leader, "a");
@@ -294,7 +294,10 @@ fn a_new_member_counts_when_it_has_caught_up() {
     group.ticks_but(20, |message| message.to.0 == 4);
     let members = group.ones[&leader].member.members().clone();
     assert_eq!((members.voters.len(), members.learners), (3, vec![NodeId(4)]));
+    assert_eq!(group.refused(Change::Promote(NodeId(4))), Error::NotCaughtUp { node: NodeId(4) });
     group.ticks(20);
+    assert_eq!(group.ones[&leader].member.caught_up(), [NodeId(4)]);
+    group.change(Change::Promote(NodeId(4)));
     let members = group.ones[&leader].member.members().clone();
     assert_eq!((members.voters.len(), members.learners.len()), (4, 0));
     group.propose(leader, "b");
@@ -313,30 +316,127 @@ fn a_new_member_that_has_nothing_does_not_count_however_short_the_log_is() {
     group.join(2);
     group.give(leader, MemberInput::Change(Change::Add(NodeId(2))));
     group.ticks_but(1, |message| message.to.0 == 2);
-    let members = group.ones[&leader].member.members().clone();
-    assert_eq!((members.voters.len(), members.learners), (1, vec![NodeId(2)]));
+    assert_eq!(group.refused(Change::Promote(NodeId(2))), Error::NotCaughtUp { node: NodeId(2) });
     group.ticks(20);
+    group.change(Change::Promote(NodeId(2)));
     assert_eq!(group.ones[&leader].member.members().voters.len(), 2);
 }
 
-#[test]
-fn a_sixth_member_has_a_say_when_one_of_five_goes() {
+/// Five voters and two learners that have caught up.
+fn seven() -> (Group, u32) {
     let mut group = Group::of(5);
     let leader = group.elect();
-    group.join(6);
-    group.change(Change::Add(NodeId(6)));
+    for id in [6, 7] {
+        group.join(id);
+        group.change(Change::Add(NodeId(id)));
+    }
     group.ticks(40);
+    (group, leader)
+}
+
+#[test]
+fn a_sixth_member_gets_the_log_and_votes_only_in_the_place_of_one_of_five() {
+    let (mut group, leader) = seven();
     let members = group.ones[&leader].member.members().clone();
-    assert_eq!((members.voters.len(), members.learners), (5, vec![NodeId(6)]));
+    assert_eq!((members.voters.len(), members.learners), (5, vec![NodeId(6), NodeId(7)]));
     group.propose(leader, "a");
     group.deliver();
     group.ticks(3);
-    assert_eq!(group.words(6), ["a"], "it gets the log all the same");
-    let gone = (1..=5).find(|id| *id != leader).unwrap();
-    group.change(Change::Remove(NodeId(gone)));
-    group.ticks(40);
+    assert!((1..=7).all(|id| group.words(id) == ["a"]), "learners get the log all the same");
+    assert!(matches!(group.refused(Change::Promote(NodeId(6))), Error::BadChange { .. }));
+    let other = (1..=5).find(|id| *id != leader).unwrap();
+    group.change(Change::Demote(NodeId(other)));
+    group.change(Change::Promote(NodeId(6)));
     let members = group.ones[&leader].member.members().clone();
     assert!(members.voters.len() == 5 && members.voters.contains(&NodeId(6)), "{members:?}");
+    assert!(members.learners.contains(&NodeId(other)), "{members:?}");
+    group.propose(leader, "b");
+    group.deliver();
+    group.ticks(3);
+    assert_eq!(group.words(other), ["a", "b"], "without its vote it goes on getting the log");
+}
+
+#[test]
+fn learners_do_not_count_for_a_majority() {
+    let (mut group, leader) = seven();
+    group.propose(leader, "a");
+    group.deliver();
+    // Three of five voters are away; the two that are left and both learners hold what is proposed, and that is not enough.
+    let away: Vec<u32> = (1..=5).filter(|id| *id != leader).take(3).collect();
+    let is_lost = |message: &PeerMessage| away.contains(&message.to.0) || away.contains(&message.from.0);
+    group.propose(leader, "b");
+    group.deliver_but(is_lost);
+    group.give(leader, MemberInput::Read { token: 7 });
+    group.ticks_but(60, is_lost);
+    assert!((1..=7).all(|id| group.words(id) == ["a"]), "nothing is committed without a majority of the voters");
+    assert!(!group.said(leader).iter().any(|effect| matches!(effect, MemberEffect::ReadAt { .. })));
+    let leads = |id: u32| group.ones[&id].member.role() == Role::Leader;
+    assert!((1..=7).filter(|id| !away.contains(id)).all(|id| !leads(id)), "nor does one of them lead");
+    assert!([6, 7].iter().all(|id| group.ones[id].member.role() == Role::Follower), "a learner does not stand");
+}
+
+#[test]
+fn two_of_five_voters_may_go_and_learners_read_on() {
+    let (mut group, leader) = seven();
+    // The leader is one of the two.
+    let away = [leader, (1..=5).find(|id| *id != leader).unwrap()];
+    let is_lost = |message: &PeerMessage| away.contains(&message.to.0) || away.contains(&message.from.0);
+    group.ticks_but(60, is_lost);
+    let (next, _) =
+        group.ones.iter().find(|(id, one)| !away.contains(id) && one.member.role() == Role::Leader).unwrap();
+    let next = *next;
+    assert!(next <= 5, "a learner leads");
+    group.propose(next, "a");
+    group.deliver_but(is_lost);
+    group.give(7, MemberInput::Read { token: 1 });
+    group.ticks_but(3, is_lost);
+    assert!((3..=7).filter(|id| !away.contains(id)).all(|id| group.words(id) == ["a"]));
+    let read = group.said(7).into_iter().find_map(|effect| match effect {
+        MemberEffect::ReadAt { token: 1, index } => Some(index),
+        _ => None,
+    });
+    assert_eq!(read, Some(group.ones[&next].applied), "the leader's place, confirmed by a majority of the voters");
+}
+
+#[test]
+fn a_leader_whose_vote_is_to_go_hands_over_first_and_then_learns() {
+    let (mut group, leader) = seven();
+    assert!(matches!(group.refused(Change::Demote(NodeId(leader))), Error::NotLeader { leader: Some(_) }));
+    group.ticks(5);
+    let next = group.leader().unwrap();
+    assert_ne!(next, leader);
+    // Proposed by the one, and committed by the other, which is the one that it is about.
+    group.give(next, MemberInput::Change(Change::Demote(NodeId(leader))));
+    group.give(next, MemberInput::Transfer { to: NodeId(leader) });
+    group.ticks(60);
+    let now = group.leader().unwrap();
+    let members = group.ones[&now].member.members().clone();
+    assert!(now != leader && members.voters.contains(&NodeId(now)), "{now} leads {members:?}");
+    assert!(members.learners.contains(&NodeId(leader)), "{members:?}");
+    group.propose(now, "a");
+    group.deliver();
+    group.ticks(3);
+    assert!((1..=7).all(|id| group.words(id) == ["a"]));
+}
+
+#[test]
+fn voters_and_learners_that_restart_all_at_once_go_on() {
+    let (mut group, leader) = seven();
+    group.propose(leader, "a");
+    group.deliver();
+    group.ticks(3);
+    group.under_way.clear();
+    for id in 1..=7 {
+        let applied = group.ones[&id].applied;
+        group.restart(id, applied).unwrap();
+    }
+    let leader = group.elect();
+    let members = group.ones[&leader].member.members().clone();
+    assert_eq!((members.voters.len(), members.learners), (5, vec![NodeId(6), NodeId(7)]));
+    group.propose(leader, "b");
+    group.deliver();
+    group.ticks(3);
+    assert!((1..=7).all(|id| group.words(id) == ["a", "b"]));
 }
 
 #[test]
@@ -368,12 +468,18 @@ fn a_leader_that_is_to_go_hands_over_first() {
 fn a_change_that_makes_no_sense_is_refused() {
     let mut group = Group::of(1);
     group.elect();
-    for change in [Change::Add(NodeId(0)), Change::Add(NodeId(1)), Change::Remove(NodeId(9)), Change::Remove(NodeId(1))]
-    {
-        group.said(1);
-        group.give(1, MemberInput::Change(change));
-        let said = group.said(1);
-        assert!(matches!(said[..], [MemberEffect::Refused(Error::BadChange { .. })]), "{change:?}: {said:?}");
+    for change in [
+        Change::Add(NodeId(0)),
+        Change::Add(NodeId(1)),
+        Change::Promote(NodeId(1)),
+        Change::Promote(NodeId(9)),
+        Change::Demote(NodeId(9)),
+        Change::Demote(NodeId(1)),
+        Change::Remove(NodeId(9)),
+        Change::Remove(NodeId(1)),
+    ] {
+        let refused = group.refused(change);
+        assert!(matches!(refused, Error::BadChange { .. }), "{change:?}: {refused:?}");
     }
 }
 
