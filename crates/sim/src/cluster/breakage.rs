@@ -60,6 +60,8 @@ pub enum ClusterBreak {
     ReachHidden,
     /// The same of how far files reach.
     ReachUntold,
+    /// A server that joins after five others gets nothing of the metalog.
+    SixthLeftOut,
     /// A server gives up what it has of a chain as soon as it has no part in it, whether the others have everything or not.
     GivenUpEarly,
 }
@@ -88,6 +90,7 @@ impl ClusterBreak {
         ClusterBreak::RotShown,
         ClusterBreak::ReachHidden,
         ClusterBreak::ReachUntold,
+        ClusterBreak::SixthLeftOut,
         ClusterBreak::GivenUpEarly,
     ];
 }
@@ -121,6 +124,7 @@ impl Memory {
                 ack.closed = ack.closed.max(self.promised.get(&ack.chain).copied().unwrap_or(0));
             }
             (ClusterBreak::PromisesLost, Told::ChainPromise(_)) => return None,
+            (ClusterBreak::SixthLeftOut, Told::Metalog(_) | Told::MetalogPiece(_)) if letter.to.0 > 5 => return None,
             (ClusterBreak::EpochUnchecked, Told::Heartbeat(heartbeat)) => {
                 heartbeat.chains.iter_mut().for_each(|report| report.last_epoch = report.last_epoch.min(1));
             }

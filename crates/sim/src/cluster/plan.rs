@@ -12,8 +12,11 @@ use crate::violation::Violation;
 pub struct ClusterPlan {
     /// Decides everything.
     pub seed: u64,
-    /// Servers. Default: 3, or 4 or 5 where there are fewer copies than servers.
+    /// Servers in the end, but for machines that are lost and replaced. Default: 3, or 4 or 5 where there are fewer copies than
+    /// servers; in an eighth of the seeds 6 or 7, of which 5 vote.
     pub nodes: u32,
+    /// Of them, those that join while others are at work and faults go on. Default: none, or some of 6 or 7; by the seed.
+    pub joins: u32,
     /// Copies of each chain. Default: as many as servers, or 2 or 3 of them; by the seed.
     pub copies: u32,
     /// Operations that clients finish before the faults stop.
@@ -48,6 +51,7 @@ impl ClusterPlan {
         let mut others = Rng::new(seed ^ 0x0be8_a708);
         let mut room = Rng::new(seed ^ 0x5bac_e000);
         let mut rare = Rng::new(seed ^ 0x4a4e_0000);
+        let mut many = Rng::new(seed ^ 0x3e7e_0000);
         let together = rare.chance(3);
         // Two machines lost for good are more than three can bear.
         let loses = rare.below(6);
@@ -55,6 +59,14 @@ impl ClusterPlan {
         let (nodes, copies) = match room.chance(6) {
             true => (room.between(4, 5) as u32, room.between(2, 3) as u32),
             false => (everybody, everybody),
+        };
+        let (nodes, copies, joins) = match many.chance(8) {
+            true => {
+                let nodes = many.between(6, 7) as u32;
+                let copies = if many.chance(4) { nodes } else { 3 };
+                (nodes, copies, many.below(4) as u32)
+            }
+            false => (nodes, copies, 0),
         };
         ClusterPlan {
             operator: others.chance(4),
@@ -65,6 +77,7 @@ impl ClusterPlan {
             session_timeout_s: if others.chance(4) { 2 } else { 600 },
             seed,
             nodes,
+            joins,
             copies,
             operations: 300,
             clients: rng.between(3, 5),

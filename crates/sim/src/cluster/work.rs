@@ -159,6 +159,20 @@ impl Worker {
         if is_declared_first {
             self.declare_dead(lost);
         }
+        self.ask_to_join(newcomer);
+        if !is_declared_first {
+            self.declare_dead(lost);
+        }
+        self.client.port().doing.clear();
+    }
+
+    /// What a server that joins does: it asks until it is taken in.
+    pub(super) fn join(mut self, newcomer: Newcomer) {
+        self.ask_to_join(newcomer);
+        self.client.port().doing.clear();
+    }
+
+    fn ask_to_join(&mut self, newcomer: Newcomer) {
         let join = Request::Join(Join { newcomer: Some(newcomer), cluster: String::new(), wall_us: WALL_US });
         loop {
             if let Ok((Reply::Join(reply), ..)) = self.client.call(Route::Lead, &join, &[], Seq(0)) {
@@ -167,10 +181,6 @@ impl Worker {
             }
             self.client.pause(200_000);
         }
-        if !is_declared_first {
-            self.declare_dead(lost);
-        }
-        self.client.port().doing.clear();
     }
 
     /// Until it is: first the node has to be found to be away. That what it alone had is lost is only said where it has to be.

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use frieze_base::{Fault, LogIndex, NodeId, Reason, Rng};
 use frieze_disk::CrashKind;
-use frieze_node::{ClusterState, Engine, PeerPayload, Settings};
+use frieze_node::{ClusterState, Engine, MetalogStatus, PeerPayload, Settings};
 use frieze_wire::control::{Device, Newcomer};
 use frieze_wire::frame::FrameHeader;
 use frieze_wire::message::ChainStatus;
@@ -75,6 +75,8 @@ enum Event {
         at_us: u64,
     },
     Heal(faults::Healing),
+    /// Another server asks to join.
+    Join,
     /// A node is lost for ever, with its disk.
     Lose(usize),
     /// A bit of a node's disk rots.
@@ -136,8 +138,8 @@ struct World {
     has_woken: bool,
     /// The digest of what nodes held at a place of the log.
     digests: BTreeMap<LogIndex, (u64, NodeId)>,
-    /// Machines that were lost and whose place another takes.
-    replaced: usize,
+    /// Machines that were started or are about to: the founders, those that join, and those that take the place of a lost one.
+    machines: usize,
     /// In which life, and up to which entry, a node was compared last.
     /// The newest epoch of each chain that somebody who died knew.
     epochs: BTreeMap<u32, u64>,
@@ -168,6 +170,8 @@ pub fn run_cluster(plan: &ClusterPlan) -> ClusterOutcome {
 
 /// Chains of a simulated cluster.
 pub(super) const CHAINS: u32 = 3;
+/// Servers that vote, at most.
+const VOTERS_MAX: usize = 5;
 /// How long a lease is.
 const LEASE: Duration = Duration::from_secs(1);
 /// Simulated time in which a cluster is founded, and in which everything is answered and whole once faults have stopped.
@@ -222,8 +226,9 @@ impl World {
         let mut rng = Rng::new(plan.seed);
         let post = Post::default();
         let settings = settings_of(&plan);
+        let founders = plan.nodes - plan.joins;
         let nodes =
-            (1..=plan.nodes).map(|id| Node::new(NodeId(id), rng.split(), &settings, &post, plan.breakage)).collect();
+            (1..=founders).map(|id| Node::new(NodeId(id), rng.split(), &settings, &post, plan.breakage)).collect();
         let swarm = Swarm::draw(&mut rng);
         let mut faults: Vec<u64> = (0..plan.faults).map(|_| rng.between(5, plan.operations.max(6) - 1)).collect();
         faults.sort_unstable_by_key(|at| Reverse(*at));
@@ -244,7 +249,7 @@ impl World {
             operations: 0,
             has_woken: false,
             digests: BTreeMap::new(),
-            replaced: 0,
+            machines: founders as usize,
             epochs: BTreeMap::new(),
             audited: BTreeMap::new(),
             counts: ClusterCounts::default(),
@@ -302,6 +307,7 @@ impl World {
             while let Some((_, once)) = self.once.pop_if(|(at, _)| *at <= operations) {
                 let node = self.rng.below(self.nodes.len() as u64) as usize;
                 match once {
+                    Once::Join => self.after(0, Event::Join),
                     Once::Lose => self.after(0, Event::Lose(node)),
                     Once::Rot => self.after(0, Event::Rot(node)),
                 }
@@ -361,7 +367,8 @@ impl World {
             let chains = engine.chains().iter().map(chain_words).collect::<Vec<_>>().join(" ");
             let metalog = engine.metalog();
             let metalog = metalog.map(|status| {
-                format!("term {} leader {:?} applied {} of {}", status.term, status.leader, status.applied, status.last)
+                let MetalogStatus { term, leader, applied, last, members, .. } = status;
+                format!("term {term} leader {leader:?} applied {applied} of {last}, {members:?}")
             });
             words.push(format!("{}: {} waiting, {}, {chains}", node.id, node.tasks.len(), metalog.unwrap_or_default()));
         }
@@ -376,11 +383,14 @@ impl World {
     fn is_whole(&self) -> bool {
         let living = || self.nodes.iter().filter(|node| !node.is_gone);
         let count = living().count();
-        let votes = living().all(|node| {
-            let status = node.serving().and_then(|engine| engine.metalog());
-            status.is_some_and(|status| status.members.voters.len() == count)
+        // Each of them knows that all of them have the metalog, and that as many vote as may.
+        let is_kept = living().all(|node| {
+            let Some(status) = node.serving().and_then(|engine| engine.metalog()) else { return false };
+            let (votes, learn) = (status.members.voters.len(), status.members.learners.len());
+            let has_all = living().all(|other| status.members.contains(other.id));
+            votes == count.min(VOTERS_MAX) && votes + learn == count && has_all
         });
-        if !votes {
+        if !is_kept {
             return false;
         }
         // A machine that is lost has none.
@@ -392,7 +402,7 @@ impl World {
             let of_chain = all.iter().flatten().filter(|status| status.chain == chain && !status.members.is_empty());
             let Some(newest) = of_chain.max_by_key(|status| status.epoch) else { return false };
             let same = |status: &ChainStatus| (status.epoch, &status.members) == (newest.epoch, &newest.members);
-            newest.members.len() == self.plan.copies as usize
+            newest.members.len() == count.min(self.plan.copies as usize)
                 && !newest.joining
                 && newest.syncing == 0
                 && newest.members.iter().all(|node| at(*node, chain).is_some_and(same))
@@ -462,7 +472,7 @@ impl World {
             Event::Ask { outgoing, .. } => Some(self.index_of(outgoing.to)),
             Event::Gone { node, .. } => Some(self.index_of(*node)),
             Event::Answered(_) | Event::Ended { .. } | Event::Alarm { .. } | Event::Heal(_) => None,
-            Event::Lose(_) | Event::Rot(_) | Event::Audit => None,
+            Event::Join | Event::Lose(_) | Event::Rot(_) | Event::Audit => None,
         };
         let Some(node) = node else {
             self.all_clocks();
@@ -509,6 +519,7 @@ impl World {
                 }
             }
             Event::Heal(healing) => self.heal(healing),
+            Event::Join => self.ask_to_join(),
             Event::Lose(node) => return self.lose(node),
             Event::Rot(node) => return self.rot(node),
             Event::Audit => {
@@ -890,6 +901,10 @@ impl World {
     fn audit(&mut self) -> Verdict {
         for node in &self.nodes {
             let Some(engine) = node.serving() else { continue };
+            let voters = engine.metalog().map_or(0, |status| status.members.voters.len());
+            if voters > VOTERS_MAX {
+                return broken(Rule::Whole, format!("{} knows {voters} that vote, of {VOTERS_MAX}", node.id));
+            }
             // What was compared since it started, and has executed nothing since, is what it was.
             let executed = engine.metalog().map(|status| (node.life, status.applied));
             if executed.is_some() && self.audited.get(&node.id) == executed.as_ref() {

@@ -1,4 +1,4 @@
-//! What happens to one machine in some seeds, and only once: it is lost for good, or its disk rots.
+//! What happens to one machine in some seeds, and only once: it is lost for good, its disk rots, or it joins while others are at work.
 
 use std::cmp::Reverse;
 use std::sync::PoisonError;
@@ -15,6 +15,7 @@ use crate::violation::{Rule, Verdict, broken};
 /// What happens to one machine, once in some seeds.
 #[derive(Clone, Copy)]
 pub(super) enum Once {
+    Join,
     Lose,
     Rot,
 }
@@ -23,7 +24,8 @@ pub(super) enum Once {
 pub(super) fn once_in(plan: &ClusterPlan) -> Vec<(u64, Once)> {
     let mut rng = Rng::new(plan.seed ^ 0x1055_0000);
     let all = [(plan.replaces, Once::Lose), (plan.rots, Once::Rot)];
-    let happens = all.into_iter().filter(|(is_so, _)| *is_so);
+    let joins = (0..plan.joins).map(|_| (true, Once::Join));
+    let happens = all.into_iter().chain(joins).filter(|(is_so, _)| *is_so);
     let mut once: Vec<(u64, Once)> =
         happens.map(|(_, once)| (rng.between(5, plan.operations.max(10) / 2), once)).collect();
     once.sort_unstable_by_key(|(at, _)| Reverse(*at));
@@ -42,8 +44,7 @@ impl World {
         let (only, is_down) = (self.only_at(node), self.nodes[node].engine.is_none());
         let may_go = if is_rotten { is_down || only.is_empty() } else { self.is_whole() };
         // One after the other.
-        let is_short = self.nodes.len() < self.plan.nodes as usize + self.replaced;
-        if !may_go || is_short {
+        if !may_go || self.nodes.len() < self.machines {
             self.after(100_000, Event::Lose(node));
             return Ok(());
         }
@@ -66,10 +67,22 @@ impl World {
         }
         (self.nodes[node].is_gone, self.nodes[node].failed) = (true, false);
         self.nodes[node].refuses = false;
-        let (next, index) = (newcomer(self.nodes.len() + self.replaced), self.people.len());
-        self.replaced += 1;
+        let (next, index) = (newcomer(self.machines), self.people.len());
+        self.machines += 1;
         self.add_person(index, self.swarm.mix, move |worker| worker.replace(id, next));
         Ok(())
+    }
+
+    /// Another server joins, when those before it have been taken in.
+    pub(super) fn ask_to_join(&mut self) {
+        if self.nodes.len() < self.machines {
+            return self.after(100_000, Event::Join);
+        }
+        *self.counts.faults.entry("another server").or_default() += 1;
+        let (next, index) = (newcomer(self.machines), self.people.len());
+        self.machines += 1;
+        self.say(|| format!("{} asks to join", next.name));
+        self.add_person(index, self.swarm.mix, move |worker| worker.join(next));
     }
 
     /// A bit of what a node has written rots, when all others have all of that on stable storage. After a while the machine is
@@ -97,7 +110,7 @@ impl World {
         Ok(())
     }
 
-    /// The machine that takes the place of one that is lost begins.
+    /// A machine that joins, or takes the place of one that is lost, begins.
     pub(super) fn take_in(&mut self, reply: JoinReply) -> Verdict {
         let (joiner, id) = (self.nodes.len(), NodeId(reply.node));
         if self.index_of(id) != joiner {
