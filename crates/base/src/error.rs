@@ -107,6 +107,7 @@ reasons! {
     Elsewhere = 42 => Unavailable, "another server of the cluster answers this";
     FilesQuota = 43 => NoSpace, "the quota of files is used up";
     BytesQuota = 44 => NoSpace, "the quota of bytes is used up";
+    Removed = 45 => Invalid, "this server was removed from the cluster";
 }
 
 /// A failed request as it travels between crates and processes: the reason and a sentence for a person.

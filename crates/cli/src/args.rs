@@ -17,7 +17,7 @@ use clap::parser::ValueSource;
 use clap::{ArgGroup, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
 pub(crate) use care::{Fsck, Scrub};
-pub(crate) use cluster::{AddDevice, Cluster, ClusterCommand};
+pub(crate) use cluster::{AddDevice, Cluster, ClusterCommand, Goal, Wait};
 pub(crate) use files::{Cat, Cp, Du, Get, Ln, Ls, Mkdir, Mv, Put, Rm, SetQuota, Stat};
 pub(crate) use instants::{Now, Snapshot, Time};
 pub(crate) use sharing::{CloneTree, Forget, Restore, Undo};
@@ -58,6 +58,7 @@ Exit status:
   0  everything asked for was done
   1  something failed: one line each on stderr; with several paths the others are done
   2  the command line is wrong; nothing was done
+  3  of 'serve': the server was removed from its cluster
 
 Environment:
   FRIEZE_SERVER  as --server, by default 127.0.0.1:7470
@@ -387,7 +388,8 @@ pub(crate) struct Umount {
 
 /// Show how the server is.
 ///
-/// Prints its health, the error bound of its clock, which instants can be read (earliest to stable), what is not yet
+/// Of the server that is named with --server: what it says of itself, and of its cluster as far as it can vouch for it. Prints its health
+/// (what is wrong, and what to do about it: something with this server, a server that is away, copies or a majority that are missing), the error bound of its clock, which instants can be read (earliest to stable), what is not yet
 /// on stable storage, space, damage that a scrub has found, and intervals that a crash lost. Exits with 1 if it is not healthy.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
@@ -395,7 +397,7 @@ Examples:
   frieze status
   frieze status --json | jq .dirty_bytes
 
-JSON: health, healthy, fenced, server, software, cluster, uptime_ms, clock_error_us, newest, newest_time, earliest,
+JSON: health, healthy, troubles (a list of what, remedy), fenced, server, software, cluster, uptime_ms, clock_error_us, newest, newest_time, earliest,
 earliest_time, stable, stable_time, durable, durable_time, dirty_bytes, dirty_age_ms, flushes,
 flush_bytes_median, capacity_bytes, free_bytes, log_bytes, forgotten_bytes, forgotten_waiting_bytes, index_bytes, index_bytes_max, shelved_records, shelf_bytes, memory (an
 object of bytes: bytes_max, and for its parts what they may hold, *_bytes_max, and hold, *_bytes; what of older records was

@@ -1,5 +1,7 @@
 //! `cluster`: the servers of a cluster, what they have, and what is to be done with them.
 
+mod wait;
+
 use std::time::Duration;
 
 use anyhow::{Error, Result};
@@ -7,12 +9,13 @@ use frieze_base::Reason;
 use frieze_client::{Client, ClusterChain, ClusterOp, ClusterReply, Hlc, NodeStatus};
 use serde_json::{Value, json};
 
-use crate::args::{Cluster, ClusterCommand};
+use crate::args::{Cluster, ClusterCommand, Goal};
 use crate::device;
 use crate::failure::{self, Usage};
 use crate::format::{self, Table};
 use crate::progress::Progress;
 use crate::run::Run;
+use crate::server::troubles_to_json;
 
 /// How often the server is asked how far it is.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
@@ -35,23 +38,31 @@ fn run_command(run: &mut Run, args: &Cluster) -> Result<()> {
     let client = run.client()?.clone();
     let reply = client.cluster(None)?;
     if reply.cluster.is_empty() {
-        return run.item(
-            || json!({ "cluster": null }),
-            || {
-                Some(
-                    "the server is alone: start another with 'frieze serve --dir DIR --join ADDR' to begin a cluster"
-                        .to_owned(),
-                )
-            },
-        );
+        return alone(run, &client, args.what.as_ref());
     }
     let node = |name: &str| find(&reply, name);
     let op = match args.what.as_ref().unwrap_or(&ClusterCommand::Status) {
         ClusterCommand::Status => return status(run, &reply),
         ClusterCommand::Nodes => return nodes(run, &reply),
         ClusterCommand::Chains => return chains(run, &reply),
-        ClusterCommand::Drain { node: name, .. } => ClusterOp::Drain(node(name)?),
-        ClusterCommand::Undrain { node: name } => ClusterOp::Undrain(node(name)?),
+        ClusterCommand::Wait(args) => return wait::wait(run, &client, args),
+        ClusterCommand::Drain { node: name, .. } => {
+            let id = node(name)?;
+            if is(&reply, id, |node| node.state == "draining" && node.targets == 0) {
+                return Err(Error::msg(format!(
+                    "{name} is drained already: nothing is left to do ('frieze cluster remove {name}')"
+                )));
+            }
+            ClusterOp::Drain(id)
+        }
+        ClusterCommand::Undrain { node: name } => {
+            let id = node(name)?;
+            // One that is away may drain all the same.
+            if is(&reply, id, |node| node.state == "up") {
+                return Err(Error::msg(format!("{name} does not drain: nothing was changed")));
+            }
+            ClusterOp::Undrain(id)
+        }
         ClusterCommand::Remove { node: name } => ClusterOp::Remove(node(name)?),
         ClusterCommand::DeclareDead { node: name, accept_loss: false, .. } => ClusterOp::DeclareDead(node(name)?),
         ClusterCommand::DeclareDead { node: name, accept_loss: true, .. } => ClusterOp::DeclareLost(node(name)?),
@@ -64,6 +75,30 @@ fn run_command(run: &mut Run, args: &Cluster) -> Result<()> {
         reply = wait_drained(run, &client, node)?;
     }
     status(run, &reply)
+}
+
+/// What can be said to a server that is alone: how many copies there are to be once others join it. Everything else is of a cluster.
+fn alone(run: &mut Run, client: &Client, what: Option<&ClusterCommand>) -> Result<()> {
+    const ALONE: &str =
+        "the server is alone: start another with 'frieze serve --dir DIR --join ADDR' to begin a cluster";
+    let reply = match what.unwrap_or(&ClusterCommand::Status) {
+        ClusterCommand::Replicas { count } => client.cluster(Some(ClusterOp::Replicas(*count)))?,
+        // Every copy that is wanted is there.
+        ClusterCommand::Status | ClusterCommand::Nodes | ClusterCommand::Chains => client.cluster(None)?,
+        ClusterCommand::Wait(args) if args.goal == Goal::Whole => client.cluster(None)?,
+        _ => return Err(Error::msg(ALONE)),
+    };
+    // A server of before, or one that has founded a cluster meanwhile, says nothing of it.
+    let copies = match reply.replicas {
+        0 => String::new(),
+        1 => "; everything is to have 1 copy then".to_owned(),
+        copies => format!("; everything is to have {copies} copies then, or as many as there are servers"),
+    };
+    run.item(|| json!({ "cluster": null, "replicas": reply.replicas }), || Some(format!("{ALONE}{copies}")))
+}
+
+fn is(reply: &ClusterReply, id: u32, look: impl Fn(&NodeStatus) -> bool) -> bool {
+    reply.nodes.iter().any(|node| node.node == id && look(node))
 }
 
 /// The number of the node that an operator means.
@@ -106,7 +141,7 @@ fn status(run: &mut Run, reply: &ClusterReply) -> Result<()> {
     let leader = reply.nodes.iter().find(|node| node.node == reply.leader);
     let count = |state: &str| reply.nodes.iter().filter(|node| node.state == state).count();
     let mut states = format!("{} up", count("up"));
-    for state in ["draining", "offline"] {
+    for state in ["draining", "offline", "unknown"] {
         if count(state) > 0 {
             states.push_str(&format!(", {} {state}", count(state)));
         }
@@ -122,7 +157,16 @@ fn status(run: &mut Run, reply: &ClusterReply) -> Result<()> {
     row("cluster", reply.cluster.clone());
     row("leader", leader);
     row("servers", format!("{}: {states}", reply.nodes.len()));
-    row("chains", format!("{chains}, {} of each wanted, {whole}", format::count(reply.replicas.into(), "replica")));
+    let copies = if reply.copies_wanted == 1 { "1 copy".to_owned() } else { format!("{} copies", reply.copies_wanted) };
+    let asked = match reply.replicas > reply.copies_wanted {
+        true => format!(" (as many as there are servers; {} are asked for)", reply.replicas),
+        false => String::new(),
+    };
+    row("chains", format!("{chains}, {copies} of each wanted{asked}, {whole}"));
+    for trouble in &reply.troubles {
+        row("trouble", trouble.what.clone());
+        row("remedy", trouble.remedy.clone());
+    }
     if reply.is_balancing {
         row("balancing", "chains are moved until every server has its share".to_owned());
     }
@@ -225,7 +269,7 @@ fn nodes(run: &mut Run, reply: &ClusterReply) -> Result<()> {
             node.machine.clone(),
             node.site.clone(),
             node.address.clone(),
-            format!("{}{leads}", node.state),
+            format!("{}{leads}", state(node)),
             node.lease_left_ms.map(format::duration_ms).unwrap_or_default(),
             node.clock_offset_us.map(|us| format!("{us:+} us")).unwrap_or_default(),
             node.targets.to_string(),
@@ -235,6 +279,25 @@ fn nodes(run: &mut Run, reply: &ClusterReply) -> Result<()> {
         ]);
     }
     table.lines().try_for_each(|line| run.print(&line))
+}
+
+/// What a server is, since when it is away, and whether its disk is out of its chains.
+fn state(node: &NodeStatus) -> String {
+    // To the second: it rests on leases.
+    let at = |us: u64| {
+        format::time_of(Hlc::first_of_micros(us)).split('.').next().map(|at| format!("{at}Z")).unwrap_or_default()
+    };
+    let since = match (node.state.as_str(), node.offline_since, node.last_contact_us) {
+        ("offline", 1.., _) => format!(" since {}", at(Hlc(node.offline_since).micros())),
+        ("unknown", _, Some(us)) => format!(", last heard from at {}", at(us)),
+        _ => String::new(),
+    };
+    let disk = match (node.has_failed, node.is_full) {
+        (true, _) => ", disk failed",
+        (false, true) => ", disk full",
+        (false, false) => "",
+    };
+    format!("{}{since}{disk}", node.state)
 }
 
 /// The same in a word or two.
@@ -276,7 +339,9 @@ fn to_json(reply: &ClusterReply) -> Value {
         "version": reply.version,
         "replicas": reply.replicas,
         "balancing": reply.is_balancing,
+        "copies_wanted": reply.copies_wanted,
         "whole": reply.whole,
+        "troubles": troubles_to_json(&reply.troubles),
         "sync_bytes_per_s": reply.sync_bytes_per_s,
         "nodes": reply.nodes.iter().map(node_json).collect::<Vec<_>>(),
         "chains": reply.chains.iter().map(chain_json).collect::<Vec<_>>(),
@@ -300,6 +365,13 @@ fn node_json(node: &NodeStatus) -> Value {
         "capacity_bytes": node.capacity_bytes,
         "remains_chains": node.remains_chains,
         "remains_bytes": node.remains_bytes,
+        "incarnation": node.incarnation,
+        "heartbeat": node.heartbeat,
+        "offline_since": (node.offline_since > 0).then(|| Hlc(node.offline_since).to_string()),
+        "last_contact": node.last_contact_us.map(|us| format::time_of(Hlc::first_of_micros(us))),
+        "trouble": (!node.trouble.is_empty()).then_some(&node.trouble),
+        "disk_full": node.is_full,
+        "disk_failed": node.has_failed,
     })
 }
 

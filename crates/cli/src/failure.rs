@@ -42,6 +42,18 @@ impl fmt::Display for Reported {
 
 impl std::error::Error for Reported {}
 
+/// The server was removed from its cluster, and none starts on its directory again: exit status 3.
+#[derive(Debug)]
+pub(crate) struct Removed(pub(crate) String);
+
+impl fmt::Display for Removed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Removed {}
+
 /// What was to be looked at could not be: nothing is known of it, exit status 2.
 #[derive(Debug)]
 pub(crate) struct NotLooked(pub(crate) String);

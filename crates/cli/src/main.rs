@@ -48,13 +48,15 @@ use anyhow::{Error, Result};
 use tracing_subscriber::EnvFilter;
 
 use crate::args::{Cli, Command};
-use crate::failure::{ChildFailed, NotLooked, OutputClosed, Reported, Usage};
+use crate::failure::{ChildFailed, NotLooked, OutputClosed, Removed, Reported, Usage};
 use crate::run::Run;
 
 /// Something failed.
 const EXIT_FAILURE: u8 = 1;
 /// The command line is wrong, and clap ends with the same; or nothing could be looked at.
 const EXIT_USAGE: u8 = 2;
+/// A server was removed from its cluster: to start it again is of no use.
+const EXIT_REMOVED: u8 = 3;
 
 fn main() -> ExitCode {
     let cli = match Cli::read(std::env::args_os()) {
@@ -134,7 +136,11 @@ fn exit_status(command: &str, error: &Error) -> u8 {
     let hint = if usage { format!("\nTry 'frieze {command} --help'.") } else { String::new() };
     // If standard error is closed there is nobody to tell.
     let _ = writeln!(io::stderr(), "frieze: {command}: {}{hint}", failure::words(error));
-    if usage || error.is::<NotLooked>() { EXIT_USAGE } else { EXIT_FAILURE }
+    match () {
+        () if usage || error.is::<NotLooked>() => EXIT_USAGE,
+        () if error.is::<Removed>() => EXIT_REMOVED,
+        () => EXIT_FAILURE,
+    }
 }
 
 impl Command {

@@ -1,6 +1,6 @@
 //! `quota`: how much may lie below directories, and how much does.
 
-use anyhow::Result;
+use anyhow::{Error, Result};
 use frieze_base::{Fault, Reason};
 use frieze_client::{FileKind, Fs, Quota, Usage};
 use serde_json::json;
@@ -72,6 +72,9 @@ fn set(fs: &Fs, path: &FsPath, args: &SetQuota) -> Result<Option<(Quota, Usage)>
     }
     if let Some(most) = args.bytes {
         quota.bytes_max = most.0;
+    }
+    if is.is_none() && quota == Quota::default() {
+        return Err(Error::msg("it has no quota: there is none to take away"));
     }
     fs.set_quota(&directory, &quota)?;
     Ok(fs.quota(&directory)?)

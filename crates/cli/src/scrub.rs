@@ -26,6 +26,9 @@ fn scrub_as_asked(run: &mut Run, args: &Scrub) -> Result<()> {
     let client = run.client()?.clone();
     let rate = u64::from(args.rate.unwrap_or(0)) << 20;
     if args.stop {
+        if client.scrub(ScrubAction::Look, 0, false)?.state() != ScrubState::Running {
+            return Err(Error::msg("no scrub is under way: there is nothing to stop"));
+        }
         client.scrub(ScrubAction::Stop, 0, false)?;
     } else if !args.status {
         client.scrub(ScrubAction::Start, rate, false)?;

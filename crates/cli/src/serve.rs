@@ -1,6 +1,9 @@
 //! `serve`: a server in this process, until a signal ends it.
 
+use std::sync::mpsc;
+
 use anyhow::{Error, Result};
+use frieze_base::{Fault, Reason};
 use frieze_client::Options;
 use frieze_hdfs::{Calls, Door, DoorOptions, Trust};
 use frieze_node::{Server, Settings};
@@ -8,6 +11,7 @@ use nix::sys::signal::{SigSet, Signal};
 use serde_json::json;
 
 use crate::args::Serve;
+use crate::failure::Removed;
 use crate::notify;
 use crate::run::Run;
 
@@ -56,7 +60,10 @@ pub(crate) fn serve(run: &mut Run, args: &Serve) -> Result<()> {
     let webhdfs =
         (!settings.webhdfs.is_empty()).then(|| frieze_http::DoorOptions { listen: settings.webhdfs.clone(), trust });
     // Told whole: the message names the directory, the address or the setting.
-    let server = Server::start(settings).map_err(|fault| Error::msg(fault.message))?;
+    let server = Server::start(settings).map_err(|fault| match fault.reason {
+        Reason::Removed => Removed(fault.message).into(),
+        _ => Error::msg(fault.message),
+    })?;
     let addresses = server.addresses();
     let (pid, metrics) = (std::process::id(), server.metrics_address());
     if let Some(address) = &metrics {
@@ -90,13 +97,37 @@ pub(crate) fn serve(run: &mut Run, args: &Serve) -> Result<()> {
     run.flush()?;
     notify::ready(&format!("serving on {}", addresses.join(" ")));
 
-    let signal = signals.wait()?;
-    tracing::info!(signal = signal.as_str(), "stopping");
+    let end = await_end(&server, signals)?;
     notify::stopping("flushing everything");
     // What its clients are told they wrote is in the server before that stops.
     drop(doors);
     server.stop()?;
-    Ok(())
+    match end {
+        End::Signal => Ok(()),
+        End::Removed(fault) => Err(Removed(format!("this server has ended: {}", fault.message)).into()),
+    }
+}
+
+/// Why a server ends.
+enum End {
+    Signal,
+    Removed(Fault),
+}
+
+/// Waits until a signal comes, or the server is none of its cluster any more.
+fn await_end(server: &Server, signals: SigSet) -> Result<End> {
+    let (send, ended) = mpsc::channel();
+    let removed = send.clone();
+    // Who does not look any more has an end already.
+    server.on_removal(move |fault| drop(removed.send(Ok(End::Removed(fault)))));
+    std::thread::Builder::new().name("frieze-signals".to_owned()).spawn(move || {
+        let end = signals.wait().map(|signal| {
+            tracing::info!(signal = signal.as_str(), "stopping");
+            End::Signal
+        });
+        drop(send.send(end));
+    })?;
+    Ok(ended.recv()??)
 }
 
 /// The doors of this process for foreign protocols. Dropped, they are closed.

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 
 use anyhow::{Error, Result};
 use frieze_base::{Fault, Reason};
-use frieze_client::{FileKind, Hlc, ImageStatus, MemoryUse, StatusReply, XattrMode};
+use frieze_client::{FileKind, Hlc, ImageStatus, MemoryUse, StatusReply, Trouble, XattrMode};
 use serde_json::{Value, json};
 
 use crate::args;
@@ -50,7 +50,8 @@ pub(crate) fn sync(run: &mut Run, args: &args::Sync) -> Result<()> {
         return Ok(());
     }
     fs.sync_all()?;
-    let durable = Hlc(run.client()?.status()?.durable);
+    // Of the server that was asked to bring everything there.
+    let durable = Hlc(run.client()?.status_of_leader()?.durable);
     run.say_more(&format!("everything up to {durable} ({}) is on stable storage", format::time_of(durable)));
     for path in there {
         run.item(|| json!({ "path": path.to_string(), "durable": durable.to_string() }), || None)?;
@@ -81,9 +82,11 @@ fn status_to_json(server: &str, status: &StatusReply, healthy: bool) -> Value {
         "wishes": told.wishes,
         "lost": told.lost,
     });
+    let troubles = troubles_to_json(&status.troubles);
     let mut item = json!({
         "health": status.health,
         "healthy": healthy,
+        "troubles": troubles,
         "fenced": status.fenced,
         "server": server,
         "software": status.software,
@@ -159,6 +162,11 @@ fn memory_to_json(memory: &MemoryUse) -> Value {
     })
 }
 
+/// What is wrong, for programs.
+pub(crate) fn troubles_to_json(troubles: &[Trouble]) -> Vec<Value> {
+    troubles.iter().map(|trouble| json!({ "what": trouble.what, "remedy": trouble.remedy })).collect()
+}
+
 /// What a person wants to know of the memory: what it may be, what is in it, and whether that is of use.
 fn memory_rows(memory: &MemoryUse) -> Vec<(&'static str, String)> {
     let size = format::size;
@@ -202,8 +210,15 @@ fn status_table(server: &str, status: &StatusReply) -> Table {
     let at = |stamp: u64| format!("{}  {}", format::time_of(Hlc(stamp)), Hlc(stamp));
     let mut table = Table::new(&[true, false]);
     let mut row = |name: &str, value: String| table.row([name.to_owned(), value]);
-    let fenced = if status.fenced { " (reads only)" } else { "" };
-    row("health", format!("{}{fenced}", status.health));
+    match &status.troubles[..] {
+        [] => row("health", status.health.clone()),
+        troubles => {
+            for (place, trouble) in troubles.iter().enumerate() {
+                row(if place == 0 { "health" } else { "and" }, trouble.what.clone());
+                row("remedy", trouble.remedy.clone());
+            }
+        }
+    }
     row("server", format!("{server}, {}, up {}", status.software, format::duration_ms(status.uptime_ms)));
     row("cluster", status.cluster.clone());
     row("clock", format::precision(status.clock_error_us));
@@ -400,6 +415,20 @@ mod tests {
             "{lines:#?}"
         );
         assert!(lines.last().unwrap().contains("hlc-0000000000001000 to 1970-01-01T00:00:00.000002Z"), "{lines:#?}");
+    }
+
+    #[test]
+    fn a_status_says_everything_that_is_wrong_and_what_to_do() {
+        let trouble = |what: &str, remedy: &str| Trouble { what: what.to_owned(), remedy: remedy.to_owned() };
+        let troubles = vec![trouble("the disk is full", "forget some"), trouble("db3 is away", "start it")];
+        let status = StatusReply { health: "the disk is full; db3 is away".to_owned(), troubles, ..status() };
+        let lines: Vec<String> = status_table("here:1", &status).lines().take(4).collect();
+        assert_eq!(
+            lines,
+            ["  health  the disk is full", "  remedy  forget some", "     and  db3 is away", "  remedy  start it"]
+        );
+        let item = status_to_json("here:1", &status, false);
+        assert_eq!(item["troubles"][1], json!({ "what": "db3 is away", "remedy": "start it" }));
     }
 
     #[test]

@@ -5,10 +5,17 @@
 #[expect(dead_code, reason = "shared with tests that need more of it")]
 mod support;
 
+#[path = "cluster/health.rs"]
+mod health;
+#[path = "cluster/removed.rs"]
+mod removed;
+#[path = "cluster/scripts.rs"]
+mod scripts;
+
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use frieze_client::{ByteRange, Client, ClusterOp, ClusterReply, CreateMode, OpenFlags, Part, Target};
@@ -60,6 +67,23 @@ impl Cluster {
         self.addresses.push(address);
     }
 
+    /// The server of this number has its own settings from its next start on.
+    fn configure(&self, number: usize, settings: &str) {
+        let path = self.directory.path().join(format!("{number}.toml"));
+        std::fs::write(path, format!("{SETTINGS}{settings}")).unwrap();
+    }
+
+    /// What the server of this number has logged.
+    fn log(&self, number: usize) -> String {
+        std::fs::read_to_string(self.directory.path().join(format!("{number}.log"))).unwrap_or_default()
+    }
+
+    /// The command, asked of the server of this number.
+    fn frieze(&self, number: usize, args: &[&str]) -> Output {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_frieze"));
+        command.args(["--server", &self.addresses[number]]).args(args).output().unwrap()
+    }
+
     /// `kill -9`.
     fn kill(&mut self, number: usize) {
         drop(self.servers[number].take());
@@ -97,12 +121,20 @@ fn start(directory: &Path, number: usize, listen: &str, join: Option<&String>) -
     let log = File::options().create(true).append(true).open(directory.join(format!("{number}.log"))).unwrap();
     command.current_dir(directory).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log);
     let (dir, name) = (format!("{number}"), format!("db{}", number + 1));
-    command.args(["serve", "--dir", &dir, "--listen", listen, "--name", &name, "--config", "settings.toml"]);
-    command.args(["--memory", "256"]);
+    let own = format!("{number}.toml");
+    let config = if directory.join(&own).exists() { own.as_str() } else { "settings.toml" };
+    command.args(["serve", "--dir", &dir, "--listen", listen, "--name", &name, "--config", config]);
+    // Each another, so that nobody's is taken for that of another.
+    command.args(["--memory", &memory_mib(number).to_string()]);
     if let Some(join) = join {
         command.args(["--join", join]);
     }
     await_ready(command, || std::fs::read_to_string(directory.join(format!("{number}.log"))).unwrap_or_default())
+}
+
+/// Of the server of this number.
+fn memory_mib(number: usize) -> u64 {
+    256 + number as u64
 }
 
 fn await_ready(mut command: Command, log: impl Fn() -> String) -> (Server, String) {

@@ -236,3 +236,35 @@ fn a_server_that_joins_is_given_its_copy_at_the_rate_that_is_set_and_operators_a
         (0.0, 0.0)
     );
 }
+
+#[test]
+fn with_the_majority_lost_nothing_is_called_healthy_whole_or_up_that_nobody_vouches_for() {
+    let directory = TempDir::new().unwrap();
+    let config = directory.path().join("settings.toml");
+    std::fs::write(&config, "lease = \"1s\"\n").unwrap();
+    let config = config.to_str().unwrap();
+    let first = Server::start(directory.path(), &["--metrics", "0", "--name", "db1", "--config", config]);
+    let join = ["--metrics", "0", "--config", config, "--join", &first.address];
+    let second = Server::start(directory.path(), &[&join[..], &["--name", "db2"]].concat());
+    let third = Server::start(directory.path(), &[&join[..], &["--name", "db3", "--machine", "another"]].concat());
+    let told = |what: &str, wanted: [f64; 6]| {
+        eventually(what, || {
+            let figures = second.figures();
+            let names = [
+                "frieze_healthy",
+                "frieze_cluster_nodes{state=\"up\"}",
+                "frieze_cluster_nodes{state=\"offline\"}",
+                "frieze_cluster_nodes{state=\"unknown\"}",
+                "frieze_cluster_chains_whole",
+                "frieze_cluster_copies_missing",
+            ];
+            let is_there = figures.contains("frieze_cluster_copies_missing");
+            (is_there && names.map(|name| value(&figures, name)) == wanted).then_some(())
+        });
+    };
+    told("everything is there", [1.0, 3.0, 0.0, 0.0, 8.0, 0.0]);
+    drop(third);
+    told("a copy of each chain is missing", [0.0, 2.0, 1.0, 0.0, 0.0, 8.0]);
+    drop(first);
+    told("it hears nobody", [0.0, 1.0, 1.0, 1.0, 0.0, 16.0]);
+}

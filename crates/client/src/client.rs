@@ -4,17 +4,17 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use frieze_base::{ByteRange, ChunkId, InodeId, NodeId, SessionId};
+use frieze_base::{ByteRange, ChunkId, InodeId, NodeId, Seq, SessionId};
 use frieze_hlc::{Hlc, Instant, ZonePolicy};
 use frieze_net::{ServerAddr, mono};
 use frieze_wire::message::{
-    Attr, Cluster, ClusterMap, ClusterOp, ClusterReply, HelloReply, Now, NowReply, Reply, Request, Snapshot, Snapshots,
-    Status, StatusReply,
+    Attr, Cluster, ClusterMap, ClusterOp, ClusterReply, HelloReply, Now, NowReply, Reply, Request, RequestBody,
+    Snapshot, Snapshots, Status, StatusReply,
 };
 use frieze_wire::scrub::{Scrub, ScrubAction, ScrubReply};
 
-use crate::call::Shared;
-use crate::servers::Age;
+use crate::call::{Ask, Shared};
+use crate::servers::{Age, Route};
 use crate::{Error, Fs, Options};
 
 /// A client of one server. Cheap to clone; clones share connections and session. Its session ends with the last clone,
@@ -109,13 +109,27 @@ impl Client {
         }
     }
 
-    /// How the server is.
+    /// How the server is that this client was connected to ([`Options::server`] of [`Client::options`]): its own figures, whoever leads.
     ///
     /// # Errors
     /// As any call.
     pub fn status(&self) -> Result<StatusReply, Error> {
-        match self.0.query(None, Request::Status(Status {}))? {
-            Reply::Status(reply) => Ok(reply),
+        self.status_at(Route::Named)
+    }
+
+    /// How the server is that orders changes.
+    ///
+    /// # Errors
+    /// As any call.
+    pub fn status_of_leader(&self) -> Result<StatusReply, Error> {
+        self.status_at(Route::Lead)
+    }
+
+    fn status_at(&self, route: Route) -> Result<StatusReply, Error> {
+        let body = RequestBody { caller: None, request: Some(Request::Status(Status {})) };
+        let ask = Ask::new(body, self.0.current_session(), Seq(0), &[]).to(route);
+        match self.0.ask(&ask, &mut [])?.0 {
+            Reply::Status(reply) => Ok(*reply),
             other => Err(self.0.unexpected("the status", &other)),
         }
     }
@@ -131,6 +145,16 @@ impl Client {
     /// `Refused` with `NotPermitted` for whoever is not an administrator and asks for a change; with what speaks against it; as
     /// any call.
     pub fn cluster(&self, op: Option<ClusterOp>) -> Result<ClusterReply, Error> {
+        let reply = self.cluster_at_leader(op)?;
+        if op.is_some() || reply.leader == 0 || reply.told_by == reply.leader {
+            return Ok(reply);
+        }
+        // Any server answers, with what it knows, and this one was asked when nobody was known to lead.
+        self.0.look_around(self.0.servers.age(), self.0.patience().left());
+        self.cluster_at_leader(op)
+    }
+
+    fn cluster_at_leader(&self, op: Option<ClusterOp>) -> Result<ClusterReply, Error> {
         match self.0.query(None, Request::Cluster(Cluster { op }))? {
             Reply::Cluster(reply) => Ok(reply),
             other => Err(self.0.unexpected("how the cluster is", &other)),

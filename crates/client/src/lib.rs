@@ -60,7 +60,7 @@ pub use frieze_wire::holding::{LockKind, LockOutcome, LockRange, RecallsReply};
 pub use frieze_wire::message::{
     Answered, Attr, ClusterChain, ClusterOp, ClusterReply, DirEntry, Durability, FileKind, HelloReply, ImageStatus,
     ListReply, LogReply, MemoryUse, NodeStatus, NowReply, PATH_XATTR, Snapshot, StatReply, StatusReply, TargetStatus,
-    TxnReply, Version, VersionKind, View, WriteReply,
+    Trouble, TxnReply, Version, VersionKind, View, WriteReply,
 };
 pub use frieze_wire::quota::{QUOTA_XATTR, Quota, USAGE_XATTR, Usage};
 pub use frieze_wire::scrub::{Finding, FindingKind, ScrubAction, ScrubReply, ScrubState};

@@ -25,6 +25,8 @@ pub(crate) enum Route {
     Write(ChunkId),
     /// Bytes of this chunk are read: any server of its chain.
     Read(ChunkId),
+    /// What one server says of itself: the one that the caller named, whoever leads.
+    Named,
 }
 
 /// How new a map is: its version, 0 where there is one server, and the term of the leader it names.
@@ -95,7 +97,7 @@ impl Servers {
     /// The connections to whoever is to answer, as far as that is known.
     pub(crate) fn pool(&self, route: Route) -> Arc<Pool> {
         let known = self.read();
-        if known.age.is_alone() {
+        if known.age.is_alone() || route == Route::Named {
             return self.home.clone();
         }
         let node = known.node(route, self.salt).or(known.leader);
@@ -251,6 +253,7 @@ impl Known {
     fn node(&self, route: Route, salt: u32) -> Option<NodeId> {
         match route {
             Route::Lead => self.leader,
+            Route::Named => None,
             Route::Write(chunk) => self.serving(chunk)?.first().copied(),
             Route::Read(chunk) => {
                 let serving = self.serving(chunk)?;
@@ -318,6 +321,16 @@ mod tests {
         assert_eq!(asked(&servers, Route::Write(chunk_on(0))), "host3:7470");
         assert_eq!(asked(&servers, Route::Write(chunk_on(1))), "host2:7470");
         assert!(!servers.is_same(Route::Write(chunk_on(0)), Route::Write(chunk_on(1))));
+    }
+
+    #[test]
+    fn what_a_server_says_of_itself_it_is_asked_itself_whoever_leads() {
+        let servers = servers();
+        servers.learn(&map(3, 1, &[&[3, 1], &[2, 3]]));
+        assert_eq!(asked(&servers, Route::Named), "host2:7470");
+        // Nor is another asked while it does not answer.
+        servers.was_silent(&servers.pool(Route::Named));
+        assert_eq!(asked(&servers, Route::Named), "host2:7470");
     }
 
     #[test]

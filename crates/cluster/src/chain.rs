@@ -53,8 +53,12 @@ pub enum TargetState {
     Syncing,
     /// Its node is there; it is to be brought up to date.
     Waiting,
+    /// Its node is there, and its device takes no more.
+    Full,
     /// Its node is not there.
     Offline,
+    /// Nobody leads, and the server that answers has not heard from its node lately.
+    Unknown,
 }
 
 /// A replica of a chain on a device of a node.

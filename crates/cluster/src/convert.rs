@@ -161,13 +161,13 @@ fn cluster_from_wire(bytes: &[u8]) -> Option<ClusterId> {
 }
 
 fn device_to_wire(device: &Device) -> wire::Device {
-    let Device { device, capacity_bytes, has_failed } = *device;
-    wire::Device { device, capacity_bytes, has_failed }
+    let Device { device, capacity_bytes, has_failed, is_full } = *device;
+    wire::Device { device, capacity_bytes, has_failed, is_full }
 }
 
 pub(crate) fn device_from_wire(device: &wire::Device) -> Device {
-    let wire::Device { device, capacity_bytes, has_failed } = *device;
-    Device { device, capacity_bytes, has_failed }
+    let wire::Device { device, capacity_bytes, has_failed, is_full } = *device;
+    Device { device, capacity_bytes, has_failed, is_full }
 }
 
 fn node_step_to_wire(node: NodeId, revision: u64, step: &NodeStep) -> wire::NodeStep {
@@ -195,6 +195,10 @@ fn node_step_to_wire(node: NodeId, revision: u64, step: &NodeStep) -> wire::Node
             sent.devices = vec![wire::Device { device: *device, ..wire::Device::default() }];
             Kind::FailDevice
         }
+        NodeStep::FillDevice(device) => {
+            sent.devices = vec![wire::Device { device: *device, ..wire::Device::default() }];
+            Kind::FillDevice
+        }
     };
     sent.set_kind(kind);
     sent
@@ -216,6 +220,7 @@ fn node_step_from_wire(step: &wire::NodeStep) -> Option<NodeStep> {
         Kind::Remove => NodeStep::Remove,
         Kind::AddDevice => NodeStep::AddDevice(device_from_wire(step.devices.first()?)),
         Kind::FailDevice => NodeStep::FailDevice(step.devices.first()?.device),
+        Kind::FillDevice => NodeStep::FillDevice(step.devices.first()?.device),
     })
 }
 
@@ -277,6 +282,7 @@ fn node_to_wire(node: &Node) -> wire::StoredNode {
         is_offline: node.is_offline,
         is_draining: node.is_draining,
         is_dead: node.is_dead,
+        offline_since: node.offline_since,
     }
 }
 
@@ -286,6 +292,7 @@ fn node_from_wire(node: &wire::StoredNode) -> Option<Node> {
         revision: node.revision,
         told: Newcomer::from_wire(node.told.as_ref()?)?,
         is_offline: node.is_offline,
+        offline_since: node.offline_since,
         is_draining: node.is_draining,
         is_dead: node.is_dead,
     })

@@ -93,6 +93,8 @@ pub enum NodeStep {
     AddDevice(Device),
     /// A device of it has failed.
     FailDevice(u32),
+    /// A device of it took a record no more for want of space.
+    FillDevice(u32),
 }
 
 /// What is decided about a chain.

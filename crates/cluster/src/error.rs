@@ -207,7 +207,8 @@ impl Error {
             | Error::TooFewNodes { .. }
             | Error::OldProcess { .. } => Reason::Busy,
             Error::BadName { .. } | Error::OutOfRange { .. } | Error::BadDevice { .. } => Reason::InvalidArgument,
-            Error::UnknownNode { .. } | Error::Removed { .. } => Reason::NotFound,
+            Error::UnknownNode { .. } => Reason::NotFound,
+            Error::Removed { .. } => Reason::Removed,
             Error::TooMany { .. } => Reason::Overloaded,
             Error::WrongCluster { .. } => Reason::WrongCluster,
             Error::ClockOff { .. } => Reason::Fenced,

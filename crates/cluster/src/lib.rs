@@ -55,9 +55,11 @@ pub use chain::{Chain, Configuration, Lost, Resumed, Role, Target, TargetState};
 pub use decision::{ChainStep, Change, Decision, NodeStep};
 pub use error::{Error, LastOf, Left};
 pub use keepers::{Keeper, Keepers};
-pub use message::{Assignment, Clock, Grant, Health, Heartbeat, Moment, Remains, Report};
+pub use message::{Assignment, Clock, Grant, Health, Heartbeat, Moment, Remains, Report, TROUBLE_BYTES_MAX};
 pub use node::{Device, Newcomer, Node, NodeState};
-pub use overseer::{Answer, Ask, ChainStatus, Effect, Input, NodeStatus, Overseer, Status, TargetStatus, Waits};
+pub use overseer::{
+    Answer, Ask, ChainStatus, Contacts, Effect, Input, NodeStatus, Overseer, Status, TargetStatus, Trouble, Waits,
+};
 pub use settings::Settings;
 pub use state::{CHAINS_MAX, DEVICES_MAX, NODES_MAX, REPLICAS_MAX, State, TARGETS_MAX};
 pub use tenant::{Identity, News, Tenant, TenantEffect, TenantInput};

@@ -24,6 +24,8 @@ pub enum Health {
     Unreachable(NodeId),
     /// Its device takes no more records.
     Failed,
+    /// The same for want of space: what it has is good.
+    Full,
 }
 
 /// What a node tells of one chain.
@@ -92,7 +94,12 @@ pub struct Heartbeat {
     pub chains: Vec<Report>,
     /// What it has to give back.
     pub remains: Remains,
+    /// What is wrong with it besides, in words of at most [`TROUBLE_BYTES_MAX`] bytes; empty: nothing.
+    pub trouble: String,
 }
+
+/// Bytes of the words in which a node tells what is wrong with it.
+pub const TROUBLE_BYTES_MAX: usize = 512;
 
 /// What a node is to know of a chain.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -9,8 +9,10 @@ pub struct Device {
     pub device: u32,
     /// Bytes it can hold: how many chains it gets, compared with others.
     pub capacity_bytes: u64,
-    /// Nothing is placed on it any more.
+    /// Nothing is placed on it any more, and what it has counts no more.
     pub has_failed: bool,
+    /// It took a record no more for want of space: it gets nothing new until its server is restarted, and what it has stays.
+    pub is_full: bool,
 }
 
 /// What a node tells of itself when it joins.
@@ -44,6 +46,8 @@ pub struct Node {
     pub told: Newcomer,
     /// Its lease has ended, as far as the log knows.
     pub is_offline: bool,
+    /// The stamp, as a number, of the decision that it is offline; 0 while it is not.
+    pub offline_since: u64,
     /// It is giving its chains away.
     pub is_draining: bool,
     /// An operator said that what it alone has will not come back. Until it does.
@@ -59,6 +63,8 @@ pub enum NodeState {
     Draining,
     /// Its lease has ended.
     Offline,
+    /// Nobody leads who would know, and the server that answers has not heard from it lately.
+    Unknown,
     /// It is none of the cluster any more.
     Removed,
 }
@@ -86,5 +92,15 @@ impl Node {
     /// The devices that have not failed.
     pub fn whole_devices(&self) -> impl Iterator<Item = &Device> {
         self.told.devices.iter().filter(|device| !device.has_failed)
+    }
+
+    /// Those of them that take more than they have.
+    pub fn free_devices(&self) -> impl Iterator<Item = &Device> {
+        self.whole_devices().filter(|device| !device.is_full)
+    }
+
+    /// True if this device has not failed and takes no more.
+    pub fn is_full(&self, device: u32) -> bool {
+        self.whole_devices().any(|whole| whole.device == device && whole.is_full)
     }
 }

@@ -8,6 +8,7 @@ mod asks;
 mod chains;
 mod leases;
 mod status;
+mod trouble;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,7 +21,8 @@ use crate::node::{Device, Newcomer};
 use crate::settings::Settings;
 use crate::state::State;
 
-pub use status::{ChainStatus, NodeStatus, Status, TargetStatus, Waits};
+pub use status::{ChainStatus, Contacts, NodeStatus, Status, TargetStatus, Waits};
+pub use trouble::Trouble;
 
 /// Everything that can happen to an overseer.
 #[derive(Clone, Debug, PartialEq, Eq)]

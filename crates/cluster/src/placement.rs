@@ -202,5 +202,5 @@ fn device(state: &State, node: NodeId) -> Option<u32> {
     let key = |device: &&crate::node::Device| {
         (((targets(device.device) + 1) << 64) / u128::from(device.capacity_bytes.max(1)), device.device)
     };
-    Some(state.node(node).ok()?.whole_devices().min_by_key(key)?.device)
+    Some(state.node(node).ok()?.free_devices().min_by_key(key)?.device)
 }

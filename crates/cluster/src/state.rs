@@ -69,7 +69,7 @@ impl State {
             }
             _ if !self.is_founded() => Err(Error::NotFounded),
             Decision::Join(newcomer) => self.join(newcomer),
-            Decision::Node { node, revision, step } => self.change_node(*node, *revision, step),
+            Decision::Node { node, revision, step } => self.change_node(*node, *revision, step, stamp),
             Decision::Chain { chain, revision, step } => self.change_chain(*chain, *revision, *step, stamp),
             Decision::Replicas { version, replicas } => {
                 self.check_version(*version)?;
@@ -144,6 +144,14 @@ impl State {
         self.replicas
     }
 
+    /// Copies that every chain is to have: [`State::replicas`], or as many as there are nodes that are to keep some. One that is away,
+    /// or whose disk takes no more, counts: its copies are missing until it is removed, declared dead or drained.
+    pub fn copies_wanted(&self) -> u32 {
+        let keeps = |node: &&Node| !node.is_draining && !node.is_dead;
+        let count = self.nodes.values().filter(keeps).count() as u32;
+        self.replicas.min(count).max(1)
+    }
+
     /// True while chains are moved until every node has its share.
     pub fn is_balancing(&self) -> bool {
         self.is_balancing
@@ -214,6 +222,11 @@ impl State {
         self.nodes.get(&node).is_some_and(|node| !node.is_offline)
     }
 
+    /// True if the target's device takes no more.
+    pub fn is_full(&self, target: &Target) -> bool {
+        self.nodes.get(&target.node).is_some_and(|node| node.is_full(target.device))
+    }
+
     /// What people are told about a target.
     pub fn target_state(&self, target: &Target) -> TargetState {
         match target.role {
@@ -221,6 +234,7 @@ impl State {
             Role::Serving => TargetState::Serving,
             Role::Joining => TargetState::Joining,
             Role::Syncing => TargetState::Syncing,
+            Role::Out if self.is_full(target) => TargetState::Full,
             Role::Out => TargetState::Waiting,
         }
     }

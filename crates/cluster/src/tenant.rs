@@ -61,6 +61,8 @@ pub enum TenantInput {
     Devices(Vec<Device>),
     /// There is so much to give back. Told with the next heartbeat.
     Remains(Remains),
+    /// This is wrong with the server, in words; empty: nothing. Told with the next heartbeat.
+    Trouble(String),
     /// The process is about to end: nothing is answered from now on, and others need not wait for the lease to end.
     Resign,
 }
@@ -145,6 +147,7 @@ pub struct Tenant {
     has_resigned: bool,
     tokens: u64,
     remains: Remains,
+    trouble: String,
     installing: VecDeque<Installing>,
     chains: BTreeMap<ChainId, Local>,
 }
@@ -224,6 +227,7 @@ impl Tenant {
             has_resigned: false,
             tokens: 0,
             remains: Remains::default(),
+            trouble: String::new(),
             installing: VecDeque::new(),
             chains: logs.into_iter().map(local).collect(),
         }
@@ -251,6 +255,7 @@ impl Tenant {
                 self.next = now;
             }
             TenantInput::Remains(remains) => self.remains = remains,
+            TenantInput::Trouble(trouble) => self.trouble = trouble,
             TenantInput::Resign => {
                 (self.has_resigned, self.lease_until) = (true, None);
                 self.installing.clear();
@@ -310,6 +315,7 @@ impl Tenant {
             devices,
             chains: self.chains.values().map(Local::told).collect(),
             remains: self.remains,
+            trouble: self.trouble.clone(),
         };
         out.push(TenantEffect::Send { to, heartbeat });
     }

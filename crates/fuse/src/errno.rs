@@ -33,7 +33,7 @@ pub fn errno_of(reason: Reason) -> Errno {
         Reason::CrossDevice => Errno::EXDEV,
         Reason::Busy | Reason::Superseded => Errno::EBUSY,
         Reason::Unsupported => Errno::EOPNOTSUPP,
-        Reason::BadFrame | Reason::WrongVersion | Reason::WrongCluster => Errno::EPROTO,
+        Reason::BadFrame | Reason::WrongVersion | Reason::WrongCluster | Reason::Removed => Errno::EPROTO,
         // The client library goes to the right server: this comes through only if it finds none in time.
         Reason::Elsewhere
         | Reason::StaleEpoch

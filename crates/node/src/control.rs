@@ -17,9 +17,10 @@ use std::time::Duration;
 use frieze_base::{ChainEpoch, ChainId, ClusterId, Fault, MonoTime, NodeId, Reason};
 use frieze_chain::Configuration as ChainConfiguration;
 use frieze_cluster::{
-    Answer, Ask, Assignment, Change, Configuration, Decision, Effect, Identity, Input, Moment, News, Overseer, Remains,
-    Settings, State, Status, Tenant, TenantEffect, TenantInput,
+    Answer, Ask, Assignment, Change, Configuration, Contacts, Decision, Effect, Identity, Input, Moment, News,
+    Overseer, Remains, Settings, State, Status, Tenant, TenantEffect, TenantInput,
 };
+use frieze_net::ServerAddr;
 use frieze_wire::peer::Told;
 use tracing::{debug, warn};
 
@@ -87,6 +88,12 @@ pub(crate) struct Control {
     wanted: Condvar,
     answers: Mutex<BTreeMap<u64, Option<Result<Answer, Fault>>>>,
     answered: Condvar,
+    /// When something last came from each of the others, which a leader or a lease lives by.
+    contacts: Mutex<BTreeMap<NodeId, MonoTime>>,
+    /// What is wrong with this server by itself, in words.
+    trouble: Mutex<String>,
+    /// Where the other nodes were when they were known last.
+    addresses: Mutex<BTreeMap<NodeId, ServerAddr>>,
     /// What who waits for an answer does meanwhile, where one thread runs everything.
     idle: Idle,
 }
@@ -97,6 +104,8 @@ struct Inner {
     /// The reign that the overseer knows of, and whom it follows.
     reign: Option<Reign>,
     leader: Option<NodeId>,
+    /// While it follows nobody: since when.
+    no_leader_since: Option<MonoTime>,
     last_request: u64,
     progress_told: MonoTime,
 }
@@ -140,6 +149,7 @@ impl Control {
             tenant: Tenant::new(identity, settings, seed, logs),
             reign: None,
             leader: None,
+            no_leader_since: None,
             last_request: 0,
             progress_told: MonoTime(0),
         };
@@ -154,6 +164,9 @@ impl Control {
             wanted: Condvar::new(),
             answers: Mutex::default(),
             answered: Condvar::new(),
+            contacts: Mutex::default(),
+            trouble: Mutex::default(),
+            addresses: Mutex::default(),
             idle,
         }
     }
@@ -186,6 +199,7 @@ impl Control {
         let news = std::mem::take(&mut *lock(&self.news));
         events.extend(news.into_iter().map(|(chain, news)| Event::Tenant(TenantInput::Told { chain, news })));
         let now = self.moment().mono;
+        inner.no_leader_since = leader.is_none().then(|| inner.no_leader_since.unwrap_or(now));
         if now.since_ns(inner.progress_told) > PROGRESS_EVERY_NS {
             let progress = premises.progress();
             if !progress.is_empty() {
@@ -194,6 +208,7 @@ impl Control {
             let told = |(chain, news)| Event::Tenant(TenantInput::Told { chain, news });
             events.extend(progress.into_iter().map(told));
             events.push_back(Event::Tenant(TenantInput::Remains(premises.remains())));
+            events.push_back(Event::Tenant(TenantInput::Trouble(lock(&self.trouble).clone())));
         }
         events.extend([Event::Overseer(Input::Tick), Event::Tenant(TenantInput::Tick)]);
         self.run(&mut inner, premises, events);
@@ -213,6 +228,40 @@ impl Control {
             ControlTold::Refused(told) => Event::Tenant(TenantInput::Refused { from, fault: wires::refused_in(told) }),
         };
         self.run(&mut lock(&self.inner), premises, VecDeque::from([event]));
+    }
+
+    /// Something has come from this node.
+    pub(crate) fn contact(&self, from: NodeId) {
+        let now = self.moment().mono;
+        lock(&self.contacts).insert(from, now);
+    }
+
+    /// These nodes, and where those of `needed` were that are not among them. What is not named any more is forgotten.
+    pub(crate) fn with_former(
+        &self,
+        mut nodes: BTreeMap<NodeId, ServerAddr>,
+        needed: impl Iterator<Item = NodeId>,
+    ) -> BTreeMap<NodeId, ServerAddr> {
+        let mut addresses = lock(&self.addresses);
+        for node in needed {
+            if let (false, Some(address)) = (nodes.contains_key(&node), addresses.get(&node)) {
+                nodes.insert(node, address.clone());
+            }
+        }
+        if *addresses != nodes {
+            addresses.clone_from(&nodes);
+        }
+        nodes
+    }
+
+    /// This is wrong with the server by itself; empty: nothing.
+    pub(crate) fn set_trouble(&self, trouble: String) {
+        *lock(&self.trouble) = trouble;
+    }
+
+    /// Why the leader refuses this node, if it does.
+    pub(crate) fn refused(&self) -> Option<Fault> {
+        lock(&self.inner).tenant.refused().cloned()
     }
 
     /// A chain tells something. Never waits: it is handed on with the next beat.
@@ -265,10 +314,11 @@ impl Control {
     /// The cluster at a glance.
     pub(crate) fn status(&self, premises: &dyn Premises) -> Option<Status> {
         let inner = lock(&self.inner);
-        let now = self.moment().mono;
+        let contacts = Contacts { last: lock(&self.contacts).clone(), no_leader_since: inner.no_leader_since };
+        let at = self.moment();
         let mut status = None;
         premises.state(&mut |state| {
-            status = state.is_founded().then(|| inner.overseer.status(now, state));
+            status = state.is_founded().then(|| inner.overseer.status(at, state, &contacts));
         });
         status
     }

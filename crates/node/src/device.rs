@@ -276,6 +276,11 @@ impl Device {
         Ok(())
     }
 
+    /// True if no segment can be added: what is written has the rest of the open one, and is refused then.
+    pub(crate) fn is_full(&self) -> bool {
+        self.spares.is_empty() && self.check_room(1).is_err()
+    }
+
     /// Makes the next segments ahead of need, where they are missing and there is room. Called off the critical path.
     ///
     /// # Errors

@@ -43,6 +43,7 @@ use crate::peers::{NodeKeys, PeerPayload, Peers, Way};
 use crate::questions::Questions;
 use crate::reclaim::Reclaim;
 use crate::remains::{Remains, went_meanwhile};
+use crate::removal::Removal;
 use crate::scrub::Scrub;
 use crate::session::{Conn, KeyRight, Principal, Sessions};
 use crate::settings::Settings;
@@ -185,6 +186,7 @@ pub struct Engine {
     attached_told: AtomicU64,
     /// Held while a cluster is founded.
     founding: Mutex<()>,
+    pub(crate) removal: Removal,
     /// Another one at every start.
     seed: u64,
     /// Where it listens, with the port that was chosen.
@@ -197,6 +199,7 @@ pub struct Engine {
 /// Software and version, as both ends tell each other.
 pub const SOFTWARE: &str = concat!("frieze/", env!("CARGO_PKG_VERSION"));
 
+pub(crate) use control::troubles_out;
 pub use metalog::Joining;
 
 impl Engine {
@@ -248,7 +251,10 @@ impl Engine {
         let answer = match body.request {
             Some(Request::Hello(hello)) => conn.hello(hello, &self.nodes, self.greeting()).map(Reply::Hello),
             Some(Request::Prove(prove)) => {
-                conn.prove(&prove, &self.keys, &self.nodes, self.greeting()).map(Reply::Hello)
+                let proven = conn.prove(&prove, &self.keys, &self.nodes, self.greeting());
+                let is_one_of_us = || conn.node().map_or(Ok(()), |node| self.check_is_node(node));
+                let greeted = proven.and_then(|reply| is_one_of_us().map(|()| reply));
+                greeted.inspect_err(|_| conn.disown()).map(Reply::Hello)
             }
             Some(request) => match self.admit(conn, header, body.caller).and_then(|principal| {
                 // Nothing of it may be cached unless this server hears of every change first.
@@ -329,7 +335,10 @@ impl Engine {
     pub fn told(&self, from: NodeId, header: &FrameHeader, told: Told, payload: Brought<'_>) -> Result<(), Fault> {
         self.clock.observe(header.hlc)?;
         match told {
-            Told::Alive(_) if payload.is_empty() => Ok(()),
+            Told::Alive(_) if payload.is_empty() => {
+                self.contact(from);
+                Ok(())
+            }
             Told::Alive(_) => Err(Fault::new(
                 Reason::BadFrame,
                 format!("malformed frame: node {from} sent {} bytes with a sign of life", payload.len()),
@@ -346,7 +355,10 @@ impl Engine {
                 self.control_told(from, ControlTold::Refused(told));
                 Ok(())
             }
-            Told::Metalog(said) => self.meta.told(from, MetaTold::Message(said), payload.bytes()),
+            Told::Metalog(said) => {
+                self.contact(from);
+                self.meta.told(from, MetaTold::Message(said), payload.bytes())
+            }
             Told::MetalogPiece(piece) => self.meta.told(from, MetaTold::Piece(piece), payload.bytes()),
             Told::MetalogHeld(held) => self.meta.told(from, MetaTold::Held(held), payload.bytes()),
             Told::MetalogClose(close) => self.meta.told(from, MetaTold::Close(close), payload.bytes()),
@@ -450,7 +462,7 @@ impl Engine {
             Request::Now(ask) => self.now(&ask).map(Reply::Now),
             Request::Snapshots(ask) => self.snapshots(&ask).map(Reply::Snapshots),
             Request::Log(ask) => self.log(principal, &ask, &scratch.asking).map(Reply::Log),
-            Request::Status(_) => Ok(Reply::Status(self.status())),
+            Request::Status(_) => Ok(Reply::Status(Box::new(self.status()))),
             Request::ClusterMap(_) => Ok(Reply::ClusterMap(self.cluster_map())),
             Request::Join(ask) => self.take_in(principal, ask).map(Reply::Join),
             Request::Cluster(ask) => self.cluster_asked(principal, ask).map(Reply::Cluster),
@@ -573,6 +585,7 @@ impl Engine {
         if self.tended.fetch_add(1, Ordering::Relaxed).is_multiple_of(SWEEP_EVERY) {
             self.sweep_sessions();
         }
+        self.tell_trouble();
         self.clock.look(self.durability.durable_stamp(), self.durability.durable_ticket())?;
         failed
     }

@@ -91,6 +91,12 @@ pub(crate) struct Identity {
     /// Of a node that joined: the nodes that it was told of then, as `id@address`. Until it knows more.
     #[prost(string, repeated, tag = "41")]
     pub(crate) known_first: Vec<String>,
+    /// It was removed from its cluster: nothing serves this directory any more.
+    #[prost(bool, tag = "42")]
+    pub(crate) is_removed: bool,
+    /// Of a server that is alone: copies wanted of everything once it is one of several; 0: as its settings say.
+    #[prost(uint32, tag = "43")]
+    pub(crate) replicas: u32,
 }
 
 /// What a server is to the metalog.

@@ -12,6 +12,7 @@ use frieze_wire::message::ChainStatus;
 
 use crate::engine::{Engine, SOFTWARE};
 use crate::meta::MetalogStatus;
+use crate::status::HEALTHY;
 
 /// What a figure is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,7 +66,12 @@ const CHAINS_TOLD_MAX: usize = 1024;
 pub(crate) const FIGURES: &[Figure] = &[
     gauge("frieze_build_info", &["version"], "Always 1; the version is in the label.", ""),
     gauge("frieze_uptime_seconds", &[], "Since the server began to serve.", "it falls: the server was restarted"),
-    gauge("frieze_healthy", &[], "1 if `frieze status` says healthy, else 0.", "0"),
+    gauge(
+        "frieze_healthy",
+        &[],
+        "1 if `frieze status` says healthy, else 0: a copy, a server or a majority is missing, or something is wrong here.",
+        "0",
+    ),
     gauge("frieze_fenced", &[], "1 while the server refuses changes because it does not trust its clock.", "1"),
     gauge("frieze_gaps", &[], "Intervals of which a loss of power took something.", "it rises"),
     gauge(
@@ -177,8 +183,8 @@ pub(crate) const FIGURES: &[Figure] = &[
     gauge(
         "frieze_cluster_nodes",
         &["state"],
-        "Servers of the cluster by state, as this one knows it.",
-        "offline above 0",
+        "Servers of the cluster by state, as this one can vouch for it: unknown are those that nobody leads and that were not heard lately.",
+        "offline or unknown above 0",
     ),
     gauge(
         "frieze_cluster_clock_offset_seconds",
@@ -190,8 +196,15 @@ pub(crate) const FIGURES: &[Figure] = &[
     gauge(
         "frieze_cluster_chains_whole",
         &[],
-        "Those that have all the members that are wanted, as far as there are servers.",
+        "Those that have all the copies that are wanted: `replicas`, or as many as there are servers, one that is away counted.",
         "below `frieze_cluster_chains` for long",
+    ),
+    gauge("frieze_cluster_copies_missing", &[], "Copies of chains that are wanted and not there.", "above 0 for long"),
+    gauge(
+        "frieze_cluster_disks_out",
+        &["reason"],
+        "Disks that took a record no more, and are out of their chains: full, or failed.",
+        "above 0",
     ),
     gauge(
         "frieze_cluster_chains_waiting",
@@ -300,7 +313,7 @@ impl Engine {
         let clock = self.clock.health();
         values.tell("frieze_build_info", &[SOFTWARE.trim_start_matches("frieze/")], 1.0);
         values.tell("frieze_uptime_seconds", &[], status.uptime_ms as f64 / 1e3);
-        values.flag("frieze_healthy", status.health == "healthy");
+        values.flag("frieze_healthy", status.health == HEALTHY);
         values.flag("frieze_fenced", status.fenced);
         values.tell(
             "frieze_clock_error_seconds",
@@ -383,6 +396,7 @@ fn of_cluster(me: NodeId, status: &Status, values: &mut Values) {
         (NodeState::Up, "up"),
         (NodeState::Draining, "draining"),
         (NodeState::Offline, "offline"),
+        (NodeState::Unknown, "unknown"),
         (NodeState::Removed, "removed"),
     ] {
         let count = status.nodes.iter().filter(|node| node.state == state).count();
@@ -396,6 +410,12 @@ fn of_cluster(me: NodeId, status: &Status, values: &mut Values) {
     }
     values.count("frieze_cluster_chains", status.chains.len() as u64);
     values.count("frieze_cluster_chains_whole", status.whole() as u64);
+    values.count("frieze_cluster_copies_missing", status.copies_missing());
+    let devices = || status.nodes.iter().filter(|node| !node.node.is_dead).flat_map(|node| &node.node.told.devices);
+    let full = devices().filter(|device| device.is_full && !device.has_failed).count();
+    let failed = devices().filter(|device| device.has_failed).count();
+    values.tell("frieze_cluster_disks_out", &["full"], full as f64);
+    values.tell("frieze_cluster_disks_out", &["failed"], failed as f64);
     let waiting = status.chains.iter().filter(|chain| chain.waits.is_some()).count();
     values.count("frieze_cluster_chains_waiting", waiting as u64);
 }

@@ -305,6 +305,12 @@ impl Server {
         self.shared.door.as_ref().map(|door| door.address().to_string())
     }
 
+    /// `call` is called, once, if this server was removed from its cluster: it serves nobody from then on and is to be stopped, and no
+    /// other is started on its directory.
+    pub fn on_removal(&self, call: impl FnOnce(Fault) + Send + 'static) {
+        self.shared.engine.removal.watch(Box::new(call));
+    }
+
     /// The engine, for a process that embeds the server.
     pub fn engine(&self) -> &Engine {
         &self.shared.engine
@@ -719,6 +725,7 @@ fn converse(shared: &Shared, stream: &Stream, conn: &Conn) -> Result<(), frieze_
     let mut pieces = Pieces::default();
     let mut scratch = Scratch::default();
     let (mut greeted, mut is_told, mut plain) = (false, false, 0u64);
+    let mut looked = frieze_net::mono();
     while let Some(header) = reader.read_frame(&mut body)? {
         if let (FrameKind::Told, Some(node)) = (header.kind, conn.node()) {
             if !std::mem::replace(&mut is_told, true) {
@@ -738,6 +745,15 @@ fn converse(shared: &Shared, stream: &Stream, conn: &Conn) -> Result<(), frieze_
             }
             if shared.stopping.load(Ordering::Acquire) {
                 return Ok(());
+            }
+            // One that was removed meanwhile connects again, and hears why it is not listened to any more.
+            if frieze_net::mono().since_ns(looked) > TEND_EVERY_NS {
+                looked = frieze_net::mono();
+                if let Err(fault) = shared.engine.check_is_node(node) {
+                    info!("node {node} is not listened to any more: {fault}");
+                    refuse(stream, fault);
+                    return Ok(());
+                }
             }
             continue;
         }

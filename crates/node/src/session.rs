@@ -165,6 +165,11 @@ impl Conn {
         Ok(Principal { uid: state.caller.uid, caller, privileged: state.may_impersonate })
     }
 
+    /// What the other end has proven counts for nothing.
+    pub(crate) fn disown(&self) {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).node = None;
+    }
+
     /// The node at the other end, if it has proven to be one.
     pub(crate) fn node(&self) -> Option<NodeId> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).node

@@ -1,9 +1,14 @@
 //! How the server is, in numbers and words.
 
+use frieze_base::Reason;
+use frieze_cluster::Trouble;
 use frieze_wire::message::{Gap, MemoryUse, StatusReply};
 
-use crate::engine::{Engine, SOFTWARE};
+use crate::engine::{Engine, SOFTWARE, troubles_out};
 use crate::scrub::Summary;
+
+/// What is said of a server of which nothing is wrong that it knows.
+pub(crate) const HEALTHY: &str = "healthy";
 
 impl Engine {
     pub(crate) fn status(&self) -> StatusReply {
@@ -16,7 +21,6 @@ impl Engine {
         let dirty = self.durability.is_dirty(&self.data, &self.meta);
         let gaps = self.all_gaps().into_iter().map(|(from, to)| Gap { from: from.0, to: to.0 }).collect();
         let (cluster, last_whole) = (self.cluster(), self.last_whole().0);
-        let failure = self.durability.failure();
         let images = self.data.device().image_stats();
         let (flushes, flush_bytes_median) = self.data.device().flushes();
         let Summary { damaged, finished, done_bytes: scrub_done } = self.scrub.summary();
@@ -24,13 +28,9 @@ impl Engine {
             scrub_done.map_or((0, 0), |done| (done, self.stored_bytes().max(done).max(1)));
         let (forgotten_bytes, forgotten_waiting_bytes) = self.reclaim.bytes();
         let (forgetting_looked_at, forgetting_to_look_at) = self.reclaim.progress().now();
-        let words = match (&failure, &health.fenced, self.durability.store_trouble()) {
-            (Some(fault), _, _) => format!("read-only after a failed flush: {}", fault.message),
-            (None, Some(fence), _) => format!("fenced, reads only: {fence}"),
-            (None, None, Some(fault)) => format!("names are kept in memory and in the metalog only: {}", fault.message),
-            (None, None, None) if damaged > 0 => damaged_words(damaged),
-            (None, None, None) => "healthy".to_owned(),
-        };
+        let troubles = self.troubles();
+        let words: Vec<&str> = troubles.iter().map(|trouble| trouble.what.as_str()).collect();
+        let words = if words.is_empty() { HEALTHY.to_owned() } else { words.join("; ") };
         StatusReply {
             health: words,
             clock_error_us: health.error_us.unwrap_or(u64::MAX),
@@ -75,7 +75,86 @@ impl Engine {
             scrub_due: self.scrub_due().map_or(0, |due| due.0),
             memory: Some(Box::new(self.memory_use())),
             images: Some(Box::new(images.told())),
+            troubles: troubles_out(troubles),
         }
+    }
+
+    /// What is wrong with this server, and with its cluster as far as it knows; empty: nothing.
+    fn troubles(&self) -> Vec<Trouble> {
+        let mut troubles = self.own_troubles();
+        if let Some(mut status) = self.cluster_status() {
+            let me = self.node();
+            // Its own are there already.
+            status.nodes.iter_mut().filter(|node| node.node.id == me).for_each(|node| node.trouble = None);
+            troubles.extend(status.troubles());
+        } else if self.has_cluster() {
+            let what = "it has not been told yet of the cluster that it has joined";
+            troubles.push(Trouble::new(what, "none if it has just begun; else its log names what it does not reach"));
+        }
+        troubles
+    }
+
+    /// What is wrong with this server by itself.
+    pub(crate) fn own_troubles(&self) -> Vec<Trouble> {
+        let mut troubles = Vec::new();
+        let mut add = |what: String, remedy: &str| troubles.push(Trouble::new(what, remedy));
+        if let Some(fault) = self.removal.fault() {
+            add(
+                format!("removed from the cluster, and about to end: {}", fault.message),
+                "start it on an empty directory with --join",
+            );
+        }
+        let disk = "look at the disk (dmesg, SMART), replace it if need be, then restart the server";
+        if let Some(fault) = self.durability.failure() {
+            add(format!("read-only after a failed flush: {}", fault.message), disk);
+        }
+        if let Some(fence) = self.clock.health().fenced {
+            add(
+                format!("fenced, reads only: {fence}"),
+                "set the clock (chrony, NTP): writes are taken again by itself",
+            );
+        }
+        if let Some(fault) = self.durability.store_trouble() {
+            let what = format!("names are kept in memory and in the metalog only: {}", fault.message);
+            add(what, "give the disk of the data directory room, or replace it");
+        }
+        let damaged = self.scrub.summary().damaged;
+        if damaged > 0 {
+            add(
+                damaged_words(damaged),
+                "bring the files back from an instant before, or from a copy; 'frieze scrub' looks again",
+            );
+        }
+        if self.data.device().is_full() {
+            add(
+                "the disk is full: it has no room for another segment of the log, and refuses writes".to_owned(),
+                "'frieze forget' some of the past ('frieze du --history /' shows where it is), or give it a larger disk",
+            );
+        }
+        let failed: Vec<String> =
+            self.chains().into_iter().map(|chain| chain.failed).filter(|why| !why.is_empty()).collect();
+        if let Some(why) = failed.first() {
+            let chains = if failed.len() == 1 { "1 chain".to_owned() } else { format!("{} chains", failed.len()) };
+            let remedy = match why == Reason::NoSpace.words() {
+                true => {
+                    "give the disk room ('frieze forget', a larger one), then restart the server: it is given what it lacks"
+                }
+                false => disk,
+            };
+            add(format!("out of {chains}: the disk took a record no more ({why})"), remedy);
+        }
+        if self.has_cluster() && self.data.is_shared() && self.meta.leader().is_some() {
+            let left_ns = self.data.lease().left_ns(self.clock.reading().mono);
+            match self.refused_by_leader() {
+                Some(fault) => add(format!("refused by the cluster's leader: {}", fault.message), "as it says"),
+                None if left_ns == 0 => add(
+                    "no lease: this server answers for none of its chains".to_owned(),
+                    "none if it has just begun; else look at its connections to the other servers (its log names them)",
+                ),
+                None => {}
+            }
+        }
+        troubles
     }
 
     /// Who may use how much memory, and does.

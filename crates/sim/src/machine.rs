@@ -337,7 +337,7 @@ impl Machine {
     /// How the server is.
     pub(crate) fn status(&mut self) -> StatusReply {
         match self.look(Request::Status(Status {})) {
-            Some(Reply::Status(status)) => status,
+            Some(Reply::Status(status)) => *status,
             _ => StatusReply::default(),
         }
     }

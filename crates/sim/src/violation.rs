@@ -27,6 +27,8 @@ pub enum Rule {
     PromisedErrors,
     /// What is stored fits together: bytes and checksums, names and inodes, writes and files.
     Whole,
+    /// What a server calls whole has every copy that is wanted.
+    Health,
     /// The server starts again after every crash.
     Restarts,
     /// Nothing panics.

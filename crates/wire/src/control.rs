@@ -15,6 +15,9 @@ pub struct Device {
     /// True: it has failed, and nothing is placed on it.
     #[prost(bool, tag = "3")]
     pub has_failed: bool,
+    /// True: it took a record no more for want of space, and gets nothing new.
+    #[prost(bool, tag = "4")]
+    pub is_full: bool,
 }
 
 /// A node that asks to be one of the cluster.
@@ -88,6 +91,8 @@ pub enum NodeStepKind {
     AddDevice = 7,
     /// A device of it has failed.
     FailDevice = 8,
+    /// A device of it took a record no more for want of space.
+    FillDevice = 9,
 }
 
 /// A decision about a node.
@@ -108,7 +113,7 @@ pub struct NodeStep {
     /// Where it is reached, with `Return`.
     #[prost(string, tag = "5")]
     pub address: String,
-    /// With `Return` all that it has, with `AddDevice` the new one, with `FailDevice` the one that failed.
+    /// With `Return` all that it has, with `AddDevice` the new one, with `FailDevice` and `FillDevice` the one that it is.
     #[prost(message, repeated, tag = "6")]
     pub devices: Vec<Device>,
     /// With `DeclareDead`: no effect where a chain would go on without what nobody else is known to hold. Without it, as before there was
@@ -240,6 +245,9 @@ pub struct StoredNode {
     /// What it alone has will not come back.
     #[prost(bool, tag = "6")]
     pub is_dead: bool,
+    /// Stamp of the decision that it is offline; 0 while it is not.
+    #[prost(uint64, tag = "7")]
+    pub offline_since: u64,
 }
 
 /// A target's part in its chain.

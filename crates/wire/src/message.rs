@@ -18,7 +18,7 @@ pub use cluster::{
 pub use hello::{Done, Hello, HelloReply, Ping, Prove};
 pub use instants::{Log, LogReply, Now, NowReply, Snapshot, Snapshots, SnapshotsReply, Version, VersionKind};
 pub use names::{Access, BytesReply, DirEntry, GetXattr, List, ListReply, PATH_XATTR, ReadLink, Stat, StatReply};
-pub use status::{ChainStatus, Gap, ImageStatus, MemoryUse, Status, StatusReply};
+pub use status::{ChainStatus, Gap, ImageStatus, MemoryUse, Status, StatusReply, Trouble};
 
 use crate::holding::{CancelLock, Lock, LockReply, Recalls, RecallsReply, TestLock, TestLockReply};
 use crate::timeline::{
@@ -361,7 +361,7 @@ pub enum Reply {
     Log(LogReply),
     /// To [`Status`].
     #[prost(message, tag = "18")]
-    Status(StatusReply),
+    Status(Box<StatusReply>),
     /// To [`Punch`].
     #[prost(message, tag = "40")]
     Punch(PunchReply),

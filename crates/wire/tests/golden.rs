@@ -508,8 +508,16 @@ fn replies() -> Vec<(&'static str, Reply)> {
             }),
         ),
         (
+            "status-in-trouble",
+            Reply::Status(Box::new(StatusReply {
+                health: "db3 is away".into(),
+                troubles: vec![Trouble { what: "db3 is away".into(), remedy: "start db3".into() }],
+                ..Default::default()
+            })),
+        ),
+        (
             "status",
-            Reply::Status(StatusReply {
+            Reply::Status(Box::new(StatusReply {
                 health: "healthy".into(),
                 corrupt_reads: 5,
                 flushes: 6,
@@ -583,7 +591,8 @@ fn replies() -> Vec<(&'static str, Reply)> {
                     unbounded: true,
                 })),
                 last_whole: 26,
-            }),
+                troubles: Vec::new(),
+            })),
         ),
         ("punch", Reply::Punch(PunchReply { stamp: AT, upto: 1 << 40 })),
         (
@@ -810,6 +819,9 @@ fn every_message_reads_its_kept_bytes_and_writes_the_same() {
     let mut behind = plane::control_state();
     (behind.chains[0].behind_from, behind.chains[0].behind_to) = (AT, AT + 9);
     golden.message("control_state_behind".into(), &behind);
+    let mut away = plane::control_state();
+    away.nodes[0].offline_since = AT;
+    golden.message("control_state_away".into(), &away);
     golden.finish();
 }
 

@@ -21,11 +21,16 @@ Examples:
   frieze cluster drain db3            its chains go to the others; then:
   frieze cluster remove db3
   frieze cluster balance on           every server gets its share
+  frieze cluster wait --for whole     before and after a server is restarted
   frieze cluster add-device /disk2    one more disk of this machine
 
-JSON of status: cluster, leader, told_by, version, replicas, balancing, whole, sync_bytes_per_s (what the server that answers gives
+JSON of status: cluster, leader, told_by, version, replicas, copies_wanted (of every chain: replicas, or as many as there are
+servers that are neither draining nor declared dead), balancing, whole (chains that have them all, and work), troubles (a list of what,
+remedy), sync_bytes_per_s (what the server that answers gives
 at most to those that are brought up to date; 0: no limit), nodes (a list of node, name, machine, site, address,
-state, lease_left_ms, clock_offset_us, targets, serving, heads, to_drain, capacity_bytes), chains (a list of chain, epoch, waits,
+state (up, draining, offline, or unknown: nobody leads and the server that answers has not heard from it lately), lease_left_ms,
+clock_offset_us, targets, serving, heads, to_drain, capacity_bytes, remains_chains, remains_bytes, incarnation, heartbeat, offline_since, last_contact,
+trouble, disk_full, disk_failed), chains (a list of chain, epoch, waits,
 waits_for, lost (null, or from and to: what was acknowledged between these stamps may be gone), targets (a list of node, state, left_bytes,
 left_s, bytes_per_s)). 'nodes' and 'chains' print those, one a line.")]
 pub(crate) struct Cluster {
@@ -107,13 +112,48 @@ pub(crate) enum ClusterCommand {
         after_long_help = "Examples:\n  frieze cluster add-device /disk2/frieze --memory 4096\n  frieze cluster balance on\n\nJSON: as of 'frieze serve'."
     )]
     AddDevice(AddDevice),
+    /// Wait until the cluster is as a script needs it.
+    ///
+    /// whole: every chain has all the copies that are wanted and works, and every server that is there has said so since the command began,
+    /// so that one that was killed just now is not taken for there. joined: the server NAME, or every one, is up and has a lease. drained:
+    /// the server NAME has nothing left to give away. Exits with 0 when it is so, and with 1 if it is not within --timeout seconds, or
+    /// cannot come to be; what is still missing is said on stderr whenever it changes (not with --quiet). A server that is alone is whole.
+    #[command(
+        after_long_help = "Examples:\n  frieze cluster wait --for whole --timeout 600\n  frieze cluster wait --for joined db4\n  frieze cluster wait --for drained db3 && frieze cluster remove db3\n\nJSON: as of 'frieze cluster status', when it is so."
+    )]
+    Wait(Wait),
     /// How many copies there are to be of everything, as far as there are servers.
+    ///
+    /// On a server that is alone the number is kept for when others join it.
     #[command(after_long_help = "Example:\n  frieze cluster replicas 3")]
     Replicas {
         /// How many.
         #[arg(value_parser = clap::value_parser!(u32).range(1..=8))]
         count: u32,
     },
+}
+
+/// What is waited for.
+#[derive(Debug, Args)]
+pub(crate) struct Wait {
+    /// What is to be so.
+    #[arg(long = "for", value_name = "WHAT", value_enum)]
+    pub(crate) goal: Goal,
+
+    /// Name or number of the server; for drained it has to be said.
+    #[arg(value_name = "NAME", required_if_eq("goal", "drained"))]
+    pub(crate) node: Option<String>,
+}
+
+/// How a cluster, or a server of it, is to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Goal {
+    /// Every chain has every copy.
+    Whole,
+    /// The server is up and has a lease.
+    Joined,
+    /// The server has nothing left to give away.
+    Drained,
 }
 
 /// What the server of one more disk is to be.

@@ -36,8 +36,10 @@ struct Plan<'a> {
     state: &'a State,
     /// Who may get targets.
     eligible: Vec<NodeId>,
-    /// Replicas that there can be.
+    /// Replicas that there can be, those on disks that are full at the moment among them.
     wanted: usize,
+    /// Those that there can be now: with so many that stay, one that is to go does.
+    enough: usize,
     /// Targets brought up to date, by the nodes that are busy with it.
     syncs: BTreeMap<NodeId, usize>,
     /// Made when it is first needed.
@@ -70,26 +72,31 @@ impl Overseer {
     }
 
     fn plan<'a>(&self, now: MonoTime, state: &'a State) -> Plan<'a> {
-        let mut eligible: Vec<NodeId> = Vec::new();
+        let (mut eligible, mut keeping): (Vec<NodeId>, usize) = (Vec::new(), 0);
         if let Some(leading) = &self.leading {
             let may = |node: &&Node| {
                 let is_here = leading.offline.get(&node.id).is_none_or(|since| self.is_short(now, *since));
-                is_here && !node.is_draining && !node.is_dead && node.capacity_bytes() > 0
+                is_here && !node.is_draining && !node.is_dead && node.whole_devices().next().is_some()
             };
-            eligible = state.nodes().filter(may).map(|node| node.id).collect();
+            let (free, full): (Vec<&Node>, Vec<&Node>) =
+                state.nodes().filter(may).partition(|node| node.free_devices().next().is_some());
+            eligible = free.iter().map(|node| node.id).collect();
+            keeping = full.len();
             if eligible.is_empty() {
                 // Where everybody drains there is nobody to drain to.
-                let stays = |node: &&Node| !node.is_offline && !node.is_dead && node.capacity_bytes() > 0;
+                let stays = |node: &&Node| !node.is_offline && !node.is_dead && node.free_devices().next().is_some();
                 eligible = state.nodes().filter(stays).map(|node| node.id).collect();
             }
         }
-        let wanted = (state.replicas() as usize).min(eligible.len()).max(1);
+        // Who takes no more may keep what it has: a copy that it lacks is wanted all the same.
+        let at_most = |nodes: usize| (state.replicas() as usize).min(nodes).max(1);
+        let (wanted, enough) = (at_most(eligible.len() + keeping), at_most(eligible.len()));
         let mut syncs = BTreeMap::new();
         for chain in state.chains().filter(|chain| chain.newcomer().is_some()) {
             let busy = chain.newcomer().into_iter().chain(chain.serving().last());
             busy.for_each(|target| *syncs.entry(target.node).or_default() += 1);
         }
-        Plan { now, state, eligible, wanted, syncs, loads: None }
+        Plan { now, state, eligible, wanted, enough, syncs, loads: None }
     }
 
     pub(super) fn is_short(&self, now: MonoTime, since: MonoTime) -> bool {
@@ -220,17 +227,15 @@ impl Overseer {
         let kept = chain.serving().filter(|target| !target.is_retiring && state.is_alive(target)).count();
         let retiring = chain.targets.iter().find(|target| target.is_retiring && target.role == Role::Serving);
         let out = || chain.targets.iter().filter(|target| target.role == Role::Out);
-        if kept >= plan.wanted {
-            if let Some(target) = retiring {
-                return vec![ChainStep::TakeOut(target.node)];
-            }
-            if kept > plan.wanted {
-                return vec![ChainStep::Retire(plan.fullest(chain))];
-            }
+        if let Some(target) = retiring.filter(|_| kept >= plan.enough) {
+            return vec![ChainStep::TakeOut(target.node)];
+        }
+        if kept > plan.wanted {
+            return vec![ChainStep::Retire(plan.fullest(chain))];
         }
         let is_superfluous = |target: &&Target| {
             let is_dead = state.node(target.node).is_ok_and(|node| node.is_dead);
-            is_dead || target.is_retiring && kept >= plan.wanted || kept >= state.replicas() as usize
+            is_dead || target.is_retiring && kept >= plan.enough || kept >= state.replicas() as usize
         };
         if let Some(target) = out().find(is_superfluous) {
             return vec![ChainStep::Drop(target.node)];
@@ -238,7 +243,7 @@ impl Overseer {
         let is_free = |node: NodeId| plan.syncs.get(&node).is_none_or(|busy| *busy < self.settings.syncs_per_node_max);
         let tail = chain.tail().map_or(NodeId(0), |tail| tail.node);
         if kept < plan.wanted {
-            let waiting = out().filter(|target| !target.is_retiring);
+            let waiting = out().filter(|target| !target.is_retiring && !state.is_full(target));
             let present = waiting.filter_map(|target| {
                 state.node(target.node).ok().filter(|node| leading.is_present(now, node) && is_free(node.id))
             });
@@ -250,7 +255,8 @@ impl Overseer {
         }
         let is_coming = |target: &&Target| {
             let is_here = leading.offline.get(&target.node).is_none_or(|since| self.is_short(now, *since));
-            !target.is_retiring && (target.role != Role::Out || is_here)
+            // Another node takes the place of one that is full, if there is another.
+            !target.is_retiring && (target.role != Role::Out || is_here && !state.is_full(target))
         };
         if chain.targets.iter().filter(is_coming).count() >= plan.wanted {
             return Vec::new();
@@ -410,7 +416,7 @@ fn broken(leading: &Leading, state: &State, chain: &Chain) -> Option<NodeId> {
     let accused =
         |node| chain.targets.iter().filter(|target| health(target) == Some(Health::Unreachable(node))).count();
     let blame = |(place, target): (usize, &Target)| {
-        let failed = usize::from(health(target) == Some(Health::Failed));
+        let failed = usize::from(matches!(health(target), Some(Health::Failed | Health::Full)));
         (failed * 100 + accused(target.node), place, target.node)
     };
     let members = chain.targets.iter().filter(|target| matches!(target.role, Role::Serving | Role::Joining));

@@ -13,7 +13,7 @@ use super::{Effect, Leading, Look, Overseer, Subject, Wanted};
 use crate::chain::{Chain, Role};
 use crate::decision::{Change, Decision, NodeStep};
 use crate::error::Error;
-use crate::message::{Assignment, Clock, Grant, Health, Heartbeat, Moment, Remains, Report};
+use crate::message::{Assignment, Clock, Grant, Health, Heartbeat, Moment, Remains, Report, TROUBLE_BYTES_MAX};
 use crate::node::Node;
 use crate::settings::Settings;
 use crate::state::State;
@@ -70,6 +70,16 @@ impl Watched {
             told: None,
             reports: BTreeMap::new(),
         }
+    }
+
+    /// What it says is wrong with it.
+    pub(super) fn trouble(&self) -> Option<&str> {
+        self.told.as_ref().map(|told| told.trouble.as_str()).filter(|trouble| !trouble.is_empty())
+    }
+
+    /// The newest heartbeat, if it is of the process that the log knows.
+    pub(super) fn heartbeat(&self, node: &Node) -> Option<u64> {
+        (self.was_heard() && self.incarnation == node.incarnation()).then_some(self.last.0)
     }
 
     /// What it has told to have to give back.
@@ -129,6 +139,8 @@ impl Overseer {
             // It answers nothing from when it said so.
             (watched.resigned, watched.lease_ends, watched.asked) = (true, now, None);
         }
+        let cut = heartbeat.trouble.floor_char_boundary(TROUBLE_BYTES_MAX);
+        heartbeat.trouble.truncate(cut);
         let reports = std::mem::take(&mut heartbeat.chains).into_iter();
         let reports = reports.filter(|report| state.chain(report.chain).is_some());
         let reports: BTreeMap<ChainId, Report> = reports.map(|report| (report.chain, report)).collect();
@@ -304,8 +316,8 @@ impl Overseer {
                 // From now on it gets no lease, until the log has said whether it is offline.
                 watched.condemned = Some(Condemned { revision: node.revision, number: watched.last.0 });
                 NodeStep::Offline
-            } else if let Some(device) = failed_device(state, node, watched) {
-                NodeStep::FailDevice(device)
+            } else if let Some(step) = failed_device(state, node, watched) {
+                step
             } else if node.is_dead && state.chains().all(|chain| is_without(chain, node.id)) {
                 NodeStep::Remove
             } else {
@@ -383,11 +395,18 @@ fn told_anew(before: &BTreeMap<ChainId, Report>, after: &BTreeMap<ChainId, Repor
     after.iter().filter(is_new).map(|(chain, _)| *chain).collect()
 }
 
-fn failed_device(state: &State, node: &Node, watched: &Watched) -> Option<u32> {
-    let failed = watched.reports.values().filter(|report| report.health == Health::Failed);
-    let targets = failed.filter_map(|report| state.chain(report.chain)?.target(node.id));
-    let mut devices = targets.map(|target| target.device);
-    devices.find(|device| node.whole_devices().any(|whole| whole.device == *device))
+/// A device that a process of now tells to take no more, and of which the log does not know that.
+fn failed_device(state: &State, node: &Node, watched: &Watched) -> Option<NodeStep> {
+    let mut steps = watched.reports.values().filter_map(|report| {
+        let device = state.chain(report.chain)?.target(node.id)?.device;
+        let (mut whole, mut free) = (node.whole_devices(), node.free_devices());
+        match report.health {
+            Health::Failed => whole.any(|whole| whole.device == device).then_some(NodeStep::FailDevice(device)),
+            Health::Full => free.any(|free| free.device == device).then_some(NodeStep::FillDevice(device)),
+            Health::Good | Health::Unreachable(_) => None,
+        }
+    });
+    steps.next()
 }
 
 fn is_without(chain: &Chain, node: NodeId) -> bool {

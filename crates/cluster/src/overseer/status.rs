@@ -1,11 +1,17 @@
-//! What people are told of the cluster: plain data, for `frieze cluster status`, `nodes` and `chains`.
+//! What people are told of the cluster: plain data, for `frieze cluster status`, `nodes` and `chains`. What of it is wrong, in words, is in
+//! [`super::trouble`].
+//!
+//! A node vouches for what it can: the leader for those whose leases it counts, a node that hears a leader for what the log has decided,
+//! any other for itself and those that it has heard from lately.
+
+use std::collections::BTreeMap;
 
 use frieze_base::{ChainEpoch, ChainId, ClusterId, MonoTime, NodeId};
 
 use super::leases::Watched;
 use super::{Leading, Overseer};
 use crate::chain::{Chain, Lost, Resumed, Role, Target, TargetState};
-use crate::message::Remains;
+use crate::message::{Moment, Remains};
 use crate::node::{Node, NodeState};
 use crate::state::State;
 
@@ -22,6 +28,10 @@ pub struct Status {
     pub table_version: u64,
     /// Replicas asked for.
     pub replicas: u32,
+    /// Copies that every chain is to have ([`State::copies_wanted`]).
+    pub copies_wanted: u32,
+    /// While nobody is known to lead: since when, in microseconds since the Unix epoch.
+    pub no_leader_since_us: Option<u64>,
     /// Chains are moved until every node has its share.
     pub is_balancing: bool,
     /// The nodes.
@@ -51,6 +61,22 @@ pub struct NodeStatus {
     pub to_drain: usize,
     /// What it still has of chains that others have by now.
     pub remains: Option<Remains>,
+    /// Number of the newest heartbeat of the process that the log knows.
+    pub heartbeat: Option<u64>,
+    /// While it is [`NodeState::Unknown`]: when the answering node heard from it last, in microseconds since the Unix epoch; `None`: not
+    /// since its own process began.
+    pub last_contact_us: Option<u64>,
+    /// What is wrong with it besides, in its own words or the leader's.
+    pub trouble: Option<String>,
+}
+
+/// What a node knows of the others by itself, whatever the log says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Contacts {
+    /// When something last came from each.
+    pub last: BTreeMap<NodeId, MonoTime>,
+    /// While nobody is known to lead: since when.
+    pub no_leader_since: Option<MonoTime>,
 }
 
 /// A chain.
@@ -97,12 +123,20 @@ pub enum Waits {
 }
 
 impl Status {
-    /// Chains that have as many full members as are wanted, or as there are nodes.
+    /// Chains that have as many full members as are wanted, and work. A member that nobody vouches for is none.
     pub fn whole(&self) -> usize {
-        let there = |node: &&NodeStatus| node.state == NodeState::Up;
-        let wanted = (self.replicas as usize).min(self.nodes.iter().filter(there).count()).max(1);
-        let serving = |chain: &&ChainStatus| chain.serving() >= wanted && chain.waits.is_none();
-        self.chains.iter().filter(serving).count()
+        self.chains.iter().filter(|chain| self.is_whole(chain)).count()
+    }
+
+    /// True if this chain is one of them.
+    pub fn is_whole(&self, chain: &ChainStatus) -> bool {
+        self.leader.is_some() && chain.serving() >= self.copies_wanted as usize && chain.waits.is_none()
+    }
+
+    /// Copies that are wanted and not there, of all chains.
+    pub fn copies_missing(&self) -> u64 {
+        let wanted = u64::from(self.copies_wanted);
+        self.chains.iter().map(|chain| wanted.saturating_sub(chain.serving() as u64)).sum()
     }
 
     /// Bytes that targets lack, as far as they have told.
@@ -124,38 +158,105 @@ impl ChainStatus {
 }
 
 impl Overseer {
-    /// The cluster as it is known here. At a node that does not lead, what the log knows.
-    pub fn status(&self, now: MonoTime, state: &State) -> Status {
-        let leading = self.leading.as_ref();
+    /// The cluster as it is known here. At a node that does not lead, what the log knows; where nobody leads, what `contacts` vouch for.
+    pub fn status(&self, at: Moment, state: &State, contacts: &Contacts) -> Status {
+        let since = contacts.no_leader_since.filter(|_| self.leader.is_none());
+        let view = View { overseer: self, at, state, contacts };
         Status {
             cluster: state.cluster(),
             leader: self.leader,
             version: state.version(),
             table_version: state.table_version(),
             replicas: state.replicas(),
+            copies_wanted: state.copies_wanted(),
+            no_leader_since_us: since.map(|since| view.wall_us(since)),
             is_balancing: state.is_balancing(),
-            nodes: state.nodes().map(|node| of_node(leading, now, state, node)).collect(),
-            chains: state.chains().map(|chain| of_chain(leading, now, state, chain)).collect(),
+            nodes: state.nodes().map(|node| view.node(node)).collect(),
+            chains: state.chains().map(|chain| view.chain(chain)).collect(),
         }
     }
 }
 
-fn of_node(leading: Option<&Leading>, now: MonoTime, state: &State, node: &Node) -> NodeStatus {
-    let watched = leading.and_then(|leading| leading.nodes.get(&node.id));
-    let targets = || state.chains_of(node.id);
-    let is_head = |chain: &Chain| chain.configuration().members.first() == Some(&node.id);
-    NodeStatus {
-        node: node.clone(),
-        state: node.state(),
-        lease_left_ns: watched.filter(|_| !node.is_offline).map(|watched| watched.lease_ends.since_ns(now)),
-        clock_offset_us: watched.and_then(|watched| Some(watched.clock?.offset_us)),
-        targets: targets().count(),
-        serving: targets().filter(|(_, target)| target.role == Role::Serving).count(),
-        heads: targets().filter(|(chain, _)| is_head(chain)).count(),
-        to_drain: targets().filter(|_| node.is_draining).count(),
-        remains: watched.and_then(Watched::remains).filter(|_| !node.is_offline),
+/// What a status is made from.
+struct View<'a> {
+    overseer: &'a Overseer,
+    at: Moment,
+    state: &'a State,
+    contacts: &'a Contacts,
+}
+
+impl View<'_> {
+    /// What the wall clock showed then.
+    fn wall_us(&self, then: MonoTime) -> u64 {
+        self.at.wall_us.saturating_sub(self.at.mono.since_ns(then) / 1000)
+    }
+
+    /// What the node is, as far as this one can vouch for it.
+    fn state_of(&self, node: &Node) -> NodeState {
+        let View { overseer, at, .. } = *self;
+        let is_recent = |last: &MonoTime| at.mono.since_ns(*last) < self.recently_ns();
+        let is_lost = match &overseer.leading {
+            _ if node.id == overseer.me => false,
+            // That its lease has ended is not decided yet, and without a majority never is.
+            Some(leading) => leading.nodes.get(&node.id).is_some_and(|watched| watched.lease_ends <= at.mono),
+            None if overseer.leader.is_some() => false,
+            None => !self.contacts.last.get(&node.id).is_some_and(is_recent),
+        };
+        match node.state() {
+            NodeState::Up | NodeState::Draining if is_lost => NodeState::Unknown,
+            known => known,
+        }
+    }
+
+    /// So long a node that was heard from counts as there, where nobody leads.
+    fn recently_ns(&self) -> u64 {
+        self.overseer.settings.lease_ns.max(CONTACT_NS_MIN)
+    }
+
+    fn node(&self, node: &Node) -> NodeStatus {
+        let View { overseer, state, .. } = *self;
+        let watched = overseer.leading.as_ref().and_then(|leading| leading.nodes.get(&node.id));
+        let targets = || state.chains_of(node.id);
+        let is_head = |chain: &Chain| chain.configuration().members.first() == Some(&node.id);
+        let refused = || overseer.check_clock(node.id, watched?.clock).err().map(|error| error.to_string());
+        let last = self.contacts.last.get(&node.id);
+        let state_of = self.state_of(node);
+        NodeStatus {
+            node: node.clone(),
+            state: state_of,
+            lease_left_ns: watched
+                .filter(|_| !node.is_offline)
+                .map(|watched| watched.lease_ends.since_ns(self.at.mono)),
+            clock_offset_us: watched.and_then(|watched| Some(watched.clock?.offset_us)),
+            targets: targets().count(),
+            serving: targets().filter(|(_, target)| target.role == Role::Serving).count(),
+            heads: targets().filter(|(chain, _)| is_head(chain)).count(),
+            to_drain: targets().filter(|_| node.is_draining).count(),
+            remains: watched.and_then(Watched::remains).filter(|_| !node.is_offline),
+            heartbeat: watched.and_then(|watched| watched.heartbeat(node)),
+            last_contact_us: last.filter(|_| state_of == NodeState::Unknown).map(|last| self.wall_us(*last)),
+            trouble: refused().or_else(|| watched.filter(|_| !node.is_offline)?.trouble().map(str::to_owned)),
+        }
+    }
+
+    fn target_state(&self, target: &Target) -> TargetState {
+        let node = self.state.node(target.node);
+        match self.state.target_state(target) {
+            TargetState::Offline => TargetState::Offline,
+            _ if node.is_ok_and(|node| self.state_of(node) == NodeState::Unknown) => TargetState::Unknown,
+            known => known,
+        }
+    }
+
+    fn chain(&self, chain: &Chain) -> ChainStatus {
+        let mut status = of_chain(self.overseer.leading.as_ref(), self.at.mono, self.state, chain);
+        status.targets.iter_mut().for_each(|target| target.state = self.target_state(&target.target));
+        status
     }
 }
+
+/// A node says something every half second.
+const CONTACT_NS_MIN: u64 = 1_500_000_000;
 
 fn of_chain(leading: Option<&Leading>, now: MonoTime, state: &State, chain: &Chain) -> ChainStatus {
     let told = |target: &Target| {

@@ -39,7 +39,8 @@ impl State {
             return Err(Error::NameTaken { name: told.name.clone(), node: node.id });
         }
         check_devices(id, &told.devices)?;
-        Ok(Node { id, revision: 1, told: told.clone(), is_offline: false, is_draining: false, is_dead: false })
+        let told = told.clone();
+        Ok(Node { id, revision: 1, told, is_offline: false, offline_since: 0, is_draining: false, is_dead: false })
     }
 
     /// Whether a node has anything new to tell with these.
@@ -51,7 +52,13 @@ impl State {
             || address != node.told.address)
     }
 
-    pub(super) fn change_node(&mut self, id: NodeId, revision: u64, step: &NodeStep) -> Result<Vec<Change>, Error> {
+    pub(super) fn change_node(
+        &mut self,
+        id: NodeId,
+        revision: u64,
+        step: &NodeStep,
+        stamp: u64,
+    ) -> Result<Vec<Change>, Error> {
         let node = self.node(id)?;
         check_revision("the node", revision, node.revision)?;
         let mut next = Node { revision: revision + 1, ..node.clone() };
@@ -66,9 +73,14 @@ impl State {
                 // Another process has no part in anything, so that nobody waits to hear from the one before.
                 is_gone = *incarnation > node.incarnation();
                 (next.told.incarnation, next.told.address) = (*incarnation, address.clone());
-                (next.is_offline, next.is_dead) = (false, false);
+                (next.is_offline, next.offline_since, next.is_dead) = (false, 0, false);
             }
-            NodeStep::Offline => (next.is_offline, is_gone) = (true, true),
+            NodeStep::Offline => {
+                is_gone = true;
+                if !node.is_offline {
+                    (next.is_offline, next.offline_since) = (true, stamp);
+                }
+            }
             NodeStep::Drain => next.is_draining = true,
             NodeStep::Undrain => next.is_draining = false,
             NodeStep::DeclareDead { .. } if !node.is_offline => return Err(Error::StillOnline { node: id }),
@@ -92,11 +104,8 @@ impl State {
                 next.told.devices.push(device.clone());
                 check_devices(id, &next.told.devices)?;
             }
-            NodeStep::FailDevice(device) => {
-                let unknown = Error::BadDevice { node: id, device: *device, why: "there is no such device" };
-                let mut devices = next.told.devices.iter_mut();
-                devices.find(|known| known.device == *device).ok_or(unknown)?.has_failed = true;
-            }
+            NodeStep::FailDevice(device) => device_of(&mut next, *device)?.has_failed = true,
+            NodeStep::FillDevice(device) => device_of(&mut next, *device)?.is_full = true,
         }
         if next == (Node { revision: next.revision, ..node.clone() }) {
             return Ok(Vec::new());
@@ -140,7 +149,7 @@ impl State {
 }
 
 /// A node's devices after a process of it has told of these. One that it does not tell of stays, for it may be back tomorrow; one
-/// that has failed stays failed until another process has opened it and read its log again, as after its replacement.
+/// that has failed or is full stays so until another process has opened it and read its log again, as after its replacement.
 fn merged(node: &Node, incarnation: u64, told: &[Device]) -> Vec<Device> {
     let is_same = incarnation == node.incarnation();
     let mut devices = node.told.devices.clone();
@@ -148,12 +157,18 @@ fn merged(node: &Node, incarnation: u64, told: &[Device]) -> Vec<Device> {
         match devices.iter_mut().find(|known| known.device == device.device) {
             Some(known) => {
                 let has_failed = device.has_failed || is_same && known.has_failed;
-                *known = Device { has_failed, ..device.clone() };
+                let is_full = device.is_full || is_same && known.is_full;
+                *known = Device { has_failed, is_full, ..device.clone() };
             }
             None => devices.push(device.clone()),
         }
     }
     devices
+}
+
+fn device_of(node: &mut Node, device: u32) -> Result<&mut Device, Error> {
+    let unknown = Error::BadDevice { node: node.id, device, why: "there is no such device" };
+    node.told.devices.iter_mut().find(|known| known.device == device).ok_or(unknown)
 }
 
 fn check_word(what: &'static str, text: &str) -> Result<(), Error> {

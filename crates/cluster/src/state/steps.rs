@@ -99,7 +99,10 @@ impl State {
                 let node = self.node(node)?;
                 require(target.is_none(), "it has a target already")?;
                 require(chain.targets.len() < TARGETS_MAX, "the chain has too many targets")?;
-                require(node.whole_devices().any(|known| known.device == device), "it has no such device that is whole")
+                require(
+                    node.free_devices().any(|known| known.device == device),
+                    "it has no such device that takes more",
+                )
             }
             ChainStep::Retire(_) | ChainStep::Keep(_) => require(target.is_some(), "it has no target"),
             ChainStep::Sync { incarnation, .. } => {

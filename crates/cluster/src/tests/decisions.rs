@@ -13,7 +13,12 @@ fn any_decision(rng: &mut Rng, state: &State) -> Decision {
     let incarnation = (rng.between(0, 2) + state.node(node).map_or(1, |node| node.incarnation())).max(2) - 1;
     if rng.chance(5) {
         let revision = state.node(node).map_or(0, |node| node.revision).saturating_sub(late);
-        let device = Device { device: rng.below(3) as u32, capacity_bytes: rng.below(3), has_failed: rng.chance(3) };
+        let device = Device {
+            device: rng.below(3) as u32,
+            capacity_bytes: rng.below(3),
+            has_failed: rng.chance(3),
+            is_full: rng.chance(3),
+        };
         let (address, devices) = ("h:1".to_owned(), newcomer(1).devices);
         let step = match rng.below(9) {
             0..=2 => NodeStep::Return { incarnation, address, devices },

@@ -6,17 +6,17 @@ use frieze_hlc::Hlc;
 use super::STAMP;
 use super::states::{GIB, founded, newcomer, take_in};
 use crate::{
-    Answer, Ask, Chain, ChainStep, Change, Clock, Decision, Effect, Error, Grant, Health, Heartbeat, Input, Lost,
-    Moment, NodeState, Overseer, Remains, Report, Role, Settings, State, TargetState, Waits,
+    Answer, Ask, Chain, ChainStep, Change, Clock, Contacts, Decision, Effect, Error, Grant, Health, Heartbeat, Input,
+    Lost, Moment, NodeState, Overseer, Remains, Report, Role, Settings, State, Status, TargetState, Waits,
 };
 
 const MS: u64 = 1_000_000;
 
 /// A leader, its state, and what it has sent.
-struct Desk {
-    state: State,
-    overseer: Overseer,
-    now: u64,
+pub(super) struct Desk {
+    pub(super) state: State,
+    pub(super) overseer: Overseer,
+    pub(super) now: u64,
     grants: Vec<(NodeId, Grant)>,
     refusals: Vec<Error>,
     answers: Vec<Result<Answer, Error>>,
@@ -25,11 +25,11 @@ struct Desk {
     /// Whether a majority answers.
     is_confirmed: bool,
     /// Whether replicas do at once what they are to do.
-    is_quick: bool,
+    pub(super) is_quick: bool,
 }
 
 impl Desk {
-    fn new(state: State) -> Desk {
+    pub(super) fn new(state: State) -> Desk {
         let overseer = Overseer::new(NodeId(1), Settings::default());
         let (grants, refusals, answers, decided) = Default::default();
         let (now, steps_aside, is_confirmed, is_quick) = (1000, false, true, false);
@@ -40,7 +40,7 @@ impl Desk {
     }
 
     /// Of `nodes`, all of which serve every one of the `chains`.
-    fn whole(nodes: u32, chains: u32) -> Desk {
+    pub(super) fn whole(nodes: u32, chains: u32) -> Desk {
         let mut state = founded(nodes, chains, nodes);
         for chain in (0..chains).map(ChainId) {
             (2..=nodes).for_each(|node| take_in(&mut state, chain, node, Role::Serving));
@@ -48,7 +48,7 @@ impl Desk {
         Desk::new(state)
     }
 
-    fn put(&mut self, input: Input) {
+    pub(super) fn put(&mut self, input: Input) {
         let mut inputs = vec![input];
         while let Some(input) = inputs.pop() {
             let mut out = Vec::new();
@@ -76,7 +76,7 @@ impl Desk {
         }
     }
 
-    fn heartbeat(&self, node: u32) -> Heartbeat {
+    pub(super) fn heartbeat(&self, node: u32) -> Heartbeat {
         let told = newcomer(node);
         let node = NodeId(node);
         let report = |chain: &Chain| {
@@ -99,15 +99,16 @@ impl Desk {
             devices: told.devices,
             chains,
             remains: Remains::default(),
+            trouble: String::new(),
         }
     }
 
-    fn beat(&mut self, nodes: &[u32]) {
+    pub(super) fn beat(&mut self, nodes: &[u32]) {
         nodes.iter().for_each(|node| self.put(Input::Heartbeat(self.heartbeat(*node))));
     }
 
     /// So many milliseconds go by, while these nodes send heartbeats.
-    fn pass(&mut self, ms: u64, nodes: &[u32]) {
+    pub(super) fn pass(&mut self, ms: u64, nodes: &[u32]) {
         for _ in 0..ms.div_ceil(100) {
             self.now += 100;
             self.beat(nodes);
@@ -118,6 +119,11 @@ impl Desk {
     fn ask(&mut self, ask: Ask) -> Result<Answer, Error> {
         self.put(Input::Ask { request: 9, ask });
         self.answers.pop().expect("it is answered")
+    }
+
+    pub(super) fn status(&self) -> Status {
+        let at = Moment { mono: MonoTime(self.now * MS), wall_us: self.now * 1000 };
+        self.overseer.status(at, &self.state, &Contacts::default())
     }
 
     fn members(&self, chain: u32) -> Vec<u32> {
@@ -155,7 +161,7 @@ fn a_new_leader_gives_everybody_the_time_of_a_lease() {
     desk.pass(200, &[]);
     assert!((1..=3).all(|node| desk.is_offline(node)));
     assert_eq!(desk.members(0), [1, 2, 3], "nobody who kept its memory is left: the chain waits for all of them");
-    let waits = desk.overseer.status(MonoTime(desk.now * MS), &desk.state).chains[0].waits.clone();
+    let waits = desk.status().chains[0].waits.clone();
     assert_eq!(waits, Some(Waits::Memory(vec![NodeId(1), NodeId(2), NodeId(3)])));
     desk.pass(100, &[2]);
     assert_eq!(desk.members(0), [2], "the first that is back goes on");
@@ -373,7 +379,7 @@ fn status_tells_how_far_a_target_is() {
         desk.put(lacks(&desk, (10 - second) * GIB));
         desk.put(Input::Tick);
     }
-    let status = desk.overseer.status(MonoTime(desk.now * MS), &desk.state);
+    let status = desk.status();
     let target = &status.chains[0].targets[1];
     assert_eq!(target.state, TargetState::Syncing);
     assert_eq!((target.left_bytes, target.bytes_per_s, target.left_s), (Some(6 * GIB), Some(GIB), Some(6)));
@@ -386,7 +392,7 @@ fn status_tells_how_far_a_target_is() {
         desk.put(lacks(&desk, left * GIB));
         desk.put(Input::Tick);
     }
-    let status = desk.overseer.status(MonoTime(desk.now * MS), &desk.state);
+    let status = desk.status();
     let target = &status.chains[0].targets[1];
     assert_eq!((target.left_bytes, target.bytes_per_s, target.left_s), (Some(18 * GIB), Some(2 * GIB), Some(9)));
 }
@@ -415,7 +421,7 @@ fn balancing_gives_every_node_its_share_of_targets_and_of_heads() {
     }
     desk.pass(20_000, &[1, 2, 3, 4]);
     let shares = |desk: &Desk| {
-        let status = desk.overseer.status(MonoTime(desk.now * MS), &desk.state);
+        let status = desk.status();
         let shares: Vec<_> = status.nodes.iter().map(|node| (node.serving, node.heads)).collect();
         (status.whole(), shares)
     };
@@ -452,7 +458,7 @@ fn a_chain_that_everybody_forgot_goes_on_from_the_log_with_the_newest_epoch_and_
         desk.now += 10;
         desk.put(restarted(&desk, node, last));
         if node == 2 {
-            let waits = desk.overseer.status(MonoTime(desk.now * MS), &desk.state).chains[0].waits.clone();
+            let waits = desk.status().chains[0].waits.clone();
             assert_eq!(waits, Some(Waits::Memory(vec![NodeId(3)])));
         }
     }

@@ -1,6 +1,7 @@
 //! Tests of the control plane.
 
 mod decisions;
+mod health;
 mod leading;
 mod lives;
 mod placing;

@@ -323,7 +323,7 @@ fn a_node_that_drains_gives_its_vote_to_one_that_stays() {
 fn a_node_that_holds_twice_as_much_gets_twice_as_many() {
     let mut state = founded(1, 60, 2);
     for number in 2..=5 {
-        let devices = vec![Device { device: 0, capacity_bytes: 200 * GIB, has_failed: false }];
+        let devices = vec![Device { device: 0, capacity_bytes: 200 * GIB, has_failed: false, is_full: false }];
         join(&mut state, if number == 5 { Newcomer { devices, ..newcomer(5) } } else { newcomer(number) });
     }
     complete(&mut state);
@@ -335,7 +335,7 @@ fn a_node_that_holds_twice_as_much_gets_twice_as_many() {
 
 #[test]
 fn devices_of_a_node_share_its_chains() {
-    let device = |device, gib| Device { device, capacity_bytes: gib * GIB, has_failed: device == 2 };
+    let device = |device, gib| Device { device, capacity_bytes: gib * GIB, has_failed: device == 2, is_full: false };
     let mut state = founded(1, 30, 2);
     let node =
         join(&mut state, Newcomer { devices: vec![device(0, 100), device(1, 200), device(2, 500)], ..newcomer(2) });

@@ -19,7 +19,7 @@ pub(super) fn newcomer(number: u32) -> Newcomer {
         address: format!("10.0.0.{number}:7410"),
         token: number.into(),
         incarnation: 1,
-        devices: vec![Device { device: 0, capacity_bytes: 100 * GIB, has_failed: false }],
+        devices: vec![Device { device: 0, capacity_bytes: 100 * GIB, has_failed: false, is_full: false }],
     }
 }
 

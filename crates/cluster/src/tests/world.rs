@@ -228,7 +228,12 @@ impl World {
             address: format!("m{at}:7410"),
             token: at as u128 + 1,
             incarnation: self.machines[at].incarnation,
-            devices: vec![Device { device: 0, capacity_bytes: GIB * (1 + at as u64 % 2), has_failed: false }],
+            devices: vec![Device {
+                device: 0,
+                capacity_bytes: GIB * (1 + at as u64 % 2),
+                has_failed: false,
+                is_full: false,
+            }],
         }
     }
 

@@ -19,6 +19,7 @@ pub(super) fn heartbeat_out(heartbeat: &Heartbeat) -> wire::Heartbeat {
         chains: heartbeat.chains.iter().map(report_out).collect(),
         remains_chains: heartbeat.remains.chains,
         remains_bytes: heartbeat.remains.left_bytes,
+        trouble: heartbeat.trouble.clone(),
     }
 }
 
@@ -36,17 +37,18 @@ pub(super) fn heartbeat_in(from: NodeId, cluster: ClusterId, told: wire::Heartbe
         devices: told.devices.iter().map(device_in).collect(),
         chains: told.chains.iter().map(report_in).collect(),
         remains: Remains { chains: told.remains_chains, left_bytes: told.remains_bytes },
+        trouble: told.trouble,
     }
 }
 
 fn device_out(device: &Device) -> WireDevice {
-    let Device { device, capacity_bytes, has_failed } = *device;
-    WireDevice { device, capacity_bytes, has_failed }
+    let Device { device, capacity_bytes, has_failed, is_full } = *device;
+    WireDevice { device, capacity_bytes, has_failed, is_full }
 }
 
 fn device_in(device: &WireDevice) -> Device {
-    let WireDevice { device, capacity_bytes, has_failed } = *device;
-    Device { device, capacity_bytes, has_failed }
+    let WireDevice { device, capacity_bytes, has_failed, is_full } = *device;
+    Device { device, capacity_bytes, has_failed, is_full }
 }
 
 fn report_out(report: &Report) -> wire::ChainReport {
@@ -57,10 +59,11 @@ fn report_out(report: &Report) -> wire::ChainReport {
         is_ready: report.is_ready,
         last_epoch: report.last.0.0,
         last: report.last.1,
-        has_failed: report.health == Health::Failed,
+        has_failed: matches!(report.health, Health::Failed | Health::Full),
+        is_full: report.health == Health::Full,
         unreachable: match report.health {
             Health::Unreachable(node) => node.0,
-            Health::Good | Health::Failed => 0,
+            Health::Good | Health::Failed | Health::Full => 0,
         },
         left_bytes: report.left_bytes,
         lost_from: report.lost.map_or(0, |lost| lost.from),
@@ -70,10 +73,11 @@ fn report_out(report: &Report) -> wire::ChainReport {
 }
 
 fn report_in(report: &wire::ChainReport) -> Report {
-    let health = match (report.has_failed, report.unreachable) {
-        (true, _) => Health::Failed,
-        (false, 0) => Health::Good,
-        (false, node) => Health::Unreachable(NodeId(node)),
+    let health = match (report.has_failed, report.is_full, report.unreachable) {
+        (true, true, _) => Health::Full,
+        (true, false, _) => Health::Failed,
+        (false, _, 0) => Health::Good,
+        (false, _, node) => Health::Unreachable(NodeId(node)),
     };
     Report {
         chain: ChainId(report.chain),
@@ -178,13 +182,15 @@ mod tests {
             clock: Some(Clock { offset_us: -3, error_us: 8 }),
             resigns: true,
             address: "b:1".to_owned(),
-            devices: vec![Device { device: 1, capacity_bytes: 2, has_failed: true }],
+            devices: vec![Device { device: 1, capacity_bytes: 2, has_failed: true, is_full: false }],
             chains: vec![
                 report(Health::Good, None),
                 report(Health::Failed, Some(NodeId(8))),
+                report(Health::Full, None),
                 report(Health::Unreachable(NodeId(6)), None),
             ],
             remains: Remains { chains: 3, left_bytes: 7 << 30 },
+            trouble: "its clock is off".to_owned(),
         };
         assert_eq!(heartbeat_in(NodeId(2), ClusterId(5), heartbeat_out(&heartbeat)), heartbeat);
         let configuration = |syncing| Configuration {

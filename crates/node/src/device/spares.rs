@@ -120,6 +120,11 @@ impl Spares {
         }
     }
 
+    /// True if there is none.
+    pub(super) fn is_empty(&self) -> bool {
+        self.ready.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
+    }
+
     /// Wakes who waits for one to be taken.
     pub(crate) fn wake(&self) {
         self.taken.wake();

@@ -2,6 +2,8 @@
 
 mod told;
 
+pub(crate) use told::troubles_out;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,12 +11,14 @@ use std::time::Duration;
 use frieze_base::{ChainEpoch, ChainId, ClusterId, Fault, MonoTime, NodeId, Reason};
 use frieze_chain::Configuration;
 use frieze_cluster::{
-    Answer, Ask, Change, Decision, Device, Health, Identity as Process, Keeper, Keepers, Lost, Newcomer, News, Remains,
-    State, Status,
+    Answer, Ask, Change, Decision, Device, Error as ClusterError, Health, Identity as Process, Keeper, Keepers, Lost,
+    Newcomer, News, NodeState, REPLICAS_MAX, Remains, State, Status,
 };
 use frieze_metalog::Change as MemberChange;
 use frieze_net::ServerAddr;
-use frieze_wire::message::{ChainMembers, Cluster, ClusterMapReply, ClusterReply, Join, JoinReply, NodeAddress};
+use frieze_wire::message::{
+    ChainMembers, Cluster, ClusterMapReply, ClusterOp, ClusterReply, Join, JoinReply, NodeAddress,
+};
 use tracing::{debug, warn};
 
 use super::Engine;
@@ -80,7 +84,7 @@ impl Engine {
 
     fn this_device(&self) -> Device {
         // How many chains it gets, compared with others: what it may use at most, however much of that is in use.
-        Device { device: 0, capacity_bytes: self.capacity_bytes(), has_failed: false }
+        Device { device: 0, capacity_bytes: self.capacity_bytes(), has_failed: false, is_full: false }
     }
 
     fn capacity_bytes(&self) -> u64 {
@@ -184,7 +188,14 @@ impl Engine {
                 Some((node.parse().ok()?, address.parse().ok()?))
             }));
         }
-        found
+        self.with_members(me, found)
+    }
+
+    /// The same with the members of the metalog that are nodes no more: as long as they are members, it takes their votes to change that.
+    fn with_members(&self, me: NodeId, found: BTreeMap<NodeId, ServerAddr>) -> BTreeMap<NodeId, ServerAddr> {
+        let (Some(control), Some(status)) = (self.control.get(), self.meta.status()) else { return found };
+        let members = status.members.voters.iter().chain(&status.members.learners).filter(|node| **node != me);
+        control.with_former(found, members.copied())
     }
 
     /// Who answers for what, as far as this server knows.
@@ -268,19 +279,93 @@ impl Engine {
             }
             let alone = || Fault::new(Reason::InvalidArgument, "this server is alone: start another with --join first");
             self.meta.check_leads()?;
-            control.ok_or_else(alone)?.ask(self, told::ask_in(op))?;
+            match (control, op) {
+                (Some(control), op) => drop(control.ask(self, told::ask_in(op))?),
+                (None, ClusterOp::Replicas(replicas)) => self.keep_replicas(replicas)?,
+                (None, _) => return Err(alone()),
+            }
         }
         let status = self.cluster_status();
         let told = |status| ClusterReply {
             sync_bytes_per_s: self.data.supplies_limit(),
             ..told::status_out(&status, self.node())
         };
-        Ok(status.map_or_else(ClusterReply::default, told))
+        let alone = || match self.has_cluster() {
+            false => ClusterReply { replicas: self.replicas_at_founding(), ..ClusterReply::default() },
+            // It has joined, and not been told of the others yet.
+            true => ClusterReply {
+                cluster: self.cluster().to_string(),
+                leader: self.meta.leader().map_or(0, |leader| leader.0),
+                told_by: self.node().0,
+                ..ClusterReply::default()
+            },
+        };
+        Ok(status.map_or_else(alone, told))
+    }
+
+    /// Copies that are wanted of everything once this server, which is alone, is one of several.
+    fn replicas_at_founding(&self) -> u32 {
+        match self.keeper.with(|identity| identity.replicas) {
+            0 => self.settings.replicas,
+            kept => kept,
+        }
+    }
+
+    /// Keeps how many are wanted then. Durable on return.
+    fn keep_replicas(&self, replicas: u32) -> Result<(), Fault> {
+        let max = REPLICAS_MAX;
+        if !(1..=max).contains(&replicas) {
+            let (what, found, max) = ("replicas", replicas.into(), max.into());
+            return Err(ClusterError::OutOfRange { what, found, max }.into());
+        }
+        let _one = self.founding.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if self.has_cluster() {
+            return Err(Fault::new(Reason::Unavailable, "another server joins this one just now: ask again"));
+        }
+        self.keeper.update(|identity| identity.replicas = replicas)
     }
 
     /// The cluster as this server knows it; `None` if it is alone.
     pub(crate) fn cluster_status(&self) -> Option<Status> {
         self.control.get()?.status(self)
+    }
+
+    /// The cluster as this server knows it, beside what the log has decided here: for tests of what is said of it.
+    pub fn look_at_health(&self, look: &mut dyn FnMut(&State, &Status)) {
+        if let Some(status) = self.cluster_status() {
+            self.meta.look_at_control(&mut |state| look(state, &status));
+        }
+    }
+
+    /// Something has come from this node that a leader or a lease lives by.
+    pub(super) fn contact(&self, from: NodeId) {
+        if let Some(control) = self.control.get() {
+            control.contact(from);
+        }
+    }
+
+    /// Has the leader told what is wrong with this server by itself.
+    pub(super) fn tell_trouble(&self) {
+        if let Some(control) = self.control.get() {
+            let words: Vec<String> = self.own_troubles().into_iter().map(|trouble| trouble.what).collect();
+            control.set_trouble(words.join("; "));
+        }
+    }
+
+    /// Whether node `node`, which has proven to hold the secret of the cluster, is one of it.
+    ///
+    /// # Errors
+    /// `Removed` if it was, and nothing depends on what it says any more.
+    pub(crate) fn check_is_node(&self, node: NodeId) -> Result<(), Fault> {
+        let Some(status) = self.meta.status().filter(|_| self.has_cluster()) else { return Ok(()) };
+        let is_removed = self.cluster_state(|cluster| cluster.node_state(node) == Some(NodeState::Removed));
+        let is_member = status.members.voters.contains(&node) || status.members.learners.contains(&node);
+        if is_removed && !is_member { Err(ClusterError::Removed { node }.into()) } else { Ok(()) }
+    }
+
+    /// Why the leader refuses this server, if it does.
+    pub(crate) fn refused_by_leader(&self) -> Option<Fault> {
+        self.control.get()?.refused()
     }
 
     /// Makes a machine that is alone the first node of a cluster. What was begun is gone on with.
@@ -307,7 +392,7 @@ impl Engine {
         let newest = ends.iter().map(|end| end.epoch.max(end.taken)).max().unwrap_or_default();
         let found = Decision::Found {
             cluster: self.cluster(),
-            replicas: self.settings.replicas,
+            replicas: self.replicas_at_founding(),
             chain_count: ends.len() as u32,
             epoch: ChainEpoch(newest.max(self.data.epoch()).0 + 1),
             first,
@@ -346,7 +431,8 @@ fn note(control: &Control, report: Report) {
         }
         Report::Failed { chain, fault } => {
             warn!("chain {chain}: this server is none of its members any more: {fault}");
-            control.note(chain, News::Health(Health::Failed));
+            let is_full = fault.reason == Reason::NoSpace;
+            control.note(chain, News::Health(if is_full { Health::Full } else { Health::Failed }));
         }
         Report::Distrust { chain, peer, why } => warn!("chain {chain}: node {peer} has told what cannot be so: {why}"),
         Report::Damaged { chain, n, fault } => {

@@ -26,6 +26,7 @@ use crate::peers::{NodeKeys, Way};
 use crate::questions::Questions;
 use crate::reclaim::Reclaim;
 use crate::remains::Remains;
+use crate::removal::Removal;
 use crate::scrub::Scrub;
 use crate::session::Sessions;
 use crate::settings::Settings;
@@ -190,6 +191,7 @@ impl Engine {
             tended: AtomicU64::new(0),
             attached_told: AtomicU64::new(0),
             founding: Mutex::default(),
+            removal: Removal::default(),
             seed: u64::from_le_bytes(seams.entropy[40..48].try_into().expect("eight bytes")),
             listens_at: OnceLock::new(),
             notes,

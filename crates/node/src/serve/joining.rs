@@ -56,7 +56,12 @@ pub(super) fn ask_to_join(addresses: &[ServerAddr], applicant: &Applicant<'_>) -
         address: applicant.address.to_owned(),
         token,
         incarnation: 1,
-        devices: vec![Device { device: 0, capacity_bytes: applicant.capacity_bytes, has_failed: false }],
+        devices: vec![Device {
+            device: 0,
+            capacity_bytes: applicant.capacity_bytes,
+            has_failed: false,
+            is_full: false,
+        }],
     };
     let mut all = addresses.iter().cycle();
     let mut next = || all.next().cloned().ok_or(Reason::InvalidArgument);

@@ -57,8 +57,13 @@ const GREETING: Limits = Limits { idle: Some(Duration::from_secs(2)), frame: Dur
 /// For a message to be taken.
 const TELLING: Limits = Limits { idle: None, frame: Duration::from_secs(5) };
 
-/// Called with true when a connection for the chains of a node stands, with false when it is lost.
-pub(super) type Noticed = Box<dyn Fn(NodeId, bool) + Send + Sync>;
+/// Called by links with what they find out.
+pub(super) struct Notices {
+    /// True when a connection for the chains of a node stands, false when it is lost.
+    pub(super) link: Box<dyn Fn(NodeId, bool) + Send + Sync>,
+    /// A server that has proven to be of the cluster says that this one is none of it any more.
+    pub(super) removed: Box<dyn Fn(Fault) + Send + Sync>,
+}
 
 /// All the connections of this server on which it tells.
 pub(crate) struct Links {
@@ -66,7 +71,7 @@ pub(crate) struct Links {
     cluster: ClusterId,
     keys: NodeKeys,
     clock: Arc<NodeClock>,
-    noticed: Noticed,
+    notices: Notices,
     traffic: Arc<Traffic>,
     links: Mutex<BTreeMap<(NodeId, Lane), Open>>,
     /// Those for bytes, for who looks whether there is something to send.
@@ -143,11 +148,11 @@ impl Links {
         cluster: ClusterId,
         keys: NodeKeys,
         clock: Arc<NodeClock>,
-        noticed: Noticed,
+        notices: Notices,
         traffic: Arc<Traffic>,
     ) -> Arc<Links> {
         let (links, going) = (Mutex::default(), RwLock::default());
-        Arc::new(Links { me, cluster, keys, clock, noticed, traffic, links, going })
+        Arc::new(Links { me, cluster, keys, clock, notices, traffic, links, going })
     }
 
     /// From now on the others are `nodes`, at these addresses.
@@ -233,7 +238,7 @@ impl Links {
         }
         self.traffic.lost(link.take(stands));
         if link.lane == Lane::Bytes {
-            (self.noticed)(link.to, stands);
+            (self.notices.link)(link.to, stands);
         }
     }
 
@@ -258,7 +263,11 @@ impl Links {
             return Err(Fault::new(Reason::Unproven, words));
         }
         let mac = self.keys.prove_teller(&greeted.challenge, &nonce);
-        asker.hello(Request::Prove(Prove { mac }))?;
+        asker.hello(Request::Prove(Prove { mac })).inspect_err(|fault| {
+            if fault.reason == Reason::Removed {
+                (self.notices.removed)(fault.clone());
+            }
+        })?;
         Ok((asker.into_writer(), greeted.takes_pieces))
     }
 

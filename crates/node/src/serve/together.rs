@@ -10,10 +10,11 @@ use frieze_net::{Key, Listener, ServerAddr};
 use tracing::{info, warn};
 
 use super::joining::{Applicant, ask_to_join};
-use super::links::Links;
+use super::links::{Links, Notices};
 use super::{Shared, TEND_EVERY_NS, spawn};
 use crate::engine::{Engine, Joining, Seams};
 use crate::identity::Identity;
+use crate::removal::check_may_start;
 use crate::settings::{KeySettings, Settings};
 
 /// Opens the data directory; an empty one as that of a new node of the cluster that the settings name. `listening`: where this
@@ -22,7 +23,12 @@ use crate::settings::{KeySettings, Settings};
 /// # Errors
 /// Those of [`Engine::open`], and what the cluster refuses.
 pub(super) fn open(settings: Settings, seams: Seams, listening: Option<&Listener>) -> Result<Engine, Fault> {
-    if settings.join.is_empty() || Identity::load(&*seams.disk)?.is_some() {
+    let known = Identity::load(&*seams.disk)?;
+    if let Some((identity, _)) = &known {
+        check_may_start(&settings.dir, identity)?;
+    }
+    if settings.join.is_empty() || known.is_some() {
+        drop(known);
         return Engine::open(settings, seams);
     }
     let joining = join(&settings, &seams, listening)?;
@@ -63,12 +69,18 @@ pub(super) fn begin(shared: &Arc<Shared>) -> Result<Vec<JoinHandle<()>>, Fault> 
             shared.engine.link_changed(node, stands);
         }
     });
+    let removed: Weak<Shared> = Arc::downgrade(shared);
+    let removed = Box::new(move |fault| {
+        if let Some(shared) = removed.upgrade() {
+            shared.engine.removed(fault);
+        }
+    });
     let links = Links::new(
         engine.node(),
         engine.cluster(),
         engine.node_keys(),
         engine.clock.clone(),
-        noticed,
+        Notices { link: noticed, removed },
         shared.traffic.clone(),
     );
     engine.connect(links.clone());

@@ -33,7 +33,7 @@ pub(crate) fn spread_over(seed: u64, members: &[&[u32]]) -> Arc<World> {
         address: format!("127.0.0.1:{node}"),
         token: node.into(),
         incarnation: 1,
-        devices: vec![Device { device: 0, capacity_bytes: 1 << 40, has_failed: false }],
+        devices: vec![Device { device: 0, capacity_bytes: 1 << 40, has_failed: false, is_full: false }],
     };
     let cluster = world.engine(ONE).cluster();
     let (epoch, first) = (ChainEpoch(1), newcomer(1));

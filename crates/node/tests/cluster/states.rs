@@ -197,7 +197,7 @@ fn decisions_are_executed_alike_and_stay() {
         address: "127.0.0.1:1".into(),
         token: 5,
         incarnation: 1,
-        devices: vec![Device { device: 0, capacity_bytes: 1 << 40, has_failed: false }],
+        devices: vec![Device { device: 0, capacity_bytes: 1 << 40, has_failed: false, is_full: false }],
     };
     let second = Newcomer { name: "b".into(), token: 6, ..first.clone() };
     let cluster = world.engine(NodeId(1)).cluster();

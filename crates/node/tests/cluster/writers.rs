@@ -550,7 +550,7 @@ fn a_gap_is_the_chains_and_every_server_tells_of_it() {
         })
     };
     assert_eq!(incomplete(at), [false; 3], "what it lacked the chain has");
-    let device = Device { device: 0, capacity_bytes: 1 << 40, has_failed: false };
+    let device = Device { device: 0, capacity_bytes: 1 << 40, has_failed: false, is_full: false };
     let (name, site, address) = ("a".to_owned(), String::new(), "127.0.0.1:1".to_owned());
     let first = Newcomer {
         name,
@@ -622,7 +622,7 @@ fn a_read_of_now_says_what_a_chain_may_have_lost_for_good() {
 
 /// The log decides that a chain lost its only member and went on from a copy that had been out of it.
 fn go_on_from_a_copy_that_was_behind(world: &World, chain: ChainId) {
-    let device = || Device { device: 0, capacity_bytes: 1 << 40, has_failed: false };
+    let device = || Device { device: 0, capacity_bytes: 1 << 40, has_failed: false, is_full: false };
     let newcomer = |node: u32| Newcomer {
         name: format!("n{node}"),
         site: String::new(),

@@ -34,7 +34,7 @@ impl Served {
 
     fn status(&mut self) -> frieze_wire::message::StatusReply {
         match self.ask(Request::Status(Status {})) {
-            Ok(Reply::Status(status)) => status,
+            Ok(Reply::Status(status)) => *status,
             other => panic!("{other:?}"),
         }
     }

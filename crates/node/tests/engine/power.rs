@@ -29,7 +29,7 @@ impl Served {
 
     fn health_of_all(&mut self) -> StatusReply {
         match self.ask(Request::Status(Status {})) {
-            Ok(Reply::Status(status)) => status,
+            Ok(Reply::Status(status)) => *status,
             other => panic!("{other:?}"),
         }
     }

@@ -52,7 +52,7 @@ fn load(served: &mut Served, rounds: u64, rng: &mut Rng) -> Vec<u64> {
 
 fn status(served: &mut Served) -> frieze_wire::message::StatusReply {
     let Ok(Reply::Status(status)) = served.ask(Request::Status(Status {})) else { panic!("no status") };
-    status
+    *status
 }
 
 /// Everything that is asked of a file, at some instants.

@@ -3,6 +3,7 @@
 mod chains;
 mod faults;
 mod founding;
+mod health;
 mod losses;
 mod people;
 
@@ -217,7 +218,7 @@ fn newcomer(index: usize) -> Newcomer {
         address: address(NodeId(index as u32 + 1)),
         token: vec![index as u8 + 1; 16],
         incarnation: 1,
-        devices: vec![Device { device: 0, capacity_bytes: 1 << 40, has_failed: false }],
+        devices: vec![Device { device: 0, capacity_bytes: 1 << 40, has_failed: false, is_full: false }],
     }
 }
 
@@ -524,6 +525,7 @@ impl World {
             Event::Rot(node) => return self.rot(node),
             Event::Audit => {
                 self.audit()?;
+                self.judge_health()?;
                 self.after(1_000_000, Event::Audit);
             }
             _ => {}
@@ -932,7 +934,9 @@ impl World {
         self.until(CALM_US_MAX, "every request is answered", World::nobody_asks)?;
         // A machine whose disk rots goes when others have what it has: that is the last fault, and not one of what comes after.
         let is_over = |world: &World| world.nodes.iter().all(|node| !node.is_rotten || node.is_gone);
-        self.until(CALM_US_MAX, "every chain is whole", |world| is_over(world) && world.is_whole())
+        self.until(CALM_US_MAX, "every chain is whole", |world| is_over(world) && world.is_whole())?;
+        self.until(CALM_US_MAX, "the leader says so", World::is_called_whole)?;
+        self.judge_health()
     }
 
     /// Everybody has executed everything, and all hold the same.

@@ -139,12 +139,19 @@ pub struct ClusterReply {
     /// The chains, by id.
     #[prost(message, repeated, tag = "8")]
     pub chains: Vec<ClusterChain>,
-    /// Chains that have as many full members as are wanted, or as there are nodes.
+    /// Chains that have as many full members as `copies_wanted`, and work. None that the answering node cannot vouch for.
     #[prost(uint32, tag = "9")]
     pub whole: u32,
     /// Bytes a second that the answering node gives at most to those that are brought up to date; 0 for no limit.
     #[prost(uint64, tag = "10")]
     pub sync_bytes_per_s: u64,
+    /// Copies that every chain is to have: `replicas`, or as many as there are nodes that are neither draining nor declared dead. 0 from a
+    /// node that is alone, or older than this field.
+    #[prost(uint32, tag = "11")]
+    pub copies_wanted: u32,
+    /// What is wrong, the most urgent first.
+    #[prost(message, repeated, tag = "12")]
+    pub troubles: Vec<super::Trouble>,
 }
 
 /// A node of the cluster.
@@ -165,7 +172,7 @@ pub struct NodeStatus {
     /// Where it is reached.
     #[prost(string, tag = "4")]
     pub address: String,
-    /// `up`, `draining`, `offline` or `removed`.
+    /// `up`, `draining`, `offline`, `removed`, or `unknown`: nobody leads, and the answering node has not heard from it lately.
     #[prost(string, tag = "5")]
     pub state: String,
     /// Milliseconds until its lease ends at the latest.
@@ -195,6 +202,27 @@ pub struct NodeStatus {
     /// Bytes of such that are being given back, as far as it has counted them.
     #[prost(uint64, optional, tag = "15")]
     pub remains_bytes: Option<u64>,
+    /// Number of its process, as the log knows it.
+    #[prost(uint64, tag = "16")]
+    pub incarnation: u64,
+    /// Number of that process's newest heartbeat. Absent: none was heard here, or another process sends them by now.
+    #[prost(uint64, optional, tag = "17")]
+    pub heartbeat: Option<u64>,
+    /// While it is `offline`: the stamp of that decision.
+    #[prost(uint64, tag = "18")]
+    pub offline_since: u64,
+    /// While it is `unknown`: when the answering node heard from it last, in microseconds since the Unix epoch. Absent: never.
+    #[prost(uint64, optional, tag = "19")]
+    pub last_contact_us: Option<u64>,
+    /// What is wrong with it besides, in words; empty: nothing that is known here.
+    #[prost(string, tag = "20")]
+    pub trouble: String,
+    /// Its disk takes no more, or has failed, and it is out of its chains.
+    #[prost(bool, tag = "21")]
+    pub is_full: bool,
+    /// See `is_full`.
+    #[prost(bool, tag = "22")]
+    pub has_failed: bool,
 }
 
 /// A chain of the cluster.
@@ -230,7 +258,7 @@ pub struct TargetStatus {
     /// Its node.
     #[prost(uint32, tag = "1")]
     pub node: u32,
-    /// `serving`, `joining`, `syncing`, `waiting` or `offline`.
+    /// `serving`, `joining`, `syncing`, `waiting`, `full` (its disk takes no more), `offline` or `unknown`.
     #[prost(string, tag = "2")]
     pub state: String,
     /// Bytes that it lacks, as far as it has told.

@@ -136,6 +136,20 @@ pub struct StatusReply {
     /// Median of the bytes that one of them brought there, to within an eighth; 0 if there was none.
     #[prost(uint64, tag = "141")]
     pub flush_bytes_median: u64,
+    /// What is wrong, the most urgent first; empty: nothing, as `health` says.
+    #[prost(message, repeated, tag = "150")]
+    pub troubles: Vec<Trouble>,
+}
+
+/// Something that is wrong.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct Trouble {
+    /// What, on which server or chains, and since when, in words.
+    #[prost(string, tag = "1")]
+    pub what: String,
+    /// What an operator does about it, in words.
+    #[prost(string, tag = "2")]
+    pub remedy: String,
 }
 
 /// How a chain is, as one of its nodes sees it.

@@ -35,6 +35,9 @@ pub struct Heartbeat {
     /// Bytes of those taken out that are still to be given back, as far as it has counted them.
     #[prost(uint64, tag = "10")]
     pub remains_bytes: u64,
+    /// What is wrong with it besides, in words; empty: nothing.
+    #[prost(string, tag = "11")]
+    pub trouble: String,
 }
 
 /// Sessions that have a connection to the teller: they do not expire.
@@ -96,6 +99,9 @@ pub struct ChainReport {
     /// Stamp of the last record in its log; 0 without one.
     #[prost(uint64, tag = "12")]
     pub newest: u64,
+    /// With `has_failed`: for want of space.
+    #[prost(bool, tag = "13")]
+    pub is_full: bool,
 }
 
 /// The leader's answer to a heartbeat, or, with number 0, what has just been decided.

@@ -3,6 +3,8 @@
 use frieze_wire::control;
 use frieze_wire::message::*;
 
+use super::AT;
+
 pub(super) fn requests() -> Vec<(&'static str, Request)> {
     vec![
         ("cluster-map", Request::ClusterMap(ClusterMap {})),
@@ -34,6 +36,7 @@ pub(super) fn replies() -> Vec<(&'static str, Reply)> {
         ("cluster", Reply::Cluster(cluster_reply())),
         ("cluster-with-rates", Reply::Cluster(cluster_reply_with_rates())),
         ("cluster-with-remains", Reply::Cluster(cluster_reply_with_remains())),
+        ("cluster-in-trouble", Reply::Cluster(cluster_reply_in_trouble())),
         (
             "join",
             Reply::Join(JoinReply {
@@ -81,6 +84,13 @@ fn cluster_reply() -> ClusterReply {
             capacity_bytes: 1 << 40,
             remains_chains: None,
             remains_bytes: None,
+            incarnation: 0,
+            heartbeat: None,
+            offline_since: 0,
+            last_contact_us: None,
+            trouble: String::new(),
+            is_full: false,
+            has_failed: false,
         }],
         chains: vec![ClusterChain {
             chain: 5,
@@ -99,6 +109,8 @@ fn cluster_reply() -> ClusterReply {
         }],
         whole: 7,
         sync_bytes_per_s: 0,
+        copies_wanted: 0,
+        troubles: Vec::new(),
     }
 }
 
@@ -107,6 +119,17 @@ fn cluster_reply_with_remains() -> ClusterReply {
     let mut reply = cluster_reply();
     let node = &mut reply.nodes[0];
     (node.remains_chains, node.remains_bytes) = (Some(0), Some(7 << 30));
+    reply
+}
+
+/// The same of a cluster that lacks something, from a server that says what.
+fn cluster_reply_in_trouble() -> ClusterReply {
+    let trouble = Trouble { what: "8 chains have 2 of 3 copies".into(), remedy: "start db3".into() };
+    let mut reply = ClusterReply { copies_wanted: 3, troubles: vec![trouble], ..cluster_reply() };
+    let node = &mut reply.nodes[0];
+    (node.incarnation, node.heartbeat, node.offline_since, node.last_contact_us) =
+        (4, Some(9), AT, Some(1_763_856_000_000_000));
+    (node.trouble, node.is_full, node.has_failed) = ("fenced".into(), true, true);
     reply
 }
 

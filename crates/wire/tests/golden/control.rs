@@ -12,7 +12,7 @@ fn newcomer() -> control::Newcomer {
         address: "10.0.0.2:7410".into(),
         token: (0..16).collect(),
         incarnation: 3,
-        devices: vec![control::Device { device: 1, capacity_bytes: 1 << 40, has_failed: true }],
+        devices: vec![control::Device { device: 1, capacity_bytes: 1 << 40, has_failed: true, is_full: false }],
     }
 }
 
@@ -67,6 +67,10 @@ pub(super) fn later_decisions() -> Vec<(&'static str, DecisionKind)> {
     vec![
         ("chain.resume_lost", DecisionKind::Chain(resume)),
         ("found_with_gaps", DecisionKind::Found(found)),
+        (
+            "node.fill_device",
+            DecisionKind::Node(control::NodeStep { kind: NodeStepKind::FillDevice as i32, ..dead.clone() }),
+        ),
         ("node.declare_dead_if_spared", DecisionKind::Node(control::NodeStep { spares: true, ..dead })),
     ]
 }
@@ -79,6 +83,7 @@ pub(super) fn control_state() -> control::Stored {
         is_offline: true,
         is_draining: true,
         is_dead: true,
+        offline_since: 0,
     };
     let stored = control::StoredTarget { device: 1, incarnation: 3, is_retiring: true, left: 77, ..Default::default() };
     let target = |node, role| control::StoredTarget { node, role: role as i32, ..stored };

@@ -44,6 +44,7 @@ pub(super) fn told() -> Vec<(&'static str, Told)> {
         ("attached", Told::Attached(Attached { sessions: vec![1, 0x0102_0304_0506_0708] })),
         ("heartbeat-after-a-loss", Told::Heartbeat(heartbeat_after_a_loss())),
         ("heartbeat-with-remains", Told::Heartbeat(heartbeat_with_remains())),
+        ("heartbeat-in-trouble", Told::Heartbeat(heartbeat_in_trouble())),
         ("grant", Told::Grant(grant())),
         ("refused", Told::Refused(Refused { reason: 33, message: "another cluster".into() })),
         ("chain-record", Told::ChainRecord(record.clone())),
@@ -122,7 +123,7 @@ fn heartbeat() -> Heartbeat {
         clock: Some(ClockOffset { offset_us: -3, error_us: 8 }),
         resigns: true,
         address: "b:7470".into(),
-        devices: vec![Device { device: 1, capacity_bytes: 1 << 40, has_failed: true }],
+        devices: vec![Device { device: 1, capacity_bytes: 1 << 40, has_failed: true, is_full: false }],
         chains: vec![ChainReport {
             chain: 3,
             epoch: 7,
@@ -136,9 +137,11 @@ fn heartbeat() -> Heartbeat {
             lost_from: 0,
             lost_to: 0,
             newest: 0,
+            is_full: false,
         }],
         remains_chains: 0,
         remains_bytes: 0,
+        trouble: String::new(),
     }
 }
 
@@ -146,6 +149,14 @@ fn heartbeat_after_a_loss() -> Heartbeat {
     let whole = heartbeat();
     let lost = |report: &ChainReport| ChainReport { lost_from: AT, lost_to: AT + 9, newest: AT + 1, ..*report };
     Heartbeat { chains: whole.chains.iter().map(lost).collect(), ..whole }
+}
+
+/// Of a server whose disk takes no more.
+fn heartbeat_in_trouble() -> Heartbeat {
+    let whole = heartbeat();
+    let devices = whole.devices.iter().map(|device| Device { is_full: true, ..device.clone() }).collect();
+    let chains = whole.chains.iter().map(|report| ChainReport { is_full: true, ..*report }).collect();
+    Heartbeat { devices, chains, trouble: "the disk is full".into(), ..whole }
 }
 
 /// Of a server that others have taken chains over from.

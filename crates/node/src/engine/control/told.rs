@@ -1,7 +1,7 @@
 //! What operators ask about the cluster and are told, to and from the messages of `wire`.
 
 use frieze_base::NodeId;
-use frieze_cluster::{Ask, ChainStatus, NodeState, NodeStatus, Status, TargetState, Waits};
+use frieze_cluster::{Ask, ChainStatus, NodeState, NodeStatus, Status, TargetState, Trouble, Waits};
 use frieze_wire::message::{self as wire, ClusterChain, ClusterOp, ClusterReply};
 
 pub(super) fn ask_in(op: ClusterOp) -> Ask {
@@ -29,7 +29,13 @@ pub(super) fn status_out(status: &Status, told_by: NodeId) -> ClusterReply {
         whole: status.whole() as u32,
         // Of this node, which the cluster does not know.
         sync_bytes_per_s: 0,
+        copies_wanted: status.copies_wanted,
+        troubles: troubles_out(status.troubles()),
     }
+}
+
+pub(crate) fn troubles_out(troubles: Vec<Trouble>) -> Vec<wire::Trouble> {
+    troubles.into_iter().map(|Trouble { what, remedy }| wire::Trouble { what, remedy }).collect()
 }
 
 fn node_out(status: &NodeStatus) -> wire::NodeStatus {
@@ -37,6 +43,7 @@ fn node_out(status: &NodeStatus) -> wire::NodeStatus {
         NodeState::Up => "up",
         NodeState::Draining => "draining",
         NodeState::Offline => "offline",
+        NodeState::Unknown => "unknown",
         NodeState::Removed => "removed",
     };
     wire::NodeStatus {
@@ -55,6 +62,13 @@ fn node_out(status: &NodeStatus) -> wire::NodeStatus {
         capacity_bytes: status.node.capacity_bytes(),
         remains_chains: status.remains.map(|remains| remains.chains),
         remains_bytes: status.remains.map(|remains| remains.left_bytes),
+        incarnation: status.node.incarnation(),
+        heartbeat: status.heartbeat,
+        offline_since: status.node.offline_since,
+        last_contact_us: status.last_contact_us,
+        trouble: status.trouble.clone().unwrap_or_default(),
+        is_full: status.node.told.devices.iter().any(|device| device.is_full),
+        has_failed: status.node.told.devices.iter().any(|device| device.has_failed),
     }
 }
 
@@ -65,7 +79,9 @@ fn chain_out(status: &ChainStatus) -> ClusterChain {
             TargetState::Joining => "joining",
             TargetState::Syncing => "syncing",
             TargetState::Waiting => "waiting",
+            TargetState::Full => "full",
             TargetState::Offline => "offline",
+            TargetState::Unknown => "unknown",
         };
         wire::TargetStatus {
             node: target.target.node.0,

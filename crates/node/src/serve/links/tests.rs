@@ -106,11 +106,12 @@ fn links() -> (Arc<Links>, Receiver<(NodeId, bool)>) {
     let time: Arc<dyn TimeSource> = Arc::new(SimTime::new(1_000_000));
     let clock = Arc::new(NodeClock::new(Clock::new(ClockSettings::default(), Hlc::ZERO), time, keeper));
     let (send, noticed) = channel();
-    let noticing: Noticed = Box::new(move |node, stands| {
+    let noticing = Box::new(move |node, stands| {
         // Who does not look any more has ended.
         let _ = send.send((node, stands));
     });
-    (Links::new(NodeId(1), ClusterId(7), NodeKeys::of(SECRET), clock, noticing, Arc::default()), noticed)
+    let notices = Notices { link: noticing, removed: Box::new(|fault| panic!("nobody is removed: {fault}")) };
+    (Links::new(NodeId(1), ClusterId(7), NodeKeys::of(SECRET), clock, notices, Arc::default()), noticed)
 }
 
 fn message(number: u32, len: usize) -> PeerPayload {

@@ -1,0 +1,197 @@
+//! `cluster wait`: until the cluster is as a script needs it.
+//!
+//! What the leader knows of a server that was killed just now is a lease old. So a server counts as there when it has renewed its lease
+//! since the command began: heartbeats are numbered, and only a process that lives sends another one.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use anyhow::{Error, Result};
+use frieze_base::ErrorKind;
+use frieze_client::{Client, ClusterReply, NodeStatus};
+
+use super::LOOK_EVERY;
+use crate::args::{Goal, Wait};
+use crate::failure::Usage;
+use crate::run::Run;
+
+/// Of each server, by its number, its process and the newest heartbeat at the first look.
+type Beats = BTreeMap<u32, (u64, Option<u64>)>;
+
+/// Waits, and says what is missing whenever that changes.
+pub(super) fn wait(run: &mut Run, client: &Client, args: &Wait) -> Result<()> {
+    let limit = Duration::from_secs(run.common.timeout.into());
+    // No call goes on trying for longer than that.
+    client.end_within(limit);
+    let began = frieze_client::mono();
+    let mut first: Option<Beats> = None;
+    let mut last = "no server of the cluster answers".to_owned();
+    loop {
+        match client.cluster(None) {
+            Ok(reply) => {
+                let first = first.get_or_insert_with(|| beats(&reply));
+                match lacking(&reply, args, first)? {
+                    None => return reached(run, args, &reply),
+                    Some(words) if words != last => {
+                        if !run.common.quiet {
+                            run.say(&words);
+                        }
+                        last = words;
+                    }
+                    Some(_) => {}
+                }
+            }
+            Err(error) if error.reason().kind() == ErrorKind::Unavailable => {}
+            Err(error) => return Err(error.into()),
+        }
+        let waited = Duration::from_nanos(frieze_client::mono().since_ns(began));
+        if waited >= limit {
+            return Err(Error::msg(format!("not within {} s (--timeout): {last}", limit.as_secs())));
+        }
+        std::thread::park_timeout(LOOK_EVERY.min(limit - waited));
+    }
+}
+
+fn beats(reply: &ClusterReply) -> Beats {
+    reply.nodes.iter().map(|node| (node.node, (node.incarnation, node.heartbeat))).collect()
+}
+
+/// True if a process of the server has spoken since.
+fn has_spoken(node: &NodeStatus, first: &Beats) -> bool {
+    let before = first.get(&node.node).copied().unwrap_or_default();
+    node.heartbeat.is_some() && (node.incarnation, node.heartbeat) > before
+}
+
+/// What is missing, in words; `None` if nothing is.
+///
+/// # Errors
+/// [`Usage`] or words if it cannot come to be.
+fn lacking(reply: &ClusterReply, args: &Wait, first: &Beats) -> Result<Option<String>> {
+    if reply.leader == 0 || reply.told_by != reply.leader {
+        return Ok(Some("no server leads at the moment".to_owned()));
+    }
+    let name = args.node.as_deref();
+    let is_named = |node: &&NodeStatus| name.is_none_or(|name| node.name == name || name.parse() == Ok(node.node));
+    let mut named = reply.nodes.iter().filter(is_named).peekable();
+    match args.goal {
+        Goal::Whole => {
+            let missing = reply.chains.len().saturating_sub(reply.whole as usize);
+            if missing > 0 {
+                let why = reply.troubles.iter().map(|trouble| trouble.what.as_str()).next();
+                return Ok(Some(why.map_or_else(|| format!("{missing} chains are not whole"), str::to_owned)));
+            }
+            let silent = reply.nodes.iter().find(|node| node.state == "up" && !has_spoken(node, first));
+            Ok(silent.map(|node| format!("{} has not renewed its lease yet", node.name)))
+        }
+        Goal::Joined => {
+            if let (Some(name), None) = (name, named.peek()) {
+                return Ok(Some(format!("{name} is none of the cluster yet")));
+            }
+            let away = named.find(|node| !matches!(node.state.as_str(), "up" | "draining") || !has_spoken(node, first));
+            Ok(away.map(|node| match node.state.as_str() {
+                "up" | "draining" => format!("{} has not renewed its lease yet", node.name),
+                state => format!("{} is {state}", node.name),
+            }))
+        }
+        Goal::Drained => match named.next() {
+            // It was removed meanwhile.
+            None if first.len() > reply.nodes.len() => Ok(None),
+            None => {
+                let names: Vec<&str> = reply.nodes.iter().map(|node| node.name.as_str()).collect();
+                let name = name.unwrap_or_default();
+                Err(Usage(format!("there is no server {name:?} in this cluster, only {}", names.join(", "))).into())
+            }
+            Some(node) if node.state == "up" => Err(Error::msg(format!(
+                "{} does not drain: 'frieze cluster drain {}' has it give its chains away",
+                node.name, node.name
+            ))),
+            Some(node) if node.targets == 0 => Ok(None),
+            Some(node) => Ok(Some(format!("{} has {} chains left to give away", node.name, node.targets))),
+        },
+    }
+}
+
+fn reached(run: &mut Run, args: &Wait, reply: &ClusterReply) -> Result<()> {
+    let words = || match (args.goal, &args.node) {
+        (Goal::Whole, _) => {
+            format!(
+                "whole: {} chains with {} of {} copies",
+                reply.chains.len(),
+                reply.copies_wanted,
+                reply.copies_wanted
+            )
+        }
+        (Goal::Joined, Some(name)) => format!("joined: {name}"),
+        (Goal::Joined, None) => format!("joined: {} servers", reply.nodes.len()),
+        (Goal::Drained, name) => format!("drained: {}", name.as_deref().unwrap_or_default()),
+    };
+    run.item(|| super::to_json(reply), || Some(words()))
+}
+
+#[cfg(test)]
+mod tests {
+    use frieze_client::ClusterChain;
+
+    use super::*;
+
+    fn node(number: u32, state: &str, heartbeat: Option<u64>) -> NodeStatus {
+        let name = format!("db{number}");
+        NodeStatus { node: number, name, state: state.to_owned(), incarnation: 4, heartbeat, ..NodeStatus::default() }
+    }
+
+    fn reply(nodes: Vec<NodeStatus>) -> ClusterReply {
+        let chains = vec![ClusterChain::default(); 8];
+        ClusterReply { leader: 1, told_by: 1, nodes, chains, whole: 8, copies_wanted: 3, ..ClusterReply::default() }
+    }
+
+    fn words(reply: &ClusterReply, goal: Goal, name: Option<&str>, first: &Beats) -> Result<Option<String>, String> {
+        let args = Wait { goal, node: name.map(str::to_owned) };
+        lacking(reply, &args, first).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_cluster_is_whole_when_every_server_has_spoken_since_it_was_asked() {
+        let before = reply(vec![node(1, "up", Some(7)), node(2, "up", Some(9))]);
+        let first = beats(&before);
+        let said = |reply: &ClusterReply| words(reply, Goal::Whole, None, &first);
+        assert_eq!(said(&before), Ok(Some("db1 has not renewed its lease yet".to_owned())));
+        let mut now = reply(vec![node(1, "up", Some(8)), node(2, "up", Some(9))]);
+        assert_eq!(said(&now), Ok(Some("db2 has not renewed its lease yet".to_owned())));
+        // Another process of it counts from its first heartbeat, and only when the log knows it.
+        (now.nodes[1].incarnation, now.nodes[1].heartbeat) = (5, None);
+        assert!(said(&now).unwrap().is_some());
+        now.nodes[1].heartbeat = Some(1);
+        assert_eq!(said(&now), Ok(None));
+        now.whole = 7;
+        assert_eq!(said(&now), Ok(Some("1 chains are not whole".to_owned())));
+        (now.whole, now.told_by) = (8, 2);
+        assert_eq!(said(&now), Ok(Some("no server leads at the moment".to_owned())));
+    }
+
+    #[test]
+    fn a_server_has_joined_when_it_is_up_and_has_spoken() {
+        let first = beats(&reply(vec![node(1, "up", Some(7))]));
+        let now = reply(vec![node(1, "up", Some(8)), node(2, "offline", None)]);
+        let said = |name| words(&now, Goal::Joined, name, &first);
+        assert_eq!(said(Some("db1")), Ok(None));
+        assert_eq!(said(Some("db2")), Ok(Some("db2 is offline".to_owned())));
+        assert_eq!(said(Some("2")), Ok(Some("db2 is offline".to_owned())));
+        assert_eq!(said(Some("db3")), Ok(Some("db3 is none of the cluster yet".to_owned())));
+        assert_eq!(said(None), Ok(Some("db2 is offline".to_owned())));
+    }
+
+    #[test]
+    fn a_server_is_drained_when_it_has_no_chains_and_cannot_be_if_it_does_not_drain() {
+        let mut now = reply(vec![node(1, "up", Some(8)), node(2, "draining", Some(3))]);
+        now.nodes[1].targets = 2;
+        let first = beats(&now);
+        let said = |now: &ClusterReply, name: &str| words(now, Goal::Drained, Some(name), &first);
+        assert_eq!(said(&now, "db2"), Ok(Some("db2 has 2 chains left to give away".to_owned())));
+        assert!(said(&now, "db1").unwrap_err().contains("does not drain"));
+        assert!(said(&now, "db9").unwrap_err().contains("there is no server"));
+        now.nodes[1].targets = 0;
+        assert_eq!(said(&now, "db2"), Ok(None));
+        now.nodes.pop();
+        assert_eq!(said(&now, "db2"), Ok(None), "it was removed");
+    }
+}

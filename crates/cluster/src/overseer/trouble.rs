@@ -1,0 +1,250 @@
+//! What is wrong with a cluster, in words for an operator: what, where and since when, and what to do about it.
+//!
+//! Guarantees: a chain that is not whole is named, with its copies counted against those that are wanted; a cluster of which nothing is
+//! named has a leader, every copy, and every server that is one of it. At most [`TROUBLES_MAX`] are named, and how many more there are.
+//! Leaves to others: what is wrong with a server by itself (`node`), how it is shown (`cli`, `metrics`).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use frieze_base::NodeId;
+use frieze_hlc::{Hlc, format_instant};
+
+use super::status::{ChainStatus, NodeStatus, Status, TargetStatus, Waits};
+use crate::chain::TargetState;
+use crate::node::NodeState;
+
+/// Something that is wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Trouble {
+    /// What, where, and since when.
+    pub what: String,
+    /// What an operator does about it.
+    pub remedy: String,
+}
+
+impl Trouble {
+    /// These words.
+    pub fn new(what: impl Into<String>, remedy: impl Into<String>) -> Trouble {
+        Trouble { what: what.into(), remedy: remedy.into() }
+    }
+}
+
+/// Why a chain lacks a copy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Cause {
+    /// The server is away, or nobody vouches for it.
+    Away,
+    /// Its disk takes no more.
+    Full,
+    /// Its disk has failed.
+    Failed,
+    /// It is given the copy now.
+    Syncing,
+    /// It is to be given the copy.
+    Waiting,
+}
+
+/// Chains that lack the same for the same reasons: the copies that they have, and which servers do not serve them, and why.
+type Lack = (usize, BTreeSet<(NodeId, Cause)>);
+
+impl Status {
+    /// What is wrong, the most urgent first; empty: every chain has every copy, and every server is there.
+    pub fn troubles(&self) -> Vec<Trouble> {
+        let mut troubles = Vec::new();
+        if self.leader.is_none() {
+            troubles.push(self.no_leader());
+        }
+        let mut named = BTreeSet::new();
+        let mut lacks: BTreeMap<Lack, usize> = BTreeMap::new();
+        for chain in self.chains.iter().filter(|chain| chain.serving() < self.copies_wanted as usize) {
+            *lacks.entry((chain.serving(), self.causes(chain))).or_default() += 1;
+        }
+        for ((have, causes), chains) in &lacks {
+            named.extend(causes.iter().map(|(node, _)| *node));
+            troubles.push(self.lack(*have, causes, *chains));
+        }
+        troubles.extend(self.waiting());
+        for node in &self.nodes {
+            if !named.contains(&node.node.id) && self.cause_of_node(node).is_some() {
+                troubles.push(Trouble::new(self.away(node), remedy_of_away(node)));
+            }
+            if let Some(words) = &node.trouble {
+                let name = &node.node.told.name;
+                troubles.push(Trouble::new(
+                    format!("{name}: {words}"),
+                    format!("frieze --server {} status", node.node.told.address),
+                ));
+            }
+        }
+        let more = troubles.len().saturating_sub(TROUBLES_MAX);
+        if more > 0 {
+            troubles.truncate(TROUBLES_MAX - 1);
+            troubles
+                .push(Trouble::new(format!("{} things more", more + 1), "frieze cluster nodes, frieze cluster chains"));
+        }
+        troubles
+    }
+
+    fn no_leader(&self) -> Trouble {
+        let since = self.no_leader_since_us.map_or("this server began".to_owned(), instant_of_us);
+        let lost: Vec<String> =
+            self.nodes.iter().filter(|node| node.state == NodeState::Unknown).map(|node| self.away(node)).collect();
+        let lost = if lost.is_empty() { String::new() } else { format!(": {}", lost.join(", ")) };
+        Trouble::new(
+            format!("no majority of the servers: none leads since {since}{lost}"),
+            "start the servers that are away; until a majority is there nothing can be changed, and instants that were closed can be read",
+        )
+    }
+
+    /// Who does not serve a chain that could, and why.
+    fn causes(&self, chain: &ChainStatus) -> BTreeSet<(NodeId, Cause)> {
+        let of_target = |target: &TargetStatus| {
+            let cause = match target.state {
+                TargetState::Serving => return None,
+                TargetState::Offline | TargetState::Unknown => Cause::Away,
+                TargetState::Full => Cause::Full,
+                TargetState::Joining | TargetState::Syncing => Cause::Syncing,
+                TargetState::Waiting => Cause::Waiting,
+            };
+            Some((target.target.node, cause))
+        };
+        let mut causes: BTreeSet<_> = chain.targets.iter().filter_map(of_target).collect();
+        // A server whose disk has failed, or that was replaced in its chains, has no target any more.
+        let without =
+            self.nodes.iter().filter(|node| chain.targets.iter().all(|target| target.target.node != node.node.id));
+        causes.extend(without.filter_map(|node| Some((node.node.id, self.cause_of_node(node)?))));
+        causes
+    }
+
+    /// Why a node keeps no copies, whatever the chain.
+    fn cause_of_node(&self, node: &NodeStatus) -> Option<Cause> {
+        if node.node.is_dead || node.node.is_draining {
+            return None;
+        }
+        match node.state {
+            NodeState::Offline | NodeState::Unknown => Some(Cause::Away),
+            _ if node.node.whole_devices().next().is_none() => Some(Cause::Failed),
+            _ if node.node.free_devices().next().is_none() => Some(Cause::Full),
+            _ => None,
+        }
+    }
+
+    fn lack(&self, have: usize, causes: &BTreeSet<(NodeId, Cause)>, chains: usize) -> Trouble {
+        let named = || {
+            causes.iter().filter_map(|(id, cause)| Some((self.nodes.iter().find(|node| node.node.id == *id)?, *cause)))
+        };
+        let words = |(node, cause): (&NodeStatus, Cause)| {
+            let name = &node.node.told.name;
+            match cause {
+                Cause::Away => self.away(node),
+                Cause::Full => format!("the disk of {name} takes no more"),
+                Cause::Failed => format!("the disk of {name} has failed"),
+                Cause::Syncing => format!("{name} is being brought up to date"),
+                Cause::Waiting => format!("{name} is to be brought up to date"),
+            }
+        };
+        let remedy = |(node, cause): (&NodeStatus, Cause)| {
+            let name = &node.node.told.name;
+            match cause {
+                Cause::Away => remedy_of_away(node),
+                Cause::Full => format!(
+                    "give {name} room ('frieze forget', a larger disk), then restart its server: it is given what it lacks"
+                ),
+                Cause::Failed => format!("look at the disk of {name}, replace it if need be, then restart its server"),
+                Cause::Syncing | Cause::Waiting => "'frieze cluster' shows how far it is".to_owned(),
+            }
+        };
+        let mut remedies: Vec<String> = named().map(remedy).collect();
+        remedies.dedup();
+        let why = match causes.is_empty() {
+            true => {
+                remedies.push(
+                    "add a server ('frieze serve --join'), or ask for fewer copies ('frieze cluster replicas')"
+                        .to_owned(),
+                );
+                "no server has room for another, or it is about to be placed".to_owned()
+            }
+            false => named().map(words).collect::<Vec<_>>().join(", "),
+        };
+        let chains = if chains == 1 { "1 chain has".to_owned() } else { format!("{chains} chains have") };
+        Trouble::new(format!("{chains} {have} of {} copies: {why}", self.copies_wanted), remedies.join("; "))
+    }
+
+    /// Chains that do not work, by what they wait for.
+    fn waiting(&self) -> Vec<Trouble> {
+        let mut groups: Vec<(&Waits, usize)> = Vec::new();
+        for waits in self.chains.iter().filter_map(|chain| chain.waits.as_ref()) {
+            match groups.iter_mut().find(|(known, _)| *known == waits) {
+                Some((_, chains)) => *chains += 1,
+                None => groups.push((waits, 1)),
+            }
+        }
+        let words = |(waits, chains): (&Waits, usize)| {
+            let (nodes, why, remedy) = match waits {
+                Waits::Memory(nodes) => (
+                    nodes,
+                    "may alone have what was written last",
+                    "start them again; if their disks are gone, 'frieze cluster declare-dead'",
+                ),
+                Waits::Logs(nodes) => {
+                    (nodes, "have not said yet what their logs hold", "start them again, or wait half a minute")
+                }
+                Waits::Leaving(nodes) => {
+                    (nodes, "have not heard yet that they were taken out", "none: it ends with their leases")
+                }
+            };
+            let chains = if chains == 1 {
+                "1 chain does not work and waits for".to_owned()
+            } else {
+                format!("{chains} chains do not work and wait for")
+            };
+            Trouble::new(format!("{chains} {}, which {why}", self.names(nodes)), remedy)
+        };
+        groups.into_iter().map(words).collect()
+    }
+
+    fn names(&self, nodes: &[NodeId]) -> String {
+        let name = |id: &NodeId| {
+            let node = self.nodes.iter().find(|node| node.node.id == *id);
+            node.map_or(format!("node {id}"), |node| node.node.told.name.clone())
+        };
+        if nodes.is_empty() { "its servers".to_owned() } else { nodes.iter().map(name).collect::<Vec<_>>().join(", ") }
+    }
+
+    /// That a node is not there, and since when, in words.
+    fn away(&self, node: &NodeStatus) -> String {
+        let name = &node.node.told.name;
+        match (node.state, node.last_contact_us) {
+            (NodeState::Unknown, Some(us)) => format!("{name} was last heard from at {}", instant_of_us(us)),
+            (NodeState::Unknown, None) => format!("{name} has not been heard from"),
+            (NodeState::Offline, _) => {
+                format!("{name} is away since {}", instant_of_us(Hlc(node.node.offline_since).micros()))
+            }
+            _ if node.node.whole_devices().next().is_none() => format!("the disk of {name} has failed"),
+            _ => format!("the disk of {name} takes no more"),
+        }
+    }
+}
+
+fn remedy_of_away(node: &NodeStatus) -> String {
+    let name = &node.node.told.name;
+    match node.state {
+        NodeState::Unknown => format!("start {name} again"),
+        NodeState::Offline => {
+            format!("start {name} again; if its disks are gone, 'frieze cluster declare-dead {name}'")
+        }
+        _ => format!("look at the disk of {name}, give it room or replace it, then restart its server"),
+    }
+}
+
+/// To the second: what is told rests on leases.
+fn instant_of_us(us: u64) -> String {
+    let instant = format_instant(Hlc::first_of_micros(us));
+    match instant.split_once('.') {
+        Some((second, _)) => format!("{second}Z"),
+        None => instant,
+    }
+}
+
+/// Troubles that are named.
+const TROUBLES_MAX: usize = 16;

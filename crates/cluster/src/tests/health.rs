@@ -1,0 +1,183 @@
+//! What is said of a cluster of which something is missing, by a leader and by whoever hears none.
+
+use std::collections::BTreeMap;
+
+use frieze_base::{ChainId, MonoTime, NodeId};
+
+use super::STAMP;
+use super::leading::Desk;
+use super::states::{founded, node_step, take_in};
+use crate::{
+    Contacts, Health, Heartbeat, Input, Moment, NodeState, NodeStep, Overseer, Role, Settings, State, Status,
+    TargetState,
+};
+
+const MS: u64 = 1_000_000;
+/// 2026-01-01T00:00:00Z.
+const NEW_YEAR_US: u64 = 1_767_225_600_000_000;
+
+/// Three servers, each with every chain, of which as many copies are wanted as there are by default.
+fn three(chains: u32) -> State {
+    let mut state = founded(3, chains, 5);
+    for chain in (0..chains).map(ChainId) {
+        [2, 3].into_iter().for_each(|node| take_in(&mut state, chain, node, Role::Serving));
+    }
+    state
+}
+
+fn words(status: &Status) -> Vec<String> {
+    status.troubles().into_iter().map(|trouble| trouble.what).collect()
+}
+
+/// What node 2 says, `ms` after it heard from the others at these.
+fn of_follower(state: &State, leader: Option<u32>, ms: u64, last: &[(u32, u64)]) -> Status {
+    let mut overseer = Overseer::new(NodeId(2), Settings::default());
+    let at = |ms: u64| Moment { mono: MonoTime(ms * MS), wall_us: NEW_YEAR_US + ms * 1000 };
+    overseer.step(at(0), state, Input::Follow(leader.map(NodeId)), &mut Vec::new());
+    let last: BTreeMap<_, _> = last.iter().map(|(node, ms)| (NodeId(*node), MonoTime(ms * MS))).collect();
+    let no_leader_since = leader.is_none().then_some(MonoTime(0));
+    overseer.status(at(ms), state, &Contacts { last, no_leader_since })
+}
+
+#[test]
+fn three_servers_are_whole_with_three_copies_and_not_with_two() {
+    let mut state = three(8);
+    let status = of_follower(&state, Some(1), 10, &[]);
+    assert_eq!((status.copies_wanted, status.whole(), status.copies_missing()), (3, 8, 0));
+    assert_eq!(status.troubles(), []);
+    // The log knows that one is away, and nobody has taken it out of its chains yet.
+    node_step(&mut state, 3, NodeStep::Offline).unwrap();
+    let status = of_follower(&state, Some(1), 10, &[]);
+    assert_eq!((status.copies_wanted, status.whole(), status.copies_missing()), (3, 0, 8));
+    let said = status.troubles();
+    assert_eq!(said.len(), 1, "{said:?}");
+    assert!(said[0].what.starts_with("8 chains have 2 of 3 copies: n3 is away since 1970-01-01T"), "{said:?}");
+    assert!(said[0].remedy.contains("start n3 again"), "{said:?}");
+    // One that an operator gave up, or lets go, is not missed.
+    let mut drained = state.clone();
+    node_step(&mut drained, 3, NodeStep::Drain).unwrap();
+    assert_eq!(of_follower(&drained, Some(1), 10, &[]).whole(), 8);
+    node_step(&mut state, 3, NodeStep::DeclareDead { spares: true }).unwrap();
+    let status = of_follower(&state, Some(1), 10, &[]);
+    assert_eq!((status.copies_wanted, status.whole(), words(&status)), (2, 8, vec![]));
+}
+
+#[test]
+fn fewer_copies_than_servers_are_counted_as_copies_and_a_server_that_is_away_is_named_all_the_same() {
+    let mut state = founded(3, 1, 2);
+    take_in(&mut state, ChainId(0), 2, Role::Serving);
+    let status = of_follower(&state, Some(1), 10, &[]);
+    assert_eq!((status.copies_wanted, status.whole(), words(&status)), (2, 1, vec![]));
+    node_step(&mut state, 3, NodeStep::Offline).unwrap();
+    let status = of_follower(&state, Some(1), 10, &[]);
+    assert_eq!((status.copies_wanted, status.whole(), status.copies_missing()), (2, 1, 0));
+    assert!(matches!(&words(&status)[..], [one] if one.starts_with("n3 is away since ")), "{:?}", words(&status));
+}
+
+#[test]
+fn who_hears_no_leader_vouches_for_itself_and_those_that_it_hears() {
+    let state = three(2);
+    // Nobody leads, as during an election: everybody is there, and nothing is whole that nobody leads.
+    let status = of_follower(&state, None, 1000, &[(1, 900), (3, 950)]);
+    let states = |status: &Status| status.nodes.iter().map(|node| node.state).collect::<Vec<_>>();
+    assert_eq!(states(&status), [NodeState::Up; 3]);
+    assert_eq!(status.whole(), 0);
+    assert_eq!(words(&status), ["no majority of the servers: none leads since 2026-01-01T00:00:00Z"]);
+    let status = of_follower(&state, None, 61_000, &[(1, 900)]);
+    assert_eq!(states(&status), [NodeState::Unknown, NodeState::Up, NodeState::Unknown]);
+    assert_eq!(status.nodes[0].last_contact_us, Some(NEW_YEAR_US + 900_000));
+    let targets: Vec<TargetState> = status.chains[0].targets.iter().map(|target| target.state).collect();
+    assert_eq!(targets, [TargetState::Unknown, TargetState::Serving, TargetState::Unknown]);
+    let said = words(&status);
+    let lost = "n1 was last heard from at 2026-01-01T00:00:00Z, n3 has not been heard from";
+    assert_eq!(said[0], format!("no majority of the servers: none leads since 2026-01-01T00:00:00Z: {lost}"));
+    assert_eq!(said[1], format!("2 chains have 1 of 3 copies: {lost}"));
+}
+
+#[test]
+fn a_leader_does_not_call_up_whose_lease_has_ended_though_nobody_decides_it() {
+    let mut desk = Desk::whole(3, 4);
+    desk.pass(1000, &[1, 2, 3]);
+    assert_eq!((desk.status().whole(), words(&desk.status())), (4, vec![]));
+    // Its proposals are not taken any more.
+    let state = desk.state.clone();
+    desk.pass(2100, &[1]);
+    let at = Moment { mono: MonoTime(desk.now * MS), wall_us: 0 };
+    let status = desk.overseer.status(at, &state, &Contacts::default());
+    let states: Vec<NodeState> = status.nodes.iter().map(|node| node.state).collect();
+    assert_eq!((states, status.whole()), (vec![NodeState::Up, NodeState::Unknown, NodeState::Unknown], 0));
+}
+
+#[test]
+fn who_has_not_spoken_since_it_was_asked_is_told_by_its_heartbeats() {
+    let mut desk = Desk::whole(2, 1);
+    desk.pass(500, &[1, 2]);
+    let beats = |desk: &Desk| -> Vec<_> { desk.status().nodes.iter().map(|node| node.heartbeat).collect() };
+    let before = beats(&desk);
+    assert!(before.iter().all(Option::is_some));
+    desk.pass(100, &[1]);
+    let after = beats(&desk);
+    assert!(after[0] > before[0] && after[1] == before[1], "{before:?} {after:?}");
+}
+
+/// Its target stays, so that it goes on from where it was: what it has is neither given up nor copied anew.
+#[test]
+fn a_server_whose_disk_is_full_goes_out_of_its_chains_keeps_what_it_has_and_is_named() {
+    let mut desk = Desk::new(three(2));
+    desk.pass(100, &[1, 2, 3]);
+    let mut full = desk.heartbeat(3);
+    full.chains[0].health = Health::Full;
+    desk.now += 1;
+    full.number = desk.now;
+    desk.put(Input::Heartbeat(full));
+    desk.pass(2000, &[1, 2, 3]);
+    let target = |desk: &Desk, chain| *desk.state.chain(ChainId(chain)).unwrap().target(NodeId(3)).expect("it stays");
+    assert_eq!((target(&desk, 0).role, target(&desk, 0).is_retiring), (Role::Out, false));
+    let status = desk.status();
+    assert!(
+        words(&status).iter().any(|what| what == "1 chain has 2 of 3 copies: the disk of n3 takes no more"),
+        "{status:?}"
+    );
+    assert!(!desk.state.is_kept_by_others(ChainId(0), NodeId(3)), "nobody gives up what it has");
+    // Another process begins with what the disk has: it is brought up to date, by what it lacks.
+    let known = desk.state.node(NodeId(3)).unwrap().clone();
+    let mut again = Heartbeat { incarnation: known.incarnation() + 1, ..desk.heartbeat(3) };
+    desk.now += 1;
+    again.number = desk.now;
+    desk.put(Input::Heartbeat(again));
+    desk.pass(300, &[1, 2, 3]);
+    assert!(desk.state.node(NodeId(3)).unwrap().free_devices().next().is_some());
+    assert_eq!(target(&desk, 0).role, Role::Syncing);
+}
+
+/// With a fourth server the copy is made there, and the one that is full gives back what it had.
+#[test]
+fn the_copy_of_a_server_whose_disk_is_full_is_made_elsewhere_if_there_is_another() {
+    let mut state = founded(4, 1, 3);
+    [2, 3].into_iter().for_each(|node| take_in(&mut state, ChainId(0), node, Role::Serving));
+    node_step(&mut state, 3, NodeStep::FillDevice(0)).unwrap();
+    let revision = state.chain(ChainId(0)).unwrap().revision;
+    let step = crate::ChainStep::TakeOut(NodeId(3));
+    state.apply(&crate::Decision::Chain { chain: ChainId(0), revision, step }, STAMP);
+    let revision = state.chain(ChainId(0)).unwrap().revision;
+    let step = crate::ChainStep::Left(NodeId(3));
+    state.apply(&crate::Decision::Chain { chain: ChainId(0), revision, step }, STAMP);
+    let mut desk = Desk::new(state);
+    desk.is_quick = true;
+    desk.pass(3000, &[1, 2, 3, 4]);
+    let chain = desk.state.chain(ChainId(0)).unwrap();
+    let serving: Vec<u32> = chain.serving().map(|target| target.node.0).collect();
+    assert_eq!((serving, chain.target(NodeId(3))), (vec![1, 2, 4], None));
+    assert!(desk.state.is_kept_by_others(ChainId(0), NodeId(3)));
+}
+
+#[test]
+fn what_a_server_says_is_wrong_with_it_the_leader_hands_on() {
+    let mut desk = Desk::whole(2, 1);
+    desk.pass(100, &[1, 2]);
+    desk.now += 1;
+    let told = Heartbeat { number: desk.now, trouble: "é".repeat(600), ..desk.heartbeat(2) };
+    desk.put(Input::Heartbeat(told));
+    let said = words(&desk.status());
+    assert!(matches!(&said[..], [one] if one.starts_with("n2: éé") && one.len() <= 4 + 512), "{said:?}");
+}

@@ -1,0 +1,91 @@
+//! That this server was removed from its cluster: it is kept for the next start, and whoever runs the server is called.
+//!
+//! A server that is none of the cluster any more hears of no leader and of no decision, so it finds out by asking: the others refuse its
+//! connections with the reason, after they have proven that they belong to the cluster. They do so when the decision is executed there
+//! *and* the node is no member of the metalog any more, so that nobody ends on whose vote something still depends.
+//!
+//! Guarantees: once it is told so, no later start serves the directory, whoever is reached then.
+//! Leaves to others: who refuses whom (`engine::control`, `serve::links`), and ending the process (whoever runs it).
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use frieze_base::{Fault, Reason};
+use tracing::{error, warn};
+
+use crate::engine::Engine;
+use crate::identity::Identity;
+
+/// What is called, once, with the words that the others refused this server with.
+pub(crate) type OnRemoval = Box<dyn FnOnce(Fault) + Send>;
+
+/// Whether this server was removed.
+#[derive(Default)]
+pub(crate) struct Removal(Mutex<State>);
+
+#[derive(Default)]
+struct State {
+    fault: Option<Fault>,
+    call: Option<OnRemoval>,
+}
+
+impl Removal {
+    /// `call` is called when this server was removed: at once if it was.
+    pub(crate) fn watch(&self, call: OnRemoval) {
+        let mut state = self.lock();
+        match state.fault.clone() {
+            Some(fault) => {
+                drop(state);
+                call(fault);
+            }
+            None => state.call = Some(call),
+        }
+    }
+
+    /// Why it ends, if it was removed.
+    pub(crate) fn fault(&self) -> Option<Fault> {
+        self.lock().fault.clone()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Engine {
+    /// Another server of the cluster, which has proven to be one, says that this one is none any more.
+    pub(crate) fn removed(&self, fault: Fault) {
+        let call = {
+            let mut state = self.removal.lock();
+            if state.fault.is_some() {
+                return;
+            }
+            state.fault = Some(fault.clone());
+            state.call.take()
+        };
+        if let Err(failed) = self.keeper.update(|identity| identity.is_removed = true) {
+            warn!("that this server was removed could not be kept for its next start: {failed}");
+        }
+        error!("this server was removed from its cluster, and ends: {}", fault.message);
+        if let Some(call) = call {
+            call(fault);
+        }
+    }
+}
+
+/// Whether a server may start on the directory with this record.
+///
+/// # Errors
+/// `Removed` if its server was removed from its cluster, with what to do.
+pub(crate) fn check_may_start(directory: &std::path::Path, identity: &Identity) -> Result<(), Fault> {
+    if !identity.is_removed {
+        return Ok(());
+    }
+    let (directory, node, cluster) = (directory.display(), identity.node_id(), identity.cluster_id());
+    Err(Fault::new(
+        Reason::Removed,
+        format!(
+            "{directory} is of node {node} of cluster {cluster}, which was removed from it: for this machine to be a server of the cluster \
+             again, start it on an empty directory with --join; 'frieze export {directory}' reads out what is in this one"
+        ),
+    ))
+}
