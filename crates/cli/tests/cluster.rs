@@ -17,8 +17,9 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
-use frieze_client::{ByteRange, Client, ClusterOp, ClusterReply, CreateMode, OpenFlags, Part, Target};
+use frieze_client::{ByteRange, Client, ClusterOp, ClusterReply, CreateMode, OpenFlags, Options, Part, Target};
 use support::{client, eventually, scrambled};
 use tempfile::TempDir;
 
@@ -578,6 +579,42 @@ fn a_disk_that_is_added_to_a_machine_takes_its_part_and_is_found_again() {
     let (_second, again) = add("");
     assert_eq!(again, address);
     assert!(read(&support::client(&address), "/before") == scrambled(7, 5_000_000));
+}
+
+/// Five of them vote. The first three have the bytes.
+#[test]
+fn seven_servers_serve_and_go_on_without_two_and_not_without_three() {
+    let mut cluster = Cluster::with(7, "replicas = 3\n");
+    cluster.await_whole_of(6, 3);
+    write(&cluster.client(6), "/seven", &scrambled(7, 3_000_000));
+    for number in 0..7 {
+        assert!(read(&cluster.client(number), "/seven") == scrambled(7, 3_000_000), "server {number}");
+    }
+    // The leader, and another one that votes and has everything.
+    cluster.kill(0);
+    cluster.kill(1);
+    write(&cluster.client(6), "/five", b"written without two");
+    for number in 2..7 {
+        assert_eq!(read(&cluster.client(number), "/five"), b"written without two", "server {number}");
+    }
+    // Four servers are left, and two of them vote: no majority of five.
+    cluster.kill(2);
+    let options = |number: usize| Options {
+        server: cluster.addresses[number].parse().unwrap(),
+        timeout: Duration::from_secs(3),
+        ..Options::default()
+    };
+    for number in 3..7 {
+        let made = Client::connect(options(number))
+            .and_then(|client| client.fs().create(&Target::path("/four"), 0o644, CreateMode::Exclusive).map(drop));
+        assert!(made.is_err(), "server {number}");
+    }
+    cluster.start_again(2);
+    write(&cluster.client(6), "/five again", b"written without two");
+    for number in 2..7 {
+        assert!(read(&cluster.client(number), "/seven") == scrambled(7, 3_000_000), "server {number}");
+        assert_eq!(read(&cluster.client(number), "/five again"), b"written without two", "server {number}");
+    }
 }
 
 /// Bytes that the records of a server take of its disk.

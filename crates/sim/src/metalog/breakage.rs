@@ -131,8 +131,14 @@ impl Memory {
             }
             (MetalogBreak::LearnersCount, PeerKind::Append) if self.matched.0 == message.term => {
                 let all: Vec<NodeId> = members.voters.iter().chain(&members.learners).copied().collect();
-                let most = self.held_by_most(members, &all, own.1);
-                message.commit = message.commit.max(most.min(end));
+                let most = self.held_by_most(members, &all, own.1).min(end);
+                // An entry of an earlier term is another break.
+                let mut terms = message.entries.iter().map(|entry| (entry.index, entry.term));
+                if (message.index, message.log_term) == (most, message.term)
+                    || terms.any(|entry| entry == (most, message.term))
+                {
+                    message.commit = message.commit.max(most);
+                }
             }
             (MetalogBreak::MembersForgotten, PeerKind::Snapshot) => {
                 if let Some(meta) = &mut message.snapshot {
