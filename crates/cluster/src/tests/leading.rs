@@ -404,7 +404,10 @@ fn a_node_that_is_gone_for_long_is_replaced_and_one_that_is_back_soon_is_not() {
     desk.pass(500, &[1, 2, 3, 4]);
     desk.pass(5000, &[1, 2, 4]);
     assert_eq!(desk.state.chain(ChainId(0)).unwrap().targets.len(), 3);
+    let replaceable = |desk: &Desk| desk.overseer.replaceable(MonoTime(desk.now * MS));
+    assert!(replaceable(&desk).is_empty(), "its vote is its own as long as its chains wait");
     desk.pass(600_000, &[1, 2, 4]);
+    assert_eq!(replaceable(&desk), [NodeId(3)]);
     let placed = |decision: &Decision| matches!(decision, Decision::Chain { step: ChainStep::Place { node, .. }, .. } if node.0 == 4);
     assert!(desk.decided.iter().any(placed));
     assert_eq!(desk.state.chain(ChainId(0)).unwrap().configuration().syncing, Some(NodeId(4)));
