@@ -3,6 +3,7 @@
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
+use frieze_client::{PrivateFile, PrivateFileError};
 use serde::Deserialize;
 
 use crate::failure::Usage;
@@ -45,12 +46,16 @@ fn places(variable: &dyn Fn(&str) -> Option<PathBuf>) -> Vec<(PathBuf, bool)> {
 
 fn load_first(places: &[(PathBuf, bool)]) -> Result<Config, Usage> {
     for (path, is_named) in places {
-        match std::fs::read_to_string(path) {
-            Ok(text) => return read(path, &text),
-            Err(error) if !is_named && matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {}
+        let error = match PrivateFile::read(path) {
+            Ok(file) => return read(path, &file.text),
+            Err(PrivateFileError::Io(error)) => error,
+            Err(refused) => return Err(Usage(refused.to_string())),
+        };
+        match error {
+            error if !is_named && matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {}
             // `$HOME` of whoever this program was before it became another user.
-            Err(error) if !is_named && !path.starts_with(MACHINE) && error.kind() == ErrorKind::PermissionDenied => {}
-            Err(error) => return Err(Usage(format!("cannot read {}: {error}", path.display()))),
+            error if !is_named && !path.starts_with(MACHINE) && error.kind() == ErrorKind::PermissionDenied => {}
+            error => return Err(Usage(format!("cannot read {}: {error}", path.display()))),
         }
     }
     Ok(Config::default())

@@ -4,6 +4,7 @@ use std::cell::RefCell;
 
 use anyhow::Result;
 use frieze_node::Checkup;
+use rustix::fs::Mode;
 use serde_json::{Value, json};
 
 use crate::args::Fsck;
@@ -15,6 +16,8 @@ use crate::scrub;
 
 /// `frieze fsck`.
 pub(crate) fn fsck(run: &mut Run, args: &Fsck) -> Result<()> {
+    // It makes a copy of a part of the directory.
+    rustix::process::umask(Mode::RWXG | Mode::RWXO);
     run.show(Progress::bytes);
     let checkup = {
         let run = RefCell::new(&mut *run);

@@ -1,13 +1,12 @@
 //! One run of the command: the connection made when first needed, what goes to standard output and standard error, and
 //! whether anything failed.
 
-use std::fs;
 use std::io::{self, BufWriter, IsTerminal, Stdout, Write};
 use std::time::Duration;
 
 use anyhow::{Context, Error, Result};
 use frieze_base::Reason;
-use frieze_client::{Client, Fs, Key, Options, ServerAddr};
+use frieze_client::{Client, Fs, Key, Options, PrivateFile, PrivateFileError, ServerAddr};
 use serde_json::Value;
 
 use crate::args::{Common, Durability};
@@ -91,8 +90,11 @@ impl Run {
         let key = match self.common.key.as_ref().or(told.key.as_ref()) {
             None => None,
             Some(file) => {
-                let text = fs::read_to_string(file).with_context(|| format!("--key {}", file.display()))?;
-                Some(key_of(&text).map_err(|words| Usage(format!("--key {}: {words}", file.display())))?)
+                let secret = match PrivateFile::read_secret(file) {
+                    Err(error @ PrivateFileError::Open { .. }) => return Err(Usage(format!("--key: {error}")).into()),
+                    read => read.with_context(|| format!("--key {}", file.display()))?,
+                };
+                Some(key_of(&secret.text).map_err(|words| Usage(format!("--key {}: {words}", file.display())))?)
             }
         };
         Ok(Options {

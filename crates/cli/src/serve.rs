@@ -8,6 +8,7 @@ use frieze_client::Options;
 use frieze_hdfs::{Calls, Door, DoorOptions, Trust};
 use frieze_node::{Server, Settings};
 use nix::sys::signal::{SigSet, Signal};
+use rustix::fs::Mode;
 use serde_json::json;
 
 use crate::args::Serve;
@@ -20,6 +21,8 @@ pub(crate) fn serve(run: &mut Run, args: &Serve) -> Result<()> {
     // Before any thread is made: each inherits that these are for us to wait for.
     let signals = stop_signals();
     signals.thread_block()?;
+    // What libraries make below the data directory, too, is for its owner alone.
+    rustix::process::umask(Mode::RWXG | Mode::RWXO);
 
     let mut settings = Settings::load(args.config.as_deref())?;
     settings.dir.clone_from(&args.dir);
@@ -51,19 +54,17 @@ pub(crate) fn serve(run: &mut Run, args: &Serve) -> Result<()> {
     settings.image_pieces_max = args.image_pieces.unwrap_or(settings.image_pieces_max);
     settings.hdfs_trust_names |= args.hdfs_trust_names;
     let trust = if settings.hdfs_trust_names { Trust::Names } else { Trust::Kernel };
-    let hdfs = (!settings.hdfs.is_empty()).then(|| DoorOptions {
-        listen: settings.hdfs.clone(),
-        data: settings.hdfs_data.clone(),
-        trust,
-        notes: Some(settings.dir.join("hdfs-leases")),
-    });
-    let webhdfs =
-        (!settings.webhdfs.is_empty()).then(|| frieze_http::DoorOptions { listen: settings.webhdfs.clone(), trust });
+    let at = |address: &String| (!address.is_empty()).then(|| address.clone());
+    let (hdfs, data, webhdfs) = (at(&settings.hdfs), settings.hdfs_data.clone(), at(&settings.webhdfs));
+    let notes = settings.dir.join("hdfs-leases");
     // Told whole: the message names the directory, the address or the setting.
     let server = Server::start(settings).map_err(|fault| match fault.reason {
         Reason::Removed => Removed(fault.message).into(),
         _ => Error::msg(fault.message),
     })?;
+    let admission = || server.admission();
+    let hdfs = hdfs.map(|listen| DoorOptions { listen, data, trust, notes: Some(notes), admission: admission() });
+    let webhdfs = webhdfs.map(|listen| frieze_http::DoorOptions { listen, trust, admission: admission() });
     let addresses = server.addresses();
     let (pid, metrics) = (std::process::id(), server.metrics_address());
     if let Some(address) = &metrics {

@@ -82,7 +82,7 @@ impl Connection {
         let stream = Stream::connect(server, limit)?;
         let limits = Limits { idle: Some(limit), frame: limit };
         let way = Way::Socket {
-            reader: FrameReader::new(stream.clone(), limits)?,
+            reader: FrameReader::guarded(stream.clone(), limits)?,
             writer: FrameWriter::new(stream, Limits { frame: options.timeout, ..limits }),
         };
         Connection::open_by(way, server, options, cluster, limit)
@@ -125,6 +125,9 @@ impl Connection {
             owed: Vec::new(),
         };
         let hello = connection.shake_hands(options, cluster)?;
+        if let Way::Socket { reader, .. } = &mut connection.way {
+            reader.admit(Limits { idle: Some(limit), frame: limit });
+        }
         Ok((connection, hello))
     }
 

@@ -52,7 +52,10 @@ pub use file::File;
 pub use file::LOSS_LOG;
 pub use frieze_base::{ByteRange, ErrorKind, Fault, InodeId, NodeId, Reason, SessionId};
 pub use frieze_hlc::{Hlc, Instant, UserTime, ZonePolicy};
-pub use frieze_net::{Key, Lies, Lot, NOBODY, Proof, ServerAddr, host_name, mono, send_unpaced, tcp_proof, user_of};
+pub use frieze_net::{
+    Admission, Key, Lies, Lot, NOBODY, Origin, PrivateFile, PrivateFileError, Proof, Refused, Seat, Seldom, ServerAddr,
+    host_name, mono, send_unpaced, tcp_proof, user_of,
+};
 pub use frieze_wire::Holds;
 pub use frieze_wire::edit::{Action, ActionKind, EditReply, Undo};
 pub use frieze_wire::forget::{ForgetReply, Forgotten, ForgottenFile};

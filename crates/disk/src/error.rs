@@ -36,6 +36,8 @@ pub enum Op {
     SyncDir,
     /// Asking for free space.
     Space,
+    /// Taking the rights of others from what is below a directory.
+    Tighten,
 }
 
 impl fmt::Display for Op {
@@ -55,6 +57,7 @@ impl fmt::Display for Op {
             Op::Remove => "remove",
             Op::SyncDir => "sync directory",
             Op::Space => "ask for the free space of",
+            Op::Tighten => "take the rights of others from",
         })
     }
 }

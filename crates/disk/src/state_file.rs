@@ -35,6 +35,9 @@ struct Newest {
 }
 
 impl StateFile {
+    /// What a slot begins with that was written.
+    pub const MAGIC: [u8; 4] = MAGIC;
+
     /// Opens the record `name` of a device, making an empty one, durably, if it is not there.
     ///
     /// # Errors

@@ -1,7 +1,7 @@
 //! Listening sockets and the threads of connections.
 //!
-//! Guarantees: no more than [`Serve::CONNECTIONS_MAX`] connections each; closing a door ends every connection and waits until its
-//! thread has ended.
+//! Guarantees: a connection has one of the places of the server ([`Admission`]), counted for the user that the kernel names, and no door
+//! has more than [`Serve::CONNECTIONS_MAX`]; closing a door ends every connection and waits until its thread has ended.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -10,7 +10,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 
+use frieze_client::{Admission, Origin, Proof, Seat, Seldom, tcp_proof};
+
 use crate::Error;
+use crate::name_service::plain;
 
 /// Stack of a connection's thread.
 const STACK_BYTES: usize = 512 << 10;
@@ -19,14 +22,50 @@ const STACK_BYTES: usize = 512 << 10;
 pub trait Serve: Send + Sync + 'static {
     /// A name for threads.
     const NAME: &'static str;
-    /// Connections at one time; a further one is closed at once, and its client tries again.
-    const CONNECTIONS_MAX: usize = 4096;
+    /// Connections at one time, whatever places the server has; a further one is closed at once, and its client tries again.
+    const CONNECTIONS_MAX: usize = usize::MAX;
 
     /// Serves a connection until it ends.
-    fn serve(&self, stream: TcpStream);
+    fn serve(&self, accepted: Accepted);
 
     /// The door closes: nobody is to be served any more.
     fn stop(&self) {}
+}
+
+/// A connection that is to be served.
+#[derive(Debug)]
+pub struct Accepted {
+    /// It.
+    pub stream: TcpStream,
+    /// The other end.
+    pub peer: SocketAddr,
+    /// This end.
+    pub local: SocketAddr,
+    /// Whose it is.
+    pub guest: Guest,
+}
+
+/// Whose a connection is, and the place that it has.
+#[derive(Debug)]
+pub struct Guest {
+    /// As the kernel knows it.
+    pub proof: Proof,
+    seat: Seat,
+}
+
+impl Guest {
+    /// It is known now that the connection is this user's.
+    ///
+    /// # Errors
+    /// `ConnectionRefused` if he has as many as he may: it ends.
+    pub fn belongs_to(&mut self, uid: u32) -> io::Result<()> {
+        let refused = |refused| io::Error::new(io::ErrorKind::ConnectionRefused, refused);
+        match self.proof {
+            // Root speaks for others, and answers for what it opens.
+            Proof::User(_) => Ok(()),
+            Proof::Unproven => self.seat.belongs_to(Origin::User(uid)).map_err(refused),
+        }
+    }
 }
 
 /// Listens on an address.
@@ -44,6 +83,8 @@ pub struct Acceptor {
 
 struct Shared {
     listener: TcpListener,
+    admission: Admission,
+    missed: Seldom,
     stopping: AtomicBool,
     open: Mutex<Open>,
     ended: Condvar,
@@ -60,11 +101,12 @@ impl Acceptor {
     ///
     /// # Errors
     /// `System`: there is no thread for it.
-    pub fn start<S: Serve>(listener: TcpListener, service: Arc<S>) -> Result<Acceptor, Error> {
+    pub fn start<S: Serve>(listener: TcpListener, service: Arc<S>, admission: Admission) -> Result<Acceptor, Error> {
         let failed = |doing| move |source| Error::System { doing, source };
         let address = listener.local_addr().map_err(failed("ask for an address"))?;
         let (stopping, open, ended) = (AtomicBool::new(false), Mutex::default(), Condvar::new());
-        let shared = Arc::new(Shared { listener, stopping, open, ended });
+        let missed = Seldom::default();
+        let shared = Arc::new(Shared { listener, admission, missed, stopping, open, ended });
         let (for_thread, served) = (shared.clone(), service.clone());
         let thread = thread::Builder::new()
             .name(format!("{}-accept", S::NAME))
@@ -102,12 +144,12 @@ impl Shared {
     fn accept_all<S: Serve>(self: &Arc<Shared>, service: &Arc<S>) {
         while !self.stopping.load(Ordering::Acquire) {
             match self.listener.accept() {
-                Ok((stream, _)) => self.take(stream, service),
+                Ok((stream, peer)) => self.take(stream, peer, service),
                 Err(_) if self.stopping.load(Ordering::Acquire) => return,
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
                 Err(error) => {
                     // Out of descriptors or memory: as soon as a connection ends there may be some.
-                    tracing::warn!("cannot take a connection of a Hadoop client: {error}");
+                    self.miss(format_args!("cannot take a connection of a Hadoop client: {error}"));
                     let open = self.open();
                     drop(self.ended.wait_timeout(open, std::time::Duration::from_millis(100)));
                 }
@@ -115,7 +157,21 @@ impl Shared {
         }
     }
 
-    fn take<S: Serve>(self: &Arc<Shared>, stream: TcpStream, service: &Arc<S>) {
+    /// Says now and then what keeps connections from being served.
+    fn miss(&self, words: std::fmt::Arguments<'_>) {
+        if let Some(count) = self.missed.happened() {
+            tracing::warn!(count, "{words}");
+        }
+    }
+
+    fn take<S: Serve>(self: &Arc<Shared>, stream: TcpStream, peer: SocketAddr, service: &Arc<S>) {
+        let Ok(local) = stream.local_addr() else { return };
+        let proof = tcp_proof(peer, local).unwrap_or_else(|error| {
+            self.miss(format_args!("a client stays unproven: {error}"));
+            Proof::Unproven
+        });
+        // What is turned away is logged there. Hadoop's clients try again.
+        let Ok(seat) = self.admission.enter(Origin::of(proof, plain(peer.ip()))) else { return };
         // Answers are whole: they need not wait for more.
         let _ = stream.set_nodelay(true);
         // Blocks go out as fast as they are taken; a connection that has ended says so when it is read.
@@ -124,12 +180,8 @@ impl Shared {
         let number = {
             let mut open = self.open();
             if open.streams.len() >= S::CONNECTIONS_MAX {
-                tracing::warn!(
-                    service = S::NAME,
-                    "{} clients are connected: one more is turned away",
-                    S::CONNECTIONS_MAX
-                );
-                return;
+                let most = S::CONNECTIONS_MAX;
+                return self.miss(format_args!("{most} clients are connected to {}: one more is turned away", S::NAME));
             }
             open.last += 1;
             let number = open.last;
@@ -139,11 +191,11 @@ impl Shared {
         let (ends, service) = (Ends { shared: self.clone(), number }, service.clone());
         let thread = thread::Builder::new().name(S::NAME.to_owned()).stack_size(STACK_BYTES).spawn(move || {
             let ends = ends;
-            service.serve(stream);
+            service.serve(Accepted { stream, peer, local, guest: Guest { proof, seat } });
             drop(ends);
         });
         if let Err(error) = thread {
-            tracing::warn!("cannot serve a Hadoop client: {error}");
+            self.miss(format_args!("cannot serve a Hadoop client: {error}"));
         }
     }
 

@@ -8,7 +8,7 @@
 //! places that a client names behind this one are there for when it fails; nothing is sent to them, for copies are the chains'
 //! affair. For the same reason there is nothing to be copied to a place that a client takes in.
 
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::io::{self, BufRead, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +20,8 @@ use prost::Message;
 use crate::blocks::{Pass, block_id, wall_ns};
 use crate::budget::Budget;
 use crate::checksums::{OfBlock, Wanted};
-use crate::connections::Serve;
+use crate::connections::{Accepted, Guest, Serve};
+use crate::doorstep::{self, PROOF_MAX, Reader};
 use crate::exception::Exception;
 use crate::kept::{Kept, Record};
 use crate::leases::{Lease, Progress};
@@ -44,7 +45,7 @@ const READERS_BYTES: usize = 256 << 20;
 const KEPT_BYTES_MIN: usize = 32 << 10;
 /// A buffer of a larger packet is not kept for the next one.
 const BYTES_KEPT: usize = 1 << 20;
-/// Bytes that are taken from a socket at once.
+/// Bytes that are taken from a writer's socket at once.
 const BUFFER_BYTES: usize = 512 << 10;
 /// How long a connection without a request is kept. A client throws it away after three seconds.
 const IDLE_MAX: Duration = Duration::from_secs(30);
@@ -84,19 +85,19 @@ pub(crate) enum Ended {
     Short,
 }
 
-type Reader<'s> = BufReader<&'s TcpStream>;
-
 impl DataService {
     pub(crate) fn new(service: Arc<Service>) -> DataService {
         let (budget, readers) = (Budget::new(BUDGET_BYTES), Budget::new(READERS_BYTES));
         DataService { service, budget, readers, kept: Arc::default() }
     }
 
-    fn converse(&self, stream: &TcpStream) -> Result<(), Ended> {
+    fn converse(&self, accepted: Accepted) -> Result<(), Ended> {
+        let Accepted { stream, mut guest, .. } = accepted;
+        let (stream, guest) = (&stream, &mut guest);
         stream.set_write_timeout(Some(SILENCE_MAX))?;
-        let mut reader = BufReader::with_capacity(BUFFER_BYTES, stream);
+        let mut reader = doorstep::reader(stream);
+        let mut is_known = false;
         loop {
-            stream.set_read_timeout(Some(IDLE_MAX))?;
             let mut first = [0; 3];
             match read_or_end(&mut reader, &mut first) {
                 Ok(true) => {}
@@ -104,14 +105,21 @@ impl DataService {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
                 Err(error) => return Err(error.into()),
             }
-            stream.set_read_timeout(Some(SILENCE_MAX))?;
             let operation = transfer::operation(first)?;
+            if is_known {
+                doorstep::expire(&reader, PROOF_MAX);
+            }
             let message = read_message(&mut reader)?;
+            doorstep::admit(&reader, SILENCE_MAX)?;
             let goes_on = match operation {
-                Operation::Read => self.read(stream, &mut reader, &transfer::message(&message, "read request")?)?,
-                Operation::Write => self.write(stream, &mut reader, &message)?,
-                Operation::Copy => self.copy(stream, &transfer::message(&message, "request to copy")?)?,
-                Operation::Checksum => self.checksum(stream, &transfer::message(&message, "checksum request")?)?,
+                Operation::Read => {
+                    self.read(stream, &mut reader, guest, &transfer::message(&message, "read request")?)?
+                }
+                Operation::Write => self.write(stream, &mut reader, guest, &message)?,
+                Operation::Copy => self.copy(stream, guest, &transfer::message(&message, "request to copy")?)?,
+                Operation::Checksum => {
+                    self.checksum(stream, guest, &transfer::message(&message, "checksum request")?)?
+                }
                 Operation::Question => {
                     let Some(answer) = self.service.answer_door(&transfer::message(&message, "question of a door")?)
                     else {
@@ -129,14 +137,24 @@ impl DataService {
             if !goes_on {
                 return Ok(());
             }
+            is_known = true;
+            doorstep::resize(&mut reader, doorstep::SMALL_BYTES)?;
+            doorstep::expire(&reader, IDLE_MAX);
         }
     }
 
     /// Sends a range of a block. True if the connection can go on.
-    fn read(&self, stream: &TcpStream, reader: &mut Reader<'_>, request: &OpReadBlock) -> Result<bool, Ended> {
+    fn read(
+        &self,
+        stream: &TcpStream,
+        reader: &mut Reader<'_>,
+        guest: &mut Guest,
+        request: &OpReadBlock,
+    ) -> Result<bool, Ended> {
         let Some(pass) = self.pass(request.header.as_ref().and_then(|header| header.base_header.as_ref())) else {
             return forbid(stream);
         };
+        guest.belongs_to(pass.uid)?;
         let end = request.offset.checked_add(request.len).filter(|&end| end <= pass.len && pass.lease == 0);
         let Some(end) = end else {
             let words = format!("{} bytes from {} on of a block of {}", request.len, request.offset, pass.len);
@@ -170,10 +188,11 @@ impl DataService {
     }
 
     /// Sends the checksum of a block. True if the connection can go on.
-    fn checksum(&self, stream: &TcpStream, request: &proto::OpBlockChecksum) -> Result<bool, Ended> {
+    fn checksum(&self, stream: &TcpStream, guest: &mut Guest, request: &proto::OpBlockChecksum) -> Result<bool, Ended> {
         let Some(pass) = self.pass(request.header.as_ref()).filter(|pass| pass.lease == 0) else {
             return forbid(stream);
         };
+        guest.belongs_to(pass.uid)?;
         let Some(wanted) = Wanted::read(request.block_checksum_options.as_ref()) else {
             respond(stream, &refused(status::ERROR_UNSUPPORTED, "frieze has no checksums of that kind"))?;
             return Ok(true);
@@ -202,20 +221,27 @@ impl DataService {
     }
 
     /// A writer brings another place into its pipeline. What is acknowledged is in the file: there is nothing to copy.
-    fn copy(&self, stream: &TcpStream, request: &proto::OpTransferBlock) -> Result<bool, Ended> {
+    fn copy(&self, stream: &TcpStream, guest: &mut Guest, request: &proto::OpTransferBlock) -> Result<bool, Ended> {
         let base = request.header.as_ref().and_then(|header| header.base_header.as_ref());
-        if self.pass(base).is_none() {
-            return forbid(stream);
-        }
+        let Some(pass) = self.pass(base) else { return forbid(stream) };
+        guest.belongs_to(pass.uid)?;
         respond(stream, &BlockOpResponse::default())?;
         Ok(true)
     }
 
     /// Takes a block. True if the connection can go on.
-    fn write(&self, stream: &TcpStream, reader: &mut Reader<'_>, message: &[u8]) -> Result<bool, Ended> {
+    fn write(
+        &self,
+        stream: &TcpStream,
+        reader: &mut Reader<'_>,
+        guest: &mut Guest,
+        message: &[u8],
+    ) -> Result<bool, Ended> {
         let request: OpWriteBlock = transfer::message(message, "write request")?;
         let base = request.header.as_ref().and_then(|header| header.base_header.as_ref());
         let Some(pass) = self.pass(base) else { return forbid(stream) };
+        guest.belongs_to(pass.uid)?;
+        doorstep::resize(reader, BUFFER_BYTES)?;
         if pass.lease != 0 && !self.is_own(&pass.door) {
             return relay::relay(stream, reader, &pass.door, message).map(|()| false).map_err(Ended::from);
         }
@@ -268,8 +294,8 @@ impl DataService {
 impl Serve for DataService {
     const NAME: &'static str = "hdfs-data";
 
-    fn serve(&self, stream: TcpStream) {
-        if let Err(ended) = self.converse(&stream) {
+    fn serve(&self, accepted: Accepted) {
+        if let Err(ended) = self.converse(accepted) {
             match ended {
                 Ended::Client(_) | Ended::Short => tracing::warn!("a transfer of a Hadoop client failed: {ended}"),
                 _ => tracing::debug!("a transfer of a Hadoop client ended: {ended}"),

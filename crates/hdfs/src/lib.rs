@@ -25,6 +25,7 @@ mod checksums;
 mod concat;
 mod connections;
 mod data_service;
+mod doorstep;
 mod elsewhere;
 mod exception;
 mod kept;
@@ -59,12 +60,12 @@ use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use frieze_client::Options;
+use frieze_client::{Admission, Options};
 
 pub use crate::calls::{Calls, Reading, Writing};
 pub use crate::checksums::FileChecksum;
 use crate::connections::bind;
-pub use crate::connections::{Acceptor, Serve};
+pub use crate::connections::{Accepted, Acceptor, Guest, Serve};
 use crate::data_service::DataService;
 pub use crate::elsewhere::session_of;
 pub use crate::exception::Exception;
@@ -81,7 +82,7 @@ pub const DATA_PORT: u16 = 9866;
 pub const TOKENS: &str = "frieze 2026-11-24 tokens of blocks at the HDFS door";
 
 /// Where the door is and whom it believes.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct DoorOptions {
     /// Where the name service listens, as `HOST:PORT`: what `fs.defaultFS` names.
     pub listen: String,
@@ -91,6 +92,8 @@ pub struct DoorOptions {
     pub trust: Trust,
     /// A directory of its own for what the next process has to know of writers; without one they begin anew after a restart.
     pub notes: Option<PathBuf>,
+    /// The places of its connections: those of the server that it is a door of.
+    pub admission: Admission,
 }
 
 /// Whose word is taken for who a user is.
@@ -166,8 +169,10 @@ impl Door {
         let names_at = names_at.map_err(|source| Error::System { doing: "ask for an address", source })?;
         // The first and only door of this service that has one.
         let _ = service.names_port.set(names_at.port());
-        let data = Acceptor::start(data_listener, Arc::new(DataService::new(service.clone())))?;
-        let names = Acceptor::start(name_listener, Arc::new(NameService::start(service, options.trust)?))?;
+        let data =
+            Acceptor::start(data_listener, Arc::new(DataService::new(service.clone())), options.admission.clone())?;
+        let names = Arc::new(NameService::start(service, options.trust)?);
+        let names = Acceptor::start(name_listener, names, options.admission.clone())?;
         Ok(Door { names, data, calls })
     }
 

@@ -5,16 +5,17 @@
 //! costs more than it. The others, and all of them where an answer may be waited for from another server, are answered by a few
 //! threads that all connections share, each answer when it is there.
 
-use std::io::{self, BufReader, Read, Write};
+use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, TcpStream};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use frieze_client::{Caller, NOBODY, Proof, tcp_proof};
+use frieze_client::{Caller, NOBODY, Seldom};
 
-use crate::connections::Serve;
+use crate::connections::{Accepted, Guest, Serve};
+use crate::doorstep::{self, PROOF_MAX};
 use crate::exception::Exception;
 use crate::principals::{Principal, principal};
 use crate::proto::rpc_error;
@@ -27,7 +28,7 @@ use crate::{Error, Trust};
 const THREADS: usize = 32;
 /// Calls that wait for one; beyond, connections wait.
 const QUEUE_MAX: usize = 1024;
-/// A client sends a sign of life once a minute, and closes what it does not use after ten seconds.
+/// A client that has said who it is sends a sign of life once a minute, and closes what it does not use after ten seconds.
 const SILENCE_MAX: Duration = Duration::from_secs(180);
 /// A client that does not take its answers for so long is closed.
 const SEND_MAX: Duration = Duration::from_secs(30);
@@ -47,6 +48,8 @@ const SOON: &[&str] = &[
     "mkdirs",
     "renewLease",
 ];
+/// Bytes that are read at once of a client that sends many calls together.
+const BUFFER_BYTES: usize = 64 << 10;
 /// Bytes of answers that wait for those to the calls behind them.
 const HELD_BYTES_MAX: usize = 64 << 10;
 
@@ -55,6 +58,7 @@ pub(crate) struct NameService {
     trust: Trust,
     service: Arc<Service>,
     queue: Mutex<Option<SyncSender<Job>>>,
+    turned_away: Seldom,
 }
 
 /// A call to be answered.
@@ -79,19 +83,20 @@ impl NameService {
                 .spawn(move || answer_all(&service, &receiver))
                 .map_err(|source| Error::System { doing: "start a thread", source })?;
         }
-        Ok(NameService { trust, service: service.clone(), queue: Mutex::new(Some(sender)) })
+        Ok(NameService {
+            trust,
+            service: service.clone(),
+            queue: Mutex::new(Some(sender)),
+            turned_away: Seldom::default(),
+        })
     }
 
-    fn converse(&self, stream: &TcpStream, writer: &Arc<Writer>) -> io::Result<()> {
-        stream.set_read_timeout(Some(SILENCE_MAX))?;
-        stream.set_write_timeout(Some(SEND_MAX))?;
-        let (peer, local) = (stream.peer_addr()?, stream.local_addr()?);
-        let proof = tcp_proof(peer, local).unwrap_or_else(|error| {
-            tracing::warn!("a Hadoop client stays unproven: {error}");
-            Proof::Unproven
-        });
+    fn converse(&self, accepted: Accepted, writer: &Arc<Writer>) -> io::Result<()> {
+        let Accepted { stream, peer, local, mut guest } = accepted;
+        let stream = &stream;
+        stream.set_write_timeout(Some(PROOF_MAX))?;
         let (reached, peer) = (plain(local.ip()), plain(peer.ip()));
-        let mut reader = BufReader::with_capacity(64 << 10, stream);
+        let mut reader = doorstep::reader(stream);
         let mut greeting = [0; rpc::GREETING_BYTES];
         reader.read_exact(&mut greeting)?;
         let greeting = match rpc::greeting(&greeting) {
@@ -107,15 +112,25 @@ impl NameService {
                 writer.send(&held)?;
                 held.clear();
             }
+            doorstep::rest(&mut reader)?;
             let mut prefix = [0; 4];
             if !read_or_end(&mut reader, &mut prefix)? {
                 return Ok(());
             }
             let frame = match rpc::frame_len(prefix) {
+                // Ended without words, as Hadoop's own servers do: nothing waits for whoever has not said who it is.
+                Ok(len) if who.is_none() && len > rpc::CONTEXT_BYTES_MAX => {
+                    tracing::debug!(len, "a Hadoop client sends too much before it says who it is");
+                    return Ok(());
+                }
                 Ok(len) => read_frame(&mut reader, len)?,
                 Err(error) => return writer.refuse(None, &error),
             };
+            let is_large = frame.len() > doorstep::SMALL_BYTES;
             let frame = rpc::frame(&frame);
+            if who.is_some() && (is_large || reader.buffer().len() > doorstep::SMALL_BYTES / 2) {
+                doorstep::resize(&mut reader, BUFFER_BYTES)?;
+            }
             if !held.is_empty() && !matches!(frame, Ok(Frame::Call(_) | Frame::Ping)) {
                 // Whoever is turned away for this is told first what those before it came to.
                 writer.send(&held)?;
@@ -137,21 +152,25 @@ impl NameService {
                     if protocol == replicas::PROTOCOL && claimed.as_deref().is_some_and(replicas::is_block) {
                         // It is whom the kernel proves, and calls nothing else.
                         let nobody = Caller { uid: NOBODY, gid: NOBODY, groups: Vec::new() };
-                        let principal = principal(proof, None, self.trust);
+                        let principal = principal(guest.proof, None, self.trust);
                         let principal =
                             principal.unwrap_or(Principal { name: claimed.unwrap_or_default(), caller: nobody });
+                        admit(&mut guest, &reader, stream, &principal)?;
                         who = Some(Arc::new(Who { principal, reached, peer }));
                         is_of_block = true;
                         continue;
                     }
-                    match principal(proof, claimed.as_deref(), self.trust) {
-                        Ok(principal) => who = Some(Arc::new(Who { principal, reached, peer })),
-                        Err(exception) => return writer.turn_away(&exception),
+                    match principal(guest.proof, claimed.as_deref(), self.trust) {
+                        Ok(principal) => {
+                            admit(&mut guest, &reader, stream, &principal)?;
+                            who = Some(Arc::new(Who { principal, reached, peer }));
+                        }
+                        Err(exception) => return self.turn_away(writer, &exception),
                     }
                 }
                 Ok(Frame::Call(call)) if is_of_block && call.protocol != replicas::PROTOCOL => {
                     let words = format!("a connection for one block makes no calls of {}", call.protocol);
-                    return writer.turn_away(&Exception::authorization(words));
+                    return self.turn_away(writer, &Exception::authorization(words));
                 }
                 Ok(Frame::Call(call)) => match &who {
                     Some(who) if SOON.contains(&call.method.as_str()) && self.service.client.is_alone() => {
@@ -163,13 +182,25 @@ impl NameService {
                             return Ok(());
                         }
                     }
-                    None => return writer.turn_away(&Exception::authorization("a call before it is said who calls")),
+                    None => {
+                        let words = "a call before it is said who calls";
+                        return self.turn_away(writer, &Exception::authorization(words));
+                    }
                 },
                 Ok(Frame::Negotiate | Frame::Context(_)) => {
-                    return writer.turn_away(&Exception::authorization("it is said already who calls, or how"));
+                    let words = "it is said already who calls, or how";
+                    return self.turn_away(writer, &Exception::authorization(words));
                 }
             }
         }
+    }
+
+    /// Ends a connection in words. Said in the log now and then only: a client may come again as often as it likes.
+    fn turn_away(&self, writer: &Writer, exception: &Exception) -> io::Result<()> {
+        if let Some(count) = self.turned_away.happened() {
+            tracing::info!(count, "Hadoop clients are turned away; the last: {}", exception.message);
+        }
+        writer.turn_away(exception)
     }
 
     fn queue(&self) -> Option<SyncSender<Job>> {
@@ -180,10 +211,10 @@ impl NameService {
 impl Serve for NameService {
     const NAME: &'static str = "hdfs-name";
 
-    fn serve(&self, stream: TcpStream) {
-        let Ok(back) = stream.try_clone() else { return };
+    fn serve(&self, accepted: Accepted) {
+        let Ok(back) = accepted.stream.try_clone() else { return };
         let writer = Arc::new(Writer(Mutex::new(back)));
-        if let Err(error) = self.converse(&stream, &writer) {
+        if let Err(error) = self.converse(accepted, &writer) {
             tracing::debug!("a connection of a Hadoop client ended: {error}");
         }
     }
@@ -192,6 +223,18 @@ impl Serve for NameService {
         // Without a queue the threads that wait for calls end.
         self.queue.lock().unwrap_or_else(PoisonError::into_inner).take();
     }
+}
+
+/// It is said whose the connection is, and believed.
+fn admit(
+    guest: &mut Guest,
+    reader: &doorstep::Reader<'_>,
+    stream: &TcpStream,
+    principal: &Principal,
+) -> io::Result<()> {
+    guest.belongs_to(principal.caller.uid)?;
+    stream.set_write_timeout(Some(SEND_MAX))?;
+    doorstep::admit(reader, SILENCE_MAX)
 }
 
 fn answer_all(service: &Service, receiver: &Mutex<Receiver<Job>>) {
@@ -241,7 +284,6 @@ impl Writer {
     }
 
     fn turn_away(&self, exception: &Exception) -> io::Result<()> {
-        tracing::info!("a Hadoop client is turned away: {}", exception.message);
         let none = CallId { client: Vec::new(), number: -1 };
         let (class, message) = (exception.class, exception.message.as_str());
         self.send(&rpc::failure(&none, -1, Failed { detail: rpc_error::UNAUTHORIZED, is_fatal: true, class, message }))

@@ -6,7 +6,8 @@
 //! that is written, so every server has it.
 
 use std::fs;
-use std::io;
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use frieze_base::crc32c;
@@ -178,7 +179,8 @@ impl Notes {
 
 impl Beside {
     fn new(directory: Option<PathBuf>) -> io::Result<Beside> {
-        directory.as_ref().map_or(Ok(()), fs::create_dir_all)?;
+        let make = |directory| fs::DirBuilder::new().recursive(true).mode(0o700).create(directory);
+        directory.as_ref().map_or(Ok(()), make)?;
         Ok(Beside(directory))
     }
 
@@ -186,7 +188,9 @@ impl Beside {
         let Some(directory) = &self.0 else { return Ok(()) };
         let bytes = note.encode_to_vec();
         let unfinished = directory.join("unfinished");
-        fs::write(&unfinished, [crc32c(&bytes).to_le_bytes().as_slice(), &bytes].concat())?;
+        // It says who writes what: for nobody else to read.
+        let mut file = fs::File::options().write(true).create(true).truncate(true).mode(0o600).open(&unfinished)?;
+        file.write_all(&[crc32c(&bytes).to_le_bytes().as_slice(), &bytes].concat())?;
         fs::rename(unfinished, place(directory, note.id))
     }
 

@@ -2,25 +2,21 @@
 //!
 //! Which one is right, a signed token said. A client comes here when it could not reach that door, or lost its connection to it.
 
-use std::io::{self, BufReader, Write};
+use std::io::{self, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::thread;
 use std::time::Duration;
 
 use prost::encoding::encode_varint;
 
+use crate::doorstep::Reader;
 use crate::transfer::{VERSION, WRITE};
 
 /// How long the right door has to answer a connection.
 const CONNECT_MAX: Duration = Duration::from_secs(5);
 
 /// Hands on a request to write and all that follows it, until one side ends.
-pub(crate) fn relay(
-    stream: &TcpStream,
-    reader: &mut BufReader<&TcpStream>,
-    door: &str,
-    message: &[u8],
-) -> io::Result<()> {
+pub(crate) fn relay(stream: &TcpStream, reader: &mut Reader<'_>, door: &str, message: &[u8]) -> io::Result<()> {
     let door: SocketAddr = door.parse().map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "no door's address"))?;
     let onward = TcpStream::connect_timeout(&door, CONNECT_MAX)?;
     onward.set_nodelay(true)?;

@@ -22,6 +22,8 @@ pub(crate) const GREETING_BYTES: usize = 7;
 pub(crate) const VERSION: u8 = 9;
 /// Longest frame that is read. Hadoop's default is 128 MiB, for block reports; a client's longest call names a few paths.
 pub(crate) const FRAME_BYTES_MAX: usize = 4 << 20;
+/// Longest frame before it is said who calls: a connection's context names a user and a protocol.
+pub(crate) const CONTEXT_BYTES_MAX: usize = 4 << 10;
 /// Call numbers that are none: the context of the connection, a message of SASL, a sign of life.
 pub(crate) const CALL_CONTEXT: i32 = -3;
 /// Bytes of a client's id at most: Hadoop's draw 16. Answers are kept under it.

@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 
-use frieze_client::Options;
+use frieze_client::{Admission, Options};
 use frieze_node::{Server, Settings};
 use prost::Message;
 use tempfile::TempDir;
@@ -15,6 +15,7 @@ use crate::transfer::{self, LENGTHS_BYTES, Lengths, Packet, Sums, packet, put_pa
 
 mod administration;
 mod doors;
+mod doorstep;
 mod kept;
 mod numbers;
 mod quotas;
@@ -32,7 +33,8 @@ struct Opened {
 }
 
 fn options(listen: &str, trust: Trust) -> DoorOptions {
-    DoorOptions { listen: listen.to_owned(), data: "127.0.0.1:0".to_owned(), trust, notes: None }
+    let (listen, data) = (listen.to_owned(), "127.0.0.1:0".to_owned());
+    DoorOptions { listen, data, trust, notes: None, admission: Admission::new(4096) }
 }
 
 impl Opened {
@@ -45,6 +47,7 @@ impl Opened {
         let mut settings =
             Settings { dir: dir.path().join("data"), listen: vec!["127.0.0.1:0".to_owned()], ..settings };
         settings.memory_bytes_max = 256 << 20;
+        settings.root_mode = Some(0o1777);
         let server = Server::start(settings).unwrap();
         // As `frieze serve` opens it; the doors beside it below are asked over a socket.
         let client = Options { server: server.home(), within: Some(server.within()), ..Options::default() };
@@ -964,12 +967,7 @@ fn who_claims_to_be_somebody_unknown_is_turned_away() {
 fn the_door_stays_on_this_machine_unless_names_are_trusted() {
     let options = options("0.0.0.0:0", Trust::Kernel);
     assert!(matches!(Door::open(&options, [7; 32], Options::default()), Err(Error::Beyond { .. })));
-    let options = DoorOptions {
-        listen: "127.0.0.1:0".to_owned(),
-        data: "0.0.0.0:0".to_owned(),
-        trust: Trust::Kernel,
-        notes: None,
-    };
+    let options = DoorOptions { data: "0.0.0.0:0".to_owned(), ..self::options("127.0.0.1:0", Trust::Kernel) };
     assert!(matches!(Door::open(&options, [7; 32], Options::default()), Err(Error::Beyond { .. })));
 }
 

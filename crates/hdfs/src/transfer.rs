@@ -17,8 +17,9 @@ pub(crate) const VERSION: u16 = 28;
 pub(crate) const WRITE: u8 = 80;
 /// Number of our own: one door asks another who writes a file ([`crate::elsewhere`]). Hadoop's end at 89; 127 is its mark of none.
 pub(crate) const QUESTION: u8 = 120;
-/// Longest message that is read in front of packets.
-pub(crate) const MESSAGE_BYTES_MAX: usize = 1 << 20;
+/// Longest message that is read in front of packets: a token, whose groups are most of it, and some places. It is read before it is known
+/// whether the token is any.
+pub(crate) const MESSAGE_BYTES_MAX: usize = 16 << 10;
 /// Longest packet: what Hadoop's own clients take.
 pub(crate) const PACKET_BYTES_MAX: usize = 16 << 20;
 /// Longest header of a packet. It has 25 to 27 bytes.

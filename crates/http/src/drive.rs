@@ -5,7 +5,8 @@
 //! server: nobody else waits for it (ADR 0003, ADR 0042).
 //!
 //! Guarantees: who sends no whole head in time, or neither takes nor sends anything for long in the middle of a request, is closed
-//! ([`Patience`]); an answer is not cut off by what its client sent without being asked.
+//! ([`Patience`]); a head, which says whose request it is, has [`HEAD_BYTES_MAX`], and a connection without a request a small buffer; an
+//! answer is not cut off by what its client sent without being asked.
 
 use std::cell::Cell;
 use std::io::{self, Read, Write};
@@ -22,8 +23,15 @@ use frieze_client::mono;
 use hyper::rt::ReadBufCursor;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-/// Bytes that are taken from a socket at once.
+/// Bytes of a request that are taken from a socket at once.
 const READ_BYTES: usize = 64 << 10;
+/// The same of a head.
+const HEAD_READ_BYTES: usize = 4 << 10;
+/// Bytes of a head: a path of 4,096 bytes, each written as three, and some lines.
+pub(crate) const HEAD_BYTES_MAX: usize = 16 << 10;
+/// What is said to whoever sends a longer one.
+const HEAD_TOO_LONG: &[u8] =
+    b"HTTP/1.1 431 Request Header Fields Too Large\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
 /// What a client still sends when its answer has gone is passed over, up to so many bytes and for so long.
 const PASSED_OVER_MAX: usize = 4 << 20;
 const PASSED_OVER_FOR: Duration = Duration::from_secs(2);
@@ -31,15 +39,17 @@ const PASSED_OVER_FOR: Duration = Duration::from_secs(2);
 /// How long a client is waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Patience {
-    /// A request's head is there within so long, and a connection without a request is kept so long.
+    /// A request's head is there within so long, the first since the connection began.
     pub(crate) head: Duration,
+    /// A connection is kept so long without a further request.
+    pub(crate) idle: Duration,
     /// A client that neither takes nor sends anything for so long in the middle of a request is gone.
     pub(crate) silence: Duration,
 }
 
 impl Default for Patience {
     fn default() -> Patience {
-        Patience { head: Duration::from_secs(30), silence: Duration::from_secs(60) }
+        Patience { head: Duration::from_secs(10), idle: Duration::from_secs(30), silence: Duration::from_secs(60) }
     }
 }
 
@@ -48,14 +58,16 @@ impl Default for Patience {
 pub(crate) struct Phase {
     patience: Patience,
     in_request: Cell<bool>,
-    head_begun: Cell<bool>,
+    /// Of the head that comes; nothing between two requests.
+    head_bytes: Cell<usize>,
+    is_first: Cell<bool>,
     since: Cell<MonoTime>,
 }
 
 impl Phase {
     pub(crate) fn new(patience: Patience) -> Rc<Phase> {
-        let (in_request, head_begun) = (Cell::new(false), Cell::new(false));
-        Rc::new(Phase { patience, in_request, head_begun, since: Cell::new(mono()) })
+        let (in_request, head_bytes, is_first) = (Cell::new(false), Cell::new(0), Cell::new(true));
+        Rc::new(Phase { patience, in_request, head_bytes, is_first, since: Cell::new(mono()) })
     }
 
     /// A request has come. It lasts until what is returned is dropped.
@@ -64,11 +76,28 @@ impl Phase {
         InRequest(self.clone())
     }
 
-    /// The first byte of a head has its own time.
-    fn heard(&self) {
-        if !self.in_request.get() && !self.head_begun.replace(true) {
+    /// So many bytes have come. The first byte of a head has its own time, but for the first head, which has that of the connection.
+    ///
+    /// # Errors
+    /// `InvalidData` if a head becomes too long.
+    fn came(&self, count: usize) -> io::Result<()> {
+        if self.in_request.get() {
+            return Ok(());
+        }
+        let before = self.head_bytes.get();
+        if before == 0 && !self.is_first.get() {
             self.since.set(mono());
         }
+        self.head_bytes.set(before + count);
+        if before + count > HEAD_BYTES_MAX {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "the head of a request is too long"));
+        }
+        Ok(())
+    }
+
+    /// True if a head has become too long.
+    fn is_too_long(&self) -> bool {
+        !self.in_request.get() && self.head_bytes.get() > HEAD_BYTES_MAX
     }
 
     /// How long the socket is waited for now.
@@ -76,7 +105,11 @@ impl Phase {
         if self.in_request.get() {
             return self.patience.silence;
         }
-        self.patience.head.saturating_sub(Duration::from_nanos(mono().0.saturating_sub(self.since.get().0)))
+        let at_most = match self.is_first.get() || self.head_bytes.get() > 0 {
+            true => self.patience.head,
+            false => self.patience.idle,
+        };
+        at_most.saturating_sub(Duration::from_nanos(mono().0.saturating_sub(self.since.get().0)))
     }
 }
 
@@ -87,7 +120,8 @@ pub(crate) struct InRequest(Rc<Phase>);
 impl Drop for InRequest {
     fn drop(&mut self) {
         self.0.in_request.set(false);
-        self.0.head_begun.set(false);
+        self.0.is_first.set(false);
+        self.0.head_bytes.set(0);
         self.0.since.set(mono());
     }
 }
@@ -97,7 +131,7 @@ pub(crate) struct Wire {
     stream: TcpStream,
     waits: Rc<Waits>,
     phase: Rc<Phase>,
-    buffer: Box<[u8]>,
+    buffer: Vec<u8>,
 }
 
 /// What hyper waits for.
@@ -116,7 +150,11 @@ impl Waits {
 
 impl hyper::rt::Read for Wire {
     fn poll_read(mut self: Pin<&mut Self>, _: &mut Context<'_>, mut into: ReadBufCursor<'_>) -> Poll<io::Result<()>> {
-        let Wire { stream, buffer, .. } = &mut *self;
+        let Wire { stream, buffer, phase, .. } = &mut *self;
+        let len = if phase.in_request.get() { READ_BYTES } else { HEAD_READ_BYTES };
+        if buffer.len() != len {
+            *buffer = vec![0; len];
+        }
         let room = into.remaining().min(buffer.len());
         let count = match again(|| stream.read(&mut buffer[..room])) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
@@ -126,8 +164,7 @@ impl hyper::rt::Read for Wire {
             other => other?,
         };
         into.put_slice(&buffer[..count]);
-        self.phase.heard();
-        Poll::Ready(Ok(()))
+        Poll::Ready(self.phase.came(count))
     }
 }
 
@@ -174,9 +211,13 @@ pub(crate) fn drive<C: Future<Output = hyper::Result<()>>>(
 ) -> io::Result<()> {
     stream.set_nonblocking(true)?;
     let waits = Rc::new(Waits::default());
-    let buffer = vec![0; READ_BYTES].into_boxed_slice();
-    let wire = Wire { stream: stream.try_clone()?, waits: waits.clone(), phase: phase.clone(), buffer };
+    let wire = Wire { stream: stream.try_clone()?, waits: waits.clone(), phase: phase.clone(), buffer: Vec::new() };
     let ended = run(stream, phase, &waits, pin!(serve(wire)));
+    if phase.is_too_long() {
+        // hyper takes what is read as one stream: that a head ends it is for us to say. It fits into what the kernel takes.
+        let mut writer = stream;
+        let _sent = again(|| writer.write(HEAD_TOO_LONG));
+    }
     pass_over(stream);
     ended
 }
@@ -297,7 +338,8 @@ mod tests {
     }
 
     fn soon() -> Patience {
-        Patience { head: Duration::from_millis(50), silence: Duration::from_millis(50) }
+        let soon = Duration::from_millis(50);
+        Patience { head: soon, idle: soon, silence: soon }
     }
 
     fn is_timeout(ended: &io::Result<()>) -> bool {
@@ -337,6 +379,39 @@ mod tests {
             let ended = thread.join().unwrap();
             assert!(is_timeout(&ended), "{sent}: {ended:?}");
         }
+    }
+
+    #[test]
+    fn a_head_of_more_than_is_needed_is_refused_and_one_after_a_long_body_is_not() {
+        let (mut client, thread) = served(Patience::default());
+        let begins = b"PUT / HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n";
+        for _ in 0..2 {
+            client.write_all(begins).unwrap();
+            client.write_all(&[7; 100_000]).unwrap();
+            let mut answer = String::new();
+            while !answer.ends_with("\r\n\r\n100000") {
+                let mut byte = [0];
+                client.read_exact(&mut byte).unwrap();
+                answer.push(char::from(byte[0]));
+            }
+        }
+        let long = format!("GET /{} HTTP/1.1\r\n", "x".repeat(HEAD_BYTES_MAX));
+        client.write_all(long.as_bytes()).unwrap();
+        let mut rest = String::new();
+        client.read_to_string(&mut rest).unwrap();
+        assert!(rest.starts_with("HTTP/1.1 431 "), "{rest}");
+        drop(client);
+        assert!(thread.join().unwrap().is_err());
+    }
+
+    #[test]
+    fn a_first_head_has_its_time_from_the_beginning_however_slowly_it_comes() {
+        let (mut client, thread) = served(soon());
+        let mut rest = Vec::new();
+        client.set_read_timeout(Some(Duration::from_millis(5))).unwrap();
+        while client.write_all(b"G").is_ok() && client.read_to_end(&mut rest).is_err() {}
+        drop(client);
+        assert!(is_timeout(&thread.join().unwrap()));
     }
 
     #[test]

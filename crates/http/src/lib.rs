@@ -26,13 +26,14 @@ mod transfers;
 #[cfg(test)]
 mod tests;
 
+use std::cell::RefCell;
 use std::convert::Infallible;
-use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use frieze_client::{Proof, tcp_proof};
-use frieze_hdfs::{Acceptor, Calls, Exception, Principal, Serve, Who, listen, plain, principal};
+use frieze_client::{Admission, Proof};
+use frieze_hdfs::{Accepted, Acceptor, Calls, Exception, Guest, Principal, Serve, Who, listen, plain, principal};
 pub use frieze_hdfs::{Error, Trust};
 use hyper::body::Incoming;
 use hyper::header::{HOST, HeaderName, ORIGIN};
@@ -45,7 +46,7 @@ use crate::asked::Asked;
 use crate::drive::{Patience, Phase, drive};
 use crate::reply::Reply;
 
-/// Most bytes of a request's head, and of what is read or written of a connection at once.
+/// Most bytes of what is read or written of a connection at once.
 const BUFFER_BYTES: usize = 256 << 10;
 /// Lines of a head.
 const HEADERS_MAX: usize = 64;
@@ -54,12 +55,14 @@ const HEADERS_MAX: usize = 64;
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 /// Where the door is and whom it believes.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct DoorOptions {
     /// Where it listens, as `HOST:PORT`.
     pub listen: String,
     /// Whom it believes.
     pub trust: Trust,
+    /// The places of its connections: those of the server that it is a door of.
+    pub admission: Admission,
 }
 
 /// An open door. Dropped, it is closed.
@@ -80,7 +83,7 @@ impl Door {
         let address = listener.local_addr().map_err(|source| Error::System { doing: "ask for an address", source })?;
         let host = options.listen.rsplit_once(':').map_or("", |(host, _)| host).to_ascii_lowercase();
         let service = Service { calls: calls(address)?, trust: options.trust, host };
-        Ok(Door { acceptor: Acceptor::start(listener, Arc::new(service))? })
+        Ok(Door { acceptor: Acceptor::start(listener, Arc::new(service), options.admission.clone())? })
     }
 
     /// Where it listens, with the port that was chosen.
@@ -109,26 +112,22 @@ impl Serve for Service {
     // Each may have a piece of a file in memory on its way in or out.
     const CONNECTIONS_MAX: usize = 512;
 
-    fn serve(&self, stream: TcpStream) {
-        if let Err(error) = self.converse(&stream) {
+    fn serve(&self, accepted: Accepted) {
+        if let Err(error) = self.converse(accepted) {
             tracing::debug!("a connection of a WebHDFS client ended: {error}");
         }
     }
 }
 
 impl Service {
-    fn converse(&self, stream: &TcpStream) -> std::io::Result<()> {
-        let (from, reached) = (stream.peer_addr()?, stream.local_addr()?);
-        let proof = tcp_proof(from, reached).unwrap_or_else(|error| {
-            tracing::warn!("a WebHDFS client stays unproven: {error}");
-            Proof::Unproven
-        });
-        let peer =
-            Peer { proof, reached: SocketAddr::new(plain(reached.ip()), reached.port()), from: plain(from.ip()) };
+    fn converse(&self, accepted: Accepted) -> std::io::Result<()> {
+        let Accepted { stream, peer: from, local: reached, guest } = accepted;
+        let reached = SocketAddr::new(plain(reached.ip()), reached.port());
+        let peer = Peer { proof: guest.proof, reached, from: plain(from.ip()) };
         let phase = Phase::new(Patience::default());
-        let for_requests = phase.clone();
-        let service = service_fn(move |request| self.respond(peer, for_requests.clone(), request));
-        drive(stream, &phase, |wire| {
+        let (for_requests, guest) = (phase.clone(), Rc::new(RefCell::new(guest)));
+        let service = service_fn(move |request| self.respond(peer, for_requests.clone(), guest.clone(), request));
+        drive(&stream, &phase, |wire| {
             http1::Builder::new()
                 .max_buf_size(BUFFER_BYTES)
                 .max_headers(HEADERS_MAX)
@@ -144,21 +143,24 @@ impl Service {
         &self,
         peer: Peer,
         phase: Rc<Phase>,
+        guest: Rc<RefCell<Guest>>,
         request: Request<Incoming>,
     ) -> Result<hyper::Response<reply::Sent>, Infallible> {
         let in_request = phase.begin();
-        let reply = self.answer(peer, request).await.unwrap_or_else(|exception| {
+        let reply = self.answer(peer, &guest, request).await.unwrap_or_else(|exception| {
             tracing::debug!("a WebHDFS client is refused: {exception}");
             Reply::refused(&exception)
         });
         Ok(reply.response(in_request))
     }
 
-    async fn answer(&self, peer: Peer, request: Request<Incoming>) -> Result<Reply, Exception> {
+    async fn answer(&self, peer: Peer, guest: &RefCell<Guest>, request: Request<Incoming>) -> Result<Reply, Exception> {
         let (head, body) = request.into_parts();
         let host = self.host_of(peer, &head.headers)?;
         let asked = Asked::read(&head.method, head.uri.path(), head.uri.query().unwrap_or_default())?;
         let who = Who { principal: self.principal(peer, &asked)?, reached: peer.reached.ip(), peer: peer.from };
+        let belongs = guest.borrow_mut().belongs_to(who.principal.caller.uid);
+        belongs.map_err(|refused| Exception::io(refused.to_string()))?;
         match transfers::kind_of(&asked) {
             Some(kind) => transfers::answer(&self.calls, &who, &asked, &host, kind, body).await,
             None => ops::answer(&self.calls, &who, &asked),

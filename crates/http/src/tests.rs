@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
-use frieze_client::{Client, Options};
+use frieze_client::{Admission, Client, Options};
 use frieze_hdfs::proto::{SAFEMODE_ENTER, SetSafeModeRequest};
 use frieze_hdfs::{Calls, Principal, Who};
 use frieze_node::{Server, Settings};
@@ -48,7 +48,7 @@ impl Answer {
 }
 
 fn options(listen: &str, trust: Trust) -> DoorOptions {
-    DoorOptions { listen: listen.to_owned(), trust }
+    DoorOptions { listen: listen.to_owned(), trust, admission: Admission::new(4096) }
 }
 
 impl Opened {
@@ -57,6 +57,7 @@ impl Opened {
         let mut settings =
             Settings { dir: dir.path().join("data"), listen: vec!["127.0.0.1:0".to_owned()], ..Settings::default() };
         settings.memory_bytes_max = 256 << 20;
+        settings.root_mode = Some(0o1777);
         let server = Server::start(settings).unwrap();
         let client = || Options { server: server.nearby(), ..Options::default() };
         let mut calls = None;

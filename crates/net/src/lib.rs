@@ -6,6 +6,7 @@
 //! Leaves to others: what a frame means (`wire`), threads and pools (`node`, `client`).
 
 mod addr;
+mod admission;
 mod diag;
 mod eager;
 mod error;
@@ -15,19 +16,26 @@ mod listener;
 mod low_water;
 mod mono;
 mod page;
+mod private_file;
 mod proof;
+mod seldom;
 mod stream;
 mod together;
 mod within;
 
 pub use addr::ServerAddr;
+pub use admission::{Admission, Origin, Refused, Seat};
 pub use error::Error;
-pub use frames::{Begun, CRC_BYTES, FrameReader, FrameWriter, Limits, Part, Payload, encode_frame};
+pub use frames::{
+    Begun, CRC_BYTES, FrameReader, FrameWriter, HELLO_BYTES_MAX, Limits, Part, Payload, RESTING_BYTES, encode_frame,
+};
 pub use key::{Key, MAC_BYTES, NONCE_BYTES, random_nonce};
 pub use listener::Listener;
 pub use mono::mono;
 pub use page::{PageListener, Visitor};
+pub use private_file::{PrivateFile, PrivateFileError};
 pub use proof::{NOBODY, Proof, host_name, kernel_proof, tcp_proof, user_of};
+pub use seldom::Seldom;
 pub use stream::{Stream, send_unpaced};
 pub use together::together;
 pub use within::{Asked, Came, Inbox, Lies, Lot, Within, WriteOn};

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use frieze_base::MonoTime;
 
-use crate::{Error, ServerAddr, mono};
+use crate::{Error, Origin, Proof, ServerAddr, mono, tcp_proof};
 
 /// An ear for visitors at one address.
 #[derive(Debug)]
@@ -52,7 +52,9 @@ impl PageListener {
             return Ok(None);
         }
         match accepted {
-            Ok((stream, _)) => Ok(Some(Visitor { stream, until: MonoTime(mono().0 + ANSWER_MAX.as_nanos() as u64) })),
+            Ok((stream, peer)) => {
+                Ok(Some(Visitor { stream, peer, until: MonoTime(mono().0 + ANSWER_MAX.as_nanos() as u64) }))
+            }
             Err(source) => Err(Error::Listen { addr: self.address.to_string(), source }),
         }
     }
@@ -69,10 +71,17 @@ impl PageListener {
 #[derive(Debug)]
 pub struct Visitor {
     stream: TcpStream,
+    peer: SocketAddr,
     until: MonoTime,
 }
 
 impl Visitor {
+    /// Whose the connection is, as the kernel knows it.
+    pub fn origin(&self) -> Origin {
+        let proof = self.stream.local_addr().ok().and_then(|local| tcp_proof(self.peer, local).ok());
+        Origin::of(proof.unwrap_or(Proof::Unproven), self.peer.ip().to_canonical())
+    }
+
     /// Answers a `GET` of `path` with what `page` makes, its kind and its text or why there is none; anything else with how to
     /// ask. Ends early when `stopping` is set.
     ///

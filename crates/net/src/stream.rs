@@ -1,7 +1,7 @@
 //! A connected byte stream: TCP or Unix socket, blocking.
 
 use std::io::{self, IoSlice};
-use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream, ToSocketAddrs};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -94,6 +94,12 @@ impl Stream {
     /// Who is at the other end, for messages.
     pub fn peer(&self) -> &str {
         &self.0.peer
+    }
+
+    /// From where the peer comes: the address of its machine, this one for a Unix socket and for a peer that has ended.
+    pub fn peer_ip(&self) -> IpAddr {
+        let ends = self.tcp_ends().and_then(Result::ok);
+        ends.map_or(IpAddr::V4(Ipv4Addr::LOCALHOST), |(peer, _)| peer.ip().to_canonical())
     }
 
     /// True for a Unix socket.

@@ -11,7 +11,9 @@ use std::time::Duration;
 
 use frieze_base::{Reason, Seq, SessionId, crc32c};
 use frieze_hlc::Hlc;
-use frieze_net::{Error, FrameReader, FrameWriter, Limits, Listener, Part, Payload, Stream, encode_frame, mono};
+use frieze_net::{
+    Error, FrameReader, FrameWriter, HELLO_BYTES_MAX, Limits, Listener, Part, Payload, Stream, encode_frame, mono,
+};
 use frieze_wire::{FRAME_HEADER_BYTES, FrameHeader, FrameKind};
 use proptest::prelude::*;
 
@@ -534,4 +536,66 @@ fn what_the_socket_does_not_take_at_once_goes_out_later() {
         assert!(*reader.read_payload_reusing(&mut buffer).unwrap() == payload[..]);
         finishing.join().unwrap().unwrap();
     });
+}
+
+#[test]
+fn a_peer_that_has_proven_nothing_sends_small_frames_until_it_is_admitted() {
+    let guarded = || {
+        let (a, b) = Stream::pair().unwrap();
+        let reader = FrameReader::guarded(b, LONG).unwrap();
+        FrameReader::new(a.clone(), LONG).unwrap();
+        (FrameWriter::new(a, LONG), reader)
+    };
+    let mut body = Vec::new();
+    for (len, payload, is_fine) in
+        [(0, 0, true), (HELLO_BYTES_MAX, 0, true), (HELLO_BYTES_MAX + 1, 0, false), (1 << 20, 0, false), (10, 1, false)]
+    {
+        let (writer, mut reader) = guarded();
+        let payload = pattern(payload);
+        std::thread::scope(|scope| {
+            // What is refused is not taken.
+            scope.spawn(|| drop(writer.send(header(1), &pattern(len), Payload::Bytes(&payload))));
+            match reader.read_frame(&mut body) {
+                Ok(found) => assert!(is_fine && found.is_some() && body == pattern(len), "{len}"),
+                Err(error) => assert!(!is_fine && error.reason() == Reason::BadFrame, "{len}: {error}"),
+            }
+            reader.stream().shutdown();
+        });
+    }
+    let (writer, mut reader) = guarded();
+    writer.send(header(1), &pattern(100), Payload::None).unwrap();
+    assert!(reader.read_frame(&mut body).unwrap().is_some());
+    reader.admit(LONG);
+    writer.send(header(2), &pattern(100_000), Payload::Bytes(&pattern(3))).unwrap();
+    assert_eq!(reader.read_frame(&mut body).unwrap().unwrap().request_id, 2);
+    assert!(body == pattern(100_000) && *reader.read_payload_reusing(&mut Vec::new()).unwrap() == pattern(3));
+}
+
+#[test]
+fn what_a_silent_peer_needs_no_more_is_given_back_once_and_nothing_is_lost() {
+    let (writer, mut reader) = ends(SHORT);
+    reader.set_limits(LONG);
+    let mut body = Vec::new();
+    writer.send(header(1), &pattern(100_000), Payload::None).unwrap();
+    assert!(reader.read_frame(&mut body).unwrap().is_some() && body.capacity() >= 100_000);
+    let (rested, rests) = std::sync::mpsc::channel();
+    std::thread::scope(|scope| {
+        let body = &mut body;
+        let reading = scope.spawn(|| {
+            let found = reader.read_frame_or_rest(body, || rested.send(()).unwrap());
+            found.unwrap().unwrap().request_id
+        });
+        rests.recv_timeout(Duration::from_secs(20)).expect("nothing comes");
+        writer.send(header(2), &pattern(3000), Payload::None).unwrap();
+        assert_eq!(reading.join().unwrap(), 2);
+    });
+    assert!(body == pattern(3000) && body.capacity() < 100_000, "{}", body.capacity());
+    // More together than the buffer of a silent peer takes.
+    let mut frames = Vec::new();
+    (3..20).for_each(|id| encode_frame(header(id), &pattern(1000), &pattern(10), &mut frames));
+    writer.send_encoded(&frames).unwrap();
+    for id in 3..20 {
+        assert_eq!(reader.read_frame(&mut body).unwrap().unwrap().request_id, id);
+        assert!(body == pattern(1000) && *reader.read_payload_reusing(&mut Vec::new()).unwrap() == pattern(10));
+    }
 }

@@ -140,6 +140,14 @@ pub struct Scratch {
     pub(crate) unread: Option<Unread>,
 }
 
+impl Scratch {
+    /// Nothing is asked for a while: buffers are given back.
+    pub(crate) fn rest(&mut self) {
+        (self.payload, self.block) = (Vec::new(), Vec::new());
+        (self.pieces, self.crowded) = (Vec::new(), Vec::new());
+    }
+}
+
 /// The server.
 pub struct Engine {
     pub(crate) settings: Settings,

@@ -19,6 +19,7 @@ mod control;
 mod data;
 mod device;
 mod differences;
+mod directory;
 mod durability;
 mod edits;
 mod elsewhere;

@@ -1,7 +1,8 @@
 //! The running server: listeners, one thread a connection, one that flushes.
 //!
-//! Guarantees: no more than `connections_max` connections; a peer that sends garbage, half a frame or does not read is
-//! told why and closed, and costs nobody else anything; stopping flushes everything.
+//! Guarantees: no more than `connections_max` connections, shared out among users; a peer that sends garbage, half a frame or does not
+//! read is told why and closed, and costs nobody else anything; one that does not prove who it is has a few KiB and 10 s;
+//! stopping flushes everything.
 //! Leaves to others: what a request means (`engine`), bytes on sockets (`net`).
 //!
 //! Threads block on sockets instead of sharing a reactor: one context switch less for each small request, and payload
@@ -12,6 +13,7 @@ mod joining;
 mod links;
 mod metrics;
 mod pieces;
+mod proving;
 mod together;
 mod traffic;
 mod turns;
@@ -28,8 +30,8 @@ use std::time::Duration;
 use frieze_base::{ChainEpoch, Fault, NodeId, Reason};
 use frieze_disk::{FileDisk, FileDiskSettings, MachineTime};
 use frieze_net::{
-    FrameReader, FrameWriter, Key, Limits, Listener, Payload, Proof, ServerAddr, Stream, Within, kernel_proof,
-    random_nonce, user_of,
+    Admission, FrameReader, FrameWriter, Key, Limits, Listener, Origin, Payload, Proof, Seat, Seldom, ServerAddr,
+    Stream, Within, kernel_proof, random_nonce, user_of,
 };
 use frieze_wire::frame::{FrameHeader, FrameKind};
 use frieze_wire::message::{Refusal, Reply, ReplyBody, Request, RequestBody};
@@ -40,10 +42,12 @@ use tracing::{debug, error, info, warn};
 use self::links::Links;
 use self::metrics::Door;
 use self::pieces::{Pieces, Trouble};
+use self::proving::Proving;
 use self::traffic::Traffic;
 use self::turns::{LINGER, Place, Turns};
 use crate::brought::{Brought, Pool};
 use crate::clock::NodeClock;
+use crate::directory;
 use crate::durability::Wake;
 use crate::engine::{Engine, ProcessStats, Responder, Scratch, Seams};
 use crate::fsck::STORE_DIRECTORY;
@@ -116,7 +120,10 @@ struct Shared {
     door: Option<Arc<Door>>,
     stopping: AtomicBool,
     connections: Arc<AtomicU64>,
-    connections_max: u64,
+    /// Places of connections, of this door and of those beside it.
+    admission: Admission,
+    /// Connections that cannot be taken.
+    missed: Seldom,
     open: Mutex<BTreeMap<u64, Stream>>,
     next_connection: AtomicU64,
     /// Requests of this process that are being answered.
@@ -146,7 +153,9 @@ impl Server {
         }
         let directory = settings.dir.clone();
         let capacity_bytes_max = (settings.capacity_bytes_max > 0).then_some(settings.capacity_bytes_max);
+        directory::check(&directory)?;
         let disk = FileDisk::open(&directory, FileDiskSettings { capacity_bytes_max })?;
+        directory::make_private(&directory)?;
         let store = LsmStore::open(&directory.join(STORE_DIRECTORY), settings.memory(0)?.store)?;
         let wake = Arc::new(Wake::default());
         let waker = wake.clone();
@@ -163,7 +172,7 @@ impl Server {
             keys,
             owner: user_of(rustix::process::getuid().as_raw())?,
         };
-        let connections_max = settings.connections_max.into();
+        let admission = Admission::new(settings.connections_max as usize);
         // Others are told where a new node is before it is one.
         let early = !settings.join.is_empty();
         let mut listeners = if early { listen(&addresses)? } else { Vec::new() };
@@ -203,7 +212,8 @@ impl Server {
             door,
             stopping: AtomicBool::new(false),
             connections,
-            connections_max,
+            admission,
+            missed: Seldom::default(),
             open: Mutex::default(),
             next_connection: AtomicU64::new(1),
             asking: AtomicU64::new(0),
@@ -287,6 +297,11 @@ impl Server {
     /// The server for a door in this process: asked without a socket, on the thread that asks.
     pub fn within(&self) -> Arc<dyn Within> {
         Arc::new(within::Here::new(&self.shared))
+    }
+
+    /// The places of connections, for a door in this process: whoever has many at one door has few at the others.
+    pub fn admission(&self) -> Admission {
+        self.shared.admission.clone()
     }
 
     /// Which server of the cluster this is.
@@ -529,7 +544,9 @@ fn accept_loop(shared: &Arc<Shared>, listener: &Listener) {
             Ok(Some(stream)) => admit(shared, stream),
             Ok(None) => return,
             Err(fault) => {
-                warn!("cannot take a connection: {fault}");
+                if let Some(count) = shared.missed.happened() {
+                    warn!(count, "cannot take a connection: {fault}");
+                }
                 // Out of descriptors: some come back when connections end, which costs at least this long.
                 shared.wake.wait(Duration::from_millis(10));
             }
@@ -538,22 +555,22 @@ fn accept_loop(shared: &Arc<Shared>, listener: &Listener) {
 }
 
 fn admit(shared: &Arc<Shared>, stream: Stream) {
-    if shared.connections.fetch_add(1, Ordering::AcqRel) >= shared.connections_max {
-        shared.connections.fetch_sub(1, Ordering::AcqRel);
-        let words = format!(
-            "the server has {} connections open, its limit: close some, or raise connections_max",
-            shared.connections_max
-        );
-        refuse(&stream, Fault::new(Reason::Overloaded, words));
-        return;
-    }
+    let proof = kernel_proof(&stream).unwrap_or_else(|fault| {
+        debug!("cannot ask the kernel who {} is: {fault}", stream.peer());
+        Proof::Unproven
+    });
+    let seat = match shared.admission.enter(Origin::of(proof, stream.peer_ip())) {
+        Ok(seat) => seat,
+        Err(refused) => return refuse(&stream, Fault::new(Reason::Overloaded, refused.to_string())),
+    };
+    shared.connections.fetch_add(1, Ordering::AcqRel);
     let id = shared.next_connection.fetch_add(1, Ordering::Relaxed);
     shared.open.lock().unwrap_or_else(PoisonError::into_inner).insert(id, stream.clone());
     let for_thread = shared.clone();
     let served = stream.clone();
     let spawned = spawn("conn", move || {
         let gone = Gone { shared: for_thread, id };
-        serve(&gone.shared, &served);
+        serve(&gone.shared, &served, proof, seat);
     });
     if let Err(fault) = spawned {
         drop(Gone { shared: shared.clone(), id });
@@ -665,21 +682,17 @@ impl Responder for Answers {
     }
 }
 
-fn serve(shared: &Shared, stream: &Stream) {
-    let proven = match kernel_proof(stream) {
-        Ok(Proof::User(uid)) => user_of(uid).ok(),
-        Ok(Proof::Unproven) => None,
-        Err(fault) => {
-            debug!("cannot ask the kernel who {} is: {fault}", stream.peer());
-            None
-        }
+fn serve(shared: &Shared, stream: &Stream, proof: Proof, seat: Seat) {
+    let proven = match proof {
+        Proof::User(uid) => user_of(uid).ok(),
+        Proof::Unproven => None,
     };
     let challenge = match random_nonce() {
         Ok(challenge) => challenge,
         Err(fault) => return refuse(stream, fault.into()),
     };
     let conn = Conn::new(proven, challenge);
-    match converse(shared, stream, &conn) {
+    match converse(shared, stream, &conn, seat) {
         Ok(()) => {}
         Err(fault @ (frieze_net::Error::Frame { .. } | frieze_net::Error::Checksum { .. })) => {
             debug!("{} is closed: {fault}", stream.peer());
@@ -709,8 +722,8 @@ impl Drop for Held {
     }
 }
 
-fn converse(shared: &Shared, stream: &Stream, conn: &Conn) -> Result<(), frieze_net::Error> {
-    let mut reader = FrameReader::new(stream.clone(), Limits::HANDSHAKE)?;
+fn converse(shared: &Shared, stream: &Stream, conn: &Conn, mut seat: Seat) -> Result<(), frieze_net::Error> {
+    let mut reader = FrameReader::guarded(stream.clone(), Limits::HANDSHAKE)?;
     let writer = FrameWriter::new(stream.clone(), Limits::SERVING);
     let answers = Arc::new(Answers {
         writer: writer.clone(),
@@ -724,9 +737,26 @@ fn converse(shared: &Shared, stream: &Stream, conn: &Conn) -> Result<(), frieze_
     let (mut body, mut payload) = (Vec::new(), Vec::new());
     let mut pieces = Pieces::default();
     let mut scratch = Scratch::default();
-    let (mut greeted, mut is_told, mut plain) = (false, false, 0u64);
+    let mut proving = Some(Proving::new());
+    let (mut is_told, mut plain) = (false, 0u64);
     let mut looked = frieze_net::mono();
-    while let Some(header) = reader.read_frame(&mut body)? {
+    loop {
+        if let Some(proving) = &proving {
+            let Some(limits) = proving.limits() else {
+                refuse(
+                    stream,
+                    Fault::new(Reason::Unproven, "nothing has proven whose the connection is: it is closed"),
+                );
+                return Ok(());
+            };
+            reader.set_limits(limits);
+        }
+        let at_rest = || {
+            payload = Vec::new();
+            scratch.rest();
+            held.writer.rest();
+        };
+        let Some(header) = reader.read_frame_or_rest(&mut body, at_rest)? else { return Ok(()) };
         if let (FrameKind::Told, Some(node)) = (header.kind, conn.node()) {
             if !std::mem::replace(&mut is_told, true) {
                 reader.set_limits(LISTENING);
@@ -800,9 +830,16 @@ fn converse(shared: &Shared, stream: &Stream, conn: &Conn) -> Result<(), frieze_
         if !(stays && reader.await_frame(LINGER)? && reader.has_frame()) {
             held.answers.place().let_go();
         }
-        if !greeted {
-            greeted = true;
-            reader.set_limits(Limits::SERVING);
+        if let Some(unproven) = &mut proving {
+            unproven.asked();
+            if let Some(origin) = conn.origin() {
+                if let Err(refused) = seat.belongs_to(origin) {
+                    refuse(stream, Fault::new(Reason::Overloaded, refused.to_string()));
+                    return Ok(());
+                }
+                reader.admit(Limits::SERVING);
+                proving = None;
+            }
         }
         if shared.stopping.load(Ordering::Acquire) {
             return Ok(());
@@ -812,7 +849,6 @@ fn converse(shared: &Shared, stream: &Stream, conn: &Conn) -> Result<(), frieze_
             payload = Vec::new();
         }
     }
-    Ok(())
 }
 
 /// A payload that is gone when the next frame is read.

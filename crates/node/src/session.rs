@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
 use frieze_base::{Fault, MonoTime, NodeId, Reason, SessionId};
-use frieze_net::{Key, NOBODY};
+use frieze_net::{Key, NOBODY, Origin};
 use frieze_wire::message::{Hello, HelloReply, Prove};
 use frieze_wire::txn::Caller;
 
@@ -168,6 +168,15 @@ impl Conn {
     /// What the other end has proven counts for nothing.
     pub(crate) fn disown(&self) {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).node = None;
+    }
+
+    /// Whose the connection is, once it has greeted and that is proven.
+    pub(crate) fn origin(&self) -> Option<Origin> {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        match state.node {
+            Some(_) => Some(Origin::Server),
+            None => (state.greeted && state.proven).then_some(Origin::User(state.caller.uid)),
+        }
     }
 
     /// The node at the other end, if it has proven to be one.

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use frieze_base::{Fault, Reason};
+use frieze_net::{PrivateFile, PrivateFileError};
 use frieze_tier::{Shares, TooLittle, Wishes};
 use serde::{Deserialize, Serialize};
 
@@ -139,7 +140,9 @@ pub struct Settings {
     /// overwritten at once needs fewer looks; less: old states are quick sooner.
     #[serde(with = "duration_text")]
     pub image_delay: Duration,
-    /// Most open connections. Default 4,096; one more is refused with words. Each costs about 40 KiB.
+    /// Most open connections, of all doors together; one more is refused. A user who is not root has no more than are left for all others,
+    /// and a sixteenth is for root and other servers alone. 0, the default, is as many as a sixteenth of the memory is for, 4,096 at
+    /// most. More: more of `memory_bytes_max`, 40 KiB for each.
     pub connections_max: u32,
     /// How long a session lives without a connection. Default 60 s.
     #[serde(with = "duration_text")]
@@ -148,8 +151,8 @@ pub struct Settings {
     /// fences itself. Default 500 ms.
     #[serde(with = "duration_text")]
     pub max_clock_offset: Duration,
-    /// Owner of the root directory when the data directory is made: the user who runs the server. Its mode is 0755,
-    /// and 1777 when root runs it, so that everybody can begin.
+    /// Permission bits of the root directory when the data directory is made. Default 0755, as of any new file system: its owner, the user
+    /// who runs the server, gives others directories of their own.
     pub root_mode: Option<u32>,
     /// Format version of the segments that are made. Not for operators: tests make directories of older servers with it.
     #[serde(skip, default = "newest_segment_version")]
@@ -199,7 +202,7 @@ impl Default for Settings {
             image_percent: 10,
             image_pieces_max: 16,
             image_delay: Duration::from_secs(10),
-            connections_max: 4096,
+            connections_max: 0,
             session_timeout: Duration::from_secs(60),
             max_clock_offset: Duration::from_millis(500),
             root_mode: None,
@@ -219,21 +222,31 @@ const CHUNK_BYTES_MAX: u64 = 2 << 30;
 /// Smallest segment: holds the largest group of records with its headers.
 const SEGMENT_BYTES_MIN: u64 = 8 << 20;
 const SEGMENT_BYTES_MAX: u64 = 2 << 30;
+/// What a connection is counted with: its thread, and the buffers of one that asks for little.
+const CONNECTION_BYTES: u64 = 40 << 10;
+/// Most connections unless more are wished for.
+const CONNECTIONS_MAX: u64 = 4096;
 const SECRET_CHARS_MIN: usize = 16;
 
 impl Settings {
     /// Reads a TOML file, or the defaults without one.
     ///
     /// # Errors
-    /// `InvalidArgument` naming the file, the line and what is wrong.
+    /// `InvalidArgument` naming the file, the line and what is wrong: also that others can write it, or read it if it holds a secret.
     pub fn load(config: Option<&Path>) -> Result<Settings, Fault> {
         let Some(path) = config else { return Ok(Settings::default()) };
-        let text = std::fs::read_to_string(path).map_err(|error| {
-            Fault::new(Reason::InvalidArgument, format!("cannot read the configuration {}: {error}", path.display()))
-        })?;
-        toml::from_str(&text).map_err(|error| {
-            Fault::new(Reason::InvalidArgument, format!("the configuration {} is wrong: {error}", path.display()))
-        })
+        let wrong = |words: String| Fault::new(Reason::InvalidArgument, words);
+        let cannot = |error: PrivateFileError| match error {
+            PrivateFileError::Io(error) => wrong(format!("cannot read the configuration {}: {error}", path.display())),
+            refused @ PrivateFileError::Open { .. } => wrong(format!("the configuration {refused}")),
+        };
+        let file = PrivateFile::read(path).map_err(cannot)?;
+        let settings: Settings = toml::from_str(&file.text)
+            .map_err(|error| wrong(format!("the configuration {} is wrong: {error}", path.display())))?;
+        if !settings.keys.is_empty() || settings.join_key.is_some() {
+            file.keeps_secret().map_err(cannot)?;
+        }
+        Ok(settings)
     }
 
     /// Where the other servers reach this one, which listens at `listens_at` first.
@@ -274,13 +287,14 @@ impl Settings {
             dirty: wish(self.dirty_bytes_max),
             young: wish(self.young_bytes_max),
             old: wish(self.old_bytes_max),
+            connections: wish(u64::from(self.connections_max) * CONNECTION_BYTES),
         };
         wishes.divide().map_err(|TooLittle { total, needed }| {
             let mib = |bytes: u64| bytes.div_ceil(1 << 20);
             Fault::new(
                 Reason::InvalidArgument,
                 format!(
-                    "{} MiB of memory are too little for a server with these settings: give at least {} MiB (--memory {}, or memory_bytes_max = {needed}), or less to index_bytes_max, dirty_bytes_max, young_bytes_max or old_bytes_max, where they are set",
+                    "{} MiB of memory are too little for a server with these settings: give at least {} MiB (--memory {}, or memory_bytes_max = {needed}), or less to index_bytes_max, dirty_bytes_max, young_bytes_max, old_bytes_max or connections_max, where they are set",
                     mib(total),
                     mib(needed),
                     mib(needed)
@@ -301,6 +315,10 @@ impl Settings {
             dirty_bytes_max: shares.dirty,
             young_bytes_max: shares.young,
             old_bytes_max: shares.old,
+            connections_max: match self.connections_max {
+                0 => (shares.connections / CONNECTION_BYTES).min(CONNECTIONS_MAX) as u32,
+                wished => wished,
+            },
             ..self
         })
     }
@@ -343,7 +361,7 @@ impl Settings {
         within("image_percent", self.image_percent.into(), 0, 10_000)?;
         within("image_pieces_max", self.image_pieces_max.into(), 2, 16_384)?;
         within("scrub_bytes_per_s", self.scrub_bytes_per_s, 64 << 10, 1 << 40)?;
-        within("connections_max", self.connections_max.into(), 1, 100_000)?;
+        automatic_or_within("connections_max", self.connections_max.into(), 1, 100_000)?;
         within("flush_delay (ms)", self.flush_delay.as_millis() as u64, 1, 10_000)?;
         within("dirty_age_max (ms)", self.dirty_age_max.as_millis() as u64, 10, 600_000)?;
         if !self.scrub_every.is_zero() {
@@ -434,6 +452,19 @@ mod tests {
             let message = parse(text).unwrap_err();
             assert!(message.contains(words), "{message:?} should contain {words:?}");
         }
+    }
+
+    #[test]
+    fn connections_are_as_many_as_the_memory_is_for_unless_a_number_is_set() {
+        let connections = |text: &str| {
+            parse(&format!("dir = \"d\"\n{text}"))
+                .map(|settings| settings.with_memory_divided(64 << 30).expect("it was divided").connections_max)
+        };
+        assert_eq!(connections(""), Ok(4096));
+        assert_eq!(connections("memory_bytes_max = 536870912"), Ok(819));
+        assert_eq!(connections("memory_bytes_max = 536870912\nconnections_max = 3000"), Ok(3000));
+        let words = connections("memory_bytes_max = 536870912\nconnections_max = 20000").unwrap_err();
+        assert!(words.contains("give at least"), "{words}");
     }
 
     #[test]

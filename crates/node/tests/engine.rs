@@ -106,6 +106,7 @@ impl Machine {
             chunk_bytes: 64 << 10,
             chain_count: 3,
             reserve_bytes: 1 << 20,
+            root_mode: Some(0o1777),
             ..Settings::default()
         };
         let disk = SimDisk::new(7);

@@ -15,6 +15,8 @@ pub struct Wishes {
     pub young: Option<u64>,
     /// For older records that are in use; `None`: half of what is left, or all that `young` leaves of it.
     pub old: Option<u64>,
+    /// For connections, their threads and buffers; `None`: a sixteenth, between 6 and 256 MiB.
+    pub connections: Option<u64>,
 }
 
 /// Who may use how much, in bytes. What counts is memory of the process and pages of its files that the kernel keeps.
@@ -22,8 +24,10 @@ pub struct Wishes {
 pub struct Shares {
     /// All of it: the sum of what follows.
     pub total: u64,
-    /// Code, threads, buffers of connections, and what nobody else was given.
+    /// Code, threads, connections, and what nobody else was given.
     pub program: u64,
+    /// How much of `program` is for connections, their threads and buffers.
+    pub connections: u64,
     /// The namespace's store: blocks that it keeps, and what it has not written yet.
     pub store: u64,
     /// The index of what was written when.
@@ -71,7 +75,8 @@ impl Wishes {
 
     /// Shares of `total`, if it is enough.
     fn shares(&self, total: u64) -> Option<Shares> {
-        let program = (32 * MIB + total / 64).min(256 * MIB);
+        let connections = self.connections.unwrap_or((total / 16).clamp(6 * MIB, 256 * MIB));
+        let program = (26 * MIB + total / 64).min(256 * MIB).checked_add(connections)?;
         let store = (total / 16).clamp(8 * MIB, 128 * MIB);
         let files = (total / 32).clamp(4 * MIB, 256 * MIB);
         let index = self.index.unwrap_or((total / 4).min(1 << 30));
@@ -87,7 +92,7 @@ impl Wishes {
             (None, None) => (rest / 2, rest.checked_sub(rest / 2).filter(enough)?),
         };
         let program = program + rest.checked_sub(young.checked_add(old)?)?;
-        Some(Shares { total, program, store, index, files, dirty, young, old })
+        Some(Shares { total, program, connections, store, index, files, dirty, young, old })
     }
 
     /// The least that can be divided, in whole MiB.
@@ -150,6 +155,16 @@ mod tests {
         let shares = Wishes { old: Some(4096), ..wishes }.divide().unwrap();
         assert_eq!((shares.old, sum(&shares)), (4096, 1 << 30));
         assert!(Wishes { young: Some(1 << 30), ..wishes }.divide().is_err());
+    }
+
+    #[test]
+    fn connections_are_a_part_of_the_program_as_large_as_is_wished() {
+        let wishes = Wishes { total: Some(512 * MIB), ..Wishes::default() };
+        let automatic = wishes.divide().unwrap();
+        assert_eq!((automatic.connections, sum(&automatic)), (32 * MIB, 512 * MIB));
+        let wished = Wishes { connections: Some(160 * MIB), ..wishes }.divide().unwrap();
+        assert_eq!(wished.program - automatic.program, 128 * MIB);
+        assert!(Wishes { connections: Some(512 * MIB), ..wishes }.divide().is_err());
     }
 
     fn wishes_of_all(bytes: u64) -> Wishes {

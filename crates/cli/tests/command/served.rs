@@ -1,8 +1,9 @@
 //! A server of its own for a test, and the command run against it.
 
 use std::ffi::OsStr;
-use std::fs::OpenOptions;
+use std::fs::{OpenOptions, Permissions};
 use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
@@ -56,7 +57,9 @@ impl Served {
 
     fn configured(directory: tempfile::TempDir, data: &Path, settings: &str, also: &str) -> Served {
         let config = directory.path().join("config.toml");
-        std::fs::write(&config, settings).unwrap();
+        // Other users begin in the root.
+        std::fs::write(&config, format!("root_mode = 0o1777\n{settings}")).unwrap();
+        std::fs::set_permissions(&config, Permissions::from_mode(0o600)).unwrap();
         let socket = format!("unix:{}", directory.path().join("socket").display());
         let options = ["--config", config.to_str().unwrap(), "--listen", &socket, "--listen", also];
         Served::begin(directory, data, options.map(str::to_owned).to_vec())
@@ -87,6 +90,13 @@ impl Served {
     /// The data directory.
     pub(crate) fn data(&self) -> PathBuf {
         self.local("data")
+    }
+
+    /// A local file with these bytes that nobody else may read.
+    pub(crate) fn private_file(&self, name: &str, bytes: impl AsRef<[u8]>) -> String {
+        let path = self.local_file(name, bytes);
+        std::fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
+        path
     }
 
     /// A local file with these bytes.

@@ -20,10 +20,15 @@ use super::{check_well, get, put, server};
 use crate::support::client;
 use crate::support::served::Said;
 
-const STRANGER: u32 = 4242;
+pub(super) const STRANGER: u32 = 4242;
 
 /// Runs `act` in a thread that belongs to another user. False, with a line that says why, where this process may not.
-fn as_stranger(act: impl FnOnce() + Send) -> bool {
+pub(super) fn as_stranger(act: impl FnOnce() + Send) -> bool {
+    as_user(STRANGER, act)
+}
+
+/// The same as any user.
+pub(super) fn as_user(user: u32, act: impl FnOnce() + Send) -> bool {
     if !rustix::process::geteuid().is_root() {
         eprintln!("skipped: only root can become another user");
         return false;
@@ -31,7 +36,7 @@ fn as_stranger(act: impl FnOnce() + Send) -> bool {
     std::thread::scope(|scope| {
         let thread = scope.spawn(|| {
             // Of this thread alone: the rest of the process goes on as root.
-            let (uid, gid) = (Uid::from_raw(STRANGER), Gid::from_raw(STRANGER));
+            let (uid, gid) = (Uid::from_raw(user), Gid::from_raw(user));
             rustix::thread::set_thread_groups(&[]).unwrap();
             rustix::thread::set_thread_res_gid(gid, gid, gid).unwrap();
             rustix::thread::set_thread_res_uid(uid, uid, uid).unwrap();
@@ -260,10 +265,14 @@ fn a_caller_from_outside_is_nobody_until_a_key_proves_it() {
 
     let said = server.fails(1, &["ls", "/", "--server", &address]);
     assert!(said.starts_with("frieze: ls: ") && said.contains("not proven"), "{said}");
-    let wrong = server.local_file("wrong-key", "mine:00000000000000000000000000000000\n");
+    let wrong = server.private_file("wrong-key", "mine:00000000000000000000000000000000\n");
     let said = server.fails(1, &["ls", "/", "--server", &address, "--key", &wrong]);
     assert!(said.contains("the key was not accepted"), "{said}");
-    let key = server.local_file("key", format!("mine:{secret}\n"));
+    let key = server.private_file("key", format!("mine:{secret}\n"));
+    fs::set_permissions(&key, fs::Permissions::from_mode(0o644)).unwrap();
+    let said = server.fails(2, &["ls", "/", "--server", &address, "--key", &key]);
+    assert!(said.contains(&format!("can be read by others (mode 0644): refused; chmod 600 {key}")), "{said}");
+    fs::set_permissions(&key, fs::Permissions::from_mode(0o600)).unwrap();
     assert_eq!(server.ok(&["ls", "/", "--server", &address, "--key", &key]), "kept\n");
 
     let key = Key::new("mine", secret).unwrap();

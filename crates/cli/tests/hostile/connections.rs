@@ -9,6 +9,7 @@ use frieze_wire::message::{Ping, Reply, Request, RequestBody};
 use frieze_wire::{FrameHeader, FrameKind};
 use prost::Message;
 
+use super::callers::{STRANGER, as_stranger, as_user};
 use super::raw::{Raw, frame, hello};
 use super::{KEPT, check_well, get, server};
 use crate::support::{client, clock, eventually};
@@ -85,7 +86,7 @@ fn who_begins_and_does_not_go_on_is_hung_up_on_and_holds_up_nobody() {
         stream.set_read_timeout(Some(Duration::from_millis(10))).unwrap();
     }
     let body = RequestBody { caller: None, request: Some(hello()) }.encode_to_vec();
-    let mut drops = FrameHeader { body_len: 1 << 20, ..FrameHeader::of(FrameKind::Request) }.encode().to_vec();
+    let mut drops = FrameHeader { body_len: 8000, ..FrameHeader::of(FrameKind::Request) }.encode().to_vec();
     drops.extend(body);
     let mut drops = drops.into_iter();
 
@@ -113,6 +114,73 @@ fn who_begins_and_does_not_go_on_is_hung_up_on_and_holds_up_nobody() {
     assert!(waited < Duration::from_secs(25), "a handshake has 10 s: {waited:?}");
     assert!(answers > 20, "{answers}");
     eventually("all are off the books", || (good.status().unwrap().connections == 1).then_some(()));
+    check_well(&mut server);
+}
+
+#[test]
+fn who_has_not_proven_who_he_is_makes_the_server_keep_a_few_kib() {
+    let mut server = server("memory_bytes_max = 268435456\n", "127.0.0.1:0");
+    let good = client(&server.address);
+    let resident = good.status().unwrap().resident_bytes;
+    let promised = |body_len: u32, payload_len: u32| {
+        let mut bytes = FrameHeader { body_len, payload_len, ..FrameHeader::of(FrameKind::Request) }.encode().to_vec();
+        bytes.resize(80 + (1 << 20), 0);
+        bytes
+    };
+    for (bytes, words) in
+        [(promised(8 << 20, 0), "body of 8388608 bytes"), (promised(100, 1 << 20), "payload of 1048576")]
+    {
+        let mut raw = Raw::connect(&server.addresses[1]);
+        raw.send(&bytes[..80]).unwrap();
+        let fault = raw.refusal();
+        assert!(fault.message.contains(words) && fault.message.contains("before it is proven who sends it"), "{fault}");
+    }
+    // As much as is taken, and not a byte more, so that it goes on waiting.
+    let most = promised(8 << 10, 0)[..80 + (8 << 10) - 1].to_vec();
+    let mut waiting = Vec::new();
+    for _ in 0..300 {
+        let mut raw = Raw::connect(&server.addresses[1]);
+        raw.send(&most).unwrap();
+        waiting.push(raw);
+    }
+    let status = eventually("all of them wait", || Some(good.status().unwrap()).filter(|s| s.connections == 301));
+    let grown = status.resident_bytes.saturating_sub(resident);
+    assert!(grown < 300 * (64 << 10), "{grown} bytes for 300 connections");
+    drop(waiting);
+    check_well(&mut server);
+}
+
+#[test]
+fn a_user_keeps_nobody_from_the_server_and_root_has_places_of_its_own() {
+    let mut server = server("connections_max = 64\n", "127.0.0.1:0");
+    let address = server.addresses[1].clone();
+    let mut open = Vec::new();
+    let refused = |open: &mut Vec<Raw>| loop {
+        let mut raw = Raw::connect(&address);
+        match raw.ask_or_be_refused(hello()) {
+            Ok(_) => open.push(raw),
+            Err(fault) => return fault,
+        }
+    };
+    let ran = as_stranger(|| {
+        let fault = refused(&mut open);
+        assert_eq!(fault.reason, Reason::Overloaded);
+        let words = format!("user {STRANGER} has {} connections open, and of 64 no more", open.len());
+        assert!(fault.message.starts_with(&words), "{fault}");
+    });
+    if !ran {
+        return;
+    }
+    let of_first = open.len();
+    assert!((25..=30).contains(&of_first), "{of_first}");
+    assert!(as_user(STRANGER + 1, || drop(refused(&mut open))));
+    assert!(open.len() - of_first >= of_first / 3, "the next user has places, too: {}", open.len() - of_first);
+    for user in 2..12 {
+        as_user(STRANGER + user, || drop(refused(&mut open)));
+    }
+    assert_eq!(get(&client(&server.address), "/kept"), KEPT, "root comes in");
+    assert!(matches!(open[0].ask(Request::Ping(Ping {})), Ok(Reply::Done(_))), "and who is in stays");
+    drop(open);
     check_well(&mut server);
 }
 

@@ -1,14 +1,14 @@
 //! Data directories that are not what they should be.
 
 use std::fs::{self, OpenOptions};
-use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::os::unix::fs::{FileExt, FileTypeExt, PermissionsExt};
+use std::path::{Path, PathBuf};
 
 use frieze_base::{Reason, crc32c};
 use frieze_client::{Client, Options, Target};
 use nix::sys::signal::Signal;
 
-use super::{check_well, server};
+use super::{check_well, get, put, server};
 use crate::support::served::{Said, Served, frieze};
 use crate::support::{client, eventually};
 
@@ -206,6 +206,64 @@ fn what_is_no_directory_cannot_be_served() {
         assert!(line.contains(&dir.display().to_string().to_lowercase()), "{line}");
     }
     assert_eq!(fs::read_to_string(&file).unwrap(), "not a directory");
+}
+
+#[test]
+fn a_directory_with_other_things_in_it_is_refused_and_left_as_it_was() {
+    let place = tempfile::tempdir().unwrap();
+    fs::write(place.path().join("thesis.tex"), "x").unwrap();
+    let said: Said = frieze(&["serve", "--listen", "127.0.0.1:0", "--dir"]).arg(place.path()).output().unwrap().into();
+    assert_eq!(said.status, 1, "{}", said.err);
+    assert!(
+        said.err.contains("neither empty nor a data directory of frieze, for it holds \"thesis.tex\""),
+        "{}",
+        said.err
+    );
+    let names: Vec<_> = fs::read_dir(place.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(names, ["thesis.tex"]);
+}
+
+#[test]
+fn nothing_below_a_data_directory_is_for_others_whatever_the_mode_of_the_directory_and_of_what_was_made_before() {
+    let place = tempfile::tempdir().unwrap();
+    let data = place.path().join("data");
+    fs::create_dir(&data).unwrap();
+    fs::set_permissions(&data, fs::Permissions::from_mode(0o755)).unwrap();
+    let mut server = Served::on(&data, "", "127.0.0.1:0");
+    put(&client(&server.address), "/kept", b"kept");
+    // Everything that a stop writes is there, too.
+    server.end(Signal::SIGTERM);
+    let loose = || -> Vec<PathBuf> {
+        let (mut loose, mut left) = (Vec::new(), vec![data.clone()]);
+        while let Some(directory) = left.pop() {
+            for entry in fs::read_dir(directory).unwrap() {
+                let (path, of) = entry.map(|entry| (entry.path(), entry.metadata().unwrap())).unwrap();
+                if of.is_dir() {
+                    left.push(path.clone());
+                }
+                if !of.file_type().is_socket() && of.permissions().mode() & 0o077 != 0 {
+                    loose.push(path);
+                }
+            }
+        }
+        loose
+    };
+    assert_eq!(loose(), Vec::<PathBuf>::new());
+    for name in ["state", "namespace"] {
+        let path = data.join(name);
+        let mode = fs::metadata(&path).unwrap().permissions().mode();
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode | 0o055)).unwrap();
+    }
+    assert_eq!(loose().len(), 2);
+    server.start_again();
+    assert_eq!((loose(), get(&client(&server.address), "/kept")), (Vec::new(), b"kept".to_vec()));
+}
+
+#[test]
+fn the_root_of_a_new_file_system_is_its_owners_to_write() {
+    let server = Served::start();
+    let attr = client(&server.address).fs().stat(&Target::path("/")).unwrap().attr;
+    assert_eq!((attr.mode & 0o7777, attr.uid), (0o755, rustix::process::geteuid().as_raw()));
 }
 
 #[test]

@@ -63,6 +63,15 @@ impl Raw {
         self.ask_as(None, request)
     }
 
+    /// Asks on a new connection, which may be refused before it is heard.
+    pub(crate) fn ask_or_be_refused(&mut self, request: Request) -> Result<Reply, Fault> {
+        let body = RequestBody { caller: None, request: Some(request) }.encode_to_vec();
+        let header = self.header();
+        // The server may have hung up already.
+        let _sent = self.send(&frame(header, &body, &[]));
+        self.receive().expect("a connection is answered, or refused in words").1
+    }
+
     /// Asks on behalf of somebody.
     pub(crate) fn ask_as(&mut self, caller: Option<Caller>, request: Request) -> Result<Reply, Fault> {
         let body = RequestBody { caller, request: Some(request) }.encode_to_vec();

@@ -27,6 +27,7 @@ pub(crate) fn start(dir: &Path) -> Server {
         chunk_bytes: 1 << 20,
         segment_bytes: 8 << 20,
         reserve_bytes: 16 << 20,
+        root_mode: Some(0o1777),
         ..Settings::default()
     };
     Server::start(settings).unwrap()

@@ -54,6 +54,7 @@ impl Doors {
             name: format!("db{number}"),
             machine: format!("db{number}"),
             memory_bytes_max: 128 << 20,
+            root_mode: Some(0o1777),
             lease: std::time::Duration::from_secs(1),
             ..Settings::default()
         };

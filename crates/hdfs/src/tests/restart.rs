@@ -18,7 +18,13 @@ impl Kept {
     fn open(&mut self) {
         let dir = self.dir.path().join("data");
         let listen = vec!["127.0.0.1:0".to_owned()];
-        let settings = Settings { dir: dir.clone(), listen, memory_bytes_max: 256 << 20, ..Settings::default() };
+        let settings = Settings {
+            dir: dir.clone(),
+            listen,
+            memory_bytes_max: 256 << 20,
+            root_mode: Some(0o1777),
+            ..Settings::default()
+        };
         let server = Server::start(settings).unwrap();
         let client = Options { server: server.home(), within: Some(server.within()), ..Options::default() };
         let options = DoorOptions { notes: Some(dir.join("hdfs-leases")), ..options("127.0.0.1:0", Trust::Kernel) };

@@ -213,7 +213,7 @@ impl Engine {
         if self.meta.is_member() || self.meta.namespace().format().is_some() {
             return Ok(());
         }
-        let mode = self.settings.root_mode.unwrap_or(if owner.uid == 0 { 0o1777 } else { 0o755 });
+        let mode = self.settings.root_mode.unwrap_or(0o755);
         let format = txn::Format {
             chunk_bytes: self.settings.chunk_bytes,
             chain_count: self.settings.chain_count,

@@ -12,6 +12,7 @@ use crate::engine::SOFTWARE;
 pub(super) struct Asker {
     reader: FrameReader,
     writer: FrameWriter,
+    limits: Limits,
 }
 
 impl Asker {
@@ -21,8 +22,8 @@ impl Asker {
     /// `Unavailable` and what the system says.
     pub(super) fn connect(address: &ServerAddr, limits: Limits, writing: Limits) -> Result<Asker, Fault> {
         let stream = Stream::connect(address, limits.frame)?;
-        let reader = FrameReader::new(stream.clone(), limits)?;
-        Ok(Asker { reader, writer: FrameWriter::new(stream, writing) })
+        let reader = FrameReader::guarded(stream.clone(), limits)?;
+        Ok(Asker { reader, writer: FrameWriter::new(stream, writing), limits })
     }
 
     /// Greets as a program would, and proves itself by `key` where the kernel cannot.
@@ -46,7 +47,10 @@ impl Asker {
     /// As [`Asker::ask`].
     pub(super) fn hello(&mut self, request: Request) -> Result<HelloReply, Fault> {
         match self.ask(request)? {
-            Reply::Hello(hello) => Ok(hello),
+            Reply::Hello(hello) => {
+                self.reader.admit(self.limits);
+                Ok(hello)
+            }
             _ => Err(malformed("the answer to a greeting is none")),
         }
     }

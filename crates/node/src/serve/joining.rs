@@ -7,11 +7,13 @@
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use frieze_base::{ClusterId, ErrorKind, Fault, NodeId, Reason};
+use frieze_disk::FILE_MODE;
 use frieze_net::{Key, Limits, ServerAddr, random_nonce};
 use frieze_wire::control::{Device, Newcomer};
 use frieze_wire::message::{ClusterMap, ClusterMapReply, Join, JoinReply, Reply, Request};
@@ -140,8 +142,8 @@ fn token(directory: &Path) -> Result<Vec<u8>, Fault> {
     }
     let token = random_nonce()?[..TOKEN_BYTES].to_vec();
     let written = || -> std::io::Result<()> {
-        fs::create_dir_all(directory)?;
-        let mut file = File::create(directory.join(TOKEN_FILE))?;
+        let mut file =
+            File::options().write(true).create(true).truncate(true).mode(FILE_MODE).open(directory.join(TOKEN_FILE))?;
         file.write_all(&token)?;
         file.sync_all()?;
         File::open(directory)?.sync_all()

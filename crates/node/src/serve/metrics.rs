@@ -1,6 +1,7 @@
 //! The door for Prometheus: `GET /metrics` on an address of its own.
 //!
-//! Guarantees: whoever comes costs no client of the file system anything; at most [`DOORS_MAX`] are answered at a time.
+//! Guarantees: whoever comes costs no client of the file system anything; at most [`DOORS_MAX`] are answered at a time, of which a user
+//! has no more than are left for others.
 //! Leaves to others: what the figures are (`crate::metrics`), requests and answers (`frieze_net::Visitor`), the format of the text
 //! (`prometheus`).
 
@@ -10,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use frieze_base::{Fault, MonoTime, Reason};
-use frieze_net::{PageListener, ServerAddr, Visitor};
+use frieze_net::{Admission, PageListener, ServerAddr, Visitor};
 use frieze_wire::frame::FrameHeader;
 use frieze_wire::message::{Reply, Request};
 use prometheus::core::Collector;
@@ -37,6 +38,7 @@ const BUCKETS: &[f64] = &[
 pub(super) struct Door {
     listener: PageListener,
     answering: AtomicUsize,
+    admission: Admission,
     durations: HistogramVec,
     refused: IntCounterVec,
 }
@@ -56,6 +58,7 @@ impl Door {
         Ok(Some(Door {
             listener,
             answering: AtomicUsize::new(0),
+            admission: Admission::unlogged(DOORS_MAX),
             durations: HistogramVec::new(histogram, REQUEST_SECONDS.labels).map_err(internal)?,
             refused: IntCounterVec::new(Opts::new(refused.name, refused.help), refused.labels).map_err(internal)?,
         }))
@@ -149,7 +152,9 @@ pub(super) fn open_loop(shared: &Arc<Shared>, door: &Arc<Door>) {
             Ok(Some(visitor)) => admit(shared, door, visitor),
             Ok(None) => return,
             Err(fault) => {
-                warn!("cannot take a connection for figures: {fault}");
+                if let Some(count) = shared.missed.happened() {
+                    warn!(count, "cannot take a connection for figures: {fault}");
+                }
                 // Out of descriptors: as for clients.
                 shared.wake.wait(Duration::from_millis(10));
             }
@@ -158,12 +163,12 @@ pub(super) fn open_loop(shared: &Arc<Shared>, door: &Arc<Door>) {
 }
 
 fn admit(shared: &Arc<Shared>, door: &Arc<Door>, visitor: Visitor) {
-    let answering = door.answering.fetch_add(1, Ordering::AcqRel);
+    door.answering.fetch_add(1, Ordering::AcqRel);
     let place = Place(door.clone());
-    if answering >= DOORS_MAX {
+    let Ok(seat) = door.admission.enter(visitor.origin()) else {
         let turned_away = visitor.turn_away(&format!("{DOORS_MAX} others ask for figures just now: ask again"));
         return turned_away.unwrap_or_else(|error| debug!("a visitor was gone before he was turned away: {error}"));
-    }
+    };
     let shared = shared.clone();
     // Without a thread for it the connection ends, and comes again.
     let spawned = spawn("figures", move || {
@@ -175,6 +180,7 @@ fn admit(shared: &Arc<Shared>, door: &Arc<Door>, visitor: Visitor) {
         if let Err(error) = visitor.show(PATH, &shared.stopping, text) {
             debug!("figures were not delivered: {error}");
         }
+        drop(seat);
     });
     if let Err(fault) = spawned {
         warn!("nobody can be told figures: {fault}");

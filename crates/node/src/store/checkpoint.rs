@@ -28,9 +28,11 @@
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use frieze_base::{Fault, Reason, crc32c};
+use frieze_disk::{DIRECTORY_MODE, FILE_MODE};
 use frieze_hlc::Hlc;
 
 use super::LoadVersion;
@@ -100,7 +102,7 @@ impl Files {
             return Ok(());
         }
         self.remove()?;
-        fs::create_dir_all(&self.0)?;
+        fs::DirBuilder::new().recursive(true).mode(DIRECTORY_MODE).create(&self.0)?;
         let put = |name: &str, show: &ShowNewest<'_>| put(&self.0.join(name), of, newest.last_id, show);
         let written = std::thread::scope(|scope| {
             let entries = scope.spawn(|| put(ENTRIES_FILE, newest.entries));
@@ -140,7 +142,10 @@ impl Files {
 
 fn put(path: &Path, of: Of, last_id: u64, show: &ShowNewest<'_>) -> io::Result<()> {
     let unfinished = path.with_extension("unfinished");
-    let mut file = BufWriter::with_capacity(1 << 16, File::create(&unfinished)?);
+    let mut file = BufWriter::with_capacity(
+        1 << 16,
+        File::options().write(true).create(true).truncate(true).mode(FILE_MODE).open(&unfinished)?,
+    );
     file.write_all(&header(of, last_id))?;
     let mut block = Vec::with_capacity(BLOCK_BYTES + (BLOCK_BYTES >> 3));
     let (mut count, mut failed) = (0_u64, None);

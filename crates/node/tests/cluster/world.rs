@@ -125,6 +125,7 @@ pub(crate) fn settings() -> Settings {
         chunk_bytes: 64 << 10,
         chain_count: 3,
         reserve_bytes: 1 << 20,
+        root_mode: Some(0o1777),
         session_timeout: Duration::from_secs(20),
         ..Settings::default()
     }

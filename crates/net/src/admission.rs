@@ -1,0 +1,323 @@
+//! Who may have how many connections to a server, at all its doors together.
+//!
+//! Guarantees: no more than so many in all; a part of them is for root, the user that the server runs as and the other servers of its
+//! cluster alone; of the rest a user has no more than are left for all others, so nobody keeps anybody else out; those of other
+//! machines that have proven nothing share a quarter, and one address of it what it leaves to others. What is turned away is logged
+//! now and then.
+//! Leaves to others: what the kernel knows of a peer (`proof`), how long it may prove nothing, what is said to it (the doors).
+//!
+//! With k users that take what they can, the next one finds a 2^k-th part. A fixed share of each user would be reached by as many users
+//! as there are shares, and would keep a single one from places that are free.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::Proof;
+use crate::seldom::Seldom;
+
+/// One in so many places is for root and other servers alone: 256 of 4,096. PostgreSQL reserves 3 of 100.
+const RESERVED: usize = 16;
+/// One in so many is for peers of other machines that have proven nothing.
+const UNPROVEN: usize = 4;
+
+/// Whose a connection is, as far as that is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Origin {
+    /// The kernel, a key or a token says that it is this user's.
+    User(u32),
+    /// Another server of the cluster.
+    Server,
+    /// Nothing says yet whose it is; it comes from here.
+    Unproven(IpAddr),
+}
+
+impl Origin {
+    /// Of a peer at `address` of whom the kernel says this.
+    pub fn of(proof: Proof, address: IpAddr) -> Origin {
+        match proof {
+            Proof::User(uid) => Origin::User(uid),
+            Proof::Unproven => Origin::Unproven(address),
+        }
+    }
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Origin::User(uid) => write!(f, "user {uid}"),
+            Origin::Server => f.write_str("a server of the cluster"),
+            Origin::Unproven(address) => write!(f, "{address}, which has not proven who it is,"),
+        }
+    }
+}
+
+/// Why a connection is turned away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refused {
+    /// All places are taken.
+    #[error("the server has {places_max} connections open, its limit: close some, or raise connections_max")]
+    Full {
+        /// How many there are.
+        places_max: usize,
+    },
+    /// The others are to have what is left.
+    #[error(
+        "{origin} has {count} connections open, and of {places_max} no more than are left for others: close some, or raise connections_max"
+    )]
+    Share {
+        /// Whose it is.
+        origin: Origin,
+        /// How many are open.
+        count: usize,
+        /// How many there are in all.
+        places_max: usize,
+    },
+}
+
+/// The places of a server's connections. Cheap to clone: the same places.
+#[derive(Clone, Debug)]
+pub struct Admission(Arc<Places>);
+
+#[derive(Debug)]
+struct Places {
+    places_max: usize,
+    unproven_max: usize,
+    /// The user that the server runs as.
+    owner: u32,
+    taken: Mutex<Taken>,
+    turned_away: Option<Seldom>,
+}
+
+#[derive(Debug, Default)]
+struct Taken {
+    count: usize,
+    unproven: usize,
+    /// How many each has; nothing for who has none.
+    of: BTreeMap<Origin, usize>,
+}
+
+/// A place that a connection has. Dropped, it is free.
+#[derive(Debug)]
+pub struct Seat {
+    places: Arc<Places>,
+    origin: Origin,
+}
+
+impl Admission {
+    /// So many places.
+    pub fn new(places_max: usize) -> Admission {
+        Admission::owned_by(rustix::process::geteuid().as_raw(), places_max)
+    }
+
+    /// The same of a door of its own where nobody is to prove anything, and that says itself what it turns away.
+    pub fn unlogged(places_max: usize) -> Admission {
+        let owner = rustix::process::geteuid().as_raw();
+        Admission(Arc::new(Places {
+            places_max,
+            unproven_max: places_max,
+            owner,
+            taken: Mutex::default(),
+            turned_away: None,
+        }))
+    }
+
+    fn owned_by(owner: u32, places_max: usize) -> Admission {
+        let (unproven_max, turned_away) = ((places_max / UNPROVEN).max(1), Some(Seldom::default()));
+        Admission(Arc::new(Places { places_max, unproven_max, owner, taken: Mutex::default(), turned_away }))
+    }
+
+    /// Takes a place for a connection, until what is returned is dropped.
+    ///
+    /// # Errors
+    /// `Full`, `Share`: the connection is to be told so, if its protocol can, and closed.
+    pub fn enter(&self, origin: Origin) -> Result<Seat, Refused> {
+        self.0.take(origin).inspect_err(|refused| self.0.log(*refused))?;
+        Ok(Seat { places: self.0.clone(), origin })
+    }
+
+    /// Connections that are open.
+    pub fn count(&self) -> usize {
+        self.0.taken().count
+    }
+}
+
+impl Seat {
+    /// It is known now whose the connection is.
+    ///
+    /// # Errors
+    /// `Share` if that one has as many as it may: the connection ends.
+    pub fn belongs_to(&mut self, origin: Origin) -> Result<(), Refused> {
+        if origin == self.origin {
+            return Ok(());
+        }
+        let mut taken = self.places.taken();
+        taken.leave(self.origin);
+        match self.places.admit(&mut taken, origin) {
+            Ok(()) => {
+                self.origin = origin;
+                Ok(())
+            }
+            Err(refused) => {
+                taken.enter(self.origin);
+                drop(taken);
+                self.places.log(refused);
+                Err(refused)
+            }
+        }
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.places.taken().leave(self.origin);
+    }
+}
+
+impl Places {
+    fn taken(&self) -> MutexGuard<'_, Taken> {
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn take(&self, origin: Origin) -> Result<(), Refused> {
+        self.admit(&mut self.taken(), origin)
+    }
+
+    fn admit(&self, taken: &mut Taken, origin: Origin) -> Result<(), Refused> {
+        let places_max = self.places_max;
+        let may_have_all = match origin {
+            Origin::User(uid) => uid == 0 || uid == self.owner,
+            Origin::Server => true,
+            Origin::Unproven(_) => false,
+        };
+        let shared_max = if may_have_all { places_max } else { places_max - places_max / RESERVED };
+        if taken.count >= shared_max {
+            return Err(Refused::Full { places_max });
+        }
+        let left = shared_max - taken.count;
+        let left = match origin {
+            Origin::Unproven(_) => left.min(self.unproven_max.saturating_sub(taken.unproven)),
+            _ => left,
+        };
+        let count = taken.of.get(&origin).copied().unwrap_or(0);
+        if !may_have_all && count >= left {
+            return Err(Refused::Share { origin, count, places_max });
+        }
+        taken.enter(origin);
+        Ok(())
+    }
+
+    fn log(&self, refused: Refused) {
+        if let Some(count) = self.turned_away.as_ref().and_then(Seldom::happened) {
+            tracing::warn!(count, "connections are turned away; the last: {refused}");
+        }
+    }
+}
+
+impl Taken {
+    fn enter(&mut self, origin: Origin) {
+        self.count += 1;
+        self.unproven += usize::from(matches!(origin, Origin::Unproven(_)));
+        *self.of.entry(origin).or_default() += 1;
+    }
+
+    fn leave(&mut self, origin: Origin) {
+        self.count -= 1;
+        self.unproven -= usize::from(matches!(origin, Origin::Unproven(_)));
+        if let Some(count) = self.of.get_mut(&origin) {
+            *count -= 1;
+            if *count == 0 {
+                self.of.remove(&origin);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OWNER: u32 = 700;
+
+    fn from(last: u8) -> Origin {
+        Origin::Unproven(IpAddr::from([10, 0, 0, last]))
+    }
+
+    /// Takes as many places as it gets.
+    fn fill(admission: &Admission, origin: Origin, places: &mut Vec<Seat>) -> (usize, Refused) {
+        let before = places.len();
+        loop {
+            match admission.enter(origin) {
+                Ok(place) => places.push(place),
+                Err(refused) => return (places.len() - before, refused),
+            }
+        }
+    }
+
+    #[test]
+    fn a_user_has_no_more_than_it_leaves_to_others_and_root_has_a_reserve() {
+        let admission = Admission::owned_by(OWNER, 4096);
+        let mut places = Vec::new();
+        let (first, refused) = fill(&admission, Origin::User(1001), &mut places);
+        assert_eq!(first, 1920);
+        let words = refused.to_string();
+        assert!(words.starts_with("user 1001 has 1920 connections open, and of 4096"), "{words}");
+        let of_others = [1002, 1003].map(|uid| fill(&admission, Origin::User(uid), &mut places).0);
+        assert_eq!(of_others, [960, 480]);
+        for uid in 2000..2100 {
+            fill(&admission, Origin::User(uid), &mut places);
+        }
+        assert_eq!(admission.enter(Origin::User(3000)).unwrap_err(), Refused::Full { places_max: 4096 });
+        // Whoever mends it comes in.
+        for origin in [Origin::User(0), Origin::User(OWNER), Origin::Server] {
+            places.push(admission.enter(origin).unwrap());
+        }
+        assert_eq!(fill(&admission, Origin::User(0), &mut places), (253, Refused::Full { places_max: 4096 }));
+        assert_eq!(admission.count(), 4096);
+        drop(places);
+        assert_eq!((admission.count(), admission.0.taken().of.len()), (0, 0));
+    }
+
+    #[test]
+    fn the_unproven_of_other_machines_share_a_quarter_and_one_address_half_of_what_is_left() {
+        let admission = Admission::owned_by(OWNER, 4096);
+        let mut places = Vec::new();
+        assert_eq!(fill(&admission, from(1), &mut places).0, 512);
+        assert_eq!(fill(&admission, from(2), &mut places).0, 256);
+        for last in 3..200 {
+            fill(&admission, from(last), &mut places);
+        }
+        assert_eq!(places.len(), 1024);
+        assert!(admission.enter(from(200)).is_err(), "the quarter is full");
+        assert!(admission.enter(Origin::User(1001)).is_ok(), "which keeps no user out");
+        // Who has proven whose it is leaves room for the next.
+        places[0].belongs_to(Origin::User(1001)).unwrap();
+        places[1].belongs_to(Origin::Server).unwrap();
+        places[1].belongs_to(Origin::Server).unwrap();
+        assert!(admission.enter(from(200)).is_ok());
+    }
+
+    #[test]
+    fn a_connection_that_is_proven_to_be_of_a_user_with_enough_of_them_ends() {
+        let admission = Admission::owned_by(OWNER, 64);
+        let mut places = Vec::new();
+        let (count, _) = fill(&admission, Origin::User(1001), &mut places);
+        let mut place = admission.enter(from(1)).unwrap();
+        assert!(
+            matches!(place.belongs_to(Origin::User(1001)), Err(Refused::Share { count: found, .. }) if found == count)
+        );
+        drop(place);
+        assert_eq!(admission.count(), count);
+    }
+
+    #[test]
+    fn few_places_are_all_for_the_owner_and_one_for_anybody() {
+        for places_max in [1, 2, 8] {
+            let admission = Admission::owned_by(OWNER, places_max);
+            for (origin, most) in [(Origin::User(OWNER), places_max), (Origin::User(5), places_max.div_ceil(2))] {
+                assert_eq!(fill(&admission, origin, &mut Vec::new()).0, most, "{origin} of {places_max}");
+            }
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! Lines of a log that somebody else can cause, as often as he likes: one now and then, with how many it stands for.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use frieze_base::MonoTime;
+
+use crate::mono;
+
+/// Says when such a line is to be written.
+#[derive(Debug, Default)]
+pub struct Seldom(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    last: Option<MonoTime>,
+    count: u64,
+}
+
+impl Seldom {
+    /// At most one line in this time.
+    pub const EVERY: Duration = Duration::from_secs(10);
+
+    /// It has happened once more. How often it has since the last line, if now is the time for one.
+    pub fn happened(&self) -> Option<u64> {
+        self.happened_at(mono())
+    }
+
+    fn happened_at(&self, now: MonoTime) -> Option<u64> {
+        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        state.count += 1;
+        if state.last.is_some_and(|last| now.since_ns(last) < Seldom::EVERY.as_nanos() as u64) {
+            return None;
+        }
+        state.last = Some(now);
+        Some(std::mem::take(&mut state.count))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_is_said_at_once_and_the_others_are_counted_until_it_is_time() {
+        let (seldom, s) = (Seldom::default(), 1_000_000_000);
+        assert_eq!(seldom.happened_at(MonoTime(s)), Some(1));
+        assert_eq!([2, 3, 10].map(|at| seldom.happened_at(MonoTime(at * s))), [None; 3]);
+        assert_eq!(seldom.happened_at(MonoTime(11 * s)), Some(4));
+        assert_eq!(seldom.happened_at(MonoTime(12 * s)), None);
+    }
+}

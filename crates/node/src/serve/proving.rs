@@ -1,0 +1,55 @@
+//! How long a connection may go on that does not prove whose it is.
+
+use std::time::Duration;
+
+use frieze_base::MonoTime;
+use frieze_net::Limits;
+
+/// From its beginning on, however slowly it sends.
+const PROOF_MAX: Duration = Limits::HANDSHAKE.frame;
+/// A greeting, a proof, and some mistakes: each has an answer that waits to be taken.
+const UNPROVEN_REQUESTS_MAX: u32 = 16;
+
+/// How far a connection is that has not proven yet whose it is.
+pub(super) struct Proving {
+    since: MonoTime,
+    requests: u32,
+}
+
+impl Proving {
+    /// It begins now.
+    pub(super) fn new() -> Proving {
+        Proving { since: frieze_net::mono(), requests: 0 }
+    }
+
+    /// It has made a request, and proven nothing by it.
+    pub(super) fn asked(&mut self) {
+        self.requests += 1;
+    }
+
+    /// What of its time is left; nothing if it is over, or it has asked too often.
+    pub(super) fn limits(&self) -> Option<Limits> {
+        let left = PROOF_MAX.saturating_sub(Duration::from_nanos(frieze_net::mono().since_ns(self.since)));
+        let goes_on = !left.is_zero() && self.requests < UNPROVEN_REQUESTS_MAX;
+        goes_on.then_some(Limits { idle: Some(left), frame: left })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_proves_nothing_has_a_time_in_all_and_a_few_requests() {
+        let mut proving = Proving::new();
+        let began = proving.limits().expect("it may go on");
+        assert!(began.frame <= PROOF_MAX && began.idle.is_some());
+        for _ in 0..UNPROVEN_REQUESTS_MAX {
+            assert!(proving.limits().is_some());
+            proving.asked();
+        }
+        assert!(proving.limits().is_none(), "it has asked too often");
+        let late = Proving { since: MonoTime(0), requests: 0 };
+        assert!(frieze_net::mono().0 < PROOF_MAX.as_nanos() as u64 || late.limits().is_none(), "its time is over");
+    }
+}
