@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use frieze_client::{ForgetReply, ForgottenFile, Hlc, Target};
+use frieze_client::{ForgetOptions, ForgetReply, ForgottenFile, Hlc, SnapshotLoss, Target};
 use serde_json::{Value, json};
 
 use crate::args::Forget;
@@ -17,28 +17,31 @@ use crate::run::Run;
 pub(crate) fn forget(run: &mut Run, args: &Forget) -> Result<()> {
     let path = FsPath::parse(&args.path)?;
     let before = run.instant(&args.before)?;
-    let reply = forget_and_show(run, &target(&path, false), before, args.dry_run);
+    let how = ForgetOptions { dry_run: args.dry_run, with_snapshots: args.with_snapshots };
+    let reply = forget_and_show(run, &target(&path, false), before, how);
     let reply = reply.map_err(|error| run.reported(&path, error))?;
     for file in &reply.biggest {
         run.item(|| file_to_json(file), || Some(line(file)))?;
     }
     if run.json() {
-        return run.print(&to_json(&reply, args.dry_run).to_string());
+        let item = to_json(run, &reply, args.dry_run);
+        return run.print(&item.to_string());
     }
-    words(&reply, args.dry_run).iter().try_for_each(|line| run.print(line))
+    let snapshots = snapshot_words(run, &reply, args.dry_run);
+    words(&reply, args.dry_run).iter().chain(&snapshots).try_for_each(|line| run.print(line))
 }
 
 /// Forgets, and shows how far the server has come, to a person who waits for it.
-fn forget_and_show(run: &mut Run, target: &Target, before: Hlc, dry_run: bool) -> Result<ForgetReply> {
+fn forget_and_show(run: &mut Run, target: &Target, before: Hlc, how: ForgetOptions) -> Result<ForgetReply> {
     let (client, fs) = (run.client()?.clone(), run.fs()?);
     run.show(|wanted| Progress::known(wanted, "files looked at"));
     if !run.is_shown() {
-        return Ok(fs.forget(target, before, dry_run)?);
+        return Ok(fs.forget(target, before, how)?);
     }
     std::thread::scope(|scope| {
         let waiting = std::thread::current();
         let work = scope.spawn(move || {
-            let reply = fs.forget(target, before, dry_run);
+            let reply = fs.forget(target, before, how);
             waiting.unpark();
             reply
         });
@@ -64,6 +67,37 @@ fn line(file: &ForgottenFile) -> String {
     let deleted = if file.deleted { " (deleted)" } else { "" };
     let writes = format::count(file.writes, "write");
     format!("{:>9} in {writes:<12}  {}{deleted}", format::size(file.bytes), format::printable(&file.path))
+}
+
+/// What becomes of snapshots, a sentence a line.
+fn snapshot_words(run: &mut Run, reply: &ForgetReply, dry_run: bool) -> Vec<String> {
+    let mut names = |wanted: &dyn Fn(&SnapshotLoss) -> bool| {
+        let mut named = Vec::new();
+        for snapshot in reply.shown_by.iter().filter(|snapshot| wanted(snapshot)) {
+            let user = run.names.user(snapshot.uid).to_owned();
+            let held = match snapshot.held_bytes {
+                0 => String::new(),
+                bytes => format!(", {}", format::size(bytes)),
+            };
+            named.push(format!("{} (of {user}{held})", format::printable(snapshot.name.as_bytes())));
+        }
+        named.join(", ")
+    };
+    let (holding, losing) = (names(&|snapshot| snapshot.holds), names(&|snapshot| snapshot.loses));
+    let mut lines = Vec::new();
+    if !holding.is_empty() {
+        lines.push(format!(
+            "stays readable at snapshots: {holding}; `--with-snapshots` forgets it there, too, and `frieze snapshot delete NAME` deletes one"
+        ));
+    }
+    if !losing.is_empty() {
+        let from = if dry_run { "would not show all of it any more" } else { "do not show all of it any more" };
+        lines.push(format!("snapshots that {from}: {losing}"));
+    }
+    if reply.more_snapshots > 0 {
+        lines.push(format!("and {} more", format::count(reply.more_snapshots, "snapshot")));
+    }
+    lines
 }
 
 /// The summary, a sentence a line.
@@ -95,13 +129,16 @@ fn words(reply: &ForgetReply, dry_run: bool) -> Vec<String> {
         }
         lines.push(format!("reading it before {} is refused from now on", format::time_of(before)));
     }
-    if !reply.snapshots.is_empty() {
-        let names = reply.snapshots.join(", ");
-        lines.push(format!("stays readable at snapshots: {names}; `frieze snapshot delete NAME` lets go of one"));
-    }
     if reply.held_bytes > 0 {
         let held = format::size(reply.held_bytes);
         lines.push(format!("{held} stay because snapshots, clones or restored files show them"));
+    }
+    if reply.sessions > 0 {
+        let sessions = format::count(reply.sessions, "session");
+        lines.push(format!(
+            "command lines of {sessions} {}: nothing that they changed can be read any more",
+            if dry_run { "would go" } else { "went" }
+        ));
     }
     if reply.left > 0 {
         let left = format::count(reply.left, "file");
@@ -123,7 +160,19 @@ fn file_to_json(file: &ForgottenFile) -> Value {
     })
 }
 
-fn to_json(reply: &ForgetReply, dry_run: bool) -> Value {
+fn to_json(run: &mut Run, reply: &ForgetReply, dry_run: bool) -> Value {
+    let snapshot = |snapshot: &SnapshotLoss| {
+        json!({
+            "name": snapshot.name,
+            "at": Hlc(snapshot.at).to_string(),
+            "uid": snapshot.uid,
+            "user": run.names.user(snapshot.uid),
+            "holds": snapshot.holds,
+            "loses": snapshot.loses,
+            "held_bytes": snapshot.held_bytes,
+        })
+    };
+    let shown_by: Vec<Value> = reply.shown_by.iter().map(snapshot).collect();
     let stamp = (reply.stamp != 0).then_some(Hlc(reply.stamp));
     json!({
         "stamp": stamp.map(|stamp| stamp.to_string()),
@@ -138,6 +187,9 @@ fn to_json(reply: &ForgetReply, dry_run: bool) -> Value {
         "waiting_bytes": reply.waiting_bytes,
         "held_bytes": reply.held_bytes,
         "snapshots": reply.snapshots,
+        "shown_by": shown_by,
+        "more_snapshots": reply.more_snapshots,
+        "sessions": reply.sessions,
         "left": reply.left,
         "open": reply.open,
         "trouble": (!reply.trouble.is_empty()).then_some(&reply.trouble),

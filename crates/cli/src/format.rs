@@ -99,6 +99,16 @@ pub(crate) fn time_of(stamp: Hlc) -> String {
     frieze_hlc::format_instant(stamp)
 }
 
+/// The program of a command line: the last part of its first word. What follows may hold a secret, and is shown where it is asked for.
+pub(crate) fn program(command: &str) -> &str {
+    let first = command.split_whitespace().next().unwrap_or_default();
+    let name = first.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
+    &name[..name.floor_char_boundary(PROGRAM_BYTES_MAX)]
+}
+
+/// Bytes of a program's name that are shown: what Linux lets a file be called would push a table apart.
+const PROGRAM_BYTES_MAX: usize = 32;
+
 /// How exact instants are, in words; `u64::MAX` is what a server says whose clock nothing disciplines.
 pub(crate) fn precision(us: u64) -> String {
     match us {
@@ -229,6 +239,21 @@ mod tests {
     #[test]
     fn sizes_with_their_unit_say_which_thousand_is_meant() {
         assert_eq!([size(244), size(1800), size(3 << 40)], ["244 B", "1.8 KiB", "3.0 TiB"]);
+    }
+
+    #[test]
+    fn a_command_line_is_shown_as_its_program() {
+        for (command, shown) in [
+            ("/usr/bin/mysql -psecret", "mysql"),
+            ("sh -c TOKEN=hunter2 true", "sh"),
+            ("  cp\ta b", "cp"),
+            ("./build/", "build"),
+            ("", ""),
+            ("/", ""),
+        ] {
+            assert_eq!(program(command), shown, "{command:?}");
+        }
+        assert_eq!(program(&"ä".repeat(40)).len(), 32);
     }
 
     #[test]

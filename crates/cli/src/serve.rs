@@ -155,7 +155,7 @@ impl Doors {
         let open = |options| {
             frieze_http::Door::open(options, |at| match &hdfs {
                 Some(door) => Ok(door.calls()),
-                None => Calls::connect(client("the WebHDFS door of frieze serve".to_owned()), secret(), at, None),
+                None => Calls::connect(client("webhdfs-door of frieze serve".to_owned()), secret(), at, None),
             })
         };
         let web = web.map(open).transpose()?;

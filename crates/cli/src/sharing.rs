@@ -10,7 +10,7 @@ use crate::failure::Usage;
 use crate::format;
 use crate::path::FsPath;
 use crate::run::Run;
-use frieze_base::Reason;
+use frieze_base::{Fault, Reason};
 use nix::unistd::User;
 
 /// `frieze clone`.
@@ -107,8 +107,10 @@ fn tell(run: &mut Run, reply: &EditReply, dry_run: bool, done: &str) -> Result<(
             "count": reply.count,
             "left": left(reply),
             "dry_run": dry_run,
+            "refused": (reply.refused != 0).then_some(&reply.refused_words),
         });
-        return run.print(&summary.to_string());
+        run.print(&summary.to_string())?;
+        return would_be_refused(reply);
     }
     let words = match (dry_run, reply.stamp) {
         _ if reply.repeated => format!("{done} at {stamp} by an earlier try of this request"),
@@ -125,7 +127,18 @@ fn tell(run: &mut Run, reply: &EditReply, dry_run: bool, done: &str) -> Result<(
         1 => run.print("1 left as it is: see the line that says why")?,
         left => run.print(&format!("{left} left as they are: see the lines that say why"))?,
     }
-    Ok(())
+    would_be_refused(reply)
+}
+
+/// A dry run of what would be refused fails as that would.
+fn would_be_refused(reply: &EditReply) -> Result<()> {
+    match reply.refused {
+        0 => Ok(()),
+        code => {
+            let words = format!("it would be refused: {}", reply.refused_words);
+            Err(frieze_client::Error::Refused(Fault::new(Reason::from_code(code), words)).into())
+        }
+    }
 }
 
 fn left(reply: &EditReply) -> u64 {

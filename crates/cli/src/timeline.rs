@@ -25,43 +25,79 @@ use crate::format;
 use crate::run::Run;
 
 /// Sessions by number, as answers bring them along.
-#[derive(Debug, Default)]
-pub(crate) struct Who(BTreeMap<u64, SessionInfo>);
+#[derive(Debug)]
+pub(crate) struct Who {
+    sessions: BTreeMap<u64, SessionInfo>,
+    commands: Commands,
+}
 
-impl Who {
-    /// Takes in the sessions of an answer.
-    pub(crate) fn learn(&mut self, sessions: Vec<SessionInfo>) {
-        self.0.extend(sessions.into_iter().map(|session| (session.id, session)));
+/// How much of a session's command line is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Commands {
+    /// The program's name.
+    Program,
+    /// All that the server keeps of it.
+    Whole,
+}
+
+impl Commands {
+    /// By the option `--full`.
+    pub(crate) fn of(full: bool) -> Commands {
+        if full { Commands::Whole } else { Commands::Program }
     }
 
-    /// `root on laptop, session 123: make install`; the server's own changes have no session.
+    /// What is shown of this one.
+    pub(crate) fn shown(self, command: &str) -> &str {
+        match self {
+            Commands::Program => format::program(command),
+            Commands::Whole => command,
+        }
+    }
+}
+
+impl Who {
+    /// Nobody yet.
+    pub(crate) fn new(commands: Commands) -> Who {
+        Who { sessions: BTreeMap::new(), commands }
+    }
+
+    /// Takes in the sessions of an answer.
+    pub(crate) fn learn(&mut self, sessions: Vec<SessionInfo>) {
+        self.sessions.extend(sessions.into_iter().map(|session| (session.id, session)));
+    }
+
+    /// A session of which something is shown: not one of another user, and not one that is forgotten.
+    fn shown(&self, session: u64) -> Option<(&str, &str)> {
+        let info = self.sessions.get(&session).filter(|info| !info.hidden && !info.command.is_empty())?;
+        Some((&info.host, self.commands.shown(&info.command)))
+    }
+
+    /// `root on laptop, session 123: make`; the server's own changes have no session.
     pub(crate) fn words(&self, run: &mut Run, uid: u32, session: u64) -> String {
         let user = run.names.user(uid).to_owned();
-        match self.0.get(&session) {
-            Some(info) => format!(
+        match self.shown(session) {
+            Some((host, command)) => format!(
                 "{user} on {}, session {session}: {}",
-                format::printable(info.host.as_bytes()),
-                format::printable(info.command.as_bytes())
+                format::printable(host.as_bytes()),
+                format::printable(command.as_bytes())
             ),
             None if session == 0 => format!("{user}, the server itself"),
             None => format!("{user}, session {session}"),
         }
     }
 
-    /// Host and command for a table, empty where they are not known.
+    /// Session, host and command for a table, empty where they are not known.
     pub(crate) fn cells(&self, session: u64) -> [String; 3] {
-        match self.0.get(&session) {
-            Some(info) => [
-                session.to_string(),
-                format::printable(info.host.as_bytes()),
-                format::printable(info.command.as_bytes()),
-            ],
+        match self.shown(session) {
+            Some((host, command)) => {
+                [session.to_string(), format::printable(host.as_bytes()), format::printable(command.as_bytes())]
+            }
             None if session == 0 => Default::default(),
             None => [session.to_string(), String::new(), String::new()],
         }
     }
 
-    /// Adds `session`, `user`, `host` and `command`, and the user's number under `uid_field`.
+    /// Adds `session`, `user`, `host` and `command`, null where they are not known, and the user's number under `uid_field`.
     pub(crate) fn put_json(
         &self,
         run: &mut Run,
@@ -70,12 +106,12 @@ impl Who {
         uid: u32,
         session: u64,
     ) {
-        let info = self.0.get(&session);
+        let shown = self.shown(session);
         item.insert("session".to_owned(), session.into());
         item.insert(uid_field.to_owned(), uid.into());
         item.insert("user".to_owned(), run.names.user(uid).into());
-        item.insert("host".to_owned(), info.map(|info| info.host.clone()).into());
-        item.insert("command".to_owned(), info.map(|info| info.command.clone()).into());
+        item.insert("host".to_owned(), shown.map(|(host, _)| host).into());
+        item.insert("command".to_owned(), shown.map(|(_, command)| command).into());
     }
 }
 

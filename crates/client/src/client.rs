@@ -9,7 +9,7 @@ use frieze_hlc::{Hlc, Instant, ZonePolicy};
 use frieze_net::{ServerAddr, mono};
 use frieze_wire::message::{
     Attr, Cluster, ClusterMap, ClusterOp, ClusterReply, HelloReply, Now, NowReply, Reply, Request, RequestBody,
-    Snapshot, Snapshots, Status, StatusReply,
+    Snapshot, Snapshots, SnapshotsReply, Status, StatusReply,
 };
 use frieze_wire::scrub::{Scrub, ScrubAction, ScrubReply};
 
@@ -231,9 +231,19 @@ impl Client {
     }
 
     fn ask_snapshots(&self, with_bytes: bool) -> Result<Vec<Snapshot>, Error> {
-        match self.0.query(None, Request::Snapshots(Snapshots { with_bytes }))? {
-            Reply::Snapshots(reply) => Ok(reply.snapshots),
-            other => Err(self.0.unexpected("the snapshots", &other)),
+        let mut snapshots: Vec<Snapshot> = Vec::new();
+        loop {
+            let after = snapshots.last().map_or(String::new(), |last| last.name.clone());
+            let reply = match self.0.query(None, Request::Snapshots(Snapshots { with_bytes, after, count_max: 0 }))? {
+                Reply::Snapshots(reply) => reply,
+                other => return Err(self.0.unexpected("the snapshots", &other)),
+            };
+            let SnapshotsReply { snapshots: mut page, more } = reply;
+            let is_last = !more || page.is_empty();
+            snapshots.append(&mut page);
+            if is_last {
+                return Ok(snapshots);
+            }
         }
     }
 

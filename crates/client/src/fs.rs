@@ -479,7 +479,7 @@ impl Fs {
     /// # Errors
     /// As there.
     pub fn make_snapshot(&self, name: &str, at: Option<Hlc>) -> Result<Hlc, Error> {
-        let op = Op::MakeSnapshot(MakeSnapshot { name: name.to_owned(), at: at.map_or(0, |at| at.0) });
+        let op = Op::MakeSnapshot(MakeSnapshot { name: name.to_owned(), at: at.map_or(0, |at| at.0), count_max: 0 });
         let reply = self.change("name an instant", op)?;
         Ok(at.unwrap_or(Hlc(reply.stamp)))
     }

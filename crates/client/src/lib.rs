@@ -58,7 +58,7 @@ pub use frieze_net::{
 };
 pub use frieze_wire::Holds;
 pub use frieze_wire::edit::{Action, ActionKind, EditReply, Undo};
-pub use frieze_wire::forget::{ForgetReply, Forgotten, ForgottenFile};
+pub use frieze_wire::forget::{ForgetReply, Forgotten, ForgottenFile, SnapshotLoss};
 pub use frieze_wire::holding::{LockKind, LockOutcome, LockRange, RecallsReply};
 pub use frieze_wire::message::{
     Answered, Attr, ClusterChain, ClusterOp, ClusterReply, DirEntry, Durability, FileKind, HelloReply, ImageStatus,
@@ -68,7 +68,8 @@ pub use frieze_wire::message::{
 pub use frieze_wire::quota::{QUOTA_XATTR, Quota, USAGE_XATTR, Usage};
 pub use frieze_wire::scrub::{Finding, FindingKind, ScrubAction, ScrubReply, ScrubState};
 pub use frieze_wire::timeline::{
-    DeletedReply, DiffReply, Difference, Gone, LastSeenReply, SessionInfo, Side, Span, StoryReply, UsageReply,
+    DeletedReply, DiffReply, Difference, Gone, LastSeenReply, SessionInfo, SessionsReply, Side, Span, StoryReply,
+    UsageReply,
 };
 pub use frieze_wire::txn::{Caller, SetAttr, Special, Target, TimeValue};
 pub use frieze_wire::writers::Writer;
@@ -80,5 +81,6 @@ pub mod flags {
 }
 
 pub use options::Options;
+pub use sharing::ForgetOptions;
 pub use timeline::Interval;
 pub use together::Part;

@@ -14,7 +14,8 @@ pub struct Options {
     /// More servers of the same cluster, asked one after the other where `server` does not answer while the client connects. Which
     /// others there are it is told then. Default none.
     pub others: Vec<ServerAddr>,
-    /// Program or command line, shown by `log` and in the server's log. Default: the arguments of this process.
+    /// Program or command line, which `sessions` and `log` show to this user and to administrators, until its changes are forgotten.
+    /// Default: the arguments of this process.
     pub command: String,
     /// When writes and changes are acknowledged. Default `Async`: when they are in the server's memory.
     pub durability: Durability,

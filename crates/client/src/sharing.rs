@@ -68,10 +68,9 @@ impl Fs {
     }
 
     /// Gives up what a file, or all that lay below a directory at `before`, was before that instant, and frees its space.
-    /// What was visible at the instant stays, and so does what snapshots show. Reads before it fail with `HistoryExpired`
-    /// from then on, for ever. It waits until the space is free.
-    ///
-    /// With `dry_run` nothing is forgotten: the answer says what would be.
+    /// What was visible at the instant stays, and so does what snapshots hold back, unless it is to go through them: those of whom a
+    /// file belongs to, and the superuser's. Reads before it fail with `HistoryExpired` from then on, for ever. It waits until the
+    /// space is free.
     ///
     /// # Errors
     /// `NotPermitted` unless the caller owns it; `Future`; `HistoryExpired` before the file system was made;
@@ -79,14 +78,24 @@ impl Fs {
     ///
     /// # Cost
     /// A look at everything that lay below, and a pass over the versions of all inodes.
-    pub fn forget(&self, target: &Target, before: Hlc, dry_run: bool) -> Result<ForgetReply, Error> {
+    pub fn forget(&self, target: &Target, before: Hlc, how: ForgetOptions) -> Result<ForgetReply, Error> {
         self.must_be_now("forgetting")?;
-        let ask = Request::Forget(Forget { target: target.clone(), before: before.0, dry_run });
+        let ForgetOptions { dry_run, with_snapshots } = how;
+        let ask = Request::Forget(Forget { target: target.clone(), before: before.0, dry_run, with_snapshots });
         match self.ask_edit(ask, dry_run)? {
             Reply::Forgot(reply) => Ok(reply),
             other => Err(self.unexpected("what was forgotten", &other)),
         }
     }
+}
+
+/// How [`Fs::forget`] goes about it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ForgetOptions {
+    /// Nothing is forgotten: the answer says what would be, and refuses what would be refused.
+    pub dry_run: bool,
+    /// Through snapshots: they show nothing of it any more, whoever made them.
+    pub with_snapshots: bool,
 }
 
 impl File {

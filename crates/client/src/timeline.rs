@@ -101,25 +101,17 @@ impl Client {
         }
     }
 
-    /// The sessions that were open after `since`, those that have ended included, oldest first.
+    /// A page of the sessions that were open after `since`, those that have ended included, oldest first: of those numbered above
+    /// `after`, at most `count_max`; 0 leaves it to the server. Command and host are those of the caller's own sessions; an
+    /// administrator reads everybody's.
     ///
     /// # Errors
     /// As any call.
-    pub fn sessions(&self, since: Hlc) -> Result<Vec<SessionInfo>, Error> {
+    pub fn sessions_page(&self, since: Hlc, after: u64, count_max: u32) -> Result<SessionsReply, Error> {
         let fs = self.fs();
-        let mut sessions: Vec<SessionInfo> = Vec::new();
-        loop {
-            let after = sessions.last().map_or(0, |last| last.id);
-            let reply = match fs.ask(Request::Sessions(Sessions { since: since.0, after, count_max: 0 }))? {
-                Reply::Sessions(reply) => reply,
-                other => return Err(fs.unexpected("sessions", &other)),
-            };
-            let SessionsReply { sessions: mut page, more } = reply;
-            let is_last = !more || page.is_empty();
-            sessions.append(&mut page);
-            if is_last {
-                return Ok(sessions);
-            }
+        match fs.ask(Request::Sessions(Sessions { since: since.0, after, count_max }))? {
+            Reply::Sessions(reply) => Ok(reply),
+            other => Err(fs.unexpected("sessions", &other)),
         }
     }
 }

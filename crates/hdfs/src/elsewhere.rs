@@ -89,7 +89,7 @@ fn node_of(command: &str) -> Option<NodeId> {
     command.strip_prefix(SESSION)?.parse().ok()
 }
 
-const SESSION: &str = "the HDFS door of frieze serve, node ";
+const SESSION: &str = "hdfs-door of frieze serve, node ";
 
 impl Service {
     /// Checks that nobody writes a file, at any door. Who was silent for long is taken for gone.
@@ -338,9 +338,7 @@ mod tests {
     #[test]
     fn a_door_s_session_is_known_by_what_it_calls_itself() {
         assert_eq!(node_of(&session_of(NodeId(31))), Some(NodeId(31)));
-        for command in
-            ["frieze put a b", "the HDFS door of frieze serve, node ", "the WebHDFS door of frieze serve, node 3"]
-        {
+        for command in ["frieze put a b", "hdfs-door of frieze serve, node ", "webhdfs-door of frieze serve, node 3"] {
             assert_eq!(node_of(command), None, "{command}");
         }
     }

@@ -15,7 +15,7 @@ use crate::inode::Inode;
 use crate::key::{Cached, Key};
 use crate::name::Name;
 use crate::namespace::{Entry, Namespace};
-use crate::read_set::ReadSet;
+use crate::read_set::{NoReadSet, ReadSet};
 use crate::stored::{StoredCause, StoredEntry, StoredInode, StoredOutcome};
 use crate::walk::{Last, Nothing, Place, Walk};
 
@@ -280,6 +280,14 @@ impl Namespace {
         let is_directory = inode.is_directory();
         self.keep_orphan(stamp, id, is_directory);
         self.alive -= 1;
+    }
+}
+
+impl<'a> Run<'a> {
+    /// One that is only looked at: nothing is changed.
+    pub(crate) fn looking(caller: &'a Caller, stamp: Hlc, changes: &'a mut Vec<Change>) -> Run<'a> {
+        let (session, reads) = (SessionId(0), &NoReadSet);
+        Run { session, caller, stamp, changes, reads, touched: Vec::new(), touched_at: FastMap::default() }
     }
 }
 

@@ -231,7 +231,9 @@ fn read(key: &[u8], stamp: Hlc, value: Option<&[u8]>) -> Result<(), Error> {
         Key::Forgotten(_, 0) => decode::<StoredForgotten>(value, "forgotten instant").map(drop),
         Key::Forgotten(..) => {
             let stored: StoredForgottenInodes = decode(value, "forgotten inodes")?;
-            let whole = decode_ids(&stored.named).is_some() && decode_ids(&stored.nameless).is_some();
+            let owners = stored.owners.iter().map(|owned| &owned.inodes);
+            let whole =
+                [&stored.named, &stored.nameless].into_iter().chain(owners).all(|ids| decode_ids(ids).is_some());
             if whole { Ok(()) } else { Err(Error::Corrupt { what: "forgotten inodes" }) }
         }
         Key::Inode(_) => StoredInode::read(stamp, value, Arc::new).map(drop),

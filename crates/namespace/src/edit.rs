@@ -17,6 +17,7 @@ use frieze_hlc::Hlc;
 use frieze_wire::edit::{Brought, Edit, EditKind, NEW, NewInode, SetState, Share, Xattr};
 use frieze_wire::message::{FileKind, VersionKind};
 use frieze_wire::quota::QUOTA_XATTR;
+use frieze_wire::txn::Caller;
 
 use crate::apply::{Done, Run};
 use crate::attributes::{PLUGIN_XATTR, check_plugin, check_xattr_change, check_xattrs_size, file_bytes_max};
@@ -82,6 +83,15 @@ impl Namespace {
         let first = draft.new.first().map_or(InodeId(0), |_| InodeId(draft.first_new));
         self.carry_out(run, draft);
         Ok(Done::with(first))
+    }
+
+    /// Whether an edit would be carried out if it ran now, at `stamp`: everything is checked, rights and quotas included, and nothing
+    /// changed.
+    ///
+    /// # Errors
+    /// What the transaction would fail with. `Superseded`: plan it again.
+    pub fn check_edit(&self, caller: &Caller, op: &Edit, stamp: Hlc) -> Result<(), Fault> {
+        Ok(self.draft(&Run::looking(caller, stamp, &mut Vec::new()), op).map(drop)?)
     }
 
     fn draft<'a>(&self, run: &Run<'_>, op: &'a Edit) -> Result<Draft<'a>, Error> {

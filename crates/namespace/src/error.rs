@@ -180,6 +180,16 @@ pub enum Error {
         /// Limit.
         max: usize,
     },
+    /// A user may have no more snapshots.
+    #[error(
+        "user {uid} has {max} snapshots, and no more are allowed: delete some (`frieze snapshot delete`), or let the operator allow more (`snapshots_per_user_max`)"
+    )]
+    SnapshotsFull {
+        /// The user.
+        uid: u32,
+        /// As many may be.
+        max: u32,
+    },
     /// The instant lies after the transaction.
     #[error("{at} lies in the future of {now}")]
     Future {
@@ -273,7 +283,7 @@ impl Error {
             Error::TooLarge { .. } => Reason::TooLarge,
             Error::NoAttribute { .. } => Reason::NoAttribute,
             Error::AttributeName { .. } => Reason::AttributeTooSmall,
-            Error::AttributesFull { .. } => Reason::NoSpace,
+            Error::AttributesFull { .. } | Error::SnapshotsFull { .. } => Reason::NoSpace,
             Error::Unsupported { .. } => Reason::Unsupported,
             Error::Busy { .. } => Reason::Busy,
             Error::UnknownSession { .. } => Reason::UnknownSession,

@@ -48,7 +48,10 @@ pub use check::{CheckCounts, check_history};
 pub use cut::Cut;
 pub use edit::EDIT_STEPS_MAX;
 pub use error::Error;
-pub use forget::{FORGET_INODES_MAX, Forgetting, Horizons, SharedState, shared_states};
+pub use forget::{
+    FORGET_INODES_MAX, Forgetting, ForgottenInodes, Horizons, Owners, Pins, SharedState, VisitAuthors, pack_owners,
+    shared_states, visit_authors,
+};
 pub use history::{Change, History, Newest, VisitChanged, VisitValue, VisitVersion};
 pub use inode::{Inode, Layout, MAY_EXECUTE, MAY_READ, MAY_WRITE, WriteGrant, check_access};
 pub use key::{

@@ -402,6 +402,12 @@ impl Namespace {
         self.snapshots.values()
     }
 
+    /// Named instants in order of name, after this one.
+    pub fn snapshots_after(&self, name: &str) -> impl Iterator<Item = &Snapshot> {
+        use std::ops::Bound::{Excluded, Unbounded};
+        self.snapshots.range::<str, _>((Excluded(name), Unbounded)).map(|(_, snapshot)| snapshot)
+    }
+
     /// A named instant.
     pub fn snapshot(&self, name: &str) -> Option<&Snapshot> {
         self.snapshots.get(name)

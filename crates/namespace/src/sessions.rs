@@ -246,6 +246,10 @@ impl Namespace {
             return Err(Error::Overloaded { what: "named instants", max: SNAPSHOTS_MAX });
         }
         let uid = run.caller.uid;
+        let own = || self.snapshots.values().filter(|snapshot| snapshot.uid == uid).count();
+        if op.count_max != 0 && own() >= op.count_max as usize {
+            return Err(Error::SnapshotsFull { uid, max: op.count_max });
+        }
         let stored = StoredSnapshot { at: at.0, uid };
         run.change(Key::Snapshot(op.name.as_bytes()), Some(stored.encode_to_vec()));
         let snapshot = Snapshot { name: op.name.clone(), at, made: run.stamp, uid };
@@ -258,9 +262,9 @@ impl Namespace {
         if run.caller.uid != 0 && run.caller.uid != snapshot.uid {
             return Err(Error::NotPermitted { why: "only who made a snapshot deletes it" });
         }
-        let at = snapshot.at;
+        let (at, maker) = (snapshot.at, snapshot.uid);
         self.snapshots.remove(&op.name);
-        self.unpin(run, at);
+        self.unpin(run, at, maker);
         run.change(Key::Snapshot(op.name.as_bytes()), None);
         Ok(Done::default())
     }

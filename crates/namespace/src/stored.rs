@@ -1,15 +1,17 @@
 //! Values of the versions on disk. Protobuf, so that fields can be added; stamps as differences to the version's own
 //! stamp, so that a file just made costs about 45 bytes.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use frieze_base::{InodeId, SessionId};
 use frieze_hlc::Hlc;
+use frieze_wire::forget::OwnedInodes;
 use frieze_wire::message::{FileKind, VersionKind};
 use prost::Message;
 
 use crate::error::Error;
-use crate::forget::Forgetting;
+use crate::forget::{Forgetting, Pins};
 use crate::inode::{Extra, Inode, Layout, WriteGrant};
 use crate::patch::{Patch, PatchSource, lay};
 
@@ -209,6 +211,7 @@ pub(crate) struct StoredFormat {
 pub(crate) struct StoredForgotten {
     #[prost(uint64, tag = "1")]
     before: u64,
+    /// Of the superuser's snapshots.
     #[prost(uint64, repeated, tag = "2")]
     pins: Vec<u64>,
     #[prost(uint64, tag = "3")]
@@ -217,6 +220,19 @@ pub(crate) struct StoredForgotten {
     path: Vec<u8>,
     #[prost(uint32, tag = "5")]
     uid: u32,
+    #[prost(bool, tag = "6")]
+    through: bool,
+    #[prost(message, repeated, tag = "7")]
+    pins_of: Vec<StoredPins>,
+}
+
+/// The instants of the snapshots that another user than the superuser has made.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+struct StoredPins {
+    #[prost(uint32, tag = "1")]
+    uid: u32,
+    #[prost(uint64, repeated, tag = "2")]
+    pins: Vec<u64>,
 }
 
 /// Some of the inodes that a forgetting is about, packed.
@@ -226,23 +242,37 @@ pub(crate) struct StoredForgottenInodes {
     pub(crate) named: Vec<u8>,
     #[prost(bytes = "vec", tag = "2")]
     pub(crate) nameless: Vec<u8>,
+    #[prost(message, repeated, tag = "3")]
+    pub(crate) owners: Vec<OwnedInodes>,
 }
 
 impl StoredForgotten {
     pub(crate) fn of(forgetting: &Forgetting) -> StoredForgotten {
+        let mut of: BTreeMap<u32, Vec<u64>> = BTreeMap::new();
+        for (at, maker) in forgetting.pins.all() {
+            of.entry(maker).or_default().push(at.0);
+        }
         StoredForgotten {
             before: forgetting.before.0,
-            pins: forgetting.pins.iter().map(|pin| pin.0).collect(),
+            pins: of.remove(&0).unwrap_or_default(),
             root: forgetting.root.0,
             path: forgetting.path.clone(),
             uid: forgetting.uid,
+            through: forgetting.through,
+            pins_of: of.into_iter().map(|(uid, pins)| StoredPins { uid, pins }).collect(),
         }
     }
 
     pub(crate) fn read(self) -> Forgetting {
+        let mut pins = Pins::default();
+        let of = self.pins_of.into_iter().chain([StoredPins { uid: 0, pins: self.pins }]);
+        for StoredPins { uid, pins: instants } in of {
+            instants.into_iter().for_each(|at| pins.add(Hlc(at), uid));
+        }
         Forgetting {
             before: Hlc(self.before),
-            pins: self.pins.into_iter().map(Hlc).collect(),
+            pins,
+            through: self.through,
             root: InodeId(self.root),
             path: self.path,
             uid: self.uid,

@@ -243,6 +243,7 @@ fn a_file_that_is_forgotten_whole_leaves_memory_and_is_refused_as_before() {
         path: b"/".to_vec(),
         named: Vec::new(),
         nameless: encode_ids([gone.0, written.0].into_iter()),
+        ..Horizon::default()
     };
     world.run(&root(), Op::Forget(horizon)).unwrap();
     assert!(world.ns.current(gone).is_none(), "nobody is answered about it");
@@ -265,7 +266,7 @@ fn a_file_that_is_open_in_a_directory_that_is_forgotten_whole_is_changed_as_befo
     world.remove("/d", true).unwrap();
     let nameless = encode_ids([directory.0].into_iter());
     let before = world.stamp.0;
-    let horizon = Horizon { before, root: InodeId::ROOT.0, path: b"/".to_vec(), named: Vec::new(), nameless };
+    let horizon = Horizon { before, root: InodeId::ROOT.0, path: b"/".to_vec(), nameless, ..Horizon::default() };
     world.run(&root(), Op::Forget(horizon)).unwrap();
     let set = SetAttr { mode: Some(0o600), ..set_attr(Target::inode(open)) };
     world.run(&root(), Op::SetAttr(set)).unwrap();

@@ -83,10 +83,12 @@ fn retries_are_known_after_a_restart_until_they_are_acknowledged() {
     let mut world = World::new();
     let session = world.session;
     let first = world.raw(session, 1, 1, root(), make("/f"));
-    let snapshot = world.raw(session, 2, 1, root(), Op::MakeSnapshot(MakeSnapshot { name: "s".to_owned(), at: 0 }));
+    let snapshot =
+        world.raw(session, 2, 1, root(), Op::MakeSnapshot(MakeSnapshot { name: "s".to_owned(), at: 0, count_max: 0 }));
     world.ns = world.reloaded();
     assert_eq!(world.raw(session, 1, 1, root(), make("/f")), first);
-    let again = world.raw(session, 2, 1, root(), Op::MakeSnapshot(MakeSnapshot { name: "s".to_owned(), at: 0 }));
+    let again =
+        world.raw(session, 2, 1, root(), Op::MakeSnapshot(MakeSnapshot { name: "s".to_owned(), at: 0, count_max: 0 }));
     assert_eq!(again, snapshot);
     world.raw(session, 3, 3, root(), make("/g"));
     for restart in [false, true] {
@@ -407,7 +409,7 @@ fn writing_takes_set_id_bits_from_all_but_the_superuser() {
 #[test]
 fn named_instants_have_names_that_no_instant_has() {
     let mut world = World::new();
-    let make = |name: &str, at| Op::MakeSnapshot(MakeSnapshot { name: name.to_owned(), at });
+    let make = |name: &str, at| Op::MakeSnapshot(MakeSnapshot { name: name.to_owned(), at, count_max: 0 });
     let ann = user(1000, 100, &[]);
     for bad in ["", "2026", "@1", "hlc-1", "a/b", "now", "yesterday", "last-whole", "user-1", "a\0b", &"n".repeat(256)]
     {
@@ -430,6 +432,23 @@ fn named_instants_have_names_that_no_instant_has() {
     assert_eq!(world.reloaded(), world.ns);
     world.run(&ann, delete("before")).unwrap();
     assert!(world.ns.snapshot("before").is_none());
+    assert_eq!(world.reloaded(), world.ns);
+}
+
+#[test]
+fn a_user_has_as_many_snapshots_as_the_server_allows_and_others_have_theirs() {
+    let mut world = World::new();
+    let make = |name: &str, count_max| Op::MakeSnapshot(MakeSnapshot { name: name.to_owned(), at: 0, count_max });
+    let (ann, bob) = (user(1000, 100, &[]), user(1001, 100, &[]));
+    world.run(&ann, make("one", 2)).unwrap();
+    world.run(&ann, make("two", 2)).unwrap();
+    assert_eq!(world.run(&ann, make("three", 2)), Err(Reason::NoSpace));
+    world.run(&bob, make("three", 2)).unwrap();
+    world.run(&root(), make("four", 0)).unwrap();
+    world.run(&ann, Op::DeleteSnapshot(DeleteSnapshot { name: "one".to_owned() })).unwrap();
+    world.run(&ann, make("five", 2)).unwrap();
+    let after: Vec<&str> = world.ns.snapshots_after("four").map(|one| one.name.as_str()).collect();
+    assert_eq!(after, ["three", "two"]);
     assert_eq!(world.reloaded(), world.ns);
 }
 

@@ -441,6 +441,9 @@ impl Engine {
                 ));
             }
             Op::OpenSession(open) => open.uid = principal.uid,
+            Op::MakeSnapshot(make) => {
+                make.count_max = if principal.caller.uid == 0 { 0 } else { self.settings.snapshots_per_user_max };
+            }
             Op::CloseSession(_) => {
                 check_numbered(header)?;
                 let outcome = self.close_session(header.session, header.seq, header.acked, &principal.caller)?;

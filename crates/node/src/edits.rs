@@ -167,6 +167,17 @@ impl Plan {
     }
 }
 
+/// A transaction that a plan was made into, and what must not be written to since.
+struct Drafted {
+    edit: Edit,
+    /// The instant that was looked at.
+    now: Hlc,
+    /// Files whose length or bytes it decides.
+    decided: Vec<InodeId>,
+    /// Files that it was planned on.
+    watched: Vec<InodeId>,
+}
+
 impl Engine {
     /// Plans and runs an edit. `plan` is called with an instant that is closed: it looks at the state of then.
     ///
@@ -211,10 +222,21 @@ impl Engine {
                 told > TOLD_BYTES_MAX
             });
             reply.actions.truncate(fits.unwrap_or(usize::MAX));
-            if dry_run || plan.is_empty() {
+            if plan.is_empty() {
                 return Ok(reply);
             }
-            match self.run(principal, header, plan)? {
+            if dry_run {
+                let check =
+                    |drafted: Drafted| self.meta.namespace().check_edit(&principal.caller, &drafted.edit, now.next());
+                match self.draft(plan).and_then(check) {
+                    Err(fault) if fault.reason == Reason::Superseded => continue,
+                    Err(fault) => (reply.refused, reply.refused_words) = (fault.reason as u32, fault.message),
+                    Ok(()) => {}
+                }
+                return Ok(reply);
+            }
+            let drafted = self.draft(plan)?;
+            match self.run(principal, header, drafted)? {
                 Some(outcome) => {
                     (reply.stamp, reply.id) = outcome;
                     return Ok(reply);
@@ -230,8 +252,8 @@ impl Engine {
         ))
     }
 
-    /// Runs a plan; `None` if it is out of date.
-    fn run(&self, principal: &Principal, header: &FrameHeader, plan: Plan) -> Result<Option<(u64, u64)>, Fault> {
+    /// The transaction of a plan.
+    fn draft(&self, plan: Plan) -> Result<Drafted, Fault> {
         let Plan { kind, now, at, names, new, states, taken, adds, .. } = plan;
         let mut brought = Vec::new();
         {
@@ -271,6 +293,13 @@ impl Engine {
                 ),
             ));
         }
+        let watched = decided.iter().copied().filter(|id| !adds.contains(id)).chain(taken).collect();
+        Ok(Drafted { edit, now, decided, watched })
+    }
+
+    /// Runs an edit; `None` if it is out of date.
+    fn run(&self, principal: &Principal, header: &FrameHeader, drafted: Drafted) -> Result<Option<(u64, u64)>, Fault> {
+        let Drafted { edit, now, decided, watched } = drafted;
         let transaction = Transaction {
             session: header.session.0,
             seq: header.seq.0,
@@ -281,7 +310,6 @@ impl Engine {
         };
         // Held until it has run: no write falls between what was seen of a file and what is decided about it.
         let held = self.hold_alone();
-        let watched: Vec<InodeId> = decided.iter().copied().filter(|id| !adds.contains(id)).chain(taken).collect();
         let written = {
             let log = self.data.device().log_of(watched.iter().copied())?;
             watched.iter().any(|&id| log.newest_in(id, 0..=u32::MAX, now, Hlc::MAX).newest.is_some())

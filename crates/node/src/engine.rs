@@ -504,7 +504,7 @@ impl Engine {
             Request::Story(ask) => self.story(principal, &ask, &scratch.asking).map(Reply::Story),
             Request::LastSeen(ask) => self.last_seen(principal, &ask).map(Reply::LastSeen),
             Request::Deleted(ask) => self.deleted(principal, &ask).map(Reply::Deleted),
-            Request::Sessions(ask) => self.list_sessions(&ask).map(Reply::Sessions),
+            Request::Sessions(ask) => self.list_sessions(principal, &ask).map(Reply::Sessions),
             Request::Usage(ask) => self.usage(principal, &ask).map(Reply::Usage),
             Request::Scrub(ask) => self.scrub_asked(principal, &ask).map(Reply::Scrub),
         })

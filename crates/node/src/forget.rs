@@ -1,7 +1,9 @@
 //! Forgetting: which inodes lay below a path at an instant, what they give up, and the transaction that says so.
 //!
 //! Guarantees: only the owner of a path or the superuser forgets, and only what belongs to him; reads at or after the
-//! instant answer as before; reads before it are refused from the transaction on, whatever of the space is given back yet.
+//! instant answer as before; reads before it are refused from the transaction on, whatever of the space is given back yet. A
+//! snapshot holds back what its maker owns, of anybody's forgetting, and everything if the superuser made it; nothing if the
+//! forgetting goes through snapshots. The answer says of each snapshot that showed something what becomes of it.
 //! Leaves to others: refusing (`namespace`), giving back (`reclaim`).
 //!
 //! What lies below a path is decided by the tree as it stood at the instant: what was moved in by then belongs to it with
@@ -12,8 +14,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use frieze_base::{Fault, InodeId, Reason};
 use frieze_hlc::{Hlc, format_instant};
-use frieze_namespace::{Cut, FORGET_INODES_MAX, Forgetting, Horizons, Inode, NoReadSet, names_at, visit_names};
-use frieze_wire::forget::{Forget, ForgetReply, ForgottenFile, Horizon, encode_ids};
+use frieze_namespace::{
+    Cut, FORGET_INODES_MAX, Forgetting, ForgottenInodes, Horizons, Inode, NoReadSet, Owners, Pins, names_at,
+    pack_owners, visit_names,
+};
+use frieze_wire::forget::{
+    ANYBODY, Forget, ForgetReply, ForgottenFile, ForgottenSession, Horizon, SnapshotLoss, encode_ids,
+};
 use frieze_wire::frame::FrameHeader;
 use frieze_wire::message::FileKind;
 use frieze_wire::txn::{Caller, Op, Transaction};
@@ -25,6 +32,8 @@ use crate::story::exact;
 
 /// Files that an answer names.
 const BIGGEST_MAX: usize = 10;
+/// Snapshots that an answer names.
+const SNAPSHOTS_TOLD_MAX: usize = 1000;
 
 /// What lay below a path at an instant.
 #[derive(Default)]
@@ -32,8 +41,111 @@ struct Below {
     /// By number; true if it had lost its last name by then and has had none since.
     inodes: BTreeMap<InodeId, bool>,
     directories: BTreeSet<InodeId>,
+    /// When each was made.
+    born: BTreeMap<InodeId, Hlc>,
+    /// Whose snapshots hold it back.
+    owners: Owners,
     /// Left alone: of others, or with names elsewhere.
     left: u64,
+}
+
+/// What belongs to whom, below a path.
+///
+/// A snapshot of a user's is of use to him as long as a path leads to what it holds: so a directory counts as of all those, too, who
+/// owned something that ever had a name in it, or further below. Of a directory in it that is not looked into nobody knows.
+#[derive(Default)]
+struct Theirs {
+    /// By inode whose it is; nothing of the superuser's, whose snapshots hold everything back.
+    owners: Owners,
+    /// Directories by the directories in which they had a name.
+    above: BTreeMap<InodeId, BTreeSet<InodeId>>,
+}
+
+impl Theirs {
+    fn own(&mut self, id: InodeId, inode: &Inode) {
+        if inode.uid != 0 {
+            self.owners.entry(id).or_default().insert(inode.uid);
+        }
+    }
+
+    /// An inode had a name in a directory.
+    fn lay_in(&mut self, directory: InodeId, id: InodeId, inode: &Inode) {
+        if inode.is_directory() {
+            self.above.entry(id).or_default().insert(directory);
+        }
+        if inode.uid != 0 {
+            self.owners.entry(directory).or_default().insert(inode.uid);
+        }
+    }
+
+    /// By inode whose snapshots hold it back, where these directories were looked into.
+    fn owners(mut self, directories: &BTreeSet<InodeId>) -> Owners {
+        for (_, above) in self.above.iter().filter(|(id, _)| !directories.contains(id)) {
+            for directory in above {
+                self.owners.entry(*directory).or_default().insert(ANYBODY);
+            }
+        }
+        let mut todo: Vec<(InodeId, u32)> = Vec::new();
+        for (id, users) in self.owners.iter().filter(|(id, _)| self.above.contains_key(id)) {
+            todo.extend(users.iter().map(|user| (*id, *user)));
+        }
+        while let Some((id, user)) = todo.pop() {
+            for directory in self.above.get(&id).into_iter().flatten() {
+                if self.owners.entry(*directory).or_default().insert(user) {
+                    todo.push((*directory, user));
+                }
+            }
+        }
+        self.owners
+    }
+}
+
+/// What becomes of snapshots.
+#[derive(Default)]
+struct Fate {
+    /// Name, instant and maker, by name.
+    snapshots: Vec<(String, Hlc, u32)>,
+    instants: BTreeMap<Hlc, FateAt>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct FateAt {
+    holds: bool,
+    loses: bool,
+    held_bytes: u64,
+}
+
+impl Fate {
+    /// Takes in an inode that was made at `born`, and the bytes of it that snapshots hold.
+    fn add(&mut self, horizons: &Horizons, id: InodeId, born: Hlc, held: &BTreeMap<Hlc, u64>) {
+        // What forgot nothing is readable without them.
+        let Some(forgotten) = horizons.of(id) else { return };
+        let upto = if horizons.is_gone(id) { Hlc::MAX } else { Hlc(forgotten.before) };
+        let shown = self.instants.range_mut(born..).take_while(|(at, _)| **at < upto);
+        for (at, fate) in shown.filter(|(_, fate)| !(fate.holds && fate.loses)) {
+            match horizons.expired(id, Some(*at)) {
+                None => fate.holds = true,
+                Some(_) => fate.loses = true,
+            }
+        }
+        for (at, bytes) in held {
+            if let Some(fate) = self.instants.get_mut(at) {
+                fate.held_bytes += bytes;
+            }
+        }
+    }
+
+    /// Those that showed something of what is forgotten, the first ones, and how many more there are.
+    fn told(self) -> (Vec<SnapshotLoss>, u64) {
+        let concerned = |(name, at, uid): (String, Hlc, u32)| {
+            let FateAt { holds, loses, held_bytes } = *self.instants.get(&at)?;
+            (holds || loses).then_some(SnapshotLoss { name, at: at.0, uid, holds, loses, held_bytes })
+        };
+        let mut told: Vec<SnapshotLoss> = self.snapshots.into_iter().filter_map(concerned).collect();
+        let more = told.len().saturating_sub(SNAPSHOTS_TOLD_MAX) as u64;
+        told.truncate(SNAPSHOTS_TOLD_MAX);
+        (told, more)
+    }
 }
 
 impl Engine {
@@ -79,17 +191,30 @@ impl Engine {
         }
         // Each was found, is asked what it has to lose, and what it gives up.
         progress.expect(3 * below.inodes.len() as u64);
-        let wanted = self.losing(&below, before)?;
+        let wanted = self.losing(&below, before, ask.with_snapshots)?;
         let pick = |nameless: bool| -> Vec<InodeId> {
             wanted.iter().filter(|id| below.inodes[id] == nameless).copied().collect()
         };
         let (named, nameless) = (pick(false), pick(true));
+        let of = ForgottenInodes { named: &named, nameless: &nameless, owners: &below.owners };
+        let through = ask.with_snapshots;
+        let sessions = {
+            let horizons = self.as_if(found.id, (before, now), through, of);
+            let is_about = |id: InodeId, inode: &Inode| {
+                let in_directory = !inode.is_directory() && below.directories.contains(&inode.parent);
+                in_directory || below.inodes.contains_key(&id)
+            };
+            let everything = found.id == InodeId::ROOT && principal.caller.uid == 0;
+            self.without_trace(&horizons, before, principal, if everything { None } else { Some(&is_about) })?
+        };
+        reply.sessions = sessions.len() as u64;
         let horizons = match ask.dry_run {
-            true => self.as_if(found.id, before, now, &named, &nameless),
+            true => self.as_if(found.id, (before, now), through, of),
             false => {
                 // No clone, restore or undo that was planned on what is forgotten now may run after it.
                 let alone = self.forgetting.write().unwrap_or_else(std::sync::PoisonError::into_inner);
-                reply.stamp = self.set_horizon(principal, header, (found.id, &path, before), &named, &nameless)?;
+                reply.stamp =
+                    self.set_horizon(principal, header, (found.id, &path, before), (through, sessions), of)?;
                 // Taken while no edit runs: one that was planned on a snapshot that went meanwhile is seen by `needs`.
                 let horizons = self.meta.namespace().horizons().clone();
                 drop(alone);
@@ -103,10 +228,12 @@ impl Engine {
         }
         // One after the other: what all of them give up together may not fit into memory.
         let mut biggest: Vec<(u64, InodeId, u64)> = Vec::new();
+        let mut fate = self.fate_of_snapshots(before);
         for (&id, &deleted) in &below.inodes {
             let dead = self.dead_of(&horizons, &needs, id)?;
             progress.step();
             reply.held_bytes += dead.held_bytes;
+            fate.add(&horizons, id, below.born.get(&id).copied().unwrap_or_default(), &dead.held_by_pin);
             if dead.graves.is_empty() {
                 continue;
             }
@@ -128,11 +255,9 @@ impl Engine {
             self.data.device().forget_images(below.inodes.keys().copied())?;
         }
         reply.biggest = self.biggest(&below, &biggest, before)?;
-        reply.snapshots = {
-            let namespace = self.meta.namespace();
-            let kept = namespace.snapshots().filter(|snapshot| snapshot.at < before);
-            kept.map(|snapshot| snapshot.name.clone()).collect()
-        };
+        (reply.shown_by, reply.more_snapshots) = fate.told();
+        let holding = reply.shown_by.iter().filter(|snapshot| snapshot.holds);
+        reply.snapshots = holding.map(|snapshot| snapshot.name.clone()).collect();
         if !ask.dry_run {
             self.reclaim.note(&state);
             reply.freed_bytes = self.give_back(&mut state)?;
@@ -149,19 +274,31 @@ impl Engine {
         principal: &Principal,
         header: &FrameHeader,
         (root, path, before): (InodeId, &[u8], Hlc),
-        named: &[InodeId],
-        nameless: &[InodeId],
+        (with_snapshots, mut sessions): (bool, Vec<ForgottenSession>),
+        ForgottenInodes { named, nameless, owners }: ForgottenInodes<'_>,
     ) -> Result<u64, Fault> {
         let mut first = 0;
         let all: Vec<(InodeId, bool)> = {
             let both = named.iter().map(|id| (*id, false)).chain(nameless.iter().map(|id| (*id, true)));
             both.collect()
         };
-        for (number, part) in all.chunks(FORGET_INODES_MAX).enumerate() {
+        let mut parts: Vec<&[(InodeId, bool)]> = all.chunks(FORGET_INODES_MAX).collect();
+        if parts.is_empty() && !sessions.is_empty() {
+            parts.push(&[]);
+        }
+        for (number, part) in parts.into_iter().enumerate() {
             let ids =
                 |wanted: bool| encode_ids(part.iter().filter(|(_, nameless)| *nameless == wanted).map(|(id, _)| id.0));
-            let op =
-                Horizon { before: before.0, root: root.0, path: path.to_vec(), named: ids(false), nameless: ids(true) };
+            let op = Horizon {
+                before: before.0,
+                root: root.0,
+                path: path.to_vec(),
+                named: ids(false),
+                nameless: ids(true),
+                with_snapshots,
+                owners: pack_owners(part.iter().map(|(id, _)| *id), owners),
+                sessions: std::mem::take(&mut sessions),
+            };
             let transaction = Transaction {
                 session: header.session.0,
                 // Asked for again, it finds nothing new: only the first has the number of the request.
@@ -178,25 +315,44 @@ impl Engine {
     }
 
     /// What would be forgotten, for a dry run.
-    fn as_if(&self, root: InodeId, before: Hlc, now: Hlc, named: &[InodeId], nameless: &[InodeId]) -> Horizons {
+    fn as_if(
+        &self,
+        root: InodeId,
+        (before, now): (Hlc, Hlc),
+        through: bool,
+        ForgottenInodes { named, nameless, owners }: ForgottenInodes<'_>,
+    ) -> Horizons {
         let namespace = self.meta.namespace();
-        let pins = namespace.snapshots().map(|snapshot| snapshot.at).filter(|at| *at < before).collect();
-        let forgetting = Forgetting { before, pins, root, path: Vec::new(), uid: 0 };
+        let pins = if through { Pins::default() } else { Pins::of(namespace.snapshots(), before) };
+        let owners = pins.counting(owners.clone());
+        let forgetting = Forgetting { before, pins, through, root, path: Vec::new(), uid: 0 };
         let mut horizons = namespace.horizons().clone();
-        horizons.add(now.next(), forgetting, named, nameless);
+        horizons.add(now.next(), forgetting, ForgottenInodes { named, nameless, owners: &owners });
         horizons
     }
 
+    /// The snapshots of instants before `before`, of which nothing is known yet.
+    fn fate_of_snapshots(&self, before: Hlc) -> Fate {
+        let mut fate = Fate::default();
+        for snapshot in self.meta.namespace().snapshots().filter(|snapshot| snapshot.at < before) {
+            fate.snapshots.push((snapshot.name.clone(), snapshot.at, snapshot.uid));
+            fate.instants.entry(snapshot.at).or_default();
+        }
+        fate
+    }
+
     /// The directories below, and the files that have something to lose, of which not all is forgotten already.
-    fn losing(&self, below: &Below, before: Hlc) -> Result<Vec<InodeId>, Fault> {
+    fn losing(&self, below: &Below, before: Hlc, through: bool) -> Result<Vec<InodeId>, Fault> {
         let mut wanted = Vec::new();
         for (&id, &nameless) in &below.inodes {
             self.reclaim.progress().step();
             let known = {
                 let namespace = self.meta.namespace();
                 let horizons = namespace.horizons();
-                horizons.is_gone(id)
-                    || (!nameless && horizons.of(id).is_some_and(|forgotten| forgotten.before >= before.0))
+                let known = horizons.is_gone(id)
+                    || (!nameless && horizons.of(id).is_some_and(|forgotten| forgotten.before >= before.0));
+                // What snapshots kept when it was forgotten is still there to be forgotten through them.
+                known && !(through && horizons.pins(id).first().is_some_and(|pin| *pin < before))
             };
             if known {
                 continue;
@@ -207,11 +363,12 @@ impl Engine {
             }
             // As if only this file forgot, and nobody needed anything of it.
             let mut alone = Horizons::default();
-            let forgetting = Forgetting { before, pins: BTreeSet::new(), root: id, path: Vec::new(), uid: 0 };
-            let ids = [id];
+            let forgetting = Forgetting { before, pins: Pins::default(), through, root: id, path: Vec::new(), uid: 0 };
+            let (ids, owners) = ([id], Owners::new());
             let (named, gone): (&[InodeId], &[InodeId]) = if nameless { (&[], &ids) } else { (&ids, &[]) };
-            alone.add(before, forgetting, named, gone);
-            if !self.dead_of(&alone, &BTreeMap::new(), id)?.graves.is_empty() {
+            alone.add(before, forgetting, ForgottenInodes { named, nameless: gone, owners: &owners });
+            let held_by_snapshots = through && !self.meta.namespace().horizons().pins(id).is_empty();
+            if held_by_snapshots || !self.dead_of(&alone, &BTreeMap::new(), id)?.graves.is_empty() {
                 wanted.push(id);
             }
         }
@@ -248,6 +405,9 @@ impl Engine {
         };
         let mut below = Below::default();
         below.inodes.insert(root, gone(root, &top)?);
+        below.born.insert(root, top.born);
+        let mut theirs = Theirs::default();
+        theirs.own(root, &top);
         let mut looked_at: BTreeSet<InodeId> = [root].into();
         let mut linked: Vec<InodeId> = Vec::new();
         let mut todo = Vec::new();
@@ -263,7 +423,11 @@ impl Engine {
                 true
             })?;
             for id in found {
-                let Some(inode) = version(id)?.filter(|_| !looked_at.contains(&id)) else { continue };
+                let Some(inode) = version(id)? else { continue };
+                theirs.lay_in(directory, id, &inode);
+                if looked_at.contains(&id) {
+                    continue;
+                }
                 // Looked at from the last of its directories only.
                 let many = !inode.is_directory() && inode.links > 1;
                 if !many && inode.parent != directory {
@@ -275,6 +439,8 @@ impl Engine {
                     below.left += 1;
                     continue;
                 }
+                below.born.insert(id, inode.born);
+                theirs.own(id, &inode);
                 if many {
                     linked.push(id);
                     continue;
@@ -292,6 +458,7 @@ impl Engine {
                 false => below.left += 1,
             }
         }
+        below.owners = theirs.owners(&below.directories);
         Ok(below)
     }
 

@@ -115,7 +115,7 @@ impl Engine {
             let below = names[depth + 1..].iter().flat_map(|name| [b"/", *name].concat());
             was.moved_to.extend(below.collect::<Vec<u8>>());
         }
-        Ok(LastSeenReply { at: found.at.0, sessions: self.infos([was.session].into_iter())?, was })
+        Ok(LastSeenReply { at: found.at.0, sessions: self.infos(principal, [was.session].into_iter())?, was })
     }
 
     /// The newest instant in `span` at which the names led somewhere, from the root on. No rights are asked.
@@ -171,7 +171,8 @@ impl Engine {
                 names.push(was);
             }
         }
-        Ok(DeletedReply { sessions: self.infos(names.iter().map(|name| name.session))?, names, next })
+        let sessions = self.infos(principal, names.iter().map(|name| name.session))?;
+        Ok(DeletedReply { sessions, names, next })
     }
 
     /// A name as it was, if it may be told.

@@ -58,6 +58,7 @@ mod store;
 mod story;
 mod timed;
 mod timeline;
+mod traces;
 mod views;
 
 pub use brought::Brought;

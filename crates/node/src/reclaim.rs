@@ -104,6 +104,8 @@ pub(crate) struct Dead {
     pub(crate) upto: Hlc,
     /// Bytes that would be given up but for snapshots and shared ranges.
     pub(crate) held_bytes: u64,
+    /// Bytes of them that the snapshots of an instant show, by instant.
+    pub(crate) held_by_pin: BTreeMap<Hlc, u64>,
     /// With it all of the file is buried: it is gone, and no snapshot and no shared range shows it.
     pub(crate) is_all: bool,
     /// The instants up to `upto` that can be asked for, in order. None of a file that is gone: who has it open is told what it
@@ -255,23 +257,30 @@ impl Engine {
             self.add_places(id, None, &[(0, u64::MAX)], &mut live)?;
         }
         let free = self.data.device().log_of([id])?.graves(id, upto, &live);
+        let mut held_by_pin = BTreeMap::new();
+        let bytes = |graves: &mut dyn Iterator<Item = &Grave>| graves.map(|grave| u64::from(grave.bytes)).sum::<u64>();
         for &pin in &pins {
-            self.add_places(id, Some(pin), &[(0, u64::MAX)], &mut live)?;
+            let mut places = BTreeSet::new();
+            self.add_places(id, Some(pin), &[(0, u64::MAX)], &mut places)?;
+            let held = bytes(&mut free.iter().filter(|grave| places.contains(&(grave.segment, grave.place))));
+            if held > 0 {
+                held_by_pin.insert(pin, held);
+            }
+            live.append(&mut places);
         }
         for (at, ranges) in needs.get(&id).into_iter().flatten() {
             self.add_places(id, Some(*at), ranges, &mut live)?;
         }
         let graves: Vec<Grave> =
             free.iter().filter(|grave| !live.contains(&(grave.segment, grave.place))).copied().collect();
-        let bytes = |graves: &[Grave]| graves.iter().map(|grave| u64::from(grave.bytes)).sum::<u64>();
-        let held_bytes = bytes(&free) - bytes(&graves);
+        let held_bytes = bytes(&mut free.iter()) - bytes(&mut graves.iter());
         let mut kept = BTreeSet::new();
         if !gone {
             let shared = needs.get(&id).into_iter().flat_map(|needs| needs.keys().copied());
             kept.extend(shared.chain(pins).filter(|at| *at < upto));
             kept.insert(upto);
         }
-        Ok(Dead { graves, upto, held_bytes, is_all, kept: kept.into_iter().collect() })
+        Ok(Dead { graves, upto, held_bytes, held_by_pin, is_all, kept: kept.into_iter().collect() })
     }
 
     /// Adds where the records lie that ranges of a file show at an instant (`None`: now).

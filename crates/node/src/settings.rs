@@ -147,6 +147,10 @@ pub struct Settings {
     /// How long a session lives without a connection. Default 60 s.
     #[serde(with = "duration_text")]
     pub session_timeout: Duration,
+    /// Most snapshots of one user, the superuser apart, who may have as many as there may be at all. Default 1,000; 0 for no bound of
+    /// its own. More: a user can hold back more of the space that what he overwrites and removes takes; less: he has to delete sooner.
+    /// In a cluster that of the server that leads counts.
+    pub snapshots_per_user_max: u32,
     /// Largest difference of a remote stamp from the local clock, and largest error bound of the clock before the node
     /// fences itself. Default 500 ms.
     #[serde(with = "duration_text")]
@@ -204,6 +208,7 @@ impl Default for Settings {
             image_delay: Duration::from_secs(10),
             connections_max: 0,
             session_timeout: Duration::from_secs(60),
+            snapshots_per_user_max: 1000,
             max_clock_offset: Duration::from_millis(500),
             root_mode: None,
             segment_version: newest_segment_version(),

@@ -56,7 +56,7 @@ impl Engine {
         };
         let differences: Vec<Difference> = rest.iter().take(page(ask.count_max)).take_while(fits).cloned().collect();
         Ok(DiffReply {
-            sessions: self.infos(differences.iter().map(|difference| difference.session))?,
+            sessions: self.infos(principal, differences.iter().map(|difference| difference.session))?,
             more: differences.len() < rest.len(),
             hidden: told.hidden,
             entries_read: changes.entries_read,
@@ -115,7 +115,7 @@ impl Engine {
         };
         events.extend(writes);
         events.sort_by_key(|event| event.stamp);
-        let sessions = self.infos(events.iter().map(|event| event.session))?;
+        let sessions = self.infos(principal, events.iter().map(|event| event.session))?;
         let Untold { hidden, left_out } = untold;
         Ok(StoryReply { events, upto: interval.upto.0, hidden, sessions, forgotten, left_out })
     }
@@ -230,35 +230,46 @@ impl Engine {
         Ok(())
     }
 
-    pub(crate) fn list_sessions(&self, ask: &Sessions) -> Result<SessionsReply, Fault> {
+    pub(crate) fn list_sessions(&self, principal: &Principal, ask: &Sessions) -> Result<SessionsReply, Fault> {
         let max = page(ask.count_max);
         let mut found =
             PastSession::list(self.meta.versions(), SessionId(ask.after), Hlc(ask.since), max.saturating_add(1))?;
         let more = found.len() > max;
         found.truncate(max);
-        Ok(SessionsReply { sessions: found.into_iter().map(|session| self.info(session)).collect(), more })
+        Ok(SessionsReply { sessions: found.into_iter().map(|session| self.info(principal, session)).collect(), more })
     }
 
     /// What is known of the sessions with these numbers; 0, the server itself, is left out.
     ///
     /// # Errors
     /// Those of the store.
-    pub(crate) fn infos(&self, ids: impl Iterator<Item = u64>) -> Result<Vec<SessionInfo>, Fault> {
+    pub(crate) fn infos(
+        &self,
+        principal: &Principal,
+        ids: impl Iterator<Item = u64>,
+    ) -> Result<Vec<SessionInfo>, Fault> {
         let ids: BTreeSet<u64> = ids.filter(|id| *id != 0).collect();
         let mut infos = Vec::with_capacity(ids.len());
         for id in ids {
             let found = PastSession::find(self.meta.versions(), SessionId(id))?;
-            infos.extend(found.map(|session| self.info(session)));
+            infos.extend(found.map(|session| self.info(principal, session)));
         }
         Ok(infos)
     }
 
-    fn info(&self, session: PastSession) -> SessionInfo {
+    /// True if the caller may know what a session of this user calls itself: a command line may hold what is nobody else's to know.
+    pub(crate) fn may_know_command(&self, principal: &Principal, uid: u32) -> bool {
+        principal.caller.uid == uid || self.is_administrator(principal)
+    }
+
+    fn info(&self, principal: &Principal, session: PastSession) -> SessionInfo {
         let PastSession { id, uid, command, host, ended } = session;
+        let hidden = !self.may_know_command(principal, uid);
+        let (command, host) = if hidden { Default::default() } else { (command, host) };
         let wrote = self.data.device().log().newest_of(id);
         let changed = self.meta.namespace().newest_of(id);
         let last = wrote.max(changed).max(ended).unwrap_or_default();
-        SessionInfo { id: id.0, uid, command, host, ended: ended.unwrap_or_default().0, last: last.0 }
+        SessionInfo { id: id.0, uid, command, host, ended: ended.unwrap_or_default().0, last: last.0, hidden }
     }
 }
 

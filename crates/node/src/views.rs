@@ -37,6 +37,9 @@ pub(crate) fn page(count_max: u32) -> usize {
     if count_max == 0 { PAGE } else { (count_max as usize).min(PAGE_MAX) }
 }
 
+/// Snapshots in one answer that says what each holds back: that is a look at what changed since, for each.
+const SNAPSHOTS_WEIGHED_MAX: usize = 64;
+
 impl Engine {
     /// Checks that a view can be answered, and closes its instant.
     pub(crate) fn answer(&self, view: View) -> Result<Answered, Fault> {
@@ -348,7 +351,10 @@ impl Engine {
         };
         let writer = |grant: &WriteGrant| {
             let session = namespace.session(grant.session)?;
-            let (host, command) = (session.host.clone(), session.command.clone());
+            let (host, command) = match self.may_know_command(principal, session.uid) {
+                true => (session.host.clone(), session.command.clone()),
+                false => Default::default(),
+            };
             Some(Writer { session: grant.session, uid: session.uid, host, command })
         };
         let writers: Vec<Writer> = inode.grants().iter().filter_map(writer).collect();
@@ -443,12 +449,16 @@ impl Engine {
             bytes_held: None,
             held_at_least: false,
         };
-        let mut snapshots: Vec<Snapshot> = self.meta.namespace().snapshots().map(of).collect();
+        let max = if ask.with_bytes { page(ask.count_max).min(SNAPSHOTS_WEIGHED_MAX) } else { page(ask.count_max) };
+        let mut snapshots: Vec<Snapshot> =
+            self.meta.namespace().snapshots_after(&ask.after).take(max.saturating_add(1)).map(of).collect();
+        let more = snapshots.len() > max;
+        snapshots.truncate(max);
         for snapshot in snapshots.iter_mut().filter(|_| ask.with_bytes) {
             let held = self.held(Hlc(snapshot.at))?;
             (snapshot.bytes_held, snapshot.held_at_least) = (Some(held.bytes), held.at_least);
         }
-        Ok(SnapshotsReply { snapshots })
+        Ok(SnapshotsReply { snapshots, more })
     }
 
     pub(crate) fn log(&self, principal: &Principal, ask: &Log, asking: &Asking) -> Result<LogReply, Fault> {
@@ -498,7 +508,7 @@ impl Engine {
         versions.sort_by_key(|version| version.stamp);
         more |= versions.len() > max;
         versions.truncate(max);
-        let sessions = self.infos(versions.iter().map(|version| version.session))?;
+        let sessions = self.infos(principal, versions.iter().map(|version| version.session))?;
         Ok(LogReply { versions, more, sessions, forgotten })
     }
 }

@@ -28,6 +28,8 @@ mod removing;
 mod rows;
 #[path = "engine/scrub.rs"]
 mod scrub;
+#[path = "engine/snapshots.rs"]
+mod snapshots;
 #[path = "engine/together.rs"]
 mod together;
 

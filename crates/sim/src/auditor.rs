@@ -76,7 +76,15 @@ impl Auditor {
             return broken(Rule::Tree, format!("the model itself is no tree: {what}"));
         }
         let view = View { at: at.map(|at| at.0), user_at: None };
-        if at.is_none() && self.ask(witness, Request::Snapshots(Snapshots { with_bytes: false }), None)?.is_none() {
+        if at.is_none()
+            && self
+                .ask(
+                    witness,
+                    Request::Snapshots(Snapshots { with_bytes: false, after: String::new(), count_max: 0 }),
+                    None,
+                )?
+                .is_none()
+        {
             return Ok(false);
         }
         let has_session = self.in_session(witness)?;

@@ -89,6 +89,8 @@ pub(crate) struct Waiting {
 
 /// A client.
 pub(crate) struct Client {
+    /// On whose behalf it asks.
+    pub(crate) uid: u32,
     pub(crate) conn: Option<ConnId>,
     pub(crate) session: u64,
     pub(crate) handles: Vec<Handle>,
@@ -114,8 +116,9 @@ pub(crate) enum Next {
 const HANDLES_MAX: usize = 6;
 
 impl Client {
-    pub(crate) fn new() -> Client {
+    pub(crate) fn new(uid: u32) -> Client {
         Client {
+            uid,
             conn: None,
             session: 0,
             handles: Vec::new(),
@@ -148,7 +151,7 @@ impl Client {
                 let op = Op::OpenSession(OpenSession {
                     command: "sim".to_owned(),
                     host: "sim".to_owned(),
-                    uid: USER,
+                    uid: self.uid,
                     keeps: false,
                 });
                 (Request::Txn(Txn { durability: 0, op: Some(op) }), false)

@@ -171,8 +171,9 @@ impl Witness {
                 Ok(())
             }
             (Request::Snapshots(_), Ok(Reply::Snapshots(reply))) => {
-                let found: Vec<_> = reply.snapshots.iter().map(|one| (one.name.clone(), Hlc(one.at))).collect();
-                let known: Vec<_> = self.model.snapshots.iter().map(|(name, at)| (name.clone(), *at)).collect();
+                let found: Vec<_> =
+                    reply.snapshots.iter().map(|one| (one.name.clone(), (Hlc(one.at), one.uid))).collect();
+                let known: Vec<_> = self.model.snapshots.iter().map(|(name, one)| (name.clone(), *one)).collect();
                 expect_equal("the snapshots", &found, &known)
             }
             (Request::Ping(_), Ok(Reply::Done(_))) | (Request::Status(_), Ok(Reply::Status(_))) => Ok(()),
@@ -241,7 +242,7 @@ impl Witness {
             return broken(Rule::SameForEver, format!("earliest is {}, was {}", Hlc(reply.earliest), self.earliest()));
         }
         match self.model.snapshots.get(&ask.name) {
-            Some(known) => expect_equal("the instant of a snapshot", &at, known),
+            Some((known, _)) => expect_equal("the instant of a snapshot", &at, known),
             None => Ok(()),
         }
     }

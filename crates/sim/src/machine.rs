@@ -22,6 +22,10 @@ use crate::store::SimStore;
 
 /// The user that every simulated client is, and that owns the file system.
 pub(crate) const USER: u32 = 1000;
+/// A user to whom nothing belongs.
+pub(crate) const STRANGER: u32 = 2000;
+/// Who may do everything.
+pub(crate) const SUPERUSER: u32 = 0;
 
 /// Names a connection, never used twice.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]

@@ -35,7 +35,7 @@ impl Stage {
             return broken(Rule::Restarts, "the first start died");
         }
         for client in 0..clients {
-            stage.clients.push(Client::new());
+            stage.clients.push(Client::new(USER));
             stage.ask(client, Step::OpenSession)?;
         }
         stage.barrier()?;
@@ -64,7 +64,7 @@ impl Stage {
         self.tick();
         let known = self.clients[client].conn.filter(|conn| self.witness.machine.is_connected(*conn));
         if known.is_none() {
-            self.clients[client].conn = Some(self.witness.connect(USER));
+            self.clients[client].conn = Some(self.witness.connect(self.clients[client].uid));
         }
         self.clients[client].give_up();
         self.clients[client].steps.clear();
@@ -80,7 +80,10 @@ impl Stage {
         let known = self.clients[client].conn.filter(|conn| self.witness.machine.is_connected(*conn));
         let conn = match known {
             Some(conn) => conn,
-            None => *self.clients[client].conn.insert(self.witness.connect(USER)),
+            None => {
+                let conn = self.witness.connect(self.clients[client].uid);
+                *self.clients[client].conn.insert(conn)
+            }
         };
         self.witness.deliver(conn, ask)
     }
@@ -273,7 +276,7 @@ pub(crate) fn restore(path: &str, at: Hlc) -> Step {
 
 /// Forgets what a path was before an instant.
 pub(crate) fn forget(path: &str, before: Hlc) -> Step {
-    let ask = Forget { target: target(path), before: before.0, dry_run: false };
+    let ask = Forget { target: target(path), before: before.0, dry_run: false, with_snapshots: false };
     Step::Edit { request: Box::new(Request::Forget(ask)) }
 }
 

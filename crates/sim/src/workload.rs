@@ -14,6 +14,7 @@ use frieze_wire::txn::{
 };
 
 use crate::client::{Client, Step, Then};
+use crate::machine::{STRANGER, SUPERUSER};
 use crate::memory::Asks;
 use crate::model::bytes::Cut;
 use crate::model::tree::ROOT;
@@ -42,6 +43,8 @@ const XATTRS: [&[u8]; 3] = [b"user.color", b"user.size", b"user.note"];
 const SNAPSHOTS: [&str; 3] = ["monday", "release", "before-the-storm"];
 const BINDING: &[u8] = b"binary:unit=us";
 const DEPTH_MAX: usize = 3;
+/// Of how many times that the superuser, or a stranger, could do something they do.
+const OTHERS_ONE_IN: u64 = 10;
 
 /// One kind of work.
 type Work<'a> = fn(&mut Workload<'a>, &Client) -> Vec<Step>;
@@ -92,6 +95,14 @@ impl<'a> Workload<'a> {
 
     /// The steps of the next piece of work.
     pub(crate) fn next(&mut self, client: &Client) -> Vec<Step> {
+        match client.uid {
+            // Each of them now and then: most of the work is that of the user to whom everything belongs.
+            STRANGER | SUPERUSER if !self.rng.chance(OTHERS_ONE_IN) => return Vec::new(),
+            STRANGER => return self.snapshot(client),
+            SUPERUSER if self.rng.chance(3) => return self.forget(client),
+            SUPERUSER => return self.snapshot(client),
+            _ => {}
+        }
         let total: u64 = Self::WORK.iter().map(|(weight, _)| weight).sum();
         let mut at = self.rng.below(total);
         for (weight, work) in Self::WORK {
@@ -510,10 +521,10 @@ impl<'a> Workload<'a> {
         match self.rng.below(4) {
             0 => self.txn(Op::DeleteSnapshot(DeleteSnapshot { name })),
             1 if self.witness.model.snapshots.contains_key(&name) => ask(Request::Now(Now { name })),
-            2 => ask(Request::Snapshots(Snapshots { with_bytes: false })),
+            2 => ask(Request::Snapshots(Snapshots { with_bytes: false, after: String::new(), count_max: 0 })),
             _ => {
                 let at = if self.rng.chance(2) { 0 } else { self.rng.choose(&self.witness.journal.effects).stamp.0 };
-                self.txn(Op::MakeSnapshot(MakeSnapshot { name, at }))
+                self.txn(Op::MakeSnapshot(MakeSnapshot { name, at, count_max: 0 }))
             }
         }
     }

@@ -14,7 +14,7 @@ use faults::Healing;
 
 use crate::auditor::{Auditor, told};
 use crate::client::{Client, Next};
-use crate::machine::{Answer, ConnId, Hardware, USER};
+use crate::machine::{Answer, ConnId, Hardware, STRANGER, SUPERUSER, USER};
 use crate::model::tree::ROOT;
 use crate::plan::{Counts, Outcome, Plan};
 use crate::trace::Trace;
@@ -173,7 +173,7 @@ impl World {
         World {
             witness: Witness::new(hardware, Trace::new(plan.keep_trace)),
             auditor: Auditor::default(),
-            clients: (0..plan.clients).map(|_| Client::new()).collect(),
+            clients: (0..plan.clients).map(|_| USER).chain([SUPERUSER, STRANGER]).map(Client::new).collect(),
             conns: BTreeMap::new(),
             arrivals: BTreeMap::new(),
             queue: BinaryHeap::new(),
@@ -308,7 +308,8 @@ impl World {
         }
         match self.clients[client].begin() {
             true => self.send(client),
-            false => self.after(1000, Event::Think { client }),
+            false if self.clients[client].uid == USER => self.after(1000, Event::Think { client }),
+            false => self.after(20_000, Event::Think { client }),
         }
     }
 
@@ -318,7 +319,7 @@ impl World {
         let conn = match known {
             Some(conn) => conn,
             None if self.witness.machine.is_up() && !self.witness.machine.is_dying() => {
-                let conn = self.witness.connect(USER);
+                let conn = self.witness.connect(self.clients[client].uid);
                 self.conns.insert(conn, client);
                 self.clients[client].conn = Some(conn);
                 conn

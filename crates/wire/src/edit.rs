@@ -387,4 +387,10 @@ pub struct EditReply {
     /// Bytes copied by a `CopyRange` or a `JoinFiles`.
     #[prost(uint64, tag = "7")]
     pub len: u64,
+    /// Of a dry run: the code of the reason for which the real one would be refused as things are; 0 if it would not.
+    #[prost(uint32, tag = "8")]
+    pub refused: u32,
+    /// The same in words.
+    #[prost(string, tag = "9")]
+    pub refused_words: String,
 }

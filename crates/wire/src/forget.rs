@@ -14,6 +14,32 @@ pub struct Forget {
     /// Only say what would be forgotten.
     #[prost(bool, tag = "3")]
     pub dry_run: bool,
+    /// Through snapshots: they show nothing of it any more, whoever made them.
+    #[prost(bool, tag = "4")]
+    pub with_snapshots: bool,
+}
+
+/// A snapshot of an instant before the one that was given, at which something of what is forgotten was there.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct SnapshotLoss {
+    /// Its name.
+    #[prost(string, tag = "1")]
+    pub name: String,
+    /// Its instant.
+    #[prost(uint64, tag = "2")]
+    pub at: u64,
+    /// Who made it.
+    #[prost(uint32, tag = "3")]
+    pub uid: u32,
+    /// It holds some of it back.
+    #[prost(bool, tag = "4")]
+    pub holds: bool,
+    /// It does not show all of it any more.
+    #[prost(bool, tag = "5")]
+    pub loses: bool,
+    /// Bytes that it holds back. What several hold counts for each.
+    #[prost(uint64, tag = "6")]
+    pub held_bytes: u64,
 }
 
 /// A file and what it gives up.
@@ -64,7 +90,7 @@ pub struct ForgetReply {
     /// The files that give up most, most first.
     #[prost(message, repeated, tag = "9")]
     pub biggest: Vec<ForgottenFile>,
-    /// Snapshots of instants before `before`: they stay readable, and hold what they show.
+    /// The names of those of `shown_by` that hold some of it back.
     #[prost(string, repeated, tag = "10")]
     pub snapshots: Vec<String>,
     /// Bytes that would be given up but for snapshots, clones, restores and undos.
@@ -82,6 +108,15 @@ pub struct ForgetReply {
     /// Deleted files that somebody has open, or may: of each what it was at the instant and is now stays.
     #[prost(uint64, tag = "15")]
     pub open: u64,
+    /// More snapshots than are named.
+    #[prost(uint64, tag = "16")]
+    pub more_snapshots: u64,
+    /// Sessions whose command lines went: everything that they changed is forgotten.
+    #[prost(uint64, tag = "17")]
+    pub sessions: u64,
+    /// Snapshots of instants before `before` that showed something of it, in order of name: what becomes of each. The first ones.
+    #[prost(message, repeated, tag = "18")]
+    pub shown_by: Vec<SnapshotLoss>,
 }
 
 /// The transaction of a forget, as the server has worked it out. Never taken from a client.
@@ -102,6 +137,41 @@ pub struct Horizon {
     /// Inodes that had lost their last name by then and have had none since.
     #[prost(bytes = "vec", tag = "5")]
     pub nameless: Vec<u8>,
+    /// Snapshots hold nothing of it back.
+    #[prost(bool, tag = "6")]
+    pub with_snapshots: bool,
+    /// Whose the inodes are, but for the superuser: the snapshots of these users hold them back.
+    #[prost(message, repeated, tag = "7")]
+    pub owners: Vec<OwnedInodes>,
+    /// Sessions that have ended, and of which no change can be read any more: what they called themselves goes.
+    #[prost(message, repeated, tag = "8")]
+    pub sessions: Vec<ForgottenSession>,
+}
+
+/// A session whose command line and host are given up.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct ForgottenSession {
+    /// Its number.
+    #[prost(uint64, tag = "1")]
+    pub id: u64,
+    /// Its user, which stays known.
+    #[prost(uint32, tag = "2")]
+    pub uid: u32,
+}
+
+/// In the place of an owner: of a directory below which anything may lie that was not looked at. No user has this number.
+pub const ANYBODY: u32 = u32::MAX;
+
+/// Inodes whose history the snapshots of a user hold back: those that he owned at the instant, and directories in which something
+/// of his had a name by then, directly or further below.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct OwnedInodes {
+    /// The user; [`ANYBODY`]: any.
+    #[prost(uint32, tag = "1")]
+    pub uid: u32,
+    /// The inodes ([`encode_ids`]).
+    #[prost(bytes = "vec", tag = "2")]
+    pub inodes: Vec<u8>,
 }
 
 /// What a file or directory has forgotten, as `log` tells it.

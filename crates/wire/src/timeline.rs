@@ -100,10 +100,10 @@ pub struct SessionInfo {
     /// User proven by the server.
     #[prost(uint32, tag = "2")]
     pub uid: u32,
-    /// Program or command line, as the client told it.
+    /// Program or command line, as the client told it; empty if it is `hidden`, or was forgotten.
     #[prost(string, tag = "3")]
     pub command: String,
-    /// Host, as the client told it.
+    /// Host, as the client told it; empty as `command` is.
     #[prost(string, tag = "4")]
     pub host: String,
     /// Stamp of its end; 0 while it is open.
@@ -112,6 +112,9 @@ pub struct SessionInfo {
     /// Stamp of the newest change it is known to have made; 0 if it is not known to have made any.
     #[prost(uint64, tag = "6")]
     pub last: u64,
+    /// Command and host are shown to the session's own user and to administrators alone.
+    #[prost(bool, tag = "7")]
+    pub hidden: bool,
 }
 
 /// What is different between two instants, of a file or a tree.

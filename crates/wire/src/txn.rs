@@ -287,6 +287,9 @@ pub struct MakeSnapshot {
     /// The instant; 0 is the stamp of the transaction.
     #[prost(uint64, tag = "2")]
     pub at: u64,
+    /// How many snapshots the caller may have, this one included; 0: as many as there may be at all. Written by the server.
+    #[prost(uint32, tag = "3")]
+    pub count_max: u32,
 }
 
 /// Settles several files at once.

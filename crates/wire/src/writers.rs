@@ -17,9 +17,9 @@ pub struct Writer {
     pub session: SessionId,
     /// The user the server has proven.
     pub uid: u32,
-    /// Host, as the client tells it.
+    /// Host, as the client tells it; empty for others than the session's own user and administrators.
     pub host: String,
-    /// Program, as the client tells it.
+    /// Program, as the client tells it; empty as `host` is.
     pub command: String,
 }
 

@@ -23,7 +23,9 @@ use frieze_base::{ChainEpoch, InodeId, Reason, Seq, SessionId, crc32c};
 use frieze_hlc::Hlc;
 use frieze_wire::control;
 use frieze_wire::edit::*;
-use frieze_wire::forget::{Forget, ForgetReply, Forgotten, ForgottenFile, Horizon, encode_ids};
+use frieze_wire::forget::{
+    Forget, ForgetReply, Forgotten, ForgottenFile, ForgottenSession, Horizon, OwnedInodes, SnapshotLoss, encode_ids,
+};
 use frieze_wire::frame::{BODY_BYTES_MAX, PAYLOAD_BYTES_MAX, PROTOCOL_VERSION};
 use frieze_wire::holding::*;
 use frieze_wire::message::*;
@@ -170,7 +172,8 @@ fn ops() -> Vec<(&'static str, Op)> {
         ("make_nameless", Op::MakeNameless(MakeNameless { beside: 77 })),
         ("edit_extends", Op::Edit(Edit { kind: EditKind::CopyRange as i32, states: vec![extends], ..Edit::default() })),
         ("settle_all", Op::SettleAll(SettleAll { files: vec![settle(); 2] })),
-        ("make_snapshot", Op::MakeSnapshot(MakeSnapshot { name: "release-1".into(), at: AT })),
+        ("make_snapshot", Op::MakeSnapshot(MakeSnapshot { name: "release-1".into(), at: AT, count_max: 0 })),
+        ("make_snapshot_bounded", Op::MakeSnapshot(MakeSnapshot { name: "s".into(), at: 0, count_max: 1000 })),
         ("delete_snapshot", Op::DeleteSnapshot(DeleteSnapshot { name: "release-1".into() })),
         ("edit", Op::Edit(edit())),
         (
@@ -189,6 +192,19 @@ fn ops() -> Vec<(&'static str, Op)> {
                 path: b"/d".to_vec(),
                 named: encode_ids([77, 300].into_iter()),
                 nameless: encode_ids([9].into_iter()),
+                ..Horizon::default()
+            }),
+        ),
+        (
+            "horizon_of_owners",
+            Op::Forget(Horizon {
+                before: AT,
+                root: 77,
+                named: encode_ids([77].into_iter()),
+                with_snapshots: true,
+                owners: vec![OwnedInodes { uid: 1000, inodes: encode_ids([77].into_iter()) }],
+                sessions: vec![ForgottenSession { id: 42, uid: 1000 }],
+                ..Horizon::default()
             }),
         ),
         ("format", Op::Format(Format { chunk_bytes: 64 << 20, chain_count: 8, uid: 0, gid: 0, mode: 0o755 })),
@@ -252,14 +268,19 @@ fn requests() -> Vec<(&'static str, Request)> {
             }),
         ),
         ("now", Request::Now(Now { name: "last-whole".into() })),
-        ("snapshots", Request::Snapshots(Snapshots { with_bytes: true })),
+        ("snapshots.page", Request::Snapshots(Snapshots { with_bytes: false, after: "s".into(), count_max: 2 })),
+        ("snapshots", Request::Snapshots(Snapshots { with_bytes: true, after: String::new(), count_max: 0 })),
         ("log", Request::Log(Log { target: target.clone(), view, after: AT, count_max: 10 })),
         ("status", Request::Status(Status {})),
         ("clone", Request::Clone(CloneTree { source: file(), at: AT, target: file(), dry_run: true })),
         ("remove_tree", Request::RemoveTree(RemoveTree { target: file(), dry_run: true })),
         ("join_files", Request::JoinFiles(JoinFiles { target: vec![1, 2, 3], sources: vec![file(), file()] })),
         ("restore", Request::Restore(Restore { target: file(), at: AT, delete: true, dry_run: true })),
-        ("forget", Request::Forget(Forget { target: file(), before: AT, dry_run: true })),
+        (
+            "forget.with_snapshots",
+            Request::Forget(Forget { target: file(), before: AT, dry_run: false, with_snapshots: true }),
+        ),
+        ("forget", Request::Forget(Forget { target: file(), before: AT, dry_run: true, with_snapshots: false })),
         (
             "scrub",
             Request::Scrub(Scrub { action: ScrubAction::Start as i32, bytes_per_s: 64 << 20, with_findings: true }),
@@ -348,7 +369,7 @@ fn side() -> Side {
 }
 
 fn session() -> SessionInfo {
-    SessionInfo { id: 42, uid: 1000, command: "fio".into(), host: "h1".into(), ended: AT, last: AT - 1 }
+    SessionInfo { id: 42, uid: 1000, command: "fio".into(), host: "h1".into(), ended: AT, last: AT - 1, hidden: false }
 }
 
 fn difference() -> Difference {
@@ -448,8 +469,10 @@ fn replies() -> Vec<(&'static str, Reply)> {
                     bytes_held: Some(4096),
                     held_at_least: true,
                 }],
+                more: false,
             }),
         ),
+        ("snapshots.more", Reply::Snapshots(SnapshotsReply { snapshots: Vec::new(), more: true })),
         (
             "log",
             Reply::Log(LogReply {
@@ -613,6 +636,23 @@ fn replies() -> Vec<(&'static str, Reply)> {
                 trouble: "t".into(),
                 repeated: true,
                 open: 11,
+                ..ForgetReply::default()
+            }),
+        ),
+        (
+            "forgot.snapshots",
+            Reply::Forgot(ForgetReply {
+                more_snapshots: 12,
+                sessions: 13,
+                shown_by: vec![SnapshotLoss {
+                    name: "s".into(),
+                    at: AT,
+                    uid: 1000,
+                    holds: true,
+                    loses: true,
+                    held_bytes: 14,
+                }],
+                ..ForgetReply::default()
             }),
         ),
         (
@@ -666,6 +706,8 @@ fn replies() -> Vec<(&'static str, Reply)> {
                 at: AT - 2,
                 repeated: true,
                 len: 1 << 40,
+                refused: 0,
+                refused_words: String::new(),
             }),
         ),
         (
@@ -676,6 +718,7 @@ fn replies() -> Vec<(&'static str, Reply)> {
                 ..EditReply::default()
             }),
         ),
+        ("edited.refused", Reply::Edited(EditReply { refused: 3, refused_words: "no".into(), ..EditReply::default() })),
         (
             "recalls",
             Reply::Recalls(RecallsReply {

@@ -49,6 +49,10 @@ pub(crate) struct Ls {
     #[arg(long, conflicts_with_all = ["long", "recursive", "directory"])]
     pub(crate) deleted: bool,
 
+    /// With --deleted: command lines of sessions whole, instead of the program's name.
+    #[arg(long, requires = "deleted")]
+    pub(crate) full: bool,
+
     #[command(flatten)]
     pub(crate) past: Past,
 }

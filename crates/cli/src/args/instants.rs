@@ -28,6 +28,10 @@ pub(crate) struct Now {
 ///
 /// A snapshot is a name for an instant: it copies nothing, takes no time, and keeps the history of that instant. Every
 /// instant can be read without one.
+///
+/// What it keeps from `frieze forget` is what belongs to the user who made it, and everything if that is root. `frieze forget
+/// --with-snapshots` of the owner of a path, or of root, goes through snapshots. A user may have 1,000 of them, unless the server is
+/// told another number (`snapshots_per_user_max`); the user who made a snapshot deletes it, and root.
 #[derive(Debug, Subcommand)]
 #[command(after_long_help = "\
 Examples:

@@ -16,7 +16,8 @@ Examples:
   frieze clone /report.txt /report-of-monday.txt --at 2026-11-16T09:00:00Z
   frieze clone /deleted /recovered --at yesterday
 
-JSON: one line for each thing made (action, path, len), then: stamp, time, at, count, left, dry_run.")]
+JSON: one line for each thing made (action, path, len), then: stamp, time, at, count, left, dry_run,
+refused (why the real run would be refused; null if it would not).")]
 pub(crate) struct CloneTree {
     /// What to copy.
     #[arg(value_name = "SOURCE")]
@@ -51,7 +52,8 @@ Examples:
   frieze restore /project --to 1h-ago --delete        exactly as it was, names made since gone
 
 JSON: one line for each change (action, path, inode, offset, len, words; of a copy, lives_at: where the original is
-now), then: stamp, time, at, count, left, dry_run.")]
+now), then: stamp, time, at, count, left, dry_run,
+refused (why the real run would be refused; null if it would not).")]
 pub(crate) struct Restore {
     /// The file or directory.
     #[arg(value_name = "PATH")]
@@ -87,7 +89,8 @@ Examples:
   frieze undo --from 10m-ago --to 5m-ago --path /project     everything done in these five minutes
 
 JSON: one line for each change (action, path, inode, offset, len, words, newest, older), then: stamp, time, at,
-count, left, dry_run.")]
+count, left, dry_run,
+refused (why the real run would be refused; null if it would not).")]
 pub(crate) struct Undo {
     /// Sessions whose changes go, as `frieze log` shows them; may be given several times.
     #[arg(long = "session", value_name = "SESSION", value_parser = session)]
@@ -121,12 +124,15 @@ fn session(text: &str) -> Result<u64, &'static str> {
 /// Give up the history of a file or a tree before an instant, to free space.
 ///
 /// What PATH was at INSTANT and since stays as it is. What only earlier instants show goes for good: bytes that were
-/// written over or cut off, and files that were deleted. Reading PATH before INSTANT is refused from then on. Snapshots of
-/// earlier instants stay readable and hold what they show, until they are deleted; clones and restored files keep their
-/// bytes.
+/// written over or cut off, and files that were deleted. Reading PATH before INSTANT is refused from then on. Clones and restored
+/// files keep their bytes.
 ///
-/// It belongs to PATH what lay below it at INSTANT. Only the owner of PATH may, and only what is the owner's is forgotten.
-/// It works on a full disk.
+/// Snapshots of earlier instants hold back what they show until they are deleted: a snapshot of root's everything, one of another
+/// user's what belongs to that user, and the directories on the way to it. The answer names the snapshots that hold something back, and
+/// those that show less from now on. With --with-snapshots none holds anything back: each goes on showing the rest.
+///
+/// It belongs to PATH what lay below it at INSTANT. Only the owner of PATH and root may, and of others' files only root forgets.
+/// The command lines of sessions all of whose changes are forgotten go with them. It works on a full disk.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
@@ -134,10 +140,12 @@ Examples:
   frieze forget --before 7d-ago /build --dry-run      what would go
   frieze forget --before 7d-ago /build
   frieze forget --before before-upgrade /data/db.log
+  frieze forget --before now --with-snapshots /hr/gone.txt
 
 JSON: one line for each of the files that give up most (path, bytes, writes, deleted), then: stamp, time, before,
-before_time, files, deleted_files, writes, bytes, freed_bytes, waiting_bytes, held_bytes, snapshots, left, trouble,
-dry_run.")]
+before_time, files, deleted_files, writes, bytes, freed_bytes, waiting_bytes, held_bytes, snapshots (the names of those that hold
+some of it back), shown_by (of each snapshot that showed some of it: name, at, uid, user, holds, loses, held_bytes), more_snapshots,
+sessions, left, open, trouble, dry_run.")]
 pub(crate) struct Forget {
     /// The file or directory; one that is gone is named as it was at INSTANT.
     #[arg(value_name = "PATH")]
@@ -147,7 +155,11 @@ pub(crate) struct Forget {
     #[arg(long, value_name = "INSTANT")]
     pub(crate) before: String,
 
-    /// Only say what would go.
+    /// Through snapshots, whoever made them: they show nothing of it any more, and go on showing the rest.
+    #[arg(long)]
+    pub(crate) with_snapshots: bool,
+
+    /// Only say what would go, or why nothing may.
     #[arg(short = 'n', long)]
     pub(crate) dry_run: bool,
 }

@@ -8,7 +8,8 @@ use clap::Args;
 /// Show what happened to a file or directory, and who did it.
 ///
 /// Of a file it prints one line for each version: when, its exact stamp (any of them can be given to `--at`), offset and
-/// length, the user, and session, host and command that did it. Of a directory it prints what happened to the names in it
+/// length, the user, and session, host and program that did it. Host and program are shown to the user whose session it was and
+/// to administrators. Of a directory it prints what happened to the names in it
 /// (made, removed, renamed, written); with `-R` in everything below. A path that is gone is looked for in the past: the
 /// newest instant at which it was there is found and said.
 #[derive(Debug, Args)]
@@ -49,6 +50,10 @@ pub(crate) struct Log {
     /// At most this many lines, the oldest first.
     #[arg(short = 'n', long, value_name = "COUNT")]
     pub(crate) limit: Option<u64>,
+
+    /// Command lines of sessions whole, instead of the program's name.
+    #[arg(long)]
+    pub(crate) full: bool,
 }
 
 /// Show what is different between two instants.
@@ -92,6 +97,10 @@ pub(crate) struct Diff {
     /// Who changed it last, and when.
     #[arg(short, long)]
     pub(crate) by: bool,
+
+    /// Command lines of sessions whole, instead of the program's name.
+    #[arg(long)]
+    pub(crate) full: bool,
 }
 
 /// Find names by when they changed.
@@ -134,25 +143,47 @@ pub(crate) struct Find {
     /// Only what was modified.
     #[arg(long)]
     pub(crate) modified: bool,
+
+    /// Command lines of sessions whole, instead of the program's name.
+    #[arg(long)]
+    pub(crate) full: bool,
 }
 
 /// List who is or was connected.
 ///
 /// A session is one mount, one program or one run of a command. Every change carries its session, so `frieze log` can
-/// say who did it. Sessions that have ended are listed too.
+/// say who did it. Sessions that have ended are listed too, oldest first; `frieze forget` of all that a session changed takes its command
+/// line and host with it.
+///
+/// HOST and COMMAND are shown to the user whose session it is and to administrators (root, and the user whom the server runs as):
+/// command lines hold passwords. COMMAND is the name of the program unless `--full` is given.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
   frieze sessions
   frieze sessions --since 1d-ago
+  frieze sessions --full -n 20
+  frieze sessions --after 7353611325287636992    the next ones
   frieze sessions --json | jq 'select(.user == \"ann\")'
 
-JSON: one line a session: session, uid, user, host, command, opened, opened_time, last, last_time (its newest change;
-null if none is known), ended, ended_time (null while it is open).")]
+JSON: one line a session: session, uid, user, host and command (null if they are another user's, or forgotten), opened, opened_time,
+last, last_time (its newest change; null if none is known), ended, ended_time (null while it is open).")]
 pub(crate) struct Sessions {
     /// Only those that were open after this instant.
     #[arg(long, value_name = "INSTANT")]
     pub(crate) since: Option<String>,
+
+    /// Only those after this one, by its number.
+    #[arg(long, value_name = "SESSION", default_value_t = 0, hide_default_value = true)]
+    pub(crate) after: u64,
+
+    /// At most this many.
+    #[arg(short = 'n', long, value_name = "COUNT", default_value_t = 1000)]
+    pub(crate) limit: u64,
+
+    /// Command lines of sessions whole, instead of the program's name.
+    #[arg(long)]
+    pub(crate) full: bool,
 }
 
 /// Run a command on a mount and a session of its own.

@@ -4,7 +4,7 @@ use anyhow::{Error, Result};
 use frieze_client::{FileKind, Fs, Gone, Hlc, Interval, Target};
 use serde_json::{Map, Value};
 
-use super::{Change, Who, named, put_path, put_side};
+use super::{Change, Commands, Who, named, put_path, put_side};
 use crate::args::Ls;
 use crate::copy::{self, target};
 use crate::entry;
@@ -23,15 +23,15 @@ pub(crate) fn ls_deleted(run: &mut Run, args: &Ls) -> Result<()> {
             }
             run.print(&format!("{path}:"))?;
         }
-        if let Err(error) = directory(run, &fs, path, args.human) {
+        if let Err(error) = directory(run, &fs, path, args) {
             run.report(&path.to_string(), error)?;
         }
     }
     Ok(())
 }
 
-fn directory(run: &mut Run, fs: &Fs, path: &FsPath, human: bool) -> Result<()> {
-    let (mut who, mut after) = (Who::default(), Vec::new());
+fn directory(run: &mut Run, fs: &Fs, path: &FsPath, args: &Ls) -> Result<()> {
+    let (mut who, mut after) = (Who::new(Commands::of(args.full)), Vec::new());
     let mut table = Table::new(&[false, false, true, false, false, false, false, false, false]);
     if !run.json() {
         let heading = ["NAME", "KIND", "SIZE", "WENT", "LAST AT", "USER", "SESSION", "HOST", "COMMAND"];
@@ -50,7 +50,7 @@ fn directory(run: &mut Run, fs: &Fs, path: &FsPath, human: bool) -> Result<()> {
             if gone.moved_to.is_empty() {
                 example = Some(gone.clone());
             }
-            table.row(row(run, &who, gone, human));
+            table.row(row(run, &who, gone, args.human));
         }
         if page.next.is_empty() {
             break;

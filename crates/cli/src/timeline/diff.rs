@@ -6,7 +6,7 @@ use frieze_client::{Difference, FileKind, Fs, Hlc, Interval, Span, flags};
 use serde_json::Value;
 
 use super::compare::{Compared, Comparer};
-use super::{Change, Who, details, named, paths, to_json};
+use super::{Change, Commands, Who, details, named, paths, to_json};
 use crate::args::{Diff, Find};
 use crate::copy::{self, target};
 use crate::failure::Usage;
@@ -27,7 +27,7 @@ pub(crate) fn diff(run: &mut Run, args: &Diff) -> Result<()> {
     let fs = run.fs()?;
     run.show(|wanted| Progress::items(wanted, "differences"));
     let mut compared = 0u64;
-    let shown = each(run, &fs, &path, interval, |run, who, difference| {
+    let shown = each(run, &fs, &path, interval, Commands::of(args.full), |run, who, difference| {
         let Some(difference) = exactly(&fs, args, interval, &path, difference)? else { return Ok(None) };
         compared += 1;
         let text = match args.text {
@@ -123,9 +123,10 @@ fn each(
     fs: &Fs,
     path: &FsPath,
     interval: Interval,
+    commands: Commands,
     mut line: impl FnMut(&mut Run, &Who, Difference) -> Result<Option<Line>>,
 ) -> Result<()> {
-    let (mut who, mut skip) = (Who::default(), 0);
+    let (mut who, mut skip) = (Who::new(commands), 0);
     let mut told_hidden = false;
     loop {
         let mut page = fs.diff(&target(path, false), interval, skip, PAGE)?;
@@ -193,7 +194,7 @@ pub(crate) fn find(run: &mut Run, args: &Find) -> Result<()> {
     let fs = run.fs()?;
     run.show(|shown| Progress::items(shown, "names"));
     for path in &paths {
-        let found = each(run, &fs, path, interval, |run, who, difference| {
+        let found = each(run, &fs, path, interval, Commands::of(args.full), |run, who, difference| {
             let change = Change::of(&difference);
             if !any && !wanted.contains(&(true, change)) {
                 return Ok(None);

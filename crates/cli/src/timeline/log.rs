@@ -6,7 +6,7 @@ use frieze_client::{Difference, FileKind, Forgotten, Fs, Hlc, Interval, LogReply
 use serde_json::{Map, Value};
 
 use super::deleted::back;
-use super::{Change, Who, details, named, paths, to_json};
+use super::{Change, Commands, Who, details, named, paths, to_json};
 use crate::args::Log;
 use crate::copy::target;
 use crate::format::{self, Table};
@@ -37,7 +37,7 @@ pub(crate) fn log(run: &mut Run, args: &Log) -> Result<()> {
     let found = match fs.stat(&target(&path, false)) {
         Err(error) if error.reason() == Reason::NotFound && asked_at.is_none() => {
             // A name that is gone is looked for in the past.
-            match last_seen(run, &fs, &path) {
+            match last_seen(run, &fs, &path, Commands::of(args.full)) {
                 Ok(at) => fs = fs.at(at),
                 Err(error) => return run.report(&path.to_string(), error),
             }
@@ -54,14 +54,14 @@ pub(crate) fn log(run: &mut Run, args: &Log) -> Result<()> {
 }
 
 /// Says when a name was last there and who took it; returns the instant.
-fn last_seen(run: &mut Run, fs: &Fs, path: &FsPath) -> Result<Hlc> {
+fn last_seen(run: &mut Run, fs: &Fs, path: &FsPath, commands: Commands) -> Result<Hlc> {
     let reply = match fs.last_seen(path.as_bytes()) {
         Err(error) if error.reason() == Reason::NotFound => {
             return Err(Error::msg("there is and was no such file or directory"));
         }
         reply => reply?,
     };
-    let mut who = Who::default();
+    let mut who = Who::new(commands);
     who.learn(reply.sessions);
     let (at, gone) = (Hlc(reply.at), &reply.was);
     let by = who.words(run, gone.uid, gone.session);
@@ -80,7 +80,7 @@ fn last_seen(run: &mut Run, fs: &Fs, path: &FsPath) -> Result<Hlc> {
 fn file(run: &mut Run, args: &Log, fs: &Fs, path: &FsPath, interval: Interval) -> Result<()> {
     let (mut after, mut left) = (interval.after, args.limit.unwrap_or(u64::MAX));
     let (mut heading, mut told) = (!run.json(), false);
-    let mut who = Who::default();
+    let mut who = Who::new(Commands::of(args.full));
     while left > 0 {
         let count_max = u32::try_from(left.min(PAGE_MAX)).expect("a page fits");
         let mut page = fs.log(&target(path, false), after, count_max)?;
@@ -194,7 +194,7 @@ fn kind_word(kind: VersionKind) -> &'static str {
 
 fn directory(run: &mut Run, args: &Log, fs: &Fs, path: &FsPath, whole: Interval) -> Result<()> {
     let (mut interval, mut left) = (whole, args.limit.unwrap_or(u64::MAX));
-    let (mut who, mut heading, mut told) = (Who::default(), !run.json(), false);
+    let (mut who, mut heading, mut told) = (Who::new(Commands::of(args.full)), !run.json(), false);
     let (mut told_hidden, mut told_left_out) = (false, false);
     run.show(|wanted| Progress::items(wanted, "events"));
     while left > 0 && interval.after < interval.upto {

@@ -1,12 +1,16 @@
 //! `sessions`: who is or was connected.
 
 use anyhow::Result;
-use frieze_client::Hlc;
+use frieze_client::{Hlc, SessionInfo};
 use serde_json::json;
 
+use super::Commands;
 use crate::args::Sessions;
 use crate::format::{self, Table};
 use crate::run::Run;
+
+/// Sessions in a request.
+const PAGE_MAX: u64 = 1000;
 
 /// `frieze sessions`.
 pub(crate) fn sessions(run: &mut Run, args: &Sessions) -> Result<()> {
@@ -14,22 +18,43 @@ pub(crate) fn sessions(run: &mut Run, args: &Sessions) -> Result<()> {
         Some(text) => run.instant(text)?,
         None => Hlc::ZERO,
     };
-    let sessions = run.client()?.sessions(since)?;
+    let commands = Commands::of(args.full);
+    let (mut after, mut left, mut heading) = (args.after, args.limit, !run.json());
+    while left > 0 {
+        let count_max = u32::try_from(left.min(PAGE_MAX)).expect("a page fits");
+        let page = run.client()?.sessions_page(since, after, count_max)?;
+        left = left.saturating_sub(page.sessions.len() as u64);
+        let Some(last) = page.sessions.last().map(|last| last.id) else { break };
+        after = last;
+        print_page(run, &page.sessions, commands, std::mem::take(&mut heading))?;
+        if !page.more {
+            return Ok(());
+        }
+    }
+    if args.limit > 0 && left == 0 {
+        run.say(&format!("there are more: `frieze sessions --after {after}` lists them"));
+    }
+    Ok(())
+}
+
+/// Prints sessions in the order in which they come.
+fn print_page(run: &mut Run, sessions: &[SessionInfo], commands: Commands, heading: bool) -> Result<()> {
     let mut table = Table::new(&[false, false, false, false, false, false, false]);
-    if !run.json() && !sessions.is_empty() {
+    if heading {
         table.row(["SESSION", "USER", "HOST", "OPENED", "LAST CHANGE", "ENDED", "COMMAND"].map(str::to_owned));
     }
     let known = |stamp: u64| (stamp != 0).then_some(Hlc(stamp));
-    for session in &sessions {
+    for session in sessions {
         let (last, ended) = (known(session.last), known(session.ended));
+        let shown = !session.hidden && !session.command.is_empty();
         let user = run.names.user(session.uid).to_owned();
         if run.json() {
             let item = json!({
                 "session": session.id,
                 "uid": session.uid,
                 "user": user,
-                "host": session.host,
-                "command": session.command,
+                "host": shown.then_some(&session.host),
+                "command": shown.then(|| commands.shown(&session.command)),
                 "opened": Hlc(session.id).to_string(),
                 "opened_time": format::time_of(Hlc(session.id)),
                 "last": last.map(|stamp| stamp.to_string()),
@@ -47,7 +72,7 @@ pub(crate) fn sessions(run: &mut Run, args: &Sessions) -> Result<()> {
             format::time_of(Hlc(session.id)),
             last.map(format::time_of).unwrap_or_default(),
             ended.map_or("open".to_owned(), format::time_of),
-            format::printable(session.command.as_bytes()),
+            format::printable(commands.shown(&session.command).as_bytes()),
         ]);
     }
     table.lines().try_for_each(|line| run.print(&line))

@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use frieze_base::{Rng, crc32c};
-use frieze_client::{Client, CreateMode, Durability, Hlc, Interval, OpenFlags, Options, Reason, RenameMode, Target};
+use frieze_client::{
+    Client, CreateMode, Durability, ForgetOptions, Hlc, Interval, OpenFlags, Options, Reason, RenameMode, Target,
+};
 
 use crate::support::{clock, eventually, patience, scrambled};
 
@@ -180,7 +182,7 @@ pub(crate) fn forget_the_old(plan: Plan<'_>) -> u64 {
         }
         let client = plan.client();
         let before = Hlc::first_of_micros(client.now().unwrap().micros() - kept.as_micros() as u64);
-        match client.fs().forget(&Target::path("/"), before, false) {
+        match client.fs().forget(&Target::path("/"), before, ForgetOptions::default()) {
             Ok(_) => {}
             // Before the file system was made.
             Err(error) => assert_eq!(error.reason(), Reason::HistoryExpired, "{error}"),

@@ -20,7 +20,7 @@ fn a_command_runs_on_a_mount_of_its_own_and_its_session_tells_what_it_did() {
     assert!(said.err.starts_with("frieze: run: session "), "{said:?}");
     let session: u64 = said.err.split(' ').nth(3).unwrap().parse().unwrap();
 
-    let events = server.json(&["log", "-R", "/", "--since", &before, "--json"]);
+    let events = server.json(&["log", "-R", "/", "--since", &before, "--full", "--json"]);
     let told: Vec<(&str, &str)> =
         events.iter().map(|event| (event["change"].as_str().unwrap(), event["path"].as_str().unwrap())).collect();
     assert_eq!(told, [("added", "/made"), ("modified", "/made"), ("removed", "/kept")]);
@@ -28,9 +28,19 @@ fn a_command_runs_on_a_mount_of_its_own_and_its_session_tells_what_it_did() {
         assert_eq!(event["session"], session);
         assert_eq!(event["command"], format!("sh -c {script}"));
     }
+    let short = server.json(&["log", "-R", "/", "--since", &before, "--json"]);
+    assert!(short.iter().all(|event| event["command"] == "sh"), "the name of the program alone: {short:?}");
     let sessions = server.json(&["sessions", "--json"]);
     let own = sessions.iter().find(|own| own["session"] == session).unwrap();
     assert!(own["ended"].is_string(), "the session ends with the command: {own}");
+    assert_eq!(own["command"], "sh", "{own}");
+    let first = server.run(&["sessions", "-n", "1"]);
+    assert!(first.out().lines().count() == 2 && first.err.contains("--after"), "{first:?}");
+    // Forgotten with what it changed.
+    server.run(&["forget", "--before", "now", "/"]);
+    let sessions = server.json(&["sessions", "--full", "--json"]);
+    let own = sessions.iter().find(|own| own["session"] == session).unwrap();
+    assert!(own["command"].is_null() && own["host"].is_null() && own["uid"] == 0, "{own}");
     let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
     assert!(!mounts.contains("frieze-run"), "nothing stays mounted");
 

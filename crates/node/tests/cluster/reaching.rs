@@ -295,7 +295,7 @@ fn what_reaches_over_the_end_of_a_chunk_is_not_forgotten_with_what_lies_in_the_c
     client.append_at(head(inode, 0), &capability, end, &first).unwrap();
     client.write_at(head(inode, 0), &capability, end, &[7; 10]).unwrap();
     let before = client.txn(truncate("f", end + 600)).unwrap().stamp;
-    let ask = |dry_run| Request::Forget(Forget { target: Target::path("f"), before, dry_run });
+    let ask = |dry_run| Request::Forget(Forget { target: Target::path("f"), before, dry_run, with_snapshots: false });
     let Ok(Reply::Forgot(reply)) = client.change(&ask(true)) else { panic!("refused") };
     assert_eq!(reply.writes, 0, "each of its writes shows somewhere");
     assert!(matches!(client.change(&ask(false)), Ok(Reply::Forgot(_))));
@@ -303,7 +303,7 @@ fn what_reaches_over_the_end_of_a_chunk_is_not_forgotten_with_what_lies_in_the_c
     assert_eq!(shown_by(&world, &mut client, ("f", View::NOW), CHUNK, 5000), first[10..600]);
     client.txn(truncate("f", CHUNK)).unwrap();
     let before = client.txn(truncate("f", CHUNK - 1)).unwrap().stamp;
-    let ask = Request::Forget(Forget { target: Target::path("f"), before, dry_run: true });
+    let ask = Request::Forget(Forget { target: Target::path("f"), before, dry_run: true, with_snapshots: false });
     let Ok(Reply::Forgot(reply)) = client.change(&ask) else { panic!("refused") };
     assert_eq!(reply.writes, 1, "nothing shows it any more");
 }

@@ -12,7 +12,7 @@ impl Served {
     fn forget_as_asked(&mut self, path: &str, before: u64, dry_run: bool) -> Result<ForgetReply, Fault> {
         self.open_session();
         self.seq += 1;
-        let ask = Forget { target: Target::path(path), before, dry_run };
+        let ask = Forget { target: Target::path(path), before, dry_run, with_snapshots: false };
         let id = self.send(Request::Forget(ask), &[], self.seq);
         match self.answer(id).expect("answered at once").0? {
             Reply::Forgot(reply) => Ok(reply),
@@ -197,7 +197,7 @@ fn a_file_that_only_a_snapshot_shows_is_told_as_gone_since_then() {
     served.close();
     let before = served.write_all("/other", &pattern(10, 1));
     served.close();
-    served.txn(Op::MakeSnapshot(MakeSnapshot { name: "kept".into(), at: kept })).unwrap();
+    served.txn(Op::MakeSnapshot(MakeSnapshot { name: "kept".into(), at: kept, count_max: 0 })).unwrap();
     served.forget("/d", before);
     let now = served.engine.newest().0;
     for path in ["/", "/d"] {
@@ -225,7 +225,7 @@ fn a_snapshot_and_what_shares_bytes_keep_theirs() {
     for bytes in &contents {
         stamps.push(served.write_all("/d/f", bytes));
     }
-    served.txn(Op::MakeSnapshot(MakeSnapshot { name: "kept".into(), at: stamps[1] })).unwrap();
+    served.txn(Op::MakeSnapshot(MakeSnapshot { name: "kept".into(), at: stamps[1], count_max: 0 })).unwrap();
     served.clone_tree("/d/f", stamps[2], "/clone").unwrap();
     let reply = served.forget("/d", stamps[4]);
     assert_eq!(reply.snapshots, ["kept"]);
@@ -247,7 +247,7 @@ fn a_snapshot_and_what_shares_bytes_keep_theirs() {
     served.engine.reclaim().unwrap();
     assert!(served.status().forgotten_bytes >= held + 100_000, "a snapshot that goes lets go of its bytes");
     // A snapshot of an instant that was forgotten brings nothing back.
-    served.txn(Op::MakeSnapshot(MakeSnapshot { name: "late".into(), at: stamps[1] })).unwrap();
+    served.txn(Op::MakeSnapshot(MakeSnapshot { name: "late".into(), at: stamps[1], count_max: 0 })).unwrap();
     expect(&mut served, [false, false, false, false, true]);
     served.fsync();
     drop(served);
@@ -343,7 +343,7 @@ fn any_history_reads_as_before_where_it_is_kept_and_never_wrongly() {
             }
             let pin = model.states[rng.below(model.states.len() as u64) as usize].0;
             let name = format!("s{round}");
-            served.txn(Op::MakeSnapshot(MakeSnapshot { name, at: pin })).unwrap();
+            served.txn(Op::MakeSnapshot(MakeSnapshot { name, at: pin, count_max: 0 })).unwrap();
             pinned.insert(pin);
             if rng.chance(2) {
                 served.close();

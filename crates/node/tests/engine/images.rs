@@ -300,7 +300,12 @@ fn a_forgetting_that_cannot_wipe_images_is_not_acknowledged() {
         machine.disk.fail_after(changes);
         served.open_session_if_it_can();
         served.seq += 1;
-        let ask = frieze_wire::forget::Forget { target: Target::path("/f"), before: then, dry_run: false };
+        let ask = frieze_wire::forget::Forget {
+            target: Target::path("/f"),
+            before: then,
+            dry_run: false,
+            with_snapshots: false,
+        };
         let id = served.send(Request::Forget(ask), &[], served.seq);
         let said = matches!(served.answer(id), Some((Ok(_), _)));
         drop(served);

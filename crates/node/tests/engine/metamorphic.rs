@@ -174,7 +174,10 @@ impl History {
             }
             18 if self.rng.chance(4) && self.forgets => {
                 let target = if self.rng.chance(2) { Target::path("/a") } else { target() };
-                return self.edit(served, Request::Forget(Forget { target, before: at, dry_run: false }));
+                return self.edit(
+                    served,
+                    Request::Forget(Forget { target, before: at, dry_run: false, with_snapshots: false }),
+                );
             }
             18 => {
                 // What somebody has open for writing is not forgotten whole.
@@ -184,7 +187,7 @@ impl History {
             19 if self.rng.chance(2) => {
                 let name = self.rng.choose(&["one", "two"]).to_string();
                 match self.rng.chance(2) {
-                    true => served.txn(Op::MakeSnapshot(MakeSnapshot { name, at })),
+                    true => served.txn(Op::MakeSnapshot(MakeSnapshot { name, at, count_max: 0 })),
                     false => served.txn(Op::DeleteSnapshot(DeleteSnapshot { name })),
                 }
             }
@@ -268,7 +271,11 @@ pub(crate) fn answers(served: &mut Served, instants: &[u64]) -> Vec<(String, Str
             }
         }
     }
-    tell(served, Request::Snapshots(frieze_wire::message::Snapshots { with_bytes: true }), &mut told);
+    tell(
+        served,
+        Request::Snapshots(frieze_wire::message::Snapshots { with_bytes: true, after: String::new(), count_max: 0 }),
+        &mut told,
+    );
     told
 }
 

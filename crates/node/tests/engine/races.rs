@@ -88,7 +88,7 @@ fn a_forgetting_tells_how_far_it_has_come() {
     *hook.after.lock().unwrap() = Some(0);
     served.open_session();
     served.seq += 1;
-    let forget = Forget { target: Target::path("/"), before, dry_run: false };
+    let forget = Forget { target: Target::path("/"), before, dry_run: false, with_snapshots: false };
     let id = served.send(Request::Forget(forget), &[], served.seq);
     let Reply::Forgot(reply) = served.answer(id).unwrap().0.unwrap() else { panic!() };
     assert_eq!((reply.files, reply.biggest.len()), (20, 10));
@@ -165,9 +165,9 @@ fn a_snapshot_that_goes_while_something_is_taken_from_it_takes_no_bytes_along() 
         for bytes in &bytes {
             stamps.push(served.write(&file, Some(0), bytes).unwrap().0);
         }
-        served.txn(Op::MakeSnapshot(MakeSnapshot { name: "kept".into(), at: stamps[0] })).unwrap();
+        served.txn(Op::MakeSnapshot(MakeSnapshot { name: "kept".into(), at: stamps[0], count_max: 0 })).unwrap();
         served.seq += 1;
-        let forget = Forget { target: Target::path("/f"), before: stamps[2], dry_run: false };
+        let forget = Forget { target: Target::path("/f"), before: stamps[2], dry_run: false, with_snapshots: false };
         let id = served.send(Request::Forget(forget), &[], served.seq);
         served.answer(id).unwrap().0.unwrap();
         // What the store does not hold yet is not asked of it.

@@ -22,12 +22,15 @@ pub(crate) struct Model {
     pub(crate) sessions: BTreeMap<u64, Session>,
     /// Sessions that were closed, and when.
     pub(crate) closed: BTreeMap<u64, Hlc>,
-    pub(crate) snapshots: BTreeMap<String, Hlc>,
+    /// By name: instant, and who made it.
+    pub(crate) snapshots: BTreeMap<String, (Hlc, u32)>,
 }
 
 /// A session and what ran in it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Session {
+    /// Whose it is.
+    uid: u32,
     /// Requests below it are forgotten by the metadata plane.
     acked: u64,
     /// What every request did, by number. Never forgotten here, so that a second effect is noticed.
@@ -91,10 +94,14 @@ impl Model {
         }
         Err(match op {
             Op::MakeSnapshot(op) if self.snapshots.contains_key(&op.name) => Err(Reason::Exists),
-            Op::DeleteSnapshot(op) if !self.snapshots.contains_key(&op.name) => Err(Reason::NotFound),
+            Op::DeleteSnapshot(op) => match self.snapshots.get(&op.name) {
+                None => Err(Reason::NotFound),
+                Some((_, maker)) if ![0, *maker].contains(&state.uid) => Err(Reason::NotPermitted),
+                Some(_) => Ok(()),
+            },
             Op::Grant(op) if self.tree.node(op.inode, Hlc::MAX).is_none() => Err(Reason::StaleHandle),
             Op::Grant(op) if self.tree.kept(op.inode, Hlc::MAX).is_err() => Err(Reason::HistoryExpired),
-            Op::CloseSession(_) | Op::MakeSnapshot(_) | Op::DeleteSnapshot(_) | Op::Grant(_) => Ok(()),
+            Op::CloseSession(_) | Op::MakeSnapshot(_) | Op::Grant(_) => Ok(()),
             Op::Settle(_) | Op::SettleAll(_) => Ok(()),
             Op::Forget(_) => Ok(()),
             op => self.tree.decide(op).map(|_| ()),
@@ -121,8 +128,8 @@ impl Model {
 
     fn carry_out(&mut self, session: u64, op: &Op, stamp: Hlc) -> Done {
         match op {
-            Op::OpenSession(_) => {
-                self.sessions.insert(stamp.0, Session::default());
+            Op::OpenSession(op) => {
+                self.sessions.insert(stamp.0, Session { uid: op.uid, ..Session::default() });
                 Done { id: stamp.0, existed: false }
             }
             Op::CloseSession(_) => {
@@ -131,19 +138,23 @@ impl Model {
                 Done { id: session, existed: false }
             }
             Op::MakeSnapshot(op) => {
-                self.snapshots.insert(op.name.clone(), if op.at == 0 { stamp } else { Hlc(op.at) });
+                let maker = self.sessions.get(&session).map_or(0, |state| state.uid);
+                self.snapshots.insert(op.name.clone(), (if op.at == 0 { stamp } else { Hlc(op.at) }, maker));
                 Done::default()
             }
             Op::DeleteSnapshot(op) => {
-                if let Some(at) = self.snapshots.remove(&op.name)
-                    && !self.snapshots.values().any(|other| *other == at)
+                if let Some(gone) = self.snapshots.remove(&op.name)
+                    && !self.snapshots.values().any(|other| *other == gone)
                 {
-                    self.tree.horizons.unpin(at);
+                    self.tree.horizons.unpin(gone);
                 }
                 Done::default()
             }
             Op::Forget(op) => {
-                let pins = self.snapshots.values().copied().filter(|at| at.0 < op.before).collect();
+                let pins = match op.with_snapshots {
+                    true => BTreeSet::new(),
+                    false => self.snapshots.values().copied().filter(|(at, _)| at.0 < op.before).collect(),
+                };
                 let held = self.sessions.values().flat_map(|state| state.grants.keys().copied()).collect();
                 self.tree.forget(op, pins, &held);
                 Done { id: op.root, existed: false }

@@ -58,7 +58,7 @@ pub(super) fn crash_at_every_effect_of_a_forgetting(seed: u64) -> Verdict {
 }
 
 fn make_snapshot(name: &str, at: Hlc) -> Op {
-    Op::MakeSnapshot(MakeSnapshot { name: name.to_owned(), at: at.0 })
+    Op::MakeSnapshot(MakeSnapshot { name: name.to_owned(), at: at.0, count_max: 0 })
 }
 
 fn delete_snapshot(name: &str) -> Op {

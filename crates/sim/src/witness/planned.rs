@@ -75,6 +75,9 @@ impl Witness {
             Ok(root) if root == op.root => {}
             other => return wrong(format!("is about inode {}, expected {other:?}", op.root)),
         }
+        if let Some(open) = op.sessions.iter().find(|session| self.model.sessions.contains_key(&session.id)) {
+            return wrong(format!("takes the words of session {}, which is open", open.id));
+        }
         self.model.tree.check_horizon(op, CHUNK_BYTES).or_else(wrong)
     }
 

@@ -93,7 +93,8 @@ impl Workload<'_> {
             }
         };
         let dry_run = self.is_dry_run();
-        Self::edit(Request::Forget(Forget { target, before, dry_run }))
+        let with_snapshots = self.rng.chance(3);
+        Self::edit(Request::Forget(Forget { target, before, dry_run, with_snapshots }))
     }
 
     /// What the history of a file or directory takes.

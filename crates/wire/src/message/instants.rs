@@ -35,6 +35,12 @@ pub struct Snapshots {
     /// True: with the bytes that each holds back, which takes a look at what changed since.
     #[prost(bool, tag = "1")]
     pub with_bytes: bool,
+    /// Start after this name.
+    #[prost(string, tag = "2")]
+    pub after: String,
+    /// At most this many; 0 leaves it to the server.
+    #[prost(uint32, tag = "3")]
+    pub count_max: u32,
 }
 
 /// A named instant.
@@ -63,9 +69,12 @@ pub struct Snapshot {
 /// Named instants in order of name.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct SnapshotsReply {
-    /// All of them.
+    /// Those after the name that was given.
     #[prost(message, repeated, tag = "1")]
     pub snapshots: Vec<Snapshot>,
+    /// True if more follow.
+    #[prost(bool, tag = "2")]
+    pub more: bool,
 }
 
 /// Asks for the versions of a file: its records in order of stamp.

@@ -5,19 +5,30 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use frieze_base::Reason;
 use frieze_hlc::Hlc;
-use frieze_wire::forget::Horizon;
+use frieze_wire::forget::{ANYBODY, Horizon};
 
 use super::{Node, Tree};
+use crate::machine::{SUPERUSER, USER};
 use crate::model::bytes::{Bytes, Cut};
 
 /// One forgetting.
 #[derive(Clone, Debug)]
 struct Forgetting {
     before: Hlc,
-    /// Instants of snapshots: readable all the same.
-    pins: BTreeSet<Hlc>,
+    /// Instants of snapshots and who made them: what is theirs is readable all the same.
+    pins: BTreeSet<(Hlc, u32)>,
     /// True: nothing of it is left but what pins show.
     inodes: BTreeMap<u64, bool>,
+    /// Directories that lead to what the forgetting is not about: readable at every pin.
+    ways_out: BTreeSet<u64>,
+}
+
+impl Forgetting {
+    /// True if a snapshot holds an inode back: every inode of a simulated server belongs to the same user.
+    fn holds(&self, id: u64, at: Hlc) -> bool {
+        let may = |maker: u32| maker == SUPERUSER || maker == USER || self.ways_out.contains(&id);
+        self.pins.iter().any(|(pin, maker)| *pin == at && may(*maker))
+    }
 }
 
 /// All that was forgotten.
@@ -29,7 +40,7 @@ impl Horizons {
     pub(crate) fn expired(&self, id: u64, at: Hlc) -> bool {
         self.0.iter().any(|one| {
             let gone = one.inodes.get(&id);
-            gone.is_some_and(|gone| !one.pins.contains(&at) && (*gone || at < one.before))
+            gone.is_some_and(|gone| !one.holds(id, at) && (*gone || at < one.before))
         })
     }
 
@@ -49,10 +60,19 @@ impl Horizons {
         self.0.iter().any(|one| one.inodes.get(&id) == Some(&true))
     }
 
-    /// The last snapshot of an instant is gone.
-    pub(crate) fn unpin(&mut self, at: Hlc) {
+    /// True if an earlier forgetting of the inode left something before `before` to snapshots.
+    fn is_left_to_pins(&self, id: u64, before: Hlc) -> bool {
+        let pins = self.0.iter().filter(|one| one.inodes.contains_key(&id)).flat_map(|one| &one.pins);
+        let mut early = pins.filter(|(at, _)| *at < before);
+        early.any(|(at, _)| {
+            self.0.iter().any(|one| one.inodes.contains_key(&id) && one.holds(id, *at)) && !self.expired(id, *at)
+        })
+    }
+
+    /// The last snapshot of an instant that one user had made is gone.
+    pub(crate) fn unpin(&mut self, gone: (Hlc, u32)) {
         for one in &mut self.0 {
-            one.pins.remove(&at);
+            one.pins.remove(&gone);
         }
     }
 }
@@ -74,14 +94,36 @@ impl Tree {
     }
 
     /// Puts a horizon in force. `held`: inodes that somebody may still write to.
-    pub(crate) fn forget(&mut self, op: &Horizon, pins: BTreeSet<Hlc>, held: &BTreeSet<u64>) {
+    pub(crate) fn forget(&mut self, op: &Horizon, pins: BTreeSet<(Hlc, u32)>, held: &BTreeSet<u64>) {
         let ids = |bytes: &[u8]| frieze_wire::forget::decode_ids(bytes).expect("the server packed them");
         let before = Hlc(op.before);
         let named = ids(&op.named).into_iter().map(|id| (id, false));
         let nameless =
             ids(&op.nameless).into_iter().map(|id| (id, self.is_nameless(id, before) && !held.contains(&id)));
-        let inodes = named.chain(nameless).filter(|(id, _)| !self.horizons.is_gone(*id)).collect();
-        self.horizons.0.push(Forgetting { before, pins, inodes });
+        let is_new = |id: u64| op.with_snapshots || !self.horizons.is_gone(id);
+        let inodes = named.chain(nameless).filter(|(id, _)| is_new(*id)).collect();
+        let ways_out = self.ways_out(&self.below(op.root, before).directories, before);
+        self.horizons.0.push(Forgetting { before, pins, inodes, ways_out });
+    }
+
+    /// Of these directories those in which another directory ever had a name, up to an instant, or one that leads to such a one.
+    fn ways_out(&self, directories: &BTreeSet<u64>, at: Hlc) -> BTreeSet<u64> {
+        let mut found = BTreeSet::new();
+        loop {
+            let leads = |id: &u64| {
+                let names = self.entries.get(id).into_iter().flat_map(BTreeMap::values);
+                let mut named = names.flat_map(|versions| versions.upto(at)).filter_map(|named| *named);
+                named.any(|child| {
+                    let is_directory = self.node(child, at).is_some_and(Node::is_directory);
+                    is_directory && (found.contains(&child) || !directories.contains(&child))
+                })
+            };
+            let more: Vec<u64> = directories.iter().filter(|id| !found.contains(*id) && leads(id)).copied().collect();
+            if more.is_empty() {
+                return found;
+            }
+            found.extend(more);
+        }
     }
 
     /// The directories that an inode has names in at an instant; if it has none any more, in which it had the last.
@@ -168,13 +210,24 @@ impl Tree {
         if let Some((id, gone)) = told.iter().find(|(id, gone)| below.inodes.get(id) != Some(gone)) {
             return Err(format!("inode {id} is forgotten (without a name: {gone}); below there is {below:?}"));
         }
+        let left_to_pins = |id: u64| op.with_snapshots && self.horizons.is_left_to_pins(id, before);
         let missing = below.inodes.iter().find(|(id, gone)| {
-            let known = self.horizons.is_gone(**id) || (!**gone && self.horizons.before(**id) >= before);
+            let forgotten = self.horizons.is_gone(**id) || (!**gone && self.horizons.before(**id) >= before);
+            let known = forgotten && !left_to_pins(**id);
             let keeps = |id: u64| self.bytes(id).keeps_all(**gone, before, self.horizons.before(id), chunk_bytes);
             // Two names that went at once, one of them elsewhere: which was the last is for the server to say.
             let here = self.homes(**id, before).is_subset(&below.directories) || **id == op.root;
-            here && !known && !told.contains_key(id) && (below.directories.contains(id) || !keeps(**id))
+            let loses = below.directories.contains(id) || !keeps(**id) || left_to_pins(**id);
+            here && !known && !told.contains_key(id) && loses
         });
+        let ways_out = self.ways_out(&below.directories, before);
+        let mut owners: BTreeSet<(u32, u64)> = told.keys().map(|id| (USER, *id)).collect();
+        owners.extend(ways_out.into_iter().filter(|id| told.contains_key(id)).map(|id| (ANYBODY, id)));
+        let of = op.owners.iter().flat_map(|of| ids(&of.inodes).into_iter().map(|id| (of.uid, id)));
+        let told_owners: BTreeSet<(u32, u64)> = of.collect();
+        if told_owners != owners {
+            return Err(format!("the inodes belong to {told_owners:?}, expected {owners:?}"));
+        }
         match missing {
             Some((id, gone)) => Err(format!("inode {id} (without a name: {gone}) is left out")),
             None => Ok(()),

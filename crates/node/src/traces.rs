@@ -1,0 +1,102 @@
+//! Which sessions have left nothing that can still be read, so that what they called themselves may go.
+//!
+//! Guarantees: a session that is named here has ended, and every change of it lies before the horizon of what it changed, at every
+//! instant that is kept, those of snapshots included.
+//! Leaves to others: giving the words up (`namespace`).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use frieze_base::{Fault, InodeId, SessionId};
+use frieze_hlc::Hlc;
+use frieze_namespace::{Horizons, Inode, PastSession, visit_authors};
+use frieze_wire::forget::ForgottenSession;
+
+use crate::engine::Engine;
+use crate::session::Principal;
+
+/// Sessions whose words one forgetting gives up; the next one gives up more.
+const SESSIONS_FORGOTTEN_MAX: usize = 65_536;
+/// Sessions read at once.
+const PAGE: usize = 4096;
+
+/// True of an inode that a forgetting is about.
+type IsAbout<'a> = dyn Fn(InodeId, &Inode) -> bool + 'a;
+
+/// A session that has ended, by its number: when, and its user.
+type Ended = BTreeMap<SessionId, (Hlc, u32)>;
+
+impl Engine {
+    /// Sessions that ended before `before` and changed nothing that `horizons` leave readable: those that changed something that
+    /// `is_about` is true of; without it all. A user forgets the user's own.
+    ///
+    /// # Errors
+    /// Those of the store.
+    ///
+    /// # Cost
+    /// A pass over the sessions there ever were; if one has ended and still has its words, over the versions of all inodes.
+    pub(crate) fn without_trace(
+        &self,
+        horizons: &Horizons,
+        before: Hlc,
+        principal: &Principal,
+        is_about: Option<&IsAbout<'_>>,
+    ) -> Result<Vec<ForgottenSession>, Fault> {
+        let ended = self.ended_with_words(before, principal)?;
+        if ended.is_empty() {
+            return Ok(Vec::new());
+        }
+        let (mut about, mut readable) = (BTreeSet::new(), BTreeSet::new());
+        visit_authors(self.meta.versions(), &mut |id, inode, sessions| {
+            for session in sessions {
+                let Some((until, _)) = ended.get(session) else { continue };
+                if is_about.is_none_or(|is_about| is_about(id, inode)) {
+                    about.insert(*session);
+                }
+                if is_shown(horizons, (id, inode), *until) {
+                    readable.insert(*session);
+                }
+            }
+        })?;
+        let is_forgotten = |id: &SessionId| (is_about.is_none() || about.contains(id)) && !readable.contains(id);
+        let forgotten = ended.into_iter().filter(|(id, _)| is_forgotten(id));
+        let forgotten = forgotten.map(|(id, (_, uid))| ForgottenSession { id: id.0, uid });
+        Ok(forgotten.take(SESSIONS_FORGOTTEN_MAX).collect())
+    }
+
+    /// Sessions that the caller may forget, of which it is still known what they called themselves.
+    fn ended_with_words(&self, before: Hlc, principal: &Principal) -> Result<Ended, Fault> {
+        let mut ended = Ended::new();
+        let mut after = SessionId(0);
+        loop {
+            let page = PastSession::list(self.meta.versions(), after, Hlc::ZERO, PAGE)?;
+            let is_last = page.len() < PAGE;
+            after = page.last().map_or(after, |last| last.id);
+            for session in page {
+                let may = principal.caller.uid == 0 || principal.caller.uid == session.uid;
+                let has_words = !session.command.is_empty() || !session.host.is_empty();
+                if let Some(at) = session.ended.filter(|at| *at < before && may && has_words) {
+                    ended.insert(session.id, (at, session.uid));
+                }
+            }
+            if is_last {
+                return Ok(ended);
+            }
+        }
+    }
+}
+
+/// True if what a session changed of an inode can be told: an instant before its last change can still be read, so that a difference
+/// from there on may name it. What a file was is not told where its directory has forgotten it, whether the file had something to lose
+/// or not.
+fn is_shown(horizons: &Horizons, (id, inode): (InodeId, &Inode), until: Hlc) -> bool {
+    let forgot =
+        |id: InodeId| horizons.is_gone(id) || horizons.of(id).is_some_and(|forgotten| Hlc(forgotten.before) > until);
+    let forgetful = if forgot(id) {
+        id
+    } else if !inode.is_directory() && forgot(inode.parent) {
+        inode.parent
+    } else {
+        return true;
+    };
+    horizons.pins(forgetful).range(..until).next().is_some()
+}
