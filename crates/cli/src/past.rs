@@ -103,6 +103,15 @@ impl Run {
                 format::time_of(at)
             ));
         }
+        if answered.without_lease && !self.told.unvouched {
+            self.told.unvouched = true;
+            let executed = Hlc(answered.executed);
+            self.say(&format!(
+                "note: no leader reaches the server that answered: it knows what was decided up to {executed} ({}), and cannot vouch \
+                 for what was declared since",
+                format::time_of(executed)
+            ));
+        }
         if self.common.verbose && !self.told.instant && (answered.at != 0 || answered.user_time_open) {
             self.told.instant = true;
             let text = describe(answered);
@@ -124,6 +133,8 @@ pub(crate) fn to_json(answered: &Answered) -> Value {
         "stable": answered.was_stable,
         "incomplete": answered.incomplete,
         "user_time_open": answered.user_time_open,
+        "without_lease": answered.without_lease,
+        "executed": Hlc(answered.executed).to_string(),
     })
 }
 
@@ -137,6 +148,9 @@ fn describe(answered: &Answered) -> String {
     text.push_str(if answered.was_stable { ", stable" } else { ", closed for this answer" });
     if answered.incomplete {
         text.push_str(", incomplete");
+    }
+    if answered.without_lease {
+        text.push_str(&format!(", knowing what was decided up to {}", Hlc(answered.executed)));
     }
     if answered.user_time_open {
         text.push_str(", may still grow at that user time");
@@ -156,12 +170,17 @@ mod tests {
             was_stable: false,
             incomplete: true,
             user_time_open: true,
+            without_lease: false,
+            executed: 0,
         };
         assert_eq!(
             describe(&answered),
             "as of hlc-51d8815aefaa0fff (2015-08-17T21:00:00.100000Z), precise to 12 us, closed for this answer, \
              incomplete, may still grow at that user time"
         );
+        let unvouched = Answered { without_lease: true, executed: answered.at, ..answered };
+        assert!(describe(&unvouched).contains(", knowing what was decided up to hlc-51d8815aefaa0fff"));
+        assert_eq!(to_json(&unvouched)["executed"], "hlc-51d8815aefaa0fff");
         assert_eq!(to_json(&answered)["stable"], false);
         assert_eq!(to_json(&Answered { at: 0, ..answered }), Value::Null);
     }

@@ -40,6 +40,8 @@ pub(crate) struct Told {
     pub(crate) instant: bool,
     /// That it lies inside a gap.
     pub(crate) gap: bool,
+    /// That who answered knows nothing of what was declared since.
+    pub(crate) unvouched: bool,
 }
 
 impl Run {

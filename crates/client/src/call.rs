@@ -8,7 +8,7 @@ use std::time::Duration;
 use frieze_base::{ChainEpoch, MonoTime, Reason, Seq, SessionId};
 use frieze_hlc::Hlc;
 use frieze_net::{ServerAddr, mono, random_nonce};
-use frieze_wire::message::{ClusterMap, HelloReply, Reply, Request, RequestBody, Txn, TxnReply};
+use frieze_wire::message::{ClusterMap, HelloReply, Reply, Request, RequestBody, Stat, Txn, TxnReply};
 use frieze_wire::txn::{Caller, CloseSession, Op, OpenSession};
 use frieze_wire::{FrameHeader, FrameKind, Holds};
 
@@ -48,6 +48,10 @@ pub(crate) struct Shared {
     ends_at: AtomicU64,
     /// What was read of some file may lack something.
     pub(crate) met_loss: AtomicBool,
+    /// Under which this client reads the past, where it needs no session.
+    pub(crate) reader: u64,
+    /// Until when nobody is asked what is now before what was known last ([`MonoTime`]): nobody led just now.
+    recent_until: AtomicU64,
 }
 
 /// One request as it is sent, once or more often.
@@ -64,11 +68,19 @@ pub(crate) struct Ask<'a> {
     pub(crate) granted: Option<&'a Granted>,
     /// Who is to answer.
     pub(crate) route: Route,
+    /// It is given up after so long, if that is less than any call of the client may take.
+    limit: Option<Duration>,
 }
 
 impl<'a> Ask<'a> {
     pub(crate) fn new(body: RequestBody, session: SessionId, seq: Seq, payload: &'a [u8]) -> Ask<'a> {
-        Ask { body, session, seq, payload, may_have_run: Cell::new(false), granted: None, route: Route::Lead }
+        let route = body.request.as_ref().map_or(Route::Lead, route_of);
+        Ask { body, session, seq, payload, may_have_run: Cell::new(false), granted: None, route, limit: None }
+    }
+
+    /// Given up after `limit`.
+    pub(crate) fn within(self, limit: Option<Duration>) -> Ask<'a> {
+        Ask { limit, ..self }
     }
 
     pub(crate) fn to(self, route: Route) -> Ask<'a> {
@@ -78,6 +90,24 @@ impl<'a> Ask<'a> {
     fn noting(self, granted: Option<&'a Granted>) -> Ask<'a> {
         Ask { granted, ..self }
     }
+}
+
+/// Who is to answer a request that is about no chunk.
+fn route_of(request: &Request) -> Route {
+    let is_past = match request {
+        Request::Stat(ask) => ask.view.at.is_some() || ask.recent,
+        Request::List(ask) => ask.view.at.is_some(),
+        Request::ReadLink(ask) => ask.view.at.is_some(),
+        Request::Access(ask) => ask.view.at.is_some(),
+        Request::GetXattr(ask) => ask.view.at.is_some(),
+        Request::Open(ask) => ask.view.at.is_some(),
+        Request::Story(ask) => ask.view.at.is_some(),
+        Request::Deleted(ask) => ask.view.at.is_some(),
+        // Two instants; the time, and what instants are named; who is known to answer for what.
+        Request::Diff(_) | Request::Now(_) | Request::Snapshots(_) | Request::ClusterMap(_) => true,
+        _ => false,
+    };
+    if is_past { Route::Any } else { Route::Lead }
 }
 
 /// What one attempt ended with.
@@ -100,6 +130,7 @@ impl Shared {
         let connection = (options.within.is_some() || near.is_none()).then_some(connection);
         let home = Pool::new(options.server.clone(), near, options.connections_max);
         let salt = random_nonce()?;
+        let reader = u64::from_le_bytes([salt[4], salt[5], salt[6], salt[7], salt[8], salt[9], salt[10], salt[11]]);
         let salt = u32::from_le_bytes([salt[0], salt[1], salt[2], salt[3]]);
         let shared = Shared {
             servers: Servers::new(home, options.connections_max, salt),
@@ -117,6 +148,8 @@ impl Shared {
             last_request: AtomicU64::new(0),
             ends_at: AtomicU64::new(u64::MAX),
             met_loss: AtomicBool::new(false),
+            reader,
+            recent_until: AtomicU64::new(0),
             options,
         };
         if let Ok(mut place) = shared.servers.home().take(mono()) {
@@ -196,6 +229,36 @@ impl Shared {
         Ok(self.ask(&Ask::new(body, session, Seq(0), &[]).noting(granted), &mut [])?.0)
     }
 
+    /// The attributes of a directory as they are now; if nobody says so within [`RECENT_AFTER`], as a server that answers knew them
+    /// last, without a right to cache them.
+    pub(crate) fn query_recent(
+        &self,
+        caller: Option<&Caller>,
+        stat: Stat,
+        granted: Option<&Granted>,
+    ) -> Result<Reply, Error> {
+        let body = |recent| {
+            let stat = Stat { recent, ..stat.clone() };
+            RequestBody { caller: caller.cloned(), request: Some(Request::Stat(stat)) }
+        };
+        if mono() >= MonoTime(self.recent_until.load(Ordering::Relaxed)) {
+            // Grants belong to a session.
+            let mut session = if granted.is_some() { self.session()? } else { self.current_session() };
+            let ask = |session| Ask::new(body(false), session, Seq(0), &[]).noting(granted).within(Some(RECENT_AFTER));
+            let mut asked = self.ask(&ask(session), &mut []);
+            if matches!(&asked, Err(Error::Refused(fault)) if fault.reason == Reason::UnknownSession) {
+                session = self.open_session(session)?;
+                asked = self.ask(&ask(session), &mut []);
+            }
+            if !matches!(asked, Err(Error::Unanswered { .. })) {
+                return Ok(asked?.0);
+            }
+            let until = mono().0.saturating_add(RECENT_FOR.as_nanos() as u64);
+            self.recent_until.store(until, Ordering::Relaxed);
+        }
+        Ok(self.ask(&Ask::new(body(true), SessionId(0), Seq(0), &[]), &mut [])?.0)
+    }
+
     /// A request that changes nothing but needs a session.
     pub(crate) fn query_in_session(&self, caller: Option<&Caller>, request: Request) -> Result<Reply, Error> {
         self.query_in_session_noting(caller, request, None)
@@ -266,6 +329,9 @@ impl Shared {
     /// payload filled.
     pub(crate) fn ask(&self, ask: &Ask<'_>, into: &mut [u8]) -> Result<(Reply, usize), Error> {
         let mut patience = self.patience();
+        if let Some(limit) = ask.limit {
+            patience.within(limit);
+        }
         loop {
             let age = self.servers.age();
             let mut place = self.take(ask.route, &patience)?;
@@ -710,5 +776,9 @@ const NEXT_WAIT: Duration = Duration::from_secs(3);
 const MAP_WAIT: Duration = Duration::from_millis(500);
 /// Of several servers: how long one is silent before the others are asked who answers now.
 const SILENCE: Duration = Duration::from_millis(400);
+/// How long a server that leads is waited for before a directory is shown as it was last known, and for how long it is then shown so
+/// without waiting again. A leader that was lost has a successor within a fraction of a second.
+const RECENT_AFTER: Duration = Duration::from_secs(1);
+const RECENT_FOR: Duration = Duration::from_secs(2);
 /// How long the last handle waits for its session to end.
 const FAREWELL: Duration = Duration::from_secs(1);

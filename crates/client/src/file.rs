@@ -26,6 +26,7 @@ use crate::{Error, Fs, OpenFlags};
 #[derive(Debug)]
 pub struct File {
     pub(crate) shared: Arc<Shared>,
+    /// 0 of a state of the past.
     session: SessionId,
     inode: InodeId,
     attr: Attr,
@@ -53,7 +54,7 @@ impl File {
         }
         let chunk_bytes = if attr.chunk_bytes == 0 { shared.hello.chunk_bytes } else { attr.chunk_bytes };
         File {
-            session: shared.current_session(),
+            session: if view.at.is_some() { SessionId(0) } else { shared.current_session() },
             inode,
             answered,
             capability,
@@ -114,7 +115,7 @@ impl File {
     /// # Errors
     /// As any call.
     pub fn stat(&self) -> Result<StatReply, Error> {
-        let request = Request::Stat(Stat { target: Target::inode(self.inode), view: self.view });
+        let request = Request::Stat(Stat { target: Target::inode(self.inode), view: self.view, recent: false });
         match self.shared.query(self.caller.as_ref(), request)? {
             Reply::Stat(reply) => Ok(reply),
             other => Err(self.shared.unexpected("attributes", &other)),
@@ -157,7 +158,8 @@ impl File {
 
     /// `in_steps`: the answer may begin before all of it is verified, and end in the middle if that fails.
     pub(crate) fn ask_read(&self, offset: u64, len: usize, in_steps: bool) -> Ask<'static> {
-        let read = Read { capability: self.capability.clone(), offset, len: len as u32, in_steps };
+        let reader = if self.session == SessionId(0) { self.shared.reader } else { 0 };
+        let read = Read { capability: self.capability.clone(), offset, len: len as u32, in_steps, reader };
         self.ask(Request::Read(read), Seq(0), &[]).to(Route::Read(self.chunk_at(offset)))
     }
 

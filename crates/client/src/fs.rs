@@ -37,6 +37,7 @@ pub struct Fs {
     granted: Option<Arc<Granted>>,
     /// What is made belongs to the group of its directory.
     shares_group: bool,
+    recent: bool,
 }
 
 /// What a file is opened for.
@@ -93,7 +94,7 @@ pub enum XattrMode {
 impl Fs {
     pub(crate) fn new(shared: Arc<Shared>) -> Fs {
         let durability = shared.options.durability;
-        Fs { shared, view: View::NOW, caller: None, durability, granted: None, shares_group: false }
+        Fs { shared, view: View::NOW, caller: None, durability, granted: None, shares_group: false, recent: false }
     }
 
     /// The same at an instant of system time, inclusive.
@@ -121,6 +122,12 @@ impl Fs {
         Fs { shares_group: true, ..self.clone() }
     }
 
+    /// The same; the attributes of directories, which are all it is for, are answered as a server knew them last while nobody leads the
+    /// cluster, after a second in which somebody might have.
+    pub fn recent(&self) -> Fs {
+        Fs { recent: true, ..self.clone() }
+    }
+
     /// The same, asking for the right to cache what is answered; `granted` then says for how long the last answer may be
     /// used without asking again. Only for who keeps a [`crate::Recaller`] waiting and obeys it.
     pub fn noting(&self, granted: Arc<Granted>) -> Fs {
@@ -144,7 +151,12 @@ impl Fs {
 
     /// Attributes of a file.
     pub fn stat(&self, target: &Target) -> Result<StatReply, Error> {
-        match self.ask(Request::Stat(Stat { target: target.clone(), view: self.view }))? {
+        let stat = Stat { target: target.clone(), view: self.view, recent: false };
+        let reply = match self.recent && !self.view.is_past() {
+            true => self.shared.query_recent(self.caller.as_ref(), stat, self.granted.as_deref())?,
+            false => self.ask(Request::Stat(stat))?,
+        };
+        match reply {
             Reply::Stat(reply) => Ok(reply),
             other => Err(self.shared.unexpected("attributes", &other)),
         }
@@ -374,6 +386,10 @@ impl Fs {
     }
 
     fn open_asking(&self, open: Open) -> Result<Reply, Error> {
+        if open.view.at.is_some() {
+            // The past needs no session, so nobody has to lead for it to be read.
+            return self.shared.query(self.caller.as_ref(), Request::Open(open));
+        }
         let granted = self.granted.as_deref();
         self.shared.query_in_session_noting(self.caller.as_ref(), Request::Open(open), granted)
     }

@@ -89,7 +89,7 @@ impl Client {
         let shared = self.shared();
         shared.open_files.proofs().into_iter().all(|capability| {
             // At a place where no byte can be: it asks for nothing.
-            let read = Request::Read(Read { capability, offset: u64::MAX, len: 0, in_steps: false });
+            let read = Request::Read(Read { capability, offset: u64::MAX, len: 0, in_steps: false, ..Read::default() });
             // One that is refused is not open any more, as far as the server is concerned.
             matches!(shared.query_in_session(None, read), Ok(_) | Err(Error::Refused(_)))
         })

@@ -56,6 +56,11 @@ impl Patience {
         servers.another(route, &self.passed).is_some()
     }
 
+    /// It is given up sooner.
+    pub(crate) fn within(&mut self, limit: Duration) {
+        self.deadline = self.deadline.min(MonoTime(self.began.0.saturating_add(limit.as_nanos() as u64)));
+    }
+
     /// There was progress: the time begins again.
     pub(crate) fn renew(&mut self, shared: &Shared) {
         *self = shared.patience();

@@ -21,6 +21,8 @@ pub(crate) enum Route {
     /// Names, sessions, locks: whoever leads.
     #[default]
     Lead,
+    /// What every server can answer, an instant of the past above all: whoever leads, who is never behind, else any that answers.
+    Any,
     /// Bytes of this chunk are written: the head of its chain.
     Write(ChunkId),
     /// Bytes of this chunk are read: any server of its chain.
@@ -75,7 +77,7 @@ struct Known {
     pools: BTreeMap<NodeId, Arc<Pool>>,
     chains: Vec<Vec<NodeId>>,
     /// Servers that did not answer, until the next map.
-    silent: Vec<NodeId>,
+    silent: Vec<ServerAddr>,
 }
 
 impl Servers {
@@ -101,18 +103,23 @@ impl Servers {
             return self.home.clone();
         }
         let node = known.node(route, self.salt).or(known.leader);
-        node.and_then(|node| known.pools.get(&node)).unwrap_or(&self.home).clone()
+        let pool = node.and_then(|node| known.pools.get(&node)).unwrap_or(&self.home);
+        if route != Route::Any && node.is_some() || !known.is_silent(pool) {
+            return pool.clone();
+        }
+        // Nobody is known to lead, or nobody hears who does: whoever answers, those first that the caller has named.
+        let mut others = std::iter::once(&self.home).chain(known.pools.values());
+        others.find(|other| !known.is_silent(other)).unwrap_or(pool).clone()
     }
 
     /// The connections to a server that has what is to be read and is none of `passed`.
     pub(crate) fn another(&self, route: Route, passed: &[ServerAddr]) -> Option<Arc<Pool>> {
         let Route::Read(chunk) = route else { return None };
         let known = self.read();
-        let pools =
-            || known.serving(chunk).unwrap_or_default().iter().filter_map(|node| Some((node, known.pools.get(node)?)));
-        let mut fresh = pools().filter(|(_, pool)| !passed.contains(pool.address()));
-        let answering = fresh.clone().find(|(node, _)| !known.silent.contains(node));
-        answering.or_else(|| fresh.next()).map(|(_, pool)| pool.clone())
+        let pools = || known.serving(chunk).unwrap_or_default().iter().filter_map(|node| known.pools.get(node));
+        let mut fresh = pools().filter(|pool| !passed.contains(pool.address()));
+        let answering = fresh.clone().find(|pool| !known.is_silent(pool));
+        answering.or_else(|| fresh.next()).cloned()
     }
 
     /// True if both are answered by one server.
@@ -190,11 +197,8 @@ impl Servers {
     /// The server behind `pool` did not answer: others are asked while there are any.
     pub(crate) fn was_silent(&self, pool: &Pool) {
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
-        let node = known.pools.iter().find(|(_, known)| known.address() == pool.address()).map(|(node, _)| *node);
-        if let Some(node) = node
-            && !known.silent.contains(&node)
-        {
-            known.silent.push(node);
+        if !known.is_silent(pool) {
+            known.silent.push(pool.address().clone());
         }
     }
 
@@ -207,7 +211,7 @@ impl Servers {
             held.entry(*node).and_modify(|count| *count += 1);
         }
         let mut nodes: Vec<(NodeId, usize)> = held.into_iter().collect();
-        nodes.sort_by_key(|(node, count)| (known.silent.contains(node), std::cmp::Reverse(*count), *node));
+        nodes.sort_by_key(|(node, count)| (known.is_silent_node(*node), std::cmp::Reverse(*count), *node));
         nodes.iter().filter_map(|(node, _)| Some((*node, known.pools.get(node)?.address().clone()))).collect()
     }
 
@@ -244,6 +248,15 @@ impl Servers {
 }
 
 impl Known {
+    /// True if the server behind `pool` did not answer lately.
+    fn is_silent(&self, pool: &Pool) -> bool {
+        self.silent.contains(pool.address())
+    }
+
+    fn is_silent_node(&self, node: NodeId) -> bool {
+        self.pools.get(&node).is_some_and(|pool| self.is_silent(pool))
+    }
+
     /// Who serves a chunk, its head first.
     fn serving(&self, chunk: ChunkId) -> Option<&[NodeId]> {
         let ChainId(chain) = chunk.chain(u32::try_from(self.chains.len()).ok().filter(|count| *count > 0)?);
@@ -252,12 +265,12 @@ impl Known {
 
     fn node(&self, route: Route, salt: u32) -> Option<NodeId> {
         match route {
-            Route::Lead => self.leader,
+            Route::Lead | Route::Any => self.leader,
             Route::Named => None,
             Route::Write(chunk) => self.serving(chunk)?.first().copied(),
             Route::Read(chunk) => {
                 let serving = self.serving(chunk)?;
-                let answering = || serving.iter().filter(|node| !self.silent.contains(node));
+                let answering = || serving.iter().filter(|node| !self.is_silent_node(**node));
                 let count = answering().count();
                 // Neighbouring chunks go to different servers: a reader of a whole file uses all of them.
                 let at = salt.wrapping_add(chunk.index) as usize;

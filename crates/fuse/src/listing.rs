@@ -159,7 +159,7 @@ mod tests {
         let mut rest = names.iter().filter(|name| name.as_slice() > after);
         let entries: Vec<DirEntry> =
             rest.by_ref().take(3).map(|name| DirEntry { name: name.clone(), inode: 9, kind: 0, attr: None }).collect();
-        let answered = Answered { at: 0, precision_us: 0, was_stable: true, incomplete: false, user_time_open: false };
+        let answered = Answered { was_stable: true, ..Answered::default() };
         ListReply { entries, more: rest.next().is_some(), answered, inode: 5, parent: 1 }
     }
 

@@ -31,7 +31,8 @@ impl Tree {
     /// Attributes of the `.at` of the directory that `node` belongs to: those of the directory, without the right to
     /// write.
     pub(crate) fn at_attributes(&self, who: Who, node: &Node, id: NodeId) -> Result<Entry, Errno> {
-        let attr = self.ask(who, node.when, |fs| fs.stat(&Target::inode(node.inode)))?.attr;
+        // Of a directory of now, as it was last known if nobody leads: it is the way to the past, which needs nobody.
+        let attr = self.ask(who, node.when, |fs| fs.recent().stat(&Target::inode(node.inode)))?.attr;
         let of_directory = attributes(id, &attr);
         let attributes = Attributes { mode: of_directory.mode & !ANY_WRITE & 0o777, links: 2, ..of_directory };
         Ok(Entry { attributes, valid: valid(node.when), promise: None })
@@ -99,7 +100,7 @@ impl Tree {
             entries = snapshots.into_iter().map(|snapshot| entry_of(snapshot.name)).collect();
             entries.retain(|entry| entry.name.as_slice() > after);
         }
-        let answered = Answered { at: 0, precision_us: 0, was_stable: true, incomplete: false, user_time_open: false };
+        let answered = Answered { was_stable: true, ..Answered::default() };
         Ok(ListReply { entries, more: false, answered, inode: at.inode.0, parent: at.inode.0 })
     }
 }

@@ -147,7 +147,10 @@ impl Operations for Tree {
                 }
                 let (asking, still) = (self.asking().filter(|_| !is_past), self.whole.own.still());
                 let target = Target::inode(node.inode);
-                let attr = self.ask_noting(who, node.when, asking.as_ref(), |fs| fs.stat(&target))?.attr;
+                // The way to `.at` leads through the root: it is shown as it was last known if nobody leads.
+                let is_root = node.inode == InodeId::ROOT;
+                let stat = |fs: &Fs| if is_root { fs.recent().stat(&target) } else { fs.stat(&target) };
+                let attr = self.ask_noting(who, node.when, asking.as_ref(), stat)?.attr;
                 let promise = asking.map(|asking| asking.promise(None, Some(node.inode)));
                 if let Some(promise) = promise {
                     self.whole.know(&attr, promise, still);

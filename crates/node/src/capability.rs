@@ -2,17 +2,20 @@
 //!
 //! Rights are checked once, at open. The answer is a short token, authenticated with a key that only this data
 //! directory holds (keyed BLAKE3), so that checking it costs no look-up, survives a restart and cannot be made up
-//! (design §12). It names the session it is good for: another session that shows it is refused.
+//! (design §12). It names its bearer: the session that opened a file as it is now, or the user that opened a state of the past, for
+//! which no session has to be begun. Shown by anybody else it is refused.
 
 use frieze_base::{Fault, InodeId, Reason, SessionId};
 use frieze_hlc::Hlc;
 use frieze_wire::message::View;
 
+use crate::session::Principal;
+
 /// What the bearer may do, and what a data server needs to know of the file to do it without asking the namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Capability {
-    /// Session it was given to.
-    pub(crate) session: SessionId,
+    /// Whose it is.
+    pub(crate) bearer: Bearer,
     /// The file.
     pub(crate) inode: InodeId,
     /// Reading allowed.
@@ -21,6 +24,48 @@ pub(crate) struct Capability {
     pub(crate) write: bool,
     /// The instants that reads see.
     pub(crate) view: View,
+}
+
+/// Whose a capability is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Bearer {
+    /// The session that opened the file: of a file as it is now.
+    Session(SessionId),
+    /// The proven user of the connection over which the file was opened: of an instant of the past, which needs no session.
+    User(u32),
+}
+
+/// Who shows a capability.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Presenter {
+    /// The session that the request names; 0 if it names none.
+    session: SessionId,
+    /// The proven user of the connection, where a state of the past may be shown.
+    uid: Option<u32>,
+}
+
+impl Presenter {
+    /// Of a request that is about files as they are now.
+    pub(crate) fn of_now(session: SessionId) -> Presenter {
+        Presenter { session, uid: None }
+    }
+
+    /// Of a request that may be about an instant of the past as well.
+    pub(crate) fn of_any(session: SessionId, principal: &Principal) -> Presenter {
+        Presenter { session, uid: Some(principal.uid) }
+    }
+
+    fn is(self, bearer: Bearer) -> bool {
+        match bearer {
+            Bearer::Session(session) => session == self.session,
+            Bearer::User(uid) => Some(uid) == self.uid,
+        }
+    }
+}
+
+/// True if a token says that it is of an instant of the past. Nothing proves that it says the truth: whoever reads opens it.
+pub(crate) fn claims_past(token: &[u8]) -> bool {
+    token.len() == TOKEN_BYTES && token[FLAGS_AT] & AT != 0
 }
 
 /// Makes and checks capabilities.
@@ -37,7 +82,10 @@ impl Shown {
     /// True if it is this token, shown by this session, and gives the right to write to this file.
     pub(crate) fn writes(&self, token: &[u8], session: SessionId, inode: InodeId) -> bool {
         self.0.as_ref().is_some_and(|(before, capability)| {
-            before == token && capability.session == session && capability.inode == inode && capability.write
+            before == token
+                && capability.bearer == Bearer::Session(session)
+                && capability.inode == inode
+                && capability.write
         })
     }
 }
@@ -49,6 +97,9 @@ const READ: u8 = 1;
 const WRITE: u8 = 2;
 const AT: u8 = 4;
 const USER_AT: u8 = 8;
+const OF_USER: u8 = 16;
+/// Where the rights stand in a token.
+const FLAGS_AT: usize = 2;
 
 impl Mint {
     /// A mint with the secret key of the data directory.
@@ -67,9 +118,14 @@ impl Mint {
             flag(capability.read, READ)
                 | flag(capability.write, WRITE)
                 | flag(view.at.is_some(), AT)
-                | flag(view.user_at.is_some(), USER_AT),
+                | flag(view.user_at.is_some(), USER_AT)
+                | flag(matches!(capability.bearer, Bearer::User(_)), OF_USER),
         );
-        bytes.extend_from_slice(&capability.session.0.to_le_bytes());
+        let bearer = match capability.bearer {
+            Bearer::Session(session) => session.0,
+            Bearer::User(uid) => uid.into(),
+        };
+        bytes.extend_from_slice(&bearer.to_le_bytes());
         bytes.extend_from_slice(&capability.inode.0.to_le_bytes());
         bytes.extend_from_slice(&view.at.unwrap_or(0).to_le_bytes());
         bytes.extend_from_slice(&view.user_at.unwrap_or(0).to_le_bytes());
@@ -81,9 +137,9 @@ impl Mint {
     /// The capability that `token` stands for.
     ///
     /// # Errors
-    /// `StaleHandle` if the token was not made by this data directory or is shown by another session: open the file
+    /// `StaleHandle` if the token was not made by this data directory or is shown by another session or user: open the file
     /// again.
-    pub(crate) fn open(&self, token: &[u8], session: SessionId) -> Result<Capability, Fault> {
+    pub(crate) fn open(&self, token: &[u8], by: Presenter) -> Result<Capability, Fault> {
         let refused =
             |why: &str| Fault::new(Reason::StaleHandle, format!("the capability is {why}: open the file again"));
         if token.len() != TOKEN_BYTES {
@@ -106,9 +162,14 @@ impl Mint {
             word.copy_from_slice(&body[at..at + 8]);
             u64::from_le_bytes(word)
         };
-        let flags = body[2];
+        let flags = body[FLAGS_AT];
+        let bearer = match flags & OF_USER != 0 {
+            // Written from 32 bits.
+            true => Bearer::User(long(3) as u32),
+            false => Bearer::Session(SessionId(long(3))),
+        };
         let capability = Capability {
-            session: SessionId(long(3)),
+            bearer,
             inode: InodeId(long(11)),
             read: flags & READ != 0,
             write: flags & WRITE != 0,
@@ -117,8 +178,12 @@ impl Mint {
                 user_at: (flags & USER_AT != 0).then(|| long(27) as i64),
             },
         };
-        if capability.session != session {
-            return Err(refused("another session's"));
+        if !by.is(capability.bearer) {
+            let whose = match capability.bearer {
+                Bearer::Session(_) => "another session's",
+                Bearer::User(_) => "another user's",
+            };
+            return Err(refused(whose));
         }
         Ok(capability)
     }
@@ -128,14 +193,14 @@ impl Mint {
     ///
     /// # Errors
     /// As [`Mint::open`].
-    pub(crate) fn open_shown(&self, token: &[u8], session: SessionId, shown: &mut Shown) -> Result<Capability, Fault> {
+    pub(crate) fn open_shown(&self, token: &[u8], by: Presenter, shown: &mut Shown) -> Result<Capability, Fault> {
         if let Some((before, capability)) = &shown.0
             && before == token
-            && capability.session == session
+            && by.is(capability.bearer)
         {
             return Ok(*capability);
         }
-        let capability = self.open(token, session)?;
+        let capability = self.open(token, by)?;
         shown.0 = token.try_into().ok().map(|token| (token, capability));
         Ok(capability)
     }
@@ -161,7 +226,7 @@ mod tests {
 
     fn capability() -> Capability {
         Capability {
-            session: SessionId(7),
+            bearer: Bearer::Session(SessionId(7)),
             inode: InodeId(9),
             read: true,
             write: false,
@@ -169,10 +234,36 @@ mod tests {
         }
     }
 
+    fn by(session: u64) -> Presenter {
+        Presenter { session: SessionId(session), uid: Some(5) }
+    }
+
+    #[test]
+    fn what_was_opened_of_the_past_is_the_users_and_needs_no_session() {
+        let mint = Mint::new([1; 32]);
+        let past = Capability { bearer: Bearer::User(5), ..capability() };
+        let token = mint.seal(&past);
+        assert!(claims_past(&token) && !claims_past(&token[1..]));
+        for session in [0, 7, 8] {
+            assert_eq!(mint.open(&token, by(session)), Ok(past));
+        }
+        let other = Presenter { uid: Some(6), ..by(0) };
+        assert_eq!(mint.open(&token, other).unwrap_err().reason, Reason::StaleHandle);
+        let mut shown = Shown::default();
+        assert_eq!(mint.open_shown(&token, by(0), &mut shown), Ok(past));
+        assert!(mint.open_shown(&token, other, &mut shown).is_err(), "what another user showed before");
+        assert!(mint.open(&token, Presenter::of_now(SessionId(5))).is_err(), "where only what is now may be shown");
+        // The number of a session is no user's.
+        let present = mint.seal(&Capability { bearer: Bearer::Session(SessionId(5)), ..capability() });
+        assert!(mint.open(&present, by(0)).is_err());
+        let now = Capability { view: View::NOW, ..capability() };
+        assert!(!claims_past(&mint.seal(&now)));
+    }
+
     #[test]
     fn a_token_opens_to_what_was_sealed() {
         let mint = Mint::new([1; 32]);
-        assert_eq!(mint.open(&mint.seal(&capability()), SessionId(7)), Ok(capability()));
+        assert_eq!(mint.open(&mint.seal(&capability()), by(7)), Ok(capability()));
     }
 
     #[test]
@@ -182,7 +273,7 @@ mod tests {
         for bit in 0..token.len() * 8 {
             let mut forged = token.clone();
             forged[bit / 8] ^= 1 << (bit % 8);
-            assert!(mint.open(&forged, SessionId(7)).is_err(), "bit {bit}");
+            assert!(mint.open(&forged, by(7)).is_err(), "bit {bit}");
         }
     }
 
@@ -191,25 +282,25 @@ mod tests {
         let mint = Mint::new([1; 32]);
         let (token, mut shown) = (mint.seal(&capability()), Shown::default());
         for _ in 0..2 {
-            assert_eq!(mint.open_shown(&token, SessionId(7), &mut shown), Ok(capability()));
-            assert!(mint.open_shown(&token, SessionId(8), &mut shown).is_err());
+            assert_eq!(mint.open_shown(&token, by(7), &mut shown), Ok(capability()));
+            assert!(mint.open_shown(&token, by(8), &mut shown).is_err());
             for bit in 0..token.len() * 8 {
                 let mut forged = token.clone();
                 forged[bit / 8] ^= 1 << (bit % 8);
-                assert!(mint.open_shown(&forged, SessionId(7), &mut shown).is_err(), "bit {bit}");
+                assert!(mint.open_shown(&forged, by(7), &mut shown).is_err(), "bit {bit}");
             }
         }
         let other = Capability { write: true, ..capability() };
-        assert_eq!(mint.open_shown(&mint.seal(&other), SessionId(7), &mut shown), Ok(other));
-        assert_eq!(mint.open_shown(&token, SessionId(7), &mut shown), Ok(capability()));
+        assert_eq!(mint.open_shown(&mint.seal(&other), by(7), &mut shown), Ok(other));
+        assert_eq!(mint.open_shown(&token, by(7), &mut shown), Ok(capability()));
     }
 
     #[test]
     fn another_session_and_another_key_are_refused() {
         let mint = Mint::new([1; 32]);
         let token = mint.seal(&capability());
-        assert_eq!(mint.open(&token, SessionId(8)).unwrap_err().reason, Reason::StaleHandle);
-        assert!(Mint::new([2; 32]).open(&token, SessionId(7)).is_err());
-        assert!(mint.open(&token[1..], SessionId(7)).is_err());
+        assert_eq!(mint.open(&token, by(8)).unwrap_err().reason, Reason::StaleHandle);
+        assert!(Mint::new([2; 32]).open(&token, by(7)).is_err());
+        assert!(mint.open(&token[1..], by(7)).is_err());
     }
 }

@@ -16,7 +16,7 @@ use frieze_wire::writers::WRITERS_XATTR;
 
 use crate::brought::Brought;
 use crate::caching::Asking;
-use crate::capability::Capability;
+use crate::capability::{Bearer, Capability, Presenter};
 use crate::data::{Content, Placed, WriteAsk, WriteReply as Answer, Written, in_one_record, split};
 use crate::durability::Ticket;
 use crate::elsewhere::Elsewhere;
@@ -92,7 +92,8 @@ impl Engine {
         let executed = self.meta.executed();
         check!(self.check_changeable());
         check!(check_numbered(header));
-        let capability = check!(self.mint.open_shown(&ask.capability, header.session, &mut scratch.shown));
+        let capability =
+            check!(self.mint.open_shown(&ask.capability, Presenter::of_now(header.session), &mut scratch.shown));
         check!(check_writable(&capability));
         if payload.is_empty() || payload.len() > PAYLOAD_BYTES_MAX as usize {
             return Err((
@@ -540,8 +541,8 @@ impl Engine {
         }
         if makes_file && !outcome.existed {
             self.opened.add(header.session, id);
-            let capability =
-                Capability { session: header.session, inode: id, read: true, write: true, view: View::NOW };
+            let bearer = Bearer::Session(header.session);
+            let capability = Capability { bearer, inode: id, read: true, write: true, view: View::NOW };
             reply.capability = self.mint.seal(&capability);
         }
         Ok(reply)

@@ -27,7 +27,7 @@ pub(crate) use chains::chains_of_extent;
 
 use crate::brought::Brought;
 use crate::caching::{Asking, Caching};
-use crate::capability::{Mint, Shown};
+use crate::capability::{Mint, Presenter, Shown};
 use crate::clock::{Keeper, NodeClock};
 use crate::control::{Control, ControlTold};
 use crate::data::DataPlane;
@@ -446,10 +446,12 @@ impl Engine {
             Request::Access(ask) => self.access(principal, &ask, &scratch.asking).map(|()| done()),
             Request::GetXattr(ask) => self.get_xattr(principal, &ask, &scratch.asking).map(Reply::Bytes),
             Request::Open(ask) => self.open_file(principal, header.session, &ask, &mut scratch.asking).map(Reply::Open),
-            Request::Read(ask) => self.read(header.session, &ask, scratch).map(|(reply, crc)| {
-                scratch.payload_crc = crc;
-                Reply::Read(reply)
-            }),
+            Request::Read(ask) => {
+                self.read(Presenter::of_any(header.session, principal), &ask, scratch).map(|(reply, crc)| {
+                    scratch.payload_crc = crc;
+                    Reply::Read(reply)
+                })
+            }
             Request::Write(ask) => {
                 self.write(principal, header, &ask, payload, responder, scratch);
                 return None;
@@ -462,7 +464,9 @@ impl Engine {
                 self.sync(header, InodeId(ask.inode), responder);
                 return None;
             }
-            Request::Seek(ask) => self.seek(header.session, &ask, scratch).map(Reply::Seek),
+            Request::Seek(ask) => {
+                self.seek(Presenter::of_any(header.session, principal), &ask, scratch).map(Reply::Seek)
+            }
             Request::Txn(ask) => match self.transact(conn, principal, header, ask, responder, &mut scratch.asking) {
                 Some(answer) => answer.map(Reply::Txn),
                 None => return None,
@@ -489,9 +493,9 @@ impl Engine {
             Request::JoinFiles(ask) => self
                 .edit(principal, header, false, &|now| self.plan_join(principal, header, &ask, now))
                 .map(Reply::Edited),
-            Request::CopyRange(ask) => {
-                self.edit(principal, header, false, &|now| self.plan_copy_range(header, &ask, now)).map(Reply::Edited)
-            }
+            Request::CopyRange(ask) => self
+                .edit(principal, header, false, &|now| self.plan_copy_range(principal, header, &ask, now))
+                .map(Reply::Edited),
             Request::Forget(ask) => self.forget(principal, header, &ask).map(Reply::Forgot),
             Request::Lock(ask) => self.lock(header.session, &ask).map(Reply::Lock),
             Request::TestLock(ask) => Ok(Reply::TestLock(self.test_lock(header.session, &ask))),
@@ -564,6 +568,7 @@ impl Engine {
     pub fn tend(&self) -> Result<(), Fault> {
         self.caching.tick();
         self.take_over();
+        self.close_when_idle()?;
         let timeout_ns = self.settings.session_timeout.as_nanos() as u64;
         // Sessions are ended by who orders changes.
         let now = self.clock.reading().mono;
@@ -596,6 +601,27 @@ impl Engine {
         self.tell_trouble();
         self.clock.look(self.durability.durable_stamp(), self.durability.durable_ticket())?;
         failed
+    }
+
+    /// Among several servers instants close although nobody writes or asks: what has passed can then be read at each of them, whatever is
+    /// lost afterwards. The leader closes the names, a head its chains; a second is a small entry of the log and a message to each member.
+    ///
+    /// # Errors
+    /// The disk's: the clock's bound cannot be made durable.
+    fn close_when_idle(&self) -> Result<(), Fault> {
+        if !self.meta.is_member() {
+            return Ok(());
+        }
+        let now = self.clock.now();
+        let is_behind = |closed: Hlc| closed.micros() + IDLE_CLOSE_US <= now.micros();
+        if self.meta.leads() && is_behind(self.meta.closed()) {
+            self.meta.promise(now);
+        }
+        match self.data.promise_if(now, is_behind) {
+            // A clock that is not trusted promises nothing; others see to it.
+            Err(fault) if matches!(fault.kind(), ErrorKind::Unavailable | ErrorKind::Conflict) => Ok(()),
+            promised => promised,
+        }
     }
 
     /// To the leader, several times before it would end one: the sessions that are connected here. A client that only reads and writes
@@ -649,6 +675,8 @@ impl Engine {
     }
 }
 
+/// How far behind the clock the closed instants may be before they are brought up to it, in microseconds.
+const IDLE_CLOSE_US: u64 = 900_000;
 /// Sessions that have ended are looked for once in so many calls of [`Engine::tend`].
 const SWEEP_EVERY: u64 = 8;
 /// Times that the leader is told of a connected session before it would end it: messages are lost, and leaders change.

@@ -12,6 +12,7 @@ use frieze_wire::holding::{CancelLock, Lock, LockKind, LockReply, Recalls, TestL
 use frieze_wire::message::{Read, Request};
 
 use crate::caching::Gate;
+use crate::capability::{Presenter, claims_past};
 use crate::engine::{Engine, Responder, unknown_session};
 use crate::grants::{Key, Told};
 use crate::locks::{Locks, Served};
@@ -45,7 +46,7 @@ impl Engine {
     /// What the answer will tell of, as far as it is not found on the way.
     fn told_ahead(&self, header: &FrameHeader, request: &Request) -> Told {
         let opened = |capability: &[u8]| {
-            let capability = self.mint.open(capability, header.session).ok();
+            let capability = self.mint.open(capability, Presenter::of_now(header.session)).ok();
             let present = capability.filter(|capability| capability.view.at.is_none());
             Told {
                 keys: present.map(|capability| Key::inode(capability.inode)).into_iter().collect(),
@@ -148,7 +149,7 @@ pub(crate) fn is_claim(ask: &Read) -> bool {
 /// True if an answer tells of what is now. What was does not change: nobody waits for it.
 pub(crate) fn tells_of_now(header: &FrameHeader, request: &Request) -> bool {
     match request {
-        Request::Stat(ask) => ask.view.at.is_none(),
+        Request::Stat(ask) => ask.view.at.is_none() && !ask.recent,
         Request::List(ask) => ask.view.at.is_none(),
         Request::ReadLink(ask) => ask.view.at.is_none(),
         Request::Access(ask) => ask.view.at.is_none(),
@@ -161,8 +162,10 @@ pub(crate) fn tells_of_now(header: &FrameHeader, request: &Request) -> bool {
         // It says that a file is open, and is told nothing: sessions that all have to say so before they can be asked for what they
         // cache wait for each other in no circle.
         Request::Read(ask) if is_claim(ask) => false,
-        // Of what is open, and what would be changed.
-        Request::Read(_) | Request::Seek(_) => true,
+        // What is of the past is told from what is of now before the capability is proven: what it says then is proven where it is read.
+        Request::Read(ask) => !claims_past(&ask.capability),
+        Request::Seek(ask) => !claims_past(&ask.capability),
+        // Of what would be changed.
         Request::Clone(_) | Request::Restore(_) | Request::Undo(_) | Request::Forget(_) => true,
         Request::RemoveTree(_) | Request::JoinFiles(_) => true,
         // Whatever changes something waits for what it changed.

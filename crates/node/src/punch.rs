@@ -16,6 +16,7 @@ use frieze_wire::frame::FrameHeader;
 use frieze_wire::message::{Durability as When, FileKind, Punch, PunchReply, Reply};
 use frieze_wire::txn::{Grant, Op};
 
+use crate::capability::Presenter;
 use crate::changes::{GRANT_CHUNKS_MAX, check_granted, check_numbered, check_writable};
 use crate::data::{Content, HOLE_PARTS_MAX, Placed, Spread, WriteAsk, WriteReply as Answer, Written, split_hole};
 use crate::engine::{Engine, Responder};
@@ -63,7 +64,11 @@ impl Engine {
     /// Where this server does not have everything it knows of other chunks neither what they hold nor who is to punch them: the first
     /// of them, and the client asks for the rest.
     fn within_one_chunk(&self, header: &FrameHeader, ask: &Punch) -> Punch {
-        let opened = || self.mint.open(&ask.capability, header.session).and_then(|opened| self.current(opened.inode));
+        let opened = || {
+            self.mint
+                .open(&ask.capability, Presenter::of_now(header.session))
+                .and_then(|opened| self.current(opened.inode))
+        };
         let mut part = ask.clone();
         if !self.chains_elsewhere(None).is_empty()
             && let Ok(inode) = opened()
@@ -138,7 +143,7 @@ impl Engine {
     fn prepare_punch(&self, principal: &Principal, header: &FrameHeader, ask: &Punch) -> Result<Prepared, Fault> {
         self.check_changeable()?;
         check_numbered(header)?;
-        let capability = self.mint.open(&ask.capability, header.session)?;
+        let capability = self.mint.open(&ask.capability, Presenter::of_now(header.session))?;
         check_writable(&capability)?;
         let id = capability.inode;
         let looked = self.catch_up(id, header.session, (ask.offset, ask.len), false)?;

@@ -304,7 +304,13 @@ impl Engine {
         out: &mut Vec<u8>,
     ) -> Result<(), Fault> {
         if start < end {
-            let ask = Read { capability: Vec::new(), offset: start, len: (end - start) as u32, in_steps: false };
+            let ask = Read {
+                capability: Vec::new(),
+                offset: start,
+                len: (end - start) as u32,
+                in_steps: false,
+                ..Read::default()
+            };
             self.read_seen(seen, &ask, None, scratch)?;
             out.extend_from_slice(&scratch.payload);
         }

@@ -21,7 +21,7 @@ use frieze_wire::txn::{Caller, Target};
 use frieze_wire::writers::{self, WRITERS_XATTR, Writer};
 
 use crate::caching::Asking;
-use crate::capability::Capability;
+use crate::capability::{Bearer, Capability};
 use crate::data::HOLE_PARTS_MAX;
 use crate::engine::{Engine, unknown_session};
 use crate::grants::Key;
@@ -74,9 +74,11 @@ impl Engine {
             at: at.0,
             precision_us: self.clock.precision_us(),
             was_stable: meta && data,
-            // Without a lease nobody has told what was found missing since.
-            incomplete: self.in_gap(at, chains) || self.data.check_lease().is_err(),
+            incomplete: self.in_gap(at, chains),
             user_time_open: false,
+            // Without a lease this server does not know what was declared since.
+            without_lease: self.data.check_lease().is_err(),
+            executed: self.meta.closed().max(self.meta.executed()).0,
         })
     }
 
@@ -193,6 +195,12 @@ impl Engine {
     pub(crate) fn stat(&self, principal: &Principal, ask: &Stat, asking: &mut Asking) -> Result<StatReply, Fault> {
         let mut answered = self.answer(ask.view)?;
         let found = self.resolve_granted(principal, &ask.target, ask.view, asking)?;
+        if ask.recent && !found.inode.is_directory() {
+            // How long a file is now only those know who hold its chains.
+            let words =
+                "only a directory can be shown as it was last known: ask for a file as it is now, or at an instant";
+            return Err(Fault::new(Reason::NotDirectory, words));
+        }
         self.look_at_length(found.id, &found.inode, ask.view)?;
         let (attr, open) = self.attr(found.id, &found.inode, ask.view)?;
         answered.user_time_open = open;
@@ -368,9 +376,12 @@ impl Engine {
         ask: &Open,
         asking: &mut Asking,
     ) -> Result<OpenReply, Fault> {
-        if session == SessionId(0) {
-            return Err(unknown_session(session));
-        }
+        // What is open now belongs to a session, which sees to it that it stays; what was does not change.
+        let bearer = match ask.view.at {
+            Some(_) => Bearer::User(principal.uid),
+            None if session == SessionId(0) => return Err(unknown_session(session)),
+            None => Bearer::Session(session),
+        };
         let mut answered = self.answer(ask.view)?;
         let at = ask.view.instant();
         let found = self.resolve_granted(principal, &ask.target, ask.view, asking)?;
@@ -398,7 +409,7 @@ impl Engine {
         if ask.view.at.is_none() {
             self.opened.add(session, found.id);
         }
-        let capability = Capability { session, inode: found.id, read: ask.read, write: ask.write, view: ask.view };
+        let capability = Capability { bearer, inode: found.id, read: ask.read, write: ask.write, view: ask.view };
         Ok(OpenReply { attr, capability: self.mint.seal(&capability), answered })
     }
 

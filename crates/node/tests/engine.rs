@@ -251,7 +251,7 @@ impl Served {
         self.open_session();
         let open = Open { target: Target::path(path), view, read: true, write: false, made_at: 0 };
         let Reply::Open(open) = self.ask(Request::Open(open))? else { panic!("no open file") };
-        let read = Read { capability: open.capability, offset: 0, len: 1 << 20, in_steps: false };
+        let read = Read { capability: open.capability, offset: 0, len: 1 << 20, in_steps: false, ..Read::default() };
         let id = self.send(Request::Read(read), &[], 0);
         let (reply, payload) = self.answer(id).expect("answered at once");
         reply.map(|_| payload)
@@ -262,7 +262,7 @@ impl Served {
     }
 
     fn stat(&mut self, path: &str, view: View) -> Result<frieze_wire::message::StatReply, Fault> {
-        match self.ask(Request::Stat(Stat { target: Target::path(path), view }))? {
+        match self.ask(Request::Stat(Stat { target: Target::path(path), view, ..Stat::default() }))? {
             Reply::Stat(reply) => Ok(reply),
             other => panic!("{other:?}"),
         }
@@ -498,7 +498,7 @@ fn rights_are_those_of_the_proven_user_and_sessions_are_their_owners() {
     assert_eq!(root.read("/secret", View::NOW).unwrap_err().reason, Reason::AccessDenied);
     // With the other's session and capability: not without being its owner.
     root.session = session;
-    let stolen = Read { capability: file, offset: 0, len: 10, in_steps: false };
+    let stolen = Read { capability: file, offset: 0, len: 10, in_steps: false, ..Read::default() };
     let id = root.send(Request::Read(stolen), &[], 0);
     assert_eq!(root.answer(id).unwrap().0.unwrap_err().reason, Reason::UnknownSession);
 }

@@ -154,13 +154,20 @@ impl Auditor {
                 offset: size - WHOLE_BYTES,
                 len: WHOLE_BYTES as u32,
                 in_steps: true,
+                ..Read::default()
             };
             if self.ask(witness, Request::Read(ask), Some(handle.clone()))?.is_none() {
                 return Ok(false);
             }
         }
         while offset <= size.min(WHOLE_BYTES) {
-            let ask = Read { capability: handle.capability.clone(), offset, len: STEP_BYTES, in_steps: true };
+            let ask = Read {
+                capability: handle.capability.clone(),
+                offset,
+                len: STEP_BYTES,
+                in_steps: true,
+                ..Read::default()
+            };
             if self.ask(witness, Request::Read(ask), Some(handle.clone()))?.is_none() {
                 return Ok(false);
             }
@@ -228,7 +235,7 @@ impl Auditor {
         let Question { target, view, what } = question;
         let (target, view) = (target.clone(), *view);
         let request = match what {
-            Asks::Stat => Request::Stat(Stat { target, view }),
+            Asks::Stat => Request::Stat(Stat { target, view, ..Stat::default() }),
             Asks::List => Request::List(List {
                 target,
                 view,
@@ -255,7 +262,13 @@ impl Auditor {
                     write: false,
                     capability: reply.capability.clone(),
                 };
-                let read = Read { capability: reply.capability, offset: *offset, len: *len, in_steps: true };
+                let read = Read {
+                    capability: reply.capability,
+                    offset: *offset,
+                    len: *len,
+                    in_steps: true,
+                    ..Read::default()
+                };
                 let Some(answer) = self.ask(witness, Request::Read(read), Some(handle))? else { return Ok(None) };
                 return Ok(Some(told(&answer.result, &answer.payload)));
             }

@@ -255,7 +255,7 @@ impl Play {
 
     fn look(&mut self, who: usize, name: Name) {
         let began = self.believers[who].recalls;
-        let stat = Stat { target: self.target_of(who, name), view: View::NOW };
+        let stat = Stat { target: self.target_of(who, name), view: View::NOW, ..Stat::default() };
         let asked = Asked::Look { name, began, sent_us: self.now_us, state: 0 };
         self.send(who, 0, Request::Stat(stat), asked);
     }
@@ -344,8 +344,11 @@ impl Play {
             let answers = self.machine.take_answers();
             if let Some((_, Asked::MakeDirectory { number, .. })) = self.asked.get(&header.request_id)
                 && *number as usize > self.directories.len()
-                && let Some(Reply::Stat(reply)) =
-                    self.machine.look(Request::Stat(Stat { target: directory(*number), view: View::NOW }))
+                && let Some(Reply::Stat(reply)) = self.machine.look(Request::Stat(Stat {
+                    target: directory(*number),
+                    view: View::NOW,
+                    ..Stat::default()
+                }))
             {
                 self.directories.push(reply.attr.inode);
             }
@@ -381,7 +384,7 @@ impl Play {
         let oldest = (newest + 1).saturating_sub(2 * DIRECTORIES);
         for directory in [0].into_iter().chain(oldest.max(1)..=newest) {
             for name in (0..NAMES).map(|number| (directory, number)) {
-                let stat = Stat { target: self.target(name), view };
+                let stat = Stat { target: self.target(name), view, ..Stat::default() };
                 match self.machine.look(Request::Stat(stat)) {
                     Some(Reply::Stat(reply)) => drop(state.insert(name, reply.attr.inode)),
                     _ => drop(state.remove(&name)),

@@ -178,7 +178,13 @@ impl Client {
             Step::Open { request, .. } | Step::Ask { request, .. } => (Request::clone(request), false),
             Step::Read { handle, offset, len, .. } => {
                 through = Some(handle.clone());
-                let read = Read { capability: handle.capability.clone(), offset: *offset, len: *len, in_steps: true };
+                let read = Read {
+                    capability: handle.capability.clone(),
+                    offset: *offset,
+                    len: *len,
+                    in_steps: true,
+                    ..Read::default()
+                };
                 (Request::Read(read), false)
             }
             Step::Seek { handle, offset, data } => {

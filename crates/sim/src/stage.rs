@@ -298,7 +298,7 @@ pub(crate) fn read(handle: &Handle, len: u32) -> Step {
 /// The attributes of a path at an instant.
 pub(crate) fn stat_at(path: &str, at: Hlc) -> Step {
     let view = View { at: Some(at.0), user_at: None };
-    let request = Request::Stat(frieze_wire::message::Stat { target: target(path), view });
+    let request = Request::Stat(frieze_wire::message::Stat { target: target(path), view, ..Default::default() });
     Step::Ask { request: Box::new(request), question: None }
 }
 

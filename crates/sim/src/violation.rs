@@ -31,6 +31,9 @@ pub enum Rule {
     Health,
     /// The server starts again after every crash.
     Restarts,
+    /// The past needs no majority: every server that is left answers for what was closed, says what it cannot vouch for, and answers for
+    /// nothing that it cannot know.
+    Past,
     /// Nothing panics.
     NoPanic,
 }

@@ -446,7 +446,7 @@ impl<'a> Workload<'a> {
 
     fn stat(&mut self, _: &Client) -> Vec<Step> {
         let target = self.existing(Hlc::MAX, None);
-        ask(Request::Stat(Stat { target, view: View::NOW }))
+        ask(Request::Stat(Stat { target, view: View::NOW, ..Stat::default() }))
     }
 
     fn list(&mut self, _: &Client) -> Vec<Step> {
@@ -475,7 +475,7 @@ impl<'a> Workload<'a> {
         let at = view.instant().unwrap_or(Hlc::MAX);
         let target = self.existing(at, None);
         let (request, what) = match self.rng.below(5) {
-            0 | 1 => (Request::Stat(Stat { target: target.clone(), view }), Asks::Stat),
+            0 | 1 => (Request::Stat(Stat { target: target.clone(), view, ..Stat::default() }), Asks::Stat),
             2 => {
                 let (_, path) = self.directory(at);
                 let target = self.target(path);
@@ -540,7 +540,9 @@ impl<'a> Workload<'a> {
     /// The end of the session, the time of now, instants that cannot be.
     fn odd(&mut self, _: &Client) -> Vec<Step> {
         let target = Target { base: ROOT, path: Vec::new(), follow: false };
-        let stat = |at: u64| ask(Request::Stat(Stat { target, view: View { at: Some(at), user_at: None } }));
+        let stat = |at: u64| {
+            ask(Request::Stat(Stat { target, view: View { at: Some(at), user_at: None }, ..Stat::default() }))
+        };
         match self.rng.below(4) {
             0 => vec![Step::CloseSession],
             1 => stat(self.witness.earliest().previous().0),

@@ -131,6 +131,14 @@ pub struct Answered {
     /// True if an answer by user time may still grow: the file does not yet hold a later user time.
     #[prost(bool, tag = "5")]
     pub user_time_open: bool,
+    /// True if the server that answered has no lease, of an answer about an instant: it vouches for what was decided up to `executed`,
+    /// and not for a gap, a right or a forgetting that was declared since.
+    #[prost(bool, tag = "6")]
+    pub without_lease: bool,
+    /// Up to which stamp the server had executed what was decided about names, rights, forgetting and chains when it judged the
+    /// request; 0 in answers of now.
+    #[prost(uint64, tag = "7")]
+    pub executed: u64,
 }
 
 /// A metadata transaction; session, seq and acked are in the frame header.

@@ -52,7 +52,15 @@ fn caller() -> Caller {
 }
 
 fn answered() -> Answered {
-    Answered { at: AT, precision_us: 250, was_stable: true, incomplete: true, user_time_open: true }
+    Answered {
+        at: AT,
+        precision_us: 250,
+        was_stable: true,
+        incomplete: true,
+        user_time_open: true,
+        without_lease: true,
+        executed: AT,
+    }
 }
 
 fn attr() -> Attr {
@@ -231,7 +239,7 @@ fn requests() -> Vec<(&'static str, Request)> {
         ("hello-of-a-node", Request::Hello(Hello { node: 3, ..Hello::default() })),
         ("prove", Request::Prove(Prove { mac: vec![8; 32] })),
         ("ping", Request::Ping(Ping {})),
-        ("stat", Request::Stat(Stat { target: target.clone(), view })),
+        ("stat", Request::Stat(Stat { target: target.clone(), view, ..Stat::default() })),
         (
             "list",
             Request::List(List {
@@ -247,7 +255,16 @@ fn requests() -> Vec<(&'static str, Request)> {
         ("access", Request::Access(Access { target: target.clone(), view, mask: 6 })),
         ("get_xattr", Request::GetXattr(GetXattr { target: target.clone(), view, name: b"user.c".to_vec() })),
         ("open", Request::Open(Open { target: target.clone(), view: View::NOW, read: true, write: true, made_at: AT })),
-        ("read", Request::Read(Read { capability: vec![1, 2, 3], offset: 1 << 40, len: 1 << 20, in_steps: true })),
+        (
+            "read",
+            Request::Read(Read {
+                capability: vec![1, 2, 3],
+                offset: 1 << 40,
+                len: 1 << 20,
+                in_steps: true,
+                ..Read::default()
+            }),
+        ),
         (
             "write",
             Request::Write(Write {

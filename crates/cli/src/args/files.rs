@@ -21,7 +21,7 @@ Examples:
 
 JSON: one line an entry: path, name, kind (file, directory, symlink, fifo, socket, char-device, block-device), inode,
 mode (octal text), links, uid, gid, size, bytes_live, mtime, ctime, born, target (of a symlink), time_plugin, changed;
-and, in the past, answered: at, at_time, precision_us, stable, incomplete, user_time_open.
+and, in the past, answered: at, at_time, precision_us, stable, incomplete, user_time_open, without_lease, executed.
 With --deleted one line a name: path, name, kind, inode, mode, uid, gid, size, mtime, at and at_time (the newest instant
 at which it was there), gone and gone_time, moved_to, session, uid_by, user, host, command.")]
 pub(crate) struct Ls {

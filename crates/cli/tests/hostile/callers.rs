@@ -88,7 +88,7 @@ fn a_stranger_is_who_the_kernel_says_whatever_its_frames_say() {
             Err(fault) => fault,
             Ok(reply) => panic!("a stranger was answered {reply:?}"),
         };
-        let stat = |target: Target| Request::Stat(Stat { target, view: View::NOW });
+        let stat = |target: Target| Request::Stat(Stat { target, view: View::NOW, ..Stat::default() });
 
         // To speak for somebody else, or with somebody else's groups.
         for caller in [Caller::root(), Caller { uid: STRANGER, gid: 0, groups: vec![] }] {
@@ -112,7 +112,11 @@ fn a_stranger_is_who_the_kernel_says_whatever_its_frames_say() {
 
         // By number, past the directory that is closed to it; now and then.
         for view in [View::NOW, View { at: Some(at.0), user_at: None }] {
-            let fault = refused(&mut raw, None, Request::Stat(Stat { target: Target::inode(InodeId(secret)), view }));
+            let fault = refused(
+                &mut raw,
+                None,
+                Request::Stat(Stat { target: Target::inode(InodeId(secret)), view, ..Stat::default() }),
+            );
             assert_eq!(fault.reason, Reason::AccessDenied, "{fault}");
             let open = Open { target: Target::inode(InodeId(secret)), view, read: true, write: false, made_at: 0 };
             assert_eq!(refused(&mut raw, None, Request::Open(open)).reason, Reason::AccessDenied);
@@ -124,7 +128,13 @@ fn a_stranger_is_who_the_kernel_says_whatever_its_frames_say() {
 
         // With the capability of another, or a made-up one.
         for capability in [owned.capability.clone(), vec![7; owned.capability.len()], Vec::new()] {
-            let read = Request::Read(Read { capability: capability.clone(), offset: 0, len: 10, in_steps: false });
+            let read = Request::Read(Read {
+                capability: capability.clone(),
+                offset: 0,
+                len: 10,
+                in_steps: false,
+                ..Read::default()
+            });
             let fault = refused(&mut raw, None, read);
             assert_eq!(fault.reason, Reason::StaleHandle);
             assert!(fault.message.contains("open the file again"), "{fault}");
@@ -179,7 +189,8 @@ fn a_stranger_is_who_the_kernel_says_whatever_its_frames_say() {
     assert_eq!(get(&root, "/private/secret"), b"secret");
     assert_eq!(root.snapshots().unwrap().len(), 1);
     let mut owner = owned.raw;
-    let read = Request::Read(Read { capability: owned.capability, offset: 0, len: 10, in_steps: false });
+    let read =
+        Request::Read(Read { capability: owned.capability, offset: 0, len: 10, in_steps: false, ..Read::default() });
     assert!(owner.ask(read).is_ok(), "the session of its owner goes on");
     check_well(&mut server);
 }
@@ -242,7 +253,7 @@ fn a_caller_from_outside_is_nobody_until_a_key_proves_it() {
 
     let mut raw = Raw::connect(&address);
     assert_eq!(raw.greet().uid, 65534, "nobody");
-    let stat = || Request::Stat(Stat { target: Target::path("/kept"), view: View::NOW });
+    let stat = || Request::Stat(Stat { target: Target::path("/kept"), view: View::NOW, ..Stat::default() });
     let fault = raw.ask(stat()).unwrap_err();
     assert_eq!(fault.reason, Reason::Unproven);
     assert!(fault.message.contains("the caller is not proven") && fault.message.contains("--key"), "{fault}");

@@ -163,7 +163,7 @@ fn a_large_answer_is_whole_at_the_first_asking_wherever_it_begins_and_ends() {
         let offset = if at_blocks { rng.below(200) * block } else { rng.below(3_200_000) };
         let len = if at_blocks { rng.between(16, 64) * block } else { rng.between(256 << 10, 1 << 20) } as u32;
         // The checksum of what comes is compared with the one that comes with it.
-        let read = Read { capability: open.capability.clone(), offset, len, in_steps: true };
+        let read = Read { capability: open.capability.clone(), offset, len, in_steps: true, ..Read::default() };
         let body = RequestBody { caller: None, request: Some(Request::Read(read)) }.encode_to_vec();
         // What is numbered may be a change, and is answered as a whole.
         let header = FrameHeader { seq: Seq(0), ..raw.header() };
@@ -188,7 +188,7 @@ fn requests_with_random_bytes_changed_never_harm_the_server() {
     let make =
         Make { target: target(), mode: 0o644, or_open: true, kind: Some(MakeKind::File(true)), ..Make::default() };
     let requests = [
-        Request::Stat(Stat { target: target(), view }),
+        Request::Stat(Stat { target: target(), view, ..Stat::default() }),
         Request::List(List {
             target: Target::path("/noise"),
             view,
@@ -199,7 +199,13 @@ fn requests_with_random_bytes_changed_never_harm_the_server() {
         Request::Access(Access { target: target(), view, mask: 4 }),
         Request::GetXattr(GetXattr { target: target(), view, name: b"user.x".to_vec() }),
         Request::Open(Open { target: target(), view: View::NOW, read: true, write: true, made_at: 0 }),
-        Request::Read(Read { capability: vec![9; 51], offset: 1 << 40, len: 1 << 20, in_steps: true }),
+        Request::Read(Read {
+            capability: vec![9; 51],
+            offset: 1 << 40,
+            len: 1 << 20,
+            in_steps: true,
+            ..Read::default()
+        }),
         Request::Write(Write { capability: vec![9; 51], offset: 3, append: true, ..Write::default() }),
         Request::Sync(Sync { inode: 5 }),
         Request::Seek(Seek { capability: vec![9; 51], offset: 1, data: true }),

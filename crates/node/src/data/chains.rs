@@ -611,11 +611,25 @@ impl DataPlane {
 
     /// Promises for the chains whose head is here, and waits for nobody.
     pub(crate) fn promise(&self, at: Hlc) -> Result<(), Fault> {
+        self.promise_if(at, |_| true)
+    }
+
+    /// The same for those whose closed instant is one that `is_behind`.
+    pub(crate) fn promise_if(&self, at: Hlc, is_behind: impl Fn(Hlc) -> bool) -> Result<(), Fault> {
         let mut out = Out::default();
         let mut appender = self.hold_writes();
+        let heads: Vec<ChainId> = appender
+            .chains
+            .iter()
+            .filter(|replica| replica.is_head() && is_behind(replica.closed()))
+            .map(|replica| replica.chain())
+            .collect();
+        if heads.is_empty() {
+            return Ok(());
+        }
         self.clock.close(at)?;
-        for chain in 0..appender.chains.len() {
-            self.promise_of(&mut appender, ChainId(chain as u32), at, &mut out);
+        for chain in heads {
+            self.promise_of(&mut appender, chain, at, &mut out);
         }
         drop(appender);
         self.finish_out(out);

@@ -20,7 +20,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use frieze_base::{ByteRange, InodeId, SegmentId, SessionId};
+use frieze_base::{ByteRange, InodeId, SegmentId};
 use frieze_disk::{DiskFile, PAGE_BYTES};
 use frieze_multilog::{LogPosition, ShelfKey};
 use frieze_tier::{Cache, Habit, Heat, Readers, Shares, Window};
@@ -44,10 +44,10 @@ pub(crate) struct Span<'a> {
     pub(crate) end: u64,
 }
 
-/// Who reads: one file at one instant, in one session.
+/// Who reads: one file at one instant, in one session, or under one number where no session is needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct ReaderKey {
-    pub(crate) session: SessionId,
+    pub(crate) reader: u64,
     pub(crate) inode: InodeId,
     /// Stamp and user time that are seen.
     pub(crate) at: (Option<u64>, Option<i64>),

@@ -6,8 +6,10 @@ use frieze_wire::edit::{CopyRange, EditKind};
 use frieze_wire::frame::FrameHeader;
 
 use super::Plan;
+use crate::capability::Presenter;
 use crate::data::file_bytes_max;
 use crate::engine::Engine;
+use crate::session::Principal;
 use frieze_hlc::Hlc;
 
 /// Ranges of one request: a version of the metadata says all of them.
@@ -16,7 +18,13 @@ const RANGES_MAX: usize = 1024;
 impl Engine {
     /// Plans shared copies, all at one stamp; where sharing does not fit, the reason is `Unsupported` or `TooLarge` and the caller
     /// copies.
-    pub(crate) fn plan_copy_range(&self, header: &FrameHeader, ask: &CopyRange, now: Hlc) -> Result<Plan, Fault> {
+    pub(crate) fn plan_copy_range(
+        &self,
+        principal: &Principal,
+        header: &FrameHeader,
+        ask: &CopyRange,
+        now: Hlc,
+    ) -> Result<Plan, Fault> {
         if ask.also.iter().any(|ask| !ask.also.is_empty()) {
             return Err(Fault::new(Reason::BadFrame, "malformed frame: ranges within ranges"));
         }
@@ -26,7 +34,7 @@ impl Engine {
         let mut plan = Plan::new(EditKind::CopyRange, now, now);
         for (number, range) in std::iter::once(ask).chain(&ask.also).enumerate() {
             let before = plan.len;
-            self.add_copied_range(&mut plan, header, range)?;
+            self.add_copied_range(&mut plan, principal, header, range)?;
             let found = plan.len - before;
             // One range is copied as far as its source goes, as copy_file_range(2) does. Several are all or nothing.
             if !ask.also.is_empty() && found < range.len {
@@ -43,10 +51,16 @@ impl Engine {
         Ok(plan)
     }
 
-    fn add_copied_range(&self, plan: &mut Plan, header: &FrameHeader, ask: &CopyRange) -> Result<(), Fault> {
+    fn add_copied_range(
+        &self,
+        plan: &mut Plan,
+        principal: &Principal,
+        header: &FrameHeader,
+        ask: &CopyRange,
+    ) -> Result<(), Fault> {
         let now = plan.now;
-        let source = self.mint.open(&ask.source, header.session)?;
-        let target = self.mint.open(&ask.target, header.session)?;
+        let source = self.mint.open(&ask.source, Presenter::of_any(header.session, principal))?;
+        let target = self.mint.open(&ask.target, Presenter::of_now(header.session))?;
         if !source.read || !target.write || target.view.is_past() {
             return Err(Fault::new(
                 Reason::AccessDenied,

@@ -8,6 +8,7 @@ use frieze_wire::frame::FrameHeader;
 use frieze_wire::message::FileKind;
 
 use super::{Naming, Plan};
+use crate::capability::Presenter;
 use crate::changes::check_writable;
 use crate::data::file_bytes_max;
 use crate::engine::Engine;
@@ -31,7 +32,7 @@ impl Engine {
             let words = format!("{} files are to be joined: 1 to {SOURCES_MAX} at once", ask.sources.len());
             return Err(Fault::new(Reason::InvalidArgument, words));
         }
-        let target = self.mint.open(&ask.target, header.session)?;
+        let target = self.mint.open(&ask.target, Presenter::of_now(header.session))?;
         check_writable(&target)?;
         let into = self.seen_at(target.inode, now)?;
         let mut plan = Plan::new(EditKind::Join, now, now);

@@ -16,6 +16,7 @@ use frieze_wire::frame::FrameHeader;
 use frieze_wire::message::{ChainStatus, Open, Read, Reply, Request, Stat, View};
 
 use super::{Engine, Responder, done};
+use crate::capability::Presenter;
 use crate::data::{ChainEnd, Gather, Layout, REACH_BYTES_MAX, Report as ChainReport};
 use crate::elsewhere::Elsewhere;
 use crate::holding::is_claim;
@@ -67,7 +68,11 @@ impl Engine {
         if ask.append {
             return None;
         }
-        let capability = self.mint.open(&ask.capability, header.session).ok().filter(|capability| capability.write)?;
+        let capability = self
+            .mint
+            .open(&ask.capability, Presenter::of_now(header.session))
+            .ok()
+            .filter(|capability| capability.write)?;
         let layout = layout_of(capability.inode, &self.current(capability.inode).ok()?);
         let end = ask.offset.checked_add(len as u64)?;
         let chunk = u32::try_from(ask.offset / layout.chunk_bytes).ok()?;
@@ -165,14 +170,14 @@ impl Engine {
     /// True if the answer tells of bytes, or lengths of files, as they are now: then it needs a lease.
     pub(super) fn sees_now(&self, session: SessionId, request: &Request) -> bool {
         let opened = |capability: &[u8]| {
-            let opened = self.mint.open(capability, session);
+            let opened = self.mint.open(capability, Presenter::of_now(session));
             opened.is_ok_and(|capability| capability.view.at.is_none())
         };
         self.data.is_shared()
             && match request {
                 Request::Read(ask) => !is_claim(ask) && opened(&ask.capability),
                 Request::Seek(ask) => opened(&ask.capability),
-                Request::Stat(ask) => ask.view.at.is_none(),
+                Request::Stat(ask) => ask.view.at.is_none() && !ask.recent,
                 Request::List(ask) => ask.view.at.is_none(),
                 Request::Open(ask) => ask.view.at.is_none(),
                 Request::Story(ask) => ask.view.at.is_none(),
@@ -185,7 +190,7 @@ impl Engine {
     pub(super) fn look_now(&self, session: SessionId, request: &Request) -> Result<(), Fault> {
         let all = || (0..self.data.chain_count()).map(ChainId).filter(|chain| self.data.is_here(*chain));
         match request {
-            Request::Read(ask) => match self.mint.open(&ask.capability, session) {
+            Request::Read(ask) => match self.mint.open(&ask.capability, Presenter::of_now(session)) {
                 Ok(capability) => {
                     let namespace = self.meta.namespace();
                     let inode = namespace.current(capability.inode);

@@ -3,18 +3,19 @@
 //! A hole was never written, was punched, or was cut off and grown over again. Answers are exact to the byte. What was never
 //! written is stepped over a chunk's record at a time, so that a file that is nothing but a hole of 256 PiB costs nothing.
 
-use frieze_base::{ByteRange, ChunkId, Fault, Reason, SessionId};
+use frieze_base::{ByteRange, ChunkId, Fault, Reason};
 use frieze_hlc::Hlc;
 use frieze_multilog::{Piece, Source};
 use frieze_namespace::PatchSource;
 use frieze_wire::message::{FileKind, Seek};
 
+use crate::capability::Presenter;
 use crate::engine::{Engine, Scratch};
 use crate::seen::{Look, Seen, Sources, layout_of};
 
 impl Engine {
-    pub(crate) fn seek(&self, session: SessionId, ask: &Seek, scratch: &mut Scratch) -> Result<u64, Fault> {
-        let capability = self.mint.open(&ask.capability, session)?;
+    pub(crate) fn seek(&self, by: Presenter, ask: &Seek, scratch: &mut Scratch) -> Result<u64, Fault> {
+        let capability = self.mint.open(&ask.capability, by)?;
         self.answer(capability.view)?;
         let inode = self.inode_at(capability.inode, capability.at())?;
         let seen = self.seen(capability.inode, inode, capability.view)?;

@@ -1,11 +1,12 @@
 //! Reading bytes: one state of the file, its pieces from memory or the disk, and what is read next on its way.
 
-use frieze_base::{ByteRange, Fault, Reason, SessionId};
+use frieze_base::{ByteRange, Fault, Reason};
 use frieze_multilog::{Crowded, Piece};
 use frieze_tier::{Habit, Heat};
 use frieze_wire::frame::PAYLOAD_BYTES_MAX;
 use frieze_wire::message::{Read, ReadReply};
 
+use crate::capability::{Bearer, Presenter};
 use crate::device::{Lease, ReaderKey};
 use crate::elsewhere::Fetch;
 use crate::engine::{Engine, Scratch};
@@ -16,13 +17,8 @@ use crate::steps::{Unread, can_step};
 impl Engine {
     /// Reads into `scratch.payload`; returns the reply and the CRC32C of the bytes. If the answer may go out in steps, what
     /// is to be read is left in `scratch.unread` instead.
-    pub(crate) fn read(
-        &self,
-        session: SessionId,
-        ask: &Read,
-        scratch: &mut Scratch,
-    ) -> Result<(ReadReply, u32), Fault> {
-        let capability = self.mint.open_shown(&ask.capability, session, &mut scratch.shown)?;
+    pub(crate) fn read(&self, by: Presenter, ask: &Read, scratch: &mut Scratch) -> Result<(ReadReply, u32), Fault> {
+        let capability = self.mint.open_shown(&ask.capability, by, &mut scratch.shown)?;
         if !capability.read {
             return Err(Fault::new(Reason::AccessDenied, "the file was not opened for reading"));
         }
@@ -34,7 +30,9 @@ impl Engine {
         }
         let id = capability.inode;
         let chains = if self.data.is_shared() { self.chains_to_close(id, ask) } else { None };
-        if ask.len == 0 && capability.view.at.is_none() {
+        if let Bearer::Session(session) = capability.bearer
+            && ask.len == 0
+        {
             // So a session says that it still has the file open after a restart of the server, or to the next leader.
             self.opened.add(session, id);
         }
@@ -58,7 +56,11 @@ impl Engine {
             if let Some(losses) = &losses {
                 answered.incomplete |= self.may_lack(losses, &seen, ask)?;
             }
-            let who = ReaderKey { session, inode: id, at: (view.at, view.user_at) };
+            let reader = match capability.bearer {
+                Bearer::Session(session) => session.0,
+                Bearer::User(_) => ask.reader,
+            };
+            let who = ReaderKey { reader, inode: id, at: (view.at, view.user_at) };
             let read = self.read_seen(&seen, ask, Some(who), scratch);
             drop(held);
             if read.is_err() {

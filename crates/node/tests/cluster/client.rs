@@ -170,7 +170,7 @@ impl Client {
 
     /// For how long the leader lets the session cache the attributes of a name.
     pub(crate) fn may_keep_ms(&mut self, path: &str) -> u16 {
-        let stat = Stat { target: Target::path(path), view: View::NOW };
+        let stat = Stat { target: Target::path(path), view: View::NOW, ..Stat::default() };
         self.ask(&Request::Stat(stat), 0).0.unwrap();
         self.answers.1.lock().unwrap().files_ms
     }
@@ -316,7 +316,7 @@ impl Client {
     }
 
     pub(crate) fn len(&mut self, path: &str) -> u64 {
-        let stat = Stat { target: Target::path(path), view: View::NOW };
+        let stat = Stat { target: Target::path(path), view: View::NOW, ..Stat::default() };
         match self.ask(&Request::Stat(stat), 0).0 {
             Ok(Reply::Stat(reply)) => reply.attr.size,
             other => panic!("{other:?}"),
@@ -371,7 +371,7 @@ impl Client {
     }
 
     pub(crate) fn stat_at(&mut self, node: NodeId, path: &str, view: View) -> Result<Reply, Fault> {
-        let stat = Stat { target: Target::path(path), view };
+        let stat = Stat { target: Target::path(path), view, ..Stat::default() };
         self.ask_at(node, Request::Stat(stat), &[], 0).0
     }
 }

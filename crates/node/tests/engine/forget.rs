@@ -411,8 +411,11 @@ fn open_to_read(reader: &mut Served, path: &str) -> Vec<u8> {
 }
 
 fn read_open(reader: &mut Served, capability: &[u8], len: u32) -> Result<Vec<u8>, Fault> {
-    let id =
-        reader.send(Request::Read(Read { capability: capability.to_vec(), offset: 0, len, in_steps: false }), &[], 0);
+    let id = reader.send(
+        Request::Read(Read { capability: capability.to_vec(), offset: 0, len, in_steps: false, ..Read::default() }),
+        &[],
+        0,
+    );
     let (reply, payload) = reader.answer(id).unwrap();
     reply.map(|_| payload)
 }

@@ -150,7 +150,7 @@ fn what_was_shown_for_a_read_of_another_file_in_between_writes_to_neither() {
     let id = served.next;
     served.next += 1;
     let header = FrameHeader { request_id: id, session: served.session, ..FrameHeader::of(FrameKind::Request) };
-    let read = Read { capability: other.clone(), offset: 0, len: 10, in_steps: false };
+    let read = Read { capability: other.clone(), offset: 0, len: 10, in_steps: false, ..Read::default() };
     let body = RequestBody { caller: None, request: Some(Request::Read(read)) };
     let responder: Arc<dyn Responder> = served.answers.clone();
     served.engine.handle(&served.conn, &header, body, [][..].into(), &responder, &mut scratch);

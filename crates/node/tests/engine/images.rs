@@ -413,7 +413,13 @@ fn more_wishes_than_are_kept_change_nothing_else() {
     let read = |served: &mut Served| {
         let mut all = 0u64;
         for at in (0..1100u64 << 16).step_by(1 << 20) {
-            let read = Read { capability: open.capability.clone(), offset: at, len: 1 << 20, in_steps: false };
+            let read = Read {
+                capability: open.capability.clone(),
+                offset: at,
+                len: 1 << 20,
+                in_steps: false,
+                ..Read::default()
+            };
             let id = served.send(Request::Read(read), &[], 0);
             let (reply, payload) = served.answer(id).unwrap();
             reply.unwrap();

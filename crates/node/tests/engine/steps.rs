@@ -12,8 +12,13 @@ impl Served {
     /// Reads a range of an open file in both ways.
     fn both(&mut self, capability: &[u8], range: ByteRange) -> Result<Vec<u8>, Fault> {
         let mut ask = |in_steps| {
-            let read =
-                Read { capability: capability.to_vec(), offset: range.start(), len: range.len() as u32, in_steps };
+            let read = Read {
+                capability: capability.to_vec(),
+                offset: range.start(),
+                len: range.len() as u32,
+                in_steps,
+                ..Read::default()
+            };
             let id = self.send(Request::Read(read), &[], 0);
             self.answer(id).expect("answered at once")
         };

@@ -59,7 +59,7 @@ fn open_at(served: &mut Served, path: &str, stamp: u64) -> Vec<u8> {
 }
 
 fn read_part(served: &mut Served, capability: &[u8], offset: u64, len: u64) -> Result<Vec<u8>, Fault> {
-    let read = Read { capability: capability.to_vec(), offset, len: len as u32, in_steps: true };
+    let read = Read { capability: capability.to_vec(), offset, len: len as u32, in_steps: true, ..Read::default() };
     let id = served.send(Request::Read(read), &[], 0);
     let (reply, payload) = served.answer(id).expect("answered at once");
     reply.map(|_| payload)

@@ -77,7 +77,7 @@ impl Believer {
 
     /// Caches what there is, or that there is nothing.
     fn look(&mut self, target: Target) {
-        let id = self.served.send_asking(Request::Stat(Stat { target, view: View::NOW }));
+        let id = self.served.send_asking(Request::Stat(Stat { target, view: View::NOW, ..Stat::default() }));
         self.served.answer(id).expect("answered at once").0.map(drop).unwrap_or_default();
     }
 
@@ -95,7 +95,7 @@ fn named(served: &mut Served, directory: &str, name: &str) -> Target {
 }
 
 fn stat(path: &str) -> Request {
-    Request::Stat(Stat { target: Target::path(path), view: View::NOW })
+    Request::Stat(Stat { target: Target::path(path), view: View::NOW, ..Stat::default() })
 }
 
 fn make(path: &str, kind: MakeKind) -> Op {

@@ -64,6 +64,8 @@ pub enum ClusterBreak {
     SixthLeftOut,
     /// A server gives up what it has of a chain as soon as it has no part in it, whether the others have everything or not.
     GivenUpEarly,
+    /// Where nobody leads, an instant that is not closed is answered for with what is.
+    UnclosedShown,
 }
 
 impl ClusterBreak {
@@ -92,6 +94,7 @@ impl ClusterBreak {
         ClusterBreak::ReachUntold,
         ClusterBreak::SixthLeftOut,
         ClusterBreak::GivenUpEarly,
+        ClusterBreak::UnclosedShown,
     ];
 }
 
@@ -178,7 +181,13 @@ impl Memory {
     }
 
     /// Breaks a request of a client.
-    pub(super) fn ask(&mut self, broken: ClusterBreak, header: &mut FrameHeader, body: &RequestBody) {
+    pub(super) fn ask(
+        &mut self,
+        broken: ClusterBreak,
+        header: &mut FrameHeader,
+        body: &mut RequestBody,
+        engine: &Engine,
+    ) {
         let tells_of_now = matches!(&body.request, Some(Request::Read(_) | Request::List(_) | Request::Stat(_)));
         match broken {
             ClusterBreak::RetriesRunAgain if header.seq > Seq(0) => {
@@ -186,6 +195,15 @@ impl Memory {
                 (header.seq, header.acked) = (Seq(1 << 40 | self.tries), Seq(0));
             }
             ClusterBreak::StampsUntold => header.hlc = frieze_hlc::Hlc::ZERO,
+            ClusterBreak::UnclosedShown if engine.leader().is_none() => {
+                let view = match &mut body.request {
+                    Some(Request::Open(ask)) => &mut ask.view,
+                    Some(Request::List(ask)) => &mut ask.view,
+                    _ => return,
+                };
+                let closed = engine.metalog().map_or(u64::MAX, |status| status.closed.0);
+                view.at = view.at.map(|at| at.min(closed));
+            }
             // What has a number is ordered behind everything in any case, and need not ask.
             ClusterBreak::LeaseIgnored | ClusterBreak::LeaseLong | ClusterBreak::ReadsAlone if tells_of_now => {
                 header.seq = Seq(1);

@@ -299,6 +299,32 @@ impl Client {
         }
     }
 
+    /// Asks one server and no other, without a session, until it answers or `within_us` are over.
+    pub(super) fn ask_one(
+        &mut self,
+        node: NodeId,
+        request: &Request,
+        within_us: u64,
+    ) -> Result<(Reply, Vec<u8>), Fault> {
+        let session = std::mem::take(&mut self.session);
+        let deadline = self.now_us() + within_us;
+        let answered = loop {
+            let left_us = deadline.saturating_sub(self.now_us()).max(1);
+            let refused = match self.attempt(node, request, &[], Seq(0), left_us) {
+                Some(Answer { result: Ok(reply), payload, .. }) => break Ok((reply, payload)),
+                Some(Answer { result: Err(fault), .. }) if !is_passing(&fault) => break Err(fault),
+                Some(Answer { result: Err(fault), .. }) => fault,
+                None => Fault::new(Reason::Unavailable, format!("{node} is silent")),
+            };
+            if self.now_us() >= deadline {
+                break Err(refused);
+            }
+            self.pause(PAUSE_MIN_US);
+        };
+        self.session = session;
+        answered
+    }
+
     /// From now on it is somebody else, with connections of its own.
     fn vanish(&mut self) {
         for (node, conn) in std::mem::take(&mut self.conns) {

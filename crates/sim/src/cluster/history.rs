@@ -142,6 +142,8 @@ pub(super) struct History {
     pub(super) ruined: Vec<u64>,
     /// When a machine was first lost for good.
     pub(super) buried_us: Option<u64>,
+    /// An instant that a server named as now.
+    pub(super) named: Option<Hlc>,
     pub(super) appends: Vec<AppendRecord>,
     pub(super) names: Vec<NameRecord>,
     pub(super) lists: Vec<ListRecord>,
@@ -175,6 +177,7 @@ impl History {
             lost: Vec::new(),
             ruined: Vec::new(),
             buried_us: None,
+            named: None,
             appends: Vec::new(),
             names: Vec::new(),
             lists: Vec::new(),

@@ -107,7 +107,7 @@ impl Worker {
     }
 
     fn length(&mut self, path: &str) -> Result<u64, Fault> {
-        let stat = Stat { target: Target::path(path), view: View::default() };
+        let stat = Stat { target: Target::path(path), view: View::default(), ..Stat::default() };
         match self.client.call(Route::Lead, &Request::Stat(stat), &[], Seq(0))? {
             (Reply::Stat(reply), ..) => Ok(reply.attr.size),
             _ => Err(Reason::BadFrame.into()),

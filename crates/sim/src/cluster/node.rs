@@ -128,6 +128,8 @@ pub(super) struct Node {
     pub(super) may_crash: bool,
     /// It is gone for ever, with its disk.
     pub(super) is_gone: bool,
+    /// It is not started again by itself.
+    pub(super) stays_away: bool,
     /// What is on its disk is damaged somewhere.
     pub(super) is_rotten: bool,
     /// Epochs of the chains that it was a whole member of when power took what it had not flushed: of these it has what was durable, and
@@ -198,6 +200,7 @@ impl Node {
             may_give_up: false,
             may_crash: false,
             is_gone: false,
+            stays_away: false,
             is_rotten: false,
             short_at: BTreeMap::new(),
             given_up: Vec::new(),

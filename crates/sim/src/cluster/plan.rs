@@ -33,6 +33,8 @@ pub struct ClusterPlan {
     pub together: bool,
     /// A machine is lost with all that it had, and another takes its place.
     pub replaces: bool,
+    /// When all is whole a majority of the servers is lost for a while, and those that are left are asked about the past.
+    pub loses_majority: bool,
     /// A bit of a disk rots, and the machine is replaced after a while.
     pub rots: bool,
     /// Seconds without a connection after which a session is ended. Default: so long that it never is, or so short that those who
@@ -72,6 +74,7 @@ impl ClusterPlan {
             operator: others.chance(4),
             leaves: others.chance(3),
             together,
+            loses_majority: rare.chance(4),
             replaces: loses == 0,
             rots: loses == 1,
             session_timeout_s: if others.chance(4) { 2 } else { 600 },

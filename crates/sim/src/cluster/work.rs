@@ -22,17 +22,17 @@ use crate::world::WALL_US;
 /// Bytes of a cell.
 pub(super) const CELL_BYTES: u64 = 64;
 /// Cells of a chunk that are used: some at its beginning, one at its end.
-const CELLS_PER_CHUNK: u64 = 4;
+pub(super) const CELLS_PER_CHUNK: u64 = 4;
 pub(super) const CHUNK_BYTES: u64 = 64 << 10;
 /// Cells of a file, on chunks of all chains.
 pub(super) const CELLS: u64 = 3 * CELLS_PER_CHUNK;
-const FILES: usize = 4;
+pub(super) const FILES: usize = 4;
 /// The last of them is cut now and then.
 pub(super) const CUT: usize = FILES - 1;
 pub(super) const LOGS: usize = 1;
 
 /// Where a cell lies in its file.
-fn offset_of(cell: u64) -> u64 {
+pub(super) fn offset_of(cell: u64) -> u64 {
     let (chunk, slot) = (cell / CELLS_PER_CHUNK, cell % CELLS_PER_CHUNK);
     let within = if slot + 1 == CELLS_PER_CHUNK { CHUNK_BYTES - CELL_BYTES } else { slot * CELL_BYTES };
     chunk * CHUNK_BYTES + within
@@ -319,7 +319,7 @@ impl Worker {
         Ok(())
     }
 
-    fn file(&self, number: usize) -> FileInfo {
+    pub(super) fn file(&self, number: usize) -> FileInfo {
         self.history().files[number].clone()
     }
 
@@ -460,11 +460,13 @@ impl Worker {
         offset: u64,
         len: u64,
     ) -> Result<(Vec<u8>, NodeId, bool), Fault> {
-        let read = Read { capability: capability.to_vec(), offset, len: len as u32, in_steps: false };
+        let read =
+            Read { capability: capability.to_vec(), offset, len: len as u32, in_steps: false, ..Read::default() };
         let (reply, mut payload, node) = self.client.call(route, &Request::Read(read), &[], Seq(0))?;
         let Reply::Read(reply) = reply else { return Err(Reason::BadFrame.into()) };
         payload.resize(len as usize, 0);
-        Ok((payload, node, reply.answered.incomplete))
+        // Of the past, without a lease: what was found missing since that server does not know.
+        Ok((payload, node, reply.answered.incomplete || reply.answered.without_lease))
     }
 
     /// The values in the cells; a cell that holds pieces of two is not one that was ever written.

@@ -5,6 +5,7 @@ mod faults;
 mod founding;
 mod health;
 mod losses;
+mod minority;
 mod people;
 
 use std::cmp::Reverse;
@@ -316,6 +317,9 @@ impl World {
         }
         self.counts.operations = self.operations;
         self.calm_down()?;
+        if self.plan.loses_majority {
+            self.lose_majority(mix)?;
+        }
         let index = self.people.len();
         self.add_person(index, mix, Worker::look_back);
         self.until(CALM_US_MAX, "everything is looked at once more", World::nobody_asks)?;
@@ -617,9 +621,9 @@ impl World {
             }
             Event::Link { other, stands, .. } => engine.link_changed(other, stands),
             Event::Ask { outgoing, client } => {
-                let Outgoing { conn, mut header, body, payload, .. } = *outgoing;
+                let Outgoing { conn, mut header, mut body, payload, .. } = *outgoing;
                 if let Some(broken) = self.plan.breakage {
-                    self.broken.ask(broken, &mut header, &body);
+                    self.broken.ask(broken, &mut header, &mut body, &engine);
                 }
                 self.nodes[node].request(client, conn, header, body, payload);
             }
@@ -777,7 +781,8 @@ impl World {
     }
 
     fn start(&mut self, node: usize) -> Verdict {
-        if self.nodes[node].engine.is_some() || self.nodes[node].is_gone {
+        let is_away = self.nodes[node].is_gone || self.nodes[node].stays_away;
+        if self.nodes[node].engine.is_some() || is_away {
             return Ok(());
         }
         self.counts.restarts += 1;

@@ -67,7 +67,9 @@ impl Witness {
             return Ok(0);
         }
         let target = Target { follow: false, ..make.target.clone() };
-        let Some(Reply::Stat(reply)) = self.machine.look(Request::Stat(Stat { target, view: View::NOW })) else {
+        let Some(Reply::Stat(reply)) =
+            self.machine.look(Request::Stat(Stat { target, view: View::NOW, ..Stat::default() }))
+        else {
             return broken(Rule::Linearizable, format!("what {op:?} has made is not there"));
         };
         self.note_made(reply.attr.inode, 1)

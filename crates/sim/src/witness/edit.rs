@@ -57,7 +57,9 @@ impl Witness {
             return broken(Rule::Tree, format!("an edit makes inodes without a name: {edit:?}"));
         };
         let target = Target { base: set.directory, path: set.name.clone(), follow: false };
-        let Some(Reply::Stat(reply)) = self.machine.look(Request::Stat(Stat { target, view: View::NOW })) else {
+        let Some(Reply::Stat(reply)) =
+            self.machine.look(Request::Stat(Stat { target, view: View::NOW, ..Stat::default() }))
+        else {
             return broken(Rule::Linearizable, format!("what an edit has made is not there: {set:?}"));
         };
         self.note_made(reply.attr.inode - (set.inode & !NEW), edit.new.len() as u64)

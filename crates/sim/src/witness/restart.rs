@@ -149,7 +149,8 @@ impl Witness {
         if (index, records) != (1, 0) {
             return broken(Rule::Restarts, format!("a new file system has {index} entries and {records} records"));
         }
-        let stat = Stat { target: Target { base: 1, path: Vec::new(), follow: false }, view: View::NOW };
+        let stat =
+            Stat { target: Target { base: 1, path: Vec::new(), follow: false }, view: View::NOW, ..Stat::default() };
         let Some(Reply::Stat(root)) = self.machine.look(Request::Stat(stat)) else {
             return broken(Rule::Restarts, "a new file system has no root");
         };

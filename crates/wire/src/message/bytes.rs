@@ -66,6 +66,10 @@ pub struct Read {
     /// without this, to be told what is damaged. (Number 4 asked for the same with the checksum in the header.)
     #[prost(bool, tag = "5")]
     pub in_steps: bool,
+    /// Of an instant of the past: a number that the reader has drawn. What is read ahead follows the reads of one number, as it follows
+    /// those of a session where there is one.
+    #[prost(uint64, tag = "6")]
+    pub reader: u64,
 }
 
 /// The payload holds the bytes.

@@ -12,6 +12,10 @@ pub struct Stat {
     /// When.
     #[prost(message, required, tag = "2")]
     pub view: View,
+    /// Of now: as the server that is asked has executed it, which may be older than what others were told. For what has to be shown
+    /// while nobody leads.
+    #[prost(bool, tag = "3")]
+    pub recent: bool,
 }
 
 /// Attributes.

@@ -1,0 +1,134 @@
+//! Two of three servers are lost for good: the third answers for the past, names and bytes, by every door.
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::os::unix::fs::DirBuilderExt;
+use std::process::Output;
+use std::time::Duration;
+
+use frieze_client::Options;
+use frieze_hlc::Hlc;
+use nix::mount::{MntFlags, umount2};
+
+use super::*;
+
+/// What the file holds at the instant, and what it holds later.
+const THEN: &[u8] = b"hello";
+const NOW: &[u8] = b"good bye";
+
+fn frieze(server: &str, args: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_frieze"));
+    command.args(["--server", server, "--timeout", "20"]).args(args).stdin(Stdio::null()).output().unwrap()
+}
+
+/// The answer to a `GET` of the Hadoop client's protocol over HTTP.
+fn http(address: &str, path: &str) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+/// A port that is free now.
+fn free_port() -> u16 {
+    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+#[test]
+fn the_last_of_three_servers_answers_for_the_past_by_every_door() {
+    let mut cluster = Cluster::of(2);
+    let webhdfs = format!("127.0.0.1:{}", free_port());
+    let settings = format!("{SETTINGS}webhdfs = \"{webhdfs}\"\n");
+    std::fs::write(cluster.directory.path().join("2.toml"), settings).unwrap();
+    cluster.grow();
+    cluster.await_whole(2);
+    let client = cluster.client(0);
+    write(&client, "/f", THEN);
+    let at = client.now().unwrap();
+    write(&client, "/f", NOW);
+
+    // Mounted from a server that is lost later, before anything is.
+    let mountpoint = cluster.directory.path().join("old");
+    std::fs::DirBuilder::new().mode(0o755).create(&mountpoint).unwrap();
+    let mount = std::path::Path::new("/dev/fuse").exists().then(|| {
+        let mounted = frieze(&cluster.addresses[0], &["mount", mountpoint.to_str().unwrap()]);
+        assert!(mounted.status.success(), "{}", String::from_utf8_lossy(&mounted.stderr));
+        Unmounted(mountpoint.clone())
+    });
+    if mount.is_some() {
+        assert_eq!(std::fs::read(mountpoint.join("f")).unwrap(), NOW);
+    }
+
+    // Nobody reads at that instant: it closes by itself.
+    let third = cluster.client(2);
+    eventually("the instant closes although nobody asks for it", || {
+        (third.status().ok()?.stable >= at.0).then_some(())
+    });
+    cluster.kill(0);
+    cluster.kill(1);
+
+    // A client of before, and one that comes now and has no session.
+    for client in [client, cluster.client(2)] {
+        let fs = client.fs().at(at);
+        let page = fs.list(&Target::path("/"), b"", 0, true).unwrap();
+        assert_eq!(page.entries.iter().map(|entry| &entry.name[..]).collect::<Vec<_>>(), [b"f"]);
+        let file = fs.open(&Target::path("/f"), OpenFlags::READ).unwrap();
+        let mut bytes = [0; 16];
+        let count = file.read_at(0, &mut bytes).unwrap();
+        assert_eq!((&bytes[..count], file.answered().incomplete), (THEN, false));
+    }
+    let unvouched = eventually("the lease of the server that is left ends", || {
+        let page = third.fs().at(at).list(&Target::path("/"), b"", 0, false).ok()?;
+        page.answered.without_lease.then_some(page.answered)
+    });
+    assert!(Hlc(unvouched.executed) >= at && !unvouched.incomplete, "{unvouched:?}");
+
+    let (server, instant) = (&cluster.addresses[2], at.to_string());
+    let cat = frieze(server, &["cat", "--at", &instant, "/f"]);
+    let words = String::from_utf8_lossy(&cat.stderr).into_owned();
+    assert_eq!((cat.stdout, cat.status.success()), (THEN.to_vec(), true), "{words}");
+    assert!(words.contains("cannot vouch for what was declared since") && !words.contains("gap"), "{words}");
+    // An instant whose meaning moves needs nobody to say what time it is.
+    let listed = frieze(server, &["ls", "--at", &instant, "/"]);
+    assert_eq!(listed.stdout, b"f\n", "{}", String::from_utf8_lossy(&listed.stderr));
+    let copy = cluster.directory.path().join("copy");
+    let got = frieze(server, &["get", "--at", &instant, "/f", copy.to_str().unwrap()]);
+    assert!(got.status.success(), "{}", String::from_utf8_lossy(&got.stderr));
+    assert_eq!(std::fs::read(&copy).unwrap(), THEN);
+
+    let opened = http(&webhdfs, &format!("/webhdfs/v1/.at/{instant}/f?op=OPEN&data=true&user.name=root"));
+    assert!(opened.starts_with("HTTP/1.1 200") && opened.ends_with("hello"), "{opened}");
+
+    if let Some(_mount) = &mount {
+        assert_eq!(std::fs::read(mountpoint.join(".at").join(&instant).join("f")).unwrap(), THEN);
+        let past = cluster.directory.path().join("past");
+        std::fs::DirBuilder::new().mode(0o755).create(&past).unwrap();
+        let mounted = frieze(server, &["mount", "--at", &instant, past.to_str().unwrap()]);
+        assert!(mounted.status.success(), "{}", String::from_utf8_lossy(&mounted.stderr));
+        let _past = Unmounted(past.clone());
+        assert_eq!(std::fs::read(past.join("f")).unwrap(), THEN);
+    }
+
+    // What is now nobody can say, and nothing can be changed.
+    let impatient = Client::connect(Options {
+        server: server.parse().unwrap(),
+        timeout: Duration::from_secs(2),
+        ..Options::default()
+    })
+    .unwrap();
+    assert!(impatient.fs().stat(&Target::path("/f")).is_err());
+    assert!(impatient.fs().mkdir(&Target::path("/d"), 0o755).is_err());
+    let ahead = impatient.now().unwrap();
+    let refused = impatient.fs().at(ahead).stat(&Target::path("/f")).unwrap_err();
+    assert!(refused.to_string().contains("no majority"), "{refused}");
+}
+
+/// A mount that is taken out of the tree when the test is over.
+struct Unmounted(std::path::PathBuf);
+
+impl Drop for Unmounted {
+    fn drop(&mut self) {
+        let _ = umount2(&self.0, MntFlags::MNT_DETACH);
+    }
+}

@@ -1,0 +1,178 @@
+//! A majority of the servers is lost when everything is whole: each that is left answers for the past, at once and in full, and
+//! for nothing that it cannot know.
+//!
+//! What is held against them: an instant that a server named as now is answered two and a half seconds later whatever was lost since
+//! (two that are promised, and what clocks differ by here); names and bytes are those that everybody answers; nothing is said to be
+//! missing where nothing was lost; an answer says that its server has no lease; an instant that only a majority could close is refused.
+
+use std::collections::BTreeSet;
+
+use frieze_base::{ChunkId, Fault, InodeId, NodeId, Reason, Seq};
+use frieze_disk::CrashKind;
+use frieze_hlc::Hlc;
+use frieze_wire::message::{Answered, List, Now, Open, Read, Reply, Request, View};
+use frieze_wire::txn::Target;
+
+use super::super::client::Route;
+use super::super::history::{Cells, FileInfo};
+use super::super::work::{CELL_BYTES, CELLS, CELLS_PER_CHUNK, FILES, Mix, Worker, chunk_of, offset_of};
+use super::{CALM_US_MAX, CHAINS, Event, World, is_whole_member};
+use crate::violation::{Rule, Verdict, broken};
+
+/// An instant closes within so long of when it was named as now, by whichever clock.
+const CLOSES_US: u64 = 2_500_000;
+/// Until every lease of the others' is over.
+const LEASES_US: u64 = 3_000_000;
+/// A server that has what is asked for answers within so long: it waits for nobody.
+const ANSWERS_US: u64 = 1_000_000;
+
+/// A server that is left, and the chains that it has whole.
+#[derive(Clone, Debug)]
+struct Left {
+    node: NodeId,
+    chains: BTreeSet<u32>,
+}
+
+impl World {
+    /// Loses a majority, looks at what is left, and brings everybody back.
+    pub(super) fn lose_majority(&mut self, mix: Mix) -> Verdict {
+        let index = self.people.len();
+        self.add_person(index, mix, Worker::name_an_instant);
+        self.until(CALM_US_MAX, "somebody says what time it is", World::nobody_asks)?;
+        let Some(at) = self.history().named else { return Ok(()) };
+        self.run_for(CLOSES_US)?;
+        let mut left: Vec<usize> = (0..self.nodes.len()).filter(|node| self.nodes[*node].serving().is_some()).collect();
+        let survive = self.rng.between(1, (left.len() as u64 - 1) / 2).max(1) as usize;
+        while left.len() > survive {
+            let lost = self.rng.below(left.len() as u64) as usize;
+            let lost = left.swap_remove(lost);
+            self.nodes[lost].stays_away = true;
+            self.die(lost, CrashKind::Process);
+        }
+        let left: Vec<Left> = left.into_iter().map(|node| self.left(node)).collect();
+        self.say(|| format!("a majority is lost: {left:?} are left, and are asked about {at}"));
+        self.run_for(LEASES_US)?;
+        let is_lost = self.leader().is_none();
+        let index = self.people.len();
+        let may_lack = self.history().buried_us.is_some();
+        self.add_person(index, mix, move |worker| worker.ask_minority(&left, at, is_lost, may_lack));
+        self.until(CALM_US_MAX, "the past is answered by those that are left", World::nobody_asks)?;
+        for node in 0..self.nodes.len() {
+            if std::mem::take(&mut self.nodes[node].stays_away) {
+                self.after(0, Event::Start(node));
+            }
+        }
+        self.until(CALM_US_MAX, "every chain is whole again", World::is_whole)
+    }
+
+    fn left(&self, node: usize) -> Left {
+        let id = self.nodes[node].id;
+        let chains = self.nodes[node].engine.as_ref().map_or_else(Vec::new, |engine| engine.chains());
+        let whole = chains.iter().filter(|status| is_whole_member(id, status)).map(|status| status.chain).collect();
+        Left { node: id, chains: whole }
+    }
+}
+
+/// Why what a server that is left said cannot be.
+type Wrong = String;
+
+impl Worker {
+    /// Asks some server what time it is, as `frieze now` does.
+    fn name_an_instant(mut self) {
+        let node = self.client.any_node();
+        if let Ok((Reply::Now(reply), ..)) =
+            self.client.call(Route::At(node), &Request::Now(Now { name: String::new() }), &[], Seq(0))
+        {
+            self.history().named = Some(Hlc(reply.at));
+        }
+        self.client.port().doing.clear();
+    }
+
+    fn ask_minority(mut self, left: &[Left], at: Hlc, is_lost: bool, may_lack: bool) {
+        for left in left {
+            if let Err(wrong) = self.ask_left(left, at, is_lost, may_lack) {
+                let what = format!("a majority is lost, and {}: {wrong}", left.node);
+                self.history().note::<()>(broken(Rule::Past, what));
+                break;
+            }
+        }
+        self.client.port().doing.clear();
+    }
+
+    fn ask_left(&mut self, left: &Left, at: Hlc, is_lost: bool, may_lack: bool) -> Result<(), Wrong> {
+        let says = |answered: &Answered| match answered {
+            Answered { incomplete: true, .. } if !may_lack => {
+                Err(format!("something was lost before {at}: {answered:?}"))
+            }
+            Answered { without_lease: false, .. } if is_lost => Err(format!("it vouches for all of {answered:?}")),
+            _ => Ok(()),
+        };
+        let refused = |what: &str, fault: Fault| format!("{what} at {at} is refused: {:?}: {fault}", fault.reason);
+        let view = View { at: Some(at.0), user_at: None };
+        let list = |view| List { target: Target::path("/names"), view, count_max: 10_000, ..List::default() };
+        match self.client.ask_one(left.node, &Request::List(list(view)), ANSWERS_US) {
+            Ok((Reply::List(reply), _)) => {
+                says(&reply.answered)?;
+                let names = reply.entries.iter().map(|entry| String::from_utf8_lossy(&entry.name).into_owned());
+                let names = names.collect();
+                self.history().remember_names(at, names, left.node);
+            }
+            Ok(_) => return Err("it answers something else".to_owned()),
+            Err(fault) => return Err(refused("a listing", fault)),
+        }
+        for file in 0..FILES {
+            let FileInfo { path, inode } = self.file(file);
+            let open = |view| Open { target: Target::path(path.clone()), view, read: true, write: false, made_at: 0 };
+            let opened = match self.client.ask_one(left.node, &Request::Open(open(view)), ANSWERS_US) {
+                Ok((Reply::Open(reply), _)) => reply,
+                Ok(_) => return Err("it answers something else".to_owned()),
+                // How long it is the servers know that have its chunks.
+                Err(_) if left.chains.len() < CHAINS as usize => continue,
+                Err(fault) => return Err(refused(&path, fault)),
+            };
+            // Those at the beginning of each chunk, and the one at its end.
+            let begins = (0..CELLS).step_by(CELLS_PER_CHUNK as usize);
+            let ranges = begins.flat_map(|first| [(first, CELLS_PER_CHUNK - 1), (first + CELLS_PER_CHUNK - 1, 1)]);
+            for (first, count) in ranges {
+                let chunk = ChunkId { inode: InodeId(inode), index: chunk_of(first) };
+                if !left.chains.contains(&chunk.chain(CHAINS).0) {
+                    continue;
+                }
+                let cells = Cells { file, first, count };
+                let capability = opened.capability.clone();
+                let len = count * CELL_BYTES;
+                let read = Read { capability, offset: offset_of(first), len: len as u32, ..Read::default() };
+                match self.client.ask_one(left.node, &Request::Read(read), ANSWERS_US) {
+                    Ok((Reply::Read(reply), mut payload)) => {
+                        says(&reply.answered)?;
+                        payload.resize(len as usize, 0);
+                        if let Some(values) = self.values(cells, &payload, left.node)
+                            && !reply.answered.incomplete
+                        {
+                            self.history().remember_cells(cells, at, &values, left.node);
+                        }
+                    }
+                    Ok(_) => return Err("it answers something else".to_owned()),
+                    // What another chain that is not here shares with it.
+                    Err(_) if left.chains.len() < CHAINS as usize => {}
+                    Err(fault) => return Err(refused(&format!("a read of chunk {} of {path}", chunk.index), fault)),
+                }
+            }
+        }
+        if !is_lost {
+            return Ok(());
+        }
+        // What time it is a minority cannot close.
+        let now = match self.client.ask_one(left.node, &Request::Now(Now { name: String::new() }), ANSWERS_US) {
+            Ok((Reply::Now(reply), _)) => reply.at,
+            Ok(_) => return Err("it answers something else".to_owned()),
+            Err(fault) => return Err(refused("the time", fault)),
+        };
+        let view = View { at: Some(now), user_at: None };
+        match self.client.ask_one(left.node, &Request::List(list(view)), ANSWERS_US) {
+            Ok(_) => Err(format!("it answers for {}, which nobody has closed", Hlc(now))),
+            Err(fault) if fault.reason == Reason::Internal => Err(refused("an instant that is not closed", fault)),
+            Err(_) => Ok(()),
+        }
+    }
+}
