@@ -92,8 +92,11 @@ impl Engine {
         let executed = self.meta.executed();
         check!(self.check_changeable());
         check!(check_numbered(header));
-        let capability =
-            check!(self.mint.open_shown(&ask.capability, Presenter::of_now(header.session), &mut scratch.shown));
+        let capability = check!(self.mint.open_shown(
+            &ask.capability,
+            Presenter::of_any(header.session, principal),
+            &mut scratch.shown
+        ));
         check!(check_writable(&capability));
         if payload.is_empty() || payload.len() > PAYLOAD_BYTES_MAX as usize {
             return Err((

@@ -143,7 +143,7 @@ impl Engine {
     fn prepare_punch(&self, principal: &Principal, header: &FrameHeader, ask: &Punch) -> Result<Prepared, Fault> {
         self.check_changeable()?;
         check_numbered(header)?;
-        let capability = self.mint.open(&ask.capability, Presenter::of_now(header.session))?;
+        let capability = self.mint.open(&ask.capability, Presenter::of_any(header.session, principal))?;
         check_writable(&capability)?;
         let id = capability.inode;
         let looked = self.catch_up(id, header.session, (ask.offset, ask.len), false)?;

@@ -60,7 +60,7 @@ impl Engine {
     ) -> Result<(), Fault> {
         let now = plan.now;
         let source = self.mint.open(&ask.source, Presenter::of_any(header.session, principal))?;
-        let target = self.mint.open(&ask.target, Presenter::of_now(header.session))?;
+        let target = self.mint.open(&ask.target, Presenter::of_any(header.session, principal))?;
         if !source.read || !target.write || target.view.is_past() {
             return Err(Fault::new(
                 Reason::AccessDenied,

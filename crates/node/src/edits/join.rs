@@ -32,7 +32,7 @@ impl Engine {
             let words = format!("{} files are to be joined: 1 to {SOURCES_MAX} at once", ask.sources.len());
             return Err(Fault::new(Reason::InvalidArgument, words));
         }
-        let target = self.mint.open(&ask.target, Presenter::of_now(header.session))?;
+        let target = self.mint.open(&ask.target, Presenter::of_any(header.session, principal))?;
         check_writable(&target)?;
         let into = self.seen_at(target.inode, now)?;
         let mut plan = Plan::new(EditKind::Join, now, now);
