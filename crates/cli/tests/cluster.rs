@@ -119,7 +119,7 @@ impl Cluster {
     }
 }
 
-fn start(directory: &Path, number: usize, listen: &str, join: Option<&String>, more: &[&str]) -> (Server, String) {
+fn start(directory: &Path, number: usize, listen: &str, join: Option<&String>) -> (Server, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_frieze"));
     let log = File::options().create(true).append(true).open(directory.join(format!("{number}.log"))).unwrap();
     command.current_dir(directory).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log);
