@@ -11,6 +11,7 @@ mod going_on;
 mod members;
 mod memory;
 mod ordered;
+mod promises;
 mod remains;
 mod roles;
 mod spread;
