@@ -10,10 +10,10 @@ use frieze_wire::control as wire;
 use prost::Message;
 
 use crate::chain::{Chain, Lost, Resumed, Role, Target};
-use crate::decision::{ChainStep, Decision, NodeStep};
+use crate::decision::{ChainStep, Decision, NodeStep, Recovered};
 use crate::error::Error;
 use crate::node::{Device, Newcomer, Node};
-use crate::state::State;
+use crate::state::{Former, State};
 
 impl Decision {
     /// As it stands in a batch of the metalog.
@@ -44,6 +44,13 @@ impl Decision {
                 let (version, balance) = (*version, Some(*on));
                 Some(wire::DecisionKind::Adjust(wire::Adjust { version, replicas: None, balance }))
             }
+            Decision::Recover(recovered) => Some(wire::DecisionKind::Recover(wire::Recover {
+                cluster: recovered.cluster.0.to_le_bytes().to_vec(),
+                node: recovered.node.0,
+                told: Some(recovered.told.to_wire()),
+                chain_epoch: recovered.epoch.0,
+                whole: recovered.whole.clone(),
+            })),
             Decision::Unknown => None,
         };
         wire::Decision { kind }
@@ -78,6 +85,13 @@ impl Decision {
                 Some(Decision::Balance { version: *version, on: *on })
             }
             wire::DecisionKind::Adjust(_) => None,
+            wire::DecisionKind::Recover(recover) => Some(Decision::Recover(Recovered {
+                cluster: cluster_from_wire(&recover.cluster)?,
+                node: NodeId(recover.node),
+                told: Newcomer::from_wire(recover.told.as_ref()?)?,
+                epoch: ChainEpoch(recover.chain_epoch),
+                whole: recover.whole.clone(),
+            })),
         });
         read.unwrap_or(Decision::Unknown)
     }
@@ -96,6 +110,7 @@ impl State {
             is_balancing: self.is_balancing,
             nodes: self.nodes.values().map(node_to_wire).collect(),
             chains: self.chains.values().map(chain_to_wire).collect(),
+            former: self.former.iter().map(former_to_wire).collect(),
         };
         stored.encode_to_vec()
     }
@@ -114,7 +129,9 @@ impl State {
         let nodes = stored.nodes.iter().map(|node| node_from_wire(node).map(|node| (node.id, node)));
         let chains = stored.chains.iter().map(|chain| chain_from_wire(chain).map(|chain| (chain.id, chain)));
         let chains: BTreeMap<ChainId, Chain> = chains.collect::<Option<_>>().ok_or(broken.clone())?;
+        let former = stored.former.iter().map(former_from_wire).collect::<Option<_>>().ok_or(broken.clone())?;
         Ok(State {
+            former,
             cluster,
             version: stored.version,
             table_version: stored.table_version,
@@ -272,6 +289,14 @@ fn chain_step_from_wire(step: &wire::ChainStep) -> Option<ChainStep> {
         Kind::Drop => ChainStep::Drop(node),
         Kind::Resume => ChainStep::Resume { node, incarnation, is_missing, lost },
     })
+}
+
+fn former_to_wire(former: &Former) -> wire::StoredFormer {
+    wire::StoredFormer { cluster: former.cluster.0.to_le_bytes().to_vec(), node: former.node.0, at: former.at }
+}
+
+fn former_from_wire(former: &wire::StoredFormer) -> Option<Former> {
+    Some(Former { cluster: cluster_from_wire(&former.cluster)?, node: NodeId(former.node), at: former.at })
 }
 
 fn node_to_wire(node: &Node) -> wire::StoredNode {

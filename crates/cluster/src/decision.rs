@@ -60,8 +60,26 @@ pub enum Decision {
         /// Whether to.
         on: bool,
     },
+    /// The majority is lost for good, and an operator goes on from one node: see [`Recovered`].
+    Recover(Recovered),
     /// Of a newer version: no effect.
     Unknown,
+}
+
+/// How a cluster goes on from one node that is left. It is decided at that node alone, while no server runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Recovered {
+    /// The identity from now on: what the others may still say is said to another cluster.
+    pub cluster: ClusterId,
+    /// The node that is left.
+    pub node: NodeId,
+    /// What it told last.
+    pub told: Newcomer,
+    /// Above every configuration of a chain that this node knows of.
+    pub epoch: ChainEpoch,
+    /// Of each chain, by number: the stamp, as a number, up to which this node has everything that was acknowledged; 0 where it has
+    /// nothing. What a majority may have acknowledged since is lost, up to the stamp of the decision.
+    pub whole: Vec<u64>,
 }
 
 /// What is decided about a node.
@@ -174,6 +192,8 @@ pub enum Change {
     Chain(ChainId),
     /// What is wanted of the cluster.
     Wanted,
+    /// It went on from one node, under another identity.
+    Recovered(NodeId),
     /// Nothing, and why.
     NoEffect(Error),
 }

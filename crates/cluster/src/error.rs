@@ -12,6 +12,12 @@ pub enum Error {
     /// There is one already.
     #[error("the cluster has been founded already")]
     AlreadyFounded,
+    /// A cluster that goes on from one node needs another identity.
+    #[error("the cluster is {cluster} already: who goes on from one server draws another identity")]
+    SameCluster {
+        /// The identity.
+        cluster: ClusterId,
+    },
     /// What the decision was based on has changed: look again.
     #[error("{what} has changed meanwhile (it is at {found}, this was based on {based_on}): look again")]
     Stale {
@@ -198,7 +204,7 @@ impl Error {
     pub fn reason(&self) -> Reason {
         match self {
             Error::NotFounded | Error::Unknown => Reason::Unsupported,
-            Error::AlreadyFounded | Error::NameTaken { .. } => Reason::Exists,
+            Error::AlreadyFounded | Error::SameCluster { .. } | Error::NameTaken { .. } => Reason::Exists,
             Error::Stale { .. } | Error::DoesNotFit { .. } => Reason::Superseded,
             Error::LastMember { .. }
             | Error::StillOnline { .. }

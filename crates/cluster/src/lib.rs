@@ -52,7 +52,7 @@ mod tenant;
 mod tests;
 
 pub use chain::{Chain, Configuration, Lost, Resumed, Role, Target, TargetState};
-pub use decision::{ChainStep, Change, Decision, NodeStep};
+pub use decision::{ChainStep, Change, Decision, NodeStep, Recovered};
 pub use error::{Error, LastOf, Left};
 pub use keepers::{Keeper, Keepers};
 pub use message::{Assignment, Clock, Grant, Health, Heartbeat, Moment, Remains, Report, TROUBLE_BYTES_MAX};
@@ -61,5 +61,5 @@ pub use overseer::{
     Answer, Ask, ChainStatus, Contacts, Effect, Input, NodeStatus, Overseer, Status, TargetStatus, Trouble, Waits,
 };
 pub use settings::Settings;
-pub use state::{CHAINS_MAX, DEVICES_MAX, NODES_MAX, REPLICAS_MAX, State, TARGETS_MAX};
+pub use state::{CHAINS_MAX, DEVICES_MAX, FORMER_MAX, Former, NODES_MAX, REPLICAS_MAX, State, TARGETS_MAX};
 pub use tenant::{Identity, News, Tenant, TenantEffect, TenantInput};

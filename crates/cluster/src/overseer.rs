@@ -315,7 +315,7 @@ impl Look {
         let changed = changes.iter().map(|change| match change {
             Change::Chain(chain) => Some(*chain),
             Change::Configured(id, _) => state.chain(*id).filter(|chain| chain.newcomer().is_some()).map(|_| *id),
-            Change::NoEffect(_) => None,
+            Change::NoEffect(_) | Change::Recovered(_) => None,
             Change::Founded | Change::Joined(_) | Change::Node(_) | Change::Removed(_) | Change::Wanted => None,
         });
         changed.collect::<Option<_>>().map_or(Look::All, Look::At)

@@ -1,6 +1,7 @@
 //! The replicated state: nodes and chains after an entry of the log, and what each decision makes of it.
 
 mod nodes;
+mod recover;
 mod steps;
 
 use std::collections::BTreeMap;
@@ -25,6 +26,19 @@ pub struct State {
     pub(crate) chains: BTreeMap<ChainId, Chain>,
     /// Some chain has fallen behind: what every read of now asks.
     pub(crate) is_behind: bool,
+    /// The identities that the cluster had before it went on from one node, oldest first.
+    pub(crate) former: Vec<Former>,
+}
+
+/// An identity that a cluster had until it went on from one node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Former {
+    /// The identity.
+    pub cluster: ClusterId,
+    /// The node.
+    pub node: NodeId,
+    /// Stamp, as a number, of the decision.
+    pub at: u64,
 }
 
 /// Nodes of a cluster at most.
@@ -37,6 +51,8 @@ pub const REPLICAS_MAX: u32 = 8;
 pub const TARGETS_MAX: usize = 2 * REPLICAS_MAX as usize;
 /// Devices of a node at most.
 pub const DEVICES_MAX: usize = 64;
+/// Identities of before that are remembered at most: of more the oldest are forgotten, and their servers are refused without a reason.
+pub const FORMER_MAX: usize = 16;
 
 impl State {
     /// Executes a decision that is stamped so in the log. Deterministic: nothing but these and this state is looked at. Returns what has changed;
@@ -44,8 +60,9 @@ impl State {
     pub fn apply(&mut self, decision: &Decision, stamp: u64) -> Vec<Change> {
         match self.try_apply(decision, stamp) {
             Ok(changes) => {
-                let configured =
-                    changes.iter().any(|change| matches!(change, Change::Configured(..) | Change::Founded));
+                let configured = changes
+                    .iter()
+                    .any(|change| matches!(change, Change::Configured(..) | Change::Founded | Change::Recovered(_)));
                 self.version += u64::from(!changes.is_empty());
                 self.table_version += u64::from(configured);
                 changes
@@ -81,6 +98,7 @@ impl State {
                 self.is_balancing = *on;
                 Ok(vec![Change::Wanted])
             }
+            Decision::Recover(recovered) => self.recover(recovered, stamp),
             Decision::Unknown => Err(Error::Unknown),
         }
     }
@@ -126,6 +144,16 @@ impl State {
     /// The cluster's identity.
     pub fn cluster(&self) -> ClusterId {
         self.cluster
+    }
+
+    /// What is known of an identity that the cluster had before, if this was one.
+    pub fn former(&self, cluster: ClusterId) -> Option<Former> {
+        self.former.iter().copied().find(|former| former.cluster == cluster)
+    }
+
+    /// The identities of before, oldest first.
+    pub fn formers(&self) -> &[Former] {
+        &self.former
     }
 
     /// Decisions that had an effect. Whoever tells what is in here tells this with it, so that the older is never taken for the

@@ -42,8 +42,8 @@ pub use format::{ENTRY_HEADER_BYTES, EntryHeader, FORMAT_VERSION, SEGMENT_HEADER
 pub use log::Metalog;
 pub use message::{DataEnd, Effect, Entry, Input, NewSegment};
 pub use raft::{
-    Change, EntryKind, Member, MemberEffect, MemberFrom, MemberInput, MemberRecovered, MemberSettings, Members,
-    PeerEntry, PeerKind, PeerMessage, RECORD_VERSION, Role, SnapshotMeta,
+    Alone, Change, EntryKind, Member, MemberEffect, MemberFrom, MemberInput, MemberRecovered, MemberSettings, Members,
+    PeerEntry, PeerKind, PeerMessage, RECORD_VERSION, Role, SnapshotMeta, Survivor,
 };
 pub use recover::{Cut, CutReason, Mend, RecoverFrom, Recovered, Report, SegmentSource};
 pub use settings::Settings;

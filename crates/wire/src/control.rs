@@ -196,6 +196,27 @@ pub struct Adjust {
     pub balance: Option<bool>,
 }
 
+/// A cluster whose majority is lost for good goes on from one node, under another identity: decided by an operator, without a majority.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct Recover {
+    /// The new identity, 16 bytes, little-endian.
+    #[prost(bytes = "vec", tag = "1")]
+    pub cluster: Vec<u8>,
+    /// The node that is left.
+    #[prost(uint32, tag = "2")]
+    pub node: u32,
+    /// What it told last.
+    #[prost(message, optional, tag = "3")]
+    pub told: Option<Newcomer>,
+    /// Above every configuration of a chain that it knows of.
+    #[prost(uint64, tag = "4")]
+    pub chain_epoch: u64,
+    /// Of each chain, by number: the stamp up to which this node has everything that was acknowledged. What is lost was stamped between
+    /// that and this decision.
+    #[prost(uint64, repeated, tag = "5")]
+    pub whole: Vec<u64>,
+}
+
 /// What a decision is about.
 #[derive(Clone, PartialEq, Eq, prost::Oneof)]
 pub enum DecisionKind {
@@ -214,13 +235,16 @@ pub enum DecisionKind {
     /// About the cluster.
     #[prost(message, tag = "14")]
     Adjust(Adjust),
+    /// Of one node that is left.
+    #[prost(message, tag = "15")]
+    Recover(Recover),
 }
 
 /// A decision of the control plane.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct Decision {
     /// What is decided; none if it is of a newer version.
-    #[prost(oneof = "DecisionKind", tags = "10, 11, 12, 13, 14")]
+    #[prost(oneof = "DecisionKind", tags = "10, 11, 12, 13, 14, 15")]
     pub kind: Option<DecisionKind>,
 }
 
@@ -323,6 +347,20 @@ pub struct StoredChain {
     pub behind_to: u64,
 }
 
+/// An identity that a cluster had before it went on from one node.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct StoredFormer {
+    /// The identity, 16 bytes, little-endian.
+    #[prost(bytes = "vec", tag = "1")]
+    pub cluster: Vec<u8>,
+    /// The node that it went on from.
+    #[prost(uint32, tag = "2")]
+    pub node: u32,
+    /// Stamp of that decision.
+    #[prost(uint64, tag = "3")]
+    pub at: u64,
+}
+
 /// The state of the control plane after an entry of the metalog.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct Stored {
@@ -353,6 +391,9 @@ pub struct Stored {
     /// The chains, by number.
     #[prost(message, repeated, tag = "9")]
     pub chains: Vec<StoredChain>,
+    /// The identities before this one, oldest first.
+    #[prost(message, repeated, tag = "10")]
+    pub former: Vec<StoredFormer>,
 }
 
 /// Of [`Stored`].

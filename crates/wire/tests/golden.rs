@@ -882,6 +882,9 @@ fn every_message_reads_its_kept_bytes_and_writes_the_same() {
     let mut away = plane::control_state();
     away.nodes[0].offline_since = AT;
     golden.message("control_state_away".into(), &away);
+    let former = control::StoredFormer { cluster: vec![0xef; 16], node: 2, at: AT };
+    golden
+        .message("control_state_recovered".into(), &control::Stored { former: vec![former], ..plane::control_state() });
     golden.finish();
 }
 

@@ -6,6 +6,7 @@ mod leading;
 mod lives;
 mod placing;
 mod states;
+mod survivors;
 mod tenancy;
 mod world;
 

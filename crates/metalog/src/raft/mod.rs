@@ -40,6 +40,7 @@ mod recover;
 mod requests;
 mod settings;
 mod store;
+mod survivor;
 #[cfg(test)]
 mod tests;
 
@@ -51,3 +52,4 @@ pub use message::{
 pub use record::RECORD_VERSION;
 pub use recover::{MemberFrom, MemberRecovered};
 pub use settings::MemberSettings;
+pub use survivor::{Alone, Survivor};

@@ -83,6 +83,27 @@ pub(super) fn decode_change(data: &[u8]) -> Option<ConfChangeV2> {
     known.then_some(change)
 }
 
+/// The bytes of a change, as an entry holds them.
+pub(super) fn change_data(change: &ConfChangeV2) -> Bytes {
+    protobuf::Message::write_to_bytes(change).expect("a change has no field that could be missing").into()
+}
+
+/// What a change makes of the members.
+pub(super) fn change_members(members: &mut Members, change: &ConfChangeV2) {
+    for one in change.get_changes() {
+        let changed = node(one.node_id);
+        members.voters.retain(|member| *member != changed);
+        members.learners.retain(|member| *member != changed);
+        match one.get_change_type() {
+            ConfChangeType::AddNode => members.voters.push(changed),
+            ConfChangeType::AddLearnerNode => members.learners.push(changed),
+            ConfChangeType::RemoveNode => {}
+        }
+    }
+    members.voters.sort();
+    members.learners.sort();
+}
+
 fn is_node(id: u64) -> bool {
     (1..=u64::from(u32::MAX)).contains(&id)
 }

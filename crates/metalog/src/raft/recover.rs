@@ -90,10 +90,35 @@ impl Member {
         from: &MemberFrom,
         source: &mut dyn SegmentSource,
     ) -> Result<MemberRecovered, Error> {
+        let Read { journal, found, anew, report, mend, mut effects } = Read::of(&settings, from, source)?;
+        let member = build(from.id, settings, from.seed, from.applied, journal, found, anew, &mut effects)?;
+        Ok(MemberRecovered { member, report, mend, effects })
+    }
+}
+
+/// A journal that was read whole.
+pub(super) struct Read {
+    pub(super) journal: Journal,
+    pub(super) found: Found,
+    /// Its base is not in the journal yet.
+    pub(super) anew: bool,
+    pub(super) report: Report,
+    pub(super) mend: Vec<Mend>,
+    pub(super) effects: Vec<Effect>,
+}
+
+impl Read {
+    /// # Errors
+    /// As [`Member::recover`].
+    pub(super) fn of(
+        settings: &MemberSettings,
+        from: &MemberFrom,
+        source: &mut dyn SegmentSource,
+    ) -> Result<Read, Error> {
         let mut first_error = None;
         for start in starts(source)? {
             let mut found = Found { first_record: start, ..Found::default() };
-            let segments = journal::segment_settings(&settings);
+            let segments = journal::segment_settings(settings);
             let begin = RecoverFrom { applied: LogIndex(start - 1), data_end: DataEnd::default() };
             let read = Metalog::recover(segments, begin, source, &mut |entry| found.see(&entry));
             let recovered = read.and_then(|recovered| found.check().map(|()| recovered));
@@ -123,8 +148,8 @@ impl Member {
             if from.applied < base {
                 return Err(Error::Missing { applied: from.applied, found: base });
             }
-            let member = build(from.id, settings, from.seed, from.applied, journal, found, anew, &mut effects)?;
-            return Ok(MemberRecovered { member, report: recovered.report, mend: recovered.mend, effects });
+            let (report, mend) = (recovered.report, recovered.mend);
+            return Ok(Read { journal, found, anew, report, mend, effects });
         }
         Err(first_error.unwrap_or(Error::NeverBegun))
     }
@@ -151,14 +176,14 @@ fn starts(source: &mut dyn SegmentSource) -> Result<Vec<u64>, Error> {
 
 /// What the records hold.
 #[derive(Default)]
-struct Found {
+pub(super) struct Found {
     /// Where reading began.
     first_record: u64,
-    state: HardState,
-    base: Option<Base>,
+    pub(super) state: HardState,
+    pub(super) base: Option<Base>,
     /// One after the other.
-    entries: VecDeque<RaftEntry>,
-    newest: Hlc,
+    pub(super) entries: VecDeque<RaftEntry>,
+    pub(super) newest: Hlc,
     /// The records without their entries' data.
     records: Vec<(u64, Record)>,
     wrong: Option<Error>,
@@ -208,7 +233,7 @@ impl Found {
         self.entries.push_back(entry);
     }
 
-    fn last(&self) -> LogIndex {
+    pub(super) fn last(&self) -> LogIndex {
         let base = self.base.as_ref().map_or(LogIndex(0), |base| base.meta.index);
         self.entries.back().map_or(base, |entry| LogIndex(entry.index))
     }

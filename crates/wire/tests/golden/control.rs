@@ -64,7 +64,15 @@ pub(super) fn later_decisions() -> Vec<(&'static str, DecisionKind)> {
     let found = control::Found { first: Some(newcomer()), gaps: vec![AT, AT + 9], ..Default::default() };
     let dead =
         control::NodeStep { node: 2, revision: 300, kind: NodeStepKind::DeclareDead as i32, ..Default::default() };
+    let recover = control::Recover {
+        cluster: vec![0xcd; 16],
+        node: 2,
+        told: Some(newcomer()),
+        chain_epoch: 13,
+        whole: vec![AT, 0],
+    };
     vec![
+        ("recover", DecisionKind::Recover(recover)),
         ("chain.resume_lost", DecisionKind::Chain(resume)),
         ("found_with_gaps", DecisionKind::Found(found)),
         (
@@ -110,5 +118,6 @@ pub(super) fn control_state() -> control::Stored {
         is_balancing: true,
         nodes: vec![node],
         chains: vec![chain],
+        former: Vec::new(),
     }
 }

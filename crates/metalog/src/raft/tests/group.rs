@@ -30,7 +30,7 @@ impl SegmentSource for Files {
 }
 
 impl Files {
-    fn write(&mut self, roll: Option<NewSegment>, segment: SegmentId, offset: u64, bytes: &[u8]) {
+    pub(super) fn write(&mut self, roll: Option<NewSegment>, segment: SegmentId, offset: u64, bytes: &[u8]) {
         if let Some(roll) = roll {
             let mut file = roll.recycle.map_or(Vec::new(), |old| self.0.remove(&old.0).unwrap());
             file.resize(roll.bytes as usize, 0);

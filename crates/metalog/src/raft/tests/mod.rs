@@ -4,3 +4,4 @@ mod group;
 mod messages;
 mod records;
 mod rules;
+mod survivor;

@@ -1,0 +1,67 @@
+//! How a cluster goes on from one node when the majority of its metalog is lost for good.
+//!
+//! Guarantees: the node is the only one, and the only member of every chain, whatever was decided before, known to be committed or
+//! not; what the others may have acknowledged since is a gap of every chain, and makes reads of now say so; the numbers of the others
+//! are never given again; the identity is another one.
+//! Leaves to others: from where on a chain is not whole (`node`, which reads the logs), and that this is meant (an operator).
+
+use frieze_base::NodeId;
+
+use super::{CHAINS_MAX, FORMER_MAX, Former, State, within};
+use crate::chain::{Lost, Role, Target};
+use crate::decision::{Change, Recovered};
+use crate::error::Error;
+use crate::node::Node;
+
+impl State {
+    pub(super) fn recover(&mut self, recovered: &Recovered, stamp: u64) -> Result<Vec<Change>, Error> {
+        let Recovered { cluster, node: id, told, epoch, whole } = recovered;
+        if *cluster == self.cluster {
+            return Err(Error::SameCluster { cluster: *cluster });
+        }
+        within("chains", whole.len() as u64, CHAINS_MAX.into())?;
+        let mut next = State { nodes: Default::default(), ..self.clone() };
+        let node = next.checked(*id, told)?;
+        let revision = self.nodes.get(id).map_or(0, |node| node.revision) + 1;
+        next.nodes.insert(*id, Node { revision, ..node });
+        next.next_node = next.next_node.max(id.0 + 1);
+        next.former.push(Former { cluster: self.cluster, node: *id, at: stamp });
+        if next.former.len() > FORMER_MAX {
+            next.former.remove(0);
+        }
+        next.cluster = *cluster;
+        let device = told.devices.first().map_or(0, |device| device.device);
+        let mut changes = vec![Change::Recovered(*id)];
+        for (chain, whole) in next.chains.values_mut().zip(whole.iter().chain(std::iter::repeat(&0))) {
+            let device = chain.target(*id).map_or(device, |target| target.device);
+            chain.targets = vec![Target {
+                node: *id,
+                device,
+                role: Role::Serving,
+                incarnation: told.incarnation,
+                left: 0,
+                is_retiring: false,
+            }];
+            chain.leaving.clear();
+            chain.resumed = None;
+            chain.epoch.0 = epoch.0.max(chain.epoch.0 + 1);
+            chain.revision += 1;
+            // Whatever is stamped from now on has a larger stamp than this decision.
+            chain.fall_behind(Lost { from: (*whole).min(stamp), to: stamp });
+            chain.assert_whole();
+            changes.push(Change::Configured(chain.id, chain.epoch));
+        }
+        next.is_behind = true;
+        let removed = self.nodes.keys().filter(|other| *other != id).copied().map(Change::Removed);
+        changes.extend(removed.collect::<Vec<_>>());
+        *self = next;
+        Ok(changes)
+    }
+}
+
+impl State {
+    /// The nodes but `node`.
+    pub fn others(&self, node: NodeId) -> impl Iterator<Item = &Node> {
+        self.nodes.values().filter(move |other| other.id != node)
+    }
+}
