@@ -16,7 +16,7 @@ use std::path::PathBuf;
 use clap::parser::ValueSource;
 use clap::{ArgGroup, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
-pub(crate) use care::{Fsck, Scrub};
+pub(crate) use care::{Export, Fsck, Scrub};
 pub(crate) use cluster::{AddDevice, Cluster, ClusterCommand, Goal, Wait};
 pub(crate) use files::{Cat, Cp, Du, Get, Ln, Ls, Mkdir, Mv, Put, Rm, SetQuota, Stat};
 pub(crate) use instants::{Now, Snapshot, Time};
@@ -197,6 +197,7 @@ pub(crate) enum Command {
     Scrub(Scrub),
     Cluster(Cluster),
     Fsck(Fsck),
+    Export(Export),
     Bench(Bench),
 }
 

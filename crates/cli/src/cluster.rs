@@ -16,6 +16,7 @@ use crate::format::{self, Table};
 use crate::progress::Progress;
 use crate::run::Run;
 use crate::server::troubles_to_json;
+use crate::survivor;
 
 /// How often the server is asked how far it is.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
@@ -32,8 +33,12 @@ pub(crate) fn cluster(run: &mut Run, args: &Cluster) -> Result<()> {
 }
 
 fn run_command(run: &mut Run, args: &Cluster) -> Result<()> {
-    if let Some(ClusterCommand::AddDevice(args)) = &args.what {
-        return device::add(run, args);
+    match &args.what {
+        Some(ClusterCommand::AddDevice(args)) => return device::add(run, args),
+        Some(ClusterCommand::Recover { dir, yes, .. }) => return survivor::recover(run, dir, *yes),
+        Some(ClusterCommand::NewIdentity { dir, .. }) => return survivor::new_identity(run, dir),
+        Some(ClusterCommand::Moved { dir, .. }) => return survivor::moved(run, dir),
+        _ => {}
     }
     let client = run.client()?.clone();
     let reply = client.cluster(None)?;
@@ -68,7 +73,10 @@ fn run_command(run: &mut Run, args: &Cluster) -> Result<()> {
         ClusterCommand::DeclareDead { node: name, accept_loss: true, .. } => ClusterOp::DeclareLost(node(name)?),
         ClusterCommand::Balance { on } => ClusterOp::Balance(on == "on"),
         ClusterCommand::Replicas { count } => ClusterOp::Replicas(*count),
-        ClusterCommand::AddDevice(_) => unreachable!("done above"),
+        ClusterCommand::AddDevice(_)
+        | ClusterCommand::Recover { .. }
+        | ClusterCommand::NewIdentity { .. }
+        | ClusterCommand::Moved { .. } => unreachable!("done above"),
     };
     let mut reply = client.cluster(Some(op))?;
     if let (ClusterOp::Drain(node), Some(ClusterCommand::Drain { background: false, .. })) = (op, &args.what) {

@@ -16,7 +16,7 @@ use frieze_client::Answered;
 use serde_json::{Value, json};
 
 use self::local::{Local, LocalBytes};
-use self::side::{How, Kind, Node, PIECE_BYTES, Pull, Side, Sink};
+use self::side::{How, Kind, Node, Side, Sink};
 use crate::args::{Cp, Get, Put};
 use crate::failure::{Reported, Usage};
 use crate::past;
@@ -25,7 +25,7 @@ use crate::progress::Progress;
 use crate::run::Run;
 
 pub(crate) use self::remote::{Remote, target};
-pub(crate) use self::side::Source;
+pub(crate) use self::side::{PIECE_BYTES, Pull, Source};
 
 /// What is asked of every file of one copy.
 #[derive(Clone, Copy, Debug)]

@@ -19,6 +19,7 @@ mod config;
 mod copy;
 mod device;
 mod entry;
+mod export;
 mod failure;
 mod forget;
 mod format;
@@ -36,6 +37,7 @@ mod scrub;
 mod serve;
 mod server;
 mod sharing;
+mod survivor;
 mod timeline;
 
 #[cfg(test)]
@@ -107,6 +109,7 @@ fn run(cli: Cli) -> Result<()> {
         Command::Sync(args) => server::sync(&mut run, args),
         Command::Status(_) => server::status(&mut run),
         Command::Fsck(args) => fsck::fsck(&mut run, args),
+        Command::Export(args) => export::export(&mut run, args),
         Command::Scrub(args) => scrub::scrub(&mut run, args),
         Command::Cluster(args) => cluster::cluster(&mut run, args),
         Command::Bench(args) => bench::bench(&mut run, args),
@@ -177,6 +180,7 @@ impl Command {
             Command::Sync(_) => "sync",
             Command::Status(_) => "status",
             Command::Fsck(_) => "fsck",
+            Command::Export(_) => "export",
             Command::Scrub(_) => "scrub",
             Command::Cluster(_) => "cluster",
             Command::Bench(_) => "bench",

@@ -4,6 +4,8 @@
 
 #[expect(dead_code, reason = "shared with tests that need more of it")]
 mod support;
+#[path = "cluster/survivor.rs"]
+mod survivor;
 
 #[path = "cluster/health.rs"]
 mod health;

@@ -12,7 +12,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use rustix::fs::{Advice, AtFlags, CWD, Dir, FallocateFlags, FileType, Mode, OFlags, RenameFlags};
+use rustix::fs::{Advice, AtFlags, CWD, Dir, FallocateFlags, FileType, Mode, OFlags, RenameFlags, StatxFlags};
 use rustix::io::Errno;
 use smallvec::SmallVec;
 
@@ -153,6 +153,23 @@ impl FileDisk {
         check_name(name)?;
         let stat = retry(|| rustix::fs::statat(&self.dir, name, AtFlags::SYMLINK_NOFOLLOW)).map_err(io(op, name))?;
         Ok((stat.st_size as u64).min(allocated(&stat)))
+    }
+}
+
+impl FileDisk {
+    /// What sets this file apart from every copy of it: its number in its file system, and when it was made. The same after a restart of
+    /// the machine and where the directory was renamed; another one where it was copied. Empty if the system cannot say.
+    ///
+    /// # Errors
+    /// `NotFound` if there is no such file; what else the system says.
+    pub fn place(&self, name: &str) -> Result<String> {
+        check_name(name)?;
+        let mask = StatxFlags::INO | StatxFlags::BTIME;
+        let stat = retry(|| rustix::fs::statx(&self.dir, name, AtFlags::SYMLINK_NOFOLLOW, mask));
+        let stat = stat.map_err(io(Op::Open, name))?;
+        let has_birth = stat.stx_mask & StatxFlags::BTIME.bits() != 0;
+        let born = || format!("{}.{:09}", stat.stx_btime.tv_sec, stat.stx_btime.tv_nsec);
+        Ok(format!("{}@{}", stat.stx_ino, if has_birth { born() } else { String::new() }))
     }
 }
 

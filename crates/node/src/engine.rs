@@ -257,7 +257,10 @@ impl Engine {
         let (turns, went) = (self.data.turns(), self.data.went());
         let sees_instants = body.request.as_ref().is_some_and(sees_instants);
         let answer = match body.request {
-            Some(Request::Hello(hello)) => conn.hello(hello, &self.nodes, self.greeting()).map(Reply::Hello),
+            Some(Request::Hello(hello)) => self
+                .check_former(&hello.cluster)
+                .and_then(|()| conn.hello(hello, &self.nodes, self.greeting()))
+                .map(Reply::Hello),
             Some(Request::Prove(prove)) => {
                 let proven = conn.prove(&prove, &self.keys, &self.nodes, self.greeting());
                 let is_one_of_us = || conn.node().map_or(Ok(()), |node| self.check_is_node(node));

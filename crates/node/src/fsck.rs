@@ -5,28 +5,22 @@
 //! every name and inode is read, and names, inodes and records are compared with each other.
 //! Leaves to others: mending. There is one copy; what is whole is served as it is.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use frieze_base::{Fault, Reason};
-use frieze_disk::{Disk, MachineTime, TimeSource, TreeCopy, ViewDisk};
+use frieze_base::Fault;
+use frieze_disk::{MachineTime, TimeSource, ViewDisk};
 use frieze_hlc::Hlc;
 use frieze_namespace::{CheckCounts, History, check_history};
 use frieze_wire::scrub::ScrubReply;
-use frieze_wire::txn::Caller;
 
-use crate::durability::no_wake;
-use crate::engine::{Engine, ProcessStats, Seams};
+use crate::engine::Engine;
 use crate::identity::Identity;
-use crate::settings::Settings;
-use crate::store::{LsmStore, VersionStore};
+use crate::offline;
 
 /// Sentences that are kept; of more it is known how many.
 const WRONG_MAX: usize = 1000;
-/// Directory of the namespace's store within the data directory.
-pub(crate) const STORE_DIRECTORY: &str = "namespace";
 /// Faster than any device.
 const NO_RATE: u64 = 1 << 40;
 
@@ -73,16 +67,7 @@ pub type CheckProgress<'a> = dyn Fn(u64, u64) + 'a;
 pub fn fsck(dir: &Path, progress: &CheckProgress<'_>) -> Result<Checkup, Fault> {
     let view = || ViewDisk::open(dir).map_err(Fault::from);
     let disk = view()?;
-    let names = disk.list()?;
-    let is_ours = |name: &String| *name == crate::identity::STATE_FILE || name.starts_with("seg-");
-    if !names.iter().any(is_ours) {
-        return Err(Fault::new(
-            Reason::NotFound,
-            format!("{} is no data directory of a server: it holds neither its state nor a segment", dir.display()),
-        ));
-    }
-    // Tables are written once; what else the store has, it may change when it is opened.
-    let is_table = |path: &Path| path.parent().is_some_and(|above| above.ends_with("tables"));
+    offline::check_is_one(&disk, dir)?;
     let mut checkup = Checkup::default();
     match Identity::load(&disk) {
         Ok(Some(_)) => {}
@@ -95,17 +80,18 @@ pub fn fsck(dir: &Path, progress: &CheckProgress<'_>) -> Result<Checkup, Fault> 
             return Ok(checkup);
         }
     }
-    let store_dir = dir.join(STORE_DIRECTORY);
-    let mut copy = TreeCopy::of(&store_dir, &is_table)?;
-    let opened = open_store(copy.path()).and_then(|store| open(Arc::new(disk), store, false));
+    let mut copy = offline::copy_of_store(dir)?;
+    let time: Arc<dyn TimeSource> = Arc::new(MachineTime::new());
+    let open = |disk, store, damaged| offline::open(Arc::new(disk), store, time.clone(), damaged);
+    let opened = offline::open_store(copy.path()).and_then(|store| open(disk, store, false));
     let engine = match opened {
         Ok(engine) => engine,
         Err(fault) => {
             checkup.add(format!("a server refuses to start: {}", fault.message));
             // What is left of it may still tell where the damage is. The view is new: nothing that was tried counts.
             let disk = view()?;
-            copy = TreeCopy::of(&store_dir, &is_table)?;
-            match open_store(copy.path()).and_then(|store| open(Arc::new(disk), store, true)) {
+            copy = offline::copy_of_store(dir)?;
+            match offline::open_store(copy.path()).and_then(|store| open(disk, store, true)) {
                 Ok(engine) => engine,
                 Err(fault) => {
                     checkup.add(format!("what is left cannot be served either: {}", fault.message));
@@ -187,30 +173,4 @@ fn check_records(engine: &Engine, tell: &mut dyn FnMut(String)) -> Result<(), Fa
         }
     }
     Ok(())
-}
-
-/// Memory for the store of a directory that is looked at.
-const STORE_BYTES: u64 = 96 << 20;
-
-fn open_store(dir: &Path) -> Result<Box<dyn VersionStore>, Fault> {
-    LsmStore::open(dir, STORE_BYTES).map(|store| Box::new(store) as Box<dyn VersionStore>)
-}
-
-/// Does what a server does at its start.
-fn open(disk: Arc<dyn Disk>, store: Box<dyn VersionStore>, serve_damaged: bool) -> Result<Engine, Fault> {
-    let settings = Settings { dir: "a view".into(), serve_damaged, ..Settings::default() };
-    let time: Arc<dyn TimeSource> = Arc::new(MachineTime::new());
-    let seams = Seams {
-        disk,
-        time,
-        store,
-        boot: crate::serve::boot_id(),
-        // Nobody will serve with it.
-        entropy: [0; 64],
-        wake: no_wake(),
-        process: Box::new(ProcessStats::default),
-        keys: BTreeMap::new(),
-        owner: Caller::root(),
-    };
-    Engine::open(settings, seams)
 }

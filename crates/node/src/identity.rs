@@ -97,6 +97,9 @@ pub(crate) struct Identity {
     /// Of a server that is alone: copies wanted of everything once it is one of several; 0: as its settings say.
     #[prost(uint32, tag = "43")]
     pub(crate) replicas: u32,
+    /// Where the directory is, as [`frieze_disk::FileDisk::place`] says it: a copy of it is somewhere else. Empty until it is known.
+    #[prost(string, tag = "44")]
+    pub(crate) place: String,
 }
 
 /// What a server is to the metalog.
@@ -164,6 +167,19 @@ impl Identity {
     /// The node.
     pub(crate) fn node_id(&self) -> NodeId {
         NodeId(self.node)
+    }
+
+    /// As it goes on under another identity of the cluster. Whoever holds the secret of before proves nothing with it any more.
+    pub(crate) fn renamed(self, cluster: ClusterId) -> Identity {
+        let secret = blake3::keyed_hash(&self.key(), &cluster.0.to_be_bytes());
+        Identity {
+            cluster: cluster.0.to_be_bytes().to_vec(),
+            capability_key: secret.as_bytes().to_vec(),
+            known_first: Vec::new(),
+            place: String::new(),
+            is_removed: false,
+            ..self
+        }
     }
 
     /// The secret of the capabilities.

@@ -10,6 +10,7 @@
 //! Where a request goes: `serve` (socket) → `engine` (who asks) → `views` (readers) or `changes` and `edits` (writers) → `data`
 //! (chains and device) or `meta` (metalog and namespace); `durability` makes it last.
 
+mod archive;
 mod brought;
 mod caching;
 mod capability;
@@ -37,6 +38,7 @@ mod locks;
 mod memory;
 mod meta;
 mod metrics;
+mod offline;
 mod opened;
 mod peers;
 mod plugin;
@@ -56,11 +58,13 @@ mod status;
 mod steps;
 mod store;
 mod story;
+mod survivor;
 mod timed;
 mod timeline;
 mod traces;
 mod views;
 
+pub use archive::{Archive, Listed, MemberArchive, Part, Xattr};
 pub use brought::Brought;
 pub use data::{ChainEnd, Report as ChainReport};
 pub use durability::no_wake;
@@ -77,3 +81,4 @@ pub use session::{Conn, KeyRight};
 pub use settings::{KeySettings, Settings};
 pub use steps::Steps;
 pub use store::{Item, Left, LoadVersion, LsmStore, MemoryStore, Newest, Section, ShowNewest, VersionStore, VisitItem};
+pub use survivor::{Copy, Left as LeftBehind, LeftChain, Other, WentOn, recover, rename_copy, survey, take_moved};

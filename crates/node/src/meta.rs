@@ -17,6 +17,7 @@ mod questions;
 mod segments;
 mod slots;
 mod state;
+mod survivor;
 mod transfer;
 mod wires;
 
@@ -48,6 +49,7 @@ use state::State;
 
 pub use member::MetalogStatus;
 pub use segments::{SegmentFiles, Unflushed};
+pub(crate) use survivor::{LeftJournal, LeftStore};
 
 /// Order and execution of metadata.
 pub(crate) struct MetaPlane {

@@ -9,6 +9,7 @@
 //! goes from the socket to the page cache through one cache-hot buffer (ADR 0003 has the measurements).
 
 mod asker;
+mod copied;
 mod joining;
 mod links;
 mod metrics;
@@ -50,8 +51,8 @@ use crate::clock::NodeClock;
 use crate::directory;
 use crate::durability::Wake;
 use crate::engine::{Engine, ProcessStats, Responder, Scratch, Seams};
-use crate::fsck::STORE_DIRECTORY;
 use crate::memory::machine_bytes;
+use crate::offline::{STORE_DIRECTORY, boot_id};
 use crate::session::{Conn, KeyRight};
 use crate::settings::{KeySettings, Settings};
 use crate::steps::Steps;
@@ -156,13 +157,15 @@ impl Server {
         directory::check(&directory)?;
         let disk = FileDisk::open(&directory, FileDiskSettings { capacity_bytes_max })?;
         directory::make_private(&directory)?;
+        copied::check(&disk, &directory)?;
         let store = LsmStore::open(&directory.join(STORE_DIRECTORY), settings.memory(0)?.store)?;
         let wake = Arc::new(Wake::default());
         let waker = wake.clone();
         let connections = Arc::new(AtomicU64::new(0));
         let counted = connections.clone();
+        let disk = Arc::new(disk);
         let seams = Seams {
-            disk: Arc::new(disk),
+            disk: disk.clone(),
             time: Arc::new(MachineTime::new()),
             store: Box::new(store),
             boot: boot_id(),
@@ -177,6 +180,7 @@ impl Server {
         let early = !settings.join.is_empty();
         let mut listeners = if early { listen(&addresses)? } else { Vec::new() };
         let engine = together::open(settings, seams, listeners.first().map(|first| &**first))?;
+        copied::note(&disk, &engine)?;
         for note in engine.notes() {
             warn!("{note}");
         }
@@ -965,12 +969,6 @@ fn uid_of(name: &str) -> Result<u32, Fault> {
         Ok(None) => Err(wrong("this machine has no such user".to_owned())),
         Err(error) => Err(wrong(format!("the user database cannot be read: {error}"))),
     }
-}
-
-/// Names the boot of the machine; empty where the kernel does not tell, which then counts as a new boot each time.
-pub(crate) fn boot_id() -> String {
-    let read = std::fs::read_to_string(Path::new("/proc/sys/kernel/random/boot_id"));
-    read.map(|text| text.trim().to_owned()).unwrap_or_default()
 }
 
 fn entropy() -> Result<[u8; 64], Fault> {

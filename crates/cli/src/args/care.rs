@@ -1,5 +1,6 @@
-//! `scrub` and `fsck`.
+//! `scrub`, `fsck` and `export`.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::Args;
@@ -68,4 +69,54 @@ pub(crate) struct Fsck {
     /// Data directory of the server.
     #[arg(value_name = "DIR")]
     pub(crate) dir: PathBuf,
+}
+
+/// Read files out of the directory of a server that does not run, now or at an instant.
+///
+/// Writes them as a tar to standard output, or to a file (--output), or makes them below a directory (--to): names, modes, owners,
+/// times, symbolic and hard links, extended attributes. Nothing in DIR is changed, and no server starts on it meanwhile. PATH is in the
+/// file system: everything, unless it is named; names in the tar begin with the last part of it. Nothing that is there is overwritten.
+///
+/// It needs no server and no cluster: DIR may be that of a server that was alone, of a member of a cluster whose others are gone, or of
+/// one that was removed. Of a member it shows what that server has, changes that it does not know to be committed included, and says up
+/// to which instant it can vouch for everything.
+///
+/// What is damaged, has no copy in DIR or only an old one, or lies in a gap is named, one line each, and the exit status is 1 then; the
+/// rest is there, with zeros in the place of bytes that cannot be read. 2: it could not look.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  frieze export /srv/frieze >all.tar
+  frieze export /srv/frieze /reports --output reports.tar --at yesterday
+  frieze export /srv/frieze /reports --to /restored       /restored/reports
+  frieze export /srv/frieze --list                        what is there
+
+JSON: with --list one line a name: path, inode, kind, mode, uid, gid, size, mtime_ns, links, target. Else one document: at, at_time
+(null: the newest there is), files, directories, links, others, bytes, wrong (a list of path, start, end, why), wrong_more, notes, and
+of a member of a cluster: node, whole (up to this instant everything is there), kept (changes not known to be committed), chains,
+lacking (a list of chain, copy (stale, none), whole).")]
+pub(crate) struct Export {
+    /// Data directory of the server.
+    #[arg(value_name = "DIR")]
+    pub(crate) dir: PathBuf,
+
+    /// What to read, in the file system.
+    #[arg(value_name = "PATH", default_value = "/")]
+    pub(crate) path: OsString,
+
+    /// Read as of this instant ('frieze --help' lists the forms).
+    #[arg(long, value_name = "INSTANT")]
+    pub(crate) at: Option<String>,
+
+    /// Make the files below this directory, which is empty, or made.
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["output", "list"])]
+    pub(crate) to: Option<PathBuf>,
+
+    /// Write the tar to this file, which is made.
+    #[arg(short, long, value_name = "FILE", conflicts_with = "list")]
+    pub(crate) output: Option<PathBuf>,
+
+    /// Only say what is there.
+    #[arg(long)]
+    pub(crate) list: bool,
 }

@@ -93,6 +93,57 @@ pub(crate) enum ClusterCommand {
         #[arg(long)]
         accept_loss: bool,
     },
+    /// Go on from one server when the majority of a cluster is lost for good.
+    ///
+    /// Run on the machine of the server that is left, whose server is stopped. Without --yes nothing is changed: it says what is there.
+    /// With several servers left, look at each, and go on from the one whose metalog ends last (and has full copies of most chains); the
+    /// others join it anew, with empty directories.
+    ///
+    /// With --yes --accept-loss that server is the only one of the cluster, and of every chain. It keeps all that it has. What the lost
+    /// servers may have acknowledged beyond that is a gap: answers about instants in it, and reads of now of bytes that may be older,
+    /// say that they are incomplete, and 'last-whole' is the instant before it. The cluster gets another identity: servers of before are
+    /// refused for ever, mounts and clients connect anew. Be sure that the others are stopped, and stay so: a majority of them that is
+    /// started again serves the old cluster beside this one. If their disks are there, start them instead: nothing is lost then.
+    #[command(
+        after_long_help = "Examples:\n  frieze cluster recover --dir /var/lib/frieze                       what is left; changes nothing\n  frieze cluster recover --dir /var/lib/frieze --yes --accept-loss   go on from it\n\nJSON: cluster, node, name, others (a list of node, name, address, state), voters, known_entry, known, known_time, last_entry, last, kept,\nchains (a list of chain, copy (full, stale, none), last, newest, whole), went_on (null, or cluster, from, to)."
+    )]
+    Recover {
+        /// Data directory of the server that is left.
+        #[arg(long, value_name = "DIR")]
+        dir: PathBuf,
+        /// Yes, go on from it.
+        #[arg(long, requires = "accept_loss")]
+        yes: bool,
+        /// What only the others had is lost, and it is meant.
+        #[arg(long, requires = "yes")]
+        accept_loss: bool,
+    },
+    /// Make a copy of the directory of a server that is alone another cluster.
+    ///
+    /// A copied directory is the same server to everybody who asks it. This gives it an identity and a secret of its own; its files and
+    /// its past stay. A copy of a member of a cluster goes on by 'frieze cluster recover'.
+    #[command(after_long_help = "Example:\n  frieze cluster new-identity --dir /srv/copy --yes\n\nJSON: cluster.")]
+    NewIdentity {
+        /// Data directory of the copy.
+        #[arg(long, value_name = "DIR")]
+        dir: PathBuf,
+        /// Yes, it is a copy.
+        #[arg(long, required = true)]
+        yes: bool,
+    },
+    /// Let a server start on its directory after that was moved to another disk.
+    ///
+    /// A server of a cluster does not start on a copy of its directory: two would be one. This says that the original is used no more,
+    /// and that nothing was written to it since it was copied.
+    #[command(after_long_help = "Example:\n  frieze cluster moved --dir /disk2/frieze --yes")]
+    Moved {
+        /// Data directory, where it is now.
+        #[arg(long, value_name = "DIR")]
+        dir: PathBuf,
+        /// Yes, the original is used no more.
+        #[arg(long, required = true)]
+        yes: bool,
+    },
     /// Move chains until every server has its share, or stop that.
     #[command(after_long_help = "Example:\n  frieze cluster balance on")]
     Balance {

@@ -156,12 +156,14 @@ impl Engine {
     /// The newest instant at which nothing is missing that was lost since; ZERO if nothing ever was.
     pub(crate) fn last_whole(&self) -> Hlc {
         let mut whole = Hlc(self.keeper.with(|identity| identity.last_whole));
+        // A chain that lost all it had was whole when there was nothing yet.
+        let made = self.earliest();
         self.meta.look_at_control(&mut |state| {
             let newest: Vec<_> = state.chains().filter_map(|chain| chain.gaps.last()).collect();
             // What chains lost together overlaps.
             if let Some(last) = newest.iter().max_by_key(|gap| gap.to) {
                 let together = newest.iter().filter(|gap| gap.to > last.from);
-                whole = together.map(|gap| Hlc(gap.from)).min().unwrap_or(whole);
+                whole = together.map(|gap| Hlc(gap.from).max(made)).min().unwrap_or(whole);
             }
         });
         whole

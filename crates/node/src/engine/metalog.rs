@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use frieze_base::{ClusterId, Fault, InodeId, LogIndex, MonoTime, NodeId, Reason, Seq, SessionId};
 use frieze_disk::StateFile;
-use frieze_hlc::Hlc;
+use frieze_hlc::{Hlc, format_instant};
 use frieze_metalog::Change;
 use frieze_wire::frame::FrameHeader;
 use frieze_wire::message::Request;
@@ -229,6 +229,25 @@ impl Engine {
         }
         let born = self.meta.namespace().current(InodeId::ROOT).map(|root| root.born);
         born.map_or(Hlc::ZERO, |born| *self.earliest.get_or_init(|| born))
+    }
+
+    /// Refuses who expects the cluster that this one was until it went on from one server, and says what happened.
+    ///
+    /// # Errors
+    /// `WrongCluster`.
+    pub(crate) fn check_former(&self, expected: &str) -> Result<(), Fault> {
+        let Ok(expected) = expected.parse::<ClusterId>() else { return Ok(()) };
+        let mut ended = None;
+        self.meta.look_at_control(&mut |state| ended = state.former(expected).map(|former| (former, state.cluster())));
+        let Some((former, now)) = ended else { return Ok(()) };
+        let at = format_instant(Hlc(former.at));
+        let words = format!(
+            "cluster {expected} has ended: its majority was lost for good, and an operator went on from server {} at {at}, as cluster {now}; a \
+             server of before cannot come back with its data ('frieze export DIR' reads them): let it join anew with an empty directory; \
+             a client or mount connects anew",
+            former.node
+        );
+        Err(Fault::new(Reason::WrongCluster, words))
     }
 
     /// Sees to it that this server may answer a request: that it leads, if the request is one for the leader, and that it knows

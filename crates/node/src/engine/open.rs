@@ -92,6 +92,7 @@ impl Engine {
             notes.append(&mut logs.notes);
         }
         let newest_whole = logs.newest_whole();
+        let identity = named_by_the_log(&keeper, &logs.meta)?;
         let Logs { clock, device, chains, meta, .. } = logs;
         // What a chain of several members lacks here it may have elsewhere: that is not known before it goes on.
         let shared = chains.iter().filter(|replica| roles.epoch(replica.chain()).is_some());
@@ -383,6 +384,18 @@ impl Logs {
         let mut young = self.tail.iter().filter(|(stamp, _, _)| *stamp > newest);
         young.find(|(_, session, chunk)| !granted(*session, *chunk)).map(|(stamp, _, _)| *stamp)
     }
+}
+
+/// The identity that the directory has: the log of decisions says what the cluster is called. A crash may have come between a decision to
+/// go on from this server under another name, and that name in the directory.
+fn named_by_the_log(keeper: &Keeper, meta: &MetaPlane) -> Result<Identity, Fault> {
+    let mut name = None;
+    let before = keeper.with(Identity::cluster_id);
+    meta.look_at_control(&mut |state| name = state.former(before).map(|_| state.cluster()));
+    if let Some(cluster) = name {
+        keeper.update(|identity| *identity = identity.clone().renamed(cluster))?;
+    }
+    Ok(keeper.with(Clone::clone))
 }
 
 fn new_identity(settings: &Settings, entropy: &[u8; 64]) -> Identity {

@@ -27,7 +27,7 @@ use crate::identity::{FORMAT_VERSION_MEMBER, Standing};
 use crate::store::Versions;
 
 /// What the files of a member's journal are called.
-const SEGMENT_PREFIX: &str = "raft-";
+pub(super) const SEGMENT_PREFIX: &str = "raft-";
 
 impl MetaPlane {
     /// Turns a machine that is alone into the only member of a metalog to which others can be added. `flush_data` makes all

@@ -1,0 +1,376 @@
+//! The files in a data directory that no server uses, now and at any instant.
+//!
+//! Guarantees: nothing in the directory is changed, and no server starts on it meanwhile. Reads take the way that those of a server
+//! take, so that what is shown is what it would show. Of a member of a cluster everything counts that it has, as if it went on from it
+//! alone ([`crate::survivor`]): entries that are not known to be committed as well. What a copy here cannot vouch for is told, never
+//! left out in silence.
+//! Leaves to others: rights (whoever may read the directory may read all of it), and where the files go.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+
+use frieze_base::{ChainEpoch, ChainId, Fault, InodeId, LogIndex, MonoTime, NodeId, Reason, SessionId};
+use frieze_chain::Configuration;
+use frieze_disk::{Disk, MachineTime, TimeSource, TreeCopy, ViewDisk};
+use frieze_hlc::{Hlc, format_instant};
+use frieze_namespace::NoReadSet;
+use frieze_wire::message::{Attr, Now, Read, Seek, View};
+use frieze_wire::txn::{Caller, Target};
+
+use crate::capability::{Bearer, Capability, Presenter};
+use crate::engine::{Engine, Scratch};
+use crate::identity::{Identity, Standing};
+use crate::offline;
+use crate::seen::layout_of;
+use crate::session::Principal;
+use crate::survivor::{Copy, Left, LeftChain};
+
+/// Names of a directory that are asked for at once.
+const PAGE: usize = 1000;
+/// Who reads: there are no sessions.
+const READER: SessionId = SessionId(1);
+
+/// A data directory, opened for reading its files.
+pub struct Archive {
+    engine: Engine,
+    _copy: TreeCopy,
+    notes: Vec<String>,
+    damaged: Option<String>,
+    member: Option<MemberArchive>,
+    scratch: Scratch,
+}
+
+/// What is to be known of the directory of a member of a cluster.
+#[derive(Clone, Debug)]
+pub struct MemberArchive {
+    /// Its number.
+    pub node: NodeId,
+    /// Everything up to here is whole, of chains with a full copy. What others have done since is not here.
+    pub whole: Hlc,
+    /// Entries of the metalog that are read and not known to be committed.
+    pub kept: u64,
+    /// The last entry.
+    pub last: LogIndex,
+    /// Chains without a full copy here, by number.
+    pub lacking: BTreeMap<ChainId, LeftChain>,
+    /// Chains in all.
+    pub chains: u64,
+}
+
+/// An extended attribute: its name and its value.
+pub type Xattr = (Vec<u8>, Vec<u8>);
+
+/// A part of a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// Its bytes; of a hole zeros.
+    pub bytes: Vec<u8>,
+    /// It reaches to the end of the file.
+    pub is_end: bool,
+}
+
+/// A name in a directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listed {
+    /// The name.
+    pub name: Vec<u8>,
+    /// What it leads to.
+    pub inode: InodeId,
+}
+
+impl Archive {
+    /// Opens the data directory `dir`. If it is damaged, what is left of it: [`Archive::damaged`] says so.
+    ///
+    /// # Errors
+    /// `Busy` if a server uses it, `NotFound` if it is no data directory or holds nothing yet, `Corrupt` if nothing of it can be served;
+    /// the system's.
+    ///
+    /// # Cost
+    /// As a server's start; of a member twice.
+    pub fn open(dir: &Path) -> Result<Archive, Fault> {
+        let standing = {
+            let disk = ViewDisk::open(dir)?;
+            offline::check_is_one(&disk, dir)?;
+            match Identity::load(&disk)? {
+                Some((identity, _)) => identity.standing(),
+                None => return Err(nothing_yet(dir)),
+            }
+        };
+        let open = |damaged| match standing {
+            Standing::Alone => Archive::open_alone(dir, damaged),
+            Standing::Member => Archive::open_member(dir, damaged),
+            Standing::Joining => Err(nothing_yet(dir)),
+        };
+        match open(false) {
+            Err(fault) if fault.reason == Reason::Corrupt => {
+                let archive = open(true)?;
+                Ok(Archive { damaged: Some(fault.message), ..archive })
+            }
+            other => other,
+        }
+    }
+
+    fn open_alone(dir: &Path, serve_damaged: bool) -> Result<Archive, Fault> {
+        let copy = offline::copy_of_store(dir)?;
+        let disk: Arc<dyn Disk> = Arc::new(ViewDisk::open(dir)?);
+        let engine = offline::open(disk, offline::open_store(copy.path())?, time(), serve_damaged)?;
+        Ok(Archive::of(engine, copy, None))
+    }
+
+    fn open_member(dir: &Path, serve_damaged: bool) -> Result<Archive, Fault> {
+        let left = {
+            let copy = offline::copy_of_store(dir)?;
+            let disk: Arc<dyn Disk> = Arc::new(ViewDisk::open(dir)?);
+            Left::look(disk, offline::open_store(copy.path())?, time(), serve_damaged)?
+        };
+        let copy = offline::copy_of_store(dir)?;
+        // In the view, and gone with it.
+        let disk: Arc<dyn Disk> = Arc::new(ViewDisk::open(dir)?);
+        left.go_on(&disk, offline::new_cluster()?, time().reading().wall_us)?;
+        let engine = offline::open(disk, offline::open_store(copy.path())?, time(), serve_damaged)?;
+        let me = left.node;
+        let ends = engine.chain_ends();
+        let newest = ends.iter().map(|end| end.epoch.max(end.taken)).max().unwrap_or_default();
+        let alone = Configuration { epoch: ChainEpoch(newest.0 + 1), members: vec![me], ..Configuration::default() };
+        let configured: Vec<_> = ends.iter().map(|end| (end.chain, alone.clone())).collect();
+        engine.configure(&configured)?;
+        // Nobody else can have it.
+        engine.renew_lease(MonoTime(u64::MAX));
+        let lacking = left.chains.iter().filter(|chain| chain.copy != Copy::Full);
+        let member = MemberArchive {
+            node: me,
+            whole: left.known.1,
+            kept: left.kept(),
+            last: left.last.0,
+            lacking: lacking.map(|chain| (chain.chain, *chain)).collect(),
+            chains: left.chains.len() as u64,
+        };
+        Ok(Archive::of(engine, copy, Some(member)))
+    }
+
+    fn of(engine: Engine, copy: TreeCopy, member: Option<MemberArchive>) -> Archive {
+        let notes = engine.notes().to_vec();
+        Archive { engine, _copy: copy, notes, damaged: None, member, scratch: Scratch::default() }
+    }
+
+    /// What a server would say at its start; nothing of it is wrong by itself.
+    pub fn notes(&self) -> &[String] {
+        &self.notes
+    }
+
+    /// Why a server would refuse to start, if it would: what is shown is what is left.
+    pub fn damaged(&self) -> Option<&str> {
+        self.damaged.as_deref()
+    }
+
+    /// Of a member of a cluster.
+    pub fn member(&self) -> Option<&MemberArchive> {
+        self.member.as_ref()
+    }
+
+    /// Now, by the clock of this machine.
+    pub fn now(&self) -> Hlc {
+        Hlc::last_of_micros(time().reading().wall_us)
+    }
+
+    /// The instant of a snapshot, or `last-whole`.
+    ///
+    /// # Errors
+    /// `NotFound` if there is none of this name.
+    pub fn instant_named(&self, name: &str) -> Result<Hlc, Fault> {
+        Ok(Hlc(self.engine.now(&Now { name: name.to_owned() })?.at))
+    }
+
+    /// The earliest instant that can be read.
+    pub fn earliest(&self) -> Hlc {
+        self.engine.earliest()
+    }
+
+    /// The saved snapshots.
+    pub fn snapshots(&self) -> Vec<(String, Hlc)> {
+        let namespace = self.engine.meta.namespace();
+        namespace.snapshots().map(|snapshot| (snapshot.name.clone(), snapshot.at)).collect()
+    }
+
+    /// The intervals in which something may have been lost, oldest first. Of a member without the one that begins where it ends.
+    pub fn gaps(&self) -> Vec<(Hlc, Hlc)> {
+        let mut gaps = self.engine.all_gaps();
+        if self.member.is_some() {
+            // That one is of the view, in which the server goes on alone.
+            let ends = gaps.iter().map(|(_, to)| *to).max();
+            gaps.retain(|(_, to)| Some(*to) != ends);
+        }
+        gaps
+    }
+
+    /// Sees to it that an instant can be read. Returns the gap that it lies in, if it lies in one.
+    ///
+    /// # Errors
+    /// `HistoryExpired` if it lies before the earliest, `Future` if it has not come yet.
+    pub fn begin(&self, at: Hlc) -> Result<Option<(Hlc, Hlc)>, Fault> {
+        self.engine.answer(view(Some(at)))?;
+        let in_gap = self.gaps().into_iter().find(|(from, to)| *from < at && at < *to);
+        let beyond = self.member.as_ref().filter(|member| at > member.whole);
+        Ok(in_gap.or(beyond.map(|member| (member.whole, Hlc::MAX))))
+    }
+
+    /// What stands at a path; symbolic links on the way are followed, one at the end is not.
+    ///
+    /// # Errors
+    /// `NotFound`, `NotDirectory`, `HistoryExpired`.
+    pub fn find(&self, path: &[u8], at: Option<Hlc>) -> Result<InodeId, Fault> {
+        let target = Target { base: InodeId::ROOT.0, path: path.to_vec(), follow: false };
+        Ok(self.engine.resolve(&root(), &target, at, &NoReadSet)?.id)
+    }
+
+    /// Attributes.
+    ///
+    /// # Errors
+    /// `NotFound`, `HistoryExpired`; the disk's.
+    pub fn attr(&self, id: InodeId, at: Option<Hlc>) -> Result<Attr, Fault> {
+        let inode = self.engine.inode_at(id, at)?;
+        Ok(self.engine.attr(id, &inode, view(at))?.0)
+    }
+
+    /// Names in a directory after one, in byte order, some at a time; none: that was all.
+    ///
+    /// # Errors
+    /// `NotDirectory`, `HistoryExpired`; the disk's.
+    pub fn list(&self, id: InodeId, at: Option<Hlc>, after: &[u8]) -> Result<Vec<Listed>, Fault> {
+        let namespace = self.engine.meta.namespace();
+        let listed = namespace.list(self.engine.meta.versions(), id, at, after, PAGE)?;
+        Ok(listed.into_iter().map(|entry| Listed { name: entry.name, inode: entry.inode }).collect())
+    }
+
+    /// Where a symbolic link leads.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if it is none; `HistoryExpired`.
+    pub fn link(&self, id: InodeId, at: Option<Hlc>) -> Result<Vec<u8>, Fault> {
+        Ok(self.engine.inode_at(id, at)?.symlink_target().to_vec())
+    }
+
+    /// Extended attributes, by name.
+    ///
+    /// # Errors
+    /// `HistoryExpired`; the disk's.
+    pub fn xattrs(&self, id: InodeId, at: Option<Hlc>) -> Result<Vec<Xattr>, Fault> {
+        let (namespace, versions) = (self.engine.meta.namespace(), self.engine.meta.versions());
+        let caller = Caller::root();
+        let names = namespace.xattr_names(versions, id, at, &caller)?;
+        let value = |name: Vec<u8>| Ok((name.clone(), namespace.xattr(versions, id, &name, at, &caller)?));
+        names.into_iter().map(value).collect()
+    }
+
+    /// Bytes of a file, holes as zeros, cut at its end.
+    ///
+    /// # Errors
+    /// `Corrupt` if some of them are damaged: ask for less at a time. The disk's.
+    pub fn read(&mut self, id: InodeId, at: Option<Hlc>, offset: u64, len: u32) -> Result<Part, Fault> {
+        let capability = self.capability(id, at);
+        let ask = Read { capability, offset, len, in_steps: false, reader: 0 };
+        let (reply, _) = self.engine.read(Presenter::of_any(READER, &root()), &ask, &mut self.scratch)?;
+        Ok(Part { bytes: self.scratch.payload.clone(), is_end: reply.end_of_file })
+    }
+
+    /// The next bytes of a file of `size` from `offset` on that may hold data; `None`: there are none.
+    ///
+    /// # Errors
+    /// The disk's.
+    pub fn next_data(
+        &mut self,
+        id: InodeId,
+        at: Option<Hlc>,
+        offset: u64,
+        size: u64,
+    ) -> Result<Option<Range<u64>>, Fault> {
+        let capability = self.capability(id, at);
+        let mut seek = |offset, data| {
+            let ask = Seek { capability: capability.clone(), offset, data };
+            match self.engine.seek(Presenter::of_any(READER, &root()), &ask, &mut self.scratch) {
+                Err(fault) if fault.reason == Reason::NotFound => Ok(None),
+                found => found.map(Some),
+            }
+        };
+        if offset >= size {
+            return Ok(None);
+        }
+        let Some(start) = seek(offset, true)? else { return Ok(None) };
+        let end = seek(start, false)?.unwrap_or(size).min(size);
+        Ok((start < end).then_some(start..end))
+    }
+
+    /// The chains that a file has bytes on and that have no full copy here: what is read of it may lack bytes, or hold older ones.
+    ///
+    /// # Errors
+    /// `HistoryExpired`.
+    pub fn lacks(&self, id: InodeId, at: Option<Hlc>) -> Result<Vec<LeftChain>, Fault> {
+        let Some(member) = self.member.as_ref().filter(|member| !member.lacking.is_empty()) else {
+            return Ok(Vec::new());
+        };
+        let inode = self.engine.inode_at(id, at)?;
+        let size = self.engine.attr(id, &inode, view(at))?.0.size;
+        let layout = layout_of(id, &inode);
+        // Where somebody was writing the end may be on a chunk that is not here.
+        let open = !inode.grants().is_empty();
+        let chunks = size.div_ceil(layout.chunk_bytes).min(u32::MAX.into()) as u32;
+        let every = layout.chain_count;
+        let chunks = if open { every } else { chunks.min(every) };
+        let mut chains: Vec<ChainId> = (0..chunks).map(|index| layout.chain(index)).collect();
+        // What it shares with others lies where theirs does.
+        if inode.patches_in(0, size).next().is_some() {
+            chains = member.lacking.keys().copied().collect();
+        }
+        chains.sort();
+        chains.dedup();
+        let is_lacking = |chain: &LeftChain| at.is_none_or(|at| at > chain.whole);
+        Ok(chains
+            .iter()
+            .filter_map(|chain| member.lacking.get(chain))
+            .filter(|chain| is_lacking(chain))
+            .copied()
+            .collect())
+    }
+
+    fn capability(&self, inode: InodeId, at: Option<Hlc>) -> Vec<u8> {
+        let bearer = if at.is_some() { Bearer::User(0) } else { Bearer::Session(READER) };
+        let capability = Capability { bearer, inode, read: true, write: false, view: view(at) };
+        self.engine.mint.seal(&capability)
+    }
+}
+
+fn time() -> Arc<dyn TimeSource> {
+    Arc::new(MachineTime::new())
+}
+
+fn view(at: Option<Hlc>) -> View {
+    View { at: at.map(|at| at.0), user_at: None }
+}
+
+fn root() -> Principal {
+    Principal { uid: 0, caller: Caller::root(), privileged: true }
+}
+
+fn nothing_yet(dir: &Path) -> Fault {
+    Fault::new(
+        Reason::NotFound,
+        format!("{} holds no files yet: a server was made there and never got any", dir.display()),
+    )
+}
+
+impl std::fmt::Display for LeftChain {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.copy {
+            Copy::Full => write!(f, "chain {} is whole up to {}", self.chain, format_instant(self.whole)),
+            Copy::Stale => write!(
+                f,
+                "chain {} has only an older copy here, whole up to {}",
+                self.chain,
+                format_instant(self.whole)
+            ),
+            Copy::None => write!(f, "chain {} has no copy here", self.chain),
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! A data directory that no server uses, opened without changing it.
+//!
+//! Guarantees: what a server would do at its start is done with a view of the directory, and with a copy of the small files of the
+//! store of names; no server starts on it meanwhile.
+
+use std::collections::BTreeMap;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use frieze_base::{ClusterId, Fault, Reason};
+use frieze_disk::{Disk, TimeSource, TreeCopy};
+use frieze_wire::txn::Caller;
+
+use crate::durability::no_wake;
+use crate::engine::{Engine, ProcessStats, Seams};
+use crate::settings::Settings;
+use crate::store::{LsmStore, VersionStore};
+
+/// Directory of the namespace's store within the data directory.
+pub(crate) const STORE_DIRECTORY: &str = "namespace";
+/// Memory for the store of a directory that is looked at.
+const STORE_BYTES: u64 = 96 << 20;
+
+/// Refuses what is no data directory of a server.
+///
+/// # Errors
+/// `NotFound`; the disk's.
+pub(crate) fn check_is_one(disk: &dyn Disk, dir: &Path) -> Result<(), Fault> {
+    let names = disk.list()?;
+    let is_ours = |name: &String| *name == crate::identity::STATE_FILE || name.starts_with("seg-");
+    match names.iter().any(is_ours) {
+        true => Ok(()),
+        false => Err(Fault::new(
+            Reason::NotFound,
+            format!("{} is no data directory of a server: it holds neither its state nor a segment", dir.display()),
+        )),
+    }
+}
+
+/// A copy of the store of names of a data directory.
+///
+/// # Errors
+/// The system's: there is no room where temporary files are kept, for instance.
+pub(crate) fn copy_of_store(dir: &Path) -> Result<TreeCopy, Fault> {
+    // Tables are written once; what else the store has, it may change when it is opened.
+    let is_table = |path: &Path| path.parent().is_some_and(|above| above.ends_with("tables"));
+    Ok(TreeCopy::of(&dir.join(STORE_DIRECTORY), &is_table)?)
+}
+
+pub(crate) fn open_store(dir: &Path) -> Result<Box<dyn VersionStore>, Fault> {
+    LsmStore::open(dir, STORE_BYTES).map(|store| Box::new(store) as Box<dyn VersionStore>)
+}
+
+/// Does what a server does at its start.
+///
+/// # Errors
+/// As [`Engine::open`].
+pub(crate) fn open(
+    disk: Arc<dyn Disk>,
+    store: Box<dyn VersionStore>,
+    time: Arc<dyn TimeSource>,
+    serve_damaged: bool,
+) -> Result<Engine, Fault> {
+    let settings = Settings { dir: "a view".into(), serve_damaged, ..Settings::default() };
+    let seams = Seams {
+        disk,
+        time,
+        store,
+        boot: boot_id(),
+        // Nobody will serve with it.
+        entropy: [0; 64],
+        wake: no_wake(),
+        process: Box::new(ProcessStats::default),
+        keys: BTreeMap::new(),
+        owner: Caller::root(),
+    };
+    Engine::open(settings, seams)
+}
+
+/// An identity that no cluster has.
+///
+/// # Errors
+/// If the system has no random numbers to give.
+pub(crate) fn new_cluster() -> Result<ClusterId, Fault> {
+    let bytes = frieze_net::random_nonce()?;
+    Ok(ClusterId(u128::from_be_bytes(bytes[..16].try_into().expect("16 of 32"))))
+}
+
+/// Gives what root made in a directory to the user that the directory belongs to: the server runs as that one.
+///
+/// # Errors
+/// The system's.
+pub(crate) fn own_alike(dir: &Path) -> Result<(), Fault> {
+    let failed = |error: std::io::Error| Fault::new(Reason::InputOutput, format!("{}: {error}", dir.display()));
+    let owner = std::fs::metadata(dir).map_err(failed)?;
+    for entry in std::fs::read_dir(dir).map_err(failed)? {
+        let entry = entry.map_err(failed)?;
+        let found = entry.metadata().map_err(failed)?;
+        if found.is_file() && found.uid() != owner.uid() {
+            std::os::unix::fs::lchown(entry.path(), Some(owner.uid()), Some(owner.gid())).map_err(failed)?;
+        }
+    }
+    Ok(())
+}
+
+/// Names the boot of the machine; empty where the kernel does not tell, which then counts as a new boot each time.
+pub(crate) fn boot_id() -> String {
+    let read = std::fs::read_to_string(Path::new("/proc/sys/kernel/random/boot_id"));
+    read.map(|text| text.trim().to_owned()).unwrap_or_default()
+}

@@ -1,0 +1,64 @@
+//! A copy of the directory of a member of a cluster does not pass for the member.
+//!
+//! Two servers with one identity would each take the other for a process of before, and a copy that is older than its original has
+//! forgotten what it promised. So a member's directory remembers the file that its identity is in, and a server does not start on
+//! another one. A snapshot of the whole device cannot be told apart so: docs/backup.md says what to do with one.
+
+use std::path::Path;
+
+use frieze_base::{Fault, Reason};
+use frieze_disk::FileDisk;
+
+use crate::engine::Engine;
+use crate::identity::{Identity, STATE_FILE, Standing};
+
+/// Refuses a directory that was copied.
+///
+/// # Errors
+/// `WrongCluster` with what to do; `Corrupt` and the disk's, as of the start that follows.
+pub(super) fn check(disk: &FileDisk, dir: &Path) -> Result<(), Fault> {
+    let Some((identity, _)) = Identity::load(disk)? else { return Ok(()) };
+    if identity.standing() == Standing::Alone || is_same(&identity.place, &disk.place(STATE_FILE)?) {
+        return Ok(());
+    }
+    let dir = dir.display();
+    let words = format!(
+        "{dir} is a copy of the directory of server {} of a cluster, and two servers must never be one. If it was moved here and the original \
+         is not used any more: 'frieze cluster moved --dir {dir} --yes'. To go on from the copy as another cluster: 'frieze cluster recover \
+         --dir {dir}'. To read its files: 'frieze export {dir}'. An older copy must not go on as the member: let that join anew with an empty \
+         directory",
+        identity.node
+    );
+    Err(Fault::new(Reason::WrongCluster, words))
+}
+
+/// Notes where the directory is.
+///
+/// # Errors
+/// The disk's.
+pub(super) fn note(disk: &FileDisk, engine: &Engine) -> Result<(), Fault> {
+    let place = disk.place(STATE_FILE)?;
+    if engine.keeper.with(|identity| identity.place == place) {
+        return Ok(());
+    }
+    engine.keeper.update(|identity| identity.place = place)
+}
+
+/// True if both say the same, or one of them nothing; the time may be missing where the system cannot tell it.
+fn is_same(before: &str, now: &str) -> bool {
+    let (Some((number, born)), Some((number_now, born_now))) = (before.split_once('@'), now.split_once('@')) else {
+        return true;
+    };
+    number == number_now && (born == born_now || born.is_empty() || born_now.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_copy_has_another_number_or_was_made_at_another_time() {
+        assert!(is_same("", "7@1.5") && is_same("7@1.5", "7@1.5") && is_same("7@1.5", "7@") && is_same("7@", "7@1.5"));
+        assert!(!is_same("7@1.5", "8@1.5") && !is_same("7@1.5", "7@1.6") && !is_same("7@", "8@"));
+    }
+}

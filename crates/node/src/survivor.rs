@@ -1,0 +1,334 @@
+//! Going on from one server of a cluster whose majority is lost for good.
+//!
+//! Guarantees: a look changes nothing. What this server holds is kept, entries that are not known to be committed included; whatever
+//! a majority may have acknowledged beyond is a gap of every chain and of the names, up to a stamp above all that is known of the lost
+//! ones; the cluster has another identity, so that nothing of the old members is taken. One durable write makes it so.
+//! Leaves to others: whether the others are really gone (an operator), and what a start then does (as after a restart of a cluster of
+//! one). ADR 0056 has the reasons.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use frieze_base::{ChainEpoch, ChainId, ClusterId, Fault, LogIndex, NodeId, Reason};
+use frieze_cluster::{Decision, Device, Newcomer, Recovered, Role, State};
+use frieze_disk::{Disk, FileDisk, FileDiskSettings, MachineTime, TimeSource, ViewDisk};
+use frieze_hlc::Hlc;
+use prost::Message;
+
+use crate::engine::Engine;
+use crate::identity::{Identity, Standing};
+use crate::meta::{LeftJournal, LeftStore};
+use crate::offline;
+use crate::store::{VersionStore, Versions};
+
+/// How far the clock of a lost server may have been ahead of this machine's, in microseconds: as far as clocks of a cluster may differ.
+const AHEAD_US: u64 = 500_000;
+
+/// What is left of a cluster at one server.
+#[derive(Clone, Debug)]
+pub struct Left {
+    /// The cluster.
+    pub cluster: ClusterId,
+    /// This server's number.
+    pub node: NodeId,
+    /// What it is called; empty if it is not one of the cluster any more.
+    pub name: String,
+    /// The other servers, as far as this one knows.
+    pub others: Vec<Other>,
+    /// Those whose say counts in the metalog.
+    pub voters: Vec<NodeId>,
+    /// Last entry of the metalog that is known to be committed, and its stamp: of what is stamped later this server cannot vouch.
+    pub known: (LogIndex, Hlc),
+    /// Last entry that it has, and the newest stamp: those beyond the known ones are kept.
+    pub last: (LogIndex, Hlc),
+    /// Every chain.
+    pub chains: Vec<LeftChain>,
+    /// No stamp that this server gave or adopted lies above it.
+    pub bound: Hlc,
+    epoch: ChainEpoch,
+    told: Newcomer,
+    store: LeftStore,
+}
+
+/// Another server of a cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Other {
+    /// Its number.
+    pub node: NodeId,
+    /// What it is called.
+    pub name: String,
+    /// Where it was reached.
+    pub address: String,
+    /// What the metalog says of it: up, draining, offline.
+    pub state: &'static str,
+}
+
+/// What is left of a chain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LeftChain {
+    /// The chain.
+    pub chain: ChainId,
+    /// What this server has of it.
+    pub copy: Copy,
+    /// Number of the last record here.
+    pub last: u64,
+    /// Its stamp; ZERO without one.
+    pub newest: Hlc,
+    /// Everything acknowledged that is stamped up to this is here. What is lost was stamped later.
+    pub whole: Hlc,
+}
+
+/// What a server has of a chain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Copy {
+    /// It was a full member, as far as it knows.
+    Full,
+    /// It was being brought up to date, or had been taken out.
+    Stale,
+    /// Nothing.
+    None,
+}
+
+impl Copy {
+    /// In one word.
+    pub fn word(self) -> &'static str {
+        match self {
+            Copy::Full => "full",
+            Copy::Stale => "stale",
+            Copy::None => "none",
+        }
+    }
+}
+
+/// A cluster that goes on from one server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WentOn {
+    /// Its identity from now on.
+    pub cluster: ClusterId,
+    /// The gap: everything up to this instant is whole where there was a full copy.
+    pub from: Hlc,
+    /// Every stamp from now on lies above this.
+    pub to: Hlc,
+}
+
+/// Looks at what is left in the data directory of a server that does not run. Nothing is changed.
+///
+/// # Errors
+/// `InvalidArgument` if the server is alone: nothing is lost with others. `Busy` if a server runs on it. `NotFound` if it is no data
+/// directory. `Corrupt` if it cannot be served.
+pub fn survey(dir: &Path) -> Result<Left, Fault> {
+    let disk: Arc<dyn Disk> = Arc::new(ViewDisk::open(dir)?);
+    let copy = offline::copy_of_store(dir)?;
+    let left = Left::look(disk, offline::open_store(copy.path())?, Arc::new(MachineTime::new()), false);
+    left.map_err(|fault| match fault.reason {
+        Reason::Corrupt => {
+            Fault::new(fault.reason, format!("{} ('frieze fsck' and 'frieze export' show what is left)", fault.message))
+        }
+        _ => fault,
+    })
+}
+
+/// Goes on from the server of this data directory, which was looked at before: makes it the only member of the metalog and of every
+/// chain, under another identity. Durable on return.
+///
+/// # Errors
+/// As [`survey`]; `Superseded` if the directory has changed since it was looked at; the disk's: it is as before, or has gone on already.
+pub fn recover(dir: &Path, left: &Left) -> Result<WentOn, Fault> {
+    let disk: Arc<dyn Disk> = Arc::new(FileDisk::open(dir, FileDiskSettings::default())?);
+    let now_us = MachineTime::new().reading().wall_us;
+    let went_on = left.go_on(&disk, offline::new_cluster()?, now_us)?;
+    offline::own_alike(dir)?;
+    Ok(went_on)
+}
+
+/// Makes a copy of the directory of a server that is alone another cluster: it has another identity and another secret, and goes on by
+/// itself. Durable on return. Returns the identity.
+///
+/// # Errors
+/// `InvalidArgument` for a member of a cluster, whose copy goes on by [`recover`]; `NotFound`, `Busy`; the disk's.
+pub fn rename_copy(dir: &Path) -> Result<ClusterId, Fault> {
+    let cluster = offline::new_cluster()?;
+    change(dir, |identity| match identity.standing() {
+        Standing::Alone => Ok(identity.renamed(cluster)),
+        Standing::Joining | Standing::Member => Err(Fault::new(
+            Reason::InvalidArgument,
+            "this is the directory of a member of a cluster: a copy goes on as another cluster by 'frieze cluster recover --dir DIR'",
+        )),
+    })?;
+    Ok(cluster)
+}
+
+/// Lets a server start on a directory that was moved: the original is used no more. Durable on return.
+///
+/// # Errors
+/// `NotFound`, `Busy`; the disk's.
+pub fn take_moved(dir: &Path) -> Result<(), Fault> {
+    change(dir, |identity| Ok(Identity { place: String::new(), ..identity }))
+}
+
+fn change(dir: &Path, change: impl FnOnce(Identity) -> Result<Identity, Fault>) -> Result<(), Fault> {
+    offline::check_is_one(&ViewDisk::open(dir)?, dir)?;
+    let disk = FileDisk::open(dir, FileDiskSettings::default())?;
+    let Some((identity, file)) = Identity::load(&disk)? else {
+        return Err(Fault::new(Reason::NotFound, "the directory was made and never used: a server makes it its own"));
+    };
+    file.write(&change(identity)?.encode_to_vec())?;
+    offline::own_alike(dir)
+}
+
+impl Left {
+    /// The same of any disk and store, both of which are only looked at, or copies: what a start does with them it does. `serve_damaged`:
+    /// what is left of them, if something is damaged.
+    ///
+    /// # Errors
+    /// As [`survey`].
+    pub fn look(
+        disk: Arc<dyn Disk>,
+        store: Box<dyn VersionStore>,
+        time: Arc<dyn TimeSource>,
+        serve_damaged: bool,
+    ) -> Result<Left, Fault> {
+        let Some((identity, _)) = Identity::load(&*disk)? else {
+            return Err(Fault::new(Reason::NotFound, "the directory was made and never used: nothing is left in it"));
+        };
+        match identity.standing() {
+            Standing::Member => {}
+            Standing::Alone => {
+                let words = "this server is alone, so that no majority is lost: start it with 'frieze serve'; a copy of it is made \
+                             another cluster with 'frieze cluster new-identity --dir DIR'";
+                return Err(Fault::new(Reason::InvalidArgument, words));
+            }
+            Standing::Joining => {
+                let words = "this server was joining and has nothing yet: go on from another one";
+                return Err(Fault::new(Reason::InvalidArgument, words));
+            }
+        }
+        let versions = Versions::new(store);
+        let store = LeftStore::read(identity.node_id(), &versions)?;
+        let journal = LeftJournal::read(&disk, &identity, &store)?;
+        let engine = offline::open(disk, versions.into_store(), time, serve_damaged)?;
+        let mut left = None;
+        engine.meta.look_at_control(&mut |state| left = Some(Left::of(state, &identity, &journal, &engine, &store)));
+        left.expect("it is looked at once")
+    }
+
+    fn of(
+        state: &State,
+        identity: &Identity,
+        journal: &LeftJournal,
+        engine: &Engine,
+        store: &LeftStore,
+    ) -> Result<Left, Fault> {
+        if !state.is_founded() {
+            let words = "this server has nothing of its cluster yet: go on from another one";
+            return Err(Fault::new(Reason::InvalidArgument, words));
+        }
+        let me = identity.node_id();
+        let known = (journal.known(), journal.known_stamp());
+        let ends = engine.data.ends();
+        let power = engine.data.power_took();
+        let chain = |end: &crate::data::ChainEnd| {
+            let target = state.chain(end.chain).and_then(|chain| chain.target(me));
+            let (copy, whole) = match target {
+                None => (Copy::None, Hlc::ZERO),
+                // A configuration without it was decided by a later entry than those it knows of.
+                Some(target) if target.role == Role::Serving => (Copy::Full, known.1),
+                Some(target) if target.left > 0 => (Copy::Stale, known.1.min(end.newest).min(Hlc(target.left))),
+                Some(_) => (Copy::Stale, known.1.min(end.newest)),
+            };
+            let took = power.iter().filter(|(chain, _, _)| *chain == end.chain).map(|(_, from, _)| *from).min();
+            let whole = took.map_or(whole, |from| whole.min(from));
+            LeftChain { chain: end.chain, copy, last: end.n, newest: end.newest, whole }
+        };
+        let chains: Vec<LeftChain> = ends.iter().map(chain).collect();
+        let configured = state.chains().map(|chain| chain.epoch).max();
+        let taken = ends.iter().map(|end| end.epoch.max(end.taken)).max();
+        let newest = chains.iter().map(|chain| chain.newest).max().unwrap_or_default();
+        let bound = Hlc(identity.clock_bound).max(newest).max(journal.newest());
+        let node = state.node(me).ok();
+        let other = |node: &frieze_cluster::Node| Other {
+            node: node.id,
+            name: node.told.name.clone(),
+            address: node.told.address.clone(),
+            state: match (node.is_dead, node.is_offline, node.is_draining) {
+                (true, ..) => "dead",
+                (_, true, _) => "offline",
+                (_, _, true) => "draining",
+                _ => "up",
+            },
+        };
+        Ok(Left {
+            cluster: state.cluster(),
+            node: me,
+            name: node.map(|node| node.told.name.clone()).unwrap_or_default(),
+            others: state.others(me).map(other).collect(),
+            voters: journal.members().voters.clone(),
+            known,
+            last: (journal.last(), journal.newest()),
+            chains,
+            bound,
+            epoch: ChainEpoch(configured.max(taken).unwrap_or_default().0 + 1),
+            told: told_last(node, identity, engine),
+            store: store.clone(),
+        })
+    }
+
+    /// Entries that are kept and not known to be committed.
+    pub fn kept(&self) -> u64 {
+        self.last.0.0 - self.known.0.0
+    }
+
+    /// Goes on, under this identity. `now_us`: the wall clock.
+    ///
+    /// # Errors
+    /// As [`recover`].
+    pub fn go_on(&self, disk: &Arc<dyn Disk>, cluster: ClusterId, now_us: u64) -> Result<WentOn, Fault> {
+        let Some((identity, file)) = Identity::load(&**disk)? else {
+            return Err(Fault::new(Reason::NotFound, "the directory was made and never used: nothing is left in it"));
+        };
+        let journal = LeftJournal::read(disk, &identity, &self.store)?;
+        if identity.cluster_id() != self.cluster || journal.last() != self.last.0 {
+            let words = "the data directory has changed since it was looked at: run the command again";
+            return Err(Fault::new(Reason::Superseded, words));
+        }
+        // Above all that is known of, and above what the clocks of the others can have been.
+        let to = Hlc::last_of_micros(now_us.saturating_add(AHEAD_US).max(self.bound.micros() + 1));
+        let decision = Decision::Recover(Recovered {
+            cluster,
+            node: self.node,
+            told: self.told.clone(),
+            epoch: self.epoch,
+            whole: self.chains.iter().map(|chain| chain.whole.0).collect(),
+        });
+        journal.go_on(to, &decision)?;
+        // A crash before this is made up for by the next start: the log says what the cluster is called.
+        let changed = Identity { clock_bound: identity.clock_bound.max(to.0), ..identity };
+        file.write(&changed.renamed(cluster).encode_to_vec())?;
+        let full = self.chains.iter().filter(|chain| chain.copy == Copy::Full);
+        let from = full.map(|chain| chain.whole).min().unwrap_or_default();
+        Ok(WentOn { cluster, from, to })
+    }
+}
+
+/// What the server told of itself; of one that is none of the cluster any more, what can be said of it.
+fn told_last(node: Option<&frieze_cluster::Node>, identity: &Identity, engine: &Engine) -> Newcomer {
+    let incarnation = identity.incarnation;
+    match node {
+        Some(node) => Newcomer { incarnation: incarnation.max(node.incarnation()), ..node.told.clone() },
+        None => Newcomer {
+            name: format!("node{}", identity.node),
+            site: String::new(),
+            machine: String::new(),
+            // Until it is started.
+            address: "localhost:0".to_owned(),
+            token: identity.cluster_id().0 ^ u128::from(identity.node),
+            incarnation,
+            devices: vec![Device {
+                device: 0,
+                capacity_bytes: engine.data.device().space().map_or(1, |space| space.capacity_bytes.max(1)),
+                has_failed: false,
+                is_full: false,
+            }],
+        },
+    }
+}
