@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
 use frieze_base::{ChainId, ChunkId, MonoTime, NodeId};
-use frieze_net::ServerAddr;
+use frieze_net::{ServerAddr, mono};
 use frieze_wire::message::ClusterMapReply;
 
 use crate::pool::Pool;
@@ -76,8 +76,8 @@ struct Known {
     leader: Option<NodeId>,
     pools: BTreeMap<NodeId, Arc<Pool>>,
     chains: Vec<Vec<NodeId>>,
-    /// Servers that did not answer, until the next map.
-    silent: Vec<ServerAddr>,
+    /// Servers that did not answer, and when: until a newer map, or for [`SILENT_FOR`].
+    silent: Vec<(ServerAddr, MonoTime)>,
 }
 
 impl Servers {
@@ -159,7 +159,10 @@ impl Servers {
     /// A server answered with this map. What is older in it than is known changes nothing. True if another server leads now.
     pub(crate) fn learn(&self, map: &ClusterMapReply) -> bool {
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
-        known.silent.clear();
+        // One that is no newer says nothing of who answers: while a majority is lost there is no other.
+        if Age::of(map).is_newer_than(known.age) {
+            known.silent.clear();
+        }
         if map.version == 0 {
             return false;
         }
@@ -197,9 +200,8 @@ impl Servers {
     /// The server behind `pool` did not answer: others are asked while there are any.
     pub(crate) fn was_silent(&self, pool: &Pool) {
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
-        if !known.is_silent(pool) {
-            known.silent.push(pool.address().clone());
-        }
+        known.silent.retain(|(address, _)| address != pool.address());
+        known.silent.push((pool.address().clone(), mono()));
     }
 
     /// The servers of the cluster, those first that serve most of `chunks`, with their addresses; who does not answer comes
@@ -250,7 +252,9 @@ impl Servers {
 impl Known {
     /// True if the server behind `pool` did not answer lately.
     fn is_silent(&self, pool: &Pool) -> bool {
-        self.silent.contains(pool.address())
+        self.silent.iter().any(|(address, since)| {
+            address == pool.address() && u128::from(mono().since_ns(*since)) < SILENT_FOR.as_nanos()
+        })
     }
 
     fn is_silent_node(&self, node: NodeId) -> bool {
@@ -279,6 +283,9 @@ impl Known {
         }
     }
 }
+
+/// For so long a server that did not answer is asked after the others: until then it may be back without a newer map.
+const SILENT_FOR: Duration = Duration::from_secs(3);
 
 #[cfg(test)]
 mod tests {
@@ -378,6 +385,29 @@ mod tests {
     }
 
     #[test]
+    fn what_any_server_answers_is_asked_of_one_that_is_left_whoever_named_the_lost_ones_as_leader() {
+        let servers = servers();
+        let lost = map(3, 1, &[&[1, 2, 3]]);
+        servers.learn(&lost);
+        assert_eq!(asked(&servers, Route::Any), "host1:7470", "who leads is never behind");
+        // The leader and the one that the caller named are lost; the one that is left knows of no newer map.
+        for node in [1, 2] {
+            servers.was_silent(&Pool::new(address(node), None, 1));
+            servers.learn(&lost);
+        }
+        assert_eq!(asked(&servers, Route::Any), "host3:7470");
+        servers.learn(&ClusterMapReply { leader: 0, term: 2, ..lost.clone() });
+        assert_eq!(asked(&servers, Route::Any), "host2:7470", "something is new: all may answer again");
+        servers.was_silent(&Pool::new(address(2), None, 1));
+        assert_eq!(asked(&servers, Route::Any), "host1:7470");
+        servers.was_silent(&Pool::new(address(1), None, 1));
+        assert_eq!(
+            (asked(&servers, Route::Any), asked(&servers, Route::Lead)),
+            ("host3:7470".into(), "host3:7470".into())
+        );
+    }
+
+    #[test]
     fn readers_use_every_server_of_a_chain_but_those_that_are_silent() {
         let servers = servers();
         servers.learn(&map(1, 1, &[&[1, 2, 3]]));
@@ -396,7 +426,9 @@ mod tests {
         servers.was_silent(&Pool::new(address(3), None, 1));
         assert_eq!(read(&servers), ["host1:7470"]);
         servers.learn(&map(1, 1, &[&[1, 2, 3]]));
-        assert_eq!(read(&servers).len(), 3, "a map from anybody clears their names");
+        assert_eq!(read(&servers), ["host1:7470"], "a map that says nothing new");
+        servers.learn(&map(2, 1, &[&[1, 2, 3]]));
+        assert_eq!(read(&servers).len(), 3, "a newer map from anybody clears their names");
     }
 
     #[test]

@@ -59,7 +59,8 @@ pub(crate) fn view(
     fs: &Fs,
     past: &Past,
 ) -> Result<(Fs, Target), Error> {
-    let directory = fs.stat(&Target::path(past.directory.clone()))?.attr;
+    // As it was last known, if nobody leads: it is the way to the past, which needs nobody.
+    let directory = fs.recent().stat(&Target::path(past.directory.clone()))?.attr;
     let mut view = fs.clone();
     if past.is_snapshot {
         view = view.at(snapshots::instant(client, directory.inode, &past.when)?);
