@@ -638,7 +638,7 @@ impl Shared {
     pub(crate) fn patience(&self) -> Patience {
         let began = mono();
         let deadline = MonoTime(began.0.saturating_add(self.options.timeout.as_nanos() as u64)).min(self.ends_at());
-        Patience { began, deadline, pause: Duration::ZERO, passed: Vec::new() }
+        Patience { began, deadline, pause: Duration::ZERO, passed: Vec::new(), refused: None }
     }
 
     /// The moment beyond which no call goes on trying.

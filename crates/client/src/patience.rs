@@ -18,6 +18,8 @@ pub(crate) struct Patience {
     pub(crate) pause: Duration,
     /// Servers that cannot read what is asked for, though others of its chain may.
     pub(crate) passed: Vec<ServerAddr>,
+    /// What a server last gave as the reason: it says more than that the last attempt ran out of time.
+    pub(crate) refused: Option<String>,
 }
 
 impl Patience {
@@ -27,8 +29,13 @@ impl Patience {
     /// `Unanswered` when the time is over.
     pub(crate) fn wait(&mut self, shared: &Shared, last: Error) -> Result<(), Error> {
         self.deadline = self.deadline.min(shared.ends_at());
+        if matches!(last, Error::Refused(_)) {
+            self.refused = Some(last.to_string());
+        }
         if self.left() <= self.pause {
-            return Err(Error::Unanswered { server: shared.server(), waited: self.waited(), last: last.to_string() });
+            let is_cut_short = matches!(last, Error::Transport(frieze_net::Error::Silent { .. }));
+            let last = self.refused.take().filter(|_| is_cut_short).unwrap_or_else(|| last.to_string());
+            return Err(Error::Unanswered { server: shared.server(), waited: self.waited(), last });
         }
         tracing::debug!(error = %last, "asking again");
         shared.pause(self.pause);

@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use frieze_base::{Fault, LogIndex, MonoTime, NodeId, Reason, SessionId};
-use frieze_hlc::Hlc;
+use frieze_hlc::{Hlc, format_instant};
 use frieze_metalog::{Change, DataEnd, Entry, Error, Member, MemberEffect, MemberInput, Members, Role};
 use frieze_wire::peer::Told;
 use frieze_wire::peer::metalog::MetalogClose;
@@ -43,6 +43,8 @@ const DECISIONS_MAX: usize = 4096;
 const DECISIONS_WAITING_MAX: usize = 65_536;
 /// How long a read waits for the answer of a majority, or for an instant to close.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// The same for an instant while nobody is known to lead: an election takes a fraction of it.
+const LEADERLESS: Duration = Duration::from_secs(1);
 /// A question to the leader about an instant goes out again after so long, and a newer one after [`CLOSE_EVERY_NS`].
 const CLOSE_AGAIN_NS: u64 = 100_000_000;
 const CLOSE_EVERY_NS: u64 = 20_000_000;
@@ -594,17 +596,29 @@ impl Group {
         }
         // Refuses what has not come yet.
         self.clock.close(at)?;
+        let began = self.clock.reading().mono;
         let closed = self.wait(|| {
             if at <= self.closed() {
                 return Some(Ok(false));
             }
             self.promise(state, at);
+            let waited = u128::from(self.clock.reading().mono.since_ns(began));
+            if self.leader().is_none() && waited >= LEADERLESS.as_nanos() {
+                return Some(Err(self.not_closed(at)));
+            }
             self.lock().failed.clone().map(Err)
         });
-        closed.unwrap_or_else(|| {
-            let words = format!("the metalog cannot close {at} yet: no majority of its members answered in time");
-            Err(Fault::new(Reason::NotYetClosed, words))
-        })
+        closed.unwrap_or_else(|| Err(self.not_closed(at)))
+    }
+
+    fn not_closed(&self, at: Hlc) -> Fault {
+        let closed = self.closed();
+        let words = format!(
+            "the metalog cannot close {at} yet: no majority of its members answers; what can be read here without one is \
+             {closed} ({}) and before",
+            format_instant(closed)
+        );
+        Fault::new(Reason::NotYetClosed, words)
     }
 
     /// Sees to it that `at` is closed before long, and waits for nothing.
