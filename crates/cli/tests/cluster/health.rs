@@ -78,6 +78,8 @@ fn a_server_that_is_away_is_named_and_copies_are_counted_against_those_wanted() 
 fn with_the_majority_lost_a_server_says_what_it_can_vouch_for() {
     let mut cluster = Cluster::of(3);
     cluster.await_whole(0);
+    // Whom it never heard it cannot have heard last.
+    await_status(&cluster, 1, "it hears everybody", is_healthy);
     [0, 2].into_iter().for_each(|number| cluster.kill(number));
     let status = await_status(&cluster, 1, "nobody leads, and nobody is heard", |status| {
         ["db1", "db3"]
