@@ -106,7 +106,7 @@ mod tests {
              \"ctime\":\"1970-01-01T00:00:00.000000Z\",\"born\":\"hlc-0000000000000000\",\"target\":\"t\",\
              \"time_plugin\":null,\"changed\":\"hlc-0000000000000000\",\"answered\":{\"at\":\"hlc-0000000000001fff\",\
              \"at_time\":\"1970-01-01T00:00:00.000001Z\",\"precision_us\":0,\"stable\":true,\"incomplete\":false,\
-             \"user_time_open\":false,\"without_lease\":false,\"executed\":\"hlc-0000000000000000\"}}"
+             \"user_time_open\":false,\"without_lease\":false,\"executed\":null}}"
         );
     }
 }

@@ -134,7 +134,8 @@ pub(crate) fn to_json(answered: &Answered) -> Value {
         "incomplete": answered.incomplete,
         "user_time_open": answered.user_time_open,
         "without_lease": answered.without_lease,
-        "executed": Hlc(answered.executed).to_string(),
+        // With a lease the answer holds whatever is decided meanwhile, and is the same when it is asked for again.
+        "executed": answered.without_lease.then(|| Hlc(answered.executed).to_string()),
     })
 }
 
