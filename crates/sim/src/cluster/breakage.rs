@@ -66,6 +66,8 @@ pub enum ClusterBreak {
     GivenUpEarly,
     /// Where nobody leads, an instant that is not closed is answered for with what is.
     UnclosedShown,
+    /// A server that goes on alone says nothing of what the lost ones may have known.
+    GapForgotten,
 }
 
 impl ClusterBreak {
@@ -95,6 +97,7 @@ impl ClusterBreak {
         ClusterBreak::SixthLeftOut,
         ClusterBreak::GivenUpEarly,
         ClusterBreak::UnclosedShown,
+        ClusterBreak::GapForgotten,
     ];
 }
 
@@ -242,7 +245,13 @@ impl Memory {
 }
 
 /// Breaks an answer on its way out of a server.
-pub(super) fn answer(broken: ClusterBreak, answer: &mut Answer) {
+pub(super) fn answer(broken: ClusterBreak, has_gone_on: bool, answer: &mut Answer) {
+    if broken == ClusterBreak::GapForgotten && has_gone_on {
+        if let Ok(Reply::Read(reply)) = &mut answer.result {
+            reply.answered.incomplete = false;
+        }
+        return;
+    }
     let is_corrupt = answer.result.as_ref().is_err_and(|fault| fault.reason == Reason::Corrupt);
     if broken == ClusterBreak::RotShown && is_corrupt {
         answer.result = Ok(Reply::Read(ReadReply::default()));

@@ -5,11 +5,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use frieze_base::{ChainId, Fault, NodeId, Rng};
-use frieze_disk::{CrashKind, Disk, SimDisk};
+use frieze_base::{ChainId, ClusterId, Fault, NodeId, Rng};
+use frieze_disk::{CrashKind, Disk, SimDisk, TimeSource};
 use frieze_hlc::Hlc;
 use frieze_node::{
-    Conn, Engine, Joining, MemoryStore, PeerPayload, Peers, ProcessStats, Responder, Scratch, Seams, Settings,
+    Conn, Copy, Engine, Joining, LeftBehind, MemoryStore, PeerPayload, Peers, ProcessStats, Responder, Scratch, Seams,
+    Settings, WentOn,
 };
 use frieze_wire::frame::{FrameHeader, FrameKind};
 use frieze_wire::message::{Hello, Reply, Request, RequestBody};
@@ -266,6 +267,22 @@ impl Node {
         self.engine = Some(Arc::new(engine));
         self.refuses = true;
         Ok(())
+    }
+
+    /// Makes this server, whose process has ended, the only one of its cluster, as `frieze cluster recover` does. Returns what came of
+    /// it and the chains that it had whole.
+    pub(super) fn go_on_alone(&mut self) -> Result<(WentOn, BTreeSet<u32>), Fault> {
+        let disk: Arc<dyn Disk> = Arc::new(self.disk.clone());
+        let time: Arc<dyn TimeSource> = Arc::new(self.time.clone());
+        let left = LeftBehind::look(disk.clone(), Box::new(self.store.clone()), time, false)?;
+        let mut identity = [0; 16];
+        self.rng.fill(&mut identity);
+        let now_us = self.time.reading().wall_us;
+        let went_on = left.go_on(&disk, ClusterId(u128::from_be_bytes(identity)), now_us)?;
+        // It joins nobody any more.
+        self.joining = None;
+        let full = left.chains.iter().filter(|chain| chain.copy == Copy::Full);
+        Ok((went_on, full.map(|chain| chain.chain.0).collect()))
     }
 
     /// Begins to serve, when the clock has passed every stamp of an earlier life. Returns how long to wait else.

@@ -35,6 +35,8 @@ pub struct ClusterPlan {
     pub replaces: bool,
     /// When all is whole a majority of the servers is lost for a while, and those that are left are asked about the past.
     pub loses_majority: bool,
+    /// It is lost for good, and one of those that are left goes on alone.
+    pub goes_on_alone: bool,
     /// A bit of a disk rots, and the machine is replaced after a while.
     pub rots: bool,
     /// Seconds without a connection after which a session is ended. Default: so long that it never is, or so short that those who
@@ -70,11 +72,13 @@ impl ClusterPlan {
             }
             false => (nodes, copies, 0),
         };
+        let loses_majority = rare.chance(4);
         ClusterPlan {
             operator: others.chance(4),
             leaves: others.chance(3),
             together,
-            loses_majority: rare.chance(4),
+            loses_majority,
+            goes_on_alone: loses_majority && rare.chance(3),
             replaces: loses == 0,
             rots: loses == 1,
             session_timeout_s: if others.chance(4) { 2 } else { 600 },

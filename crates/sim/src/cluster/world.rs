@@ -148,6 +148,8 @@ struct World {
     audited: BTreeMap<NodeId, (u64, LogIndex)>,
     counts: ClusterCounts,
     broken: breakage::Memory,
+    /// One server has gone on alone.
+    has_gone_on: bool,
 }
 
 /// Runs a plan to its end, or to the first promise that is broken.
@@ -256,6 +258,7 @@ impl World {
             audited: BTreeMap::new(),
             counts: ClusterCounts::default(),
             broken: breakage::Memory::default(),
+            has_gone_on: false,
             plan,
         }
     }
@@ -497,7 +500,7 @@ impl World {
         match event {
             Event::Answered(mut answer) => {
                 if let Some(broken) = self.plan.breakage {
-                    breakage::answer(broken, &mut answer);
+                    breakage::answer(broken, self.has_gone_on, &mut answer);
                 }
                 let index = answer.client;
                 let Some(person) = self.people.get_mut(index) else { return Ok(()) };

@@ -10,6 +10,7 @@ use std::collections::BTreeSet;
 use frieze_base::{ChunkId, Fault, InodeId, NodeId, Reason, Seq};
 use frieze_disk::CrashKind;
 use frieze_hlc::Hlc;
+use frieze_node::WentOn;
 use frieze_wire::message::{Answered, List, Now, Open, Read, Reply, Request, View};
 use frieze_wire::txn::Target;
 
@@ -49,6 +50,7 @@ impl World {
             self.nodes[lost].stays_away = true;
             self.die(lost, CrashKind::Process);
         }
+        let node = *self.rng.choose(&left);
         let left: Vec<Left> = left.into_iter().map(|node| self.left(node)).collect();
         self.say(|| format!("a majority is lost: {left:?} are left, and are asked about {at}"));
         self.run_for(LEASES_US)?;
@@ -57,12 +59,46 @@ impl World {
         let may_lack = self.history().buried_us.is_some();
         self.add_person(index, mix, move |worker| worker.ask_minority(&left, at, is_lost, may_lack));
         self.until(CALM_US_MAX, "the past is answered by those that are left", World::nobody_asks)?;
+        if self.plan.goes_on_alone {
+            return self.go_on_alone(node, mix, at);
+        }
         for node in 0..self.nodes.len() {
             if std::mem::take(&mut self.nodes[node].stays_away) {
                 self.after(0, Event::Start(node));
             }
         }
         self.until(CALM_US_MAX, "every chain is whole again", World::is_whole)
+    }
+
+    /// All others are lost for good: this one goes on alone.
+    fn go_on_alone(&mut self, node: usize, mix: Mix, at: Hlc) -> Verdict {
+        for lost in 0..self.nodes.len() {
+            self.nodes[lost].stays_away = true;
+            if self.nodes[lost].engine.is_some() {
+                self.die(lost, CrashKind::Process);
+            }
+            self.nodes[lost].is_gone = lost != node;
+        }
+        let (id, now_us) = (self.nodes[node].id, self.now_us);
+        let (went_on, full) = match self.nodes[node].go_on_alone() {
+            Ok(went_on) => went_on,
+            Err(fault) => return broken(Rule::Past, format!("{id} cannot go on alone: {:?}: {fault}", fault.reason)),
+        };
+        self.say(|| format!("{id} goes on alone: {went_on:?}, with chains {full:?}"));
+        self.has_gone_on = true;
+        {
+            let mut history = self.history();
+            history.buried_us.get_or_insert(now_us);
+            let lacks: Vec<u32> = (0..CHAINS).filter(|chain| !full.contains(chain)).collect();
+            history.ruined.extend((!lacks.is_empty()).then_some(now_us));
+            history.lost.extend(lacks.into_iter().map(|chain| (now_us, chain)));
+        }
+        self.nodes[node].stays_away = false;
+        self.after(0, Event::Start(node));
+        self.until(CALM_US_MAX, "the one that is left is whole by itself", World::is_whole)?;
+        let (index, left) = (self.people.len(), Left { node: id, chains: full });
+        self.add_person(index, mix, move |worker| worker.ask_survivor(&left, at, went_on));
+        self.until(CALM_US_MAX, "the one that is left answers", World::nobody_asks)
     }
 
     fn left(&self, node: usize) -> Left {
@@ -97,6 +133,61 @@ impl Worker {
             }
         }
         self.client.port().doing.clear();
+    }
+
+    fn ask_survivor(mut self, left: &Left, at: Hlc, went_on: WentOn) {
+        let asked = self.read_alone(left, at).and_then(|incomplete| match incomplete {
+            Some(true) if at <= went_on.from => {
+                Err(format!("what is whole up to {} is incomplete at {at}", went_on.from))
+            }
+            _ => Ok(()),
+        });
+        let asked = asked.and_then(|()| match self.read_alone(left, went_on.to.previous())? {
+            None | Some(true) => Ok(()),
+            Some(false) => Err(format!("nothing is missing just before {}, of which nobody can know", went_on.to)),
+        });
+        if let Err(wrong) = asked {
+            let what = format!("{} goes on alone ({went_on:?}), and: {wrong}", left.node);
+            self.history().note::<()>(broken(Rule::Past, what));
+        }
+        self.client.port().doing.clear();
+    }
+
+    /// Reads the first cells of every file at an instant. Whether an answer says that something may be missing, if there is
+    /// one; what is said to be whole is what it was.
+    fn read_alone(&mut self, left: &Left, at: Hlc) -> Result<Option<bool>, Wrong> {
+        let mut is_incomplete = None;
+        for file in 0..FILES {
+            let FileInfo { path, inode } = self.file(file);
+            let chunk = ChunkId { inode: InodeId(inode), index: chunk_of(0) };
+            if !left.chains.contains(&chunk.chain(CHAINS).0) {
+                continue;
+            }
+            let cells = Cells { file, first: 0, count: CELLS_PER_CHUNK - 1 };
+            let view = View { at: Some(at.0), user_at: None };
+            let open = Open { target: Target::path(path.clone()), view, read: true, write: false, made_at: 0 };
+            let refused = |fault: Fault| format!("{path} at {at} is refused: {:?}: {fault}", fault.reason);
+            let Reply::Open(opened) =
+                self.client.ask_one(left.node, &Request::Open(open), ANSWERS_US).map_err(refused)?.0
+            else {
+                return Err("it answers something else".to_owned());
+            };
+            let len = cells.count * CELL_BYTES;
+            let read = Read { capability: opened.capability, offset: 0, len: len as u32, ..Read::default() };
+            let (Reply::Read(reply), mut payload) =
+                self.client.ask_one(left.node, &Request::Read(read), ANSWERS_US).map_err(refused)?
+            else {
+                return Err("it answers something else".to_owned());
+            };
+            payload.resize(len as usize, 0);
+            is_incomplete = Some(is_incomplete == Some(true) || reply.answered.incomplete);
+            if let Some(values) = self.values(cells, &payload, left.node)
+                && !reply.answered.incomplete
+            {
+                self.history().remember_cells(cells, at, &values, left.node);
+            }
+        }
+        Ok(is_incomplete)
     }
 
     fn ask_left(&mut self, left: &Left, at: Hlc, is_lost: bool, may_lack: bool) -> Result<(), Wrong> {
