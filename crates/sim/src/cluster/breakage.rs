@@ -204,7 +204,11 @@ impl Memory {
                     Some(Request::List(ask)) => &mut ask.view,
                     _ => return,
                 };
-                let closed = engine.metalog().map_or(u64::MAX, |status| status.closed.0);
+                let closed = engine.metalog().map_or(0, |status| status.closed.0);
+                if closed == 0 {
+                    // It has heard of nothing yet, and could show nothing.
+                    return;
+                }
                 view.at = view.at.map(|at| at.min(closed));
             }
             // What has a number is ordered behind everything in any case, and need not ask.
