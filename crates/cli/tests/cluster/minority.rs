@@ -22,7 +22,7 @@ fn frieze(server: &str, args: &[&str]) -> Output {
 }
 
 /// The answer to a `GET` of the Hadoop client's protocol over HTTP.
-fn http(address: &str, path: &str) -> String {
+pub(super) fn http(address: &str, path: &str) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
     write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
     let mut answer = String::new();
@@ -31,7 +31,7 @@ fn http(address: &str, path: &str) -> String {
 }
 
 /// A port that is free now.
-fn free_port() -> u16 {
+pub(super) fn free_port() -> u16 {
     std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 

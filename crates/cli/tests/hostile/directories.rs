@@ -32,7 +32,8 @@ fn listing(directory: &Path) -> Vec<(String, u64)> {
     let mut listing: Vec<(String, u64)> = fs::read_dir(directory)
         .unwrap()
         .map(|entry| entry.unwrap())
-        .map(|entry| (entry.file_name().into_string().unwrap(), entry.metadata().unwrap().len()))
+        // What a server that runs there makes for a moment may go in between.
+        .filter_map(|entry| Some((entry.file_name().into_string().unwrap(), entry.metadata().ok()?.len())))
         .filter(|(name, _)| name != "lock")
         .collect();
     listing.sort();
