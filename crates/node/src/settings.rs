@@ -246,8 +246,9 @@ impl Settings {
             refused @ PrivateFileError::Open { .. } => wrong(format!("the configuration {refused}")),
         };
         let file = PrivateFile::read(path).map_err(cannot)?;
-        let settings: Settings = toml::from_str(&file.text)
-            .map_err(|error| wrong(format!("the configuration {} is wrong: {error}", path.display())))?;
+        let settings: Settings = toml::from_str(&file.text).map_err(|error| {
+            wrong(format!("the configuration {} is wrong: {}", path.display(), words_of(&file.text, &error)))
+        })?;
         if !settings.keys.is_empty() || settings.join_key.is_some() {
             file.keeps_secret().map_err(cannot)?;
         }
@@ -415,6 +416,24 @@ mod duration_text {
     }
 }
 
+/// What is wrong with a text of settings. Of what stands among keys no value is repeated: words like these end in logs.
+fn words_of(text: &str, error: &toml::de::Error) -> String {
+    let Some(span) = error.span() else { return error.to_string() };
+    let before = text.get(..span.start).unwrap_or(text);
+    let line = text.lines().nth(before.matches('\n').count()).unwrap_or_default();
+    let table = before.lines().rev().find(|line| line.trim_start().starts_with('[')).unwrap_or_default();
+    if ![line, table].iter().any(|place| place.contains("key") || place.contains("secret")) {
+        return error.to_string();
+    }
+    // A value stands in quotes, the names of fields in backticks.
+    let message: Vec<&str> = error.message().split('"').step_by(2).collect();
+    format!(
+        "line {}: {} (a key is a table with `name`, `secret`, `user` and, if it is so, `may_impersonate = true`)",
+        before.matches('\n').count() + 1,
+        message.join("…")
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -479,5 +498,17 @@ mod tests {
         settings.keys.push(KeySettings { name: "k".into(), secret, user: "root".into(), may_impersonate: true });
         assert!(!format!("{settings:?}").contains("horse"));
         assert!(!toml::to_string(&settings).expect("prints").contains("horse"));
+        for text in [
+            "join_key = \"ops:correct horse battery staple\"",
+            "dir = \"d\"\n[[keys]]\nname = \"k\"\nsecret = \"correct horse battery staple\"\n",
+            "[join_key]\nname = \"k\"\nsecret = [\"correct horse battery staple\"]\nuser = \"root\"\n",
+            "[[keys]]\nname = \"k\"\nsecret = \"correct horse battery staple\nuser = \"root\"\n",
+        ] {
+            let error = toml::from_str::<Settings>(text).expect_err("it is wrong");
+            let words = words_of(text, &error);
+            assert!(!words.contains("horse") && words.contains("line ") && words.contains("`secret`"), "{words}");
+        }
+        let error = toml::from_str::<Settings>("lease = 7").expect_err("it is wrong");
+        assert_eq!(words_of("lease = 7", &error), error.to_string());
     }
 }
