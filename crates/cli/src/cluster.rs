@@ -35,7 +35,7 @@ pub(crate) fn cluster(run: &mut Run, args: &Cluster) -> Result<()> {
 fn run_command(run: &mut Run, args: &Cluster) -> Result<()> {
     match &args.what {
         Some(ClusterCommand::AddDevice(args)) => return device::add(run, args),
-        Some(ClusterCommand::Recover { dir, yes, .. }) => return survivor::recover(run, dir, *yes),
+        Some(ClusterCommand::Recover { dir, yes, copy, .. }) => return survivor::recover(run, dir, *yes, *copy),
         Some(ClusterCommand::NewIdentity { dir, .. }) => return survivor::new_identity(run, dir),
         Some(ClusterCommand::Moved { dir, .. }) => return survivor::moved(run, dir),
         _ => {}
@@ -202,7 +202,7 @@ fn loss(chain: &ClusterChain) -> String {
         0 => format!("went on empty: whatever was written to it until {to} is gone"),
         from => {
             format!(
-                "went on from a copy that was behind: of what was written from {} to {to} some is gone",
+                "went on from a copy that may have been behind: some of what was acknowledged from {} to {to} may be missing",
                 format::time_of(Hlc(from))
             )
         }

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::fs::OpenOptions;
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::ops::Range;
+use std::path::Path;
 
 use anyhow::{Context, Result};
 use frieze_base::{Fault, InodeId};
@@ -40,6 +41,9 @@ pub(crate) fn export(run: &mut Run, args: &Export) -> Result<()> {
     if to_stdout && io::stdout().is_terminal() {
         let words = "a tar is not for a terminal: '> FILE', --output FILE, --to DIR or --list".to_owned();
         return Err(Usage(words).into());
+    }
+    if let Some(to) = args.to.as_ref().or(args.output.as_ref()) {
+        check_outside(&args.dir, to)?;
     }
     let archive = Archive::open(&args.dir).map_err(|fault| NotLooked(fault.message))?;
     let at = instant.map(|instant| exact(&archive, &instant)).transpose()?;
@@ -90,6 +94,22 @@ pub(crate) fn export(run: &mut Run, args: &Export) -> Result<()> {
             work.end(false)
         }
     }
+}
+
+/// Sees to it that nothing is made in the data directory: a server refuses to start on a directory with other things in it.
+///
+/// # Errors
+/// [`Usage`] if `to` lies in `dir`.
+fn check_outside(dir: &Path, to: &Path) -> Result<()> {
+    // What is not there yet is made where the part of its path that is there leads.
+    let absolute = std::path::absolute(to)?;
+    let place = absolute.ancestors().find_map(|ancestor| ancestor.canonicalize().ok());
+    if dir.canonicalize().is_ok_and(|dir| place.is_some_and(|place| place.starts_with(dir))) {
+        let words =
+            format!("{} lies in the data directory {}: name a place outside of it", to.display(), dir.display());
+        return Err(Usage(words).into());
+    }
+    Ok(())
 }
 
 /// Standard output.
@@ -236,6 +256,8 @@ impl Work<'_> {
             let notes = member_notes(member);
             self.notes.extend(notes);
         }
+        let gaps = self.archive.gaps();
+        self.notes.extend(gap_notes(&gaps));
         for note in std::mem::take(&mut self.notes) {
             self.run.say(&format!("note: {note}"));
             self.notes.push(note);
@@ -469,6 +491,23 @@ fn member_notes(member: &MemberArchive) -> Vec<String> {
     if !member.lacking.is_empty() {
         let lacking = member.lacking.len();
         notes.push(format!("{lacking} of {} chains have no full copy here: files on them are named", member.chains));
+    }
+    notes
+}
+
+/// Gaps that are named; of more it is said how many.
+const GAPS_NAMED_MAX: usize = 3;
+
+fn gap_notes(gaps: &[(Hlc, Hlc)]) -> Vec<String> {
+    let newest = gaps.iter().rev().take(GAPS_NAMED_MAX);
+    let mut notes: Vec<String> = newest
+        .map(|(from, to)| {
+            let (from, to) = (format::time_of(*from), format::time_of(*to));
+            format!("some of what was acknowledged from {from} to {to} was lost, and may be missing")
+        })
+        .collect();
+    if gaps.len() > GAPS_NAMED_MAX {
+        notes.push(format!("{} more gaps lie before", gaps.len() - GAPS_NAMED_MAX));
     }
     notes
 }

@@ -16,6 +16,12 @@ pub(crate) fn now(run: &mut Run, args: &Now) -> Result<()> {
     let reply = run.client()?.clock()?;
     let at = asked.unwrap_or(Hlc(reply.at));
     let (earliest, stable) = (Hlc(reply.earliest), Hlc(reply.stable));
+    if reply.without_lease && at > stable {
+        run.say(&format!(
+            "warning: nobody leads the cluster, so that {at} cannot be read before somebody does; what was done up to {stable} ({}) can",
+            format::time_of(stable)
+        ));
+    }
     run.say_more(&format!("{at} is {}, {}", format::time_of(at), format::precision(reply.precision_us)));
     run.item(
         || {
@@ -27,6 +33,7 @@ pub(crate) fn now(run: &mut Run, args: &Now) -> Result<()> {
                 "earliest_time": format::time_of(earliest),
                 "stable": stable.to_string(),
                 "stable_time": format::time_of(stable),
+                "without_lease": reply.without_lease,
             })
         },
         || Some(at.to_string()),

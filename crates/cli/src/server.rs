@@ -211,7 +211,9 @@ fn status_table(server: &str, status: &StatusReply) -> Table {
     let mut table = Table::new(&[true, false]);
     let mut row = |name: &str, value: String| table.row([name.to_owned(), value]);
     match &status.troubles[..] {
-        [] => row("health", status.health.clone()),
+        [] if status.gaps.is_empty() => row("health", status.health.clone()),
+        // Nothing is left to do about a loss of before; that there was one stays true.
+        [] => row("health", format!("{}; what was acknowledged in a gap may be missing (below)", status.health)),
         troubles => {
             for (place, trouble) in troubles.iter().enumerate() {
                 row(if place == 0 { "health" } else { "and" }, trouble.what.clone());

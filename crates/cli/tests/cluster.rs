@@ -457,7 +457,7 @@ fn five_servers_with_three_copies_answer_as_one_that_has_everything() {
         let each: Vec<(u8, u8)> = [b'a', b'b'].into_iter().flat_map(|by| (0..60).map(move |line| (by, line))).collect();
         assert!(lines == each, "each is there once");
         // Over the end of a chunk as well.
-        let versions = client.fs().log(&Target::path("/log"), frieze_client::Hlc(0), 1_000).unwrap().versions;
+        let versions = client.fs().log(&Target::path("/log"), frieze_client::Interval::WHOLE, 1_000).unwrap().versions;
         let written: Vec<u64> = versions.iter().map(|version| version.len).filter(|len| *len > 0).collect();
         assert_eq!(written, [50_000; 120], "every write is told of, whoever has it");
     };

@@ -103,6 +103,7 @@ fn route_of(request: &Request) -> Route {
         Request::Open(ask) => ask.view.at.is_some(),
         Request::Story(ask) => ask.view.at.is_some(),
         Request::Deleted(ask) => ask.view.at.is_some(),
+        Request::Log(ask) => ask.is_past(),
         // Two instants; the time, and what instants are named; who is known to answer for what.
         Request::Diff(_) | Request::Now(_) | Request::Snapshots(_) | Request::ClusterMap(_) => true,
         _ => false,

@@ -63,7 +63,7 @@ impl Client {
         self.0.newest()
     }
 
-    /// True if what was read of any file, as it is now, may lack something: see [`crate::File::may_lack`].
+    /// True if what was read of any file may lack something: see [`crate::File::may_lack`].
     pub fn met_loss(&self) -> bool {
         self.0.met_loss.load(Ordering::Relaxed)
     }

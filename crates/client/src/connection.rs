@@ -63,6 +63,18 @@ impl Cord {
     }
 }
 
+/// The cluster of the server at an address. The server is believed: this proves nothing, neither of the server nor of who asks.
+///
+/// # Errors
+/// `Unreachable` and its like if no server of frieze answers there within `limit`.
+///
+/// # Cost
+/// One connection and one round.
+pub fn cluster_at(server: &ServerAddr, limit: Duration) -> Result<String, Error> {
+    let options = Options { server: server.clone(), timeout: limit, ..Options::default() };
+    Ok(Connection::open_at(server, &options, "", limit)?.1.cluster)
+}
+
 /// A reply frame whose payload, if any, is still to be taken.
 #[derive(Debug)]
 pub(crate) struct Answer {

@@ -86,15 +86,17 @@ impl File {
         self.answered
     }
 
-    /// True if something that was acknowledged may be missing from what was read of it as it is now: a chain of the cluster went on from a
-    /// copy that was behind, and nothing was written there since. What a view of the past lacks [`File::answered`] says.
+    /// True if something that was acknowledged may be missing from what was read of it: a chain of the cluster went on from a copy that was
+    /// behind, and nothing was written there since. That a view of the past lies in a gap [`File::answered`] says.
     pub fn may_lack(&self) -> bool {
         self.may_lack.load(Ordering::Relaxed)
     }
 
     /// Notes what an answer to a read says of what is missing. It is logged once for a file that is open.
     pub(crate) fn note_read(&self, reply: &ReadReply) {
-        if reply.answered.incomplete && self.view.at.is_none() && !self.may_lack.swap(true, Ordering::Relaxed) {
+        // That its instant lies in a gap was said when the file was opened.
+        let is_news = reply.answered.incomplete && !self.answered.incomplete;
+        if is_news && !self.may_lack.swap(true, Ordering::Relaxed) {
             self.shared.met_loss.store(true, Ordering::Relaxed);
             tracing::warn!(
                 target: LOSS_LOG,

@@ -18,6 +18,7 @@ use frieze_wire::writers::{WRITERS_XATTR, Writer, read_told as read_told_writers
 
 use crate::call::Shared;
 use crate::holding::Granted;
+use crate::timeline::Interval;
 use crate::{Error, File};
 
 /// A view of the file system. Cheap to clone; [`Fs::at`] and the like give another view of the same client.
@@ -302,9 +303,11 @@ impl Fs {
         }
     }
 
-    /// Versions of a file in order of stamp: those after `after`, at most `count_max` (0 leaves it to the server).
-    pub fn log(&self, target: &Target, after: Hlc, count_max: u32) -> Result<LogReply, Error> {
-        let request = Log { target: target.clone(), view: self.view, after: after.0, count_max };
+    /// Versions of a file in order of stamp: those of `interval`, at most `count_max` (0 leaves it to the server). Up to `Hlc::MAX` it
+    /// tells those of now, as only who leads, or holds a lease, can.
+    pub fn log(&self, target: &Target, interval: Interval, count_max: u32) -> Result<LogReply, Error> {
+        let upto = if interval.upto == Hlc::MAX { 0 } else { interval.upto.0 };
+        let request = Log { target: target.clone(), view: self.view, after: interval.after.0, count_max, upto };
         match self.ask(Request::Log(request))? {
             Reply::Log(reply) => Ok(reply),
             other => Err(self.shared.unexpected("versions", &other)),

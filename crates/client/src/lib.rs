@@ -47,6 +47,7 @@ mod timeline;
 mod together;
 
 pub use client::Client;
+pub use connection::cluster_at;
 pub use error::Error;
 pub use file::File;
 pub use file::LOSS_LOG;

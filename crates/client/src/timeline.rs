@@ -19,6 +19,11 @@ pub struct Interval {
     pub upto: Hlc,
 }
 
+impl Interval {
+    /// Everything until now.
+    pub const WHOLE: Interval = Interval { after: Hlc::ZERO, upto: Hlc::MAX };
+}
+
 impl Fs {
     /// A page of what is different between the ends of `interval`, of a file or of everything below a directory: those
     /// after the first `skip`, at most `count_max` (0 leaves it to the server). The view plays no part.

@@ -138,6 +138,9 @@ impl Archive {
         engine.configure(&configured)?;
         // Nobody else can have it.
         engine.renew_lease(MonoTime(u64::MAX));
+        if left.is_sole() {
+            return Ok(Archive::of(engine, copy, None));
+        }
         let lacking = left.chains.iter().filter(|chain| chain.copy != Copy::Full);
         let member = MemberArchive {
             node: me,

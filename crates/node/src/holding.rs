@@ -158,7 +158,8 @@ pub(crate) fn tells_of_now(header: &FrameHeader, request: &Request) -> bool {
         Request::Story(ask) => ask.view.at.is_none(),
         Request::Deleted(ask) => ask.view.at.is_none(),
         // They answer up to now, wherever they look from.
-        Request::Log(_) | Request::LastSeen(_) | Request::Usage(_) => true,
+        Request::Log(ask) => !ask.is_past(),
+        Request::LastSeen(_) | Request::Usage(_) => true,
         // It says that a file is open, and is told nothing: sessions that all have to say so before they can be asked for what they
         // cache wait for each other in no circle.
         Request::Read(ask) if is_claim(ask) => false,

@@ -43,6 +43,8 @@ pub struct Left {
     pub last: (LogIndex, Hlc),
     /// Every chain.
     pub chains: Vec<LeftChain>,
+    /// The cluster that this one went on from, and when, if it went on from one survivor.
+    pub went_on_from: Option<(ClusterId, Hlc)>,
     /// No stamp that this server gave or adopted lies above it.
     pub bound: Hlc,
     epoch: ChainEpoch,
@@ -132,8 +134,18 @@ pub fn survey(dir: &Path) -> Result<Left, Fault> {
 /// chain, under another identity. Durable on return.
 ///
 /// # Errors
-/// As [`survey`]; `Superseded` if the directory has changed since it was looked at; the disk's: it is as before, or has gone on already.
+/// As [`survey`]; `InvalidArgument` if it is the only server of its cluster already; `Superseded` if the directory has changed since it
+/// was looked at; the disk's: it is as before, or has gone on already.
 pub fn recover(dir: &Path, left: &Left) -> Result<WentOn, Fault> {
+    if left.is_sole() {
+        let words = "this server is the only one of its cluster, so that no majority is lost: start it with 'frieze serve'; a copy of \
+                     it is made another cluster with 'frieze cluster new-identity --dir DIR'";
+        return Err(Fault::new(Reason::InvalidArgument, words));
+    }
+    go_on(dir, left)
+}
+
+fn go_on(dir: &Path, left: &Left) -> Result<WentOn, Fault> {
     let disk: Arc<dyn Disk> = Arc::new(FileDisk::open(dir, FileDiskSettings::default())?);
     let now_us = MachineTime::new().reading().wall_us;
     let went_on = left.go_on(&disk, offline::new_cluster()?, now_us)?;
@@ -141,18 +153,24 @@ pub fn recover(dir: &Path, left: &Left) -> Result<WentOn, Fault> {
     Ok(went_on)
 }
 
-/// Makes a copy of the directory of a server that is alone another cluster: it has another identity and another secret, and goes on by
-/// itself. Durable on return. Returns the identity.
+/// Makes a copy of the directory of a server that is alone, or the only one of its cluster, another cluster: it has another identity and
+/// another secret, and goes on by itself; nothing is lost. Durable on return. Returns the identity.
 ///
 /// # Errors
-/// `InvalidArgument` for a member of a cluster, whose copy goes on by [`recover`]; `NotFound`, `Busy`; the disk's.
+/// `InvalidArgument` for one of several members of a cluster, whose copy goes on by [`recover`]; `NotFound`, `Busy`; the disk's.
 pub fn rename_copy(dir: &Path) -> Result<ClusterId, Fault> {
     let cluster = offline::new_cluster()?;
+    if is_member(dir)? {
+        let left = survey(dir)?;
+        if left.is_sole() {
+            return Ok(go_on(dir, &left)?.cluster);
+        }
+    }
     change(dir, |identity| match identity.standing() {
         Standing::Alone => Ok(identity.renamed(cluster)),
         Standing::Joining | Standing::Member => Err(Fault::new(
             Reason::InvalidArgument,
-            "this is the directory of a member of a cluster: a copy goes on as another cluster by 'frieze cluster recover --dir DIR'",
+            "this is the directory of a member of a cluster: a copy goes on as another cluster by 'frieze cluster recover --copy --dir DIR'",
         )),
     })?;
     Ok(cluster)
@@ -164,6 +182,12 @@ pub fn rename_copy(dir: &Path) -> Result<ClusterId, Fault> {
 /// `NotFound`, `Busy`; the disk's.
 pub fn take_moved(dir: &Path) -> Result<(), Fault> {
     change(dir, |identity| Ok(Identity { place: String::new(), ..identity }))
+}
+
+fn is_member(dir: &Path) -> Result<bool, Fault> {
+    let disk = ViewDisk::open(dir)?;
+    offline::check_is_one(&disk, dir)?;
+    Ok(Identity::load(&disk)?.is_some_and(|(identity, _)| identity.standing() == Standing::Member))
 }
 
 fn change(dir: &Path, change: impl FnOnce(Identity) -> Result<Identity, Fault>) -> Result<(), Fault> {
@@ -266,11 +290,17 @@ impl Left {
             known,
             last: (journal.last(), journal.newest()),
             chains,
+            went_on_from: state.formers().last().map(|former| (former.cluster, Hlc(former.at))),
             bound,
             epoch: ChainEpoch(configured.max(taken).unwrap_or_default().0 + 1),
             told: told_last(node, identity, engine),
             store: store.clone(),
         })
+    }
+
+    /// True if nobody else has a say in the metalog, or a part in any chain: no majority can be lost.
+    pub fn is_sole(&self) -> bool {
+        self.voters == [self.node] && self.others.is_empty()
     }
 
     /// Entries that are kept and not known to be committed.
@@ -298,7 +328,8 @@ impl Left {
             node: self.node,
             told: self.told.clone(),
             epoch: self.epoch,
-            whole: self.chains.iter().map(|chain| chain.whole.0).collect(),
+            // Nobody else can have acknowledged anything that a sole member lacks.
+            whole: self.chains.iter().map(|chain| if self.is_sole() { to.0 } else { chain.whole.0 }).collect(),
         });
         journal.go_on(to, &decision)?;
         // A crash before this is made up for by the next start: the log says what the cluster is called.

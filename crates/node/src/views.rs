@@ -414,12 +414,16 @@ impl Engine {
     }
 
     pub(crate) fn now(&self, ask: &Now) -> Result<NowReply, Fault> {
+        let without_lease = self.data.check_lease().is_err();
         let at = match ask.name.as_str() {
             "" => self.clock.now(),
             "last-whole" => {
-                let whole = self.last_whole();
-                // Nothing is known to have been lost: everything is whole up to now.
-                if whole == Hlc::ZERO { self.clock.now() } else { whole }
+                match self.last_whole() {
+                    // Nothing is known to have been lost: everything is whole up to now, or as far as can be read.
+                    Hlc::ZERO if without_lease => self.stable(),
+                    Hlc::ZERO => self.clock.now(),
+                    whole => whole,
+                }
             }
             name => {
                 let namespace = self.meta.namespace();
@@ -439,6 +443,7 @@ impl Engine {
             precision_us: self.clock.precision_us(),
             earliest: self.earliest().0,
             stable: self.stable().0,
+            without_lease,
         })
     }
 
@@ -474,6 +479,11 @@ impl Engine {
 
     pub(crate) fn log(&self, principal: &Principal, ask: &Log, asking: &Asking) -> Result<LogReply, Fault> {
         self.answer(ask.view)?;
+        let upto = if ask.upto == 0 { Hlc::MAX } else { Hlc(ask.upto) };
+        // What lies before the earliest instant was closed long ago.
+        if upto != Hlc::MAX && upto >= self.earliest() {
+            self.answer(View { at: Some(upto.0), user_at: None })?;
+        }
         let at = ask.view.instant();
         let found = self.resolve(principal, &ask.target, at, asking.reads())?;
         asking.reads().add(Cached::Inode(found.id));
@@ -484,13 +494,13 @@ impl Engine {
         let after = forgotten.map_or(Hlc(ask.after), |forgotten| Hlc(forgotten.before).previous());
         let chunk_bytes = found.inode.chunk_bytes();
         let mut versions =
-            self.meta.namespace().log(self.meta.versions(), found.id, after, Hlc::MAX, max.saturating_add(1))?;
+            self.meta.namespace().log(self.meta.versions(), found.id, after, upto, max.saturating_add(1))?;
         let mut more = versions.len() > max;
         // The parts of a write count once. This many records are one version more than wanted, and only the last can lack
         // some of its parts.
         let parts_max = ((u64::from(PAYLOAD_BYTES_MAX) / chunk_bytes) as usize + 2).max(HOLE_PARTS_MAX);
         let records_max = parts_max * (max + 1);
-        let records = self.records(found.id, after, Hlc::MAX, records_max)?;
+        let records = self.records(found.id, after, upto, records_max)?;
         more |= records.len() == records_max;
         let mut last: Option<(Hlc, usize)> = None;
         for record in &records {

@@ -534,7 +534,8 @@ impl<'a> Workload<'a> {
         let target = self.existing(view.instant().unwrap_or(Hlc::MAX), Some(FileKind::File));
         let after = if self.rng.chance(3) { self.instant() } else { 0 };
         let count_max = *self.rng.choose(&[0, 0, 2, 5]);
-        ask(Request::Log(Log { target, view, after, count_max }))
+        let upto = view.at.filter(|_| self.rng.chance(2)).unwrap_or(0);
+        ask(Request::Log(Log { target, view, after, count_max, upto }))
     }
 
     /// The end of the session, the time of now, instants that cannot be.

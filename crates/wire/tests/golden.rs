@@ -287,7 +287,7 @@ fn requests() -> Vec<(&'static str, Request)> {
         ("now", Request::Now(Now { name: "last-whole".into() })),
         ("snapshots.page", Request::Snapshots(Snapshots { with_bytes: false, after: "s".into(), count_max: 2 })),
         ("snapshots", Request::Snapshots(Snapshots { with_bytes: true, after: String::new(), count_max: 0 })),
-        ("log", Request::Log(Log { target: target.clone(), view, after: AT, count_max: 10 })),
+        ("log", Request::Log(Log { target: target.clone(), view, after: AT, count_max: 10, upto: AT + 9 })),
         ("status", Request::Status(Status {})),
         ("clone", Request::Clone(CloneTree { source: file(), at: AT, target: file(), dry_run: true })),
         ("remove_tree", Request::RemoveTree(RemoveTree { target: file(), dry_run: true })),
@@ -474,7 +474,7 @@ fn replies() -> Vec<(&'static str, Reply)> {
             Reply::Txn(TxnReply { stamp: AT, id: 77, parents: vec![attr()], parents_ms: 5000, ..TxnReply::default() }),
         ),
         ("txn.replaced", Reply::Txn(TxnReply { stamp: AT, id: 77, replaced: 78, ..TxnReply::default() })),
-        ("now", Reply::Now(NowReply { at: AT, precision_us: 250, earliest: 1, stable: AT - 1 })),
+        ("now", Reply::Now(NowReply { at: AT, precision_us: 250, earliest: 1, stable: AT - 1, without_lease: true })),
         (
             "snapshots",
             Reply::Snapshots(SnapshotsReply {

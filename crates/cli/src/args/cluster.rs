@@ -103,9 +103,12 @@ pub(crate) enum ClusterCommand {
     /// servers may have acknowledged beyond that is a gap: answers about instants in it, and reads of now of bytes that may be older,
     /// say that they are incomplete, and 'last-whole' is the instant before it. The cluster gets another identity: servers of before are
     /// refused for ever, mounts and clients connect anew. Be sure that the others are stopped, and stay so: a majority of them that is
-    /// started again serves the old cluster beside this one. If their disks are there, start them instead: nothing is lost then.
+    /// started again serves the old cluster beside this one. If their disks are there, start them instead: nothing is lost then. The others
+    /// are asked at the addresses that they had: if one answers, nothing is done. A copy of a directory goes on as another cluster
+    /// beside them with --copy. A server that is the only one of its cluster, because it went on before or because the others were
+    /// removed, is refused: no majority is lost.
     #[command(
-        after_long_help = "Examples:\n  frieze cluster recover --dir /var/lib/frieze                       what is left; changes nothing\n  frieze cluster recover --dir /var/lib/frieze --yes --accept-loss   go on from it\n\nJSON: cluster, node, name, others (a list of node, name, address, state), voters, known_entry, known, known_time, last_entry, last, kept,\nchains (a list of chain, copy (full, stale, none), last, newest, whole), went_on (null, or cluster, from, to)."
+        after_long_help = "Examples:\n  frieze cluster recover --dir /var/lib/frieze                       what is left; changes nothing\n  frieze cluster recover --dir /var/lib/frieze --yes --accept-loss   go on from it\n  frieze cluster recover --dir /srv/copy --copy --yes --accept-loss  the copy is another cluster\n\nJSON: cluster, node, name, others (a list of node, name, address, state, answers), voters, is_sole, went_on_from (null, or cluster, at), known_entry, known, known_time, last_entry, last, kept,\nchains (a list of chain, copy (full, stale, none), last, newest, whole), went_on (null, or cluster, from, to)."
     )]
     Recover {
         /// Data directory of the server that is left.
@@ -117,11 +120,14 @@ pub(crate) enum ClusterCommand {
         /// What only the others had is lost, and it is meant.
         #[arg(long, requires = "yes")]
         accept_loss: bool,
+        /// DIR is a copy, and the cluster may go on without it: whether the other servers answer does not count.
+        #[arg(long)]
+        copy: bool,
     },
     /// Make a copy of the directory of a server that is alone another cluster.
     ///
     /// A copied directory is the same server to everybody who asks it. This gives it an identity and a secret of its own; its files and
-    /// its past stay. A copy of a member of a cluster goes on by 'frieze cluster recover'.
+    /// its past stay. A copy of one of several members of a cluster goes on by 'frieze cluster recover --copy'.
     #[command(after_long_help = "Example:\n  frieze cluster new-identity --dir /srv/copy --yes\n\nJSON: cluster.")]
     NewIdentity {
         /// Data directory of the copy.

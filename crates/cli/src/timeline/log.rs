@@ -23,17 +23,23 @@ pub(crate) fn log(run: &mut Run, args: &Log) -> Result<()> {
     let asked_at = args.at.as_deref().map(|text| run.instant(text)).transpose()?;
     let after = args.since.as_deref().map(|text| run.instant(text)).transpose()?;
     let upto = args.until.as_deref().map(|text| run.instant(text)).transpose()?;
-    let interval = Interval {
-        after: after.unwrap_or(Hlc::ZERO),
-        upto: match upto {
-            Some(upto) => upto,
-            None => run.client()?.now()?,
-        },
-    };
+    let now = run.client()?.clock()?;
     let mut fs = run.fs()?;
     if let Some(at) = asked_at {
         fs = fs.at(at);
     }
+    let newest = match now.without_lease {
+        true => {
+            let stable = Hlc(now.stable);
+            run.say(&format!("note: nobody leads the cluster: this ends with {stable} ({})", format::time_of(stable)));
+            if asked_at.is_none() {
+                fs = fs.at(stable);
+            }
+            stable
+        }
+        false => Hlc(now.at),
+    };
+    let interval = Interval { after: after.unwrap_or(Hlc::ZERO), upto: upto.unwrap_or(newest) };
     let found = match fs.stat(&target(&path, false)) {
         Err(error) if error.reason() == Reason::NotFound && asked_at.is_none() => {
             // A name that is gone is looked for in the past.
@@ -83,17 +89,16 @@ fn file(run: &mut Run, args: &Log, fs: &Fs, path: &FsPath, interval: Interval) -
     let mut who = Who::new(Commands::of(args.full));
     while left > 0 {
         let count_max = u32::try_from(left.min(PAGE_MAX)).expect("a page fits");
-        let mut page = fs.log(&target(path, false), after, count_max)?;
+        let mut page = fs.log(&target(path, false), Interval { after, ..interval }, count_max)?;
         who.learn(std::mem::take(&mut page.sessions));
         let last = page.versions.last().map(|last| Hlc(last.stamp));
-        page.versions.retain(|version| version.stamp <= interval.upto.0);
         left -= page.versions.len() as u64;
         if let Some(forgotten) = page.forgotten.take().filter(|_| !std::mem::replace(&mut told, true)) {
             tell_forgotten(run, &forgotten)?;
         }
         print_versions(run, &who, &page, std::mem::take(&mut heading))?;
         match last {
-            Some(last) if page.more && last < interval.upto => after = last,
+            Some(last) if page.more => after = last,
             _ => break,
         }
     }

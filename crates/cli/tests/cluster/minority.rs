@@ -92,6 +92,20 @@ fn the_last_of_three_servers_answers_for_the_past_by_every_door() {
     // An instant whose meaning moves needs nobody to say what time it is.
     let listed = frieze(server, &["ls", "--at", &instant, "/"]);
     assert_eq!(listed.stdout, b"f\n", "{}", String::from_utf8_lossy(&listed.stderr));
+    // The newest instant that was whole is the newest that can be read; the log ends there.
+    let newest = frieze(server, &["cat", "--at", "last-whole", "/f"]);
+    assert_eq!(newest.stdout, NOW, "{}", String::from_utf8_lossy(&newest.stderr));
+    for asked in [&["log", "--json", "/f"][..], &["log", "--json", "--at", &instant, "/f"], &["log", "--json", "/"]] {
+        let log = frieze(server, asked);
+        let words = String::from_utf8_lossy(&log.stderr).into_owned();
+        assert!(log.status.success() && words.contains("nobody leads the cluster"), "{asked:?}: {words}");
+        assert!(log.stdout.iter().filter(|byte| **byte == b'\n').count() >= 2, "{asked:?}");
+    }
+    let earlier = frieze(server, &["log", "--json", "--at", &instant, "--until", &instant, "/f"]);
+    let all = frieze(server, &["log", "--json", "--at", &instant, "/f"]);
+    assert!(earlier.status.success() && earlier.stdout.len() < all.stdout.len(), "what came later is left out");
+    let now = frieze(server, &["now"]);
+    assert!(now.status.success() && String::from_utf8_lossy(&now.stderr).contains("cannot be read before"), "{now:?}");
     let copy = cluster.directory.path().join("copy");
     let got = frieze(server, &["get", "--at", &instant, "/f", copy.to_str().unwrap()]);
     assert!(got.status.success(), "{}", String::from_utf8_lossy(&got.stderr));

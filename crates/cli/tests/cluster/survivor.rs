@@ -66,6 +66,11 @@ fn one_survivor_of_three_goes_on_and_the_lost_ones_never_mix_with_it() {
     assert_eq!((&left["node"], &left["name"], &left["went_on"]), (&3.into(), &"db3".into(), &Value::Null), "{left}");
     assert_eq!(left["others"].as_array().unwrap().len(), 2, "{left}");
     assert!(left["chains"].as_array().unwrap().iter().all(|chain| chain["copy"] == "full"), "{left}");
+    // One of the others is there: with it nothing is lost.
+    cluster.start_again(1);
+    let (status, _, words) = run(&place, &["cluster", "recover", "--dir", "2", "--yes", "--accept-loss"]);
+    assert!(status == 1 && words.contains("db2 at") && words.contains("answers"), "{status} {words}");
+    cluster.kill(1);
     // The deliberate words are two.
     assert_eq!(run(&place, &["cluster", "recover", "--dir", "2", "--yes"]).0, 2);
     let (status, said, words) = run(&place, &["cluster", "recover", "--dir", "2", "--yes", "--accept-loss", "--json"]);
@@ -74,6 +79,25 @@ fn one_survivor_of_three_goes_on_and_the_lost_ones_never_mix_with_it() {
     let stamp = |of: &Value| of.as_str().unwrap().parse::<Hlc>().unwrap();
     let (from, to) = (stamp(&went_on["from"]), stamp(&went_on["to"]));
     assert!(then <= from && from < to);
+    // It has gone on: no majority is lost any more.
+    let (status, said, words) = run(&place, &["cluster", "recover", "--dir", "2", "--json"]);
+    let sole = json(&said);
+    assert!(
+        status == 0 && sole["is_sole"] == true && sole["went_on_from"]["cluster"] == left["cluster"],
+        "{words} {sole}"
+    );
+    let (status, _, words) = run(&place, &["cluster", "recover", "--dir", "2", "--yes", "--accept-loss"]);
+    assert!(status == 1 && words.contains("no majority is lost"), "{status} {words}");
+    // What is read out of it names what may be missing.
+    let (status, _, words) = run(&place, &["export", "2", "/also", "--to", "out-2"]);
+    assert!(status == 0 && words.contains("was lost, and may be missing"), "{status} {words}");
+    assert!(fs::read(place.join("out-2/also")).unwrap() == scrambled(3, 200_000));
+    // A copy of it becomes another cluster without a loss of its own.
+    assert!(Command::new("cp").current_dir(&place).args(["-a", "2", "6"]).status().unwrap().success());
+    let (status, said, words) = run(&place, &["cluster", "new-identity", "--dir", "6", "--yes", "--json"]);
+    assert!(status == 0 && json(&said)["cluster"] != went_on["cluster"], "{words}");
+    let (_, _, words) = run(&place, &["export", "6", "/also", "--to", "out-6"]);
+    assert_eq!(words.matches("was lost, and may be missing").count(), 1, "{words}");
     cluster.start_again(2);
     let survivor = eventually("the survivor serves", || {
         let survivor = cluster.client(2);
@@ -89,6 +113,19 @@ fn one_survivor_of_three_goes_on_and_the_lost_ones_never_mix_with_it() {
     assert!(!is_incomplete(&survivor, then) && is_incomplete(&survivor, Hlc(from.0 + 1)));
     assert!(is_incomplete(&survivor, Hlc(to.0 - 1)) && !is_incomplete(&survivor, now));
     assert_eq!(survivor.resolve("last-whole", frieze_client::ZonePolicy::Refuse).unwrap(), from);
+    // Bytes of before are said to lack something wherever they are read, now and at an instant of now.
+    let server = format!("--server={}", cluster.addresses[2]);
+    for args in [&[&*server, "cat", "/kept"][..], &[&server, "cat", "--at", "now", "/kept"]] {
+        let (status, bytes, words) = run(&place, args);
+        assert!(
+            status == 0 && bytes == scrambled(2, 3_000_000) && words.contains("may be missing"),
+            "{args:?}: {words}"
+        );
+    }
+    let (status, _, words) = run(&place, &[&server, "cat", "--at", "now", "/new"]);
+    assert_eq!((status, words.as_str()), (0, ""));
+    let (status, said, _) = run(&place, &[&server, "status"]);
+    assert!(status == 0 && String::from_utf8_lossy(&said).contains("in a gap may be missing"));
     // One that was lost comes back, with its disk.
     cluster.start_again(0);
     eventually("it hears what has happened", || {
@@ -173,6 +210,11 @@ fn files_come_out_of_a_directory_that_no_server_uses_now_and_at_an_instant() {
     assert_eq!((file.ino(), file.nlink()), (second.ino(), 2), "one file of two names");
     assert_eq!(fs::read_link(out.join("link")).unwrap(), Path::new("dir/file"));
     assert_eq!(fs::metadata(out.join("dir")).unwrap().permissions().mode() & 0o7777, 0o750);
+    // Nothing is made where a server would refuse to start then.
+    for to in ["--to=0/out", "--to=0/new/out", "--output=0/out.tar", "--to=out/../0/out"] {
+        let (status, _, words) = run(&place, &["export", "0", to]);
+        assert!(status == 2 && words.contains("lies in the data directory"), "{to}: {words}");
+    }
     // Nothing is overwritten.
     let (status, _, words) = run(&place, &["export", "0", "--to", "out"]);
     assert!(status == 1 && words.contains("not empty"), "{words}");

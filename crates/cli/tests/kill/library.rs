@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use frieze_base::Rng;
-use frieze_client::{Client, CreateMode, Durability, Hlc, InodeId, OpenFlags, Reason, RenameMode, Target, VersionKind};
+use frieze_client::{
+    Client, CreateMode, Durability, Hlc, InodeId, Interval, OpenFlags, Reason, RenameMode, Target, VersionKind,
+};
 use nix::sys::signal::Signal;
 
 use crate::loads::{EndOfLoads, Load, Loads, State};
@@ -77,7 +79,7 @@ fn whole_log(client: &Client, path: &str) -> Vec<(u64, u64, u64)> {
     let mut writes: Vec<(u64, u64, u64)> = Vec::new();
     let mut after = Hlc::ZERO;
     loop {
-        let page = client.fs().log(&Target::path(path), after, 0).unwrap();
+        let page = client.fs().log(&Target::path(path), Interval { after, ..Interval::WHOLE }, 0).unwrap();
         for version in &page.versions {
             after = Hlc(version.stamp);
             if version.kind != VersionKind::Write as i32 {

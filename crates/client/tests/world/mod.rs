@@ -384,11 +384,15 @@ impl State {
                 let attr = self.files.contains_key(&id).then(|| self.attr(id));
                 Reply::Txn(TxnReply { stamp: self.stamp, id, existed, attr, capability, ..TxnReply::default() })
             }
-            Request::Now(now) if now.name.is_empty() => {
-                Reply::Now(NowReply { at: self.stamp, precision_us: 1, earliest: 0, stable: self.stamp })
-            }
+            Request::Now(now) if now.name.is_empty() => Reply::Now(NowReply {
+                at: self.stamp,
+                precision_us: 1,
+                earliest: 0,
+                stable: self.stamp,
+                without_lease: false,
+            }),
             Request::Now(now) if now.name == "release" => {
-                Reply::Now(NowReply { at: 500, precision_us: 1, earliest: 0, stable: self.stamp })
+                Reply::Now(NowReply { at: 500, precision_us: 1, earliest: 0, stable: self.stamp, without_lease: false })
             }
             Request::Now(_) => return Err(Reason::NotFound.into()),
             Request::List(list) => {

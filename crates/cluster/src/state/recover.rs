@@ -46,12 +46,14 @@ impl State {
             chain.resumed = None;
             chain.epoch.0 = epoch.0.max(chain.epoch.0 + 1);
             chain.revision += 1;
-            // Whatever is stamped from now on has a larger stamp than this decision.
-            chain.fall_behind(Lost { from: (*whole).min(stamp), to: stamp });
+            // Whatever is stamped from now on has a larger stamp than this decision. A chain that is whole up to it lost nothing.
+            if *whole < stamp {
+                chain.fall_behind(Lost { from: *whole, to: stamp });
+                next.is_behind = true;
+            }
             chain.assert_whole();
             changes.push(Change::Configured(chain.id, chain.epoch));
         }
-        next.is_behind = true;
         let removed = self.nodes.keys().filter(|other| *other != id).copied().map(Change::Removed);
         changes.extend(removed.collect::<Vec<_>>());
         *self = next;

@@ -166,7 +166,7 @@ impl Engine {
                 whole = together.map(|gap| Hlc(gap.from).max(made)).min().unwrap_or(whole);
             }
         });
-        whole
+        before_all(whole, &self.all_gaps())
     }
 
     /// True if the answer tells of bytes, or lengths of files, as they are now: then it needs a lease.
@@ -183,7 +183,8 @@ impl Engine {
                 Request::List(ask) => ask.view.at.is_none(),
                 Request::Open(ask) => ask.view.at.is_none(),
                 Request::Story(ask) => ask.view.at.is_none(),
-                Request::Log(_) | Request::LastSeen(_) | Request::Usage(_) => true,
+                Request::Log(ask) => !ask.is_past(),
+                Request::LastSeen(_) | Request::Usage(_) => true,
                 _ => false,
             }
     }
@@ -348,6 +349,12 @@ fn chains_of_chunks(layout: Layout, chunks: Range<u32>) -> BTreeSet<ChainId> {
     }
 }
 
+/// The newest instant up to `whole` that lies in no gap: where one loss follows another before anything was whole again, their gaps touch.
+fn before_all(whole: Hlc, gaps: &[(Hlc, Hlc)]) -> Hlc {
+    let newest_first = gaps.iter().rev();
+    newest_first.fold(whole, |whole, (from, to)| if *from < whole && whole <= *to { *from } else { whole })
+}
+
 /// What chains went on without, from copies that were behind.
 #[derive(PartialEq, Eq)]
 pub(crate) struct Losses(BTreeMap<ChainId, Lost>);
@@ -411,4 +418,25 @@ pub(super) fn under_lease(engine: &Engine, answer: Result<Reply, Fault>, turns: 
     let reply = answer?;
     engine.data.check_still(turns)?;
     Ok(reply)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn whole(whole: u64, gaps: &[(u64, u64)]) -> u64 {
+        let gaps: Vec<_> = gaps.iter().map(|(from, to)| (Hlc(*from), Hlc(*to))).collect();
+        before_all(Hlc(whole), &gaps).0
+    }
+
+    #[test]
+    fn an_instant_at_which_a_gap_ends_and_the_next_begins_is_not_whole() {
+        assert_eq!(whole(20, &[(20, 30)]), 20);
+        assert_eq!(whole(30, &[(20, 30), (30, 40)]), 20);
+        assert_eq!(whole(25, &[(20, 30), (25, 40)]), 20);
+        assert_eq!(whole(30, &[(5, 20), (20, 30), (30, 40)]), 5);
+        // Something was whole between the losses.
+        assert_eq!(whole(35, &[(20, 30), (35, 40)]), 35);
+        assert_eq!(whole(0, &[]), 0);
+    }
 }

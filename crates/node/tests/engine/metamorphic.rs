@@ -267,7 +267,7 @@ pub(crate) fn answers(served: &mut Served, instants: &[u64]) -> Vec<(String, Str
             for directory in ["", "/a", "/b"] {
                 let (target, view) =
                     (Target::path(format!("{directory}/{name}")), View { at: Some(at), user_at: None });
-                tell(served, Request::Log(Log { target, view, after: 0, count_max: 0 }), &mut told);
+                tell(served, Request::Log(Log { target, view, after: 0, count_max: 0, upto: 0 }), &mut told);
             }
         }
     }

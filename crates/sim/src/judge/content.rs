@@ -210,6 +210,7 @@ impl Witness {
         };
         let until = match (reply.more, reply.versions.last()) {
             (true, Some(last)) => Hlc(last.stamp).previous(),
+            _ if ask.upto != 0 => Hlc(ask.upto),
             _ => Hlc::MAX,
         };
         let told = |kind: VersionKind| {

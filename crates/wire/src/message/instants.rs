@@ -27,6 +27,9 @@ pub struct NowReply {
     /// Newest instant that is closed everywhere.
     #[prost(uint64, tag = "4")]
     pub stable: u64,
+    /// The server holds no lease: instants after `stable` are closed, and can be read, once somebody leads.
+    #[prost(bool, tag = "5")]
+    pub without_lease: bool,
 }
 
 /// Lists named instants.
@@ -92,6 +95,16 @@ pub struct Log {
     /// At most this many; 0 leaves it to the server (1,000, and 10,000 at most).
     #[prost(uint32, tag = "4")]
     pub count_max: u32,
+    /// End with this stamp; 0: with the newest. Up to a stamp, and as of an instant, any server answers.
+    #[prost(uint64, tag = "5")]
+    pub upto: u64,
+}
+
+impl Log {
+    /// True if the answer tells of nothing that may still change.
+    pub fn is_past(&self) -> bool {
+        self.view.at.is_some() && self.upto != 0
+    }
 }
 
 /// What a line of `log` tells.
