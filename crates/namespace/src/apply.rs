@@ -91,6 +91,9 @@ impl Namespace {
             Ok(_) => {
                 self.count_changes(matches!(txn.op, Some(Op::Edit(_))));
                 self.seal(run);
+                if changes.len() > before {
+                    self.note_change(SessionId(txn.session), changes);
+                }
             }
             Err(_) => {
                 debug_assert!(run.changes.len() == before && run.touched.is_empty(), "a failure left a trace");
@@ -110,7 +113,7 @@ impl Namespace {
     fn admit(&self, txn: &Transaction) -> Result<(), Error> {
         let session = SessionId(txn.session);
         match txn.op {
-            Some(Op::OpenSession(_) | Op::Format(_)) => return Ok(()),
+            Some(Op::OpenSession(_) | Op::EraseSessions(_) | Op::Format(_)) => return Ok(()),
             _ if !self.sessions.contains_key(&session) => return Err(Error::UnknownSession { session }),
             _ => {}
         }
@@ -135,6 +138,7 @@ impl Namespace {
             Op::Format(op) => self.make_root(run, op),
             Op::OpenSession(op) => self.open_session(run, op),
             Op::CloseSession(op) => self.close_session(run, op),
+            Op::EraseSessions(op) => self.erase_sessions(run, op),
             Op::Make(op) => self.make(run, op),
             Op::MakeNameless(op) => self.make_nameless(run, op),
             Op::Link(op) => self.link(run, op),

@@ -396,7 +396,9 @@ impl Namespace {
         if self.sessions.contains_key(&id) {
             return;
         }
-        let stored = StoredSession { uid, ..StoredSession::default() };
+        // Of one that changed nothing that version says when it ended, too.
+        let ended = self.ended.end_of(id).unwrap_or_default().0;
+        let stored = StoredSession { uid, unchanging: ended != 0, ended, ..StoredSession::default() };
         let (key, stamp) = (Key::Session(id).encode(), Hlc(id.0));
         run.changes.push(Change { key, stamp, value: Some(stored.encode_to_vec()) });
     }

@@ -89,6 +89,17 @@ pub fn is_loaded(key: &[u8]) -> bool {
     key.first() != Some(&LINKS)
 }
 
+/// True if an absence of this key with this stamp is no version: the one that was there goes, and leaves nothing. A session is named after
+/// the stamp at which it was opened, so none was ever absent at that stamp.
+pub fn erases(key: &[u8], stamp: Hlc) -> bool {
+    Key::decode(key) == Some(Key::Session(SessionId(stamp.0)))
+}
+
+/// True if a version of this key may be written again, in its place: of sessions, as long as nothing at any instant shows it.
+pub fn is_rewritten(key: &[u8]) -> bool {
+    key.first() == Some(&b'S')
+}
+
 /// First byte of the keys of directory entries.
 pub const ENTRIES: u8 = b'E';
 

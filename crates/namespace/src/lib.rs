@@ -22,6 +22,7 @@ mod attributes;
 mod check;
 mod cut;
 mod edit;
+mod ended;
 mod error;
 mod forget;
 mod history;
@@ -47,6 +48,7 @@ pub use attributes::PLUGIN_XATTR;
 pub use check::{CheckCounts, check_history};
 pub use cut::Cut;
 pub use edit::EDIT_STEPS_MAX;
+pub use ended::ENDED_SESSIONS_MAX;
 pub use error::Error;
 pub use forget::{
     FORGET_INODES_MAX, Forgetting, ForgottenInodes, Horizons, Owners, Pins, SharedState, VisitAuthors, pack_owners,
@@ -55,7 +57,8 @@ pub use forget::{
 pub use history::{Change, History, Newest, VisitChanged, VisitValue, VisitVersion};
 pub use inode::{Inode, Layout, MAY_EXECUTE, MAY_READ, MAY_WRITE, WriteGrant, check_access};
 pub use key::{
-    CONTROL, Cached, ENTRIES, INODES, LINKS, cached_of, inode_between, is_loaded, is_timed, keeps_versions, link_of,
+    CONTROL, Cached, ENTRIES, INODES, LINKS, cached_of, erases, inode_between, is_loaded, is_rewritten, is_timed,
+    keeps_versions, link_of,
 };
 pub use memory::MemoryHistory;
 pub use names::LINKS_MAX;

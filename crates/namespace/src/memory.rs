@@ -7,7 +7,7 @@ use frieze_base::Fault;
 use frieze_hlc::Hlc;
 
 use crate::history::{Change, History, Newest, VisitChanged, VisitValue, VisitVersion};
-use crate::key::{is_loaded, is_timed, keeps_versions};
+use crate::key::{erases, is_loaded, is_timed, keeps_versions};
 
 /// Every version of every key in a sorted map.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -29,7 +29,9 @@ impl MemoryHistory {
             if is_timed(&change.key) {
                 self.times.insert((change.stamp, change.key.clone()));
             }
-            if keeps_versions(&change.key) {
+            if change.value.is_none() && erases(&change.key, change.stamp) {
+                self.keys.remove(&change.key);
+            } else if keeps_versions(&change.key) {
                 self.keys.entry(change.key.clone()).or_default().insert(change.stamp, change.value.clone());
             } else if change.value.is_none() {
                 self.keys.remove(&change.key);

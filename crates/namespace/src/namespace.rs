@@ -10,6 +10,7 @@ use frieze_wire::message::FileKind;
 use frieze_wire::quota::QUOTA_XATTR;
 use frieze_wire::txn::{Caller, Format, Outcome, Target};
 
+use crate::ended::EndedSessions;
 use crate::error::Error;
 use crate::forget::Horizons;
 use crate::history::History;
@@ -43,6 +44,7 @@ pub struct Namespace {
     /// The newest inodes without a name, by when they lost the last.
     pub(crate) orphans: BTreeSet<(Hlc, InodeId)>,
     pub(crate) sessions: BTreeMap<SessionId, Session>,
+    pub(crate) ended: EndedSessions,
     /// Files that a session has write grants on.
     pub(crate) granted: BTreeMap<SessionId, BTreeSet<InodeId>>,
     pub(crate) replies: BTreeMap<SessionId, Replies>,
@@ -120,6 +122,8 @@ pub struct Session {
     pub host: String,
     /// It may ask to be allowed to cache, and for locks.
     pub keeps: bool,
+    /// It has changed nothing so far. False if that is not known: it was opened by an older server.
+    pub unchanging: bool,
 }
 
 /// A named instant.
@@ -274,8 +278,13 @@ impl Namespace {
                 replies.outcomes.insert(seq, outcome);
             }
             Key::Session(id) => {
-                let StoredSession { uid, command, host, keeps } = decode(value, "session")?;
-                self.sessions.insert(id, Session { opened: stamp, uid, command, host, keeps });
+                let StoredSession { uid, command, host, keeps, unchanging, ended } = decode(value, "session")?;
+                match ended {
+                    0 => {
+                        drop(self.sessions.insert(id, Session { opened: stamp, uid, command, host, keeps, unchanging }))
+                    }
+                    ended => self.ended.insert(id, Hlc(ended)),
+                }
             }
             Key::Xattr(id, name) => {
                 let stored: StoredXattr = decode(value, "extended attribute")?;
@@ -536,6 +545,7 @@ impl PartialEq for Namespace {
             && self.xattrs == other.xattrs
             && self.orphans == other.orphans
             && self.sessions == other.sessions
+            && self.ended == other.ended
             && self.granted == other.granted
             && self.replies == other.replies
             && self.snapshots == other.snapshots

@@ -82,9 +82,9 @@ impl Namespace {
         }
         let (command, host) = (cut(&op.command), cut(&op.host));
         let id = SessionId(run.stamp.0);
-        let stored = StoredSession { uid: op.uid, command: command.clone(), host: host.clone(), keeps: op.keeps };
-        run.change(Key::Session(id), Some(stored.encode_to_vec()));
-        self.sessions.insert(id, Session { opened: run.stamp, uid: op.uid, command, host, keeps: op.keeps });
+        let session = Session { opened: run.stamp, uid: op.uid, command, host, keeps: op.keeps, unchanging: true };
+        run.change(Key::Session(id), Some(StoredSession::of(&session).encode_to_vec()));
+        self.sessions.insert(id, session);
         Ok(Done { id: id.0, ..Done::default() })
     }
 
@@ -107,8 +107,10 @@ impl Namespace {
         for &seq in replies.outcomes.keys() {
             run.change(Key::Outcome(session, Seq(seq)), None);
         }
-        self.sessions.remove(&session);
-        run.change(Key::Session(session), None);
+        match self.sessions.remove(&session) {
+            Some(last) if last.unchanging => self.end_unchanging(run, session, &last),
+            _ => run.change(Key::Session(session), None),
+        }
         Ok(Done { id: session.0, ..Done::default() })
     }
 

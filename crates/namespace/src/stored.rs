@@ -13,6 +13,7 @@ use prost::Message;
 use crate::error::Error;
 use crate::forget::{Forgetting, Pins};
 use crate::inode::{Extra, Inode, Layout, WriteGrant};
+use crate::namespace::Session;
 use crate::patch::{Patch, PatchSource, lay};
 
 #[derive(Clone, PartialEq, Eq, prost::Message)]
@@ -165,6 +166,12 @@ pub(crate) struct StoredSession {
     pub(crate) host: String,
     #[prost(bool, tag = "4")]
     pub(crate) keeps: bool,
+    /// It has changed nothing. False of sessions from before this was written.
+    #[prost(bool, tag = "5")]
+    pub(crate) unchanging: bool,
+    /// When it ended, of one that changed nothing; 0 while it is open. Of others an absent version is the end.
+    #[prost(uint64, tag = "6")]
+    pub(crate) ended: u64,
 }
 
 #[derive(Clone, PartialEq, Eq, prost::Message)]
@@ -244,6 +251,20 @@ pub(crate) struct StoredForgottenInodes {
     pub(crate) nameless: Vec<u8>,
     #[prost(message, repeated, tag = "3")]
     pub(crate) owners: Vec<OwnedInodes>,
+}
+
+impl StoredSession {
+    pub(crate) fn of(session: &Session) -> StoredSession {
+        let Session { opened: _, uid, command, host, keeps, unchanging } = session;
+        StoredSession {
+            uid: *uid,
+            command: command.clone(),
+            host: host.clone(),
+            keeps: *keeps,
+            unchanging: *unchanging,
+            ended: 0,
+        }
+    }
 }
 
 impl StoredForgotten {

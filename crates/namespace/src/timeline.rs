@@ -469,7 +469,8 @@ impl PastSession {
     }
 
     fn read(id: SessionId, value: &[u8], ended: Option<Hlc>) -> Result<PastSession, Error> {
-        let StoredSession { uid, command, host, keeps: _ } = decode(value, "session")?;
+        let StoredSession { uid, command, host, ended: within, .. } = decode(value, "session")?;
+        let ended = ended.or((within != 0).then_some(Hlc(within)));
         Ok(PastSession { id, uid, command, host, ended })
     }
 }

@@ -5,12 +5,15 @@
 mod common;
 
 use common::{CHUNK_BYTES, World, root, user};
-use frieze_base::{InodeId, Reason, SessionId};
+use frieze_base::{InodeId, Reason, Rng, SessionId};
 use frieze_hlc::Hlc;
-use frieze_namespace::{MemoryHistory, Namespace, NoReadSet, OUTCOMES_REMEMBERED_MAX, Patch, Snapshot};
+use frieze_namespace::{
+    ENDED_SESSIONS_MAX, MemoryHistory, Namespace, NoReadSet, OUTCOMES_REMEMBERED_MAX, PastSession, Patch, Snapshot,
+    visit_authors,
+};
 use frieze_wire::txn::{
-    CloseSession, DeleteSnapshot, Format, Grant, Make, MakeKind, MakeSnapshot, Op, Outcome, Remove, SetAttr, Settle,
-    SettleAll, StopWriting, Target, Transaction,
+    CloseSession, DeleteSnapshot, EraseSessions, Format, Grant, Make, MakeKind, MakeSnapshot, Op, Outcome, Remove,
+    SetAttr, SetXattr, Settle, SettleAll, StopWriting, Target, Transaction,
 };
 
 fn make(path: &str) -> Op {
@@ -28,6 +31,10 @@ fn grant(inode: InodeId, first: u32, count: u32) -> Op {
 fn settle(inode: InodeId, stamp: Hlc, size: u64, keep_grant: bool) -> Settle {
     let mtime_ns = if stamp == Hlc::ZERO { 0 } else { stamp.unix_ns() };
     Settle { inode: inode.0, keep_grant, stamp: stamp.0, size, mtime_ns, ..Settle::default() }
+}
+
+fn settle_of(inode: InodeId, stamp: Hlc) -> Op {
+    Op::Settle(settle(inode, stamp, 1, true))
 }
 
 fn truncate(inode: InodeId, len: u64, settled: Option<Settle>) -> Op {
@@ -498,4 +505,127 @@ fn who_may_append_is_noted_with_the_first_chunk_over_whose_end_a_record_may_reac
     world.run(&root(), append(3)).unwrap();
     world.run(&root(), append(6)).unwrap();
     assert_eq!(reaches(&world), Some(3));
+}
+
+/// Numbers of the sessions that are listed.
+fn listed(world: &World) -> Vec<SessionId> {
+    let all = PastSession::list(&world.history, SessionId(0), Hlc::ZERO, usize::MAX - 1).unwrap();
+    all.into_iter().map(|session| session.id).collect()
+}
+
+fn close(world: &mut World, session: SessionId) {
+    assert_eq!(world.raw(session, 9, 1, root(), Op::CloseSession(CloseSession::default())).reason, 0);
+}
+
+fn erase(world: &mut World, before: Hlc) -> bool {
+    let op = Op::EraseSessions(EraseSessions { before: before.0 });
+    world.raw(SessionId(0), 0, 0, root(), op).reason == 0
+}
+
+#[test]
+fn a_session_that_ended_and_changed_nothing_is_erased_and_no_other() {
+    let mut world = World::new();
+    let own = world.session;
+    let [idle, failing, changing, late, open] = [(); 5].map(|()| world.open_session(1000));
+    assert_ne!(world.raw(failing, 1, 0, root(), make("/none/f")).reason, 0);
+    assert_eq!(world.raw(changing, 1, 0, root(), make("/f")).reason, 0);
+    for session in [idle, failing, changing] {
+        close(&mut world, session);
+    }
+    let before = Hlc(world.stamp.0 + 1);
+    close(&mut world, late);
+    assert_eq!(listed(&world), [own, idle, failing, changing, late, open]);
+    assert_eq!(world.reloaded(), world.ns, "a restart knows which have ended without a change");
+    let found = PastSession::find(&world.history, late).unwrap().unwrap();
+    assert_eq!((found.uid, found.ended), (1000, Some(world.stamp)));
+    let later = Hlc(world.stamp.0 + (1 << 40));
+    assert!(!erase(&mut world, later), "not before it has passed");
+    assert!(world.ns.has_ended_before(before));
+    world.ns = world.reloaded();
+    assert!(erase(&mut world, before));
+    assert!(!world.ns.has_ended_before(before));
+    assert_eq!(listed(&world), [own, changing, late, open]);
+    assert_eq!(PastSession::find(&world.history, idle), Ok(None));
+    assert_eq!(world.reloaded(), world.ns);
+}
+
+#[test]
+fn short_sessions_leave_a_bounded_table_though_nothing_erases_them() {
+    let mut world = World::new();
+    let first = world.open_session(1000);
+    for _ in 0..ENDED_SESSIONS_MAX + 100 {
+        let session = world.open_session(1000);
+        close(&mut world, session);
+    }
+    close(&mut world, first);
+    let found = listed(&world);
+    assert_eq!(found.len(), 1 + ENDED_SESSIONS_MAX);
+    assert_eq!(
+        found[..2],
+        [world.session, first],
+        "of those that ended the oldest end goes first, not the oldest session"
+    );
+    assert_eq!(world.history.current().filter(|(key, ..)| key[0] == b'S').count(), found.len());
+    assert_eq!(world.reloaded(), world.ns);
+}
+
+#[test]
+fn every_session_that_a_version_names_is_known_whatever_was_erased() {
+    for seed in 0..40 {
+        let mut rng = Rng::new(seed);
+        let mut world = World::new();
+        let mut open: Vec<(SessionId, u64)> = vec![];
+        for step in 0..200 {
+            match rng.below(6) {
+                0 => open.push((world.open_session(0), 0)),
+                1 if !open.is_empty() => {
+                    let (session, _) = open.swap_remove(rng.below(open.len() as u64) as usize);
+                    let settled = world.ns.granted(session).into_iter().map(|id| settle(id, Hlc::ZERO, 0, false));
+                    let op = CloseSession { settled: settled.collect(), only_stopped: false };
+                    assert_eq!(world.raw(session, u64::MAX, 0, root(), Op::CloseSession(op)).reason, 0);
+                }
+                2 => {
+                    let before = Hlc(world.stamp.0 - rng.below(1 << 20));
+                    assert!(erase(&mut world, before));
+                }
+                3 => world.ns = world.reloaded(),
+                _ if !open.is_empty() => {
+                    let index = rng.below(open.len() as u64) as usize;
+                    let (session, seq) = &mut open[index];
+                    *seq += 1;
+                    let path = format!("/{}", rng.below(6));
+                    let target = Target::path(path.as_str());
+                    let op = match rng.below(7) {
+                        0 => make_kind(&path, MakeKind::File(true)),
+                        1 => Op::Remove(Remove { target, directory: false }),
+                        2 => Op::SetXattr(SetXattr { target, name: b"user.a".to_vec(), value: vec![1], flags: 0 }),
+                        3 => grant(InodeId(2 + rng.below(6)), 0, 2),
+                        4 => Op::MakeSnapshot(MakeSnapshot { name: format!("s{step}"), at: 0, count_max: 0 }),
+                        5 => settle_of(InodeId(2 + rng.below(6)), world.stamp),
+                        _ => make("/none/f"),
+                    };
+                    let (session, seq) = (*session, *seq);
+                    world.raw(session, seq, seq, root(), op);
+                }
+                _ => {}
+            }
+        }
+        let known = listed(&world);
+        let names = |id: u64| id == 0 || known.contains(&SessionId(id)) || id == world.session.0;
+        let mut count = 0;
+        visit_authors(&world.history, &mut |id, _, sessions| {
+            count += sessions.len();
+            assert!(sessions.iter().all(|session| names(session.0)), "seed {seed}: inode {id} names {sessions:?}");
+        })
+        .unwrap();
+        assert!(count > 3);
+        // What ended without a change is all that may go.
+        let last = world.stamp;
+        assert!(erase(&mut world, last));
+        let stays = listed(&world);
+        let mut authors = vec![];
+        visit_authors(&world.history, &mut |_, _, sessions| authors.extend(sessions.iter().copied())).unwrap();
+        assert!(authors.iter().all(|id| id.0 == 0 || stays.contains(id)));
+        assert_eq!(world.reloaded(), world.ns);
+    }
 }

@@ -438,6 +438,10 @@ impl Engine {
                     "what a forgetting is about is worked out by the server: ask for a path and an instant",
                 ));
             }
+            Op::EraseSessions(_) => {
+                let words = "sessions that changed nothing are erased by the server, a while after they end";
+                return Err(Fault::new(Reason::NotPermitted, words));
+            }
             Op::StopWriting(_) => {
                 return Err(Fault::new(
                     Reason::NotPermitted,

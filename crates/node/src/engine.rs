@@ -600,6 +600,7 @@ impl Engine {
         }
         if self.tended.fetch_add(1, Ordering::Relaxed).is_multiple_of(SWEEP_EVERY) {
             self.sweep_sessions();
+            failed = failed.and(self.erase_sessions());
         }
         self.tell_trouble();
         self.clock.look(self.durability.durable_stamp(), self.durability.durable_ticket())?;

@@ -147,6 +147,11 @@ pub struct Settings {
     /// How long a session lives without a connection. Default 60 s.
     #[serde(with = "duration_text")]
     pub session_timeout: Duration,
+    /// How long a session that changed nothing is listed after its end, at least 1 s. Default 1 d. More: who read what is known longer, with
+    /// command lines, which may hold secrets; 16,384 such sessions at most. Less: `frieze sessions` shows less. In a cluster that of the
+    /// server that leads counts. A session that changed something is listed as long as the cluster lives.
+    #[serde(with = "duration_text")]
+    pub ended_sessions_kept: Duration,
     /// Most snapshots of one user, the superuser apart, who may have as many as there may be at all. Default 1,000; 0 for no bound of
     /// its own. More: a user can hold back more of the space that what he overwrites and removes takes; less: he has to delete sooner.
     /// In a cluster that of the server that leads counts.
@@ -208,6 +213,7 @@ impl Default for Settings {
             image_delay: Duration::from_secs(10),
             connections_max: 0,
             session_timeout: Duration::from_secs(60),
+            ended_sessions_kept: Duration::from_secs(86_400),
             snapshots_per_user_max: 1000,
             max_clock_offset: Duration::from_millis(500),
             root_mode: None,
@@ -373,6 +379,7 @@ impl Settings {
         if !self.scrub_every.is_zero() {
             within("scrub_every (s)", self.scrub_every.as_secs(), 60, 10 * 365 * 86_400)?;
         }
+        within("ended_sessions_kept (s)", self.ended_sessions_kept.as_secs(), 1, 10 * 365 * 86_400)?;
         within("max_clock_offset (ms)", self.max_clock_offset.as_millis() as u64, 1, 60_000)?;
         if self.listen.is_empty() {
             return wrong("setting listen is empty: name at least one address such as 127.0.0.1:7470".to_owned());

@@ -433,7 +433,7 @@ impl Engine {
     }
 
     /// A transaction of the server's own, about a session.
-    fn own(&self, session: SessionId, op: Op) -> Transaction {
+    pub(crate) fn own(&self, session: SessionId, op: Op) -> Transaction {
         let caller = Caller::root();
         Transaction { session: session.0, seq: 0, acked: 0, caller, must_see: 0, op: Some(op) }
     }

@@ -7,7 +7,8 @@
 //!
 //! A stored key is the namespace's key with its zero bytes escaped (`00` → `00 ff`), a terminator (`00 00`) and the
 //! stamp, big-endian: byte order is key order, then time order. Keys that keep no history (remembered outcomes, `R…`)
-//! have stamp 0 and are overwritten and removed in place; their stamp stands before the value.
+//! have stamp 0 and are overwritten and removed in place; their stamp stands before the value. The one version of a session is written
+//! again in its place, and removed, as long as nothing names the session.
 //!
 //! Beside the versions lies the *index of time* (module `times`): which keys changed when, so that the changes of an
 //! interval are read without walking the tree. A store from before it had one gets it when it is opened.
@@ -24,8 +25,8 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use frieze_base::{Fault, LogIndex, Reason};
 use frieze_hlc::Hlc;
 use frieze_namespace::{
-    Change, ENTRIES, History, INODES, LINKS, VisitChanged, VisitValue, VisitVersion, inode_between, is_timed,
-    keeps_versions, link_of,
+    Change, ENTRIES, History, INODES, LINKS, VisitChanged, VisitValue, VisitVersion, erases, inode_between,
+    is_rewritten, is_timed, keeps_versions, link_of,
 };
 
 pub use checkpoint::{Left, Newest, Section, ShowNewest};
@@ -350,20 +351,25 @@ impl Versions {
             return self.store.applied();
         };
         let mut puts = Vec::new();
-        let mut in_place: BTreeMap<&[u8], Option<(Hlc, &[u8])>> = BTreeMap::new();
+        // What may be written several times, of which the last counts.
+        let mut in_place: BTreeMap<Vec<u8>, Option<Vec<u8>>> = BTreeMap::new();
         let changes = || taken.iter().flat_map(|(_, changes)| changes.iter());
-        for change in changes() {
-            if keeps_versions(&change.key) {
-                puts.push((stored_key(&change.key, change.stamp), encode_value(change.value.as_deref())));
+        for Change { key, stamp, value } in changes() {
+            let value = value.as_deref();
+            if !keeps_versions(key) {
+                in_place.insert(stored_key(key, Hlc::ZERO), value.map(|value| encode_in_place(*stamp, value)));
+            } else if is_rewritten(key) {
+                let erased = value.is_none() && erases(key, *stamp);
+                in_place.insert(stored_key(key, *stamp), (!erased).then(|| encode_value(value)));
             } else {
-                in_place.insert(&change.key, change.value.as_deref().map(|value| (change.stamp, value)));
+                puts.push((stored_key(key, *stamp), encode_value(value)));
             }
         }
         let mut removals = Vec::new();
         for (key, value) in in_place {
             match value {
-                Some((stamp, value)) => puts.push((stored_key(key, Hlc::ZERO), encode_in_place(stamp, value))),
-                None => removals.push(stored_key(key, Hlc::ZERO)),
+                Some(value) => puts.push((key, value)),
+                None => removals.push(key),
             }
         }
         puts.extend(times::pages(changes()));
@@ -378,7 +384,11 @@ impl Versions {
         let mut overlay = self.overlay.write().unwrap_or_else(PoisonError::into_inner);
         for change in changes().filter(|change| keeps_versions(&change.key)) {
             stored_key_into(&change.key, change.stamp, &mut key);
-            overlay.remove(&key);
+            // What was written again in its place meanwhile waits for its own entry.
+            let is_newer = |value: &Vec<u8>| *value != encode_value(change.value.as_deref());
+            if !is_rewritten(&change.key) || !overlay.get(&key).is_some_and(is_newer) {
+                overlay.remove(&key);
+            }
         }
         Ok(applied)
     }
@@ -476,7 +486,8 @@ impl Versions {
 
     /// All versions with a stored key in `from..=to`, overlay and store merged.
     fn merged(&self, from: &[u8], to: &[u8], visit: &mut dyn FnMut(&[u8], &[u8]) -> bool) -> Result<(), Fault> {
-        // An item may be in both for a moment; the store is opened second, so nothing falls between the two.
+        // An item may be in both for a moment, or be written again: the younger counts. The store is opened second, so nothing falls
+        // between the two.
         let overlay: Vec<Item> = {
             let overlay = self.overlay.read().unwrap_or_else(PoisonError::into_inner);
             overlay.range(from.to_vec()..=to.to_vec()).map(|(key, value)| (key.clone(), value.clone())).collect()
@@ -484,12 +495,14 @@ impl Versions {
         let mut young = overlay.into_iter().peekable();
         for item in self.store.items(from, to) {
             let (key, value) = item?;
+            let mut is_old = false;
             while let Some((young_key, young_value)) = young.next_if(|(young_key, _)| *young_key <= key) {
-                if young_key != key && !visit(&young_key, &young_value) {
+                is_old |= young_key == key;
+                if !visit(&young_key, &young_value) {
                     return Ok(());
                 }
             }
-            if !visit(&key, &value) {
+            if !is_old && !visit(&key, &value) {
                 return Ok(());
             }
         }
@@ -551,7 +564,7 @@ impl History for Versions {
             overlay.range(from.clone()..=to.clone()).next_back().map(|(key, value)| (key.clone(), value.clone()))
         };
         let old = self.store.last_in(&from, &to)?;
-        let Some((stored, value)) = young.into_iter().chain(old).max_by(|a, b| a.0.cmp(&b.0)) else {
+        let Some((stored, value)) = old.into_iter().chain(young).max_by(|a, b| a.0.cmp(&b.0)) else {
             return Ok(None);
         };
         let (_, stamp) = parse_stored_key(&stored)?;
@@ -641,7 +654,7 @@ impl History for Versions {
         let waiting: Vec<Arc<[Change]>> = {
             let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
             let young =
-                |(_, changes): &&(LogIndex, Arc<[Change]>)| changes.last().is_some_and(|last| last.stamp > after);
+                |(_, changes): &&(LogIndex, Arc<[Change]>)| changes.iter().rev().any(|change| change.stamp > after);
             waiting.batches.iter().filter(young).map(|(_, changes)| changes.clone()).collect()
         };
         let mut read = 0;

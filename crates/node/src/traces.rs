@@ -1,4 +1,5 @@
-//! Which sessions have left nothing that can still be read, so that what they called themselves may go.
+//! Which sessions have left nothing that can still be read, so that what they called themselves may go; and the end of those that changed
+//! nothing.
 //!
 //! Guarantees: a session that is named here has ended, and every change of it lies before the horizon of what it changed, at every
 //! instant that is kept, those of snapshots included.
@@ -6,16 +7,20 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use frieze_base::{Fault, InodeId, SessionId};
+use frieze_base::{Fault, InodeId, Reason, SessionId};
 use frieze_hlc::Hlc;
 use frieze_namespace::{Horizons, Inode, PastSession, visit_authors};
 use frieze_wire::forget::ForgottenSession;
+use frieze_wire::txn::{EraseSessions, Op, Outcome};
+use tracing::debug;
 
 use crate::engine::Engine;
 use crate::session::Principal;
 
 /// Sessions whose words one forgetting gives up; the next one gives up more.
 const SESSIONS_FORGOTTEN_MAX: usize = 65_536;
+/// Transactions that erase sessions, one after the other: all that there can be.
+const ERASURES_MAX: usize = 16;
 /// Sessions read at once.
 const PAGE: usize = 4096;
 
@@ -61,6 +66,34 @@ impl Engine {
         let forgotten = ended.into_iter().filter(|(id, _)| is_forgotten(id));
         let forgotten = forgotten.map(|(id, (_, uid))| ForgottenSession { id: id.0, uid });
         Ok(forgotten.take(SESSIONS_FORGOTTEN_MAX).collect())
+    }
+
+    /// Erases sessions that changed nothing and ended so long ago that they are listed no more. For who orders changes.
+    ///
+    /// # Errors
+    /// The disk's.
+    pub(crate) fn erase_sessions(&self) -> Result<(), Fault> {
+        if !self.meta.leads() {
+            return Ok(());
+        }
+        let kept_us = self.settings.ended_sessions_kept.as_micros() as u64;
+        let before = Hlc::first_of_micros(self.clock.now().micros().saturating_sub(kept_us));
+        for _ in 0..ERASURES_MAX {
+            if !self.meta.namespace().has_ended_before(before) {
+                break;
+            }
+            let op = Op::EraseSessions(EraseSessions { before: before.0 });
+            match self.meta.execute(self.own(SessionId(0), op), None).and_then(Outcome::into_result) {
+                Ok(_) => {}
+                Err(fault) if fault.reason == Reason::InputOutput => return Err(fault),
+                // Another leads, a clock is not trusted, or the device is full: it is tried again.
+                Err(fault) => {
+                    debug!("sessions that changed nothing stay for now: {fault}");
+                    break;
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Sessions that the caller may forget, of which it is still known what they called themselves.

@@ -4,6 +4,8 @@
 
 #[path = "engine/edges.rs"]
 mod edges;
+#[path = "engine/ended.rs"]
+mod ended;
 #[path = "engine/faults.rs"]
 mod faults;
 #[path = "engine/forget.rs"]

@@ -73,6 +73,15 @@ pub struct CloseSession {
     pub only_stopped: bool,
 }
 
+/// Erases sessions that ended before an instant and changed nothing, those that ended first, 1,024 at most: nothing that can be read at any
+/// instant names them.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct EraseSessions {
+    /// The instant.
+    #[prost(uint64, tag = "1")]
+    pub before: u64,
+}
+
 /// What `Make` makes.
 #[derive(Clone, PartialEq, Eq, prost::Oneof)]
 pub enum MakeKind {
@@ -382,6 +391,9 @@ pub enum Op {
     /// Takes from the session the right to write, before it is ended. Never taken from a client.
     #[prost(message, tag = "196")]
     StopWriting(StopWriting),
+    /// Erases sessions that changed nothing. Never taken from a client.
+    #[prost(message, tag = "197")]
+    EraseSessions(EraseSessions),
 }
 
 /// The first transaction: the root directory and the defaults that new files inherit.
@@ -423,7 +435,10 @@ pub struct Transaction {
     #[prost(uint64, tag = "5")]
     pub must_see: u64,
     /// What to do.
-    #[prost(oneof = "Op", tags = "10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 70, 74, 190, 195, 196")]
+    #[prost(
+        oneof = "Op",
+        tags = "10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 70, 74, 190, 195, 196, 197"
+    )]
     pub op: Option<Op>,
 }
 

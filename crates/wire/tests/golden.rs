@@ -144,6 +144,7 @@ fn ops() -> Vec<(&'static str, Op)> {
         ),
         ("close_session", Op::CloseSession(CloseSession { settled: vec![settle()], only_stopped: false })),
         ("close_stopped_session", Op::CloseSession(CloseSession { settled: vec![settle()], only_stopped: true })),
+        ("erase_sessions", Op::EraseSessions(EraseSessions { before: AT })),
         ("make_file", make(MakeKind::File(true))),
         ("make_directory", make(MakeKind::Directory(true))),
         ("make_symlink", make(MakeKind::Symlink(b"../to".to_vec()))),

@@ -153,7 +153,13 @@ fn golden_bytes_of_the_other_values() {
     assert_eq!(hex(&outcome.encode_to_vec()), "08051001180222026e6f2807");
     let outcome = StoredOutcome { replaced: 300, ..outcome };
     assert_eq!(hex(&outcome.encode_to_vec()), "08051001180222026e6f280730ac02");
-    let session = StoredSession { uid: 1, command: "ls".to_owned(), host: "h".to_owned(), keeps: false };
+    let session = StoredSession {
+        uid: 1,
+        command: "ls".to_owned(),
+        host: "h".to_owned(),
+        keeps: false,
+        ..StoredSession::default()
+    };
     assert_eq!(hex(&session.encode_to_vec()), "080112026c731a0168");
     assert_eq!(hex(&StoredSnapshot { at: 300, uid: 1 }.encode_to_vec()), "08ac021001");
     let format = StoredFormat { chunk_bytes: 4096, chain_count: 8, uid: 1, gid: 2, mode: 0o755 };

@@ -427,3 +427,46 @@ fn what_is_left_for_a_start_is_there_until_something_is_committed_by_whomever() 
     drop(store);
     assert!(!is_left(&open()));
 }
+
+#[test]
+fn the_version_of_a_session_is_written_again_in_its_place_and_erased_whatever_is_settled_meanwhile() {
+    let key = [&b"S"[..], &7u64.to_be_bytes()].concat();
+    both(|versions| {
+        let found = || {
+            let mut found = Vec::new();
+            let visit = &mut |_: &[u8], stamp: Hlc, value: Option<&[u8]>| {
+                found.push((stamp.0, value.map(|value| String::from_utf8_lossy(value).into_owned())));
+                true
+            };
+            versions.versions(b"S", b"", Hlc::ZERO, Hlc::MAX, visit).expect("reads");
+            let newest = versions.newest(&key, Hlc::MAX).expect("reads");
+            assert_eq!(newest.map(|(stamp, _)| stamp.0), found.last().map(|(stamp, _)| *stamp));
+            found.into_iter().filter_map(|(_, value)| value).collect::<Vec<String>>()
+        };
+        versions.add(LogIndex(1), vec![change(&key, 7, Some("open"))]);
+        versions.add(LogIndex(2), vec![change(&key, 7, Some("ended"))]);
+        assert_eq!(found(), ["ended"]);
+        versions.settle(LogIndex(1)).expect("settles");
+        assert_eq!(found(), ["ended"], "the store has the older one, and memory the younger");
+        versions.settle(LogIndex(2)).expect("settles");
+        assert_eq!(found(), ["ended"]);
+        // A name that changed in the same entry is found by its time, whatever stamp comes last.
+        versions.add(LogIndex(3), vec![change(b"E\0\0\0\0\0\0\0\x01a", 20, Some("x")), change(&key, 7, None)]);
+        assert_eq!(changed(&versions, 19, 21).len(), 1);
+        assert_eq!(found(), [""; 0]);
+        versions.settle(LogIndex(3)).expect("settles");
+        assert_eq!(found(), [""; 0]);
+        assert_eq!(versions.newest(&key, Hlc::MAX), Ok(None));
+        let (from, to) = (stored_key(&key, Hlc::ZERO), stored_key(&key, Hlc::MAX));
+        assert_eq!(versions.into_store().items(&from, &to).count(), 0, "nothing of it is left");
+    });
+    // All of it settled at once.
+    both(|versions| {
+        versions.add(LogIndex(1), vec![change(&key, 7, Some("open")), change(b"S12345678", 8, Some("one"))]);
+        versions.add(LogIndex(2), vec![change(&key, 7, Some("ended")), change(b"S12345678", 8, Some("two"))]);
+        versions.add(LogIndex(3), vec![change(&key, 7, None)]);
+        versions.settle(LogIndex(3)).expect("settles");
+        assert_eq!(versions.newest(&key, Hlc::MAX), Ok(None));
+        assert_eq!(versions.newest(b"S12345678", Hlc::MAX), Ok(Some((Hlc(8), Some(b"two".to_vec())))));
+    });
+}

@@ -236,7 +236,9 @@ fn a_forgetting_of_all_that_a_session_changed_takes_its_command_line_with_it() {
         let known = commands(served);
         assert_eq!([within, both, nothing, pinned].map(|id| known[&id].as_str()), [""; 4]);
         assert_eq!(known[&own], "frieze forgeth");
-        assert!(served.lists_sessions(0, 0).sessions.iter().all(|one| one.uid == 0), "whose they were stays known");
+        let all = served.lists_sessions(0, 0).sessions;
+        assert!(all.iter().all(|one| one.uid == 0), "whose they were stays known");
+        assert!(all.iter().all(|one| (one.ended == 0) == (one.id == own)), "and which have ended");
     };
     check(&mut root);
     root.engine.stop().unwrap();
