@@ -59,6 +59,7 @@ Exit status:
   1  something failed: one line each on stderr; with several paths the others are done
   2  the command line is wrong; nothing was done
   3  of 'serve': the server was removed from its cluster
+  4  of 'serve': the cluster of the server has ended, and went on from another server
 
 Environment:
   FRIEZE_SERVER  as --server, by default 127.0.0.1:7470

@@ -54,6 +54,18 @@ impl fmt::Display for Removed {
 
 impl std::error::Error for Removed {}
 
+/// The cluster of the server has ended, and went on under another identity: exit status 4.
+#[derive(Debug)]
+pub(crate) struct Ended(pub(crate) String);
+
+impl fmt::Display for Ended {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Ended {}
+
 /// What was to be looked at could not be: nothing is known of it, exit status 2.
 #[derive(Debug)]
 pub(crate) struct NotLooked(pub(crate) String);

@@ -1,6 +1,6 @@
 //! The `frieze` command: a server, a mount, and a command for each thing one does with files, now and in the past.
 //!
-//! Guarantees: an exit status of 0, 1 or 2 as `--help` says; each failure is one line on standard error; with `--json`
+//! Guarantees: an exit status as `--help` says; each failure is one line on standard error; with `--json`
 //! standard output holds JSON and nothing else; nobody reading the output ends the command in silence.
 //! Leaves to others: everything about the file system (`client`, `node`, `fuse`) and about loads (`bench`).
 //!
@@ -50,7 +50,7 @@ use anyhow::{Error, Result};
 use tracing_subscriber::EnvFilter;
 
 use crate::args::{Cli, Command};
-use crate::failure::{ChildFailed, NotLooked, OutputClosed, Removed, Reported, Usage};
+use crate::failure::{ChildFailed, Ended, NotLooked, OutputClosed, Removed, Reported, Usage};
 use crate::run::Run;
 
 /// Something failed.
@@ -59,6 +59,8 @@ const EXIT_FAILURE: u8 = 1;
 const EXIT_USAGE: u8 = 2;
 /// A server was removed from its cluster: to start it again is of no use.
 const EXIT_REMOVED: u8 = 3;
+/// The cluster of a server has ended: to start it again on the same directory is of no use.
+const EXIT_ENDED: u8 = 4;
 
 fn main() -> ExitCode {
     let cli = match Cli::read(std::env::args_os()) {
@@ -142,6 +144,7 @@ fn exit_status(command: &str, error: &Error) -> u8 {
     match () {
         () if usage || error.is::<NotLooked>() => EXIT_USAGE,
         () if error.is::<Removed>() => EXIT_REMOVED,
+        () if error.is::<Ended>() => EXIT_ENDED,
         () => EXIT_FAILURE,
     }
 }

@@ -102,6 +102,7 @@ impl Run {
         Ok(Options {
             server: servers.remove(0),
             others: servers,
+            prefers_led: self.command != "status",
             durability: self.common.durability.into(),
             key,
             timeout: Duration::from_secs(self.common.timeout.into()),

@@ -12,7 +12,7 @@ use rustix::fs::Mode;
 use serde_json::json;
 
 use crate::args::Serve;
-use crate::failure::Removed;
+use crate::failure::{Ended, Removed};
 use crate::notify;
 use crate::run::Run;
 
@@ -105,6 +105,7 @@ pub(crate) fn serve(run: &mut Run, args: &Serve) -> Result<()> {
     server.stop()?;
     match end {
         End::Signal => Ok(()),
+        End::Removed(fault) if fault.reason == Reason::WrongCluster => Err(Ended(fault.message).into()),
         End::Removed(fault) => Err(Removed(format!("this server has ended: {}", fault.message)).into()),
     }
 }
@@ -112,6 +113,7 @@ pub(crate) fn serve(run: &mut Run, args: &Serve) -> Result<()> {
 /// Why a server ends.
 enum End {
     Signal,
+    /// It was removed, or its cluster has ended.
     Removed(Fault),
 }
 

@@ -7,6 +7,8 @@ mod support;
 #[path = "cluster/survivor.rs"]
 mod survivor;
 
+#[path = "cluster/ended.rs"]
+mod ended;
 #[path = "cluster/health.rs"]
 mod health;
 #[path = "cluster/minority.rs"]

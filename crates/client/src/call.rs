@@ -2,10 +2,10 @@
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use frieze_base::{ChainEpoch, MonoTime, Reason, Seq, SessionId};
+use frieze_base::{ChainEpoch, Fault, MonoTime, Reason, Seq, SessionId};
 use frieze_hlc::Hlc;
 use frieze_net::{ServerAddr, mono, random_nonce};
 use frieze_wire::message::{ClusterMap, HelloReply, Reply, Request, RequestBody, Stat, Txn, TxnReply};
@@ -52,6 +52,8 @@ pub(crate) struct Shared {
     pub(crate) reader: u64,
     /// Until when nobody is asked what is now before what was known last ([`MonoTime`]): nobody led just now.
     recent_until: AtomicU64,
+    /// What a server answered last that is of another cluster now.
+    another_cluster: Mutex<Option<Fault>>,
 }
 
 /// One request as it is sent, once or more often.
@@ -151,6 +153,7 @@ impl Shared {
             met_loss: AtomicBool::new(false),
             reader,
             recent_until: AtomicU64::new(0),
+            another_cluster: Mutex::default(),
             options,
         };
         if let Ok(mut place) = shared.servers.home().take(mono()) {
@@ -470,6 +473,7 @@ impl Shared {
                         // Whoever waits for recalls waits at the wrong server.
                         self.recalls.hang_up();
                     }
+                    *self.another_cluster.lock().unwrap_or_else(PoisonError::into_inner) = None;
                     // Who lags behind does not know better.
                     if Age::of(&map).is_newer_than(age) && map.leader != 0 {
                         return;
@@ -478,9 +482,21 @@ impl Shared {
                 Ok(other) => {
                     tracing::debug!(found = name_of(&other), server = %pool.address(), "no map of the cluster")
                 }
-                Err(error) => tracing::debug!(%error, server = %pool.address(), "no map of the cluster"),
+                Err(error) => {
+                    tracing::debug!(%error, server = %pool.address(), "no map of the cluster");
+                    if let Error::Refused(fault) = error
+                        && fault.reason == Reason::WrongCluster
+                    {
+                        *self.another_cluster.lock().unwrap_or_else(PoisonError::into_inner) = Some(fault);
+                    }
+                }
             }
         }
+    }
+
+    /// What a server of another cluster answered, where no server of this one has answered since.
+    pub(crate) fn another_cluster(&self) -> Option<Fault> {
+        self.another_cluster.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// A place for who is to answer; waits for it as long as the call may take.
@@ -730,10 +746,16 @@ fn first_that_answers(options: &Options) -> Result<(ServerAddr, Connection, Hell
     if options.others.is_empty() {
         return connect(&options.server, options.timeout);
     }
-    let (mut tried, mut reason) = (Vec::new(), Reason::Unavailable);
+    let (mut tried, mut reason, mut unled) = (Vec::new(), Reason::Unavailable, None);
     for server in std::iter::once(&options.server).chain(&options.others) {
         match connect(server, options.timeout.min(NEXT_WAIT)) {
-            Ok(connected) => return Ok(connected),
+            Ok((server, mut connection, hello)) => {
+                if !options.prefers_led || is_led(&mut connection, &hello) {
+                    return Ok((server, connection, hello));
+                }
+                tracing::debug!(%server, "it knows no leader: the next server is asked");
+                unled.get_or_insert((server, connection, hello));
+            }
             Err(error) => {
                 let why = match &error {
                     Error::Transport(error) => error.why(),
@@ -745,7 +767,18 @@ fn first_that_answers(options: &Options) -> Result<(ServerAddr, Connection, Hell
             }
         }
     }
-    Err(Error::NoneAnswers { tried, reason })
+    unled.ok_or(Error::NoneAnswers { tried, reason })
+}
+
+/// True if the server is alone, or knows who leads its cluster: of a lost majority, or an identity that has ended, it knows of nobody.
+fn is_led(connection: &mut Connection, hello: &HelloReply) -> bool {
+    if hello.map_version == 0 {
+        return true;
+    }
+    let body = RequestBody { caller: None, request: Some(Request::ClusterMap(ClusterMap {})) };
+    let header = FrameHeader::of(FrameKind::Request);
+    let answer = connection.send(header, &body, &[]).and_then(|()| connection.receive());
+    matches!(answer, Ok(Answer { result: Ok(Reply::ClusterMap(map)), .. }) if map.leader != 0)
 }
 
 /// The door that the server offers to callers from its machine, if it leads to the same server and it takes the caller for

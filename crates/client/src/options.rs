@@ -14,6 +14,9 @@ pub struct Options {
     /// More servers of the same cluster, asked one after the other where `server` does not answer while the client connects. Which
     /// others there are it is told then. Default none.
     pub others: Vec<ServerAddr>,
+    /// Of several servers that are named the first that knows a leader is taken, or is alone; if there is none, the first that answers. `false`:
+    /// the first that answers, for what one server says of itself. Default `true`.
+    pub prefers_led: bool,
     /// Program or command line, which `sessions` and `log` show to this user and to administrators, until its changes are forgotten.
     /// Default: the arguments of this process.
     pub command: String,
@@ -46,6 +49,7 @@ impl Default for Options {
         Options {
             server: ServerAddr::default(),
             others: Vec::new(),
+            prefers_led: true,
             command,
             durability: Durability::Async,
             key: None,

@@ -26,13 +26,16 @@ impl Patience {
     /// Waits before the next attempt: not at all before the second, then longer and longer.
     ///
     /// # Errors
-    /// `Unanswered` when the time is over.
+    /// `Unanswered` when the time is over; `Refused` with `WrongCluster` if only servers of another cluster have answered.
     pub(crate) fn wait(&mut self, shared: &Shared, last: Error) -> Result<(), Error> {
         self.deadline = self.deadline.min(shared.ends_at());
         if matches!(last, Error::Refused(_)) {
             self.refused = Some(last.to_string());
         }
         if self.left() <= self.pause {
+            if let Some(fault) = shared.another_cluster() {
+                return Err(Error::Refused(fault));
+            }
             let is_cut_short = matches!(last, Error::Transport(frieze_net::Error::Silent { .. }));
             let last = self.refused.take().filter(|_| is_cut_short).unwrap_or_else(|| last.to_string());
             return Err(Error::Unanswered { server: shared.server(), waited: self.waited(), last });

@@ -29,11 +29,12 @@ pub fn errno_of(reason: Reason) -> Errno {
         Reason::NotYetClosed | Reason::Overloaded => Errno::EAGAIN,
         Reason::NoSpace => Errno::ENOSPC,
         Reason::FilesQuota | Reason::BytesQuota => Errno::EDQUOT,
-        Reason::StaleHandle => Errno::ESTALE,
+        // As NFS says it of a server that was made anew: what the mount knows of is not there any more.
+        Reason::StaleHandle | Reason::WrongCluster => Errno::ESTALE,
         Reason::CrossDevice => Errno::EXDEV,
         Reason::Busy | Reason::Superseded => Errno::EBUSY,
         Reason::Unsupported => Errno::EOPNOTSUPP,
-        Reason::BadFrame | Reason::WrongVersion | Reason::WrongCluster | Reason::Removed => Errno::EPROTO,
+        Reason::BadFrame | Reason::WrongVersion | Reason::Removed => Errno::EPROTO,
         // The client library goes to the right server: this comes through only if it finds none in time.
         Reason::Elsewhere
         | Reason::StaleEpoch
@@ -48,7 +49,12 @@ pub fn errno_of(reason: Reason) -> Errno {
 
 /// Handles a fault where it ends: logs it once, loudly if it is not the program's own doing, and gives its errno.
 pub(crate) fn answer(fault: &Fault) -> Errno {
+    // Every call of every program gets it from then on.
+    static OF_ANOTHER_CLUSTER: std::sync::Once = std::sync::Once::new();
     let errno = errno_of(fault.reason);
+    if fault.reason == Reason::WrongCluster {
+        OF_ANOTHER_CLUSTER.call_once(|| tracing::error!("unmount and mount anew: {}", fault.message));
+    }
     if matches!(errno, Errno::EIO | Errno::EPROTO | Errno::EAGAIN) {
         tracing::warn!(reason = ?fault.reason, "{fault}");
     } else {

@@ -236,6 +236,20 @@ impl Control {
         lock(&self.contacts).insert(from, now);
     }
 
+    /// How many of `nodes` were heard from within a lease, this one included.
+    pub(crate) fn heard(&self, nodes: &[NodeId]) -> usize {
+        let recently = lock(&self.inner).overseer.recently_ns();
+        let (now, contacts) = (self.moment().mono, lock(&self.contacts));
+        let is_recent = |node: &NodeId| contacts.get(node).is_some_and(|last| now.since_ns(*last) < recently);
+        nodes.iter().filter(|node| **node == self.me || is_recent(node)).count()
+    }
+
+    /// While this node follows no leader: for how long, in nanoseconds.
+    pub(crate) fn leaderless_ns(&self) -> Option<u64> {
+        let since = lock(&self.inner).no_leader_since?;
+        Some(self.moment().mono.since_ns(since))
+    }
+
     /// These nodes, and where those of `needed` were that are not among them. What is not named any more is forgotten.
     pub(crate) fn with_former(
         &self,

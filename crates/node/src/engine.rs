@@ -50,6 +50,7 @@ use crate::settings::Settings;
 use crate::settling::{CaughtUp, Ending};
 use crate::steps::{Steps, Unread};
 use crate::store::VersionStore;
+use crate::successor::Successors;
 
 /// What the simulator replaces.
 pub struct Seams {
@@ -195,6 +196,7 @@ pub struct Engine {
     /// Held while a cluster is founded.
     founding: Mutex<()>,
     pub(crate) removal: Removal,
+    pub(crate) successors: Successors,
     /// Another one at every start.
     seed: u64,
     /// Where it listens, with the port that was chosen.
@@ -334,6 +336,7 @@ impl Engine {
             proof: Vec::new(),
             map_version: self.cluster_map().version,
             takes_pieces: true,
+            former: self.former_clusters(),
         }
     }
 

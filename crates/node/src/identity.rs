@@ -171,10 +171,9 @@ impl Identity {
 
     /// As it goes on under another identity of the cluster. Whoever holds the secret of before proves nothing with it any more.
     pub(crate) fn renamed(self, cluster: ClusterId) -> Identity {
-        let secret = blake3::keyed_hash(&self.key(), &cluster.0.to_be_bytes());
         Identity {
             cluster: cluster.0.to_be_bytes().to_vec(),
-            capability_key: secret.as_bytes().to_vec(),
+            capability_key: secret_after(&self.key(), cluster).to_vec(),
             known_first: Vec::new(),
             place: String::new(),
             is_removed: false,
@@ -224,6 +223,11 @@ impl Identity {
     pub(crate) fn in_gap(&self, at: Hlc) -> bool {
         self.gaps().any(|(from, to)| at > from && at < to)
     }
+}
+
+/// The secret of a cluster that goes on as `cluster`, from that of before: who holds the old one can verify a proof by the new one.
+pub(crate) fn secret_after(secret: &[u8; 32], cluster: ClusterId) -> [u8; 32] {
+    *blake3::keyed_hash(secret, &cluster.0.to_be_bytes()).as_bytes()
 }
 
 #[cfg(test)]

@@ -58,6 +58,7 @@ mod status;
 mod steps;
 mod store;
 mod story;
+mod successor;
 mod survivor;
 mod timed;
 mod timeline;

@@ -3,9 +3,11 @@
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
-use frieze_base::NodeId;
+use frieze_base::{ClusterId, NodeId};
 use frieze_net::Key;
 use frieze_wire::peer::Told;
+
+use crate::identity::secret_after;
 
 /// Tells other nodes. Never waits; keeps the order of what one plane tells one node while the connection to it lives; holds a
 /// bounded number of bytes for each and loses what is beyond, and what was under way when a connection breaks.
@@ -80,6 +82,7 @@ impl Eq for Ahead {}
 
 /// What proves the nodes of a cluster to each other.
 pub(crate) struct NodeKeys {
+    secret: [u8; 32],
     /// By which who tells proves itself.
     teller: Key,
     /// By which who is told proves itself.
@@ -90,7 +93,12 @@ impl NodeKeys {
     /// The keys of the cluster with this secret, which every node of it holds.
     pub(crate) fn of(secret: [u8; 32]) -> NodeKeys {
         let named = |name| Key::new(name, secret).expect("the name is legal and the secret long enough");
-        NodeKeys { teller: named("node"), told: named("server") }
+        NodeKeys { secret, teller: named("node"), told: named("server") }
+    }
+
+    /// The keys of the cluster after it went on as each of `clusters`, one after the other.
+    pub(crate) fn after(&self, clusters: impl Iterator<Item = ClusterId>) -> NodeKeys {
+        NodeKeys::of(clusters.fold(self.secret, |secret, cluster| secret_after(&secret, cluster)))
     }
 
     /// What who tells sends.

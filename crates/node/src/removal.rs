@@ -15,10 +15,10 @@ use tracing::{error, warn};
 use crate::engine::Engine;
 use crate::identity::Identity;
 
-/// What is called, once, with the words that the others refused this server with.
+/// What is called, once, with the reason why this server ends.
 pub(crate) type OnRemoval = Box<dyn FnOnce(Fault) + Send>;
 
-/// Whether this server was removed.
+/// Whether this server ends: it was removed, or its cluster has ended ([`crate::successor`]).
 #[derive(Default)]
 pub(crate) struct Removal(Mutex<State>);
 
@@ -29,7 +29,7 @@ struct State {
 }
 
 impl Removal {
-    /// `call` is called when this server was removed: at once if it was.
+    /// `call` is called when this server is to end: at once if it is.
     pub(crate) fn watch(&self, call: OnRemoval) {
         let mut state = self.lock();
         match state.fault.clone() {
@@ -41,7 +41,17 @@ impl Removal {
         }
     }
 
-    /// Why it ends, if it was removed.
+    /// This server ends for this reason. What is to be called then, the first time.
+    pub(crate) fn begin(&self, fault: &Fault) -> Option<OnRemoval> {
+        let mut state = self.lock();
+        if state.fault.is_some() {
+            return None;
+        }
+        state.fault = Some(fault.clone());
+        Some(state.call.take().unwrap_or_else(|| Box::new(drop)))
+    }
+
+    /// Why it ends, if it was removed, or its cluster has ended.
     pub(crate) fn fault(&self) -> Option<Fault> {
         self.lock().fault.clone()
     }
@@ -54,21 +64,12 @@ impl Removal {
 impl Engine {
     /// Another server of the cluster, which has proven to be one, says that this one is none any more.
     pub(crate) fn removed(&self, fault: Fault) {
-        let call = {
-            let mut state = self.removal.lock();
-            if state.fault.is_some() {
-                return;
-            }
-            state.fault = Some(fault.clone());
-            state.call.take()
-        };
+        let Some(call) = self.removal.begin(&fault) else { return };
         if let Err(failed) = self.keeper.update(|identity| identity.is_removed = true) {
             warn!("that this server was removed could not be kept for its next start: {failed}");
         }
         error!("this server was removed from its cluster, and ends: {}", fault.message);
-        if let Some(call) = call {
-            call(fault);
-        }
+        call(fault);
     }
 }
 

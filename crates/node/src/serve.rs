@@ -8,6 +8,7 @@
 //! Threads block on sockets instead of sharing a reactor: one context switch less for each small request, and payload
 //! goes from the socket to the page cache through one cache-hot buffer (ADR 0003 has the measurements).
 
+mod another;
 mod asker;
 mod copied;
 mod joining;
@@ -51,6 +52,7 @@ use crate::clock::NodeClock;
 use crate::directory;
 use crate::durability::Wake;
 use crate::engine::{Engine, ProcessStats, Responder, Scratch, Seams};
+use crate::identity::Identity;
 use crate::memory::machine_bytes;
 use crate::offline::{STORE_DIRECTORY, boot_id};
 use crate::session::{Conn, KeyRight};
@@ -177,7 +179,7 @@ impl Server {
         };
         let admission = Admission::new(settings.connections_max as usize);
         // Others are told where a new node is before it is one.
-        let early = !settings.join.is_empty();
+        let early = !settings.join.is_empty() && Identity::load(&*disk)?.is_none();
         let mut listeners = if early { listen(&addresses)? } else { Vec::new() };
         let engine = together::open(settings, seams, listeners.first().map(|first| &**first))?;
         copied::note(&disk, &engine)?;

@@ -83,8 +83,10 @@ impl Conn {
         state.hello = Some(hello);
         // Who is not on this machine has no use for a path of it, and need not know it.
         let socket = if state.proven { server.socket } else { String::new() };
+        let former = if is_node { server.former } else { Vec::new() };
         Ok(HelloReply {
             socket,
+            former,
             challenge: if wants_key { self.challenge.to_vec() } else { Vec::new() },
             uid: state.caller.uid,
             may_impersonate: state.may_impersonate,
@@ -116,7 +118,7 @@ impl Conn {
                 ));
             }
             state.node = Some(NodeId(hello.node));
-            return Ok(HelloReply { socket: String::new(), ..server });
+            return Ok(HelloReply { socket: String::new(), former: Vec::new(), ..server });
         }
         let right = keys.get(&hello.key_name).ok_or_else(refused)?;
         if !right.key.verify(&self.challenge, &hello.nonce, &prove.mac) {
@@ -126,7 +128,7 @@ impl Conn {
         state.caller = right.caller.clone();
         state.may_impersonate = right.may_impersonate;
         let (uid, may_impersonate) = (state.caller.uid, state.may_impersonate);
-        Ok(HelloReply { uid, may_impersonate, socket: String::new(), ..server })
+        Ok(HelloReply { uid, may_impersonate, socket: String::new(), former: Vec::new(), ..server })
     }
 
     /// Who a request speaks for, given the caller it names.

@@ -86,7 +86,7 @@ impl Engine {
             let me = self.node();
             // Its own are there already.
             status.nodes.iter_mut().filter(|node| node.node.id == me).for_each(|node| node.trouble = None);
-            troubles.extend(status.troubles());
+            troubles.extend(self.troubles_of_cluster(&status));
         } else if self.has_cluster() {
             let what = "it has not been told yet of the cluster that it has joined";
             troubles.push(Trouble::new(what, "none if it has just begun; else its log names what it does not reach"));
@@ -99,10 +99,11 @@ impl Engine {
         let mut troubles = Vec::new();
         let mut add = |what: String, remedy: &str| troubles.push(Trouble::new(what, remedy));
         if let Some(fault) = self.removal.fault() {
-            add(
-                format!("removed from the cluster, and about to end: {}", fault.message),
-                "start it on an empty directory with --join",
-            );
+            let what = match fault.reason {
+                Reason::Removed => format!("removed from the cluster, and about to end: {}", fault.message),
+                _ => fault.message,
+            };
+            add(what, "start it on an empty directory with --join");
         }
         let disk = "look at the disk (dmesg, SMART), replace it if need be, then restart the server";
         if let Some(fault) = self.durability.failure() {

@@ -15,7 +15,7 @@ pub use cluster::{
     ChainMembers, Cluster, ClusterChain, ClusterMap, ClusterMapReply, ClusterOp, ClusterReply, Join, JoinReply,
     NodeAddress, NodeStatus, TargetStatus,
 };
-pub use hello::{Done, Hello, HelloReply, Ping, Prove};
+pub use hello::{Done, FormerCluster, Hello, HelloReply, Ping, Prove};
 pub use instants::{Log, LogReply, Now, NowReply, Snapshot, Snapshots, SnapshotsReply, Version, VersionKind};
 pub use names::{Access, BytesReply, DirEntry, GetXattr, List, ListReply, PATH_XATTR, ReadLink, Stat, StatReply};
 pub use status::{ChainStatus, Gap, ImageStatus, MemoryUse, Status, StatusReply, Trouble};

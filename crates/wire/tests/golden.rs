@@ -423,11 +423,20 @@ fn replies() -> Vec<(&'static str, Reply)> {
                 proof: Vec::new(),
                 map_version: 0,
                 takes_pieces: false,
+                former: Vec::new(),
             }),
         ),
         (
             "hello.to_a_node",
             Reply::Hello(HelloReply { node: 1, proof: vec![6; 32], map_version: 7, ..HelloReply::default() }),
+        ),
+        (
+            "hello.of_a_survivor",
+            Reply::Hello(HelloReply {
+                node: 1,
+                former: vec![FormerCluster { cluster: "00ff".into(), node: 3, at: AT }],
+                ..HelloReply::default()
+            }),
         ),
         ("hello.takes_pieces", Reply::Hello(HelloReply { node: 1, takes_pieces: true, ..HelloReply::default() })),
         (

@@ -142,7 +142,7 @@ fn the_last_of_three_servers_answers_for_the_past_by_every_door() {
 }
 
 /// A mount that is taken out of the tree when the test is over.
-struct Unmounted(std::path::PathBuf);
+pub(super) struct Unmounted(pub(super) std::path::PathBuf);
 
 impl Drop for Unmounted {
     fn drop(&mut self) {

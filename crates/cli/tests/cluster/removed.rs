@@ -5,7 +5,7 @@ use std::process::ExitStatus;
 use super::*;
 
 /// Waits until the process of a server has ended by itself.
-fn await_end(cluster: &mut Cluster, number: usize) -> ExitStatus {
+pub(super) fn await_end(cluster: &mut Cluster, number: usize) -> ExitStatus {
     let server = cluster.servers[number].as_mut().unwrap();
     let status = eventually("it ends by itself", || server.process.try_wait().unwrap());
     cluster.servers[number] = None;

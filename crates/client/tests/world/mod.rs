@@ -503,6 +503,7 @@ impl State {
             proof: Vec::new(),
             map_version: self.map.as_ref().map_or(0, |map| map.version),
             takes_pieces: false,
+            former: Vec::new(),
         }
     }
 }

@@ -158,6 +158,11 @@ impl ChainStatus {
 }
 
 impl Overseer {
+    /// So long a node that was heard from counts as there, where nobody leads.
+    pub fn recently_ns(&self) -> u64 {
+        self.settings.lease_ns.max(CONTACT_NS_MIN)
+    }
+
     /// The cluster as it is known here. At a node that does not lead, what the log knows; where nobody leads, what `contacts` vouch for.
     pub fn status(&self, at: Moment, state: &State, contacts: &Contacts) -> Status {
         let since = contacts.no_leader_since.filter(|_| self.leader.is_none());
@@ -194,7 +199,7 @@ impl View<'_> {
     /// What the node is, as far as this one can vouch for it.
     fn state_of(&self, node: &Node) -> NodeState {
         let View { overseer, at, .. } = *self;
-        let is_recent = |last: &MonoTime| at.mono.since_ns(*last) < self.recently_ns();
+        let is_recent = |last: &MonoTime| at.mono.since_ns(*last) < overseer.recently_ns();
         let is_lost = match &overseer.leading {
             _ if node.id == overseer.me => false,
             // That its lease has ended is not decided yet, and without a majority never is.
@@ -206,11 +211,6 @@ impl View<'_> {
             NodeState::Up | NodeState::Draining if is_lost => NodeState::Unknown,
             known => known,
         }
-    }
-
-    /// So long a node that was heard from counts as there, where nobody leads.
-    fn recently_ns(&self) -> u64 {
-        self.overseer.settings.lease_ns.max(CONTACT_NS_MIN)
     }
 
     fn node(&self, node: &Node) -> NodeStatus {

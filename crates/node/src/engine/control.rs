@@ -288,6 +288,7 @@ impl Engine {
         let status = self.cluster_status();
         let told = |status| ClusterReply {
             sync_bytes_per_s: self.data.supplies_limit(),
+            troubles: troubles_out(self.troubles_of_cluster(&status)),
             ..told::status_out(&status, self.node())
         };
         let alone = || match self.has_cluster() {
@@ -350,6 +351,18 @@ impl Engine {
             let words: Vec<String> = self.own_troubles().into_iter().map(|trouble| trouble.what).collect();
             control.set_trouble(words.join("; "));
         }
+    }
+
+    /// Of the servers that vote in the metalog, how many were heard from within a lease, and how many there are; this one counts as heard.
+    pub(crate) fn voters_heard(&self) -> (usize, usize) {
+        let Some((control, status)) = self.control.get().zip(self.meta.status()) else { return (1, 1) };
+        let voters = status.members.voters;
+        (control.heard(&voters), voters.len())
+    }
+
+    /// While this server, one of several, follows no leader: for how long, in nanoseconds.
+    pub(crate) fn leaderless_ns(&self) -> Option<u64> {
+        self.control.get()?.leaderless_ns()
     }
 
     /// Whether node `node`, which has proven to hold the secret of the cluster, is one of it.

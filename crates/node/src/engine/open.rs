@@ -32,6 +32,7 @@ use crate::session::Sessions;
 use crate::settings::Settings;
 use crate::settling::{CaughtUp, Ending};
 use crate::store::{VersionStore, Versions};
+use crate::successor::Successors;
 
 impl Engine {
     /// Opens a data directory, making a file system in it if it is new, and recovers what a crash left.
@@ -193,6 +194,7 @@ impl Engine {
             attached_told: AtomicU64::new(0),
             founding: Mutex::default(),
             removal: Removal::default(),
+            successors: Successors::default(),
             seed: u64::from_le_bytes(seams.entropy[40..48].try_into().expect("eight bytes")),
             listens_at: OnceLock::new(),
             notes,

@@ -1,6 +1,6 @@
 //! One server asks another, as a client does: to greet it, or to be taken into its cluster.
 
-use frieze_base::{Fault, Reason};
+use frieze_base::{Fault, NodeId, Reason};
 use frieze_net::{FrameReader, FrameWriter, Key, Limits, Payload, ServerAddr, Stream, random_nonce};
 use frieze_wire::message::{Hello, HelloReply, Prove, Refusal, Reply, ReplyBody, Request, RequestBody};
 use frieze_wire::{FrameHeader, FrameKind};
@@ -39,6 +39,16 @@ impl Asker {
             Some(key) => self.hello(Request::Prove(Prove { mac: key.prove(&greeted.challenge, &nonce).to_vec() })),
             None => Ok(greeted),
         }
+    }
+
+    /// Asks, as a server of any cluster, whose this one is; with what the proof in the answer answers.
+    ///
+    /// # Errors
+    /// What the server refuses.
+    pub(super) fn identify(&mut self, me: NodeId) -> Result<(HelloReply, Vec<u8>), Fault> {
+        let nonce = random_nonce()?.to_vec();
+        let hello = Hello { software: SOFTWARE.to_owned(), nonce: nonce.clone(), node: me.0, ..Hello::default() };
+        Ok((self.hello(Request::Hello(hello))?, nonce))
     }
 
     /// One step of a greeting.

@@ -18,7 +18,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use frieze_base::{ChainId, ClusterId, Fault, NodeId, Reason};
 use frieze_net::{Begun, FrameWriter, Limits, ServerAddr, random_nonce};
-use frieze_wire::message::{Hello, Prove, Request};
+use frieze_wire::message::{Hello, HelloReply, Prove, Request};
 use frieze_wire::peer::{Alive, ChainPiece, PeerBody, Told};
 use frieze_wire::{FrameHeader, FrameKind};
 use prost::Message;
@@ -30,6 +30,7 @@ use super::traffic::Traffic;
 use crate::clock::NodeClock;
 use crate::engine::SOFTWARE;
 use crate::peers::{NodeKeys, PeerPayload, Peers, SentAhead};
+use crate::successor::Successor;
 
 /// Bytes that wait to be sent to one node; beyond it what is told is lost.
 const WAITING_BYTES_MAX: usize = 64 << 20;
@@ -63,6 +64,8 @@ pub(super) struct Notices {
     pub(super) link: Box<dyn Fn(NodeId, bool) + Send + Sync>,
     /// A server that has proven to be of the cluster says that this one is none of it any more.
     pub(super) removed: Box<dyn Fn(Fault) + Send + Sync>,
+    /// A server proves that the cluster went on from one server under another identity.
+    pub(super) went_on: Box<dyn Fn(Successor) + Send + Sync>,
 }
 
 /// All the connections of this server on which it tells.
@@ -253,7 +256,11 @@ impl Links {
             cluster: self.cluster.to_string(),
             node: self.me.0,
         };
-        let greeted = asker.hello(Request::Hello(hello))?;
+        let greeted = asker.hello(Request::Hello(hello)).inspect_err(|fault| {
+            if fault.reason == Reason::WrongCluster {
+                self.ask_for_successor(link, &mut asker);
+            }
+        })?;
         if !self.keys.is_told(&greeted.challenge, &nonce, &greeted.proof) {
             let words = format!("the server at {} does not hold the secret of this cluster", link.address);
             return Err(Fault::new(Reason::Unproven, words));
@@ -269,6 +276,19 @@ impl Links {
             }
         })?;
         Ok((asker.into_writer(), greeted.takes_pieces))
+    }
+
+    /// The server refuses this one as one of another cluster: whether that is this cluster under a later identity it proves, or not.
+    fn ask_for_successor(&self, link: &Link, asker: &mut Asker) {
+        let identified = asker.identify(self.me);
+        let of = |(reply, nonce): (HelloReply, Vec<u8>)| {
+            Successor::of(&reply, &nonce, self.cluster, &self.keys, &link.address)
+        };
+        match identified.and_then(of) {
+            Ok(Some(successor)) => (self.notices.went_on)(successor),
+            Ok(None) => {}
+            Err(fault) => debug!("the server at {} says no more of its cluster: {fault}", link.address),
+        }
     }
 
     /// Sends what nobody else does until the connection fails or the link ends.

@@ -9,6 +9,7 @@ use frieze_base::{Fault, NodeId};
 use frieze_net::{Key, Listener, ServerAddr};
 use tracing::{info, warn};
 
+use super::another;
 use super::joining::{Applicant, ask_to_join};
 use super::links::{Links, Notices};
 use super::{Shared, TEND_EVERY_NS, spawn};
@@ -26,6 +27,7 @@ pub(super) fn open(settings: Settings, seams: Seams, listening: Option<&Listener
     let known = Identity::load(&*seams.disk)?;
     if let Some((identity, _)) = &known {
         check_may_start(&settings.dir, identity)?;
+        another::check(&settings, identity)?;
     }
     if settings.join.is_empty() || known.is_some() {
         drop(known);
@@ -75,12 +77,18 @@ pub(super) fn begin(shared: &Arc<Shared>) -> Result<Vec<JoinHandle<()>>, Fault> 
             shared.engine.removed(fault);
         }
     });
+    let ended: Weak<Shared> = Arc::downgrade(shared);
+    let went_on = Box::new(move |successor| {
+        if let Some(shared) = ended.upgrade() {
+            shared.engine.went_on(successor);
+        }
+    });
     let links = Links::new(
         engine.node(),
         engine.cluster(),
         engine.node_keys(),
         engine.clock.clone(),
-        Notices { link: noticed, removed },
+        Notices { link: noticed, removed, went_on },
         shared.traffic.clone(),
     );
     engine.connect(links.clone());
@@ -118,6 +126,7 @@ fn lease_loop(shared: &Shared) {
     let mut said = None;
     while !shared.stopping.load(Ordering::Acquire) {
         let next = shared.engine.beat_control();
+        shared.engine.end_if_succeeded();
         let others = shared.engine.others();
         if connected.as_ref() != Some(&others)
             && let Some(links) = shared.links.get()

@@ -56,6 +56,23 @@ pub struct HelloReply {
     /// To another server: payloads may come in pieces ahead of their records.
     #[prost(bool, tag = "11")]
     pub takes_pieces: bool,
+    /// To a node that will tell: the identities that the cluster had before it went on from one server, oldest first.
+    #[prost(message, repeated, tag = "12")]
+    pub former: Vec<FormerCluster>,
+}
+
+/// An identity that a cluster had before it went on from one server.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct FormerCluster {
+    /// The identity, 32 hex digits.
+    #[prost(string, tag = "1")]
+    pub cluster: String,
+    /// Node that the cluster went on from.
+    #[prost(uint32, tag = "2")]
+    pub node: u32,
+    /// Stamp of that decision: nothing that was committed under the identity before is newer, unless its majority went on as well.
+    #[prost(uint64, tag = "3")]
+    pub at: u64,
 }
 
 /// Answers the server's challenge: BLAKE3 keyed by the secret over `challenge || client nonce || key name`. A node that will

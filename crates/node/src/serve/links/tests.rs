@@ -110,7 +110,11 @@ fn links() -> (Arc<Links>, Receiver<(NodeId, bool)>) {
         // Who does not look any more has ended.
         let _ = send.send((node, stands));
     });
-    let notices = Notices { link: noticing, removed: Box::new(|fault| panic!("nobody is removed: {fault}")) };
+    let notices = Notices {
+        link: noticing,
+        removed: Box::new(|fault| panic!("nobody is removed: {fault}")),
+        went_on: Box::new(|successor| panic!("the cluster has not ended: {successor:?}")),
+    };
     (Links::new(NodeId(1), ClusterId(7), NodeKeys::of(SECRET), clock, notices, Arc::default()), noticed)
 }
 

@@ -1,0 +1,139 @@
+//! `--join` names servers of another cluster than the one that the data directory belongs to.
+//!
+//! Guarantees: a start is refused only if every server that `--join` names answers and is of another cluster; one of this cluster, or one that
+//! does not answer, lets it go on, with a warning that names those of another. So a stale name in a service unit stops no cluster.
+//! Leaves to others: a later identity of this cluster ([`crate::successor`]), which is found out by the links.
+
+use std::sync::mpsc;
+use std::time::Duration;
+
+use frieze_base::{ClusterId, Fault, Reason};
+use frieze_net::{Limits, ServerAddr};
+use frieze_wire::message::HelloReply;
+use tracing::warn;
+
+use super::asker::Asker;
+use super::spawn;
+use crate::identity::{Identity, Standing};
+use crate::settings::Settings;
+
+/// To connect and to answer: a start does not wait longer for all of them together.
+const ANSWERING: Duration = Duration::from_secs(1);
+const ASKING: Limits = Limits { idle: Some(ANSWERING), frame: ANSWERING };
+
+/// What a server that `--join` names is to the cluster of the directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Found {
+    /// Of it, or of what it went on as.
+    Same,
+    /// Of this other cluster.
+    Another(String),
+    /// It did not answer in time.
+    Silent,
+}
+
+/// Compares the cluster of the directory with those of the servers that `--join` names.
+///
+/// # Errors
+/// `WrongCluster` if all of them are of another cluster; it says what to do.
+pub(super) fn check(settings: &Settings, identity: &Identity) -> Result<(), Fault> {
+    if settings.join.is_empty() {
+        return Ok(());
+    }
+    let own: Vec<&str> = settings.listen.iter().map(String::as_str).chain([settings.advertise.as_str()]).collect();
+    let mut named = ServerAddr::parse_list(&settings.join)?;
+    named.retain(|address| !own.contains(&address.to_string().as_str()));
+    let (send, answers) = mpsc::channel();
+    for (place, address) in named.iter().cloned().enumerate() {
+        let (send, me, cluster) = (send.clone(), identity.node_id(), identity.cluster_id());
+        // It ends by itself within the limits, whether the start still waits or not.
+        spawn("join-check", move || {
+            let asked = Asker::connect(&address, ASKING, ASKING).and_then(|mut asker| asker.identify(me));
+            let found = asked.map_or(Found::Silent, |(reply, _)| found(&reply, cluster));
+            drop(send.send((place, found)));
+        })?;
+    }
+    drop(send);
+    let mut found = vec![Found::Silent; named.len()];
+    answers.iter().for_each(|(place, what): (usize, Found)| found[place] = what);
+    judge(&settings.dir.display().to_string(), identity, &named, &found)
+}
+
+fn found(reply: &HelloReply, cluster: ClusterId) -> Found {
+    let is_own = |text: &str| text.parse() == Ok(cluster);
+    match is_own(&reply.cluster) || reply.former.iter().any(|former| is_own(&former.cluster)) {
+        true => Found::Same,
+        false => Found::Another(reply.cluster.clone()),
+    }
+}
+
+fn judge(directory: &str, identity: &Identity, named: &[ServerAddr], found: &[Found]) -> Result<(), Fault> {
+    let others: Vec<String> = named
+        .iter()
+        .zip(found)
+        .filter_map(|(address, found)| match found {
+            Found::Another(cluster) => Some(format!("{address} is of cluster {cluster}")),
+            _ => None,
+        })
+        .collect();
+    if others.is_empty() {
+        return Ok(());
+    }
+    let whose = match identity.standing() {
+        Standing::Alone => format!("is of a server that is alone (cluster {})", identity.cluster_id()),
+        _ => format!("is of server {} of cluster {}", identity.node, identity.cluster_id()),
+    };
+    let words = format!("--join names servers of another cluster: {directory} {whose}, and {}", others.join(", "));
+    if found.iter().any(|found| !matches!(found, Found::Another(_))) {
+        warn!("{words}; the server goes on as what its directory says: correct --join");
+        return Ok(());
+    }
+    Err(Fault::new(
+        Reason::WrongCluster,
+        format!(
+            "{words}; to join that cluster, start on an empty directory; to go on with this one, leave --join out or name its servers"
+        ),
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use frieze_wire::message::FormerCluster;
+
+    use super::*;
+
+    fn refusal(found: &[Found]) -> Option<String> {
+        let named: Vec<ServerAddr> = (1..=found.len()).map(|n| format!("db{n}:7470").parse().unwrap()).collect();
+        let identity = Identity { cluster: vec![7; 16], node: 2, ..Identity::default() };
+        judge("/srv/f", &identity, &named, found).err().map(|fault| fault.message)
+    }
+
+    #[test]
+    fn a_start_is_refused_only_if_every_named_server_is_of_another_cluster() {
+        let another = || Found::Another("00ff".to_owned());
+        assert_eq!(refusal(&[Found::Silent, Found::Silent]), None);
+        assert_eq!(refusal(&[another(), Found::Silent]), None);
+        assert_eq!(refusal(&[another(), Found::Same]), None);
+        let words = refusal(&[another(), another()]).unwrap();
+        assert!(
+            words.contains("db1:7470 is of cluster 00ff, db2:7470") && words.contains("empty directory"),
+            "{words}"
+        );
+    }
+
+    #[test]
+    fn a_later_identity_of_the_same_cluster_is_no_other_one() {
+        let cluster = ClusterId(7);
+        let reply = |cluster: u128, former: &[u128]| HelloReply {
+            cluster: ClusterId(cluster).to_string(),
+            former: former
+                .iter()
+                .map(|id| FormerCluster { cluster: ClusterId(*id).to_string(), ..FormerCluster::default() })
+                .collect(),
+            ..HelloReply::default()
+        };
+        assert_eq!(found(&reply(7, &[]), cluster), Found::Same);
+        assert_eq!(found(&reply(8, &[7]), cluster), Found::Same);
+        assert_eq!(found(&reply(8, &[6]), cluster), Found::Another(ClusterId(8).to_string()));
+    }
+}

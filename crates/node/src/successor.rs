@@ -1,0 +1,300 @@
+//! The cluster of this server went on from one server under another identity, and this one is of the identity before.
+//!
+//! A server of the new identity refuses this one's connection and then proves it: the secret of the new identity is a keyed hash of the
+//! old one ([`crate::identity::secret_after`]), so a server with the old secret verifies a proof by the new one, and a stranger at that address cannot give it.
+//!
+//! Guarantees: this server ends only if that was proven within [`PROVEN_FOR_NS`], if its own metalog has no entry stamped above the
+//! decision to go on (a majority of the identity before was there afterwards and is not ended by one server that left it), and if for [`LEADERLESS_NS`] it
+//! had no leader and heard from less than a majority. Otherwise it stays up, and says that there are two clusters.
+//! Leaves to others: ending the process (whoever runs it). Nothing is noted in the directory: an operator may start it again. ADR 0056 has the reasons.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use frieze_base::{ClusterId, Fault, MonoTime, NodeId, Reason};
+use frieze_cluster::{State, Status, Trouble};
+use frieze_hlc::{Hlc, format_instant};
+use frieze_net::ServerAddr;
+use frieze_wire::message::{FormerCluster, HelloReply};
+use tracing::{error, warn};
+
+use crate::engine::Engine;
+use crate::peers::NodeKeys;
+
+/// The identity under which the cluster of this server went on, as a server of it has proven.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Successor {
+    /// The identity that the server at `address` has now.
+    pub(crate) cluster: ClusterId,
+    /// Server that the cluster went on from.
+    pub(crate) from: NodeId,
+    /// Stamp of the decision to go on.
+    pub(crate) at: Hlc,
+    /// Where the server is that has proven it.
+    pub(crate) address: String,
+}
+
+/// What is known of a later identity.
+#[derive(Default)]
+pub(crate) struct Successors(Mutex<Option<Proven>>);
+
+#[derive(Clone)]
+struct Proven {
+    successor: Successor,
+    /// Since when, and when it was proven last.
+    since: MonoTime,
+    last: MonoTime,
+}
+
+/// What a server knows when it decides whether it ends.
+#[derive(Clone, Copy, Debug)]
+struct Standing {
+    /// Stamp of the decision to go on.
+    at: Hlc,
+    /// Stamp of the newest entry of its own metalog.
+    newest: Hlc,
+    /// Nanoseconds without a leader; `None` with one.
+    leaderless_ns: Option<u64>,
+    /// Nanoseconds since the first proof, and since the last.
+    proven_ns: (u64, u64),
+    /// Servers that vote, and those of them that were heard from lately.
+    voters: usize,
+    heard: usize,
+}
+
+impl Standing {
+    /// A majority of the identity before was there after the decision to go on.
+    fn is_contested(&self) -> bool {
+        self.newest > self.at || self.leaderless_ns.is_none() || self.heard > self.voters / 2
+    }
+
+    fn is_over(&self) -> bool {
+        let (since_ns, last_ns) = self.proven_ns;
+        let waited_ns = self.leaderless_ns.unwrap_or(0).min(since_ns);
+        !self.is_contested() && last_ns < PROVEN_FOR_NS && waited_ns >= LEADERLESS_NS
+    }
+}
+
+impl Successor {
+    /// What the greeting of the server at `address`, which answers `nonce`, proves to a server of `cluster` with `keys`. `None`: its cluster did
+    /// not follow from `cluster`.
+    ///
+    /// # Errors
+    /// `Unproven` if it claims to follow from `cluster` and does not hold the secret of that.
+    pub(crate) fn of(
+        reply: &HelloReply,
+        nonce: &[u8],
+        cluster: ClusterId,
+        keys: &NodeKeys,
+        address: &ServerAddr,
+    ) -> Result<Option<Successor>, Fault> {
+        let identity = |former: &FormerCluster| former.cluster.parse::<ClusterId>().ok();
+        let Some(place) = reply.former.iter().position(|former| identity(former) == Some(cluster)) else {
+            return Ok(None);
+        };
+        let malformed = || Fault::new(Reason::BadFrame, "malformed frame: the identity of a cluster is none");
+        let now: ClusterId = reply.cluster.parse().map_err(|_| malformed())?;
+        let later = reply.former[place + 1..].iter().map(|former| identity(former).ok_or_else(malformed));
+        let mut path = later.collect::<Result<Vec<ClusterId>, Fault>>()?;
+        path.push(now);
+        if !keys.after(path.into_iter()).is_told(&reply.challenge, nonce, &reply.proof) {
+            let words = format!("the server at {address} says that cluster {cluster} went on, and does not prove it");
+            return Err(Fault::new(Reason::Unproven, words));
+        }
+        let FormerCluster { node, at, .. } = reply.former[place];
+        Ok(Some(Successor { cluster: now, from: NodeId(node), at: Hlc(at), address: address.to_string() }))
+    }
+
+    /// What happened, in words.
+    fn words(&self, cluster: ClusterId) -> String {
+        let Successor { cluster: now, from, at, address } = self;
+        let at = format_instant(*at);
+        format!(
+            "cluster {cluster} went on from server {from} alone at {at}, as cluster {now}: the server at {address} has proven it"
+        )
+    }
+
+    fn remedy(&self, directory: &std::path::Path) -> String {
+        let (directory, address) = (directory.display(), &self.address);
+        format!(
+            "start this server on an empty directory with '--join {address}'; 'frieze export {directory}' reads the files of the old cluster"
+        )
+    }
+}
+
+impl Engine {
+    /// The identities that the cluster had before, for a server of one of them.
+    pub(crate) fn former_clusters(&self) -> Vec<FormerCluster> {
+        let mut formers = Vec::new();
+        let former = |former: &frieze_cluster::Former| FormerCluster {
+            cluster: former.cluster.to_string(),
+            node: former.node.0,
+            at: former.at,
+        };
+        self.meta.look_at_control(&mut |state: &State| formers = state.formers().iter().map(former).collect());
+        formers
+    }
+
+    /// A server has proven that the cluster went on without this one.
+    pub(crate) fn went_on(&self, successor: Successor) {
+        let now = self.clock.reading().mono;
+        let is_new = {
+            let mut proven = self.successors.lock();
+            match &mut *proven {
+                Some(known) if known.successor == successor && now.since_ns(known.last) < PROVEN_FOR_NS => {
+                    known.last = now;
+                    false
+                }
+                proven => {
+                    *proven = Some(Proven { successor: successor.clone(), since: now, last: now });
+                    true
+                }
+            }
+        };
+        if is_new {
+            let trouble = self.trouble_of_successor().map(|(trouble, _)| trouble);
+            trouble.inspect(|trouble| warn!("{}: {}", trouble.what, trouble.remedy));
+        }
+    }
+
+    /// Ends this server if its cluster has ended; see the module.
+    pub(crate) fn end_if_succeeded(&self) {
+        let Some((successor, standing)) = self.successor() else { return };
+        if !standing.is_over() {
+            return;
+        }
+        let words = format!(
+            "this server ends, for its cluster has ended: {}; {}",
+            successor.words(self.cluster()),
+            successor.remedy(&self.settings.dir)
+        );
+        let fault = Fault::new(Reason::WrongCluster, words);
+        if let Some(call) = self.removal.begin(&fault) {
+            error!("{}", fault.message);
+            call(fault);
+        }
+    }
+
+    /// What is wrong with the cluster as this server knows it.
+    pub(crate) fn troubles_of_cluster(&self, status: &Status) -> Vec<Trouble> {
+        match self.trouble_of_successor() {
+            // Nothing else is to be mended of a cluster that has ended.
+            Some((trouble, false)) => vec![trouble],
+            Some((trouble, true)) => std::iter::once(trouble).chain(status.troubles()).collect(),
+            None => status.troubles(),
+        }
+    }
+
+    /// That the cluster went on under another identity, and whether a majority of this one was there afterwards.
+    pub(crate) fn trouble_of_successor(&self) -> Option<(Trouble, bool)> {
+        let (successor, standing) = self.successor()?;
+        let words = successor.words(self.cluster());
+        Some(match standing.is_contested() {
+            true => {
+                let what = format!("two clusters go on from one: {words}; a majority of this one was there afterwards");
+                let remedy = "decide which of the two is to stay, and stop every server of the other: what was written to one is not in the other";
+                (Trouble::new(what, remedy), true)
+            }
+            false => {
+                (Trouble::new(format!("the cluster has ended: {words}"), successor.remedy(&self.settings.dir)), false)
+            }
+        })
+    }
+
+    fn successor(&self) -> Option<(Successor, Standing)> {
+        let Proven { successor, since, last } = self.successors.lock().clone()?;
+        let now = self.clock.reading().mono;
+        if now.since_ns(last) >= PROVEN_FOR_NS {
+            return None;
+        }
+        let (heard, voters) = self.voters_heard();
+        let standing = Standing {
+            at: successor.at,
+            newest: self.meta.newest(),
+            leaderless_ns: self.leaderless_ns(),
+            proven_ns: (now.since_ns(since), now.since_ns(last)),
+            voters,
+            heard,
+        };
+        Some((successor, standing))
+    }
+}
+
+impl Successors {
+    fn lock(&self) -> MutexGuard<'_, Option<Proven>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// For so long a proof counts. A link to a server that refuses this one asks again each second.
+const PROVEN_FOR_NS: u64 = 10_000_000_000;
+/// For so long there is no majority before a server ends: many elections long, and long enough for servers that are started together.
+const LEADERLESS_NS: u64 = 15_000_000_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OLD: ClusterId = ClusterId(7);
+    const SECRET: [u8; 32] = [3; 32];
+    const NONCE: [u8; 32] = [1; 32];
+    const CHALLENGE: [u8; 32] = [2; 32];
+
+    /// The answer of a server with the secret of `keys` and this history.
+    fn answer(keys: &NodeKeys, former: &[ClusterId], cluster: ClusterId) -> HelloReply {
+        let former = former.iter().map(|id| FormerCluster { cluster: id.to_string(), node: 3, at: 50 }).collect();
+        HelloReply {
+            cluster: cluster.to_string(),
+            node: 3,
+            challenge: CHALLENGE.to_vec(),
+            proof: keys.prove_told(&CHALLENGE, &NONCE),
+            former,
+            ..HelloReply::default()
+        }
+    }
+
+    fn read(reply: &HelloReply) -> Result<Option<ClusterId>, Reason> {
+        let address = "db3:7470".parse().expect("an address");
+        let read = Successor::of(reply, &NONCE, OLD, &NodeKeys::of(SECRET), &address);
+        read.map(|found| found.map(|found| found.cluster)).map_err(|fault| fault.reason)
+    }
+
+    #[test]
+    fn a_later_identity_is_proven_by_the_secret_that_follows_from_the_old_one() {
+        let old = NodeKeys::of(SECRET);
+        let (once, twice) = (ClusterId(8), ClusterId(9));
+        let keys = old.after([once].into_iter());
+        assert_eq!(read(&answer(&keys, &[OLD], once)), Ok(Some(once)));
+        // It went on twice, and another time before this cluster was called what it is.
+        let keys = old.after([once, twice].into_iter());
+        assert_eq!(read(&answer(&keys, &[ClusterId(1), OLD, once], twice)), Ok(Some(twice)));
+        assert_eq!(read(&answer(&keys, &[ClusterId(1)], twice)), Ok(None), "another cluster");
+        // A stranger, and one that knows of the right history only.
+        let stranger = NodeKeys::of([9; 32]);
+        assert_eq!(read(&answer(&stranger, &[OLD], once)), Err(Reason::Unproven));
+        assert_eq!(read(&answer(&keys, &[OLD], twice)), Err(Reason::Unproven));
+    }
+
+    #[test]
+    fn a_server_ends_only_where_no_majority_of_the_old_identity_is_or_was_afterwards() {
+        let (long, over) = (LEADERLESS_NS, |standing: Standing| (standing.is_over(), standing.is_contested()));
+        let lost = Standing {
+            at: Hlc(50),
+            newest: Hlc(40),
+            leaderless_ns: Some(long),
+            proven_ns: (long, 0),
+            voters: 3,
+            heard: 1,
+        };
+        assert_eq!(over(lost), (true, false));
+        assert_eq!(over(Standing { leaderless_ns: Some(long - 1), ..lost }), (false, false), "others may be starting");
+        assert_eq!(over(Standing { proven_ns: (long - 1, 0), ..lost }), (false, false));
+        assert_eq!(
+            over(Standing { proven_ns: (2 * long, PROVEN_FOR_NS), ..lost }),
+            (false, false),
+            "it was there once"
+        );
+        assert_eq!(over(Standing { newest: Hlc(51), ..lost }), (false, true), "a majority committed something since");
+        assert_eq!(over(Standing { leaderless_ns: None, ..lost }), (false, true));
+        assert_eq!(over(Standing { heard: 2, ..lost }), (false, true), "two of three are there and elect");
+    }
+}
