@@ -27,6 +27,8 @@ pub(crate) struct Caching {
     core: Mutex<Core>,
     /// 0: no session caches anything. [`MANY`]: several do, or may. Else the only one that does.
     sole: AtomicU64,
+    /// The session that was the only one to cache anything when it changed something last that nobody noted; 0: none.
+    unnoted: AtomicU64,
     /// The inode whose bytes are being published: nobody is granted it until they are. 0: none; [`MANY`]: several are.
     publishing: AtomicU64,
     /// Another server gives out what may be cached, and those that wait here for recalls have not been told.
@@ -37,6 +39,8 @@ const MANY: u64 = u64::MAX;
 
 struct Core {
     grants: Grants,
+    /// Until then changes are noted, even those of the only session that caches: others have read lately.
+    noted_until: MonoTime,
     next: u64,
     polls: BTreeMap<PollId, (FrameHeader, Arc<dyn Responder>)>,
     answers: BTreeMap<Ticket, Box<dyn FnOnce() + Send>>,
@@ -76,12 +80,21 @@ impl Caching {
     ) -> Caching {
         let mut grants = Grants::new(settings);
         grants.found(clock.reading().mono, found);
-        let core = Core { grants, next: 1, polls: BTreeMap::new(), answers: BTreeMap::new(), effects: Vec::new() };
+        let noted_until = MonoTime(0);
+        let core = Core {
+            grants,
+            noted_until,
+            next: 1,
+            polls: BTreeMap::new(),
+            answers: BTreeMap::new(),
+            effects: Vec::new(),
+        };
         let caching = Caching {
             clock,
             life: AtomicU64::new(life),
             core: Mutex::new(core),
             sole: AtomicU64::new(0),
+            unnoted: AtomicU64::new(0),
             publishing: AtomicU64::new(0),
             stands_down: AtomicBool::new(false),
         };
@@ -138,8 +151,11 @@ impl Caching {
 
     /// A transaction has just run, and nobody has seen it yet.
     pub(crate) fn changed(&self, by: RequestKey, changes: &[Change]) {
-        if !self.is_watched(by.0) || changes.is_empty() {
+        if changes.is_empty() {
             return;
+        }
+        if !self.is_watched(by.0) {
+            return self.leave_unnoted(by.0);
         }
         let mut keys: Vec<Key> = changes.iter().filter_map(|change| cached_of(&change.key)).map(Key::from).collect();
         keys.sort_unstable();
@@ -159,7 +175,11 @@ impl Caching {
     pub(crate) fn publish_unwatched(&self, by: SessionId, inode: InodeId) -> Option<Publishing<'_>> {
         self.publishing.store(inode.0, Ordering::SeqCst);
         let publishing = Publishing(self);
-        (!self.is_watched(by)).then_some(publishing)
+        if self.is_watched(by) {
+            return None;
+        }
+        self.leave_unnoted(by);
+        Some(publishing)
     }
 
     /// As [`Caching::publish`], for writes that waited for the disk.
@@ -172,8 +192,17 @@ impl Caching {
     }
 
     fn written(&self, by: RequestKey, inode: InodeId) {
-        if self.is_watched(by.0) {
-            self.change(by, &[Key::inode(inode)]);
+        match self.is_watched(by.0) {
+            true => self.change(by, &[Key::inode(inode)]),
+            false => self.leave_unnoted(by.0),
+        }
+    }
+
+    /// A session that is the only one to cache anything, if any does, changes something: whoever else is told of it first has to wait
+    /// until it has dropped what it holds.
+    fn leave_unnoted(&self, by: SessionId) {
+        if self.unnoted.load(Ordering::SeqCst) != by.0 && self.sole.load(Ordering::SeqCst) == by.0 {
+            self.unnoted.store(by.0, Ordering::SeqCst);
         }
     }
 
@@ -184,6 +213,12 @@ impl Caching {
     /// Answers when nobody can be shown an older state of what is `told`, or of what `request` changed.
     fn when_seen(&self, request: RequestKey, told: &Told, answer: Box<dyn FnOnce() + Send>) {
         self.with(|core, at| {
+            let unnoted = self.unnoted.load(Ordering::SeqCst);
+            if unnoted != 0 && unnoted != request.0.0 {
+                self.unnoted.store(0, Ordering::SeqCst);
+                core.grants.changed_unnoted(at, SessionId(unnoted), &mut core.effects);
+            }
+            core.noted_until = MonoTime(at.0.saturating_add(core.grants.settings().lease_ns));
             let ticket = Ticket(core.next);
             core.next += 1;
             core.answers.insert(ticket, answer);
@@ -287,7 +322,8 @@ impl Caching {
             let mut sessions = core.grants.sessions();
             let sole = match (sessions.next(), sessions.next()) {
                 (None, _) => 0,
-                (Some(only), None) => only.0,
+                (Some(only), None) if at >= core.noted_until => only.0,
+                (Some(_), None) => MANY,
                 (Some(_), Some(_)) => MANY,
             };
             drop(sessions);

@@ -12,7 +12,11 @@
 //!
 //! A change takes the grants of all others away and leaves a *due* for each: it goes with the acknowledgement or when the
 //! grant would have run out. Answers wait for dues: that of the change for those it made, those of readers for dues on
-//! what they read, so that nobody learns of a change while somebody else may still be shown the state before it.
+//! what they read, so that nobody learns of a change while somebody, the reader's own machine included, may still be shown the
+//! state before it.
+//!
+//! Who makes a change keeps its grants, and may go on showing the state before until the answer has arrived. So what it changed is
+//! *marked*: the first answer that tells another session of it takes the grant, as a change would, and waits.
 //!
 //! What is changed under the eyes of others is *hot*: they are granted nothing of it until it has been left alone for a
 //! second, and who changes it not before it was alone in that for a second. So two writers do not recall each other for
@@ -20,7 +24,7 @@
 
 use std::collections::BTreeMap;
 
-use frieze_base::{FastMap, InodeId, MonoTime, Seq, SessionId};
+use frieze_base::{FastMap, FastSet, InodeId, MonoTime, Seq, SessionId};
 use frieze_namespace::Cached;
 
 /// Bounds and times.
@@ -161,6 +165,9 @@ struct Holder {
     young: FastMap<Key, MonoTime>,
     old: FastMap<Key, MonoTime>,
     turned: MonoTime,
+    /// What it was granted and has changed itself, in this lease and the one before.
+    changed: FastSet<Key>,
+    changed_before: FastSet<Key>,
     /// Number that the next recall gets.
     next: u64,
     queue: Batch,
@@ -284,6 +291,7 @@ impl Grants {
             let mut others = false;
             for (session, holder) in &mut self.holders {
                 if *session == by.0 {
+                    holder.mark(at, *key);
                     continue;
                 }
                 let Some((until, everything)) = holder.take(at, *key) else { continue };
@@ -294,15 +302,7 @@ impl Grants {
                     holder.queue(*key, &settings);
                 }
                 let due = Due { session: *session, number: holder.next, until, by: vec![by] };
-                let dues = self.dues.entry(*key).or_default();
-                match dues.iter_mut().find(|due| due.session == *session) {
-                    Some(known) => {
-                        known.number = due.number;
-                        known.until = known.until.max(due.until);
-                        known.by.push(by);
-                    }
-                    None => dues.push(due),
-                }
+                add_due(self.dues.entry(*key).or_default(), due);
             }
             if let Some(dues) = self.dues.get_mut(key) {
                 for due in dues.iter_mut().filter(|due| due.session != by.0 && !due.by.contains(&by)) {
@@ -327,20 +327,21 @@ impl Grants {
         ticket: Ticket,
         out: &mut Vec<Effect>,
     ) {
+        self.take_marked(at, request.0, told, out);
         let mut awaited: Vec<Awaited> = Vec::new();
         let awaits = |due: &Due| Awaited { session: due.session, number: due.number, until: due.until };
-        let others = |due: &&Due| due.session != request.0 && due.until > at;
+        let lasts = |due: &&Due| due.until > at;
         if told.everything {
-            awaited.extend(self.dues.values().flatten().filter(others).map(awaits));
+            awaited.extend(self.dues.values().flatten().filter(lasts).map(awaits));
         }
         for key in told.keys.iter().filter(|_| !told.everything) {
             let dues = self.dues.get(key).into_iter().flatten();
-            awaited.extend(dues.filter(others).map(awaits));
+            awaited.extend(dues.filter(lasts).map(awaits));
         }
         // A change of an earlier life may be known to nobody but its log: whoever may believe the state before it has to
         // be heard first.
         for (session, holder) in &self.holders {
-            if *session != request.0 && holder.everything_until > at {
+            if holder.everything_until > at {
                 let told = holder.sent.iter().find(|(_, batch)| batch.everything).map(|(number, _)| *number);
                 awaited.push(Awaited {
                     session: *session,
@@ -358,6 +359,40 @@ impl Grants {
         } else {
             self.waiting.insert(ticket, awaited);
         }
+    }
+
+    /// Takes from everybody but `reader` what an answer to it tells of and they have changed themselves: they may not have heard yet that
+    /// they have.
+    fn take_marked(&mut self, at: MonoTime, reader: SessionId, told: &Told, out: &mut Vec<Effect>) {
+        let settings = self.settings;
+        for (session, holder) in self.holders.iter_mut().filter(|(session, _)| **session != reader) {
+            if holder.changed.is_empty() && holder.changed_before.is_empty() {
+                continue;
+            }
+            let marked: Vec<Key> = match told.everything {
+                true => holder.changed.iter().chain(&holder.changed_before).copied().collect(),
+                false => told.keys.iter().copied().filter(|key| holder.is_marked(*key)).collect(),
+            };
+            for key in marked {
+                holder.unmark(key);
+                let Some((until, everything)) = holder.take(at, key) else { continue };
+                match everything {
+                    true => holder.queue.everything = true,
+                    false => holder.queue(key, &settings),
+                }
+                let due = Due { session: *session, number: holder.next, until, by: Vec::new() };
+                add_due(self.dues.entry(key).or_default(), due);
+            }
+            holder.tell(out);
+        }
+    }
+
+    /// The only session that cached anything has changed something that was not noted: all that it holds may be of before.
+    pub(crate) fn changed_unnoted(&mut self, at: MonoTime, session: SessionId, out: &mut Vec<Effect>) {
+        let Some(holder) = self.holders.get_mut(&session).filter(|holder| holder.lease_until > at) else { return };
+        holder.everything_until = holder.everything_until.max(holder.lease_until);
+        holder.queue.everything = true;
+        holder.tell(out);
     }
 
     /// A session asks for recalls: everything up to `acked` is dropped at its end, and its lease begins anew. An older
@@ -514,19 +549,39 @@ impl Holder {
         // Idle for two leases: the younger has run out as well.
         let idle = at.since_ns(self.turned) >= 2 * lease_ns;
         self.old = std::mem::take(&mut self.young);
+        self.changed_before = std::mem::take(&mut self.changed);
         if idle {
             self.old.clear();
+            self.changed_before.clear();
         }
         self.turned = at;
     }
 
     /// Takes a grant away: until when it would have lasted, and whether it is known only as one of everything.
     fn take(&mut self, at: MonoTime, key: Key) -> Option<(MonoTime, bool)> {
+        self.unmark(key);
         let granted = self.young.remove(&key).max(self.old.remove(&key)).filter(|until| *until > at);
         if self.everything_until > at {
             return Some((self.everything_until.max(granted.unwrap_or_default()), true));
         }
         granted.map(|until| (until, false))
+    }
+
+    /// Notes that the session has changed what it is granted.
+    fn mark(&mut self, at: MonoTime, key: Key) {
+        let lasts = |until: &MonoTime| *until > at;
+        if self.young.get(&key).is_some_and(lasts) || self.old.get(&key).is_some_and(lasts) {
+            self.changed.insert(key);
+        }
+    }
+
+    fn is_marked(&self, key: Key) -> bool {
+        self.changed.contains(&key) || self.changed_before.contains(&key)
+    }
+
+    fn unmark(&mut self, key: Key) {
+        self.changed.remove(&key);
+        self.changed_before.remove(&key);
     }
 
     fn queue(&mut self, key: Key, settings: &GrantSettings) {
@@ -576,6 +631,18 @@ impl Batch {
         self.everything |= older.everything;
         self.keys.extend(older.keys);
         self.locked.extend(older.locked);
+    }
+}
+
+/// A session has one due for each key: the later one counts.
+fn add_due(dues: &mut Vec<Due>, due: Due) {
+    match dues.iter_mut().find(|known| known.session == due.session) {
+        Some(known) => {
+            known.number = due.number;
+            known.until = known.until.max(due.until);
+            known.by.extend(due.by);
+        }
+        None => dues.push(due),
     }
 }
 

@@ -74,10 +74,10 @@ fn a_change_is_answered_when_the_others_have_dropped_it() {
     assert!(!answer(&mut grants, 20, TWO, &[], 5), "the change waits");
     assert!(!answer(&mut grants, 20, THREE, &[DIR], 6), "and who reads what it changed");
     assert!(answer(&mut grants, 20, THREE, &[FILE], 7), "but nobody else");
-    assert!(answer(&mut grants, 20, ONE, &[DIR], 8), "nor who is asked to drop it");
+    assert!(!answer(&mut grants, 20, ONE, &[DIR], 8), "and who has to drop it: others may use it on the same machine");
     let mut out = Vec::new();
     grants.poll(ms(30), ONE, PollId(9), 1, &mut out);
-    assert_eq!(out, [Effect::Release(Ticket(5)), Effect::Release(Ticket(6))]);
+    assert_eq!(out, [5, 6, 8].map(|ticket| Effect::Release(Ticket(ticket))));
     assert!(grants.is_idle());
 }
 
@@ -88,6 +88,34 @@ fn own_changes_recall_nothing_of_ones_own() {
     assert_eq!(change(&mut grants, 20, ONE, &[DIR]), []);
     assert!(answer(&mut grants, 20, ONE, &[DIR], 5));
     assert!(grants.give(ms(20), ONE, DIR) > 0);
+}
+
+#[test]
+fn what_a_session_has_changed_itself_it_drops_before_another_is_told_of_it() {
+    let mut grants = with(&[ONE, TWO]);
+    grants.give(ms(10), ONE, DIR);
+    grants.give(ms(10), ONE, FILE);
+    assert_eq!(change(&mut grants, 20, ONE, &[DIR]), []);
+    assert!(answer(&mut grants, 20, ONE, &[DIR], 5), "its own answer waits for nobody");
+    assert!(answer(&mut grants, 21, TWO, &[FILE], 6), "nor does who reads something else");
+    // The answer to the change may still be on its way to it.
+    let mut out = Vec::new();
+    grants.answer(ms(22), (TWO, Seq(0)), &of(&[DIR]), Ticket(7), &mut out);
+    assert_eq!(told(&out), [(PollId(1), Recall { number: 1, directories: vec![7], ..Recall::default() })]);
+    assert_eq!(grants.give(ms(23), ONE, DIR), 0);
+    out.clear();
+    grants.poll(ms(30), ONE, PollId(9), 1, &mut out);
+    assert_eq!(out, [Effect::Release(Ticket(7))]);
+    assert!(answer(&mut grants, 31, TWO, &[DIR], 8) && grants.is_idle());
+
+    // What was not noted, as nobody else cached anything, may be all that it holds.
+    out.clear();
+    grants.changed_unnoted(ms(40), ONE, &mut out);
+    assert!(matches!(&told(&out)[..], [(PollId(9), Recall { number: 2, everything: true, .. })]), "{out:?}");
+    assert!(!answer(&mut grants, 40, TWO, &[FILE], 9));
+    out.clear();
+    grants.poll(ms(50), ONE, PollId(10), 2, &mut out);
+    assert_eq!(out, [Effect::Release(Ticket(9))]);
 }
 
 #[test]
@@ -185,14 +213,14 @@ fn after_a_restart_a_change_waits_for_whoever_may_believe_anything() {
     grants.found(ms(0), [ONE]);
     change(&mut grants, 10, TWO, &[DIR]);
     assert!(!answer(&mut grants, 10, TWO, &[], 5));
-    assert!(answer(&mut grants, 10, ONE, &[], 6));
+    assert!(!answer(&mut grants, 10, ONE, &[], 6), "it may believe what is no more, too");
     assert!(!answer(&mut grants, 10, THREE, &[FILE], 7), "it may have been changed just before");
     let mut out = Vec::new();
     grants.poll(ms(20), ONE, PollId(1), 0, &mut out);
     assert!(matches!(&out[..], [Effect::Tell { recall: Recall { everything: true, number: 1, .. }, .. }]), "{out:?}");
     out.clear();
     grants.poll(ms(30), ONE, PollId(2), 1, &mut out);
-    assert_eq!(out, [Effect::Release(Ticket(5)), Effect::Release(Ticket(7))]);
+    assert_eq!(out, [5, 6, 7].map(|ticket| Effect::Release(Ticket(ticket))));
     assert!(grants.give(ms(30), ONE, FILE) > 0);
 
     // And for nobody longer than the lease.
@@ -229,8 +257,19 @@ fn random_histories_show_nobody_a_state_older_than_an_answered_change() {
 const SESSIONS: u64 = 3;
 const KEYS: u64 = 3;
 
+/// An answer to a session.
+#[derive(Clone, Copy)]
+struct Answer {
+    to: SessionId,
+    key: Key,
+    state: u64,
+    is_change: bool,
+}
+
 /// What is on its way.
 enum Message {
+    /// An answer: from its arrival on everybody may know the state.
+    Answered(Answer),
     /// An answer that may be cached: key, state, until when, and the recalls the session knew when it asked.
     Granted {
         session: SessionId,
@@ -243,11 +282,13 @@ enum Message {
         session: SessionId,
         recall: Recall,
         sent: MonoTime,
+        life: u64,
     },
     Asks {
         session: SessionId,
         acked: u64,
         sent: MonoTime,
+        life: u64,
     },
 }
 
@@ -260,6 +301,9 @@ struct Believer {
     floor: u64,
     believed: BTreeMap<Key, (u64, MonoTime)>,
     asked: MonoTime,
+    life: u64,
+    /// Its changes that it has not heard of.
+    unheard: BTreeMap<Key, u64>,
 }
 
 struct World {
@@ -267,12 +311,14 @@ struct World {
     now: u64,
     grants: Grants,
     states: BTreeMap<Key, u64>,
-    /// Changes that wait: what they changed to what.
-    changes: BTreeMap<Ticket, (SessionId, Key, u64)>,
+    /// Answers that wait: what they tell of, in which state, and the change that they answer.
+    answers: BTreeMap<Ticket, Answer>,
     believers: BTreeMap<SessionId, Believer>,
     polls: BTreeMap<PollId, (SessionId, MonoTime)>,
     network: Vec<(u64, Message)>,
     next: u64,
+    /// Who leads: the next one knows the sessions, and not what they were granted.
+    life: u64,
     seed: u64,
 }
 
@@ -291,11 +337,12 @@ impl World {
             now: 1,
             grants: Grants::new(settings),
             states: BTreeMap::new(),
-            changes: BTreeMap::new(),
+            answers: BTreeMap::new(),
             believers: (1..=SESSIONS).map(|id| (SessionId(id), Believer::default())).collect(),
             polls: BTreeMap::new(),
             network: Vec::new(),
             next: 1,
+            life: 1,
             seed,
         }
     }
@@ -305,6 +352,9 @@ impl World {
             self.now += self.rng.below(12);
             let session = SessionId(1 + self.rng.below(SESSIONS));
             let key = Key(10 + self.rng.below(KEYS));
+            if self.rng.below(100) == 0 {
+                self.begin_life();
+            }
             match self.rng.below(10) {
                 0..4 => self.read(session, key),
                 4..6 => self.change(session, key),
@@ -318,6 +368,19 @@ impl World {
         }
     }
 
+    /// Another server leads. Answers that waited do not go out; whoever asked asks again, which the next steps do.
+    fn begin_life(&mut self) {
+        self.life += 1;
+        self.grants = Grants::new(*self.grants.settings());
+        self.grants.take_over(ms(self.now), (1..=SESSIONS).map(SessionId));
+        self.polls.clear();
+        for answer in std::mem::take(&mut self.answers).into_values().filter(|answer| answer.is_change) {
+            // It is found done, and answered, when it is asked for again.
+            self.next += 1;
+            self.answer(answer, Seq(self.next), Vec::new());
+        }
+    }
+
     fn read(&mut self, session: SessionId, key: Key) {
         let began = self.believers[&session].recalls;
         let for_ns = self.grants.give(ms(self.now), session, key);
@@ -326,6 +389,15 @@ impl World {
             let until = MonoTime(ms(self.now).0 + for_ns);
             self.send(Message::Granted { session, key, state, until, began });
         }
+        self.next += 1;
+        self.answer(Answer { to: session, key, state, is_change: false }, Seq(0), Vec::new());
+    }
+
+    fn answer(&mut self, answer: Answer, seq: Seq, mut out: Vec<Effect>) {
+        let ticket = Ticket(self.next);
+        self.answers.insert(ticket, answer);
+        self.grants.answer(ms(self.now), (answer.to, seq), &of(&[answer.key]), ticket, &mut out);
+        self.obey(out);
     }
 
     fn change(&mut self, session: SessionId, key: Key) {
@@ -336,24 +408,17 @@ impl World {
         self.grants.change(at, by, &[key], &mut out);
         let state = self.states.entry(key).or_default();
         *state += 1;
-        let ticket = Ticket(self.next);
-        self.changes.insert(ticket, (session, key, *state));
-        // Its own belief ends with its own change.
-        if let Some(believer) = self.believers.get_mut(&session) {
-            believer.believed.remove(&key);
-            believer.recalls += 1;
-            believer.recalled.insert(key, believer.recalls);
-        }
-        self.grants.answer(at, by, &of(&[key]), ticket, &mut out);
-        self.obey(out);
+        let state = *state;
+        *self.believers.entry(session).or_default().unheard.entry(key).or_default() += 1;
+        self.answer(Answer { to: session, key, state, is_change: true }, by.1, out);
     }
 
     fn ask_for_recalls(&mut self, session: SessionId) {
         let sent = ms(self.now);
         if let Some(believer) = self.believers.get_mut(&session) {
             believer.asked = sent;
-            let acked = believer.acked;
-            self.send(Message::Asks { session, acked, sent });
+            let (acked, life) = (believer.acked, believer.life);
+            self.send(Message::Asks { session, acked, sent, life });
         }
     }
 
@@ -362,19 +427,22 @@ impl World {
             match effect {
                 Effect::Tell { poll, recall } => {
                     let (session, sent) = self.polls.remove(&poll).expect("a question is answered once");
-                    self.send(Message::Recalled { session, recall, sent });
+                    self.send(Message::Recalled { session, recall, sent, life: self.life });
                 }
                 Effect::Release(ticket) => {
-                    let (by, key, state) = self.changes.remove(&ticket).expect("a change is answered once");
-                    self.judge(by, key, state);
+                    let answer = self.answers.remove(&ticket).expect("an answer goes out once");
+                    // No answer is lost for good, and each takes its time.
+                    self.network.push((self.now + self.rng.below(60), Message::Answered(answer)));
                 }
             }
         }
     }
 
-    fn judge(&self, by: SessionId, key: Key, state: u64) {
+    fn judge(&self, to: SessionId, key: Key, state: u64) {
         let now = ms(self.now);
-        for (session, believer) in self.believers.iter().filter(|(session, _)| **session != by) {
+        // A kernel lets nobody look at what it changes before it has heard that it has.
+        let is_open = |believer: &Believer| believer.unheard.get(&key).is_none_or(|unheard| *unheard == 0);
+        for (session, believer) in self.believers.iter().filter(|(session, one)| **session != to || is_open(one)) {
             if let Some((believed, until)) = believer.believed.get(&key)
                 && *until > now
             {
@@ -407,14 +475,26 @@ impl World {
                         believer.believed.insert(key, (state, until));
                     }
                 }
-                Message::Recalled { session, recall, sent } => {
+                Message::Answered(Answer { to, key, state, is_change }) => {
+                    // Not before it hears of it does its own belief end with its own change.
+                    if let Some(believer) = self.believers.get_mut(&to).filter(|_| is_change) {
+                        *believer.unheard.entry(key).or_default() -= 1;
+                        believer.believed.remove(&key);
+                        believer.recalls += 1;
+                        believer.recalled.insert(key, believer.recalls);
+                    }
+                    self.judge(to, key, state);
+                }
+                Message::Recalled { session, recall, sent, life } => {
                     let believer = self.believers.get_mut(&session).expect("it is known");
                     // Answers to older questions are closed with their connections.
                     if sent < believer.asked {
                         continue;
                     }
                     believer.recalls += 1;
-                    if recall.everything {
+                    let is_new = believer.life != life;
+                    believer.life = life;
+                    if recall.everything || is_new {
                         believer.believed.clear();
                         believer.floor = believer.recalls;
                     }
@@ -423,13 +503,14 @@ impl World {
                         believer.believed.remove(&key);
                         believer.recalled.insert(key, believer.recalls);
                     }
-                    if recall.number > 0 {
+                    if is_new || recall.number > 0 {
                         believer.acked = recall.number;
                     }
                     believer.lease_until = MonoTime(sent.0 + 500 * MS);
                     self.ask_for_recalls(session);
                 }
-                Message::Asks { session, acked, sent } => {
+                Message::Asks { session, acked, sent, life } => {
+                    let acked = if life == self.life { acked } else { 0 };
                     self.next += 1;
                     let poll = PollId(self.next);
                     self.polls.insert(poll, (session, sent));
