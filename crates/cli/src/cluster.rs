@@ -38,6 +38,7 @@ fn run_command(run: &mut Run, args: &Cluster) -> Result<()> {
         Some(ClusterCommand::Recover { dir, yes, copy, .. }) => return survivor::recover(run, dir, *yes, *copy),
         Some(ClusterCommand::NewIdentity { dir, .. }) => return survivor::new_identity(run, dir),
         Some(ClusterCommand::Moved { dir, .. }) => return survivor::moved(run, dir),
+        Some(what @ ClusterCommand::Wait(args)) => return wait::wait(run, what, args),
         _ => {}
     }
     let client = run.client()?.clone();
@@ -50,7 +51,6 @@ fn run_command(run: &mut Run, args: &Cluster) -> Result<()> {
         ClusterCommand::Status => return status(run, &reply),
         ClusterCommand::Nodes => return nodes(run, &reply),
         ClusterCommand::Chains => return chains(run, &reply),
-        ClusterCommand::Wait(args) => return wait::wait(run, &client, args),
         ClusterCommand::Drain { node: name, .. } => {
             let id = node(name)?;
             if is(&reply, id, |node| node.state == "draining" && node.targets == 0) {
@@ -74,6 +74,7 @@ fn run_command(run: &mut Run, args: &Cluster) -> Result<()> {
         ClusterCommand::Balance { on } => ClusterOp::Balance(on == "on"),
         ClusterCommand::Replicas { count } => ClusterOp::Replicas(*count),
         ClusterCommand::AddDevice(_)
+        | ClusterCommand::Wait(_)
         | ClusterCommand::Recover { .. }
         | ClusterCommand::NewIdentity { .. }
         | ClusterCommand::Moved { .. } => unreachable!("done above"),

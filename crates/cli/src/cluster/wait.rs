@@ -11,45 +11,56 @@ use frieze_base::ErrorKind;
 use frieze_client::{Client, ClusterReply, NodeStatus};
 
 use super::LOOK_EVERY;
-use crate::args::{Goal, Wait};
-use crate::failure::Usage;
+use crate::args::{ClusterCommand, Goal, Wait};
+use crate::failure::{self, Usage};
 use crate::run::Run;
 
 /// Of each server, by its number, its process and the newest heartbeat at the first look.
 type Beats = BTreeMap<u32, (u64, Option<u64>)>;
 
-/// Waits, and says what is missing whenever that changes.
-pub(super) fn wait(run: &mut Run, client: &Client, args: &Wait) -> Result<()> {
+/// Waits, and says what is missing whenever that changes: at first that no server answers, if that is so.
+pub(super) fn wait(run: &mut Run, what: &ClusterCommand, args: &Wait) -> Result<()> {
     let limit = Duration::from_secs(run.common.timeout.into());
-    // No call goes on trying for longer than that.
-    client.end_within(limit);
     let began = frieze_client::mono();
     let mut first: Option<Beats> = None;
-    let mut last = "no server of the cluster answers".to_owned();
+    let mut last = String::new();
     loop {
-        match client.cluster(None) {
-            Ok(reply) => {
+        let waited = Duration::from_nanos(frieze_client::mono().since_ns(began));
+        let (words, detail) = match ask(run, limit.saturating_sub(waited)) {
+            Ok((client, reply)) if reply.cluster.is_empty() => return super::alone(run, &client, Some(what)),
+            Ok((_, reply)) => {
                 let first = first.get_or_insert_with(|| beats(&reply));
                 match lacking(&reply, args, first)? {
                     None => return reached(run, args, &reply),
-                    Some(words) if words != last => {
-                        if !run.common.quiet {
-                            run.say(&words);
-                        }
-                        last = words;
-                    }
-                    Some(_) => {}
+                    Some(words) => (words, String::new()),
                 }
             }
-            Err(error) if error.reason().kind() == ErrorKind::Unavailable => {}
-            Err(error) => return Err(error.into()),
+            Err(error) => match failure::fault_of(&error) {
+                Some(fault) if fault.kind() == ErrorKind::Unavailable => {
+                    ("no server of the cluster answers".to_owned(), format!(": {}", failure::words(&error)))
+                }
+                _ => return Err(error),
+            },
+        };
+        if words != last && !run.common.quiet {
+            run.say(&format!("{words}{detail}"));
         }
+        last = words;
         let waited = Duration::from_nanos(frieze_client::mono().since_ns(began));
         if waited >= limit {
             return Err(Error::msg(format!("not within {} s (--timeout): {last}", limit.as_secs())));
         }
         std::thread::park_timeout(LOOK_EVERY.min(limit - waited));
     }
+}
+
+/// Asks how the cluster is, within `left`; connects first if that has not been possible yet.
+fn ask(run: &mut Run, left: Duration) -> Result<(Client, ClusterReply)> {
+    let client = run.client()?.clone();
+    // No call goes on trying for longer than that.
+    client.end_within(left);
+    let reply = client.cluster(None)?;
+    Ok((client, reply))
 }
 
 fn beats(reply: &ClusterReply) -> Beats {

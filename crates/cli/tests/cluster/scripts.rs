@@ -115,3 +115,27 @@ fn an_upgrade_by_the_documented_words_loses_nothing_and_nobody_notices() {
         assert!(found == scrambled(number, 200_000), "/f{number}");
     }
 }
+
+#[test]
+fn wait_goes_on_trying_while_no_server_answers_until_its_time_is_over() {
+    let mut cluster = Cluster::of(1);
+    cluster.kill(0);
+    let address = cluster.addresses[0].clone();
+    let wait = |limit: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_frieze"));
+        command.args(["--server", &address, "cluster", "wait", "--for", "whole", "--timeout", limit]);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    };
+    let never = wait("1").wait_with_output().unwrap();
+    let words = String::from_utf8_lossy(&never.stderr);
+    assert_eq!(never.status.code(), Some(1), "{words}");
+    assert!(words.contains("cluster: no server of the cluster answers: "), "{words}");
+    assert!(words.contains("not within 1 s (--timeout): no server of the cluster answers"), "{words}");
+    // It asks before anything listens there, and says so.
+    let mut waiting = wait("60");
+    let mut line = String::new();
+    BufReader::new(waiting.stderr.take().unwrap()).read_line(&mut line).unwrap();
+    assert!(line.contains("no server of the cluster answers"), "{line}");
+    cluster.start_again(0);
+    assert!(waiting.wait_with_output().unwrap().status.success());
+}
