@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::args::{Cluster, ClusterCommand, Goal};
 use crate::device;
-use crate::failure::{self, Usage};
+use crate::failure::{self, Reported, Usage};
 use crate::format::{self, Table};
 use crate::progress::Progress;
 use crate::run::Run;
@@ -48,7 +48,11 @@ fn run_command(run: &mut Run, args: &Cluster) -> Result<()> {
     }
     let node = |name: &str| find(&reply, name);
     let op = match args.what.as_ref().unwrap_or(&ClusterCommand::Status) {
-        ClusterCommand::Status => return status(run, &reply),
+        // Said in the status itself: a script sees it by the exit status.
+        ClusterCommand::Status => {
+            status(run, &reply)?;
+            return if reply.troubles.is_empty() { Ok(()) } else { Err(Reported.into()) };
+        }
         ClusterCommand::Nodes => return nodes(run, &reply),
         ClusterCommand::Chains => return chains(run, &reply),
         ClusterCommand::Drain { node: name, .. } => {
@@ -252,7 +256,7 @@ fn nodes(run: &mut Run, reply: &ClusterReply) -> Result<()> {
     if run.json() {
         return reply.nodes.iter().try_for_each(|node| run.print(&node_json(node).to_string()));
     }
-    let mut table = Table::new(&[true, false, false, false, false, false, true, true, true, true, true, true]);
+    let mut table = Table::new(&[true, false, false, false, false, false, false, true, true, true, true, true, true]);
     table.row(
         [
             "NODE",
@@ -261,6 +265,7 @@ fn nodes(run: &mut Run, reply: &ClusterReply) -> Result<()> {
             "SITE",
             "ADDRESS",
             "STATE",
+            "METALOG",
             "LEASE",
             "CLOCK",
             "CHAINS",
@@ -279,6 +284,7 @@ fn nodes(run: &mut Run, reply: &ClusterReply) -> Result<()> {
             node.site.clone(),
             node.address.clone(),
             format!("{}{leads}", state(node)),
+            node.metalog.clone(),
             node.lease_left_ms.map(format::duration_ms).unwrap_or_default(),
             node.clock_offset_us.map(|us| format!("{us:+} us")).unwrap_or_default(),
             node.targets.to_string(),
@@ -365,6 +371,7 @@ fn node_json(node: &NodeStatus) -> Value {
         "site": node.site,
         "address": node.address,
         "state": node.state,
+        "metalog": (!node.metalog.is_empty()).then_some(&node.metalog),
         "lease_left_ms": node.lease_left_ms,
         "clock_offset_us": node.clock_offset_us,
         "targets": node.targets,

@@ -35,6 +35,7 @@ mod holding;
 mod identity;
 mod imaging;
 mod locks;
+mod majority;
 mod memory;
 mod meta;
 mod metrics;

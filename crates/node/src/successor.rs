@@ -179,9 +179,15 @@ impl Engine {
         match self.trouble_of_successor() {
             // Nothing else is to be mended of a cluster that has ended.
             Some((trouble, false)) => vec![trouble],
-            Some((trouble, true)) => std::iter::once(trouble).chain(status.troubles()).collect(),
-            None => status.troubles(),
+            Some((trouble, true)) => std::iter::once(trouble).chain(self.troubles_without_successor(status)).collect(),
+            None => self.troubles_without_successor(status),
         }
+    }
+
+    fn troubles_without_successor(&self, status: &Status) -> Vec<Trouble> {
+        let mut troubles = status.troubles();
+        troubles.extend(self.trouble_of_votes(status));
+        troubles
     }
 
     /// That the cluster went on under another identity, and whether a majority of this one was there afterwards.

@@ -28,7 +28,8 @@ JSON of status: cluster, leader, told_by, version, replicas, copies_wanted (of e
 servers that are neither draining nor declared dead), balancing, whole (chains that have them all, and work), troubles (a list of what,
 remedy), sync_bytes_per_s (what the server that answers gives
 at most to those that are brought up to date; 0: no limit), nodes (a list of node, name, machine, site, address,
-state (up, draining, offline, or unknown: nobody leads and the server that answers has not heard from it lately), lease_left_ms,
+state (up, draining, offline, or unknown: nobody leads and the server that answers has not heard from it lately),
+metalog (voter or learner, as far as the server that answers knows; null: neither), lease_left_ms,
 clock_offset_us, targets, serving, heads, to_drain, capacity_bytes, remains_chains, remains_bytes, incarnation, heartbeat, offline_since, last_contact,
 trouble, disk_full, disk_failed), chains (a list of chain, epoch, waits,
 waits_for, lost (null, or from and to: what was acknowledged between these stamps may be gone), targets (a list of node, state, left_bytes,
@@ -42,12 +43,12 @@ pub(crate) struct Cluster {
 /// What can be done with a cluster.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ClusterCommand {
-    /// How the cluster is, in a few lines.
+    /// How the cluster is, in a few lines; exits with 1 if it has a trouble, and says what to do.
     #[command(after_long_help = "Example:\n  frieze cluster status --json | jq .whole")]
     Status,
     /// The servers.
     #[command(
-        after_long_help = "Example:\n  frieze cluster nodes\n\nLEASE is how long the server may go on answering at most, CLOCK how far its clock is from the leader's."
+        after_long_help = "Example:\n  frieze cluster nodes\n\nMETALOG says whether the server votes or learns; LEASE is how long the server may go on answering at most, CLOCK how far its clock is from the leader's."
     )]
     Nodes,
     /// The chains, and who has them.
@@ -174,7 +175,7 @@ pub(crate) enum ClusterCommand {
     /// whole: every chain has all the copies that are wanted and works, and every server that is there has said so since the command began,
     /// so that one that was killed just now is not taken for there. joined: the server NAME, or every one, is up and has a lease. drained:
     /// the server NAME has nothing left to give away. Exits with 0 when it is so, and with 1 if it is not within --timeout seconds, or
-    /// cannot come to be; what is still missing is said on stderr whenever it changes (not with --quiet). A server that is alone is whole.
+    /// cannot come to be; what is still missing, be it that no server answers, is said on stderr whenever it changes (not with --quiet). A server that is alone is whole.
     #[command(
         after_long_help = "Examples:\n  frieze cluster wait --for whole --timeout 600\n  frieze cluster wait --for joined db4\n  frieze cluster wait --for drained db3 && frieze cluster remove db3\n\nJSON: as of 'frieze cluster status', when it is so."
     )]

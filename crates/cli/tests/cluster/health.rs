@@ -42,7 +42,8 @@ fn a_server_that_is_away_is_named_and_copies_are_counted_against_those_wanted() 
     let mut cluster = Cluster::of(3);
     cluster.await_whole(0);
     await_status(&cluster, 1, "everything is there", is_healthy);
-    let whole = said(&cluster.frieze(0, &["cluster"])).0;
+    let (whole, success) = said(&cluster.frieze(0, &["cluster"]));
+    assert!(success, "nothing is wrong: {whole}");
     assert!(
         whole.contains("8, 3 copies of each wanted (as many as there are servers; 5 are asked for), all whole"),
         "{whole}"
@@ -52,18 +53,20 @@ fn a_server_that_is_away_is_named_and_copies_are_counted_against_those_wanted() 
         let status = await_status(&cluster, number, "it is missed", |status| {
             status["health"].as_str().unwrap().contains("db3 is away since ")
         });
-        let is_settled = |status: &serde_json::Value| status["troubles"].as_array().unwrap().len() == 1;
+        let is_settled = |status: &serde_json::Value| status["troubles"].as_array().unwrap().len() == 2;
         let status =
             if is_settled(&status) { status } else { await_status(&cluster, number, "the rest goes on", is_settled) };
         let (what, remedy) = (&status["troubles"][0]["what"], &status["troubles"][0]["remedy"]);
         assert!(what.as_str().unwrap().starts_with("8 chains have 2 of 3 copies: db3 is away since 2"), "{status}");
         assert!(remedy.as_str().unwrap().starts_with("start db3 again"), "{status}");
-        assert_eq!(status["health"], *what);
+        let votes = status["troubles"][1]["what"].as_str().unwrap();
+        assert_eq!(votes, "2 of 3 servers that vote are there: the loss of one more stops the cluster");
+        assert_eq!(status["health"], format!("{}; {votes}", what.as_str().unwrap()));
         let (table, success) = said(&cluster.frieze(number, &["status"]));
         assert!(!success && table.starts_with("  health  8 chains have 2 of 3 copies: db3 is away since "), "{table}");
         assert!(table.lines().nth(1).unwrap().starts_with("  remedy  start db3 again"), "{table}");
-        let words = said(&cluster.frieze(number, &["cluster"])).0;
-        assert!(words.contains("8 not whole") && words.contains("3: 2 up, 1 offline"), "{words}");
+        let (words, success) = said(&cluster.frieze(number, &["cluster"]));
+        assert!(!success && words.contains("8 not whole") && words.contains("3: 2 up, 1 offline"), "{words}");
         assert!(words.contains("8 chains have 2 of 3 copies: db3 is away since "), "{words}");
     }
     let nodes = said(&cluster.frieze(0, &["cluster", "nodes"])).0;
@@ -91,6 +94,14 @@ fn with_the_majority_lost_a_server_says_what_it_can_vouch_for() {
     assert!(what.contains("db1 was last heard from at 2"), "{what}");
     let what = status["troubles"][1]["what"].as_str().unwrap();
     assert!(what.starts_with("8 chains have 1 of 3 copies: db1 was last heard from at 2"), "{what}");
+    let remedy = status["troubles"][0]["remedy"].as_str().unwrap();
+    assert!(remedy.contains("frieze cluster recover") && remedy.contains("docs/operating.md"), "{remedy}");
+    let made = cluster.frieze(1, &["mkdir", "/now", "--timeout", "2"]);
+    let words = String::from_utf8_lossy(&made.stderr);
+    assert!(
+        words.contains("no majority of the cluster's servers answers: 1 of 3 that vote were heard from lately"),
+        "{words}"
+    );
     let words = said(&cluster.frieze(1, &["cluster"])).0;
     assert!(words.contains("3: 1 up, 2 unknown") && words.contains("8 not whole"), "{words}");
     assert!(words.contains("nobody at the moment") && !words.contains("all whole"), "{words}");

@@ -92,7 +92,8 @@ impl Status {
         let lost = if lost.is_empty() { String::new() } else { format!(": {}", lost.join(", ")) };
         Trouble::new(
             format!("no majority of the servers: none leads since {since}{lost}"),
-            "start the servers that are away; until a majority is there nothing can be changed, and instants that were closed can be read",
+            "start the servers that are away; until a majority is there nothing can be changed, and instants that were closed can be read; if they \
+             are lost for good, 'frieze cluster recover' goes on from one that is left (docs/operating.md, When the majority is lost for good)",
         )
     }
 

@@ -29,6 +29,11 @@ use crate::peers::NodeKeys;
 use crate::session::Principal;
 
 impl Engine {
+    /// This node's part in its cluster, if the server is one of several.
+    pub(crate) fn control(&self) -> Option<&Control> {
+        self.control.get().map(|control| &**control)
+    }
+
     /// True if this server is a node of a cluster.
     pub(crate) fn has_cluster(&self) -> bool {
         self.control.get().is_some()
@@ -244,7 +249,7 @@ impl Engine {
                     Fault::new(Reason::InvalidArgument, format!("{hex:?} is not a cluster's identity"))
                 })?)),
             };
-        self.meta.check_leads()?;
+        self.check_leads()?;
         self.found_cluster()?;
         let control = self.control.get().ok_or(Reason::Internal)?;
         // It may have begun to lead just now.
@@ -278,7 +283,7 @@ impl Engine {
                 ));
             }
             let alone = || Fault::new(Reason::InvalidArgument, "this server is alone: start another with --join first");
-            self.meta.check_leads()?;
+            self.check_leads()?;
             match (control, op) {
                 (Some(control), op) => drop(control.ask(self, told::ask_in(op))?),
                 (None, ClusterOp::Replicas(replicas)) => self.keep_replicas(replicas)?,
@@ -286,10 +291,12 @@ impl Engine {
             }
         }
         let status = self.cluster_status();
-        let told = |status| ClusterReply {
-            sync_bytes_per_s: self.data.supplies_limit(),
-            troubles: troubles_out(self.troubles_of_cluster(&status)),
-            ..told::status_out(&status, self.node())
+        let told = |status| {
+            let mut reply = told::status_out(&status, self.node());
+            self.name_voters(&mut reply.nodes);
+            reply.sync_bytes_per_s = self.data.supplies_limit();
+            reply.troubles = troubles_out(self.troubles_of_cluster(&status));
+            reply
         };
         let alone = || match self.has_cluster() {
             false => ClusterReply { replicas: self.replicas_at_founding(), ..ClusterReply::default() },
@@ -351,18 +358,6 @@ impl Engine {
             let words: Vec<String> = self.own_troubles().into_iter().map(|trouble| trouble.what).collect();
             control.set_trouble(words.join("; "));
         }
-    }
-
-    /// Of the servers that vote in the metalog, how many were heard from within a lease, and how many there are; this one counts as heard.
-    pub(crate) fn voters_heard(&self) -> (usize, usize) {
-        let Some((control, status)) = self.control.get().zip(self.meta.status()) else { return (1, 1) };
-        let voters = status.members.voters;
-        (control.heard(&voters), voters.len())
-    }
-
-    /// While this server, one of several, follows no leader: for how long, in nanoseconds.
-    pub(crate) fn leaderless_ns(&self) -> Option<u64> {
-        self.control.get()?.leaderless_ns()
     }
 
     /// Whether node `node`, which has proven to hold the secret of the cluster, is one of it.

@@ -263,11 +263,11 @@ impl Engine {
             self.take_over();
         }
         if is_for_leader(header, request) {
-            self.meta.check_leads()?;
+            self.check_leads()?;
         }
         // A change is ordered after everything that anybody was told.
         match header.seq == Seq(0) && tells_of_now(header, request) {
-            true => self.meta.linearizable(),
+            true => self.meta.linearizable().map_err(|fault| self.name_majority(fault)),
             false => Ok(()),
         }
     }

@@ -223,6 +223,9 @@ pub struct NodeStatus {
     /// See `is_full`.
     #[prost(bool, tag = "22")]
     pub has_failed: bool,
+    /// `voter` or `learner` of the metalog, as the answering node knows it; empty: neither.
+    #[prost(string, tag = "23")]
+    pub metalog: String,
 }
 
 /// A chain of the cluster.

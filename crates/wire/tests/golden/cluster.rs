@@ -91,6 +91,7 @@ fn cluster_reply() -> ClusterReply {
             trouble: String::new(),
             is_full: false,
             has_failed: false,
+            metalog: String::new(),
         }],
         chains: vec![ClusterChain {
             chain: 5,

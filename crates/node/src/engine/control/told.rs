@@ -27,10 +27,10 @@ pub(super) fn status_out(status: &Status, told_by: NodeId) -> ClusterReply {
         nodes: status.nodes.iter().map(node_out).collect(),
         chains: status.chains.iter().map(chain_out).collect(),
         whole: status.whole() as u32,
-        // Of this node, which the cluster does not know.
+        // Of this node, which the cluster does not know: it adds them.
         sync_bytes_per_s: 0,
         copies_wanted: status.copies_wanted,
-        troubles: troubles_out(status.troubles()),
+        troubles: Vec::new(),
     }
 }
 
@@ -69,6 +69,7 @@ fn node_out(status: &NodeStatus) -> wire::NodeStatus {
         trouble: status.trouble.clone().unwrap_or_default(),
         is_full: status.node.told.devices.iter().any(|device| device.is_full),
         has_failed: status.node.told.devices.iter().any(|device| device.has_failed),
+        metalog: String::new(),
     }
 }
 

@@ -1,0 +1,87 @@
+//! The majority of the servers that vote in the metalog: who they are, how many of them are there, and what an error says without one.
+
+use frieze_base::{ErrorKind, Fault};
+use frieze_cluster::{Status, Trouble};
+use frieze_wire::message::NodeStatus;
+
+use crate::engine::Engine;
+
+impl Engine {
+    /// Of the servers that vote in the metalog, how many were heard from within a lease, and how many there are; this one counts as heard.
+    pub(crate) fn voters_heard(&self) -> (usize, usize) {
+        let Some((control, status)) = self.control().zip(self.meta.status()) else { return (1, 1) };
+        let voters = status.members.voters;
+        (control.heard(&voters), voters.len())
+    }
+
+    /// While this server, one of several, follows no leader: for how long, in nanoseconds.
+    pub(crate) fn leaderless_ns(&self) -> Option<u64> {
+        self.control()?.leaderless_ns()
+    }
+
+    /// Checks that this server leads.
+    ///
+    /// # Errors
+    /// `Elsewhere`, `Unavailable`: it does not; the fault names who does, or the majority that is missing.
+    pub(crate) fn check_leads(&self) -> Result<(), Fault> {
+        self.meta.check_leads().map_err(|fault| self.name_majority(fault))
+    }
+
+    /// `fault`, of a change or a read of now: in other words where it comes of a lost majority. What a client does about it is the same.
+    pub(crate) fn name_majority(&self, fault: Fault) -> Fault {
+        let (heard, voters) = self.voters_heard();
+        let is_lost = self.meta.leader().is_none() && heard <= voters / 2;
+        match fault.kind() {
+            ErrorKind::Unavailable if is_lost => Fault::new(fault.reason, words_without(heard, voters)),
+            _ => fault,
+        }
+    }
+
+    /// Marks the servers that vote in the metalog, and those that learn.
+    pub(crate) fn name_voters(&self, nodes: &mut [NodeStatus]) {
+        let Some(status) = self.meta.status() else { return };
+        let is_in = |of: &[frieze_base::NodeId], node: u32| of.iter().any(|member| member.0 == node);
+        for node in nodes {
+            node.metalog = match node.node {
+                id if is_in(&status.members.voters, id) => "voter".to_owned(),
+                id if is_in(&status.members.learners, id) => "learner".to_owned(),
+                _ => String::new(),
+            };
+        }
+    }
+
+    /// That a voter is away and the loss of one more stops the cluster.
+    pub(crate) fn trouble_of_votes(&self, status: &Status) -> Option<Trouble> {
+        let (heard, voters) = self.voters_heard();
+        (status.leader.is_some() && is_last_majority(heard, voters)).then(|| {
+            Trouble::new(
+                format!("{heard} of {voters} servers that vote are there: the loss of one more stops the cluster"),
+                "start the others again ('frieze cluster nodes' names those that vote)",
+            )
+        })
+    }
+}
+
+fn words_without(heard: usize, voters: usize) -> String {
+    format!("no majority of the cluster's servers answers: {heard} of {voters} that vote were heard from lately")
+}
+
+/// A voter is away, and the others are just enough.
+fn is_last_majority(heard: usize, voters: usize) -> bool {
+    heard < voters && heard == voters / 2 + 1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_majority_is_that_which_bears_no_further_loss() {
+        let last = |voters: usize| (0..=voters).filter(|heard| is_last_majority(*heard, voters)).collect::<Vec<_>>();
+        assert_eq!(last(5), [3]);
+        assert_eq!(last(4), [3]);
+        assert_eq!(last(3), [2]);
+        // Two servers never bear a loss, and nothing is missing.
+        assert!(last(2).is_empty() && last(1).is_empty());
+    }
+}
