@@ -9,6 +9,8 @@ mod survivor;
 
 #[path = "cluster/ended.rs"]
 mod ended;
+#[path = "cluster/export.rs"]
+mod export;
 #[path = "cluster/health.rs"]
 mod health;
 #[path = "cluster/minority.rs"]
@@ -17,6 +19,8 @@ mod minority;
 mod removed;
 #[path = "cluster/scripts.rs"]
 mod scripts;
+#[path = "cluster/survivors.rs"]
+mod survivors;
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};

@@ -15,23 +15,23 @@ use super::support::{client, eventually, scrambled};
 use super::{Cluster, await_ready, read, start, write};
 
 /// What a command says: exit status, standard output, standard error.
-fn run(directory: &Path, args: &[&str]) -> (i32, Vec<u8>, String) {
+pub(super) fn run(directory: &Path, args: &[&str]) -> (i32, Vec<u8>, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_frieze"));
     let output = command.current_dir(directory).args(args).stdin(Stdio::null()).output().unwrap();
     (output.status.code().unwrap(), output.stdout, String::from_utf8_lossy(&output.stderr).into_owned())
 }
 
-fn json(said: &[u8]) -> Value {
+pub(super) fn json(said: &[u8]) -> Value {
     serde_json::from_slice(said).unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(said)))
 }
 
-fn stop(cluster: &mut Cluster, number: usize) {
+pub(super) fn stop(cluster: &mut Cluster, number: usize) {
     let mut server = cluster.servers[number].take().unwrap();
     kill(Pid::from_raw(server.process.id() as i32), Signal::SIGTERM).unwrap();
     server.process.wait().unwrap();
 }
 
-fn read_at(client: &frieze_client::Client, at: Hlc, path: &str) -> Vec<u8> {
+pub(super) fn read_at(client: &frieze_client::Client, at: Hlc, path: &str) -> Vec<u8> {
     let file = client.fs().at(at).open(&Target::path(path), OpenFlags::READ).unwrap();
     let mut bytes = vec![0; file.attr().size as usize];
     assert_eq!(file.read_at(0, &mut bytes).unwrap(), bytes.len());
