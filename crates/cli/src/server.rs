@@ -411,7 +411,7 @@ mod tests {
     #[test]
     fn a_status_shows_what_is_not_yet_on_disk_and_every_gap() {
         let lines: Vec<String> = status_table("here:1", &status()).lines().collect();
-        assert_eq!(lines[0], "  health  healthy");
+        assert_eq!(lines[0], "  health  healthy; what was acknowledged in a gap may be missing (below)");
         assert!(
             lines.iter().any(|line| line.contains("2.0 KiB acknowledged and not yet on disk, for 40ms")),
             "{lines:#?}"
