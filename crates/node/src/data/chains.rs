@@ -25,6 +25,7 @@ use frieze_wire::message::{ChainStatus, Durability};
 use frieze_wire::peer::{Ask, Told};
 
 use super::members::{Held, Out, Waiter};
+use super::supply::Supply;
 use super::told::{What, ask, heard, malformed, to_told};
 use super::waiting::{Gather, no_answer};
 use super::{Appender, DataPlane, memory};
@@ -360,10 +361,7 @@ impl DataPlane {
                 }
                 Effect::Supply { to, after, upto } => {
                     let epoch = appender.chains[chain.0 as usize].epoch();
-                    let (sent, held) = (after, after);
-                    let supply =
-                        super::supply::Supply { to, epoch, sent, upto, held, busy: true, waits: false, damaged: 0 };
-                    appender.members[chain.0 as usize].supply = Some(supply);
+                    appender.members[chain.0 as usize].supply = Some(Supply::new(to, epoch, after, upto));
                     out.supplies.push(chain);
                 }
                 Effect::Discard { after } => self.discard(appender, chain, after, out),
@@ -675,7 +673,8 @@ impl DataPlane {
             let come = (replica.epoch(), replica.last(), replica.clean(), replica.closed(), supplied);
             let is_supplying = member.supply.is_some_and(|supply| supply.is_under_way());
             let bound = if is_supplying { self.bounds.supply_again } else { self.bounds.again };
-            let mut again = false;
+            // That something else of the chain goes on, promises of an idle one among it, says nothing of what it supplies.
+            let mut again = member.supply.as_mut().is_some_and(|supply| supply.stands_still(now, bound));
             if !replica.waits() || member.come != come {
                 (member.come, member.since, member.waits_since, member.silent) = (come, now, now, None);
             } else if is_late(member.since, bound) {

@@ -6,6 +6,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use bytes::Bytes;
 use frieze_base::{ChainEpoch, ChainId, ErrorKind, Fault, MonoTime, NodeId, Reason};
@@ -37,9 +38,31 @@ pub(super) struct Supply {
     /// Number of the last record that could not be read, which was told once; 0 for none. It is tried again whenever who lacks it says
     /// what it holds: it may have been mended.
     pub(super) damaged: u64,
+    /// Where it was at which moment when it moved last: what was sent, and what is held there.
+    moved: Option<(u64, u64, MonoTime)>,
 }
 
 impl Supply {
+    /// What follows on record `after` is to go, up to `upto`.
+    pub(super) fn new(to: NodeId, epoch: ChainEpoch, after: u64, upto: u64) -> Supply {
+        Supply { to, epoch, sent: after, upto, held: after, busy: true, waits: false, damaged: 0, moved: None }
+    }
+
+    /// True if records are on their way and none has arrived for so long, once in that time: they may be lost.
+    pub(super) fn stands_still(&mut self, now: MonoTime, bound: Duration) -> bool {
+        match self.moved {
+            Some((sent, held, since)) if self.is_under_way() && (sent, held) == (self.sent, self.held) => {
+                let is_late = u128::from(now.since_ns(since)) >= bound.as_nanos();
+                self.moved = Some((sent, held, if is_late { now } else { since }));
+                is_late
+            }
+            _ => {
+                self.moved = Some((self.sent, self.held, now));
+                false
+            }
+        }
+    }
+
     /// A member holds every record up to `held`. True if the next are to go now.
     pub(super) fn heard(&mut self, from: NodeId, epoch: ChainEpoch, held: u64) -> bool {
         if (from, epoch) != (self.to, self.epoch) {

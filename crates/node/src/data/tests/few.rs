@@ -661,6 +661,25 @@ fn what_was_lost_on_its_way_to_who_lacks_it_is_sent_again() {
 }
 
 #[test]
+fn what_was_lost_on_its_way_is_sent_again_while_the_chain_goes_on() {
+    let mut world = with_a_hundred();
+    world.configure(chain(), &[1], Some(2), false);
+    while world.log(2, chain()).len() < 50 {
+        world.deliver();
+    }
+    // Lost without a word: the connection stands.
+    world.net.queue().clear();
+    let mut steps = 0;
+    while world.log(2, chain()).len() < 100 {
+        world.write(1, 0, 100, Durability::Async);
+        while world.deliver() {}
+        world.pass(20_000);
+        steps += 1;
+        assert!(steps < 100, "said again after a second");
+    }
+}
+
+#[test]
 fn a_successor_that_is_not_heard_for_long_is_told_of_and_heard_again() {
     let mut world = three();
     world.configure_all(&[1, 2, 3]);
