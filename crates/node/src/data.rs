@@ -13,6 +13,7 @@ mod memory;
 mod ordered;
 mod promises;
 mod remains;
+mod remembered;
 mod roles;
 mod spread;
 mod supply;

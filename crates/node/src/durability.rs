@@ -49,10 +49,12 @@ struct State {
     persisted: LogIndex,
 }
 
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Default)]
 struct Durable {
     ticket: Ticket,
     stamp: Hlc,
+    /// What was closed on each chain then.
+    closed: Vec<u64>,
     /// When the oldest bytes that are not durable were noticed.
     dirty_since: Option<MonoTime>,
 }
@@ -174,6 +176,7 @@ impl Durability {
     ) -> Result<Ticket, Fault> {
         // Everything stamped up to the smaller of the two promises is in the logs already.
         let stamp = data.closed().min(meta.closed());
+        let closed = data.closed_by_chain();
         self.durable.lock().unwrap_or_else(PoisonError::into_inner).dirty_since = None;
         // The metalog's end before the data's: then the data flushed holds all that those entries name.
         let mark = meta.mark();
@@ -187,6 +190,7 @@ impl Durability {
             let mut durable = self.durable.lock().unwrap_or_else(PoisonError::into_inner);
             durable.ticket = Ticket { data: end, meta: index };
             durable.stamp = durable.stamp.max(stamp);
+            durable.closed.clone_from(&closed);
         }
         // What follows makes the next start and the next segment quick. It can fail (a full disk) without anything being
         // lost: the metalog holds it, and the next flush tries again.
@@ -194,7 +198,7 @@ impl Durability {
             self.hand_over(state, meta, index).and_then(|()| data.device().prepare_spares()).err();
         data.device().keep_young(end);
         let reached = Ticket { data: end, meta: index };
-        clock.look(stamp, reached)?;
+        clock.look(stamp, reached, &closed)?;
         Ok(reached)
     }
 
@@ -265,6 +269,11 @@ impl Durability {
     /// How far both logs are on stable storage.
     pub(crate) fn durable_ticket(&self) -> Ticket {
         self.durable.lock().unwrap_or_else(PoisonError::into_inner).ticket
+    }
+
+    /// What was closed on each chain before the last flush, as [`DataPlane::closed_by_chain`] says it: all of it is on stable storage.
+    pub(crate) fn durable_closed(&self) -> Vec<u64> {
+        self.durable.lock().unwrap_or_else(PoisonError::into_inner).closed.clone()
     }
 
     /// Every record stamped up to it is on stable storage.

@@ -606,8 +606,23 @@ impl Engine {
             failed = failed.and(self.erase_sessions());
         }
         self.tell_trouble();
-        self.clock.look(self.durability.durable_stamp(), self.durability.durable_ticket())?;
+        let idle = self.data.closed_if_durable();
+        let closed = idle.clone().unwrap_or_else(|| self.durability.durable_closed());
+        self.clock.look(self.durability.durable_stamp(), self.durability.durable_ticket(), &closed)?;
+        idle.map_or(Ok(()), |closed| self.keep_closed(closed))?;
         failed
+    }
+
+    /// What an idle server has closed is kept, too, where its clock needs no longer bound: twice in a second nothing is written for it.
+    ///
+    /// # Errors
+    /// The disk's.
+    fn keep_closed(&self, closed: Vec<u64>) -> Result<(), Fault> {
+        let is_due = self.tended.load(Ordering::Relaxed).is_multiple_of(2);
+        match is_due && self.keeper.with(|identity| identity.closed != closed) {
+            true => self.keeper.update(|identity| identity.closed = closed),
+            false => Ok(()),
+        }
     }
 
     /// Among several servers instants close although nobody writes or asks: what has passed can then be read at each of them, whatever is
@@ -656,6 +671,7 @@ impl Engine {
             identity.clean = true;
             identity.clock_bound = newest.0;
             identity.frontier = newest.0;
+            identity.closed = self.data.closed_by_chain();
             identity.set_durable(self.durability.durable_ticket());
         })
     }

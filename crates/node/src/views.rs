@@ -450,7 +450,7 @@ impl Engine {
     /// The newest instant that is closed here: of names, and of the chains that this server has a part in, if it has any.
     pub(crate) fn stable(&self) -> Hlc {
         let chains = (0..self.data.chain_count()).map(ChainId);
-        match chains.into_iter().any(|chain| self.data.is_here(chain)) {
+        match chains.into_iter().any(|chain| self.data.is_read_here(chain)) {
             true => self.data.closed().min(self.meta.closed()),
             false => self.meta.closed(),
         }

@@ -139,6 +139,24 @@ fn the_last_of_three_servers_answers_for_the_past_by_every_door() {
     let ahead = patient.now().unwrap();
     let refused = patient.fs().at(ahead).stat(&Target::path("/f")).unwrap_err();
     assert!(refused.to_string().contains("no majority"), "{refused}");
+
+    // The machine is started again, and nobody is there to say what its part in the chains is.
+    drop(mount);
+    let stable = Hlc(patient.clock().unwrap().stable);
+    for signal in [nix::sys::signal::Signal::SIGKILL, nix::sys::signal::Signal::SIGTERM] {
+        let mut last = cluster.servers[2].take().unwrap();
+        nix::sys::signal::kill(nix::unistd::Pid::from_raw(last.process.id() as i32), signal).unwrap();
+        last.process.wait().unwrap();
+        cluster.start_again(2);
+        let server = &cluster.addresses[2];
+        let cat = frieze(server, &["cat", "--at", &instant, "/f"]);
+        let words = String::from_utf8_lossy(&cat.stderr).into_owned();
+        assert_eq!((cat.stdout, cat.status.success()), (THEN.to_vec(), true), "{signal}: {words}");
+        let known = Hlc(cluster.client(2).clock().unwrap().stable);
+        assert!(at <= known && known <= stable, "{signal}: {at} {known} {stable}");
+        let newest = frieze(server, &["cat", "--at", &known.to_string(), "/f"]);
+        assert!(newest.status.success(), "{signal}: {}", String::from_utf8_lossy(&newest.stderr));
+    }
 }
 
 /// A mount that is taken out of the tree when the test is over.

@@ -122,6 +122,8 @@ pub(super) struct Shown {
     sights: Vec<AtomicU8>,
     /// By chain: what is read up to here does not change any more.
     pub(super) closed: Vec<AtomicU64>,
+    /// By chain: the same of before a restart, until a configuration comes; 0 for none.
+    pub(super) remembered: Vec<AtomicU64>,
     /// By chain: bytes not committed.
     pub(super) in_flight: Vec<AtomicU64>,
     /// By chain: about how many bytes this node is still to be given, as it was told with the last record.
@@ -146,6 +148,7 @@ impl Shown {
         Shown {
             sights: (0..chains).map(|_| AtomicU8::new(Sight::Here as u8)).collect(),
             closed: (0..chains).map(|_| AtomicU64::new(0)).collect(),
+            remembered: (0..chains).map(|_| AtomicU64::new(0)).collect(),
             in_flight: (0..chains).map(|_| AtomicU64::new(0)).collect(),
             lacks: (0..chains).map(|_| AtomicU64::new(0)).collect(),
             any_shared: AtomicBool::new(any_shared),
@@ -198,6 +201,7 @@ impl DataPlane {
         for (chain, configuration) in newer {
             let member = &mut appender.members[chain.0 as usize];
             (member.shared, member.supply) = (true, None);
+            self.forget_closed(*chain);
             self.step(&mut appender, *chain, Input::Configure(configuration.clone()), None, &mut out);
         }
         drop(appender);
@@ -489,6 +493,7 @@ impl DataPlane {
         replica.step(at, Input::Configure(configuration), &mut effects);
         appender.chains[chain.0 as usize] = replica;
         appender.members[chain.0 as usize].forget();
+        self.forget_closed(chain);
         self.shown.discarded.store(true, Ordering::Release);
         self.show(appender, [chain].into_iter());
         self.carry(appender, chain, effects, None, out);
@@ -721,7 +726,8 @@ impl DataPlane {
     pub(super) fn note(&self, appender: &Appender, chain: ChainId) {
         let (replica, member) = (&appender.chains[chain.0 as usize], &appender.members[chain.0 as usize]);
         let closed = if replica.is_whole() { replica.closed().min(replica.now_cut()) } else { Hlc::ZERO };
-        self.shown.closed[chain.0 as usize].store(closed.0, Ordering::SeqCst);
+        let remembered = self.shown.remembered[chain.0 as usize].load(Ordering::SeqCst);
+        self.shown.closed[chain.0 as usize].store(closed.0.max(remembered), Ordering::SeqCst);
         let sight = match () {
             () if !member.shared => Sight::Here,
             () if !replica.configuration().holds(self.me) => Sight::Away,
@@ -766,7 +772,7 @@ impl DataPlane {
     /// The newest instant closed on all of them.
     pub(super) fn closed_here(&self) -> Hlc {
         let chains = (0..self.shown.closed.len()).map(|chain| ChainId(chain as u32));
-        let here = chains.filter(|chain| self.shown.sight(*chain) != Sight::Away);
+        let here = chains.filter(|chain| self.shown.sight(*chain) != Sight::Away || self.remembers(*chain));
         let closed = here.map(|chain| self.shown.closed[chain.0 as usize].load(Ordering::SeqCst));
         Hlc(closed.min().unwrap_or(0))
     }

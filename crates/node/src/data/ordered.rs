@@ -10,6 +10,7 @@
 //! entry (what comes earlier is dropped before it gets here) and every member that may become head knows of the promise.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::Ordering;
 
 use frieze_base::{ChainId, Fault, LogIndex, MonoTime, NodeId};
 use frieze_chain::Input;
@@ -91,7 +92,8 @@ impl DataPlane {
     /// True if these chains stamp nothing at or below `at` any more, as is known here.
     pub(crate) fn has_closed(&self, at: Hlc, chains: &BTreeSet<ChainId>) -> bool {
         let appender = self.hold_writes();
-        chains.iter().all(|chain| appender.chains[chain.0 as usize].closed() >= at)
+        let remembered = |chain: &ChainId| self.shown.remembered[chain.0 as usize].load(Ordering::SeqCst);
+        chains.iter().all(|chain| appender.chains[chain.0 as usize].closed().0.max(remembered(chain)) >= at.0)
     }
 
     /// Node `from` asks this one, which it takes for the head and which has executed the entry, to close a change.

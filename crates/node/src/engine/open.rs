@@ -112,6 +112,7 @@ impl Engine {
             DataPlane::new(device, clock.clone(), chains, (identity.node_id(), roles), way.clone(), wake.clone());
         data.wait_by(meta.idle().clone());
         data.limit_supplies(settings.sync_bytes_per_s);
+        data.remember_closed(&keeper.with(|identity| identity.closed.clone()));
         keeper.update(|identity| {
             if went_down {
                 // The machine went down with the server: what was not flushed may be lost. Both logs are whole up to the

@@ -55,6 +55,14 @@ impl World {
         self.say(|| format!("a majority is lost: {left:?} are left, and are asked about {at}"));
         self.run_for(LEASES_US)?;
         let is_lost = self.leader().is_none();
+        if self.rng.chance(2) {
+            // What they have closed they know after a restart, too, with nobody to tell them their part.
+            let kind = if self.rng.chance(2) { CrashKind::Process } else { CrashKind::Power };
+            let restarted: Vec<usize> = left.iter().map(|left| self.index_of(left.node)).collect();
+            restarted.iter().for_each(|node| self.die(*node, kind));
+            let serve = move |world: &World| restarted.iter().all(|node| world.nodes[*node].serving().is_some());
+            self.until(CALM_US_MAX, "those that are left serve again", serve)?;
+        }
         let index = self.people.len();
         let may_lack = self.history().buried_us.is_some();
         self.add_person(index, mix, move |worker| worker.ask_minority(&left, at, is_lost, may_lack));
