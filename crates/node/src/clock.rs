@@ -146,11 +146,11 @@ impl NodeClock {
     }
 
     /// Looks at the machine's clocks, and extends the durable bound in the background when half of it is used up.
-    /// `frontier`, `durable`, and what was closed on each chain when they were looked at, are written along with it.
+    /// `frontier` and `durable` are written along with it.
     ///
     /// # Errors
     /// The disk's.
-    pub(crate) fn look(&self, frontier: Hlc, durable: Ticket, closed: &[u64]) -> Result<(), Fault> {
+    pub(crate) fn look(&self, frontier: Hlc, durable: Ticket) -> Result<(), Fault> {
         let wanted = {
             let mut clock = self.lock();
             let reading = self.source.reading();
@@ -161,7 +161,6 @@ impl NodeClock {
         self.keeper.update(|identity| {
             identity.clock_bound = identity.clock_bound.max(bound.0);
             identity.frontier = identity.frontier.max(frontier.0);
-            identity.closed = closed.to_vec();
             identity.set_durable(durable);
         })?;
         self.lock().bound_persisted(bound);

@@ -13,7 +13,7 @@ mod memory;
 mod ordered;
 mod promises;
 mod remains;
-mod remembered;
+pub(crate) mod remembered;
 mod roles;
 mod spread;
 mod supply;

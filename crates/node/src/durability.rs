@@ -198,7 +198,7 @@ impl Durability {
             self.hand_over(state, meta, index).and_then(|()| data.device().prepare_spares()).err();
         data.device().keep_young(end);
         let reached = Ticket { data: end, meta: index };
-        clock.look(stamp, reached, &closed)?;
+        clock.look(stamp, reached)?;
         Ok(reached)
     }
 

@@ -31,6 +31,7 @@ use crate::capability::{Mint, Presenter, Shown};
 use crate::clock::{Keeper, NodeClock};
 use crate::control::{Control, ControlTold};
 use crate::data::DataPlane;
+use crate::data::remembered::Remembered;
 use crate::durability::Durability;
 use crate::elsewhere::Fetch;
 use crate::going_on::GoesOn;
@@ -155,6 +156,7 @@ pub struct Engine {
     pub(crate) clock: Arc<NodeClock>,
     pub(crate) keeper: Arc<Keeper>,
     pub(crate) data: DataPlane,
+    pub(crate) remembered: Arc<Remembered>,
     pub(crate) meta: MetaPlane,
     pub(crate) durability: Durability,
     pub(crate) sessions: Sessions,
@@ -606,22 +608,27 @@ impl Engine {
             failed = failed.and(self.erase_sessions());
         }
         self.tell_trouble();
-        let idle = self.data.closed_if_durable();
-        let closed = idle.clone().unwrap_or_else(|| self.durability.durable_closed());
-        self.clock.look(self.durability.durable_stamp(), self.durability.durable_ticket(), &closed)?;
-        idle.map_or(Ok(()), |closed| self.keep_closed(closed))?;
+        self.clock.look(self.durability.durable_stamp(), self.durability.durable_ticket())?;
+        if self.tended.load(Ordering::Relaxed).is_multiple_of(2) {
+            let look = || {
+                self.data
+                    .closed_if_durable()
+                    .unwrap_or_else(|| self.data.still_closed(&self.durability.durable_closed()))
+            };
+            failed = failed.and(self.keep_closed(look));
+        }
         failed
     }
 
-    /// What an idle server has closed is kept, too, where its clock needs no longer bound: twice in a second nothing is written for it.
-    ///
-    /// # Errors
-    /// The disk's.
-    fn keep_closed(&self, closed: Vec<u64>) -> Result<(), Fault> {
-        let is_due = self.tended.load(Ordering::Relaxed).is_multiple_of(2);
-        match is_due && self.keeper.with(|identity| identity.closed != closed) {
-            true => self.keeper.update(|identity| identity.closed = closed),
-            false => Ok(()),
+    /// Keeps what is closed here, for the next start.
+    fn keep_closed(&self, look: impl FnOnce() -> Vec<u64>) -> Result<(), Fault> {
+        if !self.meta.is_member() {
+            return Ok(());
+        }
+        match self.remembered.keep(look) {
+            // On a full disk an older record does.
+            Err(fault) if fault.reason == Reason::NoSpace => Ok(()),
+            kept => kept,
         }
     }
 
@@ -666,12 +673,12 @@ impl Engine {
     /// The disk's: the next start recovers as after a crash.
     pub fn stop(&self) -> Result<(), Fault> {
         self.durability.finish(&self.clock, &self.data, &self.meta)?;
+        self.keep_closed(|| self.data.closed_by_chain())?;
         let newest = self.clock.newest();
         self.keeper.update(|identity| {
             identity.clean = true;
             identity.clock_bound = newest.0;
             identity.frontier = newest.0;
-            identity.closed = self.data.closed_by_chain();
             identity.set_durable(self.durability.durable_ticket());
         })
     }

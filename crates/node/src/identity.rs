@@ -100,10 +100,6 @@ pub(crate) struct Identity {
     /// Where the directory is, as [`frieze_disk::FileDisk::place`] says it: a copy of it is somewhere else. Empty until it is known.
     #[prost(string, tag = "44")]
     pub(crate) place: String,
-    /// Chain, newest instant closed on it, of each chain that was read here when this was written, in pairs: everything stamped up to it was
-    /// durable here.
-    #[prost(uint64, repeated, tag = "45")]
-    pub(crate) closed: Vec<u64>,
 }
 
 /// What a server is to the metalog.

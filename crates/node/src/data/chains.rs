@@ -13,7 +13,7 @@
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, TryLockError};
+use std::sync::{Arc, OnceLock, PoisonError, TryLockError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -25,6 +25,7 @@ use frieze_wire::message::{ChainStatus, Durability};
 use frieze_wire::peer::{Ask, Told};
 
 use super::members::{Held, Out, Waiter};
+use super::remembered::Remembered;
 use super::supply::Supply;
 use super::told::{What, ask, heard, malformed, to_told};
 use super::waiting::{Gather, no_answer};
@@ -124,6 +125,8 @@ pub(super) struct Shown {
     pub(super) closed: Vec<AtomicU64>,
     /// By chain: the same of before a restart, until a configuration comes; 0 for none.
     pub(super) remembered: Vec<AtomicU64>,
+    /// Where that is kept; in tests of chains alone nowhere.
+    pub(super) remembered_by: OnceLock<Arc<Remembered>>,
     /// By chain: bytes not committed.
     pub(super) in_flight: Vec<AtomicU64>,
     /// By chain: about how many bytes this node is still to be given, as it was told with the last record.
@@ -148,6 +151,7 @@ impl Shown {
         Shown {
             sights: (0..chains).map(|_| AtomicU8::new(Sight::Here as u8)).collect(),
             closed: (0..chains).map(|_| AtomicU64::new(0)).collect(),
+            remembered_by: OnceLock::new(),
             remembered: (0..chains).map(|_| AtomicU64::new(0)).collect(),
             in_flight: (0..chains).map(|_| AtomicU64::new(0)).collect(),
             lacks: (0..chains).map(|_| AtomicU64::new(0)).collect(),
@@ -470,7 +474,10 @@ impl DataPlane {
         let configuration = old.configuration().clone();
         let mut chains: Vec<Replica> = super::fresh(appender.chains.len() as u32, self.me);
         let mut refused = None;
-        let mut keep = |discarded: Discarded| self.roles.discard(discarded);
+        let mut keep = |discarded: Discarded| {
+            self.forget_closed_for_good(chain)?;
+            self.roles.discard(discarded)
+        };
         let done = self.device.discard(chain, after, &mut keep, &mut |recovered| {
             let shown = match recovered {
                 Recovered::Record(meta) if meta.chain == chain => super::replay(&mut chains, meta).map(drop),
@@ -493,7 +500,6 @@ impl DataPlane {
         replica.step(at, Input::Configure(configuration), &mut effects);
         appender.chains[chain.0 as usize] = replica;
         appender.members[chain.0 as usize].forget();
-        self.forget_closed(chain);
         self.shown.discarded.store(true, Ordering::Release);
         self.show(appender, [chain].into_iter());
         self.carry(appender, chain, effects, None, out);

@@ -49,6 +49,9 @@ impl DataPlane {
         if still.is_empty() {
             return Ok(still);
         }
+        for chain in &still {
+            self.forget_closed_for_good(*chain)?;
+        }
         // Before the first record goes: whoever reads looks at both when everything has been read.
         still.iter().for_each(|chain| self.shown.closed[chain.0 as usize].store(0, Ordering::SeqCst));
         self.shown.went.fetch_add(1, Ordering::SeqCst);

@@ -14,6 +14,7 @@ use super::{Engine, Seams};
 use crate::caching::Caching;
 use crate::capability::Mint;
 use crate::clock::{Keeper, NodeClock};
+use crate::data::remembered::Remembered;
 use crate::data::{self, DataPlane, Roles};
 use crate::device::{Budget, Device, ImageBudget, Reach};
 use crate::durability::{Durability, Ticket};
@@ -112,7 +113,8 @@ impl Engine {
             DataPlane::new(device, clock.clone(), chains, (identity.node_id(), roles), way.clone(), wake.clone());
         data.wait_by(meta.idle().clone());
         data.limit_supplies(settings.sync_bytes_per_s);
-        data.remember_closed(&keeper.with(|identity| identity.closed.clone()));
+        let remembered = Arc::new(Remembered::load(seams.disk.clone())?);
+        data.remember_by(&remembered);
         keeper.update(|identity| {
             if went_down {
                 // The machine went down with the server: what was not flushed may be lost. Both logs are whole up to the
@@ -165,6 +167,7 @@ impl Engine {
             clock,
             keeper,
             data,
+            remembered,
             meta,
             durability: Durability::new(Box::new(move || wake())),
             sessions: Sessions::default(),
