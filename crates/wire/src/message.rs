@@ -148,7 +148,10 @@ pub struct Txn {
     #[prost(enumeration = "Durability", tag = "1")]
     pub durability: i32,
     /// What to do.
-    #[prost(oneof = "Op", tags = "10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 70, 74, 190, 195, 196")]
+    #[prost(
+        oneof = "Op",
+        tags = "10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 70, 74, 190, 195, 196, 197"
+    )]
     pub op: Option<Op>,
 }
 
