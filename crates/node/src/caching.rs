@@ -218,7 +218,10 @@ impl Caching {
                 self.unnoted.store(0, Ordering::SeqCst);
                 core.grants.changed_unnoted(at, SessionId(unnoted), &mut core.effects);
             }
-            core.noted_until = MonoTime(at.0.saturating_add(core.grants.settings().lease_ns));
+            // Not for what the only session that caches reads itself: it would never be alone again.
+            if core.grants.sessions().any(|session| session != request.0) {
+                core.noted_until = MonoTime(at.0.saturating_add(core.grants.settings().lease_ns));
+            }
             let ticket = Ticket(core.next);
             core.next += 1;
             core.answers.insert(ticket, answer);
@@ -323,8 +326,7 @@ impl Caching {
             let sole = match (sessions.next(), sessions.next()) {
                 (None, _) => 0,
                 (Some(only), None) if at >= core.noted_until => only.0,
-                (Some(_), None) => MANY,
-                (Some(_), Some(_)) => MANY,
+                (Some(_), _) => MANY,
             };
             drop(sessions);
             self.sole.store(sole, Ordering::SeqCst);
@@ -413,5 +415,53 @@ fn inodes_of(reply: &Reply) -> Vec<InodeId> {
         Reply::Open(reply) => vec![InodeId(reply.attr.inode)],
         Reply::Txn(reply) => reply.attr.iter().chain(&reply.parents).map(|attr| InodeId(attr.inode)).collect(),
         _ => Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use frieze_base::Seq;
+    use frieze_disk::{SimDisk, SimTime, StateFile};
+    use frieze_hlc::{Clock, ClockSettings, Hlc};
+    use frieze_wire::FrameKind;
+
+    use super::*;
+    use crate::clock::Keeper;
+    use crate::identity::Identity;
+
+    const SOLE: SessionId = SessionId(1);
+    const OTHER: SessionId = SessionId(2);
+
+    struct Unheard;
+
+    impl Responder for Unheard {
+        fn respond(&self, _: &FrameHeader, _: Result<Reply, Fault>, _: &[u8], _: u32) {}
+    }
+
+    #[test]
+    fn the_only_session_that_caches_is_alone_again_a_lease_after_another_has_read() {
+        let time = SimTime::new(1_000_000);
+        let file = StateFile::open_or_create(&SimDisk::new(1), "state").unwrap();
+        let keeper = Arc::new(Keeper::new(Identity::default(), file));
+        let clock = Clock::new(ClockSettings::default(), Hlc::ZERO);
+        let clock = Arc::new(NodeClock::new(clock, Arc::new(time.clone()), keeper));
+        let settings = GrantSettings::default();
+        let caching = Caching::new(clock, 1, settings, []);
+        let unheard: Arc<dyn Responder> = Arc::new(Unheard);
+        let polls = || {
+            let header = FrameHeader { session: SOLE, ..FrameHeader::of(FrameKind::Request) };
+            caching.poll(&header, 0, 1, &unheard);
+        };
+        let reads = |session| caching.when_seen((session, Seq(0)), &Told::default(), Box::new(|| {}));
+        polls();
+        assert!(!caching.is_watched(SOLE) && caching.is_watched(OTHER));
+        reads(OTHER);
+        assert!(caching.is_watched(SOLE), "what it changes is noted from now on");
+        for _ in 0..2 {
+            time.advance_us(settings.lease_ns / 2_000);
+            polls();
+            reads(SOLE);
+        }
+        assert!(!caching.is_watched(SOLE), "nobody else has read for a lease");
     }
 }

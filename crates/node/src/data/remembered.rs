@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use frieze_base::{ChainId, Fault, Reason};
 use frieze_disk::{Disk, StateFile};
 use prost::Message;
+use tracing::warn;
 
 use super::DataPlane;
 
@@ -44,24 +45,38 @@ impl fmt::Debug for Remembered {
 }
 
 struct Inner {
+    /// Made with the first record.
+    file: Option<StateFile>,
     kept: Vec<u64>,
     /// How often chains were forgotten: what was looked at before is not kept.
     forgotten: u64,
 }
 
 impl Remembered {
-    /// Reads the record of a directory, if there is one.
+    /// Reads the record of a directory, if there is one. One that is damaged counts as none, and is made anew: it costs reads of the past
+    /// while nobody leads, and nothing else.
     ///
     /// # Errors
-    /// `Corrupt` if it cannot be read; the disk's.
+    /// The disk's.
     pub(crate) fn load(disk: Arc<dyn Disk>) -> Result<Remembered, Fault> {
-        let mut kept = Kept::default();
+        let mut inner = Inner { file: None, kept: Vec::new(), forgotten: 0 };
         if disk.list()?.iter().any(|name| name == FILE) {
-            let file = StateFile::open_or_create_sized(&*disk, FILE, FILE_BYTES)?;
-            kept = Kept::decode(file.read().unwrap_or_default().as_slice())
-                .map_err(|error| Fault::new(Reason::Corrupt, format!("the {FILE} file is malformed: {error}")))?;
+            match StateFile::open_or_create_sized(&*disk, FILE, FILE_BYTES).map_err(Fault::from) {
+                Ok(file) => {
+                    match Kept::decode(file.read().unwrap_or_default().as_slice()) {
+                        Ok(kept) => inner.kept = kept.closed,
+                        Err(error) => warn!("the {FILE} file is malformed and counts for nothing: {error}"),
+                    }
+                    inner.file = Some(file);
+                }
+                Err(fault) if fault.reason == Reason::Corrupt => {
+                    warn!("the {FILE} file is damaged and is made anew: {fault}");
+                    disk.remove(FILE)?;
+                }
+                Err(fault) => return Err(fault),
+            }
         }
-        Ok(Remembered { disk, inner: Mutex::new(Inner { kept: kept.closed, forgotten: 0 }) })
+        Ok(Remembered { disk, inner: Mutex::new(inner) })
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -70,8 +85,12 @@ impl Remembered {
 
     fn write(&self, inner: &mut Inner, closed: Vec<u64>) -> Result<(), Fault> {
         if inner.kept != closed {
-            let record = Kept { closed: closed.clone() };
-            StateFile::open_or_create_sized(&*self.disk, FILE, FILE_BYTES)?.write(&record.encode_to_vec())?;
+            let record = Kept { closed: closed.clone() }.encode_to_vec();
+            let file = match inner.file.take() {
+                Some(file) => file,
+                None => StateFile::open_or_create_sized(&*self.disk, FILE, FILE_BYTES)?,
+            };
+            inner.file.insert(file).write(&record)?;
             inner.kept = closed;
         }
         Ok(())
@@ -195,6 +214,20 @@ mod tests {
         let many: Vec<u64> = (0..100_000).flat_map(|chain| [chain, u64::MAX]).collect();
         load().keep(|| many.clone()).unwrap();
         assert_eq!(load().closed(), many[..2 * CHAINS_KEPT_MAX]);
+    }
+
+    #[test]
+    fn a_damaged_record_counts_as_none_and_is_made_anew() {
+        let disk: Arc<dyn Disk> = Arc::new(SimDisk::new(1));
+        Remembered::load(disk.clone()).unwrap().keep(|| vec![0, 7]).unwrap();
+        let file = disk.open(FILE).unwrap();
+        for slot in 0..2 {
+            file.write_at(slot * FILE_BYTES as u64, &[&[7; 100]]).unwrap();
+        }
+        let remembered = Remembered::load(disk.clone()).unwrap();
+        assert!(remembered.closed().is_empty());
+        remembered.keep(|| vec![1, 9]).unwrap();
+        assert_eq!(Remembered::load(disk).unwrap().closed(), [1, 9]);
     }
 
     #[test]
