@@ -42,8 +42,11 @@ fn a_server_that_is_away_is_named_and_copies_are_counted_against_those_wanted() 
     let mut cluster = Cluster::of(3);
     cluster.await_whole(0);
     await_status(&cluster, 1, "everything is there", is_healthy);
-    let (whole, success) = said(&cluster.frieze(0, &["cluster"]));
-    assert!(success, "nothing is wrong: {whole}");
+    // The other one may be a moment without its lease on a busy machine, and then says so.
+    let whole = eventually("nothing is wrong", || {
+        let (whole, success) = said(&cluster.frieze(0, &["cluster"]));
+        success.then_some(whole)
+    });
     assert!(
         whole.contains("8, 3 copies of each wanted (as many as there are servers; 5 are asked for), all whole"),
         "{whole}"
