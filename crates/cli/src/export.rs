@@ -486,7 +486,7 @@ fn member_notes(member: &MemberArchive) -> Vec<String> {
     )];
     if member.kept > 0 {
         let changes = format::count(member.kept, "change");
-        notes.push(format!("{changes} at the end are not known to be committed, and are shown"));
+        notes.push(format!("not known to be committed, and shown: {changes} at the end"));
     }
     if !member.lacking.is_empty() {
         let lacking = member.lacking.len();
@@ -503,7 +503,7 @@ fn gap_notes(gaps: &[(Hlc, Hlc)]) -> Vec<String> {
     let mut notes: Vec<String> = newest
         .map(|(from, to)| {
             let (from, to) = (format::time_of(*from), format::time_of(*to));
-            format!("some of what was acknowledged from {from} to {to} was lost, and may be missing")
+            format!("some of what was acknowledged from {from} to {to} may be missing")
         })
         .collect();
     if gaps.len() > GAPS_NAMED_MAX {

@@ -98,8 +98,8 @@ impl Run {
             self.told.gap = true;
             let at = Hlc(answered.at);
             self.say(&format!(
-                "warning: {at} ({}) lies inside a gap: a crash lost some of what was written around then; \
-                 this is what survived ('frieze status' lists the gaps)",
+                "warning: {at} ({}) lies inside a gap: some of what was acknowledged around then may be missing \
+                 ('frieze status' lists the gaps)",
                 format::time_of(at)
             ));
         }

@@ -131,7 +131,7 @@ fn each(
     loop {
         let mut page = fs.diff(&target(path, false), interval, skip, PAGE)?;
         if page.incomplete && !std::mem::replace(&mut run.told.gap, true) {
-            run.say("warning: an end of the interval lies inside a gap: there it is compared with what a crash left");
+            run.say("warning: an end of the interval lies inside a gap: there it is compared with what was left");
         }
         if page.hidden && !std::mem::replace(&mut told_hidden, true) {
             run.say("something else changed in directories that you may not read");

@@ -81,7 +81,7 @@ fn after_a_loss_of_power_every_door_tells_of_the_gap_and_knows_the_last_whole_in
     assert_eq!(at_synced.out(), "whole");
     let at_inside = server.run(&["cat", "/doc", "--at", &inside]);
     assert_eq!((at_inside.status, at_inside.out().contains("not synced")), (0, false));
-    let warning = "lies inside a gap: a crash lost some of what was written around then";
+    let warning = "lies inside a gap: some of what was acknowledged around then may be missing";
     assert!(at_inside.err.contains(warning), "{}", at_inside.err);
     assert!(!server.run(&["cat", "/doc", "--at", "last-whole"]).err.contains("gap"));
     let said = server.run(&["stat", "/doc", "--json", "--at", &inside]);
