@@ -251,6 +251,22 @@ fn whichever_server_is_killed_what_was_acknowledged_is_there_and_writers_go_on()
     }
 }
 
+/// Who connected to it while it was alone, and has not connected again since.
+#[test]
+fn a_client_of_a_server_that_was_alone_goes_on_when_it_is_lost_from_the_cluster_it_has_founded() {
+    let mut cluster = Cluster::of(1);
+    let client = cluster.client(0);
+    write(&client, "/before", b"alone");
+    cluster.grow();
+    cluster.grow();
+    cluster.await_whole(0);
+    // Servers are counted in the map of whoever greets again.
+    write(&client, "/between", b"three");
+    cluster.kill(0);
+    write(&client, "/after", b"two of three");
+    assert_eq!(read(&client, "/before"), b"alone");
+}
+
 /// Over the boundary of two chunks of one file, and in another.
 #[test]
 fn what_is_written_together_is_whole_at_every_server_whichever_is_killed() {

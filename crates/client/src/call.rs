@@ -461,9 +461,12 @@ impl Shared {
         let Some(_asking) = self.servers.asking(age) else { return };
         let body = RequestBody { caller: None, request: Some(Request::ClusterMap(ClusterMap {})) };
         let ask = Ask::new(body, SessionId(0), Seq(0), &[]);
-        for pool in self.servers.all() {
+        let servers = self.servers.all();
+        // The only one that is known is waited for: without its map nobody else is asked when it is lost.
+        let limit = if servers.len() == 1 { left } else { left.min(MAP_WAIT) };
+        for pool in servers {
             // A connection of its own: those that are idle may be as dead as the one that failed.
-            let asked = self.open(&pool, left.min(MAP_WAIT)).and_then(|mut connection| {
+            let asked = self.open(&pool, limit).and_then(|(mut connection, _)| {
                 let id = self.send(&mut connection, &ask)?;
                 self.receive(&mut connection, id)?.result.map_err(Error::Refused)
             });
@@ -529,7 +532,7 @@ impl Shared {
         if place.connection.is_none() {
             // Of several servers one that does not answer is given up sooner.
             let limit = if self.servers.age().is_alone() { left } else { left.min(MAP_WAIT) };
-            place.connection = Some(Box::new(self.open(place.pool(), limit)?));
+            place.connection = Some(Box::new(self.greet(place.pool(), limit)?));
         }
         let asked = (!self.servers.age().is_alone()).then(|| (place.pool().clone(), place.route));
         let connection = place.connection.as_mut().expect("just opened");
@@ -538,16 +541,27 @@ impl Shared {
         Ok(connection)
     }
 
-    /// Opens a connection to a server, by the near door if it is open.
-    pub(crate) fn open(&self, pool: &Pool, limit: Duration) -> Result<Connection, Error> {
+    /// Opens a connection to a server; if the server's map is newer than the one that is known, asks for it: servers end the connections of
+    /// clients when others join or leave, so that clients know whom to ask when one is lost.
+    pub(crate) fn greet(&self, pool: &Pool, limit: Duration) -> Result<Connection, Error> {
+        let (connection, map_version) = self.open(pool, limit)?;
+        let age = self.servers.age();
+        if map_version > age.version {
+            self.look_around(age, limit);
+        }
+        Ok(connection)
+    }
+
+    /// Opens a connection to a server, by the near door if it is open. Returns it with the version of the server's map.
+    fn open(&self, pool: &Pool, limit: Duration) -> Result<(Connection, u64), Error> {
+        let with_version = |(connection, hello): (Connection, HelloReply)| (connection, hello.map_version);
         match pool.near() {
             None => {}
             Some(Near::Within(within)) => {
-                return Connection::open_within(&**within, &self.options, &self.hello.cluster, limit)
-                    .map(|(connection, _)| connection);
+                return Connection::open_within(&**within, &self.options, &self.hello.cluster, limit).map(with_version);
             }
             Some(Near::Socket(near)) => match Connection::open_at(near, &self.options, &self.hello.cluster, limit) {
-                Ok((connection, _)) => return Ok(connection),
+                Ok(opened) => return Ok(with_version(opened)),
                 // Nobody is behind it, or another server.
                 Err(error @ (Error::Transport(frieze_net::Error::Connect { .. }) | Error::Refused(_))) => {
                     tracing::debug!(%error, %near, "the server is asked by its usual address");
@@ -555,7 +569,7 @@ impl Shared {
                 Err(error) => return Err(error),
             },
         }
-        Connection::open_at(pool.address(), &self.options, &self.hello.cluster, limit).map(|(connection, _)| connection)
+        Connection::open_at(pool.address(), &self.options, &self.hello.cluster, limit).map(with_version)
     }
 
     /// Sends a request with everything a header carries. Returns the request's id.

@@ -172,7 +172,7 @@ impl Recaller {
 
     fn exchange(&mut self, ask: &Ask<'_>) -> Result<RecallsReply, Error> {
         if self.connection.is_none() {
-            let connection = self.shared.open(&self.shared.servers.pool(Route::Lead), ANSWER_MAX)?;
+            let connection = self.shared.greet(&self.shared.servers.pool(Route::Lead), ANSWER_MAX)?;
             self.shared.recalls.wait_on(connection.cord());
             self.connection = Some(connection);
         }

@@ -121,6 +121,12 @@ impl Stream {
         let _ = rustix::net::shutdown(self.fd(), Shutdown::Both);
     }
 
+    /// Receives nothing any more, from any thread: what has arrived can be read, then a read finds the end. What is sent still goes out.
+    pub fn shut_in(&self) {
+        // As there.
+        let _ = rustix::net::shutdown(self.fd(), Shutdown::Read);
+    }
+
     /// True if the peer has ended the connection or has sent something that nobody asked for: do not use it again.
     /// Costs one system call and never waits.
     pub fn is_stale(&self) -> bool {

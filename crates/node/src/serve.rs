@@ -13,6 +13,7 @@ mod asker;
 mod copied;
 mod joining;
 mod links;
+mod loops;
 mod metrics;
 mod pieces;
 mod proving;
@@ -64,14 +65,8 @@ use crate::store::LsmStore;
 const STACK_BYTES: usize = 512 << 10;
 /// How often clocks and sessions are looked after.
 const TEND_EVERY_NS: u64 = 500_000_000;
-/// Buffers that nobody uses are given back so often.
-const TRIM_EVERY_NS: u64 = 10_000_000_000;
-/// Whoever serves goes first where there are not enough processors.
-const SCRUB_NICE: i32 = 15;
 /// How often chains of several members are looked after: so long a promise may be late for who reads what is young.
 const PULSE_EVERY: Duration = Duration::from_millis(20);
-/// How soon a scrub that is asked for begins.
-const SCRUB_LOOK_EVERY: Duration = Duration::from_millis(100);
 /// Socket within the data directory.
 const SOCKET: &str = "socket";
 /// Payload buffer that a connection keeps which sends none.
@@ -127,7 +122,7 @@ struct Shared {
     admission: Admission,
     /// Connections that cannot be taken.
     missed: Seldom,
-    open: Mutex<BTreeMap<u64, Stream>>,
+    open: Mutex<BTreeMap<u64, Open>>,
     next_connection: AtomicU64,
     /// Requests of this process that are being answered.
     asking: AtomicU64,
@@ -226,11 +221,11 @@ impl Server {
         });
         let mut threads = vec![spawn("flush", {
             let shared = shared.clone();
-            move || flush_loop(&shared)
+            move || loops::flush(&shared)
         })?];
         threads.push(spawn("journal", {
             let shared = shared.clone();
-            move || journal_loop(&shared)
+            move || loops::journal(&shared)
         })?);
         threads.push(spawn("beat", {
             let shared = shared.clone();
@@ -262,15 +257,15 @@ impl Server {
         threads.extend(together::begin(&shared)?);
         threads.push(spawn("reclaim", {
             let shared = shared.clone();
-            move || reclaim_loop(&shared)
+            move || loops::reclaim(&shared)
         })?);
         threads.push(spawn("scrub", {
             let shared = shared.clone();
-            move || scrub_loop(&shared)
+            move || loops::scrub(&shared)
         })?);
         threads.push(spawn("image", {
             let shared = shared.clone();
-            move || image_loop(&shared)
+            move || loops::image(&shared)
         })?);
         if let Some(door) = shared.door.clone() {
             let shared = shared.clone();
@@ -356,8 +351,8 @@ impl Server {
         if let Some(door) = &self.shared.door {
             door.stop();
         }
-        for stream in self.shared.open.lock().unwrap_or_else(PoisonError::into_inner).values() {
-            stream.shutdown();
+        for open in self.shared.open.lock().unwrap_or_else(PoisonError::into_inner).values() {
+            open.stream.shutdown();
         }
         self.shared.wake.wake();
         self.shared.rest.wake();
@@ -407,143 +402,6 @@ fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<JoinHandle<(
         .map_err(|error| Fault::new(Reason::Overloaded, format!("the system has no more threads to give: {error}")))
 }
 
-fn flush_loop(shared: &Shared) {
-    let mut tended = frieze_net::mono();
-    let mut failed = false;
-    while !shared.stopping.load(Ordering::Acquire) {
-        let woken = shared.wake.wait(shared.engine.flush_delay());
-        shared.engine.tick();
-        if !failed
-            && (woken || shared.engine.is_dirty())
-            && let Err(fault) = shared.engine.flush()
-        {
-            error!("flush failed, the server is read-only from now on: {fault}");
-            failed = true;
-        }
-        if frieze_net::mono().since_ns(tended) > TEND_EVERY_NS {
-            tended = frieze_net::mono();
-            if let Err(fault) = shared.engine.tend() {
-                warn!("looking after clock and sessions failed: {fault}");
-            }
-        }
-    }
-}
-
-/// Flushes the journal of a member of the metalog as soon as there is something to flush: what comes meanwhile is the next
-/// flush.
-fn journal_loop(shared: &Shared) {
-    let mut failed = false;
-    while !shared.stopping.load(Ordering::Acquire) {
-        match shared.engine.journal(Duration::from_nanos(TEND_EVERY_NS)) {
-            Err(fault) if !failed => {
-                error!("the metalog's journal cannot be written, the server is read-only from now on: {fault}");
-                failed = true;
-            }
-            _ => {}
-        }
-    }
-}
-
-/// Gives back what was forgotten, and what others have by now, and shelves the index of what is old, beside everything else: both may look at all of
-/// the history.
-fn reclaim_loop(shared: &Shared) {
-    let (mut said, mut left, mut trouble, mut untidy) = (None, None, None, None);
-    let mut trimmed = frieze_net::mono();
-    while !shared.stopping.load(Ordering::Acquire) {
-        let found = shared.engine.reclaim().err();
-        if let Some(fault) = found.as_ref().filter(|fault| said.as_ref() != Some(*fault)) {
-            warn!("giving back what was forgotten failed: {fault}");
-        }
-        said = found;
-        let found = shared.engine.give_up_remains().and_then(|()| shared.engine.give_back_remains()).err();
-        if let Some(fault) = found.as_ref().filter(|fault| left.as_ref() != Some(*fault)) {
-            warn!("giving back what other servers have by now failed: {fault}");
-        }
-        left = found;
-        shelve(shared, &mut trouble);
-        let found = shared.engine.keep_to_memory().err();
-        if let Some(fault) = found.as_ref().filter(|fault| untidy.as_ref() != Some(*fault)) {
-            warn!("giving memory back failed: {fault}");
-        }
-        untidy = found;
-        if frieze_net::mono().since_ns(trimmed) > TRIM_EVERY_NS {
-            trimmed = frieze_net::mono();
-            shared.pool.trim();
-        }
-        shared.rest.wait(Duration::from_nanos(TEND_EVERY_NS));
-    }
-}
-
-/// Looks at everything stored, when somebody asks for it.
-fn scrub_loop(shared: &Shared) {
-    // Of this thread alone. Without it, it only yields by waiting.
-    let _ = rustix::process::nice(SCRUB_NICE);
-    let goes_on = |wait: Duration| {
-        if !wait.is_zero() {
-            shared.breath.wait(wait);
-        }
-        !shared.stopping.load(Ordering::Acquire)
-    };
-    let mut said = None;
-    while goes_on(SCRUB_LOOK_EVERY) {
-        let found = shared.engine.scrub(&goes_on).err();
-        if let Some(fault) = found.as_ref().filter(|fault| said.as_ref() != Some(*fault)) {
-            warn!("scrubbing failed: {fault}");
-        }
-        said = found;
-    }
-}
-
-/// Makes images of pages that consist of many pieces, beside everything else.
-fn image_loop(shared: &Shared) {
-    // As scrubbing: of this thread alone.
-    let _ = rustix::process::nice(SCRUB_NICE);
-    let goes_on = |wait: Duration| {
-        if !wait.is_zero() {
-            shared.leisure.wait(wait);
-        }
-        !shared.stopping.load(Ordering::Acquire)
-    };
-    let mut said = None;
-    while goes_on(Duration::from_nanos(TEND_EVERY_NS)) {
-        loop {
-            let found = shared.engine.image(&goes_on);
-            if let Some(fault) = found.as_ref().err().filter(|fault| said.as_ref() != Some(*fault)) {
-                warn!("making images of old states failed: {fault}");
-            }
-            let more = matches!(found, Ok(true));
-            said = found.err();
-            if !more || !goes_on(Duration::ZERO) {
-                break;
-            }
-        }
-    }
-}
-
-/// Moves the index of old records to the disk, as far as there is something to do.
-fn shelve(shared: &Shared, said: &mut Option<Fault>) {
-    loop {
-        let found = shared.engine.shelve();
-        for words in shared.engine.mended() {
-            warn!("{words}");
-        }
-        match found {
-            Ok(true) if !shared.stopping.load(Ordering::Acquire) => {}
-            Ok(_) => {
-                *said = None;
-                return;
-            }
-            Err(fault) => {
-                if said.as_ref() != Some(&fault) {
-                    warn!("moving the index to the disk failed: {fault}");
-                }
-                *said = Some(fault);
-                return;
-            }
-        }
-    }
-}
-
 fn accept_loop(shared: &Arc<Shared>, listener: &Listener) {
     loop {
         match listener.accept() {
@@ -569,19 +427,34 @@ fn admit(shared: &Arc<Shared>, stream: Stream) {
         Ok(seat) => seat,
         Err(refused) => return refuse(&stream, Fault::new(Reason::Overloaded, refused.to_string())),
     };
+    let proven = match proof {
+        Proof::User(uid) => user_of(uid).ok(),
+        Proof::Unproven => None,
+    };
+    let conn = match random_nonce() {
+        Ok(challenge) => Arc::new(Conn::new(proven, challenge)),
+        Err(fault) => return refuse(&stream, fault.into()),
+    };
     shared.connections.fetch_add(1, Ordering::AcqRel);
     let id = shared.next_connection.fetch_add(1, Ordering::Relaxed);
-    shared.open.lock().unwrap_or_else(PoisonError::into_inner).insert(id, stream.clone());
+    let open = Open { stream: stream.clone(), conn: conn.clone() };
+    shared.open.lock().unwrap_or_else(PoisonError::into_inner).insert(id, open);
     let for_thread = shared.clone();
     let served = stream.clone();
     let spawned = spawn("conn", move || {
         let gone = Gone { shared: for_thread, id };
-        serve(&gone.shared, &served, proof, seat);
+        serve(&gone.shared, &served, &conn, seat);
     });
     if let Err(fault) = spawned {
         drop(Gone { shared: shared.clone(), id });
         refuse(&stream, fault);
     }
+}
+
+/// A connection that is open, and what is known of who is at its other end.
+struct Open {
+    stream: Stream,
+    conn: Arc<Conn>,
 }
 
 /// Takes a connection off the books, however its thread ends.
@@ -688,17 +561,8 @@ impl Responder for Answers {
     }
 }
 
-fn serve(shared: &Shared, stream: &Stream, proof: Proof, seat: Seat) {
-    let proven = match proof {
-        Proof::User(uid) => user_of(uid).ok(),
-        Proof::Unproven => None,
-    };
-    let challenge = match random_nonce() {
-        Ok(challenge) => challenge,
-        Err(fault) => return refuse(stream, fault.into()),
-    };
-    let conn = Conn::new(proven, challenge);
-    match converse(shared, stream, &conn, seat) {
+fn serve(shared: &Shared, stream: &Stream, conn: &Conn, seat: Seat) {
+    match converse(shared, stream, conn, seat) {
         Ok(()) => {}
         Err(fault @ (frieze_net::Error::Frame { .. } | frieze_net::Error::Checksum { .. })) => {
             debug!("{} is closed: {fault}", stream.peer());
@@ -707,7 +571,7 @@ fn serve(shared: &Shared, stream: &Stream, proof: Proof, seat: Seat) {
         Err(fault) => debug!("{} is closed: {fault}", stream.peer()),
     }
     stream.shutdown();
-    shared.engine.disconnected(&conn);
+    shared.engine.disconnected(conn);
     if let Some(node) = conn.node().filter(|_| !shared.stopping.load(Ordering::Acquire)) {
         shared.engine.hung_up(node);
     }

@@ -17,19 +17,22 @@ struct Doors {
     open: Vec<Option<(Door, Server)>>,
     /// Where each server listens.
     listen: Vec<String>,
+    /// Who looks at notes: one client, since a server of so little memory takes few connections.
+    looker: std::sync::OnceLock<Native>,
 }
 
 impl Doors {
     fn new() -> Doors {
         // Of addresses that no other test has connections of, which take ports as well.
         let data_port = std::net::TcpListener::bind("127.0.1.1:0").unwrap().local_addr().unwrap().port();
-        let mut doors = Doors { dir: tempfile::tempdir().unwrap(), data_port, open: Vec::new(), listen: Vec::new() };
+        let (dir, looker) = (tempfile::tempdir().unwrap(), std::sync::OnceLock::new());
+        let mut doors = Doors { dir, data_port, open: Vec::new(), listen: Vec::new(), looker };
         for number in 0..3 {
             doors.listen.push(format!("127.0.1.{}:0", number + 1));
             doors.open.push(None);
             doors.start(number);
         }
-        let client = doors.native("whoever waits".to_owned());
+        let client = doors.looker();
         let begun = mono();
         let is_whole = || {
             let chains = client.cluster(None).unwrap().chains;
@@ -87,7 +90,7 @@ impl Doors {
 
     /// How many notes of leases a file has.
     fn notes(&self, path: &str) -> usize {
-        let names = self.native("whoever looks".to_owned()).fs().list_xattr(&Target::path(path)).unwrap();
+        let names = self.looker().fs().list_xattr(&Target::path(path)).unwrap();
         names.iter().filter(|name| is_note(name)).count()
     }
 
@@ -98,6 +101,10 @@ impl Doors {
             assert!(mono().since_ns(begun) < 60_000_000_000, "the lease on {path} is not noted");
             std::thread::park_timeout(std::time::Duration::from_millis(10));
         }
+    }
+
+    fn looker(&self) -> &Native {
+        self.looker.get_or_init(|| self.native("whoever looks".to_owned()))
     }
 
     /// A client of no door.

@@ -222,6 +222,11 @@ impl Engine {
         })
     }
 
+    /// The servers of the cluster, each with its address: none where the server is alone.
+    pub(crate) fn servers(&self) -> Vec<NodeAddress> {
+        self.cluster_map().nodes
+    }
+
     /// Looks at what the cluster has decided.
     fn cluster_state<T>(&self, look: impl FnOnce(&State) -> T) -> T {
         let (mut look, mut seen) = (Some(look), None);
