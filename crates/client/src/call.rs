@@ -413,7 +413,8 @@ impl Shared {
             let patience = patience.get_or_insert_with(|| self.patience());
             if patience.left().is_zero() {
                 let last = "a request before it is not answered".to_owned();
-                return Err(Error::Unanswered { server: self.server(), waited: patience.waited(), last });
+                let (server, waited) = (self.server(), patience.waited());
+                return Err(Error::Unanswered { server, waited, last, refused: true });
             }
             self.catch_up();
             self.sequence.wait(CATCH_UP_EVERY);

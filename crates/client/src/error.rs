@@ -22,7 +22,7 @@ pub enum Error {
         reason: Reason,
     },
     /// The server did not answer in time, though it was asked again and again. A change may or may not have happened.
-    #[error("frieze server at {server} has not answered for {:.1} s: {last}", waited.as_secs_f64())]
+    #[error("{}{last}", unanswered(server, *waited, *refused))]
     Unanswered {
         /// The server.
         server: String,
@@ -30,6 +30,8 @@ pub enum Error {
         waited: Duration,
         /// What went wrong last.
         last: String,
+        /// True if that is what a server answered: it is there, and could not do it yet.
+        refused: bool,
     },
     /// Every connection was busy for the whole time.
     #[error("all {connections_max} connections to {server} were busy for {:.1} s: raise connections_max or the timeout", waited.as_secs_f64())]
@@ -124,6 +126,15 @@ impl Error {
     /// What the caller does next.
     pub fn kind(&self) -> ErrorKind {
         self.reason().kind()
+    }
+}
+
+/// What goes before the words of the last attempt.
+fn unanswered(server: &str, waited: Duration, refused: bool) -> String {
+    let waited = waited.as_secs_f64();
+    match refused {
+        true => format!("it could not be done within {waited:.1} s; the last answer: "),
+        false => format!("frieze server at {server} has not answered for {waited:.1} s: "),
     }
 }
 

@@ -37,8 +37,10 @@ impl Patience {
                 return Err(Error::Refused(fault));
             }
             let is_cut_short = matches!(last, Error::Transport(frieze_net::Error::Silent { .. }));
-            let last = self.refused.take().filter(|_| is_cut_short).unwrap_or_else(|| last.to_string());
-            return Err(Error::Unanswered { server: shared.server(), waited: self.waited(), last });
+            let answered = self.refused.take().filter(|_| is_cut_short || matches!(last, Error::Refused(_)));
+            let (server, waited, refused) = (shared.server(), self.waited(), answered.is_some());
+            let last = answered.unwrap_or_else(|| last.to_string());
+            return Err(Error::Unanswered { server, waited, last, refused });
         }
         tracing::debug!(error = %last, "asking again");
         shared.pause(self.pause);

@@ -79,11 +79,8 @@ impl Engine {
         if !self.caching.is_known(header.session) {
             // Remembered before anything is granted: a server started anew must know who may believe what.
             let namespace = self.meta.namespace();
-            let alive = |id: &u64| namespace.session(SessionId(*id)).is_some();
-            self.keeper.update(|identity| {
-                identity.caching.retain(|id| alive(id) && *id != header.session.0);
-                identity.caching.push(header.session.0);
-            })?;
+            let alive = |id| namespace.session(id).is_some();
+            self.keeper.update(|identity| identity.note_caching(header.session, alive))?;
         }
         if ask.life == self.caching.life() {
             // It has heard of this life of the server, asked again for the locks it held, and named what it has open.

@@ -3,7 +3,7 @@
 //! Guarantees: a write is durable when it returns and a torn one leaves the older record (`disk::StateFile`). A
 //! directory of another format version or cluster is refused with words, never guessed at.
 
-use frieze_base::{ClusterId, Fault, LogIndex, NodeId, Reason, SegmentId};
+use frieze_base::{ClusterId, Fault, LogIndex, NodeId, Reason, SegmentId, SessionId};
 use frieze_disk::{Disk, StateFile};
 use frieze_hlc::Hlc;
 use frieze_multilog::LogPosition;
@@ -21,6 +21,10 @@ pub const FORMAT_VERSION_MIN: u32 = 1;
 pub(crate) const STATE_FILE: &str = "state";
 /// Gaps remembered; older ones are merged into the oldest.
 const GAPS_MAX: usize = 100;
+/// Sessions listed that may cache something; of more it is only remembered that there are.
+const CACHING_MAX: usize = 64;
+/// Of the nodes that a new one is told of so many bytes are kept: any of them leads to all others.
+const KNOWN_FIRST_BYTES_MAX: usize = 512;
 
 /// The stored record.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
@@ -76,9 +80,12 @@ pub(crate) struct Identity {
     /// The metalog was on stable storage up to this entry when this was written.
     #[prost(uint64, tag = "17")]
     pub(crate) durable_index: u64,
-    /// Sessions that were granted something to cache: for a lease after a crash they may go on believing it.
+    /// Sessions that were granted something to cache: for a lease after a crash they may go on believing it. Not all, if `any_may_cache`.
     #[prost(uint64, repeated, tag = "18")]
     pub(crate) caching: Vec<u64>,
+    /// More sessions were granted something than are listed: any that is open may have been.
+    #[prost(bool, tag = "45")]
+    pub(crate) any_may_cache: bool,
     /// What the server is to the metalog.
     #[prost(enumeration = "Standing", tag = "30")]
     pub(crate) standing: i32,
@@ -169,6 +176,37 @@ impl Identity {
         NodeId(self.node)
     }
 
+    /// Remembers the first of `known`.
+    pub(crate) fn set_known_first(&mut self, known: &[String]) {
+        let mut left = KNOWN_FIRST_BYTES_MAX;
+        let has_room = |node: &&String| {
+            left = left.saturating_sub(node.len() + 2);
+            left > 0
+        };
+        self.known_first = known.iter().take_while(has_room).cloned().collect();
+    }
+
+    /// Remembers that `session` may cache something. Of those listed before, the ones that are not `alive` go.
+    pub(crate) fn note_caching(&mut self, session: SessionId, alive: impl Fn(SessionId) -> bool) {
+        self.caching.retain(|id| alive(SessionId(*id)) && *id != session.0);
+        if self.caching.len() < CACHING_MAX {
+            self.caching.push(session.0);
+        } else {
+            self.any_may_cache = true;
+        }
+    }
+
+    /// Of the sessions that are `open` those that may cache something.
+    pub(crate) fn may_cache(&self, open: impl Iterator<Item = SessionId>) -> Vec<SessionId> {
+        open.filter(|id| self.any_may_cache || self.caching.contains(&id.0)).collect()
+    }
+
+    /// Lists `sessions` and no others: they were found at a start.
+    pub(crate) fn set_caching(&mut self, sessions: &[SessionId]) {
+        self.any_may_cache = sessions.len() > CACHING_MAX;
+        self.caching = sessions.iter().take(CACHING_MAX).map(|id| id.0).collect();
+    }
+
     /// As it goes on under another identity of the cluster. Whoever holds the secret of before proves nothing with it any more.
     pub(crate) fn renamed(self, cluster: ClusterId) -> Identity {
         Identity {
@@ -233,6 +271,64 @@ pub(crate) fn secret_after(secret: &[u8; 32], cluster: ClusterId) -> [u8; 32] {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn beyond_its_bound_the_list_of_who_caches_is_all_that_are_open_until_a_start_finds_few() {
+        let mut identity = Identity::default();
+        let open = || (1..=1000).map(SessionId);
+        for id in open().take(CACHING_MAX) {
+            identity.note_caching(id, |_| true);
+        }
+        assert_eq!(identity.may_cache(open()), open().take(CACHING_MAX).collect::<Vec<_>>());
+        identity.note_caching(SessionId(900), |_| true);
+        assert_eq!(identity.may_cache(open()).len(), 1000);
+        // Those that have ended make room, and it is still not known who the others were.
+        identity.note_caching(SessionId(901), |_| false);
+        assert_eq!(identity.may_cache(open()).len(), 1000);
+        identity.set_caching(&identity.may_cache(open()));
+        assert_eq!(identity.may_cache(open()).len(), 1000);
+        identity.set_caching(&identity.may_cache(open().take(3)));
+        assert_eq!(identity.may_cache(open()), open().take(3).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_record_that_is_full_of_everything_fits() {
+        let mut identity = Identity {
+            format_version: u32::MAX,
+            cluster: vec![0xff; 16],
+            node: u32::MAX,
+            capability_key: vec![0xff; 32],
+            clock_bound: u64::MAX,
+            frontier: u64::MAX,
+            // As the kernel prints it.
+            boot: "x".repeat(36),
+            clean: true,
+            last_whole: u64::MAX,
+            segment_bytes: u64::MAX,
+            chain_count: u32::MAX,
+            inode_bound: u64::MAX,
+            inode_floor: u64::MAX,
+            durable_segment: u64::MAX,
+            durable_offset: u64::MAX,
+            durable_index: u64::MAX,
+            standing: Standing::Member as i32,
+            ids_above: u64::MAX,
+            incarnation: u64::MAX,
+            is_removed: true,
+            replicas: u32::MAX,
+            // A number, a time.
+            place: "x".repeat(20 + 1 + 20 + 1 + 9),
+            ..Identity::default()
+        };
+        for i in 0..1000 {
+            identity.add_gap(Hlc(u64::MAX - 1000 + i), Hlc(u64::MAX - 1000 + i));
+            identity.note_caching(SessionId(u64::MAX - i), |_| true);
+        }
+        identity.set_known_first(&vec!["4294967295@a-server-of-this-cluster.example.org:7300".to_owned(); 1000]);
+        assert!(identity.known_first.len() >= 8, "{}", identity.known_first.len());
+        let len = identity.encoded_len();
+        assert!(len <= frieze_disk::STATE_BYTES_MAX, "{len}");
+    }
 
     #[test]
     fn gaps_beyond_the_bound_are_merged_and_still_cover() {

@@ -37,7 +37,13 @@ pub(super) fn wait(run: &mut Run, what: &ClusterCommand, args: &Wait) -> Result<
             }
             Err(error) => match failure::fault_of(&error) {
                 Some(fault) if fault.kind() == ErrorKind::Unavailable => {
-                    ("no server of the cluster answers".to_owned(), format!(": {}", failure::words(&error)))
+                    let what = match error.downcast_ref() {
+                        Some(frieze_client::Error::Unanswered { refused: true, .. }) => {
+                            "the cluster does not answer yet"
+                        }
+                        _ => "no server of the cluster answers",
+                    };
+                    (what.to_owned(), format!(": {}", failure::words(&error)))
                 }
                 _ => return Err(error),
             },
@@ -47,10 +53,11 @@ pub(super) fn wait(run: &mut Run, what: &ClusterCommand, args: &Wait) -> Result<
         }
         last = words;
         let waited = Duration::from_nanos(frieze_client::mono().since_ns(began));
-        if waited >= limit {
+        // A last question with no time left for its answer would only hide what the others found.
+        if waited + LOOK_EVERY >= limit {
             return Err(Error::msg(format!("not within {} s (--timeout): {last}", limit.as_secs())));
         }
-        std::thread::park_timeout(LOOK_EVERY.min(limit - waited));
+        std::thread::park_timeout(LOOK_EVERY);
     }
 }
 

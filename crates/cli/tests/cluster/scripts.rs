@@ -139,3 +139,21 @@ fn wait_goes_on_trying_while_no_server_answers_until_its_time_is_over() {
     cluster.start_again(0);
     assert!(waiting.wait_with_output().unwrap().status.success());
 }
+
+#[test]
+fn wait_tells_a_server_without_a_majority_from_one_that_does_not_answer() {
+    let mut cluster = Cluster::of(2);
+    cluster.await_whole(0);
+    cluster.kill(1);
+    // Longer than the lease of whoever led.
+    let waited = cluster.frieze(0, &["cluster", "wait", "--for", "whole", "--timeout", "4"]);
+    let words = String::from_utf8_lossy(&waited.stderr);
+    assert_eq!(waited.status.code(), Some(1), "{words}");
+    assert!(words.contains("not within 4 s (--timeout): "), "{words}");
+    assert!(!words.contains("no server of the cluster answers"), "{words}");
+    // An error of now says what the server answered, and does not say that it was silent.
+    let changed = cluster.frieze(0, &["--timeout", "1", "mkdir", "/d"]);
+    let words = String::from_utf8_lossy(&changed.stderr);
+    assert!(words.contains("could not be done within") && words.contains("the last answer: "), "{words}");
+    assert!(!words.contains("has not answered"), "{words}");
+}

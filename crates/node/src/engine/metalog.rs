@@ -44,7 +44,7 @@ impl Engine {
         match Identity::load(&*seams.disk)? {
             None => {
                 settings.validate()?;
-                let identity = Identity {
+                let mut identity = Identity {
                     format_version: FORMAT_VERSION_MEMBER,
                     cluster: joining.cluster.0.to_be_bytes().to_vec(),
                     node: joining.node.0,
@@ -52,10 +52,10 @@ impl Engine {
                     clean: true,
                     segment_bytes: settings.segment_bytes,
                     chain_count: joining.chain_count,
-                    known_first: joining.known.clone(),
                     standing: Standing::Joining as i32,
                     ..Identity::default()
                 };
+                identity.set_known_first(&joining.known);
                 StateFile::open_or_create(&*seams.disk, STATE_FILE)?.write(&identity.encode_to_vec())?;
                 seams.disk.sync_dir()?;
             }

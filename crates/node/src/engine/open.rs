@@ -148,9 +148,11 @@ impl Engine {
         let started = clock.reading().mono;
         let cached: Vec<SessionId> = {
             let namespace = meta.namespace();
-            let known = keeper.with(|identity| identity.caching.clone());
-            known.into_iter().map(SessionId).filter(|id| namespace.session(*id).is_some()).collect()
+            keeper.with(|identity| identity.may_cache(namespace.sessions().map(|(id, _)| id)))
         };
+        if keeper.with(|identity| identity.any_may_cache) {
+            keeper.update(|identity| identity.set_caching(&cached))?;
+        }
         // Not 0, which is what a client says that knows none.
         let life = u64::from_le_bytes(seams.entropy[56..64].try_into().expect("eight bytes")) | 1;
         let mut locks = Locks::default();

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use frieze_base::{ChainId, ClusterId, Fault, NodeId, Reason};
-use frieze_net::{Begun, FrameWriter, Limits, ServerAddr, random_nonce};
+use frieze_net::{Begun, FrameWriter, Limits, Seldom, ServerAddr, random_nonce};
 use frieze_wire::message::{Hello, HelloReply, Prove, Request};
 use frieze_wire::peer::{Alive, ChainPiece, PeerBody, Told};
 use frieze_wire::{FrameHeader, FrameKind};
@@ -114,6 +114,8 @@ struct Link {
     address: ServerAddr,
     waiting: Mutex<Waiting>,
     changed: Condvar,
+    /// Lines about messages that were lost: while a node is away there are some each heartbeat.
+    losses: Seldom,
 }
 
 #[derive(Default)]
@@ -142,6 +144,8 @@ struct Waiting {
     is_heard: bool,
     /// Messages that were lost because too much waited.
     lost: u64,
+    /// Of those that were lost: so many no line of the log tells of yet.
+    unsaid: u64,
 }
 
 impl Links {
@@ -466,7 +470,7 @@ impl Link {
     /// What is told before the first attempt to connect has ended waits for it.
     fn new(to: NodeId, lane: Lane, address: ServerAddr) -> Link {
         let waiting = Mutex::new(Waiting { is_taking: true, ..Waiting::default() });
-        Link { to, lane, address, waiting, changed: Condvar::new() }
+        Link { to, lane, address, waiting, changed: Condvar::new(), losses: Seldom::default() }
     }
 
     /// What is told waits for the link's own thread.
@@ -606,7 +610,9 @@ impl Link {
     fn take(&self, is_taking: bool) -> u64 {
         let mut waiting = lock(&self.waiting);
         let lost = std::mem::take(&mut waiting.lost);
-        if lost > 0 {
+        waiting.unsaid += lost;
+        if lost > 0 && self.losses.happened().is_some() {
+            let lost = std::mem::take(&mut waiting.unsaid);
             info!("{lost} messages to node {} were lost: it was away, or too much waited for it", self.to);
         }
         waiting.is_taking = is_taking;
