@@ -176,6 +176,11 @@ impl Identity {
         NodeId(self.node)
     }
 
+    /// True if the server was never alone: what it has came from others, who have it.
+    pub(crate) fn has_joined(&self) -> bool {
+        self.standing() != Standing::Alone && self.ids_above == 0
+    }
+
     /// Remembers the first of `known`.
     pub(crate) fn set_known_first(&mut self, known: &[String]) {
         let mut left = KNOWN_FIRST_BYTES_MAX;

@@ -91,6 +91,11 @@ impl Roles {
         self.lock().known.epochs.get(&chain).copied()
     }
 
+    /// True if this node has never taken a configuration of any chain.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.lock().known.epochs.is_empty()
+    }
+
     /// Every record that was discarded.
     pub(crate) fn discarded(&self) -> Vec<Discarded> {
         self.lock().known.discarded.clone()

@@ -98,7 +98,7 @@ impl Engine {
         let Logs { clock, device, chains, meta, .. } = logs;
         // What a chain of several members lacks here it may have elsewhere: that is not known before it goes on.
         let shared = chains.iter().filter(|replica| roles.epoch(replica.chain()).is_some());
-        let is_shared = shared.clone().count() > 0;
+        let is_shared = !roles.is_empty() || identity.has_joined();
         if went_down {
             let frontier = Hlc(identity.frontier);
             let whole = |last: Hlc| if settings.serve_damaged { frontier } else { frontier.max(last) };

@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex};
 
 use frieze_base::{NodeId, Reason};
 use frieze_disk::CrashKind;
-use frieze_wire::message::View;
+use frieze_wire::message::{List, Reply, Request, View};
 use frieze_wire::peer::Told;
-use frieze_wire::txn::MakeKind;
+use frieze_wire::txn::{MakeKind, Target};
 
 use crate::client::{Client, make};
 use crate::names;
@@ -187,4 +187,29 @@ fn states_go_to_four_servers_at_a_time() {
     *is_held.lock().unwrap() = false;
     world.settle();
     assert_eq!(receivers.lock().unwrap().len(), 6);
+}
+
+/// Its names come from the log that a majority has. Chains it has none of.
+#[test]
+fn a_server_that_joined_and_has_no_chain_loses_nothing_by_a_loss_of_power() {
+    let world = World::of(87, 3);
+    let joined = NodeId(4);
+    world.learn_names(joined);
+    let mut client = Client::new(&world);
+    let made = client.make("a").unwrap();
+    world.settle();
+    world.crash(joined, CrashKind::Power);
+    // Below the bound of the clock of before.
+    let meanwhile = client.make("b").unwrap();
+    world.start(joined).unwrap();
+    world.settle();
+    for (count, stamp) in [(1, made.stamp), (1, meanwhile.stamp - 1), (2, meanwhile.stamp)] {
+        let view = View { at: Some(stamp), user_at: None };
+        let list = List { target: Target::path("/"), view, count_max: 10, ..List::default() };
+        let Reply::List(found) = client.ask_at(joined, Request::List(list), &[], 0).0.unwrap() else {
+            panic!("it answers something else");
+        };
+        assert_eq!(found.entries.len(), count, "{found:?}");
+        assert!(!found.answered.incomplete, "nothing was lost before {stamp}: {found:?}");
+    }
 }

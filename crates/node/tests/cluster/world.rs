@@ -66,6 +66,8 @@ pub(crate) struct Machine {
     pub(crate) store: MemoryStore,
     pub(crate) time: SimTime,
     boot: u32,
+    /// It has chains of its own.
+    has_chains: bool,
     lives: u8,
     joining: Option<NodeId>,
     engine: Option<Arc<Engine>>,
@@ -251,6 +253,10 @@ impl World {
 
     /// An empty machine, alone or about to join others.
     pub(crate) fn add_machine(self: &Arc<World>, id: NodeId, joining: Option<NodeId>) {
+        self.add_machine_with(id, joining, true);
+    }
+
+    fn add_machine_with(self: &Arc<World>, id: NodeId, joining: Option<NodeId>, has_chains: bool) {
         let now_us = self.net.lock().unwrap().now_us;
         let time = SimTime::new(1_700_000_000_000_000 + now_us);
         let machine = Machine {
@@ -262,6 +268,7 @@ impl World {
             joining,
             engine: None,
             settings: settings(),
+            has_chains,
         };
         self.machines().insert(id, machine);
         self.start(id).unwrap();
@@ -276,6 +283,12 @@ impl World {
     /// A machine that joins and is added by the leader: it gets the log, and does not vote.
     pub(crate) fn learn(self: &Arc<World>, id: NodeId) {
         self.add_machine(id, Some(id));
+        self.as_leader(|engine| engine.add_member(id));
+    }
+
+    /// The same, and no chain has a copy there.
+    pub(crate) fn learn_names(self: &Arc<World>, id: NodeId) {
+        self.add_machine_with(id, Some(id), false);
         self.as_leader(|engine| engine.add_member(id));
     }
 
@@ -332,7 +345,7 @@ impl World {
             None => Engine::open(settings, seams)?,
         };
         let engine = Arc::new(engine);
-        if id != NodeId(1) {
+        if id != NodeId(1) && self.machines()[&id].has_chains {
             // Bytes are not what this is about: each has chains of its own, and nobody to ask for a lease.
             let epoch = ChainEpoch(self.machines()[&id].lives.into());
             let alone = Configuration { epoch, members: vec![id], ..Configuration::default() };
