@@ -5,6 +5,7 @@
 //! Leaves to others: reading the machine's clock and its error bound (`disk`), keeping the persisted bound (`node`).
 
 mod clock;
+mod decimal;
 mod error;
 mod instant;
 mod stamp;
@@ -12,8 +13,9 @@ mod user_time;
 mod written;
 
 pub use clock::{Clock, ClockSettings, Fence, Health, Reading, UnknownError};
+pub use decimal::{TooLarge, decimal_ns};
 pub use error::Error;
 pub use instant::{Instant, check_snapshot_name, format_instant, looks_like_instant};
 pub use stamp::{Hlc, ParseHlcError};
 pub use user_time::UserTime;
-pub use written::ZonePolicy;
+pub use written::{ZonePolicy, clamp_leap_second};

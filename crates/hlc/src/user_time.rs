@@ -93,6 +93,21 @@ mod tests {
     }
 
     #[test]
+    fn a_leap_second_is_the_last_nanosecond_of_the_second_before_it() {
+        let last = 1_483_228_799_999_999_999;
+        for text in [
+            "2016-12-31T23:59:60Z",
+            "2016-12-31 23:59:60.5Z",
+            "20161231T235960.25Z",
+            "2017-01-01T00:59:60.5+01:00",
+            "2016-12-31T23:59:59.999999999Z",
+        ] {
+            check(text, last);
+        }
+        check("2017-01-01T00:00:00Z", last + 1);
+    }
+
+    #[test]
     fn user_time_prints_and_parses_back() {
         for ns in [0, 1, -1, 1_439_845_200_100_000_000, i64::MAX, i64::MIN, -999_999_999_999] {
             check(&UserTime(ns).to_string(), ns);

@@ -161,7 +161,7 @@ fn date_time(text: &str, zone: Option<&TimeZone>) -> Result<i128, Complaint> {
         return Err(Complaint::new("names of zones are not read", "write the offset, as in 2026-11-21T10:00:00+01:00"));
     }
     if let Ok(timestamp) = text.parse::<jiff::Timestamp>() {
-        return Ok(timestamp.as_nanosecond());
+        return Ok(clamp_leap_second(text, timestamp.as_nanosecond()));
     }
     let Ok(local) = text.parse::<DateTime>() else {
         return Err(not_a_date(text));
@@ -185,8 +185,23 @@ fn date_time(text: &str, zone: Option<&TimeZone>) -> Result<i128, Complaint> {
         ));
     }
     let timestamp = ambiguous.unambiguous().map_err(|error| Complaint::new(error.to_string(), FORMS))?;
-    Ok(timestamp.as_nanosecond())
+    Ok(clamp_leap_second(text, timestamp.as_nanosecond()))
 }
+
+/// `ns`, which a calendar without leap seconds made of the date and time `text`: if that is within a leap second (`23:59:60`), the last
+/// nanosecond of the second before it. So it is earlier than nothing that came before it, and later than nothing that comes after.
+pub fn clamp_leap_second(text: &str, ns: i128) -> i128 {
+    let time = text.split_once(['T', 't', ' ']).map_or("", |(_, time)| time);
+    let digits: Vec<u8> = time.bytes().take_while(|byte| *byte == b':' || byte.is_ascii_digit()).collect();
+    let is_leap = match digits.len() {
+        // 235960, 23:59:60
+        6 | 8 => digits.ends_with(b"60"),
+        _ => false,
+    };
+    if is_leap { ns.div_euclid(SECOND_NS) * SECOND_NS + SECOND_NS - 1 } else { ns }
+}
+
+const SECOND_NS: i128 = 1_000_000_000;
 
 /// Why a text that begins with a digit is no date, as well as it can be told.
 fn not_a_date(text: &str) -> Complaint {

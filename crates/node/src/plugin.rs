@@ -10,13 +10,14 @@
 //! The seam for other plug-ins: a new shape is a line in [`TimePlugin::from_str`], and either a [`Place`] whose time
 //! [`TimePlugin::user_time`] finds in a record, or one for [`TimePlugin::row_time`]. Both are pure functions of bytes.
 
+mod pointer;
 pub(crate) mod rows;
 
 use std::fmt;
 use std::str::FromStr;
 
 use frieze_base::{Fault, Reason};
-use frieze_hlc::UserTime;
+use frieze_hlc::{TooLarge, UserTime};
 
 /// Name of the attribute that binds a directory.
 pub const BINDING_XATTR: &[u8] = b"user.frieze.time";
@@ -31,12 +32,13 @@ enum Unit {
 }
 
 impl Unit {
-    fn ns(self) -> i128 {
+    /// Digits behind the point down to the nanosecond.
+    fn digits(self) -> u32 {
         match self {
-            Unit::Nanoseconds => 1,
-            Unit::Microseconds => 1_000,
-            Unit::Milliseconds => 1_000_000,
-            Unit::Seconds => 1_000_000_000,
+            Unit::Nanoseconds => 0,
+            Unit::Microseconds => 3,
+            Unit::Milliseconds => 6,
+            Unit::Seconds => 9,
         }
     }
 
@@ -191,6 +193,11 @@ impl TimePlugin {
         matches!(self.place, Place::Csv { .. } | Place::JsonLines { .. })
     }
 
+    /// True: a row is a line of fields (`csv`).
+    pub fn is_table(&self) -> bool {
+        matches!(self.place, Place::Csv { .. })
+    }
+
     fn set(&mut self, field: &str) -> Result<(), Fault> {
         let (key, value) = field.split_once('=').ok_or_else(|| refused(format_args!("{field:?} has no `=`")))?;
         let bad = || refused(format_args!("{key} cannot be {value:?}"));
@@ -255,29 +262,34 @@ impl TimePlugin {
                 let count = if *signed { i128::from((raw << unused) as i64 >> unused) } else { i128::from(raw) };
                 self.scaled(count)
             }
-            Place::Json { pointer } | Place::JsonLines { pointer } => self.json_time(record, pointer),
+            Place::Json { pointer } => self.json_time(rows::without_mark(record)?, pointer),
+            Place::JsonLines { pointer } => self.json_time(record, pointer),
             Place::Csv { .. } => Err(wrong("a table has a time for each row, not one for a write".to_owned())),
         }
     }
 
     fn json_time(&self, document: &[u8], pointer: &str) -> Result<UserTime, Fault> {
-        let document: serde_json::Value = serde_json::from_slice(document)
-            .map_err(|error| wrong(format!("the record is not one JSON document: {error}")))?;
-        match document.pointer(pointer) {
-            Some(serde_json::Value::String(text)) => self.text_time(text),
-            Some(serde_json::Value::Number(number)) => match (number.as_i64(), number.as_f64()) {
-                (Some(count), _) => self.scaled(count.into()),
-                (None, Some(count)) => self.fractional(count),
-                _ => Err(wrong(format!("the number at {pointer} is out of range"))),
-            },
-            Some(_) => Err(wrong(format!("what stands at {pointer} is neither a string nor a number"))),
-            None => Err(wrong(format!("nothing stands at {pointer}"))),
+        let found = pointer::find(document, pointer)
+            .map_err(|error| wrong(format!("the record is not one JSON document: {error}")))?
+            .ok_or_else(|| wrong(format!("nothing stands at {pointer}")))?;
+        match found.as_bytes() {
+            [b'"', ..] => {
+                let text: String = serde_json::from_str(found)
+                    .map_err(|error| wrong(format!("the text at {pointer} cannot be read: {error}")))?;
+                self.text_time(&text)
+            }
+            [b'-' | b'0'..=b'9', ..] => self.number_time(found).unwrap_or_else(|| self.text_time(found)),
+            _ => Err(wrong(format!("what stands at {pointer} is neither a string nor a number"))),
         }
     }
 
-    fn fractional(&self, count: f64) -> Result<UserTime, Fault> {
-        let ns = count * self.unit.ns() as f64;
-        if ns.is_finite() { self.shifted(ns.round() as i128) } else { Err(wrong(format!("{count} is out of range"))) }
+    /// The time that a number counts; `None` if the text is no decimal number.
+    fn number_time(&self, text: &str) -> Option<Result<UserTime, Fault>> {
+        let ns = frieze_hlc::decimal_ns(text, self.unit.digits())?;
+        Some(match ns {
+            Ok(ns) => self.shifted(ns),
+            Err(TooLarge) => Err(wrong(format!("a time of {text} {} is out of range", self.unit.name()))),
+        })
     }
 
     fn text_time(&self, text: &str) -> Result<UserTime, Fault> {
@@ -296,11 +308,12 @@ impl TimePlugin {
                 Err(_) => return Err(wrong(format!("{text:?} is not an RFC 3339 time with a zone: {error}"))),
             },
         };
-        i64::try_from(timestamp.as_nanosecond()).map(UserTime).map_err(|_| wrong(format!("{text:?} is out of range")))
+        let ns = frieze_hlc::clamp_leap_second(text, timestamp.as_nanosecond());
+        i64::try_from(ns).map(UserTime).map_err(|_| wrong(format!("{text:?} is out of range")))
     }
 
     fn scaled(&self, count: i128) -> Result<UserTime, Fault> {
-        self.shifted(count * self.unit.ns())
+        self.shifted(count * 10i128.pow(self.unit.digits()))
     }
 
     fn shifted(&self, ns_from_epoch: i128) -> Result<UserTime, Fault> {
@@ -365,15 +378,20 @@ mod tests {
         assert_eq!(time("json:/meta/time", br#"{"meta":{"time":"1970-01-01T00:00:01Z"}}"#), Ok(1_000_000_000));
         assert_eq!(time("json:/t,unit=ms", br#"{"t": 12}"#), Ok(12_000_000));
         assert_eq!(time("json:/t", br#"{"t": 1.5}"#), Ok(1_500_000_000));
+        assert_eq!(time("json:/t", br#"{"t": 1700000000.123456789}"#), Ok(1_700_000_000_123_456_789));
+        assert_eq!(time("json:/t,unit=us", br#"{"t": 1.700000000123456789e15}"#), Ok(1_700_000_000_123_456_789));
+        assert_eq!(time("json:/t,unit=ns", br#"{"t": 9223372036854775807}"#), Ok(i64::MAX));
     }
 
     #[test]
     fn a_record_without_a_time_says_why() {
-        let cases: [(&str, &[u8], &str); 6] = [
+        let cases: [(&str, &[u8], &str); 8] = [
             ("binary:offset=4", b"12345678", "a record of 8 bytes has no time field at bytes 4..12"),
             ("json:/t", b"not json", "not one JSON document"),
             ("json:/t", b"{}", "nothing stands at /t"),
             ("json:/t", br#"{"t":[1]}"#, "neither a string nor a number"),
+            ("json:/t", br#"{"t":1e99}"#, "1e99 s is out of range"),
+            ("json:/t", br#"{"t":true}"#, "neither a string nor a number"),
             ("json:/t", br#"{"t":"yesterday"}"#, "is not an RFC 3339 time"),
             ("binary:unit=s", &[255; 8], "does not fit in 64 bits"),
         ];

@@ -17,7 +17,7 @@ use frieze_wire::message::Read;
 
 use crate::engine::{Engine, Scratch};
 use crate::plugin::TimePlugin;
-use crate::plugin::rows::{ROW_BYTES_MAX, Rows};
+use crate::plugin::rows::{ROW_BYTES_MAX, Rows, ends_lines_by_returns, lone_returns};
 use crate::seen::Seen;
 
 /// Most records of one write.
@@ -150,7 +150,8 @@ impl Engine {
         let mut bytes = self.row_begun(&seen, offset, &mut scratch)?;
         let start = offset - bytes.len() as u64;
         if memchr::memchr(b'\n', payload).is_none() && bytes.len() + payload.len() <= ROW_BYTES_MAX {
-            return Ok(None);
+            let is_table = plugin.is_table();
+            return if is_table && ends_lines_by_returns(payload) { Err(lone_returns()) } else { Ok(None) };
         }
         let rows = if bytes.is_empty() {
             payload

@@ -5,6 +5,8 @@
 //! them.
 //! Leaves to others: finding where the row begins that a write goes on with, and reading bytes (`crate::timed`).
 //!
+//! A byte order mark of UTF-8 in front of the first line is no part of it; lines end with a line feed, or with one after a carriage return.
+//!
 //! A field of a table may be quoted (RFC 4180) but not hold a line break: a reader who starts in the middle of a file
 //! could not tell such a break from the end of a row.
 
@@ -35,12 +37,13 @@ impl TimePlugin {
     /// # Errors
     /// `InvalidArgument` if no column has the name that the plug-in gives.
     pub(crate) fn rows(&self, first_line: &[u8]) -> Result<Rows<'_>, Fault> {
+        let first_line = without_mark(first_line)?;
         let column = match &self.place {
             Place::Csv { column: Column::Numbered(number), .. } => *number as usize - 1,
             Place::Csv { column: Column::Named(name), delimiter, .. } => {
                 let mut found = None;
                 let mut names = Vec::new();
-                each_field(without_break(first_line), delimiter.entry().2, |number, field| {
+                each_field(without_break(first_line)?, delimiter.entry().2, |number, field| {
                     let field = String::from_utf8_lossy(field).trim().to_owned();
                     if field == *name && found.is_none() {
                         found = Some(number);
@@ -119,7 +122,11 @@ impl Rows<'_> {
         if line.len() > ROW_BYTES_MAX {
             return Err(too_long(offset));
         }
-        let row = without_break(line);
+        let row = if offset == 0 { without_mark(line)? } else { line };
+        let row = match self.plugin.place {
+            Place::Csv { .. } => without_break(row)?,
+            _ => row,
+        };
         if row.iter().all(u8::is_ascii_whitespace) || (offset == 0 && self.plugin.has_header()) {
             return Ok(None);
         }
@@ -152,13 +159,7 @@ impl Rows<'_> {
 
     fn cell(&self, field: &[u8]) -> Result<UserTime, Fault> {
         let text = std::str::from_utf8(field).map_err(|_| wrong("the time is not UTF-8".to_owned()))?.trim();
-        if let Ok(count) = text.parse::<i64>() {
-            return self.plugin.scaled(count.into());
-        }
-        match text.parse::<f64>() {
-            Ok(count) => self.plugin.fractional(count),
-            Err(_) => self.plugin.text_time(text),
-        }
+        self.plugin.number_time(text).unwrap_or_else(|| self.plugin.text_time(text))
     }
 }
 
@@ -187,9 +188,35 @@ fn each_field(row: &[u8], delimiter: u8, mut each: impl FnMut(usize, &[u8])) -> 
     Ok(())
 }
 
-fn without_break(line: &[u8]) -> &[u8] {
+/// A line of a table without what ends it.
+///
+/// # Errors
+/// `InvalidArgument` if a lone carriage return stands in it: the file's lines end in a way that is not taken.
+fn without_break(line: &[u8]) -> Result<&[u8], Fault> {
     let line = line.strip_suffix(b"\n").unwrap_or(line);
-    line.strip_suffix(b"\r").unwrap_or(line)
+    let line = line.strip_suffix(b"\r").unwrap_or(line);
+    if ends_lines_by_returns(line) { Err(lone_returns()) } else { Ok(line) }
+}
+
+/// True if a carriage return stands in the midst of `bytes` and not before a line break. Within quotes it is text.
+pub(crate) fn ends_lines_by_returns(bytes: &[u8]) -> bool {
+    let is_lone = |at: usize| bytes.get(at + 1).is_some_and(|next| !matches!(next, b'\r' | b'\n'));
+    memchr::memchr_iter(b'\r', bytes).any(is_lone) && memchr::memchr(b'"', bytes).is_none()
+}
+
+pub(crate) fn lone_returns() -> Fault {
+    wrong("its lines end with a carriage return alone: convert it, as with tr '\\r' '\\n'".to_owned())
+}
+
+/// The beginning of a file without its byte order mark.
+///
+/// # Errors
+/// `InvalidArgument` for a file in UTF-16.
+pub(super) fn without_mark(bytes: &[u8]) -> Result<&[u8], Fault> {
+    if bytes.starts_with(&[0xff, 0xfe]) || bytes.starts_with(&[0xfe, 0xff]) {
+        return Err(wrong("it is in UTF-16: convert it to UTF-8, as with iconv -f UTF-16 -t UTF-8".to_owned()));
+    }
+    Ok(bytes.strip_prefix("\u{feff}".as_bytes()).unwrap_or(bytes))
 }
 
 fn too_long(offset: u64) -> Fault {

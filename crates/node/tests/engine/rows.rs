@@ -250,6 +250,77 @@ fn what_is_copied_into_a_file_with_user_time_passes_its_plug_in() {
     assert_eq!(cut_of(&mut served, "/plain", None, 2), Err(Reason::NoUserTime));
 }
 
+/// Every shape of table, every unit, every precision: at a row's own time it is shown, a nanosecond before it is not.
+#[test]
+fn what_a_row_says_is_where_it_is_found_to_the_nanosecond() {
+    for seed in 0..40 {
+        let mut rng = Rng::new(seed);
+        let (unit, digits) = *rng.choose(&[("ns", 0u32), ("us", 3), ("ms", 6), ("s", 9)]);
+        let is_table = rng.below(2) == 0;
+        let mut served = Machine::new().serve();
+        bind(&mut served, &format!("{},unit={unit}", if is_table { "csv:t" } else { "jsonl:/t" }));
+        let mut text = if is_table { "t,v\n".to_owned() } else { String::new() };
+        let mut ns = 1_700_000_000_000_000_000 + rng.below(1 << 60) as i64;
+        let mut rows = Vec::new();
+        for row in 0..20 {
+            ns += 1 + rng.below(3) as i64;
+            let scale = 10i64.pow(digits);
+            let plain = match digits {
+                0 => ns.to_string(),
+                _ => format!("{}.{:0width$}", ns / scale, ns % scale, width = digits as usize),
+            };
+            let number = match rng.below(4) {
+                // The point behind the first digit.
+                0 => {
+                    let (first, rest) = (&ns.to_string()[..1], &ns.to_string()[1..]);
+                    format!("{first}.{rest}e{}", 18 - digits)
+                }
+                1 => format!("{ns}E-{digits}"),
+                _ => plain,
+            };
+            text += &if is_table { format!("{number},{row}\n") } else { format!("{{\"v\":{row},\"t\":{number}}}\n") };
+            rows.push((ns, text.len()));
+        }
+        let file = served.make("/s/f");
+        served.write(&file, None, text.as_bytes()).unwrap();
+        for (ns, len) in rows {
+            let shown = [ns - 1, ns].map(|user| cut(&mut served, None, user).unwrap().len());
+            assert!(
+                shown[0] < len && shown[1] == len,
+                "seed {seed}, unit {unit}, at {ns} of {text}: {shown:?}, not {len}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_byte_order_mark_is_no_part_of_the_first_line() {
+    for (plugin, text) in [
+        ("csv:t", "\u{feff}t,v\r\n5,1\r\n"),
+        ("csv:t", "\u{feff}\"t\",\"v\"\r\n5,1\r\n"),
+        ("csv:1,header=true", "\u{feff}t,v\n5,1\n"),
+        ("csv:1", "\u{feff}5,1\n"),
+        ("jsonl:/t", "\u{feff}{\"t\":5}\n"),
+        ("json:/t", "\u{feff}{\"t\":5}"),
+    ] {
+        let mut served = Machine::new().serve();
+        bind(&mut served, plugin);
+        let file = served.make("/s/f");
+        served.write(&file, None, text.as_bytes()).unwrap_or_else(|fault| panic!("{plugin}, {text:?}: {fault}"));
+        assert_eq!(cut(&mut served, None, 5_000_000_000).as_deref(), Ok(text), "{plugin}");
+    }
+}
+
+#[test]
+fn rows_about_a_leap_second_are_in_order() {
+    let mut served = Machine::new().serve();
+    bind(&mut served, "csv:t");
+    let file = served.make("/s/f");
+    let text = "t\n2016-12-31T23:59:59.900Z\n2016-12-31T23:59:60.500Z\n2017-01-01T00:00:00.100Z\n";
+    served.write(&file, None, text.as_bytes()).unwrap();
+    assert_eq!(cut(&mut served, None, 1_483_228_799_999_999_999).unwrap().lines().count(), 3);
+}
+
 #[test]
 fn a_row_that_runs_backwards_takes_its_write_with_it() {
     let machine = Machine::new();
@@ -276,7 +347,7 @@ fn a_row_that_runs_backwards_takes_its_write_with_it() {
 
 #[test]
 fn a_row_without_a_time_is_refused_with_words() {
-    let cases: [(&str, &[u8], &str); 10] = [
+    let cases: [(&str, &[u8], &str); 15] = [
         ("csv:t", b"a,b\n1,2\n", "names no column \"t\"; it names \"a\", \"b\""),
         ("csv:2", b"1\n", "the row has 1 columns, the time is in column 2"),
         ("csv:1", b"yesterday\n", "is not an RFC 3339 time with a zone"),
@@ -286,6 +357,11 @@ fn a_row_without_a_time_is_refused_with_words() {
         ("jsonl:/t", b"{\"t\":1}\n{\"u\":1}\n", "nothing stands at /t (row at offset 8"),
         ("jsonl:/t", b"{\"t\":1}\nnot json\n", "not one JSON document"),
         ("jsonl:/t", b"{\"t\":[]}\n", "neither a string nor a number"),
+        ("csv:t", b"t,v\r1,2\r3,4\r", "its lines end with a carriage return alone"),
+        ("csv:1", b"1,2\r3,4\r\n", "its lines end with a carriage return alone"),
+        ("csv:t", b"\xff\xfet\0\n\0", "it is in UTF-16: convert it to UTF-8"),
+        ("csv:1", b"0x10\n", "is not an RFC 3339 time with a zone"),
+        ("csv:1", b"1e30\n", "a time of 1e30 s is out of range"),
         ("csv:1", &[b'9'; 1 << 20 | 1], "is longer than 1048576 bytes"),
     ];
     for (plugin, bytes, words) in cases {
