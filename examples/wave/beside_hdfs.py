@@ -35,7 +35,7 @@ SAMPLE_US, FRAME_US, DELAY_US_MAX = 50_000, 100_000, 120_000
 # The frame that is shown, as in the paper.
 SHOWN = 37
 # Where in a record its time is.
-TIME_PLUGIN = "binary:offset=0,width=8,order=little,signed=false,epoch=unix,unit=us"
+TIME_PLUGIN = "binary:offset=0,width=8,order=little,signed=false,size=any,epoch=unix,unit=us"
 PACKAGES = ["matplotlib==3.9.2", "numpy==2.1.3"]
 TITLES = {"hflush": "HDFS snapshots, hflush", "lengths": "HDFS snapshots, lengths told", "system": "frieze, by system time", "user": "frieze, by user time"}
 

@@ -8,7 +8,7 @@ use frieze_client::{Error as ClientError, FileKind, Fs, RenameMode};
 use serde_json::json;
 
 use crate::args::{Ln, Mkdir, Mv, Rm};
-use crate::copy::{self, target};
+use crate::copy::{self, Remote, about, target};
 use crate::entry;
 use crate::failure::{Reported, Usage, is};
 use crate::path::FsPath;
@@ -48,8 +48,11 @@ pub(crate) fn mv(run: &mut Run, args: &Mv) -> Result<()> {
             Err(error) => {
                 let error = Error::from(error);
                 // Whose fault it is: the new name's, where that can be said.
-                let subject = if is(&error, Reason::Exists) || is(&error, Reason::NotEmpty) { &place } else { path };
-                run.report(&subject.to_string(), error)?;
+                let is_of_place = is(&error, Reason::Exists)
+                    || is(&error, Reason::NotEmpty)
+                    || is(&error, Reason::NotFound) && fs.stat(&target(path, false)).is_ok();
+                let error = if is_of_place { about(&Remote { fs: fs.clone() }, &place, error) } else { error };
+                run.report(&path.to_string(), error)?;
             }
         }
     }
@@ -75,7 +78,12 @@ pub(crate) fn ln(run: &mut Run, args: &Ln) -> Result<()> {
         None => (fs.symlink(text, &target(&place, false)).map(drop), "symbolic"),
     };
     if let Err(error) = made {
-        return run.report(&place.to_string(), error.into());
+        let error = Error::from(error);
+        // The file that is to have one more name may be what is missing.
+        return match file.filter(|file| is(&error, Reason::NotFound) && fs.stat(&target(file, false)).is_err()) {
+            Some(file) => run.report(&file.to_string(), error),
+            None => run.report(&place.to_string(), about(&Remote { fs }, &place, error)),
+        };
     }
     let target = String::from_utf8_lossy(text);
     run.item(|| json!({ "target": target, "name": place.to_string(), "kind": kind }), || None)

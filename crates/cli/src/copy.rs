@@ -18,14 +18,14 @@ use serde_json::{Value, json};
 use self::local::{Local, LocalBytes};
 use self::side::{How, Kind, Node, Side, Sink};
 use crate::args::{Cp, Get, Put};
-use crate::failure::{Reported, Usage};
+use crate::failure::{About, Reported, Usage};
 use crate::past;
 use crate::path::FsPath;
 use crate::progress::Progress;
 use crate::run::Run;
 
 pub(crate) use self::remote::{Remote, target};
-pub(crate) use self::side::{PIECE_BYTES, Pull, Source};
+pub(crate) use self::side::{PIECE_BYTES, Pull, Source, about};
 
 /// What is asked of every file of one copy.
 #[derive(Clone, Copy, Debug)]
@@ -182,7 +182,7 @@ fn two_paths() -> anyhow::Error {
 
 fn put_stdin(run: &mut Run, sink: &Remote, to: &FsPath, asked: Asked) -> Result<()> {
     let stdin = File::from(std::io::stdin().as_fd().try_clone_to_owned()?);
-    let mut counted = Counted { bytes: &mut LocalBytes::new(stdin)?, run };
+    let mut counted = Counted { bytes: &mut LocalBytes::new(stdin)?, from: "-".to_owned(), run };
     let moved = sink.write(to, 0o666 & !asked.umask, asked.how, &mut counted)?;
     run.item(|| item("-", &to.to_string(), Kind::File, moved, None), || None)
 }
@@ -275,14 +275,19 @@ fn copy_node<S: Source, K: Sink>(
         Kind::File => {
             run.progress(|progress| progress.expect(node.size));
             let mut bytes = source.open(from)?;
-            moved = sink.write(to, mode, asked.how, &mut Counted { bytes: &mut *bytes, run })?;
+            let from = source.show(from);
+            let written = sink.write(to, mode, asked.how, &mut Counted { bytes: &mut *bytes, from, run });
+            moved = written.map_err(|error| about(sink, to, error))?;
         }
-        Kind::Symlink => sink.make_link(to, &source.link_text(from)?)?,
+        Kind::Symlink => {
+            let text = source.link_text(from)?;
+            sink.make_link(to, &text).map_err(|error| about(sink, to, error))?;
+        }
         Kind::Directory => {
             let made = match sink.node(to, true)? {
                 Some(there) if there.kind == Kind::Directory => false,
                 _ => {
-                    sink.make_directory(to, mode)?;
+                    sink.make_directory(to, mode).map_err(|error| about(sink, to, error))?;
                     true
                 }
             };
@@ -302,7 +307,7 @@ fn copy_node<S: Source, K: Sink>(
         }
     }
     if asked.preserve {
-        sink.set_like(to, node)?;
+        sink.set_like(to, node).map_err(|error| about(sink, to, error))?;
     }
     let (from, to) = (source.show(from), sink.show(to));
     run.item(|| item(&from, &to, node.kind, moved, node.answered.as_ref()), || None)?;
@@ -345,12 +350,13 @@ fn name_of_local(path: &Path) -> Option<Vec<u8>> {
 /// Bytes on their way, counted for whoever watches.
 struct Counted<'a> {
     bytes: &'a mut dyn Pull,
+    from: String,
     run: &'a mut Run,
 }
 
 impl Pull for Counted<'_> {
     fn next(&mut self, into: &mut Vec<u8>) -> Result<Option<u64>> {
-        let next = self.bytes.next(into)?;
+        let next = self.bytes.next(into).map_err(|error| error.context(About(self.from.clone())))?;
         let count = into.len() as u64;
         if next.is_some() {
             self.run.progress(|progress| progress.advance(count));

@@ -90,6 +90,16 @@ impl fmt::Display for ChildFailed {
 
 impl std::error::Error for ChildFailed {}
 
+/// What a failure is about, where that is not what the command was reading or writing just then.
+#[derive(Debug)]
+pub(crate) struct About(pub(crate) String);
+
+impl fmt::Display for About {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
 /// The fault that a server or the client library answered, if `error` comes from there.
 pub(crate) fn fault_of(error: &Error) -> Option<Fault> {
     error.chain().find_map(|cause| {
@@ -110,6 +120,7 @@ pub(crate) fn is(error: &Error, reason: Reason) -> bool {
 /// A subject that the words name already is not said twice.
 pub(crate) fn line(subject: &str, error: &Error) -> String {
     let words = words(error);
+    let subject = error.downcast_ref::<About>().map_or(subject, |about| &about.0);
     if subject.is_empty() || words.starts_with(&format!("{subject}: ")) || words.contains(&format!("{subject:?}")) {
         return words;
     }
@@ -122,7 +133,8 @@ pub(crate) fn words(error: &Error) -> String {
         Some(fault) => of_fault(&fault),
         None => {
             let mut said: Vec<String> = Vec::new();
-            for cause in error.chain() {
+            let subjects = usize::from(error.is::<About>());
+            for cause in error.chain().skip(subjects) {
                 let words = cause.downcast_ref::<io::Error>().map_or_else(|| cause.to_string(), of_io);
                 // A cause that the words above it quote already adds nothing.
                 if !said.last().is_some_and(|last| last.contains(&words)) {

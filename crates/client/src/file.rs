@@ -420,6 +420,13 @@ impl File {
         if self.attr.time_plugin.is_empty() { REQUEST_BYTES } else { PAYLOAD_BYTES_MAX as usize }
     }
 
+    /// Largest piece that a long run of bytes is written in: whole records, where all of a file have one size.
+    pub fn run_bytes_max(&self, max: usize) -> usize {
+        let size =
+            self.attr.time_plugin.split(',').find_map(|field| field.strip_prefix("size=")?.parse::<usize>().ok());
+        size.map_or(max, |size| max - max % size.clamp(1, max))
+    }
+
     /// True if every write is a record of its own.
     pub(crate) fn has_user_time(&self) -> bool {
         !self.attr.time_plugin.is_empty()

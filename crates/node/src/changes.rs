@@ -702,11 +702,11 @@ fn at_offset(fault: Fault, ask: &Write, id: InodeId) -> Fault {
     Fault::new(fault.reason, format!("write {place} to inode {id} refused: {}", fault.message))
 }
 
-/// A file of rows has one writing session at a time: a half row of one writer would be ended by another (protocols §8).
+/// A file of lines has one writing session at a time: a half row of one writer would be ended by another (protocols §8).
 fn check_one_writer(id: InodeId, inode: &Inode, session: SessionId) -> Result<(), Fault> {
     let other = inode.grants().iter().find(|grant| grant.session != session && !grant.chunks.is_empty());
     match other {
-        Some(other) if !inode.plugin().is_empty() && inode.plugin().parse::<TimePlugin>()?.has_rows() => {
+        Some(other) if !inode.plugin().is_empty() && inode.plugin().parse::<TimePlugin>()?.has_lines() => {
             let writer = other.session;
             let words = format!(
                 "{id} has rows of user time and so one writing session at a time, now {writer}: wait until it closes the \

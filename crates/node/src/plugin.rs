@@ -1,10 +1,10 @@
 //! Time plug-ins: where in the data its user time stands (FFFS §6.4, design §5, protocols §8).
 //!
 //! A directory is bound by setting its attribute `user.frieze.time` to a text such as
-//! `binary:offset=0,width=8,order=little,signed=false,epoch=unix,unit=us`, `json:/meta/time,unit=ms`, `csv:event_time`
-//! or `jsonl:/t`; what is made in it inherits the binding. There are two shapes. *Record* (`binary`, `json`): one write
-//! is one record with one user time. *Rows* (`csv`, `jsonl`, in [`rows`]): one line is one row with one user time, and a
-//! write holds any number of them, the last perhaps in part. The plug-in runs here, in the driver; that user time never
+//! `binary:offset=0,width=8,order=little,signed=false,size=24,epoch=unix,unit=us`, `json:/meta/time,unit=ms`, `csv:event_time`
+//! or `jsonl:/t`; what is made in it inherits the binding. There are two shapes. *Record* (`binary` without a size, `json`): one write
+//! is one record with one user time. *Rows* (`csv`, `jsonl`, `binary` with a size, in [`rows`]): one line, or so many bytes, is one row with
+//! one user time, and a write holds any number of them, the last line perhaps in part. The plug-in runs here, in the driver; that user time never
 //! goes backwards is checked by the chain.
 //!
 //! The seam for other plug-ins: a new shape is a line in [`TimePlugin::from_str`], and either a [`Place`] whose time
@@ -92,11 +92,26 @@ pub struct TimePlugin {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Place {
-    Binary { offset: u32, width: u8, big_endian: bool, signed: bool },
+    Binary { offset: u32, width: u8, big_endian: bool, signed: bool, size: Size },
     Json { pointer: String },
     Csv { column: Column, header: bool, delimiter: Delimiter },
     JsonLines { pointer: String },
 }
+
+/// How long a binary record is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Size {
+    /// One write is one record, if it is shorter than [`UNSAID_BYTES_MAX`].
+    Unsaid,
+    /// One write is one record, of whatever length.
+    Any,
+    /// So many bytes, as many records a write as there are.
+    Fixed(u32),
+}
+
+/// From here on a write of binary data is more likely a program's buffer, or a file that is copied, than one record: whoever means one
+/// says so.
+const UNSAID_BYTES_MAX: usize = 4096;
 
 /// A column of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -145,7 +160,7 @@ impl FromStr for TimePlugin {
         let mut fields = rest.split(',');
         let mut plugin = match shape {
             "binary" => TimePlugin {
-                place: Place::Binary { offset: 0, width: 8, big_endian: false, signed: false },
+                place: Place::Binary { offset: 0, width: 8, big_endian: false, signed: false, size: Size::Unsaid },
                 unit: Unit::Microseconds,
                 epoch: Epoch::Unix,
                 utc: false,
@@ -179,6 +194,14 @@ impl FromStr for TimePlugin {
         for field in fields.filter(|field| !field.is_empty()) {
             plugin.set(field)?;
         }
+        if let Place::Binary { offset, width, size: Size::Fixed(size), .. } = plugin.place
+            && u64::from(size) < u64::from(offset) + u64::from(width)
+        {
+            let field = format!("{offset}..{}", u64::from(offset) + u64::from(width));
+            return Err(refused(format_args!(
+                "a record of size={size} ends before its time, which is at bytes {field}"
+            )));
+        }
         Ok(plugin)
     }
 }
@@ -188,9 +211,22 @@ impl TimePlugin {
         TimePlugin { place, unit: Unit::Seconds, epoch: Epoch::Unix, utc: false }
     }
 
-    /// True: one line is one row (`csv`, `jsonl`). False: one write is one record.
+    /// True: a write holds any number of rows: lines (`csv`, `jsonl`), or records of one size (`binary`). False: one write is one record.
     pub fn has_rows(&self) -> bool {
+        self.has_lines() || self.record_bytes().is_some()
+    }
+
+    /// True: one line is one row, and a write may end in the midst of one.
+    pub fn has_lines(&self) -> bool {
         matches!(self.place, Place::Csv { .. } | Place::JsonLines { .. })
+    }
+
+    /// Bytes of each record, where all have the same.
+    pub(crate) fn record_bytes(&self) -> Option<u32> {
+        match self.place {
+            Place::Binary { size: Size::Fixed(size), .. } => Some(size),
+            _ => None,
+        }
     }
 
     /// True: a row is a line of fields (`csv`).
@@ -219,6 +255,13 @@ impl TimePlugin {
                     _ => return Err(bad()),
                 }
             }
+            ("size", Place::Binary { size, .. }) => {
+                *size = match value.parse() {
+                    _ if value == "any" => Size::Any,
+                    Ok(bytes) if bytes > 0 && bytes as usize <= rows::ROW_BYTES_MAX => Size::Fixed(bytes),
+                    _ => return Err(bad()),
+                }
+            }
             ("signed", Place::Binary { signed, .. }) => *signed = value.parse().map_err(|_| bad())?,
             ("delimiter", Place::Csv { delimiter, .. }) => {
                 *delimiter = DELIMITERS.iter().find(|entry| entry.1 == value).ok_or_else(bad)?.0;
@@ -244,7 +287,12 @@ impl TimePlugin {
     /// not fit in signed nanoseconds: mend the record, or write it into a directory without the binding.
     pub fn user_time(&self, record: &[u8]) -> Result<UserTime, Fault> {
         match &self.place {
-            Place::Binary { offset, width, big_endian, signed } => {
+            Place::Binary { size: Size::Unsaid, .. } if record.len() >= UNSAID_BYTES_MAX => Err(wrong(format!(
+                "a write of {} bytes looks like more than one record: bind the directory with size=N for records of N bytes, or with size=any if \
+                 each write is one record, of any length",
+                record.len()
+            ))),
+            Place::Binary { offset, width, big_endian, signed, size: _ } => {
                 let (start, width) = (*offset as usize, usize::from(*width));
                 let field = record.get(start..start + width).ok_or_else(|| {
                     wrong(format!(
@@ -333,12 +381,15 @@ impl fmt::Display for TimePlugin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (epoch, unit) = (self.epoch.entry().1, self.unit.name());
         match &self.place {
-            Place::Binary { offset, width, big_endian, signed } => {
+            Place::Binary { offset, width, big_endian, signed, size } => {
                 let order = if *big_endian { "big" } else { "little" };
-                write!(
-                    f,
-                    "binary:offset={offset},width={width},order={order},signed={signed},epoch={epoch},unit={unit}"
-                )
+                write!(f, "binary:offset={offset},width={width},order={order},signed={signed}")?;
+                match size {
+                    Size::Unsaid => {}
+                    Size::Any => f.write_str(",size=any")?,
+                    Size::Fixed(size) => write!(f, ",size={size}")?,
+                }
+                write!(f, ",epoch={epoch},unit={unit}")
             }
             Place::Json { pointer } => write!(f, "json:{pointer},epoch={epoch},unit={unit}"),
             Place::JsonLines { pointer } => write!(f, "jsonl:{pointer},epoch={epoch},unit={unit}"),
@@ -370,6 +421,8 @@ mod tests {
         assert_eq!(time("binary:offset=2,width=4,order=big,unit=s", &[9, 9, 0, 0, 1, 0]), Ok(256_000_000_000));
         assert_eq!(time("binary:width=2,signed=true,unit=ms", &(-3i16).to_le_bytes()), Ok(-3_000_000));
         assert_eq!(time("binary:width=1,unit=ns", &[255]), Ok(255));
+        assert_eq!(time("binary:width=1,unit=ns,size=any", &[3; 9000]), Ok(3));
+        assert_eq!(time("binary:width=1,unit=ns", &[3; 4095]), Ok(3));
         assert_eq!(time("binary:width=4,unit=s,epoch=gps", &0u32.to_le_bytes()), Ok(315_964_800_000_000_000));
     }
 
@@ -385,7 +438,8 @@ mod tests {
 
     #[test]
     fn a_record_without_a_time_says_why() {
-        let cases: [(&str, &[u8], &str); 8] = [
+        let cases: [(&str, &[u8], &str); 9] = [
+            ("binary:unit=s", &[0; 4096], "a write of 4096 bytes looks like more than one record"),
             ("binary:offset=4", b"12345678", "a record of 8 bytes has no time field at bytes 4..12"),
             ("json:/t", b"not json", "not one JSON document"),
             ("json:/t", b"{}", "nothing stands at /t"),
@@ -413,6 +467,11 @@ mod tests {
             "binary",
             "binary:zone=utc",
             "binary:width=3",
+            "binary:size=0",
+            "binary:size=7",
+            "binary:size=1048577",
+            "binary:size=16,offset=12",
+            "json:/t,size=8",
             "json:t",
             "binary:order=middle",
             "json:/t,width=8",
@@ -428,6 +487,8 @@ mod tests {
         for text in [
             "binary:",
             "binary:offset=7,width=2,order=big,signed=true,epoch=ntp,unit=s",
+            "binary:size=24",
+            "binary:size=any,unit=s",
             "json:/a/b,unit=ns",
             "csv:event_time,delimiter=tab",
             "csv:3,header=true,unit=ms",

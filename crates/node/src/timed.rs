@@ -146,10 +146,14 @@ impl Engine {
                 format!("a write at {offset}, beyond the end at {size}, would leave a hole between two rows of {id}"),
             ));
         }
+        plugin.check_whole(offset, payload.len() as u64)?;
         let mut scratch = Scratch::default();
-        let mut bytes = self.row_begun(&seen, offset, &mut scratch)?;
+        let mut bytes = self.row_begun(plugin, &seen, offset, &mut scratch)?;
         let start = offset - bytes.len() as u64;
-        if memchr::memchr(b'\n', payload).is_none() && bytes.len() + payload.len() <= ROW_BYTES_MAX {
+        if plugin.has_lines()
+            && memchr::memchr(b'\n', payload).is_none()
+            && bytes.len() + payload.len() <= ROW_BYTES_MAX
+        {
             let is_table = plugin.is_table();
             return if is_table && ends_lines_by_returns(payload) { Err(lone_returns()) } else { Ok(None) };
         }
@@ -194,7 +198,7 @@ impl Engine {
         let seen = Seen::at(id, self.inode_at(id, Some(stamp))?, Some(stamp));
         let size = self.look(&[&seen])?.extent(&seen).size;
         // A row that is not whole yet belongs to the write that ends it.
-        let begun = self.row_begun(&seen, size, scratch)?.len() as u64;
+        let begun = self.row_begun(plugin, &seen, size, scratch)?.len() as u64;
         Ok(Seen { size_max: Some(size - begun), user_time_open: open, ..seen })
     }
 
@@ -226,7 +230,7 @@ impl Engine {
         if !appended {
             return Ok(None);
         }
-        let mut bytes = self.row_begun(&seen, start, scratch)?;
+        let mut bytes = self.row_begun(plugin, &seen, start, scratch)?;
         let begin = start - bytes.len() as u64;
         self.read_range(&seen, start, end, scratch, &mut bytes)?;
         let (len, any) =
@@ -275,8 +279,18 @@ impl Engine {
     }
 
     /// The bytes before `offset` of the row that `offset` lies in: empty if a row begins there.
-    fn row_begun(&self, seen: &Seen, offset: u64, scratch: &mut Scratch) -> Result<Vec<u8>, Fault> {
+    fn row_begun(
+        &self,
+        plugin: &TimePlugin,
+        seen: &Seen,
+        offset: u64,
+        scratch: &mut Scratch,
+    ) -> Result<Vec<u8>, Fault> {
         let mut bytes = Vec::new();
+        if let Some(size) = plugin.record_bytes() {
+            self.read_range(seen, offset - offset % u64::from(size), offset, scratch, &mut bytes)?;
+            return Ok(bytes);
+        }
         for back in [1, 4096, ROW_BYTES_MAX as u64 + 1] {
             let start = offset.saturating_sub(back);
             bytes.clear();

@@ -41,7 +41,7 @@ const FILES: [&[u8]; 6] = [b"f", b"g", b"h", b"i", b"j", b"k"];
 const LINKS: [&[u8]; 2] = [b"l", b"m"];
 const XATTRS: [&[u8]; 3] = [b"user.color", b"user.size", b"user.note"];
 const SNAPSHOTS: [&str; 3] = ["monday", "release", "before-the-storm"];
-const BINDING: &[u8] = b"binary:unit=us";
+const BINDING: &[u8] = b"binary:size=any,unit=us";
 const DEPTH_MAX: usize = 3;
 /// Of how many times that the superuser, or a stranger, could do something they do.
 const OTHERS_ONE_IN: u64 = 10;

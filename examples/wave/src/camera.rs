@@ -17,7 +17,7 @@ pub(crate) const CAMERAS: usize = MESH * MESH;
 /// Bytes of a record.
 pub(crate) const RECORD_BYTES: usize = 8 + 8 * IMAGE_CELLS;
 /// What the directory is bound to: where frieze finds the user time in a record.
-pub(crate) const TIME_PLUGIN: &str = "binary:offset=0,width=8,order=little,signed=false,epoch=unix,unit=us";
+pub(crate) const TIME_PLUGIN: &str = "binary:offset=0,width=8,order=little,signed=false,size=any,epoch=unix,unit=us";
 
 /// Cells along each side of an image.
 pub(crate) const IMAGE: usize = CELLS / MESH;

@@ -81,13 +81,14 @@ JSON: one line a name: deleted.")]
 /// Tell frieze where the data keeps its own time.
 ///
 /// A time plug-in reads the time of the data out of the data. It is bound to a directory; files and directories made in
-/// it from then on inherit it, and `--user-at TIME` cuts such a file at that time of its data. With `binary` and `json`
-/// one write is one record; with `csv` and `jsonl` one line is one row, in whatever writes it comes. What runs backwards
+/// it from then on inherit it, and `--user-at TIME` cuts such a file at that time of its data. With `binary:size=N` every N
+/// bytes are one record, with `csv` and `jsonl` one line is one row, in whatever writes they come; with `json`, and `binary`
+/// without a size, one write is one record. What runs backwards
 /// is refused, with its offset; late rows go into a file of their own, and `--at` tells who knew of them when.
 #[derive(Debug, Subcommand)]
 #[command(after_long_help = "\
 Examples:
-  frieze time bind /sensors 'binary:offset=0,width=8,order=little,signed=false,epoch=unix,unit=us'
+  frieze time bind /sensors 'binary:offset=0,width=8,size=24,unit=us'
   frieze time bind /events  'json:/meta/time'
   frieze time bind /flights 'csv:event_time'
   frieze time bind /logs    'jsonl:/ts,unit=ms'
@@ -97,11 +98,14 @@ pub(crate) enum Time {
     /// Bind a time plug-in to a directory.
     #[command(after_long_help = "\
 SPEC is one of
-  binary:offset=N,width=1|2|4|8,order=little|big,signed=true|false,epoch=unix,unit=s|ms|us|ns
+  binary:offset=N,width=1|2|4|8,order=little|big,signed=true|false,size=N|any,epoch=unix,unit=s|ms|us|ns
+                                     an integer in each record of size=N bytes, of which a write holds any number;
+                                     with size=any each write is one record, and without a size each of less than 4 KiB
   json:POINTER[,unit=s|ms|us|ns]     an RFC 3339 text, or a number with its unit, at a JSON pointer such as /meta/time
   csv:COLUMN[,header=true|false][,delimiter=comma|semicolon|tab|pipe][,unit=s|ms|us|ns]
                                      a column, by the name that the first line gives it, or counted from 1
   jsonl:POINTER[,unit=s|ms|us|ns]    one JSON document a line
+Numbers may have a fraction and an exponent; digits beyond the nanosecond are dropped.
 With zone=utc a text without a zone is in UTC; without it, it is refused. Every unit counts from 1970, or from
 epoch=gps|j2000|windows|ntp.
 

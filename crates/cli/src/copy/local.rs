@@ -24,6 +24,10 @@ impl Side for Local {
         directory.join(OsStr::from_bytes(name))
     }
 
+    fn parent(&self, path: &PathBuf) -> Option<PathBuf> {
+        path.parent().filter(|parent| !parent.as_os_str().is_empty()).map(Path::to_path_buf)
+    }
+
     fn show(&self, path: &PathBuf) -> String {
         format::local(path)
     }

@@ -10,6 +10,7 @@ use frieze_client::{CreateMode, File, Fs, OpenFlags, RenameMode};
 use frieze_client::{SetAttr, Target, TimeValue};
 
 use super::side::{How, Kind, Node, PIECE_BYTES, Pull, Side, Sink, Source, temporary_name};
+use crate::failure;
 use crate::path::FsPath;
 
 /// Requests in flight on one connection: enough to keep both ends busy.
@@ -32,6 +33,10 @@ impl Side for Remote {
 
     fn join(&self, directory: &FsPath, name: &[u8]) -> FsPath {
         directory.join(name)
+    }
+
+    fn parent(&self, path: &FsPath) -> Option<FsPath> {
+        path.parent()
     }
 
     fn show(&self, path: &FsPath) -> String {
@@ -97,35 +102,13 @@ impl Sink for Remote {
 
     fn write(&self, path: &FsPath, mode: u32, how: How, bytes: &mut dyn Pull) -> Result<u64> {
         match how {
-            How::Over => {
-                let file =
-                    self.fs.create_with(&target(path, true), mode, CreateMode::OpenExisting, OpenFlags::WRITE)?;
-                if file.attr().size > 0 {
-                    file.set_len(0)?;
-                }
-                fill(file, bytes)
-            }
+            How::Over => self.write_over(path, mode, bytes),
             How::Append => {
                 let file =
                     self.fs.create_with(&target(path, true), mode, CreateMode::OpenExisting, OpenFlags::WRITE)?;
                 append(file, bytes)
             }
-            How::Atomic => {
-                let beside = beside(path);
-                // What is replaced leaves its mode to what replaces it.
-                let mode = self.node(path, true)?.map_or(mode, |there| there.mode);
-                let file =
-                    self.fs.create_with(&target(&beside, false), mode, CreateMode::Exclusive, OpenFlags::WRITE)?;
-                let done = fill(file, bytes).and_then(|count| {
-                    self.fs.rename(&target(&beside, false), &target(path, false), RenameMode::Replace)?;
-                    Ok(count)
-                });
-                if done.is_err() {
-                    // The first failure is the one to tell about.
-                    let _ = self.fs.unlink(&target(&beside, false));
-                }
-                done
-            }
+            How::Atomic => self.replace(path, mode, bytes),
         }
     }
 
@@ -141,6 +124,52 @@ impl Sink for Remote {
     }
 }
 
+impl Remote {
+    /// Writes the file anew. What is refused leaves nothing where there was nothing.
+    fn write_over(&self, path: &FsPath, mode: u32, bytes: &mut dyn Pull) -> Result<u64> {
+        let at = target(path, true);
+        let made = match self.fs.create_with(&at, mode, CreateMode::Exclusive, OpenFlags::WRITE) {
+            Err(error) if error.reason() == Reason::Exists => None,
+            made => Some(made?),
+        };
+        if let Some(file) = made {
+            let done = fill(file, bytes);
+            if done.as_ref().is_err_and(|error| failure::is(error, Reason::InvalidArgument)) {
+                // The first failure is the one to tell about.
+                let _ = self.fs.unlink(&at);
+            }
+            return done;
+        }
+        let file = self.fs.create_with(&at, mode, CreateMode::OpenExisting, OpenFlags::WRITE)?;
+        if file.attr().size > 0 {
+            if !file.attr().time_plugin.is_empty() {
+                // Its times only go forwards, and what is put may begin before them: another file takes its place, or none does.
+                file.close()?;
+                return self.replace(path, mode, bytes);
+            }
+            file.set_len(0)?;
+        }
+        fill(file, bytes)
+    }
+
+    /// Writes a file beside it and gives that its name.
+    fn replace(&self, path: &FsPath, mode: u32, bytes: &mut dyn Pull) -> Result<u64> {
+        let beside = beside(path);
+        // What is replaced leaves its mode to what replaces it.
+        let mode = self.node(path, true)?.map_or(mode, |there| there.mode);
+        let file = self.fs.create_with(&target(&beside, false), mode, CreateMode::Exclusive, OpenFlags::WRITE)?;
+        let done = fill(file, bytes).and_then(|count| {
+            self.fs.rename(&target(&beside, false), &target(path, false), RenameMode::Replace)?;
+            Ok(count)
+        });
+        if done.is_err() {
+            // The first failure is the one to tell about.
+            let _ = self.fs.unlink(&target(&beside, false));
+        }
+        done
+    }
+}
+
 fn beside(path: &FsPath) -> FsPath {
     let name = temporary_name(path.name().unwrap_or_default());
     path.parent().unwrap_or_else(FsPath::root).join(&name)
@@ -148,6 +177,7 @@ fn beside(path: &FsPath) -> FsPath {
 
 /// Writes the pieces at their offsets, several requests in flight while they follow each other.
 fn fill(file: File, bytes: &mut dyn Pull) -> Result<u64> {
+    let bytes = &mut Recut::new(bytes, &file);
     let mut piece = Vec::with_capacity(PIECE_BYTES);
     let (mut moved, mut written_to) = (0u64, 0u64);
     let mut next = bytes.next(&mut piece)?;
@@ -182,6 +212,7 @@ fn fill(file: File, bytes: &mut dyn Pull) -> Result<u64> {
 
 /// Appends piece by piece, each in one atomic request.
 fn append(file: File, bytes: &mut dyn Pull) -> Result<u64> {
+    let bytes = &mut Recut::new(bytes, &file);
     let mut piece = Vec::with_capacity(PIECE_BYTES);
     let mut moved = 0;
     while bytes.next(&mut piece)?.is_some() {
@@ -190,6 +221,57 @@ fn append(file: File, bytes: &mut dyn Pull) -> Result<u64> {
     }
     file.close()?;
     Ok(moved)
+}
+
+/// The same bytes in pieces of whole records, where the file takes nothing else.
+struct Recut<'a> {
+    bytes: &'a mut dyn Pull,
+    most: usize,
+    /// What was read and not handed on, and its offset.
+    left: Option<Piece>,
+}
+
+impl Recut<'_> {
+    fn new<'a>(bytes: &'a mut dyn Pull, into: &File) -> Recut<'a> {
+        Recut { bytes, most: into.run_bytes_max(PIECE_BYTES), left: None }
+    }
+}
+
+impl Pull for Recut<'_> {
+    fn next(&mut self, into: &mut Vec<u8>) -> Result<Option<u64>> {
+        let start = match self.left.take() {
+            Some((at, bytes)) => {
+                into.clear();
+                into.extend_from_slice(&bytes);
+                at
+            }
+            None => match self.bytes.next(into)? {
+                Some(at) => at,
+                None => return Ok(None),
+            },
+        };
+        // Pieces of the full length are handed on as they come.
+        while self.most < PIECE_BYTES && into.len() < self.most {
+            let mut more = Vec::new();
+            match self.bytes.next(&mut more)? {
+                Some(at) if at == start + into.len() as u64 => into.append(&mut more),
+                Some(at) => {
+                    self.left = Some((at, more));
+                    return Ok(Some(start));
+                }
+                None => break,
+            }
+        }
+        if into.len() > self.most {
+            let rest = into.split_off(self.most);
+            self.left = Some((start + self.most as u64, rest));
+        }
+        Ok(Some(start))
+    }
+
+    fn end(&self) -> u64 {
+        self.bytes.end()
+    }
 }
 
 /// Bytes and their offset.

@@ -1,7 +1,12 @@
 //! The two ends of a copy, whatever they are: local files or the file system at a view.
 
-use anyhow::Result;
+use std::io;
+
+use anyhow::{Error, Result};
+use frieze_base::Reason;
 use frieze_client::Answered;
+
+use crate::failure::{self, About, Reported};
 
 /// Largest piece that travels at once: 1 MiB requests reach the most of a connection (libraries.md, the data path).
 pub(crate) const PIECE_BYTES: usize = 1 << 20;
@@ -79,6 +84,9 @@ pub(crate) trait Side {
     /// The entry `name` of a directory.
     fn join(&self, directory: &Self::Path, name: &[u8]) -> Self::Path;
 
+    /// The directory that a path lies in; none of the uppermost.
+    fn parent(&self, path: &Self::Path) -> Option<Self::Path>;
+
     /// The path in print.
     fn show(&self, path: &Self::Path) -> String;
 
@@ -87,6 +95,23 @@ pub(crate) trait Side {
     /// # Errors
     /// If it cannot be known.
     fn node(&self, path: &Self::Path, follow: bool) -> Result<Option<Node>>;
+}
+
+/// `error`, which making or writing `path` ended with, and what it is about: the uppermost directory that is not there, if it is one that is
+/// missing; else `path`. What is known to be about something already stays so.
+pub(crate) fn about<S: Side>(side: &S, path: &S::Path, error: Error) -> Error {
+    if error.is::<About>() || error.is::<Reported>() {
+        return error;
+    }
+    let is_io =
+        |error: &Error| error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::NotFound);
+    let mut wrong = path.clone();
+    if failure::is(&error, Reason::NotFound) || is_io(&error) {
+        while let Some(parent) = side.parent(&wrong).filter(|parent| matches!(side.node(parent, true), Ok(None))) {
+            wrong = parent;
+        }
+    }
+    error.context(About(side.show(&wrong)))
 }
 
 /// The end that is read.

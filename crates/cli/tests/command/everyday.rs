@@ -40,6 +40,32 @@ fn standard_input_is_a_source_and_an_append_adds_to_the_end() {
 }
 
 #[test]
+fn an_error_names_what_is_missing_whichever_end_it_is() {
+    let server = Served::start();
+    server.put("/f", "x");
+    let local = server.local("local");
+    std::fs::write(&local, "y").unwrap();
+    let local = local.to_str().unwrap();
+    for (args, subject) in [
+        (&["put", local, "/no/where/f"][..], "/no"),
+        (&["cp", "/f", "/no/f"], "/no"),
+        (&["mv", "/f", "/no/f"], "/no"),
+        (&["mv", "/none", "/g"], "/none"),
+        (&["ln", "/f", "/no/f"], "/no"),
+        (&["ln", "/none", "/g"], "/none"),
+        (&["ln", "-s", "x", "/no/g"], "/no"),
+        (&["cp", "/none", "/no/f"], "/none"),
+        (&["get", "/none", local], "/none"),
+    ] {
+        let said = server.fails(1, args);
+        assert_eq!(said.trim_end(), format!("frieze: {}: {subject}: no such file or directory", args[0]), "{args:?}");
+    }
+    let absent = server.local("absent");
+    let said = server.fails(1, &["get", "/f", absent.join("f").to_str().unwrap()]);
+    assert!(said.contains(&format!("get: {}: no such file", absent.display())), "{said}");
+}
+
+#[test]
 fn an_atomic_put_replaces_the_file_and_keeps_its_mode() {
     let server = Served::start();
     let local = server.local_file("a", "new");

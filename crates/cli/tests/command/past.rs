@@ -99,6 +99,55 @@ fn before_the_first_instant_nothing_is_kept() {
 }
 
 #[test]
+fn a_table_is_put_over_itself_and_what_is_refused_leaves_what_was() {
+    let server = Served::start();
+    server.ok(&["mkdir", "/t"]);
+    server.ok(&["time", "bind", "/t", "csv:t"]);
+    let put = |rows: &str| server.run_with(&["put", "-", "/t/a"], format!("t,v\n{rows}").as_bytes());
+    assert_eq!(put("2024-01-02T00:00:00Z,1\n").status, 0);
+    // Its times begin before those of the one that was there.
+    assert_eq!(put("2024-01-01T00:00:00Z,2\n").status, 0);
+    assert_eq!(server.ok(&["cat", "/t/a"]), "t,v\n2024-01-01T00:00:00Z,2\n");
+    let refused = put("2024-01-05T00:00:00Z,3\n2024-01-04T00:00:00Z,4\n");
+    assert!(refused.status == 1 && refused.err.starts_with("frieze: put: /t/a: "), "{}", refused.err);
+    assert_eq!(server.ok(&["cat", "/t/a"]), "t,v\n2024-01-01T00:00:00Z,2\n", "what was refused");
+    // Others write at once.
+    let row = b"2024-01-03T00:00:00Z,5\n";
+    assert_eq!(server.run_with(&["put", "--append", "-", "/t/a"], row).ok(), "");
+    let refused = server.run_with(&["put", "-", "/t/new"], b"t,v\nyesterday,1\n");
+    assert!(refused.status == 1 && refused.err.contains("/t/new: "), "{}", refused.err);
+    assert_eq!(server.ok(&["ls", "/t"]).lines().count(), 1, "no empty file, nothing beside it");
+}
+
+#[test]
+fn a_file_of_records_of_one_size_is_put_in_whole_records() {
+    let server = Served::start();
+    server.ok(&["mkdir", "/b"]);
+    server.ok(&["time", "bind", "/b", "binary:unit=s,size=24"]);
+    let record = |seconds: u64| [&seconds.to_le_bytes()[..], &[7; 16]].concat();
+    // More than one piece of a copy, whose length is no multiple of 24.
+    let bytes: Vec<u8> = (0..100_000).flat_map(record).collect();
+    for how in
+        [&["put", "-", "/b/put"][..], &["put", "--append", "-", "/b/appended"], &["put", "--atomic", "-", "/b/atomic"]]
+    {
+        assert_eq!(server.run_with(how, &bytes).ok(), "");
+        let path = how[how.len() - 1];
+        assert_eq!(server.run(&["cat", path, "--user-at", "@49999"]).bytes.len(), 50_000 * 24, "{path}");
+    }
+    let refused = server.run_with(&["put", "-", "/b/part"], &bytes[..100]);
+    assert!(
+        refused.status == 1 && refused.err.contains("ends in the midst of the record at offset 96"),
+        "{}",
+        refused.err
+    );
+    // Nobody has said how long a record is: many of them are not taken for one.
+    server.ok(&["mkdir", "/u"]);
+    server.ok(&["time", "bind", "/u", "binary:unit=s"]);
+    let refused = server.run_with(&["put", "-", "/u/f"], &bytes[..9600]);
+    assert!(refused.status == 1 && refused.err.contains("bind the directory with size=N"), "{}", refused.err);
+}
+
+#[test]
 fn user_time_cuts_a_file_at_its_own_time() {
     let server = Served::start();
     server.ok(&["mkdir", "/sensors"]);

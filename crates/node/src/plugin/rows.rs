@@ -1,4 +1,5 @@
-//! Rows: one line is one row, and its user time stands in a column or behind a JSON pointer (protocols §8).
+//! Rows: one line is one row, and its user time stands in a column or behind a JSON pointer (protocols §8); or a row is a binary record, all of
+//! one size.
 //!
 //! Guarantees: the same bytes give the same rows for ever, whatever writes they came in. A row counts for the write that
 //! ends it; a line cut off at the end waits for the next write. Headers and blank lines take the time of the row before
@@ -27,6 +28,33 @@ pub(crate) struct Rows<'a> {
 }
 
 impl TimePlugin {
+    /// Length of the first row of `bytes`, which begin where one begins; `None` if it does not end in them.
+    pub(crate) fn row_len(&self, bytes: &[u8]) -> Option<usize> {
+        match self.record_bytes() {
+            Some(size) => (bytes.len() >= size as usize).then_some(size as usize),
+            None => memchr::memchr(b'\n', bytes).map(|at| at + 1),
+        }
+    }
+
+    /// Checks that a write holds whole records, if all have the same size.
+    ///
+    /// # Errors
+    /// `InvalidArgument` with where the write begins, or the record that it ends in.
+    pub(crate) fn check_whole(&self, offset: u64, len: u64) -> Result<(), Fault> {
+        let Some(size) = self.record_bytes().map(u64::from) else { return Ok(()) };
+        let what = if !offset.is_multiple_of(size) {
+            format!("begins in the midst of the record at offset {}", offset - offset % size)
+        } else if !len.is_multiple_of(size) {
+            format!("ends in the midst of the record at offset {}", offset + len - len % size)
+        } else {
+            return Ok(());
+        };
+        Err(wrong(format!(
+            "a write of {len} bytes at offset {offset} {what}: records have {size} bytes (size={size}), and a write holds whole ones; nothing of it \
+             was taken"
+        )))
+    }
+
     /// True if the first line of a file names its columns.
     pub(crate) fn has_header(&self) -> bool {
         matches!(self.place, Place::Csv { header: true, .. })
@@ -73,8 +101,8 @@ impl Rows<'_> {
     pub(crate) fn check(&self, bytes: &[u8], at: u64, mut newest: Option<UserTime>) -> Result<Option<UserTime>, Fault> {
         let mut last = None;
         let mut start = 0;
-        while let Some(len) = memchr::memchr(b'\n', &bytes[start..]) {
-            let line = &bytes[start..=start + len];
+        while let Some(len) = self.plugin.row_len(&bytes[start..]) {
+            let line = &bytes[start..start + len];
             let offset = at + start as u64;
             let time = self.time(line, offset)?;
             // A blank line takes the time of the row above it.
@@ -105,8 +133,8 @@ impl Rows<'_> {
     /// such a row at all. A row that cannot be read ends the answer before it.
     pub(crate) fn end_of(&self, bytes: &[u8], at: u64, user: UserTime) -> (usize, bool) {
         let (mut start, mut any) = (0, false);
-        while let Some(len) = memchr::memchr(b'\n', &bytes[start..]) {
-            let line = &bytes[start..=start + len];
+        while let Some(len) = self.plugin.row_len(&bytes[start..]) {
+            let line = &bytes[start..start + len];
             match self.time(line, at + start as u64) {
                 Ok(None) => {}
                 Ok(Some(time)) if time <= user => any = true,
@@ -122,11 +150,14 @@ impl Rows<'_> {
         if line.len() > ROW_BYTES_MAX {
             return Err(too_long(offset));
         }
-        let row = if offset == 0 { without_mark(line)? } else { line };
+        let row = if offset == 0 && self.plugin.has_lines() { without_mark(line)? } else { line };
         let row = match self.plugin.place {
             Place::Csv { .. } => without_break(row)?,
             _ => row,
         };
+        if self.plugin.record_bytes().is_some() {
+            return self.plugin.user_time(row).map(Some);
+        }
         if row.iter().all(u8::is_ascii_whitespace) || (offset == 0 && self.plugin.has_header()) {
             return Ok(None);
         }

@@ -293,6 +293,65 @@ fn what_a_row_says_is_where_it_is_found_to_the_nanosecond() {
     }
 }
 
+/// Records of one size are rows: whatever writes they came in, each is shown from its own time on.
+#[test]
+fn records_of_one_size_are_cut_at_each_ones_time() {
+    for seed in 0..30 {
+        let mut rng = Rng::new(seed);
+        let machine = Machine::new();
+        let mut served = machine.serve();
+        bind(&mut served, "binary:offset=4,width=8,unit=ns,size=24");
+        let mut file = served.make("/s/f");
+        let (mut times, mut time) = (Vec::new(), 0i64);
+        while times.len() < 60 {
+            let mut piece = Vec::new();
+            for _ in 0..1 + rng.below(9) {
+                time += rng.below(3) as i64;
+                times.push(time);
+                // Line breaks and spaces are bytes as others are.
+                piece.extend_from_slice(b"\n \n ");
+                piece.extend_from_slice(&time.to_le_bytes());
+                piece.extend_from_slice(&[rng.below(256) as u8; 12]);
+            }
+            let offset = (rng.below(2) == 0).then_some((times.len() * 24 - piece.len()) as u64);
+            served.write(&file, offset, &piece).unwrap();
+            if rng.below(8) == 0 {
+                let (session, seq) = (served.session, served.seq);
+                drop(served);
+                served = machine.serve();
+                (served.session, served.seq) = (session, seq);
+                file = reopen(&mut served);
+            }
+        }
+        for user in -1..time + 2 {
+            let shown = times.iter().filter(|time| **time <= user).count() * 24;
+            let found = served.read("/s/f", View { at: None, user_at: Some(user) }).unwrap();
+            assert_eq!(found.len(), shown, "seed {seed}, user time {user}");
+        }
+    }
+}
+
+#[test]
+fn a_write_of_parts_of_records_is_refused_with_its_offset_and_leaves_nothing() {
+    let mut served = Machine::new().serve();
+    bind(&mut served, "binary:unit=ns,size=16");
+    let file = served.make("/s/f");
+    let record = |time: u64| [time.to_le_bytes(), [7; 8]].concat();
+    served.write(&file, None, &[record(1), record(2)].concat()).unwrap();
+    for (offset, len, words) in [
+        (None, 24, "a write of 24 bytes at offset 32 ends in the midst of the record at offset 48"),
+        (Some(32), 8, "ends in the midst of the record at offset 32"),
+        (Some(24), 16, "begins in the midst of the record at offset 16"),
+    ] {
+        let fault = served.write(&file, offset, &record(3).repeat(2)[..len]).unwrap_err();
+        assert!(fault.reason == Reason::InvalidArgument && fault.message.contains(words), "{words:?}: {fault}");
+    }
+    let fault = served.write(&file, None, &[record(5), record(4)].concat()).unwrap_err();
+    assert!(fault.reason == Reason::BackwardUserTime && fault.message.contains("offset 48"), "{fault}");
+    assert_eq!(served.read("/s/f", View::NOW).unwrap().len(), 32);
+    served.write(&file, None, &record(3)).unwrap();
+}
+
 #[test]
 fn a_byte_order_mark_is_no_part_of_the_first_line() {
     for (plugin, text) in [
