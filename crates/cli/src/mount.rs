@@ -212,8 +212,14 @@ fn by_helper(mountpoint: &Path, lazy: bool) -> Result<()> {
     Err(Error::msg("operation not permitted, and there is no fusermount3 to ask: install fuse3, or be root"))
 }
 
+/// True if the table of mounts (proc(5), mountinfo) has any mount at `mountpoint`.
+pub(crate) fn is_mounted(table: &str, mountpoint: &Path) -> bool {
+    let mut places = table.lines().filter_map(|line| line.split(' ').nth(4));
+    places.any(|place| unescaped(place) == mountpoint.as_os_str().as_bytes())
+}
+
 /// True if the table of mounts (proc(5), mountinfo) has a frieze mount at `mountpoint`, as the topmost one.
-fn is_frieze_mount(table: &str, mountpoint: &Path) -> bool {
+pub(crate) fn is_frieze_mount(table: &str, mountpoint: &Path) -> bool {
     let mut found = false;
     for line in table.lines() {
         let Some((left, right)) = line.split_once(" - ") else { continue };

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::args::{self, CloneTree, Restore};
 use crate::copy::target;
-use crate::failure::Usage;
+use crate::failure::{Reported, Usage};
 use crate::format;
 use crate::path::FsPath;
 use crate::run::Run;
@@ -44,11 +44,11 @@ pub(crate) fn restore(run: &mut Run, args: &Restore) -> Result<()> {
         Err(error) if error.reason() == Reason::NotFound => return Err(Error::msg(error.to_string())),
         reply => reply.map_err(|error| run.reported(&path, error.into()))?,
     };
-    tell(run, &reply, args.dry_run, "restored")?;
+    let told = tell(run, &reply, args.dry_run, "restored");
     if left(&reply) > 0 && !args.delete && !run.json() {
         run.print("with --delete, names made since give way")?;
     }
-    Ok(())
+    told
 }
 
 /// `frieze undo`.
@@ -110,7 +110,8 @@ fn tell(run: &mut Run, reply: &EditReply, dry_run: bool, done: &str) -> Result<(
             "refused": (reply.refused != 0).then_some(&reply.refused_words),
         });
         run.print(&summary.to_string())?;
-        return would_be_refused(reply);
+        would_be_refused(reply)?;
+        return all_done(reply);
     }
     let words = match (dry_run, reply.stamp) {
         _ if reply.repeated => format!("{done} at {stamp} by an earlier try of this request"),
@@ -127,7 +128,13 @@ fn tell(run: &mut Run, reply: &EditReply, dry_run: bool, done: &str) -> Result<(
         1 => run.print("1 left as it is: see the line that says why")?,
         left => run.print(&format!("{left} left as they are: see the lines that say why"))?,
     }
-    would_be_refused(reply)
+    would_be_refused(reply)?;
+    all_done(reply)
+}
+
+/// What was left as it is was asked for as well: exit status 1.
+fn all_done(reply: &EditReply) -> Result<()> {
+    if left(reply) == 0 { Ok(()) } else { Err(Reported.into()) }
 }
 
 /// A dry run of what would be refused fails as that would.

@@ -711,9 +711,14 @@ fn a_drained_server_gives_its_disk_back_and_comes_back_whole() {
             while !stop.load(Ordering::Relaxed) {
                 let number = written.load(Ordering::Relaxed);
                 file.write_at(number % 400 * 8192, &scrambled(number, 8192)).unwrap();
-                let mut back = vec![0; 8192];
-                assert_eq!(file.read_at(number % 400 * 8192, &mut back).unwrap(), 8192);
-                assert!(back == scrambled(number, 8192), "write {number}");
+                let read = || {
+                    let mut back = vec![0; 8192];
+                    let len = file.read_at(number % 400 * 8192, &mut back).unwrap();
+                    (len, back == scrambled(number, 8192))
+                };
+                let found = read();
+                // Whether it is there a moment later tells what was lost from what was read too early.
+                assert!(found == (8192, true), "write {number}: {found:?}, then {:?}", [(); 5].map(|()| read()));
                 written.store(number + 1, Ordering::Relaxed);
             }
             file.close().unwrap();

@@ -190,7 +190,8 @@ pub(crate) struct Sessions {
 ///
 /// Mounts the file system where only COMMAND and what it starts can see it (as root; otherwise at a directory that only
 /// you may enter), tells the mountpoint in $FRIEZE_MOUNT, runs COMMAND, unmounts, and says the number of the session on
-/// standard error: `frieze undo --session` takes back by it what COMMAND changed. The exit status is that of COMMAND, or 128 and
+/// standard error: `frieze undo --session` takes back by it what COMMAND changed. Called in a mount of the same file system,
+/// COMMAND starts in the same directory of its own mount. The exit status is that of COMMAND, or 128 and
 /// the number of the signal that ended it.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
@@ -21,6 +21,7 @@ use serde_json::json;
 use crate::args::RunWith;
 use crate::failure::ChildFailed;
 use crate::format;
+use crate::mount::{is_frieze_mount, is_mounted};
 use crate::run::Run;
 use crate::serve::stop_signals;
 
@@ -31,6 +32,7 @@ const VARIABLE: &str = "FRIEZE_MOUNT";
 pub(crate) fn run_with(run: &mut Run, args: &RunWith) -> Result<()> {
     // Before any thread is made: each inherits that these are for us to wait for, and sees the same mounts.
     let signals = stop_signals();
+    let before = SigSet::thread_get_mask()?;
     signals.thread_block()?;
     if let Err(why) = own_mounts() {
         run.say_more(&format!("the mount is not private ({why}): the directory it is at is"));
@@ -40,7 +42,21 @@ pub(crate) fn run_with(run: &mut Run, args: &RunWith) -> Result<()> {
     let client = Client::connect(options)?;
     let session = client.session()?;
     let mounted = frieze_fuse::mount(client.clone(), &place.path, MountOptions::default())?;
-    let child = Command::new(&args.command[0]).args(&args.command[1..]).env(VARIABLE, &place.path).spawn();
+    let directory = same_place(&place.path);
+    if directory.is_none() && mounted_here().is_some() {
+        run.say(&format!(
+            "the present directory is on another mount: what the command does there is not in the session; ${VARIABLE} leads to the session's own"
+        ));
+    }
+    let mut command = Command::new(&args.command[0]);
+    command.args(&args.command[1..]).env(VARIABLE, &place.path);
+    if let Some(directory) = directory {
+        command.env("PWD", &directory).current_dir(directory);
+    }
+    // A command begins with the signals that this one began with: one that is blocked would be so for it and all that it starts.
+    before.thread_set_mask()?;
+    let child = command.spawn();
+    signals.thread_block()?;
     let child = match child.with_context(|| format!("cannot run {}", format::printable(args.command[0].as_bytes()))) {
         Ok(child) => child,
         Err(error) => {
@@ -62,6 +78,24 @@ pub(crate) fn run_with(run: &mut Run, args: &RunWith) -> Result<()> {
         0 => Ok(()),
         status => Err(ChildFailed(status).into()),
     }
+}
+
+/// Where in the mount at `place` the present directory lies, if it is one of the same file system.
+fn same_place(place: &Path) -> Option<PathBuf> {
+    let (mountpoint, here) = mounted_here()?;
+    let there = place.join(here.strip_prefix(mountpoint).ok()?);
+    let (one, other) = (fs::metadata(&here).ok()?, fs::metadata(&there).ok()?);
+    // Of another file system, or of the past, it would be another directory, or not as it is now.
+    let is_same = one.ino() == other.ino() && (one.ctime(), one.ctime_nsec()) == (other.ctime(), other.ctime_nsec());
+    is_same.then_some(there)
+}
+
+/// The mount of frieze that the present directory lies on, and the directory.
+fn mounted_here() -> Option<(PathBuf, PathBuf)> {
+    let here = std::env::current_dir().ok()?;
+    let table = fs::read_to_string("/proc/self/mountinfo").ok()?;
+    let mountpoint = here.ancestors().find(|place| is_mounted(&table, place))?;
+    is_frieze_mount(&table, mountpoint).then(|| (mountpoint.to_path_buf(), here.clone()))
 }
 
 /// Gives this process a table of mounts of its own: what it mounts is seen by what it starts and by nobody else.

@@ -90,7 +90,7 @@ fn one_sessions_edits_among_two_are_undone_and_the_others_left() {
     server.put("/d/shared", "one");
     let first = writer(&server, "/d/shared");
     server.put("/d/shared", "two");
-    let words = server.ok(&["undo", "--session", &first]);
+    let words = leaves(&server, &["undo", "--session", &first]);
     assert!(words.contains("left"), "{words}");
     assert_eq!(server.ok(&["cat", "/d/shared"]), "two");
     assert!(server.fails(2, &["undo"]).contains("whose changes?"));
@@ -140,6 +140,13 @@ fn last_actor(server: &Served, path: &str) -> String {
     lines_of_json(&said.out()).last().unwrap()["session"].to_string()
 }
 
+/// What a command says that does all but something, and so ends with 1.
+fn leaves(server: &Served, args: &[&str]) -> String {
+    let said = server.run(args);
+    assert_eq!((said.status, said.err.as_str()), (1, ""), "{said:?}");
+    said.out()
+}
+
 #[test]
 fn an_undo_takes_no_name_that_somebody_else_has_taken_since() {
     let server = Served::start();
@@ -152,9 +159,9 @@ fn an_undo_takes_no_name_that_somebody_else_has_taken_since() {
     let mover = last_actor(&server, "/elsewhere");
     server.put("/deleted", "of another");
     server.put("/renamed", "of another");
-    let words = server.ok(&["undo", "--session", &remover]);
+    let words = leaves(&server, &["undo", "--session", &remover]);
     assert!(words.lines().any(|line| line.contains("left") && line.contains("/deleted")), "{words}");
-    let words = server.ok(&["undo", "--session", &mover]);
+    let words = leaves(&server, &["undo", "--session", &mover]);
     assert!(words.lines().any(|line| line.contains("left") && line.contains("/elsewhere")), "{words}");
     let held = ["/deleted", "/renamed", "/free", "/elsewhere"].map(|name| server.ok(&["cat", name]));
     assert_eq!(held, ["of another", "of another", "of old", "of old"]);

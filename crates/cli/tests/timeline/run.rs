@@ -57,6 +57,31 @@ fn a_command_runs_on_a_mount_of_its_own_and_its_session_tells_what_it_did() {
     assert_eq!(server.run(&["run", "--", "sh", "-c", "kill -9 $$"]).status, 137);
 }
 
+/// Called in a mount, a command works in its own mount at the same place: what it does is its session's, and can be undone.
+#[test]
+fn a_command_starts_where_it_was_called_and_with_the_signals_of_then() {
+    let server = Served::start();
+    let Some(mount) = crate::support::Mount::of(&server) else { return };
+    std::fs::create_dir(mount.path.join("d")).unwrap();
+    std::fs::write(mount.path.join("d/keep"), "precious").unwrap();
+    let run = |script: &str| {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_frieze"));
+        command.args(["--server", &server.address, "run", "--", "sh", "-c", script]);
+        command.current_dir(mount.path.join("d")).output().unwrap()
+    };
+    let said = run("rm keep; case $PWD in $FRIEZE_MOUNT/d) echo there;; esac");
+    assert_eq!(String::from_utf8_lossy(&said.stdout), "there\n", "{said:?}");
+    let words = String::from_utf8_lossy(&said.stderr).into_owned();
+    let session = words.split(' ').nth(3).unwrap();
+    server.ok(&["undo", "--session", session]);
+    assert_eq!(server.ok(&["cat", "/d/keep"]), "precious");
+    for (signal, status) in [("INT", 130), ("TERM", 143)] {
+        assert_eq!(run(&format!("kill -{signal} $$; echo survived")).status.code(), Some(status), "SIG{signal}");
+    }
+    let blocked = run("grep SigBlk /proc/self/status");
+    assert!(String::from_utf8_lossy(&blocked.stdout).contains("\t0000000000000000\n"), "{blocked:?}");
+}
+
 /// An ordinary user has no mounts of his own to make: `fusermount3` mounts for him. Where `/dev/fuse` is for root only, the
 /// test gives him one, in a table of mounts that nobody else sees.
 const AS_NOBODY: &str = r#"mknod "$0/fuse" c 10 229 && chmod 666 "$0/fuse" && mount --bind "$0/fuse" /dev/fuse &&
