@@ -167,7 +167,10 @@ if [ "$mounted" = yes ]; then
     frieze run -- "${ben[@]}" 2>"$work/ben"
     show head -c 19 "$name/README.md"
     printf '\n'
-    show frieze undo --session "$(session_of "$work/ann")"
+    # It leaves what the other wrote since, says so, and ends with 1.
+    status=0
+    show frieze undo --session "$(session_of "$work/ann")" || status=$?
+    [ "$status" = 1 ] || fail "undo ended with $status where it had to leave something"
     show head -c 19 "$name/README.md"
     printf '\n'
     head -c 9 "$name/README.md" | grep -q 'BEN WROTE' || fail 'what the other session wrote is gone'
