@@ -104,11 +104,22 @@ impl Sink for Remote {
         match how {
             How::Over => self.write_over(path, mode, bytes),
             How::Append => {
-                let file =
-                    self.fs.create_with(&target(path, true), mode, CreateMode::OpenExisting, OpenFlags::WRITE)?;
-                append(file, bytes)
+                let at = target(path, true);
+                let made = match self.fs.create_with(&at, mode, CreateMode::Exclusive, OpenFlags::WRITE) {
+                    Err(error) if error.reason() == Reason::Exists => None,
+                    made => Some(made?),
+                };
+                match made {
+                    Some(file) => append(file, bytes).inspect_err(|error| {
+                        // Others may have appended to it by now.
+                        if matches!(self.node(path, true), Ok(Some(Node { size: 0, .. }))) {
+                            self.take_back(&at, error);
+                        }
+                    }),
+                    None => append(self.fs.create_with(&at, mode, CreateMode::OpenExisting, OpenFlags::WRITE)?, bytes),
+                }
             }
-            How::Atomic => self.replace(path, mode, bytes),
+            How::Atomic => self.replace(path, mode, None, bytes),
         }
     }
 
@@ -133,32 +144,49 @@ impl Remote {
             made => Some(made?),
         };
         if let Some(file) = made {
-            let done = fill(file, bytes);
-            if done.as_ref().is_err_and(|error| failure::is(error, Reason::InvalidArgument)) {
-                // The first failure is the one to tell about.
-                let _ = self.fs.unlink(&at);
-            }
-            return done;
+            return fill(file, bytes).inspect_err(|error| self.take_back(&at, error));
         }
         let file = self.fs.create_with(&at, mode, CreateMode::OpenExisting, OpenFlags::WRITE)?;
         if file.attr().size > 0 {
             if !file.attr().time_plugin.is_empty() {
                 // Its times only go forwards, and what is put may begin before them: another file takes its place, or none does.
+                let plugin = file.attr().time_plugin.clone();
                 file.close()?;
-                return self.replace(path, mode, bytes);
+                if self.node(path, false)?.is_some_and(|there| there.kind == Kind::Symlink) {
+                    let words = "is a symbolic link to a file with user time, which is replaced and not written over: name the file itself";
+                    return Err(Fault::new(Reason::InvalidArgument, words).into());
+                }
+                return self.replace(path, mode, Some(&plugin), bytes);
             }
             file.set_len(0)?;
         }
         fill(file, bytes)
     }
 
-    /// Writes a file beside it and gives that its name.
-    fn replace(&self, path: &FsPath, mode: u32, bytes: &mut dyn Pull) -> Result<u64> {
+    /// Removes a file that was made for bytes which were refused.
+    fn take_back(&self, made: &Target, error: &Error) {
+        if [Reason::InvalidArgument, Reason::BackwardUserTime].into_iter().any(|reason| failure::is(error, reason)) {
+            // The first failure is the one to tell about.
+            let _ = self.fs.unlink(made);
+        }
+    }
+
+    /// Writes a file beside it and gives that its name. It has to be under this time plug-in, if one is named.
+    fn replace(&self, path: &FsPath, mode: u32, plugin: Option<&str>, bytes: &mut dyn Pull) -> Result<u64> {
         let beside = beside(path);
         // What is replaced leaves its mode to what replaces it.
         let mode = self.node(path, true)?.map_or(mode, |there| there.mode);
         let file = self.fs.create_with(&target(&beside, false), mode, CreateMode::Exclusive, OpenFlags::WRITE)?;
-        let done = fill(file, bytes).and_then(|count| {
+        let done = match plugin.filter(|plugin| file.attr().time_plugin != *plugin) {
+            Some(plugin) => {
+                let words = format!(
+                    "its time plug-in is {plugin}, and what is made in its directory has another one or none: bind the directory to it"
+                );
+                Err(Fault::new(Reason::InvalidArgument, words).into())
+            }
+            None => fill(file, bytes),
+        };
+        let done = done.and_then(|count| {
             self.fs.rename(&target(&beside, false), &target(path, false), RenameMode::Replace)?;
             Ok(count)
         });

@@ -114,8 +114,23 @@ fn a_table_is_put_over_itself_and_what_is_refused_leaves_what_was() {
     // Others write at once.
     let row = b"2024-01-03T00:00:00Z,5\n";
     assert_eq!(server.run_with(&["put", "--append", "-", "/t/a"], row).ok(), "");
-    let refused = server.run_with(&["put", "-", "/t/new"], b"t,v\nyesterday,1\n");
-    assert!(refused.status == 1 && refused.err.contains("/t/new: "), "{}", refused.err);
+    let backward: &[u8] = b"t,v\n2024-01-02T00:00:00Z,1\n2024-01-01T00:00:00Z,1\n";
+    for rows in [b"t,v\nyesterday,1\n", backward] {
+        for how in
+            [&["put", "-", "/t/new"][..], &["put", "--append", "-", "/t/new"], &["put", "--atomic", "-", "/t/new"]]
+        {
+            let refused = server.run_with(how, rows);
+            assert!(refused.status == 1 && refused.err.contains("/t/new: "), "{how:?}: {}", refused.err);
+        }
+    }
+    // Replaced is a name: what leads to it stays, and so does how its times are read.
+    server.ok(&["ln", "-s", "/t/a", "/link"]);
+    let refused = server.run_with(&["put", "-", "/link"], b"t,v\n2024-01-01T00:00:00Z,6\n");
+    assert!(refused.status == 1 && refused.err.contains("name the file itself"), "{}", refused.err);
+    server.ok(&["time", "unbind", "/t"]);
+    let refused = put("2024-01-01T00:00:00Z,7\n");
+    assert!(refused.status == 1 && refused.err.contains("bind the directory to it"), "{}", refused.err);
+    assert!(server.ok(&["cat", "/link"]).ends_with("2024-01-03T00:00:00Z,5\n"));
     assert_eq!(server.ok(&["ls", "/t"]).lines().count(), 1, "no empty file, nothing beside it");
 }
 
