@@ -51,6 +51,8 @@ Examples:
   frieze restore /project/report.txt --to before-upgrade
   frieze restore /project --to 1h-ago --delete        exactly as it was, names made since gone
 
+The exit status is 1 if something was left as it is.
+
 JSON: one line for each change (action, path, inode, offset, len, words; of a copy, lives_at: where the original is
 now), then: stamp, time, at, count, left, dry_run,
 refused (why the real run would be refused; null if it would not).")]
@@ -87,6 +89,8 @@ Examples:
   frieze undo --session 7032512947716751360
   frieze undo --user alice --from 10m-ago --path /project
   frieze undo --from 10m-ago --to 5m-ago --path /project     everything done in these five minutes
+
+The exit status is 1 if something was left as it is.
 
 JSON: one line for each change (action, path, inode, offset, len, words, newest, older), then: stamp, time, at,
 count, left, dry_run,
