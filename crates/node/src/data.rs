@@ -15,6 +15,7 @@ mod promises;
 mod remains;
 pub(crate) mod remembered;
 mod roles;
+mod shown;
 mod spread;
 mod supply;
 #[cfg(test)]
@@ -24,10 +25,10 @@ mod waiting;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 
 use bytes::Bytes;
-use frieze_base::{ByteRange, ChainEpoch, ChainId, ChunkId, Fault, InodeId, MonoTime, NodeId, Reason, Seq, SessionId};
+use frieze_base::{ChainEpoch, ChainId, ChunkId, Fault, InodeId, MonoTime, NodeId, Reason, Seq, SessionId};
 use frieze_chain::{
     AppendToken, Configuration, Effect, Input, LogEnd, Moment, Remembered, RememberedState, Replayed, Replica,
     RequestId, WriteRequest,
@@ -50,6 +51,7 @@ pub(crate) use going_on::{Ended, GoOn};
 use members::{Held, Member, Out, Waiter};
 pub(crate) use memory::resume;
 pub(crate) use roles::{Roles, Room};
+pub(crate) use shown::Cuts;
 pub(crate) use spread::{
     HOLE_PARTS_MAX, Layout, REACH_BYTES_MAX, Spread, file_bytes_max, in_one_record, split, split_hole,
 };
@@ -160,7 +162,7 @@ pub(crate) struct DataPlane {
     pace: supply::Pace,
     /// See [`DataPlane::supplied_bytes`].
     supplied: AtomicU64,
-    shown: chains::Shown,
+    shown: shown::Shown,
     /// Told when a chain has more room.
     room: Condvar,
     room_lock: Mutex<()>,
@@ -305,7 +307,7 @@ impl DataPlane {
             members.push(Member::of(shared));
         }
         let any_shared = members.iter().any(|member| member.shared);
-        let shown = chains::Shown::new(&chains, any_shared);
+        let shown = shown::Shown::new(&chains, any_shared);
         let cuts = RwLock::new(chains.iter().map(Replica::now_cut).collect());
         let closed = chains.iter().map(|chain| chain.closed().0).min().unwrap_or(0);
         let appender = Mutex::new(Appender {
@@ -673,6 +675,7 @@ impl DataPlane {
         match self.device.append(&metas, &payloads, &crcs) {
             Ok(position) => {
                 let end = LogEnd { segment: position.segment, offset: position.offset };
+                let mut follows: Few<(ChainId, Vec<Effect>)> = Few::new();
                 for (((chain, token), meta), payload) in tokens.iter().zip(&metas).zip(&payloads) {
                     if shared && appender.members[chain.0 as usize].shared {
                         let forwards = appender.chains[chain.0 as usize].successor().is_some();
@@ -697,9 +700,10 @@ impl DataPlane {
                     let mut more = Vec::new();
                     let token = *token;
                     appender.chains[chain.0 as usize].step(moment, Input::Appended { token, end }, &mut more);
-                    self.carry(appender, *chain, more, None, out);
+                    follows.push((*chain, more));
                 }
                 self.show(appender, tokens.iter().map(|(chain, _)| *chain));
+                follows.into_iter().for_each(|(chain, effects)| self.carry(appender, chain, effects, None, out));
                 if let ([meta], false, Durability::Async) = (&metas[..], shared, durability) {
                     out.ended = Some(Ended::at(appender, meta, ask.layout.chunk_bytes));
                 }
@@ -726,16 +730,17 @@ impl DataPlane {
         out: &mut Out,
     ) {
         // Newest first: a failed append takes every later one of its chain with it.
-        let mut withdrawn = std::collections::BTreeSet::new();
+        let mut withdrawn = std::collections::BTreeMap::new();
         for (chain, token) in tokens {
-            if withdrawn.insert(*chain) {
+            withdrawn.entry(*chain).or_insert_with(|| {
                 let mut effects = Vec::new();
                 let failed = Input::AppendFailed { token: *token, reason };
                 appender.chains[chain.0 as usize].step(moment, failed, &mut effects);
-                self.carry(appender, *chain, effects, None, out);
-            }
+                effects
+            });
         }
-        self.show(appender, withdrawn.iter().copied());
+        self.show(appender, withdrawn.keys().copied());
+        withdrawn.into_iter().for_each(|(chain, effects)| self.carry(appender, chain, effects, None, out));
     }
 
     /// Everything up to `through` is durable: answers the `sync` writes it covers.
@@ -891,54 +896,6 @@ impl DataPlane {
     /// The lease.
     pub(crate) fn lease(&self) -> &Lease {
         &self.lease
-    }
-
-    /// True if a read of now of one of these chains asks.
-    pub(crate) fn has_to_look(&self, mut chains: impl Iterator<Item = ChainId>) -> bool {
-        chains.any(|chain| self.shown.sight(chain) != chains::Sight::Here)
-    }
-
-    /// True if a read of now of these parts of chunks needs not ask: what is on its way through their chains lies beside them.
-    pub(crate) fn is_clean_in(&self, mut parts: impl Iterator<Item = (ChainId, ChunkId, ByteRange)>) -> bool {
-        let appender = self.hold_writes();
-        parts.all(|(chain, chunk, range)| {
-            let (replica, member) = (&appender.chains[chain.0 as usize], &appender.members[chain.0 as usize]);
-            !member.shared || replica.is_clean_in(chunk, range)
-        })
-    }
-
-    /// The instants at which a read of now reads the chains. An answer about several chunks takes them once: a group is
-    /// then seen on all its chains or on none.
-    pub(crate) fn cuts(&self) -> Cuts<'_> {
-        Cuts(self.cuts.read().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    /// Shows readers what is committed on these chains now, on all of them at once.
-    fn show(&self, appender: &Appender, chains: impl Iterator<Item = ChainId> + Clone) {
-        // What the tail has said to be committed is, though it is not known of here yet.
-        let cut =
-            |chain: ChainId| appender.chains[chain.0 as usize].now_cut().max(appender.members[chain.0 as usize].seen);
-        if self.is_shared() {
-            chains.clone().for_each(|chain| self.note(appender, chain));
-        }
-        // Nothing changes at an `async` write to a clean chain, by far the usual case: readers are not disturbed.
-        if chains.clone().all(|chain| self.cuts().of(chain) == cut(chain)) {
-            return;
-        }
-        let mut cuts = self.cuts.write().unwrap_or_else(PoisonError::into_inner);
-        for chain in chains {
-            cuts[chain.0 as usize] = cut(chain);
-        }
-    }
-}
-
-/// Where a read of now reads each chain; they stay while it is held.
-pub(crate) struct Cuts<'a>(RwLockReadGuard<'a, Vec<Hlc>>);
-
-impl Cuts<'_> {
-    /// The instant at which a read of now reads chunks of `chain`: `MAX`, or below its first record that is not committed.
-    pub(crate) fn of(&self, chain: ChainId) -> Hlc {
-        self.0[chain.0 as usize]
     }
 }
 

@@ -1,7 +1,7 @@
 //! Doors of a cluster's servers, and who writes a file at which.
 
 use std::sync::Barrier;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 
 use frieze_client::{Client as Native, CreateMode, NodeId, OpenFlags, Target, mono};
 
@@ -23,12 +23,11 @@ struct Doors {
 
 impl Doors {
     fn new() -> Doors {
-        // Of addresses that no other test has connections of, which take ports as well.
-        let data_port = std::net::TcpListener::bind("127.0.1.1:0").unwrap().local_addr().unwrap().port();
+        let data_port = free_everywhere();
         let (dir, looker) = (tempfile::tempdir().unwrap(), std::sync::OnceLock::new());
         let mut doors = Doors { dir, data_port, open: Vec::new(), listen: Vec::new(), looker };
         for number in 0..3 {
-            doors.listen.push(format!("127.0.1.{}:0", number + 1));
+            doors.listen.push(format!("127.0.1.{}:{}", number + 1, free_everywhere()));
             doors.open.push(None);
             doors.start(number);
         }
@@ -119,6 +118,18 @@ impl Drop for Doors {
         for (door, server) in self.open.drain(..).flatten() {
             drop(door);
             let _ = server.stop();
+        }
+    }
+}
+
+/// A port that is free at the addresses of all doors. Nobody who asks for any port is given it: those lie above.
+fn free_everywhere() -> u16 {
+    static NEXT: AtomicU16 = AtomicU16::new(20_000);
+    loop {
+        let port = NEXT.fetch_add(1, Ordering::Relaxed);
+        assert!(port < 30_000, "no port is free");
+        if (1..=3).all(|host| std::net::TcpListener::bind(format!("127.0.1.{host}:{port}")).is_ok()) {
+            return port;
         }
     }
 }

@@ -12,8 +12,8 @@
 //! without it ([`super::supply`]).
 
 use std::collections::{BTreeSet, VecDeque};
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock, PoisonError, TryLockError};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError, TryLockError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -25,7 +25,7 @@ use frieze_wire::message::{ChainStatus, Durability};
 use frieze_wire::peer::{Ask, Told};
 
 use super::members::{Held, Out, Waiter};
-use super::remembered::Remembered;
+use super::shown::Sight;
 use super::supply::Supply;
 use super::told::{What, ask, heard, malformed, to_told};
 use super::waiting::{Gather, no_answer};
@@ -105,74 +105,6 @@ pub struct ChainEnd {
 /// Called once, by whichever thread finds out.
 pub(crate) type WaitReply = Box<dyn FnOnce(Result<(), Fault>) + Send>;
 
-/// How a read of now may read a chain here.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Sight {
-    /// At its cut.
-    Here = 0,
-    /// The tail has to be asked how far that is.
-    Ask = 1,
-    /// Not at all: others are its members.
-    Away = 2,
-}
-
-/// What all threads see of the chains without the appender.
-#[derive(Debug)]
-pub(super) struct Shown {
-    /// By chain, as [`Sight`].
-    sights: Vec<AtomicU8>,
-    /// By chain: what is read up to here does not change any more.
-    pub(super) closed: Vec<AtomicU64>,
-    /// By chain: the same of before a restart, until a configuration comes; 0 for none.
-    pub(super) remembered: Vec<AtomicU64>,
-    /// Where that is kept; in tests of chains alone nowhere.
-    pub(super) remembered_by: OnceLock<Arc<Remembered>>,
-    /// By chain: bytes not committed.
-    pub(super) in_flight: Vec<AtomicU64>,
-    /// By chain: about how many bytes this node is still to be given, as it was told with the last record.
-    pub(super) lacks: Vec<AtomicU64>,
-    /// A chain has its configuration from elsewhere.
-    pub(super) any_shared: AtomicBool,
-    /// Records went from the log.
-    discarded: AtomicBool,
-    /// By chain: who is sent what is appended; 0 for nobody.
-    successors: Vec<AtomicU32>,
-    /// By chain: the configuration in force.
-    epochs: Vec<AtomicU64>,
-    /// How often this node has come into a chain, or gone from one.
-    turns: AtomicU64,
-    /// How often chains were taken out whole.
-    pub(super) went: AtomicU64,
-}
-
-impl Shown {
-    pub(super) fn new(replicas: &[Replica], any_shared: bool) -> Shown {
-        let chains = replicas.len();
-        Shown {
-            sights: (0..chains).map(|_| AtomicU8::new(Sight::Here as u8)).collect(),
-            closed: (0..chains).map(|_| AtomicU64::new(0)).collect(),
-            remembered_by: OnceLock::new(),
-            remembered: (0..chains).map(|_| AtomicU64::new(0)).collect(),
-            in_flight: (0..chains).map(|_| AtomicU64::new(0)).collect(),
-            lacks: (0..chains).map(|_| AtomicU64::new(0)).collect(),
-            any_shared: AtomicBool::new(any_shared),
-            discarded: AtomicBool::new(false),
-            successors: (0..chains).map(|_| AtomicU32::new(0)).collect(),
-            epochs: replicas.iter().map(|replica| AtomicU64::new(replica.epoch().0)).collect(),
-            turns: AtomicU64::new(0),
-            went: AtomicU64::new(0),
-        }
-    }
-
-    pub(super) fn sight(&self, chain: ChainId) -> Sight {
-        match self.sights[chain.0 as usize].load(Ordering::SeqCst) {
-            0 => Sight::Here,
-            1 => Sight::Ask,
-            _ => Sight::Away,
-        }
-    }
-}
-
 /// A record that comes with its payload, whose checksums are made.
 pub(super) struct Incoming<'a> {
     payload: Brought<'a>,
@@ -225,7 +157,7 @@ impl DataPlane {
         };
         let Some(heard) = heard(told, payload.len())? else { return Ok(false) };
         let chain = heard.chain;
-        if chain.0 as usize >= self.shown.sights.len() {
+        if chain.0 >= self.chain_count() {
             return Err(malformed(format!("there is no chain {chain}")));
         }
         if let Some(lacks) = lacks {
@@ -312,7 +244,8 @@ impl DataPlane {
         Ok(())
     }
 
-    /// Feeds one replica, and does what it asks for.
+    /// Feeds one replica, and does what it asks for. What follows from the input is shown before anybody is told of it: a writer that
+    /// another member answers may read here before this returns.
     pub(super) fn step(
         &self,
         appender: &mut Appender,
@@ -324,11 +257,11 @@ impl DataPlane {
         let at = Moment { mono: self.clock.reading().mono, hlc: self.clock.newest() };
         let mut effects = Vec::new();
         appender.chains[chain.0 as usize].step(at, input, &mut effects);
-        self.carry(appender, chain, effects, incoming, out);
         self.show(appender, [chain].into_iter());
+        self.carry(appender, chain, effects, incoming, out);
     }
 
-    /// Does what a replica asks for, in order. What follows from that comes after it.
+    /// Does what a replica asks for, in order. What follows from that is shown, and comes after it. The caller has shown what led to it.
     pub(super) fn carry(
         &self,
         appender: &mut Appender,
@@ -348,6 +281,7 @@ impl DataPlane {
                     let at = Moment { mono: self.clock.reading().mono, hlc: self.clock.newest() };
                     let mut more = Vec::new();
                     appender.chains[chain.0 as usize].step(at, input, &mut more);
+                    self.show(appender, [chain].into_iter());
                     todo.extend(more);
                 }
                 Effect::Send { to, epoch, message } => self.send(appender, chain, to, epoch, message, out),
@@ -407,8 +341,7 @@ impl DataPlane {
             let words = format!("record {} of chain {chain} lies before what its chunk holds", record.n);
             return failed(Fault::new(Reason::Corrupt, words), out);
         }
-        // Hidden before it is published: it is shown when it is committed.
-        self.show(appender, [chain].into_iter());
+        // It was hidden when the replica asked for this, before it is published: it is shown when it is committed.
         let _publishing =
             self.caching.get().map(|caching| caching.publish((record.session, record.seq), record.chunk.inode));
         match self.device.append(&[meta], &[incoming.payload.bytes()], std::slice::from_ref(&incoming.block_crcs)) {
@@ -728,27 +661,6 @@ impl DataPlane {
         self.finish_out(out);
     }
 
-    /// Notes how a chain may be read here from now on, for all threads.
-    pub(super) fn note(&self, appender: &Appender, chain: ChainId) {
-        let (replica, member) = (&appender.chains[chain.0 as usize], &appender.members[chain.0 as usize]);
-        let closed = if replica.is_whole() { replica.closed().min(replica.now_cut()) } else { Hlc::ZERO };
-        let remembered = self.shown.remembered[chain.0 as usize].load(Ordering::SeqCst);
-        self.shown.closed[chain.0 as usize].store(closed.0.max(remembered), Ordering::SeqCst);
-        let sight = match () {
-            () if !member.shared => Sight::Here,
-            () if !replica.configuration().holds(self.me) => Sight::Away,
-            () if replica.is_readable_now() => Sight::Here,
-            () => Sight::Ask,
-        };
-        let before = self.shown.sights[chain.0 as usize].swap(sight as u8, Ordering::SeqCst);
-        if (before == Sight::Away as u8) != (sight == Sight::Away) {
-            self.shown.turns.fetch_add(1, Ordering::SeqCst);
-        }
-        let successor = replica.successor().map_or(0, |node| node.0);
-        self.shown.successors[chain.0 as usize].store(successor, Ordering::Relaxed);
-        self.shown.epochs[chain.0 as usize].store(replica.epoch().0, Ordering::SeqCst);
-    }
-
     /// The configuration of a chain that is in force here. While the appender is held, it stays.
     pub(crate) fn epoch_of(&self, chain: ChainId) -> ChainEpoch {
         ChainEpoch(self.shown.epochs[chain.0 as usize].load(Ordering::SeqCst))
@@ -791,36 +703,6 @@ impl DataPlane {
     /// True if this node is a member of the chain.
     pub(crate) fn is_here(&self, chain: ChainId) -> bool {
         self.shown.sight(chain) != Sight::Away
-    }
-
-    /// How often this node has come into a chain, or gone from one: for [`DataPlane::check_turns`].
-    pub(crate) fn turns(&self) -> u64 {
-        self.shown.turns.load(Ordering::SeqCst)
-    }
-
-    /// Whether what was read of the chains that are here is still what is so now: it has the lease, and they are those that were here
-    /// when it had turned `turns` times. The lease comes first: one that came since is of the chains of since.
-    ///
-    /// # Errors
-    /// `Unavailable` if it is not: look again.
-    pub(crate) fn check_still(&self, turns: u64) -> Result<(), Fault> {
-        self.check_lease()?;
-        self.check_turns(turns)
-    }
-
-    /// Whether the chains that are here are those that were when it had turned `turns` times. Whoever looked at all of its chains then
-    /// has not looked at one that it came into; one that it has gone from may hold more by now, whatever lease came with that.
-    ///
-    /// # Errors
-    /// `Unavailable` if they are not: look again.
-    pub(crate) fn check_turns(&self, turns: u64) -> Result<(), Fault> {
-        match self.turns() == turns {
-            true => Ok(()),
-            false => Err(Fault::new(
-                Reason::Unavailable,
-                "the server has come to have more of the data, or less, while it looked: try again",
-            )),
-        }
     }
 
     /// True if records went from the log since it was asked last.

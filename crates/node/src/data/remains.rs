@@ -64,6 +64,7 @@ impl DataPlane {
         }
         let mut fresh: Vec<Option<Replica>> =
             super::fresh(appender.chains.len() as u32, self.me).into_iter().map(Some).collect();
+        let mut follows = Vec::new();
         for chain in &still {
             let at = Moment { mono: self.clock.reading().mono, hlc: self.clock.newest() };
             let configuration = appender.chains[chain.0 as usize].configuration().clone();
@@ -72,9 +73,10 @@ impl DataPlane {
             replica.step(at, Input::Configure(configuration), &mut effects);
             appender.chains[chain.0 as usize] = replica;
             appender.members[chain.0 as usize].forget();
-            self.carry(&mut appender, *chain, effects, None, &mut out);
+            follows.push((*chain, effects));
         }
         self.show(&appender, still.iter().copied());
+        follows.into_iter().for_each(|(chain, effects)| self.carry(&mut appender, chain, effects, None, &mut out));
         drop(appender);
         self.finish_out(out);
         Ok(still)

@@ -64,6 +64,61 @@ fn what_the_head_writes_every_member_reads() {
     }
 }
 
+/// Whoever hears of it, the writer at last, may read at the member that told it before that member does anything else.
+#[test]
+fn what_a_member_tells_others_its_readers_are_shown_first() {
+    let mut world = three();
+    let at = chain() as usize;
+    for number in 0..3 {
+        let (_, done) = world.write(1, number * 700, 700, Durability::Async);
+        let mut acks = 0;
+        loop {
+            let told = {
+                let queue = world.net.queue();
+                queue.front().map(|packet| (packet.from, packet.told.clone(), packet.shown[at]))
+            };
+            let Some((from, told, shown)) = told else { break };
+            if let Told::ChainAck(_) = told {
+                acks += 1;
+                assert!(matches!(shown, None | Some(Hlc::MAX)), "{told:?} of {from}, which shows {shown:?}");
+            }
+            world.deliver();
+        }
+        assert!(acks >= 2, "{acks}");
+        assert!(outcome(&done).unwrap().is_ok());
+    }
+}
+
+/// That what is on its way is committed is shown as one change: a reader that need not ask any more reads all of it.
+#[test]
+fn who_need_not_ask_any_more_reads_what_was_committed() {
+    let mut world = three();
+    let (seq, _done) = world.write(1, 0, 700, Durability::Async);
+    let ack = loop {
+        let packet = world.net.queue().pop_front().expect("an acknowledgement is on its way");
+        if packet.to == NodeId(2) && matches!(packet.told, Told::ChainAck(_)) {
+            break packet;
+        }
+        world.net.queue().push_front(packet);
+        world.deliver();
+    };
+    let (plane, chain) = (world.plane(2).clone(), LAYOUT.chain(0));
+    std::thread::scope(|scope| {
+        // A reader is at work: what it reads by stays as it is.
+        let cuts = plane.cuts();
+        assert_ne!(cuts.of(chain), Hlc::MAX);
+        let hears = scope.spawn(|| plane.told(ack.from, ack.told.clone(), 0, (&ack.payload.bytes).into()));
+        for _ in 0..100 {
+            assert!(plane.has_to_look([chain].into_iter()), "another reader would not ask, and not find it");
+            std::thread::park_timeout(std::time::Duration::from_millis(1));
+        }
+        drop(cuts);
+        assert!(hears.join().unwrap().unwrap());
+    });
+    assert!(!plane.has_to_look([chain].into_iter()));
+    assert_eq!(world.bytes(2, 0, None), chunk(&[(0, 700, seq)]));
+}
+
 #[test]
 fn a_write_elsewhere_than_at_the_head_is_told_where_that_is() {
     let mut world = three();
@@ -334,8 +389,7 @@ fn a_chain_that_stands_still_holds_writers_up_and_then_refuses_them() {
     let mut world = World::new(2, 3);
     world.configure_all(&[1]);
     world.bring_in(chain(), 2);
-    let plane = std::sync::Arc::get_mut(world.nodes[0].plane.as_mut().unwrap()).unwrap();
-    (plane.bounds.flight_bytes_max, plane.bounds.wait) = (20_000, std::time::Duration::ZERO);
+    world.bound(1, |bounds| (bounds.flight_bytes_max, bounds.wait) = (20_000, std::time::Duration::ZERO));
     world.cut.insert((NodeId(1), NodeId(2)));
     let mut outcomes = Vec::new();
     for number in 0..8 {

@@ -1,7 +1,7 @@
 //! The nodes, the network between them, and what whoever looks after a cluster does.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use frieze_base::{
     ByteRange, ChainEpoch, ChainId, ChunkId, Fault, InodeId, MonoTime, NodeId, Rng, Seq, SessionId, crc32c,
@@ -15,6 +15,7 @@ use frieze_wire::peer::Told;
 use prost::Message as _;
 
 use crate::clock::{Keeper, NodeClock};
+use crate::data::bounds::Bounds;
 use crate::data::{
     Content, DataPlane, Layout, Placed, Report, Roles, WriteAsk, Written, new_chains, replay, resume, split,
 };
@@ -35,7 +36,9 @@ pub(super) struct Packet {
     pub(super) from: NodeId,
     pub(super) to: NodeId,
     pub(super) told: Told,
-    payload: PeerPayload,
+    pub(super) payload: PeerPayload,
+    /// By chain: where a reader of now at `from` read it when this was told; `None`: the reader asks first.
+    pub(super) shown: Vec<Option<Hlc>>,
 }
 
 /// The network.
@@ -51,11 +54,18 @@ impl Net {
 struct Line {
     from: NodeId,
     net: Arc<Net>,
+    plane: Arc<Mutex<Weak<DataPlane>>>,
 }
 
 impl Peers for Line {
     fn tell(&self, to: NodeId, told: Told, payload: PeerPayload) {
-        self.net.queue().push_back(Packet { from: self.from, to, told, payload });
+        // One that is being started tells something before it has readers.
+        let plane = self.plane.lock().unwrap_or_else(PoisonError::into_inner).upgrade();
+        let shown = (0..CHAINS).map(|chain| {
+            let (plane, chain) = (plane.as_ref()?, ChainId(chain));
+            (!plane.has_to_look([chain].into_iter())).then(|| plane.cuts().of(chain))
+        });
+        self.net.queue().push_back(Packet { from: self.from, to, told, payload, shown: shown.collect() });
     }
 }
 
@@ -65,6 +75,8 @@ pub(super) struct Node {
     pub(super) disk: SimDisk,
     pub(super) time: SimTime,
     pub(super) plane: Option<Arc<DataPlane>>,
+    /// Whose readers what it tells is compared with.
+    line: Arc<Mutex<Weak<DataPlane>>>,
     pub(super) reports: Arc<Mutex<Vec<Report>>>,
     lives: u64,
 }
@@ -117,12 +129,15 @@ impl Node {
         let clock = Clock::new(ClockSettings::default(), bound);
         let clock = Arc::new(NodeClock::new(clock, Arc::new(self.time.clone()), keeper));
         let way = Arc::new(Way::default());
-        way.open(Arc::new(Line { from: self.id, net: net.clone() }));
+        let own = Arc::new(Mutex::new(Weak::new()));
+        way.open(Arc::new(Line { from: self.id, net: net.clone(), plane: own.clone() }));
         let plane = DataPlane::new(Arc::new(recovered.device), clock, chains, (self.id, roles), way, Arc::new(|| {}));
         let reports = self.reports.clone();
         plane.report_to(Box::new(move |report| reports.lock().unwrap_or_else(PoisonError::into_inner).push(report)));
         plane.lease().renew(MonoTime(u64::MAX));
-        self.plane = Some(Arc::new(plane));
+        let plane = Arc::new(plane);
+        *own.lock().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(&plane);
+        (self.plane, self.line) = (Some(plane), own);
     }
 }
 
@@ -155,7 +170,15 @@ impl World {
             .map(|id| {
                 let time = SimTime::new(1_800_000_000_000_000 + rng.below(5_000));
                 let reports = Arc::default();
-                Node { id: NodeId(id), disk: SimDisk::new(rng.next()), time, plane: None, reports, lives: 0 }
+                Node {
+                    id: NodeId(id),
+                    disk: SimDisk::new(rng.next()),
+                    time,
+                    plane: None,
+                    line: Arc::default(),
+                    reports,
+                    lives: 0,
+                }
             })
             .collect();
         let alone = Configuration { epoch: ChainEpoch(2), members: vec![NodeId(1)], ..Configuration::default() };
@@ -181,6 +204,16 @@ impl World {
         let node = &mut self.nodes[id as usize - 1];
         node.disk.restart();
         node.open(&net, &settings);
+    }
+
+    /// Bounds of a node, until it is started again.
+    pub(super) fn bound(&mut self, id: u32, set: impl FnOnce(&mut Bounds)) {
+        let node = &mut self.nodes[id as usize - 1];
+        let mut line = node.line.lock().unwrap_or_else(PoisonError::into_inner);
+        *line = Weak::new();
+        let plane = node.plane.as_mut().expect("the node is on");
+        set(&mut Arc::get_mut(plane).expect("nobody else has it").bounds);
+        *line = Arc::downgrade(plane);
     }
 
     pub(super) fn crash(&mut self, id: u32, kind: CrashKind) {
