@@ -194,17 +194,41 @@ fn status(run: &mut Run, reply: &ClusterReply) -> Result<()> {
     for chain in reply.chains.iter().filter(|chain| !chain.waits.is_empty()) {
         row("waiting", format!("chain {} for {} ({})", chain.chain, names(reply, &chain.waits_for), chain.waits));
     }
-    for chain in reply.chains.iter().filter(|chain| chain.behind_to > 0) {
-        row("lost", format!("chain {} {}", chain.chain, loss(chain)));
+    for (loss, chains) in losses(&reply.chains) {
+        row("lost", format!("{} {loss}", chains_of(&chains)));
     }
     table.lines().try_for_each(|line| run.print(&line))
+}
+
+/// What chains that went on from copies that were behind may lack: of each loss in words the chains that share it.
+fn losses(chains: &[ClusterChain]) -> Vec<(String, Vec<u32>)> {
+    let mut losses: Vec<(String, Vec<u32>)> = Vec::new();
+    for chain in chains.iter().filter(|chain| chain.behind_to > 0) {
+        let loss = loss(chain);
+        match losses.iter_mut().find(|(words, _)| *words == loss) {
+            Some((_, chains)) => chains.push(chain.chain),
+            None => losses.push((loss, vec![chain.chain])),
+        }
+    }
+    losses
+}
+
+/// "chain 3", "chains 0 to 7", "chains 1, 4".
+fn chains_of(numbers: &[u32]) -> String {
+    match numbers {
+        [number] => format!("chain {number}"),
+        [first, .., last] if numbers.len() > 2 && (last - first) as usize + 1 == numbers.len() => {
+            format!("chains {first} to {last}")
+        }
+        _ => format!("chains {}", numbers.iter().map(u32::to_string).collect::<Vec<_>>().join(", ")),
+    }
 }
 
 /// What a chain that went on from a copy that was behind may lack.
 fn loss(chain: &ClusterChain) -> String {
     let to = format::time_of(Hlc(chain.behind_to));
     match chain.behind_from {
-        0 => format!("went on empty: whatever was written to it until {to} is gone"),
+        0 => format!("went on empty: whatever was written there until {to} is gone"),
         from => {
             format!(
                 "went on from a copy that may have been behind: some of what was acknowledged from {} to {to} may be missing",
@@ -409,4 +433,20 @@ fn chain_json(chain: &ClusterChain) -> Value {
         "lost": (chain.behind_to > 0).then(|| json!({ "from": Hlc(chain.behind_from).to_string(), "to": Hlc(chain.behind_to).to_string() })),
         "targets": chain.targets.iter().map(target).collect::<Vec<_>>(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn chains_that_lost_the_same_are_named_together() {
+        let chain =
+            |chain, behind_from, behind_to| ClusterChain { chain, behind_from, behind_to, ..ClusterChain::default() };
+        let chains = [chain(0, 1 << 20, 5 << 20), chain(1, 1 << 20, 5 << 20), chain(2, 0, 0), chain(3, 0, 5 << 20)];
+        let losses = losses(&chains);
+        assert_eq!(losses.iter().map(|(_, chains)| chains_of(chains)).collect::<Vec<_>>(), ["chains 0, 1", "chain 3"]);
+        assert_eq!(chains_of(&[4, 5, 6]), "chains 4 to 6");
+        assert_eq!(chains_of(&[4, 6, 7]), "chains 4, 6, 7");
+    }
 }

@@ -109,7 +109,7 @@ pub enum Error {
         name: String,
     },
     /// Another server holds the directory.
-    #[error("{dir} is in use by another server{}: stop it first, or give another directory", Pid(*pid))]
+    #[error("{dir} is in use by a running server{}: stop it first, or give another directory", Pid(*pid))]
     InUse {
         /// The directory.
         dir: String,

@@ -482,7 +482,10 @@ impl Engine {
             Request::Now(ask) => self.now(&ask).map(Reply::Now),
             Request::Snapshots(ask) => self.snapshots(&ask).map(Reply::Snapshots),
             Request::Log(ask) => self.log(principal, &ask, &scratch.asking).map(Reply::Log),
-            Request::Status(_) => Ok(Reply::Status(Box::new(self.status()))),
+            Request::Status(_) => {
+                self.ask_majority();
+                Ok(Reply::Status(Box::new(self.status())))
+            }
             Request::ClusterMap(_) => Ok(Reply::ClusterMap(self.cluster_map())),
             Request::Join(ask) => self.take_in(principal, ask).map(Reply::Join),
             Request::Cluster(ask) => self.cluster_asked(principal, ask).map(Reply::Cluster),
@@ -576,7 +579,7 @@ impl Engine {
     pub fn tend(&self) -> Result<(), Fault> {
         self.caching.tick();
         self.take_over();
-        self.close_when_idle()?;
+        let mut failed = self.close_when_idle();
         let timeout_ns = self.settings.session_timeout.as_nanos() as u64;
         // Sessions are ended by who orders changes.
         let now = self.clock.reading().mono;
@@ -587,7 +590,6 @@ impl Engine {
                 Vec::new()
             }
         };
-        let mut failed = Ok(());
         for session in expired {
             // To end one takes a while: the next may be back by then.
             if !self.sessions.has_expired(session, self.clock.reading().mono, timeout_ns) {

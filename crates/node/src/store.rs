@@ -498,6 +498,9 @@ impl Versions {
             let mut is_old = false;
             while let Some((young_key, young_value)) = young.next_if(|(young_key, _)| *young_key <= key) {
                 is_old |= young_key == key;
+                if is_erasure(&young_key, &young_value)? {
+                    continue;
+                }
                 if !visit(&young_key, &young_value) {
                     return Ok(());
                 }
@@ -507,12 +510,21 @@ impl Versions {
             }
         }
         for (key, value) in young {
-            if !visit(&key, &value) {
+            if !is_erasure(&key, &value)? && !visit(&key, &value) {
                 return Ok(());
             }
         }
         Ok(())
     }
+}
+
+/// True if an item of the overlay says that the version in the store goes: once it has gone nothing is left of either.
+fn is_erasure(stored: &[u8], value: &[u8]) -> Result<bool, Fault> {
+    if decode_value(value).is_some() || !is_rewritten(stored) {
+        return Ok(false);
+    }
+    let (key, stamp) = parse_stored_key(stored)?;
+    Ok(erases(&key, stamp))
 }
 
 /// As [`Versions::inode_between`], where the last inode is in this item.
@@ -567,6 +579,10 @@ impl History for Versions {
         let Some((stored, value)) = old.into_iter().chain(young).max_by(|a, b| a.0.cmp(&b.0)) else {
             return Ok(None);
         };
+        if is_erasure(&stored, &value)? {
+            // It was the only version.
+            return Ok(None);
+        }
         let (_, stamp) = parse_stored_key(&stored)?;
         Ok(Some((stamp, decode_value(&value).map(<[u8]>::to_vec))))
     }

@@ -27,6 +27,10 @@ pub(super) fn wait(run: &mut Run, what: &ClusterCommand, args: &Wait) -> Result<
     loop {
         let waited = Duration::from_nanos(frieze_client::mono().since_ns(began));
         let (words, detail) = match ask(run, limit.saturating_sub(waited)) {
+            Ok((_, reply)) if reply.cluster.is_empty() && args.goal == Goal::Joined => {
+                let name = args.node.as_deref().unwrap_or("another");
+                (format!("the server is alone: {name} has not joined it yet"), String::new())
+            }
             Ok((client, reply)) if reply.cluster.is_empty() => return super::alone(run, &client, Some(what)),
             Ok((_, reply)) => {
                 let first = first.get_or_insert_with(|| beats(&reply));

@@ -22,6 +22,43 @@ fn await_status(
     })
 }
 
+/// The majority is lost: the leader that is left is asked at the same moment, and finds that out before it answers.
+#[test]
+fn a_leader_that_has_just_lost_its_majority_does_not_say_that_all_is_well() {
+    let mut cluster = Cluster::of(3);
+    let leader = cluster.await_whole(0).leader;
+    let number = (0..3).find(|number| cluster.client(*number).cluster(None).unwrap().told_by == leader).unwrap();
+    await_status(&cluster, number, "everything is there", is_healthy);
+    (0..3).filter(|other| *other != number).for_each(|other| cluster.kill(other));
+    let (words, success) = said(&cluster.frieze(number, &["status"]));
+    assert!(!success && words.contains("no majority of the servers"), "{words}");
+    let (words, success) = said(&cluster.frieze(number, &["cluster"]));
+    assert!(!success && words.contains("nobody at the moment"), "{words}");
+}
+
+/// Others are on their way: a script that waits for one need not begin after them.
+#[test]
+fn who_waits_for_a_server_at_one_that_is_alone_goes_on_waiting() {
+    let mut cluster = Cluster::of(1);
+    let short = cluster.frieze(0, &["cluster", "wait", "--for", "joined", "db2", "--timeout", "1"]);
+    let words = String::from_utf8_lossy(&short.stderr).into_owned();
+    assert!(
+        short.status.code() == Some(1) && words.contains("the server is alone: db2 has not joined it yet"),
+        "{words}"
+    );
+    let mut waits = Command::new(env!("CARGO_BIN_EXE_frieze"))
+        .args(["--server", &cluster.addresses[0], "cluster", "wait", "--for", "joined", "db2", "--timeout", "60"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut said = String::new();
+    BufReader::new(waits.stderr.take().unwrap()).read_line(&mut said).unwrap();
+    assert!(said.contains("the server is alone"), "{said}");
+    cluster.grow();
+    assert!(waits.wait().unwrap().success());
+}
+
 fn is_healthy(status: &serde_json::Value) -> bool {
     status["healthy"] == true && status["health"] == "healthy" && status["troubles"] == serde_json::json!([])
 }
@@ -86,6 +123,9 @@ fn with_the_majority_lost_a_server_says_what_it_can_vouch_for() {
     cluster.await_whole(0);
     await_status(&cluster, 1, "it hears the leader", is_healthy);
     [0, 2].into_iter().for_each(|number| cluster.kill(number));
+    // At once, not when the leader's time is up.
+    let (words, success) = said(&cluster.frieze(1, &["status"]));
+    assert!(!success, "{words}");
     let status = await_status(&cluster, 1, "nobody leads, and nobody is heard", |status| {
         // The leader has spoken to it; the third server may never have, and then it says so.
         let words = status["health"].as_str().unwrap();

@@ -183,7 +183,7 @@ fn a_directory_in_use_is_refused_with_the_process_that_uses_it() {
         let ready = ["seg-0000000000000001", "spare-segment", "spare-segment-2"].into_iter().all(has);
         (ready && !has(".making")).then_some(())
     });
-    check_refused(&server, &["in use by another server", status.trim()]);
+    check_refused(&server, &["in use by a running server", status.trim()]);
     check_well(&mut server);
 }
 

@@ -155,7 +155,7 @@ fn what_cannot_be_looked_at_is_another_exit_status() {
     };
     let (status, words) = say(&server.data());
     assert_eq!(status, Some(2), "{words}");
-    assert!(words.contains("is in use by another server (pid "), "{words}");
+    assert!(words.contains("is in use by a running server (pid "), "{words}");
     let empty = server.local("empty");
     fs::create_dir(&empty).unwrap();
     let (status, words) = say(&empty);

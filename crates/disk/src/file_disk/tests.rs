@@ -135,7 +135,7 @@ fn a_directory_in_use_is_refused_naming_the_process() {
     let error = FileDisk::open(dir.path(), FileDiskSettings::default()).unwrap_err();
     assert_eq!(error.reason(), Reason::Busy);
     let pid = std::process::id();
-    let words = format!("{} is in use by another server (pid {pid})", dir.path().display());
+    let words = format!("{} is in use by a running server (pid {pid})", dir.path().display());
     assert!(error.to_string().starts_with(&words), "{error}");
     drop(disk);
     FileDisk::open(dir.path(), FileDiskSettings::default()).expect("the lock ends with its holder");

@@ -381,6 +381,13 @@ impl Member {
         self.looked.2 = least;
     }
 
+    /// The only one that votes waits for nobody: it stands with its first tick, once what it has is durable.
+    pub(super) fn lead_soon_if_alone(&mut self) {
+        if self.members().voters == [self.id] {
+            self.node.raft.election_elapsed = 2 * self.settings.election_ticks as usize;
+        }
+    }
+
     fn on_applied(&mut self, index: u64) {
         let applied = self.node.store().applied();
         if index <= applied {

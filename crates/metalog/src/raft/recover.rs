@@ -308,6 +308,7 @@ fn build(
     // Everything that is committed comes out at once, with the members that it makes.
     member.settle(effects)?;
     member.step(Hlc::ZERO, super::message::Input::Applied { index: applied }, effects);
+    member.lead_soon_if_alone();
     Ok(member)
 }
 

@@ -295,6 +295,7 @@ impl Engine {
                 (None, _) => return Err(alone()),
             }
         }
+        self.ask_majority();
         let status = self.cluster_status();
         let told = |status| {
             let mut reply = told::status_out(&status, self.node());

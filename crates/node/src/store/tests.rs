@@ -455,8 +455,10 @@ fn the_version_of_a_session_is_written_again_in_its_place_and_erased_whatever_is
         versions.add(LogIndex(3), vec![change(b"E\0\0\0\0\0\0\0\x01a", 20, Some("x")), change(&key, 7, None)]);
         assert_eq!(changed(&versions, 19, 21).len(), 1);
         assert_eq!(found(), [""; 0]);
+        let digest = versions.digest().expect("reads");
         versions.settle(LogIndex(3)).expect("settles");
         assert_eq!(found(), [""; 0]);
+        assert_eq!(versions.digest(), Ok(digest), "servers that have settled it and that have not hold the same");
         assert_eq!(versions.newest(&key, Hlc::MAX), Ok(None));
         let (from, to) = (stored_key(&key, Hlc::ZERO), stored_key(&key, Hlc::MAX));
         assert_eq!(versions.into_store().items(&from, &to).count(), 0, "nothing of it is left");

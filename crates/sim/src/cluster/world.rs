@@ -197,6 +197,8 @@ fn is_whole_member(id: NodeId, status: &ChainStatus) -> bool {
 fn settings_of(plan: &ClusterPlan) -> Settings {
     Settings {
         session_timeout: Duration::from_secs(plan.session_timeout_s),
+        // Those that changed nothing are erased while others still ask.
+        ended_sessions_kept: Duration::from_secs(2),
         dir: "sim".into(),
         segment_bytes: 8 << 20,
         chunk_bytes: CHUNK_BYTES,

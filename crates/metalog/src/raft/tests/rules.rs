@@ -284,6 +284,18 @@ fn nobody_stands_for_election_before_its_state_is_durable() {
 }
 
 #[test]
+fn the_only_one_that_votes_leads_with_its_first_tick() {
+    let mut group = Group::of(1);
+    let leader = group.elect();
+    group.propose(leader, "a");
+    let applied = group.ones[&leader].applied;
+    group.restart(leader, applied).unwrap();
+    group.give(leader, MemberInput::Tick);
+    group.deliver();
+    assert_eq!(group.ones[&leader].member.role(), Role::Leader);
+}
+
+#[test]
 fn a_new_member_may_vote_when_it_has_caught_up() {
     let mut group = Group::of(3);
     let leader = group.elect();
