@@ -57,10 +57,16 @@ impl Engine {
                 }
             };
             let Some(((from, then), newest)) = below else {
-                let seen = match (cut, &rows) {
-                    (None, _) => return Err(no_user_time(id, user)),
-                    (Some(cut), Some(plugin)) => self.seen_rows(plugin, id, inode, user, cut, &mut scratch)?,
-                    (Some(cut), None) => self.seen_record(id, inode, at, cut)?,
+                let is_last = cut.is_none_or(|cut| cut.next.is_none());
+                let last = match rows.as_ref().filter(|plugin| is_last && plugin.has_lines()) {
+                    Some(plugin) => self.last_row(plugin, id, &inode, user, &mut scratch)?,
+                    None => None,
+                };
+                let seen = match (last, cut, &rows) {
+                    (Some(seen), ..) => seen,
+                    (_, None, _) => return Err(no_user_time(id, user)),
+                    (_, Some(cut), Some(plugin)) => self.seen_rows(plugin, id, inode, user, cut, &mut scratch)?,
+                    (_, Some(cut), None) => self.seen_record(id, inode, at, cut)?,
                 };
                 let seen = match asked.filter(|_| seen.empty) {
                     // As old as it is itself, not as its origin.
@@ -118,7 +124,8 @@ impl Engine {
     pub(crate) fn time_origin(&self, seen: &Seen, at: Hlc) -> Result<Option<(InodeId, Hlc)>, Fault> {
         Ok(match self.with_log_of(seen.id, |log| log.newest_user_time(seen.id, at))? {
             Some(_) => Some((seen.id, at)),
-            None => seen.inode.origin(),
+            // It may end with the only row that it has, and be written to.
+            None => seen.inode.origin().or((!seen.inode.plugin().is_empty()).then_some((seen.id, at))),
         })
     }
 
@@ -200,6 +207,50 @@ impl Engine {
         // A row that is not whole yet belongs to the write that ends it.
         let begun = self.row_begun(plugin, &seen, size, scratch)?.len() as u64;
         Ok(Seen { size_max: Some(size - begun), user_time_open: open, ..seen })
+    }
+
+    /// The whole file, if it ends with a row without a line break that counts at `user`: while nobody may write to the file nothing goes
+    /// on with the row. `None`: the file ends otherwise, somebody may write, or the row is later or cannot be read; of a file with no
+    /// other row a later one leaves nothing.
+    fn last_row(
+        &self,
+        plugin: &TimePlugin,
+        id: InodeId,
+        inode: &Inode,
+        user: UserTime,
+        scratch: &mut Scratch,
+    ) -> Result<Option<Seen>, Fault> {
+        // A clone that nothing was written to ends as its origin did at its instant, where somebody may have been writing.
+        let mut writer = (id, inode.clone());
+        while let (id, Some((from, then)), true) = (writer.0, writer.1.origin(), writer.1.grants().is_empty()) {
+            let upto = writer.1.from;
+            if self.with_log_of(id, |log| log.newest_in(id, 0..=u32::MAX, Hlc::ZERO, upto).newest.is_some())? {
+                break;
+            }
+            writer = (from, self.inode_at(from, Some(then))?);
+        }
+        if !writer.1.grants().is_empty() {
+            return Ok(None);
+        }
+        // Nothing was written to it since this state of it began.
+        let at = inode.from;
+        let seen = Seen::at(id, inode.clone(), Some(at));
+        let size = self.look(&[&seen])?.extent(&seen).size;
+        let row = self.row_begun(plugin, &seen, size, scratch)?;
+        if row.is_empty() {
+            return Ok(None);
+        }
+        let begin = size - row.len() as u64;
+        let time = self.rows_of(plugin, &seen, begin, &row, scratch, |rows| Ok(rows.time_of_last(&row, begin)));
+        let newest = self.with_log_of(id, |log| log.newest_user_time(id, at))?;
+        match time.ok().flatten() {
+            Some(time) if time <= user => {
+                self.close_here(id, at)?;
+                Ok(Some(Seen { user_time_open: true, ..seen }))
+            }
+            Some(_) if newest.is_none() => Ok(Some(Seen { empty: true, ..seen })),
+            _ => Ok(None),
+        }
     }
 
     /// The file at the record of `next`, up to the last of its rows that belongs to the answer. `None` if none does, or

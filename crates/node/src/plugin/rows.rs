@@ -2,7 +2,7 @@
 //! one size.
 //!
 //! Guarantees: the same bytes give the same rows for ever, whatever writes they came in. A row counts for the write that
-//! ends it; a line cut off at the end waits for the next write. Headers and blank lines take the time of the row before
+//! ends it; a line cut off at the end waits for the next write, and counts as it is while nobody may write to the file. Headers and blank lines take the time of the row before
 //! them.
 //! Leaves to others: finding where the row begins that a write goes on with, and reading bytes (`crate::timed`).
 //!
@@ -143,6 +143,11 @@ impl Rows<'_> {
             start += line.len();
         }
         (start, any)
+    }
+
+    /// The user time of a row that ends with the file and without a line break; `None` if it has none, or none that can be read.
+    pub(crate) fn time_of_last(&self, row: &[u8], offset: u64) -> Option<UserTime> {
+        self.time(row, offset).ok().flatten()
     }
 
     /// The user time of a line at `offset`; `None` for a header or a blank line.

@@ -485,3 +485,57 @@ fn a_file_under_a_plug_in_has_one_writing_session_at_a_time() {
     let other = reopen(&mut served);
     served.write(&other, None, b"2,b\n").unwrap();
 }
+
+/// As an editor or a program leaves it that writes breaks between rows.
+#[test]
+fn the_last_row_counts_without_a_line_break_once_the_file_is_closed() {
+    let rows = |shape: &str, times: &[i64]| -> String {
+        let row = |time: &i64| if shape == "csv:t" { format!("{time},x") } else { format!("{{\"t\":{time}}}") };
+        let head = if shape == "csv:t" { "t,v\n" } else { "" };
+        head.to_owned() + &times.iter().map(row).collect::<Vec<_>>().join("\n")
+    };
+    for (shape, cuts) in [("csv:t", 1), ("csv:t", 3), ("jsonl:/t", 1), ("jsonl:/t", 3)] {
+        let mut served = Machine::new().serve();
+        bind(&mut served, &format!("{shape},unit=ns"));
+        let file = served.make("/s/f");
+        let (text, broken) = (rows(shape, &[5, 7, 9]), rows(shape, &[5, 7]) + "\n");
+        let pieces = text.as_bytes().chunks(text.len().div_ceil(cuts));
+        let last = pieces.map(|piece| served.write(&file, None, piece).unwrap().0).last().unwrap();
+        // It may go on.
+        assert_eq!(cut(&mut served, None, 9).unwrap(), broken);
+        let settle = Settle { inode: inode(&mut served), ..Settle::default() };
+        let closed = served.txn(Op::Settle(settle)).unwrap().stamp;
+        let check = |served: &mut Served, at: Option<u64>| {
+            assert_eq!(cut(served, at, 10).unwrap(), text, "{shape}");
+            assert_eq!(cut(served, at, 9).unwrap(), text);
+            assert_eq!(cut(served, at, 8).unwrap(), broken);
+            assert_eq!(cut(served, at, 5).unwrap(), rows(shape, &[5]) + "\n");
+            assert_eq!(cut(served, at, 4).unwrap(), "");
+            assert_eq!(cut(served, Some(last), 9).unwrap(), broken, "it was open then");
+        };
+        check(&mut served, None);
+        check(&mut served, Some(closed));
+        served.clone_tree("/s/f", closed, "/s/c").unwrap();
+        assert_eq!(cut_of(&mut served, "/s/c", None, 9).unwrap(), text);
+        assert_eq!(cut_of(&mut served, "/s/c", None, 8).unwrap(), broken);
+        // Another row begins after it, and what was answered stays.
+        let file = reopen(&mut served);
+        let earlier = rows(shape, &[8]).lines().last().unwrap().to_owned();
+        let refused = served.write(&file, None, format!("\n{earlier}\n").as_bytes()).unwrap_err();
+        assert_eq!(refused.reason, Reason::BackwardUserTime, "{refused}");
+        served.write(&file, None, rows(shape, &[5, 7, 9, 11]).strip_prefix(&text).unwrap().as_bytes()).unwrap();
+        assert_eq!(cut(&mut served, None, 9).unwrap(), text.clone() + "\n", "the row has its break");
+        assert_eq!(cut(&mut served, None, 11).unwrap(), text.clone() + "\n", "the next one may go on");
+        check(&mut served, Some(closed));
+    }
+    // The only one.
+    let mut served = Machine::new().serve();
+    bind(&mut served, "csv:1,unit=ns");
+    let file = served.make("/s/f");
+    served.write(&file, None, b"6,a").unwrap();
+    assert_eq!(cut(&mut served, None, 6), Err(Reason::NoUserTime));
+    let settle = Settle { inode: inode(&mut served), ..Settle::default() };
+    served.txn(Op::Settle(settle)).unwrap();
+    assert_eq!(cut(&mut served, None, 6).unwrap(), "6,a");
+    assert_eq!(cut(&mut served, None, 5).unwrap(), "");
+}
