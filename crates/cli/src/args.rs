@@ -3,6 +3,7 @@
 //! Paths and instants stay text in this module: they are checked by `path` and `past`, whose words are clearer than
 //! those of a parser.
 
+mod attributes;
 mod care;
 mod cluster;
 mod files;
@@ -16,9 +17,10 @@ use std::path::PathBuf;
 use clap::parser::ValueSource;
 use clap::{ArgGroup, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
+pub(crate) use attributes::{Chmod, Chown, Touch};
 pub(crate) use care::{Export, Fsck, Scrub};
 pub(crate) use cluster::{AddDevice, Cluster, ClusterCommand, Goal, Wait};
-pub(crate) use files::{Cat, Cp, Du, Get, Ln, Ls, Mkdir, Mv, Put, Rm, SetQuota, Stat};
+pub(crate) use files::{Cat, Cp, Du, Get, Ln, Ls, Mkdir, Mv, Put, Rm, Rmdir, SetQuota, Stat};
 pub(crate) use instants::{Now, Snapshot, Time};
 pub(crate) use sharing::{CloneTree, Forget, Restore, Undo};
 pub(crate) use timeline::{Diff, Find, Log, RunWith, Sessions};
@@ -177,6 +179,10 @@ pub(crate) enum Command {
     Ln(Ln),
     Rm(Rm),
     Mkdir(Mkdir),
+    Rmdir(Rmdir),
+    Chmod(Chmod),
+    Chown(Chown),
+    Touch(Touch),
     Du(Du),
     Quota(SetQuota),
     Log(Log),

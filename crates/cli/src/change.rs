@@ -1,4 +1,4 @@
-//! `mv`, `ln`, `rm` and `mkdir`: changes of names.
+//! `mv`, `ln`, `rm`, `mkdir` and `rmdir`: changes of names.
 
 use std::os::unix::ffi::OsStrExt;
 
@@ -7,7 +7,7 @@ use frieze_base::{Fault, Reason};
 use frieze_client::{Error as ClientError, FileKind, Fs, RenameMode};
 use serde_json::json;
 
-use crate::args::{Ln, Mkdir, Mv, Rm};
+use crate::args::{Ln, Mkdir, Mv, Rm, Rmdir};
 use crate::copy::{self, Remote, about, target};
 use crate::entry;
 use crate::failure::{Reported, Usage, is};
@@ -178,6 +178,29 @@ fn remove_from_leaves(run: &mut Run, fs: &Fs, path: &FsPath) -> Result<()> {
         return Err(Reported.into());
     }
     remove_one(run, fs, path, FileKind::Directory)
+}
+
+/// `frieze rmdir`.
+pub(crate) fn rmdir(run: &mut Run, args: &Rmdir) -> Result<()> {
+    args.no_past.refuse()?;
+    let paths = copy::parse_all(&args.paths)?;
+    if paths.iter().any(FsPath::is_root) {
+        return Err(Usage("/ cannot be removed".to_owned()).into());
+    }
+    let fs = run.fs()?;
+    for path in paths {
+        let mut next = Some(path);
+        while let Some(path) = next.take() {
+            match fs.rmdir(&target(&path, false)) {
+                Ok(_) => {
+                    run.item(|| json!({ "path": path.to_string(), "kind": "directory" }), || None)?;
+                    next = path.parent().filter(|parent| args.parents && !parent.is_root());
+                }
+                Err(error) => run.report(&path.to_string(), error.into())?,
+            }
+        }
+    }
+    Ok(())
 }
 
 /// `frieze mkdir`.

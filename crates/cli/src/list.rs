@@ -128,14 +128,14 @@ impl Listing<'_> {
         let mut table = long_table();
         let shown = shown(path.as_bytes(), text.as_deref());
         if !self.args.long {
-            return run.print(&format::printable(path.as_bytes()));
+            return name_line(run, path.as_bytes(), self.args.null);
         }
         table.row(long_row(run, &reply.attr, shown, self.args.human));
         table.lines().try_for_each(|line| run.print(&line))
     }
 
     fn directory(&mut self, run: &mut Run, path: &FsPath) -> Result<()> {
-        if self.headings && !run.json() {
+        if self.headings && !run.json() && !self.args.null {
             if self.begun {
                 run.print("")?;
             }
@@ -151,7 +151,9 @@ impl Listing<'_> {
                 below.push(place.clone());
             }
             let Some(attr) = &entry.attr else {
-                return run.print(&format::printable(&entry.name));
+                // Without headings the name alone would not say where it is.
+                let name = if self.args.null && self.headings { place.as_bytes() } else { &entry.name };
+                return name_line(run, name, self.args.null);
             };
             let text = link_text(&self.fs, &place, attr)?;
             if run.json() {
@@ -169,6 +171,11 @@ impl Listing<'_> {
         }
         Ok(())
     }
+}
+
+/// A name alone; `null`: as it is, with a zero byte behind it.
+fn name_line(run: &mut Run, name: &[u8], null: bool) -> Result<()> {
+    if null { run.bytes(&[name, b"\0"].concat()) } else { run.print(&format::printable(name)) }
 }
 
 /// Every entry of a directory, page by page.

@@ -12,6 +12,7 @@
 
 mod allocator;
 mod args;
+mod attributes;
 mod bench;
 mod change;
 mod cluster;
@@ -26,6 +27,7 @@ mod format;
 mod fsck;
 mod history;
 mod list;
+mod mode;
 mod mount;
 mod notify;
 mod past;
@@ -93,6 +95,10 @@ fn run(cli: Cli) -> Result<()> {
         Command::Ln(args) => change::ln(&mut run, args),
         Command::Rm(args) => change::rm(&mut run, args),
         Command::Mkdir(args) => change::mkdir(&mut run, args),
+        Command::Rmdir(args) => change::rmdir(&mut run, args),
+        Command::Chmod(args) => attributes::chmod(&mut run, args),
+        Command::Chown(args) => attributes::chown(&mut run, args),
+        Command::Touch(args) => attributes::touch(&mut run, args),
         Command::Du(args) if args.history => timeline::du_history(&mut run, args),
         Command::Du(args) => list::du(&mut run, args),
         Command::Quota(args) => quota::quota(&mut run, args),
@@ -166,6 +172,10 @@ impl Command {
             Command::Ln(_) => "ln",
             Command::Rm(_) => "rm",
             Command::Mkdir(_) => "mkdir",
+            Command::Rmdir(_) => "rmdir",
+            Command::Chmod(_) => "chmod",
+            Command::Chown(_) => "chown",
+            Command::Touch(_) => "touch",
             Command::Du(_) => "du",
             Command::Quota(_) => "quota",
             Command::Log(_) => "log",

@@ -84,7 +84,7 @@ impl Run {
         }
     }
 
-    fn user_time(&mut self, text: &str) -> Result<UserTime> {
+    pub(crate) fn user_time(&mut self, text: &str) -> Result<UserTime> {
         let parsed = UserTime::parse(text, ZonePolicy::Local).map_err(|error| Usage(error.to_string()))?;
         if UserTime::parse(text, ZonePolicy::Refuse).is_err() {
             self.say(&format!("{text} in the zone of this machine is {parsed}"));

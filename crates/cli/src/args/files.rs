@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 
-use clap::Args;
+use clap::{ArgAction, Args};
 
 use super::{NoPast, Past};
 
@@ -11,7 +11,9 @@ use super::{NoPast, Past};
 /// Lists the entries of each directory in byte order of their names, or the file itself. With `--at` it lists what was
 /// there at that instant, files since deleted or renamed included, under their names of then.
 #[derive(Debug, Args)]
-#[command(after_long_help = "\
+#[command(
+    disable_help_flag = true,
+    after_long_help = "\
 Examples:
   frieze ls /
   frieze ls -l /reports --at yesterday
@@ -23,7 +25,8 @@ JSON: one line an entry: path, name, kind (file, directory, symlink, fifo, socke
 mode (octal text), links, uid, gid, size, bytes_live, mtime, ctime, born, target (of a symlink), time_plugin, changed;
 and, in the past, answered: at, at_time, precision_us, stable, incomplete, user_time_open, without_lease, executed.
 With --deleted one line a name: path, name, kind, inode, mode, uid, gid, size, mtime, at and at_time (the newest instant
-at which it was there), gone and gone_time, moved_to, session, uid_by, user, host, command.")]
+at which it was there), gone and gone_time, moved_to, session, uid_by, user, host, command."
+)]
 pub(crate) struct Ls {
     /// What to list.
     #[arg(value_name = "PATH", default_value = "/")]
@@ -42,8 +45,16 @@ pub(crate) struct Ls {
     pub(crate) directory: bool,
 
     /// Sizes as 4.0K, 1.5M.
-    #[arg(short = 'H', long)]
+    #[arg(short = 'h', long)]
     pub(crate) human: bool,
+
+    /// Print help.
+    #[arg(long, action = ArgAction::HelpLong)]
+    help: Option<bool>,
+
+    /// End each name with a zero byte instead of a line break, and print it as it is, as a path with -R or several PATHs: for xargs -0.
+    #[arg(short = '0', long, conflicts_with_all = ["long", "json", "deleted"])]
+    pub(crate) null: bool,
 
     /// Names that once were in the directory and are not now: when they went, and by whom.
     #[arg(long, conflicts_with_all = ["long", "recursive", "directory"])]
@@ -332,6 +343,27 @@ pub(crate) struct Mkdir {
     pub(crate) no_past: NoPast,
 }
 
+/// Remove empty directories.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  frieze rmdir /reports/2025
+  frieze rmdir -p /a/b/c                   and /a/b and /a, if they are empty then
+
+JSON: one line a directory removed: path, kind.")]
+pub(crate) struct Rmdir {
+    /// Directories.
+    #[arg(value_name = "PATH", required = true)]
+    pub(crate) paths: Vec<OsString>,
+
+    /// Parents as well, as far as they are empty.
+    #[arg(short, long)]
+    pub(crate) parents: bool,
+
+    #[command(flatten)]
+    pub(crate) no_past: NoPast,
+}
+
 /// Show or set how much may lie below directories.
 ///
 /// A quota bounds the files and directories below a directory, itself included, and the bytes of files, their lengths; it holds for every
@@ -400,14 +432,17 @@ impl Most {
 /// as of now or of an instant. With `--history` it prints two sums: the bytes of now, and those that are kept for the past
 /// only: overwritten, cut off, or of files since deleted, which count where their last name was.
 #[derive(Debug, Args)]
-#[command(after_long_help = "\
+#[command(
+    disable_help_flag = true,
+    after_long_help = "\
 Examples:
-  frieze du -s -H /
+  frieze du -sh /
   frieze du /src --at yesterday
-  frieze du -s -H --history /             what the past costs
+  frieze du -sh --history /             what the past costs
 
 JSON: one line a directory (with -s: a path): path, bytes_live, size, files, directories, and, in the past, answered.
-With --history: path, bytes_live, bytes_history, files, deleted_files, directories.")]
+With --history: path, bytes_live, bytes_history, files, deleted_files, directories."
+)]
 pub(crate) struct Du {
     /// Files or directories.
     #[arg(value_name = "PATH", default_value = "/")]
@@ -426,8 +461,12 @@ pub(crate) struct Du {
     pub(crate) history: bool,
 
     /// Sizes as 4.0K, 1.5M.
-    #[arg(short = 'H', long)]
+    #[arg(short = 'h', long)]
     pub(crate) human: bool,
+
+    /// Print help.
+    #[arg(long, action = ArgAction::HelpLong)]
+    help: Option<bool>,
 
     #[command(flatten)]
     pub(crate) past: Past,
