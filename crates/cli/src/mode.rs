@@ -157,7 +157,6 @@ mod tests {
 
     /// Thousands of random modes, beside chmod(1) itself.
     #[test]
-    #[expect(clippy::unwrap_used, reason = "a test ends at its first surprise")]
     fn modes_mean_what_they_mean_to_chmod() {
         let directory = tempfile::tempdir().unwrap();
         let (file, folder) = (directory.path().join("file"), directory.path().join("folder"));
