@@ -34,6 +34,8 @@ impl std::fmt::Debug for KeySettings {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Settings {
+    // Titles of this form divide docs/settings.md, which a test makes of this struct.
+    // # Directory and addresses
     /// Data directory. Made if it does not exist.
     pub dir: PathBuf,
     /// Addresses to listen on: `host:port` or `unix:/path`. Default `127.0.0.1:7470`. Anything beyond loopback needs a
@@ -52,8 +54,10 @@ pub struct Settings {
     /// True: a Hadoop client on another machine is taken for whom it says it is, root left out. Default false: there are none, the
     /// door listens on loopback only, where the kernel says who a caller is.
     pub hdfs_trust_names: bool,
+    // # Keys
     /// Keys that prove callers from other machines.
     pub keys: Vec<KeySettings>,
+    // # Cluster
     /// A server of the cluster that is to take this one in, as `host:port`, if the data directory is empty; several, separated by
     /// commas, are asked in turn. Default: none; the server is alone, and becomes the first of a cluster when another joins it.
     pub join: String,
@@ -80,6 +84,7 @@ pub struct Settings {
     /// as it can. More: copies are missing for a shorter time; less: clients notice less of it. Below the rate of what is written,
     /// nobody is ever brought up to date.
     pub sync_bytes_per_s: u64,
+    // # Log and chunks
     /// Size of a segment of the device log. Default 64 MiB. More: fewer files and syncs of the directory; less: a crash
     /// scans less, and space comes back in smaller pieces. Segments of the metalog are a quarter of it, up to 16 MiB.
     pub segment_bytes: u64,
@@ -87,6 +92,7 @@ pub struct Settings {
     pub chunk_bytes: u64,
     /// Chains that chunks are spread over. Default 8. Fixed when the data directory is made.
     pub chain_count: u32,
+    // # Memory and flushes
     /// Most bytes of memory for everything: of the process, and of copies of its files that the kernel keeps. 0, the default,
     /// is half of what the machine (or the control group) has, or as much as the settings below need. More: more of what is
     /// read is in memory. What of it is for what, `frieze status` shows.
@@ -106,6 +112,7 @@ pub struct Settings {
     /// How long after a write its flush begins. Default 50 ms. Less: smaller flushes, less to lose.
     #[serde(with = "duration_text")]
     pub flush_delay: Duration,
+    // # Disk
     /// Most bytes of the device that frieze uses; 0 is all of it. Default 0.
     pub capacity_bytes_max: u64,
     /// True: serve a data directory whose logs are not whole any more, as the server then says at its start: what is gone
@@ -113,6 +120,7 @@ pub struct Settings {
     pub serve_damaged: bool,
     /// Bytes kept back from data so that removing, truncating and restarting work on a full disk. Default 128 MiB.
     pub reserve_bytes: u64,
+    // # Scrubs
     /// Bytes a second that `frieze scrub` reads at most, unless it is told another rate. Default 64 MiB. More: it is done
     /// sooner; less: others notice less of it. While others are served it takes a quarter of its time at most.
     pub scrub_bytes_per_s: u64,
@@ -121,6 +129,7 @@ pub struct Settings {
     /// less: the disk reads more.
     #[serde(with = "duration_text")]
     pub scrub_every: Duration,
+    // # Index and images
     /// How much of the memory is for the index of what was written when. 0, the default, is a quarter, 1 GiB at most: that
     /// is about 40 million writes, and more than enough for what is in use of any number. What is not is on disk and comes back when it is asked for, which costs a
     /// read of the disk or two. Files being written, what was forgotten, and a few bytes a thousand records stay in memory
@@ -140,6 +149,7 @@ pub struct Settings {
     /// overwritten at once needs fewer looks; less: old states are quick sooner.
     #[serde(with = "duration_text")]
     pub image_delay: Duration,
+    // # Connections, sessions, users
     /// Most open connections, of all doors together; one more is refused. A user who is not root has no more than are left for all others,
     /// and a sixteenth is for root and other servers alone. 0, the default, is as many as a sixteenth of the memory is for, 4,096 at
     /// most. More: more of `memory_bytes_max`, 40 KiB for each.
