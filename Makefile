@@ -4,7 +4,7 @@ export PATH := $(HOME)/.cargo/bin:$(PATH)
 CARGO ?= cargo
 
 .DEFAULT_GOAL := help
-.PHONY: help demo cluster build check test hdfs spark hbase films linearizability lab soak kill-cycles long-run services bench bench-hdfs
+.PHONY: help demo cluster build install check test hdfs spark hbase films linearizability lab soak kill-cycles long-run services bench bench-hdfs
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -17,6 +17,12 @@ cluster: build ## three servers on this machine as one cluster, until Enter
 
 build: ## build the frieze command: target/release/frieze
 	$(CARGO) build --release --package frieze-cli
+
+PREFIX ?= /usr/local
+install: ## build, and put the command into PREFIX/bin (PREFIX=/usr/local); installs Rust if there is none
+	@scripts/bootstrap.sh
+	$(MAKE) build
+	install -D -m 755 $${CARGO_TARGET_DIR:-target}/release/frieze $(DESTDIR)$(PREFIX)/bin/frieze
 
 check: ## formatting, lints, arrows between crates, tidy rules
 	$(CARGO) fmt --all --check

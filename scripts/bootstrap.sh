@@ -20,7 +20,8 @@ wanted=(cc:build-essential python3:python3 pip3:python3-pip)
 case "${1:-}" in
     "") ;;
     --tests) wanted+=(git:git fio:fio sqlite3:sqlite3 setfattr:attr pkg-config:pkg-config
-        stress-ng:stress-ng dbench:dbench setfacl:acl faketime:faketime) ;;
+        stress-ng:stress-ng dbench:dbench setfacl:acl faketime:faketime
+        ip:iproute2 curl:curl) ;;
     *) fail "unknown option $1; there is only --tests" ;;
 esac
 
