@@ -19,6 +19,9 @@ const LOCKS_MAX: usize = 1 << 17;
 /// Locks waited for in all.
 const WAITS_MAX: usize = 1 << 14;
 
+/// Looks that find a session without its lease before its locks end.
+const LOOKS_MISSED_MAX: u32 = 2;
+
 /// A session's owner.
 type Owner = (SessionId, u64);
 
@@ -47,8 +50,8 @@ pub(crate) struct Locks {
     count: usize,
     waits: BTreeMap<(SessionId, u64), Wait>,
     next: u64,
-    /// Sessions whose locks end with their lease.
-    leased: BTreeSet<SessionId>,
+    /// Sessions whose locks end with their lease, and how many looks in a row found them without one.
+    leased: BTreeMap<SessionId, u32>,
     /// Sessions that may have held locks in an earlier life of the server, until when they may ask for them again.
     early: BTreeMap<SessionId, MonoTime>,
 }
@@ -130,12 +133,19 @@ impl Locks {
 
     /// The session keeps a lease: what it holds and waits for ends with that.
     pub(crate) fn lease(&mut self, session: SessionId) {
-        self.leased.insert(session);
+        self.leased.insert(session, 0);
     }
 
-    /// Ends what sessions hold whose lease has run out. They may ask for it again when they are back.
+    /// Ends what sessions hold whose lease has run out; to be called about twice a second. They may ask for it again when they
+    /// are back. The first look gives them a moment: where it was the server that hung, their questions have arrived meanwhile.
     pub(crate) fn lapse(&mut self, has_lease: impl Fn(SessionId) -> bool, served: &mut Served) {
-        let lapsed: Vec<SessionId> = self.leased.iter().copied().filter(|session| !has_lease(*session)).collect();
+        let mut lapsed = Vec::new();
+        for (session, missed) in &mut self.leased {
+            *missed = if has_lease(*session) { 0 } else { *missed + 1 };
+            if *missed >= LOOKS_MISSED_MAX {
+                lapsed.push(*session);
+            }
+        }
         lapsed.into_iter().for_each(|session| self.ended(session, served));
     }
 
@@ -379,6 +389,8 @@ mod tests {
         locks.lease(ONE);
         locks.lapse(|session| session == ONE, &mut served);
         assert_eq!(served, []);
+        locks.lapse(|_| false, &mut served);
+        assert_eq!(served, [], "the server itself may have hung");
         locks.lapse(|_| false, &mut served);
         assert_eq!(served, [(TWO, 50)]);
         assert_eq!(ask(&mut locks, ONE, exclusive(0, 9), 0).0, LockOutcome::Refused);

@@ -20,6 +20,22 @@ fn range(kind: libc::c_int, start: i64, len: i64) -> libc::flock {
     libc::flock { l_type: kind as i16, l_whence: libc::SEEK_SET as i16, l_start: start, l_len: len, l_pid: 0 }
 }
 
+/// A mount whose process is stopped; it goes on when this is dropped, before files of it are closed, which would wait for it.
+struct Stopped<'a>(&'a Mount);
+
+impl Stopped<'_> {
+    fn new(mount: &Mount) -> Stopped<'_> {
+        mount.signal(Signal::SIGSTOP);
+        Stopped(mount)
+    }
+}
+
+impl Drop for Stopped<'_> {
+    fn drop(&mut self) {
+        self.0.signal(Signal::SIGCONT);
+    }
+}
+
 /// Locks bytes for the open file description itself.
 fn lock(file: &File, start: i64, len: i64) -> Result<(), Errno> {
     fcntl(file, FcntlArg::F_OFD_SETLK(&range(libc::F_WRLCK, start, len))).map(drop)
@@ -74,10 +90,10 @@ fn a_mount_that_hangs_loses_its_locks_with_its_lease_and_writes_no_more_under_th
     first.write_all_at(b"before", 0).unwrap();
     lock(&first, 0, 10).unwrap();
     lock(&kept, 0, 10).unwrap();
-    world.mount.signal(Signal::SIGSTOP);
+    let stopped = Stopped::new(&world.mount);
     eventually("the lock of a mount that hangs", || lock(&theirs, 0, 10).ok());
     theirs.write_all_at(b"theirs", 0).unwrap();
-    world.mount.signal(Signal::SIGCONT);
+    drop(stopped);
     let refused = first.write_all_at(b"ours", 0).unwrap_err();
     assert_eq!(refused.raw_os_error(), Some(Errno::EIO as i32));
     let mut read = [0; 6];
