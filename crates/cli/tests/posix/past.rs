@@ -160,6 +160,10 @@ fn directories_that_come_back_or_are_cloned_have_their_times_of_then() {
     assert_eq!(times("s"), then, "directories that were gone");
     let again = world.server.run(&["restore", "/s", "--to", &at]);
     assert!((again.out() + &again.err).contains("nothing to do"), "{again:?}");
+    let script = "cd \"$FRIEZE_MOUNT\" && touch s/temporary && rm -r s/temporary s/sub && mkdir s/sub && mkdir s/sub/g";
+    let ran = world.server.run(&["run", "--", "sh", "-c", script]);
+    world.server.ok(&["undo", "--session", ran.err.split(' ').nth(3).unwrap()]);
+    assert_eq!(times("s"), then, "directories that an undo brings back");
     // What holds more than it held has changed since.
     fs::remove_file(world.path("s/sub/f")).unwrap();
     fs::write(world.path("s/sub/since"), "").unwrap();
